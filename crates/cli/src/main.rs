@@ -1,0 +1,3 @@
+//! The `phalanx` program.
+#![forbid(unsafe_code)]
+fn main() {}

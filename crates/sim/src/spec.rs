@@ -1,0 +1,131 @@
+//! A machine as numbers: what a machine file says once it has been checked.
+
+use crate::time::{Bandwidth, Capacity, Rate, Time};
+
+/// A whole machine: packages (SIPs) of cubes of processing elements (PEs).
+#[derive(Clone, Debug, PartialEq)]
+pub struct MachineSpec {
+    /// Its name, as `--machine` takes it.
+    pub name: String,
+    /// One line on what it is.
+    pub description: String,
+    /// The packages and the wires between them.
+    pub sips: SipsSpec,
+    /// The wire between each SIP and its host.
+    pub host: WireSpec,
+    /// The cubes of a SIP, a mesh.
+    pub cubes: GridSpec,
+    /// The PEs of a cube, a mesh.
+    pub pes: GridSpec,
+    /// The memory stack of a cube.
+    pub hbm: HbmSpec,
+    /// The scratch memory of a PE.
+    pub tcm: Capacity,
+    /// The DMA engine of a PE.
+    pub dma: WireSpec,
+    /// The matrix engine of a PE.
+    pub gemm: GemmSpec,
+    /// The vector engine of a PE: bytes a second, one operand counted.
+    pub vector: Bandwidth,
+}
+
+/// What moves bytes at `bandwidth` and delivers them `latency` later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WireSpec {
+    /// Bytes a second.
+    pub bandwidth: Bandwidth,
+    /// From the last byte's departure to its arrival.
+    pub latency: Time,
+}
+
+impl WireSpec {
+    /// A wire that costs nothing.
+    pub const FREE: Self = Self { bandwidth: Rate::UNLIMITED, latency: Time::ZERO };
+}
+
+/// The SIPs of a machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SipsSpec {
+    /// How many.
+    pub count: u32,
+    /// How they are wired.
+    pub topology: Topology,
+    /// Each wire, in each direction.
+    pub link: WireSpec,
+}
+
+/// How SIPs are wired to each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Topology {
+    /// A ring: each SIP to the one before and after it.
+    Ring1d,
+    /// A grid without wrap-around; SIP `row * columns + column`.
+    Mesh2d {
+        /// Rows.
+        rows: u32,
+        /// Columns.
+        columns: u32,
+    },
+    /// A grid whose rows and columns are rings.
+    Torus2d {
+        /// Rows.
+        rows: u32,
+        /// Columns.
+        columns: u32,
+    },
+    /// One link per ordered pair.
+    FullyConnected,
+    /// One full-duplex port per SIP.
+    Switch,
+}
+
+impl Topology {
+    /// The name in machine files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ring1d => "ring_1d",
+            Self::Mesh2d { .. } => "mesh_2d",
+            Self::Torus2d { .. } => "torus_2d",
+            Self::FullyConnected => "fully_connected",
+            Self::Switch => "switch",
+        }
+    }
+}
+
+/// A mesh of equal parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GridSpec {
+    /// Rows.
+    pub rows: u32,
+    /// Columns.
+    pub columns: u32,
+    /// Each wire between neighbours, in each direction.
+    pub link: WireSpec,
+}
+
+impl GridSpec {
+    /// How many parts.
+    pub const fn count(&self) -> u32 {
+        self.rows * self.columns
+    }
+}
+
+/// One memory stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HbmSpec {
+    /// How much it holds.
+    pub capacity: Capacity,
+    /// Shared by all who use it.
+    pub bandwidth: Bandwidth,
+    /// Of one access.
+    pub latency: Time,
+}
+
+/// One matrix engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GemmSpec {
+    /// Floating-point operations a second.
+    pub rate: Rate,
+    /// The `m, n, k` it works in; a smaller piece costs a whole one.
+    pub tile: [u32; 3],
+}

@@ -1,0 +1,207 @@
+//! Quantities with units: simulated time, bytes, rates. Integers only.
+//!
+//! - **TIME-1 (exact).** Time is a whole number of picoseconds; no float ever takes part.
+//! - **TIME-2 (never early).** A duration computed from a rate is rounded up, so no transfer or
+//!   computation ends before its last byte or operation.
+
+use std::fmt;
+use std::ops::{Add, AddAssign, Sub};
+
+/// A point in simulated time, or a span of it, in picoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Time(u64);
+
+impl Time {
+    /// The start of every run; also the empty span.
+    pub const ZERO: Self = Self(0);
+    /// Later than anything that can happen.
+    pub const MAX: Self = Self(u64::MAX);
+
+    /// `n` picoseconds.
+    pub const fn ps(n: u64) -> Self {
+        Self(n)
+    }
+
+    /// `n` nanoseconds.
+    pub const fn ns(n: u64) -> Self {
+        Self(n * 1_000)
+    }
+
+    /// `n` microseconds.
+    pub const fn us(n: u64) -> Self {
+        Self(n * 1_000_000)
+    }
+
+    /// The number of picoseconds.
+    pub const fn as_ps(self) -> u64 {
+        self.0
+    }
+
+    /// `self - other`, or zero where `other` is later.
+    #[must_use]
+    pub const fn saturating_sub(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+
+    /// `self + other`, stopping at [`Time::MAX`].
+    #[must_use]
+    pub const fn saturating_add(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+}
+
+impl Add for Time {
+    type Output = Self;
+    #[inline]
+    fn add(self, other: Self) -> Self {
+        Self(self.0 + other.0)
+    }
+}
+
+impl AddAssign for Time {
+    #[inline]
+    fn add_assign(&mut self, other: Self) {
+        self.0 += other.0;
+    }
+}
+
+impl Sub for Time {
+    type Output = Self;
+    #[inline]
+    fn sub(self, other: Self) -> Self {
+        Self(self.0 - other.0)
+    }
+}
+
+impl std::iter::Sum for Time {
+    fn sum<I: Iterator<Item = Self>>(iter: I) -> Self {
+        iter.fold(Self::ZERO, Add::add)
+    }
+}
+
+/// Prints nanoseconds with as many decimals as there are picoseconds left over: `1012 ns`, `0.125 ns`.
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (ns, ps) = (self.0 / 1_000, self.0 % 1_000);
+        if ps == 0 {
+            return write!(f, "{ns} ns");
+        }
+        let decimals = format!("{ps:03}");
+        write!(f, "{ns}.{} ns", decimals.trim_end_matches('0'))
+    }
+}
+
+/// A number of bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Bytes(pub u64);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (unit, shift) in [("GiB", 30), ("MiB", 20), ("KiB", 10)] {
+            if self.0 != 0 && self.0.trailing_zeros() >= shift {
+                return write!(f, "{} {unit}", self.0 >> shift);
+            }
+        }
+        write!(f, "{} B", self.0)
+    }
+}
+
+/// How much fits somewhere: a number of bytes, or as much as one likes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Capacity {
+    /// Never full.
+    Unlimited,
+    /// At most this much.
+    Limited(Bytes),
+}
+
+/// A rate: things (bytes, operations) per second, kept as a reduced fraction of picoseconds per thing.
+///
+/// ```
+/// use phalanx_sim::{Rate, Time};
+/// let link = Rate::per_second(128_000_000_000).unwrap();
+/// assert_eq!(link.time_for(65_536), Time::ns(512));
+/// assert_eq!(Rate::UNLIMITED.time_for(u64::MAX), Time::ZERO);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rate {
+    /// Picoseconds per `den` things; 0 means unlimited.
+    num: u64,
+    den: u64,
+}
+
+/// Bytes per second.
+pub type Bandwidth = Rate;
+
+const PS_PER_SECOND: u64 = 1_000_000_000_000;
+
+impl Rate {
+    /// No time at all, however much.
+    pub const UNLIMITED: Self = Self { num: 0, den: 1 };
+
+    /// `n` things a second; `None` for zero, which would never finish.
+    pub const fn per_second(n: u64) -> Option<Self> {
+        if n == 0 {
+            return None;
+        }
+        let divisor = gcd(PS_PER_SECOND, n);
+        Some(Self { num: PS_PER_SECOND / divisor, den: n / divisor })
+    }
+
+    /// Things per second, or `None` where unlimited.
+    pub fn as_per_second(self) -> Option<u64> {
+        let scale = PS_PER_SECOND.checked_div(self.num)?;
+        Some(scale * self.den)
+    }
+
+    /// Whether nothing ever waits for it.
+    pub const fn is_unlimited(self) -> bool {
+        self.num == 0
+    }
+
+    /// How long `n` things take, rounded up (TIME-2); at most [`Time::MAX`].
+    #[inline]
+    pub fn time_for(self, n: u64) -> Time {
+        if let Some(product) = n.checked_mul(self.num) {
+            return Time(product.div_ceil(self.den));
+        }
+        let exact = (u128::from(n) * u128::from(self.num)).div_ceil(u128::from(self.den));
+        Time(u64::try_from(exact).unwrap_or(u64::MAX))
+    }
+}
+
+const fn gcd(mut a: u64, mut b: u64) -> u64 {
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_1_a_rate_keeps_its_exact_value() {
+        for n in [1, 3, 7, 1_000, 64_000_000_000, 128_000_000_000, 8_192_000_000_000, u64::MAX] {
+            assert_eq!(Rate::per_second(n).unwrap().as_per_second(), Some(n), "TIME-1: {n}");
+        }
+    }
+
+    #[test]
+    fn time_2_durations_round_up() {
+        let third = Rate::per_second(3_000_000_000_000).unwrap();
+        assert_eq!(third.time_for(1), Time::ps(1), "TIME-2");
+        assert_eq!(third.time_for(3), Time::ps(1));
+        assert_eq!(third.time_for(4), Time::ps(2));
+        assert_eq!(Rate::per_second(1).unwrap().time_for(u64::MAX), Time::MAX);
+    }
+
+    #[test]
+    fn quantities_print_with_their_unit() {
+        assert_eq!(Time::ns(1_012).to_string(), "1012 ns");
+        assert_eq!(Time::ps(125).to_string(), "0.125 ns");
+        assert_eq!(Bytes(2 << 20).to_string(), "2 MiB");
+        assert_eq!(Bytes(1_000).to_string(), "1000 B");
+    }
+}

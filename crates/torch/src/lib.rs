@@ -1,0 +1,2 @@
+//! What users write programs in.
+#![forbid(unsafe_code)]

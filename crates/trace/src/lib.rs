@@ -1,0 +1,2 @@
+//! Timelines of virtual and real time.
+#![forbid(unsafe_code)]
