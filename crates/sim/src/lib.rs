@@ -2,6 +2,11 @@
 #![forbid(unsafe_code)]
 
 pub mod config;
+pub mod credit;
+pub mod executor;
+mod line;
+pub mod queue;
+pub mod signal;
 pub mod spec;
 pub mod time;
 pub mod value;

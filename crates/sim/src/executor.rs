@@ -1,0 +1,456 @@
+//! The executor: the one place where simulated time moves.
+//!
+//! ```text
+//!   processes (async)  ── sleep, wait ──►  event queue  ──► devices (scheduled actions)
+//!          ▲                                   │                     │
+//!          └────────────── resume ◄────────────┴──────── wake ◄──────┘
+//! ```
+//!
+//! Everything happens at a *place*: the part of the machine that could one day run alone (a SIP). Processes are
+//! plain futures kept in a slab and polled by id; no waker, no lock, no thread. Hardware is not a process but a
+//! [`Device`]: it computes when something will be over and schedules one action for that instant.
+//!
+//! - **SIM-1 (monotone).** Time never goes backwards, and only [`Executor::run`] moves it: a process holds a
+//!   [`Sim`], which can read time and wait, but has no way to advance it.
+//! - **SIM-2 (local order).** Events of one place and instant fire in the order of (time of creation, creating
+//!   place, that place's own counter). No global counter takes part, so the order in which places take their
+//!   turn within an instant cannot change anything (PAR-2).
+//! - **SIM-3 (no shared state).** A place touches another only by an event at a later time; waking or resuming a
+//!   process of another place, or an event for it without delay, is a bug and panics (PAR-1).
+//! - **SIM-4 (deadlock is a result).** When no event is left and processes are not finished, `run` returns who
+//!   waits for what and who could provide it.
+//! - **SIM-5 (structured).** Dropping a [`JoinHandle`] cancels the process and runs its destructors.
+
+mod deadlock;
+mod task;
+mod wheel;
+
+pub use deadlock::{Deadlock, Wait, Waiting};
+pub use task::{Canceled, JoinHandle, Sleep, TaskId};
+
+use crate::time::Time;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Waker};
+use task::Slab;
+use wheel::Wheel;
+
+/// The number of a place: what advances through time together, one SIP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Place(pub u32);
+
+/// The number of a registered [`Device`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceId(u32);
+
+/// Hardware: something to which scheduled actions happen.
+pub trait Device {
+    /// The action that was scheduled with `payload` happens now.
+    fn fire(&self, sim: &Sim, payload: u64);
+}
+
+/// In which order the places with something to do at one instant take their turn.
+///
+/// It changes nothing that can be observed (SIM-2); a run with a shuffled order shows that.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PlaceOrder {
+    /// By number.
+    #[default]
+    Ascending,
+    /// By a hash of this seed, the instant and the number.
+    Shuffled(u64),
+}
+
+type Process = Pin<Box<dyn Future<Output = ()>>>;
+
+/// What happens at an instant: a device's action, or a process that goes on.
+#[derive(Clone, Copy)]
+struct Event {
+    place: Place,
+    device: DeviceId,
+    payload: u64,
+    key: Key,
+}
+
+/// The order of events of one place and instant (SIM-2).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    created: u64,
+    origin: u32,
+    count: u64,
+}
+
+/// The device number that means "resume the process in the payload".
+const RESUME: DeviceId = DeviceId(u32::MAX);
+
+/// Owns the processes and drives them through time.
+///
+/// ```
+/// use phalanx_sim::{executor::{Executor, Place}, Time};
+/// let mut executor = Executor::new(1);
+/// let sim = executor.sim();
+/// let worker = executor.spawn(Place(0), "worker", async move {
+///     sim.sleep(Time::ns(5)).await;
+///     sim.now()
+/// });
+/// executor.run().unwrap();
+/// assert_eq!(worker.take(), Some(Time::ns(5)));
+/// ```
+pub struct Executor {
+    core: Rc<Core>,
+    devices: Vec<Rc<dyn Device>>,
+    processes: Vec<Option<Process>>,
+    order: PlaceOrder,
+    instant: Vec<Event>,
+}
+
+/// What a process or a device knows of the simulation: the time, and how to wait.
+#[derive(Clone)]
+pub struct Sim(Rc<Core>);
+
+struct Core {
+    now: Cell<u64>,
+    place: Cell<Place>,
+    task: Cell<TaskId>,
+    /// Whether [`Executor::run`] is at work: before it, every place may be prepared.
+    running: Cell<bool>,
+    stopped: Cell<bool>,
+    events: Cell<u64>,
+    wheel: RefCell<Wheel<Event>>,
+    /// What the place whose turn it is does next, without delay.
+    ready: RefCell<VecDeque<(DeviceId, u64)>>,
+    counters: RefCell<Vec<u64>>,
+    tasks: RefCell<Slab>,
+    newcomers: RefCell<Vec<(TaskId, Process)>>,
+    canceled: RefCell<Vec<TaskId>>,
+    new_devices: RefCell<Vec<Rc<dyn Device>>>,
+    device_count: Cell<u32>,
+    explained: RefCell<Option<Vec<Wait>>>,
+}
+
+impl Executor {
+    /// An executor for `places` places.
+    pub fn new(places: u32) -> Self {
+        let core = Core {
+            now: Cell::new(0),
+            place: Cell::new(Place(0)),
+            task: Cell::new(TaskId::NONE),
+            running: Cell::new(false),
+            stopped: Cell::new(false),
+            events: Cell::new(0),
+            wheel: RefCell::new(Wheel::new()),
+            ready: RefCell::default(),
+            counters: RefCell::new(vec![0; places as usize]),
+            tasks: RefCell::default(),
+            newcomers: RefCell::default(),
+            canceled: RefCell::default(),
+            new_devices: RefCell::default(),
+            device_count: Cell::new(0),
+            explained: RefCell::new(None),
+        };
+        Self {
+            core: Rc::new(core),
+            devices: Vec::new(),
+            processes: Vec::new(),
+            order: PlaceOrder::Ascending,
+            instant: Vec::new(),
+        }
+    }
+
+    /// Lets places take their turns in another order; see [`PlaceOrder`].
+    pub fn set_place_order(&mut self, order: PlaceOrder) {
+        self.order = order;
+    }
+
+    /// A handle for processes and devices.
+    pub fn sim(&self) -> Sim {
+        Sim(self.core.clone())
+    }
+
+    /// Starts a process at `place` when the run begins (or goes on).
+    pub fn spawn<T: 'static>(
+        &mut self,
+        place: Place,
+        name: impl Into<String>,
+        process: impl Future<Output = T> + 'static,
+    ) -> JoinHandle<T> {
+        task::spawn(&self.sim(), place, name.into(), process)
+    }
+
+    /// Runs until nothing is left to do.
+    ///
+    /// # Errors
+    ///
+    /// [`Deadlock`] if processes remain that nothing can resume (SIM-4). They are dropped with the executor.
+    pub fn run(&mut self) -> Result<(), Deadlock> {
+        self.core.running.set(true);
+        while !self.core.stopped.get() && self.step() {}
+        self.core.running.set(false);
+        if self.core.stopped.get() || self.core.tasks.borrow().live() == 0 {
+            return Ok(());
+        }
+        Err(self.explain())
+    }
+
+    /// Fires everything that happens at the next instant; `false` if there is none.
+    fn step(&mut self) -> bool {
+        let mut instant = std::mem::take(&mut self.instant);
+        let Some(time) = self.core.wheel.borrow_mut().take_instant(&mut instant) else {
+            return false;
+        };
+        self.core.now.set(time);
+        self.sort(&mut instant);
+        let mut at = 0;
+        while at < instant.len() {
+            at = self.turn(&instant, at);
+        }
+        instant.clear();
+        self.instant = instant;
+        true
+    }
+
+    /// Brings the events of one instant into the order of SIM-2.
+    fn sort(&self, instant: &mut [Event]) {
+        match self.order {
+            // Places took their turns by number at every earlier instant, so the queue's own order is that of
+            // the keys, and a stable sort by place is enough.
+            PlaceOrder::Ascending if instant.is_sorted_by_key(|event| event.place) => {}
+            PlaceOrder::Ascending => instant.sort_by_key(|event| event.place),
+            PlaceOrder::Shuffled(seed) => {
+                let now = self.core.now.get();
+                instant.sort_by_key(|event| (turn_of(seed, now, event.place), event.place, event.key));
+            }
+        }
+    }
+
+    /// One place's turn: its events from `at` on, then everything they caused without delay.
+    #[inline]
+    fn turn(&mut self, instant: &[Event], mut at: usize) -> usize {
+        let place = instant[at].place;
+        self.core.place.set(place);
+        while let Some(event) = instant.get(at).filter(|event| event.place == place) {
+            self.fire(event.device, event.payload);
+            at += 1;
+        }
+        loop {
+            let next = self.core.ready.borrow_mut().pop_front();
+            let Some((device, payload)) = next else { return at };
+            self.fire(device, payload);
+        }
+    }
+
+    #[inline]
+    fn fire(&mut self, device: DeviceId, payload: u64) {
+        self.core.events.set(self.core.events.get() + 1);
+        if device == RESUME {
+            return self.resume(TaskId::unpack(payload));
+        }
+        if self.devices.len() != self.core.device_count.get() as usize {
+            self.devices.append(&mut self.core.new_devices.borrow_mut());
+        }
+        // A `Sim` is a counted reference to the core; the device gets a borrowed one for the cost of a clone.
+        let sim = Sim(self.core.clone());
+        self.devices[device.0 as usize].fire(&sim, payload);
+    }
+
+    /// Polls one process, if it still exists.
+    #[inline]
+    fn resume(&mut self, task: TaskId) {
+        self.adopt();
+        let Some(mut process) = self.processes.get_mut(task.index()).and_then(Option::take) else { return };
+        if !self.core.tasks.borrow().is_live(task) {
+            self.processes[task.index()] = Some(process);
+            return;
+        }
+        self.core.task.set(task);
+        let done = process.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready();
+        self.core.task.set(TaskId::NONE);
+        if done {
+            self.core.tasks.borrow_mut().remove(task);
+            drop(process);
+        } else {
+            self.processes[task.index()] = Some(process);
+        }
+        self.adopt();
+        self.cancel();
+    }
+
+    /// Takes over the processes that were spawned since the last look.
+    fn adopt(&mut self) {
+        if self.core.newcomers.borrow().is_empty() {
+            return;
+        }
+        for (task, process) in self.core.newcomers.take() {
+            if self.processes.len() <= task.index() {
+                self.processes.resize_with(task.index() + 1, || None);
+            }
+            self.processes[task.index()] = Some(process);
+        }
+    }
+
+    /// Drops the processes whose handles are gone (SIM-5); their destructors may cancel more.
+    fn cancel(&mut self) {
+        loop {
+            let next = self.core.canceled.borrow_mut().pop();
+            let Some(task) = next else { return };
+            if self.core.tasks.borrow_mut().remove(task) {
+                drop(self.processes[task.index()].take());
+            }
+        }
+    }
+
+    /// Asks every unfinished process what it waits for, by polling it once more: nothing has changed, so each
+    /// wait is still pending and describes itself.
+    fn explain(&mut self) -> Deadlock {
+        self.adopt();
+        let tasks: Vec<_> = self.core.tasks.borrow().iter().collect();
+        let mut waiting = Vec::new();
+        for (task, name, place) in tasks {
+            self.core.place.set(place);
+            self.core.task.set(task);
+            *self.core.explained.borrow_mut() = Some(Vec::new());
+            if let Some(process) = &mut self.processes[task.index()] {
+                let polled = process.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+                assert!(polled.is_pending(), "SIM-4: `{name}` could go on, but nobody resumed it");
+            }
+            let waits = self.core.explained.take().unwrap_or_default();
+            waiting.push(Waiting { process: name, place, waits });
+        }
+        Deadlock::new(Time::ps(self.core.now.get()), waiting)
+    }
+}
+
+impl Drop for Executor {
+    /// Unfinished processes go before the core, so that their destructors may still use it.
+    fn drop(&mut self) {
+        self.adopt();
+        for index in 0..self.processes.len() {
+            drop(self.processes[index].take());
+        }
+    }
+}
+
+fn turn_of(seed: u64, now: u64, place: Place) -> u64 {
+    let mut x = seed ^ now.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ (u64::from(place.0) << 32);
+    x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    x ^ (x >> 31)
+}
+
+impl Sim {
+    /// The current time.
+    #[inline]
+    pub fn now(&self) -> Time {
+        Time::ps(self.0.now.get())
+    }
+
+    /// The place whose turn it is.
+    #[inline]
+    pub fn place(&self) -> Place {
+        self.0.place.get()
+    }
+
+    /// The process that is running.
+    #[inline]
+    pub fn task(&self) -> TaskId {
+        self.0.task.get()
+    }
+
+    /// How many events have fired.
+    pub fn events(&self) -> u64 {
+        self.0.events.get()
+    }
+
+    /// Ends the run after the current instant's turn; unfinished processes are dropped with the executor.
+    pub fn stop(&self) {
+        self.0.stopped.set(true);
+    }
+
+    /// Registers a device; its actions can be scheduled with the number returned.
+    pub fn register(&self, device: Rc<dyn Device>) -> DeviceId {
+        let id = self.0.device_count.get();
+        self.0.device_count.set(id + 1);
+        self.0.new_devices.borrow_mut().push(device);
+        DeviceId(id)
+    }
+
+    /// Schedules an action of `device` at `place`.
+    ///
+    /// # Panics
+    ///
+    /// If `time` is in the past, or is now and `place` is another one (SIM-1, SIM-3): bugs of a model.
+    #[inline]
+    pub fn schedule(&self, time: Time, place: Place, device: DeviceId, payload: u64) {
+        let core = &*self.0;
+        let now = core.now.get();
+        if time.as_ps() == now && core.running.get() {
+            assert!(place == core.place.get(), "SIM-3: {:?} acts on {place:?} without delay", core.place.get());
+            core.ready.borrow_mut().push_back((device, payload));
+            return;
+        }
+        let origin = if core.running.get() { core.place.get() } else { place };
+        let count = &mut core.counters.borrow_mut()[origin.0 as usize];
+        *count += 1;
+        let key = Key { created: now, origin: origin.0, count: *count };
+        core.wheel.borrow_mut().push(time.as_ps(), Event { place, device, payload, key });
+    }
+
+    /// Resumes a process of the current place after what is already due.
+    #[inline]
+    pub fn wake(&self, task: TaskId) {
+        debug_assert!(
+            !self.0.running.get()
+                || self.0.tasks.borrow().place_of(task).is_none_or(|place| place == self.place()),
+            "SIM-3: {:?} wakes a process of another place",
+            self.place()
+        );
+        self.0.ready.borrow_mut().push_back((RESUME, task.pack()));
+    }
+
+    /// Resumes the running process at `time`.
+    #[inline]
+    fn resume_at(&self, time: Time) {
+        self.schedule(time, self.place(), RESUME, self.task().pack());
+    }
+
+    /// Waits for `span` of simulated time.
+    pub fn sleep(&self, span: Time) -> Sleep {
+        self.sleep_until(self.now() + span)
+    }
+
+    /// Waits until `deadline`; returns at once where that has passed.
+    pub fn sleep_until(&self, deadline: Time) -> Sleep {
+        Sleep::new(self.clone(), deadline)
+    }
+
+    /// Starts a process at the current place.
+    pub fn spawn<T: 'static>(
+        &self,
+        name: impl Into<String>,
+        process: impl Future<Output = T> + 'static,
+    ) -> JoinHandle<T> {
+        task::spawn(self, self.place(), name.into(), process)
+    }
+
+    /// Called by every wait that has to go on waiting: says what for, if a deadlock is being explained.
+    #[inline]
+    pub fn waiting(&self, describe: impl FnOnce() -> Wait) {
+        // `task` is set by `explain` too, so the cheap test comes first in a run.
+        if self.0.running.get() {
+            return;
+        }
+        if let Some(waits) = &mut *self.0.explained.borrow_mut() {
+            waits.push(describe());
+        }
+    }
+
+    /// The name of a process, for messages.
+    pub fn name_of(&self, task: TaskId) -> Option<String> {
+        self.0.tasks.borrow().name_of(task)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,100 @@
+//! A deadlock as a result: who waits, for what, and who could provide it.
+
+use super::Place;
+use crate::time::Time;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// One thing a process waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wait {
+    /// What it is, with the numbers that matter.
+    pub what: String,
+    /// The processes that could provide it, by name; empty if nobody can.
+    pub providers: Vec<String>,
+}
+
+/// A process that cannot go on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    /// Its name.
+    pub process: String,
+    /// Where it runs.
+    pub place: Place,
+    /// All it waits for.
+    pub waits: Vec<Wait>,
+}
+
+/// Nothing can happen any more, and these processes are not finished: the wait-for graph.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Deadlock {
+    /// When the last event fired.
+    pub time: Time,
+    /// Every unfinished process.
+    pub waiting: Vec<Waiting>,
+    /// A cycle in the graph, by name, if there is one: each waits for the next, the last for the first.
+    pub cycle: Vec<String>,
+}
+
+impl Deadlock {
+    pub(super) fn new(time: Time, mut waiting: Vec<Waiting>) -> Self {
+        waiting.sort_by(|a, b| (a.place, &a.process).cmp(&(b.place, &b.process)));
+        let cycle = find_cycle(&waiting);
+        Self { time, waiting, cycle }
+    }
+}
+
+/// Follows first providers from each process until one repeats or the trail ends.
+fn find_cycle(waiting: &[Waiting]) -> Vec<String> {
+    let next: BTreeMap<&str, &str> = waiting
+        .iter()
+        .filter_map(|w| Some((w.process.as_str(), w.waits.first()?.providers.first()?.as_str())))
+        .collect();
+    let starts = waiting.iter().map(|w| w.process.as_str());
+    starts.map(|start| cycle_from(start, &next)).find(|cycle| !cycle.is_empty()).unwrap_or_default()
+}
+
+fn cycle_from(start: &str, next: &BTreeMap<&str, &str>) -> Vec<String> {
+    let mut trail = vec![start];
+    while let Some(&provider) = next.get(trail[trail.len() - 1]) {
+        if provider == start {
+            return trail.into_iter().map(str::to_owned).collect();
+        }
+        if trail.contains(&provider) {
+            break;
+        }
+        trail.push(provider);
+    }
+    Vec::new()
+}
+
+impl fmt::Display for Deadlock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let count = self.waiting.len();
+        let noun = if count == 1 { "process waits" } else { "processes wait" };
+        write!(f, "deadlock at {}: {count} {noun} for something that can no longer happen", self.time)?;
+        for waiting in &self.waiting {
+            for wait in &waiting.waits {
+                write!(f, "\n  `{}` waits for {}", waiting.process, wait.what)?;
+                match wait.providers.as_slice() {
+                    [] => write!(f, "; nobody can provide it")?,
+                    providers => write!(f, "; could come from {}", self.states_of(providers))?,
+                }
+            }
+        }
+        if !self.cycle.is_empty() {
+            write!(f, "\n  cycle: {} -> {}", self.cycle.join(" -> "), self.cycle[0])?;
+        }
+        Ok(())
+    }
+}
+
+impl Deadlock {
+    fn states_of(&self, providers: &[String]) -> String {
+        let alive = |name: &String| self.waiting.iter().any(|w| &w.process == name);
+        let state = |name: &String| if alive(name) { "waiting too" } else { "finished or never started" };
+        providers.iter().map(|name| format!("`{name}` ({})", state(name))).collect::<Vec<_>>().join(", ")
+    }
+}
+
+impl std::error::Error for Deadlock {}

@@ -1,0 +1,220 @@
+//! Processes: their numbers, names and places, sleeping, spawning, joining, cancelling.
+
+use super::{Place, RESUME, Sim, Wait};
+use crate::time::Time;
+use std::cell::{Cell, RefCell};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+/// The number of a process; never reused, so a late wake-up cannot reach a successor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TaskId {
+    index: u32,
+    generation: u32,
+}
+
+impl TaskId {
+    pub(super) const NONE: Self = Self { index: u32::MAX, generation: u32::MAX };
+
+    pub(super) fn index(self) -> usize {
+        self.index as usize
+    }
+
+    pub(super) fn pack(self) -> u64 {
+        u64::from(self.generation) << 32 | u64::from(self.index)
+    }
+
+    pub(super) fn unpack(packed: u64) -> Self {
+        #[expect(clippy::cast_possible_truncation, reason = "the two halves of a packed number")]
+        Self { index: packed as u32, generation: (packed >> 32) as u32 }
+    }
+}
+
+/// What is known of each process, by index.
+#[derive(Default)]
+pub(super) struct Slab {
+    slots: Vec<SlotState>,
+    free: Vec<u32>,
+    live: usize,
+}
+
+struct SlotState {
+    generation: u32,
+    process: Option<(String, Place)>,
+}
+
+impl Slab {
+    fn insert(&mut self, name: String, place: Place) -> TaskId {
+        self.live += 1;
+        if let Some(index) = self.free.pop() {
+            let slot = &mut self.slots[index as usize];
+            slot.process = Some((name, place));
+            return TaskId { index, generation: slot.generation };
+        }
+        let index = u32::try_from(self.slots.len()).expect("fewer than 2^32 processes");
+        self.slots.push(SlotState { generation: 0, process: Some((name, place)) });
+        TaskId { index, generation: 0 }
+    }
+
+    /// Forgets a process; `false` if it had already gone.
+    pub(super) fn remove(&mut self, task: TaskId) -> bool {
+        if !self.is_live(task) {
+            return false;
+        }
+        let slot = &mut self.slots[task.index()];
+        slot.process = None;
+        slot.generation += 1;
+        self.free.push(task.index);
+        self.live -= 1;
+        true
+    }
+
+    pub(super) fn live(&self) -> usize {
+        self.live
+    }
+
+    pub(super) fn is_live(&self, task: TaskId) -> bool {
+        self.slots
+            .get(task.index())
+            .is_some_and(|slot| slot.generation == task.generation && slot.process.is_some())
+    }
+
+    fn get(&self, task: TaskId) -> Option<&(String, Place)> {
+        self.slots.get(task.index()).filter(|slot| slot.generation == task.generation)?.process.as_ref()
+    }
+
+    pub(super) fn place_of(&self, task: TaskId) -> Option<Place> {
+        self.get(task).map(|(_, place)| *place)
+    }
+
+    pub(super) fn name_of(&self, task: TaskId) -> Option<String> {
+        self.get(task).map(|(name, _)| name.clone())
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (TaskId, String, Place)> {
+        self.slots.iter().enumerate().filter_map(|(index, slot)| {
+            let (name, place) = slot.process.as_ref()?;
+            let index = u32::try_from(index).expect("fewer than 2^32 processes");
+            Some((TaskId { index, generation: slot.generation }, name.clone(), *place))
+        })
+    }
+}
+
+/// Waits for a point in time.
+pub struct Sleep {
+    sim: Sim,
+    deadline: Time,
+    scheduled: bool,
+}
+
+impl Sleep {
+    pub(super) fn new(sim: Sim, deadline: Time) -> Self {
+        Self { sim, deadline, scheduled: false }
+    }
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    #[inline]
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+        if self.sim.now() >= self.deadline {
+            return Poll::Ready(());
+        }
+        if !self.scheduled {
+            self.scheduled = true;
+            self.sim.resume_at(self.deadline);
+        }
+        Poll::Pending
+    }
+}
+
+/// A process was cancelled before it finished.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the process was cancelled")]
+pub struct Canceled;
+
+/// A running process: await it for its result, drop it to cancel it, or [`JoinHandle::detach`] it.
+#[must_use = "dropping a handle cancels its process"]
+pub struct JoinHandle<T> {
+    sim: Sim,
+    task: TaskId,
+    shared: Rc<Shared<T>>,
+    detached: bool,
+}
+
+struct Shared<T> {
+    result: RefCell<Option<T>>,
+    finished: Cell<bool>,
+    joiner: Cell<Option<TaskId>>,
+}
+
+pub(super) fn spawn<T: 'static>(
+    sim: &Sim,
+    place: Place,
+    name: String,
+    process: impl Future<Output = T> + 'static,
+) -> JoinHandle<T> {
+    let core = &sim.0;
+    let task = core.tasks.borrow_mut().insert(name, place);
+    let shared =
+        Rc::new(Shared { result: RefCell::new(None), finished: Cell::new(false), joiner: Cell::new(None) });
+    let wrapped = finish(sim.clone(), shared.clone(), process);
+    core.newcomers.borrow_mut().push((task, Box::pin(wrapped)));
+    sim.schedule(sim.now(), place, RESUME, task.pack());
+    JoinHandle { sim: sim.clone(), task, shared, detached: false }
+}
+
+async fn finish<T>(sim: Sim, shared: Rc<Shared<T>>, process: impl Future<Output = T>) {
+    let result = process.await;
+    shared.result.replace(Some(result));
+    shared.finished.set(true);
+    if let Some(joiner) = shared.joiner.take() {
+        sim.wake(joiner);
+    }
+}
+
+impl<T> JoinHandle<T> {
+    /// Lets the process run on without a handle.
+    pub fn detach(mut self) {
+        self.detached = true;
+    }
+
+    /// The result, if the process has finished and nobody took it yet.
+    pub fn take(&self) -> Option<T> {
+        self.shared.result.take()
+    }
+
+    /// Whether the process has finished.
+    pub fn is_finished(&self) -> bool {
+        self.shared.finished.get()
+    }
+}
+
+impl<T> Future for JoinHandle<T> {
+    type Output = Result<T, Canceled>;
+
+    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
+        if self.is_finished() {
+            return Poll::Ready(self.take().ok_or(Canceled));
+        }
+        if !self.sim.0.tasks.borrow().is_live(self.task) {
+            return Poll::Ready(Err(Canceled));
+        }
+        self.shared.joiner.set(Some(self.sim.task()));
+        self.sim.waiting(|| {
+            let name = self.sim.name_of(self.task).unwrap_or_default();
+            Wait { what: format!("the end of `{name}`"), providers: vec![name] }
+        });
+        Poll::Pending
+    }
+}
+
+impl<T> Drop for JoinHandle<T> {
+    fn drop(&mut self) {
+        if !self.detached && !self.is_finished() {
+            self.sim.0.canceled.borrow_mut().push(self.task);
+        }
+    }
+}

@@ -1,0 +1,156 @@
+use super::*;
+
+fn log() -> (Rc<RefCell<Vec<String>>>, impl Fn(&str) + Clone + 'static) {
+    let lines = Rc::new(RefCell::new(Vec::new()));
+    let sink = lines.clone();
+    (lines, move |line: &str| sink.borrow_mut().push(line.to_owned()))
+}
+
+#[test]
+fn sim_1_time_moves_only_forward_and_only_by_running() {
+    let mut executor = Executor::new(1);
+    let (lines, say) = log();
+    for delay in [7, 3, 5, 3] {
+        let (sim, say) = (executor.sim(), say.clone());
+        executor
+            .spawn(Place(0), format!("p{delay}"), async move {
+                sim.sleep(Time::ns(delay)).await;
+                say(&sim.now().to_string());
+            })
+            .detach();
+    }
+    assert_eq!(executor.sim().now(), Time::ZERO, "SIM-1: spawning does not move time");
+    executor.run().unwrap();
+    assert_eq!(*lines.borrow(), ["3 ns", "3 ns", "5 ns", "7 ns"]);
+}
+
+/// Each place sends the next one an event; what each place saw must not depend on the order of turns.
+fn ring_log(order: PlaceOrder) -> Vec<Vec<String>> {
+    struct Node {
+        seen: RefCell<Vec<Vec<String>>>,
+        me: Cell<Option<DeviceId>>,
+    }
+    impl Device for Node {
+        fn fire(&self, sim: &Sim, payload: u64) {
+            let place = sim.place();
+            self.seen.borrow_mut()[place.0 as usize].push(format!("{} {payload}", sim.now()));
+            if payload % 100 >= 12 {
+                return;
+            }
+            let me = self.me.get().unwrap();
+            let (left, right) = (Place((place.0 + 4) % 5), Place((place.0 + 1) % 5));
+            sim.schedule(sim.now() + Time::ns(2), right, me, payload + 1);
+            sim.schedule(sim.now() + Time::ns(2), left, me, payload + 2 + u64::from(place.0) * 100);
+            sim.schedule(sim.now(), place, me, 99);
+        }
+    }
+    let mut executor = Executor::new(5);
+    executor.set_place_order(order);
+    let node = Rc::new(Node { seen: RefCell::new(vec![Vec::new(); 5]), me: Cell::new(None) });
+    let id = executor.sim().register(node.clone());
+    node.me.set(Some(id));
+    for place in 0..5 {
+        executor.sim().schedule(Time::ZERO, Place(place), id, u64::from(place) * 1_000);
+    }
+    executor.run().unwrap();
+    node.seen.take()
+}
+
+#[test]
+fn sim_2_the_order_of_turns_cannot_be_observed() {
+    let ascending = ring_log(PlaceOrder::Ascending);
+    assert!(ascending.iter().all(|seen| seen.len() > 50));
+    for seed in 0..50 {
+        assert_eq!(ring_log(PlaceOrder::Shuffled(seed)), ascending, "SIM-2: seed {seed}");
+    }
+}
+
+#[test]
+#[should_panic(expected = "SIM-3")]
+fn sim_3_a_place_cannot_act_on_another_without_delay() {
+    let mut executor = Executor::new(2);
+    let sim = executor.sim();
+    struct Nothing;
+    impl Device for Nothing {
+        fn fire(&self, _: &Sim, _: u64) {}
+    }
+    let device = sim.register(Rc::new(Nothing));
+    executor
+        .spawn(Place(0), "trespasser", async move { sim.schedule(sim.now(), Place(1), device, 0) })
+        .detach();
+    let _ = executor.run();
+}
+
+#[test]
+fn sim_4_a_deadlock_names_who_waits_for_whom() {
+    let mut executor = Executor::new(1);
+    let sim = executor.sim();
+    executor
+        .spawn(Place(0), "parent", async move {
+            let inner = sim.clone();
+            let child = sim.spawn("child", async move {
+                std::future::poll_fn(|_| {
+                    inner.waiting(|| Wait { what: "a sign".into(), providers: vec!["parent".into()] });
+                    std::task::Poll::<()>::Pending
+                })
+                .await;
+            });
+            let _ = child.await;
+        })
+        .detach();
+    let deadlock = executor.run().unwrap_err();
+    assert_eq!(
+        deadlock.to_string(),
+        "deadlock at 0 ns: 2 processes wait for something that can no longer happen\n  \
+         `child` waits for a sign; could come from `parent` (waiting too)\n  \
+         `parent` waits for the end of `child`; could come from `child` (waiting too)\n  \
+         cycle: child -> parent -> child"
+    );
+}
+
+#[test]
+fn sim_5_dropping_a_handle_runs_the_destructors_of_its_process() {
+    struct Bell<F: Fn(&str)>(F);
+    impl<F: Fn(&str)> Drop for Bell<F> {
+        fn drop(&mut self) {
+            (self.0)("dropped");
+        }
+    }
+    let mut executor = Executor::new(1);
+    let (lines, say) = log();
+    let sim = executor.sim();
+    executor
+        .spawn(Place(0), "parent", async move {
+            let (inner, bell) = (sim.clone(), Bell(say.clone()));
+            let child = sim.spawn("child", async move {
+                let _bell = bell;
+                inner.sleep(Time::us(1)).await;
+            });
+            sim.sleep(Time::ns(1)).await;
+            drop(child);
+            say("cancelled");
+            sim.sleep(Time::us(2)).await;
+            say("end");
+        })
+        .detach();
+    executor.run().unwrap();
+    assert_eq!(*lines.borrow(), ["cancelled", "dropped", "end"]);
+}
+
+#[test]
+fn a_result_can_be_joined_and_zero_delays_are_legal() {
+    let mut executor = Executor::new(1);
+    let sim = executor.sim();
+    let handle = executor.spawn(Place(0), "main", async move {
+        let inner = sim.clone();
+        let child = sim.spawn("child", async move {
+            inner.sleep(Time::ZERO).await;
+            inner.sleep(Time::ns(4)).await;
+            7
+        });
+        let sum = child.await.unwrap() + 1;
+        (sum, sim.now())
+    });
+    executor.run().unwrap();
+    assert_eq!(handle.take(), Some((8, Time::ns(4))));
+}

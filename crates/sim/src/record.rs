@@ -1,0 +1,210 @@
+//! What a run leaves behind: the op log, and the latest steps of the critical path, kept by each SIP for itself.
+//!
+//! - **REC-1 (path is time).** A [`Path`] accounts for every picosecond from the start of the run to the instant it
+//!   leads to.
+//! - **REC-2 (bounded).** Without recording, a run keeps a fixed number of steps, however long it is.
+
+use crate::stall::{Kind, Stack};
+use crate::time::Time;
+use crate::topology::PeId;
+use std::fmt;
+
+/// Something that can be busy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Resource {
+    /// A kernel on a PE.
+    Program(PeId),
+    /// The matrix engine of a PE.
+    Gemm(PeId),
+    /// The vector engine of a PE.
+    Vector(PeId),
+    /// The DMA channel into a PE.
+    Load(PeId),
+    /// The DMA channel out of a PE.
+    Store(PeId),
+    /// The wire out of a PE toward a neighbour in its cube (0 east, 1 west, 2 south, 3 north).
+    PeLink(PeId, u8),
+    /// The wire out of a cube toward a neighbour in its SIP.
+    CubeLink(PeId, u8),
+    /// The memory stack of a cube.
+    Hbm(PeId),
+    /// The wire between two SIPs.
+    Link {
+        /// The sender.
+        from: u32,
+        /// The receiver.
+        to: u32,
+    },
+    /// The switch port into a SIP.
+    Ingress(u32),
+    /// The wire between a SIP and its host.
+    Host(u32),
+}
+
+impl fmt::Display for Resource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const SIDES: [&str; 4] = ["east", "west", "south", "north"];
+        match self {
+            Self::Program(pe) => write!(f, "{pe}"),
+            Self::Gemm(pe) => write!(f, "{pe}.gemm"),
+            Self::Vector(pe) => write!(f, "{pe}.vector"),
+            Self::Load(pe) => write!(f, "{pe}.dma.load"),
+            Self::Store(pe) => write!(f, "{pe}.dma.store"),
+            Self::PeLink(pe, side) => write!(f, "{pe}.{}", SIDES[*side as usize]),
+            Self::CubeLink(pe, side) => write!(f, "sip{}.cube{}.{}", pe.sip, pe.cube, SIDES[*side as usize]),
+            Self::Hbm(pe) => write!(f, "sip{}.cube{}.hbm", pe.sip, pe.cube),
+            Self::Link { from, to } => write!(f, "sip{from}->sip{to}"),
+            Self::Ingress(sip) => write!(f, "switch->sip{sip}"),
+            Self::Host(sip) => write!(f, "host{sip}->sip{sip}"),
+        }
+    }
+}
+
+/// One operation, as the op log keeps it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Op {
+    /// When it began to use the resource.
+    pub start: Time,
+    /// When it was over.
+    pub end: Time,
+    /// What it used.
+    pub resource: Resource,
+    /// What it was.
+    pub label: &'static str,
+    /// How many bytes it moved or read.
+    pub bytes: u64,
+    /// The message that leaves with it.
+    pub flow_out: Option<u64>,
+    /// The message that came with it.
+    pub flow_in: Option<u64>,
+}
+
+/// Why an instant is when it is: the chain of operations that led to it, summed up by kind.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Path {
+    spent: Stack,
+    at: Time,
+    last: StepId,
+}
+
+impl Path {
+    /// A chain that begins at `at`, with everything before it spent on `kind`.
+    pub(crate) fn starting(at: Time, kind: Kind) -> Self {
+        let mut path = Self::default();
+        path.advance(at, kind);
+        path
+    }
+
+    /// Goes on to `to`, spending the time between on `kind` (REC-1).
+    #[inline]
+    pub(crate) fn advance(&mut self, to: Time, kind: Kind) {
+        if to > self.at {
+            self.spent.add(kind, to - self.at);
+            self.at = to;
+        }
+    }
+
+    pub(crate) fn spent(&self) -> &Stack {
+        &self.spent
+    }
+
+    pub(crate) fn at(&self) -> Time {
+        self.at
+    }
+
+    pub(crate) fn last(&self) -> StepId {
+        self.last
+    }
+}
+
+/// The number of a step: which SIP's, and its place in that SIP's row. Zero is no step.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct StepId(u64);
+
+const SEQUENCE_BITS: u32 = 44;
+
+impl StepId {
+    fn new(sip: u32, sequence: u64) -> Self {
+        Self(u64::from(sip) << SEQUENCE_BITS | (sequence + 1))
+    }
+
+    pub(crate) fn sip(self) -> Option<u32> {
+        (self.0 != 0).then_some((self.0 >> SEQUENCE_BITS) as u32)
+    }
+
+    fn sequence(self) -> u64 {
+        (self.0 & ((1 << SEQUENCE_BITS) - 1)) - 1
+    }
+}
+
+/// One link of the chain.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Step {
+    pub(crate) parent: StepId,
+    pub(crate) resource: Resource,
+    pub(crate) kind: Kind,
+    pub(crate) from: Time,
+    pub(crate) to: Time,
+}
+
+/// What one SIP has noted down.
+pub(crate) struct Record {
+    sip: u32,
+    recording: bool,
+    ops: Vec<Op>,
+    steps: Vec<Step>,
+    next_step: u64,
+    capacity: usize,
+    next_flow: u64,
+}
+
+/// How many steps all SIPs together keep (REC-2).
+const STEPS: usize = 1 << 16;
+
+impl Record {
+    pub(crate) fn new(sip: u32, sips: u32, recording: bool) -> Self {
+        let capacity = (STEPS / sips as usize).clamp(16, 1 << 14);
+        Self { sip, recording, ops: Vec::new(), steps: Vec::new(), next_step: 0, capacity, next_flow: 0 }
+    }
+
+    /// A number for a message, unique in the machine.
+    #[inline]
+    pub(crate) fn flow(&mut self) -> u64 {
+        self.next_flow += 1;
+        u64::from(self.sip) << SEQUENCE_BITS | self.next_flow
+    }
+
+    /// Notes an operation, if somebody wants the log.
+    #[inline]
+    pub(crate) fn op(&mut self, op: impl FnOnce() -> Op) {
+        if self.recording {
+            self.ops.push(op());
+        }
+    }
+
+    /// Notes that `path` went on to `to` by using `resource`.
+    #[inline]
+    pub(crate) fn step(&mut self, path: &mut Path, to: Time, kind: Kind, resource: Resource) {
+        let step = Step { parent: path.last, resource, kind, from: path.at, to };
+        path.last = StepId::new(self.sip, self.next_step);
+        path.advance(to, kind);
+        if self.steps.len() < self.capacity {
+            self.steps.push(step);
+        } else {
+            let slot = self.next_step as usize % self.capacity;
+            self.steps[slot] = step;
+        }
+        self.next_step += 1;
+    }
+
+    /// A step, unless it was so long ago that it has been forgotten.
+    pub(crate) fn get(&self, id: StepId) -> Option<&Step> {
+        let sequence = id.sequence();
+        let kept = self.next_step.saturating_sub(sequence) <= self.capacity as u64;
+        if kept { self.steps.get(sequence as usize % self.capacity) } else { None }
+    }
+
+    pub(crate) fn take_ops(&mut self) -> Vec<Op> {
+        std::mem::take(&mut self.ops)
+    }
+}

@@ -1,0 +1,128 @@
+//! A one-shot event: set once, seen by everybody who waits or comes later.
+//!
+//! - **SIG-1 (once).** Setting it twice is a bug and panics; waiting on a set one returns at once.
+
+use crate::executor::{Sim, Wait};
+use crate::line::{Line, Spot};
+use std::cell::RefCell;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+/// A one-shot event that carries a value.
+pub struct Signal<T>(Rc<State<T>>);
+
+impl<T> Clone for Signal<T> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+struct State<T> {
+    sim: Sim,
+    name: String,
+    /// Who is expected to set it, for messages.
+    provider: String,
+    value: RefCell<Option<T>>,
+    line: Line,
+}
+
+impl<T: Clone> Signal<T> {
+    /// An event not set yet; `provider` names who will.
+    pub fn new(sim: &Sim, name: impl Into<String>, provider: impl Into<String>) -> Self {
+        Self(Rc::new(State {
+            sim: sim.clone(),
+            name: name.into(),
+            provider: provider.into(),
+            value: RefCell::new(None),
+            line: Line::default(),
+        }))
+    }
+
+    /// Sets it and resumes all who wait.
+    pub fn set(&self, value: T) {
+        let before = self.0.value.replace(Some(value));
+        assert!(before.is_none(), "SIG-1: `{}` was set twice", self.0.name);
+        self.0.line.call_all(&self.0.sim);
+    }
+
+    /// Whether it is set.
+    pub fn is_set(&self) -> bool {
+        self.0.value.borrow().is_some()
+    }
+
+    /// Waits until it is set.
+    pub fn wait(&self) -> WaitFor<T> {
+        WaitFor { state: self.0.clone(), spot: Spot::default() }
+    }
+}
+
+/// Waits for a [`Signal`].
+#[must_use = "does nothing unless awaited"]
+pub struct WaitFor<T> {
+    state: Rc<State<T>>,
+    spot: Spot,
+}
+
+impl<T: Clone> Future for WaitFor<T> {
+    type Output = T;
+
+    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<T> {
+        let this = self.get_mut();
+        if let Some(value) = &*this.state.value.borrow() {
+            return Poll::Ready(value.clone());
+        }
+        let state = &*this.state;
+        state.line.join(&mut this.spot, state.sim.task());
+        let describe =
+            || Wait { what: format!("`{}` to be set", state.name), providers: vec![state.provider.clone()] };
+        state.sim.waiting(describe);
+        Poll::Pending
+    }
+}
+
+impl<T> Drop for WaitFor<T> {
+    fn drop(&mut self) {
+        self.state.line.leave(&mut self.spot);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::executor::{Executor, Place};
+    use crate::time::Time;
+
+    #[test]
+    fn sig_1_everybody_sees_it_once_set() {
+        let mut executor = Executor::new(1);
+        let signal = Signal::new(&executor.sim(), "go", "starter");
+        let waiters: Vec<_> = (0..3)
+            .map(|n| {
+                let (sim, signal) = (executor.sim(), signal.clone());
+                executor.spawn(Place(0), format!("w{n}"), async move {
+                    sim.sleep(Time::ns(n * 4)).await;
+                    (signal.wait().await, sim.now())
+                })
+            })
+            .collect();
+        let sim = executor.sim();
+        executor
+            .spawn(Place(0), "starter", async move {
+                sim.sleep(Time::ns(5)).await;
+                signal.set(9);
+            })
+            .detach();
+        executor.run().unwrap();
+        let seen: Vec<_> = waiters.iter().filter_map(crate::executor::JoinHandle::take).collect();
+        assert_eq!(seen, [(9, Time::ns(5)), (9, Time::ns(5)), (9, Time::ns(8))]);
+    }
+
+    #[test]
+    #[should_panic(expected = "SIG-1")]
+    fn sig_1_setting_twice_is_a_bug() {
+        let signal = Signal::new(&Executor::new(1).sim(), "go", "starter");
+        signal.set(1);
+        signal.set(2);
+    }
+}

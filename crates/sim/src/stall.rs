@@ -1,0 +1,73 @@
+//! Where simulated time goes: the kinds of waiting, and a stack of them that fills the whole run.
+//!
+//! - **STL-1 (complete).** The parts of a stack, idle time included, add up to the simulated time exactly.
+
+use crate::time::Time;
+use std::fmt;
+
+/// What a PE or a link spends its time on, besides being idle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// The matrix or the vector engine works.
+    Compute,
+    /// Bytes move between memory and scratch.
+    Dma,
+    /// Bytes are on a wire, or wait for it.
+    Link,
+    /// A message waits for a free slot at the receiver.
+    Credit,
+    /// Somebody else has not come so far: an unsent message, a barrier.
+    Dependency,
+}
+
+impl Kind {
+    /// How many there are.
+    pub const COUNT: usize = 5;
+    /// All of them.
+    pub const ALL: [Self; Self::COUNT] =
+        [Self::Compute, Self::Dma, Self::Link, Self::Credit, Self::Dependency];
+
+    /// The name in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Compute => "compute",
+            Self::Dma => "dma",
+            Self::Link => "link",
+            Self::Credit => "credit",
+            Self::Dependency => "dependency",
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Time spent, by kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stack([u64; Kind::COUNT]);
+
+impl Stack {
+    /// Adds `span` to a kind.
+    #[inline]
+    pub fn add(&mut self, kind: Kind, span: Time) {
+        self.0[kind as usize] += span.as_ps();
+    }
+
+    /// The time spent on a kind.
+    pub fn get(&self, kind: Kind) -> Time {
+        Time::ps(self.0[kind as usize])
+    }
+
+    /// The time spent on anything.
+    pub fn total(&self) -> Time {
+        Time::ps(self.0.iter().sum())
+    }
+
+    /// What is left of a run of `whole`.
+    pub fn idle(&self, whole: Time) -> Time {
+        whole.saturating_sub(self.total())
+    }
+}
