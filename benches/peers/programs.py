@@ -1,0 +1,102 @@
+"""The programs a suite runs: found, built, started, and their JSON read."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+TIME_LIMIT_S = 600
+
+
+class BenchError(Exception):
+    """The comparison cannot be made; the text says why and what to do."""
+
+
+class Progress:
+    """One line on a terminal that says what runs now; nothing when the stream is piped."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+        self.shown = stream.isatty()
+
+    def say(self, text: str) -> None:
+        """Replaces the line."""
+        if self.shown:
+            print(f"\r\033[K{text}", end="", file=self.stream, flush=True)
+
+    def clear(self) -> None:
+        """Removes the line."""
+        self.say("")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a program printed and how long it took from start to exit."""
+
+    values: dict[str, Any]
+    wall_s: float
+
+
+def run_json(command: Sequence[str | Path]) -> Outcome:
+    """Runs a program that prints one JSON object."""
+    start = time.perf_counter()
+    finished = run_checked(command)
+    wall_s = time.perf_counter() - start
+    try:
+        values = json.loads(finished.stdout)
+    except json.JSONDecodeError:
+        values = None
+    if not isinstance(values, dict):
+        raise BenchError(f"`{command_text(command)}` did not print one JSON object: {finished.stdout[:200]!r}")
+    return Outcome(values, wall_s)
+
+
+def run_checked(command: Sequence[str | Path], directory: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    """Runs a program to its end; a failure shows the end of what it said."""
+    try:
+        finished = subprocess.run(
+            command, cwd=directory, capture_output=True, text=True, timeout=TIME_LIMIT_S, check=False
+        )
+    except OSError as error:
+        raise BenchError(f"cannot start `{command_text(command)}`: {error.strerror}") from error
+    except subprocess.TimeoutExpired as error:
+        raise BenchError(f"`{command_text(command)}` did not end within {TIME_LIMIT_S} s") from error
+    if finished.returncode != 0:
+        said = "\n".join(finished.stderr.strip().splitlines()[-12:])
+        raise BenchError(f"`{command_text(command)}` failed with exit code {finished.returncode}\n{said}".rstrip())
+    return finished
+
+
+def command_text(command: Sequence[str | Path]) -> str:
+    """A command as a reader would type it, with the program's name alone."""
+    return " ".join([Path(command[0]).name, *map(str, command[1:])])
+
+
+def cargo_program(name: str, directory: Path, arguments: Sequence[str]) -> Path:
+    """Builds a Rust program in release mode and returns its path."""
+    command = ["cargo", "build", "--release", "--message-format=json-render-diagnostics", *arguments]
+    finished = run_checked(command, directory)
+    for line in finished.stdout.splitlines():
+        message = json.loads(line)
+        if message.get("executable") and message["target"]["name"] == name:
+            return Path(message["executable"])
+    raise BenchError(f"`{command_text(command)}` built no program `{name}`")
+
+
+def given_program(variable: str, environment: Mapping[str, str] = os.environ) -> Path | None:
+    """The program that an environment variable names, if it is set."""
+    text = environment.get(variable)
+    if not text:
+        return None
+    path = Path(text).absolute()
+    if not os.access(path, os.X_OK) or path.is_dir():
+        raise BenchError(f"`{variable}` names no program: `{text}`")
+    return path

@@ -1,0 +1,290 @@
+"""The runner with a fake bench program and fake peers; needs Python alone.
+
+Run with `python3 -m unittest discover -s benches/peers`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+
+import interpreter  # noqa: E402
+import programs  # noqa: E402
+import report  # noqa: E402
+import runner  # noqa: E402
+from programs import BenchError, Outcome, Progress  # noqa: E402
+from report import Row  # noqa: E402
+from suites import Suite, sim  # noqa: E402
+
+FAKE_BENCH = """#!{python}
+import json, sys
+arguments = sys.argv[1:]
+values = {{"case": arguments[0], "us": 2.0, "arguments": arguments}}
+print(json.dumps(values))
+"""
+
+
+def row(**changes: Any) -> Row:
+    """A row judged by its ratio, with some fields changed."""
+    fields = {
+        "measure": "ring", "ours": 10.0, "peer": 4000.0, "peer_name": "peer", "unit": "ms",
+        "lower_is_better": True, "judged": "ratio", "must": 100.0, "goal": 400.0,
+    }  # fmt: skip
+    return Row(**{**fields, **changes})
+
+
+def hops(ranks: int) -> int:
+    """Chunks over links in the common model."""
+    return 2 * (ranks - 1) * 1024
+
+
+class FakePrograms:
+    """Answers as the real programs do, from fixed costs a hop."""
+
+    def __init__(self, **changes: Any) -> None:
+        self.changes = changes
+        self.calls: list[tuple[str, ...]] = []
+
+    def ours(self, *arguments: str) -> Outcome:
+        self.calls.append(("ours", *arguments))
+        case, options = arguments[0], dict(zip(arguments[1::2], arguments[2::2], strict=True))
+        values = self.ours_ring(options) if case == "ring" else dict(OTHER_CASES[case])
+        return Outcome({**values, **self.changes.get("ours", {})}, wall_s=0.25)
+
+    def ours_ring(self, options: dict[str, str]) -> dict[str, Any]:
+        ranks = int(options["--ranks"])
+        cpu_s = hops(ranks) * 1e-7 * (2 if "--trace" in options else 1)
+        simulated = (sim.LAST_EVENT_NS[ranks] - 500) * 1000
+        return {
+            "simulated_ps": simulated, "hops": hops(ranks), "cpu_s": cpu_s, "wall_s": cpu_s,
+            "max_rss_bytes": 32_000_000, "bit_exact": options["--data"] == "on" or None,
+        }  # fmt: skip
+
+    def simpy(self, *arguments: str) -> Outcome:
+        return self.peer("simpy", 4e-5, arguments)
+
+    def nexosim(self, *arguments: str) -> Outcome:
+        return self.peer("nexosim", 1e-6, arguments)
+
+    def peer(self, name: str, hop_s: float, arguments: tuple[str, ...]) -> Outcome:
+        self.calls.append((name, *arguments))
+        ranks = int(arguments[0])
+        time_s = hops(ranks) * hop_s
+        values = {"simulated_ns": sim.LAST_EVENT_NS[ranks], "cpu_s": time_s, "wall_s": time_s, "hops": hops(ranks)}
+        return Outcome({**values, **self.changes.get(name, {})}, wall_s=time_s)
+
+    def numpy(self) -> Outcome:
+        return Outcome({"slot_add_us": 45.0, "dot_us": 90.0}, wall_s=1.0)
+
+
+OTHER_CASES: dict[str, dict[str, Any]] = {
+    "dot": {"us": 45.0},
+    "slot-reduce": {"us": 2.0},
+    "gemm": {"ours_gflops": 70.0, "library_gflops": 100.0, "library": "library 1.0"},
+    "build": {"wall_s": 1.0, "max_rss_bytes": 1 << 30},
+}
+
+
+def quiet() -> Progress:
+    """A progress line that nobody sees."""
+    return Progress(io.StringIO())
+
+
+def call_main(*arguments: str, suite: Callable[[bool, Progress], list[Row]]) -> tuple[int, str, str]:
+    """Runs the command line with one fake suite; returns exit code, stdout and stderr."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = runner.main(arguments, {"sim": Suite("a fake", suite)})
+    return code, out.getvalue(), err.getvalue()
+
+
+class Judging(unittest.TestCase):
+    def test_ratio_is_how_many_times_better_whichever_way_is_better(self) -> None:
+        self.assertEqual(row().ratio, 400)
+        self.assertEqual(row(ours=12.0, peer=3.0, lower_is_better=False).ratio, 4)
+
+    def test_verdict_of_a_ratio(self) -> None:
+        verdicts = [row(peer=peer).verdict for peer in (4000.0, 3999.0, 1000.0, 999.0)]
+        self.assertEqual(verdicts, ["goal", "must", "must", "missed"])
+
+    def test_verdict_of_our_own_value_follows_its_direction(self) -> None:
+        low = [row(judged="ours", must=500, goal=130, ours=ours).verdict for ours in (130.0, 131.0, 501.0)]
+        high = [row(judged="ours", must=3, goal=12, ours=ours, lower_is_better=False).verdict for ours in (12.0, 3.0, 2.9)]
+        self.assertEqual(low, ["goal", "must", "missed"])
+        self.assertEqual(high, ["goal", "must", "missed"])
+
+    def test_verdict_without_a_must_or_any_bar(self) -> None:
+        self.assertEqual(row(must=None, peer=1.0).verdict, "below goal")
+        self.assertEqual(row(must=None, goal=None).verdict, "-")
+        self.assertEqual(row(goal=None).verdict, "must")
+
+
+class Printing(unittest.TestCase):
+    def test_json_has_rows_alone_with_the_promised_keys(self) -> None:
+        parsed = json.loads(report.as_json([row()]))
+        self.assertEqual(list(parsed), ["rows"])
+        promised = {"measure", "ours", "peer", "peer_name", "unit", "ratio"}
+        self.assertLessEqual(promised, set(parsed["rows"][0]))
+
+    def test_table_lines_up_and_shows_directions(self) -> None:
+        table = report.as_table([row(), row(measure="a longer one", judged="ours", must=500, goal=None)])
+        header, first, second = table.splitlines()
+        self.assertEqual(header.split(), list(report.HEADER))
+        self.assertEqual(header.index("peer"), first.index("4000 ms (peer)"))
+        self.assertIn(">= 100x", first)
+        self.assertIn("<= 500 ms", second)
+
+    def test_numbers_have_no_exponent(self) -> None:
+        shown = [report.number(value) for value in (123456.7, 45.67, 4.567, 0.4567)]
+        self.assertEqual(shown, ["123457", "45.7", "4.57", "0.457"])
+
+
+class SimSuite(unittest.TestCase):
+    def rows(self, plan: sim.Plan = sim.FULL, **changes: Any) -> dict[str, Row]:
+        rows = sim.measure(FakePrograms(**changes), plan, quiet())
+        return {f"{row.measure} / {row.peer_name}": row for row in rows}
+
+    def test_every_measure_is_there_once(self) -> None:
+        rows = sim.measure(FakePrograms(), sim.FULL, quiet())
+        self.assertEqual(len(rows), 16)
+        self.assertEqual(len({(row.measure, row.peer_name) for row in rows}), 16)
+
+    def test_ratios_come_from_the_same_unit_of_work(self) -> None:
+        rows = self.rows()
+        self.assertAlmostEqual(rows[f"ring P=64 timing / {sim.SIMPY}"].ratio, 400)
+        self.assertAlmostEqual(rows[f"ring P=64 timing / {sim.NEXOSIM}"].ratio, 10)
+        self.assertAlmostEqual(rows[f"chunk-hops P=256 / {sim.SIMPY}"].ours, 10)
+        self.assertAlmostEqual(rows["ring P=64, trace on / ours, trace off"].ours, 2)
+        self.assertAlmostEqual(rows[f"ring P=1024, wall with start-up / {sim.ASTRA}"].ours, 250)
+        self.assertAlmostEqual(rows["gemm 2048^3 f16 with data / library 1.0, called directly"].ratio, 0.7)
+
+    def test_quick_rows_say_so_and_keep_simpy_small(self) -> None:
+        fakes = FakePrograms()
+        names = [row.measure for row in sim.measure(fakes, sim.QUICK, quiet())]
+        self.assertIn("ring P=16 timing (quick)", names)
+        self.assertLessEqual({call[1] for call in fakes.calls if call[0] == "simpy"}, {"4", "16"})
+
+    def test_ours_and_the_peer_take_turns(self) -> None:
+        fakes = FakePrograms()
+        sim.timing_rows(sim.Bench(fakes, sim.FULL, quiet()))
+        self.assertEqual([call[0] for call in fakes.calls], ["ours", "simpy"] * 3 + ["ours", "nexosim"] * 3)
+
+    def test_a_wrong_simulated_time_stops_the_run(self) -> None:
+        wrong = {
+            "simpy": ({"simulated_ns": 1}, r"SimPy.*64 ranks: `simulated_ns` is 1, expected 576960"),
+            "nexosim": ({"simulated_ns": 1}, r"nexosim.*expected 576960"),
+            "ours": ({"simulated_ps": 1}, r"sim_bench.*`simulated_ps` is 1, expected 576460000"),
+        }
+        for name, (values, message) in wrong.items():
+            with self.subTest(name), self.assertRaisesRegex(BenchError, message):
+                self.rows(**{name: values})
+
+    def test_wrong_numbers_stop_the_run(self) -> None:
+        with self.assertRaisesRegex(BenchError, "not bit-exact"):
+            self.rows(ours={"bit_exact": False})
+
+    def test_a_time_of_zero_stops_the_run(self) -> None:
+        with self.assertRaisesRegex(BenchError, "`cpu_s` must be positive"):
+            self.rows(ours={"cpu_s": 0})
+
+
+class CommandLine(unittest.TestCase):
+    def test_table_by_default_and_json_on_request(self) -> None:
+        code, out, err = call_main("sim", suite=lambda quick, progress: [row()])
+        self.assertEqual((code, out.split()[0], err), (0, "measure", ""))
+        code, out, _ = call_main("sim", "--json", suite=lambda quick, progress: [row()])
+        self.assertEqual((code, json.loads(out)["rows"][0]["ratio"]), (0, 400))
+
+    def test_quick_reaches_the_suite(self) -> None:
+        seen: list[bool] = []
+        call_main("sim", "--quick", suite=lambda quick, progress: [row(ours=float(seen.append(quick) is None))])
+        self.assertEqual(seen, [True])
+
+    def test_a_failure_is_one_message_and_exit_code_1(self) -> None:
+        def fail(quick: bool, progress: Progress) -> list[Row]:
+            raise BenchError("no such thing")
+
+        self.assertEqual(call_main("sim", "--json", suite=fail), (1, "", "error: no such thing\n"))
+
+    def test_unknown_suite_suggests_the_near_miss(self) -> None:
+        code, _, err = call_main("sin", suite=lambda quick, progress: [])
+        self.assertEqual((code, err), (2, "error: unknown suite: `sin`\nhint: did you mean `sim`?\n"))
+        _, _, err = call_main("zzzzzz", suite=lambda quick, progress: [])
+        self.assertIn("hint: suites: `sim`", err)
+
+    def test_the_script_without_arguments_prints_usage(self) -> None:
+        finished = run_script()
+        self.assertEqual(finished.returncode, 0)
+        self.assertIn("benches/peers/run SUITE [--json] [--quick]", finished.stdout)
+
+    def test_the_script_says_which_program_is_missing(self) -> None:
+        finished = run_script("sim", PHALANX_SIM_BENCH="/nowhere/sim_bench")
+        self.assertEqual((finished.returncode, finished.stdout), (1, ""))
+        self.assertEqual(finished.stderr, "error: `PHALANX_SIM_BENCH` names no program: `/nowhere/sim_bench`\n")
+
+
+def run_script(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Runs the executable as a user does."""
+    command = [sys.executable, HERE / "run", *arguments]
+    return subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, check=False)
+
+
+class RunningPrograms(unittest.TestCase):
+    def setUp(self) -> None:
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.directory = Path(directory.name)
+
+    def program(self, text: str) -> Path:
+        path = self.directory / "sim_bench"
+        path.write_text(text.format(python=sys.executable))
+        path.chmod(0o755)
+        return path
+
+    def test_a_given_program_is_run_with_its_arguments(self) -> None:
+        path = self.program(FAKE_BENCH)
+        given = programs.given_program("PHALANX_SIM_BENCH", {"PHALANX_SIM_BENCH": str(path)})
+        outcome = programs.run_json([given, "dot"])
+        self.assertEqual((outcome.values["case"], outcome.values["us"]), ("dot", 2.0))
+        self.assertGreater(outcome.wall_s, 0)
+
+    def test_no_variable_means_no_given_program(self) -> None:
+        self.assertIsNone(programs.given_program("PHALANX_SIM_BENCH", {}))
+
+    def test_a_failing_program_shows_what_it_said(self) -> None:
+        path = self.program("#!/bin/sh\necho 'bad case' >&2\nexit 3\n")
+        with self.assertRaisesRegex(BenchError, "(?s)`sim_bench dot` failed with exit code 3.*bad case"):
+            programs.run_json([path, "dot"])
+
+    def test_output_that_is_not_an_object_is_refused(self) -> None:
+        for printed in ("hello", "[1]"):
+            path = self.program(f"#!/bin/sh\necho '{printed}'\n")
+            with self.subTest(printed), self.assertRaisesRegex(BenchError, "did not print one JSON object"):
+                programs.run_json([path])
+
+    def test_a_program_that_is_not_there_is_named(self) -> None:
+        with self.assertRaisesRegex(BenchError, "cannot start `nowhere`: No such file"):
+            programs.run_json([self.directory / "nowhere"])
+
+    def test_a_missing_value_is_named(self) -> None:
+        with self.assertRaisesRegex(BenchError, "printed no `cpu_s`, only: us"):
+            sim.field(Outcome({"us": 1.0}, wall_s=0.0), "cpu_s")
+
+    def test_the_python_asked_for_is_taken(self) -> None:
+        self.assertEqual(interpreter.base_python({"PHALANX_PEERS_PYTHON": "/some/python3"}), "/some/python3")
+
+
+if __name__ == "__main__":
+    unittest.main()
