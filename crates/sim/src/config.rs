@@ -1,1 +1,80 @@
-//! Machine files.
+//! Machine files: YAML in, a checked [`MachineSpec`] out, or every error at its line and column.
+//!
+//! - **CFG-1 (closed).** A file is accepted only if every key is known, given once, of the right type and unit,
+//!   and every part of the machine is there.
+//! - **CFG-2 (all at once).** Everything wrong is reported together, in the order of the text, each with file, line,
+//!   column, the line itself and what is allowed; text that is no YAML is the exception, its first error hides the rest.
+//! - **CFG-3 (routable).** An accepted machine has a way between any two SIPs, and links between SIPs take time: that
+//!   latency is the lookahead that lets SIPs advance in parallel (PAR-1).
+//! - **CFG-4 (bounded).** No text makes the reader panic, hang or take much memory, and no accepted machine is so large
+//!   that its counts or addresses overflow.
+
+use crate::spec::MachineSpec;
+
+mod error;
+mod machine;
+mod overrides;
+mod preset;
+mod print;
+mod reader;
+mod schema;
+mod sips;
+mod size;
+mod yaml;
+
+pub use crate::near::near_miss;
+pub use error::{ConfigError, ConfigErrors};
+pub use overrides::Override;
+pub use preset::{DEFAULT_PRESET, Preset, preset, presets};
+pub use print::{MachineView, to_yaml};
+
+use error::Finding;
+
+/// Parses a machine file. `file` is only used in messages.
+///
+/// ```
+/// use phalanx_sim::config::{parse_machine, preset};
+/// let text = preset("quad-sip").unwrap().text.replace("bandwidth: 64 GB/s", "bandwidth: 64 Gb/s");
+/// let errors = parse_machine("my.yaml", &text).unwrap_err();
+/// assert_eq!(errors.errors()[0].message(), "`system.host.link.bandwidth`: `64 Gb/s` has the unknown unit `Gb/s`");
+/// assert_eq!((errors.errors()[0].line(), errors.errors()[0].column()), (10, 30));
+/// ```
+pub fn parse_machine(file: &str, text: &str) -> Result<MachineSpec, ConfigErrors> {
+    parse_machine_with(file, text, &[])
+}
+
+/// The same with `overrides` put over the file before it is checked; what is wrong with one is shown in its own text.
+pub fn parse_machine_with(
+    file: &str,
+    text: &str,
+    overrides: &[Override],
+) -> Result<MachineSpec, ConfigErrors> {
+    read(text, overrides).map_err(|mut findings| {
+        findings.sort_by(Finding::compare);
+        ConfigErrors::new(
+            findings.into_iter().map(|finding| place(finding, file, text, overrides)).collect(),
+        )
+    })
+}
+
+fn read(text: &str, overrides: &[Override]) -> Result<MachineSpec, Vec<Finding>> {
+    let mut root = yaml::read(text, 0, 0).map_err(|finding| vec![finding])?;
+    let mut findings = Vec::new();
+    for (index, over) in overrides.iter().enumerate() {
+        findings.extend(over.apply(&mut root, index + 1).err());
+    }
+    overrides::drop_grid(&mut root);
+    match machine::check(&root) {
+        Ok(spec) if findings.is_empty() => Ok(spec),
+        Ok(_) => Err(findings),
+        Err(more) => Err(findings.into_iter().chain(more).collect()),
+    }
+}
+
+/// Source 0 is the file, the others are overrides.
+fn place(finding: Finding, file: &str, text: &str, overrides: &[Override]) -> ConfigError {
+    match finding.place.source.checked_sub(1) {
+        None => finding.in_text(file, text),
+        Some(index) => finding.in_text(overrides::OVERRIDE, overrides[index].text()),
+    }
+}

@@ -5,10 +5,12 @@ pub mod config;
 pub mod credit;
 pub mod executor;
 mod line;
+mod near;
 pub mod queue;
 pub mod signal;
 pub mod spec;
 pub mod time;
+pub mod units;
 pub mod value;
 
 pub use spec::MachineSpec;

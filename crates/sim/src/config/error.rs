@@ -1,0 +1,167 @@
+//! What is wrong with a machine file, and how that is shown.
+
+use std::cmp::Ordering;
+use std::fmt;
+
+use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
+
+/// A stretch of bytes of one source: 0 is the file, `n` the `n`th override.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Place {
+    pub(super) source: usize,
+    pub(super) start: usize,
+    pub(super) end: usize,
+}
+
+impl Place {
+    /// From the start of this to the end of `other`.
+    pub(super) fn until(self, other: Self) -> Self {
+        Self { end: other.end.max(self.end), ..self }
+    }
+}
+
+/// Something wrong at a place, before the place has become a line and a column.
+#[derive(Clone, Debug)]
+pub(super) struct Finding {
+    pub(super) place: Place,
+    message: String,
+    label: String,
+    help: Option<String>,
+}
+
+impl Finding {
+    pub(super) fn new(place: Place, message: impl Into<String>) -> Self {
+        Self { place, message: message.into(), label: String::new(), help: None }
+    }
+
+    pub(super) fn label(mut self, label: impl Into<String>) -> Self {
+        self.label = label.into();
+        self
+    }
+
+    pub(super) fn help(mut self, help: impl Into<String>) -> Self {
+        self.help = Some(help.into());
+        self
+    }
+
+    /// In the order of the text; at one place, in the order found.
+    pub(super) fn compare(&self, other: &Self) -> Ordering {
+        (self.place.source, self.place.start).cmp(&(other.place.source, other.place.start))
+    }
+
+    /// The error in the text it was found in.
+    pub(super) fn in_text(self, file: &str, text: &str) -> ConfigError {
+        let start = self.place.start.min(text.len());
+        let line_start = text[..start].rfind('\n').map_or(0, |at| at + 1);
+        let line_end = text[start..].find('\n').map_or(text.len(), |at| start + at);
+        let source = text[line_start..line_end].trim_end_matches('\r');
+        let from = (start - line_start).min(source.len());
+        ConfigError {
+            message: self.message,
+            label: self.label,
+            help: self.help,
+            file: file.to_owned(),
+            line: text[..start].matches('\n').count() + 1,
+            column: source[..from].chars().count() + 1,
+            marked: from..(self.place.end.saturating_sub(line_start)).clamp(from, source.len()),
+            source: source.to_owned(),
+        }
+    }
+}
+
+/// One thing wrong, where, and what is allowed there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigError {
+    message: String,
+    label: String,
+    help: Option<String>,
+    file: String,
+    line: usize,
+    column: usize,
+    /// Bytes of `source` to underline.
+    marked: std::ops::Range<usize>,
+    source: String,
+}
+
+impl ConfigError {
+    /// What is wrong, in one line.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// The file, or `--set` for an override.
+    pub fn file(&self) -> &str {
+        &self.file
+    }
+
+    /// Its line, from 1.
+    pub const fn line(&self) -> usize {
+        self.line
+    }
+
+    /// Its column in characters, from 1.
+    pub const fn column(&self) -> usize {
+        self.column
+    }
+
+    /// The line itself.
+    pub fn source_line(&self) -> &str {
+        &self.source
+    }
+
+    /// What is allowed, or what to try.
+    pub fn help(&self) -> Option<&str> {
+        self.help.as_deref()
+    }
+
+    fn render(&self, renderer: &Renderer) -> String {
+        let mark = AnnotationKind::Primary.span(self.marked.clone()).label(self.label.as_str());
+        let snippet = Snippet::source(self.source.as_str())
+            .path(self.file.as_str())
+            .line_start(self.line)
+            .annotation(mark);
+        let mut group = Level::ERROR.primary_title(self.message.as_str()).element(snippet);
+        if let Some(help) = &self.help {
+            group = group.element(Level::HELP.message(help.as_str()));
+        }
+        renderer.render(&[group])
+    }
+}
+
+/// So many errors are shown; a file with more is not the file one thinks it is.
+const SHOWN: usize = 20;
+
+/// Everything wrong with a machine file and its overrides, in the order of the text; at least one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigErrors(Vec<ConfigError>);
+
+impl ConfigErrors {
+    pub(super) fn new(errors: Vec<ConfigError>) -> Self {
+        assert!(!errors.is_empty(), "CFG-2: a refused file has a reason");
+        Self(errors)
+    }
+
+    /// Each of them.
+    pub fn errors(&self) -> &[ConfigError] {
+        &self.0
+    }
+
+    /// All of them as text for people, with terminal colours if `color`.
+    pub fn render(&self, color: bool) -> String {
+        let renderer = if color { Renderer::styled() } else { Renderer::plain() };
+        let mut shown: Vec<String> =
+            self.0.iter().take(SHOWN).map(|error| error.render(&renderer)).collect();
+        if self.0.len() > SHOWN {
+            shown.push(format!("error: and {} more", self.0.len() - SHOWN));
+        }
+        shown.join("\n\n")
+    }
+}
+
+impl fmt::Display for ConfigErrors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.render(false))
+    }
+}
+
+impl std::error::Error for ConfigErrors {}

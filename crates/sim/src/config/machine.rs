@@ -1,0 +1,192 @@
+//! What a machine file must say: the tree of nodes checked into a [`MachineSpec`].
+
+use crate::spec::{GemmSpec, GridSpec, HbmSpec, MachineSpec, SipsSpec, WireSpec};
+use crate::time::{Bandwidth, Capacity, Time};
+use crate::units;
+
+use super::error::Finding;
+use super::reader::{Found, Reader, Section, describe};
+use super::sips::sips;
+use super::size::{Size, blame, check_size};
+use super::yaml::{Node, Value};
+
+/// The most SIPs of a machine, and the most rows or columns of anything.
+pub(super) const MOST: u32 = 65_536;
+/// The longest latency: that of the longest way through the largest machine still fits in a [`Time`].
+const LONGEST: Time = Time::us(100_000_000);
+
+/// The machine in `root`, or everything that is wrong with it.
+pub(super) fn check(root: &Node) -> Result<MachineSpec, Vec<Finding>> {
+    let mut reader = Reader { findings: Vec::new() };
+    match machine(&mut reader, root) {
+        Some(spec) if reader.findings.is_empty() => Ok(spec),
+        _ => Err(reader.findings),
+    }
+}
+
+// Each part reads all it can before the first `?`, so that everything wrong is found in one go.
+fn machine(r: &mut Reader, root: &Node) -> Option<MachineSpec> {
+    let file = r.root(root)?;
+    let name = name(r, &file);
+    let description = description(r, &file);
+    let system = system(r, &file);
+    let cubes = r.section(&file, "sip").and_then(|sip| grid(r, &sip, "cubes"));
+    let cube = r.section(&file, "cube");
+    let pes = cube.as_ref().and_then(|cube| grid(r, cube, "pes"));
+    let hbm = cube.as_ref().and_then(|cube| hbm(r, cube));
+    let pe = pe(r, &file);
+    let (sips, host) = system?;
+    let (tcm, dma, gemm, vector) = pe?;
+    let (cubes, pes, hbm) = (cubes?, pes?, hbm?);
+    let size = Size {
+        sips: sips.place,
+        cubes: cubes.place,
+        pes: pes.place,
+        hbm: hbm.place,
+        tcm: tcm.place,
+    };
+    let (sips, cubes, pes) = (sips.value, cubes.value, pes.value);
+    let (name, hbm, tcm) = (name?, hbm.value, tcm.value);
+    let spec =
+        MachineSpec { name, description, sips, host, cubes, pes, hbm, tcm, dma, gemm, vector };
+    check_size(r, &spec, &size);
+    Some(spec)
+}
+
+fn name(r: &mut Reader, file: &Section<'_>) -> Option<String> {
+    let Found { value, place } = r.required_text(file, "name")?;
+    let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let starts_well = value.starts_with(|c: char| c.is_ascii_alphanumeric());
+    if !starts_well || value.len() > 64 || !value.chars().all(good) {
+        let finding = Finding::new(place, "`name` must be one word").label("not one word");
+        return r.report(
+            finding.help(
+                "allowed: 1 to 64 letters, digits, `-`, `_`, `.`, the first a letter or digit",
+            ),
+        );
+    }
+    Some(value.to_owned())
+}
+
+fn description(r: &mut Reader, file: &Section<'_>) -> String {
+    let Some(Found { value, place }) = r.text(file, "description") else { return String::new() };
+    if value.chars().any(char::is_control) {
+        r.findings.push(
+            Finding::new(place, "`description` must be one line")
+                .label("has line breaks or control characters"),
+        );
+    }
+    value.to_owned()
+}
+
+fn system(r: &mut Reader, file: &Section<'_>) -> Option<(Found<SipsSpec>, WireSpec)> {
+    let system = r.section(file, "system")?;
+    let sips = r.section(&system, "sips").and_then(|section| sips(r, &section));
+    let host = r.section(&system, "host").and_then(|host| wire(r, &host, "link"));
+    Some((sips?, host?))
+}
+
+/// The `latency` of `section`.
+pub(super) fn latency(r: &mut Reader, section: &Section<'_>) -> Option<Found<Time>> {
+    let latency = r.quantity(section, "latency", units::parse_time)?;
+    if latency.value > LONGEST {
+        let finding = Finding::new(
+            latency.place,
+            format!(
+                "`{}` is out of range: {}",
+                section.path_of("latency"),
+                units::show_time(latency.value)
+            ),
+        );
+        return r.report(
+            finding
+                .label("too long")
+                .help(format!("allowed: at most {}", units::show_time(LONGEST))),
+        );
+    }
+    Some(latency)
+}
+
+/// The wire `key` of `parent`.
+fn wire(r: &mut Reader, parent: &Section<'_>, key: &str) -> Option<WireSpec> {
+    let section = r.section(parent, key)?;
+    let bandwidth = r.quantity(&section, "bandwidth", units::parse_bandwidth);
+    let latency = latency(r, &section);
+    Some(WireSpec { bandwidth: bandwidth?.value, latency: latency?.value })
+}
+
+/// The mesh `key` of `parent`; one part alone needs no link.
+fn grid(r: &mut Reader, parent: &Section<'_>, key: &str) -> Option<Found<GridSpec>> {
+    let section = r.section(parent, key)?;
+    let rows = r.number(&section, "rows", MOST);
+    let columns = r.number(&section, "columns", MOST);
+    let alone =
+        [&rows, &columns].into_iter().all(|side| side.as_ref().is_some_and(|side| side.value == 1));
+    let link = if alone && section.find("link").is_none() {
+        Some(WireSpec::FREE)
+    } else {
+        wire(r, &section, "link")
+    };
+    let (rows, columns) = (rows?, columns?);
+    let value = GridSpec { rows: rows.value, columns: columns.value, link: link? };
+    Some(Found {
+        value,
+        place: blame([(rows.place, rows.value.into()), (columns.place, columns.value.into())]),
+    })
+}
+
+fn hbm(r: &mut Reader, cube: &Section<'_>) -> Option<Found<HbmSpec>> {
+    let section = r.section(cube, "hbm")?;
+    let capacity = r.quantity(&section, "capacity", units::parse_capacity);
+    let bandwidth = r.quantity(&section, "bandwidth", units::parse_bandwidth);
+    let latency = latency(r, &section);
+    let Found { value: capacity, place } = capacity?;
+    let value = HbmSpec { capacity, bandwidth: bandwidth?.value, latency: latency?.value };
+    Some(Found { value, place })
+}
+
+fn pe(
+    r: &mut Reader,
+    file: &Section<'_>,
+) -> Option<(Found<Capacity>, WireSpec, GemmSpec, Bandwidth)> {
+    let pe = r.section(file, "pe")?;
+    let tcm =
+        r.section(&pe, "tcm").and_then(|tcm| r.quantity(&tcm, "capacity", units::parse_capacity));
+    let dma = wire(r, &pe, "dma");
+    let gemm = gemm(r, &pe);
+    let vector = r
+        .section(&pe, "vector")
+        .and_then(|vector| r.quantity(&vector, "bandwidth", units::parse_bandwidth));
+    Some((tcm?, dma?, gemm?, vector?.value))
+}
+
+fn gemm(r: &mut Reader, pe: &Section<'_>) -> Option<GemmSpec> {
+    let section = r.section(pe, "gemm")?;
+    let rate = r.quantity(&section, "rate", units::parse_rate);
+    let tile = tile(r, &section);
+    Some(GemmSpec { rate: rate?.value, tile: tile? })
+}
+
+/// `[m, n, k]`.
+fn tile(r: &mut Reader, gemm: &Section<'_>) -> Option<[u32; 3]> {
+    let (node, key) = r.node(gemm, "tile")?;
+    let path = gemm.path_of("tile");
+    let sides = match &node.value {
+        Value::Sequence(sides) if sides.len() == 3 => sides,
+        _ => {
+            let found = if let Value::Sequence(sides) = &node.value {
+                format!("{} numbers", sides.len())
+            } else {
+                describe(node).to_owned()
+            };
+            let place = if node.place.start == node.place.end { key } else { node.place };
+            return r.report(
+                Finding::new(place, format!("`{path}` must be three numbers, found {found}"))
+                    .label("not `[m, n, k]`")
+                    .help("as in `[128, 128, 128]`"),
+            );
+        }
+    };
+    let sides: Vec<_> = sides.iter().map(|side| r.parse_number(side, key, &path, MOST)).collect();
+    Some([sides[0]?.value, sides[1]?.value, sides[2]?.value])
+}

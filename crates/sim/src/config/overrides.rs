@@ -1,0 +1,156 @@
+//! Overrides: `system.sips.count=8` put over a machine file before it is checked.
+//!
+//! - **OVER-1 (same rules).** A value set here is checked as if it stood in the file; what is wrong with it is
+//!   shown in the override's own text.
+//! - **OVER-2 (last wins).** Overrides apply in the order given.
+//! - **OVER-3 (no leftovers).** Setting a topology without rows and columns drops those of the file.
+
+use std::ops::Range;
+
+use super::error::{ConfigErrors, Finding, Place};
+use super::schema;
+use super::yaml::{self, Entry, Node, Value};
+
+/// What messages call the place an override was typed.
+pub(super) const OVERRIDE: &str = "--set";
+
+/// One `PATH=VALUE`, where `PATH` is dotted as in `pe.dma.latency`.
+///
+/// ```
+/// use phalanx_sim::config::{Override, parse_machine_with, preset};
+/// let quad = preset("quad-sip").unwrap();
+/// let larger = Override::parse("system.sips.count=8").unwrap();
+/// assert_eq!(parse_machine_with("quad-sip", quad.text, &[larger]).unwrap().sips.count, 8);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Override {
+    text: String,
+    segments: Vec<Range<usize>>,
+    value: usize,
+}
+
+impl Override {
+    /// Reads `PATH=VALUE`; an error where the `=`, a part of the path or the value is missing.
+    pub fn parse(text: &str) -> Result<Self, ConfigErrors> {
+        Self::read(text).map_err(|finding| ConfigErrors::new(vec![finding.in_text(OVERRIDE, text)]))
+    }
+
+    /// As it was typed.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    fn read(text: &str) -> Result<Self, Finding> {
+        let whole = Place { source: 0, start: 0, end: text.len() };
+        let Some(equals) = text.find('=') else {
+            return Err(Finding::new(whole, "an override is `PATH=VALUE`")
+                .label("no `=` in it")
+                .help("as in `system.sips.count=8`"));
+        };
+        if text[equals + 1..].trim().is_empty() {
+            return Err(Finding::new(whole, "an override is `PATH=VALUE`")
+                .label("no value in it")
+                .help("as in `system.sips.count=8`"));
+        }
+        let segments = segments(&text[..equals]);
+        if segments.iter().any(Range::is_empty) {
+            let path = Place { end: equals, ..whole };
+            return Err(Finding::new(path, "an override is `PATH=VALUE`")
+                .label("a part of the path is empty")
+                .help("as in `system.sips.count=8`"));
+        }
+        Ok(Self { text: text.to_owned(), segments, value: equals + 1 })
+    }
+
+    /// Puts the value into the tree; `source` is the number of this override in messages.
+    pub(super) fn apply(&self, root: &mut Node, source: usize) -> Result<(), Finding> {
+        self.check_path(source)?;
+        let value = yaml::read(&self.text[self.value..], source, self.value)?;
+        let mut node = root;
+        for segment in &self.segments {
+            let place = Place { source, start: segment.start, end: segment.end };
+            node = entry(node, &self.text[segment.clone()], place);
+        }
+        *node = value;
+        Ok(())
+    }
+
+    /// Every part of the path must be a key of the section before it.
+    fn check_path(&self, source: usize) -> Result<(), Finding> {
+        let mut section = String::new();
+        for segment in &self.segments {
+            let key = &self.text[segment.clone()];
+            let place = Place { source, start: segment.start, end: segment.end };
+            let Some(keys) = schema::keys(&section) else {
+                return Err(Finding::new(place, format!("`{section}` is a value, it has no keys"))
+                    .label("nothing below it")
+                    .help(format!("write `{section}=VALUE`")));
+            };
+            if !keys.contains(&key) {
+                return Err(self.unknown(place, &section, key, keys));
+            }
+            section = schema::join(&section, key);
+        }
+        Ok(())
+    }
+
+    fn unknown(&self, place: Place, section: &str, key: &str, keys: &[&str]) -> Finding {
+        let finding = super::reader::unknown_key(place, section, key, keys);
+        let path = &self.text[..self.value - 1];
+        match schema::near_path(path.trim()) {
+            Some(near) if section.is_empty() => finding.label(format!("did you mean `{near}`?")),
+            _ => finding,
+        }
+    }
+}
+
+/// A topology set by an override to one without rows and columns leaves those of the file without meaning: they go,
+/// because an override cannot remove a key (OVER-3).
+pub(super) fn drop_grid(root: &mut Node) {
+    let Some(sips) = child(root, "system").and_then(|system| child(system, "sips")) else { return };
+    let overridden = child(sips, "topology")
+        .is_some_and(|topology| topology.place.source > 0 && !is_grid(topology));
+    let Value::Mapping(entries) = &mut sips.value else { return };
+    if overridden {
+        entries.retain(|entry| {
+            entry.node.place.source > 0 || !matches!(entry.key.as_str(), "rows" | "columns")
+        });
+    }
+}
+
+fn is_grid(topology: &Node) -> bool {
+    matches!(&topology.value, Value::Scalar { text, .. } if matches!(text.as_str(), "mesh_2d" | "torus_2d"))
+}
+
+fn child<'a>(node: &'a mut Node, key: &str) -> Option<&'a mut Node> {
+    let Value::Mapping(entries) = &mut node.value else { return None };
+    entries.iter_mut().find(|entry| entry.key == key).map(|entry| &mut entry.node)
+}
+
+/// The parts between dots, without the white space around them.
+fn segments(path: &str) -> Vec<Range<usize>> {
+    let mut start = 0;
+    path.split('.')
+        .map(|part| {
+            let from = start + (part.len() - part.trim_start().len());
+            start += part.len() + 1;
+            from..from + part.trim().len()
+        })
+        .collect()
+}
+
+/// The node under `key`, made if it is not there; a value that stood in the way is replaced.
+fn entry<'a>(node: &'a mut Node, key: &str, key_place: Place) -> &'a mut Node {
+    if !matches!(node.value, Value::Mapping(_)) {
+        *node = Node { place: key_place, value: Value::Mapping(Vec::new()) };
+    }
+    let Value::Mapping(entries) = &mut node.value else {
+        unreachable!("OVER-1: made a mapping above")
+    };
+    let at = entries.iter().position(|entry| entry.key == key).unwrap_or(entries.len());
+    if at == entries.len() {
+        let empty = Node { place: key_place, value: Value::Mapping(Vec::new()) };
+        entries.push(Entry { key: key.to_owned(), key_place, node: empty });
+    }
+    &mut entries[at].node
+}

@@ -1,0 +1,32 @@
+//! The machines that come with the program.
+
+/// A machine file compiled into the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Preset {
+    /// What `--machine` takes.
+    pub name: &'static str,
+    /// The file, as it stands in `machines/`.
+    pub text: &'static str,
+}
+
+/// The machine taken where none is named.
+pub const DEFAULT_PRESET: &str = "quad-sip";
+
+const PRESETS: &[Preset] = &[
+    Preset { name: "pair", text: include_str!("../../../../machines/pair.yaml") },
+    Preset { name: "quad-sip", text: include_str!("../../../../machines/quad-sip.yaml") },
+    Preset { name: "octo-ring", text: include_str!("../../../../machines/octo-ring.yaml") },
+    Preset { name: "torus-16", text: include_str!("../../../../machines/torus-16.yaml") },
+    Preset { name: "pod-64", text: include_str!("../../../../machines/pod-64.yaml") },
+    Preset { name: "bare", text: include_str!("../../../../machines/bare.yaml") },
+];
+
+/// Every preset, smallest machine first and the one for checking models last.
+pub fn presets() -> &'static [Preset] {
+    PRESETS
+}
+
+/// The preset called `name`.
+pub fn preset(name: &str) -> Option<&'static Preset> {
+    PRESETS.iter().find(|preset| preset.name == name)
+}

@@ -1,0 +1,165 @@
+//! A machine as text again: a tree that serialises to JSON and prints as a machine file.
+//!
+//! - **PRINT-1 (round trip).** What [`to_yaml`] prints reads back as the same machine.
+
+use serde::ser::{Serialize, SerializeMap, Serializer};
+
+use crate::spec::{GridSpec, MachineSpec, SipsSpec, Topology, WireSpec};
+use crate::time::Time;
+use crate::units::{show_bandwidth, show_capacity, show_rate, show_time};
+
+/// Prints a machine as a machine file.
+///
+/// ```
+/// use phalanx_sim::config::{parse_machine, preset, to_yaml};
+/// let spec = parse_machine("bare", preset("bare").unwrap().text).unwrap();
+/// assert_eq!(parse_machine("printed", &to_yaml(&spec)), Ok(spec));
+/// ```
+pub fn to_yaml(spec: &MachineSpec) -> String {
+    let Tree::Map(entries) = tree(spec) else { unreachable!("PRINT-1: a machine is a mapping") };
+    entries.iter().map(|(key, value)| part(key, value)).collect()
+}
+
+/// One part of the file: a line, or a heading with a line for each of its own parts.
+fn part(key: &str, value: &Tree) -> String {
+    let Tree::Map(parts) = value else { return format!("{key}: {}\n", flow(value)) };
+    let lines = parts.iter().map(|(key, value)| format!("  {key}: {}\n", flow(value)));
+    std::iter::once(format!("{key}:\n")).chain(lines).collect()
+}
+
+/// A machine in the shape of its file, quantities as texts with units: what `--json` prints.
+#[derive(Clone, Debug)]
+pub struct MachineView(Tree);
+
+impl MachineView {
+    /// The view of `spec`.
+    pub fn new(spec: &MachineSpec) -> Self {
+        Self(tree(spec))
+    }
+}
+
+impl Serialize for MachineView {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize(serializer)
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Tree {
+    /// A text that people wrote, quoted when printed.
+    Sentence(String),
+    /// A text of ours that needs no quotes.
+    Word(String),
+    Number(u32),
+    List(Vec<u32>),
+    Map(Vec<(&'static str, Tree)>),
+}
+
+impl Serialize for Tree {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Sentence(text) | Self::Word(text) => serializer.serialize_str(text),
+            Self::Number(number) => serializer.serialize_u32(*number),
+            Self::List(numbers) => numbers.serialize(serializer),
+            Self::Map(entries) => {
+                let mut map = serializer.serialize_map(Some(entries.len()))?;
+                entries.iter().try_for_each(|(key, value)| map.serialize_entry(key, value))?;
+                map.end()
+            }
+        }
+    }
+}
+
+fn tree(spec: &MachineSpec) -> Tree {
+    let gemm = vec![
+        ("rate", Tree::Word(show_rate(spec.gemm.rate))),
+        ("tile", Tree::List(spec.gemm.tile.to_vec())),
+    ];
+    let hbm = vec![
+        ("capacity", Tree::Word(show_capacity(spec.hbm.capacity))),
+        ("bandwidth", Tree::Word(show_bandwidth(spec.hbm.bandwidth))),
+        ("latency", Tree::Word(show_time(spec.hbm.latency))),
+    ];
+    let pe = vec![
+        ("tcm", Tree::Map(vec![("capacity", Tree::Word(show_capacity(spec.tcm)))])),
+        ("dma", wire(spec.dma)),
+        ("gemm", Tree::Map(gemm)),
+        ("vector", Tree::Map(vec![("bandwidth", Tree::Word(show_bandwidth(spec.vector)))])),
+    ];
+    Tree::Map(vec![
+        ("name", name(&spec.name)),
+        ("description", Tree::Sentence(spec.description.clone())),
+        (
+            "system",
+            Tree::Map(vec![
+                ("sips", sips(&spec.sips)),
+                ("host", Tree::Map(vec![("link", wire(spec.host))])),
+            ]),
+        ),
+        ("sip", Tree::Map(vec![("cubes", grid(&spec.cubes))])),
+        ("cube", Tree::Map(vec![("pes", grid(&spec.pes)), ("hbm", Tree::Map(hbm))])),
+        ("pe", Tree::Map(pe)),
+    ])
+}
+
+/// A name needs no quotes, unless YAML has a meaning of its own for it.
+fn name(name: &str) -> Tree {
+    if name == "null" { Tree::Sentence(name.to_owned()) } else { Tree::Word(name.to_owned()) }
+}
+
+fn sips(spec: &SipsSpec) -> Tree {
+    let mut entries = vec![
+        ("count", Tree::Number(spec.count)),
+        ("topology", Tree::Word(spec.topology.name().to_owned())),
+    ];
+    if let Topology::Mesh2d { rows, columns } | Topology::Torus2d { rows, columns } = spec.topology
+    {
+        entries.extend([("rows", Tree::Number(rows)), ("columns", Tree::Number(columns))]);
+    }
+    // A link that was given has a latency; one SIP alone may have none.
+    if spec.link.latency > Time::ZERO {
+        entries.push(("link", wire(spec.link)));
+    }
+    Tree::Map(entries)
+}
+
+fn grid(spec: &GridSpec) -> Tree {
+    Tree::Map(vec![
+        ("rows", Tree::Number(spec.rows)),
+        ("columns", Tree::Number(spec.columns)),
+        ("link", wire(spec.link)),
+    ])
+}
+
+fn wire(spec: WireSpec) -> Tree {
+    Tree::Map(vec![
+        ("bandwidth", Tree::Word(show_bandwidth(spec.bandwidth))),
+        ("latency", Tree::Word(show_time(spec.latency))),
+    ])
+}
+
+/// On one line.
+fn flow(tree: &Tree) -> String {
+    match tree {
+        Tree::Sentence(text) => quote(text),
+        Tree::Word(text) => text.clone(),
+        Tree::Number(number) => number.to_string(),
+        Tree::List(numbers) => format!("{numbers:?}"),
+        Tree::Map(entries) => {
+            let entries: Vec<String> =
+                entries.iter().map(|(key, value)| format!("{key}: {}", flow(value))).collect();
+            format!("{{ {} }}", entries.join(", "))
+        }
+    }
+}
+
+/// In double quotes, with everything escaped that YAML might read otherwise.
+fn quote(text: &str) -> String {
+    let escape = |c: char| match c {
+        '"' | '\\' => format!("\\{c}"),
+        ' ' => c.to_string(),
+        c if c.is_ascii_graphic() || c.is_alphanumeric() => c.to_string(),
+        c => format!("\\U{:08X}", u32::from(c)),
+    };
+    format!("\"{}\"", text.chars().map(escape).collect::<String>())
+}

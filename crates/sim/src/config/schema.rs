@@ -1,0 +1,56 @@
+//! Which keys a machine file may have, section by section: the one list that files, overrides and help share.
+
+use crate::near::near_miss;
+
+const WIRE: &[&str] = &["bandwidth", "latency"];
+const GRID: &[&str] = &["rows", "columns", "link"];
+
+/// Each section by its dotted path, with its keys.
+const SECTIONS: &[(&str, &[&str])] = &[
+    ("", &["name", "description", "system", "sip", "cube", "pe"]),
+    ("system", &["sips", "host"]),
+    ("system.sips", &["count", "topology", "rows", "columns", "link"]),
+    ("system.sips.link", WIRE),
+    ("system.host", &["link"]),
+    ("system.host.link", WIRE),
+    ("sip", &["cubes"]),
+    ("sip.cubes", GRID),
+    ("sip.cubes.link", WIRE),
+    ("cube", &["pes", "hbm"]),
+    ("cube.pes", GRID),
+    ("cube.pes.link", WIRE),
+    ("cube.hbm", &["capacity", "bandwidth", "latency"]),
+    ("pe", &["tcm", "dma", "gemm", "vector"]),
+    ("pe.tcm", &["capacity"]),
+    ("pe.dma", WIRE),
+    ("pe.gemm", &["rate", "tile"]),
+    ("pe.vector", &["bandwidth"]),
+];
+
+/// The keys of the section at `path`; `None` where there is no such section.
+pub(super) fn keys(path: &str) -> Option<&'static [&'static str]> {
+    SECTIONS.iter().find(|(section, _)| *section == path).map(|(_, keys)| *keys)
+}
+
+/// `parent.key`, or `key` at the root.
+pub(super) fn join(parent: &str, key: &str) -> String {
+    if parent.is_empty() { key.to_owned() } else { format!("{parent}.{key}") }
+}
+
+/// The full path meant by one that lacks its beginning (`sips.count`) or is misspelt.
+pub(super) fn near_path(typed: &str) -> Option<String> {
+    let paths: Vec<String> = SECTIONS
+        .iter()
+        .flat_map(|(section, keys)| keys.iter().map(|key| join(section, key)))
+        .collect();
+    let ending = format!(".{typed}");
+    let by_end = paths.iter().find(|path| path.ends_with(&ending));
+    by_end
+        .cloned()
+        .or_else(|| near_miss(typed, paths.iter().map(String::as_str)).map(str::to_owned))
+}
+
+/// `a, b, c` for help texts.
+pub(super) fn list(words: &[&str]) -> String {
+    words.join(", ")
+}

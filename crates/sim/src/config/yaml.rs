@@ -1,0 +1,184 @@
+//! YAML text as a tree of nodes that know their place. The only file that knows the YAML library.
+//!
+//! - **YAML-1 (bounded).** Whatever the text, the tree has at most [`NODES`] nodes nested at most [`DEPTH`] deep:
+//!   anchors, aliases, tags and directives, which could make a small text large, are refused.
+//! - **YAML-2 (source text).** A scalar is its text; whether that is a number is for the reader to say.
+
+use serde_saphyr::granit_parser::{Event, Marker, Parser, ScalarStyle, ScanError, Span, options};
+
+use super::error::{Finding, Place};
+
+/// The largest text that is read at all, in bytes.
+const SIZE: usize = 256 * 1024;
+/// The most nodes in a tree; a machine file has about fifty.
+const NODES: usize = 10_000;
+/// The deepest nesting; a machine file has four.
+const DEPTH: usize = 32;
+
+/// One value of the file.
+#[derive(Clone, Debug)]
+pub(super) struct Node {
+    pub(super) place: Place,
+    pub(super) value: Value,
+}
+
+/// What a node holds.
+#[derive(Clone, Debug)]
+pub(super) enum Value {
+    /// A text, and whether it stood in quotes.
+    Scalar {
+        text: String,
+        quoted: bool,
+    },
+    Sequence(Vec<Node>),
+    Mapping(Vec<Entry>),
+}
+
+/// One `key: value`.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    pub(super) key: String,
+    pub(super) key_place: Place,
+    pub(super) node: Node,
+}
+
+/// The tree of `text`, whose first byte is byte `offset` of source `source`.
+pub(super) fn read(text: &str, source: usize, offset: usize) -> Result<Node, Finding> {
+    if text.len() > SIZE {
+        let place = Place { source, start: offset, end: offset };
+        return Err(Finding::new(place, format!("the text is larger than {} KiB", SIZE / 1024))
+            .label("no machine needs so much"));
+    }
+    // Spans of the library count bytes from the start of what it was given.
+    Tree { text, source, offset, open: Vec::new(), root: None, nodes: 0 }.read()
+}
+
+/// The tree while it grows: collections not closed yet, outermost first.
+struct Tree<'a> {
+    text: &'a str,
+    source: usize,
+    offset: usize,
+    open: Vec<Open>,
+    root: Option<Node>,
+    nodes: usize,
+}
+
+enum Open {
+    Sequence(Place, Vec<Node>),
+    Mapping(Place, Vec<Entry>, Option<(String, Place)>),
+}
+
+impl Tree<'_> {
+    fn read(mut self) -> Result<Node, Finding> {
+        let options = options! {
+            disallow_directives: true,
+            emit_anchor_events: true,
+            emit_comments: false,
+            flow_nesting_limit: DEPTH,
+            block_nesting_limit: DEPTH,
+        };
+        for next in Parser::new_from_str_with_options(self.text, options) {
+            let (event, span) = next.map_err(|error| self.malformed(&error))?;
+            self.take(event, &span)?;
+        }
+        let nothing = Place { source: self.source, start: self.offset, end: self.offset };
+        let message = if self.source == 0 { "the file is empty" } else { "the value is empty" };
+        self.root.ok_or_else(|| Finding::new(nothing, message).label("nothing here"))
+    }
+
+    fn take(&mut self, event: Event<'_>, span: &Span) -> Result<(), Finding> {
+        let place = self.place(span);
+        if let Some(tag) = span.tag_span() {
+            return Err(extra(self.place(&tag), "tags").help("write the value without its `!` tag"));
+        }
+        match event {
+            Event::DocumentStart(..) if self.root.is_some() => {
+                Err(Finding::new(place, "more than one document in the file")
+                    .label("the second starts here")
+                    .help("keep one machine a file"))
+            }
+            Event::Anchor(..) | Event::Alias(_) => {
+                Err(extra(place, "anchors and aliases").help("write the value out"))
+            }
+            Event::Scalar(text, style, ..) => {
+                let quoted = style != ScalarStyle::Plain;
+                self.add(Node { place, value: Value::Scalar { text: text.into_owned(), quoted } })
+            }
+            Event::SequenceStart(..) => self.open(Open::Sequence(place, Vec::new())),
+            Event::MappingStart(..) => self.open(Open::Mapping(place, Vec::new(), None)),
+            Event::SequenceEnd | Event::MappingEnd => self.close(place),
+            _ => Ok(()),
+        }
+    }
+
+    fn open(&mut self, open: Open) -> Result<(), Finding> {
+        if self.open.len() >= DEPTH {
+            let (Open::Sequence(place, _) | Open::Mapping(place, ..)) = open;
+            return Err(
+                Finding::new(place, format!("nested more than {DEPTH} deep")).label("too deep")
+            );
+        }
+        self.open.push(open);
+        Ok(())
+    }
+
+    fn close(&mut self, end: Place) -> Result<(), Finding> {
+        let node = match self.open.pop() {
+            Some(Open::Sequence(place, items)) => {
+                Node { place: place.until(end), value: Value::Sequence(items) }
+            }
+            Some(Open::Mapping(place, entries, _)) => {
+                Node { place: place.until(end), value: Value::Mapping(entries) }
+            }
+            None => return Ok(()),
+        };
+        self.add(node)
+    }
+
+    /// Puts a finished node where it belongs: root, item, key or value.
+    fn add(&mut self, node: Node) -> Result<(), Finding> {
+        self.nodes += 1;
+        if self.nodes > NODES {
+            return Err(Finding::new(node.place, format!("the file has more than {NODES} values"))
+                .label("too many"));
+        }
+        match self.open.last_mut() {
+            None => self.root = Some(node),
+            Some(Open::Sequence(_, items)) => items.push(node),
+            Some(Open::Mapping(_, entries, key)) => match key.take() {
+                Some((key, key_place)) => entries.push(Entry { key, key_place, node }),
+                None => *key = Some(key_of(node)?),
+            },
+        }
+        Ok(())
+    }
+
+    fn place(&self, span: &Span) -> Place {
+        let (start, end) = (self.byte(&span.start), self.byte(&span.end));
+        Place { source: self.source, start: self.offset + start, end: self.offset + end.max(start) }
+    }
+
+    fn byte(&self, marker: &Marker) -> usize {
+        let byte = marker.byte_offset().unwrap_or(0).min(self.text.len());
+        (0..=byte).rev().find(|at| self.text.is_char_boundary(*at)).unwrap_or(0)
+    }
+
+    fn malformed(&self, error: &ScanError) -> Finding {
+        let start = self.offset + self.byte(error.marker());
+        let place = Place { source: self.source, start, end: start };
+        let info = error.info().replace('\n', " ").replace('\'', "`");
+        Finding::new(place, format!("malformed YAML: {info}")).label("here")
+    }
+}
+
+fn key_of(node: Node) -> Result<(String, Place), Finding> {
+    match node.value {
+        Value::Scalar { text, .. } => Ok((text, node.place)),
+        _ => Err(Finding::new(node.place, "a key must be a word").label("not a word")),
+    }
+}
+
+/// Anchors, aliases and tags: they have no use here and could make a small file large (YAML-1).
+fn extra(place: Place, what: &str) -> Finding {
+    Finding::new(place, format!("{what} are not allowed in a machine file")).label("used here")
+}

@@ -1,0 +1,96 @@
+//! Why a quantity was refused (UNIT-3).
+
+use super::Kind;
+use super::number::DECIMALS;
+
+/// Why a text is not the quantity that was wanted.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{text}` {}", reason.describe(*kind))]
+pub struct QuantityError {
+    text: String,
+    kind: Kind,
+    reason: Reason,
+}
+
+impl QuantityError {
+    /// What to write instead.
+    pub fn help(&self) -> Option<String> {
+        let allowed = self.kind.allowed();
+        Some(match &self.reason {
+            Reason::UnknownUnit { near: Some(near), .. } => {
+                format!("did you mean `{near}`? {allowed}")
+            }
+            Reason::NotPlain => {
+                "write the number in plain decimal digits, as in `1000` or `8.192`".to_owned()
+            }
+            Reason::Zero => format!("use more than zero{}", or_unlimited(self.kind)),
+            Reason::Negative => format!("use zero or more{}", or_unlimited(self.kind)),
+            Reason::TooFine if self.kind == Kind::Count => allowed,
+            Reason::TooFine => format!("the simulator counts whole {}", self.kind.grain()),
+            Reason::TooLarge => format!("at most {} {}", u64::MAX, self.kind.grain()),
+            Reason::TooManyDecimals => format!("at most {DECIMALS} decimals; use a smaller unit"),
+            _ => allowed,
+        })
+    }
+
+    /// What was wanted.
+    pub const fn kind(&self) -> Kind {
+        self.kind
+    }
+}
+
+const fn or_unlimited(kind: Kind) -> &'static str {
+    if kind.takes_unlimited() { ", or `unlimited` for what costs nothing" } else { "" }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Reason {
+    Empty,
+    NotANumber,
+    NotPlain,
+    Negative,
+    Zero,
+    TooFine,
+    TooManyDecimals,
+    TooLarge,
+    MissingUnit,
+    Unlimited,
+    WrongKind { found: Kind },
+    UnknownUnit { unit: String, near: Option<&'static str> },
+}
+
+impl Reason {
+    fn describe(&self, kind: Kind) -> String {
+        match self {
+            Self::Empty => format!("is empty, not {}", kind.name()),
+            Self::NotANumber => format!("is not {}: it does not start with a number", kind.name()),
+            Self::NotPlain => "is not written in plain decimal digits".to_owned(),
+            Self::Negative => "is negative".to_owned(),
+            Self::Zero => format!("is zero, which makes no sense for {}", kind.name()),
+            Self::TooFine if kind == Kind::Count => "is not a whole number".to_owned(),
+            Self::TooFine => format!("is not a whole number of {}", kind.grain()),
+            Self::TooManyDecimals => "has too many decimals".to_owned(),
+            Self::TooLarge => "is too large".to_owned(),
+            Self::MissingUnit => "has no unit".to_owned(),
+            Self::Unlimited => format!("is not {}", kind.name()),
+            Self::WrongKind { found } => format!("is {}, not {}", found.name(), kind.name()),
+            Self::UnknownUnit { unit, .. } if kind == Kind::Count => {
+                format!("has a unit, `{unit}`, where a number alone is wanted")
+            }
+            Self::UnknownUnit { unit, .. } => format!("has the unknown unit `{unit}`"),
+        }
+    }
+}
+
+pub(super) fn refuse<T>(text: &str, kind: Kind, reason: Reason) -> Result<T, QuantityError> {
+    Err(QuantityError { text: shorten(text.trim()), kind, reason })
+}
+
+/// A text that goes into a message is cut to a length one can read.
+pub(super) fn shorten(text: &str) -> String {
+    let mut short: String = text.chars().take(40).collect();
+    if short.len() < text.len() {
+        short.push('…');
+    }
+    short
+}

@@ -1,0 +1,3 @@
+//! The behaviours of the simulator, one module each.
+
+mod config;
