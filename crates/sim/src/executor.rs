@@ -411,7 +411,7 @@ impl Sim {
 
     /// Resumes the running process at `time`.
     #[inline]
-    fn resume_at(&self, time: Time) {
+    pub(crate) fn resume_at(&self, time: Time) {
         self.schedule(time, self.place(), RESUME, self.task().pack());
     }
 

@@ -4,14 +4,24 @@
 pub mod config;
 pub mod credit;
 pub mod executor;
+pub mod ipcq;
+pub mod kernel;
 mod line;
 mod near;
+pub mod machine;
+pub mod memory;
 pub mod queue;
+pub mod record;
+pub mod report;
 pub mod signal;
 pub mod spec;
+pub mod stall;
 pub mod time;
 pub mod units;
+pub mod timeline;
+pub mod topology;
 pub mod value;
+mod wire;
 
 pub use spec::MachineSpec;
 pub use time::{Bandwidth, Bytes, Capacity, Rate, Time};

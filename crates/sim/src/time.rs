@@ -50,18 +50,19 @@ impl Time {
     }
 }
 
+/// Stops at [`Time::MAX`]: a run that gets there ends with an error instead of wrapping around.
 impl Add for Time {
     type Output = Self;
     #[inline]
     fn add(self, other: Self) -> Self {
-        Self(self.0 + other.0)
+        Self(self.0.saturating_add(other.0))
     }
 }
 
 impl AddAssign for Time {
     #[inline]
     fn add_assign(&mut self, other: Self) {
-        self.0 += other.0;
+        *self = *self + other;
     }
 }
 

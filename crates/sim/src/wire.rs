@@ -8,6 +8,7 @@
 
 use crate::record::Path;
 use crate::spec::WireSpec;
+use crate::stall::Kind;
 use crate::time::{Rate, Time};
 
 /// One thing at a time, first come first served.
@@ -81,13 +82,16 @@ impl Flight {
     }
 
     /// Passes a stage of `rate` and `latency` that `wire` keeps for one at a time.
-    pub(crate) fn pass(&mut self, wire: &mut Wire, rate: Rate, latency: Time) -> Turn {
+    pub(crate) fn pass(&mut self, wire: &mut Wire, rate: Rate, latency: Time, kind: Kind) -> Turn {
         if rate.is_unlimited() {
             let turn = Turn { start: self.head, end: self.tail };
             self.delay(latency);
             return turn;
         }
         let turn = wire.take(self.head, rate.time_for(self.bytes), self.bytes, &mut self.path);
+        let mut path = self.path;
+        path.advance(turn.end, kind);
+        wire.leave(turn.end, &path);
         self.head = turn.start;
         self.tail = self.tail.max(turn.end);
         self.delay(latency);

@@ -1,0 +1,286 @@
+//! Inter-PE queues (IPCQ): one per directed edge, a ring of slots at the receiver and credits at the sender.
+//!
+//! ```text
+//!   post ──► pending ──(credit)──► in flight ──► arrived ──► held by the kernel ──► released
+//!                ▲                                                                     │
+//!                └───────────────────────── credit, `ac` later ◄──────────────────────┘
+//! ```
+//!
+//! All messages of an edge stand in one row, oldest first: those that have arrived, then those in flight, then
+//! those that wait for a credit. Only the sender's SIP changes the end of the row, only the receiver's its front.
+//!
+//! - **IPC-1 (bounded).** Messages in flight, arrived or held never exceed `n_slots`.
+//! - **IPC-2 (FIFO).** Messages of an edge are received in the order they were sent, none lost, none twice.
+//! - **IPC-3 (home).** When everything is over all credits are home; a run that leaves one away is an error that
+//!   names the edge.
+//! - **IPC-4 (timing).** Slot by slot, times obey `S_j = max(S_{j-1} + ser, R_{j-K} + ac)` and
+//!   `R_j = max(S_j + ser + a, R_{j-1}) + c`.
+
+use crate::executor::TaskId;
+use crate::record::Path;
+use crate::time::{Bytes, Time};
+use crate::topology::PeId;
+use crate::value::Value;
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+
+/// How an edge is set up; sender and receiver must agree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EdgeSpec {
+    /// How many messages can be under way.
+    pub n_slots: u32,
+    /// The largest message in one slot; longer ones take several.
+    pub slot_size: u64,
+    /// Where the receiver's slots are.
+    pub buffer_kind: BufferKind,
+    /// What a sender without credit does.
+    pub backpressure: Backpressure,
+    /// The unit in which a message moves from SIP to SIP; 0 is the whole message.
+    pub vc_chunk_size: u64,
+    /// The size of a returned credit; 0 is a side-band signal that takes the way's latency and no bandwidth.
+    pub ipcq_credit_size_bytes: u64,
+}
+
+impl Default for EdgeSpec {
+    fn default() -> Self {
+        Self {
+            n_slots: 4,
+            slot_size: 16 * 1024,
+            buffer_kind: BufferKind::Tcm,
+            backpressure: Backpressure::Sleep,
+            vc_chunk_size: 0,
+            ipcq_credit_size_bytes: 0,
+        }
+    }
+}
+
+/// Where slots are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BufferKind {
+    /// In the receiver's scratch memory.
+    Tcm,
+    /// In its cube's HBM.
+    Hbm,
+}
+
+/// What a sender without credit does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Backpressure {
+    /// Sleeps until the credit comes.
+    Sleep,
+    /// Looks again every so often, from when it was refused.
+    Poll(Time),
+}
+
+impl Backpressure {
+    /// How often a polling sender looks, unless said otherwise.
+    pub const POLL_PERIOD: Time = Time::ns(100);
+}
+
+/// Which edge: `sip0.cube0.pe0->sip1.cube0.pe0`, and a number where two PEs have several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct EdgeName {
+    /// The sender.
+    pub from: PeId,
+    /// The receiver.
+    pub to: PeId,
+    /// Tells edges between the same PEs apart.
+    pub channel: u32,
+}
+
+impl fmt::Display for EdgeName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}->{}", self.from, self.to)?;
+        if self.channel == 0 { Ok(()) } else { write!(f, "#{}", self.channel) }
+    }
+}
+
+/// One message, from when it is posted to when it is received.
+pub(crate) struct Message {
+    pub(crate) bytes: u64,
+    pub(crate) value: Option<Value>,
+    /// Slots of the same message that follow this one.
+    pub(crate) following: u32,
+    pub(crate) path: Path,
+    pub(crate) posted: Time,
+    pub(crate) granted: Time,
+    pub(crate) arrived: Time,
+    pub(crate) flow: u64,
+}
+
+/// One directed queue.
+pub(crate) struct Edge {
+    pub(crate) name: EdgeName,
+    /// The sender's settings, which travel with its messages, and the receiver's.
+    pub(crate) spec: EdgeSpec,
+    pub(crate) receiver_spec: EdgeSpec,
+    /// Arrived, then in flight, then pending.
+    pub(crate) messages: VecDeque<Message>,
+    pub(crate) arrived: usize,
+    pub(crate) in_flight: usize,
+    /// How many were ever taken off the front, so that a message keeps its number.
+    pub(crate) received: u64,
+    pub(crate) credits: u32,
+    /// When the last message left, and what led there.
+    pub(crate) last_grant: (Time, Path),
+    /// What led to each credit that is on its way home.
+    pub(crate) returning: VecDeque<Path>,
+    pub(crate) held: u32,
+    /// The process that waits for a message, and the one that waits for a credit.
+    pub(crate) receiver: Option<TaskId>,
+    pub(crate) sender: Option<TaskId>,
+    /// Who last opened each end, by name.
+    pub(crate) receiver_name: Option<String>,
+    pub(crate) sender_name: Option<String>,
+    /// The next SIP on the way, and the number of the port toward it at the sender's SIP.
+    pub(crate) port: usize,
+    pub(crate) next: u32,
+    pub(crate) hops: u32,
+    pub(crate) credit_latency: Time,
+    pub(crate) retry_scheduled: bool,
+    pub(crate) stats: EdgeStats,
+}
+
+/// What an edge has seen.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct EdgeStats {
+    pub(crate) messages: u64,
+    pub(crate) bytes: u64,
+    pub(crate) credit_wait: u64,
+    pub(crate) polls: u64,
+    pub(crate) most_slots: u32,
+    /// The time that slots were held by the receiver's kernel, in sum.
+    pub(crate) held: u64,
+}
+
+impl Edge {
+    pub(crate) fn new(name: EdgeName, spec: EdgeSpec) -> Self {
+        Self {
+            name,
+            spec,
+            receiver_spec: spec,
+            messages: VecDeque::new(),
+            arrived: 0,
+            in_flight: 0,
+            received: 0,
+            credits: spec.n_slots,
+            last_grant: (Time::ZERO, Path::default()),
+            returning: VecDeque::new(),
+            held: 0,
+            receiver: None,
+            sender: None,
+            receiver_name: None,
+            sender_name: None,
+            port: 0,
+            next: name.to.sip,
+            hops: 0,
+            credit_latency: Time::ZERO,
+            retry_scheduled: false,
+            stats: EdgeStats::default(),
+        }
+    }
+
+    /// Sets the sender's end up anew; only while nothing is under way.
+    pub(crate) fn set_sender_spec(&mut self, spec: EdgeSpec) -> Result<(), &'static str> {
+        if self.pending() > 0 || self.credits != self.spec.n_slots {
+            return Err("it is in use with other settings");
+        }
+        (self.spec, self.credits) = (spec, spec.n_slots);
+        Ok(())
+    }
+
+    /// How many messages wait for a credit.
+    pub(crate) fn pending(&self) -> usize {
+        self.messages.len() - self.arrived - self.in_flight
+    }
+
+    /// The number of the next message to be posted; messages with lower numbers that are not pending have left.
+    pub(crate) fn posted(&self) -> u64 {
+        self.received + self.messages.len() as u64
+    }
+
+    /// How many messages have taken their credit.
+    pub(crate) fn launched(&self) -> u64 {
+        self.posted() - self.pending() as u64
+    }
+
+    /// Takes a credit for the oldest pending message, which then counts as in flight.
+    pub(crate) fn grant(&mut self, now: Time) -> &mut Message {
+        assert!(self.credits > 0, "IPC-1: no credit on {}", self.name);
+        self.credits -= 1;
+        let index = self.arrived + self.in_flight;
+        self.in_flight += 1;
+        self.stats.most_slots = self.stats.most_slots.max(self.spec.n_slots - self.credits);
+        let message = &mut self.messages[index];
+        message.granted = now;
+        self.stats.messages += 1;
+        self.stats.bytes += message.bytes;
+        self.stats.credit_wait += (now - message.posted.max(self.last_grant.0)).as_ps();
+        self.last_grant = (now, message.path);
+        message
+    }
+
+    /// The oldest message in flight has arrived.
+    pub(crate) fn arrive(&mut self, now: Time) -> &mut Message {
+        assert!(self.in_flight > 0, "IPC-2: nothing in flight on {}", self.name);
+        self.in_flight -= 1;
+        self.arrived += 1;
+        let message = &mut self.messages[self.arrived - 1];
+        message.arrived = now;
+        message
+    }
+
+    /// Takes the oldest arrived message.
+    pub(crate) fn take(&mut self) -> Option<Message> {
+        if self.arrived == 0 {
+            return None;
+        }
+        self.arrived -= 1;
+        self.received += 1;
+        self.held += 1;
+        self.messages.pop_front()
+    }
+
+    /// Whether everything that was sent has been received and every credit is home (IPC-3).
+    pub(crate) fn is_home(&self) -> bool {
+        self.credits == self.spec.n_slots && self.messages.is_empty() && self.held == 0
+    }
+
+    /// The least number of slots that keeps the wire busy, if a slot takes `ser` to send and `consume` to use.
+    pub(crate) fn slots_needed(&self, ser: Time, way: Time) -> u64 {
+        let consume = self.stats.held.checked_div(self.stats.messages).unwrap_or(0);
+        let round_trip = ser + way + Time::ps(consume) + self.credit_latency;
+        round_trip.as_ps().div_ceil(ser.as_ps().max(1))
+    }
+}
+
+/// All edges, found by name when opened and by number afterwards.
+#[derive(Default)]
+pub(crate) struct Edges {
+    pub(crate) list: Vec<Edge>,
+    by_name: BTreeMap<EdgeName, u32>,
+}
+
+impl Edges {
+    /// The number of an edge, made if it is new.
+    pub(crate) fn open(&mut self, name: EdgeName, spec: EdgeSpec) -> (u32, bool) {
+        if let Some(&number) = self.by_name.get(&name) {
+            return (number, false);
+        }
+        let number = u32::try_from(self.list.len()).expect("fewer than 2^32 edges");
+        self.list.push(Edge::new(name, spec));
+        self.by_name.insert(name, number);
+        (number, true)
+    }
+
+    /// Edges by name, so that reports do not depend on who opened which first.
+    pub(crate) fn sorted(&self) -> impl Iterator<Item = &Edge> {
+        self.by_name.values().map(|number| &self.list[*number as usize])
+    }
+}
+
+impl fmt::Display for EdgeSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} slots of {}", self.n_slots, Bytes(self.slot_size))
+    }
+}

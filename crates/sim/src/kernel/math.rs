@@ -1,0 +1,342 @@
+//! Computing on tiles: the vector and the matrix engine.
+//!
+//! A vector operation takes the bytes of its largest operand over the engine's bandwidth (one operand counted). A
+//! product takes whole tiles of the engine, `2·m·n·k` operations each.
+
+use super::program::Program;
+use super::{KernelError, Shape, Tile, Tl};
+use crate::record::{Op, Path, Resource};
+use crate::stall::Kind;
+use crate::time::Time;
+use crate::value::{Binary, Compare, DType, Reduce, Unary, Value};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+/// An operation under way: await it for its tile.
+#[must_use = "the operation runs, but its result is lost unless awaited"]
+pub struct Computing {
+    program: Rc<Program>,
+    result: Option<Result<Tile, KernelError>>,
+    pub(super) end: Time,
+    pub(super) path: Path,
+    scheduled: bool,
+}
+
+impl Unpin for Computing {}
+
+impl Future for Computing {
+    type Output = Result<Tile, KernelError>;
+
+    #[inline]
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        if !reached(&this.program, this.end, &mut this.scheduled) {
+            return Poll::Pending;
+        }
+        this.program.waited(Kind::Compute, &this.path);
+        Poll::Ready(this.result.take().expect("polled again after it was ready"))
+    }
+}
+
+/// Whether `end` has come; otherwise makes sure the program is resumed then.
+#[inline]
+pub(super) fn reached(program: &Program, end: Time, scheduled: &mut bool) -> bool {
+    if program.sim().now() >= end {
+        return true;
+    }
+    if !*scheduled {
+        *scheduled = true;
+        program.sim().resume_at(end);
+    }
+    false
+}
+
+/// One of the two engines.
+#[derive(Clone, Copy)]
+enum Engine {
+    Gemm,
+    Vector,
+}
+
+impl Tl {
+    /// Element by element, both tiles of one type; a dimension of 1 stretches.
+    pub fn binary(&self, operation: Binary, left: &Tile, right: &Tile) -> Computing {
+        let shape = match broadcast("elementwise", left, right) {
+            Ok(shape) => shape,
+            Err(error) => return self.failed(error),
+        };
+        let bytes = left.bytes().max(right.bytes()).max((shape.elements() * left.dtype().size()) as u64);
+        let value = both(left, right)
+            .map(|(x, y)| Value::binary(operation, &stretch(x, left, shape), &stretch(y, right, shape)));
+        self.vector(name_of_binary(operation), bytes, left.dtype(), shape, value)
+    }
+
+    /// `left + right`.
+    pub fn add(&self, left: &Tile, right: &Tile) -> Computing {
+        self.binary(Binary::Add, left, right)
+    }
+
+    /// `left - right`.
+    pub fn sub(&self, left: &Tile, right: &Tile) -> Computing {
+        self.binary(Binary::Sub, left, right)
+    }
+
+    /// `left * right`, element by element.
+    pub fn mul(&self, left: &Tile, right: &Tile) -> Computing {
+        self.binary(Binary::Mul, left, right)
+    }
+
+    /// `left / right`.
+    pub fn div(&self, left: &Tile, right: &Tile) -> Computing {
+        self.binary(Binary::Div, left, right)
+    }
+
+    /// The larger of two, element by element.
+    pub fn maximum(&self, left: &Tile, right: &Tile) -> Computing {
+        self.binary(Binary::Max, left, right)
+    }
+
+    /// The smaller of two, element by element.
+    pub fn minimum(&self, left: &Tile, right: &Tile) -> Computing {
+        self.binary(Binary::Min, left, right)
+    }
+
+    /// 1 where the comparison holds, 0 elsewhere, as `i32`.
+    pub fn compare(&self, operation: Compare, left: &Tile, right: &Tile) -> Computing {
+        let shape = match broadcast("compare", left, right) {
+            Ok(shape) => shape,
+            Err(error) => return self.failed(error),
+        };
+        let bytes = left.bytes().max(right.bytes());
+        let value = both(left, right)
+            .map(|(x, y)| Value::compare(operation, &stretch(x, left, shape), &stretch(y, right, shape)));
+        self.vector("compare", bytes, DType::I32, shape, value)
+    }
+
+    /// `left` where `condition` (`i32`) is not 0, `right` elsewhere; all of one shape.
+    pub fn select(&self, condition: &Tile, left: &Tile, right: &Tile) -> Computing {
+        if condition.shape() != left.shape() || left.shape() != right.shape() || left.dtype() != right.dtype() {
+            let (left, right) = (format!("{condition:?} ? {left:?}"), right.describe());
+            return self.failed(KernelError::Shape { operation: "select", left, right });
+        }
+        let value = condition
+            .value()
+            .zip(both(left, right))
+            .map(|(condition, (left, right))| Value::select(condition, left, right));
+        self.vector("select", left.bytes(), left.dtype(), left.shape(), value)
+    }
+
+    /// One function of every element.
+    pub fn unary(&self, operation: Unary, tile: &Tile) -> Computing {
+        let value = tile.value().map(|value| Value::unary(operation, value));
+        self.vector(name_of_unary(operation), tile.bytes(), tile.dtype(), tile.shape(), value)
+    }
+
+    /// `e` to the power of every element.
+    pub fn exp(&self, tile: &Tile) -> Computing {
+        self.unary(Unary::Exp, tile)
+    }
+
+    /// Another type for every element, rounded to nearest even.
+    pub fn cast(&self, tile: &Tile, dtype: DType) -> Computing {
+        let value = tile.value().map(|value| value.cast(dtype));
+        self.vector("cast", tile.bytes(), dtype, tile.shape(), value)
+    }
+
+    /// One number for each line along `axis`, in ascending order of index.
+    pub fn reduce(&self, operation: Reduce, tile: &Tile, axis: usize) -> Computing {
+        let dims = tile.shape();
+        if axis >= dims.dims().len() {
+            let (left, right) = (format!("axis {axis}"), tile.describe());
+            return self.failed(KernelError::Shape { operation: "reduce", left, right });
+        }
+        let outer = dims.dims()[..axis].iter().product();
+        let inner = dims.dims()[axis + 1..].iter().product();
+        let value =
+            tile.value().map(|value| Value::reduce(operation, value, outer, dims.dims()[axis], inner));
+        self.vector("reduce", tile.bytes(), tile.dtype(), dims.without(axis), value)
+    }
+
+    /// The sum along `axis`.
+    pub fn sum(&self, tile: &Tile, axis: usize) -> Computing {
+        self.reduce(Reduce::Sum, tile, axis)
+    }
+
+    /// The largest along `axis`.
+    pub fn max(&self, tile: &Tile, axis: usize) -> Computing {
+        self.reduce(Reduce::Max, tile, axis)
+    }
+
+    /// `left · right (+ accumulator)`: `[m, k]` by `[k, n]`, accumulated in f32 (i32 for i32), k ascending.
+    pub fn dot(&self, left: &Tile, right: &Tile, accumulator: Option<&Tile>) -> Computing {
+        let [m, n, k] = match product(left, right, accumulator) {
+            Ok(dims) => dims,
+            Err(error) => return self.failed(error),
+        };
+        let value = both(left, right)
+            .map(|(x, y)| Value::dot(x, y, [m, n, k], accumulator.and_then(Tile::value)));
+        let dtype = if left.dtype() == DType::I32 { DType::I32 } else { DType::F32 };
+        let tile = Tile::in_scratch(self.program(), dtype, [m, n].into(), value, "a product");
+        let bytes = left.bytes() + right.bytes();
+        self.engine(Engine::Gemm, "dot", self.product_time([m, n, k]), bytes, tile)
+    }
+
+    /// How long the matrix engine takes for a product: whole tiles.
+    pub(super) fn product_time(&self, dims: [usize; 3]) -> Time {
+        let gemm = &self.program().world().spec.gemm;
+        let tiles: u64 = dims.iter().zip(gemm.tile).map(|(dim, tile)| (*dim as u64).div_ceil(tile.into())).product();
+        let operations: u64 = gemm.tile.iter().map(|dim| u64::from(*dim)).product::<u64>() * 2;
+        gemm.rate.time_for(tiles * operations)
+    }
+
+    /// Keeps the vector engine busy for `span`: work that is not modelled in detail.
+    pub async fn compute(&self, span: Time) {
+        let empty = Tile::in_scratch(self.program(), DType::F32, 0.into(), None, "nothing");
+        let _ = self.engine(Engine::Vector, "compute", span, 0, empty).await;
+    }
+
+    fn vector(
+        &self,
+        label: &'static str,
+        bytes: u64,
+        dtype: DType,
+        shape: Shape,
+        value: Option<Value>,
+    ) -> Computing {
+        let span = self.program().world().spec.vector.time_for(bytes);
+        let tile = Tile::in_scratch(self.program(), dtype, shape, value, label);
+        self.engine(Engine::Vector, label, span, bytes, tile)
+    }
+
+    /// Takes an engine for `span`.
+    #[inline]
+    fn engine(
+        &self,
+        engine: Engine,
+        label: &'static str,
+        span: Time,
+        bytes: u64,
+        result: Result<Tile, KernelError>,
+    ) -> Computing {
+        let Ok(tile) = result else { return self.ready(result) };
+        let program = self.program().clone();
+        if let Some(value) = tile.value()
+            && value.depth() >= Value::DEEP
+        {
+            program.world().options.evaluator.start(value);
+        }
+        let (end, path) = occupy(&program, engine, label, span, bytes);
+        Computing { program, result: Some(Ok(tile)), end, path, scheduled: false }
+    }
+
+    fn failed(&self, error: KernelError) -> Computing {
+        self.ready(Err(error))
+    }
+
+    fn ready(&self, result: Result<Tile, KernelError>) -> Computing {
+        let program = self.program().clone();
+        Computing { program, result: Some(result), end: Time::ZERO, path: Path::default(), scheduled: false }
+    }
+}
+
+/// A turn on an engine from now on: when it ends, and what led there.
+fn occupy(program: &Program, engine: Engine, label: &'static str, span: Time, bytes: u64) -> (Time, Path) {
+    let (now, id) = (program.sim().now(), program.pe());
+    let mut path = program.path();
+    path.advance(now, Kind::Dependency);
+    let sip = &mut *program.world().sips[id.sip as usize].borrow_mut();
+    let index = sip.index(id);
+    let (wire, resource) = match engine {
+        Engine::Gemm => (&mut sip.pes[index].gemm, Resource::Gemm(id)),
+        Engine::Vector => (&mut sip.pes[index].vector, Resource::Vector(id)),
+    };
+    let turn = wire.take(now, span, bytes, &mut path);
+    sip.record.step(&mut path, turn.end, Kind::Compute, resource);
+    wire.leave(turn.end, &path);
+    sip.record.op(|| Op {
+        start: turn.start,
+        end: turn.end,
+        resource,
+        label,
+        bytes,
+        flow_out: None,
+        flow_in: None,
+    });
+    (turn.end, path)
+}
+
+fn both<'a>(left: &'a Tile, right: &'a Tile) -> Option<(&'a Value, &'a Value)> {
+    left.value().zip(right.value())
+}
+
+/// The shape two tiles have together: equal ranks, and equal dimensions except where one is 1.
+fn broadcast(operation: &'static str, left: &Tile, right: &Tile) -> Result<Shape, KernelError> {
+    let mismatch =
+        || KernelError::Shape { operation, left: left.describe(), right: right.describe() };
+    let (a, b) = (left.shape(), right.shape());
+    if left.dtype() != right.dtype() || a.dims().len() != b.dims().len() {
+        return Err(mismatch());
+    }
+    if a == b {
+        return Ok(a);
+    }
+    let fits = a.dims().iter().zip(b.dims()).all(|(x, y)| x == y || *x == 1 || *y == 1);
+    let dims: Vec<usize> =
+        a.dims().iter().zip(b.dims()).map(|(x, y)| if *x == 1 { *y } else { *x }).collect();
+    if fits { Ok(dims.as_slice().into()) } else { Err(mismatch()) }
+}
+
+/// A tile's value stretched to `shape`.
+fn stretch(value: &Value, tile: &Tile, shape: Shape) -> Value {
+    if tile.shape() == shape {
+        return value.clone();
+    }
+    let own = tile.shape().strides();
+    let strides: Vec<usize> = tile
+        .shape()
+        .dims()
+        .iter()
+        .zip(own.dims())
+        .map(|(dim, stride)| if *dim == 1 { 0 } else { *stride })
+        .collect();
+    value.strided(0, shape.dims(), &strides)
+}
+
+fn product(left: &Tile, right: &Tile, accumulator: Option<&Tile>) -> Result<[usize; 3], KernelError> {
+    let mismatch =
+        |right: String| KernelError::Shape { operation: "dot", left: left.describe(), right };
+    let (&[m, k], &[k2, n]) = (left.shape().dims(), right.shape().dims()) else {
+        return Err(mismatch(right.describe()));
+    };
+    if k != k2 || left.dtype() != right.dtype() {
+        return Err(mismatch(right.describe()));
+    }
+    let wanted = if left.dtype() == DType::I32 { DType::I32 } else { DType::F32 };
+    match accumulator {
+        Some(tile) if tile.shape() != [m, n].into() || tile.dtype() != wanted => {
+            Err(mismatch(format!("accumulator {}", tile.describe())))
+        }
+        _ => Ok([m, n, k]),
+    }
+}
+
+fn name_of_binary(operation: Binary) -> &'static str {
+    match operation {
+        Binary::Add => "add",
+        Binary::Sub => "sub",
+        Binary::Mul => "mul",
+        Binary::Div => "div",
+        Binary::Max => "max",
+        Binary::Min => "min",
+    }
+}
+
+fn name_of_unary(operation: Unary) -> &'static str {
+    match operation {
+        Unary::Exp => "exp",
+        Unary::Log => "log",
+        Unary::Sqrt => "sqrt",
+        _ => "map",
+    }
+}

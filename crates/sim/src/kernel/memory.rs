@@ -1,0 +1,246 @@
+//! Loads and stores: between a cube's HBM and a PE's scratch, through the PE's two DMA channels.
+//!
+//! A channel has one transfer in flight: its latency, then the slowest of DMA, mesh and HBM, cut-through.
+
+use super::math::reached;
+use super::program::Program;
+use super::view::{Mask, View};
+use super::{KernelError, Shape, Tile, Tl};
+use crate::machine::{World, noc};
+use crate::memory::{MemoryError, Mmu, Region};
+use crate::record::{Op, Path, Resource};
+use crate::stall::Kind;
+use crate::time::Time;
+use crate::value::Value;
+use crate::wire::Flight;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+/// A load under way: await it for its tiles.
+#[must_use = "the load runs, but its tile is lost unless awaited"]
+pub struct Loading<T> {
+    program: Rc<Program>,
+    result: Option<Result<T, KernelError>>,
+    end: Time,
+    path: Path,
+    scheduled: bool,
+}
+
+impl<T> Unpin for Loading<T> {}
+
+impl<T> Future for Loading<T> {
+    type Output = Result<T, KernelError>;
+
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        if !reached(&this.program, this.end, &mut this.scheduled) {
+            return Poll::Pending;
+        }
+        this.program.waited(Kind::Dma, &this.path);
+        Poll::Ready(this.result.take().expect("polled again after it was ready"))
+    }
+}
+
+impl<T> Loading<T> {
+    /// Moves `bytes` from `cube` into the PE, for `result`.
+    pub(super) fn moving(program: &Rc<Program>, cube: u16, bytes: u64, result: Result<T, KernelError>) -> Self {
+        let (end, path) = transfer(program, &[(cube, bytes)], Direction::In);
+        Self { program: program.clone(), result: Some(result), end, path, scheduled: false }
+    }
+}
+
+/// A store under way: await it to know that it is over. It is over in any case when the kernel ends.
+pub struct Storing(Loading<()>);
+
+impl Future for Storing {
+    type Output = Result<(), KernelError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.0).poll(context)
+    }
+}
+
+impl Tl {
+    /// Loads the elements of a view into a new tile; masked ones read as 0.
+    pub fn load(&self, view: &View) -> Loading<Tile> {
+        self.load_or(view, 0.0)
+    }
+
+    /// Loads the elements of a view; masked ones read as `other`.
+    pub fn load_or(&self, view: &View, other: f64) -> Loading<Tile> {
+        self.loading(|| self.start_load(std::slice::from_ref(view), other).map(|(mut tiles, flight)| {
+            (tiles.pop().expect("one view, one tile"), flight)
+        }))
+    }
+
+    /// Loads two views as one transfer, which pays the latency once: the operands of a product.
+    pub fn load_pair(&self, left: &View, right: &View) -> Loading<(Tile, Tile)> {
+        let views = [left.clone(), right.clone()];
+        self.loading(|| {
+            self.start_load(&views, 0.0).map(|(mut tiles, flight)| {
+                let right = tiles.pop().expect("two views, two tiles");
+                ((tiles.pop().expect("two views, two tiles"), right), flight)
+            })
+        })
+    }
+
+    fn loading<T>(&self, start: impl FnOnce() -> Result<(T, (Time, Path)), KernelError>) -> Loading<T> {
+        let program = self.program().clone();
+        let (result, (end, path)) = match start() {
+            Ok((tiles, flight)) => (Ok(tiles), flight),
+            Err(error) => (Err(error), (Time::ZERO, Path::default())),
+        };
+        Loading { program, result: Some(result), end, path, scheduled: false }
+    }
+
+    fn start_load(&self, views: &[View], other: f64) -> Result<(Vec<Tile>, (Time, Path)), KernelError> {
+        let program = self.program();
+        let mut tiles = Vec::with_capacity(views.len());
+        let mut pieces = Vec::with_capacity(views.len());
+        for view in views {
+            let (cube, value) = read(program.world(), program.pe().sip, view, other)?;
+            tiles.push(Tile::in_scratch(program, view.dtype, view.shape, value, "a load")?);
+            pieces.push((cube, (view.touched() * view.dtype.size()) as u64));
+        }
+        Ok((tiles, transfer(program, &pieces, Direction::In)))
+    }
+
+    /// Stores a tile to the elements of a view; masked ones are left as they are.
+    pub fn store(&self, view: &View, tile: &Tile) -> Storing {
+        let storing = self.loading(|| {
+            let program = self.program();
+            let cube = write(program, view, tile)?;
+            let bytes = (view.touched() * view.dtype.size()) as u64;
+            Ok(((), transfer(program, &[(cube, bytes)], Direction::Out)))
+        });
+        self.program().stores_until(storing.end, &storing.path);
+        Storing(storing)
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Direction {
+    In,
+    Out,
+}
+
+/// Takes a DMA channel and moves bytes between the PE and cubes; says when it is over.
+fn transfer(program: &Program, pieces: &[(u16, u64)], direction: Direction) -> (Time, Path) {
+    let world = program.world();
+    let (now, pe, dma) = (program.sim().now(), program.pe(), world.spec.dma);
+    let bytes = pieces.iter().map(|(_, bytes)| bytes).sum();
+    let mut path = program.path();
+    path.advance(now, Kind::Dependency);
+    let sip = &mut *world.sips[pe.sip as usize].borrow_mut();
+    let index = sip.index(pe);
+    let span = dma.latency + dma.bandwidth.time_for(bytes);
+    let turn = channel(sip, index, direction).take(now, span, bytes, &mut path);
+    let mut end = turn.end;
+    for &(cube, bytes) in pieces {
+        let mut flight = Flight::new(bytes, turn.start + dma.latency, path);
+        beyond(world, sip, &mut flight, pe, cube, direction);
+        end = end.max(flight.tail);
+    }
+    let resource = if direction == Direction::In { Resource::Load(pe) } else { Resource::Store(pe) };
+    sip.record.step(&mut path, end, Kind::Dma, resource);
+    channel(sip, index, direction).leave(end, &path);
+    let label = if direction == Direction::In { "load" } else { "store" };
+    sip.record.op(|| Op { start: turn.start, end, resource, label, bytes, flow_out: None, flow_in: None });
+    (end, path)
+}
+
+fn channel(sip: &mut crate::machine::Sip, index: usize, direction: Direction) -> &mut crate::wire::Wire {
+    let pe = &mut sip.pes[index];
+    if direction == Direction::In { &mut pe.load } else { &mut pe.store }
+}
+
+/// The part of the way that is not the PE's own: HBM and mesh, in the order the bytes meet them.
+fn beyond(
+    world: &World,
+    sip: &mut crate::machine::Sip,
+    flight: &mut Flight,
+    pe: crate::topology::PeId,
+    cube: u16,
+    direction: Direction,
+) {
+    let hbm = world.spec.hbm;
+    if direction == Direction::Out {
+        noc::pass_to_memory(sip, &world.spec, flight, pe, cube);
+    }
+    flight.pass(&mut sip.cubes[cube as usize].hbm, hbm.bandwidth, hbm.latency, Kind::Dma);
+    if direction == Direction::In {
+        noc::pass_from_memory(sip, &world.spec, flight, cube, pe);
+    }
+}
+
+/// The cube a view's elements are in, and their value.
+fn read(world: &World, sip: u32, view: &View, other: f64) -> Result<(u16, Option<Value>), KernelError> {
+    let sip = world.sips[sip as usize].borrow();
+    let Some((region, base)) = locate(&sip.mmu, view)? else {
+        let filled = || Value::full(view.dtype, view.shape.elements(), other);
+        return Ok((0, world.options.data.then(filled)));
+    };
+    if !world.options.data {
+        return Ok((region.cube, None));
+    }
+    Ok((region.cube, Some(gather(&sip.mmu, &region, base, view, other)?)))
+}
+
+/// The region of a view and the element its base is; `None` if it touches nothing.
+fn locate(mmu: &Mmu, view: &View) -> Result<Option<(Region, usize)>, KernelError> {
+    if !view.mask_fits() || view.strides.dims().len() != view.shape.dims().len() {
+        let (left, right) = (view.shape.to_string(), format!("strides {} and its mask", view.strides));
+        return Err(KernelError::Shape { operation: "view", left, right });
+    }
+    let reach = match &view.mask {
+        Mask::All => span_of(view.shape, view.strides),
+        _ => view.reach(),
+    };
+    if reach == 0 {
+        return Ok(None);
+    }
+    Ok(Some(mmu.find(view.address, view.dtype, reach)?))
+}
+
+/// From the first to the last element of a view without mask, both included; 0 if there is none.
+fn span_of(shape: Shape, strides: Shape) -> usize {
+    if shape.elements() == 0 {
+        return 0;
+    }
+    shape.dims().iter().zip(strides.dims()).map(|(dim, stride)| (dim - 1) * stride).sum::<usize>() + 1
+}
+
+fn gather(mmu: &Mmu, region: &Region, base: usize, view: &View, other: f64) -> Result<Value, MemoryError> {
+    if matches!(view.mask, Mask::All)
+        && let Some((value, at)) = mmu.covering(region, base, span_of(view.shape, view.strides))
+    {
+        return Ok(value.strided(at, view.shape.dims(), view.strides.dims()));
+    }
+    let mut pieces = Vec::new();
+    for run in view.runs() {
+        pieces.push(match run.memory {
+            Some(at) => mmu.read(region, base + at, run.len)?,
+            None => Value::full(view.dtype, run.len, other),
+        });
+    }
+    Ok(Value::concat(&pieces))
+}
+
+/// Writes a tile to a view; the cube it went to.
+fn write(program: &Program, view: &View, tile: &Tile) -> Result<u16, KernelError> {
+    if tile.shape() != view.shape || tile.dtype() != view.dtype {
+        let (left, right) = (tile.describe(), format!("{}{}", view.dtype, view.shape));
+        return Err(KernelError::Shape { operation: "store", left, right });
+    }
+    let sip = &mut *program.world().sips[program.pe().sip as usize].borrow_mut();
+    let Some((region, base)) = locate(&sip.mmu, view)? else { return Ok(0) };
+    if let Some(value) = tile.value() {
+        for run in view.runs() {
+            if let Some(at) = run.memory {
+                sip.mmu.write(&region, base + at, value.slice(run.tile, run.len));
+            }
+        }
+    }
+    Ok(region.cube)
+}

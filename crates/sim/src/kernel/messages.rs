@@ -1,0 +1,358 @@
+//! Sending and receiving over inter-PE queues.
+//!
+//! A message that fits a slot is received in its slot, which is freed, and its credit sent home, when the tile is
+//! dropped. A longer one travels in several slots and is put together in scratch, each slot freed as it comes.
+
+use super::memory::Loading;
+use super::program::Program;
+use super::tile::Scratch;
+use super::{KernelError, Shape, Tile, Tl};
+use crate::executor::Wait;
+use crate::ipcq::{BufferKind, EdgeName, EdgeSpec, Message};
+use crate::machine::World;
+use crate::record::{Op, Resource};
+use crate::stall::Kind;
+use crate::time::Time;
+use crate::topology::PeId;
+use crate::value::{DType, Value};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+/// The sending end of an edge.
+#[derive(Clone)]
+pub struct Sender {
+    program: Rc<Program>,
+    edge: u32,
+}
+
+/// The receiving end of an edge; its slots take memory until it is dropped.
+pub struct Receiver {
+    program: Rc<Program>,
+    edge: u32,
+    _slots: Slots,
+}
+
+/// The memory that slots take.
+#[expect(dead_code, reason = "held for their destructors")]
+enum Slots {
+    Scratch(Scratch),
+    Hbm(HbmSlots),
+}
+
+struct HbmSlots {
+    world: Rc<World>,
+    pe: PeId,
+    physical: u64,
+    bytes: u64,
+}
+
+impl Drop for HbmSlots {
+    fn drop(&mut self) {
+        let mut sip = self.world.sips[self.pe.sip as usize].borrow_mut();
+        sip.cubes[self.pe.cube as usize].memory.release(self.physical, self.bytes);
+    }
+}
+
+impl Tl {
+    /// Opens the sending end of an edge to `to`.
+    pub fn sender(&self, to: PeId, spec: EdgeSpec) -> Result<Sender, KernelError> {
+        self.sender_on(to, 0, spec)
+    }
+
+    /// Opens the sending end of the edge to `to` with this channel number.
+    pub fn sender_on(&self, to: PeId, channel: u32, spec: EdgeSpec) -> Result<Sender, KernelError> {
+        let name = EdgeName { from: self.pe(), to, channel };
+        let program = self.program().clone();
+        check(name, &spec, program.world())?;
+        let edge = program.world().open(name, spec);
+        let state = &mut program.world().edges.borrow_mut().list[edge as usize];
+        state.sender_name = Some(program.process());
+        if state.spec != spec {
+            state.set_sender_spec(spec).map_err(|reason| KernelError::BadEdge { edge: name, reason })?;
+        }
+        Ok(Sender { program: program.clone(), edge })
+    }
+
+    /// Opens the receiving end of an edge from `from`.
+    pub fn receiver(&self, from: PeId, spec: EdgeSpec) -> Result<Receiver, KernelError> {
+        self.receiver_on(from, 0, spec)
+    }
+
+    /// Opens the receiving end of the edge from `from` with this channel number.
+    pub fn receiver_on(&self, from: PeId, channel: u32, spec: EdgeSpec) -> Result<Receiver, KernelError> {
+        let name = EdgeName { from, to: self.pe(), channel };
+        let program = self.program().clone();
+        check(name, &spec, program.world())?;
+        let slots = self.take_slots(&spec)?;
+        let edge = program.world().open(name, spec);
+        let state = &mut program.world().edges.borrow_mut().list[edge as usize];
+        state.receiver_spec = spec;
+        state.receiver_name = Some(program.process());
+        Ok(Receiver { program: program.clone(), edge, _slots: slots })
+    }
+
+    fn take_slots(&self, spec: &EdgeSpec) -> Result<Slots, KernelError> {
+        let bytes = spec.slot_size.saturating_mul(spec.n_slots.into());
+        if spec.buffer_kind == BufferKind::Tcm {
+            let what = format!("{spec} to receive in");
+            return Ok(Slots::Scratch(Scratch::take(self.program(), bytes, &what)?));
+        }
+        let (world, pe) = (self.program().shared_world(), self.pe());
+        let taken = world.sips[pe.sip as usize].borrow_mut().cubes[pe.cube as usize].memory.take(pe, bytes);
+        let physical = taken?;
+        Ok(Slots::Hbm(HbmSlots { world, pe, physical, bytes }))
+    }
+
+    /// Sends a tile. Issued by the call: it leaves when a slot is free at the receiver. Await it to wait for that.
+    pub fn send(&self, to: &Sender, tile: &Tile) -> Sending {
+        let program = &to.program;
+        let (slot, first) = {
+            let edge = &program.world().edges.borrow().list[to.edge as usize];
+            (edge.spec.slot_size, edge.posted())
+        };
+        let size = tile.dtype().size() as u64;
+        let per_slot = (slot / size).max(1) as usize;
+        let elements = tile.shape().elements();
+        let pieces = elements.div_ceil(per_slot).max(1);
+        for piece in 0..pieces {
+            let (start, end) = (piece * per_slot, ((piece + 1) * per_slot).min(elements));
+            let value = tile.value().map(|value| value.slice(start, end - start));
+            post(to, (end - start) as u64 * size, value, (pieces - piece - 1) as u32);
+        }
+        Sending { program: program.clone(), edge: to.edge, last: first + pieces as u64 }
+    }
+
+    /// Receives a tile of `dtype` and `shape`.
+    pub fn recv(&self, from: &Receiver, dtype: DType, shape: impl Into<Shape>) -> Receiving {
+        let program = from.program.clone();
+        Receiving { program, edge: from.edge, dtype, shape: shape.into(), parts: Vec::new(), state: State::Waiting }
+    }
+}
+
+fn check(edge: EdgeName, spec: &EdgeSpec, world: &World) -> Result<(), KernelError> {
+    let known = |pe: PeId| {
+        pe.sip < world.spec.sips.count
+            && u32::from(pe.cube) < world.spec.cubes.count()
+            && u32::from(pe.pe) < world.spec.pes.count()
+    };
+    let reason = if !known(edge.from) || !known(edge.to) {
+        "there is no such PE in this machine"
+    } else if edge.from == edge.to {
+        "a PE cannot send to itself"
+    } else if spec.n_slots == 0 {
+        "it needs at least one slot"
+    } else if spec.slot_size == 0 {
+        "its slots need room for at least one byte"
+    } else {
+        return Ok(());
+    };
+    Err(KernelError::BadEdge { edge, reason })
+}
+
+#[inline]
+fn post(to: &Sender, bytes: u64, value: Option<Value>, following: u32) {
+    let program = &*to.program;
+    let now = program.sim().now();
+    let mut path = program.path();
+    path.advance(now, Kind::Dependency);
+    let flow = program.world().sips[program.pe().sip as usize].borrow_mut().record.flow();
+    let message =
+        Message { bytes, value, following, path, posted: now, granted: now, arrived: now, flow };
+    program.world().post(to.edge, message);
+}
+
+/// A send under way: await it to wait until the message has got its slot and left.
+pub struct Sending {
+    program: Rc<Program>,
+    edge: u32,
+    /// How many messages the edge has launched when this one has left.
+    last: u64,
+}
+
+impl Future for Sending {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+        let program = &*self.program;
+        let edges = &mut *program.world().edges.borrow_mut();
+        let edge = &mut edges.list[self.edge as usize];
+        if edge.launched() >= self.last {
+            let (_, path) = edge.last_grant;
+            program.waited(Kind::Credit, &path);
+            return Poll::Ready(());
+        }
+        edge.sender = Some(program.sim().task());
+        let describe = || Wait {
+            what: format!("a credit on {} ({}, all taken)", edge.name, edge.spec),
+            providers: vec![edge.receiver_name.clone().unwrap_or_else(|| edge.name.to.to_string())],
+        };
+        program.sim().waiting(describe);
+        Poll::Pending
+    }
+}
+
+/// A slot that a kernel holds; the credit goes home when it is dropped.
+pub(super) struct Held {
+    program: Rc<Program>,
+    edge: u32,
+    since: Time,
+}
+
+impl Drop for Held {
+    #[inline]
+    fn drop(&mut self) {
+        self.program.world().release(self.edge, self.program.path(), self.since);
+    }
+}
+
+/// A received tile; an alias that reads well in signatures.
+pub type Received = Tile;
+
+/// A receive under way: await it for its tile.
+#[must_use = "does nothing unless awaited"]
+pub struct Receiving {
+    program: Rc<Program>,
+    edge: u32,
+    dtype: DType,
+    shape: Shape,
+    /// The pieces of a message that takes several slots.
+    parts: Vec<Option<Value>>,
+    state: State,
+}
+
+enum State {
+    Waiting,
+    /// Bringing a slot from HBM into scratch.
+    Fetching(Loading<Tile>, #[expect(dead_code, reason = "held for its destructor")] Option<Held>),
+}
+
+impl Unpin for Receiving {}
+
+impl Future for Receiving {
+    type Output = Result<Tile, KernelError>;
+
+    #[inline]
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        loop {
+            if let State::Fetching(loading, _) = &mut this.state {
+                return Pin::new(loading).poll(context);
+            }
+            let Some(message) = this.take() else { return Poll::Pending };
+            this.note(&message);
+            if message.following > 0 || !this.parts.is_empty() {
+                this.release(&message);
+                this.parts.push(message.value);
+                if message.following > 0 {
+                    continue;
+                }
+                return Poll::Ready(this.assemble());
+            }
+            match this.finish(message) {
+                Some(result) => return Poll::Ready(result),
+                None => continue,
+            }
+        }
+    }
+}
+
+impl Receiving {
+    /// The oldest message in a slot; otherwise waits for one.
+    #[inline]
+    fn take(&self) -> Option<Message> {
+        let edges = &mut *self.program.world().edges.borrow_mut();
+        let edge = &mut edges.list[self.edge as usize];
+        if let Some(message) = edge.take() {
+            return Some(message);
+        }
+        edge.receiver = Some(self.program.sim().task());
+        self.program.sim().waiting(|| {
+            let sender = edge.sender_name.clone();
+            let what = format!("a message on {} ({})", edge.name, edge.spec);
+            Wait { what, providers: vec![sender.unwrap_or_else(|| edge.name.from.to_string())] }
+        });
+        None
+    }
+
+    /// Accounts for the time it took: unsent, then without credit, then on the way.
+    #[inline]
+    fn note(&self, message: &Message) {
+        let parts = [
+            (message.posted, Kind::Dependency),
+            (message.granted, Kind::Credit),
+            (message.arrived, Kind::Link),
+        ];
+        let now = self.program.sim().now();
+        self.program.waited_for(&parts, &message.path);
+        let pe = self.program.pe();
+        let (bytes, flow) = (message.bytes, message.flow);
+        self.program.world().sips[pe.sip as usize].borrow_mut().record.op(|| Op {
+            start: now,
+            end: now,
+            resource: Resource::Program(pe),
+            label: "recv",
+            bytes,
+            flow_out: None,
+            flow_in: Some(flow),
+        });
+    }
+
+    fn release(&self, message: &Message) {
+        self.program.world().release(self.edge, self.program.path(), message.arrived);
+    }
+
+    /// A message in one slot: checks it, and fetches it if the slot is in HBM.
+    #[inline]
+    fn finish(&mut self, message: Message) -> Option<Result<Tile, KernelError>> {
+        let held = Held { program: self.program.clone(), edge: self.edge, since: message.arrived };
+        if let Err(error) = self.check(message.bytes, message.value.as_ref()) {
+            return Some(Err(error));
+        }
+        let in_hbm = {
+            let edge = &self.program.world().edges.borrow().list[self.edge as usize];
+            edge.receiver_spec.buffer_kind == BufferKind::Hbm
+        };
+        if !in_hbm {
+            return Some(Ok(Tile::in_slot(self.dtype, self.shape, message.value, held)));
+        }
+        let loading = Loading::from_slot(&self.program, self.dtype, self.shape, message.value);
+        self.state = State::Fetching(loading, Some(held));
+        None
+    }
+
+    fn assemble(&mut self) -> Result<Tile, KernelError> {
+        let parts: Option<Vec<Value>> = self.parts.drain(..).collect();
+        let value = parts.map(|parts| Value::concat(&parts));
+        let bytes = (self.shape.elements() * self.dtype.size()) as u64;
+        self.check(bytes, value.as_ref())?;
+        Tile::in_scratch(&self.program, self.dtype, self.shape, value, "a message of several slots")
+    }
+
+    /// Whether sender and receiver meant the same.
+    #[inline]
+    fn check(&self, bytes: u64, value: Option<&Value>) -> Result<(), KernelError> {
+        let edges = self.program.world().edges.borrow();
+        let edge = &edges.list[self.edge as usize];
+        if edge.spec != edge.receiver_spec {
+            let (sender, receiver) = (edge.spec, edge.receiver_spec);
+            return Err(KernelError::EdgeMismatch { edge: edge.name, sender, receiver });
+        }
+        let wanted = self.shape.elements() * self.dtype.size();
+        let same_type = value.is_none_or(|value| value.dtype() == self.dtype && value.len() == self.shape.elements());
+        if bytes == wanted as u64 && same_type {
+            return Ok(());
+        }
+        let got = value.map_or_else(|| format!("{bytes} B"), |value| format!("{}[{}]", value.dtype(), value.len()));
+        Err(KernelError::WrongMessage { edge: edge.name, expected: format!("{}{}", self.dtype, self.shape), got })
+    }
+}
+
+impl Loading<Tile> {
+    /// Brings what stands in an HBM slot into scratch.
+    fn from_slot(program: &Rc<Program>, dtype: DType, shape: Shape, value: Option<Value>) -> Self {
+        let bytes = (shape.elements() * dtype.size()) as u64;
+        let tile = Tile::in_scratch(program, dtype, shape, value, "a message from HBM");
+        Self::moving(program, program.pe().cube, bytes, tile)
+    }
+}

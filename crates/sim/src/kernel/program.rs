@@ -1,0 +1,234 @@
+//! A running kernel: where its time goes, and what led to where it is.
+
+use crate::executor::{Sim, TaskId, Wait};
+use crate::machine::World;
+use crate::record::{Op, Path, Resource};
+use crate::stall::Kind;
+use crate::time::Time;
+use crate::topology::PeId;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::task::Poll;
+
+/// One kernel on one PE.
+pub(crate) struct Program {
+    world: Rc<World>,
+    pe: PeId,
+    name: Rc<str>,
+    number: usize,
+    group: Rc<Group>,
+    started: Cell<Time>,
+    /// Until when its time has been accounted for: when it last ran.
+    cursor: Cell<Time>,
+    path: Cell<Path>,
+    /// When its last store will be over, and what led there.
+    stores_over: Cell<Time>,
+    stores_path: Cell<Path>,
+}
+
+impl Program {
+    pub(crate) fn new(world: Rc<World>, pe: PeId, name: &str, number: usize, group: Rc<Group>) -> Self {
+        Self {
+            world,
+            pe,
+            name: name.into(),
+            number,
+            group,
+            started: Cell::default(),
+            cursor: Cell::default(),
+            path: Cell::default(),
+            stores_over: Cell::default(),
+            stores_path: Cell::default(),
+        }
+    }
+
+    pub(crate) fn world(&self) -> &World {
+        &self.world
+    }
+
+    pub(crate) fn shared_world(&self) -> Rc<World> {
+        self.world.clone()
+    }
+
+    pub(crate) fn sim(&self) -> &Sim {
+        &self.world.sim
+    }
+
+    pub(crate) fn pe(&self) -> PeId {
+        self.pe
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn number(&self) -> usize {
+        self.number
+    }
+
+    pub(crate) fn group(&self) -> &Rc<Group> {
+        &self.group
+    }
+
+    /// `ring@sip0.cube0.pe0`: the name of its process.
+    pub(crate) fn process(&self) -> String {
+        format!("{}@{}", self.name, self.pe)
+    }
+
+    #[inline]
+    pub(crate) fn path(&self) -> Path {
+        self.path.get()
+    }
+
+    pub(crate) fn start(&self) {
+        let now = self.sim().now();
+        self.started.set(now);
+        self.cursor.set(now);
+        self.path.set(Path::starting(now, Kind::Dependency));
+        self.world.sips[self.pe.sip as usize].borrow_mut().pe(self.pe).programs += 1;
+    }
+
+    /// Waiting is over: the time since the program last ran goes to `kind`, and `path` led here.
+    #[inline]
+    pub(crate) fn waited(&self, kind: Kind, path: &Path) {
+        self.waited_for(&[(self.sim().now(), kind)], path);
+    }
+
+    /// The same in parts: each kind until its instant. Instants before the program began to wait count nothing.
+    #[inline]
+    pub(crate) fn waited_for(&self, parts: &[(Time, Kind)], path: &Path) {
+        let now = self.sim().now();
+        let mut cursor = self.cursor.get();
+        if cursor >= now {
+            return;
+        }
+        let mut sip = self.world.sips[self.pe.sip as usize].borrow_mut();
+        let stalls = &mut sip.pe(self.pe).stalls;
+        for &(until, kind) in parts {
+            if until > cursor {
+                stalls.add(kind, until - cursor);
+                cursor = until;
+            }
+        }
+        self.cursor.set(now);
+        self.path.set(*path);
+    }
+
+    /// A store will be over at `end`.
+    pub(crate) fn stores_until(&self, end: Time, path: &Path) {
+        if end > self.stores_over.get() {
+            self.stores_over.set(end);
+            self.stores_path.set(*path);
+        }
+    }
+
+    /// Waits until all stores are over.
+    pub(crate) async fn drain(&self) {
+        if self.stores_over.get() > self.sim().now() {
+            self.sim().sleep_until(self.stores_over.get()).await;
+            self.waited(Kind::Dma, &self.stores_path.get());
+        }
+    }
+
+    /// The kernel has returned.
+    pub(crate) fn end(&self) {
+        let (now, pe) = (self.sim().now(), self.pe);
+        let mut path = self.path.get();
+        path.advance(now, Kind::Dependency);
+        let mut last = self.world.last.borrow_mut();
+        // Latest first, lowest PE among equals: not a matter of who is asked first.
+        if last.is_none_or(|(time, other, _)| (now, other) > (time, pe)) {
+            *last = Some((now, pe, path));
+        }
+        let start = self.started.get();
+        let op = || Op {
+            start,
+            end: now,
+            resource: Resource::Program(pe),
+            label: "kernel",
+            bytes: 0,
+            flow_out: None,
+            flow_in: None,
+        };
+        self.world.sips[pe.sip as usize].borrow_mut().record.op(op);
+    }
+
+    /// Waits for the other programs of the launch.
+    pub(crate) async fn barrier(&self) {
+        let group = &*self.group;
+        let round = group.round.get();
+        group.arrive(self);
+        std::future::poll_fn(|_| {
+            if group.round.get() != round {
+                return Poll::Ready(());
+            }
+            group.wait(self.sim());
+            Poll::Pending
+        })
+        .await;
+        self.waited(Kind::Dependency, &group.last.get());
+    }
+}
+
+/// The programs of one launch: what a barrier is about.
+pub(crate) struct Group {
+    name: String,
+    size: usize,
+    arrived: RefCell<Vec<PeId>>,
+    waiting: RefCell<Vec<TaskId>>,
+    round: Cell<u64>,
+    last: Cell<Path>,
+    members: RefCell<Vec<PeId>>,
+}
+
+impl Group {
+    pub(crate) fn new(name: &str, size: usize) -> Rc<Self> {
+        Rc::new(Self {
+            name: name.to_owned(),
+            size,
+            arrived: RefCell::default(),
+            waiting: RefCell::default(),
+            round: Cell::default(),
+            last: Cell::default(),
+            members: RefCell::default(),
+        })
+    }
+
+    pub(crate) fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Notes who takes part, for messages.
+    pub(crate) fn join(&self, pe: PeId) {
+        self.members.borrow_mut().push(pe);
+    }
+
+    fn arrive(&self, program: &Program) {
+        let mut arrived = self.arrived.borrow_mut();
+        arrived.push(program.pe);
+        if arrived.len() < self.size {
+            return;
+        }
+        arrived.clear();
+        self.round.set(self.round.get() + 1);
+        self.last.set(program.path());
+        for task in self.waiting.take() {
+            program.sim().wake(task);
+        }
+    }
+
+    fn wait(&self, sim: &Sim) {
+        let mut waiting = self.waiting.borrow_mut();
+        if !waiting.contains(&sim.task()) {
+            waiting.push(sim.task());
+        }
+        sim.waiting(|| self.describe());
+    }
+
+    fn describe(&self) -> Wait {
+        let arrived = self.arrived.borrow();
+        let missing = self.members.borrow().iter().filter(|pe| !arrived.contains(pe)).copied().collect::<Vec<_>>();
+        let what = format!("a barrier of `{}` that {} of {} programs have reached", self.name, arrived.len(), self.size);
+        Wait { what, providers: missing.iter().map(|pe| format!("{}@{pe}", self.name)).collect() }
+    }
+}

@@ -1,0 +1,147 @@
+//! Which elements of memory a load or store touches: a base, a shape, strides and a mask.
+
+use super::tile::Shape;
+use crate::memory::Region;
+use crate::value::DType;
+use std::rc::Rc;
+
+/// Elements of memory, as a pointer with shape and strides (in elements).
+#[derive(Clone, Debug)]
+pub struct View {
+    /// The virtual address of the first element.
+    pub address: u64,
+    /// Their type.
+    pub dtype: DType,
+    /// How many along each dimension.
+    pub shape: Shape,
+    /// How far apart along each dimension, in elements.
+    pub strides: Shape,
+    /// Which of them count.
+    pub mask: Mask,
+}
+
+/// Which elements of a view are touched.
+#[derive(Clone, Debug)]
+pub enum Mask {
+    /// All.
+    All,
+    /// Those whose index is below these bounds in every dimension.
+    Below(Shape),
+    /// Those that are `true`, row by row.
+    Each(Rc<[bool]>),
+}
+
+impl View {
+    /// A whole region, as one row.
+    pub fn of(region: &Region) -> Self {
+        Self::dense(region, 0, region.elements)
+    }
+
+    /// `len` elements from element `start` on.
+    pub fn dense(region: &Region, start: usize, len: usize) -> Self {
+        Self::strided(region, start, len, 1)
+    }
+
+    /// `shape` elements from element `start` on, `strides` apart.
+    pub fn strided(region: &Region, start: usize, shape: impl Into<Shape>, strides: impl Into<Shape>) -> Self {
+        let address = region.address + (start * region.dtype.size()) as u64;
+        Self { address, dtype: region.dtype, shape: shape.into(), strides: strides.into(), mask: Mask::All }
+    }
+
+    /// The block of `rows` by `columns` whose corner is `(row, column)` of a row-major matrix `width` wide.
+    pub fn block(region: &Region, width: usize, (row, column): (usize, usize), [rows, columns]: [usize; 2]) -> Self {
+        Self::strided(region, row * width + column, [rows, columns], [width, 1])
+    }
+
+    /// The same with a mask.
+    #[must_use]
+    pub fn masked(mut self, mask: Mask) -> Self {
+        self.mask = mask;
+        self
+    }
+
+    /// How many elements from the base to the last one that is touched, plus one; 0 if none is.
+    pub(super) fn reach(&self) -> usize {
+        self.runs().iter().filter_map(|run| Some(run.memory? + run.len)).max().unwrap_or(0)
+    }
+
+    /// How many elements are touched.
+    pub(super) fn touched(&self) -> usize {
+        match &self.mask {
+            Mask::All => self.shape.elements(),
+            Mask::Below(bounds) => {
+                self.shape.dims().iter().zip(bounds.dims()).map(|(dim, bound)| dim.min(bound)).product()
+            }
+            Mask::Each(each) => each.iter().filter(|touched| **touched).count(),
+        }
+    }
+
+    /// Whether the mask has the view's own shape.
+    pub(super) fn mask_fits(&self) -> bool {
+        match &self.mask {
+            Mask::All => true,
+            Mask::Below(bounds) => bounds.dims().len() == self.shape.dims().len(),
+            Mask::Each(each) => each.len() == self.shape.elements(),
+        }
+    }
+
+    /// The view cut into the longest runs that are adjacent both in the tile and in memory.
+    pub(super) fn runs(&self) -> Vec<Run> {
+        if let Some(run) = self.dense_run() {
+            return vec![run];
+        }
+        let mut runs: Vec<Run> = Vec::new();
+        for tile in 0..self.shape.elements() {
+            let memory = self.locate(tile);
+            match runs.last_mut() {
+                Some(run) if run.continues(memory) => run.len += 1,
+                _ => runs.push(Run { tile, memory, len: 1 }),
+            }
+        }
+        runs
+    }
+
+    fn dense_run(&self) -> Option<Run> {
+        let dense = matches!(self.mask, Mask::All) && self.strides == self.shape.strides();
+        let len = self.shape.elements();
+        (dense && len > 0).then_some(Run { tile: 0, memory: Some(0), len })
+    }
+
+    /// Where element `tile` of the tile stands, from the base; `None` if it is masked.
+    fn locate(&self, tile: usize) -> Option<usize> {
+        let mut rest = tile;
+        let mut at = 0;
+        let mut inside = true;
+        for axis in (0..self.shape.dims().len()).rev() {
+            let dim = self.shape.dims()[axis];
+            let index = rest % dim;
+            rest /= dim;
+            at += index * self.strides.dims()[axis];
+            if let Mask::Below(bounds) = &self.mask {
+                inside &= index < bounds.dims()[axis];
+            }
+        }
+        if let Mask::Each(each) = &self.mask {
+            inside = each[tile];
+        }
+        inside.then_some(at)
+    }
+}
+
+/// Adjacent elements: `len` of them from `tile` on in the tile and from `memory` on in memory (`None`: masked).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Run {
+    pub(super) tile: usize,
+    pub(super) memory: Option<usize>,
+    pub(super) len: usize,
+}
+
+impl Run {
+    fn continues(&self, memory: Option<usize>) -> bool {
+        match (self.memory, memory) {
+            (Some(start), Some(next)) => start + self.len == next,
+            (None, None) => true,
+            _ => false,
+        }
+    }
+}

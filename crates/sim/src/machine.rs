@@ -1,0 +1,308 @@
+//! A machine brought to life: hardware, memory and queues over one executor, with programs launched on it.
+//!
+//! - **MCH-1 (credits home).** A run that ends with a message unread or a credit away is an error (IPC-3).
+//! - **MCH-2 (first failure).** A kernel that fails ends the run at that instant; the error names it.
+//! - **MCH-3 (same time without data).** Simulated time does not depend on whether numbers are computed.
+
+mod fabric;
+pub(crate) mod noc;
+mod sip;
+
+pub(crate) use sip::Sip;
+
+use crate::credit::Resource as Turnstile;
+use crate::executor::{Deadlock, DeviceId, Executor, Place, PlaceOrder, Sim};
+use crate::ipcq::{EdgeName, Edges};
+use crate::kernel::{KernelError, Program, Tl};
+use crate::memory::{MemoryError, Region};
+use crate::record::Path;
+use crate::report::Report;
+use crate::spec::MachineSpec;
+use crate::stall::Kind;
+use crate::time::{Bytes, Time};
+use crate::topology::{Network, PeId};
+use crate::value::{DType, Evaluator, Inline, Value};
+use crate::wire::{Flight, is_free};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// How to run a machine.
+#[derive(Clone)]
+pub struct Options {
+    /// Whether numbers are computed; without them a run gives the same times.
+    pub data: bool,
+    /// Whether reading memory that was never written is an error (otherwise it reads as NaN).
+    pub strict: bool,
+    /// Whether every operation goes to the op log.
+    pub record: bool,
+    /// Who computes the numbers.
+    pub evaluator: Arc<dyn Evaluator>,
+    /// In which order places take their turns; any order gives the same run.
+    pub place_order: PlaceOrder,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            data: true,
+            strict: true,
+            record: false,
+            evaluator: Arc::new(Inline),
+            place_order: PlaceOrder::Ascending,
+        }
+    }
+}
+
+/// Why a run did not succeed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RunError {
+    /// Nobody can go on.
+    #[error(transparent)]
+    Deadlock(#[from] Deadlock),
+    /// A kernel failed.
+    #[error("kernel `{kernel}` on {pe} failed at {time}: {error}")]
+    Kernel {
+        /// Its name.
+        kernel: String,
+        /// Where.
+        pe: PeId,
+        /// When.
+        time: Time,
+        /// Why.
+        error: KernelError,
+    },
+    /// MCH-1.
+    #[error("{} left unread on {edge} ({away} of {slots} credits not home)", messages(*unread))]
+    CreditsAway {
+        /// The edge.
+        edge: EdgeName,
+        /// How many messages nobody received.
+        unread: usize,
+        /// How many credits are away.
+        away: u32,
+        /// Of how many.
+        slots: u32,
+    },
+}
+
+fn messages(count: usize) -> String {
+    if count == 1 { "1 message".into() } else { format!("{count} messages") }
+}
+
+/// The machine as its programs see it.
+pub(crate) struct World {
+    pub(crate) sim: Sim,
+    pub(crate) spec: MachineSpec,
+    pub(crate) network: Network,
+    pub(crate) options: Options,
+    pub(crate) sips: Vec<RefCell<Sip>>,
+    pub(crate) edges: RefCell<Edges>,
+    parcels: RefCell<fabric::Parcels>,
+    fabric: Cell<Option<DeviceId>>,
+    /// One program at a time on each PE that has had one.
+    turns: RefCell<BTreeMap<PeId, Turnstile>>,
+    failures: RefCell<Vec<(PeId, RunError)>>,
+    /// The program that ended last, and what led there.
+    pub(crate) last: RefCell<Option<(Time, PeId, Path)>>,
+    /// Whether sending costs nothing before the link.
+    free_way_out: bool,
+    /// Whether receiving costs nothing after the link.
+    free_way_in: bool,
+}
+
+/// A simulated machine.
+///
+/// ```
+/// use phalanx_sim::{config, machine::{Machine, Options}, Time};
+/// let bare = config::parse_machine("bare", config::preset("bare").unwrap().text).unwrap();
+/// let mut machine = Machine::new(bare, Options::default());
+/// machine.launch(0, "nap", &machine.pes(0), |tl| async move {
+///     tl.compute(Time::ns(5)).await;
+///     Ok(())
+/// });
+/// assert_eq!(machine.run().unwrap().simulated, Time::ns(5));
+/// ```
+pub struct Machine {
+    executor: Executor,
+    world: Rc<World>,
+}
+
+impl Machine {
+    /// Builds a machine.
+    pub fn new(spec: MachineSpec, options: Options) -> Self {
+        let mut executor = Executor::new(spec.sips.count);
+        executor.set_place_order(options.place_order);
+        let sips = (0..spec.sips.count)
+            .map(|sip| RefCell::new(Sip::new(sip, &spec, options.strict, options.record)))
+            .collect();
+        let free_mesh = is_free(&spec.pes.link) && is_free(&spec.cubes.link);
+        let world = Rc::new(World {
+            sim: executor.sim(),
+            network: Network::new(&spec.sips),
+            sips,
+            edges: RefCell::default(),
+            parcels: RefCell::default(),
+            fabric: Cell::new(None),
+            turns: RefCell::default(),
+            failures: RefCell::default(),
+            last: RefCell::default(),
+            free_way_out: is_free(&spec.dma) && free_mesh,
+            free_way_in: free_mesh,
+            options,
+            spec,
+        });
+        world.fabric.set(Some(executor.sim().register(world.clone())));
+        Self { executor, world }
+    }
+
+    /// What it was built from.
+    pub fn spec(&self) -> &MachineSpec {
+        &self.world.spec
+    }
+
+    /// All PEs of a SIP.
+    pub fn pes(&self, sip: u32) -> Vec<PeId> {
+        let sip_state = self.world.sips[sip as usize].borrow();
+        (0..sip_state.pes.len()).map(|index| sip_state.pe_id(sip, index)).collect()
+    }
+
+    /// Maps memory in a cube's HBM; nothing has been written to it.
+    pub fn empty(&self, sip: u32, cube: u16, dtype: DType, elements: usize) -> Result<Region, MemoryError> {
+        let sip = &mut *self.world.sips[sip as usize].borrow_mut();
+        sip.mmu.map(&mut sip.cubes[cube as usize].memory, cube, dtype, elements)
+    }
+
+    /// Maps memory full of zeros.
+    pub fn zeros(&self, sip: u32, cube: u16, dtype: DType, elements: usize) -> Result<Region, MemoryError> {
+        self.resident(sip, cube, Value::zeros(dtype, elements))
+    }
+
+    /// Maps memory that holds `value` when the run begins.
+    pub fn resident(&self, sip: u32, cube: u16, value: Value) -> Result<Region, MemoryError> {
+        let region = self.empty(sip, cube, value.dtype(), value.len())?;
+        if self.world.options.data {
+            self.world.sips[sip as usize].borrow_mut().mmu.write(&region, 0, value);
+        }
+        Ok(region)
+    }
+
+    /// Unmaps a region and releases what stood in it.
+    pub fn free(&self, region: &Region) {
+        let sip = &mut *self.world.sips[region.sip as usize].borrow_mut();
+        sip.mmu.unmap(&mut sip.cubes[region.cube as usize].memory, region);
+    }
+
+    /// What stands in a region; `None` without data.
+    pub fn read(&self, region: &Region) -> Result<Option<Value>, MemoryError> {
+        if !self.world.options.data {
+            return Ok(None);
+        }
+        self.world.sips[region.sip as usize].borrow().mmu.read(region, 0, region.elements).map(Some)
+    }
+
+    /// Runs `kernel` once on each of `pes`, all of one SIP, as programs 0, 1, ...: SPMD. The command crosses the
+    /// host link first. A PE runs one program at a time.
+    pub fn launch<K, F>(&mut self, sip: u32, name: &str, pes: &[PeId], kernel: K)
+    where
+        K: Fn(Tl) -> F + 'static,
+        F: Future<Output = Result<(), KernelError>> + 'static,
+    {
+        assert!(pes.iter().all(|pe| pe.sip == sip), "a launch stays within its SIP (PAR-1)");
+        let (world, name, pes) = (self.world.clone(), name.to_owned(), pes.to_vec());
+        let host = format!("host{sip}");
+        self.executor
+            .spawn(Place(sip), host, async move {
+                world.command(sip).await;
+                let group = crate::kernel::Group::new(&name, pes.len());
+                for pe in &pes {
+                    group.join(*pe);
+                }
+                for (number, pe) in pes.into_iter().enumerate() {
+                    let tl = Tl::new(Program::new(world.clone(), pe, &name, number, group.clone()));
+                    let program = run_program(world.clone(), pe, tl.clone(), kernel(tl));
+                    world.sim.spawn(format!("{name}@{pe}"), program).detach();
+                }
+            })
+            .detach();
+    }
+
+    /// Runs everything that was launched to its end.
+    pub fn run(&mut self) -> Result<Report, RunError> {
+        let ended = self.executor.run();
+        if let Some(error) = self.world.first_failure() {
+            return Err(error);
+        }
+        ended?;
+        self.world.check_credits()?;
+        Ok(Report::new(&self.world))
+    }
+}
+
+/// The size of a launch command.
+const COMMAND: Bytes = Bytes(64);
+
+impl World {
+    /// Sends a command from the host to its SIP.
+    async fn command(&self, sip: u32) {
+        let arrival = {
+            let spec = self.spec.host;
+            let mut flight = Flight::new(COMMAND.0, self.sim.now(), Path::default());
+            let wire = &mut self.sips[sip as usize].borrow_mut().host;
+            flight.pass(wire, spec.bandwidth, spec.latency, Kind::Link);
+            flight.tail
+        };
+        self.sim.sleep_until(arrival).await;
+    }
+
+    pub(crate) fn place(sip: u32) -> Place {
+        Place(sip)
+    }
+
+    fn turn_on(&self, pe: PeId) -> Turnstile {
+        let mut turns = self.turns.borrow_mut();
+        turns.entry(pe).or_insert_with(|| Turnstile::new(&self.sim, pe.to_string(), 1)).clone()
+    }
+
+    fn first_failure(&self) -> Option<RunError> {
+        let failures = self.failures.borrow();
+        failures.iter().min_by_key(|(pe, _)| *pe).map(|(_, error)| error.clone())
+    }
+
+    fn check_credits(&self) -> Result<(), RunError> {
+        let edges = self.edges.borrow();
+        let Some(edge) = edges.sorted().find(|edge| !edge.is_home()) else { return Ok(()) };
+        Err(RunError::CreditsAway {
+            edge: edge.name,
+            unread: edge.messages.len(),
+            away: edge.spec.n_slots - edge.credits,
+            slots: edge.spec.n_slots,
+        })
+    }
+}
+
+/// One program's life: its turn on the PE, the kernel, its end.
+async fn run_program(
+    world: Rc<World>,
+    pe: PeId,
+    tl: Tl,
+    kernel: impl Future<Output = Result<(), KernelError>>,
+) {
+    let turnstile = world.turn_on(pe);
+    let _turn = turnstile.acquire().await;
+    let program = tl.program().clone();
+    drop(tl);
+    program.start();
+    match kernel.await {
+        Ok(()) => {
+            program.drain().await;
+            program.end();
+        }
+        Err(error) => {
+            let (kernel, time) = (program.name().to_owned(), world.sim.now());
+            world.failures.borrow_mut().push((pe, RunError::Kernel { kernel, pe, time, error }));
+            world.sim.stop();
+        }
+    }
+}

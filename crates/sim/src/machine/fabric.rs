@@ -1,0 +1,426 @@
+//! Messages on their way: from a PE's scratch, over meshes and links, to a slot, and credits back.
+//!
+//! A device in the sense of [`crate::executor::Device`]: it computes when a message will be somewhere and
+//! schedules one action for that instant.
+//!
+//! - **FAB-1 (store and forward).** Between SIPs a message moves in chunks; each is whole at a SIP before it goes
+//!   on, so that hops pipeline by chunk.
+
+use super::{World, noc};
+use crate::executor::{Device, Sim};
+use crate::ipcq::{Backpressure, BufferKind, Edge, EdgeName, EdgeSpec, Message};
+use crate::record::{Op, Resource};
+use crate::stall::Kind;
+use crate::time::Time;
+use crate::topology::PeId;
+use crate::wire::Flight;
+
+/// What a scheduled action is about: the high byte of its payload.
+#[derive(Clone, Copy)]
+#[repr(u8)]
+enum Act {
+    /// The last chunk of the oldest message in flight of an edge is at the receiver's SIP.
+    Arrive,
+    /// It is in its slot.
+    Deliver,
+    /// A credit is home.
+    Credit,
+    /// A polling sender looks again.
+    Retry,
+    /// A parcel (by number) is at a SIP on its way.
+    Hop,
+    /// The head of a parcel is at the receiver's switch port.
+    Ingress,
+}
+
+fn payload(act: Act, number: u32) -> u64 {
+    (act as u64) << 56 | u64::from(number)
+}
+
+/// A chunk of a message, or a credit, between two SIPs.
+#[derive(Clone, Copy)]
+struct Parcel {
+    edge: u32,
+    bytes: u64,
+    /// Where it will be when its action fires.
+    at: u32,
+    to: u32,
+    cargo: Cargo,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Cargo {
+    Chunk,
+    LastChunk,
+    Credit,
+}
+
+/// Parcels under way, by number.
+#[derive(Default)]
+pub(super) struct Parcels {
+    list: Vec<Parcel>,
+    free: Vec<u32>,
+}
+
+impl Parcels {
+    fn insert(&mut self, parcel: Parcel) -> u32 {
+        if let Some(number) = self.free.pop() {
+            self.list[number as usize] = parcel;
+            return number;
+        }
+        self.list.push(parcel);
+        u32::try_from(self.list.len() - 1).expect("fewer than 2^32 parcels")
+    }
+
+    fn take(&mut self, number: u32) -> Parcel {
+        self.free.push(number);
+        self.list[number as usize]
+    }
+}
+
+impl Device for World {
+    #[inline]
+    fn fire(&self, _: &Sim, payload: u64) {
+        let number = payload as u32;
+        match (payload >> 56) as u8 {
+            x if x == Act::Arrive as u8 => self.arrive(number),
+            x if x == Act::Deliver as u8 => self.deliver(number),
+            x if x == Act::Credit as u8 => self.credit(number),
+            x if x == Act::Retry as u8 => self.retry(number),
+            x if x == Act::Hop as u8 => self.hop(number),
+            _ => self.ingress(number),
+        }
+    }
+}
+
+impl World {
+    fn schedule(&self, time: Time, sip: u32, act: Act, number: u32) {
+        let device = self.fabric.get().expect("registered when the machine was built");
+        self.sim.schedule(time, Self::place(sip), device, payload(act, number));
+    }
+
+    /// Finds or makes an edge and works out its way.
+    pub(crate) fn open(&self, name: EdgeName, spec: EdgeSpec) -> u32 {
+        let edges = &mut *self.edges.borrow_mut();
+        let (number, is_new) = edges.open(name, spec);
+        if is_new {
+            let edge = &mut edges.list[number as usize];
+            self.find_way(edge);
+        }
+        number
+    }
+
+    fn find_way(&self, edge: &mut Edge) {
+        let (from, to) = (edge.name.from, edge.name.to);
+        let gate = |pe: PeId| PeId::first(pe.sip);
+        if from.sip == to.sip {
+            edge.credit_latency = noc::latency(&self.spec, to, from);
+            return;
+        }
+        edge.next = self.network.next_hop(from.sip, to.sip);
+        edge.hops = self.network.hops(from.sip, to.sip);
+        edge.port = self.sips[from.sip as usize].borrow_mut().port(edge.next);
+        let links = Time::ps(self.spec.sips.link.latency.as_ps() * u64::from(edge.hops));
+        let inside = noc::latency(&self.spec, to, gate(to)) + noc::latency(&self.spec, gate(from), from);
+        edge.credit_latency = links + inside;
+    }
+
+    /// Hands a message to an edge; it leaves as soon as there is a credit for it.
+    #[inline]
+    pub(crate) fn post(&self, number: u32, message: Message) {
+        let edge = &mut self.edges.borrow_mut().list[number as usize];
+        edge.messages.push_back(message);
+        if edge.credits > 0 && edge.pending() == 1 {
+            self.launch_message(edge, number);
+        }
+    }
+
+    /// Sends the oldest pending message of an edge on its way.
+    #[inline]
+    fn launch_message(&self, edge: &mut Edge, number: u32) {
+        let now = self.sim.now();
+        let (from, to, next, port, chunk) =
+            (edge.name.from, edge.name.to, edge.next, edge.port, edge.spec.vc_chunk_size);
+        let single_hop = edge.hops <= 1 && !self.network.is_switched();
+        let before = edge.last_grant.0;
+        let message = edge.grant(now);
+        let sip = &mut *self.sips[from.sip as usize].borrow_mut();
+        let mut flight = Flight::new(message.bytes, now, message.path);
+        if !self.free_way_out {
+            self.leave_pe(sip, &mut flight, from, to);
+        }
+        if from.sip == to.sip {
+            noc::pass(sip, &self.spec, &mut flight, from, to);
+            message.path = flight.path;
+            message.path.advance(flight.tail, Kind::Link);
+            return self.schedule(flight.tail, from.sip, Act::Arrive, number);
+        }
+        sip.ports[port].note_starved(message.posted.max(before), now);
+        if single_hop {
+            let arrival = self.over_link(sip, from.sip, port, &mut flight, message);
+            return self.schedule(arrival, next, Act::Arrive, number);
+        }
+        let unit = if chunk == 0 { message.bytes.max(1) } else { chunk };
+        self.in_chunks(sip, number, &mut flight, message, unit, (from.sip, port, next, to.sip));
+    }
+
+    /// From the PE's scratch to its way out of the SIP, or to where the mesh toward its receiver begins.
+    fn leave_pe(&self, sip: &mut super::Sip, flight: &mut Flight, from: PeId, to: PeId) {
+        let dma = self.spec.dma;
+        let span = dma.latency + dma.bandwidth.time_for(flight.bytes);
+        let turn = sip.pe(from).store.take(flight.head, span, flight.bytes, &mut flight.path);
+        sip.record.step(&mut flight.path, turn.end, Kind::Dma, Resource::Store(from));
+        let bytes = flight.bytes;
+        sip.pe(from).store.leave(turn.end, &flight.path);
+        let op = Op {
+            start: turn.start,
+            end: turn.end,
+            resource: Resource::Store(from),
+            label: "send",
+            bytes,
+            flow_out: None,
+            flow_in: None,
+        };
+        sip.record.op(|| op);
+        (flight.head, flight.tail) = (turn.start + dma.latency, turn.end);
+        if from.sip != to.sip {
+            noc::pass(sip, &self.spec, flight, from, PeId::first(from.sip));
+        }
+    }
+
+    /// Over one link: takes the wire, notes it, and says when the last byte arrives.
+    #[inline]
+    fn over_link(
+        &self,
+        sip: &mut super::Sip,
+        from: u32,
+        port: usize,
+        flight: &mut Flight,
+        message: &mut Message,
+    ) -> Time {
+        let link = self.spec.sips.link;
+        let port = &mut sip.ports[port];
+        let resource = Resource::Link { from, to: port.to };
+        let turn = port.wire.take(
+            flight.head,
+            link.bandwidth.time_for(flight.bytes),
+            flight.bytes,
+            &mut flight.path,
+        );
+        let tail = turn.end.max(flight.tail);
+        let arrival = tail + link.latency;
+        message.path = flight.path;
+        sip.record.step(&mut message.path, tail, Kind::Link, resource);
+        port.wire.leave(turn.end, &message.path);
+        message.path.advance(arrival, Kind::Link);
+        let (bytes, flow) = (flight.bytes, message.flow);
+        sip.record.op(|| Op {
+            start: turn.start,
+            end: turn.end,
+            resource,
+            label: "transfer",
+            bytes,
+            flow_out: Some(flow),
+            flow_in: None,
+        });
+        arrival
+    }
+
+    /// Over several hops, or a switch: chunk by chunk (FAB-1).
+    fn in_chunks(
+        &self,
+        sip: &mut super::Sip,
+        edge: u32,
+        flight: &mut Flight,
+        message: &mut Message,
+        unit: u64,
+        (from, port, next, to): (u32, usize, u32, u32),
+    ) {
+        let mut left = message.bytes;
+        loop {
+            let bytes = left.min(unit);
+            left -= bytes;
+            let mut chunk = Flight { bytes, ..*flight };
+            let arrival = self.over_link(sip, from, port, &mut chunk, message);
+            let cargo = if left == 0 { Cargo::LastChunk } else { Cargo::Chunk };
+            self.send_parcel(Parcel { edge, bytes, at: next, to, cargo }, arrival);
+            if left == 0 {
+                return;
+            }
+        }
+    }
+
+    /// Schedules a parcel's next action, given when its last byte would be at `parcel.at`.
+    fn send_parcel(&self, parcel: Parcel, arrival: Time) {
+        let at = parcel.at;
+        let number = self.parcels.borrow_mut().insert(parcel);
+        if !self.network.is_switched() {
+            return self.schedule(arrival, at, Act::Hop, number);
+        }
+        let span = self.spec.sips.link.bandwidth.time_for(parcel.bytes);
+        self.schedule(arrival.saturating_sub(span), at, Act::Ingress, number);
+    }
+
+    /// The head of a parcel is at the switch port of its receiver: takes the port, cut-through.
+    fn ingress(&self, number: u32) {
+        let parcel = self.parcels.borrow().list[number as usize];
+        let span = self.spec.sips.link.bandwidth.time_for(parcel.bytes);
+        let now = self.sim.now();
+        let end = {
+            let sip = &mut *self.sips[parcel.at as usize].borrow_mut();
+            let mut path = crate::record::Path::default();
+            sip.ingress.take(now, span, parcel.bytes, &mut path).end
+        };
+        self.schedule(end, parcel.at, Act::Hop, number);
+    }
+
+    /// A parcel is whole at a SIP: at its end, or on to the next.
+    fn hop(&self, number: u32) {
+        let parcel = self.parcels.borrow_mut().take(number);
+        if parcel.at == parcel.to {
+            return match parcel.cargo {
+                Cargo::Chunk => {}
+                Cargo::LastChunk => self.arrive(parcel.edge),
+                Cargo::Credit => self.credit(parcel.edge),
+            };
+        }
+        self.forward(parcel);
+    }
+
+    /// Over the next link of a parcel's way, from `parcel.at`.
+    fn forward(&self, parcel: Parcel) {
+        let link = self.spec.sips.link;
+        let next = self.network.next_hop(parcel.at, parcel.to);
+        let arrival = {
+            let sip = &mut *self.sips[parcel.at as usize].borrow_mut();
+            let port = sip.port(next);
+            let mut path = crate::record::Path::default();
+            let span = link.bandwidth.time_for(parcel.bytes);
+            let turn = sip.ports[port].wire.take(self.sim.now(), span, parcel.bytes, &mut path);
+            let resource = Resource::Link { from: parcel.at, to: next };
+            let label = if parcel.cargo == Cargo::Credit { "credit" } else { "forward" };
+            let bytes = parcel.bytes;
+            sip.record.op(|| Op {
+                start: turn.start,
+                end: turn.end,
+                resource,
+                label,
+                bytes,
+                flow_out: None,
+                flow_in: None,
+            });
+            turn.end + link.latency
+        };
+        self.send_parcel(Parcel { at: next, ..parcel }, arrival);
+    }
+
+    /// The last byte of a message is at the receiver's SIP (or PE, where both are the same).
+    #[inline]
+    fn arrive(&self, number: u32) {
+        let edges = self.edges.borrow();
+        let edge = &edges.list[number as usize];
+        let (to, hbm) = (edge.name.to, edge.receiver_spec.buffer_kind == BufferKind::Hbm);
+        let crossed = edge.name.from.sip != to.sip;
+        if (self.free_way_in || !crossed) && !hbm {
+            drop(edges);
+            return self.deliver(number);
+        }
+        let message = &edge.messages[edge.arrived];
+        let sip = &mut *self.sips[to.sip as usize].borrow_mut();
+        let mut flight = Flight::new(message.bytes, self.sim.now(), message.path);
+        if crossed {
+            noc::pass(sip, &self.spec, &mut flight, PeId::first(to.sip), to);
+        }
+        if hbm {
+            let spec = self.spec.hbm;
+            let wire = &mut sip.cubes[to.cube as usize].hbm;
+            flight.pass(wire, spec.bandwidth, spec.latency, Kind::Dma);
+        }
+        self.schedule(flight.tail, to.sip, Act::Deliver, number);
+    }
+
+    /// A message is in its slot.
+    #[inline]
+    fn deliver(&self, number: u32) {
+        let edge = &mut self.edges.borrow_mut().list[number as usize];
+        let now = self.sim.now();
+        edge.arrive(now).path.advance(now, Kind::Link);
+        if let Some(task) = edge.receiver.take() {
+            self.sim.wake(task);
+        }
+    }
+
+    /// The receiver is done with a slot: sends the credit home.
+    #[inline]
+    pub(crate) fn release(&self, number: u32, path: crate::record::Path, held_since: Time) {
+        let (arrival, from) = {
+            let edge = &mut self.edges.borrow_mut().list[number as usize];
+            edge.held -= 1;
+            edge.stats.held += (self.sim.now() - held_since).as_ps();
+            let mut path = path;
+            path.advance(self.sim.now(), Kind::Dependency);
+            let arrival = self.sim.now() + edge.credit_latency;
+            path.advance(arrival, Kind::Credit);
+            edge.returning.push_back(path);
+            let (from, to) = (edge.name.from.sip, edge.name.to.sip);
+            let bytes = edge.spec.ipcq_credit_size_bytes;
+            if bytes > 0 && from != to {
+                return self.forward(Parcel { edge: number, bytes, at: to, to: from, cargo: Cargo::Credit });
+            }
+            (arrival, from)
+        };
+        self.schedule(arrival, from, Act::Credit, number);
+    }
+
+    /// A credit is home.
+    #[inline]
+    fn credit(&self, number: u32) {
+        let edge = &mut self.edges.borrow_mut().list[number as usize];
+        let now = self.sim.now();
+        edge.credits += 1;
+        let mut path = edge.returning.pop_front().expect("IPC-3: a credit was sent");
+        if edge.pending() == 0 {
+            return;
+        }
+        path.advance(now, Kind::Credit);
+        let index = edge.arrived + edge.in_flight;
+        edge.messages[index].path = path;
+        match edge.spec.backpressure {
+            Backpressure::Sleep => self.resume_sender(edge, number),
+            Backpressure::Poll(period) => self.poll_again(edge, number, period),
+        }
+    }
+
+    /// Sends the message that waited for a credit, and lets its sender know.
+    #[inline]
+    fn resume_sender(&self, edge: &mut Edge, number: u32) {
+        self.launch_message(edge, number);
+        if let Some(task) = edge.sender.take() {
+            self.sim.wake(task);
+        }
+    }
+
+    /// The next time at which a polling sender looks: a whole number of periods after it was refused.
+    fn poll_again(&self, edge: &mut Edge, number: u32, period: Time) {
+        let refused = edge.messages[edge.arrived + edge.in_flight].posted;
+        let waited = self.sim.now() - refused;
+        let polls = waited.as_ps().div_ceil(period.as_ps().max(1)).max(1);
+        edge.stats.polls += polls;
+        let look = refused + Time::ps(polls * period.as_ps());
+        if !edge.retry_scheduled {
+            edge.retry_scheduled = true;
+            self.schedule(look, edge.name.from.sip, Act::Retry, number);
+        }
+    }
+
+    fn retry(&self, number: u32) {
+        let edge = &mut self.edges.borrow_mut().list[number as usize];
+        edge.retry_scheduled = false;
+        let now = self.sim.now();
+        while edge.credits > 0 && edge.pending() > 0 {
+            let index = edge.arrived + edge.in_flight;
+            edge.messages[index].path.advance(now, Kind::Credit);
+            self.resume_sender(edge, number);
+        }
+    }
+}

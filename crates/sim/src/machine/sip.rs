@@ -1,0 +1,157 @@
+//! The hardware of one SIP: everything a place owns.
+
+use crate::memory::{Hbm, Mmu};
+use crate::record::{Record, Resource};
+use crate::spec::MachineSpec;
+use crate::stall::Stack;
+use crate::time::{Bytes, Capacity, Time};
+use crate::topology::PeId;
+use crate::wire::Wire;
+
+/// One package.
+pub(crate) struct Sip {
+    /// The wires to other SIPs, in the order of their first use.
+    pub(crate) ports: Vec<Port>,
+    /// The switch port into this SIP.
+    pub(crate) ingress: Wire,
+    /// The wire from the host.
+    pub(crate) host: Wire,
+    pub(crate) cubes: Vec<Cube>,
+    /// The PEs of all cubes, cube by cube.
+    pub(crate) pes: Vec<Pe>,
+    pub(crate) pes_per_cube: u32,
+    pub(crate) mmu: Mmu,
+    pub(crate) record: Record,
+}
+
+/// A wire to another SIP (to the switch, where there is one).
+pub(crate) struct Port {
+    pub(crate) to: u32,
+    pub(crate) wire: Wire,
+    /// How long the wire stood still because the message before it had no slot at its receiver, and until when
+    /// that has been counted.
+    pub(crate) starved: Time,
+    pub(crate) starved_until: Time,
+}
+
+/// One cube.
+pub(crate) struct Cube {
+    pub(crate) hbm: Wire,
+    pub(crate) memory: Hbm,
+    /// The wires to the neighbours: east, west, south, north.
+    pub(crate) links: [Wire; 4],
+}
+
+/// One processing element.
+#[derive(Clone, Default)]
+pub(crate) struct Pe {
+    pub(crate) load: Wire,
+    pub(crate) store: Wire,
+    pub(crate) gemm: Wire,
+    pub(crate) vector: Wire,
+    pub(crate) links: [Wire; 4],
+    pub(crate) scratch: u64,
+    pub(crate) scratch_peak: u64,
+    pub(crate) stalls: Stack,
+    pub(crate) programs: u64,
+}
+
+impl Port {
+    /// The message that leaves now has waited at the head of its queue since `since`.
+    #[inline]
+    pub(crate) fn note_starved(&mut self, since: Time, now: Time) {
+        let from = since.max(self.wire.free()).max(self.starved_until);
+        if now > from {
+            self.starved += now - from;
+            self.starved_until = now;
+        }
+    }
+}
+
+impl Sip {
+    pub(crate) fn new(sip: u32, spec: &MachineSpec, strict: bool, recording: bool) -> Self {
+        let cubes = 0..spec.cubes.count();
+        let cube =
+            |_| Cube { hbm: Wire::default(), memory: Hbm::new(spec.hbm.capacity), links: Default::default() };
+        Self {
+            ports: Vec::new(),
+            ingress: Wire::default(),
+            host: Wire::default(),
+            cubes: cubes.map(cube).collect(),
+            pes: vec![Pe::default(); (spec.cubes.count() * spec.pes.count()) as usize],
+            pes_per_cube: spec.pes.count(),
+            mmu: Mmu::new(sip, strict),
+            record: Record::new(sip, spec.sips.count, recording),
+        }
+    }
+
+    /// Where a PE stands in [`Sip::pes`].
+    pub(crate) fn index(&self, pe: PeId) -> usize {
+        pe.cube as usize * self.pes_per_cube as usize + pe.pe as usize
+    }
+
+    pub(crate) fn pe(&mut self, pe: PeId) -> &mut Pe {
+        let index = self.index(pe);
+        &mut self.pes[index]
+    }
+
+    /// The number of the port toward `to`, made when first asked for.
+    pub(crate) fn port(&mut self, to: u32) -> usize {
+        self.ports.iter().position(|port| port.to == to).unwrap_or_else(|| {
+            self.ports.push(Port { to, wire: Wire::default(), starved: Time::ZERO, starved_until: Time::ZERO });
+            self.ports.len() - 1
+        })
+    }
+
+    /// Takes scratch memory, or says how much was free.
+    pub(crate) fn take_scratch(&mut self, pe: PeId, bytes: u64, capacity: Capacity) -> Result<(), Bytes> {
+        let pe = self.pe(pe);
+        let used = pe.scratch + bytes;
+        if let Capacity::Limited(Bytes(limit)) = capacity
+            && used > limit
+        {
+            return Err(Bytes(limit - pe.scratch));
+        }
+        pe.scratch = used;
+        pe.scratch_peak = pe.scratch_peak.max(used);
+        Ok(())
+    }
+
+    pub(crate) fn give_scratch(&mut self, pe: PeId, bytes: u64) {
+        self.pe(pe).scratch -= bytes;
+    }
+
+    /// Every wire that has been used, with its name.
+    pub(crate) fn wires(&self, sip: u32) -> Vec<(Resource, &Wire)> {
+        let mut wires = vec![(Resource::Host(sip), &self.host), (Resource::Ingress(sip), &self.ingress)];
+        wires.extend(self.ports.iter().map(|port| (Resource::Link { from: sip, to: port.to }, &port.wire)));
+        for (number, cube) in (0..).zip(&self.cubes) {
+            let here = PeId { sip, cube: number, pe: 0 };
+            wires.push((Resource::Hbm(here), &cube.hbm));
+            wires.extend((0..).zip(&cube.links).map(|(side, wire)| (Resource::CubeLink(here, side), wire)));
+        }
+        for (index, pe) in self.pes.iter().enumerate() {
+            wires.extend(pe_wires(self.pe_id(sip, index), pe));
+        }
+        wires.retain(|(_, wire)| wire.turns > 0);
+        wires
+    }
+
+    /// The PE at `index` of [`Sip::pes`].
+    pub(crate) fn pe_id(&self, sip: u32, index: usize) -> PeId {
+        let per_cube = self.pes_per_cube as usize;
+        let small = |n: usize| u16::try_from(n).expect("cubes and PEs are numbered in 16 bits");
+        PeId { sip, cube: small(index / per_cube), pe: small(index % per_cube) }
+    }
+}
+
+fn pe_wires(id: PeId, pe: &Pe) -> Vec<(Resource, &Wire)> {
+    let mut wires = vec![
+        (Resource::Gemm(id), &pe.gemm),
+        (Resource::Vector(id), &pe.vector),
+        (Resource::Load(id), &pe.load),
+        (Resource::Store(id), &pe.store),
+    ];
+    wires.extend((0..).zip(&pe.links).map(|(side, wire)| (Resource::PeLink(id, side), wire)));
+    wires
+}

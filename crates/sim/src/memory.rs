@@ -1,0 +1,423 @@
+//! HBM: who owns which addresses, and what stands in them.
+//!
+//! Each SIP has one virtual address space. A *region* (a tensor's shard) is a range of it, mapped by the MMU onto
+//! physical addresses of one cube's HBM. Its content is a map from element ranges to values; nothing is copied
+//! when it is read or written.
+//!
+//! - **MEM-1 (capacity).** The bytes of all regions of a cube never exceed its HBM.
+//! - **MEM-2 (mapped).** Touching an address that belongs to no region, or reaching over its end, is an error.
+//! - **MEM-3 (written).** Reading what was never written is an error in strict mode, poison (NaN) otherwise.
+//! - **MEM-4 (last write).** A read gives, element by element, the last value written there.
+//! - **MEM-5 (bounded).** Values that were overwritten, and those of freed regions, are released.
+
+use crate::time::{Bytes, Capacity};
+use crate::topology::PeId;
+use crate::value::{DType, Value};
+use std::collections::BTreeMap;
+
+/// A range of a SIP's virtual addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Region {
+    /// The SIP.
+    pub sip: u32,
+    /// The cube whose HBM holds it.
+    pub cube: u16,
+    /// The first virtual address.
+    pub address: u64,
+    /// What stands in it.
+    pub dtype: DType,
+    /// How many elements.
+    pub elements: usize,
+}
+
+impl Region {
+    /// Its size.
+    pub fn bytes(&self) -> u64 {
+        self.elements as u64 * self.dtype.size() as u64
+    }
+}
+
+/// What can go wrong with an address.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MemoryError {
+    /// MEM-1.
+    #[error(
+        "no room in the HBM of sip{sip}.cube{cube}: {wanted} wanted, {free} of {capacity} free in one piece"
+    )]
+    Full {
+        /// The SIP.
+        sip: u32,
+        /// The cube.
+        cube: u16,
+        /// What was asked for.
+        wanted: Bytes,
+        /// The largest free piece.
+        free: Bytes,
+        /// The whole.
+        capacity: Bytes,
+    },
+    /// MEM-2.
+    #[error("address {address:#x} of sip{sip} is not mapped{near}")]
+    Unmapped {
+        /// The SIP.
+        sip: u32,
+        /// The first address that is not mapped.
+        address: u64,
+        /// The closest region before it, in words.
+        near: String,
+    },
+    /// A load or store of the wrong type.
+    #[error("address {address:#x} of sip{sip} holds {holds}, not {asked}")]
+    WrongType {
+        /// The SIP.
+        sip: u32,
+        /// Where.
+        address: u64,
+        /// What it holds.
+        holds: DType,
+        /// What was asked for.
+        asked: DType,
+    },
+    /// MEM-3.
+    #[error("address {address:#x} of sip{sip} was read but never written")]
+    Unwritten {
+        /// The SIP.
+        sip: u32,
+        /// The first such address.
+        address: u64,
+    },
+}
+
+/// The physical addresses of one cube's HBM.
+#[derive(Debug)]
+pub(crate) struct Hbm {
+    capacity: Capacity,
+    /// Free pieces: start -> length.
+    free: BTreeMap<u64, u64>,
+    pub(crate) used: u64,
+    pub(crate) peak: u64,
+}
+
+impl Hbm {
+    pub(crate) fn new(capacity: Capacity) -> Self {
+        let size = match capacity {
+            Capacity::Unlimited => u64::MAX,
+            Capacity::Limited(bytes) => bytes.0,
+        };
+        Self { capacity, free: BTreeMap::from([(0, size)]), used: 0, peak: 0 }
+    }
+
+    /// The lowest free piece of `bytes`, or the size of the largest one.
+    pub(crate) fn allocate(&mut self, bytes: u64) -> Result<u64, u64> {
+        let found = self.free.iter().find(|(_, len)| **len >= bytes).map(|(start, len)| (*start, *len));
+        let Some((start, len)) = found else {
+            return Err(self.free.values().copied().max().unwrap_or(0));
+        };
+        self.free.remove(&start);
+        if len > bytes {
+            self.free.insert(start + bytes, len - bytes);
+        }
+        self.used += bytes;
+        self.peak = self.peak.max(self.used);
+        Ok(start)
+    }
+
+    /// A piece for `pe`'s own use, or why not.
+    pub(crate) fn take(&mut self, pe: PeId, bytes: u64) -> Result<u64, MemoryError> {
+        let capacity = self.capacity();
+        self.allocate(bytes).map_err(|free| MemoryError::Full {
+            sip: pe.sip,
+            cube: pe.cube,
+            wanted: Bytes(bytes),
+            free: Bytes(free),
+            capacity,
+        })
+    }
+
+    /// Gives a piece back and joins it with its neighbours.
+    pub(crate) fn release(&mut self, mut start: u64, mut bytes: u64) {
+        self.used -= bytes;
+        if bytes == 0 {
+            return;
+        }
+        if let Some((&before, &len)) = self.free.range(..start).next_back()
+            && before + len == start
+        {
+            self.free.remove(&before);
+            (start, bytes) = (before, len + bytes);
+        }
+        if let Some(len) = self.free.remove(&(start + bytes)) {
+            bytes += len;
+        }
+        self.free.insert(start, bytes);
+    }
+
+    fn capacity(&self) -> Bytes {
+        match self.capacity {
+            Capacity::Unlimited => Bytes(u64::MAX),
+            Capacity::Limited(bytes) => bytes,
+        }
+    }
+}
+
+/// The regions of one SIP, by virtual address.
+#[derive(Debug)]
+pub(crate) struct Mmu {
+    sip: u32,
+    strict: bool,
+    next: u64,
+    regions: BTreeMap<u64, Mapping>,
+}
+
+#[derive(Debug)]
+struct Mapping {
+    region: Region,
+    physical: u64,
+    content: Content,
+}
+
+/// The first virtual address handed out: zero stays unmapped, so that a null pointer is found.
+const FIRST_ADDRESS: u64 = 0x1000;
+/// Regions start at multiples of this, with a hole between them that nobody may touch.
+const PAGE: u64 = 0x1000;
+
+impl Mmu {
+    pub(crate) fn new(sip: u32, strict: bool) -> Self {
+        Self { sip, strict, next: FIRST_ADDRESS, regions: BTreeMap::new() }
+    }
+
+    /// Maps a new region onto `hbm`.
+    pub(crate) fn map(
+        &mut self,
+        hbm: &mut Hbm,
+        cube: u16,
+        dtype: DType,
+        elements: usize,
+    ) -> Result<Region, MemoryError> {
+        let region = Region { sip: self.sip, cube, address: self.next, dtype, elements };
+        let bytes = region.bytes();
+        let physical = hbm.take(PeId { sip: self.sip, cube, pe: 0 }, bytes)?;
+        self.next += (bytes.div_ceil(PAGE) + 1) * PAGE;
+        self.regions.insert(region.address, Mapping { region, physical, content: Content::default() });
+        Ok(region)
+    }
+
+    /// Forgets a region and what stood in it.
+    pub(crate) fn unmap(&mut self, hbm: &mut Hbm, region: &Region) {
+        if let Some(mapping) = self.regions.remove(&region.address) {
+            hbm.release(mapping.physical, mapping.region.bytes());
+        }
+    }
+
+    /// The region that `address` belongs to, with the element it points at.
+    pub(crate) fn find(&self, address: u64, dtype: DType, reach: usize) -> Result<(Region, usize), MemoryError> {
+        let candidate = self.regions.range(..=address).next_back().map(|(_, mapping)| mapping.region);
+        let region = candidate
+            .filter(|region| address < region.address + region.bytes().max(1))
+            .ok_or_else(|| self.unmapped(address, candidate))?;
+        if region.dtype != dtype {
+            let (sip, holds, asked) = (self.sip, region.dtype, dtype);
+            return Err(MemoryError::WrongType { sip, address, holds, asked });
+        }
+        let element = (address - region.address) as usize / dtype.size();
+        if element + reach > region.elements {
+            return Err(self.unmapped(region.address + region.bytes(), Some(region)));
+        }
+        Ok((region, element))
+    }
+
+    fn unmapped(&self, address: u64, near: Option<Region>) -> MemoryError {
+        let near = near.map_or_else(String::new, |region| {
+            let (start, end) = (region.address, region.address + region.bytes());
+            format!("; the region before it is {start:#x}..{end:#x} ({} x {})", region.elements, region.dtype)
+        });
+        MemoryError::Unmapped { sip: self.sip, address, near }
+    }
+
+    /// Writes `value` from element `at` of a region on.
+    pub(crate) fn write(&mut self, region: &Region, at: usize, value: Value) {
+        let mapping = self.regions.get_mut(&region.address).expect("MEM-2: the region was found");
+        mapping.content.write(at, value);
+    }
+
+    /// Reads `len` elements from element `at` of a region on.
+    pub(crate) fn read(&self, region: &Region, at: usize, len: usize) -> Result<Value, MemoryError> {
+        let content = &self.regions.get(&region.address).ok_or_else(|| self.unmapped(region.address, None))?.content;
+        let mut pieces = Vec::new();
+        for piece in content.read(at, len) {
+            pieces.push(match piece {
+                Piece::Known(value) => value,
+                Piece::Unwritten(at, len) => self.unwritten(region, at, len)?,
+            });
+        }
+        Ok(if pieces.is_empty() { Value::zeros(region.dtype, 0) } else { Value::concat(&pieces) })
+    }
+
+    /// The one value that covers `len` elements from `at` on, and where in it they begin.
+    pub(crate) fn covering(&self, region: &Region, at: usize, len: usize) -> Option<(&Value, usize)> {
+        self.regions.get(&region.address)?.content.covering(at, len)
+    }
+
+    fn unwritten(&self, region: &Region, at: usize, len: usize) -> Result<Value, MemoryError> {
+        if self.strict {
+            let address = region.address + (at * region.dtype.size()) as u64;
+            return Err(MemoryError::Unwritten { sip: self.sip, address });
+        }
+        let poison = if region.dtype == DType::I32 { f64::from(i32::MIN) } else { f64::NAN };
+        Ok(Value::full(region.dtype, len, poison))
+    }
+}
+
+/// What stands in a region: the first element of each piece -> its value.
+#[derive(Debug, Default)]
+struct Content(BTreeMap<usize, Value>);
+
+enum Piece {
+    Known(Value),
+    Unwritten(usize, usize),
+}
+
+impl Content {
+    fn write(&mut self, at: usize, value: Value) {
+        let end = at + value.len();
+        if value.is_empty() {
+            return;
+        }
+        self.cut(at);
+        self.cut(end);
+        let covered: Vec<usize> = self.0.range(at..end).map(|(start, _)| *start).collect();
+        for start in covered {
+            self.0.remove(&start);
+        }
+        self.0.insert(at, value);
+    }
+
+    /// Makes `at` a border between pieces.
+    fn cut(&mut self, at: usize) {
+        let Some((&start, value)) = self.0.range(..at).next_back() else { return };
+        if start + value.len() <= at {
+            return;
+        }
+        let (left, right) = (value.slice(0, at - start), value.slice(at - start, start + value.len() - at));
+        self.0.insert(start, left);
+        self.0.insert(at, right);
+    }
+
+    fn read(&self, at: usize, len: usize) -> Vec<Piece> {
+        let end = at + len;
+        let mut pieces = Vec::new();
+        let mut next = at;
+        let first = self.0.range(..at).next_back().map_or(at, |(start, _)| *start);
+        for (&start, value) in self.0.range(first..end) {
+            let (from, to) = (start.max(next), (start + value.len()).min(end));
+            if to <= from {
+                continue;
+            }
+            if from > next {
+                pieces.push(Piece::Unwritten(next, from - next));
+            }
+            pieces.push(Piece::Known(value.slice(from - start, to - from)));
+            next = to;
+        }
+        if next < end {
+            pieces.push(Piece::Unwritten(next, end - next));
+        }
+        pieces
+    }
+
+    fn covering(&self, at: usize, len: usize) -> Option<(&Value, usize)> {
+        let (&start, value) = self.0.range(..=at).next_back()?;
+        (at + len <= start + value.len()).then_some((value, at - start))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn memory(capacity: u64, strict: bool) -> (Mmu, Hbm) {
+        (Mmu::new(0, strict), Hbm::new(Capacity::Limited(Bytes(capacity))))
+    }
+
+    #[test]
+    fn mem_1_a_full_stack_says_how_much_was_left() {
+        let (mut mmu, mut hbm) = memory(4096, true);
+        let first = mmu.map(&mut hbm, 0, DType::F32, 1000).unwrap();
+        let text = mmu.map(&mut hbm, 0, DType::F16, 100).unwrap_err().to_string();
+        assert_eq!(text, "no room in the HBM of sip0.cube0: 200 B wanted, 96 B of 4 KiB free in one piece", "MEM-1");
+        mmu.unmap(&mut hbm, &first);
+        assert!(mmu.map(&mut hbm, 0, DType::F32, 1024).is_ok());
+        assert_eq!(hbm.used, 4096);
+    }
+
+    #[test]
+    fn mem_2_addresses_outside_are_refused() {
+        let (mut mmu, mut hbm) = memory(1 << 20, true);
+        let region = mmu.map(&mut hbm, 0, DType::F32, 10).unwrap();
+        assert!(matches!(mmu.find(0, DType::F32, 1), Err(MemoryError::Unmapped { address: 0, .. })), "MEM-2");
+        assert!(mmu.find(region.address + 36, DType::F32, 1).is_ok());
+        let beyond = mmu.find(region.address + 36, DType::F32, 2).unwrap_err();
+        assert_eq!(
+            beyond.to_string(),
+            "address 0x1028 of sip0 is not mapped; the region before it is 0x1000..0x1028 (10 x f32)"
+        );
+        assert!(matches!(mmu.find(region.address, DType::F16, 1), Err(MemoryError::WrongType { .. })));
+    }
+
+    #[test]
+    fn mem_3_unwritten_memory_is_an_error_or_poison() {
+        let (mut mmu, mut hbm) = memory(1 << 20, true);
+        let region = mmu.map(&mut hbm, 0, DType::F32, 4).unwrap();
+        mmu.write(&region, 0, Value::zeros(DType::F32, 2));
+        let error = mmu.read(&region, 1, 2).unwrap_err();
+        assert_eq!(error.to_string(), "address 0x1008 of sip0 was read but never written", "MEM-3");
+        mmu.strict = false;
+        assert!(mmu.read(&region, 1, 2).unwrap().to_f32()[1].is_nan(), "MEM-3");
+    }
+
+    proptest! {
+        #[test]
+        fn mem_4_reads_give_the_last_write(writes in prop::collection::vec((0..40usize, 0..20usize), 0..40)) {
+            let (mut mmu, mut hbm) = memory(1 << 20, false);
+            let region = mmu.map(&mut hbm, 0, DType::F32, 64).unwrap();
+            let mut model = vec![f32::NAN; 64];
+            for (number, (at, len)) in writes.into_iter().enumerate() {
+                let values: Vec<f32> = (0..len).map(|i| (number * 100 + i) as f32).collect();
+                model[at..at + len].copy_from_slice(&values);
+                mmu.write(&region, at, Value::from_f32(DType::F32, &values));
+            }
+            let read = mmu.read(&region, 0, 64).unwrap().to_f32();
+            prop_assert!(read.iter().zip(&model).all(|(a, b)| a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan()));
+            let pieces = mmu.regions[&region.address].content.0.len();
+            prop_assert!(pieces <= 64, "MEM-5: {pieces} pieces");
+        }
+
+        #[test]
+        fn mem_1_the_allocator_hands_out_disjoint_pieces(sizes in prop::collection::vec((0..100u64, any::<bool>()), 1..60)) {
+            let mut hbm = Hbm::new(Capacity::Limited(Bytes(1000)));
+            let mut live: Vec<(u64, u64)> = Vec::new();
+            for (bytes, keep) in sizes {
+                if let Ok(start) = hbm.allocate(bytes) {
+                    prop_assert!(start + bytes <= 1000, "MEM-1");
+                    prop_assert!(live.iter().all(|(s, b)| start + bytes <= *s || s + b <= start || bytes == 0 || *b == 0));
+                    live.push((start, bytes));
+                }
+                if !keep && let Some((start, bytes)) = live.pop() {
+                    hbm.release(start, bytes);
+                }
+                prop_assert_eq!(hbm.used, live.iter().map(|(_, b)| b).sum::<u64>());
+            }
+        }
+    }
+
+    #[test]
+    fn mem_5_overwriting_releases_the_old_value() {
+        let (mut mmu, mut hbm) = memory(1 << 20, true);
+        let region = mmu.map(&mut hbm, 0, DType::F32, 8).unwrap();
+        for round in 0..1000 {
+            mmu.write(&region, round % 5, Value::zeros(DType::F32, 3));
+        }
+        assert!(mmu.regions[&region.address].content.0.len() <= 8, "MEM-5");
+    }
+}

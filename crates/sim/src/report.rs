@@ -1,0 +1,234 @@
+//! What a run has shown: data, not text.
+//!
+//! - **RPT-1 (whole).** Each stall stack adds up to the simulated time, and so does the critical path.
+//! - **RPT-2 (same).** A report depends on the run alone, not on the order in which places took their turns.
+
+use crate::ipcq::{Edge, EdgeName, EdgeSpec};
+use crate::machine::{Sip, World};
+use crate::record::{Op, Path, Resource, StepId};
+use crate::stall::{Kind, Stack};
+use crate::time::{Bytes, Time};
+use crate::topology::PeId;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// The outcome of a run.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// When the last kernel finished.
+    pub simulated: Time,
+    /// How many events it took.
+    pub events: u64,
+    /// How busy each used engine, wire and memory was.
+    pub utilisation: Vec<Usage>,
+    /// Where the time of each used PE and link went.
+    pub stalls: Vec<Stalls>,
+    /// What each queue between PEs has seen.
+    pub edges: Vec<EdgeUsage>,
+    /// What led to the end.
+    pub critical_path: CriticalPath,
+    /// Every operation, if the run was recorded: SIP by SIP, in order of its end of issue.
+    pub ops: Vec<Op>,
+    /// What to change to go faster, in words.
+    pub advice: Vec<String>,
+}
+
+/// How busy something was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Usage {
+    /// What.
+    pub resource: Resource,
+    /// For how long.
+    pub busy: Time,
+    /// How many bytes it moved or read.
+    pub bytes: u64,
+    /// How many operations.
+    pub operations: u64,
+}
+
+/// Where the time of something went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stalls {
+    /// A PE or a link.
+    pub resource: Resource,
+    /// By kind; the rest of the simulated time it was idle.
+    pub stack: Stack,
+}
+
+/// What a queue between PEs has seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EdgeUsage {
+    /// Which.
+    pub edge: EdgeName,
+    /// Its settings.
+    pub spec: EdgeSpec,
+    /// How many slots were sent.
+    pub messages: u64,
+    /// How many bytes.
+    pub bytes: u64,
+    /// For how long the next message stood without credit.
+    pub credit_wait: Time,
+    /// The most slots in use at once.
+    pub most_slots: u32,
+    /// How often a polling sender looked.
+    pub polls: u64,
+    /// The least number of slots with which the wire would never wait for a credit.
+    pub slots_needed: u64,
+}
+
+/// The chain of operations that led to the end of the run.
+#[derive(Clone, Debug, Default)]
+pub struct CriticalPath {
+    /// The program that ended last.
+    pub end: Option<PeId>,
+    /// The time on it, by kind: all of the simulated time.
+    pub spent: Stack,
+    /// What it went through, longest first, as far back as steps were kept.
+    pub parts: Vec<PathPart>,
+    /// Whether that is all the way to the start.
+    pub complete: bool,
+}
+
+/// One resource's part in the critical path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PathPart {
+    /// Which.
+    pub resource: Resource,
+    /// What for.
+    pub kind: Kind,
+    /// How often.
+    pub count: u64,
+    /// For how long in all.
+    pub time: Time,
+}
+
+impl Report {
+    pub(crate) fn new(world: &World) -> Self {
+        let last = *world.last.borrow();
+        let simulated = last.map_or(Time::ZERO, |(time, ..)| time);
+        let mut report = Self {
+            simulated,
+            events: world.sim.events(),
+            utilisation: Vec::new(),
+            stalls: Vec::new(),
+            edges: world.edges.borrow().sorted().map(|edge| usage_of(world, edge)).collect(),
+            critical_path: last.map(|(_, pe, path)| CriticalPath::new(world, pe, &path)).unwrap_or_default(),
+            ops: Vec::new(),
+            advice: Vec::new(),
+        };
+        for (number, sip) in (0..).zip(&world.sips) {
+            report.add_sip(number, &mut sip.borrow_mut());
+        }
+        report.advice = report.edges.iter().filter_map(|edge| edge.advice(simulated)).collect();
+        report
+    }
+
+    fn add_sip(&mut self, number: u32, sip: &mut Sip) {
+        for (resource, wire) in sip.wires(number) {
+            let busy = wire.busy.min(self.simulated);
+            self.utilisation.push(Usage { resource, busy, bytes: wire.bytes, operations: wire.turns });
+        }
+        for (index, pe) in sip.pes.iter().enumerate().filter(|(_, pe)| pe.programs > 0) {
+            let resource = Resource::Program(sip.pe_id(number, index));
+            self.add_stalls(resource, pe.stalls);
+        }
+        for port in sip.ports.iter().filter(|port| port.wire.turns > 0) {
+            let stack = link_stack(port.wire.busy, port.starved, port.wire.first, port.wire.free(), self.simulated);
+            self.add_stalls(Resource::Link { from: number, to: port.to }, stack);
+        }
+        self.ops.extend(sip.record.take_ops());
+    }
+
+    fn add_stalls(&mut self, resource: Resource, stack: Stack) {
+        assert!(stack.total() <= self.simulated, "RPT-1: {resource}: {stack:?} in {}", self.simulated);
+        self.stalls.push(Stalls { resource, stack });
+    }
+
+    /// The op log as text, one line an operation, by time and then by SIP.
+    pub fn op_log(&self) -> String {
+        let mut ops: Vec<&Op> = self.ops.iter().collect();
+        ops.sort_by_key(|op| op.start);
+        ops.iter().map(|op| format!("{op}\n")).collect()
+    }
+}
+
+impl fmt::Display for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (start, end) = (self.start.as_ps(), self.end.as_ps());
+        write!(f, "{start} {end} {} {} {}", self.resource, self.label, self.bytes)?;
+        if let Some(flow) = self.flow_out {
+            write!(f, " out={flow}")?;
+        }
+        if let Some(flow) = self.flow_in {
+            write!(f, " in={flow}")?;
+        }
+        Ok(())
+    }
+}
+
+/// A link's time: on the wire, starved of credits, or waiting for somebody to send, from its first use to its last.
+fn link_stack(busy: Time, starved: Time, first: Time, last: Time, simulated: Time) -> Stack {
+    let mut stack = Stack::default();
+    let mut left = last.min(simulated).saturating_sub(first);
+    for (kind, span) in [(Kind::Link, busy), (Kind::Credit, starved), (Kind::Dependency, left)] {
+        let span = span.min(left);
+        stack.add(kind, span);
+        left = left - span;
+    }
+    stack
+}
+
+fn usage_of(world: &World, edge: &Edge) -> EdgeUsage {
+    let mean = edge.stats.bytes.checked_div(edge.stats.messages).unwrap_or(0);
+    let link = world.spec.sips.link;
+    let way = Time::ps(link.latency.as_ps() * u64::from(edge.hops));
+    EdgeUsage {
+        edge: edge.name,
+        spec: edge.spec,
+        messages: edge.stats.messages,
+        bytes: edge.stats.bytes,
+        credit_wait: Time::ps(edge.stats.credit_wait),
+        most_slots: edge.stats.most_slots,
+        polls: edge.stats.polls,
+        slots_needed: edge.slots_needed(link.bandwidth.time_for(mean), way),
+    }
+}
+
+impl EdgeUsage {
+    /// Says so if a tenth of the run or more was spent waiting for credits, and more slots would help.
+    fn advice(&self, simulated: Time) -> Option<String> {
+        let bound = self.credit_wait.as_ps() >= simulated.as_ps() / 10 && self.credit_wait > Time::ZERO;
+        let helps = u64::from(self.spec.n_slots) < self.slots_needed;
+        let Self { edge, spec, slots_needed, .. } = self;
+        (bound && helps).then(|| {
+            format!(
+                "credit-bound on edge {edge} ({} slots of {}; {slots_needed} needed)",
+                spec.n_slots,
+                Bytes(spec.slot_size)
+            )
+        })
+    }
+}
+
+impl CriticalPath {
+    fn new(world: &World, end: PeId, path: &Path) -> Self {
+        let mut parts: BTreeMap<(Resource, Kind), (u64, Time)> = BTreeMap::new();
+        let mut at = path.last();
+        let complete = loop {
+            let Some(sip) = at.sip() else { break true };
+            let sip = world.sips[sip as usize].borrow();
+            let Some(step) = sip.record.get(at) else { break false };
+            let part = parts.entry((step.resource, step.kind)).or_default();
+            *part = (part.0 + 1, part.1 + (step.to - step.from));
+            at = step.parent;
+        };
+        debug_assert!(at == StepId::default() || !complete);
+        let mut parts: Vec<PathPart> = parts
+            .into_iter()
+            .map(|((resource, kind), (count, time))| PathPart { resource, kind, count, time })
+            .collect();
+        parts.sort_by_key(|part| (std::cmp::Reverse(part.time), part.resource));
+        assert_eq!(path.spent().total(), path.at(), "REC-1: the path accounts for all of its time");
+        Self { end: Some(end), spent: *path.spent(), parts, complete }
+    }
+}

@@ -1,0 +1,84 @@
+//! The op log as a timeline: one track per engine, link and program, with arrows from sends to receives.
+
+use crate::record::{Op, Resource};
+use crate::report::Report;
+use phalanx_trace::{NameId, Slice, TrackId, Writer};
+use std::collections::BTreeMap;
+use std::io;
+
+/// Writes the operations of a recorded run.
+pub fn write<W: io::Write>(report: &Report, writer: &mut Writer<W>) -> io::Result<()> {
+    let mut order: Vec<&Op> = report.ops.iter().collect();
+    // On one track the outer slice comes first.
+    order.sort_by_key(|op| (op.resource, op.start, std::cmp::Reverse(op.end)));
+    let mut tracks = Tracks::default();
+    for op in order {
+        let track = tracks.track(writer, op.resource)?;
+        let name = tracks.name(writer, op.label);
+        let slice = Slice::new(track, name, op.start.as_ps(), op.end.as_ps());
+        let bytes = (op.bytes > 0).then_some(op.bytes);
+        writer.slice(&Slice { bytes, flow_out: op.flow_out, flow_in: op.flow_in, ..slice })?;
+    }
+    Ok(())
+}
+
+#[derive(Default)]
+struct Tracks {
+    machine: Option<TrackId>,
+    sips: BTreeMap<u32, TrackId>,
+    last: Option<(Resource, TrackId)>,
+    names: Vec<(&'static str, NameId)>,
+}
+
+impl Tracks {
+    /// The track of a resource; operations come resource by resource, so only the last one is remembered.
+    fn track<W: io::Write>(&mut self, writer: &mut Writer<W>, resource: Resource) -> io::Result<TrackId> {
+        if let Some((last, track)) = self.last
+            && last == resource
+        {
+            return Ok(track);
+        }
+        let sip = self.sip(writer, sip_of(resource))?;
+        let track = writer.track(&resource.to_string(), Some(sip))?;
+        self.last = Some((resource, track));
+        Ok(track)
+    }
+
+    fn sip<W: io::Write>(&mut self, writer: &mut Writer<W>, sip: u32) -> io::Result<TrackId> {
+        if let Some(track) = self.sips.get(&sip) {
+            return Ok(*track);
+        }
+        let machine = match self.machine {
+            Some(track) => track,
+            None => writer.track("machine", None)?,
+        };
+        self.machine = Some(machine);
+        let track = writer.track(&format!("sip{sip}"), Some(machine))?;
+        self.sips.insert(sip, track);
+        Ok(track)
+    }
+
+    fn name<W: io::Write>(&mut self, writer: &mut Writer<W>, label: &'static str) -> NameId {
+        if let Some((_, name)) = self.names.iter().find(|(known, _)| *known == label) {
+            return *name;
+        }
+        let name = writer.name(label);
+        self.names.push((label, name));
+        name
+    }
+}
+
+fn sip_of(resource: Resource) -> u32 {
+    match resource {
+        Resource::Program(pe)
+        | Resource::Gemm(pe)
+        | Resource::Vector(pe)
+        | Resource::Load(pe)
+        | Resource::Store(pe)
+        | Resource::PeLink(pe, _)
+        | Resource::CubeLink(pe, _)
+        | Resource::Hbm(pe) => pe.sip,
+        Resource::Link { from, .. } => from,
+        Resource::Ingress(sip) | Resource::Host(sip) => sip,
+    }
+}
