@@ -121,9 +121,14 @@ fn sum(x: &[f32]) -> f32 {
     strands.iter().sum()
 }
 
+/// All sections, or those named on the command line.
 fn main() {
-    slots();
-    dots();
-    ring();
-    gemm();
+    let sections: [(&str, fn()); 4] =
+        [("slots", slots), ("dots", dots), ("ring", ring), ("gemm", gemm)];
+    let wanted: Vec<String> = std::env::args().skip(1).collect();
+    for (name, section) in sections {
+        if wanted.is_empty() || wanted.iter().any(|w| w == name) {
+            section();
+        }
+    }
 }

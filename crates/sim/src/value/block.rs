@@ -1,7 +1,7 @@
 //! Carries out a program block by block, in memory that stays in the nearest cache.
 
-use super::buffer::{Buffer, Scalar, Slice};
-use super::lanes::{self, LANES};
+use super::buffer::{Buffer, Scalar, Slice, copy};
+use super::lanes;
 use super::program::{Program, Step};
 use super::{Binary, Compare, DType, Element, Unary, Value};
 use bytemuck::{cast_slice, cast_slice_mut};
@@ -10,7 +10,6 @@ use std::cell::RefCell;
 
 /// Elements of a block: 8 KiB of `f32`, so that a result and an operand share a 32 KiB cache.
 const BLOCK: usize = 2048;
-const _: () = assert!(BLOCK.is_multiple_of(LANES));
 
 /// Blocks a thread keeps between programs.
 const KEPT: usize = 8;
@@ -95,7 +94,8 @@ impl<'a> Machine<'a, '_> {
             }
             Step::Load(leaf) => {
                 let from = self.leaf(leaf);
-                self.blocks[top].bytes_mut(from.dtype(), n).copy_from_slice(from.bytes());
+                let to = self.blocks[top].bytes_mut(from.dtype(), n);
+                copy(to, from.bytes());
                 self.top += 1;
             }
             Step::Unary(op, dtype) => unary(op, dtype, &mut self.blocks[top - 1], n),

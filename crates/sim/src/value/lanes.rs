@@ -1,23 +1,60 @@
-//! Sixteen elements at a time: how each float type becomes `f32` and back.
+//! Loops over floats of each type, in `f32` and back.
 //!
 //! Everything here is ordinary safe code that the compiler vectorises; on x86-64 it runs inside an
-//! AVX2 context where there is one, and `f16` converts by the F16C instructions.
+//! AVX2 context where there is one, and `f16` converts by the F16C instructions. Only what is inlined
+//! into that context profits: hence `for` loops, since `for_each` would stay a call outside it.
 //!
 //! - **LANE-1 (same bits).** Hardware and software conversions agree on every number.
 #![expect(clippy::inline_always, reason = "vectorised only inside the AVX2 context")]
 
 use super::{Binary, DType, Element, Unary};
-use bytemuck::cast_slice_mut;
+use bytemuck::{cast_slice, cast_slice_mut};
 use half::{bf16, f16};
 
-/// How many elements are converted together.
-pub(super) const LANES: usize = 16;
-
-/// Conversion between one float type and `f32`.
+/// Loops over the elements of one float type as `f32`.
 pub(super) trait Lanes: Copy {
     type Element: Element;
-    fn widen(self, from: &[Self::Element; LANES]) -> [f32; LANES];
-    fn narrow(self, from: &[f32; LANES]) -> [Self::Element; LANES];
+    fn widen(self, to: &mut [f32], from: &[Self::Element]);
+    fn narrow(self, to: &mut [Self::Element], from: &[f32]);
+    /// `to[i] = round(f(to[i]))`.
+    fn map(self, to: &mut [Self::Element], f: impl Fn(f32) -> f32);
+    /// `to[i] = round(f(to[i], with[i]))`.
+    fn zip(self, to: &mut [Self::Element], with: &[Self::Element], f: impl Fn(f32, f32) -> f32);
+}
+
+/// A float type whose conversions are arithmetic, which the compiler vectorises with the loop.
+pub(super) trait Plain: Copy {
+    type Element: Element;
+    fn up(x: Self::Element) -> f32;
+    fn down(x: f32) -> Self::Element;
+}
+
+impl<P: Plain> Lanes for P {
+    type Element = P::Element;
+    #[inline(always)]
+    fn widen(self, to: &mut [f32], from: &[P::Element]) {
+        for (to, from) in to.iter_mut().zip(from) {
+            *to = P::up(*from);
+        }
+    }
+    #[inline(always)]
+    fn narrow(self, to: &mut [P::Element], from: &[f32]) {
+        for (to, from) in to.iter_mut().zip(from) {
+            *to = P::down(*from);
+        }
+    }
+    #[inline(always)]
+    fn map(self, to: &mut [P::Element], f: impl Fn(f32) -> f32) {
+        for to in to {
+            *to = P::down(f(P::up(*to)));
+        }
+    }
+    #[inline(always)]
+    fn zip(self, to: &mut [P::Element], with: &[P::Element], f: impl Fn(f32, f32) -> f32) {
+        for (to, with) in to.iter_mut().zip(with) {
+            *to = P::down(f(P::up(*to), P::up(*with)));
+        }
+    }
 }
 
 /// Work on elements of whatever float type.
@@ -31,9 +68,18 @@ pub(super) fn run<J: Job>(dtype: DType, job: J) {
     if let Some(avx2) = fearless_simd::Level::new().as_avx2() {
         use fearless_simd::Simd;
         match dtype {
-            DType::F32 => avx2.vectorize(|| job.run(Single)),
-            DType::F16 => avx2.vectorize(|| job.run(hardware::Half(avx2))),
-            DType::Bf16 => avx2.vectorize(|| job.run(Brain)),
+            DType::F32 => avx2.vectorize(
+                #[inline(always)]
+                || job.run(Single),
+            ),
+            DType::F16 => avx2.vectorize(
+                #[inline(always)]
+                || job.run(hardware::Half(avx2)),
+            ),
+            DType::Bf16 => avx2.vectorize(
+                #[inline(always)]
+                || job.run(Brain),
+            ),
             DType::I32 => unreachable!("VAL-6: no lanes for i32"),
         }
         return;
@@ -49,62 +95,59 @@ pub(super) fn run<J: Job>(dtype: DType, job: J) {
 #[derive(Clone, Copy)]
 struct Single;
 
-impl Lanes for Single {
+impl Plain for Single {
     type Element = f32;
     #[inline(always)]
-    fn widen(self, from: &[f32; LANES]) -> [f32; LANES] {
-        *from
+    fn up(x: f32) -> f32 {
+        x
     }
     #[inline(always)]
-    fn narrow(self, from: &[f32; LANES]) -> [f32; LANES] {
-        *from
+    fn down(x: f32) -> f32 {
+        x
     }
 }
 
 #[derive(Clone, Copy)]
 struct Brain;
 
-impl Lanes for Brain {
+impl Plain for Brain {
     type Element = bf16;
     #[inline(always)]
-    fn widen(self, from: &[bf16; LANES]) -> [f32; LANES] {
-        from.map(|x| f32::from_bits(u32::from(x.to_bits()) << 16))
+    fn up(x: bf16) -> f32 {
+        f32::from_bits(u32::from(x.to_bits()) << 16)
     }
+    /// To nearest, ties to even, without branches; a NaN stays one.
     #[inline(always)]
-    fn narrow(self, from: &[f32; LANES]) -> [bf16; LANES] {
-        from.map(|x| bf16::from_bits(round_bf16(x.to_bits())))
+    #[expect(clippy::cast_possible_truncation, reason = "shifted to 16 bits")]
+    fn down(x: f32) -> bf16 {
+        let bits = x.to_bits();
+        let rounded = bits.wrapping_add(0x7fff + ((bits >> 16) & 1)) >> 16;
+        let quiet = (bits >> 16) | 0x40;
+        let is_nan = bits & 0x7fff_ffff > 0x7f80_0000;
+        bf16::from_bits((if is_nan { quiet } else { rounded }) as u16)
     }
-}
-
-/// To nearest, ties to even, without branches; a NaN stays one.
-#[inline(always)]
-#[expect(clippy::cast_possible_truncation, reason = "shifted to 16 bits")]
-fn round_bf16(bits: u32) -> u16 {
-    let rounded = bits.wrapping_add(0x7fff + ((bits >> 16) & 1)) >> 16;
-    let quiet = (bits >> 16) | 0x40;
-    (if bits & 0x7fff_ffff > 0x7f80_0000 { quiet } else { rounded }) as u16
 }
 
 /// `f16` in software.
 #[derive(Clone, Copy)]
 struct Half;
 
-impl Lanes for Half {
+impl Plain for Half {
     type Element = f16;
     #[inline(always)]
-    fn widen(self, from: &[f16; LANES]) -> [f32; LANES] {
-        from.map(f16::to_f32)
+    fn up(x: f16) -> f32 {
+        x.to_f32()
     }
     #[inline(always)]
-    fn narrow(self, from: &[f32; LANES]) -> [f16; LANES] {
-        from.map(f16::from_f32)
+    fn down(x: f32) -> f16 {
+        f16::from_f32(x)
     }
 }
 
 /// `f16` by F16C.
 #[cfg(target_arch = "x86_64")]
 mod hardware {
-    use super::LANES;
+    use super::{Element, Lanes};
     use fearless_simd::{Avx2, f32x8, prelude::*, u16x8};
     use half::f16;
     use std::arch::x86_64::{_MM_FROUND_TO_NEAREST_INT, _mm256_cvtph_ps, _mm256_cvtps_ph};
@@ -114,63 +157,96 @@ mod hardware {
 
     fearless_simd::kernel!(
         #[inline]
-        fn widen(avx2: Avx2, from: &[u16; 16]) -> [f32; 16] {
-            let mut to = [0.0; 16];
-            for (from, to) in from.chunks_exact(8).zip(to.chunks_exact_mut(8)) {
-                let wide = _mm256_cvtph_ps(u16x8::from_slice(avx2, from).into());
-                let wide: f32x8<_> = wide.simd_into(avx2);
-                wide.store_slice(to);
-            }
-            to
+        fn widen(avx2: Avx2, from: &[u16; 8]) -> [f32; 8] {
+            let wide = _mm256_cvtph_ps(u16x8::from_slice(avx2, from).into());
+            let wide: f32x8<_> = wide.simd_into(avx2);
+            wide.into()
         }
     );
 
     fearless_simd::kernel!(
         #[inline]
-        fn narrow(avx2: Avx2, from: &[f32; 16]) -> [u16; 16] {
-            let mut to = [0; 16];
-            for (from, to) in from.chunks_exact(8).zip(to.chunks_exact_mut(8)) {
-                let wide = f32x8::from_slice(avx2, from).into();
-                let half = _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(wide);
-                let half: u16x8<_> = half.simd_into(avx2);
-                half.store_slice(to);
-            }
-            to
+        fn narrow(avx2: Avx2, from: &[f32; 8]) -> [u16; 8] {
+            let wide = f32x8::from_slice(avx2, from).into();
+            let half = _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(wide);
+            let half: u16x8<_> = half.simd_into(avx2);
+            half.into()
         }
     );
 
-    impl super::Lanes for Half {
-        type Element = f16;
+    /// The elements of `x`, up to eight, then zeros.
+    #[inline(always)]
+    fn padded<T: Element>(x: &[T]) -> [T; 8] {
+        let mut padded = [T::zeroed(); 8];
+        padded[..x.len()].copy_from_slice(x);
+        padded
+    }
+
+    impl Half {
         #[inline(always)]
-        fn widen(self, from: &[f16; LANES]) -> [f32; LANES] {
+        fn up(self, from: &[f16; 8]) -> [f32; 8] {
             widen(self.0, bytemuck::cast_ref(from))
         }
         #[inline(always)]
-        fn narrow(self, from: &[f32; LANES]) -> [f16; LANES] {
+        fn down(self, from: &[f32; 8]) -> [f16; 8] {
             bytemuck::cast(narrow(self.0, from))
         }
+        #[inline(always)]
+        fn map8(self, x: &[f16; 8], f: impl Fn(f32) -> f32) -> [f16; 8] {
+            let mut x = self.up(x);
+            for x in &mut x {
+                *x = f(*x);
+            }
+            self.down(&x)
+        }
+        #[inline(always)]
+        fn zip8(self, a: &[f16; 8], b: &[f16; 8], f: impl Fn(f32, f32) -> f32) -> [f16; 8] {
+            let (mut a, b) = (self.up(a), self.up(b));
+            for (a, b) in a.iter_mut().zip(b) {
+                *a = f(*a, b);
+            }
+            self.down(&a)
+        }
     }
-}
 
-/// Applies `f` to every sixteen elements of `to` and `from`; the last are padded with zeros.
-#[inline(always)]
-fn in_chunks<A: Element, B: Element>(
-    to: &mut [A],
-    from: &[B],
-    f: impl Fn(&mut [A; LANES], &[B; LANES]),
-) {
-    let (tos, to_rest) = to.as_chunks_mut();
-    let (froms, from_rest) = from.as_chunks();
-    for (to, from) in tos.iter_mut().zip(froms) {
-        f(to, from);
-    }
-    let n = to_rest.len();
-    if n > 0 {
-        let (mut to, mut from) = ([A::zeroed(); LANES], [B::zeroed(); LANES]);
-        to[..n].copy_from_slice(to_rest);
-        from[..n].copy_from_slice(from_rest);
-        f(&mut to, &from);
-        to_rest.copy_from_slice(&to[..n]);
+    impl Lanes for Half {
+        type Element = f16;
+        #[inline(always)]
+        fn widen(self, to: &mut [f32], from: &[f16]) {
+            let (tos, to_rest) = to.as_chunks_mut();
+            let (froms, from_rest) = from.as_chunks();
+            for (to, from) in tos.iter_mut().zip(froms) {
+                *to = self.up(from);
+            }
+            to_rest.copy_from_slice(&self.up(&padded(from_rest))[..from_rest.len()]);
+        }
+        #[inline(always)]
+        fn narrow(self, to: &mut [f16], from: &[f32]) {
+            let (tos, to_rest) = to.as_chunks_mut();
+            let (froms, from_rest) = from.as_chunks();
+            for (to, from) in tos.iter_mut().zip(froms) {
+                *to = self.down(from);
+            }
+            to_rest.copy_from_slice(&self.down(&padded(from_rest))[..from_rest.len()]);
+        }
+        #[inline(always)]
+        fn map(self, to: &mut [f16], f: impl Fn(f32) -> f32) {
+            let (tos, rest) = to.as_chunks_mut();
+            for to in tos {
+                *to = self.map8(to, &f);
+            }
+            rest.copy_from_slice(&self.map8(&padded(rest), &f)[..rest.len()]);
+        }
+        #[inline(always)]
+        fn zip(self, to: &mut [f16], with: &[f16], f: impl Fn(f32, f32) -> f32) {
+            let (tos, rest) = to.as_chunks_mut();
+            let (withs, with_rest) = with.as_chunks();
+            for (to, with) in tos.iter_mut().zip(withs) {
+                *to = self.zip8(to, with, &f);
+            }
+            let last = self.zip8(&padded(rest), &padded(with_rest), &f);
+            rest.copy_from_slice(&last[..rest.len()]);
+        }
     }
 }
 
@@ -183,7 +259,7 @@ pub(super) struct Widen<'a> {
 impl Job for Widen<'_> {
     #[inline(always)]
     fn run<L: Lanes>(self, lanes: L) {
-        in_chunks(self.to, bytemuck::cast_slice(self.from), |to, from| *to = lanes.widen(from));
+        lanes.widen(self.to, cast_slice(self.from));
     }
 }
 
@@ -196,7 +272,7 @@ pub(super) struct Narrow<'a> {
 impl Job for Narrow<'_> {
     #[inline(always)]
     fn run<L: Lanes>(self, lanes: L) {
-        in_chunks(cast_slice_mut(self.to), self.from, |to, from| *to = lanes.narrow(from));
+        lanes.narrow(cast_slice_mut(self.to), self.from);
     }
 }
 
@@ -211,38 +287,17 @@ impl Job for Map<'_> {
     fn run<L: Lanes>(self, lanes: L) {
         let to = cast_slice_mut(self.to);
         match self.op {
-            Unary::Neg => map(lanes, to, |x| Unary::Neg.apply(x)),
-            Unary::Abs => map(lanes, to, |x| Unary::Abs.apply(x)),
-            Unary::Recip => map(lanes, to, |x| Unary::Recip.apply(x)),
-            Unary::Sqrt => map(lanes, to, |x| Unary::Sqrt.apply(x)),
-            Unary::Exp => map(lanes, to, |x| Unary::Exp.apply(x)),
-            Unary::Log => map(lanes, to, |x| Unary::Log.apply(x)),
-            Unary::Relu => map(lanes, to, |x| Unary::Relu.apply(x)),
-            Unary::Tanh => map(lanes, to, |x| Unary::Tanh.apply(x)),
-            Unary::Sigmoid => map(lanes, to, |x| Unary::Sigmoid.apply(x)),
-            Unary::Gelu => map(lanes, to, |x| Unary::Gelu.apply(x)),
+            Unary::Neg => lanes.map(to, |x| Unary::Neg.apply(x)),
+            Unary::Abs => lanes.map(to, |x| Unary::Abs.apply(x)),
+            Unary::Recip => lanes.map(to, |x| Unary::Recip.apply(x)),
+            Unary::Sqrt => lanes.map(to, |x| Unary::Sqrt.apply(x)),
+            Unary::Exp => lanes.map(to, |x| Unary::Exp.apply(x)),
+            Unary::Log => lanes.map(to, |x| Unary::Log.apply(x)),
+            Unary::Relu => lanes.map(to, |x| Unary::Relu.apply(x)),
+            Unary::Tanh => lanes.map(to, |x| Unary::Tanh.apply(x)),
+            Unary::Sigmoid => lanes.map(to, |x| Unary::Sigmoid.apply(x)),
+            Unary::Gelu => lanes.map(to, |x| Unary::Gelu.apply(x)),
         }
-    }
-}
-
-#[inline(always)]
-fn map<L: Lanes>(lanes: L, to: &mut [L::Element], f: impl Fn(f32) -> f32) {
-    let (tos, rest) = to.as_chunks_mut();
-    let step = |x: &[L::Element; LANES]| {
-        let mut wide = lanes.widen(x);
-        for x in &mut wide {
-            *x = f(*x);
-        }
-        lanes.narrow(&wide)
-    };
-    for to in tos {
-        *to = step(to);
-    }
-    let n = rest.len();
-    if n > 0 {
-        let mut last = [bytemuck::Zeroable::zeroed(); LANES];
-        last[..n].copy_from_slice(rest);
-        rest.copy_from_slice(&step(&last)[..n]);
     }
 }
 
@@ -257,37 +312,21 @@ pub(super) struct Zip<'a> {
 impl Job for Zip<'_> {
     #[inline(always)]
     fn run<L: Lanes>(self, lanes: L) {
-        let (to, with) = (cast_slice_mut(self.to), bytemuck::cast_slice(self.with));
+        let (to, with) = (cast_slice_mut(self.to), cast_slice(self.with));
         match (self.op, self.swapped) {
             // These two give the same bits either way round.
-            (Binary::Add, _) => zip(lanes, to, with, |a, b| a + b),
-            (Binary::Mul, _) => zip(lanes, to, with, |a, b| a * b),
-            (Binary::Sub, false) => zip(lanes, to, with, |a, b| a - b),
-            (Binary::Sub, true) => zip(lanes, to, with, |a, b| b - a),
-            (Binary::Div, false) => zip(lanes, to, with, |a, b| a / b),
-            (Binary::Div, true) => zip(lanes, to, with, |a, b| b / a),
-            (Binary::Max, false) => zip(lanes, to, with, |a, b| Binary::Max.apply(a, b)),
-            (Binary::Max, true) => zip(lanes, to, with, |a, b| Binary::Max.apply(b, a)),
-            (Binary::Min, false) => zip(lanes, to, with, |a, b| Binary::Min.apply(a, b)),
-            (Binary::Min, true) => zip(lanes, to, with, |a, b| Binary::Min.apply(b, a)),
+            (Binary::Add, _) => lanes.zip(to, with, |a, b| a + b),
+            (Binary::Mul, _) => lanes.zip(to, with, |a, b| a * b),
+            (Binary::Sub, false) => lanes.zip(to, with, |a, b| a - b),
+            (Binary::Sub, true) => lanes.zip(to, with, |a, b| b - a),
+            (Binary::Div, false) => lanes.zip(to, with, |a, b| a / b),
+            (Binary::Div, true) => lanes.zip(to, with, |a, b| b / a),
+            (Binary::Max, false) => lanes.zip(to, with, |a, b| Binary::Max.apply(a, b)),
+            (Binary::Max, true) => lanes.zip(to, with, |a, b| Binary::Max.apply(b, a)),
+            (Binary::Min, false) => lanes.zip(to, with, |a, b| Binary::Min.apply(a, b)),
+            (Binary::Min, true) => lanes.zip(to, with, |a, b| Binary::Min.apply(b, a)),
         }
     }
-}
-
-#[inline(always)]
-fn zip<L: Lanes>(
-    lanes: L,
-    to: &mut [L::Element],
-    with: &[L::Element],
-    f: impl Fn(f32, f32) -> f32,
-) {
-    in_chunks(to, with, |to, with| {
-        let (mut a, b) = (lanes.widen(to), lanes.widen(with));
-        for (a, b) in a.iter_mut().zip(b) {
-            *a = f(*a, b);
-        }
-        *to = lanes.narrow(&a);
-    });
 }
 
 #[cfg(test)]
@@ -299,7 +338,7 @@ mod tests {
         let all: Vec<u16> = (0..=u16::MAX).collect();
         for dtype in [DType::F16, DType::Bf16] {
             let mut wide = vec![0.0; all.len()];
-            run(dtype, Widen { to: &mut wide, from: bytemuck::cast_slice(&all) });
+            run(dtype, Widen { to: &mut wide, from: cast_slice(&all) });
             for (&bits, &got) in all.iter().zip(&wide) {
                 let want = match dtype {
                     DType::F16 => f16::from_bits(bits).to_f32(),

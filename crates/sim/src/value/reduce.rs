@@ -73,7 +73,9 @@ impl Floats<'_> {
         for (o, out) in self.out.chunks_exact_mut(self.inner.max(1)).enumerate() {
             for a in 0..self.axis {
                 let row = &self.source[(o * self.axis + a) * self.inner..][..self.inner];
-                out.iter_mut().zip(row).for_each(|(out, x)| *out = f(*out, *x));
+                for (out, x) in out.iter_mut().zip(row) {
+                    *out = f(*out, *x);
+                }
             }
         }
     }
@@ -95,7 +97,9 @@ impl Floats<'_> {
         }
         for (r, out) in rest.iter_mut().enumerate() {
             let row = &self.source[(done + r) * axis..][..axis];
-            *out = row.iter().fold(*out, |a, b| f(a, *b));
+            for x in row {
+                *out = f(*out, *x);
+            }
         }
     }
 }
