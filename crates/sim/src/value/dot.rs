@@ -1,0 +1,298 @@
+//! Matrix products with a fixed order of additions.
+//!
+//! ```text
+//!   for each 256 of k, ascending:        C stays where it is
+//!     for each 512 columns:              B as panels of 16 columns, converted to f32
+//!       for each 96 rows:                A row by row, converted to f32
+//!         6 x 16 elements of C in registers, k ascending
+//! ```
+//!
+//! - **DOT-1 (order).** Each element starts at the accumulator and takes `k` ascending, each step one
+//!   fused multiply-add in `f32`: blocking decides when an element is computed, never how.
+//! - **DOT-2 (in place).** A chain of products, each the accumulator of the next, is computed in one
+//!   buffer.
+//! - **DOT-3 (no copy).** Operands that are tiles of a ready matrix are read where they lie.
+#![expect(clippy::inline_always, reason = "vectorised only inside the SIMD context")]
+
+use super::block;
+use super::buffer::{Buffer, Slice};
+use super::evaluate::blocked;
+use super::node::{Dot, Node, Op};
+use super::program::{self, Program, is_private};
+use super::{DType, Value};
+use fearless_simd::{Level, Simd, dispatch, f32x8, prelude::*};
+use std::cell::RefCell;
+use std::sync::Arc;
+
+/// Columns of a panel of `B`: two registers of eight.
+const WIDTH: usize = 16;
+/// Rows of `C` held in registers: 6 x 2 accumulators leave room for the operands.
+const HEIGHT: usize = 6;
+/// Block of `k`: a panel of `B` (16 KiB) stays in the first-level cache.
+const DEPTH: usize = 256;
+/// Block of columns: `B` (512 KiB) stays in the second- or third-level cache.
+const COLUMNS: usize = 512;
+/// Block of rows, a multiple of `HEIGHT`: `A` (up to 128 KiB) stays in the second-level cache.
+const ROWS: usize = 126;
+
+/// Products whose accumulators follow on each other, first to last.
+pub(super) struct Chain {
+    start: Option<Program>,
+    links: Vec<Link>,
+    dtype: DType,
+    len: usize,
+}
+
+struct Link {
+    a: Matrix,
+    b: Matrix,
+    mnk: [usize; 3],
+}
+
+/// A ready matrix: rows of unit stride, `pitch` elements apart.
+struct Matrix {
+    value: Value,
+    offset: usize,
+    pitch: usize,
+}
+
+impl Chain {
+    /// The chain that ends in `dot`, or what must be ready first.
+    pub(super) fn plan(dot: Dot) -> Result<Self, Vec<Arc<Node>>> {
+        let (mut links, mut blockers) = (Vec::new(), Vec::new());
+        let [m, n, _] = dot.mnk;
+        let dtype = if dot.a.dtype().is_float() { DType::F32 } else { DType::I32 };
+        let mut next = Some(dot);
+        let mut start = None;
+        while let Some(Dot { a, b, mnk, acc }) = next.take() {
+            match (Matrix::plan(a, mnk[2]), Matrix::plan(b, mnk[1])) {
+                (Ok(a), Ok(b)) => links.push(Link { a, b, mnk }),
+                (a, b) => blockers.extend(a.err().into_iter().chain(b.err()).flatten()),
+            }
+            match acc.map(predecessor) {
+                Some(Ok(dot)) => next = Some(dot),
+                Some(Err(acc)) => start = Some(program::compile_value(acc)),
+                None => {}
+            }
+        }
+        links.reverse();
+        let start = start.transpose().map_err(|more| blockers.extend(more));
+        match (start, blockers.is_empty()) {
+            (Ok(start), true) => Ok(Self { start, links, dtype, len: m * n }),
+            _ => Err(blockers),
+        }
+    }
+
+    /// The last sum.
+    pub(super) fn run(&self) -> Buffer {
+        let (dtype, len) = (self.dtype, self.len);
+        let start = self.start.as_ref().map(|program| block::run(program, dtype, len));
+        match dtype {
+            DType::I32 => {
+                let mut c = match start {
+                    Some(Buffer::I32(c)) => c,
+                    _ => vec![0; len],
+                };
+                self.links.iter().for_each(|link| link.integers(&mut c));
+                Buffer::I32(c)
+            }
+            _ => {
+                let mut c = match start {
+                    Some(Buffer::F32(c)) => c,
+                    _ => vec![0.0; len],
+                };
+                self.links.iter().for_each(|link| link.floats(&mut c));
+                Buffer::F32(c)
+            }
+        }
+    }
+}
+
+/// The product that `acc` is, if nobody else will look at it; else `acc`.
+fn predecessor(acc: Value) -> Result<Dot, Value> {
+    let op = if is_private(&acc) { acc.node.op() } else { None };
+    match op {
+        Some(Op::Dot(dot)) => Ok(*dot),
+        _ => Err(acc),
+    }
+}
+
+impl Matrix {
+    fn plan(value: Value, columns: usize) -> Result<Self, Vec<Arc<Node>>> {
+        if value.is_ready() {
+            return Ok(Self { value, offset: 0, pitch: columns });
+        }
+        let op = if is_private(&value) { value.node.op() } else { None };
+        match op {
+            Some(Op::Strided(view)) => match (&view.shape[..], &view.strides[..]) {
+                (&[_, n], &[pitch, 1]) if n == columns => {
+                    blocked([&view.source])?;
+                    Ok(Self { value: view.source, offset: view.offset, pitch })
+                }
+                _ => Err(vec![value.into_node()]),
+            },
+            _ if value.is_ready() => Ok(Self { value, offset: 0, pitch: columns }),
+            _ => Err(vec![value.into_node()]),
+        }
+    }
+
+    /// `n` elements of row `row` from column `column`.
+    fn row(&self, row: usize, column: usize, n: usize) -> Slice<'_> {
+        let start = self.offset + row * self.pitch + column;
+        self.value.ready_elements().range(start, n)
+    }
+}
+
+/// Copies of parts of the operands, kept by each thread.
+#[derive(Default)]
+struct Scratch {
+    a: Vec<f32>,
+    b: Vec<[f32; WIDTH]>,
+    row: Vec<f32>,
+}
+
+thread_local! {
+    static SCRATCH: RefCell<Scratch> = RefCell::default();
+}
+
+/// One block of a product.
+#[derive(Clone, Copy)]
+struct Part {
+    rows: (usize, usize),
+    columns: (usize, usize),
+    depth: (usize, usize),
+}
+
+impl Link {
+    fn floats(&self, c: &mut [f32]) {
+        let [m, n, k] = self.mnk;
+        SCRATCH.with_borrow_mut(|scratch| {
+            for p in (0..k).step_by(DEPTH) {
+                let depth = (p, DEPTH.min(k - p));
+                for j in (0..n).step_by(COLUMNS) {
+                    let columns = (j, COLUMNS.min(n - j));
+                    scratch.pack_b(&self.b, depth, columns);
+                    for i in (0..m).step_by(ROWS) {
+                        let rows = (i, ROWS.min(m - i));
+                        scratch.pack_a(&self.a, rows, depth);
+                        let part = Part { rows, columns, depth };
+                        dispatch!(Level::new(), simd => scratch.multiply(simd, part, c, n));
+                    }
+                }
+            }
+        });
+    }
+
+    fn integers(&self, c: &mut [i32]) {
+        let [m, n, k] = self.mnk;
+        for (i, c) in c.chunks_exact_mut(n.max(1)).enumerate().take(m) {
+            let a: &[i32] = self.a.row(i, 0, k).of();
+            for (p, &a) in a.iter().enumerate() {
+                let b: &[i32] = self.b.row(p, 0, n).of();
+                for (c, b) in c.iter_mut().zip(b) {
+                    *c = c.wrapping_add(a.wrapping_mul(*b));
+                }
+            }
+        }
+    }
+}
+
+impl Scratch {
+    fn pack_a(&mut self, a: &Matrix, rows: (usize, usize), depth: (usize, usize)) {
+        self.a.resize(self.a.len().max(rows.1 * depth.1), 0.0);
+        for (r, to) in self.a.chunks_exact_mut(depth.1).take(rows.1).enumerate() {
+            block::widen_into(a.row(rows.0 + r, depth.0, depth.1), to);
+        }
+    }
+
+    /// Panels of sixteen columns, the last padded with whatever was there: those products are
+    /// never stored.
+    fn pack_b(&mut self, b: &Matrix, depth: (usize, usize), columns: (usize, usize)) {
+        let panels = columns.1.div_ceil(WIDTH);
+        self.b.resize(self.b.len().max(panels * depth.1), [0.0; WIDTH]);
+        self.row.resize(panels * WIDTH, 0.0);
+        for p in 0..depth.1 {
+            block::widen_into(b.row(depth.0 + p, columns.0, columns.1), &mut self.row[..columns.1]);
+            let (row, _) = self.row.as_chunks::<WIDTH>();
+            for (panel, from) in self.b.chunks_exact_mut(depth.1).zip(row) {
+                panel[p] = *from;
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn multiply<S: Simd>(&self, simd: S, part: Part, c: &mut [f32], pitch: usize) {
+        let k = part.depth.1;
+        for (j, b) in self.b.chunks_exact(k).take(part.columns.1.div_ceil(WIDTH)).enumerate() {
+            let width = WIDTH.min(part.columns.1 - j * WIDTH);
+            let mut i = 0;
+            while i < part.rows.1 {
+                let height = tile_height(part.rows.1 - i);
+                let at = (part.rows.0 + i) * pitch + part.columns.0 + j * WIDTH;
+                let tile = Tile { c: &mut c[at..], pitch, width };
+                tile.update(simd, height, &self.a[i * k..], b);
+                i += height;
+            }
+        }
+    }
+}
+
+/// Heights that leave no thin rest: 8 rows are 4 + 4, not 6 + 2.
+fn tile_height(rows: usize) -> usize {
+    match rows {
+        8 => 4,
+        rows => rows.min(HEIGHT),
+    }
+}
+
+/// Some rows of up to sixteen columns of `C`.
+struct Tile<'a> {
+    c: &'a mut [f32],
+    pitch: usize,
+    width: usize,
+}
+
+impl Tile<'_> {
+    #[inline(always)]
+    fn update<S: Simd>(self, simd: S, height: usize, a: &[f32], b: &[[f32; WIDTH]]) {
+        match height {
+            6 => self.rows::<S, 6>(simd, a, b),
+            5 => self.rows::<S, 5>(simd, a, b),
+            4 => self.rows::<S, 4>(simd, a, b),
+            3 => self.rows::<S, 3>(simd, a, b),
+            2 => self.rows::<S, 2>(simd, a, b),
+            _ => self.rows::<S, 1>(simd, a, b),
+        }
+    }
+
+    #[inline(always)]
+    fn rows<S: Simd, const R: usize>(self, simd: S, a: &[f32], b: &[[f32; WIDTH]]) {
+        let k = b.len();
+        let a: [&[f32]; R] = std::array::from_fn(|r| &a[r * k..][..k]);
+        let mut sums = [[f32x8::splat(simd, 0.0); 2]; R];
+        for (r, sum) in sums.iter_mut().enumerate() {
+            let mut row = [0.0; WIDTH];
+            row[..self.width].copy_from_slice(&self.c[r * self.pitch..][..self.width]);
+            *sum = halves(simd, &row);
+        }
+        for (p, b) in b.iter().enumerate() {
+            let b = halves(simd, b);
+            for r in 0..R {
+                let a = f32x8::splat(simd, a[r][p]);
+                sums[r][0] = a.mul_add_precise(b[0], sums[r][0]);
+                sums[r][1] = a.mul_add_precise(b[1], sums[r][1]);
+            }
+        }
+        for (r, sum) in sums.iter().enumerate() {
+            let mut row = [0.0; WIDTH];
+            sum[0].store_slice(&mut row[..8]);
+            sum[1].store_slice(&mut row[8..]);
+            self.c[r * self.pitch..][..self.width].copy_from_slice(&row[..self.width]);
+        }
+    }
+}
+
+#[inline(always)]
+fn halves<S: Simd>(simd: S, row: &[f32; WIDTH]) -> [f32x8<S>; 2] {
+    [f32x8::from_slice(simd, &row[..8]), f32x8::from_slice(simd, &row[8..])]
+}

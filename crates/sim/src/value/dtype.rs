@@ -1,0 +1,84 @@
+//! The four element types of a value.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// What one element of a [`Value`](super::Value) is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum DType {
+    /// IEEE 754 binary32.
+    F32,
+    /// IEEE 754 binary16.
+    F16,
+    /// The upper half of a binary32.
+    Bf16,
+    /// Two's complement, 32 bits, wrapping.
+    I32,
+}
+
+impl DType {
+    /// Every element type, in declaration order.
+    pub const ALL: [Self; 4] = [Self::F32, Self::F16, Self::Bf16, Self::I32];
+
+    /// Bytes of one element.
+    pub const fn size(self) -> usize {
+        match self {
+            Self::F32 | Self::I32 => 4,
+            Self::F16 | Self::Bf16 => 2,
+        }
+    }
+
+    /// The name users write: `f32`, `f16`, `bf16` or `i32`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "f32",
+            Self::F16 => "f16",
+            Self::Bf16 => "bf16",
+            Self::I32 => "i32",
+        }
+    }
+
+    /// Whether elements are floating-point numbers.
+    pub const fn is_float(self) -> bool {
+        !matches!(self, Self::I32)
+    }
+}
+
+impl fmt::Display for DType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// A name that is not an element type.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no element type `{name}`, expected one of `f32`, `f16`, `bf16`, `i32`")]
+pub struct UnknownDType {
+    /// What was written.
+    pub name: String,
+}
+
+impl FromStr for DType {
+    type Err = UnknownDType;
+    fn from_str(name: &str) -> Result<Self, UnknownDType> {
+        let found = Self::ALL.into_iter().find(|dtype| dtype.name() == name);
+        found.ok_or_else(|| UnknownDType { name: name.to_owned() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_parse_back() {
+        for dtype in DType::ALL {
+            assert_eq!(dtype.to_string().parse(), Ok(dtype));
+        }
+        let error = "f64".parse::<DType>().unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "no element type `f64`, expected one of `f32`, `f16`, `bf16`, `i32`"
+        );
+    }
+}

@@ -1,0 +1,374 @@
+//! Loops over floats of each type, in `f32` and back.
+//!
+//! Everything here is ordinary safe code that the compiler vectorises; on x86-64 it runs inside an
+//! AVX2 context where there is one, and `f16` converts by the F16C instructions. Only what is inlined
+//! into that context profits: hence `for` loops, since `for_each` would stay a call outside it.
+//!
+//! - **LANE-1 (same bits).** Hardware and software conversions agree on every number.
+#![expect(clippy::inline_always, reason = "vectorised only inside the AVX2 context")]
+
+use super::{Binary, DType, Element, Unary};
+use bytemuck::{cast_slice, cast_slice_mut};
+use half::{bf16, f16};
+
+/// Loops over the elements of one float type as `f32`.
+pub(super) trait Lanes: Copy {
+    type Element: Element;
+    fn widen(self, to: &mut [f32], from: &[Self::Element]);
+    fn narrow(self, to: &mut [Self::Element], from: &[f32]);
+    /// `to[i] = round(f(to[i]))`.
+    fn map(self, to: &mut [Self::Element], f: impl Fn(f32) -> f32);
+    /// `to[i] = round(f(to[i], with[i]))`.
+    fn zip(self, to: &mut [Self::Element], with: &[Self::Element], f: impl Fn(f32, f32) -> f32);
+}
+
+/// A float type whose conversions are arithmetic, which the compiler vectorises with the loop.
+pub(super) trait Plain: Copy {
+    type Element: Element;
+    fn up(x: Self::Element) -> f32;
+    fn down(x: f32) -> Self::Element;
+}
+
+impl<P: Plain> Lanes for P {
+    type Element = P::Element;
+    #[inline(always)]
+    fn widen(self, to: &mut [f32], from: &[P::Element]) {
+        for (to, from) in to.iter_mut().zip(from) {
+            *to = P::up(*from);
+        }
+    }
+    #[inline(always)]
+    fn narrow(self, to: &mut [P::Element], from: &[f32]) {
+        for (to, from) in to.iter_mut().zip(from) {
+            *to = P::down(*from);
+        }
+    }
+    #[inline(always)]
+    fn map(self, to: &mut [P::Element], f: impl Fn(f32) -> f32) {
+        for to in to {
+            *to = P::down(f(P::up(*to)));
+        }
+    }
+    #[inline(always)]
+    fn zip(self, to: &mut [P::Element], with: &[P::Element], f: impl Fn(f32, f32) -> f32) {
+        for (to, with) in to.iter_mut().zip(with) {
+            *to = P::down(f(P::up(*to), P::up(*with)));
+        }
+    }
+}
+
+/// Work on elements of whatever float type.
+pub(super) trait Job {
+    fn run<L: Lanes>(self, lanes: L);
+}
+
+/// Runs `job` with the lanes of `dtype`, in the widest context the machine has.
+pub(super) fn run<J: Job>(dtype: DType, job: J) {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(avx2) = fearless_simd::Level::new().as_avx2() {
+        use fearless_simd::Simd;
+        match dtype {
+            DType::F32 => avx2.vectorize(
+                #[inline(always)]
+                || job.run(Single),
+            ),
+            DType::F16 => avx2.vectorize(
+                #[inline(always)]
+                || job.run(hardware::Half(avx2)),
+            ),
+            DType::Bf16 => avx2.vectorize(
+                #[inline(always)]
+                || job.run(Brain),
+            ),
+            DType::I32 => unreachable!("VAL-6: no lanes for i32"),
+        }
+        return;
+    }
+    match dtype {
+        DType::F32 => job.run(Single),
+        DType::F16 => job.run(Half),
+        DType::Bf16 => job.run(Brain),
+        DType::I32 => unreachable!("VAL-6: no lanes for i32"),
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Single;
+
+impl Plain for Single {
+    type Element = f32;
+    #[inline(always)]
+    fn up(x: f32) -> f32 {
+        x
+    }
+    #[inline(always)]
+    fn down(x: f32) -> f32 {
+        x
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Brain;
+
+impl Plain for Brain {
+    type Element = bf16;
+    #[inline(always)]
+    fn up(x: bf16) -> f32 {
+        f32::from_bits(u32::from(x.to_bits()) << 16)
+    }
+    /// To nearest, ties to even, without branches; a NaN stays one.
+    #[inline(always)]
+    #[expect(clippy::cast_possible_truncation, reason = "shifted to 16 bits")]
+    fn down(x: f32) -> bf16 {
+        let bits = x.to_bits();
+        let rounded = bits.wrapping_add(0x7fff + ((bits >> 16) & 1)) >> 16;
+        let quiet = (bits >> 16) | 0x40;
+        let is_nan = bits & 0x7fff_ffff > 0x7f80_0000;
+        bf16::from_bits((if is_nan { quiet } else { rounded }) as u16)
+    }
+}
+
+/// `f16` in software.
+#[derive(Clone, Copy)]
+struct Half;
+
+impl Plain for Half {
+    type Element = f16;
+    #[inline(always)]
+    fn up(x: f16) -> f32 {
+        x.to_f32()
+    }
+    #[inline(always)]
+    fn down(x: f32) -> f16 {
+        f16::from_f32(x)
+    }
+}
+
+/// `f16` by F16C.
+#[cfg(target_arch = "x86_64")]
+mod hardware {
+    use super::{Element, Lanes};
+    use fearless_simd::{Avx2, f32x8, prelude::*, u16x8};
+    use half::f16;
+    use std::arch::x86_64::{_MM_FROUND_TO_NEAREST_INT, _mm256_cvtph_ps, _mm256_cvtps_ph};
+
+    #[derive(Clone, Copy)]
+    pub(super) struct Half(pub(super) Avx2);
+
+    fearless_simd::kernel!(
+        #[inline]
+        fn widen(avx2: Avx2, from: &[u16; 8]) -> [f32; 8] {
+            let wide = _mm256_cvtph_ps(u16x8::from_slice(avx2, from).into());
+            let wide: f32x8<_> = wide.simd_into(avx2);
+            wide.into()
+        }
+    );
+
+    fearless_simd::kernel!(
+        #[inline]
+        fn narrow(avx2: Avx2, from: &[f32; 8]) -> [u16; 8] {
+            let wide = f32x8::from_slice(avx2, from).into();
+            let half = _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(wide);
+            let half: u16x8<_> = half.simd_into(avx2);
+            half.into()
+        }
+    );
+
+    /// The elements of `x`, up to eight, then zeros.
+    #[inline(always)]
+    fn padded<T: Element>(x: &[T]) -> [T; 8] {
+        let mut padded = [T::zeroed(); 8];
+        padded[..x.len()].copy_from_slice(x);
+        padded
+    }
+
+    impl Half {
+        #[inline(always)]
+        fn up(self, from: &[f16; 8]) -> [f32; 8] {
+            widen(self.0, bytemuck::cast_ref(from))
+        }
+        #[inline(always)]
+        fn down(self, from: &[f32; 8]) -> [f16; 8] {
+            bytemuck::cast(narrow(self.0, from))
+        }
+        #[inline(always)]
+        fn map8(self, x: &[f16; 8], f: impl Fn(f32) -> f32) -> [f16; 8] {
+            let mut x = self.up(x);
+            for x in &mut x {
+                *x = f(*x);
+            }
+            self.down(&x)
+        }
+        #[inline(always)]
+        fn zip8(self, a: &[f16; 8], b: &[f16; 8], f: impl Fn(f32, f32) -> f32) -> [f16; 8] {
+            let (mut a, b) = (self.up(a), self.up(b));
+            for (a, b) in a.iter_mut().zip(b) {
+                *a = f(*a, b);
+            }
+            self.down(&a)
+        }
+    }
+
+    impl Lanes for Half {
+        type Element = f16;
+        #[inline(always)]
+        fn widen(self, to: &mut [f32], from: &[f16]) {
+            let (tos, to_rest) = to.as_chunks_mut();
+            let (froms, from_rest) = from.as_chunks();
+            for (to, from) in tos.iter_mut().zip(froms) {
+                *to = self.up(from);
+            }
+            to_rest.copy_from_slice(&self.up(&padded(from_rest))[..from_rest.len()]);
+        }
+        #[inline(always)]
+        fn narrow(self, to: &mut [f16], from: &[f32]) {
+            let (tos, to_rest) = to.as_chunks_mut();
+            let (froms, from_rest) = from.as_chunks();
+            for (to, from) in tos.iter_mut().zip(froms) {
+                *to = self.down(from);
+            }
+            to_rest.copy_from_slice(&self.down(&padded(from_rest))[..from_rest.len()]);
+        }
+        #[inline(always)]
+        fn map(self, to: &mut [f16], f: impl Fn(f32) -> f32) {
+            let (tos, rest) = to.as_chunks_mut();
+            for to in tos {
+                *to = self.map8(to, &f);
+            }
+            rest.copy_from_slice(&self.map8(&padded(rest), &f)[..rest.len()]);
+        }
+        #[inline(always)]
+        fn zip(self, to: &mut [f16], with: &[f16], f: impl Fn(f32, f32) -> f32) {
+            let (tos, rest) = to.as_chunks_mut();
+            let (withs, with_rest) = with.as_chunks();
+            for (to, with) in tos.iter_mut().zip(withs) {
+                *to = self.zip8(to, with, &f);
+            }
+            let last = self.zip8(&padded(rest), &padded(with_rest), &f);
+            rest.copy_from_slice(&last[..rest.len()]);
+        }
+    }
+}
+
+/// `to[i] = f32(from[i])`; `from` holds the elements of the float type given to [`run`].
+pub(super) struct Widen<'a> {
+    pub(super) to: &'a mut [f32],
+    pub(super) from: &'a [u8],
+}
+
+impl Job for Widen<'_> {
+    #[inline(always)]
+    fn run<L: Lanes>(self, lanes: L) {
+        lanes.widen(self.to, cast_slice(self.from));
+    }
+}
+
+/// `to[i] = round(from[i])`.
+pub(super) struct Narrow<'a> {
+    pub(super) to: &'a mut [u8],
+    pub(super) from: &'a [f32],
+}
+
+impl Job for Narrow<'_> {
+    #[inline(always)]
+    fn run<L: Lanes>(self, lanes: L) {
+        lanes.narrow(cast_slice_mut(self.to), self.from);
+    }
+}
+
+/// `to[i] = round(op(to[i]))`.
+pub(super) struct Map<'a> {
+    pub(super) op: Unary,
+    pub(super) to: &'a mut [u8],
+}
+
+impl Job for Map<'_> {
+    #[inline(always)]
+    fn run<L: Lanes>(self, lanes: L) {
+        let to = cast_slice_mut(self.to);
+        match self.op {
+            Unary::Neg => lanes.map(to, |x| Unary::Neg.apply(x)),
+            Unary::Abs => lanes.map(to, |x| Unary::Abs.apply(x)),
+            Unary::Recip => lanes.map(to, |x| Unary::Recip.apply(x)),
+            Unary::Sqrt => lanes.map(to, |x| Unary::Sqrt.apply(x)),
+            Unary::Exp => lanes.map(to, |x| Unary::Exp.apply(x)),
+            Unary::Log => lanes.map(to, |x| Unary::Log.apply(x)),
+            Unary::Relu => lanes.map(to, |x| Unary::Relu.apply(x)),
+            Unary::Tanh => lanes.map(to, |x| Unary::Tanh.apply(x)),
+            Unary::Sigmoid => lanes.map(to, |x| Unary::Sigmoid.apply(x)),
+            Unary::Gelu => lanes.map(to, |x| Unary::Gelu.apply(x)),
+        }
+    }
+}
+
+/// `to[i] = round(to[i] op with[i])`, or `round(with[i] op to[i])` when swapped.
+pub(super) struct Zip<'a> {
+    pub(super) op: Binary,
+    pub(super) to: &'a mut [u8],
+    pub(super) with: &'a [u8],
+    pub(super) swapped: bool,
+}
+
+impl Job for Zip<'_> {
+    #[inline(always)]
+    fn run<L: Lanes>(self, lanes: L) {
+        let (to, with) = (cast_slice_mut(self.to), cast_slice(self.with));
+        match (self.op, self.swapped) {
+            // These two give the same bits either way round.
+            (Binary::Add, _) => lanes.zip(to, with, |a, b| a + b),
+            (Binary::Mul, _) => lanes.zip(to, with, |a, b| a * b),
+            (Binary::Sub, false) => lanes.zip(to, with, |a, b| a - b),
+            (Binary::Sub, true) => lanes.zip(to, with, |a, b| b - a),
+            (Binary::Div, false) => lanes.zip(to, with, |a, b| a / b),
+            (Binary::Div, true) => lanes.zip(to, with, |a, b| b / a),
+            (Binary::Max, false) => lanes.zip(to, with, |a, b| Binary::Max.apply(a, b)),
+            (Binary::Max, true) => lanes.zip(to, with, |a, b| Binary::Max.apply(b, a)),
+            (Binary::Min, false) => lanes.zip(to, with, |a, b| Binary::Min.apply(a, b)),
+            (Binary::Min, true) => lanes.zip(to, with, |a, b| Binary::Min.apply(b, a)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lane_1_hardware_widens_as_software() {
+        let all: Vec<u16> = (0..=u16::MAX).collect();
+        for dtype in [DType::F16, DType::Bf16] {
+            let mut wide = vec![0.0; all.len()];
+            run(dtype, Widen { to: &mut wide, from: cast_slice(&all) });
+            for (&bits, &got) in all.iter().zip(&wide) {
+                let want = match dtype {
+                    DType::F16 => f16::from_bits(bits).to_f32(),
+                    _ => bf16::from_bits(bits).to_f32(),
+                };
+                let same = want.to_bits() == got.to_bits() || want.is_nan() && got.is_nan();
+                assert!(same, "LANE-1: {dtype} {bits:#x} widens to {got}, not {want}");
+            }
+        }
+    }
+
+    #[test]
+    fn lane_1_hardware_narrows_as_software() {
+        let all: Vec<f32> = (0..=u32::MAX).step_by(4099).map(f32::from_bits).collect();
+        let mut narrow = vec![0_u16; all.len()];
+        run(DType::F16, Narrow { to: cast_slice_mut(&mut narrow), from: &all });
+        for (&x, &got) in all.iter().zip(&narrow) {
+            let (want, got) = (f16::from_f32(x), f16::from_bits(got));
+            assert!(
+                want.to_bits() == got.to_bits() || want.is_nan() && got.is_nan(),
+                "LANE-1: {x}"
+            );
+        }
+        run(DType::Bf16, Narrow { to: cast_slice_mut(&mut narrow), from: &all });
+        for (&x, &got) in all.iter().zip(&narrow) {
+            let (want, got) = (bf16::from_f32(x), bf16::from_bits(got));
+            assert!(
+                want.to_bits() == got.to_bits() || want.is_nan() && got.is_nan(),
+                "LANE-1: {x}"
+            );
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! A tree of elementwise operations as a list of steps for a stack of blocks.
+//!
+//! - **PROG-1 (order).** Each operation is one step on rounded operands, exactly as recorded: fusing
+//!   saves memory, never an operation.
+//! - **PROG-2 (narrow).** The deeper operand goes first, so a chain needs one block however long it is
+//!   and whichever side it leans to.
+
+use super::buffer::Scalar;
+use super::node::{Node, Op};
+use super::{Binary, Compare, DType, Unary, Value};
+use std::sync::Arc;
+
+/// One step on a stack of blocks.
+#[derive(Debug)]
+pub(super) enum Step {
+    Splat(Scalar),
+    Load(usize),
+    Unary(Unary, DType),
+    /// Top two; `swapped` when the upper one is the left operand.
+    Binary {
+        op: Binary,
+        dtype: DType,
+        swapped: bool,
+    },
+    /// Top and a leaf, which never enters the stack.
+    BinaryLeaf {
+        op: Binary,
+        dtype: DType,
+        swapped: bool,
+        leaf: usize,
+    },
+    Compare {
+        op: Compare,
+        dtype: DType,
+        swapped: bool,
+    },
+    /// Top three; where condition, first and second lie, from the lowest.
+    Select {
+        dtype: DType,
+        places: [usize; 3],
+    },
+    Cast {
+        from: DType,
+        to: DType,
+    },
+}
+
+/// Steps that leave the result in the lowest block.
+#[derive(Debug, Default)]
+pub(super) struct Program {
+    pub(super) steps: Vec<Step>,
+    /// Ready values.
+    pub(super) leaves: Vec<Value>,
+    /// Blocks needed at once.
+    pub(super) height: usize,
+}
+
+enum Task {
+    Visit(Value),
+    Emit(Step),
+}
+
+#[derive(Default)]
+struct Compiler {
+    program: Program,
+    tasks: Vec<Task>,
+    now: usize,
+    blockers: Vec<Arc<Node>>,
+}
+
+/// Operations that work element by element.
+pub(super) fn is_elementwise(op: &Op) -> bool {
+    matches!(op, Op::Unary(..) | Op::Binary(..) | Op::Compare(..) | Op::Select(..) | Op::Cast(..))
+}
+
+/// The steps for `op`, whose result is of type `dtype`; or the nodes that must be ready first.
+pub(super) fn compile(op: Op, dtype: DType) -> Result<Program, Vec<Arc<Node>>> {
+    let mut compiler = Compiler::default();
+    compiler.expand(op, dtype);
+    compiler.finish()
+}
+
+/// The steps that copy `value`; or the nodes that must be ready first.
+pub(super) fn compile_value(value: Value) -> Result<Program, Vec<Arc<Node>>> {
+    let mut compiler = Compiler { tasks: vec![Task::Visit(value)], ..Compiler::default() };
+    compiler.finish()
+}
+
+/// Whether only the operation that names `value` can still see it: its elements need no buffer.
+pub(super) fn is_private(value: &Value) -> bool {
+    // One count is that operation, one the copy in hand. Others may come and go on other threads;
+    // either answer gives the same bits.
+    value.is_whole() && Arc::strong_count(&value.node) <= 2
+}
+
+impl Compiler {
+    fn finish(&mut self) -> Result<Program, Vec<Arc<Node>>> {
+        while let Some(task) = self.tasks.pop() {
+            match task {
+                Task::Visit(value) => self.visit(value),
+                Task::Emit(step) => self.emit(step),
+            }
+        }
+        if self.blockers.is_empty() {
+            Ok(std::mem::take(&mut self.program))
+        } else {
+            Err(std::mem::take(&mut self.blockers))
+        }
+    }
+
+    fn visit(&mut self, value: Value) {
+        if value.is_ready() {
+            return self.load(value);
+        }
+        if let Some(scalar) = value.node.fill {
+            return self.push(Step::Splat(scalar));
+        }
+        let op = if is_private(&value) { value.node.op() } else { None };
+        match op.filter(is_elementwise) {
+            Some(op) => self.expand(op, value.dtype()),
+            None if value.is_ready() => self.load(value),
+            None => self.blockers.push(value.into_node()),
+        }
+    }
+
+    fn expand(&mut self, op: Op, dtype: DType) {
+        match op {
+            Op::Unary(op, a) => self.operation(Step::Unary(op, dtype), [a]),
+            Op::Cast(a) => self.operation(Step::Cast { from: a.dtype(), to: dtype }, [a]),
+            Op::Binary(op, ab) => {
+                let swapped = ab[1].depth() > ab[0].depth();
+                self.operation(Step::Binary { op, dtype, swapped }, turned(ab, swapped));
+            }
+            Op::Compare(op, ab) => {
+                let (swapped, dtype) = (ab[1].depth() > ab[0].depth(), ab[0].dtype());
+                self.operation(Step::Compare { op, dtype, swapped }, turned(ab, swapped));
+            }
+            Op::Select(operands) => self.select(*operands, dtype),
+            _ => unreachable!("PROG-1: not elementwise"),
+        }
+    }
+
+    fn select(&mut self, operands: [Value; 3], dtype: DType) {
+        let mut order = [0, 1, 2];
+        let depths = operands.each_ref().map(Value::depth);
+        order.sort_by_key(|&i| std::cmp::Reverse(depths[i]));
+        let mut places = [0; 3];
+        for (place, &operand) in order.iter().enumerate() {
+            places[operand] = place;
+        }
+        let mut operands = operands.map(Some);
+        let operands = order.map(|i| operands[i].take().expect("each once"));
+        self.operation(Step::Select { dtype, places }, operands);
+    }
+
+    /// `step` after its operands, the first of which is computed first.
+    fn operation<const N: usize>(&mut self, step: Step, operands: [Value; N]) {
+        self.tasks.push(Task::Emit(step));
+        self.tasks.extend(operands.into_iter().rev().map(Task::Visit));
+    }
+
+    fn load(&mut self, value: Value) {
+        self.program.leaves.push(value);
+        self.push(Step::Load(self.program.leaves.len() - 1));
+    }
+
+    fn push(&mut self, step: Step) {
+        self.program.steps.push(step);
+        self.now += 1;
+        self.program.height = self.program.height.max(self.now);
+    }
+
+    fn emit(&mut self, step: Step) {
+        match step {
+            Step::Binary { .. } | Step::Compare { .. } => self.now = self.now.saturating_sub(1),
+            Step::Select { .. } => self.now = self.now.saturating_sub(2),
+            _ => {}
+        }
+        let steps = &mut self.program.steps;
+        match (step, steps.last()) {
+            (Step::Binary { op, dtype, swapped }, Some(&Step::Load(leaf))) => {
+                steps.pop();
+                steps.push(Step::BinaryLeaf { op, dtype, swapped, leaf });
+            }
+            (step, _) => steps.push(step),
+        }
+    }
+}
+
+fn turned([a, b]: [Value; 2], swapped: bool) -> [Value; 2] {
+    if swapped { [b, a] } else { [a, b] }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn compiled(value: &Value) -> Program {
+        compile(value.node.op().expect("recorded"), value.dtype()).ok().expect("nothing blocks")
+    }
+
+    fn leaf() -> Value {
+        Value::from_i32(&[1, 2, 3])
+    }
+
+    #[test]
+    fn prog_1_one_step_an_operation() {
+        let mut sum = leaf();
+        for _ in 0..9 {
+            sum = Value::binary(Binary::Add, &sum, &leaf());
+        }
+        let program = compiled(&sum);
+        assert_eq!((program.steps.len(), program.leaves.len()), (10, 10));
+    }
+
+    #[test]
+    fn prog_2_chains_need_few_blocks() {
+        let (mut left, mut right) = (leaf(), leaf());
+        for _ in 0..100 {
+            left = Value::binary(Binary::Sub, &left, &leaf());
+            right = Value::binary(Binary::Sub, &leaf(), &right);
+        }
+        assert_eq!(compiled(&left).height, 2);
+        assert_eq!(compiled(&right).height, 2);
+    }
+}

@@ -1,0 +1,105 @@
+//! Many elements become one, in a fixed order: the accumulator starts at the operation's starting
+//! value and takes the indices of the axis ascending; floats accumulate in `f32` and round once.
+#![expect(clippy::inline_always, reason = "vectorised only inside the AVX2 context")]
+
+use super::block;
+use super::buffer::{Buffer, Slice};
+use super::lanes::{self, Job, Lanes};
+use super::node::Reduction;
+use super::{Binary, DType, Reduce};
+
+/// Rows that are summed side by side, to overlap their dependent additions.
+const ROWS: usize = 8;
+
+/// The result over a ready source.
+pub(super) fn run(reduction: &Reduction) -> Buffer {
+    let source = reduction.source.ready_elements();
+    match source {
+        Slice::I32(source) => Buffer::I32(integers(reduction, source)),
+        Slice::F32(source) => Buffer::F32(floats(reduction, source)),
+        other => block::narrow(other.dtype(), &floats(reduction, &block::widen(other))),
+    }
+}
+
+fn integers(reduction: &Reduction, source: &[i32]) -> Vec<i32> {
+    let Reduction { how, outer, axis, inner, .. } = *reduction;
+    let mut out = vec![how.start_i32(); outer * inner];
+    let op = how.binary();
+    for (o, out) in out.chunks_exact_mut(inner.max(1)).enumerate() {
+        for a in 0..axis {
+            let row = &source[(o * axis + a) * inner..][..inner];
+            out.iter_mut().zip(row).for_each(|(out, x)| *out = op.apply_i32(*out, *x));
+        }
+    }
+    out
+}
+
+fn floats(reduction: &Reduction, source: &[f32]) -> Vec<f32> {
+    let Reduction { how, outer, axis, inner, .. } = *reduction;
+    let mut out = vec![how.start(); outer * inner];
+    lanes::run(DType::F32, Floats { how, out: &mut out, source, axis, inner });
+    out
+}
+
+struct Floats<'a> {
+    how: Reduce,
+    out: &'a mut [f32],
+    source: &'a [f32],
+    axis: usize,
+    inner: usize,
+}
+
+impl Job for Floats<'_> {
+    #[inline(always)]
+    fn run<L: Lanes>(self, _: L) {
+        match self.how {
+            Reduce::Sum => self.reduce(|a, b| a + b),
+            Reduce::Prod => self.reduce(|a, b| a * b),
+            Reduce::Max => self.reduce(|a, b| Binary::Max.apply(a, b)),
+            Reduce::Min => self.reduce(|a, b| Binary::Min.apply(a, b)),
+        }
+    }
+}
+
+impl Floats<'_> {
+    #[inline(always)]
+    fn reduce(self, f: impl Fn(f32, f32) -> f32) {
+        if self.inner == 1 { self.rows(f) } else { self.columns(f) }
+    }
+
+    /// Whole rows at a time.
+    #[inline(always)]
+    fn columns(self, f: impl Fn(f32, f32) -> f32) {
+        for (o, out) in self.out.chunks_exact_mut(self.inner.max(1)).enumerate() {
+            for a in 0..self.axis {
+                let row = &self.source[(o * self.axis + a) * self.inner..][..self.inner];
+                for (out, x) in out.iter_mut().zip(row) {
+                    *out = f(*out, *x);
+                }
+            }
+        }
+    }
+
+    /// Each row to one element, several rows side by side.
+    #[inline(always)]
+    fn rows(self, f: impl Fn(f32, f32) -> f32) {
+        let axis = self.axis;
+        let (groups, rest) = self.out.as_chunks_mut::<ROWS>();
+        let done = groups.len() * ROWS;
+        for (g, out) in groups.iter_mut().enumerate() {
+            let row = |r| &self.source[(g * ROWS + r) * axis..][..axis];
+            let rows: [&[f32]; ROWS] = std::array::from_fn(row);
+            for a in 0..axis {
+                for r in 0..ROWS {
+                    out[r] = f(out[r], rows[r][a]);
+                }
+            }
+        }
+        for (r, out) in rest.iter_mut().enumerate() {
+            let row = &self.source[(done + r) * axis..][..axis];
+            for x in row {
+                *out = f(*out, *x);
+            }
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! Threads that compute values while the simulation goes on.
+//!
+//! ```text
+//!   start ──► backlog (bounded) ──┐
+//!                                 ├──► workers
+//!   force ──► batch (goes first) ─┘──► and the caller
+//! ```
+//!
+//! - **POOL-1 (same bits).** Results do not depend on the number of threads: values fix every order
+//!   (VAL-2), threads only choose who computes which.
+//! - **POOL-2 (bounded).** No more than [`Pool::BACKLOG`] values are begun and not computed; whoever
+//!   starts one more computes it.
+//! - **POOL-3 (no hang).** A panic while computing reaches whoever forces that value; it stops no
+//!   worker and leaves nobody waiting. Dropping the pool joins its threads.
+
+use phalanx_sim::value::{Evaluator, Inline, Value};
+use std::any::Any;
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+
+/// An [`Evaluator`] with threads of its own.
+pub struct Pool {
+    shared: Arc<Shared>,
+    workers: Vec<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    queue: Mutex<Queue>,
+    work: Condvar,
+}
+
+#[derive(Default)]
+struct Queue {
+    batches: VecDeque<Arc<Batch>>,
+    backlog: VecDeque<Value>,
+    closed: bool,
+}
+
+impl Pool {
+    /// How many started values may wait.
+    pub const BACKLOG: usize = 256;
+
+    /// A pool in which `threads` threads compute, the one that forces included: `new(1)` starts none.
+    ///
+    /// # Panics
+    ///
+    /// When the system refuses a thread.
+    pub fn new(threads: usize) -> Self {
+        let shared = Arc::new(Shared::default());
+        let worker = |i: usize| {
+            let shared = Arc::clone(&shared);
+            let name = format!("phalanx-math-{i}");
+            thread::Builder::new().name(name).spawn(move || shared.work()).expect("a thread")
+        };
+        let workers = (1..threads).map(worker).collect();
+        Self { shared, workers }
+    }
+
+    /// How many threads compute, the one that forces included.
+    pub fn threads(&self) -> usize {
+        self.workers.len() + 1
+    }
+}
+
+impl Evaluator for Pool {
+    fn force(&self, values: &[Value]) {
+        let parts: Vec<Value> = values.iter().flat_map(Value::pending_parts).collect();
+        if self.workers.is_empty() || parts.len() < 2 {
+            return Inline.force(values);
+        }
+        let batch = Arc::new(Batch::new(parts));
+        self.shared.lock().batches.push_back(Arc::clone(&batch));
+        self.shared.work.notify_all();
+        batch.work();
+        batch.wait();
+        // Joins of the parts are left, if anything.
+        Inline.force(values);
+    }
+
+    fn start(&self, value: &Value) {
+        if value.is_ready() {
+            return;
+        }
+        let mut queue = self.shared.lock();
+        if self.workers.is_empty() || queue.backlog.len() >= Self::BACKLOG {
+            drop(queue);
+            return Inline.start(value);
+        }
+        queue.backlog.push_back(value.clone());
+        drop(queue);
+        self.shared.work.notify_one();
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        let mut queue = self.shared.lock();
+        queue.closed = true;
+        // Nobody can look through this pool any more; values compute themselves when looked at.
+        let abandoned = std::mem::take(&mut queue.backlog);
+        drop(queue);
+        drop(abandoned);
+        self.shared.work.notify_all();
+        for worker in self.workers.drain(..) {
+            // A worker catches every panic of its work.
+            worker.join().expect("POOL-3: a worker lives on");
+        }
+    }
+}
+
+enum Job {
+    Batch(Arc<Batch>),
+    Started(Value),
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        // Nothing panics while the queue is locked.
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn work(&self) {
+        while let Some(job) = self.next() {
+            match job {
+                Job::Batch(batch) => batch.work(),
+                // A panic is met again, and reported, by whoever looks at the value.
+                Job::Started(value) => drop(compute(&value)),
+            }
+        }
+    }
+
+    /// The next job, waiting for one; none when the pool is dropped.
+    fn next(&self) -> Option<Job> {
+        let mut queue = self.lock();
+        loop {
+            if let Some(job) = queue.pop() {
+                return Some(job);
+            }
+            if queue.closed {
+                return None;
+            }
+            queue = self.work.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+impl Queue {
+    /// Batches first, since somebody waits for them.
+    fn pop(&mut self) -> Option<Job> {
+        while let Some(batch) = self.batches.front() {
+            if batch.is_taken() {
+                self.batches.pop_front();
+            } else {
+                return Some(Job::Batch(Arc::clone(batch)));
+            }
+        }
+        self.backlog.pop_front().map(Job::Started)
+    }
+}
+
+fn compute(value: &Value) -> thread::Result<()> {
+    // Values are unchanged by a panic: they stay recorded.
+    catch_unwind(AssertUnwindSafe(|| Inline.force(std::slice::from_ref(value))))
+}
+
+/// Values that one call forces.
+struct Batch {
+    values: Vec<Value>,
+    next: AtomicUsize,
+    state: Mutex<Progress>,
+    done: Condvar,
+}
+
+#[derive(Default)]
+struct Progress {
+    finished: usize,
+    panic: Option<Box<dyn Any + Send>>,
+}
+
+impl Batch {
+    fn new(values: Vec<Value>) -> Self {
+        let (next, state, done) = (AtomicUsize::new(0), Mutex::default(), Condvar::new());
+        Self { values, next, state, done }
+    }
+
+    fn is_taken(&self) -> bool {
+        // SYNC: a hint; `work` decides by its own fetch_add.
+        self.next.load(Ordering::Relaxed) >= self.values.len()
+    }
+
+    /// Computes values until all are taken.
+    fn work(&self) {
+        loop {
+            // SYNC: hands out each index once; the values themselves synchronise.
+            let i = self.next.fetch_add(1, Ordering::Relaxed);
+            let Some(value) = self.values.get(i) else { return };
+            let result = compute(value);
+            let mut state = self.lock();
+            state.finished += 1;
+            state.panic = state.panic.take().or(result.err());
+            if state.finished == self.values.len() {
+                self.done.notify_all();
+            }
+        }
+    }
+
+    /// Waits until all values are computed; goes on with the panic of any that was not.
+    fn wait(&self) {
+        let mut state = self.lock();
+        while state.finished < self.values.len() {
+            state = self.done.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        if let Some(panic) = state.panic.take() {
+            drop(state);
+            resume_unwind(panic);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Progress> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
