@@ -64,7 +64,12 @@ impl Credits {
     ///
     /// If there are not so many in all: nobody could ever wait long enough.
     pub fn take(&self, count: u64) -> Take {
-        assert!(count <= self.0.total, "CRD-1: {count} of the {} credits of `{}`", self.0.total, self.0.name);
+        assert!(
+            count <= self.0.total,
+            "CRD-1: {count} of the {} credits of `{}`",
+            self.0.total,
+            self.0.name
+        );
         Take { state: self.0.clone(), count, spot: Spot::default() }
     }
 
@@ -84,8 +89,10 @@ impl State {
     }
 
     fn describe(&self, count: u64) -> Wait {
-        let what = format!("{count} of `{}` ({} of {} at home)", self.name, self.home.get(), self.total);
-        let providers = self.takers.borrow().iter().filter_map(|task| self.sim.name_of(*task)).collect();
+        let what =
+            format!("{count} of `{}` ({} of {} at home)", self.name, self.home.get(), self.total);
+        let providers =
+            self.takers.borrow().iter().filter_map(|task| self.sim.name_of(*task)).collect();
         Wait { what, providers }
     }
 }

@@ -220,7 +220,8 @@ impl Executor {
             PlaceOrder::Ascending => instant.sort_by_key(|event| event.place),
             PlaceOrder::Shuffled(seed) => {
                 let now = self.core.now.get();
-                instant.sort_by_key(|event| (turn_of(seed, now, event.place), event.place, event.key));
+                instant
+                    .sort_by_key(|event| (turn_of(seed, now, event.place), event.place, event.key));
             }
         }
     }
@@ -259,7 +260,9 @@ impl Executor {
     #[inline]
     fn resume(&mut self, task: TaskId) {
         self.adopt();
-        let Some(mut process) = self.processes.get_mut(task.index()).and_then(Option::take) else { return };
+        let Some(mut process) = self.processes.get_mut(task.index()).and_then(Option::take) else {
+            return;
+        };
         if !self.core.tasks.borrow().is_live(task) {
             self.processes[task.index()] = Some(process);
             return;
@@ -386,7 +389,11 @@ impl Sim {
         let core = &*self.0;
         let now = core.now.get();
         if time.as_ps() == now && core.running.get() {
-            assert!(place == core.place.get(), "SIM-3: {:?} acts on {place:?} without delay", core.place.get());
+            assert!(
+                place == core.place.get(),
+                "SIM-3: {:?} acts on {place:?} without delay",
+                core.place.get()
+            );
             core.ready.borrow_mut().push_back((device, payload));
             return;
         }

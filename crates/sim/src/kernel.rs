@@ -166,14 +166,23 @@ impl Tl {
         let value = tile.value().ok_or(KernelError::NoData)?;
         if index >= value.len() {
             let right = format!("{} elements", value.len());
-            return Err(KernelError::Shape { operation: "item", left: format!("index {index}"), right });
+            return Err(KernelError::Shape {
+                operation: "item",
+                left: format!("index {index}"),
+                right,
+            });
         }
         self.program.world().options.evaluator.force(std::slice::from_ref(value));
         Ok(value.get(index))
     }
 
     /// A tile full of one number.
-    pub fn full(&self, dtype: DType, shape: impl Into<Shape>, number: f64) -> Result<Tile, KernelError> {
+    pub fn full(
+        &self,
+        dtype: DType,
+        shape: impl Into<Shape>,
+        number: f64,
+    ) -> Result<Tile, KernelError> {
         let shape = shape.into();
         let value =
             self.has_data().then(|| crate::value::Value::full(dtype, shape.elements(), number));

@@ -169,13 +169,25 @@ impl Machine {
     }
 
     /// Maps memory in a cube's HBM; nothing has been written to it.
-    pub fn empty(&self, sip: u32, cube: u16, dtype: DType, elements: usize) -> Result<Region, MemoryError> {
+    pub fn empty(
+        &self,
+        sip: u32,
+        cube: u16,
+        dtype: DType,
+        elements: usize,
+    ) -> Result<Region, MemoryError> {
         let sip = &mut *self.world.sips[sip as usize].borrow_mut();
         sip.mmu.map(&mut sip.cubes[cube as usize].memory, cube, dtype, elements)
     }
 
     /// Maps memory full of zeros.
-    pub fn zeros(&self, sip: u32, cube: u16, dtype: DType, elements: usize) -> Result<Region, MemoryError> {
+    pub fn zeros(
+        &self,
+        sip: u32,
+        cube: u16,
+        dtype: DType,
+        elements: usize,
+    ) -> Result<Region, MemoryError> {
         self.resident(sip, cube, Value::zeros(dtype, elements))
     }
 

@@ -109,7 +109,8 @@ impl Hbm {
 
     /// The lowest free piece of `bytes`, or the size of the largest one.
     pub(crate) fn allocate(&mut self, bytes: u64) -> Result<u64, u64> {
-        let found = self.free.iter().find(|(_, len)| **len >= bytes).map(|(start, len)| (*start, *len));
+        let found =
+            self.free.iter().find(|(_, len)| **len >= bytes).map(|(start, len)| (*start, *len));
         let Some((start, len)) = found else {
             return Err(self.free.values().copied().max().unwrap_or(0));
         };
@@ -198,7 +199,8 @@ impl Mmu {
         let bytes = region.bytes();
         let physical = hbm.take(PeId { sip: self.sip, cube, pe: 0 }, bytes)?;
         self.next += (bytes.div_ceil(PAGE) + 1) * PAGE;
-        self.regions.insert(region.address, Mapping { region, physical, content: Content::default() });
+        self.regions
+            .insert(region.address, Mapping { region, physical, content: Content::default() });
         Ok(region)
     }
 
@@ -210,8 +212,14 @@ impl Mmu {
     }
 
     /// The region that `address` belongs to, with the element it points at.
-    pub(crate) fn find(&self, address: u64, dtype: DType, reach: usize) -> Result<(Region, usize), MemoryError> {
-        let candidate = self.regions.range(..=address).next_back().map(|(_, mapping)| mapping.region);
+    pub(crate) fn find(
+        &self,
+        address: u64,
+        dtype: DType,
+        reach: usize,
+    ) -> Result<(Region, usize), MemoryError> {
+        let candidate =
+            self.regions.range(..=address).next_back().map(|(_, mapping)| mapping.region);
         let region = candidate
             .filter(|region| address < region.address + region.bytes().max(1))
             .ok_or_else(|| self.unmapped(address, candidate))?;
@@ -229,7 +237,10 @@ impl Mmu {
     fn unmapped(&self, address: u64, near: Option<Region>) -> MemoryError {
         let near = near.map_or_else(String::new, |region| {
             let (start, end) = (region.address, region.address + region.bytes());
-            format!("; the region before it is {start:#x}..{end:#x} ({} x {})", region.elements, region.dtype)
+            format!(
+                "; the region before it is {start:#x}..{end:#x} ({} x {})",
+                region.elements, region.dtype
+            )
         });
         MemoryError::Unmapped { sip: self.sip, address, near }
     }
@@ -241,8 +252,17 @@ impl Mmu {
     }
 
     /// Reads `len` elements from element `at` of a region on.
-    pub(crate) fn read(&self, region: &Region, at: usize, len: usize) -> Result<Value, MemoryError> {
-        let content = &self.regions.get(&region.address).ok_or_else(|| self.unmapped(region.address, None))?.content;
+    pub(crate) fn read(
+        &self,
+        region: &Region,
+        at: usize,
+        len: usize,
+    ) -> Result<Value, MemoryError> {
+        let content = &self
+            .regions
+            .get(&region.address)
+            .ok_or_else(|| self.unmapped(region.address, None))?
+            .content;
         let mut pieces = Vec::new();
         for piece in content.read(at, len) {
             pieces.push(match piece {
@@ -254,7 +274,12 @@ impl Mmu {
     }
 
     /// The one value that covers `len` elements from `at` on, and where in it they begin.
-    pub(crate) fn covering(&self, region: &Region, at: usize, len: usize) -> Option<(&Value, usize)> {
+    pub(crate) fn covering(
+        &self,
+        region: &Region,
+        at: usize,
+        len: usize,
+    ) -> Option<(&Value, usize)> {
         self.regions.get(&region.address)?.content.covering(at, len)
     }
 
@@ -298,7 +323,8 @@ impl Content {
         if start + value.len() <= at {
             return;
         }
-        let (left, right) = (value.slice(0, at - start), value.slice(at - start, start + value.len() - at));
+        let (left, right) =
+            (value.slice(0, at - start), value.slice(at - start, start + value.len() - at));
         self.0.insert(start, left);
         self.0.insert(at, right);
     }
@@ -345,7 +371,10 @@ mod tests {
         let (mut mmu, mut hbm) = memory(4096, true);
         let first = mmu.map(&mut hbm, 0, DType::F32, 1000).unwrap();
         let text = mmu.map(&mut hbm, 0, DType::F16, 100).unwrap_err().to_string();
-        assert_eq!(text, "no room in the HBM of sip0.cube0: 200 B wanted, 96 B of 4 KiB free in one piece", "MEM-1");
+        assert_eq!(
+            text, "no room in the HBM of sip0.cube0: 200 B wanted, 96 B of 4 KiB free in one piece",
+            "MEM-1"
+        );
         mmu.unmap(&mut hbm, &first);
         assert!(mmu.map(&mut hbm, 0, DType::F32, 1024).is_ok());
         assert_eq!(hbm.used, 4096);
@@ -355,14 +384,20 @@ mod tests {
     fn mem_2_addresses_outside_are_refused() {
         let (mut mmu, mut hbm) = memory(1 << 20, true);
         let region = mmu.map(&mut hbm, 0, DType::F32, 10).unwrap();
-        assert!(matches!(mmu.find(0, DType::F32, 1), Err(MemoryError::Unmapped { address: 0, .. })), "MEM-2");
+        assert!(
+            matches!(mmu.find(0, DType::F32, 1), Err(MemoryError::Unmapped { address: 0, .. })),
+            "MEM-2"
+        );
         assert!(mmu.find(region.address + 36, DType::F32, 1).is_ok());
         let beyond = mmu.find(region.address + 36, DType::F32, 2).unwrap_err();
         assert_eq!(
             beyond.to_string(),
             "address 0x1028 of sip0 is not mapped; the region before it is 0x1000..0x1028 (10 x f32)"
         );
-        assert!(matches!(mmu.find(region.address, DType::F16, 1), Err(MemoryError::WrongType { .. })));
+        assert!(matches!(
+            mmu.find(region.address, DType::F16, 1),
+            Err(MemoryError::WrongType { .. })
+        ));
     }
 
     #[test]

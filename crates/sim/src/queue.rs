@@ -143,7 +143,9 @@ impl<T> Future for Get<T> {
             return Poll::Ready(item);
         }
         state.getters.join(&mut this.spot, state.sim.task());
-        state.sim.waiting(|| state.describe("an item from", state.last_putter.get(), &state.putters));
+        state
+            .sim
+            .waiting(|| state.describe("an item from", state.last_putter.get(), &state.putters));
         Poll::Pending
     }
 }
@@ -217,6 +219,9 @@ mod tests {
             })
             .detach();
         let text = executor.run().unwrap_err().to_string();
-        assert!(text.contains("`consumer` waits for an item from `tiles` (0 of 1 items)"), "{text}");
+        assert!(
+            text.contains("`consumer` waits for an item from `tiles` (0 of 1 items)"),
+            "{text}"
+        );
     }
 }

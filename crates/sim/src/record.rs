@@ -51,7 +51,9 @@ impl fmt::Display for Resource {
             Self::Load(pe) => write!(f, "{pe}.dma.load"),
             Self::Store(pe) => write!(f, "{pe}.dma.store"),
             Self::PeLink(pe, side) => write!(f, "{pe}.{}", SIDES[*side as usize]),
-            Self::CubeLink(pe, side) => write!(f, "sip{}.cube{}.{}", pe.sip, pe.cube, SIDES[*side as usize]),
+            Self::CubeLink(pe, side) => {
+                write!(f, "sip{}.cube{}.{}", pe.sip, pe.cube, SIDES[*side as usize])
+            }
             Self::Hbm(pe) => write!(f, "sip{}.cube{}.hbm", pe.sip, pe.cube),
             Self::Link { from, to } => write!(f, "sip{from}->sip{to}"),
             Self::Ingress(sip) => write!(f, "switch->sip{sip}"),
@@ -164,7 +166,15 @@ const STEPS: usize = 1 << 16;
 impl Record {
     pub(crate) fn new(sip: u32, sips: u32, recording: bool) -> Self {
         let capacity = (STEPS / sips as usize).clamp(16, 1 << 14);
-        Self { sip, recording, ops: Vec::new(), steps: Vec::new(), next_step: 0, capacity, next_flow: 0 }
+        Self {
+            sip,
+            recording,
+            ops: Vec::new(),
+            steps: Vec::new(),
+            next_step: 0,
+            capacity,
+            next_flow: 0,
+        }
     }
 
     /// A number for a message, unique in the machine.

@@ -112,7 +112,9 @@ impl Report {
             utilisation: Vec::new(),
             stalls: Vec::new(),
             edges: world.edges.borrow().sorted().map(|edge| usage_of(world, edge)).collect(),
-            critical_path: last.map(|(_, pe, path)| CriticalPath::new(world, pe, &path)).unwrap_or_default(),
+            critical_path: last
+                .map(|(_, pe, path)| CriticalPath::new(world, pe, &path))
+                .unwrap_or_default(),
             ops: Vec::new(),
             advice: Vec::new(),
         };
@@ -126,21 +128,36 @@ impl Report {
     fn add_sip(&mut self, number: u32, sip: &mut Sip) {
         for (resource, wire) in sip.wires(number) {
             let busy = wire.busy.min(self.simulated);
-            self.utilisation.push(Usage { resource, busy, bytes: wire.bytes, operations: wire.turns });
+            self.utilisation.push(Usage {
+                resource,
+                busy,
+                bytes: wire.bytes,
+                operations: wire.turns,
+            });
         }
         for (index, pe) in sip.pes.iter().enumerate().filter(|(_, pe)| pe.programs > 0) {
             let resource = Resource::Program(sip.pe_id(number, index));
             self.add_stalls(resource, pe.stalls);
         }
         for port in sip.ports.iter().filter(|port| port.wire.turns > 0) {
-            let stack = link_stack(port.wire.busy, port.starved, port.wire.first, port.wire.free(), self.simulated);
+            let stack = link_stack(
+                port.wire.busy,
+                port.starved,
+                port.wire.first,
+                port.wire.free(),
+                self.simulated,
+            );
             self.add_stalls(Resource::Link { from: number, to: port.to }, stack);
         }
         self.ops.extend(sip.record.take_ops());
     }
 
     fn add_stalls(&mut self, resource: Resource, stack: Stack) {
-        assert!(stack.total() <= self.simulated, "RPT-1: {resource}: {stack:?} in {}", self.simulated);
+        assert!(
+            stack.total() <= self.simulated,
+            "RPT-1: {resource}: {stack:?} in {}",
+            self.simulated
+        );
         self.stalls.push(Stalls { resource, stack });
     }
 
@@ -197,7 +214,8 @@ fn usage_of(world: &World, edge: &Edge) -> EdgeUsage {
 impl EdgeUsage {
     /// Says so if a tenth of the run or more was spent waiting for credits, and more slots would help.
     fn advice(&self, simulated: Time) -> Option<String> {
-        let bound = self.credit_wait.as_ps() >= simulated.as_ps() / 10 && self.credit_wait > Time::ZERO;
+        let bound =
+            self.credit_wait.as_ps() >= simulated.as_ps() / 10 && self.credit_wait > Time::ZERO;
         let helps = u64::from(self.spec.n_slots) < self.slots_needed;
         let Self { edge, spec, slots_needed, .. } = self;
         (bound && helps).then(|| {

@@ -74,8 +74,10 @@ impl<T: Clone> Future for WaitFor<T> {
         }
         let state = &*this.state;
         state.line.join(&mut this.spot, state.sim.task());
-        let describe =
-            || Wait { what: format!("`{}` to be set", state.name), providers: vec![state.provider.clone()] };
+        let describe = || Wait {
+            what: format!("`{}` to be set", state.name),
+            providers: vec![state.provider.clone()],
+        };
         state.sim.waiting(describe);
         Poll::Pending
     }

@@ -32,7 +32,11 @@ struct Tracks {
 
 impl Tracks {
     /// The track of a resource; operations come resource by resource, so only the last one is remembered.
-    fn track<W: io::Write>(&mut self, writer: &mut Writer<W>, resource: Resource) -> io::Result<TrackId> {
+    fn track<W: io::Write>(
+        &mut self,
+        writer: &mut Writer<W>,
+        resource: Resource,
+    ) -> io::Result<TrackId> {
         if let Some((last, track)) = self.last
             && last == resource
         {

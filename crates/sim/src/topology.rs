@@ -58,7 +58,9 @@ impl Network {
         assert!(from != to, "NET-1: no hop from sip{from} to itself");
         match self.topology {
             Topology::Ring1d => around(from, to, self.count),
-            Topology::Mesh2d { columns, .. } => grid(from, to, columns, |at, to, _| toward(at, to), columns),
+            Topology::Mesh2d { columns, .. } => {
+                grid(from, to, columns, |at, to, _| toward(at, to), columns)
+            }
             Topology::Torus2d { rows, columns } => grid(from, to, columns, around, rows),
             Topology::FullyConnected | Topology::Switch => to,
         }
@@ -117,7 +119,9 @@ mod tests {
     /// Shortest distances by breadth-first search over the neighbours that a topology has.
     fn distance(topology: Topology, count: u32, from: u32, to: u32) -> u32 {
         let (rows, columns) = match topology {
-            Topology::Mesh2d { rows, columns } | Topology::Torus2d { rows, columns } => (rows, columns),
+            Topology::Mesh2d { rows, columns } | Topology::Torus2d { rows, columns } => {
+                (rows, columns)
+            }
             _ => (1, count),
         };
         let wrap = !matches!(topology, Topology::Mesh2d { .. });

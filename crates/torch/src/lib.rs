@@ -1,6 +1,18 @@
-//! What users write programs in.
+//! What users write programs in: the workloads that ship with the simulator, and the thread pool that computes
+//! their numbers off the simulation thread.
+//!
+//! ```
+//! use phalanx_sim::{config, machine::Options};
+//! use phalanx_torch::workload;
+//! let bare = config::parse_machine("bare", config::preset("bare").unwrap().text).unwrap();
+//! let ping = workload::find("ping").unwrap();
+//! let settings = ping.settings(&bare, &[("bytes", "64 KiB")]).unwrap();
+//! let outcome = ping.run(bare, Options::default(), &settings).unwrap();
+//! assert_eq!(outcome.report.simulated.to_string(), "1012 ns");
+//! ```
 #![forbid(unsafe_code)]
 
 pub mod pool;
+pub mod workload;
 
 pub use pool::Pool;

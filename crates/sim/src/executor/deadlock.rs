@@ -72,7 +72,11 @@ impl fmt::Display for Deadlock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let count = self.waiting.len();
         let noun = if count == 1 { "process waits" } else { "processes wait" };
-        write!(f, "deadlock at {}: {count} {noun} for something that can no longer happen", self.time)?;
+        write!(
+            f,
+            "deadlock at {}: {count} {noun} for something that can no longer happen",
+            self.time
+        )?;
         for waiting in &self.waiting {
             for wait in &waiting.waits {
                 write!(f, "\n  `{}` waits for {}", waiting.process, wait.what)?;
@@ -92,8 +96,13 @@ impl fmt::Display for Deadlock {
 impl Deadlock {
     fn states_of(&self, providers: &[String]) -> String {
         let alive = |name: &String| self.waiting.iter().any(|w| &w.process == name);
-        let state = |name: &String| if alive(name) { "waiting too" } else { "finished or never started" };
-        providers.iter().map(|name| format!("`{name}` ({})", state(name))).collect::<Vec<_>>().join(", ")
+        let state =
+            |name: &String| if alive(name) { "waiting too" } else { "finished or never started" };
+        providers
+            .iter()
+            .map(|name| format!("`{name}` ({})", state(name)))
+            .collect::<Vec<_>>()
+            .join(", ")
     }
 }
 

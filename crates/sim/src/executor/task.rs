@@ -81,7 +81,11 @@ impl Slab {
     }
 
     fn get(&self, task: TaskId) -> Option<&(String, Place)> {
-        self.slots.get(task.index()).filter(|slot| slot.generation == task.generation)?.process.as_ref()
+        self.slots
+            .get(task.index())
+            .filter(|slot| slot.generation == task.generation)?
+            .process
+            .as_ref()
     }
 
     pub(super) fn place_of(&self, task: TaskId) -> Option<Place> {
@@ -158,8 +162,11 @@ pub(super) fn spawn<T: 'static>(
 ) -> JoinHandle<T> {
     let core = &sim.0;
     let task = core.tasks.borrow_mut().insert(name, place);
-    let shared =
-        Rc::new(Shared { result: RefCell::new(None), finished: Cell::new(false), joiner: Cell::new(None) });
+    let shared = Rc::new(Shared {
+        result: RefCell::new(None),
+        finished: Cell::new(false),
+        joiner: Cell::new(None),
+    });
     let wrapped = finish(sim.clone(), shared.clone(), process);
     core.newcomers.borrow_mut().push((task, Box::pin(wrapped)));
     sim.schedule(sim.now(), place, RESUME, task.pack());

@@ -90,7 +90,10 @@ fn sim_4_a_deadlock_names_who_waits_for_whom() {
             let inner = sim.clone();
             let child = sim.spawn("child", async move {
                 std::future::poll_fn(|_| {
-                    inner.waiting(|| Wait { what: "a sign".into(), providers: vec!["parent".into()] });
+                    inner.waiting(|| Wait {
+                        what: "a sign".into(),
+                        providers: vec!["parent".into()],
+                    });
                     std::task::Poll::<()>::Pending
                 })
                 .await;

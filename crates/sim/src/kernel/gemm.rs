@@ -1,6 +1,6 @@
 //! A tiled matrix product that overlaps loads with computing.
 //!
-//! Output tiles are dealt to the programs of the launch in turn. For each, the k-steps load a pair of operand
+//! Output tiles are dealt in turn to those who share the product. For each, the k-steps load a pair of operand
 //! tiles as one transfer and multiply-accumulate it in f32; the finished tile is stored while the next one is
 //! computed. With two buffers the next pair is loaded meanwhile; with one, loading and computing alternate.
 
@@ -31,6 +31,8 @@ pub struct Gemm {
     pub tile: [usize; 3],
     /// 2 to load the next operands while computing, 1 not to.
     pub buffers: u32,
+    /// Which of how many share the output tiles; `(0, 1)` does all of them.
+    pub share: (usize, usize),
 }
 
 impl Gemm {
@@ -39,10 +41,9 @@ impl Gemm {
         let [m, n, _] = self.dims;
         let columns = n.div_ceil(self.tile[1]);
         let tiles = m.div_ceil(self.tile[0]) * columns;
-        let mine: Vec<_> = (tl.program_id()..tiles)
-            .step_by(tl.num_programs())
-            .map(|tile| (tile / columns, tile % columns))
-            .collect();
+        let (share, shares) = self.share;
+        let mine: Vec<_> =
+            (share..tiles).step_by(shares).map(|tile| (tile / columns, tile % columns)).collect();
         let mut steps = Steps { gemm: self, mine: &mine, tile: 0, step: 0 };
         let mut next = if self.buffers > 1 { steps.load(tl) } else { None };
         for corner in &mine {
@@ -67,18 +68,35 @@ impl Gemm {
         Ok(())
     }
 
+    /// The same product, for one of several that share it.
+    #[must_use]
+    pub fn share(mut self, share: usize, shares: usize) -> Self {
+        self.share = (share, shares);
+        self
+    }
+
     fn steps(&self) -> usize {
         self.dims[2].div_ceil(self.tile[2]).max(1)
     }
 
-    fn store(&self, tl: &Tl, (row, column): (usize, usize), sum: Option<Tile>) -> Result<super::Storing, KernelError> {
+    fn store(
+        &self,
+        tl: &Tl,
+        (row, column): (usize, usize),
+        sum: Option<Tile>,
+    ) -> Result<super::Storing, KernelError> {
         let [tm, tn, _] = self.tile;
         let view = block(&self.c, (row * tm, column * tn), [tm, tn], [self.dims[0], self.dims[1]]);
         let sum = sum.expect("at least one step");
         // The engine rounds on its way out: no vector time.
         let value = sum.value().map(|value| value.cast(self.c.region.dtype));
-        let rounded =
-            Tile::in_scratch(tl.program(), self.c.region.dtype, view.shape, value, "a rounded product")?;
+        let rounded = Tile::in_scratch(
+            tl.program(),
+            self.c.region.dtype,
+            view.shape,
+            value,
+            "a rounded product",
+        )?;
         Ok(tl.store(&view, &rounded))
     }
 }
@@ -108,8 +126,16 @@ impl Steps<'_> {
 }
 
 /// A tile of a matrix of `extent`, with what lies outside masked.
-fn block(operand: &Operand, (row, column): (usize, usize), tile: [usize; 2], extent: [usize; 2]) -> View {
+fn block(
+    operand: &Operand,
+    (row, column): (usize, usize),
+    tile: [usize; 2],
+    extent: [usize; 2],
+) -> View {
     let view = View::block(&operand.region, operand.columns, (row, column), tile);
-    let inside = [tile[0].min(extent[0] - row.min(extent[0])), tile[1].min(extent[1] - column.min(extent[1]))];
+    let inside = [
+        tile[0].min(extent[0] - row.min(extent[0])),
+        tile[1].min(extent[1] - column.min(extent[1])),
+    ];
     if inside == tile { view } else { view.masked(Mask::Below(Shape::from(inside))) }
 }

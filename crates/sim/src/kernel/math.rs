@@ -66,9 +66,11 @@ impl Tl {
             Ok(shape) => shape,
             Err(error) => return self.failed(error),
         };
-        let bytes = left.bytes().max(right.bytes()).max((shape.elements() * left.dtype().size()) as u64);
-        let value = both(left, right)
-            .map(|(x, y)| Value::binary(operation, &stretch(x, left, shape), &stretch(y, right, shape)));
+        let bytes =
+            left.bytes().max(right.bytes()).max((shape.elements() * left.dtype().size()) as u64);
+        let value = both(left, right).map(|(x, y)| {
+            Value::binary(operation, &stretch(x, left, shape), &stretch(y, right, shape))
+        });
         self.vector(name_of_binary(operation), bytes, left.dtype(), shape, value)
     }
 
@@ -109,14 +111,18 @@ impl Tl {
             Err(error) => return self.failed(error),
         };
         let bytes = left.bytes().max(right.bytes());
-        let value = both(left, right)
-            .map(|(x, y)| Value::compare(operation, &stretch(x, left, shape), &stretch(y, right, shape)));
+        let value = both(left, right).map(|(x, y)| {
+            Value::compare(operation, &stretch(x, left, shape), &stretch(y, right, shape))
+        });
         self.vector("compare", bytes, DType::I32, shape, value)
     }
 
     /// `left` where `condition` (`i32`) is not 0, `right` elsewhere; all of one shape.
     pub fn select(&self, condition: &Tile, left: &Tile, right: &Tile) -> Computing {
-        if condition.shape() != left.shape() || left.shape() != right.shape() || left.dtype() != right.dtype() {
+        if condition.shape() != left.shape()
+            || left.shape() != right.shape()
+            || left.dtype() != right.dtype()
+        {
             let (left, right) = (format!("{condition:?} ? {left:?}"), right.describe());
             return self.failed(KernelError::Shape { operation: "select", left, right });
         }
@@ -153,8 +159,9 @@ impl Tl {
         }
         let outer = dims.dims()[..axis].iter().product();
         let inner = dims.dims()[axis + 1..].iter().product();
-        let value =
-            tile.value().map(|value| Value::reduce(operation, value, outer, dims.dims()[axis], inner));
+        let value = tile
+            .value()
+            .map(|value| Value::reduce(operation, value, outer, dims.dims()[axis], inner));
         self.vector("reduce", tile.bytes(), tile.dtype(), dims.without(axis), value)
     }
 
@@ -185,7 +192,11 @@ impl Tl {
     /// How long the matrix engine takes for a product: whole tiles.
     pub(super) fn product_time(&self, dims: [usize; 3]) -> Time {
         let gemm = &self.program().world().spec.gemm;
-        let tiles: u64 = dims.iter().zip(gemm.tile).map(|(dim, tile)| (*dim as u64).div_ceil(tile.into())).product();
+        let tiles: u64 = dims
+            .iter()
+            .zip(gemm.tile)
+            .map(|(dim, tile)| (*dim as u64).div_ceil(tile.into()))
+            .product();
         let operations: u64 = gemm.tile.iter().map(|dim| u64::from(*dim)).product::<u64>() * 2;
         gemm.rate.time_for(tiles * operations)
     }
@@ -236,12 +247,24 @@ impl Tl {
 
     fn ready(&self, result: Result<Tile, KernelError>) -> Computing {
         let program = self.program().clone();
-        Computing { program, result: Some(result), end: Time::ZERO, path: Path::default(), scheduled: false }
+        Computing {
+            program,
+            result: Some(result),
+            end: Time::ZERO,
+            path: Path::default(),
+            scheduled: false,
+        }
     }
 }
 
 /// A turn on an engine from now on: when it ends, and what led there.
-fn occupy(program: &Program, engine: Engine, label: &'static str, span: Time, bytes: u64) -> (Time, Path) {
+fn occupy(
+    program: &Program,
+    engine: Engine,
+    label: &'static str,
+    span: Time,
+    bytes: u64,
+) -> (Time, Path) {
     let (now, id) = (program.sim().now(), program.pe());
     let mut path = program.path();
     path.advance(now, Kind::Dependency);
@@ -303,7 +326,11 @@ fn stretch(value: &Value, tile: &Tile, shape: Shape) -> Value {
     value.strided(0, shape.dims(), &strides)
 }
 
-fn product(left: &Tile, right: &Tile, accumulator: Option<&Tile>) -> Result<[usize; 3], KernelError> {
+fn product(
+    left: &Tile,
+    right: &Tile,
+    accumulator: Option<&Tile>,
+) -> Result<[usize; 3], KernelError> {
     let mismatch =
         |right: String| KernelError::Shape { operation: "dot", left: left.describe(), right };
     let (&[m, k], &[k2, n]) = (left.shape().dims(), right.shape().dims()) else {

@@ -44,7 +44,12 @@ impl<T> Future for Loading<T> {
 
 impl<T> Loading<T> {
     /// Moves `bytes` from `cube` into the PE, for `result`.
-    pub(super) fn moving(program: &Rc<Program>, cube: u16, bytes: u64, result: Result<T, KernelError>) -> Self {
+    pub(super) fn moving(
+        program: &Rc<Program>,
+        cube: u16,
+        bytes: u64,
+        result: Result<T, KernelError>,
+    ) -> Self {
         let (end, path) = transfer(program, &[(cube, bytes)], Direction::In);
         Self { program: program.clone(), result: Some(result), end, path, scheduled: false }
     }
@@ -69,9 +74,10 @@ impl Tl {
 
     /// Loads the elements of a view; masked ones read as `other`.
     pub fn load_or(&self, view: &View, other: f64) -> Loading<Tile> {
-        self.loading(|| self.start_load(std::slice::from_ref(view), other).map(|(mut tiles, flight)| {
-            (tiles.pop().expect("one view, one tile"), flight)
-        }))
+        self.loading(|| {
+            self.start_load(std::slice::from_ref(view), other)
+                .map(|(mut tiles, flight)| (tiles.pop().expect("one view, one tile"), flight))
+        })
     }
 
     /// Loads two views as one transfer, which pays the latency once: the operands of a product.
@@ -85,7 +91,10 @@ impl Tl {
         })
     }
 
-    fn loading<T>(&self, start: impl FnOnce() -> Result<(T, (Time, Path)), KernelError>) -> Loading<T> {
+    fn loading<T>(
+        &self,
+        start: impl FnOnce() -> Result<(T, (Time, Path)), KernelError>,
+    ) -> Loading<T> {
         let program = self.program().clone();
         let (result, (end, path)) = match start() {
             Ok((tiles, flight)) => (Ok(tiles), flight),
@@ -94,7 +103,11 @@ impl Tl {
         Loading { program, result: Some(result), end, path, scheduled: false }
     }
 
-    fn start_load(&self, views: &[View], other: f64) -> Result<(Vec<Tile>, (Time, Path)), KernelError> {
+    fn start_load(
+        &self,
+        views: &[View],
+        other: f64,
+    ) -> Result<(Vec<Tile>, (Time, Path)), KernelError> {
         let program = self.program();
         let mut tiles = Vec::with_capacity(views.len());
         let mut pieces = Vec::with_capacity(views.len());
@@ -142,15 +155,28 @@ fn transfer(program: &Program, pieces: &[(u16, u64)], direction: Direction) -> (
         beyond(world, sip, &mut flight, pe, cube, direction);
         end = end.max(flight.tail);
     }
-    let resource = if direction == Direction::In { Resource::Load(pe) } else { Resource::Store(pe) };
+    let resource =
+        if direction == Direction::In { Resource::Load(pe) } else { Resource::Store(pe) };
     sip.record.step(&mut path, end, Kind::Dma, resource);
     channel(sip, index, direction).leave(end, &path);
     let label = if direction == Direction::In { "load" } else { "store" };
-    sip.record.op(|| Op { start: turn.start, end, resource, label, bytes, flow_out: None, flow_in: None });
+    sip.record.op(|| Op {
+        start: turn.start,
+        end,
+        resource,
+        label,
+        bytes,
+        flow_out: None,
+        flow_in: None,
+    });
     (end, path)
 }
 
-fn channel(sip: &mut crate::machine::Sip, index: usize, direction: Direction) -> &mut crate::wire::Wire {
+fn channel(
+    sip: &mut crate::machine::Sip,
+    index: usize,
+    direction: Direction,
+) -> &mut crate::wire::Wire {
     let pe = &mut sip.pes[index];
     if direction == Direction::In { &mut pe.load } else { &mut pe.store }
 }
@@ -175,7 +201,12 @@ fn beyond(
 }
 
 /// The cube a view's elements are in, and their value.
-fn read(world: &World, sip: u32, view: &View, other: f64) -> Result<(u16, Option<Value>), KernelError> {
+fn read(
+    world: &World,
+    sip: u32,
+    view: &View,
+    other: f64,
+) -> Result<(u16, Option<Value>), KernelError> {
     let sip = world.sips[sip as usize].borrow();
     let Some((region, base)) = locate(&sip.mmu, view)? else {
         let filled = || Value::full(view.dtype, view.shape.elements(), other);
@@ -190,7 +221,8 @@ fn read(world: &World, sip: u32, view: &View, other: f64) -> Result<(u16, Option
 /// The region of a view and the element its base is; `None` if it touches nothing.
 fn locate(mmu: &Mmu, view: &View) -> Result<Option<(Region, usize)>, KernelError> {
     if !view.mask_fits() || view.strides.dims().len() != view.shape.dims().len() {
-        let (left, right) = (view.shape.to_string(), format!("strides {} and its mask", view.strides));
+        let (left, right) =
+            (view.shape.to_string(), format!("strides {} and its mask", view.strides));
         return Err(KernelError::Shape { operation: "view", left, right });
     }
     let reach = match &view.mask {
@@ -208,10 +240,17 @@ fn span_of(shape: Shape, strides: Shape) -> usize {
     if shape.elements() == 0 {
         return 0;
     }
-    shape.dims().iter().zip(strides.dims()).map(|(dim, stride)| (dim - 1) * stride).sum::<usize>() + 1
+    shape.dims().iter().zip(strides.dims()).map(|(dim, stride)| (dim - 1) * stride).sum::<usize>()
+        + 1
 }
 
-fn gather(mmu: &Mmu, region: &Region, base: usize, view: &View, other: f64) -> Result<Value, MemoryError> {
+fn gather(
+    mmu: &Mmu,
+    region: &Region,
+    base: usize,
+    view: &View,
+    other: f64,
+) -> Result<Value, MemoryError> {
     if matches!(view.mask, Mask::All)
         && let Some((value, at)) = mmu.covering(region, base, span_of(view.shape, view.strides))
     {

@@ -69,7 +69,9 @@ impl Tl {
         let state = &mut program.world().edges.borrow_mut().list[edge as usize];
         state.sender_name = Some(program.process());
         if state.spec != spec {
-            state.set_sender_spec(spec).map_err(|reason| KernelError::BadEdge { edge: name, reason })?;
+            state
+                .set_sender_spec(spec)
+                .map_err(|reason| KernelError::BadEdge { edge: name, reason })?;
         }
         Ok(Sender { program: program.clone(), edge })
     }
@@ -80,7 +82,12 @@ impl Tl {
     }
 
     /// Opens the receiving end of the edge from `from` with this channel number.
-    pub fn receiver_on(&self, from: PeId, channel: u32, spec: EdgeSpec) -> Result<Receiver, KernelError> {
+    pub fn receiver_on(
+        &self,
+        from: PeId,
+        channel: u32,
+        spec: EdgeSpec,
+    ) -> Result<Receiver, KernelError> {
         let name = EdgeName { from, to: self.pe(), channel };
         let program = self.program().clone();
         check(name, &spec, program.world())?;
@@ -99,7 +106,8 @@ impl Tl {
             return Ok(Slots::Scratch(Scratch::take(self.program(), bytes, &what)?));
         }
         let (world, pe) = (self.program().shared_world(), self.pe());
-        let taken = world.sips[pe.sip as usize].borrow_mut().cubes[pe.cube as usize].memory.take(pe, bytes);
+        let taken =
+            world.sips[pe.sip as usize].borrow_mut().cubes[pe.cube as usize].memory.take(pe, bytes);
         let physical = taken?;
         Ok(Slots::Hbm(HbmSlots { world, pe, physical, bytes }))
     }
@@ -126,7 +134,14 @@ impl Tl {
     /// Receives a tile of `dtype` and `shape`.
     pub fn recv(&self, from: &Receiver, dtype: DType, shape: impl Into<Shape>) -> Receiving {
         let program = from.program.clone();
-        Receiving { program, edge: from.edge, dtype, shape: shape.into(), parts: Vec::new(), state: State::Waiting }
+        Receiving {
+            program,
+            edge: from.edge,
+            dtype,
+            shape: shape.into(),
+            parts: Vec::new(),
+            state: State::Waiting,
+        }
     }
 }
 
@@ -339,12 +354,21 @@ impl Receiving {
             return Err(KernelError::EdgeMismatch { edge: edge.name, sender, receiver });
         }
         let wanted = self.shape.elements() * self.dtype.size();
-        let same_type = value.is_none_or(|value| value.dtype() == self.dtype && value.len() == self.shape.elements());
+        let same_type = value.is_none_or(|value| {
+            value.dtype() == self.dtype && value.len() == self.shape.elements()
+        });
         if bytes == wanted as u64 && same_type {
             return Ok(());
         }
-        let got = value.map_or_else(|| format!("{bytes} B"), |value| format!("{}[{}]", value.dtype(), value.len()));
-        Err(KernelError::WrongMessage { edge: edge.name, expected: format!("{}{}", self.dtype, self.shape), got })
+        let got = value.map_or_else(
+            || format!("{bytes} B"),
+            |value| format!("{}[{}]", value.dtype(), value.len()),
+        );
+        Err(KernelError::WrongMessage {
+            edge: edge.name,
+            expected: format!("{}{}", self.dtype, self.shape),
+            got,
+        })
     }
 }
 

@@ -27,7 +27,13 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    pub(crate) fn new(world: Rc<World>, pe: PeId, name: &str, number: usize, group: Rc<Group>) -> Self {
+    pub(crate) fn new(
+        world: Rc<World>,
+        pe: PeId,
+        name: &str,
+        number: usize,
+        group: Rc<Group>,
+    ) -> Self {
         Self {
             world,
             pe,
@@ -227,8 +233,19 @@ impl Group {
 
     fn describe(&self) -> Wait {
         let arrived = self.arrived.borrow();
-        let missing = self.members.borrow().iter().filter(|pe| !arrived.contains(pe)).copied().collect::<Vec<_>>();
-        let what = format!("a barrier of `{}` that {} of {} programs have reached", self.name, arrived.len(), self.size);
+        let missing = self
+            .members
+            .borrow()
+            .iter()
+            .filter(|pe| !arrived.contains(pe))
+            .copied()
+            .collect::<Vec<_>>();
+        let what = format!(
+            "a barrier of `{}` that {} of {} programs have reached",
+            self.name,
+            arrived.len(),
+            self.size
+        );
         Wait { what, providers: missing.iter().map(|pe| format!("{}@{pe}", self.name)).collect() }
     }
 }

@@ -39,8 +39,13 @@ impl Shape {
 
     /// The same without one dimension.
     pub(crate) fn without(&self, axis: usize) -> Shape {
-        let dims: Vec<usize> =
-            self.dims().iter().enumerate().filter(|(at, _)| *at != axis).map(|(_, dim)| *dim).collect();
+        let dims: Vec<usize> = self
+            .dims()
+            .iter()
+            .enumerate()
+            .filter(|(at, _)| *at != axis)
+            .map(|(_, dim)| *dim)
+            .collect();
         Shape::from(dims.as_slice())
     }
 }
@@ -88,6 +93,7 @@ pub struct Tile {
     dtype: DType,
     shape: Shape,
     value: Option<Value>,
+    #[expect(dead_code, reason = "held for its destructor")]
     home: Home,
 }
 
@@ -166,7 +172,11 @@ impl Scratch {
     pub(super) fn take(program: &Rc<Program>, bytes: u64, what: &str) -> Result<Self, KernelError> {
         let world = program.world();
         let capacity = world.spec.tcm;
-        let taken = world.sips[program.pe().sip as usize].borrow_mut().take_scratch(program.pe(), bytes, capacity);
+        let taken = world.sips[program.pe().sip as usize].borrow_mut().take_scratch(
+            program.pe(),
+            bytes,
+            capacity,
+        );
         taken.map_err(|free| full(what, bytes, free, capacity))?;
         Ok(Self { program: program.clone(), bytes })
     }

@@ -43,13 +43,29 @@ impl View {
     }
 
     /// `shape` elements from element `start` on, `strides` apart.
-    pub fn strided(region: &Region, start: usize, shape: impl Into<Shape>, strides: impl Into<Shape>) -> Self {
+    pub fn strided(
+        region: &Region,
+        start: usize,
+        shape: impl Into<Shape>,
+        strides: impl Into<Shape>,
+    ) -> Self {
         let address = region.address + (start * region.dtype.size()) as u64;
-        Self { address, dtype: region.dtype, shape: shape.into(), strides: strides.into(), mask: Mask::All }
+        Self {
+            address,
+            dtype: region.dtype,
+            shape: shape.into(),
+            strides: strides.into(),
+            mask: Mask::All,
+        }
     }
 
     /// The block of `rows` by `columns` whose corner is `(row, column)` of a row-major matrix `width` wide.
-    pub fn block(region: &Region, width: usize, (row, column): (usize, usize), [rows, columns]: [usize; 2]) -> Self {
+    pub fn block(
+        region: &Region,
+        width: usize,
+        (row, column): (usize, usize),
+        [rows, columns]: [usize; 2],
+    ) -> Self {
         Self::strided(region, row * width + column, [rows, columns], [width, 1])
     }
 
@@ -69,9 +85,13 @@ impl View {
     pub(super) fn touched(&self) -> usize {
         match &self.mask {
             Mask::All => self.shape.elements(),
-            Mask::Below(bounds) => {
-                self.shape.dims().iter().zip(bounds.dims()).map(|(dim, bound)| dim.min(bound)).product()
-            }
+            Mask::Below(bounds) => self
+                .shape
+                .dims()
+                .iter()
+                .zip(bounds.dims())
+                .map(|(dim, bound)| dim.min(bound))
+                .product(),
             Mask::Each(each) => each.iter().filter(|touched| **touched).count(),
         }
     }

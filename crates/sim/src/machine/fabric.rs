@@ -121,7 +121,8 @@ impl World {
         edge.hops = self.network.hops(from.sip, to.sip);
         edge.port = self.sips[from.sip as usize].borrow_mut().port(edge.next);
         let links = Time::ps(self.spec.sips.link.latency.as_ps() * u64::from(edge.hops));
-        let inside = noc::latency(&self.spec, to, gate(to)) + noc::latency(&self.spec, gate(from), from);
+        let inside =
+            noc::latency(&self.spec, to, gate(to)) + noc::latency(&self.spec, gate(from), from);
         edge.credit_latency = links + inside;
     }
 
@@ -365,7 +366,13 @@ impl World {
             let (from, to) = (edge.name.from.sip, edge.name.to.sip);
             let bytes = edge.spec.ipcq_credit_size_bytes;
             if bytes > 0 && from != to {
-                return self.forward(Parcel { edge: number, bytes, at: to, to: from, cargo: Cargo::Credit });
+                return self.forward(Parcel {
+                    edge: number,
+                    bytes,
+                    at: to,
+                    to: from,
+                    cargo: Cargo::Credit,
+                });
             }
             (arrival, from)
         };

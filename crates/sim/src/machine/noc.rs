@@ -37,7 +37,13 @@ pub(crate) fn latency(spec: &MachineSpec, from: PeId, to: PeId) -> Time {
 }
 
 /// Moves `flight` from a PE's cube to the memory of another cube, or back.
-pub(crate) fn pass_to_memory(sip: &mut Sip, spec: &MachineSpec, flight: &mut Flight, pe: PeId, cube: u16) {
+pub(crate) fn pass_to_memory(
+    sip: &mut Sip,
+    spec: &MachineSpec,
+    flight: &mut Flight,
+    pe: PeId,
+    cube: u16,
+) {
     if pe.cube != cube {
         pass_pes(sip, spec, flight, pe, GATE);
         pass_cubes(sip, spec, flight, pe.cube, cube);
@@ -45,7 +51,13 @@ pub(crate) fn pass_to_memory(sip: &mut Sip, spec: &MachineSpec, flight: &mut Fli
 }
 
 /// The reverse of [`pass_to_memory`].
-pub(crate) fn pass_from_memory(sip: &mut Sip, spec: &MachineSpec, flight: &mut Flight, cube: u16, pe: PeId) {
+pub(crate) fn pass_from_memory(
+    sip: &mut Sip,
+    spec: &MachineSpec,
+    flight: &mut Flight,
+    cube: u16,
+    pe: PeId,
+) {
     if pe.cube != cube {
         pass_cubes(sip, spec, flight, cube, pe.cube);
         pass_pes(sip, spec, flight, PeId { pe: GATE, ..pe }, pe.pe);

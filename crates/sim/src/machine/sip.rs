@@ -71,8 +71,11 @@ impl Port {
 impl Sip {
     pub(crate) fn new(sip: u32, spec: &MachineSpec, strict: bool, recording: bool) -> Self {
         let cubes = 0..spec.cubes.count();
-        let cube =
-            |_| Cube { hbm: Wire::default(), memory: Hbm::new(spec.hbm.capacity), links: Default::default() };
+        let cube = |_| Cube {
+            hbm: Wire::default(),
+            memory: Hbm::new(spec.hbm.capacity),
+            links: Default::default(),
+        };
         Self {
             ports: Vec::new(),
             ingress: Wire::default(),
@@ -98,13 +101,23 @@ impl Sip {
     /// The number of the port toward `to`, made when first asked for.
     pub(crate) fn port(&mut self, to: u32) -> usize {
         self.ports.iter().position(|port| port.to == to).unwrap_or_else(|| {
-            self.ports.push(Port { to, wire: Wire::default(), starved: Time::ZERO, starved_until: Time::ZERO });
+            self.ports.push(Port {
+                to,
+                wire: Wire::default(),
+                starved: Time::ZERO,
+                starved_until: Time::ZERO,
+            });
             self.ports.len() - 1
         })
     }
 
     /// Takes scratch memory, or says how much was free.
-    pub(crate) fn take_scratch(&mut self, pe: PeId, bytes: u64, capacity: Capacity) -> Result<(), Bytes> {
+    pub(crate) fn take_scratch(
+        &mut self,
+        pe: PeId,
+        bytes: u64,
+        capacity: Capacity,
+    ) -> Result<(), Bytes> {
         let pe = self.pe(pe);
         let used = pe.scratch + bytes;
         if let Capacity::Limited(Bytes(limit)) = capacity
@@ -123,12 +136,17 @@ impl Sip {
 
     /// Every wire that has been used, with its name.
     pub(crate) fn wires(&self, sip: u32) -> Vec<(Resource, &Wire)> {
-        let mut wires = vec![(Resource::Host(sip), &self.host), (Resource::Ingress(sip), &self.ingress)];
-        wires.extend(self.ports.iter().map(|port| (Resource::Link { from: sip, to: port.to }, &port.wire)));
+        let mut wires =
+            vec![(Resource::Host(sip), &self.host), (Resource::Ingress(sip), &self.ingress)];
+        wires.extend(
+            self.ports.iter().map(|port| (Resource::Link { from: sip, to: port.to }, &port.wire)),
+        );
         for (number, cube) in (0..).zip(&self.cubes) {
             let here = PeId { sip, cube: number, pe: 0 };
             wires.push((Resource::Hbm(here), &cube.hbm));
-            wires.extend((0..).zip(&cube.links).map(|(side, wire)| (Resource::CubeLink(here, side), wire)));
+            wires.extend(
+                (0..).zip(&cube.links).map(|(side, wire)| (Resource::CubeLink(here, side), wire)),
+            );
         }
         for (index, pe) in self.pes.iter().enumerate() {
             wires.extend(pe_wires(self.pe_id(sip, index), pe));

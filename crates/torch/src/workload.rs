@@ -1,0 +1,90 @@
+//! The programs that `phalanx run` knows: each with its parameters, its kernel and a reference to check it by.
+//!
+//! - **WRK-1 (checked).** Parameters are checked for name, kind and range before anything runs.
+//! - **WRK-2 (verified).** With data on, a result is compared with one computed another way.
+
+mod check;
+mod gemm;
+mod parameters;
+mod ping;
+mod queue;
+pub mod ring;
+mod vector_add;
+
+pub use check::Check;
+pub use parameters::{Default, Kind, Parameter, ParameterError, Settings};
+
+use phalanx_sim::machine::{Options, RunError};
+use phalanx_sim::memory::MemoryError;
+use phalanx_sim::report::Report;
+use phalanx_sim::{MachineSpec, config};
+
+/// A program with parameters.
+pub struct Workload {
+    /// Its name.
+    pub name: &'static str,
+    /// One line on what it does.
+    pub summary: &'static str,
+    /// What can be set.
+    pub parameters: &'static [Parameter],
+    run: fn(MachineSpec, Options, &Settings) -> Result<Outcome, WorkloadError>,
+}
+
+/// What a workload has shown.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// Time and where it went.
+    pub report: Report,
+    /// How the result compares with the reference; `None` without data.
+    pub check: Option<Check>,
+}
+
+/// Why a workload did not end well.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum WorkloadError {
+    /// A parameter does not fit the machine or another parameter.
+    #[error("{0}")]
+    Parameter(#[from] ParameterError),
+    /// The machine has no room for its tensors.
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
+    /// The run failed.
+    #[error(transparent)]
+    Run(#[from] RunError),
+}
+
+/// Every workload, in the order of the manual.
+pub fn all() -> &'static [Workload] {
+    &[ping::WORKLOAD, queue::WORKLOAD, ring::WORKLOAD, vector_add::WORKLOAD, gemm::WORKLOAD]
+}
+
+/// The workload of this name.
+pub fn find(name: &str) -> Option<&'static Workload> {
+    all().iter().find(|workload| workload.name == name)
+}
+
+/// The name closest to a misspelt one.
+pub fn near_miss(name: &str) -> Option<&'static str> {
+    config::near_miss(name, all().iter().map(|workload| workload.name))
+}
+
+impl Workload {
+    /// Checks `given` (name, value) and fills in the defaults.
+    pub fn settings(
+        &self,
+        machine: &MachineSpec,
+        given: &[(&str, &str)],
+    ) -> Result<Settings, ParameterError> {
+        Settings::new(self.parameters, machine, given)
+    }
+
+    /// Runs it.
+    pub fn run(
+        &self,
+        machine: MachineSpec,
+        options: Options,
+        settings: &Settings,
+    ) -> Result<Outcome, WorkloadError> {
+        (self.run)(machine, options, settings)
+    }
+}

@@ -1,0 +1,46 @@
+//! Comparing a result with a reference, and the numbers that workloads run on.
+//!
+//! Inputs are small whole numbers, so that every sum is exact in any order and a result is either right or wrong.
+
+/// How a result compares with its reference.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Check {
+    /// Whether every element is what it should be.
+    pub correct: bool,
+    /// The largest difference.
+    pub max_abs_error: f64,
+}
+
+impl Check {
+    /// Nothing compared yet.
+    pub(super) const EMPTY: Self = Self { correct: true, max_abs_error: 0.0 };
+
+    /// Takes in one more pair of results and references.
+    #[must_use]
+    pub(super) fn and(self, got: &[f32], expected: impl IntoIterator<Item = f32>) -> Self {
+        let mut worst = self.max_abs_error;
+        let mut count = 0;
+        for (got, expected) in got.iter().zip(expected) {
+            count += 1;
+            let error = f64::from((got - expected).abs());
+            worst = if error.is_nan() { f64::INFINITY } else { worst.max(error) };
+        }
+        Self { correct: self.correct && worst == 0.0 && count == got.len(), max_abs_error: worst }
+    }
+}
+
+/// A small whole number in `-span..=span`, a function of its arguments alone.
+pub(super) fn number(seed: u64, stream: u64, index: u64, span: u64) -> f32 {
+    let mut x = seed.wrapping_mul(0xD6E8_FEB8_6659_FD93)
+        ^ stream.wrapping_mul(0x9E37_79B9_7F4A_7C15)
+        ^ index;
+    x = (x ^ (x >> 32)).wrapping_mul(0xD6E8_FEB8_6659_FD93);
+    x = (x ^ (x >> 32)).wrapping_mul(0xD6E8_FEB8_6659_FD93);
+    let spread = (x >> 33) % (2 * span + 1);
+    spread as f32 - span as f32
+}
+
+/// `len` such numbers from `first` on.
+pub(super) fn numbers(seed: u64, stream: u64, first: usize, len: usize, span: u64) -> Vec<f32> {
+    (first..first + len).map(|index| number(seed, stream, index as u64, span)).collect()
+}

@@ -1,0 +1,189 @@
+//! `gemm`: `c = a · b` on PEs, tile by tile, with loads behind computing.
+//!
+//! Every cube that takes part holds `a` and `b`, and the tiles of `c` that its PEs compute.
+
+use super::check::{Check, numbers};
+use super::parameters::{Default, Kind, Parameter, ParameterError, SEED, Settings};
+use super::{Outcome, Workload, WorkloadError};
+use phalanx_sim::MachineSpec;
+use phalanx_sim::kernel::{Gemm, Operand};
+use phalanx_sim::machine::{Machine, Options};
+use phalanx_sim::memory::Region;
+use phalanx_sim::topology::PeId;
+use phalanx_sim::value::{DType, Evaluator, Value};
+use std::sync::Arc;
+
+const SIDE: Kind = Kind::Count { least: 1, most: 1 << 20 };
+
+pub(super) const WORKLOAD: Workload = Workload {
+    name: "gemm",
+    summary: "a matrix product over PEs, tiled, loads behind computing",
+    parameters: &[
+        Parameter {
+            name: "m",
+            help: "rows of a and c",
+            kind: SIDE,
+            default: Default::Text("1024"),
+        },
+        Parameter {
+            name: "n",
+            help: "columns of b and c",
+            kind: SIDE,
+            default: Default::Text("1024"),
+        },
+        Parameter {
+            name: "k",
+            help: "columns of a, rows of b",
+            kind: SIDE,
+            default: Default::Text("1024"),
+        },
+        Parameter {
+            name: "dtype",
+            help: "the type of a, b and c; sums are f32 (i32 for i32)",
+            kind: Kind::DType,
+            default: Default::Text("f16"),
+        },
+        Parameter {
+            name: "buffers",
+            help: "2 to load the next operands while computing, 1 not to",
+            kind: Kind::Count { least: 1, most: 2 },
+            default: Default::Text("2"),
+        },
+        Parameter {
+            name: "pes",
+            help: "how many PEs share the work, SIP after SIP",
+            kind: Kind::Count { least: 1, most: 1 << 24 },
+            default: Default::Machine(|machine| {
+                (machine.cubes.count() * machine.pes.count()).to_string()
+            }),
+        },
+        SEED,
+    ],
+    run,
+};
+
+/// What to compute, and the numbers it is about.
+struct Problem {
+    dims: [usize; 3],
+    dtype: DType,
+    a: Vec<f32>,
+    b: Vec<f32>,
+}
+
+fn run(spec: MachineSpec, options: Options, settings: &Settings) -> Result<Outcome, WorkloadError> {
+    let pes = settings.size("pes");
+    let available = spec.sips.count as usize * (spec.cubes.count() * spec.pes.count()) as usize;
+    if pes > available {
+        let message = format!("parameter `pes`: `{}` has no {pes} PEs", spec.name);
+        return Err(ParameterError::new(message, format!("allowed: 1 to {available}")).into());
+    }
+    let (data, evaluator) = (options.data, options.evaluator.clone());
+    let problem = Problem::new(settings, data);
+    let tile = spec.gemm.tile.map(|side| side as usize);
+    let buffers = u32::try_from(settings.count("buffers")).expect("1 or 2");
+    let mut machine = Machine::new(spec, options);
+    let chosen: Vec<PeId> =
+        (0..machine.spec().sips.count).flat_map(|sip| machine.pes(sip)).take(pes).collect();
+    let mut pieces = Vec::new();
+    for cube in chosen.chunk_by(|x, y| (x.sip, x.cube) == (y.sip, y.cube)) {
+        let first: usize = pieces.iter().map(|(_, cube): &(Region, Vec<PeId>)| cube.len()).sum();
+        let [a, b, c] = problem.place(&machine, cube[0])?;
+        let gemm = problem.gemm([a, b, c], tile, buffers);
+        machine.launch(cube[0].sip, "gemm", cube, move |tl| async move {
+            gemm.share(first + tl.program_id(), pes).run(&tl).await
+        });
+        pieces.push((c, cube.to_vec()));
+    }
+    let report = machine.run()?;
+    let check = if data { Some(problem.check(&machine, &pieces, tile, &evaluator)?) } else { None };
+    Ok(Outcome { report, check })
+}
+
+/// Factors are whole numbers up to this: products of a few thousand of them are exact in f32.
+const SPAN: u64 = 3;
+
+impl Problem {
+    fn new(settings: &Settings, data: bool) -> Self {
+        let dims = [settings.size("m"), settings.size("n"), settings.size("k")];
+        let ([m, n, k], seed) = (dims, settings.count("seed"));
+        let fill =
+            |stream, len| if data { numbers(seed, stream, 0, len, SPAN) } else { Vec::new() };
+        Self { dims, dtype: settings.dtype("dtype"), a: fill(0, m * k), b: fill(1, k * n) }
+    }
+
+    /// `a`, `b` and room for `c` in the cube of a PE.
+    fn place(&self, machine: &Machine, pe: PeId) -> Result<[Region; 3], WorkloadError> {
+        let [m, n, k] = self.dims;
+        let value = |numbers: &Vec<f32>, len| match numbers.is_empty() {
+            true => Value::zeros(self.dtype, len),
+            false => Value::from_f32(self.dtype, numbers),
+        };
+        let (a, b) = (value(&self.a, m * k), value(&self.b, k * n));
+        Ok([
+            machine.resident(pe.sip, pe.cube, a)?,
+            machine.resident(pe.sip, pe.cube, b)?,
+            machine.zeros(pe.sip, pe.cube, self.dtype, m * n)?,
+        ])
+    }
+
+    fn gemm(&self, [a, b, c]: [Region; 3], tile: [usize; 3], buffers: u32) -> Gemm {
+        let [_, n, k] = self.dims;
+        Gemm {
+            a: Operand { region: a, columns: k },
+            b: Operand { region: b, columns: n },
+            c: Operand { region: c, columns: n },
+            dims: self.dims,
+            tile,
+            buffers,
+            share: (0, 1),
+        }
+    }
+
+    /// Compares rows of the result with a plain sum of products: all of them, or as many as a second allows.
+    fn check(
+        &self,
+        machine: &Machine,
+        pieces: &[(Region, Vec<PeId>)],
+        tile: [usize; 3],
+        evaluator: &Arc<dyn Evaluator>,
+    ) -> Result<Check, WorkloadError> {
+        let mut parts = Vec::new();
+        for (region, _) in pieces {
+            let value = machine.read(region)?.expect("data is on");
+            evaluator.force(&value.pending_parts());
+            parts.push(value.to_f32());
+        }
+        let owners: Vec<usize> = pieces
+            .iter()
+            .enumerate()
+            .flat_map(|(piece, (_, pes))| pes.iter().map(move |_| piece))
+            .collect();
+        let [m, n, k] = self.dims;
+        let rows = (MOST_PRODUCTS / (n * k)).clamp(1, m);
+        let mut check = Check::EMPTY;
+        for row in (0..rows).map(|row| row * m / rows) {
+            let of_column = |column: usize| {
+                let number = (row / tile[0]) * n.div_ceil(tile[1]) + column / tile[1];
+                parts[owners[number % owners.len()]][row * n + column]
+            };
+            let got: Vec<f32> = (0..n).map(of_column).collect();
+            check = check.and(&got, self.row(row));
+        }
+        Ok(check)
+    }
+
+    /// One row of the product in plain code, rounded to the type.
+    fn row(&self, row: usize) -> Vec<f32> {
+        let [_, n, k] = self.dims;
+        let mut sums = vec![0.0f32; n];
+        for (x, line) in self.a[row * k..(row + 1) * k].iter().zip(self.b.chunks_exact(n)) {
+            for (sum, y) in sums.iter_mut().zip(line) {
+                *sum += x * y;
+            }
+        }
+        Value::from_f32(self.dtype, &sums).to_f32()
+    }
+}
+
+/// How many products the reference computes at most.
+const MOST_PRODUCTS: usize = 1 << 30;

@@ -1,0 +1,96 @@
+//! `vector-add`: `c = a + b` over every PE of every SIP, each on memory of its own cube, with loads ahead of sums.
+
+use super::check::{Check, numbers};
+use super::parameters::{Default, Kind, Parameter, SEED, Settings};
+use super::{Outcome, Workload, WorkloadError};
+use phalanx_sim::MachineSpec;
+use phalanx_sim::kernel::{KernelError, Loading, Tile, Tl, View};
+use phalanx_sim::machine::{Machine, Options};
+use phalanx_sim::memory::Region;
+use phalanx_sim::topology::PeId;
+use phalanx_sim::value::{DType, Value};
+
+pub(super) const WORKLOAD: Workload = Workload {
+    name: "vector-add",
+    summary: "c = a + b in f32 over every PE of the machine",
+    parameters: &[
+        Parameter {
+            name: "elements",
+            help: "how many numbers each vector has",
+            kind: Kind::Count { least: 1, most: 1 << 36 },
+            default: Default::Text("1048576"),
+        },
+        SEED,
+    ],
+    run,
+};
+
+fn run(spec: MachineSpec, options: Options, settings: &Settings) -> Result<Outcome, WorkloadError> {
+    let (elements, seed, data) = (settings.size("elements"), settings.count("seed"), options.data);
+    let evaluator = options.evaluator.clone();
+    let (cubes, per_cube) = (spec.cubes.count(), spec.pes.count());
+    let shards = spec.sips.count as usize * cubes as usize;
+    let mut machine = Machine::new(spec, options);
+    let mut outputs = Vec::new();
+    for shard in 0..shards {
+        let (start, end) = (elements * shard / shards, elements * (shard + 1) / shards);
+        let (sip, cube) =
+            (shard as u32 / cubes, u16::try_from(shard as u32 % cubes).expect("checked size"));
+        let input = |stream| match data {
+            true => Value::from_vec_f32(numbers(seed, stream, start, end - start, SPAN)),
+            false => Value::zeros(DType::F32, end - start),
+        };
+        let (a, b) =
+            (machine.resident(sip, cube, input(0))?, machine.resident(sip, cube, input(1))?);
+        let c = machine.empty(sip, cube, DType::F32, end - start)?;
+        outputs.push((start, c));
+        let pes: Vec<PeId> = (0..per_cube)
+            .map(|pe| PeId { sip, cube, pe: u16::try_from(pe).expect("checked size") })
+            .collect();
+        machine.launch(sip, "vector-add", &pes, move |tl| add(tl, [a, b, c]));
+    }
+    let report = machine.run()?;
+    if !data {
+        return Ok(Outcome { report, check: None });
+    }
+    let mut check = Check::EMPTY;
+    for (start, region) in outputs {
+        let Some(value) = machine.read(&region)? else { continue };
+        evaluator.force(&value.pending_parts());
+        let expected = |stream| numbers(seed, stream, start, region.elements, SPAN).into_iter();
+        check = check.and(&value.to_f32(), expected(0).zip(expected(1)).map(|(a, b)| a + b));
+    }
+    Ok(Outcome { report, check: Some(check) })
+}
+
+const SPAN: u64 = 1000;
+
+/// How many elements are in a tile: three of them twice over in flight are 384 KiB.
+const BLOCK: usize = 16 * 1024;
+
+/// One program: its share, block by block, the next block's loads issued before the current sum is waited for.
+async fn add(tl: Tl, [a, b, c]: [Region; 3]) -> Result<(), KernelError> {
+    let (start, len) = tl.share(c.elements);
+    let block = |at: usize| View::dense(&c, start + at, BLOCK.min(len - at));
+    let mut next = load(&tl, [a, b], start, 0, len);
+    let mut at = 0;
+    while let Some(current) = next.take() {
+        let (x, y) = current.await?;
+        next = load(&tl, [a, b], start, at + BLOCK, len);
+        let sum = tl.add(&x, &y).await?;
+        drop(tl.store(&block(at), &sum));
+        at += BLOCK;
+    }
+    Ok(())
+}
+
+fn load(
+    tl: &Tl,
+    [a, b]: [Region; 2],
+    start: usize,
+    at: usize,
+    len: usize,
+) -> Option<Loading<(Tile, Tile)>> {
+    let here = |region| View::dense(region, start + at, BLOCK.min(len - at));
+    (at < len).then(|| tl.load_pair(&here(&a), &here(&b)))
+}

@@ -1,0 +1,2 @@
+//! One binary for all integration tests.
+mod truths;
