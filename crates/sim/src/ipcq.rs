@@ -114,6 +114,8 @@ pub(crate) struct Edge {
     /// The sender's settings, which travel with its messages, and the receiver's.
     pub(crate) spec: EdgeSpec,
     pub(crate) receiver_spec: EdgeSpec,
+    /// Whether the two are the same.
+    pub(crate) agreed: bool,
     /// Arrived, then in flight, then pending.
     pub(crate) messages: VecDeque<Message>,
     pub(crate) arrived: usize,
@@ -159,6 +161,7 @@ impl Edge {
             name,
             spec,
             receiver_spec: spec,
+            agreed: true,
             messages: VecDeque::new(),
             arrived: 0,
             in_flight: 0,
@@ -186,7 +189,14 @@ impl Edge {
             return Err("it is in use with other settings");
         }
         (self.spec, self.credits) = (spec, spec.n_slots);
+        self.agreed = self.spec == self.receiver_spec;
         Ok(())
+    }
+
+    /// Sets the receiver's end up.
+    pub(crate) fn set_receiver_spec(&mut self, spec: EdgeSpec) {
+        self.receiver_spec = spec;
+        self.agreed = self.spec == spec;
     }
 
     /// How many messages wait for a credit.

@@ -165,7 +165,8 @@ const STEPS: usize = 1 << 16;
 
 impl Record {
     pub(crate) fn new(sip: u32, sips: u32, recording: bool) -> Self {
-        let capacity = (STEPS / sips as usize).clamp(16, 1 << 14);
+        // A power of two, so that finding a step's place needs no division.
+        let capacity = (STEPS / (sips as usize).next_power_of_two()).clamp(16, 1 << 14);
         Self {
             sip,
             recording,
@@ -201,7 +202,7 @@ impl Record {
         if self.steps.len() < self.capacity {
             self.steps.push(step);
         } else {
-            let slot = self.next_step as usize % self.capacity;
+            let slot = self.next_step as usize & (self.capacity - 1);
             self.steps[slot] = step;
         }
         self.next_step += 1;
@@ -211,7 +212,7 @@ impl Record {
     pub(crate) fn get(&self, id: StepId) -> Option<&Step> {
         let sequence = id.sequence();
         let kept = self.next_step.saturating_sub(sequence) <= self.capacity as u64;
-        if kept { self.steps.get(sequence as usize % self.capacity) } else { None }
+        if kept { self.steps.get(sequence as usize & (self.capacity - 1)) } else { None }
     }
 
     pub(crate) fn take_ops(&mut self) -> Vec<Op> {

@@ -15,7 +15,7 @@ use crate::time::Time;
 use crate::topology::PeId;
 use crate::wire::Flight;
 
-/// What a scheduled action is about: the high byte of its payload.
+/// What a scheduled action is about: above the number in its payload.
 #[derive(Clone, Copy)]
 #[repr(u8)]
 enum Act {
@@ -34,7 +34,7 @@ enum Act {
 }
 
 fn payload(act: Act, number: u32) -> u64 {
-    (act as u64) << 56 | u64::from(number)
+    (act as u64) << 32 | u64::from(number)
 }
 
 /// A chunk of a message, or a credit, between two SIPs.
@@ -82,7 +82,7 @@ impl Device for World {
     #[inline]
     fn fire(&self, _: &Sim, payload: u64) {
         let number = payload as u32;
-        match (payload >> 56) as u8 {
+        match (payload >> 32) as u8 {
             x if x == Act::Arrive as u8 => self.arrive(number),
             x if x == Act::Deliver as u8 => self.deliver(number),
             x if x == Act::Credit as u8 => self.credit(number),
@@ -146,6 +146,7 @@ impl World {
         let before = edge.last_grant.0;
         let message = edge.grant(now);
         let sip = &mut *self.sips[from.sip as usize].borrow_mut();
+        message.flow = sip.record.flow();
         let mut flight = Flight::new(message.bytes, now, message.path);
         if !self.free_way_out {
             self.leave_pe(sip, &mut flight, from, to);
