@@ -20,6 +20,8 @@ pub(super) trait Lanes: Copy {
     fn map(self, to: &mut [Self::Element], f: impl Fn(f32) -> f32);
     /// `to[i] = round(f(to[i], with[i]))`.
     fn zip(self, to: &mut [Self::Element], with: &[Self::Element], f: impl Fn(f32, f32) -> f32);
+    /// `to[i]` plus each of `with[..][i]`, rounded after each.
+    fn add4(self, to: &mut [Self::Element], with: [&[Self::Element]; 4]);
 }
 
 /// A float type whose conversions are arithmetic, which the compiler vectorises with the loop.
@@ -53,6 +55,14 @@ impl<P: Plain> Lanes for P {
     fn zip(self, to: &mut [P::Element], with: &[P::Element], f: impl Fn(f32, f32) -> f32) {
         for (to, with) in to.iter_mut().zip(with) {
             *to = P::down(f(P::up(*to), P::up(*with)));
+        }
+    }
+    #[inline(always)]
+    fn add4(self, to: &mut [P::Element], with: [&[P::Element]; 4]) {
+        let [a, b, c, d] = with.map(|with| &with[..to.len()]);
+        for i in 0..to.len() {
+            let add = |sum: P::Element, x: P::Element| P::down(P::up(sum) + P::up(x));
+            to[i] = add(add(add(add(to[i], a[i]), b[i]), c[i]), d[i]);
         }
     }
 }
@@ -247,6 +257,18 @@ mod hardware {
             let last = self.zip8(&padded(rest), &padded(with_rest), &f);
             rest.copy_from_slice(&last[..rest.len()]);
         }
+        #[inline(always)]
+        fn add4(self, to: &mut [f16], with: [&[f16]; 4]) {
+            let n = to.len() / 8 * 8;
+            let (tos, rest) = to.as_chunks_mut();
+            let [a, b, c, d] = with.map(|with| &with.as_chunks().0[..tos.len()]);
+            let add = |x: f32, y: f32| x + y;
+            for (i, to) in tos.iter_mut().enumerate() {
+                let two = self.zip8(&self.zip8(to, &a[i], add), &b[i], add);
+                *to = self.zip8(&self.zip8(&two, &c[i], add), &d[i], add);
+            }
+            with.map(|with| self.zip(rest, &with[n..], add));
+        }
     }
 }
 
@@ -326,6 +348,19 @@ impl Job for Zip<'_> {
             (Binary::Min, false) => lanes.zip(to, with, |a, b| Binary::Min.apply(a, b)),
             (Binary::Min, true) => lanes.zip(to, with, |a, b| Binary::Min.apply(b, a)),
         }
+    }
+}
+
+/// `to[i]` plus each of `with[..][i]`, rounded after each.
+pub(super) struct Add4<'a> {
+    pub(super) to: &'a mut [u8],
+    pub(super) with: [&'a [u8]; 4],
+}
+
+impl Job for Add4<'_> {
+    #[inline(always)]
+    fn run<L: Lanes>(self, lanes: L) {
+        lanes.add4(cast_slice_mut(self.to), self.with.map(|with| cast_slice(with)));
     }
 }
 
