@@ -3,7 +3,7 @@
 //! ```text
 //!   for each 256 of k, ascending:        C stays where it is
 //!     for each 512 columns:              B as panels of 16 columns, converted to f32
-//!       for each 96 rows:                A row by row, converted to f32
+//!       for each 128 rows:                A row by row, converted to f32
 //!         6 x 16 elements of C in registers, k ascending
 //! ```
 //!
@@ -32,8 +32,8 @@ const HEIGHT: usize = 6;
 const DEPTH: usize = 256;
 /// Block of columns: `B` (512 KiB) stays in the second- or third-level cache.
 const COLUMNS: usize = 512;
-/// Block of rows, a multiple of `HEIGHT`: `A` (up to 128 KiB) stays in the second-level cache.
-const ROWS: usize = 126;
+/// Block of rows: `A` (up to 128 KiB) stays in the second-level cache.
+const ROWS: usize = 128;
 
 /// Products whose accumulators follow on each other, first to last.
 pub(super) struct Chain {
@@ -266,14 +266,12 @@ impl Tile<'_> {
     }
 
     #[inline(always)]
-    fn rows<S: Simd, const R: usize>(self, simd: S, a: &[f32], b: &[[f32; WIDTH]]) {
+    fn rows<S: Simd, const R: usize>(mut self, simd: S, a: &[f32], b: &[[f32; WIDTH]]) {
         let k = b.len();
         let a: [&[f32]; R] = std::array::from_fn(|r| &a[r * k..][..k]);
         let mut sums = [[f32x8::splat(simd, 0.0); 2]; R];
         for (r, sum) in sums.iter_mut().enumerate() {
-            let mut row = [0.0; WIDTH];
-            row[..self.width].copy_from_slice(&self.c[r * self.pitch..][..self.width]);
-            *sum = halves(simd, &row);
+            *sum = halves(simd, &self.load(r));
         }
         for (p, b) in b.iter().enumerate() {
             let b = halves(simd, b);
@@ -287,7 +285,29 @@ impl Tile<'_> {
             let mut row = [0.0; WIDTH];
             sum[0].store_slice(&mut row[..8]);
             sum[1].store_slice(&mut row[8..]);
-            self.c[r * self.pitch..][..self.width].copy_from_slice(&row[..self.width]);
+            self.store(r, &row);
+        }
+    }
+
+    /// Row `r`, padded with zeros. The common width is a constant, so that it is no call.
+    #[inline(always)]
+    fn load(&self, r: usize) -> [f32; WIDTH] {
+        let from = &self.c[r * self.pitch..];
+        if self.width == WIDTH {
+            return *from.first_chunk().expect("DOT-1: a full row");
+        }
+        let mut row = [0.0; WIDTH];
+        row[..self.width].copy_from_slice(&from[..self.width]);
+        row
+    }
+
+    #[inline(always)]
+    fn store(&mut self, r: usize, row: &[f32; WIDTH]) {
+        let to = &mut self.c[r * self.pitch..];
+        if self.width == WIDTH {
+            *to.first_chunk_mut().expect("DOT-1: a full row") = *row;
+        } else {
+            to[..self.width].copy_from_slice(&row[..self.width]);
         }
     }
 }
