@@ -69,13 +69,13 @@ fn tiled(a: &Value, b: &Value, n: usize) -> Vec<Value> {
 fn gemm() {
     let n = 2048;
     let a = Value::from_f32(DType::F16, &numbers(n * n));
-    let us = best("gemm 2048^3, f16, in 128^3 dots", 3, 1, || {
+    let us = best("gemm 2048^3, f16, in 128^3 dots", 7, 1, || {
         Inline.force(&tiled(&a, &a, n));
     });
     let flop = 2.0 * 2048f64.powi(3);
     println!("{:>57.1} GFLOP/s", flop / us / 1e3);
     let (x, mut c) = (numbers(n * n), vec![0.0; n * n]);
-    let us = best("gemm 2048^3, f32, matrixmultiply::sgemm", 3, 1, || sgemm(n, &x, &mut c));
+    let us = best("gemm 2048^3, f32, matrixmultiply::sgemm", 7, 1, || sgemm(n, &x, &mut c));
     println!("{:>57.1} GFLOP/s", flop / us / 1e3);
 }
 

@@ -143,6 +143,23 @@ impl Matrix {
     }
 }
 
+impl Matrix {
+    /// Reads one byte of every cache line of a part. Rows of a tile are short and far apart, which no
+    /// prefetcher follows; loads that nothing waits for overlap, conversions do not.
+    fn warm(&self, rows: (usize, usize), columns: (usize, usize)) {
+        let bytes = self.value.ready_elements().bytes();
+        let size = self.value.dtype().size();
+        let mut seen = 0;
+        for row in rows.0..rows.0 + rows.1 {
+            let start = (self.offset + row * self.pitch + columns.0) * size;
+            for byte in bytes[start..start + columns.1 * size].iter().step_by(64) {
+                seen ^= byte;
+            }
+        }
+        std::hint::black_box(seen);
+    }
+}
+
 /// Copies of parts of the operands, kept by each thread.
 #[derive(Default)]
 struct Scratch {
@@ -201,6 +218,9 @@ impl Scratch {
     fn pack_a(&mut self, a: &Matrix, rows: (usize, usize), depth: (usize, usize)) {
         self.a.resize(self.a.len().max(rows.1 * depth.1), 0.0);
         for (r, to) in self.a.chunks_exact_mut(depth.1).take(rows.1).enumerate() {
+            if r % 8 == 0 {
+                a.warm((rows.0 + r, 8.min(rows.1 - r)), depth);
+            }
             block::widen_into(a.row(rows.0 + r, depth.0, depth.1), to);
         }
     }
@@ -212,6 +232,9 @@ impl Scratch {
         self.b.resize(self.b.len().max(panels * depth.1), [0.0; WIDTH]);
         self.row.resize(panels * WIDTH, 0.0);
         for p in 0..depth.1 {
+            if p % 8 == 0 {
+                b.warm((depth.0 + p, 8.min(depth.1 - p)), columns);
+            }
             block::widen_into(b.row(depth.0 + p, columns.0, columns.1), &mut self.row[..columns.1]);
             let (row, _) = self.row.as_chunks::<WIDTH>();
             for (panel, from) in self.b.chunks_exact_mut(depth.1).zip(row) {
