@@ -40,7 +40,7 @@ pub(super) struct Chain {
     start: Option<Program>,
     links: Vec<Link>,
     dtype: DType,
-    len: usize,
+    elements: usize,
 }
 
 struct Link {
@@ -78,14 +78,20 @@ impl Chain {
         links.reverse();
         let start = start.transpose().map_err(|more| blockers.extend(more));
         match (start, blockers.is_empty()) {
-            (Ok(start), true) => Ok(Self { start, links, dtype, len: m * n }),
+            (Ok(start), true) => Ok(Self { start, links, dtype, elements: m * n }),
             _ => Err(blockers),
         }
     }
 
+    /// The number of products.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.links.len()
+    }
+
     /// The last sum.
     pub(super) fn run(&self) -> Buffer {
-        let (dtype, len) = (self.dtype, self.len);
+        let (dtype, len) = (self.dtype, self.elements);
         let start = self.start.as_ref().map(|program| block::run(program, dtype, len));
         match dtype {
             DType::I32 => {

@@ -267,7 +267,9 @@ mod hardware {
                 let two = self.zip8(&self.zip8(to, &a[i], add), &b[i], add);
                 *to = self.zip8(&self.zip8(&two, &c[i], add), &d[i], add);
             }
-            with.map(|with| self.zip(rest, &with[n..], add));
+            for with in with {
+                self.zip(rest, &with[n..], add);
+            }
         }
     }
 }

@@ -90,8 +90,8 @@ pub(super) fn tanh(x: f32) -> f32 {
         p = p.mul_add(square, c);
     }
     let small = (p * square).mul_add(x, x);
-    let large = (1.0 - 2.0 / (exp(2.0 * a) + 1.0)).copysign(x);
-    if a < 0.625 { small } else { large }
+    let large = 1.0 - 2.0 / (exp(2.0 * a) + 1.0);
+    (if a < 0.625 { small } else { large }).copysign(x)
 }
 
 /// The logistic function.

@@ -1,0 +1,3 @@
+//! The simulator as its users see it.
+
+mod value;

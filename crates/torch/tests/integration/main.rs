@@ -1,0 +1,3 @@
+//! The front end as its users see it.
+
+mod pool;
