@@ -80,13 +80,13 @@ fn gemm() {
 }
 
 #[expect(unsafe_code, reason = "the peer has no safe interface")]
-fn sgemm(n: usize, x: &[f32], c: &mut [f32]) {
-    let rows = n.cast_signed();
-    assert!(x.len() == n * n && c.len() == n * n);
-    // SAFETY: all three are n*n, row-major, and `c` is not aliased.
+fn sgemm(n: usize, from: &[f32], to: &mut [f32]) {
+    let pitch = n.cast_signed();
+    assert!(from.len() == n * n && to.len() == n * n);
+    let (from, to) = (from.as_ptr(), to.as_mut_ptr());
+    // SAFETY: both are n*n and row-major, and `to` is not aliased.
     unsafe {
-        let (a, b, c) = (x.as_ptr(), x.as_ptr(), c.as_mut_ptr());
-        matrixmultiply::sgemm(n, n, n, 1.0, a, rows, 1, b, rows, 1, 0.0, c, rows, 1);
+        matrixmultiply::sgemm(n, n, n, 1.0, from, pitch, 1, from, pitch, 1, 0.0, to, pitch, 1);
     }
 }
 

@@ -15,7 +15,7 @@
 #![expect(clippy::inline_always, reason = "vectorised only inside the SIMD context")]
 
 use super::block;
-use super::buffer::{Buffer, Slice};
+use super::buffer::{Buffer, Scalar, Slice};
 use super::evaluate::blocked;
 use super::node::{Dot, Node, Op};
 use super::program::{self, Program, is_private};
@@ -92,25 +92,16 @@ impl Chain {
     /// The last sum.
     pub(super) fn run(&self) -> Buffer {
         let (dtype, len) = (self.dtype, self.elements);
-        let start = self.start.as_ref().map(|program| block::run(program, dtype, len));
-        match dtype {
-            DType::I32 => {
-                let mut c = match start {
-                    Some(Buffer::I32(c)) => c,
-                    _ => vec![0; len],
-                };
-                self.links.iter().for_each(|link| link.integers(&mut c));
-                Buffer::I32(c)
-            }
-            _ => {
-                let mut c = match start {
-                    Some(Buffer::F32(c)) => c,
-                    _ => vec![0.0; len],
-                };
-                self.links.iter().for_each(|link| link.floats(&mut c));
-                Buffer::F32(c)
-            }
+        let mut sum = match &self.start {
+            Some(program) => block::run(program, dtype, len),
+            None => Buffer::filled(Scalar::new(dtype, 0.0), len),
+        };
+        match &mut sum {
+            Buffer::F32(sum) => self.links.iter().for_each(|link| link.floats(sum)),
+            Buffer::I32(sum) => self.links.iter().for_each(|link| link.integers(sum)),
+            other => unreachable!("VAL-6: products of {}", other.dtype()),
         }
+        sum
     }
 }
 
@@ -207,13 +198,13 @@ impl Link {
     }
 
     fn integers(&self, c: &mut [i32]) {
-        let [m, n, k] = self.mnk;
-        for (i, c) in c.chunks_exact_mut(n.max(1)).enumerate().take(m) {
-            let a: &[i32] = self.a.row(i, 0, k).of();
-            for (p, &a) in a.iter().enumerate() {
-                let b: &[i32] = self.b.row(p, 0, n).of();
-                for (c, b) in c.iter_mut().zip(b) {
-                    *c = c.wrapping_add(a.wrapping_mul(*b));
+        let [_, n, k] = self.mnk;
+        for (i, sums) in c.chunks_exact_mut(n.max(1)).enumerate() {
+            let left: &[i32] = self.a.row(i, 0, k).of();
+            for (p, left) in left.iter().enumerate() {
+                let right: &[i32] = self.b.row(p, 0, n).of();
+                for (sum, right) in sums.iter_mut().zip(right) {
+                    *sum = sum.wrapping_add(left.wrapping_mul(*right));
                 }
             }
         }

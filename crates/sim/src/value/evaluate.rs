@@ -238,4 +238,13 @@ mod tests {
         assert_eq!(last.to_f32(), [40.0; 16]);
         assert!(weak.upgrade().is_none(), "DOT-2: no buffer of its own");
     }
+
+    #[test]
+    fn dot_3_tiles_of_a_ready_matrix_block_nothing() {
+        let a = Value::from_f32(DType::F16, &[1.0; 64]);
+        let tile = |at| a.strided(at, &[4, 4], &[8, 1]);
+        let product = Value::dot(&tile(0), &tile(4), [4; 3], None);
+        let Some(Ok(Plan::Dot(_))) = plan(&product.node) else { panic!("DOT-3: tiles are copied") };
+        assert_eq!(product.to_f32(), [4.0; 16]);
+    }
 }

@@ -259,7 +259,7 @@ mod hardware {
         }
         #[inline(always)]
         fn add4(self, to: &mut [f16], with: [&[f16]; 4]) {
-            let n = to.len() / 8 * 8;
+            let whole = to.len() / 8 * 8;
             let (tos, rest) = to.as_chunks_mut();
             let [a, b, c, d] = with.map(|with| &with.as_chunks().0[..tos.len()]);
             let add = |x: f32, y: f32| x + y;
@@ -268,7 +268,7 @@ mod hardware {
                 *to = self.zip8(&self.zip8(&two, &c[i], add), &d[i], add);
             }
             for with in with {
-                self.zip(rest, &with[n..], add);
+                self.zip(rest, &with[whole..], add);
             }
         }
     }
@@ -362,7 +362,7 @@ pub(super) struct Add4<'a> {
 impl Job for Add4<'_> {
     #[inline(always)]
     fn run<L: Lanes>(self, lanes: L) {
-        lanes.add4(cast_slice_mut(self.to), self.with.map(|with| cast_slice(with)));
+        lanes.add4(cast_slice_mut(self.to), self.with.map(cast_slice));
     }
 }
 

@@ -23,6 +23,7 @@ fn power_of_two(n: i32) -> f32 {
 
 /// `e^x`: 0 below -104, infinity above 88.73.
 #[inline(always)]
+#[expect(clippy::many_single_char_names, reason = "the letters of the textbook")]
 pub(super) fn exp(x: f32) -> f32 {
     let clamped = x.clamp(-104.0, 89.0);
     let shifted = clamped.mul_add(LOG2_E, SHIFT);
@@ -86,7 +87,7 @@ pub(super) fn tanh(x: f32) -> f32 {
     let a = x.abs();
     let square = x * x;
     let mut p = -5.704_988_7e-3_f32;
-    for c in [2.063_908_9e-2, -5.373_971_6e-2, 1.333_144_2e-1, -3.333_328_2e-1] {
+    for c in [2.063_909e-2, -5.373_971_6e-2, 1.333_144_2e-1, -3.333_328e-1] {
         p = p.mul_add(square, c);
     }
     let small = (p * square).mul_add(x, x);

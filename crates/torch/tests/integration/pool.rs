@@ -20,12 +20,12 @@ fn workload(dtype: DType, seed: usize) -> Vec<Value> {
         let part = |r: usize| ranks[(s + r) % 8].slice(s * 64, 64);
         out.push((1..8).fold(part(0), |sum, r| Value::binary(Binary::Add, &sum, &part(r))));
     }
-    for s in 0..8 {
-        let scaled = Value::binary(Binary::Mul, &shared, &ranks[s]);
+    for rank in &ranks {
+        let scaled = Value::binary(Binary::Mul, &shared, rank);
         let wide = (0..4).fold(None, |sum: Option<Value>, k| {
             let tile = |v: &Value| v.strided(k * 16, &[64, 16], &[64, 1]);
             let b = scaled.slice(k * 1024, 1024);
-            Some(Value::dot(&tile(&ranks[s]), &b, [64, 64, 16], sum.as_ref()))
+            Some(Value::dot(&tile(rank), &b, [64, 64, 16], sum.as_ref()))
         });
         out.push(wide.expect("four"));
         out.push(Value::reduce(Reduce::Sum, &scaled, 64, 64, 1));
@@ -95,7 +95,9 @@ fn pool_2_more_than_the_backlog_may_be_started() {
 fn pool_3_dropping_joins_and_leaves_values_usable() {
     let values = workload(DType::F16, 3);
     let pool = Pool::new(3);
-    values.iter().for_each(|value| pool.start(value));
+    for value in &values {
+        pool.start(value);
+    }
     drop(pool);
     assert_eq!(bytes(&values), bytes(&workload(DType::F16, 3)), "POOL-3");
 }
@@ -127,4 +129,21 @@ fn pool_3_nothing_to_do_returns() {
     let ready = Value::from_i32(&[1]);
     pool.start(&ready);
     pool.force(&[ready.clone(), ready]);
+}
+
+#[test]
+fn pool_3_a_panic_reaches_whoever_forces_and_nobody_else() {
+    // More elements than any address space has bytes: allocating panics.
+    let hopeless = || Value::unary(Unary::Neg, &Value::zeros(DType::F32, 1 << 61));
+    let pool = Pool::new(3);
+    for _ in 0..5 {
+        let mut values = workload(DType::F32, 7);
+        values.insert(10, hopeless());
+        pool.start(&values[10]);
+        let force = std::panic::AssertUnwindSafe(|| pool.force(&values));
+        assert!(std::panic::catch_unwind(force).is_err(), "POOL-3: the panic goes on");
+        values.remove(10);
+        pool.force(&values);
+        assert_eq!(bytes(&values), bytes(&workload(DType::F32, 7)), "POOL-3: workers live on");
+    }
 }
