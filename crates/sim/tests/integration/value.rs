@@ -1,4 +1,5 @@
 //! Values against the slow, readable reference: random graphs, every type, every odd length.
+#![expect(clippy::many_single_char_names, reason = "the letters of the textbook")]
 
 use phalanx_sim::value::reference::Array;
 use phalanx_sim::value::{Binary, Compare, DType, Evaluator, Inline, Reduce, Unary, Value};
@@ -132,7 +133,7 @@ fn shaped(dice: &mut Dice, pairs: &[Pair], a: &Pair) -> Pair {
             // (m*n) times (n*m) added to whatever fits.
             let b = alike(dice, pairs, a);
             let (mut x, mut y) = (None, None);
-            for _ in 0..dice.below(3) + 1 {
+            for _ in 0..=dice.below(3) {
                 let value = Value::dot(&a.0, &b.0, [m, m, n], x.as_ref());
                 let array = Array::dot(&a.1, &b.1, [m, m, n], y.as_ref());
                 (x, y) = (Some(value), Some(array));
