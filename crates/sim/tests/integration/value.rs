@@ -208,6 +208,46 @@ proptest! {
         prop_assert_eq!(Array::of(&joined), twice);
     }
 
+    /// VAL-2: long chains over leaves, which are added several at a time.
+    #[test]
+    fn val_2_chains_are_added_in_order(
+        rolls in prop::collection::vec(any::<u16>(), 300..400),
+        links in 1_usize..20,
+        len in length(),
+    ) {
+        let mut dice = Dice(rolls, 0);
+        for dtype in DType::ALL {
+            let mut sum = input(&mut dice, dtype, len);
+            for _ in 0..links {
+                let op = dice.pick(&[Binary::Add, Binary::Add, Binary::Add, Binary::Add, Binary::Sub]);
+                let b = input(&mut dice, dtype, len);
+                let value = Value::binary(op, &sum.0, &b.0);
+                sum = Pair(value, Array::binary(op, &sum.1, &b.1));
+            }
+            sum.check();
+        }
+    }
+
+    /// VAL-2: a choice whose operands are computed in any order.
+    #[test]
+    fn val_2_choices_keep_their_operands_apart(
+        rolls in prop::collection::vec(any::<u16>(), 100..200),
+        depths in prop::array::uniform3(0_usize..4),
+        len in length(),
+    ) {
+        let mut dice = Dice(rolls, 0);
+        let operands = [(DType::I32, depths[0]), (DType::F16, depths[1]), (DType::F16, depths[2])];
+        let [c, a, b] = operands.map(|(dtype, depth)| {
+            (0..depth).fold(input(&mut dice, dtype, len), |x, _| {
+                Pair(Value::unary(Unary::Abs, &x.0), Array::unary(Unary::Abs, &x.1))
+            })
+        });
+        let truth = Array::select(&c.1, &a.1, &b.1);
+        let value = Value::select(&c.0, &a.0, &b.0);
+        drop((a, b, c));
+        Pair(value, truth).check();
+    }
+
     /// DOT-1: products of every shape, in blocks or not.
     #[test]
     fn dot_1_any_shape_equals_the_reference(
@@ -342,6 +382,6 @@ fn depth_counts_operations_until_ready() {
     let b = Value::unary(Unary::Neg, &a);
     let c = Value::binary(Binary::Add, &b, &a);
     assert_eq!((a.depth(), b.depth(), c.depth()), (0, 1, 2));
-    Inline.force(&[c.clone()]);
+    Inline.force(std::slice::from_ref(&c));
     assert_eq!((c.depth(), c.to_i32()), (0, vec![0]));
 }
