@@ -97,7 +97,7 @@ impl Chain {
             None => Buffer::filled(Scalar::new(dtype, 0.0), len),
         };
         match &mut sum {
-            Buffer::F32(sum) => self.links.iter().for_each(|link| link.floats(sum)),
+            Buffer::F32(sum) => self.links.iter().for_each(|link| link.floats(Level::new(), sum)),
             Buffer::I32(sum) => self.links.iter().for_each(|link| link.integers(sum)),
             other => unreachable!("VAL-6: products of {}", other.dtype()),
         }
@@ -178,7 +178,7 @@ struct Part {
 }
 
 impl Link {
-    fn floats(&self, c: &mut [f32]) {
+    fn floats(&self, level: Level, c: &mut [f32]) {
         let [m, n, k] = self.mnk;
         SCRATCH.with_borrow_mut(|scratch| {
             for p in (0..k).step_by(DEPTH) {
@@ -190,7 +190,7 @@ impl Link {
                         let rows = (i, ROWS.min(m - i));
                         scratch.pack_a(&self.a, rows, depth);
                         let part = Part { rows, columns, depth };
-                        dispatch!(Level::new(), simd => scratch.multiply(simd, part, c, n));
+                        dispatch!(level, simd => scratch.multiply(simd, part, c, n));
                     }
                 }
             }
@@ -335,4 +335,27 @@ impl Tile<'_> {
 #[inline(always)]
 fn halves<S: Simd>(simd: S, row: &[f32; WIDTH]) -> [f32x8<S>; 2] {
     [f32x8::from_slice(simd, &row[..8]), f32x8::from_slice(simd, &row[8..])]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dot_1_the_width_of_the_machine_does_not_show() {
+        let [m, n, k] = [13, 37, 300];
+        let element =
+            |i: usize| f32::from(u16::try_from(i * 131 % 977).expect("small")) / 31.0 - 9.7;
+        let matrix = |rows: usize, columns: usize| {
+            let elements: Vec<f32> = (0..rows * columns).map(element).collect();
+            Matrix::plan(Value::from_f32(DType::F16, &elements), columns).ok().expect("ready")
+        };
+        let link = Link { a: matrix(m, k), b: matrix(k, n), mnk: [m, n, k] };
+        let sums = [Level::new(), Level::baseline()].map(|level| {
+            let mut sum = vec![0.1; m * n];
+            link.floats(level, &mut sum);
+            sum.into_iter().map(f32::to_bits).collect::<Vec<_>>()
+        });
+        assert_eq!(sums[0], sums[1], "DOT-1");
+    }
 }
