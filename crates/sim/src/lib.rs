@@ -8,3 +8,4 @@ pub mod value;
 
 pub use spec::MachineSpec;
 pub use time::{Bandwidth, Bytes, Capacity, Rate, Time};
+pub use value::{DType, Evaluator, Value};

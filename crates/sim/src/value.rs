@@ -32,6 +32,8 @@ mod buffer;
 mod dot;
 mod dtype;
 mod evaluate;
+#[cfg(target_arch = "x86_64")]
+mod f16c;
 mod lanes;
 mod math;
 mod node;
