@@ -58,9 +58,9 @@ pub trait Device {
 /// It changes nothing that can be observed (SIM-2); a run with a shuffled order shows that.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PlaceOrder {
-    /// By number.
+    /// By their first event.
     #[default]
-    Ascending,
+    Queued,
     /// By a hash of this seed, the instant and the number.
     Shuffled(u64),
 }
@@ -104,7 +104,7 @@ struct Core {
     /// What the place whose turn it is does next, without delay.
     ready: RefCell<VecDeque<Action>>,
     /// How many events each place has created.
-    counters: RefCell<Vec<u64>>,
+    counters: Box<[Cell<u64>]>,
     tasks: RefCell<Slab>,
     newcomers: RefCell<Vec<(TaskId, Process)>>,
     canceled: RefCell<Vec<TaskId>>,
@@ -127,7 +127,7 @@ impl Executor {
             events: Cell::new(0),
             wheel: RefCell::new(Wheel::new()),
             ready: RefCell::default(),
-            counters: RefCell::new(vec![0; places as usize]),
+            counters: vec![Cell::new(0); places as usize].into(),
             tasks: RefCell::default(),
             newcomers: RefCell::default(),
             canceled: RefCell::default(),
@@ -140,7 +140,7 @@ impl Executor {
             sim: Sim(Rc::new(core)),
             devices: Vec::new(),
             processes: Processes::default(),
-            order: PlaceOrder::Ascending,
+            order: PlaceOrder::Queued,
             instant: Instant::new(places),
         }
     }
@@ -184,11 +184,13 @@ impl Executor {
 
     /// Fires everything that happens at the next instant; `false` if there is none.
     fn step(&mut self, core: &Core) -> bool {
-        let Some(time) = core.wheel.borrow_mut().take_instant(self.instant.events()) else {
+        let instant = &mut self.instant;
+        instant.clear();
+        let Some(time) = core.wheel.borrow_mut().take_instant(|event| instant.add(event)) else {
             return false;
         };
         core.now.set(time);
-        self.instant.sort(time, self.order);
+        instant.line_up(time, self.order);
         while let Some((place, mut next)) = self.instant.next_place() {
             core.place.set(place);
             while let Some((action, after)) = self.instant.event(next) {
@@ -225,15 +227,13 @@ impl Executor {
     /// Polls one process, if it still exists.
     #[inline]
     fn resume(&mut self, core: &Core, task: TaskId) {
-        let Some(mut process) = self.processes.take(task) else { return };
+        let Some(process) = self.processes.get(task) else { return };
         core.task.set(task);
         let done = process.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready();
         core.task.set(TaskId::NONE);
         if done {
             core.tasks.borrow_mut().remove(task);
-            drop(process);
-        } else {
-            self.processes.put(task, process);
+            drop(self.processes.remove(task));
         }
     }
 
@@ -249,7 +249,7 @@ impl Executor {
             }
             for task in core.canceled.take() {
                 if core.tasks.borrow_mut().remove(task) {
-                    drop(self.processes.take(task));
+                    drop(self.processes.remove(task));
                 }
             }
         }
@@ -265,10 +265,9 @@ impl Executor {
             core.place.set(place);
             core.task.set(task);
             *core.explained.borrow_mut() = Some(Vec::new());
-            if let Some(mut process) = self.processes.take(task) {
+            if let Some(process) = self.processes.get(task) {
                 let polled = process.as_mut().poll(&mut Context::from_waker(Waker::noop()));
                 assert!(polled.is_pending(), "SIM-4: `{name}` could go on, but nobody resumed it");
-                self.processes.put(task, process);
             }
             let waits = core.explained.take().unwrap_or_default();
             waiting.push(Waiting { process: name, place, waits });
@@ -283,6 +282,16 @@ impl Drop for Executor {
         self.do_chores();
         self.processes.clear();
         self.do_chores();
+    }
+}
+
+impl Core {
+    /// The key of an event that `origin` creates now.
+    #[inline]
+    fn next_key(&self, now: u64, origin: Place) -> Key {
+        let counter = &self.counters[origin.0 as usize];
+        counter.set(counter.get() + 1);
+        Key::new(now, origin, counter.get())
     }
 }
 
@@ -346,9 +355,7 @@ impl Sim {
             assert!(place == origin, "SIM-3: {origin:?} acts on {place:?} without delay");
             return core.ready.borrow_mut().push_back(action);
         }
-        let count = &mut core.counters.borrow_mut()[origin.0 as usize];
-        *count += 1;
-        let key = Key::new(now, origin, *count);
+        let key = core.next_key(now, origin);
         core.wheel.borrow_mut().push(time.as_ps(), Event { place, action, key });
     }
 
@@ -356,9 +363,7 @@ impl Sim {
     #[cold]
     fn prepare(&self, time: Time, place: Place, action: Action) {
         let core = &*self.0;
-        let count = &mut core.counters.borrow_mut()[place.0 as usize];
-        *count += 1;
-        let key = Key::new(core.now.get(), place, *count);
+        let key = core.next_key(core.now.get(), place);
         core.wheel.borrow_mut().push(time.as_ps(), Event { place, action, key });
     }
 

@@ -123,7 +123,7 @@ pub(crate) struct Edge {
     /// How many were ever taken off the front, so that a message keeps its number.
     pub(crate) received: u64,
     pub(crate) credits: u32,
-    /// When the last message left, and what led there.
+    /// When the last message left, and what led to the last one that had to wait.
     pub(crate) last_grant: (Time, Path),
     /// What led to each credit that is on its way home.
     pub(crate) returning: VecDeque<Path>,
@@ -226,7 +226,7 @@ impl Edge {
         self.stats.messages += 1;
         self.stats.bytes += message.bytes;
         self.stats.credit_wait += (now - message.posted.max(self.last_grant.0)).as_ps();
-        self.last_grant = (now, message.path);
+        self.last_grant.0 = now;
         message
     }
 

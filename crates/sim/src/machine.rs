@@ -50,7 +50,7 @@ impl Default for Options {
             strict: true,
             record: false,
             evaluator: Arc::new(Inline),
-            place_order: PlaceOrder::Ascending,
+            place_order: PlaceOrder::Queued,
         }
     }
 }

@@ -82,9 +82,11 @@ pub struct Op {
 }
 
 /// Why an instant is when it is: the chain of operations that led to it, summed up by kind.
+///
+/// Time not spent on one of the four kinds was a dependency: five numbers would be one more to carry everywhere.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Path {
-    spent: Stack,
+    spent: [u64; Kind::COUNT - 1],
     at: Time,
     last: StepId,
 }
@@ -101,13 +103,21 @@ impl Path {
     #[inline]
     pub(crate) fn advance(&mut self, to: Time, kind: Kind) {
         if to > self.at {
-            self.spent.add(kind, to - self.at);
+            if let Some(spent) = self.spent.get_mut(kind as usize) {
+                *spent += (to - self.at).as_ps();
+            }
             self.at = to;
         }
     }
 
-    pub(crate) fn spent(&self) -> &Stack {
-        &self.spent
+    /// All of its time, by kind.
+    pub(crate) fn spent(&self) -> Stack {
+        let mut stack = Stack::default();
+        for (kind, span) in Kind::ALL.into_iter().zip(self.spent) {
+            stack.add(kind, Time::ps(span));
+        }
+        stack.add(Kind::Dependency, self.at - stack.total());
+        stack
     }
 
     pub(crate) fn at(&self) -> Time {

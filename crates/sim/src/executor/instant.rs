@@ -58,15 +58,21 @@ impl Key {
 
 /// The events of one instant, chained by place.
 pub(super) struct Instant {
-    events: Vec<Event>,
-    /// For each event, the next one of its place.
-    next: Vec<u32>,
+    events: Vec<Link>,
     /// The chain of each place; meaningful only for places in `turns`.
-    chains: Vec<Chain>,
+    chains: Box<[Chain]>,
     /// The places with events, in the order of their turns, and how many have had theirs.
     turns: Vec<Place>,
     done: usize,
     stamp: u64,
+}
+
+/// An event, and the next one of its place.
+#[derive(Clone, Copy)]
+struct Link {
+    action: Action,
+    key: Key,
+    next: u32,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -80,66 +86,63 @@ const END: u32 = u32::MAX;
 
 impl Instant {
     pub(super) fn new(places: u32) -> Self {
-        let chains = vec![Chain::default(); places as usize];
-        Self { events: Vec::new(), next: Vec::new(), chains, turns: Vec::new(), done: 0, stamp: 0 }
+        let chains = vec![Chain::default(); places as usize].into();
+        Self { events: Vec::new(), chains, turns: Vec::new(), done: 0, stamp: 0 }
     }
 
-    /// Where the queue puts the events of the next instant.
-    pub(super) fn events(&mut self) -> &mut Vec<Event> {
+    /// Forgets the last instant.
+    pub(super) fn clear(&mut self) {
         self.events.clear();
-        &mut self.events
-    }
-
-    /// Chains the events of each place in the order of their keys, and lines the places up.
-    #[inline]
-    pub(super) fn sort(&mut self, now: u64, order: PlaceOrder) {
         self.turns.clear();
-        self.next.clear();
         self.done = 0;
         self.stamp += 1;
-        for index in 0..self.events.len() {
-            self.append(index);
-        }
-        if let PlaceOrder::Shuffled(seed) = order {
-            self.turns.sort_by_key(|place| (turn_of(seed, now, *place), *place));
-        }
     }
 
+    /// Chains an event behind the others of its place, in the order of their keys.
     #[inline]
-    fn append(&mut self, index: usize) {
-        let Event { place, key, .. } = self.events[index];
-        self.next.push(END);
+    pub(super) fn add(&mut self, event: Event) {
         #[expect(clippy::cast_possible_truncation, reason = "the queue numbers its events in 32 bits")]
-        let number = index as u32;
+        let number = self.events.len() as u32;
+        let Event { place, action, key } = event;
+        self.events.push(Link { action, key, next: END });
         let chain = &mut self.chains[place.0 as usize];
         if chain.stamp != self.stamp {
             *chain = Chain { stamp: self.stamp, head: number, tail: number };
             self.turns.push(place);
-        } else if self.events[chain.tail as usize].key < key {
-            self.next[chain.tail as usize] = number;
-            chain.tail = number;
+            return;
+        }
+        let tail = &mut self.events[chain.tail as usize];
+        if tail.key < key {
+            (tail.next, chain.tail) = (number, number);
         } else {
-            self.insert(index, number);
+            self.insert(place, number);
         }
     }
 
-    /// The queue hands events out in the order they were put in. Those of one creator and one time of creation are
-    /// in order; only equal times of creation at several places can be out of it.
+    /// The queue hands events out in the order they were put in. Those of one creator are in order; only those
+    /// created at the same time at several places can be out of it.
     #[cold]
-    fn insert(&mut self, index: usize, number: u32) {
-        let Event { place, key, .. } = self.events[index];
+    fn insert(&mut self, place: Place, number: u32) {
+        let key = self.events[number as usize].key;
         let chain = &mut self.chains[place.0 as usize];
         if key < self.events[chain.head as usize].key {
-            self.next[index] = chain.head;
+            self.events[number as usize].next = chain.head;
             chain.head = number;
             return;
         }
         let mut before = chain.head as usize;
-        while self.events[self.next[before] as usize].key < key {
-            before = self.next[before] as usize;
+        while self.events[self.events[before].next as usize].key < key {
+            before = self.events[before].next as usize;
         }
-        self.next[index] = self.next[before];
-        self.next[before] = number;
+        self.events[number as usize].next = self.events[before].next;
+        self.events[before].next = number;
+    }
+
+    /// Decides in which order the places take their turns.
+    pub(super) fn line_up(&mut self, now: u64, order: PlaceOrder) {
+        if let PlaceOrder::Shuffled(seed) = order {
+            self.turns.sort_by_key(|place| (turn_of(seed, now, *place), *place));
+        }
     }
 
     /// The place whose turn it is, and its first event.
@@ -153,8 +156,8 @@ impl Instant {
     /// An event of a chain, and the number of the one after it.
     #[inline]
     pub(super) fn event(&self, number: u32) -> Option<(Action, u32)> {
-        let event = self.events.get(number as usize)?;
-        Some((event.action, self.next[number as usize]))
+        let link = self.events.get(number as usize)?;
+        Some((link.action, link.next))
     }
 }
 

@@ -43,14 +43,19 @@ const GENERATIONS: u32 = (1 << 24) - 1;
 pub(super) struct Processes(Vec<(u32, Option<Process>)>);
 
 impl Processes {
-    /// Takes a process out, if it is still the one that is meant.
+    /// A process, if it is still the one that is meant.
     #[inline]
-    pub(super) fn take(&mut self, task: TaskId) -> Option<Process> {
+    pub(super) fn get(&mut self, task: TaskId) -> Option<&mut Process> {
+        let (generation, process) = self.0.get_mut(task.index())?;
+        if *generation == task.generation { process.as_mut() } else { None }
+    }
+
+    /// Takes a process out.
+    pub(super) fn remove(&mut self, task: TaskId) -> Option<Process> {
         let (generation, process) = self.0.get_mut(task.index())?;
         if *generation == task.generation { process.take() } else { None }
     }
 
-    #[inline]
     pub(super) fn put(&mut self, task: TaskId, process: Process) {
         if self.0.len() <= task.index() {
             self.0.resize_with(task.index() + 1, || (0, None));

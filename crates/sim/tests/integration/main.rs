@@ -1,3 +1,4 @@
-//! The behaviours of the simulator, one module each.
+//! The simulator as its users see it, one module a behaviour.
 
 mod config;
+mod value;

@@ -1,2 +1,4 @@
-//! One binary for all integration tests.
+//! The front end as its users see it.
+
+mod pool;
 mod truths;
