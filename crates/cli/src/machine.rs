@@ -41,9 +41,9 @@ impl Source {
         Ok(Self { file, text })
     }
 
-    /// The machine, with `overrides` put over it.
-    pub(crate) fn parse(&self, overrides: &[Override]) -> Result<MachineSpec, Failure> {
-        config::parse_machine_with(&self.file, &self.text, overrides)
+    /// The machine.
+    pub(crate) fn parse(&self) -> Result<MachineSpec, Failure> {
+        config::parse_machine(&self.file, &self.text)
             .map_err(|errors| Failure::machine(vec![errors]))
     }
 }
@@ -97,5 +97,9 @@ pub(crate) fn machine(name: &str, overrides: &[String]) -> Result<MachineSpec, F
             Err(errors) => bad.push(errors),
         }
     }
-    if bad.is_empty() { source.parse(&good) } else { Err(Failure::machine(bad)) }
+    match config::parse_machine_with(&source.file, &source.text, &good) {
+        Ok(spec) if bad.is_empty() => Ok(spec),
+        Ok(_) => Err(Failure::machine(bad)),
+        Err(errors) => Err(Failure::machine(bad.into_iter().chain([errors]).collect())),
+    }
 }

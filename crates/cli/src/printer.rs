@@ -40,14 +40,14 @@ pub(crate) fn failure(failure: &Failure, json_too: bool) -> ExitCode {
 }
 
 fn describe(failure: &Failure) -> String {
-    let mut text = match failure.pictures() {
+    let error = match failure.pictures() {
         Some(pictures) => pictures + "\n",
         None => format!("{} {failure}\n", "error:".red().bold()),
     };
-    if let Some(hint) = &failure.hint {
-        text += &format!("\n{} {hint}\n", "hint:".cyan().bold());
+    match &failure.hint {
+        Some(hint) => format!("{error}\n{} {hint}\n", "hint:".cyan().bold()),
+        None => error,
     }
-    text
 }
 
 #[derive(Serialize)]

@@ -28,7 +28,7 @@ pub(crate) fn check(args: &CheckArgs) -> anyhow::Result<ExitCode> {
 
 fn check_one(file: &Path) -> Result<String, Failure> {
     let source = Source::read(file)?;
-    let spec = source.parse(&[])?;
+    let spec = source.parse()?;
     Ok(format!("{}: ok ({}, {})\n", source.file, spec.name, size(&spec)))
 }
 

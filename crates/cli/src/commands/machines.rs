@@ -22,7 +22,7 @@ pub(crate) fn machines(args: &MachinesArgs) -> anyhow::Result<ExitCode> {
 
 fn show(name: &str, json: bool) -> anyhow::Result<()> {
     let source = Source::find(name)?;
-    let spec = source.parse(&[])?;
+    let spec = source.parse()?;
     if json {
         printer::json(&MachineView::new(&spec))?;
     } else {
@@ -32,7 +32,7 @@ fn show(name: &str, json: bool) -> anyhow::Result<()> {
 }
 
 fn list(json: bool) -> anyhow::Result<()> {
-    let presets = config::presets().iter().map(|preset| Source::find(preset.name)?.parse(&[]));
+    let presets = config::presets().iter().map(|preset| Source::find(preset.name)?.parse());
     let specs: Vec<MachineSpec> = presets.collect::<Result<_, Failure>>()?;
     if json {
         printer::json(&specs.iter().map(Row::new).collect::<Vec<_>>())?;

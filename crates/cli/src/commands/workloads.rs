@@ -13,12 +13,16 @@ pub(super) fn list(spec: &MachineSpec, json: bool) -> io::Result<()> {
 }
 
 fn text(spec: &MachineSpec) -> String {
-    let mut text = format!("workloads, with their parameters and defaults on {}\n", spec.name);
-    for workload in workload::all() {
-        text += &format!("\n{}  {}\n", workload.name.bold(), workload.summary);
-        text += &indent(&table(workload, spec).text());
-    }
-    text + "\nrun one with `phalanx run WORKLOAD -p NAME=VALUE`\n"
+    let mut parts = vec![format!("workloads, with their defaults on {}\n", spec.name)];
+    parts.extend(workload::all().iter().map(|workload| section(workload, spec)));
+    parts.push("run one with `phalanx run WORKLOAD -p NAME=VALUE`\n".to_owned());
+    parts.join("\n")
+}
+
+fn section(workload: &Workload, spec: &MachineSpec) -> String {
+    let table = table(workload, spec).text();
+    let rows = table.trim_end().replace('\n', "\n  ");
+    format!("{}  {}\n  {rows}\n", workload.name.bold(), workload.summary)
 }
 
 fn table(workload: &Workload, spec: &MachineSpec) -> Table {
@@ -32,10 +36,6 @@ fn table(workload: &Workload, spec: &MachineSpec) -> Table {
         ]);
     }
     table
-}
-
-fn indent(text: &str) -> String {
-    text.lines().map(|line| format!("  {line}\n")).collect()
 }
 
 #[derive(Serialize)]

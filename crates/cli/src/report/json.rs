@@ -91,15 +91,21 @@ impl UsageView {
         Self {
             resource: usage.resource.to_string(),
             busy_ps,
-            utilisation: busy_ps as f64 / simulated.as_ps().max(1) as f64,
+            utilisation: fraction(busy_ps, simulated.as_ps()),
             bytes: usage.bytes,
             operations: usage.operations,
         }
     }
 }
 
+#[expect(clippy::cast_precision_loss, reason = "a fraction is read, not added up")]
+fn fraction(part: u64, whole: u64) -> f64 {
+    part as f64 / whole.max(1) as f64
+}
+
 /// A stack under its stable names.
 #[derive(serde::Serialize)]
+#[expect(clippy::struct_field_names, reason = "the unit is part of the stable name")]
 struct StackView {
     compute_ps: u64,
     dma_ps: u64,

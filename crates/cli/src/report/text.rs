@@ -117,47 +117,61 @@ fn shares(name: String, stack: &Stack, whole: u64) -> [String; 2 + Kind::COUNT] 
 fn path(report: &Report) -> String {
     let (path, simulated) = (&report.critical_path, report.simulated.as_ps());
     let Some(end) = path.end else { return String::new() };
-    let mut kinds: Vec<Kind> =
-        Kind::ALL.into_iter().filter(|kind| spent(path, *kind) > 0).collect();
-    kinds.sort_by_key(|kind| Reverse(spent(path, *kind)));
-    let share = |kind: &Kind| format!("{} {kind}", show::percent(spent(path, *kind), simulated));
-    let mut table =
-        Table::new(&["through", "for", "times", "time", "share"], &["times", "time", "share"]);
-    for part in path.parts.iter().take(ROWS) {
-        table.row([
-            part.resource.to_string(),
-            part.kind.to_string(),
-            part.count.to_string(),
-            show::time(part.time.as_ps()),
-            show::percent(part.time.as_ps(), simulated),
-        ]);
-    }
-    let kinds: Vec<String> = kinds.iter().map(share).collect();
-    let heading = format!("critical path, to the end of {end}: {}", kinds.join(", "));
-    section(&heading, &table, path.parts.len().saturating_sub(ROWS)) + &reach(path)
+    let heading = format!("critical path, to the end of {end}");
+    let table = path_table(path, simulated);
+    let shares = kind_shares(&path.spent, simulated);
+    let hidden = path.parts.len().saturating_sub(ROWS);
+    format!("{}\n{shares}\n{}{}", heading.bold(), table.text(), rest(hidden)) + reach(path)
 }
 
-fn spent(path: &CriticalPath, kind: Kind) -> u64 {
-    path.spent.get(kind).as_ps()
+/// `85.6 % dma, 14.4 % compute`.
+fn kind_shares(spent: &Stack, simulated: u64) -> String {
+    let mut kinds = Kind::ALL.map(|kind| (spent.get(kind).as_ps(), kind));
+    kinds.sort_by_key(|(time, _)| Reverse(*time));
+    let used = kinds.iter().filter(|(time, _)| *time > 0);
+    let share = |(time, kind): &(u64, Kind)| format!("{} {kind}", show::percent(*time, simulated));
+    used.map(share).collect::<Vec<_>>().join(", ")
+}
+
+fn path_table(path: &CriticalPath, simulated: u64) -> Table {
+    let numbers = ["times", "time", "share"];
+    let mut table = Table::new(&["through", "for", "times", "time", "share"], &numbers);
+    let mut row = |name: String, kind: Kind, times: String, time: u64| {
+        table.row([
+            name,
+            kind.to_string(),
+            times,
+            show::time(time),
+            show::percent(time, simulated),
+        ]);
+    };
+    for part in path.parts.iter().take(ROWS) {
+        row(part.resource.to_string(), part.kind, part.count.to_string(), part.time.as_ps());
+    }
+    for kind in Kind::ALL {
+        let parts = path.parts.iter().filter(|part| part.kind == kind);
+        let between =
+            path.spent.get(kind).as_ps().saturating_sub(parts.map(|p| p.time.as_ps()).sum());
+        if between > 0 {
+            row("(between these)".to_owned(), kind, String::new(), between);
+        }
+    }
+    table
 }
 
 /// Says so where the parts do not go back to the start.
-fn reach(path: &CriticalPath) -> String {
+const fn reach(path: &CriticalPath) -> &'static str {
     if path.complete {
-        return String::new();
+        ""
+    } else {
+        "the parts do not reach back to the start: older steps were not kept\n"
     }
-    let kept: u64 = path.parts.iter().map(|part| part.time.as_ps()).sum();
-    format!("the parts are those of the last {}; older steps were not kept\n", show::time(kept))
 }
 
 fn advice(report: &Report) -> String {
-    let shown = report.advice.iter().take(ROWS);
-    let mut text: String =
-        shown.map(|line| format!("{} {line}\n", "advice:".yellow().bold())).collect();
-    if report.advice.len() > ROWS {
-        text += &more(report.advice.len() - ROWS);
-    }
-    text
+    let line = |line: &String| format!("{} {line}\n", "advice:".yellow().bold());
+    let lines: Vec<String> = report.advice.iter().take(SOME).map(line).collect();
+    lines.concat() + &rest(report.advice.len().saturating_sub(SOME))
 }
 
 /// A table under a heading; nothing without rows.
@@ -165,10 +179,9 @@ fn section(heading: &str, table: &Table, hidden: usize) -> String {
     if table.is_empty() {
         return String::new();
     }
-    let rest = if hidden > 0 { more(hidden) } else { String::new() };
-    format!("{}\n{}{rest}", heading.bold(), table.text())
+    format!("{}\n{}{}", heading.bold(), table.text(), rest(hidden))
 }
 
-fn more(hidden: usize) -> String {
-    format!("and {hidden} more; `--json` has all\n")
+fn rest(hidden: usize) -> String {
+    if hidden == 0 { String::new() } else { format!("and {hidden} more; `--json` has all\n") }
 }
