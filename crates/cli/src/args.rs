@@ -28,7 +28,7 @@ Examples:
 #[derive(Debug, Parser)]
 #[command(name = "phalanx", version, styles = STYLES, max_term_width = 100, after_help = EXAMPLES)]
 pub(crate) struct Cli {
-    /// When to use colours
+    /// When to use colours (auto: on a terminal, unless `NO_COLOR` is set)
     #[arg(long, value_enum, value_name = "WHEN", default_value_t, global = true)]
     pub(crate) color: Color,
     #[command(subcommand)]
@@ -90,7 +90,6 @@ pub(crate) struct RunArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(args_conflicts_with_subcommands = false)]
 pub(crate) struct MachinesArgs {
     #[command(subcommand)]
     pub(crate) command: Option<MachinesCommand>,
@@ -129,7 +128,6 @@ pub(crate) enum Switch {
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
 pub(crate) enum Color {
-    /// On a terminal, unless `NO_COLOR` is set
     #[default]
     Auto,
     Always,

@@ -87,24 +87,29 @@ impl Failure {
         self
     }
 
-    /// The message on its own, with terminal colours if it is of several lines with a picture.
+    /// The message with pictures of the places that are wrong, in colours; none for a plain message.
     pub(crate) fn pictures(&self) -> Option<String> {
         match &self.message {
             Message::Line(_) => None,
-            Message::Machine(errors) => Some(join(errors, true)),
+            Message::Machine(errors) => {
+                let pictures = errors.iter().map(|errors| errors.render(true));
+                Some(pictures.collect::<Vec<_>>().join("\n\n"))
+            }
         }
     }
 }
 
-fn join(errors: &[ConfigErrors], color: bool) -> String {
-    errors.iter().map(|errors| errors.render(color)).collect::<Vec<_>>().join("\n\n")
+/// `FILE:LINE:COLUMN: MESSAGE` for each.
+fn lines(errors: &[ConfigErrors]) -> Vec<String> {
+    let each = errors.iter().flat_map(ConfigErrors::errors);
+    each.map(|e| format!("{}:{}:{}: {}", e.file(), e.line(), e.column(), e.message())).collect()
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.message {
             Message::Line(line) => f.write_str(line),
-            Message::Machine(errors) => f.write_str(&join(errors, false)),
+            Message::Machine(errors) => f.write_str(&lines(errors).join("\n")),
         }
     }
 }

@@ -81,17 +81,18 @@ fn both_on_stdout() -> Failure {
 
 /// A file to be written.
 struct Target {
+    typed: PathBuf,
     path: PathBuf,
     /// A device or a pipe is written to, not replaced.
     special: bool,
 }
 
 impl Target {
-    fn prepare(path: &Path) -> Result<Self, Failure> {
+    fn prepare(typed: &Path) -> Result<Self, Failure> {
         // What a link points at is replaced, not the link.
-        let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let path = fs::canonicalize(typed).unwrap_or_else(|_| typed.to_owned());
         let special = fs::metadata(&path).is_ok_and(|found| !found.is_file() && !found.is_dir());
-        let target = Self { path, special };
+        let target = Self { typed: typed.to_owned(), path, special };
         if target.path.is_dir() {
             return Err(target.failure("it is a directory"));
         }
@@ -122,7 +123,7 @@ impl Target {
     }
 
     fn failure(&self, reason: &str) -> Failure {
-        Failure::output(format!("cannot write `{}`: {reason}", self.path.display()))
+        Failure::output(format!("cannot write `{}`: {reason}", self.typed.display()))
     }
 }
 

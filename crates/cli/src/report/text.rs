@@ -153,7 +153,7 @@ fn path_table(path: &CriticalPath, simulated: u64) -> Table {
         let between =
             path.spent.get(kind).as_ps().saturating_sub(parts.map(|p| p.time.as_ps()).sum());
         if between > 0 {
-            row("(between these)".to_owned(), kind, String::new(), between);
+            row("(latency, waits)".to_owned(), kind, String::new(), between);
         }
     }
     table

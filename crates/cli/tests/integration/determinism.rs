@@ -13,7 +13,8 @@ const RUNS: [&[&str]; 4] = [
 /// Without the lines that say how long it took.
 fn timeless(stdout: &[u8]) -> String {
     let text = String::from_utf8(stdout.to_vec()).expect("text");
-    let kept = text.lines().filter(|line| !line.starts_with("wall") && !line.contains("\"wall_ns\""));
+    let kept =
+        text.lines().filter(|line| !line.starts_with("wall") && !line.contains("\"wall_ns\""));
     kept.collect::<Vec<_>>().join("\n")
 }
 

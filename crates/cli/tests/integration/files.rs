@@ -46,7 +46,9 @@ fn check_refuses_what_is_no_text() {
 
 #[test]
 fn every_shipped_machine_is_valid() {
-    let machines = fs::read_dir("../../machines").expect("the machines").map(|entry| entry.expect("a file").path());
+    let machines = fs::read_dir("../../machines")
+        .expect("the machines")
+        .map(|entry| entry.expect("a file").path());
     let mut command = phalanx();
     let output = command.arg("check").args(machines).output().expect("the program starts");
     assert!(output.status.success(), "{}", text(&output.stderr));
@@ -111,6 +113,15 @@ fn a_device_is_written_to_and_not_replaced() {
     let output = run(&["run", "ping", "--op-log", "/dev/null"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert!(!fs::metadata("/dev/null").expect("it is there").is_file());
+}
+
+#[test]
+fn colours_add_nothing_but_colours() {
+    let words = ["run", "gem", "--set", "foo"];
+    let plain = run(&[&words[..], &["--color", "auto"]].concat()).stderr;
+    let colored = text(&run(&[&words[..], &["--color", "always"]].concat()).stderr);
+    assert!(colored.contains('\u{1b}') && !text(&plain).contains('\u{1b}'));
+    assert_eq!(anstream::adapter::strip_str(&colored).to_string(), text(&plain));
 }
 
 #[test]
