@@ -148,12 +148,13 @@ fn path_table(path: &CriticalPath, simulated: u64) -> Table {
     for part in path.parts.iter().take(ROWS) {
         row(part.resource.to_string(), part.kind, part.count.to_string(), part.time.as_ps());
     }
+    let others = if path.complete { "(latency, waits)" } else { "(latency, waits, older)" };
     for kind in Kind::ALL {
         let parts = path.parts.iter().filter(|part| part.kind == kind);
         let between =
             path.spent.get(kind).as_ps().saturating_sub(parts.map(|p| p.time.as_ps()).sum());
         if between > 0 {
-            row("(latency, waits)".to_owned(), kind, String::new(), between);
+            row(others.to_owned(), kind, String::new(), between);
         }
     }
     table
