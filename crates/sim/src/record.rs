@@ -171,7 +171,7 @@ pub(crate) struct Record {
 }
 
 /// How many steps all SIPs together keep (REC-2).
-const STEPS: usize = 1 << 16;
+const STEPS: usize = 1 << 12;
 
 impl Record {
     pub(crate) fn new(sip: u32, sips: u32, recording: bool) -> Self {

@@ -22,8 +22,11 @@ impl Shape {
     }
 
     /// How many elements.
+    #[inline]
     pub fn elements(&self) -> usize {
-        self.dims().iter().product()
+        // Dimensions beyond the rank are 1.
+        let [a, b, c, d] = self.dims;
+        a * b * c * d
     }
 
     /// The element strides of a dense tile of this shape.
@@ -105,6 +108,7 @@ enum Home {
 }
 
 impl Tile {
+    #[inline]
     pub(crate) fn in_scratch(
         program: &Rc<Program>,
         dtype: DType,
@@ -169,15 +173,18 @@ pub(super) struct Scratch {
 }
 
 impl Scratch {
+    #[inline]
     pub(super) fn take(program: &Rc<Program>, bytes: u64, what: &str) -> Result<Self, KernelError> {
         match program.take_scratch(bytes) {
             Ok(()) => Ok(Self { program: program.clone(), bytes }),
-            Err((free, capacity)) => {
-                let what = what.to_owned();
-                Err(KernelError::ScratchFull { what, wanted: Bytes(bytes), free, capacity })
-            }
+            Err((free, capacity)) => Err(full(what, bytes, free, capacity)),
         }
     }
+}
+
+#[cold]
+fn full(what: &str, bytes: u64, free: Bytes, capacity: Bytes) -> KernelError {
+    KernelError::ScratchFull { what: what.to_owned(), wanted: Bytes(bytes), free, capacity }
 }
 
 impl Drop for Scratch {

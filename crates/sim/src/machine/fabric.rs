@@ -101,6 +101,7 @@ impl Device for World {
 }
 
 impl World {
+    #[inline]
     fn schedule(&self, time: Time, sip: u32, act: Act, number: u32) {
         let device = self.fabric.get().expect("registered when the machine was built");
         self.sim.schedule(time, Self::place(sip), device, payload(act, number));
@@ -131,21 +132,55 @@ impl World {
         let inside =
             noc::latency(&self.spec, to, gate(to)) + noc::latency(&self.spec, gate(from), from);
         edge.credit_latency = links + inside;
+        edge.direct = edge.hops == 1 && self.free_way_out && !self.network.is_switched();
     }
 
     /// Hands a message to an edge; it leaves as soon as there is a credit for it.
+    ///
+    /// Says how many messages the edge will have launched when this one has left.
     #[inline]
-    pub(crate) fn post(&self, number: u32, message: Message) {
+    pub(crate) fn post(&self, number: u32, message: Message) -> u64 {
         let edge = &mut self.edges.borrow_mut().list[number as usize];
         edge.messages.push_back(message);
         if edge.credits > 0 && edge.pending() == 1 {
             self.launch_message(edge, number);
         }
+        edge.posted()
     }
 
     /// Sends the oldest pending message of an edge on its way.
     #[inline]
     fn launch_message(&self, edge: &mut Edge, number: u32) {
+        if edge.direct {
+            return self.straight_over(edge, number);
+        }
+        self.launch_slowly(edge, number);
+    }
+
+    /// The common case: nothing costs anything before the link, and the link is the whole way.
+    #[inline]
+    fn straight_over(&self, edge: &mut Edge, number: u32) {
+        let (now, link) = (self.sim.now(), &self.spec.sips.link);
+        let (from, next, port, before) =
+            (edge.name.from.sip, edge.next, edge.port, edge.last_grant.0);
+        let message = edge.grant(now);
+        let sip = &mut *self.sips[from as usize].borrow_mut();
+        message.flow = sip.record.flow();
+        let port = &mut sip.ports[port];
+        port.note_starved(message.posted.max(before), now);
+        let span = link.bandwidth.time_for(message.bytes);
+        let turn = port.wire.take(now, span, message.bytes, &mut message.path);
+        let resource = Resource::Link { from, to: next };
+        sip.record.step(&mut message.path, turn.end, Kind::Link, resource);
+        port.wire.leave(turn.end, &message.path);
+        let arrival = turn.end + link.latency;
+        message.path.advance(arrival, Kind::Link);
+        sip.record.op(|| transfer(turn, resource, message));
+        self.schedule(arrival, next, Act::Arrive, number);
+    }
+
+    /// Through the PE's DMA and the meshes, over several hops, or within the SIP.
+    fn launch_slowly(&self, edge: &mut Edge, number: u32) {
         let now = self.sim.now();
         let (from, to, next, port, chunk) =
             (edge.name.from, edge.name.to, edge.next, edge.port, edge.spec.vc_chunk_size);
@@ -154,10 +189,6 @@ impl World {
         let message = edge.grant(now);
         let sip = &mut *self.sips[from.sip as usize].borrow_mut();
         message.flow = sip.record.flow();
-        if single_hop && self.free_way_out && from.sip != to.sip {
-            let arrival = self.straight_over(sip, (from.sip, port, next), message.posted.max(before), message);
-            return self.schedule(arrival, next, Act::Arrive, number);
-        }
         let mut flight = Flight::new(message.bytes, now, message.path);
         if !self.free_way_out {
             self.leave_pe(sip, &mut flight, from, to);
@@ -175,29 +206,6 @@ impl World {
         }
         let unit = if chunk == 0 { message.bytes.max(1) } else { chunk };
         self.in_chunks(sip, number, &mut flight, message, unit, (from.sip, port, next, to.sip));
-    }
-
-    /// The common case: nothing costs anything before the link, and the link is the whole way.
-    #[inline]
-    fn straight_over(
-        &self,
-        sip: &mut super::Sip,
-        (from, port, next): (u32, usize, u32),
-        since: Time,
-        message: &mut Message,
-    ) -> Time {
-        let (now, link) = (self.sim.now(), self.spec.sips.link);
-        let port = &mut sip.ports[port];
-        port.note_starved(since, now);
-        let span = link.bandwidth.time_for(message.bytes);
-        let turn = port.wire.take(now, span, message.bytes, &mut message.path);
-        let resource = Resource::Link { from, to: next };
-        sip.record.step(&mut message.path, turn.end, Kind::Link, resource);
-        port.wire.leave(turn.end, &message.path);
-        let arrival = turn.end + link.latency;
-        message.path.advance(arrival, Kind::Link);
-        sip.record.op(|| transfer(turn, resource, message));
-        arrival
     }
 
     /// From the PE's scratch to its way out of the SIP, or to where the mesh toward its receiver begins.
@@ -351,23 +359,28 @@ impl World {
     }
 
     /// The last byte of a message is at the receiver's SIP (or PE, where both are the same).
-    #[inline]
+    #[inline(always)]
     fn arrive(&self, number: u32) {
+        let lands = {
+            let edge = &self.edges.borrow().list[number as usize];
+            (self.free_way_in || edge.name.from.sip == edge.name.to.sip)
+                && edge.receiver_spec.buffer_kind == BufferKind::Tcm
+        };
+        if lands { self.deliver(number) } else { self.cross_chip(number) }
+    }
+
+    /// From the receiver's way in to the slot: over the meshes, and into HBM if that is where the slot is.
+    fn cross_chip(&self, number: u32) {
         let edges = self.edges.borrow();
         let edge = &edges.list[number as usize];
-        let (to, hbm) = (edge.name.to, edge.receiver_spec.buffer_kind == BufferKind::Hbm);
-        let crossed = edge.name.from.sip != to.sip;
-        if (self.free_way_in || !crossed) && !hbm {
-            drop(edges);
-            return self.deliver(number);
-        }
+        let to = edge.name.to;
         let message = &edge.messages[edge.arrived];
         let sip = &mut *self.sips[to.sip as usize].borrow_mut();
         let mut flight = Flight::new(message.bytes, self.sim.now(), message.path);
-        if crossed {
+        if edge.name.from.sip != to.sip {
             noc::pass(sip, &self.spec, &mut flight, PeId::first(to.sip), to);
         }
-        if hbm {
+        if edge.receiver_spec.buffer_kind == BufferKind::Hbm {
             let spec = self.spec.hbm;
             let wire = &mut sip.cubes[to.cube as usize].hbm;
             flight.pass(wire, spec.bandwidth, spec.latency, Kind::Dma);
@@ -376,7 +389,7 @@ impl World {
     }
 
     /// A message is in its slot.
-    #[inline]
+    #[inline(always)]
     fn deliver(&self, number: u32) {
         let edge = &mut self.edges.borrow_mut().list[number as usize];
         let now = self.sim.now();
@@ -388,12 +401,12 @@ impl World {
 
     /// The receiver is done with a slot: sends the credit home.
     #[inline]
-    pub(crate) fn release(&self, number: u32, path: crate::record::Path, held_since: Time) {
+    pub(crate) fn release(&self, number: u32, path: &crate::record::Path, held_since: Time) {
         let (arrival, from) = {
             let edge = &mut self.edges.borrow_mut().list[number as usize];
             edge.held -= 1;
             edge.stats.held += (self.sim.now() - held_since).as_ps();
-            let mut path = path;
+            let mut path = *path;
             path.advance(self.sim.now(), Kind::Dependency);
             let arrival = self.sim.now() + edge.credit_latency;
             path.advance(arrival, Kind::Credit);
@@ -415,7 +428,7 @@ impl World {
     }
 
     /// A credit is home.
-    #[inline]
+    #[inline(always)]
     fn credit(&self, number: u32) {
         let edge = &mut self.edges.borrow_mut().list[number as usize];
         let now = self.sim.now();
