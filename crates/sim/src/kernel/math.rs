@@ -119,7 +119,8 @@ impl Tl {
 
     /// `left` where `condition` (`i32`) is not 0, `right` elsewhere; all of one shape.
     pub fn select(&self, condition: &Tile, left: &Tile, right: &Tile) -> Computing {
-        if condition.shape() != left.shape()
+        if condition.dtype() != DType::I32
+            || condition.shape() != left.shape()
             || left.shape() != right.shape()
             || left.dtype() != right.dtype()
         {
