@@ -282,7 +282,7 @@ impl World {
             return match parcel.cargo {
                 Cargo::Chunk => {}
                 Cargo::LastChunk => self.arrive(parcel.edge),
-                Cargo::Credit => self.credit(parcel.edge),
+                Cargo::Credit => self.credit_from_gate(parcel.edge),
             };
         }
         self.forward(parcel);
@@ -366,17 +366,27 @@ impl World {
             let (from, to) = (edge.name.from.sip, edge.name.to.sip);
             let bytes = edge.spec.ipcq_credit_size_bytes;
             if bytes > 0 && from != to {
-                return self.forward(Parcel {
-                    edge: number,
-                    bytes,
-                    at: to,
-                    to: from,
-                    cargo: Cargo::Credit,
-                });
+                let parcel = Parcel { edge: number, bytes, at: to, to: from, cargo: Cargo::Credit };
+                let inside = noc::latency(&self.spec, edge.name.to, PeId::first(to));
+                if inside == Time::ZERO {
+                    return self.forward(parcel);
+                }
+                let parcel = self.parcels.borrow_mut().insert(parcel);
+                return self.schedule(self.sim.now() + inside, to, Act::Hop, parcel);
             }
             (arrival, from)
         };
         self.schedule(arrival, from, Act::Credit, number);
+    }
+
+    /// A credit that took a wire is at its sender's SIP: on to the PE.
+    fn credit_from_gate(&self, number: u32) {
+        let from = self.edges.borrow().list[number as usize].name.from;
+        let inside = noc::latency(&self.spec, PeId::first(from.sip), from);
+        if inside == Time::ZERO {
+            return self.credit(number);
+        }
+        self.schedule(self.sim.now() + inside, from.sip, Act::Credit, number);
     }
 
     /// A credit is home.
