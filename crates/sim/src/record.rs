@@ -195,6 +195,7 @@ impl Record {
     /// Notes that `path` went on to `to` by using `resource`.
     #[inline]
     pub(crate) fn step(&mut self, path: &mut Path, to: Time, kind: Kind, resource: Resource) {
+        debug_assert!(to >= path.at, "REC-1: {resource} goes back from {} to {to}", path.at);
         let step = Step { parent: path.last, resource, kind, from: path.at, to };
         path.last = StepId::new(self.sip, self.next_step);
         path.advance(to, kind);

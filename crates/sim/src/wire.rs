@@ -36,7 +36,11 @@ impl Wire {
     #[inline]
     pub(crate) fn take(&mut self, ready: Time, span: Time, bytes: u64, path: &mut Path) -> Turn {
         let start = if self.free > ready {
-            *path = self.last;
+            // A turn cut through may end before the last byte that comes through it: what led to that byte did
+            // not lead here.
+            if self.last.at() <= self.free {
+                *path = self.last;
+            }
             self.free
         } else {
             ready
