@@ -111,6 +111,13 @@ impl Sip {
         })
     }
 
+    /// The ports by number: who opened an edge first, its sender or its receiver, does not show.
+    pub(crate) fn sorted_ports(&self) -> impl Iterator<Item = &Port> {
+        let mut ports: Vec<&Port> = self.ports.iter().collect();
+        ports.sort_by_key(|port| port.to);
+        ports.into_iter()
+    }
+
     /// Takes scratch memory, or says how much was free.
     pub(crate) fn take_scratch(
         &mut self,
@@ -139,7 +146,7 @@ impl Sip {
         let mut wires =
             vec![(Resource::Host(sip), &self.host), (Resource::Ingress(sip), &self.ingress)];
         wires.extend(
-            self.ports.iter().map(|port| (Resource::Link { from: sip, to: port.to }, &port.wire)),
+            self.sorted_ports().map(|port| (Resource::Link { from: sip, to: port.to }, &port.wire)),
         );
         for (number, cube) in (0..).zip(&self.cubes) {
             let here = PeId { sip, cube: number, pe: 0 };
