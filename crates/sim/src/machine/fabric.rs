@@ -84,7 +84,10 @@ impl Device for World {
         let number = payload as u32;
         match (payload >> 56) as u8 {
             x if x == Act::Arrive as u8 => self.arrive(number),
-            x if x == Act::Deliver as u8 => self.deliver(number),
+            x if x == Act::Deliver as u8 => {
+                self.edges.borrow_mut().list[number as usize].arriving -= 1;
+                self.deliver(number);
+            }
             x if x == Act::Credit as u8 => self.credit(number),
             x if x == Act::Retry as u8 => self.retry(number),
             x if x == Act::Hop as u8 => self.hop(number),
@@ -318,15 +321,16 @@ impl World {
     /// The last byte of a message is at the receiver's SIP (or PE, where both are the same).
     #[inline]
     fn arrive(&self, number: u32) {
-        let edges = self.edges.borrow();
-        let edge = &edges.list[number as usize];
+        let mut edges = self.edges.borrow_mut();
+        let edge = &mut edges.list[number as usize];
         let (to, hbm) = (edge.name.to, edge.receiver_spec.buffer_kind == BufferKind::Hbm);
         let crossed = edge.name.from.sip != to.sip;
         if (self.free_way_in || !crossed) && !hbm {
             drop(edges);
             return self.deliver(number);
         }
-        let message = &edge.messages[edge.arrived];
+        let message = &edge.messages[edge.arrived + edge.arriving];
+        edge.arriving += 1;
         let sip = &mut *self.sips[to.sip as usize].borrow_mut();
         let mut flight = Flight::new(message.bytes, self.sim.now(), message.path);
         if crossed {
