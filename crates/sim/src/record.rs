@@ -32,13 +32,18 @@ pub enum Resource {
     Link {
         /// The sender.
         from: u32,
-        /// The receiver.
+        /// The receiver, or [`Resource::SWITCH`].
         to: u32,
     },
     /// The switch port into a SIP.
     Ingress(u32),
     /// The wire between a SIP and its host.
     Host(u32),
+}
+
+impl Resource {
+    /// What a link leads to where all SIPs hang on one switch.
+    pub const SWITCH: u32 = u32::MAX;
 }
 
 impl fmt::Display for Resource {
@@ -55,6 +60,7 @@ impl fmt::Display for Resource {
                 write!(f, "sip{}.cube{}.{}", pe.sip, pe.cube, SIDES[*side as usize])
             }
             Self::Hbm(pe) => write!(f, "sip{}.cube{}.hbm", pe.sip, pe.cube),
+            Self::Link { from, to: Self::SWITCH } => write!(f, "sip{from}->switch"),
             Self::Link { from, to } => write!(f, "sip{from}->sip{to}"),
             Self::Ingress(sip) => write!(f, "switch->sip{sip}"),
             Self::Host(sip) => write!(f, "host{sip}->sip{sip}"),

@@ -122,7 +122,8 @@ impl World {
         }
         edge.next = self.network.next_hop(from.sip, to.sip);
         edge.hops = self.network.hops(from.sip, to.sip);
-        edge.port = self.sips[from.sip as usize].borrow_mut().port(edge.next);
+        let port = self.network.port(edge.next);
+        edge.port = self.sips[from.sip as usize].borrow_mut().port(port);
         let links = Time::ps(self.spec.sips.link.latency.as_ps() * u64::from(edge.hops));
         let inside =
             noc::latency(&self.spec, to, gate(to)) + noc::latency(&self.spec, gate(from), from);
@@ -297,11 +298,11 @@ impl World {
         let next = self.network.next_hop(parcel.at, parcel.to);
         let arrival = {
             let sip = &mut *self.sips[parcel.at as usize].borrow_mut();
-            let port = sip.port(next);
+            let port = sip.port(self.network.port(next));
             let mut path = crate::record::Path::default();
             let span = link.bandwidth.time_for(parcel.bytes);
             let turn = sip.ports[port].wire.take(self.sim.now(), span, parcel.bytes, &mut path);
-            let resource = Resource::Link { from: parcel.at, to: next };
+            let resource = Resource::Link { from: parcel.at, to: sip.ports[port].to };
             let label = if parcel.cargo == Cargo::Credit { "credit" } else { "forward" };
             let bytes = parcel.bytes;
             sip.record.op(|| Op {
