@@ -1,6 +1,7 @@
 //! Machines and runs that tests have in common.
 
 use phalanx_sim::config::{parse_machine, preset};
+use phalanx_sim::ipcq::EdgeSpec;
 use phalanx_sim::kernel::{KernelError, Tl};
 use phalanx_sim::machine::{Machine, Options, RunError};
 use phalanx_sim::memory::Region;
@@ -78,4 +79,70 @@ pub(crate) fn counting(machine: &Machine, sip: u32, cube: u16, len: u16) -> Regi
 
 pub(crate) const fn pe(sip: u32, cube: u16, pe: u16) -> PeId {
     PeId { sip, cube, pe }
+}
+
+/// Runs one kernel on each of two PEs.
+pub(crate) fn pair<S, R, FS, FR>(
+    spec: MachineSpec,
+    options: Options,
+    (from, to): (PeId, PeId),
+    (sender, receiver): (S, R),
+) -> Result<Report, RunError>
+where
+    S: Fn(Tl) -> FS + 'static,
+    R: Fn(Tl) -> FR + 'static,
+    FS: Future<Output = Outcome> + 'static,
+    FR: Future<Output = Outcome> + 'static,
+{
+    let mut machine = Machine::new(spec, options);
+    machine.launch(from.sip, "sender", &[from], sender);
+    machine.launch(to.sip, "receiver", &[to], receiver);
+    machine.run()
+}
+
+/// Sends zeros of `sizes` bytes, one after the other.
+pub(crate) async fn send_sizes(tl: Tl, to: PeId, edge: EdgeSpec, sizes: Vec<usize>) -> Outcome {
+    let sender = tl.sender(to, edge)?;
+    for bytes in sizes {
+        drop(tl.send(&sender, &tl.zeros(DType::F32, bytes / 4)?));
+    }
+    Ok(())
+}
+
+/// Receives messages of `sizes` bytes and works on each for `consume`.
+pub(crate) async fn receive_sizes(
+    tl: Tl,
+    from: PeId,
+    edge: EdgeSpec,
+    sizes: Vec<usize>,
+    consume: Time,
+) -> Outcome {
+    let receiver = tl.receiver(from, edge)?;
+    for bytes in sizes {
+        let _tile = tl.recv(&receiver, DType::F32, bytes / 4).await?;
+        tl.compute(consume).await;
+    }
+    Ok(())
+}
+
+/// Flows of messages between PEs, each of `(from, to, sizes)`, with no two on one PE; when the last was received.
+pub(crate) fn traffic(
+    spec: &MachineSpec,
+    edge: EdgeSpec,
+    flows: &[(PeId, PeId, &[usize])],
+) -> Report {
+    let mut machine = Machine::new(spec.clone(), Options::default());
+    for &(from, to, sizes) in flows {
+        let (out, into) = (sizes.to_vec(), sizes.to_vec());
+        machine.launch(from.sip, "send", &[from], move |tl| send_sizes(tl, to, edge, out.clone()));
+        machine.launch(to.sip, "receive", &[to], move |tl| {
+            receive_sizes(tl, from, edge, into.clone(), Time::ZERO)
+        });
+    }
+    machine.run().unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Slots large enough that nothing waits for a credit.
+pub(crate) fn roomy() -> EdgeSpec {
+    EdgeSpec { n_slots: 64, slot_size: 1 << 20, ..EdgeSpec::default() }
 }
