@@ -8,7 +8,7 @@ use super::program::Program;
 use super::tile::Scratch;
 use super::{KernelError, Shape, Tile, Tl};
 use crate::executor::Wait;
-use crate::ipcq::{BufferKind, EdgeName, EdgeSpec, Message};
+use crate::ipcq::{Backpressure, BufferKind, EdgeName, EdgeSpec, Message};
 use crate::machine::World;
 use crate::record::{Op, Resource};
 use crate::stall::Kind;
@@ -159,6 +159,8 @@ fn check(edge: EdgeName, spec: &EdgeSpec, world: &World) -> Result<(), KernelErr
         "it needs at least one slot"
     } else if spec.slot_size == 0 {
         "its slots need room for at least one byte"
+    } else if spec.backpressure == Backpressure::Poll(Time::ZERO) {
+        "a sender that polls needs a period"
     } else {
         return Ok(());
     };
