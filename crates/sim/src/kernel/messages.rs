@@ -140,6 +140,7 @@ impl Tl {
             dtype,
             shape: shape.into(),
             parts: Vec::new(),
+            bytes: 0,
             state: State::Waiting,
         }
     }
@@ -235,6 +236,8 @@ pub struct Receiving {
     shape: Shape,
     /// The pieces of a message that takes several slots.
     parts: Vec<Option<Value>>,
+    /// The bytes of all of them.
+    bytes: u64,
     state: State,
 }
 
@@ -260,6 +263,7 @@ impl Future for Receiving {
             this.note(&message);
             if message.following > 0 || !this.parts.is_empty() {
                 this.release(&message);
+                this.bytes += message.bytes;
                 this.parts.push(message.value);
                 if message.following > 0 {
                     continue;
@@ -341,8 +345,7 @@ impl Receiving {
     fn assemble(&mut self) -> Result<Tile, KernelError> {
         let parts: Option<Vec<Value>> = self.parts.drain(..).collect();
         let value = parts.map(|parts| Value::concat(&parts));
-        let bytes = (self.shape.elements() * self.dtype.size()) as u64;
-        self.check(bytes, value.as_ref())?;
+        self.check(self.bytes, value.as_ref())?;
         Tile::in_scratch(&self.program, self.dtype, self.shape, value, "a message of several slots")
     }
 
