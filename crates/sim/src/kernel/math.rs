@@ -233,11 +233,7 @@ impl Tl {
     ) -> Computing {
         let Ok(tile) = result else { return self.ready(result) };
         let program = self.program().clone();
-        if let Some(value) = tile.value()
-            && value.depth() >= Value::DEEP
-        {
-            program.world().options.evaluator.start(value);
-        }
+        tile.start_if_deep(&program);
         let (end, path) = occupy(&program, engine, label, span, bytes);
         Computing { program, result: Some(Ok(tile)), end, path, scheduled: false }
     }

@@ -113,7 +113,9 @@ impl Tl {
         let mut pieces = Vec::with_capacity(views.len());
         for view in views {
             let (cube, value) = read(program.world(), program.pe().sip, view, other)?;
-            tiles.push(Tile::in_scratch(program, view.dtype, view.shape, value, "a load")?);
+            let tile = Tile::in_scratch(program, view.dtype, view.shape, value, "a load")?;
+            tile.start_if_deep(program);
+            tiles.push(tile);
             pieces.push((cube, (view.touched() * view.dtype.size()) as u64));
         }
         Ok((tiles, transfer(program, &pieces, Direction::In)))
