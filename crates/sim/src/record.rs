@@ -225,3 +225,42 @@ impl Record {
         std::mem::take(&mut self.ops)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rec_1_a_path_accounts_for_every_picosecond() {
+        let mut record = Record::new(3, 4, false);
+        let mut path = Path::starting(Time::ps(5), Kind::Dependency);
+        for (to, kind) in [(9, Kind::Dma), (9, Kind::Link), (30, Kind::Compute), (12, Kind::Credit)]
+        {
+            if to >= path.at().as_ps() {
+                record.step(&mut path, Time::ps(to), kind, Resource::Host(3));
+            } else {
+                path.advance(Time::ps(to), kind);
+            }
+            assert_eq!(path.spent().total(), path.at(), "REC-1");
+        }
+        assert_eq!((path.at(), path.last().sip()), (Time::ps(30), Some(3)));
+        assert_eq!(path.spent().get(Kind::Credit), Time::ZERO, "REC-1: no way back");
+    }
+
+    #[test]
+    fn rec_2_old_steps_are_forgotten_and_new_ones_kept() {
+        let mut record = Record::new(1, 1 << 20, false);
+        let mut path = Path::default();
+        let mut ids = Vec::new();
+        for step in 1..=100 {
+            record.step(&mut path, Time::ps(step), Kind::Link, Resource::Host(1));
+            ids.push(path.last());
+        }
+        assert_eq!(record.steps.len(), record.capacity, "REC-2");
+        let (gone, kept) = ids.split_at(100 - record.capacity);
+        assert!(gone.iter().all(|id| record.get(*id).is_none()), "REC-2");
+        let ends = kept.iter().map(|id| record.get(*id).unwrap().to);
+        assert!(ends.eq((85..=100).map(Time::ps)), "REC-2");
+        assert!(record.take_ops().is_empty());
+    }
+}
