@@ -427,10 +427,10 @@ impl World {
         let refused = edge.messages[edge.arrived + edge.in_flight].posted;
         let waited = self.sim.now() - refused;
         let polls = waited.as_ps().div_ceil(period.as_ps().max(1)).max(1);
-        edge.stats.polls += polls;
         let look = refused + Time::ps(polls * period.as_ps());
         if !edge.retry_scheduled {
             edge.retry_scheduled = true;
+            edge.stats.polls += polls;
             self.schedule(look, edge.name.from.sip, Act::Retry, number);
         }
     }

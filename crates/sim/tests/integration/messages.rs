@@ -70,6 +70,16 @@ fn a_poll_rounds_up_to_the_next_look() {
 }
 
 #[test]
+fn a_look_that_finds_two_credits_is_one_look() {
+    let backpressure = Backpressure::Poll(Time::ns(300));
+    let edge = EdgeSpec { n_slots: 2, slot_size: 1280, backpressure, ..EdgeSpec::default() };
+    let report = traffic(&bare(), edge, &[(ENDS.0, ENDS.1, &[1280; 4])]);
+    // Credits are home at 1010 and 1020 ns; the sender looks at 300, 600, 900 and 1200 ns, and then sends both.
+    assert_eq!(report.simulated, Time::ns(1200 + 2 * 10 + 500));
+    assert_eq!(report.edges[0].polls, 4);
+}
+
+#[test]
 fn slots_in_hbm_cost_more_than_slots_in_scratch() {
     let time = |buffer_kind| {
         let edge = EdgeSpec { buffer_kind, ..EdgeSpec::default() };
