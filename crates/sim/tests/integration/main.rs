@@ -1,4 +1,9 @@
 //! The behaviours of the simulator, one module each.
+#![expect(
+    clippy::float_cmp,
+    clippy::cast_precision_loss,
+    reason = "results are compared bit for bit, and test data are small whole numbers"
+)]
 
 mod bounded;
 mod config;
