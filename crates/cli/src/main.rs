@@ -1,3 +1,48 @@
-//! The `phalanx` program.
+//! The `phalanx` program: what was typed goes to the libraries, and what they say is printed. No logic here.
+//!
+//! - **CLI-1 (exit codes).** 0 is fine, 1 a run that failed or a file that cannot be written, 2 bad input; a reader
+//!   that stops reading (`| head`) is fine.
+//! - **CLI-2 (streams).** Data goes to stdout, everything else to stderr.
 #![forbid(unsafe_code)]
-fn main() {}
+
+mod args;
+mod commands;
+mod failure;
+mod machine;
+mod output;
+mod printer;
+mod progress;
+mod report;
+mod show;
+mod table;
+
+use args::{Cli, Command};
+use clap::Parser;
+use failure::Failure;
+use std::io;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    cli.color.apply();
+    let outcome = match &cli.command {
+        Command::Run(args) => commands::run::run(args),
+        Command::Machines(args) => commands::machines::machines(args),
+        Command::Check(args) => commands::check::check(args),
+        Command::Completions(args) => commands::completions::completions(args),
+    };
+    outcome.unwrap_or_else(|error| fail(&error, cli.command.json()))
+}
+
+/// Reports an error and chooses the exit code (CLI-1).
+fn fail(error: &anyhow::Error, json: bool) -> ExitCode {
+    if let Some(io) = error.downcast_ref::<io::Error>()
+        && io.kind() == io::ErrorKind::BrokenPipe
+    {
+        return ExitCode::SUCCESS;
+    }
+    match error.downcast_ref::<Failure>() {
+        Some(failure) => printer::failure(failure, json),
+        None => printer::failure(&Failure::output(format!("{error:#}")), json),
+    }
+}

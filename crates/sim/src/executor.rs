@@ -22,6 +22,7 @@
 //! - **SIM-5 (structured).** Dropping a [`JoinHandle`] cancels the process and runs its destructors.
 
 mod deadlock;
+mod instant;
 mod task;
 mod wheel;
 
@@ -34,7 +35,8 @@ use std::collections::VecDeque;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Waker};
-use task::Slab;
+use instant::{Action, Event, Instant, Key};
+use task::{Processes, Slab};
 use wheel::Wheel;
 
 /// The number of a place: what advances through time together, one SIP.
@@ -56,34 +58,14 @@ pub trait Device {
 /// It changes nothing that can be observed (SIM-2); a run with a shuffled order shows that.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PlaceOrder {
-    /// By number.
+    /// By their first event.
     #[default]
-    Ascending,
+    Queued,
     /// By a hash of this seed, the instant and the number.
     Shuffled(u64),
 }
 
 type Process = Pin<Box<dyn Future<Output = ()>>>;
-
-/// What happens at an instant: a device's action, or a process that goes on.
-#[derive(Clone, Copy)]
-struct Event {
-    place: Place,
-    device: DeviceId,
-    payload: u64,
-    key: Key,
-}
-
-/// The order of events of one place and instant (SIM-2).
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Key {
-    created: u64,
-    origin: u32,
-    count: u64,
-}
-
-/// The device number that means "resume the process in the payload".
-const RESUME: DeviceId = DeviceId(u32::MAX);
 
 /// Owns the processes and drives them through time.
 ///
@@ -99,11 +81,11 @@ const RESUME: DeviceId = DeviceId(u32::MAX);
 /// assert_eq!(worker.take(), Some(Time::ns(5)));
 /// ```
 pub struct Executor {
-    core: Rc<Core>,
+    sim: Sim,
     devices: Vec<Rc<dyn Device>>,
-    processes: Vec<Option<Process>>,
+    processes: Processes,
     order: PlaceOrder,
-    instant: Vec<Event>,
+    instant: Instant,
 }
 
 /// What a process or a device knows of the simulation: the time, and how to wait.
@@ -120,13 +102,16 @@ struct Core {
     events: Cell<u64>,
     wheel: RefCell<Wheel<Event>>,
     /// What the place whose turn it is does next, without delay.
-    ready: RefCell<VecDeque<(DeviceId, u64)>>,
-    counters: RefCell<Vec<u64>>,
+    ready: RefCell<VecDeque<Action>>,
+    /// How many events each place has created.
+    counters: Box<[Cell<u64>]>,
     tasks: RefCell<Slab>,
     newcomers: RefCell<Vec<(TaskId, Process)>>,
     canceled: RefCell<Vec<TaskId>>,
     new_devices: RefCell<Vec<Rc<dyn Device>>>,
     device_count: Cell<u32>,
+    /// Whether any of the lists above is not empty.
+    chores: Cell<bool>,
     explained: RefCell<Option<Vec<Wait>>>,
 }
 
@@ -142,20 +127,21 @@ impl Executor {
             events: Cell::new(0),
             wheel: RefCell::new(Wheel::new()),
             ready: RefCell::default(),
-            counters: RefCell::new(vec![0; places as usize]),
+            counters: vec![Cell::new(0); places as usize].into(),
             tasks: RefCell::default(),
             newcomers: RefCell::default(),
             canceled: RefCell::default(),
             new_devices: RefCell::default(),
             device_count: Cell::new(0),
+            chores: Cell::new(false),
             explained: RefCell::new(None),
         };
         Self {
-            core: Rc::new(core),
+            sim: Sim(Rc::new(core)),
             devices: Vec::new(),
-            processes: Vec::new(),
-            order: PlaceOrder::Ascending,
-            instant: Vec::new(),
+            processes: Processes::default(),
+            order: PlaceOrder::Queued,
+            instant: Instant::new(places),
         }
     }
 
@@ -166,7 +152,7 @@ impl Executor {
 
     /// A handle for processes and devices.
     pub fn sim(&self) -> Sim {
-        Sim(self.core.clone())
+        self.sim.clone()
     }
 
     /// Starts a process at `place` when the run begins (or goes on).
@@ -176,7 +162,7 @@ impl Executor {
         name: impl Into<String>,
         process: impl Future<Output = T> + 'static,
     ) -> JoinHandle<T> {
-        task::spawn(&self.sim(), place, name.into(), process)
+        task::spawn(&self.sim, place, name.into(), process)
     }
 
     /// Runs until nothing is left to do.
@@ -185,121 +171,86 @@ impl Executor {
     ///
     /// [`Deadlock`] if processes remain that nothing can resume (SIM-4). They are dropped with the executor.
     pub fn run(&mut self) -> Result<(), Deadlock> {
-        self.core.running.set(true);
-        while !self.core.stopped.get() && self.step() {}
-        self.core.running.set(false);
-        if self.core.stopped.get() || self.core.tasks.borrow().live() == 0 {
+        let core = self.sim.0.clone();
+        core.running.set(true);
+        self.do_chores();
+        while !core.stopped.get() && self.step(&core) {}
+        core.running.set(false);
+        if core.stopped.get() || core.tasks.borrow().live() == 0 {
             return Ok(());
         }
         Err(self.explain())
     }
 
     /// Fires everything that happens at the next instant; `false` if there is none.
-    fn step(&mut self) -> bool {
-        let mut instant = std::mem::take(&mut self.instant);
-        let Some(time) = self.core.wheel.borrow_mut().take_instant(&mut instant) else {
+    fn step(&mut self, core: &Core) -> bool {
+        let instant = &mut self.instant;
+        instant.clear();
+        let Some(time) = core.wheel.borrow_mut().take_instant(|event| instant.add(event)) else {
             return false;
         };
-        self.core.now.set(time);
-        self.sort(&mut instant);
-        let mut at = 0;
-        while at < instant.len() {
-            at = self.turn(&instant, at);
+        core.now.set(time);
+        instant.line_up(time, self.order);
+        while let Some((place, mut next)) = self.instant.next_place() {
+            core.place.set(place);
+            while let Some((action, after)) = self.instant.event(next) {
+                self.fire(core, action);
+                next = after;
+            }
+            self.finish_turn(core);
         }
-        instant.clear();
-        self.instant = instant;
         true
     }
 
-    /// Brings the events of one instant into the order of SIM-2.
-    fn sort(&self, instant: &mut [Event]) {
-        match self.order {
-            // Places took their turns by number at every earlier instant, so the queue's own order is that of
-            // the keys, and a stable sort by place is enough.
-            PlaceOrder::Ascending if instant.is_sorted_by_key(|event| event.place) => {}
-            PlaceOrder::Ascending => instant.sort_by_key(|event| event.place),
-            PlaceOrder::Shuffled(seed) => {
-                let now = self.core.now.get();
-                instant
-                    .sort_by_key(|event| (turn_of(seed, now, event.place), event.place, event.key));
-            }
-        }
-    }
-
-    /// One place's turn: its events from `at` on, then everything they caused without delay.
+    /// Everything that a place's events have caused without delay.
     #[inline]
-    fn turn(&mut self, instant: &[Event], mut at: usize) -> usize {
-        let place = instant[at].place;
-        self.core.place.set(place);
-        while let Some(event) = instant.get(at).filter(|event| event.place == place) {
-            self.fire(event.device, event.payload);
-            at += 1;
-        }
+    fn finish_turn(&mut self, core: &Core) {
         loop {
-            let next = self.core.ready.borrow_mut().pop_front();
-            let Some((device, payload)) = next else { return at };
-            self.fire(device, payload);
+            let next = core.ready.borrow_mut().pop_front();
+            let Some(action) = next else { return };
+            self.fire(core, action);
         }
     }
 
     #[inline]
-    fn fire(&mut self, device: DeviceId, payload: u64) {
-        self.core.events.set(self.core.events.get() + 1);
-        if device == RESUME {
-            return self.resume(TaskId::unpack(payload));
+    fn fire(&mut self, core: &Core, action: Action) {
+        core.events.set(core.events.get() + 1);
+        match action.device() {
+            None => self.resume(core, TaskId::unpack(action.payload())),
+            Some(device) => self.devices[device].fire(&self.sim, action.payload()),
         }
-        if self.devices.len() != self.core.device_count.get() as usize {
-            self.devices.append(&mut self.core.new_devices.borrow_mut());
+        if core.chores.get() {
+            self.do_chores();
         }
-        // A `Sim` is a counted reference to the core; the device gets a borrowed one for the cost of a clone.
-        let sim = Sim(self.core.clone());
-        self.devices[device.0 as usize].fire(&sim, payload);
     }
 
     /// Polls one process, if it still exists.
     #[inline]
-    fn resume(&mut self, task: TaskId) {
-        self.adopt();
-        let Some(mut process) = self.processes.get_mut(task.index()).and_then(Option::take) else {
-            return;
-        };
-        if !self.core.tasks.borrow().is_live(task) {
-            self.processes[task.index()] = Some(process);
-            return;
-        }
-        self.core.task.set(task);
+    fn resume(&mut self, core: &Core, task: TaskId) {
+        let Some(process) = self.processes.get(task) else { return };
+        core.task.set(task);
         let done = process.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready();
-        self.core.task.set(TaskId::NONE);
+        core.task.set(TaskId::NONE);
         if done {
-            self.core.tasks.borrow_mut().remove(task);
-            drop(process);
-        } else {
-            self.processes[task.index()] = Some(process);
+            core.tasks.borrow_mut().remove(task);
+            drop(self.processes.remove(task));
         }
-        self.adopt();
-        self.cancel();
     }
 
-    /// Takes over the processes that were spawned since the last look.
-    fn adopt(&mut self) {
-        if self.core.newcomers.borrow().is_empty() {
-            return;
-        }
-        for (task, process) in self.core.newcomers.take() {
-            if self.processes.len() <= task.index() {
-                self.processes.resize_with(task.index() + 1, || None);
+    /// Takes over new processes and devices, and drops the processes whose handles are gone (SIM-5), which may leave
+    /// more to do.
+    #[cold]
+    fn do_chores(&mut self) {
+        let core = self.sim.0.clone();
+        while core.chores.replace(false) {
+            self.devices.append(&mut core.new_devices.borrow_mut());
+            for (task, process) in core.newcomers.take() {
+                self.processes.put(task, process);
             }
-            self.processes[task.index()] = Some(process);
-        }
-    }
-
-    /// Drops the processes whose handles are gone (SIM-5); their destructors may cancel more.
-    fn cancel(&mut self) {
-        loop {
-            let next = self.core.canceled.borrow_mut().pop();
-            let Some(task) = next else { return };
-            if self.core.tasks.borrow_mut().remove(task) {
-                drop(self.processes[task.index()].take());
+            for task in core.canceled.take() {
+                if core.tasks.borrow_mut().remove(task) {
+                    drop(self.processes.remove(task));
+                }
             }
         }
     }
@@ -307,39 +258,41 @@ impl Executor {
     /// Asks every unfinished process what it waits for, by polling it once more: nothing has changed, so each
     /// wait is still pending and describes itself.
     fn explain(&mut self) -> Deadlock {
-        self.adopt();
-        let tasks: Vec<_> = self.core.tasks.borrow().iter().collect();
+        let core = self.sim.0.clone();
+        let tasks: Vec<_> = core.tasks.borrow().iter().collect();
         let mut waiting = Vec::new();
         for (task, name, place) in tasks {
-            self.core.place.set(place);
-            self.core.task.set(task);
-            *self.core.explained.borrow_mut() = Some(Vec::new());
-            if let Some(process) = &mut self.processes[task.index()] {
+            core.place.set(place);
+            core.task.set(task);
+            *core.explained.borrow_mut() = Some(Vec::new());
+            if let Some(process) = self.processes.get(task) {
                 let polled = process.as_mut().poll(&mut Context::from_waker(Waker::noop()));
                 assert!(polled.is_pending(), "SIM-4: `{name}` could go on, but nobody resumed it");
             }
-            let waits = self.core.explained.take().unwrap_or_default();
+            let waits = core.explained.take().unwrap_or_default();
             waiting.push(Waiting { process: name, place, waits });
         }
-        Deadlock::new(Time::ps(self.core.now.get()), waiting)
+        Deadlock::new(Time::ps(core.now.get()), waiting)
     }
 }
 
 impl Drop for Executor {
     /// Unfinished processes go before the core, so that their destructors may still use it.
     fn drop(&mut self) {
-        self.adopt();
-        for index in 0..self.processes.len() {
-            drop(self.processes[index].take());
-        }
+        self.do_chores();
+        self.processes.clear();
+        self.do_chores();
     }
 }
 
-fn turn_of(seed: u64, now: u64, place: Place) -> u64 {
-    let mut x = seed ^ now.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ (u64::from(place.0) << 32);
-    x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    x ^ (x >> 31)
+impl Core {
+    /// The key of an event that `origin` creates now.
+    #[inline]
+    fn next_key(&self, now: u64, origin: Place) -> Key {
+        let counter = &self.counters[origin.0 as usize];
+        counter.set(counter.get() + 1);
+        Key::new(now, origin, counter.get())
+    }
 }
 
 impl Sim {
@@ -376,6 +329,7 @@ impl Sim {
         let id = self.0.device_count.get();
         self.0.device_count.set(id + 1);
         self.0.new_devices.borrow_mut().push(device);
+        self.0.chores.set(true);
         DeviceId(id)
     }
 
@@ -386,22 +340,31 @@ impl Sim {
     /// If `time` is in the past, or is now and `place` is another one (SIM-1, SIM-3): bugs of a model.
     #[inline]
     pub fn schedule(&self, time: Time, place: Place, device: DeviceId, payload: u64) {
+        self.act_at(time, place, Action::of(device, payload));
+    }
+
+    #[inline]
+    fn act_at(&self, time: Time, place: Place, action: Action) {
         let core = &*self.0;
         let now = core.now.get();
-        if time.as_ps() == now && core.running.get() {
-            assert!(
-                place == core.place.get(),
-                "SIM-3: {:?} acts on {place:?} without delay",
-                core.place.get()
-            );
-            core.ready.borrow_mut().push_back((device, payload));
-            return;
+        if !core.running.get() {
+            return self.prepare(time, place, action);
         }
-        let origin = if core.running.get() { core.place.get() } else { place };
-        let count = &mut core.counters.borrow_mut()[origin.0 as usize];
-        *count += 1;
-        let key = Key { created: now, origin: origin.0, count: *count };
-        core.wheel.borrow_mut().push(time.as_ps(), Event { place, device, payload, key });
+        let origin = core.place.get();
+        if time.as_ps() == now {
+            assert!(place == origin, "SIM-3: {origin:?} acts on {place:?} without delay");
+            return core.ready.borrow_mut().push_back(action);
+        }
+        let key = core.next_key(now, origin);
+        core.wheel.borrow_mut().push(time.as_ps(), Event { place, action, key });
+    }
+
+    /// Before the run each place creates its own events.
+    #[cold]
+    fn prepare(&self, time: Time, place: Place, action: Action) {
+        let core = &*self.0;
+        let key = core.next_key(core.now.get(), place);
+        core.wheel.borrow_mut().push(time.as_ps(), Event { place, action, key });
     }
 
     /// Resumes a process of the current place after what is already due.
@@ -413,13 +376,13 @@ impl Sim {
             "SIM-3: {:?} wakes a process of another place",
             self.place()
         );
-        self.0.ready.borrow_mut().push_back((RESUME, task.pack()));
+        self.0.ready.borrow_mut().push_back(Action::resume(task.pack()));
     }
 
     /// Resumes the running process at `time`.
     #[inline]
     pub(crate) fn resume_at(&self, time: Time) {
-        self.schedule(time, self.place(), RESUME, self.task().pack());
+        self.act_at(time, self.place(), Action::resume(self.task().pack()));
     }
 
     /// Waits for `span` of simulated time.

@@ -114,6 +114,8 @@ pub(crate) struct Edge {
     /// The sender's settings, which travel with its messages, and the receiver's.
     pub(crate) spec: EdgeSpec,
     pub(crate) receiver_spec: EdgeSpec,
+    /// Whether the two are the same.
+    pub(crate) agreed: bool,
     /// Arrived, then in flight, then pending.
     pub(crate) messages: VecDeque<Message>,
     pub(crate) arrived: usize,
@@ -123,7 +125,7 @@ pub(crate) struct Edge {
     /// How many were ever taken off the front, so that a message keeps its number.
     pub(crate) received: u64,
     pub(crate) credits: u32,
-    /// When the last message left, and what led there.
+    /// When the last message left, and what led to the last one that had to wait.
     pub(crate) last_grant: (Time, Path),
     /// What led to each credit that is on its way home.
     pub(crate) returning: VecDeque<Path>,
@@ -161,6 +163,7 @@ impl Edge {
             name,
             spec,
             receiver_spec: spec,
+            agreed: true,
             messages: VecDeque::new(),
             arrived: 0,
             in_flight: 0,
@@ -189,7 +192,14 @@ impl Edge {
             return Err("it is in use with other settings");
         }
         (self.spec, self.credits) = (spec, spec.n_slots);
+        self.agreed = self.spec == self.receiver_spec;
         Ok(())
+    }
+
+    /// Sets the receiver's end up.
+    pub(crate) fn set_receiver_spec(&mut self, spec: EdgeSpec) {
+        self.receiver_spec = spec;
+        self.agreed = self.spec == spec;
     }
 
     /// How many messages wait for a credit.
@@ -219,7 +229,7 @@ impl Edge {
         self.stats.messages += 1;
         self.stats.bytes += message.bytes;
         self.stats.credit_wait += (now - message.posted.max(self.last_grant.0)).as_ps();
-        self.last_grant = (now, message.path);
+        self.last_grant.0 = now;
         message
     }
 

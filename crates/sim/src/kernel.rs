@@ -76,14 +76,12 @@ pub enum KernelError {
     #[error("the kernel reads a number, and this run computes none (data is off)")]
     NoData,
     /// Sender and receiver set the edge up differently.
-    #[error("edge {edge}: the sender has {sender}, the receiver {receiver}")]
+    #[error("edge {edge}: the sender has {}, the receiver {}", specs.0, specs.1)]
     EdgeMismatch {
         /// Which.
         edge: EdgeName,
-        /// The sender's settings.
-        sender: EdgeSpec,
-        /// The receiver's.
-        receiver: EdgeSpec,
+        /// The sender's settings and the receiver's.
+        specs: Box<(EdgeSpec, EdgeSpec)>,
     },
     /// An edge set up in a way that cannot work.
     #[error("edge {edge}: {reason}")]

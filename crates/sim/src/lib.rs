@@ -25,3 +25,4 @@ mod wire;
 
 pub use spec::MachineSpec;
 pub use time::{Bandwidth, Bytes, Capacity, Rate, Time};
+pub use value::{DType, Evaluator, Value};

@@ -17,7 +17,7 @@ use crate::kernel::{KernelError, Program, Tl};
 use crate::memory::{MemoryError, Region};
 use crate::record::Path;
 use crate::report::Report;
-use crate::spec::MachineSpec;
+use crate::spec::{MachineSpec, WireSpec};
 use crate::stall::Kind;
 use crate::time::{Bytes, Time};
 use crate::topology::{Network, PeId};
@@ -50,7 +50,7 @@ impl Default for Options {
             strict: true,
             record: false,
             evaluator: Arc::new(Inline),
-            place_order: PlaceOrder::Ascending,
+            place_order: PlaceOrder::Queued,
         }
     }
 }
@@ -110,6 +110,8 @@ pub(crate) struct World {
     free_way_out: bool,
     /// Whether receiving costs nothing after the link.
     free_way_in: bool,
+    /// Whether loads and stores cost nothing and leave no trace.
+    pub(crate) free_memory: bool,
 }
 
 /// A simulated machine.
@@ -137,6 +139,7 @@ impl Machine {
         let sips = (0..spec.sips.count)
             .map(|sip| RefCell::new(Sip::new(sip, &spec, options.strict, options.record)))
             .collect();
+        let hbm = WireSpec { bandwidth: spec.hbm.bandwidth, latency: spec.hbm.latency };
         let free_mesh = is_free(&spec.pes.link) && is_free(&spec.cubes.link);
         let world = Rc::new(World {
             sim: executor.sim(),
@@ -150,6 +153,7 @@ impl Machine {
             last: RefCell::default(),
             free_way_out: is_free(&spec.dma) && free_mesh,
             free_way_in: free_mesh,
+            free_memory: free_mesh && is_free(&spec.dma) && is_free(&hbm) && !options.record,
             options,
             spec,
         });

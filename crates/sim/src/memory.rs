@@ -13,6 +13,7 @@
 use crate::time::{Bytes, Capacity};
 use crate::topology::PeId;
 use crate::value::{DType, Value};
+use std::cell::Cell;
 use std::collections::BTreeMap;
 
 /// A range of a SIP's virtual addresses.
@@ -167,7 +168,10 @@ pub(crate) struct Mmu {
     sip: u32,
     strict: bool,
     next: u64,
-    regions: BTreeMap<u64, Mapping>,
+    /// By address, which only grows.
+    regions: Vec<Mapping>,
+    /// Where the last one was found.
+    hint: Cell<usize>,
 }
 
 #[derive(Debug)]
@@ -184,7 +188,7 @@ const PAGE: u64 = 0x1000;
 
 impl Mmu {
     pub(crate) fn new(sip: u32, strict: bool) -> Self {
-        Self { sip, strict, next: FIRST_ADDRESS, regions: BTreeMap::new() }
+        Self { sip, strict, next: FIRST_ADDRESS, regions: Vec::new(), hint: Cell::new(0) }
     }
 
     /// Maps a new region onto `hbm`.
@@ -199,14 +203,14 @@ impl Mmu {
         let bytes = region.bytes();
         let physical = hbm.take(PeId { sip: self.sip, cube, pe: 0 }, bytes)?;
         self.next += (bytes.div_ceil(PAGE) + 1) * PAGE;
-        self.regions
-            .insert(region.address, Mapping { region, physical, content: Content::default() });
+        self.regions.push(Mapping { region, physical, content: Content::default() });
         Ok(region)
     }
 
     /// Forgets a region and what stood in it.
     pub(crate) fn unmap(&mut self, hbm: &mut Hbm, region: &Region) {
-        if let Some(mapping) = self.regions.remove(&region.address) {
+        if let Some(index) = self.before(region.address).filter(|index| self.regions[*index].region == *region) {
+            let mapping = self.regions.remove(index);
             hbm.release(mapping.physical, mapping.region.bytes());
         }
     }
@@ -218,8 +222,7 @@ impl Mmu {
         dtype: DType,
         reach: usize,
     ) -> Result<(Region, usize), MemoryError> {
-        let candidate =
-            self.regions.range(..=address).next_back().map(|(_, mapping)| mapping.region);
+        let candidate = self.before(address).map(|index| self.regions[index].region);
         let region = candidate
             .filter(|region| address < region.address + region.bytes().max(1))
             .ok_or_else(|| self.unmapped(address, candidate))?;
@@ -232,6 +235,23 @@ impl Mmu {
             return Err(self.unmapped(region.address + region.bytes(), Some(region)));
         }
         Ok((region, element))
+    }
+
+    /// The index of the last region that starts at `address` or before it.
+    #[inline]
+    fn before(&self, address: u64) -> Option<usize> {
+        let hint = self.hint.get();
+        let starts = |index: usize| self.regions.get(index).map(|mapping| mapping.region.address);
+        if starts(hint).is_some_and(|start| start <= address) && starts(hint + 1).is_none_or(|start| start > address) {
+            return Some(hint);
+        }
+        let index = self.regions.partition_point(|mapping| mapping.region.address <= address).checked_sub(1)?;
+        self.hint.set(index);
+        Some(index)
+    }
+
+    fn mapping(&self, region: &Region) -> Option<&Mapping> {
+        self.before(region.address).map(|index| &self.regions[index]).filter(|mapping| mapping.region == *region)
     }
 
     fn unmapped(&self, address: u64, near: Option<Region>) -> MemoryError {
@@ -247,8 +267,8 @@ impl Mmu {
 
     /// Writes `value` from element `at` of a region on.
     pub(crate) fn write(&mut self, region: &Region, at: usize, value: Value) {
-        let mapping = self.regions.get_mut(&region.address).expect("MEM-2: the region was found");
-        mapping.content.write(at, value);
+        let index = self.before(region.address).expect("MEM-2: the region was found");
+        self.regions[index].content.write(at, value);
     }
 
     /// Reads `len` elements from element `at` of a region on.
@@ -258,11 +278,7 @@ impl Mmu {
         at: usize,
         len: usize,
     ) -> Result<Value, MemoryError> {
-        let content = &self
-            .regions
-            .get(&region.address)
-            .ok_or_else(|| self.unmapped(region.address, None))?
-            .content;
+        let content = &self.mapping(region).ok_or_else(|| self.unmapped(region.address, None))?.content;
         let mut pieces = Vec::new();
         for piece in content.read(at, len) {
             pieces.push(match piece {
@@ -280,7 +296,7 @@ impl Mmu {
         at: usize,
         len: usize,
     ) -> Option<(&Value, usize)> {
-        self.regions.get(&region.address)?.content.covering(at, len)
+        self.mapping(region)?.content.covering(at, len)
     }
 
     fn unwritten(&self, region: &Region, at: usize, len: usize) -> Result<Value, MemoryError> {
@@ -424,7 +440,7 @@ mod tests {
             }
             let read = mmu.read(&region, 0, 64).unwrap().to_f32();
             prop_assert!(read.iter().zip(&model).all(|(a, b)| a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan()));
-            let pieces = mmu.regions[&region.address].content.0.len();
+            let pieces = mmu.mapping(&region).unwrap().content.0.len();
             prop_assert!(pieces <= 64, "MEM-5: {pieces} pieces");
         }
 
@@ -453,6 +469,6 @@ mod tests {
         for round in 0..1000 {
             mmu.write(&region, round % 5, Value::zeros(DType::F32, 3));
         }
-        assert!(mmu.regions[&region.address].content.0.len() <= 8, "MEM-5");
+        assert!(mmu.mapping(&region).unwrap().content.0.len() <= 8, "MEM-5");
     }
 }

@@ -88,9 +88,11 @@ pub struct Op {
 }
 
 /// Why an instant is when it is: the chain of operations that led to it, summed up by kind.
+///
+/// Time not spent on one of the four kinds was a dependency: five numbers would be one more to carry everywhere.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Path {
-    spent: Stack,
+    spent: [u64; Kind::COUNT - 1],
     at: Time,
     last: StepId,
 }
@@ -107,13 +109,21 @@ impl Path {
     #[inline]
     pub(crate) fn advance(&mut self, to: Time, kind: Kind) {
         if to > self.at {
-            self.spent.add(kind, to - self.at);
+            if let Some(spent) = self.spent.get_mut(kind as usize) {
+                *spent += (to - self.at).as_ps();
+            }
             self.at = to;
         }
     }
 
-    pub(crate) fn spent(&self) -> &Stack {
-        &self.spent
+    /// All of its time, by kind.
+    pub(crate) fn spent(&self) -> Stack {
+        let mut stack = Stack::default();
+        for (kind, span) in Kind::ALL.into_iter().zip(self.spent) {
+            stack.add(kind, Time::ps(span));
+        }
+        stack.add(Kind::Dependency, self.at - stack.total());
+        stack
     }
 
     pub(crate) fn at(&self) -> Time {
@@ -171,7 +181,8 @@ const STEPS: usize = 1 << 16;
 
 impl Record {
     pub(crate) fn new(sip: u32, sips: u32, recording: bool) -> Self {
-        let capacity = (STEPS / sips as usize).clamp(16, 1 << 14);
+        // A power of two, so that finding a step's place needs no division.
+        let capacity = (STEPS / (sips as usize).next_power_of_two()).clamp(16, 1 << 14);
         Self {
             sip,
             recording,
@@ -208,7 +219,7 @@ impl Record {
         if self.steps.len() < self.capacity {
             self.steps.push(step);
         } else {
-            let slot = self.next_step as usize % self.capacity;
+            let slot = self.next_step as usize & (self.capacity - 1);
             self.steps[slot] = step;
         }
         self.next_step += 1;
@@ -218,7 +229,7 @@ impl Record {
     pub(crate) fn get(&self, id: StepId) -> Option<&Step> {
         let sequence = id.sequence();
         let kept = self.next_step.saturating_sub(sequence) <= self.capacity as u64;
-        if kept { self.steps.get(sequence as usize % self.capacity) } else { None }
+        if kept { self.steps.get(sequence as usize & (self.capacity - 1)) } else { None }
     }
 
     pub(crate) fn take_ops(&mut self) -> Vec<Op> {

@@ -247,6 +247,6 @@ impl CriticalPath {
             .collect();
         parts.sort_by_key(|part| (std::cmp::Reverse(part.time), part.resource));
         assert_eq!(path.spent().total(), path.at(), "REC-1: the path accounts for all of its time");
-        Self { end: Some(end), spent: *path.spent(), parts, complete }
+        Self { end: Some(end), spent: path.spent(), parts, complete }
     }
 }

@@ -129,6 +129,8 @@ pub struct Rate {
     /// Picoseconds per `den` things; 0 means unlimited.
     num: u64,
     den: u64,
+    /// The power of two that `den` is, if it is one: then no division is needed.
+    shift: Option<u8>,
 }
 
 /// Bytes per second.
@@ -138,7 +140,7 @@ const PS_PER_SECOND: u64 = 1_000_000_000_000;
 
 impl Rate {
     /// No time at all, however much.
-    pub const UNLIMITED: Self = Self { num: 0, den: 1 };
+    pub const UNLIMITED: Self = Self { num: 0, den: 1, shift: Some(0) };
 
     /// `n` things a second; `None` for zero, which would never finish.
     pub const fn per_second(n: u64) -> Option<Self> {
@@ -146,7 +148,9 @@ impl Rate {
             return None;
         }
         let divisor = gcd(PS_PER_SECOND, n);
-        Some(Self { num: PS_PER_SECOND / divisor, den: n / divisor })
+        let den = n / divisor;
+        let shift = if den.is_power_of_two() { Some(den.trailing_zeros() as u8) } else { None };
+        Some(Self { num: PS_PER_SECOND / divisor, den, shift })
     }
 
     /// Things per second, or `None` where unlimited.
@@ -163,8 +167,12 @@ impl Rate {
     /// How long `n` things take, rounded up (TIME-2); at most [`Time::MAX`].
     #[inline]
     pub fn time_for(self, n: u64) -> Time {
-        if let Some(product) = n.checked_mul(self.num) {
-            return Time(product.div_ceil(self.den));
+        match (n.checked_mul(self.num), self.shift) {
+            (Some(product), Some(shift)) => {
+                return Time((product >> shift) + u64::from(product & (self.den - 1) != 0));
+            }
+            (Some(product), None) => return Time(product.div_ceil(self.den)),
+            (None, _) => {}
         }
         let exact = (u128::from(n) * u128::from(self.num)).div_ceil(u128::from(self.den));
         Time(u64::try_from(exact).unwrap_or(u64::MAX))

@@ -14,7 +14,7 @@
 //! ```
 //!
 //! - **VAL-1 (immutable).** The elements of a value never change.
-//! - **VAL-2 (exact).** Elements equal those of [`reference`] bit for bit, whoever evaluates, whole
+//! - **VAL-2 (exact).** Elements equal those of [`mod@reference`] bit for bit, whoever evaluates, whole
 //!   or in pieces, fused or not; only the payload and sign of a NaN are open. Orders are fixed: a
 //!   reduction takes indices ascending from its starting value; each element of `dot` starts at the
 //!   accumulator and takes `k` ascending with fused multiply-add.
@@ -32,6 +32,8 @@ mod buffer;
 mod dot;
 mod dtype;
 mod evaluate;
+#[cfg(target_arch = "x86_64")]
+mod f16c;
 mod lanes;
 mod math;
 mod node;
@@ -177,6 +179,7 @@ impl Value {
     /// # Panics
     ///
     /// When types or lengths do not fit.
+    #[expect(clippy::many_single_char_names, reason = "the letters of the textbook")]
     pub fn dot(a: &Self, b: &Self, mnk: [usize; 3], acc: Option<&Self>) -> Self {
         let [m, n, k] = mnk;
         let dtype = if a.dtype().is_float() { DType::F32 } else { DType::I32 };

@@ -76,7 +76,12 @@ impl Evaluator for Pool {
         self.shared.lock().batches.push_back(Arc::clone(&batch));
         self.shared.work.notify_all();
         batch.work();
-        batch.wait();
+        let panic = batch.wait();
+        // A batch holds on to its values: it must not outlive the call in a queue nobody reads.
+        self.shared.lock().batches.retain(|other| !Arc::ptr_eq(other, &batch));
+        if let Some(panic) = panic {
+            resume_unwind(panic);
+        }
         // Joins of the parts are left, if anything.
         Inline.force(values);
     }
@@ -208,16 +213,13 @@ impl Batch {
         }
     }
 
-    /// Waits until all values are computed; goes on with the panic of any that was not.
-    fn wait(&self) {
+    /// Waits until all values are computed; the panic of any that was not.
+    fn wait(&self) -> Option<Box<dyn Any + Send>> {
         let mut state = self.lock();
         while state.finished < self.values.len() {
             state = self.done.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        if let Some(panic) = state.panic.take() {
-            drop(state);
-            resume_unwind(panic);
-        }
+        state.panic.take()
     }
 
     fn lock(&self) -> MutexGuard<'_, Progress> {

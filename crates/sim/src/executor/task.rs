@@ -1,6 +1,7 @@
 //! Processes: their numbers, names and places, sleeping, spawning, joining, cancelling.
 
-use super::{Place, RESUME, Sim, Wait};
+use super::instant::Action;
+use super::{Place, Process, Sim, Wait};
 use crate::time::Time;
 use std::cell::{Cell, RefCell};
 use std::pin::Pin;
@@ -21,13 +22,51 @@ impl TaskId {
         self.index as usize
     }
 
+    /// Both numbers in 56 bits.
+    #[inline]
     pub(super) fn pack(self) -> u64 {
-        u64::from(self.generation) << 32 | u64::from(self.index)
+        u64::from(self.generation & GENERATIONS) << 32 | u64::from(self.index)
     }
 
+    #[inline]
     pub(super) fn unpack(packed: u64) -> Self {
         #[expect(clippy::cast_possible_truncation, reason = "the two halves of a packed number")]
         Self { index: packed as u32, generation: (packed >> 32) as u32 }
+    }
+}
+
+/// Generations count modulo 2^24: a wake-up would have to be that many processes late to be taken for another's.
+const GENERATIONS: u32 = (1 << 24) - 1;
+
+/// The processes themselves, by index.
+#[derive(Default)]
+pub(super) struct Processes(Vec<(u32, Option<Process>)>);
+
+impl Processes {
+    /// A process, if it is still the one that is meant.
+    #[inline]
+    pub(super) fn get(&mut self, task: TaskId) -> Option<&mut Process> {
+        let (generation, process) = self.0.get_mut(task.index())?;
+        if *generation == task.generation { process.as_mut() } else { None }
+    }
+
+    /// Takes a process out.
+    pub(super) fn remove(&mut self, task: TaskId) -> Option<Process> {
+        let (generation, process) = self.0.get_mut(task.index())?;
+        if *generation == task.generation { process.take() } else { None }
+    }
+
+    pub(super) fn put(&mut self, task: TaskId, process: Process) {
+        if self.0.len() <= task.index() {
+            self.0.resize_with(task.index() + 1, || (0, None));
+        }
+        self.0[task.index()] = (task.generation, Some(process));
+    }
+
+    pub(super) fn clear(&mut self) {
+        for index in 0..self.0.len() {
+            drop(self.0[index].1.take());
+        }
     }
 }
 
@@ -64,7 +103,7 @@ impl Slab {
         }
         let slot = &mut self.slots[task.index()];
         slot.process = None;
-        slot.generation += 1;
+        slot.generation = (slot.generation + 1) & GENERATIONS;
         self.free.push(task.index);
         self.live -= 1;
         true
@@ -169,7 +208,8 @@ pub(super) fn spawn<T: 'static>(
     });
     let wrapped = finish(sim.clone(), shared.clone(), process);
     core.newcomers.borrow_mut().push((task, Box::pin(wrapped)));
-    sim.schedule(sim.now(), place, RESUME, task.pack());
+    core.chores.set(true);
+    sim.act_at(sim.now(), place, Action::resume(task.pack()));
     JoinHandle { sim: sim.clone(), task, shared, detached: false }
 }
 
@@ -222,6 +262,7 @@ impl<T> Drop for JoinHandle<T> {
     fn drop(&mut self) {
         if !self.detached && !self.is_finished() {
             self.sim.0.canceled.borrow_mut().push(self.task);
+            self.sim.0.chores.set(true);
         }
     }
 }

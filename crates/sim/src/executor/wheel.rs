@@ -118,9 +118,9 @@ impl<T: Copy> Wheel<T> {
         self.link(node, differing);
     }
 
-    /// Moves every item of the earliest instant to `out`, in order, and returns that instant.
+    /// Gives every item of the earliest instant to `out`, in order, and returns that instant.
     #[inline]
-    pub(super) fn take_instant(&mut self, out: &mut Vec<T>) -> Option<u64> {
+    pub(super) fn take_instant(&mut self, out: impl FnMut(T)) -> Option<u64> {
         if self.len == 0 {
             return None;
         }
@@ -130,19 +130,19 @@ impl<T: Copy> Wheel<T> {
                 let time = (self.base & !(SLOTS as u64 - 1)) | slot as u64;
                 return Some(self.hand_out(time, list, out));
             }
-            if let Some(time) = self.descend(out) {
-                return Some(time);
+            if let Some((time, list)) = self.descend() {
+                return Some(self.hand_out(time, list, out));
             }
         }
     }
 
-    /// Brings the next higher slot down one level, or hands it out at once when it holds a single instant.
-    fn descend(&mut self, out: &mut Vec<T>) -> Option<u64> {
+    /// Brings the next higher slot down one level, or returns it when it holds a single instant.
+    fn descend(&mut self) -> Option<(u64, Slot)> {
         for level in 1..LEVELS {
             let Some(slot) = self.levels[level].next(digit(self.base, level)) else { continue };
             let list = self.levels[level].take(slot);
             if let Some(time) = self.single_instant(list) {
-                return Some(self.hand_out(time, list, out));
+                return Some((time, list));
             }
             self.base = self.slot_start(level, slot);
             self.relink(list);
@@ -195,12 +195,13 @@ impl<T: Copy> Wheel<T> {
         }
     }
 
-    fn hand_out(&mut self, time: u64, list: Slot, out: &mut Vec<T>) -> u64 {
+    #[inline]
+    fn hand_out(&mut self, time: u64, list: Slot, mut out: impl FnMut(T)) -> u64 {
         self.base = time;
         let mut at = list.head;
         while at != NIL {
             let node = self.nodes[at as usize];
-            out.push(node.item);
+            out(node.item);
             self.nodes[at as usize].next = self.free;
             self.free = at;
             self.len -= 1;
@@ -255,14 +256,14 @@ mod tests {
             model.entry(time).or_default().push(id);
             for _ in 0..pops {
                 let mut out = Vec::new();
-                let popped = wheel.take_instant(&mut out);
+                let popped = wheel.take_instant(|item| out.push(item));
                 let expected = model.pop_first();
                 assert_eq!(popped.map(|t| (t, out)), expected, "WHL-1, WHL-2");
                 now = popped.unwrap_or(now);
             }
         }
         let mut out = Vec::new();
-        while let Some(time) = wheel.take_instant(&mut out) {
+        while let Some(time) = wheel.take_instant(|item| out.push(item)) {
             assert_eq!(Some((time, std::mem::take(&mut out))), model.pop_first());
         }
         assert!(model.is_empty() && wheel.is_empty());
@@ -285,7 +286,7 @@ mod tests {
     fn whl_1_the_past_is_closed() {
         let mut wheel = Wheel::new();
         wheel.push(5, ());
-        wheel.take_instant(&mut Vec::new());
+        wheel.take_instant(drop);
         wheel.push(4, ());
     }
 

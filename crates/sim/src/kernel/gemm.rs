@@ -4,7 +4,7 @@
 //! tiles as one transfer and multiply-accumulate it in f32; the finished tile is stored while the next one is
 //! computed. With two buffers the next pair is loaded meanwhile; with one, loading and computing alternate.
 
-use super::{KernelError, Mask, Shape, Tile, Tl, View};
+use super::{KernelError, Mask, Tile, Tl, View};
 use crate::memory::Region;
 
 /// A row-major matrix in memory.
@@ -137,5 +137,5 @@ fn block(
         tile[0].min(extent[0] - row.min(extent[0])),
         tile[1].min(extent[1] - column.min(extent[1])),
     ];
-    if inside == tile { view } else { view.masked(Mask::Below(Shape::from(inside))) }
+    if inside == tile { view } else { view.masked(Mask::below(inside)) }
 }

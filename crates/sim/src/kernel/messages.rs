@@ -30,6 +30,7 @@ pub struct Sender {
 pub struct Receiver {
     program: Rc<Program>,
     edge: u32,
+    in_hbm: bool,
     _slots: Slots,
 }
 
@@ -94,9 +95,10 @@ impl Tl {
         let slots = self.take_slots(&spec)?;
         let edge = program.world().open(name, spec);
         let state = &mut program.world().edges.borrow_mut().list[edge as usize];
-        state.receiver_spec = spec;
+        state.set_receiver_spec(spec);
         state.receiver_name = Some(program.process());
-        Ok(Receiver { program: program.clone(), edge, _slots: slots })
+        let in_hbm = spec.buffer_kind == BufferKind::Hbm;
+        Ok(Receiver { program: program.clone(), edge, in_hbm, _slots: slots })
     }
 
     fn take_slots(&self, spec: &EdgeSpec) -> Result<Slots, KernelError> {
@@ -114,36 +116,41 @@ impl Tl {
 
     /// Sends a tile. Issued by the call: it leaves when a slot is free at the receiver. Await it to wait for that.
     pub fn send(&self, to: &Sender, tile: &Tile) -> Sending {
-        let program = &to.program;
+        let (program, bytes) = (&to.program, tile.bytes());
         let (slot, first) = {
             let edge = &program.world().edges.borrow().list[to.edge as usize];
             (edge.spec.slot_size, edge.posted())
         };
-        let size = tile.dtype().size() as u64;
-        let per_slot = (slot / size).max(1) as usize;
-        let elements = tile.shape().elements();
-        let pieces = elements.div_ceil(per_slot).max(1);
-        for piece in 0..pieces {
-            let (start, end) = (piece * per_slot, ((piece + 1) * per_slot).min(elements));
-            let value = tile.value().map(|value| value.slice(start, end - start));
-            post(to, (end - start) as u64 * size, value, (pieces - piece - 1) as u32);
+        let mut slots = 1;
+        if bytes <= slot {
+            post(to, bytes, tile.value().cloned(), 0);
+        } else {
+            slots = send_in_pieces(to, tile, slot);
         }
-        Sending { program: program.clone(), edge: to.edge, last: first + pieces as u64 }
+        Sending { program: program.clone(), edge: to.edge, last: first + slots }
     }
 
     /// Receives a tile of `dtype` and `shape`.
     pub fn recv(&self, from: &Receiver, dtype: DType, shape: impl Into<Shape>) -> Receiving {
-        let program = from.program.clone();
-        Receiving {
-            program,
-            edge: from.edge,
-            dtype,
-            shape: shape.into(),
-            parts: Vec::new(),
-            bytes: 0,
-            state: State::Waiting,
-        }
+        let (program, shape) = (from.program.clone(), shape.into());
+        let (edge, in_hbm, parts, state) = (from.edge, from.in_hbm, Vec::new(), State::Waiting);
+        Receiving { program, edge, in_hbm, dtype, shape, parts, bytes: 0, state }
     }
+}
+
+/// Posts a tile that takes several slots, whole elements in each; how many.
+fn send_in_pieces(to: &Sender, tile: &Tile, slot: u64) -> u64 {
+    let size = tile.dtype().size() as u64;
+    let per_slot = (slot / size).max(1) as usize;
+    let elements = tile.shape().elements();
+    let pieces = elements.div_ceil(per_slot);
+    for piece in 0..pieces {
+        let (start, end) = (piece * per_slot, ((piece + 1) * per_slot).min(elements));
+        let value = tile.value().map(|value| value.slice(start, end - start));
+        let following = u32::try_from(pieces - piece - 1).expect("fewer than 2^32 slots");
+        post(to, (end - start) as u64 * size, value, following);
+    }
+    pieces as u64
 }
 
 fn check(edge: EdgeName, spec: &EdgeSpec, world: &World) -> Result<(), KernelError> {
@@ -174,9 +181,8 @@ fn post(to: &Sender, bytes: u64, value: Option<Value>, following: u32) {
     let now = program.sim().now();
     let mut path = program.path();
     path.advance(now, Kind::Dependency);
-    let flow = program.world().sips[program.pe().sip as usize].borrow_mut().record.flow();
     let message =
-        Message { bytes, value, following, path, posted: now, granted: now, arrived: now, flow };
+        Message { bytes, value, following, path, posted: now, granted: now, arrived: now, flow: 0 };
     program.world().post(to.edge, message);
 }
 
@@ -232,6 +238,7 @@ pub type Received = Tile;
 pub struct Receiving {
     program: Rc<Program>,
     edge: u32,
+    in_hbm: bool,
     dtype: DType,
     shape: Shape,
     /// The pieces of a message that takes several slots.
@@ -244,7 +251,7 @@ pub struct Receiving {
 enum State {
     Waiting,
     /// Bringing a slot from HBM into scratch.
-    Fetching(Loading<Tile>, #[expect(dead_code, reason = "held for its destructor")] Option<Held>),
+    Fetching(Box<(Loading<Tile>, Held)>),
 }
 
 impl Unpin for Receiving {}
@@ -256,8 +263,8 @@ impl Future for Receiving {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
         loop {
-            if let State::Fetching(loading, _) = &mut this.state {
-                return Pin::new(loading).poll(context);
+            if let State::Fetching(fetching) = &mut this.state {
+                return Pin::new(&mut fetching.0).poll(context);
             }
             let Some(message) = this.take() else { return Poll::Pending };
             this.note(&message);
@@ -330,15 +337,11 @@ impl Receiving {
         if let Err(error) = self.check(message.bytes, message.value.as_ref()) {
             return Some(Err(error));
         }
-        let in_hbm = {
-            let edge = &self.program.world().edges.borrow().list[self.edge as usize];
-            edge.receiver_spec.buffer_kind == BufferKind::Hbm
-        };
-        if !in_hbm {
+        if !self.in_hbm {
             return Some(Ok(Tile::in_slot(self.dtype, self.shape, message.value, held)));
         }
         let loading = Loading::from_slot(&self.program, self.dtype, self.shape, message.value);
-        self.state = State::Fetching(loading, Some(held));
+        self.state = State::Fetching(Box::new((loading, held)));
         None
     }
 
@@ -354,9 +357,9 @@ impl Receiving {
     fn check(&self, bytes: u64, value: Option<&Value>) -> Result<(), KernelError> {
         let edges = self.program.world().edges.borrow();
         let edge = &edges.list[self.edge as usize];
-        if edge.spec != edge.receiver_spec {
-            let (sender, receiver) = (edge.spec, edge.receiver_spec);
-            return Err(KernelError::EdgeMismatch { edge: edge.name, sender, receiver });
+        if !edge.agreed {
+            let specs = Box::new((edge.spec, edge.receiver_spec));
+            return Err(KernelError::EdgeMismatch { edge: edge.name, specs });
         }
         let wanted = self.shape.elements() * self.dtype.size();
         let same_type = value.is_none_or(|value| {

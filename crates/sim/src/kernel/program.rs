@@ -4,7 +4,7 @@ use crate::executor::{Sim, TaskId, Wait};
 use crate::machine::World;
 use crate::record::{Op, Path, Resource};
 use crate::stall::Kind;
-use crate::time::Time;
+use crate::time::{Bytes, Capacity, Time};
 use crate::topology::PeId;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -24,6 +24,9 @@ pub(crate) struct Program {
     /// When its last store will be over, and what led there.
     stores_over: Cell<Time>,
     stores_path: Cell<Path>,
+    /// The scratch memory its tiles and slots take, and how much there is.
+    scratch: Cell<u64>,
+    scratch_limit: u64,
 }
 
 impl Program {
@@ -34,7 +37,13 @@ impl Program {
         number: usize,
         group: Rc<Group>,
     ) -> Self {
+        let scratch_limit = match world.spec.tcm {
+            Capacity::Unlimited => u64::MAX,
+            Capacity::Limited(Bytes(limit)) => limit,
+        };
         Self {
+            scratch: Cell::default(),
+            scratch_limit,
             world,
             pe,
             name: name.into(),
@@ -118,6 +127,22 @@ impl Program {
         }
         self.cursor.set(now);
         self.path.set(*path);
+    }
+
+    /// Takes scratch memory, or says how much is free and how much there is.
+    #[inline]
+    pub(crate) fn take_scratch(&self, bytes: u64) -> Result<(), (Bytes, Bytes)> {
+        let used = self.scratch.get().saturating_add(bytes);
+        if used > self.scratch_limit {
+            return Err((Bytes(self.scratch_limit - self.scratch.get()), Bytes(self.scratch_limit)));
+        }
+        self.scratch.set(used);
+        Ok(())
+    }
+
+    #[inline]
+    pub(crate) fn give_scratch(&self, bytes: u64) {
+        self.scratch.set(self.scratch.get() - bytes);
     }
 
     /// A store will be over at `end`.

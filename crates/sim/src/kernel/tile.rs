@@ -3,7 +3,7 @@
 use super::messages::Held;
 use super::program::Program;
 use super::{KernelError, Tl};
-use crate::time::{Bytes, Capacity};
+use crate::time::Bytes;
 use crate::value::{DType, Value};
 use std::fmt;
 use std::rc::Rc;
@@ -179,36 +179,25 @@ pub(super) struct Scratch {
 
 impl Scratch {
     pub(super) fn take(program: &Rc<Program>, bytes: u64, what: &str) -> Result<Self, KernelError> {
-        let world = program.world();
-        let capacity = world.spec.tcm;
-        let taken = world.sips[program.pe().sip as usize].borrow_mut().take_scratch(
-            program.pe(),
-            bytes,
-            capacity,
-        );
-        taken.map_err(|free| full(what, bytes, free, capacity))?;
-        Ok(Self { program: program.clone(), bytes })
+        match program.take_scratch(bytes) {
+            Ok(()) => Ok(Self { program: program.clone(), bytes }),
+            Err((free, capacity)) => {
+                let what = what.to_owned();
+                Err(KernelError::ScratchFull { what, wanted: Bytes(bytes), free, capacity })
+            }
+        }
     }
 }
 
-fn full(what: &str, wanted: u64, free: Bytes, capacity: Capacity) -> KernelError {
-    let capacity = match capacity {
-        Capacity::Limited(bytes) => bytes,
-        Capacity::Unlimited => Bytes(u64::MAX),
-    };
-    KernelError::ScratchFull { what: what.to_owned(), wanted: Bytes(wanted), free, capacity }
-}
-
 impl Drop for Scratch {
+    #[inline]
     fn drop(&mut self) {
-        let pe = self.program.pe();
-        self.program.world().sips[pe.sip as usize].borrow_mut().give_scratch(pe, self.bytes);
+        self.program.give_scratch(self.bytes);
     }
 }
 
 impl Tl {
-    /// Scratch memory for `shape`, with nothing in it: an error to read in strict mode does not arise, because a
-    /// tile can only be had with a value; use it to reserve room.
+    /// Sets scratch memory aside.
     pub fn reserve(&self, bytes: u64) -> Result<Reservation, KernelError> {
         Scratch::take(self.program(), bytes, "a reservation").map(Reservation)
     }

@@ -26,9 +26,16 @@ pub enum Mask {
     /// All.
     All,
     /// Those whose index is below these bounds in every dimension.
-    Below(Shape),
+    Below(Box<Shape>),
     /// Those that are `true`, row by row.
     Each(Rc<[bool]>),
+}
+
+impl Mask {
+    /// Those whose index is below these bounds in every dimension.
+    pub fn below(bounds: impl Into<Shape>) -> Self {
+        Self::Below(Box::new(bounds.into()))
+    }
 }
 
 impl View {

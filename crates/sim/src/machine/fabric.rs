@@ -13,9 +13,9 @@ use crate::record::{Op, Resource};
 use crate::stall::Kind;
 use crate::time::Time;
 use crate::topology::PeId;
-use crate::wire::Flight;
+use crate::wire::{Flight, Turn};
 
-/// What a scheduled action is about: the high byte of its payload.
+/// What a scheduled action is about: above the number in its payload.
 #[derive(Clone, Copy)]
 #[repr(u8)]
 enum Act {
@@ -34,7 +34,7 @@ enum Act {
 }
 
 fn payload(act: Act, number: u32) -> u64 {
-    (act as u64) << 56 | u64::from(number)
+    (act as u64) << 32 | u64::from(number)
 }
 
 /// A chunk of a message, or a credit, between two SIPs.
@@ -78,11 +78,18 @@ impl Parcels {
     }
 }
 
+/// A message on a link, for the log.
+fn transfer(turn: Turn, resource: Resource, message: &Message) -> Op {
+    let Message { bytes, flow, .. } = *message;
+    let (start, end) = (turn.start, turn.end);
+    Op { start, end, resource, label: "transfer", bytes, flow_out: Some(flow), flow_in: None }
+}
+
 impl Device for World {
     #[inline]
     fn fire(&self, _: &Sim, payload: u64) {
         let number = payload as u32;
-        match (payload >> 56) as u8 {
+        match (payload >> 32) as u8 {
             x if x == Act::Arrive as u8 => self.arrive(number),
             x if x == Act::Deliver as u8 => {
                 self.edges.borrow_mut().list[number as usize].arriving -= 1;
@@ -150,6 +157,11 @@ impl World {
         let before = edge.last_grant.0;
         let message = edge.grant(now);
         let sip = &mut *self.sips[from.sip as usize].borrow_mut();
+        message.flow = sip.record.flow();
+        if single_hop && self.free_way_out && from.sip != to.sip {
+            let arrival = self.straight_over(sip, (from.sip, port, next), message.posted.max(before), message);
+            return self.schedule(arrival, next, Act::Arrive, number);
+        }
         let mut flight = Flight::new(message.bytes, now, message.path);
         if !self.free_way_out {
             self.leave_pe(sip, &mut flight, from, to);
@@ -167,6 +179,29 @@ impl World {
         }
         let unit = if chunk == 0 { message.bytes.max(1) } else { chunk };
         self.in_chunks(sip, number, &mut flight, message, unit, (from.sip, port, next, to.sip));
+    }
+
+    /// The common case: nothing costs anything before the link, and the link is the whole way.
+    #[inline]
+    fn straight_over(
+        &self,
+        sip: &mut super::Sip,
+        (from, port, next): (u32, usize, u32),
+        since: Time,
+        message: &mut Message,
+    ) -> Time {
+        let (now, link) = (self.sim.now(), self.spec.sips.link);
+        let port = &mut sip.ports[port];
+        port.note_starved(since, now);
+        let span = link.bandwidth.time_for(message.bytes);
+        let turn = port.wire.take(now, span, message.bytes, &mut message.path);
+        let resource = Resource::Link { from, to: next };
+        sip.record.step(&mut message.path, turn.end, Kind::Link, resource);
+        port.wire.leave(turn.end, &message.path);
+        let arrival = turn.end + link.latency;
+        message.path.advance(arrival, Kind::Link);
+        sip.record.op(|| transfer(turn, resource, message));
+        arrival
     }
 
     /// From the PE's scratch to its way out of the SIP, or to where the mesh toward its receiver begins.
@@ -407,6 +442,7 @@ impl World {
         path.advance(now, Kind::Credit);
         let index = edge.arrived + edge.in_flight;
         edge.messages[index].path = path;
+        edge.last_grant.1 = path;
         match edge.spec.backpressure {
             Backpressure::Sleep => self.resume_sender(edge, number),
             Backpressure::Poll(period) => self.poll_again(edge, number, period),

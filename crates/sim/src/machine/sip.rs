@@ -4,7 +4,7 @@ use crate::memory::{Hbm, Mmu};
 use crate::record::{Record, Resource};
 use crate::spec::MachineSpec;
 use crate::stall::Stack;
-use crate::time::{Bytes, Capacity, Time};
+use crate::time::Time;
 use crate::topology::PeId;
 use crate::wire::Wire;
 
@@ -50,8 +50,6 @@ pub(crate) struct Pe {
     pub(crate) gemm: Wire,
     pub(crate) vector: Wire,
     pub(crate) links: [Wire; 4],
-    pub(crate) scratch: u64,
-    pub(crate) scratch_peak: u64,
     pub(crate) stalls: Stack,
     pub(crate) programs: u64,
 }
@@ -116,29 +114,6 @@ impl Sip {
         let mut ports: Vec<&Port> = self.ports.iter().collect();
         ports.sort_by_key(|port| port.to);
         ports.into_iter()
-    }
-
-    /// Takes scratch memory, or says how much was free.
-    pub(crate) fn take_scratch(
-        &mut self,
-        pe: PeId,
-        bytes: u64,
-        capacity: Capacity,
-    ) -> Result<(), Bytes> {
-        let pe = self.pe(pe);
-        let used = pe.scratch + bytes;
-        if let Capacity::Limited(Bytes(limit)) = capacity
-            && used > limit
-        {
-            return Err(Bytes(limit - pe.scratch));
-        }
-        pe.scratch = used;
-        pe.scratch_peak = pe.scratch_peak.max(used);
-        Ok(())
-    }
-
-    pub(crate) fn give_scratch(&mut self, pe: PeId, bytes: u64) {
-        self.pe(pe).scratch -= bytes;
     }
 
     /// Every wire that has been used, with its name.

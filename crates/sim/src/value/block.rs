@@ -110,6 +110,11 @@ impl<'a> Machine<'a, '_> {
                 let to = self.blocks[top - 1].bytes_mut(dtype, n);
                 binary(op, dtype, to, with, swapped);
             }
+            Step::AddLeaves { dtype, leaves } => {
+                let with = leaves.map(|leaf| self.leaf(leaf).bytes());
+                let to = self.blocks[top - 1].bytes_mut(dtype, n);
+                lanes::run(dtype, lanes::Add4 { to, with });
+            }
             Step::Compare { op, dtype, swapped } => self.compare(op, dtype, swapped),
             Step::Select { dtype, places } => self.select(dtype, places),
             Step::Cast { from, to } => self.cast(from, to),

@@ -3,7 +3,7 @@
 //! ```text
 //!   for each 256 of k, ascending:        C stays where it is
 //!     for each 512 columns:              B as panels of 16 columns, converted to f32
-//!       for each 96 rows:                A row by row, converted to f32
+//!       for each 128 rows:                A row by row, converted to f32
 //!         6 x 16 elements of C in registers, k ascending
 //! ```
 //!
@@ -15,7 +15,7 @@
 #![expect(clippy::inline_always, reason = "vectorised only inside the SIMD context")]
 
 use super::block;
-use super::buffer::{Buffer, Slice};
+use super::buffer::{Buffer, Scalar, Slice};
 use super::evaluate::blocked;
 use super::node::{Dot, Node, Op};
 use super::program::{self, Program, is_private};
@@ -32,15 +32,15 @@ const HEIGHT: usize = 6;
 const DEPTH: usize = 256;
 /// Block of columns: `B` (512 KiB) stays in the second- or third-level cache.
 const COLUMNS: usize = 512;
-/// Block of rows, a multiple of `HEIGHT`: `A` (up to 128 KiB) stays in the second-level cache.
-const ROWS: usize = 126;
+/// Block of rows: `A` (up to 128 KiB) stays in the second-level cache.
+const ROWS: usize = 128;
 
 /// Products whose accumulators follow on each other, first to last.
 pub(super) struct Chain {
     start: Option<Program>,
     links: Vec<Link>,
     dtype: DType,
-    len: usize,
+    elements: usize,
 }
 
 struct Link {
@@ -78,33 +78,30 @@ impl Chain {
         links.reverse();
         let start = start.transpose().map_err(|more| blockers.extend(more));
         match (start, blockers.is_empty()) {
-            (Ok(start), true) => Ok(Self { start, links, dtype, len: m * n }),
+            (Ok(start), true) => Ok(Self { start, links, dtype, elements: m * n }),
             _ => Err(blockers),
         }
     }
 
+    /// The number of products.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.links.len()
+    }
+
     /// The last sum.
     pub(super) fn run(&self) -> Buffer {
-        let (dtype, len) = (self.dtype, self.len);
-        let start = self.start.as_ref().map(|program| block::run(program, dtype, len));
-        match dtype {
-            DType::I32 => {
-                let mut c = match start {
-                    Some(Buffer::I32(c)) => c,
-                    _ => vec![0; len],
-                };
-                self.links.iter().for_each(|link| link.integers(&mut c));
-                Buffer::I32(c)
-            }
-            _ => {
-                let mut c = match start {
-                    Some(Buffer::F32(c)) => c,
-                    _ => vec![0.0; len],
-                };
-                self.links.iter().for_each(|link| link.floats(&mut c));
-                Buffer::F32(c)
-            }
+        let (dtype, len) = (self.dtype, self.elements);
+        let mut sum = match &self.start {
+            Some(program) => block::run(program, dtype, len),
+            None => Buffer::filled(Scalar::new(dtype, 0.0), len),
+        };
+        match &mut sum {
+            Buffer::F32(sum) => self.links.iter().for_each(|link| link.floats(Level::new(), sum)),
+            Buffer::I32(sum) => self.links.iter().for_each(|link| link.integers(sum)),
+            other => unreachable!("VAL-6: products of {}", other.dtype()),
         }
+        sum
     }
 }
 
@@ -143,6 +140,23 @@ impl Matrix {
     }
 }
 
+impl Matrix {
+    /// Reads one byte of every cache line of a part. Rows of a tile are short and far apart, which no
+    /// prefetcher follows; loads that nothing waits for overlap, conversions do not.
+    fn warm(&self, rows: (usize, usize), columns: (usize, usize)) {
+        let bytes = self.value.ready_elements().bytes();
+        let size = self.value.dtype().size();
+        let mut seen = 0;
+        for row in rows.0..rows.0 + rows.1 {
+            let start = (self.offset + row * self.pitch + columns.0) * size;
+            for byte in bytes[start..start + columns.1 * size].iter().step_by(64) {
+                seen ^= byte;
+            }
+        }
+        std::hint::black_box(seen);
+    }
+}
+
 /// Copies of parts of the operands, kept by each thread.
 #[derive(Default)]
 struct Scratch {
@@ -164,7 +178,7 @@ struct Part {
 }
 
 impl Link {
-    fn floats(&self, c: &mut [f32]) {
+    fn floats(&self, level: Level, c: &mut [f32]) {
         let [m, n, k] = self.mnk;
         SCRATCH.with_borrow_mut(|scratch| {
             for p in (0..k).step_by(DEPTH) {
@@ -176,7 +190,7 @@ impl Link {
                         let rows = (i, ROWS.min(m - i));
                         scratch.pack_a(&self.a, rows, depth);
                         let part = Part { rows, columns, depth };
-                        dispatch!(Level::new(), simd => scratch.multiply(simd, part, c, n));
+                        dispatch!(level, simd => scratch.multiply(simd, part, c, n));
                     }
                 }
             }
@@ -184,13 +198,13 @@ impl Link {
     }
 
     fn integers(&self, c: &mut [i32]) {
-        let [m, n, k] = self.mnk;
-        for (i, c) in c.chunks_exact_mut(n.max(1)).enumerate().take(m) {
-            let a: &[i32] = self.a.row(i, 0, k).of();
-            for (p, &a) in a.iter().enumerate() {
-                let b: &[i32] = self.b.row(p, 0, n).of();
-                for (c, b) in c.iter_mut().zip(b) {
-                    *c = c.wrapping_add(a.wrapping_mul(*b));
+        let [_, n, k] = self.mnk;
+        for (i, sums) in c.chunks_exact_mut(n.max(1)).enumerate() {
+            let left: &[i32] = self.a.row(i, 0, k).of();
+            for (p, left) in left.iter().enumerate() {
+                let right: &[i32] = self.b.row(p, 0, n).of();
+                for (sum, right) in sums.iter_mut().zip(right) {
+                    *sum = sum.wrapping_add(left.wrapping_mul(*right));
                 }
             }
         }
@@ -201,6 +215,9 @@ impl Scratch {
     fn pack_a(&mut self, a: &Matrix, rows: (usize, usize), depth: (usize, usize)) {
         self.a.resize(self.a.len().max(rows.1 * depth.1), 0.0);
         for (r, to) in self.a.chunks_exact_mut(depth.1).take(rows.1).enumerate() {
+            if r % 8 == 0 {
+                a.warm((rows.0 + r, 8.min(rows.1 - r)), depth);
+            }
             block::widen_into(a.row(rows.0 + r, depth.0, depth.1), to);
         }
     }
@@ -212,6 +229,9 @@ impl Scratch {
         self.b.resize(self.b.len().max(panels * depth.1), [0.0; WIDTH]);
         self.row.resize(panels * WIDTH, 0.0);
         for p in 0..depth.1 {
+            if p % 8 == 0 {
+                b.warm((depth.0 + p, 8.min(depth.1 - p)), columns);
+            }
             block::widen_into(b.row(depth.0 + p, columns.0, columns.1), &mut self.row[..columns.1]);
             let (row, _) = self.row.as_chunks::<WIDTH>();
             for (panel, from) in self.b.chunks_exact_mut(depth.1).zip(row) {
@@ -266,14 +286,12 @@ impl Tile<'_> {
     }
 
     #[inline(always)]
-    fn rows<S: Simd, const R: usize>(self, simd: S, a: &[f32], b: &[[f32; WIDTH]]) {
+    fn rows<S: Simd, const R: usize>(mut self, simd: S, a: &[f32], b: &[[f32; WIDTH]]) {
         let k = b.len();
         let a: [&[f32]; R] = std::array::from_fn(|r| &a[r * k..][..k]);
         let mut sums = [[f32x8::splat(simd, 0.0); 2]; R];
         for (r, sum) in sums.iter_mut().enumerate() {
-            let mut row = [0.0; WIDTH];
-            row[..self.width].copy_from_slice(&self.c[r * self.pitch..][..self.width]);
-            *sum = halves(simd, &row);
+            *sum = halves(simd, &self.load(r));
         }
         for (p, b) in b.iter().enumerate() {
             let b = halves(simd, b);
@@ -287,7 +305,29 @@ impl Tile<'_> {
             let mut row = [0.0; WIDTH];
             sum[0].store_slice(&mut row[..8]);
             sum[1].store_slice(&mut row[8..]);
-            self.c[r * self.pitch..][..self.width].copy_from_slice(&row[..self.width]);
+            self.store(r, &row);
+        }
+    }
+
+    /// Row `r`, padded with zeros. The common width is a constant, so that it is no call.
+    #[inline(always)]
+    fn load(&self, r: usize) -> [f32; WIDTH] {
+        let from = &self.c[r * self.pitch..];
+        if self.width == WIDTH {
+            return *from.first_chunk().expect("DOT-1: a full row");
+        }
+        let mut row = [0.0; WIDTH];
+        row[..self.width].copy_from_slice(&from[..self.width]);
+        row
+    }
+
+    #[inline(always)]
+    fn store(&mut self, r: usize, row: &[f32; WIDTH]) {
+        let to = &mut self.c[r * self.pitch..];
+        if self.width == WIDTH {
+            *to.first_chunk_mut().expect("DOT-1: a full row") = *row;
+        } else {
+            to[..self.width].copy_from_slice(&row[..self.width]);
         }
     }
 }
@@ -295,4 +335,27 @@ impl Tile<'_> {
 #[inline(always)]
 fn halves<S: Simd>(simd: S, row: &[f32; WIDTH]) -> [f32x8<S>; 2] {
     [f32x8::from_slice(simd, &row[..8]), f32x8::from_slice(simd, &row[8..])]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dot_1_the_width_of_the_machine_does_not_show() {
+        let [m, n, k] = [13, 37, 300];
+        let element =
+            |i: usize| f32::from(u16::try_from(i * 131 % 977).expect("small")) / 31.0 - 9.7;
+        let matrix = |rows: usize, columns: usize| {
+            let elements: Vec<f32> = (0..rows * columns).map(element).collect();
+            Matrix::plan(Value::from_f32(DType::F16, &elements), columns).ok().expect("ready")
+        };
+        let link = Link { a: matrix(m, k), b: matrix(k, n), mnk: [m, n, k] };
+        let sums = [Level::new(), Level::baseline()].map(|level| {
+            let mut sum = vec![0.1; m * n];
+            link.floats(level, &mut sum);
+            sum.into_iter().map(f32::to_bits).collect::<Vec<_>>()
+        });
+        assert_eq!(sums[0], sums[1], "DOT-1");
+    }
 }

@@ -20,6 +20,8 @@ pub(super) trait Lanes: Copy {
     fn map(self, to: &mut [Self::Element], f: impl Fn(f32) -> f32);
     /// `to[i] = round(f(to[i], with[i]))`.
     fn zip(self, to: &mut [Self::Element], with: &[Self::Element], f: impl Fn(f32, f32) -> f32);
+    /// `to[i]` plus each of `with[..][i]`, rounded after each.
+    fn add4(self, to: &mut [Self::Element], with: [&[Self::Element]; 4]);
 }
 
 /// A float type whose conversions are arithmetic, which the compiler vectorises with the loop.
@@ -55,6 +57,14 @@ impl<P: Plain> Lanes for P {
             *to = P::down(f(P::up(*to), P::up(*with)));
         }
     }
+    #[inline(always)]
+    fn add4(self, to: &mut [P::Element], with: [&[P::Element]; 4]) {
+        let [a, b, c, d] = with.map(|with| &with[..to.len()]);
+        for i in 0..to.len() {
+            let add = |sum: P::Element, x: P::Element| P::down(P::up(sum) + P::up(x));
+            to[i] = add(add(add(add(to[i], a[i]), b[i]), c[i]), d[i]);
+        }
+    }
 }
 
 /// Work on elements of whatever float type.
@@ -66,6 +76,7 @@ pub(super) trait Job {
 pub(super) fn run<J: Job>(dtype: DType, job: J) {
     #[cfg(target_arch = "x86_64")]
     if let Some(avx2) = fearless_simd::Level::new().as_avx2() {
+        use super::f16c;
         use fearless_simd::Simd;
         match dtype {
             DType::F32 => avx2.vectorize(
@@ -74,7 +85,7 @@ pub(super) fn run<J: Job>(dtype: DType, job: J) {
             ),
             DType::F16 => avx2.vectorize(
                 #[inline(always)]
-                || job.run(hardware::Half(avx2)),
+                || job.run(f16c::Half(avx2)),
             ),
             DType::Bf16 => avx2.vectorize(
                 #[inline(always)]
@@ -141,112 +152,6 @@ impl Plain for Half {
     #[inline(always)]
     fn down(x: f32) -> f16 {
         f16::from_f32(x)
-    }
-}
-
-/// `f16` by F16C.
-#[cfg(target_arch = "x86_64")]
-mod hardware {
-    use super::{Element, Lanes};
-    use fearless_simd::{Avx2, f32x8, prelude::*, u16x8};
-    use half::f16;
-    use std::arch::x86_64::{_MM_FROUND_TO_NEAREST_INT, _mm256_cvtph_ps, _mm256_cvtps_ph};
-
-    #[derive(Clone, Copy)]
-    pub(super) struct Half(pub(super) Avx2);
-
-    fearless_simd::kernel!(
-        #[inline]
-        fn widen(avx2: Avx2, from: &[u16; 8]) -> [f32; 8] {
-            let wide = _mm256_cvtph_ps(u16x8::from_slice(avx2, from).into());
-            let wide: f32x8<_> = wide.simd_into(avx2);
-            wide.into()
-        }
-    );
-
-    fearless_simd::kernel!(
-        #[inline]
-        fn narrow(avx2: Avx2, from: &[f32; 8]) -> [u16; 8] {
-            let wide = f32x8::from_slice(avx2, from).into();
-            let half = _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(wide);
-            let half: u16x8<_> = half.simd_into(avx2);
-            half.into()
-        }
-    );
-
-    /// The elements of `x`, up to eight, then zeros.
-    #[inline(always)]
-    fn padded<T: Element>(x: &[T]) -> [T; 8] {
-        let mut padded = [T::zeroed(); 8];
-        padded[..x.len()].copy_from_slice(x);
-        padded
-    }
-
-    impl Half {
-        #[inline(always)]
-        fn up(self, from: &[f16; 8]) -> [f32; 8] {
-            widen(self.0, bytemuck::cast_ref(from))
-        }
-        #[inline(always)]
-        fn down(self, from: &[f32; 8]) -> [f16; 8] {
-            bytemuck::cast(narrow(self.0, from))
-        }
-        #[inline(always)]
-        fn map8(self, x: &[f16; 8], f: impl Fn(f32) -> f32) -> [f16; 8] {
-            let mut x = self.up(x);
-            for x in &mut x {
-                *x = f(*x);
-            }
-            self.down(&x)
-        }
-        #[inline(always)]
-        fn zip8(self, a: &[f16; 8], b: &[f16; 8], f: impl Fn(f32, f32) -> f32) -> [f16; 8] {
-            let (mut a, b) = (self.up(a), self.up(b));
-            for (a, b) in a.iter_mut().zip(b) {
-                *a = f(*a, b);
-            }
-            self.down(&a)
-        }
-    }
-
-    impl Lanes for Half {
-        type Element = f16;
-        #[inline(always)]
-        fn widen(self, to: &mut [f32], from: &[f16]) {
-            let (tos, to_rest) = to.as_chunks_mut();
-            let (froms, from_rest) = from.as_chunks();
-            for (to, from) in tos.iter_mut().zip(froms) {
-                *to = self.up(from);
-            }
-            to_rest.copy_from_slice(&self.up(&padded(from_rest))[..from_rest.len()]);
-        }
-        #[inline(always)]
-        fn narrow(self, to: &mut [f16], from: &[f32]) {
-            let (tos, to_rest) = to.as_chunks_mut();
-            let (froms, from_rest) = from.as_chunks();
-            for (to, from) in tos.iter_mut().zip(froms) {
-                *to = self.down(from);
-            }
-            to_rest.copy_from_slice(&self.down(&padded(from_rest))[..from_rest.len()]);
-        }
-        #[inline(always)]
-        fn map(self, to: &mut [f16], f: impl Fn(f32) -> f32) {
-            let (tos, rest) = to.as_chunks_mut();
-            for to in tos {
-                *to = self.map8(to, &f);
-            }
-            rest.copy_from_slice(&self.map8(&padded(rest), &f)[..rest.len()]);
-        }
-        #[inline(always)]
-        fn zip(self, to: &mut [f16], with: &[f16], f: impl Fn(f32, f32) -> f32) {
-            let (tos, rest) = to.as_chunks_mut();
-            let (withs, with_rest) = with.as_chunks();
-            for (to, with) in tos.iter_mut().zip(withs) {
-                *to = self.zip8(to, with, &f);
-            }
-            let last = self.zip8(&padded(rest), &padded(with_rest), &f);
-            rest.copy_from_slice(&last[..rest.len()]);
-        }
     }
 }
 
@@ -326,6 +231,19 @@ impl Job for Zip<'_> {
             (Binary::Min, false) => lanes.zip(to, with, |a, b| Binary::Min.apply(a, b)),
             (Binary::Min, true) => lanes.zip(to, with, |a, b| Binary::Min.apply(b, a)),
         }
+    }
+}
+
+/// `to[i]` plus each of `with[..][i]`, rounded after each.
+pub(super) struct Add4<'a> {
+    pub(super) to: &'a mut [u8],
+    pub(super) with: [&'a [u8]; 4],
+}
+
+impl Job for Add4<'_> {
+    #[inline(always)]
+    fn run<L: Lanes>(self, lanes: L) {
+        lanes.add4(cast_slice_mut(self.to), self.with.map(cast_slice));
     }
 }
 

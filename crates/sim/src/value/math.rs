@@ -12,6 +12,9 @@ use std::f32::consts::LOG2_E;
 const LN_2_HIGH: f32 = 0.693_359_4;
 const LN_2_LOW: f32 = -2.121_944_4e-4;
 
+/// 1.5 * 2^23: adding it rounds to the nearest integer, in the low bits.
+const SHIFT: f32 = 12_582_912.0;
+
 /// `2^n` for `-126 <= n <= 127`.
 #[inline(always)]
 fn power_of_two(n: i32) -> f32 {
@@ -20,22 +23,22 @@ fn power_of_two(n: i32) -> f32 {
 
 /// `e^x`: 0 below -104, infinity above 88.73.
 #[inline(always)]
-#[expect(clippy::cast_possible_truncation, reason = "n lies in -151..=129")]
+#[expect(clippy::many_single_char_names, reason = "the letters of the textbook")]
 pub(super) fn exp(x: f32) -> f32 {
     let clamped = x.clamp(-104.0, 89.0);
-    // Adding and subtracting 1.5 * 2^23 rounds to the nearest integer.
-    let shifted = clamped.mul_add(LOG2_E, 12_582_912.0);
-    let n = shifted - 12_582_912.0;
+    let shifted = clamped.mul_add(LOG2_E, SHIFT);
+    let n = shifted - SHIFT;
     let r = n.mul_add(-LN_2_LOW, n.mul_add(-LN_2_HIGH, clamped));
     let mut p = 1.987_569_1e-4_f32;
     for c in [1.398_199_9e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 0.5] {
         p = p.mul_add(r, c);
     }
     let y = (p * r).mul_add(r, r) + 1.0;
+    // The low bits of the shifted number are n itself, which spares a checked conversion.
+    let n = shifted.to_bits().wrapping_sub(SHIFT.to_bits()).cast_signed();
     // Two factors, because 2^n alone leaves the range of normal numbers at both ends.
-    let n = n as i32;
     let half = n >> 1;
-    let result = y * power_of_two(half) * power_of_two(n - half);
+    let result = y * power_of_two(half) * power_of_two(n.wrapping_sub(half));
     if x.is_nan() { x } else { result }
 }
 
@@ -84,12 +87,12 @@ pub(super) fn tanh(x: f32) -> f32 {
     let a = x.abs();
     let square = x * x;
     let mut p = -5.704_988_7e-3_f32;
-    for c in [2.063_908_9e-2, -5.373_971_6e-2, 1.333_144_2e-1, -3.333_328_2e-1] {
+    for c in [2.063_909e-2, -5.373_971_6e-2, 1.333_144_2e-1, -3.333_328e-1] {
         p = p.mul_add(square, c);
     }
     let small = (p * square).mul_add(x, x);
-    let large = (1.0 - 2.0 / (exp(2.0 * a) + 1.0)).copysign(x);
-    if a < 0.625 { small } else { large }
+    let large = 1.0 - 2.0 / (exp(2.0 * a) + 1.0);
+    (if a < 0.625 { small } else { large }).copysign(x)
 }
 
 /// The logistic function.

@@ -165,7 +165,7 @@ impl Op {
             Self::Strided(view) => see(&view.source),
             Self::Reduce(reduction) => see(&reduction.source),
             Self::Dot(dot) => {
-                [Some(&dot.a), Some(&dot.b), dot.acc.as_ref()].into_iter().flatten().for_each(see)
+                [&dot.a, &dot.b].into_iter().chain(&dot.acc).for_each(see);
             }
         }
     }

@@ -169,7 +169,7 @@ impl Compare {
 
     /// The answer.
     #[inline]
-    pub fn holds<T: PartialOrd>(self, a: T, b: T) -> bool {
+    pub fn holds<T: PartialOrd + Copy>(self, a: T, b: T) -> bool {
         match self {
             Self::Eq => a == b,
             Self::Ne => a != b,

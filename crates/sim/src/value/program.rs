@@ -29,6 +29,11 @@ pub(super) enum Step {
         swapped: bool,
         leaf: usize,
     },
+    /// Top plus each of four leaves, one after the other.
+    AddLeaves {
+        dtype: DType,
+        leaves: [usize; 4],
+    },
     Compare {
         op: Compare,
         dtype: DType,
@@ -181,9 +186,28 @@ impl Compiler {
             (Step::Binary { op, dtype, swapped }, Some(&Step::Load(leaf))) => {
                 steps.pop();
                 steps.push(Step::BinaryLeaf { op, dtype, swapped, leaf });
+                gather_additions(steps);
             }
             (step, _) => steps.push(step),
         }
+    }
+}
+
+/// Four additions of leaves at the end become one step: one pass over the sum, and four streams from
+/// memory at a time.
+fn gather_additions(steps: &mut Vec<Step>) {
+    let Some(last) = steps.last_chunk::<4>() else { return };
+    let addition = |step: &Step| match *step {
+        Step::BinaryLeaf { op: Binary::Add, dtype, leaf, .. } if dtype.is_float() => {
+            Some((dtype, leaf))
+        }
+        _ => None,
+    };
+    if let [Some((dtype, a)), Some((_, b)), Some((_, c)), Some((_, d))] =
+        last.each_ref().map(addition)
+    {
+        steps.truncate(steps.len() - 4);
+        steps.push(Step::AddLeaves { dtype, leaves: [a, b, c, d] });
     }
 }
 
@@ -211,6 +235,12 @@ mod tests {
         }
         let program = compiled(&sum);
         assert_eq!((program.steps.len(), program.leaves.len()), (10, 10));
+        let mut sum = Value::from_vec_f32(vec![1.0]);
+        for _ in 0..9 {
+            sum = Value::binary(Binary::Add, &sum, &Value::from_vec_f32(vec![1.0]));
+        }
+        let program = compiled(&sum);
+        assert_eq!((program.steps.len(), program.leaves.len()), (4, 10));
     }
 
     #[test]

@@ -82,6 +82,7 @@ impl Floats<'_> {
 
     /// Each row to one element, several rows side by side.
     #[inline(always)]
+    #[expect(clippy::needless_range_loop, reason = "one index for several rows")]
     fn rows(self, f: impl Fn(f32, f32) -> f32) {
         let axis = self.axis;
         let (groups, rest) = self.out.as_chunks_mut::<ROWS>();

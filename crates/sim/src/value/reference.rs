@@ -104,7 +104,7 @@ impl Array {
     /// As [`Value::compare`].
     pub fn compare(op: Compare, a: &Self, b: &Self) -> Self {
         let pairs = a.elements.iter().zip(&b.elements);
-        let elements = pairs.map(|(x, y)| f64::from(u8::from(op.holds(x, y)))).collect();
+        let elements = pairs.map(|(x, y)| f64::from(u8::from(op.holds(*x, *y)))).collect();
         Self { dtype: DType::I32, elements }
     }
 
@@ -147,6 +147,7 @@ impl Array {
     }
 
     /// As [`Value::dot`].
+    #[expect(clippy::many_single_char_names, reason = "the letters of the textbook")]
     pub fn dot(a: &Self, b: &Self, [m, n, k]: [usize; 3], acc: Option<&Self>) -> Self {
         let dtype = if a.dtype.is_float() { DType::F32 } else { DType::I32 };
         let mut c = acc.map_or_else(|| vec![0.0; m * n], |acc| acc.elements.clone());

@@ -19,4 +19,5 @@ mod queues;
 mod report;
 mod scenario;
 mod support;
+mod value;
 mod views;

@@ -72,7 +72,7 @@ impl Pattern {
     fn view(&self, region: &phalanx_sim::memory::Region) -> View {
         let mask = match &self.mask {
             Which::All => Mask::All,
-            Which::Below(bounds) => Mask::Below(Shape::from(bounds.as_slice())),
+            Which::Below(bounds) => Mask::Below(Box::new(Shape::from(bounds.as_slice()))),
             Which::Each(each) => Mask::Each(Rc::from(each.as_slice())),
         };
         View::strided(region, self.start, self.dims.as_slice(), self.strides.as_slice())

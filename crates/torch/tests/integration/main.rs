@@ -1,3 +1,5 @@
-//! One binary for all integration tests.
+//! The front end as its users see it.
+
+mod pool;
 mod truths;
 mod workloads;

@@ -1,0 +1,158 @@
+//! What can be typed.
+
+use clap::builder::styling::{AnsiColor, Styles};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use phalanx_sim::config::DEFAULT_PRESET;
+use std::path::PathBuf;
+
+const STYLES: Styles = Styles::styled()
+    .header(AnsiColor::Green.on_default().bold())
+    .usage(AnsiColor::Green.on_default().bold())
+    .literal(AnsiColor::Cyan.on_default().bold())
+    .placeholder(AnsiColor::Cyan.on_default());
+
+const EXAMPLES: &str = "\
+Examples:
+  phalanx run gemm                                  a matrix product on the default machine
+  phalanx run ring --machine octo-ring -p bytes=4MiB --trace ring.pftrace
+  phalanx machines                                  the machines there are";
+
+const RUN_EXAMPLES: &str = "\
+Examples:
+  phalanx run                                       the workloads and their parameters
+  phalanx run gemm -p m=2048 -p dtype=bf16          a larger product, of another type
+  phalanx run ring --set system.sips.count=8        on eight SIPs instead of four
+  phalanx run ping --json | jq .simulated_ps        one number out of the report";
+
+/// Runs multi-chip accelerator programs on machines that have no accelerator
+#[derive(Debug, Parser)]
+#[command(name = "phalanx", version, styles = STYLES, max_term_width = 100, after_help = EXAMPLES)]
+pub(crate) struct Cli {
+    /// When to use colours (auto: on a terminal, unless `NO_COLOR` is set)
+    #[arg(long, value_enum, value_name = "WHEN", default_value_t, global = true)]
+    pub(crate) color: Color,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run a workload on a machine, or list the workloads
+    Run(RunArgs),
+    /// List the machines that come with the program, or show one
+    Machines(MachinesArgs),
+    /// Check machine files without running anything
+    Check(CheckArgs),
+    /// Print a completion script for a shell
+    Completions(CompletionsArgs),
+}
+
+impl Command {
+    /// Whether stdout is for a program to read.
+    pub(crate) fn json(&self) -> bool {
+        match self {
+            Self::Run(args) => args.json,
+            Self::Machines(args) => args.json,
+            Self::Check(_) | Self::Completions(_) => false,
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = RUN_EXAMPLES)]
+pub(crate) struct RunArgs {
+    /// What to run; without it, the workloads are listed
+    pub(crate) workload: Option<String>,
+    /// A machine's name, or a machine file
+    #[arg(long, value_name = "NAME|FILE", default_value = DEFAULT_PRESET)]
+    pub(crate) machine: String,
+    /// Override a part of the machine, as in `system.sips.count=8`
+    #[arg(long = "set", value_name = "PATH=VALUE")]
+    pub(crate) overrides: Vec<String>,
+    /// Set a parameter of the workload, as in `bytes=64KiB`
+    #[arg(short, long = "param", value_name = "NAME=VALUE", requires = "workload")]
+    pub(crate) parameters: Vec<String>,
+    /// Whether numbers are computed; without them the simulated time is the same
+    #[arg(long, value_enum, default_value_t = Switch::On)]
+    pub(crate) data: Switch,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Write a timeline for Perfetto (`.pftrace`) or any viewer of Chrome traces (`.json`)
+    #[arg(long, value_name = "FILE", requires = "workload")]
+    pub(crate) trace: Option<PathBuf>,
+    /// Write every operation as a line of text; `-` is stdout, and moves the report to stderr
+    #[arg(long, value_name = "FILE", requires = "workload")]
+    pub(crate) op_log: Option<PathBuf>,
+    /// How many threads compute numbers (default: one for each core); results do not depend on it
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub(crate) threads: Option<u16>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct MachinesArgs {
+    #[command(subcommand)]
+    pub(crate) command: Option<MachinesCommand>,
+    /// Print JSON
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum MachinesCommand {
+    /// Print a machine file
+    Show {
+        /// A machine's name, or a machine file
+        name: String,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CheckArgs {
+    /// Machine files; `-` is stdin
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CompletionsArgs {
+    /// Which shell
+    pub(crate) shell: clap_complete::Shell,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Switch {
+    On,
+    Off,
+}
+
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+pub(crate) enum Color {
+    #[default]
+    Auto,
+    Always,
+    Never,
+}
+
+impl Color {
+    /// Makes it the choice of every stream.
+    pub(crate) fn apply(self) {
+        let choice = match self {
+            Self::Auto => anstream::ColorChoice::Auto,
+            Self::Always => anstream::ColorChoice::Always,
+            Self::Never => anstream::ColorChoice::Never,
+        };
+        choice.write_global();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,7 @@
+//! One module for each command.
+
+pub(crate) mod check;
+pub(crate) mod completions;
+pub(crate) mod machines;
+pub(crate) mod run;
+mod workloads;

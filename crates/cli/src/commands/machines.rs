@@ -1,0 +1,100 @@
+//! `phalanx machines`: the machines that come with the program.
+
+use super::check::all_pes;
+use crate::args::{MachinesArgs, MachinesCommand};
+use crate::failure::Failure;
+use crate::machine::Source;
+use crate::printer;
+use crate::table::Table;
+use phalanx_sim::MachineSpec;
+use phalanx_sim::config::{self, MachineView};
+use phalanx_sim::spec::{GridSpec, Topology};
+use serde::Serialize;
+use std::process::ExitCode;
+
+pub(crate) fn machines(args: &MachinesArgs) -> anyhow::Result<ExitCode> {
+    match &args.command {
+        Some(MachinesCommand::Show { name }) => show(name, args.json)?,
+        None => list(args.json)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn show(name: &str, json: bool) -> anyhow::Result<()> {
+    let source = Source::find(name)?;
+    let spec = source.parse()?;
+    if json {
+        printer::json(&MachineView::new(&spec))?;
+    } else {
+        printer::data(&source.text)?;
+    }
+    Ok(())
+}
+
+fn list(json: bool) -> anyhow::Result<()> {
+    let presets = config::presets().iter().map(|preset| Source::find(preset.name)?.parse());
+    let specs: Vec<MachineSpec> = presets.collect::<Result<_, Failure>>()?;
+    if json {
+        printer::json(&specs.iter().map(Row::new).collect::<Vec<_>>())?;
+    } else {
+        printer::data(&table(&specs).text())?;
+    }
+    Ok(())
+}
+
+fn table(specs: &[MachineSpec]) -> Table {
+    let mut table = Table::new(
+        &["name", "SIPs", "topology", "cubes x PEs", "PEs", "description"],
+        &["SIPs", "PEs"],
+    );
+    for spec in specs {
+        table.row([
+            spec.name.clone(),
+            spec.sips.count.to_string(),
+            topology(spec.sips.topology),
+            format!("{} x {}", grid(&spec.cubes), grid(&spec.pes)),
+            all_pes(spec).to_string(),
+            spec.description.clone(),
+        ]);
+    }
+    table
+}
+
+fn topology(topology: Topology) -> String {
+    match topology {
+        Topology::Mesh2d { rows, columns } | Topology::Torus2d { rows, columns } => {
+            format!("{} {rows}x{columns}", topology.name())
+        }
+        _ => topology.name().to_owned(),
+    }
+}
+
+fn grid(grid: &GridSpec) -> String {
+    format!("({}x{})", grid.rows, grid.columns)
+}
+
+/// One machine in `--json`.
+#[derive(Serialize)]
+struct Row<'a> {
+    name: &'a str,
+    description: &'a str,
+    sips: u32,
+    topology: &'static str,
+    cubes_per_sip: u32,
+    pes_per_cube: u32,
+    pes: u64,
+}
+
+impl<'a> Row<'a> {
+    fn new(spec: &'a MachineSpec) -> Self {
+        Self {
+            name: &spec.name,
+            description: &spec.description,
+            sips: spec.sips.count,
+            topology: spec.sips.topology.name(),
+            cubes_per_sip: spec.cubes.count(),
+            pes_per_cube: spec.pes.count(),
+            pes: all_pes(spec),
+        }
+    }
+}

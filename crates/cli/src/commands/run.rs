@@ -1,0 +1,99 @@
+//! `phalanx run`: a workload on a machine, and what came of it.
+
+use super::workloads;
+use crate::args::{RunArgs, Switch};
+use crate::failure::{Failure, Kind};
+use crate::output::Outputs;
+use crate::progress::Progress;
+use crate::report::Finished;
+use crate::{machine, printer};
+use phalanx_sim::MachineSpec;
+use phalanx_sim::machine::Options;
+use phalanx_torch::Pool;
+use phalanx_torch::workload::{self, Settings, Workload};
+use std::num::NonZero;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Instant;
+
+pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
+    let spec = machine::machine(&args.machine, &args.overrides)?;
+    let Some(name) = &args.workload else {
+        workloads::list(&spec, args.json)?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    let workload = workload::find(name).ok_or_else(|| unknown(name))?;
+    let settings = settings(workload, &spec, &args.parameters)?;
+    let outputs = Outputs::prepare(args)?;
+    let finished = execute(args, workload, &spec, settings, &outputs)?;
+    print(args, &finished, &outputs)?;
+    Ok(finished.outcome.check.map_or(ExitCode::SUCCESS, |check| {
+        if check.correct { ExitCode::SUCCESS } else { wrong(check.max_abs_error) }
+    }))
+}
+
+/// Runs it, and writes the files that were asked for.
+fn execute<'a>(
+    args: &RunArgs,
+    workload: &'a Workload,
+    spec: &'a MachineSpec,
+    settings: Settings,
+    outputs: &Outputs,
+) -> anyhow::Result<Finished<'a>> {
+    let options = options(args, outputs.record());
+    let progress = Progress::start(workload.name);
+    let start = Instant::now();
+    let outcome = workload.run(spec.clone(), options, &settings).map_err(Failure::from)?;
+    let wall = start.elapsed();
+    outputs.write(&outcome.report)?;
+    drop(progress);
+    Ok(Finished { workload, spec, settings, outcome, wall })
+}
+
+fn options(args: &RunArgs, record: bool) -> Options {
+    let cores = || std::thread::available_parallelism().map_or(1, NonZero::get);
+    let threads = args.threads.map_or_else(cores, usize::from);
+    let (data, evaluator) = (args.data == Switch::On, Arc::new(Pool::new(threads)));
+    Options { data, record, evaluator, ..Options::default() }
+}
+
+fn print(args: &RunArgs, finished: &Finished, outputs: &Outputs) -> std::io::Result<()> {
+    if args.json {
+        printer::json(&finished.json())
+    } else if outputs.on_stdout() {
+        printer::note(&finished.text())
+    } else {
+        printer::data(&finished.text())
+    }
+}
+
+/// The JSON, if that was wanted, has said so already.
+fn wrong(max_abs_error: f64) -> ExitCode {
+    let message = format!("the result is wrong: max abs error {max_abs_error}");
+    printer::failure(&Failure::new(Kind::WrongResult, message), false)
+}
+
+fn settings(
+    workload: &Workload,
+    spec: &MachineSpec,
+    parameters: &[String],
+) -> Result<Settings, Failure> {
+    let given: Vec<(&str, &str)> =
+        parameters.iter().map(|text| pair(text)).collect::<Result<_, _>>()?;
+    Ok(workload.settings(spec, &given)?)
+}
+
+fn pair(text: &str) -> Result<(&str, &str), Failure> {
+    let pair = text.split_once('=').map(|(name, value)| (name.trim(), value.trim()));
+    pair.filter(|(name, value)| !name.is_empty() && !value.is_empty()).ok_or_else(|| {
+        Failure::new(Kind::Parameter, format!("a parameter is `NAME=VALUE`: `{text}`"))
+            .hint("as in `-p bytes=64KiB`; `phalanx run` lists the parameters")
+    })
+}
+
+fn unknown(name: &str) -> Failure {
+    let near = workload::near_miss(name)
+        .map_or_else(String::new, |near| format!("did you mean `{near}`? "));
+    Failure::input(format!("no workload named `{name}`"))
+        .hint(format!("{near}`phalanx run` lists them"))
+}

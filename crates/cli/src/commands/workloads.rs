@@ -1,0 +1,86 @@
+//! `phalanx run` without a workload: what there is to run.
+
+use crate::printer;
+use crate::table::Table;
+use owo_colors::OwoColorize;
+use phalanx_sim::MachineSpec;
+use phalanx_torch::workload::{self, Kind, Parameter, Workload};
+use serde::Serialize;
+use std::io;
+
+pub(super) fn list(spec: &MachineSpec, json: bool) -> io::Result<()> {
+    if json { printer::json(&View::new(spec)) } else { printer::data(&text(spec)) }
+}
+
+fn text(spec: &MachineSpec) -> String {
+    let mut parts = vec![format!("workloads, with their defaults on {}\n", spec.name)];
+    parts.extend(workload::all().iter().map(|workload| section(workload, spec)));
+    parts.push("run one with `phalanx run WORKLOAD -p NAME=VALUE`\n".to_owned());
+    parts.join("\n")
+}
+
+fn section(workload: &Workload, spec: &MachineSpec) -> String {
+    let table = table(workload, spec).text();
+    let rows = table.trim_end().replace('\n', "\n  ");
+    format!("{}  {}\n  {rows}\n", workload.name.bold(), workload.summary)
+}
+
+fn table(workload: &Workload, spec: &MachineSpec) -> Table {
+    let mut table = Table::new(&["parameter", "default", "help"], &[]);
+    for parameter in workload.parameters {
+        let default = parameter.default_for(spec);
+        table.row([
+            format!("{:<9}", parameter.name),
+            format!("{default:<8}"),
+            parameter.help.to_owned(),
+        ]);
+    }
+    table
+}
+
+#[derive(Serialize)]
+struct View<'a> {
+    machine: &'a str,
+    workloads: Vec<WorkloadView>,
+}
+
+#[derive(Serialize)]
+struct WorkloadView {
+    name: &'static str,
+    summary: &'static str,
+    parameters: Vec<ParameterView>,
+}
+
+#[derive(Serialize)]
+struct ParameterView {
+    name: &'static str,
+    kind: &'static str,
+    default: String,
+    help: &'static str,
+}
+
+impl<'a> View<'a> {
+    fn new(spec: &'a MachineSpec) -> Self {
+        let parameter = |parameter: &Parameter| ParameterView {
+            name: parameter.name,
+            kind: kind(parameter.kind),
+            default: parameter.default_for(spec),
+            help: parameter.help,
+        };
+        let workload = |workload: &Workload| WorkloadView {
+            name: workload.name,
+            summary: workload.summary,
+            parameters: workload.parameters.iter().map(parameter).collect(),
+        };
+        Self { machine: &spec.name, workloads: workload::all().iter().map(workload).collect() }
+    }
+}
+
+const fn kind(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Count { .. } => "count",
+        Kind::Bytes { .. } => "bytes",
+        Kind::Time => "time",
+        Kind::DType => "dtype",
+    }
+}

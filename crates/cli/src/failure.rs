@@ -1,0 +1,137 @@
+//! What went wrong, in the terms of this program: a kind, a message, perhaps a hint, and an exit code.
+
+use phalanx_sim::config::ConfigErrors;
+use phalanx_sim::machine::RunError;
+use phalanx_torch::workload::{ParameterError, WorkloadError};
+use std::fmt;
+
+/// An error that the user should see.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) kind: Kind,
+    message: Message,
+    pub(crate) hint: Option<String>,
+}
+
+#[derive(Debug)]
+enum Message {
+    Line(String),
+    /// What is wrong with a machine file or with overrides: these print themselves.
+    Machine(Vec<ConfigErrors>),
+}
+
+/// What sort of thing went wrong; the names are stable in `--json`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Something typed that there is not.
+    Input,
+    /// A machine file or an override.
+    Machine,
+    /// A parameter of a workload.
+    Parameter,
+    Deadlock,
+    Kernel,
+    Credits,
+    Memory,
+    WrongResult,
+    /// A file that cannot be written.
+    Output,
+}
+
+impl Kind {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Input => "input",
+            Self::Machine => "machine",
+            Self::Parameter => "parameter",
+            Self::Deadlock => "deadlock",
+            Self::Kernel => "kernel",
+            Self::Credits => "credits",
+            Self::Memory => "memory",
+            Self::WrongResult => "wrong_result",
+            Self::Output => "output",
+        }
+    }
+
+    /// CLI-1.
+    pub(crate) const fn exit_code(self) -> u8 {
+        match self {
+            Self::Input | Self::Machine | Self::Parameter => 2,
+            _ => 1,
+        }
+    }
+}
+
+impl Failure {
+    pub(crate) fn new(kind: Kind, message: impl Into<String>) -> Self {
+        Self { kind, message: Message::Line(message.into()), hint: None }
+    }
+
+    /// Something typed that there is not.
+    pub(crate) fn input(message: impl Into<String>) -> Self {
+        Self::new(Kind::Input, message)
+    }
+
+    /// A file that cannot be written.
+    pub(crate) fn output(message: impl Into<String>) -> Self {
+        Self::new(Kind::Output, message)
+    }
+
+    /// All that is wrong with a machine.
+    pub(crate) fn machine(errors: Vec<ConfigErrors>) -> Self {
+        Self { kind: Kind::Machine, message: Message::Machine(errors), hint: None }
+    }
+
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// The message with pictures of the places that are wrong, in colours; none for a plain message.
+    pub(crate) fn pictures(&self) -> Option<String> {
+        match &self.message {
+            Message::Line(_) => None,
+            Message::Machine(errors) => {
+                let pictures = errors.iter().map(|errors| errors.render(true));
+                Some(pictures.collect::<Vec<_>>().join("\n\n"))
+            }
+        }
+    }
+}
+
+/// `FILE:LINE:COLUMN: MESSAGE` for each.
+fn lines(errors: &[ConfigErrors]) -> Vec<String> {
+    let each = errors.iter().flat_map(ConfigErrors::errors);
+    each.map(|e| format!("{}:{}:{}: {}", e.file(), e.line(), e.column(), e.message())).collect()
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.message {
+            Message::Line(line) => f.write_str(line),
+            Message::Machine(errors) => f.write_str(&lines(errors).join("\n")),
+        }
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl From<ParameterError> for Failure {
+    fn from(error: ParameterError) -> Self {
+        let failure = Self::new(Kind::Parameter, error.message);
+        if error.help.is_empty() { failure } else { failure.hint(error.help) }
+    }
+}
+
+impl From<WorkloadError> for Failure {
+    fn from(error: WorkloadError) -> Self {
+        let kind = match error {
+            WorkloadError::Parameter(error) => return error.into(),
+            WorkloadError::Memory(_) => Kind::Memory,
+            WorkloadError::Run(RunError::Deadlock(_)) => Kind::Deadlock,
+            WorkloadError::Run(RunError::Kernel { .. }) => Kind::Kernel,
+            WorkloadError::Run(RunError::CreditsAway { .. }) => Kind::Credits,
+        };
+        Self::new(kind, error.to_string())
+    }
+}

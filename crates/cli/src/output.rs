@@ -1,0 +1,140 @@
+//! Files that a run leaves behind.
+//!
+//! - **OUT-1 (whole or not at all).** A file appears under its name when it is complete: a run that fails, or a disk
+//!   that is full, leaves what was there before.
+//! - **OUT-2 (early).** What can be known before the run, such as a directory that is not there, is said before it.
+
+use crate::args::RunArgs;
+use crate::failure::Failure;
+use crate::machine::reason;
+use crate::printer;
+use phalanx_sim::report::Report;
+use phalanx_sim::timeline;
+use phalanx_trace::{Format, Writer};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// What a run has to leave behind.
+pub(crate) struct Outputs {
+    trace: Option<(Target, Format)>,
+    op_log: Option<OpLog>,
+}
+
+enum OpLog {
+    Stdout,
+    File(Target),
+}
+
+impl Outputs {
+    /// Checks names and places before the run (OUT-2).
+    pub(crate) fn prepare(args: &RunArgs) -> Result<Self, Failure> {
+        if args.trace.is_some() && args.trace == args.op_log {
+            return Err(Failure::input("`--trace` and `--op-log` name the same file"));
+        }
+        let trace = args.trace.as_deref().map(trace).transpose()?;
+        let op_log = match args.op_log.as_deref() {
+            Some(path) if path != Path::new("-") => Some(OpLog::File(Target::prepare(path)?)),
+            Some(_) if args.json => return Err(both_on_stdout()),
+            other => other.map(|_| OpLog::Stdout),
+        };
+        Ok(Self { trace, op_log })
+    }
+
+    /// Whether the run must note every operation.
+    pub(crate) fn record(&self) -> bool {
+        self.trace.is_some() || self.op_log.is_some()
+    }
+
+    /// Whether stdout is taken.
+    pub(crate) fn on_stdout(&self) -> bool {
+        matches!(self.op_log, Some(OpLog::Stdout))
+    }
+
+    pub(crate) fn write(&self, report: &Report) -> anyhow::Result<()> {
+        if let Some((target, format)) = &self.trace {
+            target.fill(|file| {
+                let mut writer = Writer::new(file, *format)?;
+                timeline::write(report, &mut writer)?;
+                writer.finish().map(drop)
+            })?;
+        }
+        match &self.op_log {
+            None => Ok(()),
+            Some(OpLog::Stdout) => Ok(printer::data(&report.op_log())?),
+            Some(OpLog::File(target)) => {
+                Ok(target.fill(|mut file| file.write_all(report.op_log().as_bytes()))?)
+            }
+        }
+    }
+}
+
+fn trace(path: &Path) -> Result<(Target, Format), Failure> {
+    let format = Format::from_path(path).map_err(|unknown| Failure::input(unknown.to_string()))?;
+    Ok((Target::prepare(path)?, format))
+}
+
+fn both_on_stdout() -> Failure {
+    Failure::input("`--json` and `--op-log -` both write to stdout")
+        .hint("give one of them a file, as in `--op-log run.log`")
+}
+
+/// A file to be written.
+struct Target {
+    typed: PathBuf,
+    path: PathBuf,
+    /// A device or a pipe is written to, not replaced.
+    special: bool,
+}
+
+impl Target {
+    fn prepare(typed: &Path) -> Result<Self, Failure> {
+        // What a link points at is replaced, not the link.
+        let path = fs::canonicalize(typed).unwrap_or_else(|_| typed.to_owned());
+        let special = fs::metadata(&path).is_ok_and(|found| !found.is_file() && !found.is_dir());
+        let target = Self { typed: typed.to_owned(), path, special };
+        if target.path.is_dir() {
+            return Err(target.failure("it is a directory"));
+        }
+        if !special {
+            drop(target.draft()?);
+        }
+        Ok(target)
+    }
+
+    /// Lets `write` fill the file (OUT-1).
+    fn fill(&self, write: impl FnOnce(&File) -> io::Result<()>) -> Result<(), Failure> {
+        let fail = |error: io::Error| self.failure(&reason(&error));
+        if self.special {
+            let file = OpenOptions::new().write(true).open(&self.path).map_err(fail)?;
+            return write(&file).map_err(fail);
+        }
+        let draft = self.draft()?;
+        write(&draft.file).map_err(fail)?;
+        fs::rename(&draft.path, &self.path).map_err(fail)
+    }
+
+    /// A file beside the target that goes away unless it is renamed.
+    fn draft(&self) -> Result<Draft, Failure> {
+        let name = self.path.file_name().unwrap_or_default().to_string_lossy();
+        let path = self.path.with_file_name(format!(".{name}.{}.part", std::process::id()));
+        let file = File::create(&path).map_err(|error| self.failure(&reason(&error)))?;
+        Ok(Draft { path, file })
+    }
+
+    fn failure(&self, reason: &str) -> Failure {
+        Failure::output(format!("cannot write `{}`: {reason}", self.typed.display()))
+    }
+}
+
+struct Draft {
+    path: PathBuf,
+    file: File,
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        // It is not there any more if it was renamed.
+        let _ = fs::remove_file(&self.path);
+    }
+}

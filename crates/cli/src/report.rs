@@ -1,0 +1,29 @@
+//! A finished run, as text for people and as JSON for programs.
+
+mod json;
+mod text;
+
+use phalanx_sim::MachineSpec;
+use phalanx_torch::workload::{Outcome, Settings, Workload};
+use std::time::Duration;
+
+/// What ran, and what came of it.
+pub(crate) struct Finished<'a> {
+    pub(crate) workload: &'a Workload,
+    pub(crate) spec: &'a MachineSpec,
+    pub(crate) settings: Settings,
+    pub(crate) outcome: Outcome,
+    pub(crate) wall: Duration,
+}
+
+impl Finished<'_> {
+    /// The report for people; it makes sense without colours.
+    pub(crate) fn text(&self) -> String {
+        text::report(self)
+    }
+
+    /// The report for programs; its keys are stable.
+    pub(crate) fn json(&self) -> impl serde::Serialize + '_ {
+        json::View::new(self)
+    }
+}

@@ -1,0 +1,209 @@
+//! The report as JSON: every number whole and exact, times in picoseconds.
+
+use super::Finished;
+use phalanx_sim::Time;
+use phalanx_sim::report::{CriticalPath, EdgeUsage, PathPart, Report, Stalls, Usage};
+use phalanx_sim::stall::{Kind, Stack};
+use phalanx_torch::workload::Settings;
+use serde::ser::{Serialize, SerializeMap, Serializer};
+
+#[derive(serde::Serialize)]
+pub(super) struct View<'a> {
+    workload: &'static str,
+    machine: &'a str,
+    parameters: Parameters<'a>,
+    simulated_ps: u64,
+    events: u64,
+    wall_ns: u64,
+    /// Null without data.
+    correct: Option<bool>,
+    /// Null without data, or where it is not a finite number.
+    max_abs_error: Option<f64>,
+    utilisation: Vec<UsageView>,
+    stalls: Vec<StallsView>,
+    critical_path: PathView,
+    seed: u64,
+    edges: Vec<EdgeView>,
+    advice: &'a [String],
+}
+
+impl<'a> View<'a> {
+    pub(super) fn new(finished: &'a Finished<'a>) -> Self {
+        let Finished { workload, spec, settings, outcome, wall } = finished;
+        let Report { simulated, events, utilisation, stalls, edges, critical_path, advice, .. } =
+            &outcome.report;
+        Self {
+            workload: workload.name,
+            machine: &spec.name,
+            parameters: Parameters(settings),
+            simulated_ps: simulated.as_ps(),
+            events: *events,
+            wall_ns: u64::try_from(wall.as_nanos()).unwrap_or(u64::MAX),
+            correct: outcome.check.map(|check| check.correct),
+            max_abs_error: outcome.check.map(|check| check.max_abs_error),
+            utilisation: utilisation
+                .iter()
+                .map(|usage| UsageView::new(usage, *simulated))
+                .collect(),
+            stalls: stalls.iter().map(|stalls| StallsView::new(stalls, *simulated)).collect(),
+            critical_path: PathView::new(critical_path),
+            seed: seed(settings),
+            edges: edges.iter().map(EdgeView::new).collect(),
+            advice,
+        }
+    }
+}
+
+/// What the numbers came from; 0 for a workload that needs none.
+fn seed(settings: &Settings) -> u64 {
+    let known = settings.iter().any(|(name, _)| name == "seed");
+    if known { settings.count("seed") } else { 0 }
+}
+
+/// In the order of the workload: numbers where they are numbers, texts otherwise.
+struct Parameters<'a>(&'a Settings);
+
+impl Serialize for Parameters<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        for (name, text) in self.0.iter() {
+            match self.0.number(name) {
+                Some(number) => map.serialize_entry(name, &number)?,
+                None => map.serialize_entry(name, &text)?,
+            }
+        }
+        map.end()
+    }
+}
+
+#[derive(serde::Serialize)]
+struct UsageView {
+    resource: String,
+    busy_ps: u64,
+    utilisation: f64,
+    bytes: u64,
+    operations: u64,
+}
+
+impl UsageView {
+    fn new(usage: &Usage, simulated: Time) -> Self {
+        let busy_ps = usage.busy.as_ps();
+        Self {
+            resource: usage.resource.to_string(),
+            busy_ps,
+            utilisation: fraction(busy_ps, simulated.as_ps()),
+            bytes: usage.bytes,
+            operations: usage.operations,
+        }
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a fraction is read, not added up")]
+fn fraction(part: u64, whole: u64) -> f64 {
+    part as f64 / whole.max(1) as f64
+}
+
+/// A stack under its stable names.
+#[derive(serde::Serialize)]
+#[expect(clippy::struct_field_names, reason = "the unit is part of the stable name")]
+struct StackView {
+    compute_ps: u64,
+    dma_ps: u64,
+    link_ps: u64,
+    credit_ps: u64,
+    dependency_ps: u64,
+}
+
+impl StackView {
+    fn new(stack: &Stack) -> Self {
+        let of = |kind| stack.get(kind).as_ps();
+        Self {
+            compute_ps: of(Kind::Compute),
+            dma_ps: of(Kind::Dma),
+            link_ps: of(Kind::Link),
+            credit_ps: of(Kind::Credit),
+            dependency_ps: of(Kind::Dependency),
+        }
+    }
+}
+
+#[derive(serde::Serialize)]
+struct StallsView {
+    resource: String,
+    #[serde(flatten)]
+    stack: StackView,
+    idle_ps: u64,
+}
+
+impl StallsView {
+    fn new(stalls: &Stalls, simulated: Time) -> Self {
+        let stack = StackView::new(&stalls.stack);
+        let idle_ps = stalls.stack.idle(simulated).as_ps();
+        Self { resource: stalls.resource.to_string(), stack, idle_ps }
+    }
+}
+
+#[derive(serde::Serialize)]
+struct PathView {
+    end: Option<String>,
+    total_ps: u64,
+    #[serde(flatten)]
+    stack: StackView,
+    complete: bool,
+    parts: Vec<PartView>,
+}
+
+#[derive(serde::Serialize)]
+struct PartView {
+    resource: String,
+    kind: &'static str,
+    count: u64,
+    time_ps: u64,
+}
+
+impl PathView {
+    fn new(path: &CriticalPath) -> Self {
+        let part = |part: &PathPart| PartView {
+            resource: part.resource.to_string(),
+            kind: part.kind.name(),
+            count: part.count,
+            time_ps: part.time.as_ps(),
+        };
+        Self {
+            end: path.end.map(|pe| pe.to_string()),
+            total_ps: path.spent.total().as_ps(),
+            stack: StackView::new(&path.spent),
+            complete: path.complete,
+            parts: path.parts.iter().map(part).collect(),
+        }
+    }
+}
+
+#[derive(serde::Serialize)]
+struct EdgeView {
+    edge: String,
+    n_slots: u32,
+    slot_size: u64,
+    messages: u64,
+    bytes: u64,
+    credit_wait_ps: u64,
+    most_slots: u32,
+    polls: u64,
+    slots_needed: u64,
+}
+
+impl EdgeView {
+    fn new(edge: &EdgeUsage) -> Self {
+        Self {
+            edge: edge.edge.to_string(),
+            n_slots: edge.spec.n_slots,
+            slot_size: edge.spec.slot_size,
+            messages: edge.messages,
+            bytes: edge.bytes,
+            credit_wait_ps: edge.credit_wait.as_ps(),
+            most_slots: edge.most_slots,
+            polls: edge.polls,
+            slots_needed: edge.slots_needed,
+        }
+    }
+}
