@@ -120,6 +120,8 @@ pub(crate) struct Edge {
     pub(crate) messages: VecDeque<Message>,
     pub(crate) arrived: usize,
     pub(crate) in_flight: usize,
+    /// How many of those in flight are at the receiver's SIP, on their way into their slots.
+    pub(crate) arriving: usize,
     /// How many were ever taken off the front, so that a message keeps its number.
     pub(crate) received: u64,
     pub(crate) credits: u32,
@@ -167,6 +169,7 @@ impl Edge {
             messages: VecDeque::new(),
             arrived: 0,
             in_flight: 0,
+            arriving: 0,
             received: 0,
             credits: spec.n_slots,
             last_grant: (Time::ZERO, Path::default()),

@@ -120,7 +120,8 @@ impl Tl {
 
     /// `left` where `condition` (`i32`) is not 0, `right` elsewhere; all of one shape.
     pub fn select(&self, condition: &Tile, left: &Tile, right: &Tile) -> Computing {
-        if condition.shape() != left.shape()
+        if condition.dtype() != DType::I32
+            || condition.shape() != left.shape()
             || left.shape() != right.shape()
             || left.dtype() != right.dtype()
         {
@@ -236,11 +237,7 @@ impl Tl {
             Err(error) => return self.failed(error),
         };
         let program = self.program().clone();
-        if let Some(value) = tile.value()
-            && value.depth() >= Value::DEEP
-        {
-            program.world().options.evaluator.start(value);
-        }
+        tile.start_if_deep(&program);
         let (end, path) = occupy(&program, engine, label, span, bytes);
         Computing { program, result: Some(Ok(tile)), end, path, scheduled: false }
     }

@@ -116,6 +116,7 @@ impl Tl {
         let program = self.program();
         let (cube, value) = read(program.world(), program.pe().sip, view, other)?;
         let tile = Tile::in_scratch(program, view.dtype, view.shape, value, "a load")?;
+        tile.start_if_deep(program);
         Ok((tile, (cube, (view.touched() * view.dtype.size()) as u64)))
     }
 

@@ -8,7 +8,7 @@ use super::program::Program;
 use super::tile::Scratch;
 use super::{KernelError, Shape, Tile, Tl};
 use crate::executor::Wait;
-use crate::ipcq::{BufferKind, Edge, EdgeName, EdgeSpec, Message};
+use crate::ipcq::{Backpressure, BufferKind, Edge, EdgeName, EdgeSpec, Message};
 use crate::machine::World;
 use crate::record::{Op, Resource};
 use crate::stall::Kind;
@@ -130,8 +130,8 @@ impl Tl {
     /// Receives a tile of `dtype` and `shape`.
     pub fn recv(&self, from: &Receiver, dtype: DType, shape: impl Into<Shape>) -> Receiving {
         let (program, shape) = (from.program.clone(), shape.into());
-        let (parts, state) = (Vec::new(), State::Waiting);
-        Receiving { program, edge: from.edge, in_hbm: from.in_hbm, dtype, shape, parts, state }
+        let (edge, in_hbm, parts, state) = (from.edge, from.in_hbm, Vec::new(), State::Waiting);
+        Receiving { program, edge, in_hbm, dtype, shape, parts, bytes: 0, state }
     }
 }
 
@@ -165,6 +165,8 @@ fn check(edge: EdgeName, spec: &EdgeSpec, world: &World) -> Result<(), KernelErr
         "it needs at least one slot"
     } else if spec.slot_size == 0 {
         "its slots need room for at least one byte"
+    } else if spec.backpressure == Backpressure::Poll(Time::ZERO) {
+        "a sender that polls needs a period"
     } else {
         return Ok(());
     };
@@ -239,6 +241,8 @@ pub struct Receiving {
     shape: Shape,
     /// The pieces of a message that takes several slots.
     parts: Vec<Option<Value>>,
+    /// The bytes of all of them.
+    bytes: u64,
     state: State,
 }
 
@@ -263,6 +267,7 @@ impl Future for Receiving {
             let Some(arrived) = this.take() else { return Poll::Pending };
             if arrived.following > 0 || !this.parts.is_empty() {
                 this.release(arrived.since);
+                this.bytes += arrived.bytes;
                 this.parts.push(arrived.value);
                 if arrived.following > 0 {
                     continue;
@@ -366,8 +371,7 @@ impl Receiving {
     fn assemble(&mut self) -> Result<Tile, KernelError> {
         let parts: Option<Vec<Value>> = self.parts.drain(..).collect();
         let value = parts.map(|parts| Value::concat(&parts));
-        let bytes = (self.shape.elements() * self.dtype.size()) as u64;
-        self.check(bytes, value.as_ref())?;
+        self.check(self.bytes, value.as_ref())?;
         Tile::in_scratch(&self.program, self.dtype, self.shape, value, "a message of several slots")
     }
 

@@ -124,6 +124,15 @@ impl Tile {
         Self { dtype, shape, value, home: Home::Slot(held) }
     }
 
+    /// Has its numbers computed if many operations wait for them, so that what a long loop holds on to is bounded.
+    pub(super) fn start_if_deep(&self, program: &Program) {
+        if let Some(value) = &self.value
+            && value.depth() >= Value::DEEP
+        {
+            program.world().options.evaluator.start(value);
+        }
+    }
+
     /// The type of its elements.
     pub fn dtype(&self) -> DType {
         self.dtype

@@ -91,7 +91,10 @@ impl Device for World {
         let number = payload as u32;
         match (payload >> 32) as u8 {
             x if x == Act::Arrive as u8 => self.arrive(number),
-            x if x == Act::Deliver as u8 => self.deliver(number),
+            x if x == Act::Deliver as u8 => {
+                self.edges.borrow_mut().list[number as usize].arriving -= 1;
+                self.deliver(number);
+            }
             x if x == Act::Credit as u8 => self.credit(number),
             x if x == Act::Retry as u8 => self.retry(number),
             x if x == Act::Hop as u8 => self.hop(number),
@@ -127,7 +130,8 @@ impl World {
         }
         edge.next = self.network.next_hop(from.sip, to.sip);
         edge.hops = self.network.hops(from.sip, to.sip);
-        edge.port = self.sips[from.sip as usize].borrow_mut().port(edge.next);
+        let port = self.network.port(edge.next);
+        edge.port = self.sips[from.sip as usize].borrow_mut().port(port);
         let links = Time::ps(self.spec.sips.link.latency.as_ps() * u64::from(edge.hops));
         let inside =
             noc::latency(&self.spec, to, gate(to)) + noc::latency(&self.spec, gate(from), from);
@@ -325,7 +329,7 @@ impl World {
             return match parcel.cargo {
                 Cargo::Chunk => {}
                 Cargo::LastChunk => self.arrive(parcel.edge),
-                Cargo::Credit => self.credit(parcel.edge),
+                Cargo::Credit => self.credit_from_gate(parcel.edge),
             };
         }
         self.forward(parcel);
@@ -337,11 +341,11 @@ impl World {
         let next = self.network.next_hop(parcel.at, parcel.to);
         let arrival = {
             let sip = &mut *self.sips[parcel.at as usize].borrow_mut();
-            let port = sip.port(next);
+            let port = sip.port(self.network.port(next));
             let mut path = crate::record::Path::default();
             let span = link.bandwidth.time_for(parcel.bytes);
             let turn = sip.ports[port].wire.take(self.sim.now(), span, parcel.bytes, &mut path);
-            let resource = Resource::Link { from: parcel.at, to: next };
+            let resource = Resource::Link { from: parcel.at, to: sip.ports[port].to };
             let label = if parcel.cargo == Cargo::Credit { "credit" } else { "forward" };
             let bytes = parcel.bytes;
             sip.record.op(|| Op {
@@ -371,10 +375,11 @@ impl World {
 
     /// From the receiver's way in to the slot: over the meshes, and into HBM if that is where the slot is.
     fn cross_chip(&self, number: u32) {
-        let edges = self.edges.borrow();
-        let edge = &edges.list[number as usize];
+        let mut edges = self.edges.borrow_mut();
+        let edge = &mut edges.list[number as usize];
         let to = edge.name.to;
-        let message = &edge.messages[edge.arrived];
+        let message = &edge.messages[edge.arrived + edge.arriving];
+        edge.arriving += 1;
         let sip = &mut *self.sips[to.sip as usize].borrow_mut();
         let mut flight = Flight::new(message.bytes, self.sim.now(), message.path);
         if edge.name.from.sip != to.sip {
@@ -414,17 +419,27 @@ impl World {
             let (from, to) = (edge.name.from.sip, edge.name.to.sip);
             let bytes = edge.spec.ipcq_credit_size_bytes;
             if bytes > 0 && from != to {
-                return self.forward(Parcel {
-                    edge: number,
-                    bytes,
-                    at: to,
-                    to: from,
-                    cargo: Cargo::Credit,
-                });
+                let parcel = Parcel { edge: number, bytes, at: to, to: from, cargo: Cargo::Credit };
+                let inside = noc::latency(&self.spec, edge.name.to, PeId::first(to));
+                if inside == Time::ZERO {
+                    return self.forward(parcel);
+                }
+                let parcel = self.parcels.borrow_mut().insert(parcel);
+                return self.schedule(self.sim.now() + inside, to, Act::Hop, parcel);
             }
             (arrival, from)
         };
         self.schedule(arrival, from, Act::Credit, number);
+    }
+
+    /// A credit that took a wire is at its sender's SIP: on to the PE.
+    fn credit_from_gate(&self, number: u32) {
+        let from = self.edges.borrow().list[number as usize].name.from;
+        let inside = noc::latency(&self.spec, PeId::first(from.sip), from);
+        if inside == Time::ZERO {
+            return self.credit(number);
+        }
+        self.schedule(self.sim.now() + inside, from.sip, Act::Credit, number);
     }
 
     /// A credit is home.
@@ -461,10 +476,10 @@ impl World {
         let refused = edge.messages[edge.arrived + edge.in_flight].posted;
         let waited = self.sim.now() - refused;
         let polls = waited.as_ps().div_ceil(period.as_ps().max(1)).max(1);
-        edge.stats.polls += polls;
         let look = refused + Time::ps(polls * period.as_ps());
         if !edge.retry_scheduled {
             edge.retry_scheduled = true;
+            edge.stats.polls += polls;
             self.schedule(look, edge.name.from.sip, Act::Retry, number);
         }
     }

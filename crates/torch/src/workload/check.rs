@@ -44,3 +44,35 @@ pub(super) fn number(seed: u64, stream: u64, index: u64, span: u64) -> f32 {
 pub(super) fn numbers(seed: u64, stream: u64, first: usize, len: usize, span: u64) -> Vec<f32> {
     (first..first + len).map(|index| number(seed, stream, index as u64, span)).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wrk_2_one_wrong_element_makes_a_result_wrong() {
+        let right = Check::EMPTY.and(&[1.0, 2.0], [1.0, 2.0]);
+        assert_eq!(right, Check { correct: true, max_abs_error: 0.0 }, "WRK-2");
+        assert!(!right.and(&[3.0], [3.5]).correct, "WRK-2");
+        assert_eq!(right.and(&[3.0, 9.0], [3.5, 9.0]).max_abs_error, 0.5);
+        assert!(
+            !right.and(&[3.0], [3.5]).and(&[1.0], [1.0]).correct,
+            "WRK-2: once wrong, always wrong"
+        );
+    }
+
+    #[test]
+    fn wrk_2_nan_and_missing_references_are_wrong() {
+        assert!(!Check::EMPTY.and(&[f32::NAN], [1.0]).correct, "WRK-2");
+        assert!(!Check::EMPTY.and(&[f32::NAN, 1.0], [1.0, 1.0]).correct, "WRK-2");
+        assert!(!Check::EMPTY.and(&[1.0, 1.0], [1.0]).correct, "WRK-2");
+    }
+
+    #[test]
+    fn numbers_depend_on_seed_stream_and_place_alone() {
+        assert_eq!(numbers(1, 2, 3, 9, 8), numbers(1, 2, 0, 12, 8)[3..]);
+        assert_ne!(numbers(1, 2, 0, 32, 8), numbers(1, 3, 0, 32, 8));
+        assert_ne!(numbers(1, 2, 0, 32, 8), numbers(2, 2, 0, 32, 8));
+        assert!(numbers(7, 7, 0, 1000, 3).iter().all(|x| x.abs() <= 3.0 && x.fract() == 0.0));
+    }
+}
