@@ -8,7 +8,7 @@ mod fabric;
 pub(crate) mod noc;
 mod sip;
 
-pub(crate) use sip::Sip;
+pub(crate) use sip::{Engine, Sip};
 
 use crate::credit::Resource as Turnstile;
 use crate::executor::{Deadlock, DeviceId, Executor, Place, PlaceOrder, Sim};

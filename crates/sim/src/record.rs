@@ -177,7 +177,7 @@ pub(crate) struct Record {
 }
 
 /// How many steps all SIPs together keep (REC-2).
-const STEPS: usize = 1 << 12;
+const STEPS: usize = 1 << 14;
 
 impl Record {
     pub(crate) fn new(sip: u32, sips: u32, recording: bool) -> Self {

@@ -65,6 +65,11 @@ impl Wire {
         self.last = *path;
     }
 
+    /// What led to the end of the last turn.
+    pub(crate) fn last(&self) -> &Path {
+        &self.last
+    }
+
     /// The end of the last turn.
     pub(crate) fn free(&self) -> Time {
         self.free

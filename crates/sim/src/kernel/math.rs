@@ -5,7 +5,8 @@
 
 use super::program::Program;
 use super::{KernelError, Shape, Tile, Tl};
-use crate::record::{Op, Path, Resource};
+use crate::machine::Engine;
+use crate::record::Op;
 use crate::stall::Kind;
 use crate::time::Time;
 use crate::value::{Binary, Compare, DType, Reduce, Unary, Value};
@@ -18,8 +19,8 @@ use std::task::{Context, Poll};
 pub struct Computing {
     program: Rc<Program>,
     result: Option<Result<Tile, Box<KernelError>>>,
-    pub(super) end: Time,
-    pub(super) path: Path,
+    end: Time,
+    engine: Engine,
     scheduled: bool,
 }
 
@@ -34,7 +35,7 @@ impl Future for Computing {
         if !reached(&this.program, this.end, &mut this.scheduled) {
             return Poll::Pending;
         }
-        this.program.waited(Kind::Compute, &this.path);
+        this.program.waited_on(this.engine, this.end);
         Poll::Ready(
             this.result.take().expect("polled again after it was ready").map_err(|error| *error),
         )
@@ -52,13 +53,6 @@ pub(super) fn reached(program: &Program, end: Time, scheduled: &mut bool) -> boo
         program.sim().resume_at(end);
     }
     false
-}
-
-/// One of the two engines.
-#[derive(Clone, Copy)]
-enum Engine {
-    Gemm,
-    Vector,
 }
 
 impl Tl {
@@ -238,47 +232,30 @@ impl Tl {
         };
         let program = self.program().clone();
         tile.start_if_deep(&program);
-        let (end, path) = occupy(&program, engine, label, span, bytes);
-        Computing { program, result: Some(Ok(tile)), end, path, scheduled: false }
+        let end = occupy(&program, engine, label, span, bytes);
+        Computing { program, result: Some(Ok(tile)), end, engine, scheduled: false }
     }
 
     #[cold]
     fn failed(&self, error: KernelError) -> Computing {
         let (program, result) = (self.program().clone(), Some(Err(Box::new(error))));
-        Computing { program, result, end: Time::ZERO, path: Path::default(), scheduled: false }
+        Computing { program, result, end: Time::ZERO, engine: Engine::Vector, scheduled: false }
     }
 }
 
-/// A turn on an engine from now on: when it ends, and what led there.
-fn occupy(
-    program: &Program,
-    engine: Engine,
-    label: &'static str,
-    span: Time,
-    bytes: u64,
-) -> (Time, Path) {
+/// A turn on an engine from now on: when it ends.
+fn occupy(program: &Program, engine: Engine, label: &'static str, span: Time, bytes: u64) -> Time {
     let (now, id) = (program.sim().now(), program.pe());
     let mut path = program.path();
     path.advance(now, Kind::Dependency);
     let sip = &mut *program.world().sips[id.sip as usize].borrow_mut();
-    let index = program.index();
-    let (wire, resource) = match engine {
-        Engine::Gemm => (&mut sip.pes[index].gemm, Resource::Gemm(id)),
-        Engine::Vector => (&mut sip.pes[index].vector, Resource::Vector(id)),
-    };
+    let (wire, resource) = (sip.pes[program.index()].engine(engine), engine.resource(id));
     let turn = wire.take(now, span, bytes, &mut path);
     sip.record.step(&mut path, turn.end, Kind::Compute, resource);
     wire.leave(turn.end, &path);
-    sip.record.op(|| Op {
-        start: turn.start,
-        end: turn.end,
-        resource,
-        label,
-        bytes,
-        flow_out: None,
-        flow_in: None,
-    });
-    (turn.end, path)
+    let (start, end) = (turn.start, turn.end);
+    sip.record.op(|| Op { start, end, resource, label, bytes, flow_out: None, flow_in: None });
+    end
 }
 
 fn both<'a>(left: &'a Tile, right: &'a Tile) -> Option<(&'a Value, &'a Value)> {

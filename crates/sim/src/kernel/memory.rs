@@ -6,9 +6,9 @@ use super::math::reached;
 use super::program::Program;
 use super::view::{Mask, View};
 use super::{KernelError, Shape, Tile, Tl};
-use crate::machine::{World, noc};
+use crate::machine::{Engine, World, noc};
 use crate::memory::{MemoryError, Mmu, Place};
-use crate::record::{Op, Path, Resource};
+use crate::record::Op;
 use crate::stall::Kind;
 use crate::time::Time;
 use crate::value::Value;
@@ -22,8 +22,9 @@ use std::task::{Context, Poll};
 pub struct Loading<T> {
     program: Rc<Program>,
     result: Option<Result<T, Box<KernelError>>>,
-    /// When it is over and what led there, unless it takes no time.
-    end: Option<Box<(Time, Path)>>,
+    /// When it is over; zero if it takes no time.
+    end: Time,
+    engine: Engine,
     scheduled: bool,
 }
 
@@ -35,13 +36,10 @@ impl<T> Future for Loading<T> {
     #[inline]
     fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        if let Some(over) = &this.end {
-            let (end, path) = &**over;
-            if !reached(&this.program, *end, &mut this.scheduled) {
-                return Poll::Pending;
-            }
-            this.program.waited(Kind::Dma, path);
+        if !reached(&this.program, this.end, &mut this.scheduled) {
+            return Poll::Pending;
         }
+        this.program.waited_on(this.engine, this.end);
         Poll::Ready(
             this.result.take().expect("polled again after it was ready").map_err(|error| *error),
         )
@@ -56,9 +54,9 @@ impl<T> Loading<T> {
         bytes: u64,
         result: Result<T, KernelError>,
     ) -> Self {
-        let end = transfer(program, &[(cube, bytes)], Direction::In);
+        let end = transfer(program, &[(cube, bytes)], Engine::Load);
         let result = Some(result.map_err(Box::new));
-        Self { program: program.clone(), result, end, scheduled: false }
+        Self { program: program.clone(), result, end, engine: Engine::Load, scheduled: false }
     }
 }
 
@@ -81,33 +79,29 @@ impl Tl {
 
     /// Loads the elements of a view; masked ones read as `other`.
     pub fn load_or(&self, view: &View, other: f64) -> Loading<Tile> {
-        self.loading(|| {
+        self.issue(Engine::Load, || {
             let (tile, piece) = self.read_tile(view, other)?;
-            Ok((tile, transfer(self.program(), &[piece], Direction::In)))
+            Ok((tile, transfer(self.program(), &[piece], Engine::Load)))
         })
     }
 
     /// Loads two views as one transfer, which pays the latency once: the operands of a product.
     pub fn load_pair(&self, left: &View, right: &View) -> Loading<(Tile, Tile)> {
-        self.loading(|| {
+        self.issue(Engine::Load, || {
             let (left, first) = self.read_tile(left, 0.0)?;
             let (right, second) = self.read_tile(right, 0.0)?;
-            Ok(((left, right), transfer(self.program(), &[first, second], Direction::In)))
+            Ok(((left, right), transfer(self.program(), &[first, second], Engine::Load)))
         })
     }
 
     #[inline]
-    fn loading<T>(
-        &self,
-        start: impl FnOnce() -> Result<(T, Option<Box<(Time, Path)>>), KernelError>,
-    ) -> Loading<T> {
+    fn issue<T>(&self, engine: Engine, start: impl FnOnce() -> Result<(T, Time), KernelError>) -> Loading<T> {
         let program = self.program().clone();
-        match start() {
-            Ok((tiles, end)) => Loading { program, result: Some(Ok(tiles)), end, scheduled: false },
-            Err(error) => {
-                Loading { program, result: Some(Err(Box::new(error))), end: None, scheduled: false }
-            }
-        }
+        let (result, end) = match start() {
+            Ok((tiles, end)) => (Some(Ok(tiles)), end),
+            Err(error) => (Some(Err(Box::new(error))), Time::ZERO),
+        };
+        Loading { program, result, end, engine, scheduled: false }
     }
 
     /// The tile of a view, and how many bytes have to come from which cube for it.
@@ -122,80 +116,47 @@ impl Tl {
 
     /// Stores a tile to the elements of a view; masked ones are left as they are.
     pub fn store(&self, view: &View, tile: &Tile) -> Storing {
-        let storing = self.loading(|| {
+        let storing = self.issue(Engine::Store, || {
             let program = self.program();
             let cube = write(program, view, tile)?;
             let bytes = (view.touched() * view.dtype.size()) as u64;
-            Ok(((), transfer(program, &[(cube, bytes)], Direction::Out)))
+            Ok(((), transfer(program, &[(cube, bytes)], Engine::Store)))
         });
-        if let Some(over) = &storing.end {
-            self.program().stores_until(over.0, &over.1);
-        }
         Storing(storing)
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Direction {
-    In,
-    Out,
-}
-
 /// Moves bytes between the PE and cubes through a DMA channel; says when it is over.
 #[inline]
-fn transfer(
-    program: &Program,
-    pieces: &[(u16, u64)],
-    direction: Direction,
-) -> Option<Box<(Time, Path)>> {
+fn transfer(program: &Program, pieces: &[(u16, u64)], engine: Engine) -> Time {
     // Where nothing takes time and nobody keeps a log, there is nothing to do.
-    if program.world().free_memory {
-        None
-    } else {
-        Some(Box::new(occupy(program, pieces, direction)))
-    }
+    if program.world().free_memory { Time::ZERO } else { occupy(program, pieces, engine) }
 }
 
-fn occupy(program: &Program, pieces: &[(u16, u64)], direction: Direction) -> (Time, Path) {
+fn occupy(program: &Program, pieces: &[(u16, u64)], engine: Engine) -> Time {
     let world = program.world();
     let (now, pe, dma) = (program.sim().now(), program.pe(), world.spec.dma);
     let bytes = pieces.iter().map(|(_, bytes)| bytes).sum();
     let mut path = program.path();
     path.advance(now, Kind::Dependency);
     let sip = &mut *world.sips[pe.sip as usize].borrow_mut();
-    let index = program.index();
+    let (index, resource) = (program.index(), engine.resource(pe));
     let span = dma.latency + dma.bandwidth.time_for(bytes);
-    let turn = channel(sip, index, direction).take(now, span, bytes, &mut path);
-    let mut end = turn.end;
+    let turn = sip.pes[index].engine(engine).take(now, span, bytes, &mut path);
+    let (start, mut end) = (turn.start, turn.end);
     for &(cube, bytes) in pieces {
-        let mut flight = Flight::new(bytes, turn.start + dma.latency, path);
-        beyond(world, sip, &mut flight, pe, cube, direction);
+        let mut flight = Flight::new(bytes, start + dma.latency, path);
+        beyond(world, sip, &mut flight, pe, cube, engine);
         end = end.max(flight.tail);
     }
-    let resource =
-        if direction == Direction::In { Resource::Load(pe) } else { Resource::Store(pe) };
     sip.record.step(&mut path, end, Kind::Dma, resource);
-    channel(sip, index, direction).leave(end, &path);
-    let label = if direction == Direction::In { "load" } else { "store" };
-    sip.record.op(|| Op {
-        start: turn.start,
-        end,
-        resource,
-        label,
-        bytes,
-        flow_out: None,
-        flow_in: None,
-    });
-    (end, path)
-}
-
-fn channel(
-    sip: &mut crate::machine::Sip,
-    index: usize,
-    direction: Direction,
-) -> &mut crate::wire::Wire {
-    let pe = &mut sip.pes[index];
-    if direction == Direction::In { &mut pe.load } else { &mut pe.store }
+    sip.pes[index].engine(engine).leave(end, &path);
+    let label = if engine == Engine::Load { "load" } else { "store" };
+    sip.record.op(|| Op { start, end, resource, label, bytes, flow_out: None, flow_in: None });
+    if engine == Engine::Store {
+        program.stores_until(end, &path);
+    }
+    end
 }
 
 /// The part of the way that is not the PE's own: HBM and mesh, in the order the bytes meet them.
@@ -205,14 +166,14 @@ fn beyond(
     flight: &mut Flight,
     pe: crate::topology::PeId,
     cube: u16,
-    direction: Direction,
+    engine: Engine,
 ) {
     let hbm = world.spec.hbm;
-    if direction == Direction::Out {
+    if engine == Engine::Store {
         noc::pass_to_memory(sip, &world.spec, flight, pe, cube);
     }
     flight.pass(&mut sip.cubes[cube as usize].hbm, hbm.bandwidth, hbm.latency, Kind::Dma);
-    if direction == Direction::In {
+    if engine == Engine::Load {
         noc::pass_from_memory(sip, &world.spec, flight, cube, pe);
     }
 }

@@ -1,7 +1,7 @@
 //! A running kernel: where its time goes, and what led to where it is.
 
 use crate::executor::{Sim, TaskId, Wait};
-use crate::machine::World;
+use crate::machine::{Engine, World};
 use crate::record::{Op, Path, Resource};
 use crate::stall::Kind;
 use crate::time::{Bytes, Capacity, Time};
@@ -113,6 +113,28 @@ impl Program {
     #[inline]
     pub(crate) fn waited(&self, kind: Kind, path: &Path) {
         self.waited_for(&[(self.sim().now(), kind)], path);
+    }
+
+    /// The operation of `engine` that ends at `end`, now, has been waited for.
+    #[inline]
+    pub(crate) fn waited_on(&self, engine: Engine, end: Time) {
+        if self.cursor.get() < self.sim().now() {
+            let path = self.path_through(engine, end);
+            self.waited(engine.kind(), &path);
+        }
+    }
+
+    /// What led to `end`: what led to the end of the engine's last operation, if that is the one. A later one may
+    /// have been issued meanwhile; then all the waiting is put down to the engine.
+    fn path_through(&self, engine: Engine, end: Time) -> Path {
+        let mut sip = self.world.sips[self.pe.sip as usize].borrow_mut();
+        let wire = sip.pes[self.index].engine(engine);
+        if wire.free() == end {
+            return *wire.last();
+        }
+        let mut path = self.path.get();
+        path.advance(end, engine.kind());
+        path
     }
 
     /// The same in parts: each kind until its instant. Instants before the program began to wait count nothing.

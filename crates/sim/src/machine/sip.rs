@@ -3,7 +3,7 @@
 use crate::memory::{Hbm, Mmu};
 use crate::record::{Record, Resource};
 use crate::spec::MachineSpec;
-use crate::stall::Stack;
+use crate::stall::{Kind, Stack};
 use crate::time::Time;
 use crate::topology::PeId;
 use crate::wire::Wire;
@@ -40,6 +40,45 @@ pub(crate) struct Cube {
     pub(crate) memory: Hbm,
     /// The wires to the neighbours: east, west, south, north.
     pub(crate) links: [Wire; 4],
+}
+
+/// What a PE does things with, one after another.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Engine {
+    Gemm,
+    Vector,
+    Load,
+    Store,
+}
+
+impl Pe {
+    #[inline]
+    pub(crate) fn engine(&mut self, engine: Engine) -> &mut Wire {
+        match engine {
+            Engine::Gemm => &mut self.gemm,
+            Engine::Vector => &mut self.vector,
+            Engine::Load => &mut self.load,
+            Engine::Store => &mut self.store,
+        }
+    }
+}
+
+impl Engine {
+    pub(crate) fn resource(self, pe: PeId) -> Resource {
+        match self {
+            Self::Gemm => Resource::Gemm(pe),
+            Self::Vector => Resource::Vector(pe),
+            Self::Load => Resource::Load(pe),
+            Self::Store => Resource::Store(pe),
+        }
+    }
+
+    pub(crate) fn kind(self) -> Kind {
+        match self {
+            Self::Gemm | Self::Vector => Kind::Compute,
+            Self::Load | Self::Store => Kind::Dma,
+        }
+    }
 }
 
 /// One processing element.
