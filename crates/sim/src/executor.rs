@@ -356,7 +356,7 @@ impl Sim {
             return core.ready.borrow_mut().push_back(action);
         }
         let key = core.next_key(now, origin);
-        core.wheel.borrow_mut().push(time.as_ps(), Event { place, action, key });
+        core.wheel.borrow_mut().push(time.as_ps(), || Event { place, action, key });
     }
 
     /// Before the run each place creates its own events.
@@ -364,7 +364,7 @@ impl Sim {
     fn prepare(&self, time: Time, place: Place, action: Action) {
         let core = &*self.0;
         let key = core.next_key(core.now.get(), place);
-        core.wheel.borrow_mut().push(time.as_ps(), Event { place, action, key });
+        core.wheel.borrow_mut().push(time.as_ps(), || Event { place, action, key });
     }
 
     /// Resumes a process of the current place after what is already due.

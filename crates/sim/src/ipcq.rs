@@ -18,10 +18,11 @@
 
 use crate::executor::TaskId;
 use crate::record::Path;
+use crate::row::Row;
 use crate::time::{Bytes, Time};
 use crate::topology::PeId;
 use crate::value::Value;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// How an edge is set up; sender and receiver must agree.
@@ -96,6 +97,7 @@ impl fmt::Display for EdgeName {
 }
 
 /// One message, from when it is posted to when it is received.
+#[derive(Default)]
 pub(crate) struct Message {
     pub(crate) bytes: u64,
     pub(crate) value: Option<Value>,
@@ -117,7 +119,7 @@ pub(crate) struct Edge {
     /// Whether the two are the same.
     pub(crate) agreed: bool,
     /// Arrived, then in flight, then pending.
-    pub(crate) messages: VecDeque<Message>,
+    pub(crate) messages: Row<Message>,
     pub(crate) arrived: usize,
     pub(crate) in_flight: usize,
     /// How many of those in flight are at the receiver's SIP, on their way into their slots.
@@ -128,7 +130,7 @@ pub(crate) struct Edge {
     /// When the last message left, and what led to the last one that had to wait.
     pub(crate) last_grant: (Time, Path),
     /// What led to each credit that is on its way home.
-    pub(crate) returning: VecDeque<Path>,
+    pub(crate) returning: Row<Path>,
     pub(crate) held: u32,
     /// The process that waits for a message, and the one that waits for a credit.
     pub(crate) receiver: Option<TaskId>,
@@ -166,14 +168,14 @@ impl Edge {
             spec,
             receiver_spec: spec,
             agreed: true,
-            messages: VecDeque::new(),
+            messages: Row::default(),
             arrived: 0,
             in_flight: 0,
             arriving: 0,
             received: 0,
             credits: spec.n_slots,
             last_grant: (Time::ZERO, Path::default()),
-            returning: VecDeque::new(),
+            returning: Row::default(),
             held: 0,
             receiver: None,
             sender: None,
@@ -254,7 +256,7 @@ impl Edge {
     /// The oldest arrived message.
     #[inline]
     pub(crate) fn front(&mut self) -> Option<&mut Message> {
-        if self.arrived == 0 { None } else { self.messages.front_mut() }
+        if self.arrived == 0 { None } else { Some(&mut self.messages[0]) }
     }
 
     /// Takes the oldest arrived message out; its slot is now held.
@@ -263,7 +265,7 @@ impl Edge {
         self.arrived -= 1;
         self.received += 1;
         self.held += 1;
-        drop(self.messages.pop_front());
+        self.messages.pop();
     }
 
     /// Whether everything that was sent has been received and every credit is home (IPC-3).

@@ -13,6 +13,7 @@ mod near;
 pub mod queue;
 pub mod record;
 pub mod report;
+mod row;
 pub mod signal;
 pub mod spec;
 pub mod stall;

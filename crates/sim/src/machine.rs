@@ -25,6 +25,7 @@ use crate::value::{DType, Evaluator, Inline, Value};
 use crate::wire::{Flight, is_free};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -241,7 +242,7 @@ impl Machine {
                 }
                 for (number, pe) in pes.into_iter().enumerate() {
                     let tl = Tl::new(Program::new(world.clone(), pe, &name, number, group.clone()));
-                    let program = run_program(world.clone(), pe, tl.clone(), kernel(tl));
+                    let program = run_program(world.clone(), pe, tl.clone(), Box::pin(kernel(tl)));
                     world.sim.spawn(format!("{name}@{pe}"), program).detach();
                 }
             })
@@ -303,11 +304,13 @@ impl World {
 }
 
 /// One program's life: its turn on the PE, the kernel, its end.
+///
+/// The kernel comes in a box: a future that holds another by value holds it twice, before and while it is awaited.
 async fn run_program(
     world: Rc<World>,
     pe: PeId,
     tl: Tl,
-    kernel: impl Future<Output = Result<(), KernelError>>,
+    kernel: Pin<Box<impl Future<Output = Result<(), KernelError>>>>,
 ) {
     let turnstile = world.turn_on(pe);
     let _turn = turnstile.acquire().await;

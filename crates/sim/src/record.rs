@@ -116,6 +116,12 @@ impl Path {
         }
     }
 
+    /// Has the same last step as `other`.
+    #[inline]
+    pub(crate) fn follow(&mut self, other: &Self) {
+        self.last = other.last;
+    }
+
     /// All of its time, by kind.
     pub(crate) fn spent(&self) -> Stack {
         let mut stack = Stack::default();

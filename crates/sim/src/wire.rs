@@ -65,6 +65,19 @@ impl Wire {
         self.last = *path;
     }
 
+    /// The same, with `path` as it was before the turn: the caller brings the copy up to the end.
+    ///
+    /// Copying before changing matters: a copy right behind a narrow write has to wait for it.
+    #[inline]
+    pub(crate) fn leave_with(&mut self, end: Time, path: &Path) -> &mut Path {
+        if end > self.free {
+            self.busy += end - self.free;
+            self.free = end;
+        }
+        self.last = *path;
+        &mut self.last
+    }
+
     /// What led to the end of the last turn.
     pub(crate) fn last(&self) -> &Path {
         &self.last

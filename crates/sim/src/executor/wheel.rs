@@ -109,14 +109,14 @@ impl<T: Copy> Wheel<T> {
 
     /// Adds an item; `time` must not be before the last instant handed out.
     #[inline(always)]
-    pub(super) fn push(&mut self, time: u64, item: T) {
+    pub(super) fn push(&mut self, time: u64, item: impl FnOnce() -> T) {
         assert!(time >= self.base, "WHL-1: pushed into the past");
         self.len += 1;
         let differing = time ^ self.base;
         if differing >> (DIGIT * LEVELS as u32) != 0 {
-            return self.push_beyond(time, item);
+            return self.push_beyond(time, item());
         }
-        let node = self.allocate(Node { time, next: NIL, item });
+        let node = self.allocate(time, item);
         self.link(node, time, differing);
     }
 
@@ -199,7 +199,7 @@ impl<T: Copy> Wheel<T> {
         let later = epoch_end.map_or_else(BTreeMap::new, |end| self.beyond.split_off(&end));
         for (time, items) in std::mem::replace(&mut self.beyond, later) {
             self.len -= items.len();
-            items.into_iter().for_each(|item| self.push(time, item));
+            items.into_iter().for_each(|item| self.push(time, || item));
         }
     }
 
@@ -218,15 +218,18 @@ impl<T: Copy> Wheel<T> {
         time
     }
 
-    #[inline]
-    fn allocate(&mut self, node: Node<T>) -> u32 {
+    /// A node for an item, which is made where it will stand.
+    #[inline(always)]
+    fn allocate(&mut self, time: u64, item: impl FnOnce() -> T) -> u32 {
         let at = self.free;
-        if let Some(free) = self.nodes.get_mut(at as usize) {
-            self.free = free.next;
-            *free = node;
+        if let Some(node) = self.nodes.get_mut(at as usize) {
+            self.free = node.next;
+            node.time = time;
+            node.next = NIL;
+            node.item = item();
             return at;
         }
-        self.nodes.push(node);
+        self.nodes.push(Node { time, next: NIL, item: item() });
         u32::try_from(self.nodes.len() - 1).expect("fewer than 2^32 pending events")
     }
 
@@ -259,7 +262,7 @@ mod tests {
         let mut now = 0;
         for (id, &(delay, pops)) in script.iter().enumerate() {
             let time = now + delay;
-            wheel.push(time, id);
+            wheel.push(time, || id);
             model.entry(time).or_default().push(id);
             for _ in 0..pops {
                 let mut out = Vec::new();
@@ -292,9 +295,9 @@ mod tests {
     #[should_panic(expected = "WHL-1")]
     fn whl_1_the_past_is_closed() {
         let mut wheel = Wheel::new();
-        wheel.push(5, ());
+        wheel.push(5, || ());
         wheel.take_instant(drop);
-        wheel.push(4, ());
+        wheel.push(4, || ());
     }
 
     #[test]

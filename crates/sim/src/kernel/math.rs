@@ -251,8 +251,7 @@ fn occupy(program: &Program, engine: Engine, label: &'static str, span: Time, by
     let sip = &mut *program.world().sips[id.sip as usize].borrow_mut();
     let (wire, resource) = (sip.pes[program.index()].engine(engine), engine.resource(id));
     let turn = wire.take(now, span, bytes, &mut path);
-    sip.record.step(&mut path, turn.end, Kind::Compute, resource);
-    wire.leave(turn.end, &path);
+    sip.record.step(wire.leave_with(turn.end, &path), turn.end, Kind::Compute, resource);
     let (start, end) = (turn.start, turn.end);
     sip.record.op(|| Op { start, end, resource, label, bytes, flow_out: None, flow_in: None });
     end

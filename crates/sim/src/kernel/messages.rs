@@ -176,12 +176,15 @@ fn check(edge: EdgeName, spec: &EdgeSpec, world: &World) -> Result<(), KernelErr
 #[inline]
 fn post(to: &Sender, bytes: u64, value: Option<Value>, following: u32) -> u64 {
     let program = &*to.program;
-    let now = program.sim().now();
-    let mut path = program.path();
-    path.advance(now, Kind::Dependency);
-    let message =
-        Message { bytes, value, following, path, posted: now, granted: now, arrived: now, flow: 0 };
-    program.world().post(to.edge, message)
+    program.world().post(to.edge, |message| {
+        let now = program.sim().now();
+        message.bytes = bytes;
+        message.value = value;
+        message.following = following;
+        message.posted = now;
+        message.path = program.path();
+        message.path.advance(now, Kind::Dependency);
+    })
 }
 
 /// A send under way: await it to wait until the message has got its slot and left.

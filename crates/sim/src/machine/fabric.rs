@@ -143,9 +143,9 @@ impl World {
     ///
     /// Says how many messages the edge will have launched when this one has left.
     #[inline]
-    pub(crate) fn post(&self, number: u32, message: Message) -> u64 {
+    pub(crate) fn post(&self, number: u32, write: impl FnOnce(&mut Message)) -> u64 {
         let edge = &mut self.edges.borrow_mut().list[number as usize];
-        edge.messages.push_back(message);
+        write(edge.messages.push());
         if edge.credits > 0 && edge.pending() == 1 {
             self.launch_message(edge, number);
         }
@@ -175,9 +175,10 @@ impl World {
         let span = link.bandwidth.time_for(message.bytes);
         let turn = port.wire.take(now, span, message.bytes, &mut message.path);
         let resource = Resource::Link { from, to: next };
-        sip.record.step(&mut message.path, turn.end, Kind::Link, resource);
-        port.wire.leave(turn.end, &message.path);
+        let wire_path = port.wire.leave_with(turn.end, &message.path);
+        sip.record.step(wire_path, turn.end, Kind::Link, resource);
         let arrival = turn.end + link.latency;
+        message.path.follow(wire_path);
         message.path.advance(arrival, Kind::Link);
         sip.record.op(|| transfer(turn, resource, message));
         self.schedule(arrival, next, Act::Arrive, number);
@@ -411,11 +412,11 @@ impl World {
             let edge = &mut self.edges.borrow_mut().list[number as usize];
             edge.held -= 1;
             edge.stats.held += (self.sim.now() - held_since).as_ps();
-            let mut path = *path;
-            path.advance(self.sim.now(), Kind::Dependency);
             let arrival = self.sim.now() + edge.credit_latency;
-            path.advance(arrival, Kind::Credit);
-            edge.returning.push_back(path);
+            let returning = edge.returning.push();
+            *returning = *path;
+            returning.advance(self.sim.now(), Kind::Dependency);
+            returning.advance(arrival, Kind::Credit);
             let (from, to) = (edge.name.from.sip, edge.name.to.sip);
             let bytes = edge.spec.ipcq_credit_size_bytes;
             if bytes > 0 && from != to {
@@ -448,14 +449,18 @@ impl World {
         let edge = &mut self.edges.borrow_mut().list[number as usize];
         let now = self.sim.now();
         edge.credits += 1;
-        let mut path = edge.returning.pop_front().expect("IPC-3: a credit was sent");
-        if edge.pending() == 0 {
+        let pending = edge.pending();
+        let path = edge.returning.pop().expect("IPC-3: a credit was sent");
+        if pending == 0 {
             return;
         }
-        path.advance(now, Kind::Credit);
-        let index = edge.arrived + edge.in_flight;
-        edge.messages[index].path = path;
-        edge.last_grant.1 = path;
+        if edge.sender.is_some() {
+            edge.last_grant.1 = *path;
+            edge.last_grant.1.advance(now, Kind::Credit);
+        }
+        let message = &mut edge.messages[edge.arrived + edge.in_flight];
+        message.path = *path;
+        message.path.advance(now, Kind::Credit);
         match edge.spec.backpressure {
             Backpressure::Sleep => self.resume_sender(edge, number),
             Backpressure::Poll(period) => self.poll_again(edge, number, period),
