@@ -34,7 +34,7 @@ pub use math::Computing;
 pub use memory::{Loading, Storing};
 pub use messages::{Received, Receiver, Receiving, Sender, Sending};
 pub(crate) use program::{Group, Program};
-pub use tile::{Shape, Tile};
+pub use tile::{Dims, Shape, Tile};
 pub use view::{Mask, View};
 
 use crate::ipcq::{EdgeName, EdgeSpec};

@@ -275,9 +275,9 @@ fn broadcast(operation: &'static str, left: &Tile, right: &Tile) -> Result<Shape
     if a == b {
         return Ok(a);
     }
-    let fits = a.dims().iter().zip(b.dims()).all(|(x, y)| x == y || *x == 1 || *y == 1);
+    let fits = a.dims().iter().zip(b.dims().iter()).all(|(x, y)| x == y || *x == 1 || *y == 1);
     let dims: Vec<usize> =
-        a.dims().iter().zip(b.dims()).map(|(x, y)| if *x == 1 { *y } else { *x }).collect();
+        a.dims().iter().zip(b.dims().iter()).map(|(x, y)| if *x == 1 { *y } else { *x }).collect();
     if fits { Ok(dims.as_slice().into()) } else { Err(mismatch()) }
 }
 
@@ -291,10 +291,10 @@ fn stretch(value: &Value, tile: &Tile, shape: Shape) -> Value {
         .shape()
         .dims()
         .iter()
-        .zip(own.dims())
+        .zip(own.dims().iter())
         .map(|(dim, stride)| if *dim == 1 { 0 } else { *stride })
         .collect();
-    value.strided(0, shape.dims(), &strides)
+    value.strided(0, &shape.dims(), &strides)
 }
 
 fn product(
@@ -304,7 +304,7 @@ fn product(
 ) -> Result<[usize; 3], KernelError> {
     let mismatch =
         |right: String| KernelError::Shape { operation: "dot", left: left.describe(), right };
-    let (&[m, k], &[k2, n]) = (left.shape().dims(), right.shape().dims()) else {
+    let (&[m, k], &[k2, n]) = (&*left.shape().dims(), &*right.shape().dims()) else {
         return Err(mismatch(right.describe()));
     };
     if k != k2 || left.dtype() != right.dtype() {

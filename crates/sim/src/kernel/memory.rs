@@ -233,7 +233,7 @@ fn span_of(shape: Shape, strides: Shape) -> usize {
     if shape.elements() == 0 {
         return 0;
     }
-    shape.dims().iter().zip(strides.dims()).map(|(dim, stride)| (dim - 1) * stride).sum::<usize>()
+    shape.dims().iter().zip(strides.dims().iter()).map(|(dim, stride)| (dim - 1) * stride).sum::<usize>()
         + 1
 }
 
@@ -241,7 +241,7 @@ fn gather(mmu: &Mmu, place: Place, view: &View, other: f64) -> Result<Value, Mem
     if matches!(view.mask, Mask::All)
         && let Some((value, at)) = mmu.covering(place, span_of(view.shape, view.strides))
     {
-        return Ok(value.strided(at, view.shape.dims(), view.strides.dims()));
+        return Ok(value.strided(at, &view.shape.dims(), &view.strides.dims()));
     }
     let mut pieces = Vec::new();
     for run in view.runs() {

@@ -130,8 +130,7 @@ impl Tl {
     /// Receives a tile of `dtype` and `shape`.
     pub fn recv(&self, from: &Receiver, dtype: DType, shape: impl Into<Shape>) -> Receiving {
         let (program, shape) = (from.program.clone(), shape.into());
-        let (edge, in_hbm, parts, state) = (from.edge, from.in_hbm, Vec::new(), State::Waiting);
-        Receiving { program, edge, in_hbm, dtype, shape, parts, bytes: 0, state }
+        Receiving { program, edge: from.edge, in_hbm: from.in_hbm, dtype, shape, rare: None }
     }
 }
 
@@ -242,17 +241,15 @@ pub struct Receiving {
     in_hbm: bool,
     dtype: DType,
     shape: Shape,
-    /// The pieces of a message that takes several slots.
-    parts: Vec<Option<Value>>,
-    /// The bytes of all of them.
-    bytes: u64,
-    state: State,
+    /// What most messages do not need.
+    rare: Option<Box<Rare>>,
 }
 
-enum State {
-    Waiting,
+enum Rare {
+    /// The pieces of a message that takes several slots, and their bytes.
+    Parts(Vec<Option<Value>>, u64),
     /// Bringing a slot from HBM into scratch.
-    Fetching(Box<(Loading<Tile>, Held)>),
+    Fetching(Loading<Tile>, #[expect(dead_code, reason = "held for its destructor")] Option<Held>),
 }
 
 impl Unpin for Receiving {}
@@ -264,20 +261,16 @@ impl Future for Receiving {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
         loop {
-            if let State::Fetching(fetching) = &mut this.state {
-                return Pin::new(&mut fetching.0).poll(context);
+            if let Some(Rare::Fetching(fetching, _)) = this.rare.as_deref_mut() {
+                return Pin::new(fetching).poll(context);
             }
             let Some(arrived) = this.take() else { return Poll::Pending };
-            if arrived.following > 0 || !this.parts.is_empty() {
-                this.release(arrived.since);
-                this.bytes += arrived.bytes;
-                this.parts.push(arrived.value);
-                if arrived.following > 0 {
-                    continue;
-                }
-                return Poll::Ready(this.assemble());
-            }
-            if let Some(result) = this.finish(arrived) {
+            let result = if arrived.following > 0 || this.rare.is_some() {
+                this.collect(arrived)
+            } else {
+                this.finish(arrived)
+            };
+            if let Some(result) = result {
                 return Poll::Ready(result);
             }
         }
@@ -366,16 +359,37 @@ impl Receiving {
         if !self.in_hbm {
             return Some(Ok(Tile::in_slot(self.dtype, self.shape, message.value, held)));
         }
-        let loading = Loading::from_slot(&self.program, self.dtype, self.shape, message.value);
-        self.state = State::Fetching(Box::new((loading, held)));
-        None
+        self.move_in(message.bytes, message.value, Some(held))
     }
 
-    fn assemble(&mut self) -> Result<Tile, KernelError> {
-        let parts: Option<Vec<Value>> = self.parts.drain(..).collect();
-        let value = parts.map(|parts| Value::concat(&parts));
-        self.check(self.bytes, value.as_ref())?;
-        Tile::in_scratch(&self.program, self.dtype, self.shape, value, "a message of several slots")
+    /// One slot of a message that takes several; the tile, if it was the last.
+    fn collect(&mut self, arrived: Arrived) -> Option<Result<Tile, KernelError>> {
+        self.release(arrived.since);
+        let rare = self.rare.get_or_insert_with(|| Box::new(Rare::Parts(Vec::new(), 0)));
+        let Rare::Parts(parts, bytes) = &mut **rare else { unreachable!("a fetch is waited for first") };
+        parts.push(arrived.value);
+        *bytes += arrived.bytes;
+        if arrived.following > 0 {
+            return None;
+        }
+        let (parts, bytes) = (std::mem::take(parts), *bytes);
+        let whole: Option<Vec<Value>> = parts.into_iter().collect();
+        let value = whole.map(|parts| Value::concat(&parts));
+        if let Err(error) = self.check(bytes, value.as_ref()) {
+            return Some(Err(error));
+        }
+        self.move_in(bytes, value, None)
+    }
+
+    /// Puts what was received into scratch, which takes a load if it stood in HBM.
+    fn move_in(&mut self, bytes: u64, value: Option<Value>, held: Option<Held>) -> Option<Result<Tile, KernelError>> {
+        let tile = Tile::in_scratch(&self.program, self.dtype, self.shape, value, "a message");
+        if !self.in_hbm {
+            return Some(tile);
+        }
+        let loading = Loading::moving(&self.program, self.program.pe().cube, bytes, tile);
+        self.rare = Some(Box::new(Rare::Fetching(loading, held)));
+        None
     }
 
     /// Whether sender and receiver meant the same.
@@ -403,14 +417,5 @@ impl Receiving {
             expected: format!("{}{}", self.dtype, self.shape),
             got,
         })
-    }
-}
-
-impl Loading<Tile> {
-    /// Brings what stands in an HBM slot into scratch.
-    fn from_slot(program: &Rc<Program>, dtype: DType, shape: Shape, value: Option<Value>) -> Self {
-        let bytes = (shape.elements() * dtype.size()) as u64;
-        let tile = Tile::in_scratch(program, dtype, shape, value, "a message from HBM");
-        Self::moving(program, program.pe().cube, bytes, tile)
     }
 }

@@ -8,24 +8,47 @@ use crate::value::{DType, Value};
 use std::fmt;
 use std::rc::Rc;
 
-/// The extent of a tile: up to four dimensions.
+/// The extent of a tile: up to four dimensions of fewer than 2^32 elements.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
+    /// Those beyond the rank are 1.
+    dims: [u32; 4],
+    rank: u8,
+}
+
+/// The dimensions of a [`Shape`], outermost first.
+#[derive(Clone, Copy)]
+pub struct Dims {
     dims: [usize; 4],
     rank: u8,
 }
 
+impl std::ops::Deref for Dims {
+    type Target = [usize];
+
+    #[inline]
+    fn deref(&self) -> &[usize] {
+        &self.dims[..self.rank as usize]
+    }
+}
+
 impl Shape {
     /// The dimensions, outermost first.
-    pub fn dims(&self) -> &[usize] {
-        &self.dims[..self.rank as usize]
+    #[inline]
+    pub fn dims(&self) -> Dims {
+        Dims { dims: self.dims.map(|dim| dim as usize), rank: self.rank }
+    }
+
+    /// The length of a shape of one dimension.
+    #[inline]
+    pub(super) fn row(&self) -> Option<usize> {
+        (self.rank == 1).then_some(self.dims[0] as usize)
     }
 
     /// How many elements.
     #[inline]
     pub fn elements(&self) -> usize {
-        // Dimensions beyond the rank are 1.
-        let [a, b, c, d] = self.dims;
+        let [a, b, c, d] = self.dims.map(|dim| dim as usize);
         a * b * c * d
     }
 
@@ -42,25 +65,24 @@ impl Shape {
 
     /// The same without one dimension.
     pub(crate) fn without(&self, axis: usize) -> Shape {
-        let dims: Vec<usize> = self
-            .dims()
-            .iter()
-            .enumerate()
-            .filter(|(at, _)| *at != axis)
-            .map(|(_, dim)| *dim)
-            .collect();
-        Shape::from(dims.as_slice())
+        let dims = self.dims();
+        let left = dims.iter().enumerate().filter(|(at, _)| *at != axis).map(|(_, dim)| *dim);
+        Shape::from(left.collect::<Vec<_>>().as_slice())
     }
 }
 
 impl From<&[usize]> for Shape {
     /// # Panics
     ///
-    /// If there are more than four dimensions.
+    /// If there are more than four dimensions, or one of 2^32 elements or more.
+    #[inline]
     fn from(from: &[usize]) -> Self {
         assert!(from.len() <= 4, "a tile has at most four dimensions");
         let mut dims = [1; 4];
-        dims[..from.len()].copy_from_slice(from);
+        for (dim, length) in dims.iter_mut().zip(from) {
+            *dim = u32::try_from(*length).expect("a dimension of a tile has fewer than 2^32 elements");
+        }
+        #[expect(clippy::cast_possible_truncation, reason = "at most four")]
         Self { dims, rank: from.len() as u8 }
     }
 }

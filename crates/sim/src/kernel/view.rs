@@ -92,11 +92,7 @@ impl View {
     pub(super) fn touched(&self) -> usize {
         match &self.mask {
             Mask::All => self.shape.elements(),
-            Mask::Below(bounds) => self
-                .shape
-                .dims()
-                .iter()
-                .zip(bounds.dims())
+            Mask::Below(bounds) => self.shape.dims().iter().zip(bounds.dims().iter())
                 .map(|(dim, bound)| dim.min(bound))
                 .product(),
             Mask::Each(each) => each.iter().filter(|touched| **touched).count(),
@@ -134,10 +130,10 @@ impl View {
         if !matches!(self.mask, Mask::All) {
             return None;
         }
-        match (self.shape.dims(), self.strides.dims()) {
-            (&[len], &[1]) => Some(len),
-            _ => (self.strides == self.shape.strides()).then(|| self.shape.elements()),
+        if let (Some(len), Some(1)) = (self.shape.row(), self.strides.row()) {
+            return Some(len);
         }
+        (self.strides == self.shape.strides()).then(|| self.shape.elements())
     }
 
     /// Where element `tile` of the tile stands, from the base; `None` if it is masked.
