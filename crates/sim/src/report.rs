@@ -287,7 +287,8 @@ mod tests {
     fn equal_advice_is_given_once() {
         let run = Time::ns(100);
         let half = |from, n_slots| usage(from, n_slots, Time::ns(50));
-        let one = ["credit-bound on edge sip0.cube0.pe0->sip1.cube0.pe0 (4 slots of 16 KiB; 9 needed)"];
+        let one =
+            ["credit-bound on edge sip0.cube0.pe0->sip1.cube0.pe0 (4 slots of 16 KiB; 9 needed)"];
         let short = usage(1, 4, Time::ns(9));
         assert_eq!(advice(&[half(0, 4), half(1, 9), short], run), one);
         let many = [
