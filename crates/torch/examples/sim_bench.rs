@@ -5,6 +5,7 @@
 //! sim_bench slot-reduce | dot | gemm
 //! sim_bench build --sips N --pes N
 //! ```
+#![expect(clippy::cast_precision_loss, reason = "small numbers")]
 
 use phalanx_sim::config::{self, Override};
 use phalanx_sim::ipcq::EdgeSpec;
@@ -67,7 +68,8 @@ impl Arguments {
 }
 
 fn bare(overrides: &[String]) -> Outcome<MachineSpec> {
-    let overrides = overrides.iter().map(|text| Override::parse(text)).collect::<Result<Vec<_>, _>>()?;
+    let overrides =
+        overrides.iter().map(|text| Override::parse(text)).collect::<Result<Vec<_>, _>>()?;
     let text = config::preset("bare").ok_or("no preset `bare`")?.text;
     Ok(config::parse_machine_with("bare", text, &overrides)?)
 }
@@ -89,12 +91,17 @@ fn ring(arguments: &Arguments) -> Outcome<Json> {
     let trace = arguments.text("--trace").map(Path::new);
     let spec = bare(&[format!("system.sips.count={ranks}")])?;
     let inputs = if data { Some(vectors(ranks)) } else { None };
-    let evaluator: Arc<dyn Evaluator> = if data { Arc::new(Pool::new(2)) } else { Arc::new(Inline) };
+    let evaluator: Arc<dyn Evaluator> =
+        if data { Arc::new(Pool::new(2)) } else { Arc::new(Inline) };
     let (mut cpu, mut wall, mut report, mut exact) = (Vec::new(), Vec::new(), None, true);
     for _ in 0..arguments.number("--repeat", 1)? {
         let (started, cpu_before) = (Instant::now(), cpu_seconds());
-        let options =
-            Options { data, record: trace.is_some(), evaluator: evaluator.clone(), ..Options::default() };
+        let options = Options {
+            data,
+            record: trace.is_some(),
+            evaluator: evaluator.clone(),
+            ..Options::default()
+        };
         let (run, results) = ring_once(&spec, options, inputs.as_deref())?;
         write_trace(&run, trace)?;
         cpu.push(cpu_seconds() - cpu_before);
@@ -112,11 +119,16 @@ fn ring(arguments: &Arguments) -> Outcome<Json> {
 }
 
 /// One ring, and every rank's result, computed.
-fn ring_once(spec: &MachineSpec, options: Options, inputs: Option<&[Value]>) -> Outcome<(Report, Vec<Value>)> {
+fn ring_once(
+    spec: &MachineSpec,
+    options: Options,
+    inputs: Option<&[Value]>,
+) -> Outcome<(Report, Vec<Value>)> {
     let evaluator = options.evaluator.clone();
     let mut machine = Machine::new(spec.clone(), options);
     let vector = |rank: u32| {
-        inputs.map_or_else(|| Value::zeros(DType::F32, VECTOR / 4), |all| all[rank as usize].clone())
+        inputs
+            .map_or_else(|| Value::zeros(DType::F32, VECTOR / 4), |all| all[rank as usize].clone())
     };
     let regions = ring::place(&machine, spec.sips.count, vector)?;
     ring::launch(&mut machine, &regions, EDGE);
@@ -136,7 +148,8 @@ fn vectors(ranks: usize) -> Vec<Value> {
         let x = (rank * 0x9E37_79B9 + index).wrapping_mul(0x85EB_CA6B) >> 7;
         (x & 0xFFFF) as f32 / 65_536.0
     };
-    let vector = |rank| Value::from_vec_f32((0..VECTOR / 4).map(|index| element(rank, index)).collect());
+    let vector =
+        |rank| Value::from_vec_f32((0..VECTOR / 4).map(|index| element(rank, index)).collect());
     (0..ranks).map(vector).collect()
 }
 
@@ -147,7 +160,9 @@ fn is_exact(results: &[Value], inputs: &[Value]) -> bool {
     let got: Vec<f32> = results[0].to_f32();
     let same = (0..elements).step_by(97).all(|index| {
         let segment = (0..ranks).find(|s| index < elements * (s + 1) / ranks).unwrap_or(0);
-        let sum = (1..ranks).fold(inputs[segment][index], |sum, step| sum + inputs[(segment + step) % ranks][index]);
+        let sum = (1..ranks).fold(inputs[segment][index], |sum, step| {
+            sum + inputs[(segment + step) % ranks][index]
+        });
         sum.to_bits() == got[index].to_bits()
     });
     same && results[ranks - 1].slice(0, 4096).to_f32() == got[..4096]
@@ -165,7 +180,10 @@ fn write_trace(report: &Report, path: Option<&Path>) -> Outcome<()> {
 /// Microseconds for one 16 KiB f16 slot: recording the sum and computing it.
 fn slot_reduce() -> f64 {
     let slot = |seed: usize| {
-        Value::from_f32(DType::F16, &(0..8192).map(|i| ((i * seed) % 101) as f32).collect::<Vec<_>>())
+        Value::from_f32(
+            DType::F16,
+            &(0..8192).map(|i| ((i * seed) % 101) as f32).collect::<Vec<_>>(),
+        )
     };
     let (a, b) = (slot(3), slot(7));
     microseconds(2000, || Inline.force(&[Value::binary(Binary::Add, &a, &b)]))
@@ -174,7 +192,10 @@ fn slot_reduce() -> f64 {
 /// Microseconds for one 128³ product of f16 tiles.
 fn dot() -> f64 {
     let tile = |seed: usize| {
-        Value::from_f32(DType::F16, &(0..128 * 128).map(|i| ((i * seed) % 17) as f32 / 8.0).collect::<Vec<_>>())
+        Value::from_f32(
+            DType::F16,
+            &(0..128 * 128).map(|i| ((i * seed) % 17) as f32 / 8.0).collect::<Vec<_>>(),
+        )
     };
     let (a, b) = (tile(3), tile(7));
     microseconds(500, || Inline.force(&[Value::dot(&a, &b, [128, 128, 128], None)]))
@@ -225,7 +246,9 @@ fn simulated_product(side: usize) -> Outcome<f64> {
 fn build(arguments: &Arguments) -> Outcome<Json> {
     let (sips, pes) = (arguments.number("--sips", 1024)?, arguments.number("--pes", 64)?);
     let started = Instant::now();
-    let grid = format!("cube.pes={{rows: {pes}, columns: 1, link: {{bandwidth: 256 GB/s, latency: 5 ns}}}}");
+    let grid = format!(
+        "cube.pes={{rows: {pes}, columns: 1, link: {{bandwidth: 256 GB/s, latency: 5 ns}}}}"
+    );
     let spec = bare(&[format!("system.sips.count={sips}"), grid])?;
     let machine = Machine::new(spec, Options::default());
     let wall = started.elapsed().as_secs_f64();
@@ -241,7 +264,8 @@ fn median(times: &mut [f64]) -> f64 {
 /// The time the main thread has spent on a processor.
 fn cpu_seconds() -> f64 {
     let statistics = std::fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
-    let nanoseconds: f64 = statistics.split(' ').next().and_then(|first| first.parse().ok()).unwrap_or(0.0);
+    let nanoseconds: f64 =
+        statistics.split(' ').next().and_then(|first| first.parse().ok()).unwrap_or(0.0);
     nanoseconds / 1e9
 }
 

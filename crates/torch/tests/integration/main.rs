@@ -2,3 +2,4 @@
 
 mod pool;
 mod truths;
+mod workloads;
