@@ -1,5 +1,5 @@
 //! The front end as its users see it.
 
+mod parameters;
 mod pool;
 mod truths;
-mod workloads;
