@@ -30,12 +30,12 @@ pub use deadlock::{Deadlock, Wait, Waiting};
 pub use task::{Canceled, JoinHandle, Sleep, TaskId};
 
 use crate::time::Time;
+use instant::{Action, Event, Instant, Key};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Waker};
-use instant::{Action, Event, Instant, Key};
 use task::{Processes, Slab};
 use wheel::Wheel;
 

@@ -120,6 +120,8 @@ pub(crate) struct Edge {
     pub(crate) messages: VecDeque<Message>,
     pub(crate) arrived: usize,
     pub(crate) in_flight: usize,
+    /// How many of those in flight are at the receiver's SIP, on their way into their slots.
+    pub(crate) arriving: usize,
     /// How many were ever taken off the front, so that a message keeps its number.
     pub(crate) received: u64,
     pub(crate) credits: u32,
@@ -138,6 +140,8 @@ pub(crate) struct Edge {
     pub(crate) port: usize,
     pub(crate) next: u32,
     pub(crate) hops: u32,
+    /// Whether one link is the whole way, and nothing before it costs anything.
+    pub(crate) direct: bool,
     pub(crate) credit_latency: Time,
     pub(crate) retry_scheduled: bool,
     pub(crate) stats: EdgeStats,
@@ -165,6 +169,7 @@ impl Edge {
             messages: VecDeque::new(),
             arrived: 0,
             in_flight: 0,
+            arriving: 0,
             received: 0,
             credits: spec.n_slots,
             last_grant: (Time::ZERO, Path::default()),
@@ -177,6 +182,7 @@ impl Edge {
             port: 0,
             next: name.to.sip,
             hops: 0,
+            direct: false,
             credit_latency: Time::ZERO,
             retry_scheduled: false,
             stats: EdgeStats::default(),
@@ -200,21 +206,25 @@ impl Edge {
     }
 
     /// How many messages wait for a credit.
+    #[inline]
     pub(crate) fn pending(&self) -> usize {
         self.messages.len() - self.arrived - self.in_flight
     }
 
     /// The number of the next message to be posted; messages with lower numbers that are not pending have left.
+    #[inline]
     pub(crate) fn posted(&self) -> u64 {
         self.received + self.messages.len() as u64
     }
 
     /// How many messages have taken their credit.
+    #[inline]
     pub(crate) fn launched(&self) -> u64 {
         self.posted() - self.pending() as u64
     }
 
     /// Takes a credit for the oldest pending message, which then counts as in flight.
+    #[inline]
     pub(crate) fn grant(&mut self, now: Time) -> &mut Message {
         assert!(self.credits > 0, "IPC-1: no credit on {}", self.name);
         self.credits -= 1;
@@ -231,6 +241,7 @@ impl Edge {
     }
 
     /// The oldest message in flight has arrived.
+    #[inline]
     pub(crate) fn arrive(&mut self, now: Time) -> &mut Message {
         assert!(self.in_flight > 0, "IPC-2: nothing in flight on {}", self.name);
         self.in_flight -= 1;
@@ -240,15 +251,19 @@ impl Edge {
         message
     }
 
-    /// Takes the oldest arrived message.
-    pub(crate) fn take(&mut self) -> Option<Message> {
-        if self.arrived == 0 {
-            return None;
-        }
+    /// The oldest arrived message.
+    #[inline]
+    pub(crate) fn front(&mut self) -> Option<&mut Message> {
+        if self.arrived == 0 { None } else { self.messages.front_mut() }
+    }
+
+    /// Takes the oldest arrived message out; its slot is now held.
+    #[inline]
+    pub(crate) fn take(&mut self) {
         self.arrived -= 1;
         self.received += 1;
         self.held += 1;
-        self.messages.pop_front()
+        drop(self.messages.pop_front());
     }
 
     /// Whether everything that was sent has been received and every credit is home (IPC-3).

@@ -199,7 +199,9 @@ impl Machine {
     pub fn resident(&self, sip: u32, cube: u16, value: Value) -> Result<Region, MemoryError> {
         let region = self.empty(sip, cube, value.dtype(), value.len())?;
         if self.world.options.data {
-            self.world.sips[sip as usize].borrow_mut().mmu.write(&region, 0, value);
+            let mmu = &mut self.world.sips[sip as usize].borrow_mut().mmu;
+            let start = mmu.start_of(&region).map_err(|error| *error)?;
+            mmu.write(start, 0, value);
         }
         Ok(region)
     }
@@ -215,7 +217,9 @@ impl Machine {
         if !self.world.options.data {
             return Ok(None);
         }
-        self.world.sips[region.sip as usize].borrow().mmu.read(region, 0, region.elements).map(Some)
+        let mmu = &self.world.sips[region.sip as usize].borrow().mmu;
+        let start = mmu.start_of(region).map_err(|error| *error)?;
+        mmu.read(start, 0, region.elements).map(Some)
     }
 
     /// Runs `kernel` once on each of `pes`, all of one SIP, as programs 0, 1, ...: SPMD. The command crosses the

@@ -174,6 +174,14 @@ pub(crate) struct Mmu {
     hint: Cell<usize>,
 }
 
+/// An element of a region, as long as no region is unmapped.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    index: usize,
+    element: usize,
+    pub(crate) cube: u16,
+}
+
 #[derive(Debug)]
 struct Mapping {
     region: Region,
@@ -209,32 +217,43 @@ impl Mmu {
 
     /// Forgets a region and what stood in it.
     pub(crate) fn unmap(&mut self, hbm: &mut Hbm, region: &Region) {
-        if let Some(index) = self.before(region.address).filter(|index| self.regions[*index].region == *region) {
+        if let Some(index) =
+            self.before(region.address).filter(|index| self.regions[*index].region == *region)
+        {
             let mapping = self.regions.remove(index);
             hbm.release(mapping.physical, mapping.region.bytes());
         }
     }
 
-    /// The region that `address` belongs to, with the element it points at.
+    /// Where `address` points, if `reach` elements of `dtype` from there on are mapped.
+    #[inline]
     pub(crate) fn find(
         &self,
         address: u64,
         dtype: DType,
         reach: usize,
-    ) -> Result<(Region, usize), MemoryError> {
-        let candidate = self.before(address).map(|index| self.regions[index].region);
-        let region = candidate
-            .filter(|region| address < region.address + region.bytes().max(1))
-            .ok_or_else(|| self.unmapped(address, candidate))?;
-        if region.dtype != dtype {
-            let (sip, holds, asked) = (self.sip, region.dtype, dtype);
-            return Err(MemoryError::WrongType { sip, address, holds, asked });
+    ) -> Result<Place, Box<MemoryError>> {
+        if let Some(index) = self.before(address) {
+            let region = &self.regions[index].region;
+            let element = (address - region.address) as usize >> dtype.size_shift();
+            if region.dtype == dtype && element + reach <= region.elements {
+                return Ok(Place { index, element, cube: region.cube });
+            }
         }
-        let element = (address - region.address) as usize / dtype.size();
-        if element + reach > region.elements {
-            return Err(self.unmapped(region.address + region.bytes(), Some(region)));
+        Err(Box::new(self.fault(address, dtype)))
+    }
+
+    /// Why an access cannot be.
+    #[cold]
+    fn fault(&self, address: u64, dtype: DType) -> MemoryError {
+        let region = self.before(address).map(|index| self.regions[index].region);
+        match region.filter(|region| address < region.address + region.bytes()) {
+            None => self.unmapped(address, region),
+            Some(Region { dtype: holds, .. }) if holds != dtype => {
+                MemoryError::WrongType { sip: self.sip, address, holds, asked: dtype }
+            }
+            Some(region) => self.unmapped(region.address + region.bytes(), Some(region)),
         }
-        Ok((region, element))
     }
 
     /// The index of the last region that starts at `address` or before it.
@@ -242,16 +261,17 @@ impl Mmu {
     fn before(&self, address: u64) -> Option<usize> {
         let hint = self.hint.get();
         let starts = |index: usize| self.regions.get(index).map(|mapping| mapping.region.address);
-        if starts(hint).is_some_and(|start| start <= address) && starts(hint + 1).is_none_or(|start| start > address) {
+        if starts(hint).is_some_and(|start| start <= address)
+            && starts(hint + 1).is_none_or(|start| start > address)
+        {
             return Some(hint);
         }
-        let index = self.regions.partition_point(|mapping| mapping.region.address <= address).checked_sub(1)?;
+        let index = self
+            .regions
+            .partition_point(|mapping| mapping.region.address <= address)
+            .checked_sub(1)?;
         self.hint.set(index);
         Some(index)
-    }
-
-    fn mapping(&self, region: &Region) -> Option<&Mapping> {
-        self.before(region.address).map(|index| &self.regions[index]).filter(|mapping| mapping.region == *region)
     }
 
     fn unmapped(&self, address: u64, near: Option<Region>) -> MemoryError {
@@ -265,22 +285,29 @@ impl Mmu {
         MemoryError::Unmapped { sip: self.sip, address, near }
     }
 
-    /// Writes `value` from element `at` of a region on.
-    pub(crate) fn write(&mut self, region: &Region, at: usize, value: Value) {
-        let index = self.before(region.address).expect("MEM-2: the region was found");
-        self.regions[index].content.write(at, value);
+    /// Where a region begins.
+    pub(crate) fn start_of(&self, region: &Region) -> Result<Place, Box<MemoryError>> {
+        let index =
+            self.before(region.address).filter(|index| self.regions[*index].region == *region);
+        let index = index.ok_or_else(|| Box::new(self.unmapped(region.address, None)))?;
+        Ok(Place { index, element: 0, cube: region.cube })
     }
 
-    /// Reads `len` elements from element `at` of a region on.
+    /// Writes `value` from `offset` elements behind `place` on.
+    pub(crate) fn write(&mut self, place: Place, offset: usize, value: Value) {
+        self.regions[place.index].content.write(place.element + offset, value);
+    }
+
+    /// Reads `len` elements from `offset` behind `place` on.
     pub(crate) fn read(
         &self,
-        region: &Region,
-        at: usize,
+        place: Place,
+        offset: usize,
         len: usize,
     ) -> Result<Value, MemoryError> {
-        let content = &self.mapping(region).ok_or_else(|| self.unmapped(region.address, None))?.content;
+        let Mapping { region, content, .. } = &self.regions[place.index];
         let mut pieces = Vec::new();
-        for piece in content.read(at, len) {
+        for piece in content.read(place.element + offset, len) {
             pieces.push(match piece {
                 Piece::Known(value) => value,
                 Piece::Unwritten(at, len) => self.unwritten(region, at, len)?,
@@ -289,14 +316,9 @@ impl Mmu {
         Ok(if pieces.is_empty() { Value::zeros(region.dtype, 0) } else { Value::concat(&pieces) })
     }
 
-    /// The one value that covers `len` elements from `at` on, and where in it they begin.
-    pub(crate) fn covering(
-        &self,
-        region: &Region,
-        at: usize,
-        len: usize,
-    ) -> Option<(&Value, usize)> {
-        self.mapping(region)?.content.covering(at, len)
+    /// The one value that covers `len` elements from `place` on, and where in it they begin.
+    pub(crate) fn covering(&self, place: Place, len: usize) -> Option<(&Value, usize)> {
+        self.regions[place.index].content.covering(place.element, len)
     }
 
     fn unwritten(&self, region: &Region, at: usize, len: usize) -> Result<Value, MemoryError> {
@@ -400,31 +422,28 @@ mod tests {
     fn mem_2_addresses_outside_are_refused() {
         let (mut mmu, mut hbm) = memory(1 << 20, true);
         let region = mmu.map(&mut hbm, 0, DType::F32, 10).unwrap();
-        assert!(
-            matches!(mmu.find(0, DType::F32, 1), Err(MemoryError::Unmapped { address: 0, .. })),
-            "MEM-2"
-        );
+        let null = *mmu.find(0, DType::F32, 1).unwrap_err();
+        assert!(matches!(null, MemoryError::Unmapped { address: 0, .. }), "MEM-2");
         assert!(mmu.find(region.address + 36, DType::F32, 1).is_ok());
         let beyond = mmu.find(region.address + 36, DType::F32, 2).unwrap_err();
         assert_eq!(
             beyond.to_string(),
             "address 0x1028 of sip0 is not mapped; the region before it is 0x1000..0x1028 (10 x f32)"
         );
-        assert!(matches!(
-            mmu.find(region.address, DType::F16, 1),
-            Err(MemoryError::WrongType { .. })
-        ));
+        let wrong = *mmu.find(region.address, DType::F16, 1).unwrap_err();
+        assert!(matches!(wrong, MemoryError::WrongType { .. }));
     }
 
     #[test]
     fn mem_3_unwritten_memory_is_an_error_or_poison() {
         let (mut mmu, mut hbm) = memory(1 << 20, true);
         let region = mmu.map(&mut hbm, 0, DType::F32, 4).unwrap();
-        mmu.write(&region, 0, Value::zeros(DType::F32, 2));
-        let error = mmu.read(&region, 1, 2).unwrap_err();
+        let place = mmu.start_of(&region).unwrap();
+        mmu.write(place, 0, Value::zeros(DType::F32, 2));
+        let error = mmu.read(place, 1, 2).unwrap_err();
         assert_eq!(error.to_string(), "address 0x1008 of sip0 was read but never written", "MEM-3");
         mmu.strict = false;
-        assert!(mmu.read(&region, 1, 2).unwrap().to_f32()[1].is_nan(), "MEM-3");
+        assert!(mmu.read(place, 1, 2).unwrap().to_f32()[1].is_nan(), "MEM-3");
     }
 
     proptest! {
@@ -436,11 +455,11 @@ mod tests {
             for (number, (at, len)) in writes.into_iter().enumerate() {
                 let values: Vec<f32> = (0..len).map(|i| (number * 100 + i) as f32).collect();
                 model[at..at + len].copy_from_slice(&values);
-                mmu.write(&region, at, Value::from_f32(DType::F32, &values));
+                mmu.write(mmu.start_of(&region).unwrap(), at, Value::from_f32(DType::F32, &values));
             }
-            let read = mmu.read(&region, 0, 64).unwrap().to_f32();
+            let read = mmu.read(mmu.start_of(&region).unwrap(), 0, 64).unwrap().to_f32();
             prop_assert!(read.iter().zip(&model).all(|(a, b)| a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan()));
-            let pieces = mmu.mapping(&region).unwrap().content.0.len();
+            let pieces = mmu.regions[0].content.0.len();
             prop_assert!(pieces <= 64, "MEM-5: {pieces} pieces");
         }
 
@@ -467,8 +486,8 @@ mod tests {
         let (mut mmu, mut hbm) = memory(1 << 20, true);
         let region = mmu.map(&mut hbm, 0, DType::F32, 8).unwrap();
         for round in 0..1000 {
-            mmu.write(&region, round % 5, Value::zeros(DType::F32, 3));
+            mmu.write(mmu.start_of(&region).unwrap(), round % 5, Value::zeros(DType::F32, 3));
         }
-        assert!(mmu.mapping(&region).unwrap().content.0.len() <= 8, "MEM-5");
+        assert!(mmu.regions[0].content.0.len() <= 8, "MEM-5");
     }
 }

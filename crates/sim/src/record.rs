@@ -32,13 +32,18 @@ pub enum Resource {
     Link {
         /// The sender.
         from: u32,
-        /// The receiver.
+        /// The receiver, or [`Resource::SWITCH`].
         to: u32,
     },
     /// The switch port into a SIP.
     Ingress(u32),
     /// The wire between a SIP and its host.
     Host(u32),
+}
+
+impl Resource {
+    /// What a link leads to where all SIPs hang on one switch.
+    pub const SWITCH: u32 = u32::MAX;
 }
 
 impl fmt::Display for Resource {
@@ -55,6 +60,7 @@ impl fmt::Display for Resource {
                 write!(f, "sip{}.cube{}.{}", pe.sip, pe.cube, SIDES[*side as usize])
             }
             Self::Hbm(pe) => write!(f, "sip{}.cube{}.hbm", pe.sip, pe.cube),
+            Self::Link { from, to: Self::SWITCH } => write!(f, "sip{from}->switch"),
             Self::Link { from, to } => write!(f, "sip{from}->sip{to}"),
             Self::Ingress(sip) => write!(f, "switch->sip{sip}"),
             Self::Host(sip) => write!(f, "host{sip}->sip{sip}"),
@@ -171,7 +177,7 @@ pub(crate) struct Record {
 }
 
 /// How many steps all SIPs together keep (REC-2).
-const STEPS: usize = 1 << 16;
+const STEPS: usize = 1 << 12;
 
 impl Record {
     pub(crate) fn new(sip: u32, sips: u32, recording: bool) -> Self {
@@ -206,6 +212,7 @@ impl Record {
     /// Notes that `path` went on to `to` by using `resource`.
     #[inline]
     pub(crate) fn step(&mut self, path: &mut Path, to: Time, kind: Kind, resource: Resource) {
+        debug_assert!(to >= path.at, "REC-1: {resource} goes back from {} to {to}", path.at);
         let step = Step { parent: path.last, resource, kind, from: path.at, to };
         path.last = StepId::new(self.sip, self.next_step);
         path.advance(to, kind);
@@ -227,5 +234,44 @@ impl Record {
 
     pub(crate) fn take_ops(&mut self) -> Vec<Op> {
         std::mem::take(&mut self.ops)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rec_1_a_path_accounts_for_every_picosecond() {
+        let mut record = Record::new(3, 4, false);
+        let mut path = Path::starting(Time::ps(5), Kind::Dependency);
+        for (to, kind) in [(9, Kind::Dma), (9, Kind::Link), (30, Kind::Compute), (12, Kind::Credit)]
+        {
+            if to >= path.at().as_ps() {
+                record.step(&mut path, Time::ps(to), kind, Resource::Host(3));
+            } else {
+                path.advance(Time::ps(to), kind);
+            }
+            assert_eq!(path.spent().total(), path.at(), "REC-1");
+        }
+        assert_eq!((path.at(), path.last().sip()), (Time::ps(30), Some(3)));
+        assert_eq!(path.spent().get(Kind::Credit), Time::ZERO, "REC-1: no way back");
+    }
+
+    #[test]
+    fn rec_2_old_steps_are_forgotten_and_new_ones_kept() {
+        let mut record = Record::new(1, 1 << 20, false);
+        let mut path = Path::default();
+        let mut ids = Vec::new();
+        for step in 1..=100 {
+            record.step(&mut path, Time::ps(step), Kind::Link, Resource::Host(1));
+            ids.push(path.last());
+        }
+        assert_eq!(record.steps.len(), record.capacity, "REC-2");
+        let (gone, kept) = ids.split_at(100 - record.capacity);
+        assert!(gone.iter().all(|id| record.get(*id).is_none()), "REC-2");
+        let ends = kept.iter().map(|id| record.get(*id).unwrap().to);
+        assert!(ends.eq((85..=100).map(Time::ps)), "REC-2");
+        assert!(record.take_ops().is_empty());
     }
 }

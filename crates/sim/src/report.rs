@@ -139,7 +139,7 @@ impl Report {
             let resource = Resource::Program(sip.pe_id(number, index));
             self.add_stalls(resource, pe.stalls);
         }
-        for port in sip.ports.iter().filter(|port| port.wire.turns > 0) {
+        for port in sip.sorted_ports().filter(|port| port.wire.turns > 0) {
             let stack = link_stack(
                 port.wire.busy,
                 port.starved,

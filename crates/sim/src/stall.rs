@@ -71,3 +71,21 @@ impl Stack {
         whole.saturating_sub(self.total())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stl_1_the_parts_and_idle_time_add_up() {
+        let mut stack = Stack::default();
+        for (nanoseconds, kind) in (1..).zip(Kind::ALL) {
+            stack.add(kind, Time::ns(nanoseconds));
+            stack.add(kind, Time::ns(10));
+            assert_eq!(stack.get(kind), Time::ns(nanoseconds + 10));
+        }
+        let whole = Time::ns(1000);
+        assert_eq!(stack.total() + stack.idle(whole), whole, "STL-1");
+        assert_eq!(stack.total(), Time::ns(15 + 50));
+    }
+}

@@ -4,6 +4,7 @@
 //! - **NET-2 (fixed).** Between two ways of equal length, the one whose next SIP has the lower number is taken, so a
 //!   route is a function of its ends.
 
+use crate::record::Resource;
 use crate::spec::{SipsSpec, Topology};
 use std::fmt;
 
@@ -47,6 +48,11 @@ impl Network {
     /// Whether every message shares one port at each end.
     pub fn is_switched(&self) -> bool {
         self.topology == Topology::Switch
+    }
+
+    /// The number of the port toward the neighbour `next`: its own, or the one of a switch, which all share.
+    pub(crate) fn port(&self, next: u32) -> u32 {
+        if self.is_switched() { Resource::SWITCH } else { next }
     }
 
     /// The SIP to which `from` hands what is meant for `to`.

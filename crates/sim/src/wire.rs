@@ -36,7 +36,11 @@ impl Wire {
     #[inline]
     pub(crate) fn take(&mut self, ready: Time, span: Time, bytes: u64, path: &mut Path) -> Turn {
         let start = if self.free > ready {
-            *path = self.last;
+            // A turn cut through may end before the last byte that comes through it: what led to that byte did
+            // not lead here.
+            if self.last.at() <= self.free {
+                *path = self.last;
+            }
             self.free
         } else {
             ready
@@ -108,4 +112,76 @@ impl Flight {
 /// Whether a stage costs nothing at all.
 pub(crate) fn is_free(spec: &WireSpec) -> bool {
     spec.bandwidth.is_unlimited() && spec.latency == Time::ZERO
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn rate(bytes_per_ns: u64) -> Rate {
+        Rate::per_second(bytes_per_ns * 1_000_000_000).unwrap()
+    }
+
+    proptest! {
+        #[test]
+        fn wir_1_turns_begin_in_order_of_asking_and_do_not_overlap(
+            asks in prop::collection::vec((0..50u64, 0..20u64), 1..60),
+        ) {
+            let mut wire = Wire::default();
+            let (mut now, mut before, mut busy) = (0, Time::ZERO, Time::ZERO);
+            for (wait, span) in asks {
+                now += wait;
+                let (ready, span) = (Time::ns(now), Time::ns(span));
+                let turn = wire.take(ready, span, 1, &mut Path::default());
+                prop_assert_eq!(turn.start, ready.max(before), "WIR-1: at once, or when the last turn ends");
+                prop_assert_eq!(turn.end, turn.start + span, "WIR-1");
+                (before, busy) = (turn.end, busy + span);
+            }
+            prop_assert_eq!((wire.free(), wire.busy), (before, busy));
+        }
+
+        #[test]
+        fn wir_1_a_flight_comes_out_no_sooner_than_its_bytes_allow(
+            stages in prop::collection::vec((1..32u64, 0..9u64), 1..6), bytes in 0..5_000u64,
+        ) {
+            let mut flight = Flight::new(bytes, Time::ZERO, Path::default());
+            let mut wires = vec![Wire::default(); stages.len()];
+            for (wire, (per_ns, latency)) in wires.iter_mut().zip(&stages) {
+                flight.pass(wire, rate(*per_ns), Time::ns(*latency), Kind::Link);
+            }
+            let latency: u64 = stages.iter().map(|(_, latency)| latency).sum();
+            let slowest = stages.iter().map(|(per_ns, _)| rate(*per_ns).time_for(bytes)).max().unwrap();
+            prop_assert_eq!(flight.head, Time::ns(latency));
+            prop_assert_eq!(flight.tail, Time::ns(latency) + slowest, "NOC-1");
+        }
+    }
+
+    #[test]
+    fn wir_1_who_waits_takes_over_the_path_of_the_turn_before() {
+        let mut wire = Wire::default();
+        let mut first = Path::starting(Time::ns(3), Kind::Compute);
+        let turn = wire.take(Time::ns(3), Time::ns(10), 1, &mut first);
+        first.advance(turn.end, Kind::Link);
+        wire.leave(turn.end, &first);
+        let mut second = Path::starting(Time::ns(5), Kind::Dma);
+        let turn = wire.take(Time::ns(5), Time::ns(1), 1, &mut second);
+        assert_eq!((turn.start, second.at()), (Time::ns(13), Time::ns(13)), "WIR-1");
+        assert_eq!(second.spent().get(Kind::Dma), Time::ZERO);
+        let mut third = Path::starting(Time::ns(20), Kind::Dma);
+        wire.take(Time::ns(20), Time::ns(1), 1, &mut third);
+        assert_eq!(third.at(), Time::ns(20), "who does not wait keeps its own");
+    }
+
+    #[test]
+    fn wir_2_an_unlimited_wire_never_delays_anybody() {
+        let mut wire = Wire::default();
+        for bytes in [0, 1, u64::MAX] {
+            let mut flight = Flight::new(bytes, Time::ns(7), Path::default());
+            flight.pass(&mut wire, Rate::UNLIMITED, Time::ns(2), Kind::Link);
+            assert_eq!((flight.head, flight.tail), (Time::ns(9), Time::ns(9)), "WIR-2");
+        }
+        assert_eq!((wire.free(), wire.turns), (Time::ZERO, 0), "WIR-2");
+        assert!(is_free(&WireSpec::FREE));
+    }
 }

@@ -16,7 +16,10 @@ impl Action {
 
     #[inline]
     pub(super) fn of(device: DeviceId, payload: u64) -> Self {
-        assert!(payload >> PAYLOAD_BITS == 0 && device.0 < 255, "a payload has 56 bits, a device 8");
+        assert!(
+            payload >> PAYLOAD_BITS == 0 && device.0 < 255,
+            "a payload has 56 bits, a device 8"
+        );
         Self(u64::from(device.0 + 1) << PAYLOAD_BITS | payload)
     }
 
@@ -101,7 +104,10 @@ impl Instant {
     /// Chains an event behind the others of its place, in the order of their keys.
     #[inline]
     pub(super) fn add(&mut self, event: Event) {
-        #[expect(clippy::cast_possible_truncation, reason = "the queue numbers its events in 32 bits")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "the queue numbers its events in 32 bits"
+        )]
         let number = self.events.len() as u32;
         let Event { place, action, key } = event;
         self.events.push(Link { action, key, next: END });

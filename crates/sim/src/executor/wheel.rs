@@ -44,7 +44,7 @@ struct Slot {
 const EMPTY: Slot = Slot { head: NIL, tail: NIL };
 
 struct Level {
-    slots: Vec<Slot>,
+    slots: Box<[Slot; SLOTS]>,
     /// Bit `i` of word `w` is set while slot `64 w + i` has nodes; bit `w` of `summary` while word `w` is not 0.
     words: [u64; WORDS],
     summary: u64,
@@ -52,7 +52,9 @@ struct Level {
 
 impl Level {
     fn new() -> Self {
-        Self { slots: vec![EMPTY; SLOTS], words: [0; WORDS], summary: 0 }
+        let slots =
+            vec![EMPTY; SLOTS].into_boxed_slice().try_into().unwrap_or_else(|_| unreachable!());
+        Self { slots, words: [0; WORDS], summary: 0 }
     }
 
     fn mark(&mut self, slot: usize) {
@@ -89,8 +91,9 @@ impl Level {
     }
 }
 
+#[inline]
 fn digit(time: u64, level: usize) -> usize {
-    (time >> (DIGIT * u32::try_from(level).expect("at most 4 levels"))) as usize & (SLOTS - 1)
+    (time >> (DIGIT as usize * level)) as usize & (SLOTS - 1)
 }
 
 impl<T: Copy> Wheel<T> {
@@ -105,17 +108,21 @@ impl<T: Copy> Wheel<T> {
     }
 
     /// Adds an item; `time` must not be before the last instant handed out.
-    #[inline]
+    #[inline(always)]
     pub(super) fn push(&mut self, time: u64, item: T) {
-        assert!(time >= self.base, "WHL-1: pushed at {time} ps, already at {} ps", self.base);
+        assert!(time >= self.base, "WHL-1: pushed into the past");
         self.len += 1;
         let differing = time ^ self.base;
         if differing >> (DIGIT * LEVELS as u32) != 0 {
-            self.beyond.entry(time).or_default().push(item);
-            return;
+            return self.push_beyond(time, item);
         }
-        let node = self.allocate(time, item);
-        self.link(node, differing);
+        let node = self.allocate(Node { time, next: NIL, item });
+        self.link(node, time, differing);
+    }
+
+    #[cold]
+    fn push_beyond(&mut self, time: u64, item: T) {
+        self.beyond.entry(time).or_default().push(item);
     }
 
     /// Gives every item of the earliest instant to `out`, in order, and returns that instant.
@@ -177,9 +184,10 @@ impl<T: Copy> Wheel<T> {
     fn relink(&mut self, list: Slot) {
         let mut at = list.head;
         while at != NIL {
-            let node = self.nodes[at as usize];
-            self.link(at, node.time ^ self.base);
-            at = node.next;
+            let node = &mut self.nodes[at as usize];
+            let (time, next) = (node.time, std::mem::replace(&mut node.next, NIL));
+            self.link(at, time, time ^ self.base);
+            at = next;
         }
     }
 
@@ -200,42 +208,41 @@ impl<T: Copy> Wheel<T> {
         self.base = time;
         let mut at = list.head;
         while at != NIL {
-            let node = self.nodes[at as usize];
+            let node = &mut self.nodes[at as usize];
             out(node.item);
-            self.nodes[at as usize].next = self.free;
+            let next = std::mem::replace(&mut node.next, self.free);
             self.free = at;
             self.len -= 1;
-            at = node.next;
+            at = next;
         }
         time
     }
 
     #[inline]
-    fn allocate(&mut self, time: u64, item: T) -> u32 {
-        let node = Node { time, next: NIL, item };
-        if self.free != NIL {
-            let at = self.free;
-            self.free = std::mem::replace(&mut self.nodes[at as usize], node).next;
+    fn allocate(&mut self, node: Node<T>) -> u32 {
+        let at = self.free;
+        if let Some(free) = self.nodes.get_mut(at as usize) {
+            self.free = free.next;
+            *free = node;
             return at;
         }
         self.nodes.push(node);
         u32::try_from(self.nodes.len() - 1).expect("fewer than 2^32 pending events")
     }
 
-    /// Appends a node to the slot that its time belongs to.
+    /// Appends a node, whose `next` is nil, to the slot that its time belongs to.
     #[inline]
-    fn link(&mut self, node: u32, differing: u64) {
+    fn link(&mut self, node: u32, time: u64, differing: u64) {
         let level = ((63 - (differing | 1).leading_zeros()) / DIGIT) as usize;
-        let slot = digit(self.nodes[node as usize].time, level);
-        self.nodes[node as usize].next = NIL;
+        let slot = digit(time, level);
         let level = &mut self.levels[level];
         let list = &mut level.slots[slot];
-        if list.head == NIL {
-            *list = Slot { head: node, tail: node };
+        let tail = std::mem::replace(&mut list.tail, node);
+        if tail == NIL {
+            list.head = node;
             level.mark(slot);
         } else {
-            self.nodes[list.tail as usize].next = node;
-            list.tail = node;
+            self.nodes[tail as usize].next = node;
         }
     }
 }

@@ -17,7 +17,7 @@ use std::task::{Context, Poll};
 #[must_use = "the operation runs, but its result is lost unless awaited"]
 pub struct Computing {
     program: Rc<Program>,
-    result: Option<Result<Tile, KernelError>>,
+    result: Option<Result<Tile, Box<KernelError>>>,
     pub(super) end: Time,
     pub(super) path: Path,
     scheduled: bool,
@@ -35,7 +35,9 @@ impl Future for Computing {
             return Poll::Pending;
         }
         this.program.waited(Kind::Compute, &this.path);
-        Poll::Ready(this.result.take().expect("polled again after it was ready"))
+        Poll::Ready(
+            this.result.take().expect("polled again after it was ready").map_err(|error| *error),
+        )
     }
 }
 
@@ -66,8 +68,7 @@ impl Tl {
             Ok(shape) => shape,
             Err(error) => return self.failed(error),
         };
-        let bytes =
-            left.bytes().max(right.bytes()).max((shape.elements() * left.dtype().size()) as u64);
+        let bytes = left.bytes().max(right.bytes());
         let value = both(left, right).map(|(x, y)| {
             Value::binary(operation, &stretch(x, left, shape), &stretch(y, right, shape))
         });
@@ -119,7 +120,8 @@ impl Tl {
 
     /// `left` where `condition` (`i32`) is not 0, `right` elsewhere; all of one shape.
     pub fn select(&self, condition: &Tile, left: &Tile, right: &Tile) -> Computing {
-        if condition.shape() != left.shape()
+        if condition.dtype() != DType::I32
+            || condition.shape() != left.shape()
             || left.shape() != right.shape()
             || left.dtype() != right.dtype()
         {
@@ -230,30 +232,20 @@ impl Tl {
         bytes: u64,
         result: Result<Tile, KernelError>,
     ) -> Computing {
-        let Ok(tile) = result else { return self.ready(result) };
+        let tile = match result {
+            Ok(tile) => tile,
+            Err(error) => return self.failed(error),
+        };
         let program = self.program().clone();
-        if let Some(value) = tile.value()
-            && value.depth() >= Value::DEEP
-        {
-            program.world().options.evaluator.start(value);
-        }
+        tile.start_if_deep(&program);
         let (end, path) = occupy(&program, engine, label, span, bytes);
         Computing { program, result: Some(Ok(tile)), end, path, scheduled: false }
     }
 
+    #[cold]
     fn failed(&self, error: KernelError) -> Computing {
-        self.ready(Err(error))
-    }
-
-    fn ready(&self, result: Result<Tile, KernelError>) -> Computing {
-        let program = self.program().clone();
-        Computing {
-            program,
-            result: Some(result),
-            end: Time::ZERO,
-            path: Path::default(),
-            scheduled: false,
-        }
+        let (program, result) = (self.program().clone(), Some(Err(Box::new(error))));
+        Computing { program, result, end: Time::ZERO, path: Path::default(), scheduled: false }
     }
 }
 
@@ -269,7 +261,7 @@ fn occupy(
     let mut path = program.path();
     path.advance(now, Kind::Dependency);
     let sip = &mut *program.world().sips[id.sip as usize].borrow_mut();
-    let index = sip.index(id);
+    let index = program.index();
     let (wire, resource) = match engine {
         Engine::Gemm => (&mut sip.pes[index].gemm, Resource::Gemm(id)),
         Engine::Vector => (&mut sip.pes[index].vector, Resource::Vector(id)),
@@ -295,6 +287,9 @@ fn both<'a>(left: &'a Tile, right: &'a Tile) -> Option<(&'a Value, &'a Value)> {
 
 /// The shape two tiles have together: equal ranks, and equal dimensions except where one is 1.
 fn broadcast(operation: &'static str, left: &Tile, right: &Tile) -> Result<Shape, KernelError> {
+    if left.dtype() == right.dtype() && left.shape() == right.shape() {
+        return Ok(left.shape());
+    }
     let mismatch =
         || KernelError::Shape { operation, left: left.describe(), right: right.describe() };
     let (a, b) = (left.shape(), right.shape());

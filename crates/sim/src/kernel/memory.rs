@@ -7,7 +7,7 @@ use super::program::Program;
 use super::view::{Mask, View};
 use super::{KernelError, Shape, Tile, Tl};
 use crate::machine::{World, noc};
-use crate::memory::{MemoryError, Mmu, Region};
+use crate::memory::{MemoryError, Mmu, Place};
 use crate::record::{Op, Path, Resource};
 use crate::stall::Kind;
 use crate::time::Time;
@@ -21,9 +21,9 @@ use std::task::{Context, Poll};
 #[must_use = "the load runs, but its tile is lost unless awaited"]
 pub struct Loading<T> {
     program: Rc<Program>,
-    result: Option<Result<T, KernelError>>,
-    end: Time,
-    path: Path,
+    result: Option<Result<T, Box<KernelError>>>,
+    /// When it is over and what led there, unless it takes no time.
+    end: Option<Box<(Time, Path)>>,
     scheduled: bool,
 }
 
@@ -32,13 +32,19 @@ impl<T> Unpin for Loading<T> {}
 impl<T> Future for Loading<T> {
     type Output = Result<T, KernelError>;
 
+    #[inline]
     fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        if !reached(&this.program, this.end, &mut this.scheduled) {
-            return Poll::Pending;
+        if let Some(over) = &this.end {
+            let (end, path) = &**over;
+            if !reached(&this.program, *end, &mut this.scheduled) {
+                return Poll::Pending;
+            }
+            this.program.waited(Kind::Dma, path);
         }
-        this.program.waited(Kind::Dma, &this.path);
-        Poll::Ready(this.result.take().expect("polled again after it was ready"))
+        Poll::Ready(
+            this.result.take().expect("polled again after it was ready").map_err(|error| *error),
+        )
     }
 }
 
@@ -50,8 +56,9 @@ impl<T> Loading<T> {
         bytes: u64,
         result: Result<T, KernelError>,
     ) -> Self {
-        let (end, path) = transfer(program, &[(cube, bytes)], Direction::In);
-        Self { program: program.clone(), result: Some(result), end, path, scheduled: false }
+        let end = transfer(program, &[(cube, bytes)], Direction::In);
+        let result = Some(result.map_err(Box::new));
+        Self { program: program.clone(), result, end, scheduled: false }
     }
 }
 
@@ -89,16 +96,18 @@ impl Tl {
         })
     }
 
+    #[inline]
     fn loading<T>(
         &self,
-        start: impl FnOnce() -> Result<(T, (Time, Path)), KernelError>,
+        start: impl FnOnce() -> Result<(T, Option<Box<(Time, Path)>>), KernelError>,
     ) -> Loading<T> {
         let program = self.program().clone();
-        let (result, (end, path)) = match start() {
-            Ok((tiles, flight)) => (Ok(tiles), flight),
-            Err(error) => (Err(error), (Time::ZERO, Path::default())),
-        };
-        Loading { program, result: Some(result), end, path, scheduled: false }
+        match start() {
+            Ok((tiles, end)) => Loading { program, result: Some(Ok(tiles)), end, scheduled: false },
+            Err(error) => {
+                Loading { program, result: Some(Err(Box::new(error))), end: None, scheduled: false }
+            }
+        }
     }
 
     /// The tile of a view, and how many bytes have to come from which cube for it.
@@ -107,6 +116,7 @@ impl Tl {
         let program = self.program();
         let (cube, value) = read(program.world(), program.pe().sip, view, other)?;
         let tile = Tile::in_scratch(program, view.dtype, view.shape, value, "a load")?;
+        tile.start_if_deep(program);
         Ok((tile, (cube, (view.touched() * view.dtype.size()) as u64)))
     }
 
@@ -118,7 +128,9 @@ impl Tl {
             let bytes = (view.touched() * view.dtype.size()) as u64;
             Ok(((), transfer(program, &[(cube, bytes)], Direction::Out)))
         });
-        self.program().stores_until(storing.end, &storing.path);
+        if let Some(over) = &storing.end {
+            self.program().stores_until(over.0, &over.1);
+        }
         Storing(storing)
     }
 }
@@ -129,19 +141,29 @@ enum Direction {
     Out,
 }
 
-/// Takes a DMA channel and moves bytes between the PE and cubes; says when it is over.
-fn transfer(program: &Program, pieces: &[(u16, u64)], direction: Direction) -> (Time, Path) {
+/// Moves bytes between the PE and cubes through a DMA channel; says when it is over.
+#[inline]
+fn transfer(
+    program: &Program,
+    pieces: &[(u16, u64)],
+    direction: Direction,
+) -> Option<Box<(Time, Path)>> {
+    // Where nothing takes time and nobody keeps a log, there is nothing to do.
+    if program.world().free_memory {
+        None
+    } else {
+        Some(Box::new(occupy(program, pieces, direction)))
+    }
+}
+
+fn occupy(program: &Program, pieces: &[(u16, u64)], direction: Direction) -> (Time, Path) {
     let world = program.world();
     let (now, pe, dma) = (program.sim().now(), program.pe(), world.spec.dma);
-    if world.free_memory {
-        // Nothing takes time, and nobody keeps a log of it.
-        return (now, Path::default());
-    }
     let bytes = pieces.iter().map(|(_, bytes)| bytes).sum();
     let mut path = program.path();
     path.advance(now, Kind::Dependency);
     let sip = &mut *world.sips[pe.sip as usize].borrow_mut();
-    let index = sip.index(pe);
+    let index = program.index();
     let span = dma.latency + dma.bandwidth.time_for(bytes);
     let turn = channel(sip, index, direction).take(now, span, bytes, &mut path);
     let mut end = turn.end;
@@ -196,6 +218,7 @@ fn beyond(
 }
 
 /// The cube a view's elements are in, and their value.
+#[inline]
 fn read(
     world: &World,
     sip: u32,
@@ -203,31 +226,45 @@ fn read(
     other: f64,
 ) -> Result<(u16, Option<Value>), KernelError> {
     let sip = world.sips[sip as usize].borrow();
-    let Some((region, base)) = locate(&sip.mmu, view)? else {
-        let filled = || Value::full(view.dtype, view.shape.elements(), other);
-        return Ok((0, world.options.data.then(filled)));
-    };
+    let place = locate(&sip.mmu, view)?;
+    let cube = place.map_or(0, |place| place.cube);
     if !world.options.data {
-        return Ok((region.cube, None));
+        return Ok((cube, None));
     }
-    Ok((region.cube, Some(gather(&sip.mmu, &region, base, view, other)?)))
+    let value = match place {
+        Some(place) => gather(&sip.mmu, place, view, other)?,
+        None => Value::full(view.dtype, view.shape.elements(), other),
+    };
+    Ok((cube, Some(value)))
 }
 
-/// The region of a view and the element its base is; `None` if it touches nothing.
-fn locate(mmu: &Mmu, view: &View) -> Result<Option<(Region, usize)>, KernelError> {
+/// Where a view's base is; `None` if it touches nothing.
+#[inline]
+fn locate(mmu: &Mmu, view: &View) -> Result<Option<Place>, KernelError> {
+    let reach = match view.dense_len() {
+        Some(len) => len,
+        None => reach(view)?,
+    };
+    if reach == 0 {
+        return Ok(None);
+    }
+    match mmu.find(view.address, view.dtype, reach) {
+        Ok(place) => Ok(Some(place)),
+        Err(error) => Err(KernelError::Memory(*error)),
+    }
+}
+
+/// How many elements from the base to the last one that a view touches.
+fn reach(view: &View) -> Result<usize, KernelError> {
     if !view.mask_fits() || view.strides.dims().len() != view.shape.dims().len() {
         let (left, right) =
             (view.shape.to_string(), format!("strides {} and its mask", view.strides));
         return Err(KernelError::Shape { operation: "view", left, right });
     }
-    let reach = match &view.mask {
+    Ok(match &view.mask {
         Mask::All => span_of(view.shape, view.strides),
         _ => view.reach(),
-    };
-    if reach == 0 {
-        return Ok(None);
-    }
-    Ok(Some(mmu.find(view.address, view.dtype, reach)?))
+    })
 }
 
 /// From the first to the last element of a view without mask, both included; 0 if there is none.
@@ -239,22 +276,16 @@ fn span_of(shape: Shape, strides: Shape) -> usize {
         + 1
 }
 
-fn gather(
-    mmu: &Mmu,
-    region: &Region,
-    base: usize,
-    view: &View,
-    other: f64,
-) -> Result<Value, MemoryError> {
+fn gather(mmu: &Mmu, place: Place, view: &View, other: f64) -> Result<Value, MemoryError> {
     if matches!(view.mask, Mask::All)
-        && let Some((value, at)) = mmu.covering(region, base, span_of(view.shape, view.strides))
+        && let Some((value, at)) = mmu.covering(place, span_of(view.shape, view.strides))
     {
         return Ok(value.strided(at, view.shape.dims(), view.strides.dims()));
     }
     let mut pieces = Vec::new();
     for run in view.runs() {
         pieces.push(match run.memory {
-            Some(at) => mmu.read(region, base + at, run.len)?,
+            Some(at) => mmu.read(place, at, run.len)?,
             None => Value::full(view.dtype, run.len, other),
         });
     }
@@ -268,13 +299,13 @@ fn write(program: &Program, view: &View, tile: &Tile) -> Result<u16, KernelError
         return Err(KernelError::Shape { operation: "store", left, right });
     }
     let sip = &mut *program.world().sips[program.pe().sip as usize].borrow_mut();
-    let Some((region, base)) = locate(&sip.mmu, view)? else { return Ok(0) };
+    let Some(place) = locate(&sip.mmu, view)? else { return Ok(0) };
     if let Some(value) = tile.value() {
         for run in view.runs() {
             if let Some(at) = run.memory {
-                sip.mmu.write(&region, base + at, value.slice(run.tile, run.len));
+                sip.mmu.write(place, at, value.slice(run.tile, run.len));
             }
         }
     }
-    Ok(region.cube)
+    Ok(place.cube)
 }

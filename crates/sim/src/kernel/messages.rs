@@ -8,7 +8,7 @@ use super::program::Program;
 use super::tile::Scratch;
 use super::{KernelError, Shape, Tile, Tl};
 use crate::executor::Wait;
-use crate::ipcq::{BufferKind, EdgeName, EdgeSpec, Message};
+use crate::ipcq::{Backpressure, BufferKind, Edge, EdgeName, EdgeSpec, Message};
 use crate::machine::World;
 use crate::record::{Op, Resource};
 use crate::stall::Kind;
@@ -24,6 +24,7 @@ use std::task::{Context, Poll};
 pub struct Sender {
     program: Rc<Program>,
     edge: u32,
+    slot_size: u64,
 }
 
 /// The receiving end of an edge; its slots take memory until it is dropped.
@@ -74,7 +75,7 @@ impl Tl {
                 .set_sender_spec(spec)
                 .map_err(|reason| KernelError::BadEdge { edge: name, reason })?;
         }
-        Ok(Sender { program: program.clone(), edge })
+        Ok(Sender { program: program.clone(), edge, slot_size: spec.slot_size })
     }
 
     /// Opens the receiving end of an edge from `from`.
@@ -115,42 +116,39 @@ impl Tl {
     }
 
     /// Sends a tile. Issued by the call: it leaves when a slot is free at the receiver. Await it to wait for that.
+    #[inline]
     pub fn send(&self, to: &Sender, tile: &Tile) -> Sending {
-        let (program, bytes) = (&to.program, tile.bytes());
-        let (slot, first) = {
-            let edge = &program.world().edges.borrow().list[to.edge as usize];
-            (edge.spec.slot_size, edge.posted())
-        };
-        let mut slots = 1;
-        if bytes <= slot {
-            post(to, bytes, tile.value().cloned(), 0);
+        let bytes = tile.bytes();
+        let last = if bytes <= to.slot_size {
+            post(to, bytes, tile.value().cloned(), 0)
         } else {
-            slots = send_in_pieces(to, tile, slot);
-        }
-        Sending { program: program.clone(), edge: to.edge, last: first + slots }
+            send_in_pieces(to, tile)
+        };
+        Sending { program: to.program.clone(), edge: to.edge, last }
     }
 
     /// Receives a tile of `dtype` and `shape`.
     pub fn recv(&self, from: &Receiver, dtype: DType, shape: impl Into<Shape>) -> Receiving {
         let (program, shape) = (from.program.clone(), shape.into());
-        let (parts, state) = (Vec::new(), State::Waiting);
-        Receiving { program, edge: from.edge, in_hbm: from.in_hbm, dtype, shape, parts, state }
+        let (edge, in_hbm, parts, state) = (from.edge, from.in_hbm, Vec::new(), State::Waiting);
+        Receiving { program, edge, in_hbm, dtype, shape, parts, bytes: 0, state }
     }
 }
 
-/// Posts a tile that takes several slots, whole elements in each; how many.
-fn send_in_pieces(to: &Sender, tile: &Tile, slot: u64) -> u64 {
+/// Posts a tile that takes several slots, whole elements in each.
+fn send_in_pieces(to: &Sender, tile: &Tile) -> u64 {
     let size = tile.dtype().size() as u64;
-    let per_slot = (slot / size).max(1) as usize;
+    let per_slot = (to.slot_size / size).max(1) as usize;
     let elements = tile.shape().elements();
     let pieces = elements.div_ceil(per_slot);
+    let mut last = 0;
     for piece in 0..pieces {
         let (start, end) = (piece * per_slot, ((piece + 1) * per_slot).min(elements));
         let value = tile.value().map(|value| value.slice(start, end - start));
         let following = u32::try_from(pieces - piece - 1).expect("fewer than 2^32 slots");
-        post(to, (end - start) as u64 * size, value, following);
+        last = post(to, (end - start) as u64 * size, value, following);
     }
-    pieces as u64
+    last
 }
 
 fn check(edge: EdgeName, spec: &EdgeSpec, world: &World) -> Result<(), KernelError> {
@@ -167,6 +165,8 @@ fn check(edge: EdgeName, spec: &EdgeSpec, world: &World) -> Result<(), KernelErr
         "it needs at least one slot"
     } else if spec.slot_size == 0 {
         "its slots need room for at least one byte"
+    } else if spec.backpressure == Backpressure::Poll(Time::ZERO) {
+        "a sender that polls needs a period"
     } else {
         return Ok(());
     };
@@ -174,14 +174,14 @@ fn check(edge: EdgeName, spec: &EdgeSpec, world: &World) -> Result<(), KernelErr
 }
 
 #[inline]
-fn post(to: &Sender, bytes: u64, value: Option<Value>, following: u32) {
+fn post(to: &Sender, bytes: u64, value: Option<Value>, following: u32) -> u64 {
     let program = &*to.program;
     let now = program.sim().now();
     let mut path = program.path();
     path.advance(now, Kind::Dependency);
     let message =
         Message { bytes, value, following, path, posted: now, granted: now, arrived: now, flow: 0 };
-    program.world().post(to.edge, message);
+    program.world().post(to.edge, message)
 }
 
 /// A send under way: await it to wait until the message has got its slot and left.
@@ -224,7 +224,7 @@ pub(super) struct Held {
 impl Drop for Held {
     #[inline]
     fn drop(&mut self) {
-        self.program.world().release(self.edge, self.program.path(), self.since);
+        self.program.world().release(self.edge, &self.program.path(), self.since);
     }
 }
 
@@ -241,6 +241,8 @@ pub struct Receiving {
     shape: Shape,
     /// The pieces of a message that takes several slots.
     parts: Vec<Option<Value>>,
+    /// The bytes of all of them.
+    bytes: u64,
     state: State,
 }
 
@@ -262,40 +264,60 @@ impl Future for Receiving {
             if let State::Fetching(fetching) = &mut this.state {
                 return Pin::new(&mut fetching.0).poll(context);
             }
-            let Some(message) = this.take() else { return Poll::Pending };
-            this.note(&message);
-            if message.following > 0 || !this.parts.is_empty() {
-                this.release(&message);
-                this.parts.push(message.value);
-                if message.following > 0 {
+            let Some(arrived) = this.take() else { return Poll::Pending };
+            if arrived.following > 0 || !this.parts.is_empty() {
+                this.release(arrived.since);
+                this.bytes += arrived.bytes;
+                this.parts.push(arrived.value);
+                if arrived.following > 0 {
                     continue;
                 }
                 return Poll::Ready(this.assemble());
             }
-            match this.finish(message) {
-                Some(result) => return Poll::Ready(result),
-                None => continue,
+            if let Some(result) = this.finish(arrived) {
+                return Poll::Ready(result);
             }
         }
     }
 }
 
+/// What is left of a message once it is out of the queue.
+struct Arrived {
+    bytes: u64,
+    value: Option<Value>,
+    following: u32,
+    since: Time,
+}
+
 impl Receiving {
     /// The oldest message in a slot; otherwise waits for one.
     #[inline]
-    fn take(&self) -> Option<Message> {
-        let edges = &mut *self.program.world().edges.borrow_mut();
-        let edge = &mut edges.list[self.edge as usize];
-        if let Some(message) = edge.take() {
-            return Some(message);
-        }
+    fn take(&self) -> Option<Arrived> {
+        let edge = &mut self.program.world().edges.borrow_mut().list[self.edge as usize];
+        let Some(message) = edge.front() else {
+            self.wait(edge);
+            return None;
+        };
+        self.note(message);
+        let arrived = Arrived {
+            bytes: message.bytes,
+            value: message.value.take(),
+            following: message.following,
+            since: message.arrived,
+        };
+        edge.take();
+        Some(arrived)
+    }
+
+    /// Has itself resumed by the next message.
+    #[inline]
+    fn wait(&self, edge: &mut Edge) {
         edge.receiver = Some(self.program.sim().task());
         self.program.sim().waiting(|| {
             let sender = edge.sender_name.clone();
             let what = format!("a message on {} ({})", edge.name, edge.spec);
             Wait { what, providers: vec![sender.unwrap_or_else(|| edge.name.from.to_string())] }
         });
-        None
     }
 
     /// Accounts for the time it took: unsent, then without credit, then on the way.
@@ -306,29 +328,35 @@ impl Receiving {
             (message.granted, Kind::Credit),
             (message.arrived, Kind::Link),
         ];
-        let now = self.program.sim().now();
         self.program.waited_for(&parts, &message.path);
-        let pe = self.program.pe();
-        let (bytes, flow) = (message.bytes, message.flow);
-        self.program.world().sips[pe.sip as usize].borrow_mut().record.op(|| Op {
+        if self.program.world().options.record {
+            self.log(message);
+        }
+    }
+
+    #[cold]
+    fn log(&self, message: &Message) {
+        let (now, pe) = (self.program.sim().now(), self.program.pe());
+        let op = Op {
             start: now,
             end: now,
             resource: Resource::Program(pe),
             label: "recv",
-            bytes,
+            bytes: message.bytes,
             flow_out: None,
-            flow_in: Some(flow),
-        });
+            flow_in: Some(message.flow),
+        };
+        self.program.world().sips[pe.sip as usize].borrow_mut().record.op(|| op);
     }
 
-    fn release(&self, message: &Message) {
-        self.program.world().release(self.edge, self.program.path(), message.arrived);
+    fn release(&self, since: Time) {
+        self.program.world().release(self.edge, &self.program.path(), since);
     }
 
     /// A message in one slot: checks it, and fetches it if the slot is in HBM.
     #[inline]
-    fn finish(&mut self, message: Message) -> Option<Result<Tile, KernelError>> {
-        let held = Held { program: self.program.clone(), edge: self.edge, since: message.arrived };
+    fn finish(&mut self, message: Arrived) -> Option<Result<Tile, KernelError>> {
+        let held = Held { program: self.program.clone(), edge: self.edge, since: message.since };
         if let Err(error) = self.check(message.bytes, message.value.as_ref()) {
             return Some(Err(error));
         }
@@ -343,8 +371,7 @@ impl Receiving {
     fn assemble(&mut self) -> Result<Tile, KernelError> {
         let parts: Option<Vec<Value>> = self.parts.drain(..).collect();
         let value = parts.map(|parts| Value::concat(&parts));
-        let bytes = (self.shape.elements() * self.dtype.size()) as u64;
-        self.check(bytes, value.as_ref())?;
+        self.check(self.bytes, value.as_ref())?;
         Tile::in_scratch(&self.program, self.dtype, self.shape, value, "a message of several slots")
     }
 

@@ -14,6 +14,8 @@ use std::task::Poll;
 pub(crate) struct Program {
     world: Rc<World>,
     pe: PeId,
+    /// Where the PE stands among those of its SIP.
+    index: usize,
     name: Rc<str>,
     number: usize,
     group: Rc<Group>,
@@ -21,6 +23,7 @@ pub(crate) struct Program {
     /// Until when its time has been accounted for: when it last ran.
     cursor: Cell<Time>,
     path: Cell<Path>,
+    stalls: [Cell<u64>; Kind::COUNT],
     /// When its last store will be over, and what led there.
     stores_over: Cell<Time>,
     stores_path: Cell<Path>,
@@ -41,7 +44,10 @@ impl Program {
             Capacity::Unlimited => u64::MAX,
             Capacity::Limited(Bytes(limit)) => limit,
         };
+        let index = world.sips[pe.sip as usize].borrow().index(pe);
         Self {
+            index,
+            stalls: Default::default(),
             scratch: Cell::default(),
             scratch_limit,
             world,
@@ -117,11 +123,10 @@ impl Program {
         if cursor >= now {
             return;
         }
-        let mut sip = self.world.sips[self.pe.sip as usize].borrow_mut();
-        let stalls = &mut sip.pe(self.pe).stalls;
         for &(until, kind) in parts {
             if until > cursor {
-                stalls.add(kind, until - cursor);
+                let spent = &self.stalls[kind as usize];
+                spent.set(spent.get() + (until - cursor).as_ps());
                 cursor = until;
             }
         }
@@ -134,7 +139,10 @@ impl Program {
     pub(crate) fn take_scratch(&self, bytes: u64) -> Result<(), (Bytes, Bytes)> {
         let used = self.scratch.get().saturating_add(bytes);
         if used > self.scratch_limit {
-            return Err((Bytes(self.scratch_limit - self.scratch.get()), Bytes(self.scratch_limit)));
+            return Err((
+                Bytes(self.scratch_limit - self.scratch.get()),
+                Bytes(self.scratch_limit),
+            ));
         }
         self.scratch.set(used);
         Ok(())
@@ -181,7 +189,15 @@ impl Program {
             flow_out: None,
             flow_in: None,
         };
-        self.world.sips[pe.sip as usize].borrow_mut().record.op(op);
+        let sip = &mut *self.world.sips[pe.sip as usize].borrow_mut();
+        sip.record.op(op);
+        for (kind, spent) in Kind::ALL.into_iter().zip(&self.stalls) {
+            sip.pes[self.index].stalls.add(kind, Time::ps(spent.take()));
+        }
+    }
+
+    pub(crate) fn index(&self) -> usize {
+        self.index
     }
 
     /// Waits for the other programs of the launch.

@@ -22,8 +22,11 @@ impl Shape {
     }
 
     /// How many elements.
+    #[inline]
     pub fn elements(&self) -> usize {
-        self.dims().iter().product()
+        // Dimensions beyond the rank are 1.
+        let [a, b, c, d] = self.dims;
+        a * b * c * d
     }
 
     /// The element strides of a dense tile of this shape.
@@ -105,6 +108,7 @@ enum Home {
 }
 
 impl Tile {
+    #[inline]
     pub(crate) fn in_scratch(
         program: &Rc<Program>,
         dtype: DType,
@@ -118,6 +122,15 @@ impl Tile {
 
     pub(super) fn in_slot(dtype: DType, shape: Shape, value: Option<Value>, held: Held) -> Self {
         Self { dtype, shape, value, home: Home::Slot(held) }
+    }
+
+    /// Has its numbers computed if many operations wait for them, so that what a long loop holds on to is bounded.
+    pub(super) fn start_if_deep(&self, program: &Program) {
+        if let Some(value) = &self.value
+            && value.depth() >= Value::DEEP
+        {
+            program.world().options.evaluator.start(value);
+        }
     }
 
     /// The type of its elements.
@@ -169,15 +182,18 @@ pub(super) struct Scratch {
 }
 
 impl Scratch {
+    #[inline]
     pub(super) fn take(program: &Rc<Program>, bytes: u64, what: &str) -> Result<Self, KernelError> {
         match program.take_scratch(bytes) {
             Ok(()) => Ok(Self { program: program.clone(), bytes }),
-            Err((free, capacity)) => {
-                let what = what.to_owned();
-                Err(KernelError::ScratchFull { what, wanted: Bytes(bytes), free, capacity })
-            }
+            Err((free, capacity)) => Err(full(what, bytes, free, capacity)),
         }
     }
+}
+
+#[cold]
+fn full(what: &str, bytes: u64, free: Bytes, capacity: Bytes) -> KernelError {
+    KernelError::ScratchFull { what: what.to_owned(), wanted: Bytes(bytes), free, capacity }
 }
 
 impl Drop for Scratch {

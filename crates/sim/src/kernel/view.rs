@@ -114,8 +114,8 @@ impl View {
 
     /// The view cut into the longest runs that are adjacent both in the tile and in memory.
     pub(super) fn runs(&self) -> Vec<Run> {
-        if let Some(run) = self.dense_run() {
-            return vec![run];
+        if let Some(len) = self.dense_len().filter(|len| *len > 0) {
+            return vec![Run { tile: 0, memory: Some(0), len }];
         }
         let mut runs: Vec<Run> = Vec::new();
         for tile in 0..self.shape.elements() {
@@ -128,10 +128,16 @@ impl View {
         runs
     }
 
-    fn dense_run(&self) -> Option<Run> {
-        let dense = matches!(self.mask, Mask::All) && self.strides == self.shape.strides();
-        let len = self.shape.elements();
-        (dense && len > 0).then_some(Run { tile: 0, memory: Some(0), len })
+    /// How many elements there are, if they are adjacent and all of them count.
+    #[inline]
+    pub(super) fn dense_len(&self) -> Option<usize> {
+        if !matches!(self.mask, Mask::All) {
+            return None;
+        }
+        match (self.shape.dims(), self.strides.dims()) {
+            (&[len], &[1]) => Some(len),
+            _ => (self.strides == self.shape.strides()).then(|| self.shape.elements()),
+        }
     }
 
     /// Where element `tile` of the tile stands, from the base; `None` if it is masked.

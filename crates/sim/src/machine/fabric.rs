@@ -91,7 +91,10 @@ impl Device for World {
         let number = payload as u32;
         match (payload >> 32) as u8 {
             x if x == Act::Arrive as u8 => self.arrive(number),
-            x if x == Act::Deliver as u8 => self.deliver(number),
+            x if x == Act::Deliver as u8 => {
+                self.edges.borrow_mut().list[number as usize].arriving -= 1;
+                self.deliver(number);
+            }
             x if x == Act::Credit as u8 => self.credit(number),
             x if x == Act::Retry as u8 => self.retry(number),
             x if x == Act::Hop as u8 => self.hop(number),
@@ -101,6 +104,7 @@ impl Device for World {
 }
 
 impl World {
+    #[inline]
     fn schedule(&self, time: Time, sip: u32, act: Act, number: u32) {
         let device = self.fabric.get().expect("registered when the machine was built");
         self.sim.schedule(time, Self::place(sip), device, payload(act, number));
@@ -126,26 +130,61 @@ impl World {
         }
         edge.next = self.network.next_hop(from.sip, to.sip);
         edge.hops = self.network.hops(from.sip, to.sip);
-        edge.port = self.sips[from.sip as usize].borrow_mut().port(edge.next);
+        let port = self.network.port(edge.next);
+        edge.port = self.sips[from.sip as usize].borrow_mut().port(port);
         let links = Time::ps(self.spec.sips.link.latency.as_ps() * u64::from(edge.hops));
         let inside =
             noc::latency(&self.spec, to, gate(to)) + noc::latency(&self.spec, gate(from), from);
         edge.credit_latency = links + inside;
+        edge.direct = edge.hops == 1 && self.free_way_out && !self.network.is_switched();
     }
 
     /// Hands a message to an edge; it leaves as soon as there is a credit for it.
+    ///
+    /// Says how many messages the edge will have launched when this one has left.
     #[inline]
-    pub(crate) fn post(&self, number: u32, message: Message) {
+    pub(crate) fn post(&self, number: u32, message: Message) -> u64 {
         let edge = &mut self.edges.borrow_mut().list[number as usize];
         edge.messages.push_back(message);
         if edge.credits > 0 && edge.pending() == 1 {
             self.launch_message(edge, number);
         }
+        edge.posted()
     }
 
     /// Sends the oldest pending message of an edge on its way.
     #[inline]
     fn launch_message(&self, edge: &mut Edge, number: u32) {
+        if edge.direct {
+            return self.straight_over(edge, number);
+        }
+        self.launch_slowly(edge, number);
+    }
+
+    /// The common case: nothing costs anything before the link, and the link is the whole way.
+    #[inline]
+    fn straight_over(&self, edge: &mut Edge, number: u32) {
+        let (now, link) = (self.sim.now(), &self.spec.sips.link);
+        let (from, next, port, before) =
+            (edge.name.from.sip, edge.next, edge.port, edge.last_grant.0);
+        let message = edge.grant(now);
+        let sip = &mut *self.sips[from as usize].borrow_mut();
+        message.flow = sip.record.flow();
+        let port = &mut sip.ports[port];
+        port.note_starved(message.posted.max(before), now);
+        let span = link.bandwidth.time_for(message.bytes);
+        let turn = port.wire.take(now, span, message.bytes, &mut message.path);
+        let resource = Resource::Link { from, to: next };
+        sip.record.step(&mut message.path, turn.end, Kind::Link, resource);
+        port.wire.leave(turn.end, &message.path);
+        let arrival = turn.end + link.latency;
+        message.path.advance(arrival, Kind::Link);
+        sip.record.op(|| transfer(turn, resource, message));
+        self.schedule(arrival, next, Act::Arrive, number);
+    }
+
+    /// Through the PE's DMA and the meshes, over several hops, or within the SIP.
+    fn launch_slowly(&self, edge: &mut Edge, number: u32) {
         let now = self.sim.now();
         let (from, to, next, port, chunk) =
             (edge.name.from, edge.name.to, edge.next, edge.port, edge.spec.vc_chunk_size);
@@ -154,10 +193,6 @@ impl World {
         let message = edge.grant(now);
         let sip = &mut *self.sips[from.sip as usize].borrow_mut();
         message.flow = sip.record.flow();
-        if single_hop && self.free_way_out && from.sip != to.sip {
-            let arrival = self.straight_over(sip, (from.sip, port, next), message.posted.max(before), message);
-            return self.schedule(arrival, next, Act::Arrive, number);
-        }
         let mut flight = Flight::new(message.bytes, now, message.path);
         if !self.free_way_out {
             self.leave_pe(sip, &mut flight, from, to);
@@ -175,29 +210,6 @@ impl World {
         }
         let unit = if chunk == 0 { message.bytes.max(1) } else { chunk };
         self.in_chunks(sip, number, &mut flight, message, unit, (from.sip, port, next, to.sip));
-    }
-
-    /// The common case: nothing costs anything before the link, and the link is the whole way.
-    #[inline]
-    fn straight_over(
-        &self,
-        sip: &mut super::Sip,
-        (from, port, next): (u32, usize, u32),
-        since: Time,
-        message: &mut Message,
-    ) -> Time {
-        let (now, link) = (self.sim.now(), self.spec.sips.link);
-        let port = &mut sip.ports[port];
-        port.note_starved(since, now);
-        let span = link.bandwidth.time_for(message.bytes);
-        let turn = port.wire.take(now, span, message.bytes, &mut message.path);
-        let resource = Resource::Link { from, to: next };
-        sip.record.step(&mut message.path, turn.end, Kind::Link, resource);
-        port.wire.leave(turn.end, &message.path);
-        let arrival = turn.end + link.latency;
-        message.path.advance(arrival, Kind::Link);
-        sip.record.op(|| transfer(turn, resource, message));
-        arrival
     }
 
     /// From the PE's scratch to its way out of the SIP, or to where the mesh toward its receiver begins.
@@ -317,7 +329,7 @@ impl World {
             return match parcel.cargo {
                 Cargo::Chunk => {}
                 Cargo::LastChunk => self.arrive(parcel.edge),
-                Cargo::Credit => self.credit(parcel.edge),
+                Cargo::Credit => self.credit_from_gate(parcel.edge),
             };
         }
         self.forward(parcel);
@@ -329,11 +341,11 @@ impl World {
         let next = self.network.next_hop(parcel.at, parcel.to);
         let arrival = {
             let sip = &mut *self.sips[parcel.at as usize].borrow_mut();
-            let port = sip.port(next);
+            let port = sip.port(self.network.port(next));
             let mut path = crate::record::Path::default();
             let span = link.bandwidth.time_for(parcel.bytes);
             let turn = sip.ports[port].wire.take(self.sim.now(), span, parcel.bytes, &mut path);
-            let resource = Resource::Link { from: parcel.at, to: next };
+            let resource = Resource::Link { from: parcel.at, to: sip.ports[port].to };
             let label = if parcel.cargo == Cargo::Credit { "credit" } else { "forward" };
             let bytes = parcel.bytes;
             sip.record.op(|| Op {
@@ -351,23 +363,29 @@ impl World {
     }
 
     /// The last byte of a message is at the receiver's SIP (or PE, where both are the same).
-    #[inline]
+    #[inline(always)]
     fn arrive(&self, number: u32) {
-        let edges = self.edges.borrow();
-        let edge = &edges.list[number as usize];
-        let (to, hbm) = (edge.name.to, edge.receiver_spec.buffer_kind == BufferKind::Hbm);
-        let crossed = edge.name.from.sip != to.sip;
-        if (self.free_way_in || !crossed) && !hbm {
-            drop(edges);
-            return self.deliver(number);
-        }
-        let message = &edge.messages[edge.arrived];
+        let lands = {
+            let edge = &self.edges.borrow().list[number as usize];
+            (self.free_way_in || edge.name.from.sip == edge.name.to.sip)
+                && edge.receiver_spec.buffer_kind == BufferKind::Tcm
+        };
+        if lands { self.deliver(number) } else { self.cross_chip(number) }
+    }
+
+    /// From the receiver's way in to the slot: over the meshes, and into HBM if that is where the slot is.
+    fn cross_chip(&self, number: u32) {
+        let mut edges = self.edges.borrow_mut();
+        let edge = &mut edges.list[number as usize];
+        let to = edge.name.to;
+        let message = &edge.messages[edge.arrived + edge.arriving];
+        edge.arriving += 1;
         let sip = &mut *self.sips[to.sip as usize].borrow_mut();
         let mut flight = Flight::new(message.bytes, self.sim.now(), message.path);
-        if crossed {
+        if edge.name.from.sip != to.sip {
             noc::pass(sip, &self.spec, &mut flight, PeId::first(to.sip), to);
         }
-        if hbm {
+        if edge.receiver_spec.buffer_kind == BufferKind::Hbm {
             let spec = self.spec.hbm;
             let wire = &mut sip.cubes[to.cube as usize].hbm;
             flight.pass(wire, spec.bandwidth, spec.latency, Kind::Dma);
@@ -376,7 +394,7 @@ impl World {
     }
 
     /// A message is in its slot.
-    #[inline]
+    #[inline(always)]
     fn deliver(&self, number: u32) {
         let edge = &mut self.edges.borrow_mut().list[number as usize];
         let now = self.sim.now();
@@ -388,12 +406,12 @@ impl World {
 
     /// The receiver is done with a slot: sends the credit home.
     #[inline]
-    pub(crate) fn release(&self, number: u32, path: crate::record::Path, held_since: Time) {
+    pub(crate) fn release(&self, number: u32, path: &crate::record::Path, held_since: Time) {
         let (arrival, from) = {
             let edge = &mut self.edges.borrow_mut().list[number as usize];
             edge.held -= 1;
             edge.stats.held += (self.sim.now() - held_since).as_ps();
-            let mut path = path;
+            let mut path = *path;
             path.advance(self.sim.now(), Kind::Dependency);
             let arrival = self.sim.now() + edge.credit_latency;
             path.advance(arrival, Kind::Credit);
@@ -401,21 +419,31 @@ impl World {
             let (from, to) = (edge.name.from.sip, edge.name.to.sip);
             let bytes = edge.spec.ipcq_credit_size_bytes;
             if bytes > 0 && from != to {
-                return self.forward(Parcel {
-                    edge: number,
-                    bytes,
-                    at: to,
-                    to: from,
-                    cargo: Cargo::Credit,
-                });
+                let parcel = Parcel { edge: number, bytes, at: to, to: from, cargo: Cargo::Credit };
+                let inside = noc::latency(&self.spec, edge.name.to, PeId::first(to));
+                if inside == Time::ZERO {
+                    return self.forward(parcel);
+                }
+                let parcel = self.parcels.borrow_mut().insert(parcel);
+                return self.schedule(self.sim.now() + inside, to, Act::Hop, parcel);
             }
             (arrival, from)
         };
         self.schedule(arrival, from, Act::Credit, number);
     }
 
+    /// A credit that took a wire is at its sender's SIP: on to the PE.
+    fn credit_from_gate(&self, number: u32) {
+        let from = self.edges.borrow().list[number as usize].name.from;
+        let inside = noc::latency(&self.spec, PeId::first(from.sip), from);
+        if inside == Time::ZERO {
+            return self.credit(number);
+        }
+        self.schedule(self.sim.now() + inside, from.sip, Act::Credit, number);
+    }
+
     /// A credit is home.
-    #[inline]
+    #[inline(always)]
     fn credit(&self, number: u32) {
         let edge = &mut self.edges.borrow_mut().list[number as usize];
         let now = self.sim.now();
@@ -448,10 +476,10 @@ impl World {
         let refused = edge.messages[edge.arrived + edge.in_flight].posted;
         let waited = self.sim.now() - refused;
         let polls = waited.as_ps().div_ceil(period.as_ps().max(1)).max(1);
-        edge.stats.polls += polls;
         let look = refused + Time::ps(polls * period.as_ps());
         if !edge.retry_scheduled {
             edge.retry_scheduled = true;
+            edge.stats.polls += polls;
             self.schedule(look, edge.name.from.sip, Act::Retry, number);
         }
     }

@@ -109,12 +109,19 @@ impl Sip {
         })
     }
 
+    /// The ports by number: who opened an edge first, its sender or its receiver, does not show.
+    pub(crate) fn sorted_ports(&self) -> impl Iterator<Item = &Port> {
+        let mut ports: Vec<&Port> = self.ports.iter().collect();
+        ports.sort_by_key(|port| port.to);
+        ports.into_iter()
+    }
+
     /// Every wire that has been used, with its name.
     pub(crate) fn wires(&self, sip: u32) -> Vec<(Resource, &Wire)> {
         let mut wires =
             vec![(Resource::Host(sip), &self.host), (Resource::Ingress(sip), &self.ingress)];
         wires.extend(
-            self.ports.iter().map(|port| (Resource::Link { from: sip, to: port.to }, &port.wire)),
+            self.sorted_ports().map(|port| (Resource::Link { from: sip, to: port.to }, &port.wire)),
         );
         for (number, cube) in (0..).zip(&self.cubes) {
             let here = PeId { sip, cube: number, pe: 0 };

@@ -21,11 +21,15 @@ impl DType {
     pub const ALL: [Self; 4] = [Self::F32, Self::F16, Self::Bf16, Self::I32];
 
     /// Bytes of one element.
+    #[inline]
     pub const fn size(self) -> usize {
-        match self {
-            Self::F32 | Self::I32 => 4,
-            Self::F16 | Self::Bf16 => 2,
-        }
+        1 << self.size_shift()
+    }
+
+    /// The power of two that the size is.
+    #[inline]
+    pub const fn size_shift(self) -> u32 {
+        2 - matches!(self, Self::F16 | Self::Bf16) as u32
     }
 
     /// The name users write: `f32`, `f16`, `bf16` or `i32`.

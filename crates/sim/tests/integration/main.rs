@@ -1,4 +1,23 @@
-//! The simulator as its users see it, one module a behaviour.
+//! The behaviours of the simulator, one module each.
+#![expect(
+    clippy::float_cmp,
+    clippy::cast_precision_loss,
+    reason = "results are compared bit for bit, and test data are small whole numbers"
+)]
 
+mod bounded;
 mod config;
+mod deadlocks;
+mod determinism;
+mod gemm;
+mod hardware;
+mod kernels;
+mod links;
+mod messages;
+mod order;
+mod queues;
+mod report;
+mod scenario;
+mod support;
 mod value;
+mod views;

@@ -50,23 +50,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn wrk_2_every_difference_shows() {
-        let check = |got: &[f32], expected: &[f32]| Check::EMPTY.and(got, expected.iter().copied());
-        assert_eq!(check(&[1.0, 2.0], &[1.0, 2.0]), Check::EMPTY);
-        let wrong = check(&[1.0, 2.0, 3.0], &[1.0, 4.0, 3.5]);
-        assert_eq!(wrong, Check { correct: false, max_abs_error: 2.0 });
-        assert_eq!(wrong.and(&[1.0], [1.0]), wrong, "once wrong, wrong");
-        assert!(!check(&[1.0, 2.0], &[1.0]).correct, "nothing to compare with");
-        let unknown = check(&[f32::NAN, 1.0], &[1.0, 1.0]);
-        assert_eq!(unknown, Check { correct: false, max_abs_error: f64::INFINITY });
+    fn wrk_2_one_wrong_element_makes_a_result_wrong() {
+        let right = Check::EMPTY.and(&[1.0, 2.0], [1.0, 2.0]);
+        assert_eq!(right, Check { correct: true, max_abs_error: 0.0 }, "WRK-2");
+        assert!(!right.and(&[3.0], [3.5]).correct, "WRK-2");
+        let wrong = Check { correct: false, max_abs_error: 0.5 };
+        assert_eq!(right.and(&[3.0, 9.0], [3.5, 9.0]), wrong);
+        assert!(
+            !right.and(&[3.0], [3.5]).and(&[1.0], [1.0]).correct,
+            "WRK-2: once wrong, always wrong"
+        );
     }
 
     #[test]
-    fn numbers_are_whole_and_within_their_span() {
-        let drawn = numbers(7, 1, 5, 1000, 3);
-        assert!(drawn.iter().all(|x| x.fract() == 0.0 && x.abs() <= 3.0));
-        assert!((-3..=3_i16).all(|x| drawn.contains(&f32::from(x))), "each of them");
-        assert_eq!(drawn[10..20], numbers(7, 1, 15, 10, 3), "by index alone");
-        assert_ne!(drawn, numbers(8, 1, 5, 1000, 3));
+    fn wrk_2_nan_and_missing_references_are_wrong() {
+        assert!(!Check::EMPTY.and(&[f32::NAN], [1.0]).correct, "WRK-2");
+        assert!(!Check::EMPTY.and(&[f32::NAN, 1.0], [1.0, 1.0]).correct, "WRK-2");
+        assert!(!Check::EMPTY.and(&[1.0, 1.0], [1.0]).correct, "WRK-2");
+    }
+
+    #[test]
+    fn numbers_depend_on_seed_stream_and_place_alone() {
+        assert_eq!(numbers(1, 2, 3, 9, 8), numbers(1, 2, 0, 12, 8)[3..]);
+        assert_ne!(numbers(1, 2, 0, 32, 8), numbers(1, 3, 0, 32, 8));
+        assert_ne!(numbers(1, 2, 0, 32, 8), numbers(2, 2, 0, 32, 8));
+        assert!(numbers(7, 7, 0, 1000, 3).iter().all(|x| x.abs() <= 3.0 && x.fract() == 0.0));
     }
 }

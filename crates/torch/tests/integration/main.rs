@@ -3,3 +3,4 @@
 mod parameters;
 mod pool;
 mod truths;
+mod workloads;

@@ -1,0 +1,176 @@
+//! Reports: stacks that fill the run, a critical path that explains all of it, and advice.
+
+use crate::scenario::scenarios;
+use crate::support::{Outcome, bare, pe, quad, recorded, traffic, without_data};
+use phalanx_sim::Time;
+use phalanx_sim::ipcq::EdgeSpec;
+use phalanx_sim::kernel::{Tl, View};
+use phalanx_sim::machine::{Machine, Options};
+use phalanx_sim::memory::Region;
+use phalanx_sim::record::Resource;
+use phalanx_sim::report::Report;
+use phalanx_sim::stall::Kind;
+use phalanx_sim::topology::PeId;
+use phalanx_sim::value::DType;
+use proptest::prelude::*;
+
+/// RPT-1, STL-1 and REC-1, for any report.
+fn adds_up(report: &Report) {
+    for stalls in &report.stalls {
+        let idle = stalls.stack.idle(report.simulated);
+        assert_eq!(stalls.stack.total() + idle, report.simulated, "STL-1: {}", stalls.resource);
+        let parts: u64 = Kind::ALL.iter().map(|kind| stalls.stack.get(*kind).as_ps()).sum();
+        assert_eq!(parts, stalls.stack.total().as_ps(), "RPT-1: {}", stalls.resource);
+    }
+    assert_eq!(report.critical_path.spent.total(), report.simulated, "REC-1");
+    for usage in &report.utilisation {
+        assert!(usage.busy <= report.simulated, "{usage:?} in {}", report.simulated);
+    }
+    let known: Time =
+        report.critical_path.parts.iter().fold(Time::ZERO, |sum, part| sum + part.time);
+    assert!(known <= report.simulated, "REC-1: {known} of {}", report.simulated);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(192))]
+
+    #[test]
+    fn rpt_1_stl_1_and_rec_1_stacks_and_path_fill_any_run(scenario in scenarios()) {
+        let report = scenario.run(without_data()).0.unwrap();
+        adds_up(&report);
+        prop_assert!(report.critical_path.complete);
+    }
+}
+
+/// Loads, computes, meets the others and stores.
+async fn mixed(tl: Tl, region: Region) -> Outcome {
+    let (start, len) = tl.share(region.elements);
+    for _ in 0..3 {
+        let tile = tl.load(&View::dense(&region, start, len)).await?;
+        let other = tl.load(&View::dense(&region, start, len));
+        let square = tl.mul(&tile, &tile).await?;
+        tl.barrier().await;
+        drop(tl.store(&View::dense(&region, start, len), &tl.add(&square, &other.await?).await?));
+    }
+    Ok(())
+}
+
+#[test]
+fn rpt_1_stacks_of_loads_engines_and_barriers_fill_the_run() {
+    let mut machine = Machine::new(quad(), without_data());
+    for sip in 0..4 {
+        let region = machine.zeros(sip, 1, DType::F16, 5000).unwrap();
+        machine.launch(sip, "mixed", &machine.pes(sip), move |tl| mixed(tl, region));
+    }
+    let report = machine.run().unwrap();
+    adds_up(&report);
+    let pes = report.stalls.iter().filter(|stalls| matches!(stalls.resource, Resource::Program(_)));
+    assert_eq!(pes.count(), 4 * 32);
+}
+
+#[test]
+fn rec_1_the_path_of_a_chain_names_each_part() {
+    let mut spec = bare();
+    spec.dma = crate::support::wire(16, 100);
+    let mut machine = Machine::new(spec, Options::default());
+    let region = machine.zeros(0, 0, DType::F32, 1024).unwrap();
+    machine.launch(0, "chain", &[PeId::first(0)], move |tl| async move {
+        let tile = tl.load(&View::of(&region)).await?;
+        let sum = tl.add(&tile, &tile).await?;
+        tl.store(&View::of(&region), &sum).await
+    });
+    let report = machine.run().unwrap();
+    let path = &report.critical_path;
+    let parts: Vec<String> = path
+        .parts
+        .iter()
+        .map(|part| format!("{} {} {}", part.resource, part.kind, part.time))
+        .collect();
+    assert_eq!(
+        parts,
+        [
+            "sip0.cube0.pe0.dma.load dma 356 ns",
+            "sip0.cube0.pe0.dma.store dma 356 ns",
+            "sip0.cube0.pe0.vector compute 8 ns"
+        ],
+        "REC-1"
+    );
+    assert!(path.complete);
+    assert_eq!(path.spent.get(Kind::Dma), Time::ns(712));
+}
+
+#[test]
+fn rec_2_a_long_run_keeps_few_steps_and_exact_totals() {
+    let edge = EdgeSpec { n_slots: 2, slot_size: 128, ..EdgeSpec::default() };
+    let run = |messages: usize| {
+        traffic(&bare(), edge, &[(pe(0, 0, 0), pe(1, 0, 0), &vec![128; messages])])
+    };
+    let (short, long) = (run(50), run(30_000));
+    assert!(short.critical_path.complete);
+    assert!(!long.critical_path.complete, "REC-2: the first steps are forgotten");
+    adds_up(&long);
+    let steps: u64 = long.critical_path.parts.iter().map(|part| part.count).sum();
+    assert!(steps < 1 << 16, "REC-2: {steps}");
+}
+
+#[test]
+fn a_queue_with_too_few_slots_is_told_how_many_it_needs() {
+    let run = |n_slots| {
+        let edge = EdgeSpec { n_slots, slot_size: 16 * 1024, ..EdgeSpec::default() };
+        traffic(&bare(), edge, &[(pe(0, 0, 0), pe(1, 0, 0), &[16 * 1024; 64])])
+    };
+    let few = run(4);
+    assert_eq!(
+        few.advice,
+        ["credit-bound on edge sip0.cube0.pe0->sip1.cube0.pe0 (4 slots of 16 KiB; 9 needed)"]
+    );
+    assert!(few.critical_path.spent.get(Kind::Credit) > Time::ZERO);
+    let link = few
+        .stalls
+        .iter()
+        .find(|stalls| stalls.resource == Resource::Link { from: 0, to: 1 })
+        .unwrap();
+    assert!(link.stack.get(Kind::Credit) > link.stack.get(Kind::Link), "{link:?}");
+    assert!(run(9).advice.is_empty());
+    assert_eq!(run(9).edges[0].slots_needed, 9);
+}
+
+#[test]
+fn the_op_log_is_text_in_order_of_time() {
+    let mut machine = Machine::new(bare(), recorded());
+    let region = machine.zeros(0, 0, DType::F32, 128).unwrap();
+    machine.launch(0, "one", &[PeId::first(0)], move |tl| async move {
+        let tile = tl.load(&View::of(&region)).await?;
+        drop(tl.exp(&tile).await?);
+        tl.compute(Time::ns(3)).await;
+        Ok(())
+    });
+    let report = machine.run().unwrap();
+    insta::assert_snapshot!(report.op_log(), @"
+    0 0 sip0.cube0.pe0.dma.load load 512
+    0 1000 sip0.cube0.pe0.vector exp 512
+    0 4000 sip0.cube0.pe0 kernel 0
+    1000 4000 sip0.cube0.pe0.vector compute 0
+    ");
+    let starts: Vec<u64> = report
+        .op_log()
+        .lines()
+        .map(|line| line.split(' ').next().unwrap().parse().unwrap())
+        .collect();
+    assert!(starts.is_sorted());
+}
+
+#[test]
+fn a_run_without_a_log_has_none_and_takes_the_same_time() {
+    let run = |options| {
+        let mut machine = Machine::new(bare(), options);
+        machine.launch(0, "nap", &[PeId::first(0)], |tl| async move {
+            tl.compute(Time::ns(3)).await;
+            Ok(())
+        });
+        machine.run().unwrap()
+    };
+    let (with, without) = (run(recorded()), run(Options::default()));
+    assert_eq!((with.simulated, with.events), (without.simulated, without.events));
+    assert!(without.ops.is_empty() && !with.ops.is_empty());
+}

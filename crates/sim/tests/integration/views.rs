@@ -1,0 +1,126 @@
+//! Loads and stores with strides and masks touch exactly what they should.
+
+use crate::kernels::dtypes;
+use crate::support::computed;
+use phalanx_sim::kernel::{Mask, Shape, View};
+use phalanx_sim::value::reference::Array;
+use phalanx_sim::value::{DType, Value};
+use proptest::prelude::*;
+use std::rc::Rc;
+
+/// Elements of a region of `len`: shape, strides, where they begin, and which count.
+#[derive(Clone, Debug)]
+struct Pattern {
+    dims: Vec<usize>,
+    strides: Vec<usize>,
+    start: usize,
+    len: usize,
+    mask: Which,
+}
+
+#[derive(Clone, Debug)]
+enum Which {
+    All,
+    Below(Vec<usize>),
+    Each(Vec<bool>),
+}
+
+fn patterns() -> impl Strategy<Value = Pattern> {
+    let axes = prop::collection::vec((0..5usize, 0..7usize, 0..6usize), 1..5);
+    let each = prop::collection::vec(any::<bool>(), 625);
+    (axes, 0..3u8, each, 0..4usize, 0..4usize).prop_map(|(axes, which, each, start, beyond)| {
+        let dims: Vec<usize> = axes.iter().map(|axis| axis.0).collect();
+        let strides: Vec<usize> = axes.iter().map(|axis| axis.1).collect();
+        let elements = dims.iter().product();
+        let mask = match which {
+            0 => Which::All,
+            1 => Which::Below(axes.iter().map(|axis| axis.2).collect()),
+            _ => Which::Each(each[..elements].to_vec()),
+        };
+        let mut pattern = Pattern { dims, strides, start, len: 0, mask };
+        let reach = pattern.places().iter().flatten().max().map_or(start, |last| last + 1);
+        pattern.len = reach + beyond;
+        pattern
+    })
+}
+
+impl Pattern {
+    /// Where each element stands, row by row; `None` where the mask hides it.
+    fn places(&self) -> Vec<Option<usize>> {
+        let elements: usize = self.dims.iter().product();
+        (0..elements).map(|number| self.place(number)).collect()
+    }
+
+    fn place(&self, number: usize) -> Option<usize> {
+        let (mut rest, mut at, mut inside) = (number, self.start, true);
+        for axis in (0..self.dims.len()).rev() {
+            let index = rest % self.dims[axis];
+            rest /= self.dims[axis];
+            at += index * self.strides[axis];
+            inside &= match &self.mask {
+                Which::Below(bounds) => index < bounds[axis],
+                _ => true,
+            };
+        }
+        inside &= match &self.mask {
+            Which::Each(each) => each[number],
+            _ => true,
+        };
+        inside.then_some(at)
+    }
+
+    fn view(&self, region: &phalanx_sim::memory::Region) -> View {
+        let mask = match &self.mask {
+            Which::All => Mask::All,
+            Which::Below(bounds) => Mask::Below(Box::new(Shape::from(bounds.as_slice()))),
+            Which::Each(each) => Mask::Each(Rc::from(each.as_slice())),
+        };
+        View::strided(region, self.start, self.dims.as_slice(), self.strides.as_slice())
+            .masked(mask)
+    }
+}
+
+/// `first, first + 1, ...`: exact in every type.
+fn counting(dtype: DType, first: i16, len: usize) -> (Value, Array) {
+    let numbers: Vec<f32> = (first..).take(len).map(f32::from).collect();
+    (Value::from_f32(dtype, &numbers), Array::new(dtype, &numbers))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    #[test]
+    fn a_load_gathers_what_its_view_says(pattern in patterns(), dtype in dtypes(), other in -9i8..9) {
+        let (input, array) = counting(dtype, 1, pattern.len);
+        let places = pattern.places();
+        let element = |place: &Option<usize>| place.map_or(f64::from(other), |at| array.elements[at]);
+        let expected = Array { dtype, elements: places.iter().map(element).collect() };
+        let before = Value::zeros(dtype, places.len());
+        let got = computed(&[input], &before, move |tl, from, out| {
+            let view = pattern.view(&from[0]);
+            async move {
+                let tile = tl.load_or(&view, f64::from(other)).await?;
+                tl.store(&View::of(&out), &tile.reshape(out.elements)?).await
+            }
+        });
+        prop_assert_eq!(got, expected);
+    }
+
+    #[test]
+    fn a_store_scatters_to_its_view_and_leaves_the_rest_alone(pattern in patterns(), dtype in dtypes()) {
+        let places = pattern.places();
+        let (input, array) = counting(dtype, 1, places.len());
+        let (before, mut expected) = counting(dtype, -200, pattern.len);
+        for (number, place) in places.iter().enumerate().filter_map(|(n, place)| Some((n, (*place)?))) {
+            expected.elements[place] = array.elements[number];
+        }
+        let got = computed(&[input], &before, move |tl, from, out| {
+            let (view, dims) = (pattern.view(&out), pattern.dims.clone());
+            async move {
+                let tile = tl.load(&View::of(&from[0])).await?.reshape(dims.as_slice())?;
+                tl.store(&view, &tile).await
+            }
+        });
+        prop_assert_eq!(got, expected);
+    }
+}
