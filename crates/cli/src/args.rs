@@ -15,7 +15,9 @@ const EXAMPLES: &str = "\
 Examples:
   phalanx run gemm                                  a matrix product on the default machine
   phalanx run ring --machine octo-ring -p bytes=4MiB --trace ring.pftrace
-  phalanx machines                                  the machines there are";
+  phalanx machines                                  the machines there are
+
+Exit codes: 0 fine, 1 a run that failed or a file that cannot be written, 2 bad input";
 
 const RUN_EXAMPLES: &str = "\
 Examples:

@@ -10,7 +10,7 @@ use crate::stall::{Kind, Stack};
 use crate::time::{Bytes, Time};
 use crate::topology::PeId;
 use std::collections::BTreeMap;
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 /// The outcome of a run.
 #[derive(Clone, Debug)]
@@ -121,7 +121,7 @@ impl Report {
         for (number, sip) in (0..).zip(&world.sips) {
             report.add_sip(number, &mut sip.borrow_mut());
         }
-        report.advice = report.edges.iter().filter_map(|edge| edge.advice(simulated)).collect();
+        report.advice = advice(&report.edges, simulated);
         report
     }
 
@@ -165,7 +165,10 @@ impl Report {
     pub fn op_log(&self) -> String {
         let mut ops: Vec<&Op> = self.ops.iter().collect();
         ops.sort_by_key(|op| op.start);
-        ops.iter().map(|op| format!("{op}\n")).collect()
+        ops.iter().fold(String::new(), |mut log, op| {
+            let _ = writeln!(log, "{op}"); // a `String` takes all
+            log
+        })
     }
 }
 
@@ -198,7 +201,7 @@ fn link_stack(busy: Time, starved: Time, first: Time, last: Time, simulated: Tim
 fn usage_of(world: &World, edge: &Edge) -> EdgeUsage {
     let mean = edge.stats.bytes.checked_div(edge.stats.messages).unwrap_or(0);
     let link = world.spec.sips.link;
-    let way = Time::ps(link.latency.as_ps() * u64::from(edge.hops));
+    let way = Time::ps(link.latency.as_ps().saturating_mul(u64::from(edge.hops)));
     EdgeUsage {
         edge: edge.name,
         spec: edge.spec,
@@ -211,20 +214,30 @@ fn usage_of(world: &World, edge: &Edge) -> EdgeUsage {
     }
 }
 
+/// What to change: one line for all edges that lack the same.
+fn advice(edges: &[EdgeUsage], simulated: Time) -> Vec<String> {
+    let mut groups: Vec<(String, EdgeName, u64)> = Vec::new();
+    for edge in edges.iter().filter(|edge| edge.lacks_slots(simulated)) {
+        let (slots, size) = (edge.spec.n_slots, Bytes(edge.spec.slot_size));
+        let lack = format!("{slots} slots of {size}; {} needed", edge.slots_needed);
+        match groups.iter_mut().find(|(known, ..)| *known == lack) {
+            Some((.., count)) => *count += 1,
+            None => groups.push((lack, edge.edge, 1)),
+        }
+    }
+    let line = |(lack, first, count): &(String, EdgeName, u64)| match count {
+        1 => format!("credit-bound on edge {first} ({lack})"),
+        _ => format!("credit-bound on {count} edges, e.g. {first} ({lack})"),
+    };
+    groups.iter().map(line).collect()
+}
+
 impl EdgeUsage {
-    /// Says so if a tenth of the run or more was spent waiting for credits, and more slots would help.
-    fn advice(&self, simulated: Time) -> Option<String> {
-        let bound =
-            self.credit_wait.as_ps() >= simulated.as_ps() / 10 && self.credit_wait > Time::ZERO;
-        let helps = u64::from(self.spec.n_slots) < self.slots_needed;
-        let Self { edge, spec, slots_needed, .. } = self;
-        (bound && helps).then(|| {
-            format!(
-                "credit-bound on edge {edge} ({} slots of {}; {slots_needed} needed)",
-                spec.n_slots,
-                Bytes(spec.slot_size)
-            )
-        })
+    /// Whether a tenth of the run or more was spent waiting for credits, and more slots would help.
+    fn lacks_slots(&self, simulated: Time) -> bool {
+        self.credit_wait > Time::ZERO
+            && self.credit_wait.as_ps() >= simulated.as_ps() / 10
+            && u64::from(self.spec.n_slots) < self.slots_needed
     }
 }
 
@@ -248,5 +261,40 @@ impl CriticalPath {
         parts.sort_by_key(|part| (std::cmp::Reverse(part.time), part.resource));
         assert_eq!(path.spent().total(), path.at(), "REC-1: the path accounts for all of its time");
         Self { end: Some(end), spent: path.spent(), parts, complete }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn usage(from: u32, n_slots: u32, credit_wait: Time) -> EdgeUsage {
+        let edge = EdgeName { from: PeId::first(from), to: PeId::first(from + 1), channel: 0 };
+        let spec = EdgeSpec { n_slots, ..EdgeSpec::default() };
+        EdgeUsage {
+            edge,
+            spec,
+            messages: 1,
+            bytes: 1,
+            credit_wait,
+            most_slots: 1,
+            polls: 0,
+            slots_needed: 9,
+        }
+    }
+
+    #[test]
+    fn equal_advice_is_given_once() {
+        let run = Time::ns(100);
+        let half = |from, n_slots| usage(from, n_slots, Time::ns(50));
+        let one =
+            ["credit-bound on edge sip0.cube0.pe0->sip1.cube0.pe0 (4 slots of 16 KiB; 9 needed)"];
+        let short = usage(1, 4, Time::ns(9));
+        assert_eq!(advice(&[half(0, 4), half(1, 9), short], run), one);
+        let many = [
+            "credit-bound on 2 edges, e.g. sip0.cube0.pe0->sip1.cube0.pe0 (4 slots of 16 KiB; 9 needed)",
+            "credit-bound on edge sip1.cube0.pe0->sip2.cube0.pe0 (2 slots of 16 KiB; 9 needed)",
+        ];
+        assert_eq!(advice(&[half(0, 4), half(1, 2), half(2, 4)], run), many);
     }
 }

@@ -130,7 +130,7 @@ pub struct Rate {
     num: u64,
     den: u64,
     /// The power of two that `den` is, if it is one: then no division is needed.
-    shift: Option<u8>,
+    shift: Option<u32>,
 }
 
 /// Bytes per second.
@@ -149,7 +149,7 @@ impl Rate {
         }
         let divisor = gcd(PS_PER_SECOND, n);
         let den = n / divisor;
-        let shift = if den.is_power_of_two() { Some(den.trailing_zeros() as u8) } else { None };
+        let shift = if den.is_power_of_two() { Some(den.trailing_zeros()) } else { None };
         Some(Self { num: PS_PER_SECOND / divisor, den, shift })
     }
 

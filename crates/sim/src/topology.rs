@@ -109,7 +109,7 @@ fn around(at: u32, to: u32, count: u32) -> u32 {
 /// One hop on a grid, x before y; `step` moves along one line of the given length.
 fn grid(from: u32, to: u32, columns: u32, step: impl Fn(u32, u32, u32) -> u32, rows: u32) -> u32 {
     let ((y, x), (to_y, to_x)) = ((from / columns, from % columns), (to / columns, to % columns));
-    if x != to_x { y * columns + step(x, to_x, columns) } else { step(y, to_y, rows) * columns + x }
+    if x == to_x { step(y, to_y, rows) * columns + x } else { y * columns + step(x, to_x, columns) }
 }
 
 #[cfg(test)]
@@ -146,7 +146,7 @@ mod tests {
                 if wrap { Topology::Torus2d { rows, columns } } else { Topology::Mesh2d { rows, columns } };
             let (from, to) = (seed % count, (seed / 97) % count);
             let route = network(topology, count).route(from, to);
-            prop_assert_eq!(route.len() as u32 - 1, distance(topology, count, from, to), "NET-1: {:?}", route);
+            prop_assert_eq!(route.len() - 1, distance(topology, count, from, to) as usize, "NET-1: {:?}", route);
             let turns = route.windows(2).map(|w| w[0] % columns == w[1] % columns).collect::<Vec<_>>();
             prop_assert!(turns.is_sorted(), "NET-1: y before x in {:?}", route);
         }

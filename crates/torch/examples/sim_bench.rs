@@ -5,6 +5,7 @@
 //! sim_bench slot-reduce | dot | gemm
 //! sim_bench build --sips N --pes N
 //! ```
+#![expect(clippy::cast_precision_loss, reason = "small numbers")]
 
 use phalanx_sim::config::{self, Override};
 use phalanx_sim::ipcq::EdgeSpec;

@@ -1,6 +1,7 @@
 //! The programs that `phalanx run` knows: each with its parameters, its kernel and a reference to check it by.
 //!
-//! - **WRK-1 (checked).** Parameters are checked for name, kind and range before anything runs.
+//! - **WRK-1 (checked).** Parameters are checked for name, kind and range before anything runs, and sizes before
+//!   memory is taken for their numbers.
 //! - **WRK-2 (verified).** With data on, a result is compared with one computed another way.
 
 mod check;
@@ -9,6 +10,7 @@ mod parameters;
 mod ping;
 mod queue;
 pub mod ring;
+mod room;
 mod vector_add;
 
 pub use check::Check;

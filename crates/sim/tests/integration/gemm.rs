@@ -44,6 +44,7 @@ impl Problem {
         [numbers(m * k, 0.037), numbers(k * n, 0.11)]
     }
 
+    #[expect(clippy::many_single_char_names, reason = "the names of a product's parts")]
     fn run(&self, spec: MachineSpec, options: Options) -> (Machine, Report, Region) {
         let [m, n, k] = self.dims;
         let mut machine = Machine::new(spec, options);

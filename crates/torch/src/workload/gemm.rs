@@ -4,6 +4,7 @@
 
 use super::check::{Check, numbers};
 use super::parameters::{Default, Kind, Parameter, ParameterError, SEED, Settings};
+use super::room::{self, Tensor};
 use super::{Outcome, Workload, WorkloadError};
 use phalanx_sim::MachineSpec;
 use phalanx_sim::kernel::{Gemm, Operand};
@@ -13,7 +14,9 @@ use phalanx_sim::topology::PeId;
 use phalanx_sim::value::{DType, Evaluator, Value};
 use std::sync::Arc;
 
-const SIDE: Kind = Kind::Count { least: 1, most: 1 << 20 };
+const SIDE: Kind = Kind::Count { least: 1, most: MOST_SIDE };
+const MOST_SIDE: u64 = 1 << 20;
+const _: () = assert!(MOST_SIDE * MOST_SIDE <= room::MOST_ELEMENTS);
 
 pub(super) const WORKLOAD: Workload = Workload {
     name: "gemm",
@@ -62,76 +65,115 @@ pub(super) const WORKLOAD: Workload = Workload {
     run,
 };
 
-/// What to compute, and the numbers it is about.
+/// What to compute, and the numbers it is about: none without data.
 struct Problem {
     dims: [usize; 3],
     dtype: DType,
     a: Vec<f32>,
     b: Vec<f32>,
+    /// The same as they stand in memory, shared by all cubes.
+    inputs: [Value; 2],
 }
 
 fn run(spec: MachineSpec, options: Options, settings: &Settings) -> Result<Outcome, WorkloadError> {
-    let pes = settings.size("pes");
-    let available = spec.sips.count as usize * (spec.cubes.count() * spec.pes.count()) as usize;
-    if pes > available {
-        let message = format!("parameter `pes`: `{}` has no {pes} PEs", spec.name);
-        return Err(ParameterError::new(message, format!("allowed: 1 to {available}")).into());
-    }
+    let pes = pes(&spec, settings)?;
     let (data, evaluator) = (options.data, options.evaluator.clone());
-    let problem = Problem::new(settings, data);
     let tile = spec.gemm.tile.map(|side| side as usize);
     let buffers = u32::try_from(settings.count("buffers")).expect("1 or 2");
     let mut machine = Machine::new(spec, options);
     let chosen: Vec<PeId> =
         (0..machine.spec().sips.count).flat_map(|sip| machine.pes(sip)).take(pes).collect();
-    let mut pieces = Vec::new();
-    for cube in chosen.chunk_by(|x, y| (x.sip, x.cube) == (y.sip, y.cube)) {
-        let first: usize = pieces.iter().map(|(_, cube): &(Region, Vec<PeId>)| cube.len()).sum();
-        let [a, b, c] = problem.place(&machine, cube[0])?;
-        let gemm = problem.gemm([a, b, c], tile, buffers);
+    let cubes: Vec<&[PeId]> = chosen.chunk_by(|x, y| (x.sip, x.cube) == (y.sip, y.cube)).collect();
+    check_room(&machine, &cubes, settings, data)?;
+    let problem = Problem::new(settings, data);
+    let (mut pieces, mut first) = (Vec::new(), 0);
+    for &cube in &cubes {
+        let regions = problem.place(&machine, cube[0])?;
+        let gemm = problem.gemm(regions, tile, buffers);
         machine.launch(cube[0].sip, "gemm", cube, move |tl| async move {
             gemm.share(first + tl.program_id(), pes).run(&tl).await
         });
-        pieces.push((c, cube.to_vec()));
+        pieces.push((regions[2], cube.len()));
+        first += cube.len();
     }
     let report = machine.run()?;
     let check = if data { Some(problem.check(&machine, &pieces, tile, &evaluator)?) } else { None };
     Ok(Outcome { report, check })
 }
 
+/// How many PEs take part, if the machine has as many.
+fn pes(spec: &MachineSpec, settings: &Settings) -> Result<usize, ParameterError> {
+    let pes = settings.size("pes");
+    let available = spec.sips.count as usize * (spec.cubes.count() * spec.pes.count()) as usize;
+    if pes <= available {
+        return Ok(pes);
+    }
+    let message = format!("parameter `pes`: `{}` has no {pes} PEs", spec.name);
+    Err(ParameterError::new(message, format!("allowed: 1 to {available}")))
+}
+
+/// The dimensions `m, n, k`.
+fn dims(settings: &Settings) -> [usize; 3] {
+    ["m", "n", "k"].map(|name| settings.size(name))
+}
+
+/// How many elements `a`, `b` and `c` have.
+fn sizes([m, n, k]: [usize; 3]) -> [usize; 3] {
+    [m * k, k * n, m * n]
+}
+
+fn check_room(
+    machine: &Machine,
+    cubes: &[&[PeId]],
+    settings: &Settings,
+    data: bool,
+) -> Result<(), WorkloadError> {
+    let (sizes, dtype) = (sizes(dims(settings)), settings.dtype("dtype"));
+    let tensors = cubes.iter().flat_map(|cube| {
+        let PeId { sip, cube, .. } = cube[0];
+        sizes.map(|elements| Tensor { sip, cube, dtype, elements })
+    });
+    // Inputs in f32 and in their type, once; in every cube a result of which a part is its own, and that in f32.
+    let both = 4 + dtype.size() as u64;
+    let numbers = || {
+        let inputs = room::bytes(sizes[0] + sizes[1], both);
+        inputs.saturating_add(room::bytes(cubes.len() + 1, room::bytes(sizes[2], both)))
+    };
+    room::check(machine, tensors, data.then(numbers))
+}
+
 /// Factors are whole numbers up to this: products of a few thousand of them are exact in f32.
-const SPAN: u64 = 3;
+const SPAN: u16 = 3;
 
 impl Problem {
     fn new(settings: &Settings, data: bool) -> Self {
-        let dims = [settings.size("m"), settings.size("n"), settings.size("k")];
-        let ([m, n, k], seed) = (dims, settings.count("seed"));
-        let fill =
-            |stream, len| if data { numbers(seed, stream, 0, len, SPAN) } else { Vec::new() };
-        Self { dims, dtype: settings.dtype("dtype"), a: fill(0, m * k), b: fill(1, k * n) }
+        let (dims, dtype) = (dims(settings), settings.dtype("dtype"));
+        let ([left, right, _], seed) = (sizes(dims), settings.count("seed"));
+        if !data {
+            let inputs = [left, right].map(|len| Value::zeros(dtype, len));
+            return Self { dims, dtype, a: Vec::new(), b: Vec::new(), inputs };
+        }
+        let (a, b) = (numbers(seed, 0, 0, left, SPAN), numbers(seed, 1, 0, right, SPAN));
+        let inputs = [&a, &b].map(|numbers| Value::from_f32(dtype, numbers));
+        Self { dims, dtype, a, b, inputs }
     }
 
     /// `a`, `b` and room for `c` in the cube of a PE.
     fn place(&self, machine: &Machine, pe: PeId) -> Result<[Region; 3], WorkloadError> {
-        let [m, n, k] = self.dims;
-        let value = |numbers: &Vec<f32>, len| match numbers.is_empty() {
-            true => Value::zeros(self.dtype, len),
-            false => Value::from_f32(self.dtype, numbers),
-        };
-        let (a, b) = (value(&self.a, m * k), value(&self.b, k * n));
+        let [a, b] = &self.inputs;
         Ok([
-            machine.resident(pe.sip, pe.cube, a)?,
-            machine.resident(pe.sip, pe.cube, b)?,
-            machine.zeros(pe.sip, pe.cube, self.dtype, m * n)?,
+            machine.resident(pe.sip, pe.cube, a.clone())?,
+            machine.resident(pe.sip, pe.cube, b.clone())?,
+            machine.zeros(pe.sip, pe.cube, self.dtype, sizes(self.dims)[2])?,
         ])
     }
 
     fn gemm(&self, [a, b, c]: [Region; 3], tile: [usize; 3], buffers: u32) -> Gemm {
-        let [_, n, k] = self.dims;
+        let [_, columns, depth] = self.dims;
         Gemm {
-            a: Operand { region: a, columns: k },
-            b: Operand { region: b, columns: n },
-            c: Operand { region: c, columns: n },
+            a: Operand { region: a, columns: depth },
+            b: Operand { region: b, columns },
+            c: Operand { region: c, columns },
             dims: self.dims,
             tile,
             buffers,
@@ -143,7 +185,7 @@ impl Problem {
     fn check(
         &self,
         machine: &Machine,
-        pieces: &[(Region, Vec<PeId>)],
+        pieces: &[(Region, usize)],
         tile: [usize; 3],
         evaluator: &Arc<dyn Evaluator>,
     ) -> Result<Check, WorkloadError> {
@@ -156,7 +198,7 @@ impl Problem {
         let owners: Vec<usize> = pieces
             .iter()
             .enumerate()
-            .flat_map(|(piece, (_, pes))| pes.iter().map(move |_| piece))
+            .flat_map(|(piece, (_, pes))| std::iter::repeat_n(piece, *pes))
             .collect();
         let [m, n, k] = self.dims;
         let rows = (MOST_PRODUCTS / (n * k)).clamp(1, m);

@@ -33,7 +33,7 @@ pub enum Kind {
         /// What it must be a multiple of.
         multiple: u64,
     },
-    /// A span of time.
+    /// A span of time, at most 1000 s.
     Time,
     /// A type of element.
     DType,
@@ -201,23 +201,33 @@ impl Parameter {
         };
         let quantity =
             |error: units::QuantityError| bad(error.to_string(), error.help().unwrap_or_default());
+        let inside = |setting, inside: bool, what: String, help: String| {
+            inside.then_some(setting).ok_or_else(|| bad(what, help))
+        };
         match self.kind {
             Kind::Count { least, most } => {
                 let count = units::parse_count(text).map_err(quantity)?;
-                let range = format!("allowed: {least} to {most}");
-                let inside = (least..=most).contains(&count);
-                inside
-                    .then_some(Setting::Count(count))
-                    .ok_or_else(|| bad(format!("{count} is out of range"), range))
+                let what = format!("{count} is out of range");
+                let help = format!("allowed: {least} to {most}");
+                inside(Setting::Count(count), (least..=most).contains(&count), what, help)
             }
             Kind::Bytes { least, multiple } => {
                 let Bytes(bytes) = units::parse_bytes(text).map_err(quantity)?;
-                let rule = format!("allowed: at least {least} bytes, a multiple of {multiple}");
-                let fits = bytes >= least && bytes % multiple == 0 && bytes <= MOST_BYTES;
-                fits.then_some(Setting::Bytes(bytes))
-                    .ok_or_else(|| bad(format!("{bytes} bytes cannot be used"), rule))
+                let what = format!("{bytes} bytes cannot be used");
+                let help = if bytes > MOST_BYTES {
+                    format!("allowed: at most {}", Bytes(MOST_BYTES))
+                } else {
+                    format!("allowed: at least {least} bytes, a multiple of {multiple}")
+                };
+                let fits = (least..=MOST_BYTES).contains(&bytes) && bytes % multiple == 0;
+                inside(Setting::Bytes(bytes), fits, what, help)
             }
-            Kind::Time => units::parse_time(text).map(Setting::Time).map_err(quantity),
+            Kind::Time => {
+                let time = units::parse_time(text).map_err(quantity)?;
+                let what = format!("{} is out of range", units::show_time(time));
+                let help = format!("allowed: at most {}", units::show_time(MOST_TIME));
+                inside(Setting::Time(time), time <= MOST_TIME, what, help)
+            }
             Kind::DType => text.parse().map(Setting::DType).map_err(|_| {
                 bad(format!("`{text}` is not a type"), "allowed: f32, f16, bf16, i32".into())
             }),
@@ -227,6 +237,9 @@ impl Parameter {
 
 /// No tensor of a workload is larger.
 const MOST_BYTES: u64 = 1 << 40;
+
+/// No span of time that a workload takes is longer; simulated time as a whole ends after 18 million seconds.
+const MOST_TIME: Time = Time::us(1_000_000_000);
 
 /// Where a workload's numbers come from.
 pub(super) const SEED: Parameter = Parameter {

@@ -2,6 +2,7 @@
 
 use super::check::{Check, numbers};
 use super::parameters::{Default, Kind, Parameter, ParameterError, Settings};
+use super::room::{self, Tensor};
 use super::{Outcome, Workload, WorkloadError};
 use phalanx_sim::ipcq::{BufferKind, EdgeSpec};
 use phalanx_sim::kernel::{KernelError, Tl};
@@ -59,6 +60,9 @@ fn run(spec: MachineSpec, options: Options, settings: &Settings) -> Result<Outco
     let (messages, seed) = (settings.size("messages"), settings.count("seed"));
     let data = options.data;
     let mut machine = Machine::new(spec, options);
+    let message = Tensor { sip: from.sip, cube: 0, dtype: DType::F16, elements };
+    // In f32 as made, in f16 as sent, in f32 as compared.
+    room::check(&machine, [message], data.then(|| room::bytes(elements, 4 + 2 + 4)))?;
     let payload = if data { numbers(seed, 0, 0, elements, 8) } else { Vec::new() };
     let value = if data {
         Value::from_f32(DType::F16, &payload)

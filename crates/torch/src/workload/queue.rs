@@ -2,6 +2,7 @@
 
 use super::check::{Check, numbers};
 use super::parameters::{Default, Kind, Parameter, ParameterError, SEED, Settings};
+use super::room::{self, Tensor};
 use super::{Outcome, Workload, WorkloadError};
 use phalanx_sim::ipcq::EdgeSpec;
 use phalanx_sim::kernel::{KernelError, Tl, View};
@@ -9,7 +10,7 @@ use phalanx_sim::machine::{Machine, Options};
 use phalanx_sim::memory::Region;
 use phalanx_sim::topology::PeId;
 use phalanx_sim::value::{DType, Value};
-use phalanx_sim::{MachineSpec, Time};
+use phalanx_sim::{MachineSpec, Time, units};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -70,18 +71,17 @@ fn run(spec: MachineSpec, options: Options, settings: &Settings) -> Result<Outco
     let edge = edge(settings);
     let elements = settings.size("slot_size") / 4;
     let (chunks, consume) = (settings.size("chunks"), settings.time("consume"));
+    check_time(settings)?;
     let data = options.data;
     let mut machine = Machine::new(spec, options);
-    let payload = if data {
-        numbers(settings.count("seed"), 0, 0, elements + WINDOW, 1000)
-    } else {
-        Vec::new()
-    };
-    let value = if data {
-        Value::from_vec_f32(payload.clone())
-    } else {
-        Value::zeros(DType::F32, elements + WINDOW)
-    };
+    let len = elements + WINDOW;
+    let window = Tensor { sip: 0, cube: 0, dtype: DType::F32, elements: len };
+    // As made, as sent, as compared.
+    room::check(&machine, [window], data.then(|| room::bytes(len, 3 * 4)))?;
+    let seed = settings.count("seed");
+    let payload = if data { numbers(seed, 0, 0, len, 1000) } else { Vec::new() };
+    let value =
+        if data { Value::from_vec_f32(payload.clone()) } else { Value::zeros(DType::F32, len) };
     let source = machine.resident(0, 0, value)?;
     let (from, to) = (PeId::first(0), PeId::first(1));
     machine.launch(0, "queue", &[from], move |tl| send(tl, to, edge, source, (chunks, elements)));
@@ -93,6 +93,23 @@ fn run(spec: MachineSpec, options: Options, settings: &Settings) -> Result<Outco
     let report = machine.run()?;
     Ok(Outcome { report, check: data.then(|| compare(&got, &payload)) })
 }
+
+/// All chunks together are consumed before simulated time ends, as is the time that slots are in use, added up.
+fn check_time(settings: &Settings) -> Result<(), ParameterError> {
+    let (chunks, n_slots) = (settings.count("chunks"), settings.count("n_slots"));
+    let (consume, most) =
+        (settings.time("consume"), LONGEST.as_ps() / (chunks * n_slots.min(chunks)));
+    if consume.as_ps() <= most {
+        return Ok(());
+    }
+    let consume = units::show_time(consume);
+    let message = format!("parameter `consume`: {chunks} chunks take too long at {consume} each");
+    let help = format!("allowed: at most {}", units::show_time(Time::ps(most)));
+    Err(ParameterError::new(message, help))
+}
+
+/// More than half of all simulated time.
+const LONGEST: Time = Time::us(10_000_000_000_000);
 
 /// Chunk `j` is `slot_size` bytes of the source from element `j % WINDOW` on: neighbours differ, so that the order in
 /// which they arrive is checked too.

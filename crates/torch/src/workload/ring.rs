@@ -7,6 +7,7 @@
 use super::check::{Check, number, numbers};
 use super::parameters::{Default, Kind, Parameter, SEED, Settings};
 use super::queue::{N_SLOTS, SLOT_SIZE, edge};
+use super::room::{self, Tensor};
 use super::{Outcome, Workload, WorkloadError};
 use phalanx_sim::MachineSpec;
 use phalanx_sim::ipcq::EdgeSpec;
@@ -39,6 +40,10 @@ fn run(spec: MachineSpec, options: Options, settings: &Settings) -> Result<Outco
     let (seed, data) = (settings.count("seed"), options.data);
     let evaluator = options.evaluator.clone();
     let mut machine = Machine::new(spec, options);
+    let vector = |sip| Tensor { sip, cube: 0, dtype: DType::F32, elements };
+    // Inputs and results of every rank, and the reference and one result as compared.
+    let numbers_of = |ranks: usize| room::bytes(2 * ranks + 2, room::bytes(elements, 4));
+    room::check(&machine, (0..ranks).map(vector), data.then(|| numbers_of(ranks as usize)))?;
     let vectors = place(&machine, ranks, |rank| {
         if data {
             Value::from_vec_f32(numbers(seed, rank.into(), 0, elements, SPAN))
@@ -61,7 +66,7 @@ fn run(spec: MachineSpec, options: Options, settings: &Settings) -> Result<Outco
 }
 
 /// Inputs are whole numbers up to this, so that sums are exact.
-const SPAN: u64 = 8;
+const SPAN: u16 = 8;
 
 /// Puts each rank's vector into its SIP.
 pub fn place(
@@ -138,7 +143,7 @@ impl Ring {
         let (segment, ranks) = ((segment % self.ranks) as usize, self.ranks as usize);
         let (start, end) =
             (self.vector.elements * segment / ranks, self.vector.elements * (segment + 1) / ranks);
-        let slot = (self.edge.slot_size as usize / 4).max(1);
+        let slot = usize::try_from(self.edge.slot_size / 4).expect("a 64-bit machine").max(1);
         (start..end).step_by(slot).map(move |at| at..(at + slot).min(end))
     }
 }

@@ -2,6 +2,7 @@
 
 use super::check::{Check, numbers};
 use super::parameters::{Default, Kind, Parameter, SEED, Settings};
+use super::room::{self, Tensor};
 use super::{Outcome, Workload, WorkloadError};
 use phalanx_sim::MachineSpec;
 use phalanx_sim::kernel::{KernelError, Loading, Tile, Tl, View};
@@ -28,25 +29,21 @@ pub(super) const WORKLOAD: Workload = Workload {
 fn run(spec: MachineSpec, options: Options, settings: &Settings) -> Result<Outcome, WorkloadError> {
     let (elements, seed, data) = (settings.size("elements"), settings.count("seed"), options.data);
     let evaluator = options.evaluator.clone();
-    let (cubes, per_cube) = (spec.cubes.count(), spec.pes.count());
-    let shards = spec.sips.count as usize * cubes as usize;
+    let (shards, per_cube) = (shards(&spec, elements), spec.pes.count());
     let mut machine = Machine::new(spec, options);
+    let tensors = shards.iter().flat_map(|shard| [shard.tensor(); 3]);
+    // Two inputs and their sum; in checking, a shard of all of them again.
+    let largest = elements.div_ceil(shards.len());
+    room::check(&machine, tensors, data.then(|| room::bytes(elements + largest, 3 * 4)))?;
     let mut outputs = Vec::new();
-    for shard in 0..shards {
-        let (start, end) = (elements * shard / shards, elements * (shard + 1) / shards);
-        let (sip, cube) =
-            (shard as u32 / cubes, u16::try_from(shard as u32 % cubes).expect("checked size"));
-        let input = |stream| match data {
-            true => Value::from_vec_f32(numbers(seed, stream, start, end - start, SPAN)),
-            false => Value::zeros(DType::F32, end - start),
-        };
-        let (a, b) =
-            (machine.resident(sip, cube, input(0))?, machine.resident(sip, cube, input(1))?);
-        let c = machine.empty(sip, cube, DType::F32, end - start)?;
-        outputs.push((start, c));
-        let pes: Vec<PeId> = (0..per_cube)
-            .map(|pe| PeId { sip, cube, pe: u16::try_from(pe).expect("checked size") })
-            .collect();
+    for shard in &shards {
+        let Tensor { sip, cube, dtype, elements } = shard.tensor();
+        let place = |stream| machine.resident(sip, cube, shard.input(seed, stream, data));
+        let (a, b) = (place(0)?, place(1)?);
+        let c = machine.empty(sip, cube, dtype, elements)?;
+        outputs.push((shard.start, c));
+        let pe = |pe: u32| PeId { sip, cube, pe: u16::try_from(pe).expect("checked size") };
+        let pes: Vec<PeId> = (0..per_cube).map(pe).collect();
         machine.launch(sip, "vector-add", &pes, move |tl| add(tl, [a, b, c]));
     }
     let report = machine.run()?;
@@ -63,7 +60,42 @@ fn run(spec: MachineSpec, options: Options, settings: &Settings) -> Result<Outco
     Ok(Outcome { report, check: Some(check) })
 }
 
-const SPAN: u64 = 1000;
+/// A cube's part of the vectors.
+struct Shard {
+    sip: u32,
+    cube: u16,
+    start: usize,
+    len: usize,
+}
+
+/// All of them, of nearly equal length.
+fn shards(spec: &MachineSpec, elements: usize) -> Vec<Shard> {
+    let cubes = spec.cubes.count();
+    let homes = (0..spec.sips.count).flat_map(|sip| (0..cubes).map(move |cube| (sip, cube)));
+    let count = spec.sips.count as usize * cubes as usize;
+    let shard = |(number, (sip, cube))| {
+        let (start, end) = (elements * number / count, elements * (number + 1) / count);
+        let cube = u16::try_from(cube).expect("checked size");
+        Shard { sip, cube, start, len: end - start }
+    };
+    homes.enumerate().map(shard).collect()
+}
+
+impl Shard {
+    fn tensor(&self) -> Tensor {
+        Tensor { sip: self.sip, cube: self.cube, dtype: DType::F32, elements: self.len }
+    }
+
+    fn input(&self, seed: u64, stream: u64, data: bool) -> Value {
+        if data {
+            Value::from_vec_f32(numbers(seed, stream, self.start, self.len, SPAN))
+        } else {
+            Value::zeros(DType::F32, self.len)
+        }
+    }
+}
+
+const SPAN: u16 = 1000;
 
 /// How many elements are in a tile: three of them twice over in flight are 384 KiB.
 const BLOCK: usize = 16 * 1024;
@@ -75,9 +107,9 @@ async fn add(tl: Tl, [a, b, c]: [Region; 3]) -> Result<(), KernelError> {
     let mut next = load(&tl, [a, b], start, 0, len);
     let mut at = 0;
     while let Some(current) = next.take() {
-        let (x, y) = current.await?;
+        let (left, right) = current.await?;
         next = load(&tl, [a, b], start, at + BLOCK, len);
-        let sum = tl.add(&x, &y).await?;
+        let sum = tl.add(&left, &right).await?;
         drop(tl.store(&block(at), &sum));
         at += BLOCK;
     }

@@ -1,5 +1,6 @@
 //! The front end as its users see it.
 
+mod parameters;
 mod pool;
 mod truths;
 mod workloads;
