@@ -1,6 +1,6 @@
 //! What a run leaves behind: the op log, and the latest steps of the critical path, kept by each SIP for itself.
 //!
-//! - **REC-1 (path is time).** A [`Path`] accounts for every picosecond from the start of the run to the instant it
+//! - **REC-1 (path is time).** A `Path` accounts for every picosecond from the start of the run to the instant it
 //!   leads to.
 //! - **REC-2 (bounded).** Without recording, a run keeps a fixed number of steps, however long it is.
 

@@ -16,3 +16,14 @@ pub mod pool;
 pub mod workload;
 
 pub use pool::Pool;
+
+/// The Rust of the README and of the guide: tests, nothing else.
+#[cfg(doctest)]
+mod documents {
+    #[doc = include_str!("../../../README.md")]
+    struct Readme;
+    #[doc = include_str!("../../../docs/guide/3-kernels.md")]
+    struct Kernels;
+    #[doc = include_str!("../../../docs/guide/4-reading-a-report.md")]
+    struct Reports;
+}
