@@ -170,7 +170,7 @@ impl Tl {
                 right,
             });
         }
-        self.program.world().options.evaluator.force(std::slice::from_ref(value));
+        self.program.world().options.evaluator.force(std::slice::from_ref(&value));
         Ok(value.get(index))
     }
 

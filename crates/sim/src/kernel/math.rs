@@ -64,7 +64,7 @@ impl Tl {
         };
         let bytes = left.bytes().max(right.bytes());
         let value = both(left, right).map(|(x, y)| {
-            Value::binary(operation, &stretch(x, left, shape), &stretch(y, right, shape))
+            Value::binary(operation, &stretch(&x, left, shape), &stretch(&y, right, shape))
         });
         self.vector(name_of_binary(operation), bytes, left.dtype(), shape, value)
     }
@@ -107,7 +107,7 @@ impl Tl {
         };
         let bytes = left.bytes().max(right.bytes());
         let value = both(left, right).map(|(x, y)| {
-            Value::compare(operation, &stretch(x, left, shape), &stretch(y, right, shape))
+            Value::compare(operation, &stretch(&x, left, shape), &stretch(&y, right, shape))
         });
         self.vector("compare", bytes, DType::I32, shape, value)
     }
@@ -125,13 +125,13 @@ impl Tl {
         let value = condition
             .value()
             .zip(both(left, right))
-            .map(|(condition, (left, right))| Value::select(condition, left, right));
+            .map(|(condition, (left, right))| Value::select(&condition, &left, &right));
         self.vector("select", left.bytes(), left.dtype(), left.shape(), value)
     }
 
     /// One function of every element.
     pub fn unary(&self, operation: Unary, tile: &Tile) -> Computing {
-        let value = tile.value().map(|value| Value::unary(operation, value));
+        let value = tile.value().map(|value| Value::unary(operation, &value));
         self.vector(name_of_unary(operation), tile.bytes(), tile.dtype(), tile.shape(), value)
     }
 
@@ -157,7 +157,7 @@ impl Tl {
         let inner = dims.dims()[axis + 1..].iter().product();
         let value = tile
             .value()
-            .map(|value| Value::reduce(operation, value, outer, dims.dims()[axis], inner));
+            .map(|value| Value::reduce(operation, &value, outer, dims.dims()[axis], inner));
         self.vector("reduce", tile.bytes(), tile.dtype(), dims.without(axis), value)
     }
 
@@ -177,8 +177,9 @@ impl Tl {
             Ok(dims) => dims,
             Err(error) => return self.failed(error),
         };
-        let value = both(left, right)
-            .map(|(x, y)| Value::dot(x, y, [m, n, k], accumulator.and_then(Tile::value)));
+        let value = both(left, right).map(|(x, y)| {
+            Value::dot(&x, &y, [m, n, k], accumulator.and_then(Tile::value).as_ref())
+        });
         let dtype = if left.dtype() == DType::I32 { DType::I32 } else { DType::F32 };
         let tile = Tile::in_scratch(self.program(), dtype, [m, n].into(), value, "a product");
         let bytes = left.bytes() + right.bytes();
@@ -231,7 +232,7 @@ impl Tl {
             Err(error) => return self.failed(error),
         };
         let program = self.program().clone();
-        tile.start_if_deep(&program);
+        tile.start_if_deep();
         let end = occupy(&program, engine, label, span, bytes);
         Computing { program, result: Some(Ok(tile)), end, engine, scheduled: false }
     }
@@ -257,7 +258,7 @@ fn occupy(program: &Program, engine: Engine, label: &'static str, span: Time, by
     end
 }
 
-fn both<'a>(left: &'a Tile, right: &'a Tile) -> Option<(&'a Value, &'a Value)> {
+fn both(left: &Tile, right: &Tile) -> Option<(Value, Value)> {
     left.value().zip(right.value())
 }
 

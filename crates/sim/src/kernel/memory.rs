@@ -95,7 +95,11 @@ impl Tl {
     }
 
     #[inline]
-    fn issue<T>(&self, engine: Engine, start: impl FnOnce() -> Result<(T, Time), KernelError>) -> Loading<T> {
+    fn issue<T>(
+        &self,
+        engine: Engine,
+        start: impl FnOnce() -> Result<(T, Time), KernelError>,
+    ) -> Loading<T> {
         let program = self.program().clone();
         let (result, end) = match start() {
             Ok((tiles, end)) => (Some(Ok(tiles)), end),
@@ -110,7 +114,7 @@ impl Tl {
         let program = self.program();
         let (cube, value) = read(program.world(), program.pe().sip, view, other)?;
         let tile = Tile::in_scratch(program, view.dtype, view.shape, value, "a load")?;
-        tile.start_if_deep(program);
+        tile.start_if_deep();
         Ok((tile, (cube, (view.touched() * view.dtype.size()) as u64)))
     }
 
@@ -233,7 +237,12 @@ fn span_of(shape: Shape, strides: Shape) -> usize {
     if shape.elements() == 0 {
         return 0;
     }
-    shape.dims().iter().zip(strides.dims().iter()).map(|(dim, stride)| (dim - 1) * stride).sum::<usize>()
+    shape
+        .dims()
+        .iter()
+        .zip(strides.dims().iter())
+        .map(|(dim, stride)| (dim - 1) * stride)
+        .sum::<usize>()
         + 1
 }
 

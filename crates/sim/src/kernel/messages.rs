@@ -120,7 +120,7 @@ impl Tl {
     pub fn send(&self, to: &Sender, tile: &Tile) -> Sending {
         let bytes = tile.bytes();
         let last = if bytes <= to.slot_size {
-            post(to, bytes, tile.value().cloned(), 0)
+            post(to, bytes, tile.value(), 0)
         } else {
             send_in_pieces(to, tile)
         };
@@ -352,21 +352,26 @@ impl Receiving {
     /// A message in one slot: checks it, and fetches it if the slot is in HBM.
     #[inline]
     fn finish(&mut self, message: Arrived) -> Option<Result<Tile, KernelError>> {
-        let held = Held { program: self.program.clone(), edge: self.edge, since: message.since };
-        if let Err(error) = self.check(message.bytes, message.value.as_ref()) {
+        let Arrived { bytes, value, since, .. } = message;
+        if let Err(error) = self.check(bytes, value.as_ref()) {
+            self.release(since);
             return Some(Err(error));
         }
         if !self.in_hbm {
-            return Some(Ok(Tile::in_slot(self.dtype, self.shape, message.value, held)));
+            let slot = (self.edge, since);
+            return Some(Ok(Tile::in_slot(&self.program, self.dtype, self.shape, value, slot)));
         }
-        self.move_in(message.bytes, message.value, Some(held))
+        let held = Held { program: self.program.clone(), edge: self.edge, since };
+        self.move_in(bytes, value, Some(held))
     }
 
     /// One slot of a message that takes several; the tile, if it was the last.
     fn collect(&mut self, arrived: Arrived) -> Option<Result<Tile, KernelError>> {
         self.release(arrived.since);
         let rare = self.rare.get_or_insert_with(|| Box::new(Rare::Parts(Vec::new(), 0)));
-        let Rare::Parts(parts, bytes) = &mut **rare else { unreachable!("a fetch is waited for first") };
+        let Rare::Parts(parts, bytes) = &mut **rare else {
+            unreachable!("a fetch is waited for first")
+        };
         parts.push(arrived.value);
         *bytes += arrived.bytes;
         if arrived.following > 0 {
@@ -382,7 +387,12 @@ impl Receiving {
     }
 
     /// Puts what was received into scratch, which takes a load if it stood in HBM.
-    fn move_in(&mut self, bytes: u64, value: Option<Value>, held: Option<Held>) -> Option<Result<Tile, KernelError>> {
+    fn move_in(
+        &mut self,
+        bytes: u64,
+        value: Option<Value>,
+        held: Option<Held>,
+    ) -> Option<Result<Tile, KernelError>> {
         let tile = Tile::in_scratch(&self.program, self.dtype, self.shape, value, "a message");
         if !self.in_hbm {
             return Some(tile);

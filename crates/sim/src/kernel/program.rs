@@ -1,5 +1,6 @@
 //! A running kernel: where its time goes, and what led to where it is.
 
+use super::tile::Tiles;
 use crate::executor::{Sim, TaskId, Wait};
 use crate::machine::{Engine, World};
 use crate::record::{Op, Path, Resource};
@@ -24,6 +25,7 @@ pub(crate) struct Program {
     cursor: Cell<Time>,
     path: Cell<Path>,
     stalls: [Cell<u64>; Kind::COUNT],
+    tiles: RefCell<Tiles>,
     /// When its last store will be over, and what led there.
     stores_over: Cell<Time>,
     stores_path: Cell<Path>,
@@ -48,6 +50,7 @@ impl Program {
         Self {
             index,
             stalls: Default::default(),
+            tiles: RefCell::default(),
             scratch: Cell::default(),
             scratch_limit,
             world,
@@ -216,6 +219,10 @@ impl Program {
         for (kind, spent) in Kind::ALL.into_iter().zip(&self.stalls) {
             sip.pes[self.index].stalls.add(kind, Time::ps(spent.take()));
         }
+    }
+
+    pub(super) fn tiles(&self) -> &RefCell<Tiles> {
+        &self.tiles
     }
 
     pub(crate) fn index(&self) -> usize {

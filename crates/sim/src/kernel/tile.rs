@@ -1,9 +1,8 @@
 //! Tiles: what a kernel computes with, and the scratch memory they live in.
 
-use super::messages::Held;
 use super::program::Program;
 use super::{KernelError, Tl};
-use crate::time::Bytes;
+use crate::time::{Bytes, Time};
 use crate::value::{DType, Value};
 use std::fmt;
 use std::rc::Rc;
@@ -80,7 +79,8 @@ impl From<&[usize]> for Shape {
         assert!(from.len() <= 4, "a tile has at most four dimensions");
         let mut dims = [1; 4];
         for (dim, length) in dims.iter_mut().zip(from) {
-            *dim = u32::try_from(*length).expect("a dimension of a tile has fewer than 2^32 elements");
+            *dim =
+                u32::try_from(*length).expect("a dimension of a tile has fewer than 2^32 elements");
         }
         #[expect(clippy::cast_possible_truncation, reason = "at most four")]
         Self { dims, rank: from.len() as u8 }
@@ -113,20 +113,52 @@ impl fmt::Debug for Shape {
 }
 
 /// A value in a PE's scratch memory, or still in the slot it came in.
+///
+/// A handle: what it stands for is in a table of its program, where it is written once and never moved.
 #[must_use = "a tile frees its scratch memory, or its slot, when dropped"]
 pub struct Tile {
+    program: Rc<Program>,
+    number: u32,
+}
+
+/// What a tile is.
+struct Entry {
     dtype: DType,
     shape: Shape,
     value: Option<Value>,
-    #[expect(dead_code, reason = "held for its destructor")]
     home: Home,
 }
 
 /// What a tile occupies until it is dropped.
-#[expect(dead_code, reason = "held for their destructors")]
+#[derive(Clone, Copy)]
 enum Home {
-    Scratch(Scratch),
-    Slot(Held),
+    /// So many bytes of scratch.
+    Scratch(u64),
+    /// A slot of an edge, since it was filled.
+    Slot(u32, Time),
+}
+
+/// The tiles of a program.
+#[derive(Default)]
+pub(super) struct Tiles {
+    entries: Vec<Entry>,
+    free: Vec<u32>,
+}
+
+impl Tiles {
+    #[inline]
+    fn add(&mut self, dtype: DType, shape: Shape, value: Option<Value>, home: Home) -> u32 {
+        let Some(number) = self.free.pop() else {
+            self.entries.push(Entry { dtype, shape, value, home });
+            return u32::try_from(self.entries.len() - 1).expect("fewer than 2^32 tiles");
+        };
+        let entry = &mut self.entries[number as usize];
+        entry.dtype = dtype;
+        entry.shape = shape;
+        entry.value = value;
+        entry.home = home;
+        number
+    }
 }
 
 impl Tile {
@@ -138,62 +170,104 @@ impl Tile {
         value: Option<Value>,
         what: &str,
     ) -> Result<Self, KernelError> {
-        let scratch = Scratch::take(program, (shape.elements() * dtype.size()) as u64, what)?;
-        Ok(Self { dtype, shape, value, home: Home::Scratch(scratch) })
-    }
-
-    pub(super) fn in_slot(dtype: DType, shape: Shape, value: Option<Value>, held: Held) -> Self {
-        Self { dtype, shape, value, home: Home::Slot(held) }
-    }
-
-    /// Has its numbers computed if many operations wait for them, so that what a long loop holds on to is bounded.
-    pub(super) fn start_if_deep(&self, program: &Program) {
-        if let Some(value) = &self.value
-            && value.depth() >= Value::DEEP
-        {
-            program.world().options.evaluator.start(value);
+        let bytes = (shape.elements() * dtype.size()) as u64;
+        if let Err((free, capacity)) = program.take_scratch(bytes) {
+            return Err(full(what, bytes, free, capacity));
         }
+        let number = program.tiles().borrow_mut().add(dtype, shape, value, Home::Scratch(bytes));
+        Ok(Self { program: program.clone(), number })
+    }
+
+    /// A tile in a slot of `edge`, which goes home when the tile is dropped.
+    #[inline]
+    pub(super) fn in_slot(
+        program: &Rc<Program>,
+        dtype: DType,
+        shape: Shape,
+        value: Option<Value>,
+        (edge, since): (u32, Time),
+    ) -> Self {
+        let number = program.tiles().borrow_mut().add(dtype, shape, value, Home::Slot(edge, since));
+        Self { program: program.clone(), number }
+    }
+
+    #[inline]
+    fn with<T>(&self, look: impl FnOnce(&Entry) -> T) -> T {
+        look(&self.program.tiles().borrow().entries[self.number as usize])
     }
 
     /// The type of its elements.
+    #[inline]
     pub fn dtype(&self) -> DType {
-        self.dtype
+        self.with(|entry| entry.dtype)
     }
 
     /// Its extent.
+    #[inline]
     pub fn shape(&self) -> Shape {
-        self.shape
+        self.with(|entry| entry.shape)
     }
 
     /// How many bytes it takes.
+    #[inline]
     pub fn bytes(&self) -> u64 {
-        (self.shape.elements() * self.dtype.size()) as u64
+        self.with(|entry| (entry.shape.elements() * entry.dtype.size()) as u64)
     }
 
     /// Its numbers, to be computed when somebody looks; `None` without data.
-    pub fn value(&self) -> Option<&Value> {
-        self.value.as_ref()
+    #[inline]
+    pub fn value(&self) -> Option<Value> {
+        self.with(|entry| entry.value.clone())
+    }
+
+    /// Has its numbers computed if too many operations are waiting behind it, so that a long loop does not grow.
+    #[inline]
+    pub(super) fn start_if_deep(&self) {
+        if let Some(value) = self.value()
+            && value.depth() >= Value::DEEP
+        {
+            self.program.world().options.evaluator.start(&value);
+        }
     }
 
     /// The same elements in another shape.
-    pub fn reshape(mut self, shape: impl Into<Shape>) -> Result<Self, KernelError> {
-        let shape = shape.into();
-        if shape.elements() != self.shape.elements() {
-            let (left, right) = (self.shape.to_string(), shape.to_string());
+    pub fn reshape(self, shape: impl Into<Shape>) -> Result<Self, KernelError> {
+        let (before, shape) = (self.shape(), shape.into());
+        if shape.elements() != before.elements() {
+            let (left, right) = (before.to_string(), shape.to_string());
             return Err(KernelError::Shape { operation: "reshape", left, right });
         }
-        self.shape = shape;
+        self.program.tiles().borrow_mut().entries[self.number as usize].shape = shape;
         Ok(self)
     }
 
     pub(crate) fn describe(&self) -> String {
-        format!("{}{}", self.dtype, self.shape)
+        format!("{}{}", self.dtype(), self.shape())
     }
 }
 
 impl fmt::Debug for Tile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.describe())
+    }
+}
+
+impl Drop for Tile {
+    #[inline]
+    fn drop(&mut self) {
+        let (home, value) = {
+            let tiles = &mut *self.program.tiles().borrow_mut();
+            tiles.free.push(self.number);
+            let entry = &mut tiles.entries[self.number as usize];
+            (entry.home, entry.value.take())
+        };
+        drop(value);
+        match home {
+            Home::Scratch(bytes) => self.program.give_scratch(bytes),
+            Home::Slot(edge, since) => {
+                self.program.world().release(edge, &self.program.path(), since)
+            }
+        }
     }
 }
 

@@ -92,7 +92,11 @@ impl View {
     pub(super) fn touched(&self) -> usize {
         match &self.mask {
             Mask::All => self.shape.elements(),
-            Mask::Below(bounds) => self.shape.dims().iter().zip(bounds.dims().iter())
+            Mask::Below(bounds) => self
+                .shape
+                .dims()
+                .iter()
+                .zip(bounds.dims().iter())
                 .map(|(dim, bound)| dim.min(bound))
                 .product(),
             Mask::Each(each) => each.iter().filter(|touched| **touched).count(),

@@ -161,7 +161,7 @@ impl Flow {
         for len in self.messages {
             let tile = tl.recv(&receiver, DType::F32, len).await?;
             tl.compute(self.consume).await;
-            sink.borrow_mut()[number].push(tile.value().cloned());
+            sink.borrow_mut()[number].push(tile.value());
         }
         Ok(())
     }

@@ -122,7 +122,7 @@ async fn receive(
     for message in 0..messages {
         let tile = tl.recv(&receiver, DType::F16, elements).await?;
         if message < COMPARED {
-            got.borrow_mut().extend(tile.value().cloned());
+            got.borrow_mut().extend(tile.value());
         }
     }
     Ok(())

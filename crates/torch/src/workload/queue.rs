@@ -147,7 +147,7 @@ async fn receive(
         let tile = tl.recv(&receiver, DType::F32, elements).await?;
         tl.compute(consume).await;
         if chunk < COMPARED {
-            got.borrow_mut().extend(tile.value().cloned());
+            got.borrow_mut().extend(tile.value());
         }
     }
     Ok(())
