@@ -111,7 +111,7 @@ pub(crate) struct World {
     free_way_out: bool,
     /// Whether receiving costs nothing after the link.
     free_way_in: bool,
-    /// Whether loads and stores cost nothing and leave no trace.
+    /// Whether loads and stores cost nothing; then they are not logged either.
     pub(crate) free_memory: bool,
 }
 
@@ -154,7 +154,7 @@ impl Machine {
             last: RefCell::default(),
             free_way_out: is_free(&spec.dma) && free_mesh,
             free_way_in: free_mesh,
-            free_memory: free_mesh && is_free(&spec.dma) && is_free(&hbm) && !options.record,
+            free_memory: free_mesh && is_free(&spec.dma) && is_free(&hbm),
             options,
             spec,
         });

@@ -8,18 +8,41 @@ use std::io;
 
 /// Writes the operations of a recorded run.
 pub fn write<W: io::Write>(report: &Report, writer: &mut Writer<W>) -> io::Result<()> {
-    let mut order: Vec<&Op> = report.ops.iter().collect();
-    // On one track the outer slice comes first.
-    order.sort_by_key(|op| (op.resource, op.start, std::cmp::Reverse(op.end)));
     let mut tracks = Tracks::default();
-    for op in order {
-        let track = tracks.track(writer, op.resource)?;
-        let name = tracks.name(writer, op.label);
-        let slice = Slice::new(track, name, op.start.as_ps(), op.end.as_ps());
-        let bytes = (op.bytes > 0).then_some(op.bytes);
-        writer.slice(&Slice { bytes, flow_out: op.flow_out, flow_in: op.flow_in, ..slice })?;
+    // The log is SIP by SIP.
+    for ops in report.ops.chunk_by(|a, b| sip_of(a.resource) == sip_of(b.resource)) {
+        for number in in_order(ops) {
+            write_op(&mut tracks, writer, &ops[number as usize])?;
+        }
     }
     Ok(())
+}
+
+/// The numbers of operations, track by track and by time; where two begin together the outer one comes first.
+fn in_order(ops: &[Op]) -> impl Iterator<Item = u32> {
+    let mut known: Vec<Resource> = ops.iter().map(|op| op.resource).collect();
+    known.sort_unstable();
+    known.dedup();
+    let mut last = (known.first().copied(), 0);
+    let mut rank = |resource| {
+        if last.0 != Some(resource) {
+            last = (Some(resource), known.partition_point(|other| *other < resource));
+        }
+        last.1
+    };
+    let key =
+        |(number, op): (u32, &Op)| (rank(op.resource), op.start, std::cmp::Reverse(op.end), number);
+    let mut keys: Vec<_> = (0..).zip(ops).map(key).collect();
+    keys.sort_unstable();
+    keys.into_iter().map(|(.., number)| number)
+}
+
+fn write_op<W: io::Write>(tracks: &mut Tracks, writer: &mut Writer<W>, op: &Op) -> io::Result<()> {
+    let track = tracks.track(writer, op.resource)?;
+    let name = tracks.name(writer, op.label);
+    let slice = Slice::new(track, name, op.start.as_ps(), op.end.as_ps());
+    let bytes = (op.bytes > 0).then_some(op.bytes);
+    writer.slice(&Slice { bytes, flow_out: op.flow_out, flow_in: op.flow_in, ..slice })
 }
 
 #[derive(Default)]

@@ -4,6 +4,8 @@
 //! it is taken.
 //!
 //! - **WIR-1 (FIFO).** Turns begin in order of asking, and do not overlap.
+//! - **WIR-3 (not idle).** A load or store that will need a stage only later does not keep others from using it
+//!   until then: they fill the gap, if they fit. Messages do not, because those of one edge must stay in order.
 //! - **WIR-2 (work).** A wire with an unlimited rate never delays anybody.
 
 use crate::record::Path;
@@ -12,7 +14,7 @@ use crate::stall::Kind;
 use crate::time::{Rate, Time};
 
 /// One thing at a time, first come first served.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Wire {
     free: Time,
     /// What led to `free`: the critical path of whoever has to wait for it.
@@ -21,6 +23,8 @@ pub(crate) struct Wire {
     pub(crate) bytes: u64,
     pub(crate) turns: u64,
     pub(crate) first: Time,
+    /// Stretches before `free` that were left over by turns taken ahead of time.
+    gaps: Vec<Turn>,
 }
 
 /// When a turn begins and ends.
@@ -53,6 +57,34 @@ impl Wire {
         self.busy += span;
         self.free = start + span;
         Turn { start, end: self.free }
+    }
+
+    /// Takes a stretch that was left over, if `span` fits into one from `ready` on.
+    fn fill_gap(&mut self, ready: Time, span: Time, bytes: u64) -> Option<Turn> {
+        let fits = |gap: &Turn| gap.start.max(ready) + span <= gap.end;
+        let index = self.gaps.iter().position(fits)?;
+        let gap = self.gaps.swap_remove(index);
+        let start = gap.start.max(ready);
+        let turn = Turn { start, end: start + span };
+        self.leave_gap(gap.start, turn.start);
+        self.leave_gap(turn.end, gap.end);
+        self.turns += 1;
+        self.bytes += bytes;
+        self.busy += span;
+        self.first = self.first.min(start);
+        Some(turn)
+    }
+
+    /// Remembers a stretch that nobody uses, unless there are too many.
+    fn leave_gap(&mut self, start: Time, end: Time) {
+        if start < end && self.gaps.len() < GAPS {
+            self.gaps.push(Turn { start, end });
+        }
+    }
+
+    /// Forgets the gaps that are over.
+    fn forget_gaps(&mut self, now: Time) {
+        self.gaps.retain(|gap| gap.end > now);
     }
 
     /// Says what led to the end of the last turn, and when that was if it was later than promised.
@@ -89,6 +121,9 @@ impl Wire {
     }
 }
 
+/// How many gaps a wire remembers.
+const GAPS: usize = 64;
+
 /// Bytes on their way through several stages, cut-through: the head goes on while the tail still comes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Flight {
@@ -96,11 +131,25 @@ pub(crate) struct Flight {
     pub(crate) head: Time,
     pub(crate) tail: Time,
     pub(crate) path: Path,
+    /// When it was asked for, if it may fill gaps.
+    asked: Option<Time>,
 }
 
 impl Flight {
     pub(crate) fn new(bytes: u64, ready: Time, path: Path) -> Self {
-        Self { bytes, head: ready, tail: ready, path }
+        Self { bytes, head: ready, tail: ready, path, asked: None }
+    }
+
+    /// Bytes asked for now that will be ready later, and may overtake others (WIR-3).
+    pub(crate) fn ahead(bytes: u64, now: Time, ready: Time, path: Path) -> Self {
+        Self { asked: Some(now), ..Self::new(bytes, ready, path) }
+    }
+
+    /// The part of it that ends with byte `until` of `whole`: its tail comes when that byte does.
+    pub(crate) fn part(&self, bytes: u64, until: u64, whole: u64) -> Self {
+        let coming = u128::from((self.tail - self.head).as_ps()) * u128::from(until);
+        let tail = coming.div_ceil(u128::from(whole.max(1)));
+        Self { bytes, tail: self.head + Time::ps(tail as u64), ..*self }
     }
 
     /// Passes a stage of `rate` and `latency` that `wire` keeps for one at a time.
@@ -110,13 +159,34 @@ impl Flight {
             self.delay(latency);
             return turn;
         }
-        let turn = wire.take(self.head, rate.time_for(self.bytes), self.bytes, &mut self.path);
-        let mut path = self.path;
-        path.advance(turn.end, kind);
-        wire.leave(turn.end, &path);
+        let span = rate.time_for(self.bytes);
+        let turn = match self.in_gap(wire, span) {
+            Some(turn) => turn,
+            None => self.in_line(wire, span, kind),
+        };
         self.head = turn.start;
         self.tail = self.tail.max(turn.end);
         self.delay(latency);
+        turn
+    }
+
+    /// A turn between those of others, where allowed; otherwise leaves a gap before its own.
+    fn in_gap(&self, wire: &mut Wire, span: Time) -> Option<Turn> {
+        let now = self.asked?;
+        wire.forget_gaps(now);
+        let turn = wire.fill_gap(self.head, span, self.bytes);
+        if turn.is_none() {
+            wire.leave_gap(wire.free.max(now), self.head);
+        }
+        turn
+    }
+
+    /// A turn behind all others.
+    fn in_line(&mut self, wire: &mut Wire, span: Time, kind: Kind) -> Turn {
+        let turn = wire.take(self.head, span, self.bytes, &mut self.path);
+        let mut path = self.path;
+        path.advance(turn.end, kind);
+        wire.leave(turn.end, &path);
         turn
     }
 
@@ -139,6 +209,20 @@ mod tests {
 
     fn rate(bytes_per_ns: u64) -> Rate {
         Rate::per_second(bytes_per_ns * 1_000_000_000).unwrap()
+    }
+
+    #[test]
+    fn wir_3_a_turn_ahead_of_time_leaves_room_for_others() {
+        let (mut wire, ns) = (Wire::default(), Time::ns);
+        let mut pass = |now, ready, bytes| {
+            let mut flight = Flight::ahead(bytes, now, ready, Path::default());
+            flight.pass(&mut wire, rate(1), Time::ZERO, Kind::Dma).start
+        };
+        assert_eq!(pass(ns(0), ns(100), 10), ns(100));
+        assert_eq!(pass(ns(0), ns(0), 60), ns(0), "WIR-3: before the first");
+        assert_eq!(pass(ns(0), ns(0), 60), ns(110), "WIR-1: it does not fit, so behind it");
+        assert_eq!(pass(ns(0), ns(20), 40), ns(60), "WIR-3: what is left of the gap");
+        assert_eq!(pass(ns(0), ns(0), 1), ns(170), "WIR-1: no gap is left");
     }
 
     proptest! {

@@ -133,7 +133,7 @@ impl Tl {
 /// Moves bytes between the PE and cubes through a DMA channel; says when it is over.
 #[inline]
 fn transfer(program: &Program, pieces: &[(u16, u64)], engine: Engine) -> Time {
-    // Where nothing takes time and nobody keeps a log, there is nothing to do.
+    // Where nothing takes time there is nothing to take, or to log.
     if program.world().free_memory { Time::ZERO } else { occupy(program, pieces, engine) }
 }
 
@@ -149,7 +149,7 @@ fn occupy(program: &Program, pieces: &[(u16, u64)], engine: Engine) -> Time {
     let turn = sip.pes[index].engine(engine).take(now, span, bytes, &mut path);
     let (start, mut end) = (turn.start, turn.end);
     for &(cube, bytes) in pieces {
-        let mut flight = Flight::new(bytes, start + dma.latency, path);
+        let mut flight = Flight::ahead(bytes, now, start + dma.latency, path);
         beyond(world, sip, &mut flight, pe, cube, engine);
         end = end.max(flight.tail);
     }

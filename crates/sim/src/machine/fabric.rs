@@ -259,19 +259,14 @@ impl World {
         let tail = turn.end.max(flight.tail);
         let arrival = tail + link.latency;
         message.path = flight.path;
-        sip.record.step(&mut message.path, tail, Kind::Link, resource);
+        // An early chunk leaves before the message is whole, and what led to that did not lead to the chunk.
+        if tail >= message.path.at() {
+            sip.record.step(&mut message.path, tail, Kind::Link, resource);
+        }
         port.wire.leave(turn.end, &message.path);
         message.path.advance(arrival, Kind::Link);
-        let (bytes, flow) = (flight.bytes, message.flow);
-        sip.record.op(|| Op {
-            start: turn.start,
-            end: turn.end,
-            resource,
-            label: "transfer",
-            bytes,
-            flow_out: Some(flow),
-            flow_in: None,
-        });
+        let bytes = flight.bytes;
+        sip.record.op(|| Op { bytes, ..transfer(turn, resource, message) });
         arrival
     }
 
@@ -289,7 +284,7 @@ impl World {
         loop {
             let bytes = left.min(unit);
             left -= bytes;
-            let mut chunk = Flight { bytes, ..*flight };
+            let mut chunk = flight.part(bytes, message.bytes - left, message.bytes);
             let arrival = self.over_link(sip, from, port, &mut chunk, message);
             let cargo = if left == 0 { Cargo::LastChunk } else { Cargo::Chunk };
             self.send_parcel(Parcel { edge, bytes, at: next, to, cargo }, arrival);

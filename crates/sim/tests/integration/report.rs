@@ -147,7 +147,6 @@ fn the_op_log_is_text_in_order_of_time() {
     });
     let report = machine.run().unwrap();
     insta::assert_snapshot!(report.op_log(), @"
-    0 0 sip0.cube0.pe0.dma.load load 512
     0 1000 sip0.cube0.pe0.vector exp 512
     0 4000 sip0.cube0.pe0 kernel 0
     1000 4000 sip0.cube0.pe0.vector compute 0
