@@ -235,7 +235,11 @@ impl Mmu {
     ) -> Result<Place, Box<MemoryError>> {
         if let Some(index) = self.before(address) {
             let region = &self.regions[index].region;
-            let element = (address - region.address) as usize >> dtype.size_shift();
+            #[expect(
+                clippy::cast_possible_truncation,
+                reason = "compared with the region's length"
+            )]
+            let element = ((address - region.address) >> dtype.size_shift()) as usize;
             if region.dtype == dtype && element + reach <= region.elements {
                 return Ok(Place { index, element, cube: region.cube });
             }
@@ -453,7 +457,7 @@ mod tests {
             let region = mmu.map(&mut hbm, 0, DType::F32, 64).unwrap();
             let mut model = vec![f32::NAN; 64];
             for (number, (at, len)) in writes.into_iter().enumerate() {
-                let values: Vec<f32> = (0..len).map(|i| (number * 100 + i) as f32).collect();
+                let values: Vec<f32> = (0..len).map(|i| f32::from(u16::try_from(number * 100 + i).unwrap())).collect();
                 model[at..at + len].copy_from_slice(&values);
                 mmu.write(mmu.start_of(&region).unwrap(), at, Value::from_f32(DType::F32, &values));
             }

@@ -225,7 +225,7 @@ impl Record {
         if self.steps.len() < self.capacity {
             self.steps.push(step);
         } else {
-            let slot = self.next_step as usize & (self.capacity - 1);
+            let slot = self.slot_of(self.next_step);
             self.steps[slot] = step;
         }
         self.next_step += 1;
@@ -235,7 +235,12 @@ impl Record {
     pub(crate) fn get(&self, id: StepId) -> Option<&Step> {
         let sequence = id.sequence();
         let kept = self.next_step.saturating_sub(sequence) <= self.capacity as u64;
-        if kept { self.steps.get(sequence as usize & (self.capacity - 1)) } else { None }
+        if kept { self.steps.get(self.slot_of(sequence)) } else { None }
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "only the low bits are kept")]
+    fn slot_of(&self, sequence: u64) -> usize {
+        sequence as usize & (self.capacity - 1)
     }
 
     pub(crate) fn take_ops(&mut self) -> Vec<Op> {

@@ -148,8 +148,8 @@ impl Flight {
     /// The part of it that ends with byte `until` of `whole`: its tail comes when that byte does.
     pub(crate) fn part(&self, bytes: u64, until: u64, whole: u64) -> Self {
         let coming = u128::from((self.tail - self.head).as_ps()) * u128::from(until);
-        let tail = coming.div_ceil(u128::from(whole.max(1)));
-        Self { bytes, tail: self.head + Time::ps(tail as u64), ..*self }
+        let tail = u64::try_from(coming.div_ceil(u128::from(whole.max(1)))).unwrap_or(u64::MAX);
+        Self { bytes, tail: self.head + Time::ps(tail), ..*self }
     }
 
     /// Passes a stage of `rate` and `latency` that `wire` keeps for one at a time.

@@ -68,12 +68,12 @@ fn sim_2_the_order_of_turns_cannot_be_observed() {
 #[test]
 #[should_panic(expected = "SIM-3")]
 fn sim_3_a_place_cannot_act_on_another_without_delay() {
-    let mut executor = Executor::new(2);
-    let sim = executor.sim();
     struct Nothing;
     impl Device for Nothing {
         fn fire(&self, _: &Sim, _: u64) {}
     }
+    let mut executor = Executor::new(2);
+    let sim = executor.sim();
     let device = sim.register(Rc::new(Nothing));
     executor
         .spawn(Place(0), "trespasser", async move { sim.schedule(sim.now(), Place(1), device, 0) })

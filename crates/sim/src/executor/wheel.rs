@@ -13,6 +13,8 @@ use std::collections::BTreeMap;
 const DIGIT: u32 = 12;
 const SLOTS: usize = 1 << DIGIT;
 const LEVELS: usize = 4;
+/// How many bits of a time the levels cover together.
+const REACH: u32 = DIGIT * 4;
 const WORDS: usize = SLOTS / 64;
 const NIL: u32 = u32::MAX;
 
@@ -92,6 +94,7 @@ impl Level {
 }
 
 #[inline]
+#[expect(clippy::cast_possible_truncation, reason = "only the lowest digit is kept")]
 fn digit(time: u64, level: usize) -> usize {
     (time >> (DIGIT as usize * level)) as usize & (SLOTS - 1)
 }
@@ -108,12 +111,12 @@ impl<T: Copy> Wheel<T> {
     }
 
     /// Adds an item; `time` must not be before the last instant handed out.
-    #[inline(always)]
+    #[inline]
     pub(super) fn push(&mut self, time: u64, item: impl FnOnce() -> T) {
         assert!(time >= self.base, "WHL-1: pushed into the past");
         self.len += 1;
         let differing = time ^ self.base;
-        if differing >> (DIGIT * LEVELS as u32) != 0 {
+        if differing >> (REACH) != 0 {
             return self.push_beyond(time, item());
         }
         let node = self.allocate(time, item);
@@ -175,10 +178,9 @@ impl<T: Copy> Wheel<T> {
 
     /// The first time that belongs to `slot` of `level`, given the digits above it.
     fn slot_start(&self, level: usize, slot: usize) -> u64 {
-        let shift = DIGIT * level as u32;
-        let above = shift + DIGIT;
-        let kept = self.base.checked_shr(above).unwrap_or(0).checked_shl(above).unwrap_or(0);
-        kept | ((slot as u64) << shift)
+        let shift = DIGIT as usize * level;
+        let above = shift + DIGIT as usize;
+        (self.base >> above << above) | ((slot as u64) << shift)
     }
 
     fn relink(&mut self, list: Slot) {
@@ -195,11 +197,13 @@ impl<T: Copy> Wheel<T> {
     fn refill(&mut self) {
         let first = *self.beyond.keys().next().expect("WHL-1: items are pending");
         self.base = first;
-        let epoch_end = (first | ((1 << (DIGIT * LEVELS as u32)) - 1)).checked_add(1);
+        let epoch_end = (first | ((1 << (REACH)) - 1)).checked_add(1);
         let later = epoch_end.map_or_else(BTreeMap::new, |end| self.beyond.split_off(&end));
         for (time, items) in std::mem::replace(&mut self.beyond, later) {
             self.len -= items.len();
-            items.into_iter().for_each(|item| self.push(time, || item));
+            for item in items {
+                self.push(time, || item);
+            }
         }
     }
 
@@ -219,7 +223,7 @@ impl<T: Copy> Wheel<T> {
     }
 
     /// A node for an item, which is made where it will stand.
-    #[inline(always)]
+    #[inline]
     fn allocate(&mut self, time: u64, item: impl FnOnce() -> T) -> u32 {
         let at = self.free;
         if let Some(node) = self.nodes.get_mut(at as usize) {
@@ -236,7 +240,7 @@ impl<T: Copy> Wheel<T> {
     /// Appends a node, whose `next` is nil, to the slot that its time belongs to.
     #[inline]
     fn link(&mut self, node: u32, time: u64, differing: u64) {
-        let level = ((63 - (differing | 1).leading_zeros()) / DIGIT) as usize;
+        let level = ((differing | 1).ilog2() / DIGIT) as usize;
         let slot = digit(time, level);
         let level = &mut self.levels[level];
         let list = &mut level.slots[slot];

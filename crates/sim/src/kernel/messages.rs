@@ -137,7 +137,7 @@ impl Tl {
 /// Posts a tile that takes several slots, whole elements in each.
 fn send_in_pieces(to: &Sender, tile: &Tile) -> u64 {
     let size = tile.dtype().size() as u64;
-    let per_slot = (to.slot_size / size).max(1) as usize;
+    let per_slot = usize::try_from((to.slot_size / size).max(1)).unwrap_or(usize::MAX);
     let elements = tile.shape().elements();
     let pieces = elements.div_ceil(per_slot);
     let mut last = 0;

@@ -265,7 +265,7 @@ impl Drop for Tile {
         match home {
             Home::Scratch(bytes) => self.program.give_scratch(bytes),
             Home::Slot(edge, since) => {
-                self.program.world().release(edge, &self.program.path(), since)
+                self.program.world().release(edge, &self.program.path(), since);
             }
         }
     }

@@ -88,8 +88,9 @@ fn transfer(turn: Turn, resource: Resource, message: &Message) -> Op {
 impl Device for World {
     #[inline]
     fn fire(&self, _: &Sim, payload: u64) {
-        let number = payload as u32;
-        match (payload >> 32) as u8 {
+        #[expect(clippy::cast_possible_truncation, reason = "the two parts of a payload")]
+        let (act, number) = ((payload >> 32) as u8, payload as u32);
+        match act {
             x if x == Act::Arrive as u8 => self.arrive(number),
             x if x == Act::Deliver as u8 => {
                 self.edges.borrow_mut().list[number as usize].arriving -= 1;
@@ -359,7 +360,7 @@ impl World {
     }
 
     /// The last byte of a message is at the receiver's SIP (or PE, where both are the same).
-    #[inline(always)]
+    #[inline]
     fn arrive(&self, number: u32) {
         let lands = {
             let edge = &self.edges.borrow().list[number as usize];
@@ -390,7 +391,7 @@ impl World {
     }
 
     /// A message is in its slot.
-    #[inline(always)]
+    #[inline]
     fn deliver(&self, number: u32) {
         let edge = &mut self.edges.borrow_mut().list[number as usize];
         let now = self.sim.now();
@@ -439,7 +440,7 @@ impl World {
     }
 
     /// A credit is home.
-    #[inline(always)]
+    #[inline]
     fn credit(&self, number: u32) {
         let edge = &mut self.edges.borrow_mut().list[number as usize];
         let now = self.sim.now();
