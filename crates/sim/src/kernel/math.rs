@@ -58,15 +58,15 @@ pub(super) fn reached(program: &Program, end: Time, scheduled: &mut bool) -> boo
 impl Tl {
     /// Element by element, both tiles of one type; a dimension of 1 stretches.
     pub fn binary(&self, operation: Binary, left: &Tile, right: &Tile) -> Computing {
-        let shape = match broadcast("elementwise", left, right) {
-            Ok(shape) => shape,
+        let (dtype, shape) = match broadcast("elementwise", left, right) {
+            Ok(common) => common,
             Err(error) => return self.failed(error),
         };
-        let bytes = left.bytes().max(right.bytes());
-        let value = both(left, right).map(|(x, y)| {
+        let bytes = (shape.elements() * dtype.size()) as u64;
+        let value = both(self, left, right).map(|(x, y)| {
             Value::binary(operation, &stretch(&x, left, shape), &stretch(&y, right, shape))
         });
-        self.vector(name_of_binary(operation), bytes, left.dtype(), shape, value)
+        self.vector(name_of_binary(operation), bytes, dtype, shape, value)
     }
 
     /// `left + right`.
@@ -101,12 +101,12 @@ impl Tl {
 
     /// 1 where the comparison holds, 0 elsewhere, as `i32`.
     pub fn compare(&self, operation: Compare, left: &Tile, right: &Tile) -> Computing {
-        let shape = match broadcast("compare", left, right) {
-            Ok(shape) => shape,
+        let (_, shape) = match broadcast("compare", left, right) {
+            Ok(common) => common,
             Err(error) => return self.failed(error),
         };
         let bytes = left.bytes().max(right.bytes());
-        let value = both(left, right).map(|(x, y)| {
+        let value = both(self, left, right).map(|(x, y)| {
             Value::compare(operation, &stretch(&x, left, shape), &stretch(&y, right, shape))
         });
         self.vector("compare", bytes, DType::I32, shape, value)
@@ -124,7 +124,7 @@ impl Tl {
         }
         let value = condition
             .value()
-            .zip(both(left, right))
+            .zip(both(self, left, right))
             .map(|(condition, (left, right))| Value::select(&condition, &left, &right));
         self.vector("select", left.bytes(), left.dtype(), left.shape(), value)
     }
@@ -177,7 +177,7 @@ impl Tl {
             Ok(dims) => dims,
             Err(error) => return self.failed(error),
         };
-        let value = both(left, right).map(|(x, y)| {
+        let value = both(self, left, right).map(|(x, y)| {
             Value::dot(&x, &y, [m, n, k], accumulator.and_then(Tile::value).as_ref())
         });
         let dtype = if left.dtype() == DType::I32 { DType::I32 } else { DType::F32 };
@@ -232,7 +232,9 @@ impl Tl {
             Err(error) => return self.failed(error),
         };
         let program = self.program().clone();
-        tile.start_if_deep();
+        if self.has_data() {
+            tile.start_if_deep();
+        }
         let end = occupy(&program, engine, label, span, bytes);
         Computing { program, result: Some(Ok(tile)), end, engine, scheduled: false }
     }
@@ -258,28 +260,30 @@ fn occupy(program: &Program, engine: Engine, label: &'static str, span: Time, by
     end
 }
 
-fn both(left: &Tile, right: &Tile) -> Option<(Value, Value)> {
-    left.value().zip(right.value())
+fn both(tl: &Tl, left: &Tile, right: &Tile) -> Option<(Value, Value)> {
+    if tl.has_data() { left.value().zip(right.value()) } else { None }
 }
 
-/// The shape two tiles have together: equal ranks, and equal dimensions except where one is 1.
-fn broadcast(operation: &'static str, left: &Tile, right: &Tile) -> Result<Shape, KernelError> {
-    if left.dtype() == right.dtype() && left.shape() == right.shape() {
-        return Ok(left.shape());
+/// The type and shape two tiles have together: equal ranks, and equal dimensions except where one is 1.
+#[inline]
+fn broadcast(
+    operation: &'static str,
+    left: &Tile,
+    right: &Tile,
+) -> Result<(DType, Shape), KernelError> {
+    let ((dtype, a), (other, b)) = (left.kind(), right.kind());
+    if dtype == other && a == b {
+        return Ok((dtype, a));
     }
     let mismatch =
         || KernelError::Shape { operation, left: left.describe(), right: right.describe() };
-    let (a, b) = (left.shape(), right.shape());
-    if left.dtype() != right.dtype() || a.dims().len() != b.dims().len() {
+    if dtype != other || a.dims().len() != b.dims().len() {
         return Err(mismatch());
-    }
-    if a == b {
-        return Ok(a);
     }
     let fits = a.dims().iter().zip(b.dims().iter()).all(|(x, y)| x == y || *x == 1 || *y == 1);
     let dims: Vec<usize> =
         a.dims().iter().zip(b.dims().iter()).map(|(x, y)| if *x == 1 { *y } else { *x }).collect();
-    if fits { Ok(dims.as_slice().into()) } else { Err(mismatch()) }
+    if fits { Ok((dtype, dims.as_slice().into())) } else { Err(mismatch()) }
 }
 
 /// A tile's value stretched to `shape`.

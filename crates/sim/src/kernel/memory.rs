@@ -114,7 +114,9 @@ impl Tl {
         let program = self.program();
         let (cube, value) = read(program.world(), program.pe().sip, view, other)?;
         let tile = Tile::in_scratch(program, view.dtype, view.shape, value, "a load")?;
-        tile.start_if_deep();
+        if self.has_data() {
+            tile.start_if_deep();
+        }
         Ok((tile, (cube, (view.touched() * view.dtype.size()) as u64)))
     }
 
@@ -264,7 +266,7 @@ fn gather(mmu: &Mmu, place: Place, view: &View, other: f64) -> Result<Value, Mem
 
 /// Writes a tile to a view; the cube it went to.
 fn write(program: &Program, view: &View, tile: &Tile) -> Result<u16, KernelError> {
-    if tile.shape() != view.shape || tile.dtype() != view.dtype {
+    if tile.kind() != (view.dtype, view.shape) {
         let (left, right) = (tile.describe(), format!("{}{}", view.dtype, view.shape));
         return Err(KernelError::Shape { operation: "store", left, right });
     }

@@ -118,9 +118,9 @@ impl Tl {
     /// Sends a tile. Issued by the call: it leaves when a slot is free at the receiver. Await it to wait for that.
     #[inline]
     pub fn send(&self, to: &Sender, tile: &Tile) -> Sending {
-        let bytes = tile.bytes();
+        let (bytes, value) = tile.cargo();
         let last = if bytes <= to.slot_size {
-            post(to, bytes, tile.value(), 0)
+            post(to, bytes, value, 0)
         } else {
             send_in_pieces(to, tile)
         };

@@ -208,10 +208,24 @@ impl Tile {
         self.with(|entry| entry.shape)
     }
 
+    /// Both at once.
+    #[inline]
+    pub(super) fn kind(&self) -> (DType, Shape) {
+        self.with(|entry| (entry.dtype, entry.shape))
+    }
+
     /// How many bytes it takes.
     #[inline]
     pub fn bytes(&self) -> u64 {
         self.with(|entry| (entry.shape.elements() * entry.dtype.size()) as u64)
+    }
+
+    /// What a message carries: its size and its numbers.
+    #[inline]
+    pub(super) fn cargo(&self) -> (u64, Option<Value>) {
+        self.with(|entry| {
+            ((entry.shape.elements() * entry.dtype.size()) as u64, entry.value.clone())
+        })
     }
 
     /// Its numbers, to be computed when somebody looks; `None` without data.

@@ -362,12 +362,14 @@ impl World {
     /// The last byte of a message is at the receiver's SIP (or PE, where both are the same).
     #[inline]
     fn arrive(&self, number: u32) {
-        let lands = {
-            let edge = &self.edges.borrow().list[number as usize];
-            (self.free_way_in || edge.name.from.sip == edge.name.to.sip)
-                && edge.receiver_spec.buffer_kind == BufferKind::Tcm
-        };
-        if lands { self.deliver(number) } else { self.cross_chip(number) }
+        {
+            let edge = &mut self.edges.borrow_mut().list[number as usize];
+            let here = self.free_way_in || edge.name.from.sip == edge.name.to.sip;
+            if here && edge.receiver_spec.buffer_kind == BufferKind::Tcm {
+                return self.land(edge);
+            }
+        }
+        self.cross_chip(number);
     }
 
     /// From the receiver's way in to the slot: over the meshes, and into HBM if that is where the slot is.
@@ -391,9 +393,12 @@ impl World {
     }
 
     /// A message is in its slot.
-    #[inline]
     fn deliver(&self, number: u32) {
-        let edge = &mut self.edges.borrow_mut().list[number as usize];
+        self.land(&mut self.edges.borrow_mut().list[number as usize]);
+    }
+
+    #[inline]
+    fn land(&self, edge: &mut Edge) {
         let now = self.sim.now();
         edge.arrive(now).path.advance(now, Kind::Link);
         if let Some(task) = edge.receiver.take() {
