@@ -15,7 +15,7 @@ use crate::executor::{Deadlock, DeviceId, Executor, Place, PlaceOrder, Sim};
 use crate::ipcq::{EdgeName, Edges};
 use crate::kernel::{KernelError, Program, Tl};
 use crate::memory::{MemoryError, Region};
-use crate::record::Path;
+use crate::record::{Path, Resource};
 use crate::report::Report;
 use crate::spec::{MachineSpec, WireSpec};
 use crate::stall::Kind;
@@ -270,8 +270,9 @@ impl World {
         let arrival = {
             let spec = self.spec.host;
             let mut flight = Flight::new(COMMAND.0, self.sim.now(), Path::default());
-            let wire = &mut self.sips[sip as usize].borrow_mut().host;
-            flight.pass(wire, spec.bandwidth, spec.latency, Kind::Link);
+            let state = &mut *self.sips[sip as usize].borrow_mut();
+            let turn = flight.pass(&mut state.host, spec.bandwidth, spec.latency, Kind::Link);
+            state.log(turn, Resource::Host(sip), "command", flight.bytes);
             flight.tail
         };
         self.sim.sleep_until(arrival).await;

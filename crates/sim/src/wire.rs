@@ -32,6 +32,8 @@ pub(crate) struct Wire {
 pub(crate) struct Turn {
     pub(crate) start: Time,
     pub(crate) end: Time,
+    /// Whether anything had to be taken for it.
+    pub(crate) taken: bool,
 }
 
 impl Wire {
@@ -56,7 +58,7 @@ impl Wire {
         self.bytes += bytes;
         self.busy += span;
         self.free = start + span;
-        Turn { start, end: self.free }
+        Turn { start, end: self.free, taken: true }
     }
 
     /// Takes a stretch that was left over, if `span` fits into one from `ready` on.
@@ -65,7 +67,7 @@ impl Wire {
         let index = self.gaps.iter().position(fits)?;
         let gap = self.gaps.swap_remove(index);
         let start = gap.start.max(ready);
-        let turn = Turn { start, end: start + span };
+        let turn = Turn { start, end: start + span, taken: true };
         self.leave_gap(gap.start, turn.start);
         self.leave_gap(turn.end, gap.end);
         self.turns += 1;
@@ -78,7 +80,7 @@ impl Wire {
     /// Remembers a stretch that nobody uses, unless there are too many.
     fn leave_gap(&mut self, start: Time, end: Time) {
         if start < end && self.gaps.len() < GAPS {
-            self.gaps.push(Turn { start, end });
+            self.gaps.push(Turn { start, end, taken: false });
         }
     }
 
@@ -155,7 +157,7 @@ impl Flight {
     /// Passes a stage of `rate` and `latency` that `wire` keeps for one at a time.
     pub(crate) fn pass(&mut self, wire: &mut Wire, rate: Rate, latency: Time, kind: Kind) -> Turn {
         if rate.is_unlimited() {
-            let turn = Turn { start: self.head, end: self.tail };
+            let turn = Turn { start: self.head, end: self.tail, taken: false };
             self.delay(latency);
             return turn;
         }

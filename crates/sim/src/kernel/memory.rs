@@ -8,9 +8,10 @@ use super::view::{Mask, View};
 use super::{KernelError, Shape, Tile, Tl};
 use crate::machine::{Engine, World, noc};
 use crate::memory::{MemoryError, Mmu, Place};
-use crate::record::Op;
+use crate::record::{Op, Resource};
 use crate::stall::Kind;
 use crate::time::Time;
+use crate::topology::PeId;
 use crate::value::Value;
 use crate::wire::Flight;
 use std::pin::Pin;
@@ -170,7 +171,7 @@ fn beyond(
     world: &World,
     sip: &mut crate::machine::Sip,
     flight: &mut Flight,
-    pe: crate::topology::PeId,
+    pe: PeId,
     cube: u16,
     engine: Engine,
 ) {
@@ -178,7 +179,9 @@ fn beyond(
     if engine == Engine::Store {
         noc::pass_to_memory(sip, &world.spec, flight, pe, cube);
     }
-    flight.pass(&mut sip.cubes[cube as usize].hbm, hbm.bandwidth, hbm.latency, Kind::Dma);
+    let turn = flight.pass(&mut sip.cubes[cube as usize].hbm, hbm.bandwidth, hbm.latency, Kind::Dma);
+    let label = if engine == Engine::Load { "read" } else { "write" };
+    sip.log(turn, Resource::Hbm(PeId { cube, pe: 0, ..pe }), label, flight.bytes);
     if engine == Engine::Load {
         noc::pass_from_memory(sip, &world.spec, flight, cube, pe);
     }

@@ -314,7 +314,9 @@ impl World {
         let end = {
             let sip = &mut *self.sips[parcel.at as usize].borrow_mut();
             let mut path = crate::record::Path::default();
-            sip.ingress.take(now, span, parcel.bytes, &mut path).end
+            let turn = sip.ingress.take(now, span, parcel.bytes, &mut path);
+            sip.log(turn, Resource::Ingress(parcel.at), "transfer", parcel.bytes);
+            turn.end
         };
         self.schedule(end, parcel.at, Act::Hop, number);
     }
@@ -387,7 +389,8 @@ impl World {
         if edge.receiver_spec.buffer_kind == BufferKind::Hbm {
             let spec = self.spec.hbm;
             let wire = &mut sip.cubes[to.cube as usize].hbm;
-            flight.pass(wire, spec.bandwidth, spec.latency, Kind::Dma);
+            let turn = flight.pass(wire, spec.bandwidth, spec.latency, Kind::Dma);
+            sip.log(turn, Resource::Hbm(PeId { pe: 0, ..to }), "write", flight.bytes);
         }
         self.schedule(flight.tail, to.sip, Act::Deliver, number);
     }

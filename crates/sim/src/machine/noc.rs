@@ -7,6 +7,7 @@
 //!   each wire is taken for its own transfer time.
 
 use super::sip::Sip;
+use crate::record::Resource;
 use crate::spec::{GridSpec, MachineSpec};
 use crate::stall::Kind;
 use crate::time::Time;
@@ -68,21 +69,24 @@ fn pass_pes(sip: &mut Sip, spec: &MachineSpec, flight: &mut Flight, from: PeId, 
     let first = sip.index(PeId { pe: 0, ..from });
     let link = spec.pes.link;
     walk(&spec.pes, from.pe, to, |at, side| {
-        let wire = &mut sip.pes[first + at as usize].links[side];
-        flight.pass(wire, link.bandwidth, link.latency, Kind::Link);
+        let wire = &mut sip.pes[first + at as usize].links[side as usize];
+        let turn = flight.pass(wire, link.bandwidth, link.latency, Kind::Link);
+        sip.log(turn, Resource::PeLink(PeId { pe: at, ..from }, side), "mesh", flight.bytes);
     });
 }
 
 fn pass_cubes(sip: &mut Sip, spec: &MachineSpec, flight: &mut Flight, from: u16, to: u16) {
     let link = spec.cubes.link;
     walk(&spec.cubes, from, to, |at, side| {
-        let wire = &mut sip.cubes[at as usize].links[side];
-        flight.pass(wire, link.bandwidth, link.latency, Kind::Link);
+        let wire = &mut sip.cubes[at as usize].links[side as usize];
+        let turn = flight.pass(wire, link.bandwidth, link.latency, Kind::Link);
+        let here = PeId { sip: sip.number, cube: at, pe: GATE };
+        sip.log(turn, Resource::CubeLink(here, side), "mesh", flight.bytes);
     });
 }
 
 /// Crosses every wire of the way from `from` to `to` on a grid.
-fn walk(grid: &GridSpec, from: u16, to: u16, mut cross: impl FnMut(u16, usize)) {
+fn walk(grid: &GridSpec, from: u16, to: u16, mut cross: impl FnMut(u16, u8)) {
     if is_free(&grid.link) {
         return;
     }

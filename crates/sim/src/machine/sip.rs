@@ -1,15 +1,16 @@
 //! The hardware of one SIP: everything a place owns.
 
 use crate::memory::{Hbm, Mmu};
-use crate::record::{Record, Resource};
+use crate::record::{Op, Record, Resource};
 use crate::spec::MachineSpec;
 use crate::stall::{Kind, Stack};
 use crate::time::Time;
 use crate::topology::PeId;
-use crate::wire::Wire;
+use crate::wire::{Turn, Wire};
 
 /// One package.
 pub(crate) struct Sip {
+    pub(crate) number: u32,
     /// The wires to other SIPs, in the order of their first use.
     pub(crate) ports: Vec<Port>,
     /// The switch port into this SIP.
@@ -114,6 +115,7 @@ impl Sip {
             links: Default::default(),
         };
         Self {
+            number: sip,
             ports: Vec::new(),
             ingress: Wire::default(),
             host: Wire::default(),
@@ -153,6 +155,15 @@ impl Sip {
         let mut ports: Vec<&Port> = self.ports.iter().collect();
         ports.sort_by_key(|port| port.to);
         ports.into_iter()
+    }
+
+    /// Logs a turn that was really taken: one on a stage without limit takes no time.
+    pub(crate) fn log(&mut self, turn: Turn, resource: Resource, label: &'static str, bytes: u64) {
+        let (start, end) = (turn.start, turn.end);
+        let op = || Op { start, end, resource, label, bytes, flow_out: None, flow_in: None };
+        if turn.taken {
+            self.record.op(op);
+        }
     }
 
     /// Every wire that has been used, with its name.
