@@ -32,6 +32,8 @@ pub(crate) enum Kind {
     Deadlock,
     Kernel,
     Credits,
+    /// Simulated time ran out.
+    Time,
     Memory,
     WrongResult,
     /// A file that cannot be written.
@@ -47,6 +49,7 @@ impl Kind {
             Self::Deadlock => "deadlock",
             Self::Kernel => "kernel",
             Self::Credits => "credits",
+            Self::Time => "time",
             Self::Memory => "memory",
             Self::WrongResult => "wrong_result",
             Self::Output => "output",
@@ -131,6 +134,7 @@ impl From<WorkloadError> for Failure {
             WorkloadError::Run(RunError::Deadlock(_)) => Kind::Deadlock,
             WorkloadError::Run(RunError::Kernel { .. }) => Kind::Kernel,
             WorkloadError::Run(RunError::CreditsAway { .. }) => Kind::Credits,
+            WorkloadError::Run(RunError::TooLong) => Kind::Time,
         };
         Self::new(kind, error.to_string())
     }

@@ -99,6 +99,8 @@ struct Core {
     /// Whether [`Executor::run`] is at work: before it, every place may be prepared.
     running: Cell<bool>,
     stopped: Cell<bool>,
+    /// Whether something was to happen after the end of time.
+    overflowed: Cell<bool>,
     events: Cell<u64>,
     wheel: RefCell<Wheel<Event>>,
     /// What the place whose turn it is does next, without delay.
@@ -124,6 +126,7 @@ impl Executor {
             task: Cell::new(TaskId::NONE),
             running: Cell::new(false),
             stopped: Cell::new(false),
+            overflowed: Cell::new(false),
             events: Cell::new(0),
             wheel: RefCell::new(Wheel::new()),
             ready: RefCell::default(),
@@ -347,6 +350,9 @@ impl Sim {
     fn act_at(&self, time: Time, place: Place, action: Action) {
         let core = &*self.0;
         let now = core.now.get();
+        if time == Time::MAX {
+            return self.overflow();
+        }
         if !core.running.get() {
             return self.prepare(time, place, action);
         }
@@ -357,6 +363,18 @@ impl Sim {
         }
         let key = core.next_key(now, origin);
         core.wheel.borrow_mut().push(time.as_ps(), || Event { place, action, key });
+    }
+
+    /// Ends the run: something would happen later than time can tell.
+    #[cold]
+    fn overflow(&self) {
+        self.0.overflowed.set(true);
+        self.stop();
+    }
+
+    /// Whether the run ended because simulated time ran out.
+    pub fn has_overflowed(&self) -> bool {
+        self.0.overflowed.get()
     }
 
     /// Before the run each place creates its own events.

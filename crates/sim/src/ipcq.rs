@@ -237,7 +237,8 @@ impl Edge {
         message.granted = now;
         self.stats.messages += 1;
         self.stats.bytes += message.bytes;
-        self.stats.credit_wait += (now - message.posted.max(self.last_grant.0)).as_ps();
+        let waited = (now - message.posted.max(self.last_grant.0)).as_ps();
+        self.stats.credit_wait = self.stats.credit_wait.saturating_add(waited);
         self.last_grant.0 = now;
         message
     }
@@ -273,11 +274,13 @@ impl Edge {
         self.credits == self.spec.n_slots && self.messages.is_empty() && self.held == 0
     }
 
-    /// The least number of slots that keeps the wire busy, if a slot takes `ser` to send and `consume` to use.
+    /// The least number of slots that keeps the wire, or the receiver, busy if a slot takes `ser` to send and `way`
+    /// to arrive.
     pub(crate) fn slots_needed(&self, ser: Time, way: Time) -> u64 {
         let consume = self.stats.held.checked_div(self.stats.messages).unwrap_or(0);
         let round_trip = ser + way + Time::ps(consume) + self.credit_latency;
-        round_trip.as_ps().div_ceil(ser.as_ps().max(1))
+        // A receiver slower than the wire sets the pace; more slots than keep it busy are of no use.
+        round_trip.as_ps().div_ceil(ser.as_ps().max(consume).max(1))
     }
 }
 

@@ -74,6 +74,9 @@ pub enum RunError {
         /// Why.
         error: KernelError,
     },
+    /// Simulated time ended before the program did.
+    #[error("the run takes more than {} days of simulated time, which is all there is", Time::MAX.as_ps() / PS_PER_DAY)]
+    TooLong,
     /// MCH-1.
     #[error("{} left unread on {edge} ({away} of {slots} credits not home)", messages(*unread))]
     CreditsAway {
@@ -87,6 +90,9 @@ pub enum RunError {
         slots: u32,
     },
 }
+
+/// Picoseconds in a day.
+const PS_PER_DAY: u64 = 86_400 * 1_000_000_000_000;
 
 fn messages(count: usize) -> String {
     if count == 1 { "1 message".into() } else { format!("{count} messages") }
@@ -252,6 +258,9 @@ impl Machine {
     /// Runs everything that was launched to its end.
     pub fn run(&mut self) -> Result<Report, RunError> {
         let ended = self.executor.run();
+        if self.world.sim.has_overflowed() {
+            return Err(RunError::TooLong);
+        }
         if let Some(error) = self.world.first_failure() {
             return Err(error);
         }

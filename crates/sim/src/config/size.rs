@@ -7,7 +7,9 @@ use super::error::{Finding, Place};
 use super::reader::Reader;
 
 /// The most PEs in all.
-const MOST_PES: u64 = 1 << 24;
+const MOST_PES: u64 = 1 << 20;
+/// The most cubes in a SIP, and PEs in a cube: they are numbered in 16 bits.
+const MOST_IN_GRID: u64 = 1 << 16;
 /// The most memory in all, so that addresses fit in 62 bits.
 const MOST_BYTES: u128 = 1 << 62;
 
@@ -33,6 +35,15 @@ pub(super) fn check_size(r: &mut Reader, spec: &MachineSpec, size: &Size) {
     let sips = (size.sips, u64::from(spec.sips.count));
     let all_cubes = (size.cubes, grid(&spec.cubes));
     let all_pes = (size.pes, grid(&spec.pes));
+    for (what, (place, count)) in [("cubes in a SIP", all_cubes), ("PEs in a cube", all_pes)] {
+        if count > MOST_IN_GRID {
+            let finding = Finding::new(place, format!("the machine is too large: {count} {what}"));
+            let finding = finding.label("counts in rows * columns");
+            return r
+                .findings
+                .push(finding.help(format!("allowed: at most {MOST_IN_GRID} {what}")));
+        }
+    }
     let cubes = u128::from(sips.1) * u128::from(all_cubes.1);
     let pes = cubes * u128::from(all_pes.1);
     if pes > u128::from(MOST_PES) {

@@ -179,7 +179,8 @@ fn beyond(
     if engine == Engine::Store {
         noc::pass_to_memory(sip, &world.spec, flight, pe, cube);
     }
-    let turn = flight.pass(&mut sip.cubes[cube as usize].hbm, hbm.bandwidth, hbm.latency, Kind::Dma);
+    let turn =
+        flight.pass(&mut sip.cubes[cube as usize].hbm, hbm.bandwidth, hbm.latency, Kind::Dma);
     let label = if engine == Engine::Load { "read" } else { "write" };
     sip.log(turn, Resource::Hbm(PeId { cube, pe: 0, ..pe }), label, flight.bytes);
     if engine == Engine::Load {
@@ -233,7 +234,8 @@ fn reach(view: &View) -> Result<usize, KernelError> {
     }
     Ok(match &view.mask {
         Mask::All => span_of(view.shape, view.strides),
-        _ => view.reach(),
+        Mask::Below(bounds) => span_of(view.shape.within(bounds), view.strides),
+        Mask::Each(_) => view.reach(),
     })
 }
 

@@ -299,7 +299,7 @@ impl Receiving {
             bytes: message.bytes,
             value: message.value.take(),
             following: message.following,
-            since: message.arrived,
+            since: self.program.sim().now(),
         };
         edge.take();
         Some(arrived)

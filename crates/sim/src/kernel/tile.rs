@@ -62,6 +62,13 @@ impl Shape {
         strides
     }
 
+    /// What of it lies below `bounds`.
+    pub(super) fn within(&self, bounds: &Shape) -> Shape {
+        let mut within = *self;
+        within.dims.iter_mut().zip(bounds.dims).for_each(|(dim, bound)| *dim = (*dim).min(bound));
+        within
+    }
+
     /// The same without one dimension.
     pub(crate) fn without(&self, axis: usize) -> Shape {
         let dims = self.dims();

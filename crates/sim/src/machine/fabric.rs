@@ -415,7 +415,8 @@ impl World {
         let (arrival, from) = {
             let edge = &mut self.edges.borrow_mut().list[number as usize];
             edge.held -= 1;
-            edge.stats.held += (self.sim.now() - held_since).as_ps();
+            let held = (self.sim.now() - held_since).as_ps();
+            edge.stats.held = edge.stats.held.saturating_add(held);
             let arrival = self.sim.now() + edge.credit_latency;
             let returning = edge.returning.push();
             *returning = *path;

@@ -55,7 +55,7 @@ pub(super) const WORKLOAD: Workload = Workload {
         Parameter {
             name: "pes",
             help: "how many PEs share the work, SIP after SIP",
-            kind: Kind::Count { least: 1, most: 1 << 24 },
+            kind: Kind::Count { least: 1, most: 1 << 20 },
             default: Default::Machine(|machine| {
                 (machine.cubes.count() * machine.pes.count()).to_string()
             }),

@@ -30,6 +30,8 @@ pub enum Kind {
     Bytes {
         /// The least.
         least: u64,
+        /// The most.
+        most: u64,
         /// What it must be a multiple of.
         multiple: u64,
     },
@@ -211,15 +213,15 @@ impl Parameter {
                 let help = format!("allowed: {least} to {most}");
                 inside(Setting::Count(count), (least..=most).contains(&count), what, help)
             }
-            Kind::Bytes { least, multiple } => {
+            Kind::Bytes { least, most, multiple } => {
                 let Bytes(bytes) = units::parse_bytes(text).map_err(quantity)?;
                 let what = format!("{bytes} bytes cannot be used");
-                let help = if bytes > MOST_BYTES {
-                    format!("allowed: at most {}", Bytes(MOST_BYTES))
+                let help = if bytes > most {
+                    format!("allowed: at most {}", Bytes(most))
                 } else {
                     format!("allowed: at least {least} bytes, a multiple of {multiple}")
                 };
-                let fits = (least..=MOST_BYTES).contains(&bytes) && bytes % multiple == 0;
+                let fits = (least..=most).contains(&bytes) && bytes % multiple == 0;
                 inside(Setting::Bytes(bytes), fits, what, help)
             }
             Kind::Time => {
@@ -236,7 +238,11 @@ impl Parameter {
 }
 
 /// No tensor of a workload is larger.
-const MOST_BYTES: u64 = 1 << 40;
+pub(super) const MOST_BYTES: u64 = 1 << 40;
+/// No message is larger, so that a tile holds it.
+pub(super) const MOST_MESSAGE: u64 = 4 << 30;
+/// A message moves in no more chunks, a vector in no more slots: each costs memory while it is under way.
+pub(super) const MOST_CHUNKS: u64 = 1 << 20;
 
 /// No span of time that a workload takes is longer; simulated time as a whole ends after 18 million seconds.
 const MOST_TIME: Time = Time::us(1_000_000_000);

@@ -1,7 +1,9 @@
 //! `ping`: messages from one SIP to another, back to back, with slots enough that credits never matter.
 
 use super::check::{Check, numbers};
-use super::parameters::{Default, Kind, Parameter, ParameterError, Settings};
+use super::parameters::{
+    Default, Kind, MOST_CHUNKS, MOST_MESSAGE, Parameter, ParameterError, Settings,
+};
 use super::room::{self, Tensor};
 use super::{Outcome, Workload, WorkloadError};
 use phalanx_sim::ipcq::{BufferKind, EdgeSpec};
@@ -33,7 +35,7 @@ pub(super) const WORKLOAD: Workload = Workload {
         Parameter {
             name: "bytes",
             help: "the size of a message",
-            kind: Kind::Bytes { least: 0, multiple: 2 },
+            kind: Kind::Bytes { least: 0, most: MOST_MESSAGE, multiple: 2 },
             default: Default::Text("64 KiB"),
         },
         Parameter {
@@ -45,7 +47,7 @@ pub(super) const WORKLOAD: Workload = Workload {
         Parameter {
             name: "chunk",
             help: "the unit in which a message moves from hop to hop (0: whole)",
-            kind: Kind::Bytes { least: 0, multiple: 1 },
+            kind: Kind::Bytes { least: 0, most: MOST_MESSAGE, multiple: 1 },
             default: Default::Text("0"),
         },
         super::parameters::SEED,
@@ -55,6 +57,7 @@ pub(super) const WORKLOAD: Workload = Workload {
 
 fn run(spec: MachineSpec, options: Options, settings: &Settings) -> Result<Outcome, WorkloadError> {
     let (from, to) = ends(&spec, settings)?;
+    check_chunks(settings)?;
     let elements = settings.size("bytes") / 2;
     let edge = edge(&spec, settings);
     let (messages, seed) = (settings.size("messages"), settings.count("seed"));
@@ -147,6 +150,20 @@ fn ends(spec: &MachineSpec, settings: &Settings) -> Result<(PeId, PeId), Paramet
         return Err(ParameterError::new(message, "`from` and `to` must differ"));
     }
     Ok((from, to))
+}
+
+/// Refuses chunks so small that a message would be too many of them.
+fn check_chunks(settings: &Settings) -> Result<(), ParameterError> {
+    let (bytes, chunk) = (settings.count("bytes"), settings.count("chunk"));
+    let chunks = bytes.checked_div(chunk).unwrap_or(1).saturating_mul(settings.count("messages"));
+    if chunks <= MOST_CHUNKS {
+        return Ok(());
+    }
+    let message = format!("parameter `chunk`: {chunks} chunks are too many");
+    Err(ParameterError::new(
+        message,
+        format!("allowed: at most {MOST_CHUNKS} chunks in all, or 0 for whole messages"),
+    ))
 }
 
 /// One slot a message; in scratch if they fit there, in HBM otherwise.

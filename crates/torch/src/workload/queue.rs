@@ -1,7 +1,7 @@
 //! `queue`: slot after slot from SIP 0 to SIP 1 through a bounded queue with credits.
 
 use super::check::{Check, numbers};
-use super::parameters::{Default, Kind, Parameter, ParameterError, SEED, Settings};
+use super::parameters::{Default, Kind, MOST_MESSAGE, Parameter, ParameterError, SEED, Settings};
 use super::room::{self, Tensor};
 use super::{Outcome, Workload, WorkloadError};
 use phalanx_sim::ipcq::EdgeSpec;
@@ -41,7 +41,7 @@ pub(super) const WORKLOAD: Workload = Workload {
 pub(super) const SLOT_SIZE: Parameter = Parameter {
     name: "slot_size",
     help: "the size of a slot",
-    kind: Kind::Bytes { least: 4, multiple: 4 },
+    kind: Kind::Bytes { least: 4, most: MOST_MESSAGE, multiple: 4 },
     default: Default::Text("16 KiB"),
 };
 

@@ -5,7 +5,9 @@
 //! is complete. A chunk goes on as soon as it is there: steps overlap.
 
 use super::check::{Check, number, numbers};
-use super::parameters::{Default, Kind, Parameter, SEED, Settings};
+use super::parameters::{
+    Default, Kind, MOST_BYTES, MOST_CHUNKS, Parameter, ParameterError, SEED, Settings,
+};
 use super::queue::{N_SLOTS, SLOT_SIZE, edge};
 use super::room::{self, Tensor};
 use super::{Outcome, Workload, WorkloadError};
@@ -25,7 +27,7 @@ pub(super) const WORKLOAD: Workload = Workload {
         Parameter {
             name: "bytes",
             help: "the size of each rank's vector",
-            kind: Kind::Bytes { least: 4, multiple: 4 },
+            kind: Kind::Bytes { least: 4, most: MOST_BYTES, multiple: 4 },
             default: Default::Text("1 MiB"),
         },
         SLOT_SIZE,
@@ -38,6 +40,7 @@ pub(super) const WORKLOAD: Workload = Workload {
 fn run(spec: MachineSpec, options: Options, settings: &Settings) -> Result<Outcome, WorkloadError> {
     let (ranks, elements) = (spec.sips.count, settings.size("bytes") / 4);
     let (seed, data) = (settings.count("seed"), options.data);
+    check_slots(settings)?;
     let evaluator = options.evaluator.clone();
     let mut machine = Machine::new(spec, options);
     let vector = |sip| Tensor { sip, cube: 0, dtype: DType::F32, elements };
@@ -63,6 +66,19 @@ fn run(spec: MachineSpec, options: Options, settings: &Settings) -> Result<Outco
         .unwrap_or_default();
     evaluator.force(&results);
     Ok(Outcome { report, check: Some(compare(&results, seed, elements)) })
+}
+
+/// Refuses slots so small that a vector would take too many of them.
+fn check_slots(settings: &Settings) -> Result<(), ParameterError> {
+    let slots = settings.count("bytes").div_ceil(settings.count("slot_size"));
+    if slots <= MOST_CHUNKS {
+        return Ok(());
+    }
+    let message = format!("parameter `slot_size`: a vector of {slots} slots is too many");
+    Err(ParameterError::new(
+        message,
+        format!("allowed: at most {MOST_CHUNKS} slots a vector; use larger ones"),
+    ))
 }
 
 /// Inputs are whole numbers up to this, so that sums are exact.

@@ -38,7 +38,7 @@ fn wrk_1_names_kinds_and_ranges_are_checked() {
         ("ping", ("byte", "1"), "unknown parameter `byte`", "did you mean `bytes`?"),
         ("ping", ("bytes", "2 s"), "parameter `bytes`: `2 s` is a time, not a number", ""),
         ("ping", ("bytes", "3"), "parameter `bytes`: 3 bytes cannot be used", "multiple of 2"),
-        ("ping", ("bytes", "2 TiB"), "cannot be used", "allowed: at most 1024 GiB"),
+        ("ping", ("bytes", "2 TiB"), "cannot be used", "allowed: at most 4 GiB"),
         ("ping", ("to", "8"), "parameter `to`: there is no sip8 in `bare`", "allowed: 0 to 7"),
         ("ping", ("to", "0"), "sip0 cannot send to itself", "must differ"),
         ("queue", ("chunks", "0"), "parameter `chunks`: 0 is out of range", "allowed: 1 to"),
@@ -67,10 +67,8 @@ fn wrk_1_simulated_time_does_not_run_out() {
     assert_eq!(outcome.report.simulated.as_ps() / 1_000_000_000_000, 2_500_000);
 }
 
-const HUGE: [(&str, &[(&str, &str)]); 4] = [
-    ("ping", &[("bytes", "1 TiB")]),
-    ("ring", &[("bytes", "1 TiB")]),
-    ("queue", &[("slot_size", "1 TiB")]),
+const HUGE: [(&str, &[(&str, &str)]); 2] = [
+    ("ring", &[("bytes", "1 TiB"), ("slot_size", "1 GiB")]),
     ("gemm", &[("m", "1048576"), ("n", "1048576"), ("k", "1048576")]),
 ];
 
@@ -101,14 +99,62 @@ fn wrk_1_numbers_that_the_host_cannot_hold_are_refused() {
 #[test]
 fn without_data_no_numbers_are_made() {
     for (name, given) in [
-        ("ping", &[("bytes", "1 TiB")][..]),
+        ("ping", &[("bytes", "4 GiB")][..]),
         ("ring", &[("bytes", "1 TiB"), ("slot_size", "1 GiB")]),
-        ("queue", &[("slot_size", "1 TiB"), ("chunks", "3")]),
+        ("queue", &[("slot_size", "4 GiB"), ("chunks", "3")]),
         ("vector-add", &[("elements", "4294967296")]),
         ("gemm", &[("m", "65536"), ("n", "128"), ("k", "65536")]),
     ] {
         let outcome = run(preset("bare", &[]), name, given, false);
         let outcome = outcome.unwrap_or_else(|error| panic!("{name}: {error}"));
         assert!(outcome.check.is_none() && outcome.report.simulated.as_ps() > 0, "{name}");
+    }
+}
+
+#[test]
+fn wrk_1_messages_chunks_and_slots_have_limits() {
+    for (name, given, message) in [
+        ("ping", &[("bytes", "8 GiB")][..], "parameter `bytes`: 8589934592 bytes cannot be used"),
+        (
+            "queue",
+            &[("slot_size", "8 GiB")],
+            "parameter `slot_size`: 8589934592 bytes cannot be used",
+        ),
+    ] {
+        let error = refusal(name, given);
+        assert_eq!(
+            (error.message.as_str(), error.help.as_str()),
+            (message, "allowed: at most 4 GiB")
+        );
+    }
+    for (name, given, message) in [
+        (
+            "ping",
+            &[("bytes", "1 GiB"), ("chunk", "1")][..],
+            "parameter `chunk`: 1073741824 chunks are too many",
+        ),
+        (
+            "ring",
+            &[("bytes", "1 TiB")],
+            "parameter `slot_size`: a vector of 67108864 slots is too many",
+        ),
+    ] {
+        let error = run(preset("bare", &[]), name, given, false).unwrap_err();
+        assert_eq!(error.to_string(), message);
+    }
+}
+
+#[test]
+fn a_run_longer_than_time_is_an_error() {
+    let slow = |set: &str| preset("bare", &[set]);
+    for (machine, name, given) in [
+        (slow("system.sips.link.bandwidth=1 B/s"), "ping", &[("bytes", "32 MiB")][..]),
+        (slow("system.sips.link.bandwidth=1 B/s"), "queue", &[("slot_size", "1 MiB")]),
+        (slow("pe.vector.bandwidth=1 B/s"), "vector-add", &[("elements", "67108864")]),
+        (slow("pe.gemm.rate=1 FLOP/s"), "gemm", &[("m", "32768")]),
+    ] {
+        let error = run(machine, name, given, false).unwrap_err();
+        let text = "the run takes more than 213 days of simulated time, which is all there is";
+        assert_eq!(error.to_string(), text, "{name}");
     }
 }

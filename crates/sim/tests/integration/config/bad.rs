@@ -395,7 +395,7 @@ fn cfg_3_links_between_sips_take_time() {
 #[test]
 fn cfg_4_machines_have_a_largest_size() {
     let sips = quad("count: 4", "count: 65537");
-    let pes = quad("rows: 2, columns: 4", "rows: 2000, columns: 4000");
+    let pes = quad("rows: 2, columns: 4", "rows: 200, columns: 400");
     let links = quad("count: 4, topology: ring_1d", "count: 1025, topology: fully_connected");
     let memory = quad("capacity: 16 GiB", "capacity: 1000000 TiB");
     let latency = quad("latency: 500 ns", "latency: 101 s");
@@ -408,13 +408,13 @@ fn cfg_4_machines_have_a_largest_size() {
       |
       = help: allowed: 1 to 65536
 
-    error: the machine is too large: 128000000 PEs in all
-      --> my.yaml:13:31
+    error: the machine is too large: 80000 PEs in a cube
+      --> my.yaml:13:30
        |
-    13 |   pes: { rows: 2000, columns: 4000, link: { bandwidth: 256 GB/s, latency: 5 ns } }
-       |                               ^^^^ counts in SIPs * cubes * PEs
+    13 |   pes: { rows: 200, columns: 400, link: { bandwidth: 256 GB/s, latency: 5 ns } }
+       |                              ^^^ counts in rows * columns
        |
-       = help: allowed: at most 16777216 PEs
+       = help: allowed: at most 65536 PEs in a cube
 
     error: too many SIPs for `fully_connected`: 1025
      --> my.yaml:9:18

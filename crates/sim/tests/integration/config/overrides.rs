@@ -198,7 +198,7 @@ fn over_1_a_file_made_wrong_by_an_override_blames_the_override() {
     let links =
         overridden("quad-sip", &["system.sips.count=2000", "system.sips.topology=fully_connected"])
             .unwrap_err();
-    let pes = overridden("pod-64", &["sip.cubes.columns=65536"]).unwrap_err();
+    let pes = overridden("pod-64", &["sip.cubes.columns=6553"]).unwrap_err();
     let nothing = overridden("pair", &["pe.tcm.capacity=#"]).unwrap_err();
     insta::assert_snapshot!([grid, links, pes, nothing].join("\n\n"), @r#"
     error: `system.sips.count` contradicts rows and columns: 4 * 2 = 8, not 16
@@ -217,13 +217,13 @@ fn over_1_a_file_made_wrong_by_an_override_blames_the_override() {
       |
       = help: allowed: 1 to 1024, as each pair has its own link; `switch` takes more
 
-    error: the machine is too large: 67108864 PEs in all
+    error: the machine is too large: 6710272 PEs in all
      --> --set:1:19
       |
-    1 | sip.cubes.columns=65536
-      |                   ^^^^^ counts in SIPs * cubes * PEs
+    1 | sip.cubes.columns=6553
+      |                   ^^^^ counts in SIPs * cubes * PEs
       |
-      = help: allowed: at most 16777216 PEs
+      = help: allowed: at most 1048576 PEs
 
     error: the value is empty
      --> --set:1:17

@@ -33,7 +33,7 @@ fn grids() -> impl Strategy<Value = GridSpec> {
 }
 
 fn sips() -> impl Strategy<Value = SipsSpec> {
-    (1_u32..32, 1_u32..32, 0..5, wires(1)).prop_map(|(rows, columns, kind, link)| {
+    (1_u32..16, 1_u32..16, 0..5, wires(1)).prop_map(|(rows, columns, kind, link)| {
         let topology = match kind {
             0 => Topology::Ring1d,
             1 => Topology::Switch,
