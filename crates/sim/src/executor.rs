@@ -14,23 +14,23 @@
 //!   [`Sim`], which can read time and wait, but has no way to advance it.
 //! - **SIM-2 (local order).** Events of one place and instant fire in the order of (time of creation, creating
 //!   place, that place's own counter). No global counter takes part, so the order in which places take their
-//!   turn within an instant cannot change anything (PAR-2).
-//! - **SIM-3 (no shared state).** A place touches another only by an event at a later time; waking or resuming a
-//!   process of another place, or an event for it without delay, is a bug and panics (PAR-1).
+//!   turn cannot change anything (PAR-2).
+//! - **SIM-3 (no shared state).** A place touches another only by an event that lies at least the lookahead ahead;
+//!   waking or resuming a process of another place, or an event for it sooner, is a bug and panics (PAR-1). So each
+//!   place goes through one lookahead of time alone, and the next place after it.
 //! - **SIM-4 (deadlock is a result).** When no event is left and processes are not finished, `run` returns who
 //!   waits for what and who could provide it.
 //! - **SIM-5 (structured).** Dropping a [`JoinHandle`] cancels the process and runs its destructors.
 
 mod deadlock;
-mod instant;
 mod task;
 mod wheel;
+mod window;
 
 pub use deadlock::{Deadlock, Wait, Waiting};
 pub use task::{Canceled, JoinHandle, Sleep, TaskId};
 
 use crate::time::Time;
-use instant::{Action, Event, Instant, Key};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -38,6 +38,7 @@ use std::rc::Rc;
 use std::task::{Context, Waker};
 use task::{Processes, Slab};
 use wheel::Wheel;
+use window::{Action, Event, Key, Near, Window};
 
 /// The number of a place: what advances through time together, one SIP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -53,7 +54,7 @@ pub trait Device {
     fn fire(&self, sim: &Sim, payload: u64);
 }
 
-/// In which order the places with something to do at one instant take their turn.
+/// In which order the places with something to do within one window take their turn.
 ///
 /// It changes nothing that can be observed (SIM-2); a run with a shuffled order shows that.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,7 +62,7 @@ pub enum PlaceOrder {
     /// By their first event.
     #[default]
     Queued,
-    /// By a hash of this seed, the instant and the number.
+    /// By a hash of this seed, the time and the number.
     Shuffled(u64),
 }
 
@@ -85,7 +86,7 @@ pub struct Executor {
     devices: Vec<Rc<dyn Device>>,
     processes: Processes,
     order: PlaceOrder,
-    instant: Instant,
+    window: Window,
 }
 
 /// What a process or a device knows of the simulation: the time, and how to wait.
@@ -101,8 +102,15 @@ struct Core {
     stopped: Cell<bool>,
     /// Whether something was to happen after the end of time.
     overflowed: Cell<bool>,
+    /// The latest instant that any place has reached.
+    latest: Cell<u64>,
+    /// How long before its effect an event for another place is created at least.
+    lookahead: Cell<u64>,
+    /// Where the window ends in which the current place acts: events for itself before that are near.
+    horizon: Cell<u64>,
     events: Cell<u64>,
     wheel: RefCell<Wheel<Event>>,
+    near: RefCell<Near>,
     /// What the place whose turn it is does next, without delay.
     ready: RefCell<VecDeque<Action>>,
     /// How many events each place has created.
@@ -127,7 +135,11 @@ impl Executor {
             running: Cell::new(false),
             stopped: Cell::new(false),
             overflowed: Cell::new(false),
+            latest: Cell::new(0),
+            lookahead: Cell::new(1),
+            horizon: Cell::new(0),
             events: Cell::new(0),
+            near: RefCell::default(),
             wheel: RefCell::new(Wheel::new()),
             ready: RefCell::default(),
             counters: vec![Cell::new(0); places as usize].into(),
@@ -144,13 +156,19 @@ impl Executor {
             devices: Vec::new(),
             processes: Processes::default(),
             order: PlaceOrder::Queued,
-            instant: Instant::new(places),
+            window: Window::new(places),
         }
     }
 
     /// Lets places take their turns in another order; see [`PlaceOrder`].
     pub fn set_place_order(&mut self, order: PlaceOrder) {
         self.order = order;
+    }
+
+    /// Promises that no place acts on another sooner than `span` later: then each place may go through that much
+    /// time alone, which keeps what it works on close at hand. Without a promise it is one picosecond.
+    pub fn set_lookahead(&mut self, span: Time) {
+        self.sim.0.lookahead.set(span.as_ps().max(1));
     }
 
     /// A handle for processes and devices.
@@ -185,24 +203,55 @@ impl Executor {
         Err(self.explain())
     }
 
-    /// Fires everything that happens at the next instant; `false` if there is none.
+    /// Fires everything that happens within the next window; `false` if there is nothing left.
+    ///
+    /// The window is as long as the lookahead: what a place does within it reaches others only after it, so that
+    /// each can go through it alone.
     fn step(&mut self, core: &Core) -> bool {
-        let instant = &mut self.instant;
-        instant.clear();
-        let Some(time) = core.wheel.borrow_mut().take_instant(|event| instant.add(event)) else {
-            return false;
-        };
-        core.now.set(time);
-        instant.line_up(time, self.order);
-        while let Some((place, mut next)) = self.instant.next_place() {
+        let Some(start) = core.wheel.borrow().next_time() else { return false };
+        let end = start.saturating_add(core.lookahead.get());
+        core.horizon.set(end);
+        self.fill_window(core, end);
+        self.window.line_up(start, self.order);
+        while let Some((place, next)) = self.window.next_place() {
             core.place.set(place);
-            while let Some((action, after)) = self.instant.event(next) {
+            self.turn(core, next);
+        }
+        true
+    }
+
+    /// Brings all events before `end` into the window.
+    fn fill_window(&mut self, core: &Core, end: u64) {
+        let (window, mut wheel) = (&mut self.window, core.wheel.borrow_mut());
+        window.clear();
+        while let Some(time) = wheel.next_time().filter(|time| *time < end) {
+            wheel.take_instant(|event| window.add(time, event));
+        }
+    }
+
+    /// One place's turn: its events of the window by time, and at each instant what they cause without delay.
+    ///
+    /// Those from before the window come before those created in it, as their keys demand.
+    fn turn(&mut self, core: &Core, mut next: u32) {
+        loop {
+            let time = self.window.time(next).min(core.near.borrow().time());
+            if time == u64::MAX {
+                return;
+            }
+            core.now.set(time);
+            core.latest.set(core.latest.get().max(time));
+            while self.window.time(next) == time {
+                let (action, after) = self.window.event(next);
                 self.fire(core, action);
                 next = after;
             }
+            loop {
+                let near = core.near.borrow_mut().pop_at(time);
+                let Some(action) = near else { break };
+                self.fire(core, action);
+            }
             self.finish_turn(core);
         }
-        true
     }
 
     /// Everything that a place's events have caused without delay.
@@ -275,7 +324,7 @@ impl Executor {
             let waits = core.explained.take().unwrap_or_default();
             waiting.push(Waiting { process: name, place, waits });
         }
-        Deadlock::new(Time::ps(core.now.get()), waiting)
+        Deadlock::new(Time::ps(core.latest.get()), waiting)
     }
 }
 
@@ -322,7 +371,7 @@ impl Sim {
         self.0.events.get()
     }
 
-    /// Ends the run after the current instant's turn; unfinished processes are dropped with the executor.
+    /// Ends the run after the current window; unfinished processes are dropped with the executor.
     pub fn stop(&self) {
         self.0.stopped.set(true);
     }
@@ -361,6 +410,10 @@ impl Sim {
             assert!(place == origin, "SIM-3: {origin:?} acts on {place:?} without delay");
             return core.ready.borrow_mut().push_back(action);
         }
+        if place == origin && time.as_ps() < core.horizon.get() {
+            return core.near.borrow_mut().push(time.as_ps(), action);
+        }
+        assert!(time.as_ps() >= core.horizon.get(), "SIM-3: {origin:?} acts on {place:?} within the lookahead");
         let key = core.next_key(now, origin);
         core.wheel.borrow_mut().push(time.as_ps(), || Event { place, action, key });
     }

@@ -110,7 +110,7 @@ pub(crate) struct World {
     fabric: Cell<Option<DeviceId>>,
     /// One program at a time on each PE that has had one.
     turns: RefCell<BTreeMap<PeId, Turnstile>>,
-    failures: RefCell<Vec<(PeId, RunError)>>,
+    failures: RefCell<Vec<(Time, PeId, RunError)>>,
     /// The program that ended last, and what led there.
     pub(crate) last: RefCell<Option<(Time, PeId, Path)>>,
     /// Whether sending costs nothing before the link.
@@ -143,6 +143,9 @@ impl Machine {
     pub fn new(spec: MachineSpec, options: Options) -> Self {
         let mut executor = Executor::new(spec.sips.count);
         executor.set_place_order(options.place_order);
+        if spec.sips.count > 1 {
+            executor.set_lookahead(spec.sips.link.latency);
+        }
         let sips = (0..spec.sips.count)
             .map(|sip| RefCell::new(Sip::new(sip, &spec, options.strict, options.record)))
             .collect();
@@ -298,7 +301,8 @@ impl World {
 
     fn first_failure(&self) -> Option<RunError> {
         let failures = self.failures.borrow();
-        failures.iter().min_by_key(|(pe, _)| *pe).map(|(_, error)| error.clone())
+        let first = failures.iter().min_by_key(|(time, pe, _)| (*time, *pe));
+        first.map(|(.., error)| error.clone())
     }
 
     fn check_credits(&self) -> Result<(), RunError> {
@@ -334,7 +338,7 @@ async fn run_program(
         }
         Err(error) => {
             let (kernel, time) = (program.name().to_owned(), world.sim.now());
-            world.failures.borrow_mut().push((pe, RunError::Kernel { kernel, pe, time, error }));
+            world.failures.borrow_mut().push((time, pe, RunError::Kernel { kernel, pe, time, error }));
             world.sim.stop();
         }
     }

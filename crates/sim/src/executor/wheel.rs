@@ -128,6 +128,30 @@ impl<T: Copy> Wheel<T> {
         self.beyond.entry(time).or_default().push(item);
     }
 
+    /// The earliest instant.
+    pub(super) fn next_time(&self) -> Option<u64> {
+        if let Some(slot) = self.levels[0].next(digit(self.base, 0)) {
+            return Some((self.base & !(SLOTS as u64 - 1)) | slot as u64);
+        }
+        for level in 1..LEVELS {
+            if let Some(slot) = self.levels[level].next(digit(self.base, level)) {
+                return self.earliest(self.levels[level].slots[slot]);
+            }
+        }
+        self.beyond.keys().next().copied()
+    }
+
+    fn earliest(&self, list: Slot) -> Option<u64> {
+        let mut at = list.head;
+        let mut earliest = None;
+        while at != NIL {
+            let node = &self.nodes[at as usize];
+            earliest = Some(earliest.map_or(node.time, |time: u64| time.min(node.time)));
+            at = node.next;
+        }
+        earliest
+    }
+
     /// Gives every item of the earliest instant to `out`, in order, and returns that instant.
     #[inline]
     pub(super) fn take_instant(&mut self, out: impl FnMut(T)) -> Option<u64> {
@@ -270,7 +294,9 @@ mod tests {
             model.entry(time).or_default().push(id);
             for _ in 0..pops {
                 let mut out = Vec::new();
+                let next = wheel.next_time();
                 let popped = wheel.take_instant(|item| out.push(item));
+                assert_eq!(next, popped, "WHL-1");
                 let expected = model.pop_first();
                 assert_eq!(popped.map(|t| (t, out)), expected, "WHL-1, WHL-2");
                 now = popped.unwrap_or(now);

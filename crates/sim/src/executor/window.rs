@@ -1,6 +1,8 @@
-//! Everything that happens at one instant, place by place.
+//! Everything that happens within one window of time, place by place.
 
 use super::{DeviceId, Place, PlaceOrder};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 
 /// What happens: an action of a device, or a process that goes on. One word: eight bits of device, the rest payload.
 #[derive(Clone, Copy)]
@@ -59,8 +61,8 @@ impl Key {
     }
 }
 
-/// The events of one instant, chained by place.
-pub(super) struct Instant {
+/// The events of one window, chained by place.
+pub(super) struct Window {
     events: Vec<Link>,
     /// The chain of each place; meaningful only for places in `turns`.
     chains: Box<[Chain]>,
@@ -73,6 +75,7 @@ pub(super) struct Instant {
 /// An event, and the next one of its place.
 #[derive(Clone, Copy)]
 struct Link {
+    time: u64,
     action: Action,
     key: Key,
     next: u32,
@@ -87,13 +90,13 @@ struct Chain {
 
 const END: u32 = u32::MAX;
 
-impl Instant {
+impl Window {
     pub(super) fn new(places: u32) -> Self {
         let chains = vec![Chain::default(); places as usize].into();
         Self { events: Vec::new(), chains, turns: Vec::new(), done: 0, stamp: 0 }
     }
 
-    /// Forgets the last instant.
+    /// Forgets the last window.
     pub(super) fn clear(&mut self) {
         self.events.clear();
         self.turns.clear();
@@ -101,16 +104,18 @@ impl Instant {
         self.stamp += 1;
     }
 
-    /// Chains an event behind the others of its place, in the order of their keys.
+    /// Chains an event behind the others of its place, by time and then in the order of their keys.
+    ///
+    /// Events come by time, so only those of one instant can be out of order.
     #[inline]
-    pub(super) fn add(&mut self, event: Event) {
+    pub(super) fn add(&mut self, time: u64, event: Event) {
         #[expect(
             clippy::cast_possible_truncation,
             reason = "the queue numbers its events in 32 bits"
         )]
         let number = self.events.len() as u32;
         let Event { place, action, key } = event;
-        self.events.push(Link { action, key, next: END });
+        self.events.push(Link { time, action, key, next: END });
         let chain = &mut self.chains[place.0 as usize];
         if chain.stamp != self.stamp {
             *chain = Chain { stamp: self.stamp, head: number, tail: number };
@@ -118,7 +123,7 @@ impl Instant {
             return;
         }
         let tail = &mut self.events[chain.tail as usize];
-        if tail.key < key {
+        if (tail.time, tail.key) < (time, key) {
             (tail.next, chain.tail) = (number, number);
         } else {
             self.insert(place, number);
@@ -129,15 +134,16 @@ impl Instant {
     /// created at the same time at several places can be out of it.
     #[cold]
     fn insert(&mut self, place: Place, number: u32) {
-        let key = self.events[number as usize].key;
+        let order = |link: &Link| (link.time, link.key);
+        let key = order(&self.events[number as usize]);
         let chain = &mut self.chains[place.0 as usize];
-        if key < self.events[chain.head as usize].key {
+        if key < order(&self.events[chain.head as usize]) {
             self.events[number as usize].next = chain.head;
             chain.head = number;
             return;
         }
         let mut before = chain.head as usize;
-        while self.events[self.events[before].next as usize].key < key {
+        while order(&self.events[self.events[before].next as usize]) < key {
             before = self.events[before].next as usize;
         }
         self.events[number as usize].next = self.events[before].next;
@@ -159,11 +165,46 @@ impl Instant {
         Some((place, self.chains[place.0 as usize].head))
     }
 
+    /// When an event of a chain happens; never, behind its end.
+    #[inline]
+    pub(super) fn time(&self, number: u32) -> u64 {
+        self.events.get(number as usize).map_or(u64::MAX, |link| link.time)
+    }
+
     /// An event of a chain, and the number of the one after it.
     #[inline]
-    pub(super) fn event(&self, number: u32) -> Option<(Action, u32)> {
-        let link = self.events.get(number as usize)?;
-        Some((link.action, link.next))
+    pub(super) fn event(&self, number: u32) -> (Action, u32) {
+        let link = &self.events[number as usize];
+        (link.action, link.next)
+    }
+}
+
+/// What a place has created for itself within the window, by time and then in the order of creation.
+#[derive(Default)]
+pub(super) struct Near {
+    heap: BinaryHeap<Reverse<(u64, u64, u64)>>,
+    created: u64,
+}
+
+impl Near {
+    #[inline]
+    pub(super) fn push(&mut self, time: u64, action: Action) {
+        self.created += 1;
+        self.heap.push(Reverse((time, self.created, action.0)));
+    }
+
+    /// When the first happens; never, if there is none.
+    #[inline]
+    pub(super) fn time(&self) -> u64 {
+        self.heap.peek().map_or(u64::MAX, |Reverse((time, ..))| *time)
+    }
+
+    #[inline]
+    pub(super) fn pop_at(&mut self, time: u64) -> Option<Action> {
+        if self.time() != time {
+            return None;
+        }
+        self.heap.pop().map(|Reverse((.., action))| Action(action))
     }
 }
 
