@@ -413,7 +413,10 @@ impl Sim {
         if place == origin && time.as_ps() < core.horizon.get() {
             return core.near.borrow_mut().push(time.as_ps(), action);
         }
-        assert!(time.as_ps() >= core.horizon.get(), "SIM-3: {origin:?} acts on {place:?} within the lookahead");
+        assert!(
+            time.as_ps() >= core.horizon.get(),
+            "SIM-3: {origin:?} acts on {place:?} within the lookahead"
+        );
         let key = core.next_key(now, origin);
         core.wheel.borrow_mut().push(time.as_ps(), || Event { place, action, key });
     }

@@ -338,7 +338,11 @@ async fn run_program(
         }
         Err(error) => {
             let (kernel, time) = (program.name().to_owned(), world.sim.now());
-            world.failures.borrow_mut().push((time, pe, RunError::Kernel { kernel, pe, time, error }));
+            world.failures.borrow_mut().push((
+                time,
+                pe,
+                RunError::Kernel { kernel, pe, time, error },
+            ));
             world.sim.stop();
         }
     }

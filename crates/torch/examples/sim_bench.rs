@@ -261,12 +261,10 @@ fn median(times: &mut [f64]) -> f64 {
     times[times.len() / 2]
 }
 
-/// The time the main thread has spent on a processor.
+/// The time this process has spent on a processor.
 fn cpu_seconds() -> f64 {
-    let statistics = std::fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
-    let nanoseconds: f64 =
-        statistics.split(' ').next().and_then(|first| first.parse().ok()).unwrap_or(0.0);
-    nanoseconds / 1e9
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
 /// The most memory this process has held.
