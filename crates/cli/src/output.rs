@@ -14,6 +14,7 @@ use phalanx_trace::{Format, Writer};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// What a run has to leave behind.
 pub(crate) struct Outputs {
@@ -97,6 +98,7 @@ impl Target {
             return Err(target.failure("it is a directory"));
         }
         if !special {
+            target.check_writable()?;
             drop(target.draft()?);
         }
         Ok(target)
@@ -111,13 +113,27 @@ impl Target {
         }
         let draft = self.draft()?;
         write(&draft.file).map_err(fail)?;
+        if let Ok(before) = fs::metadata(&self.path) {
+            fs::set_permissions(&draft.path, before.permissions()).map_err(fail)?;
+        }
         fs::rename(&draft.path, &self.path).map_err(fail)
+    }
+
+    /// A file that must not be written to must not be replaced either.
+    fn check_writable(&self) -> Result<(), Failure> {
+        match OpenOptions::new().write(true).open(&self.path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(self.failure(&reason(&error)))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// A file beside the target that goes away unless it is renamed.
     fn draft(&self) -> Result<Draft, Failure> {
-        let name = self.path.file_name().unwrap_or_default().to_string_lossy();
-        let path = self.path.with_file_name(format!(".{name}.{}.part", std::process::id()));
+        let number = DRAFTS.fetch_add(1, Ordering::Relaxed);
+        let path =
+            self.path.with_file_name(format!(".phalanx-{}-{number}.part", std::process::id()));
         let file = File::create(&path).map_err(|error| self.failure(&reason(&error)))?;
         Ok(Draft { path, file })
     }
@@ -126,6 +142,9 @@ impl Target {
         Failure::output(format!("cannot write `{}`: {reason}", self.typed.display()))
     }
 }
+
+/// Tells the drafts of one process apart; their names do not depend on the target's, which may be as long as allowed.
+static DRAFTS: AtomicU32 = AtomicU32::new(0);
 
 struct Draft {
     path: PathBuf,
