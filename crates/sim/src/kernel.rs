@@ -22,6 +22,7 @@
 //!   thing after another.
 
 mod gemm;
+mod issued;
 mod math;
 mod memory;
 mod messages;
@@ -30,8 +31,8 @@ mod tile;
 mod view;
 
 pub use gemm::{Gemm, Operand};
-pub use math::Computing;
-pub use memory::{Loading, Storing};
+pub use issued::{Computing, Issued, Loading};
+pub use memory::Storing;
 pub use messages::{Received, Receiver, Receiving, Sender, Sending};
 pub(crate) use program::{Group, Program};
 pub use tile::{Dims, Shape, Tile};

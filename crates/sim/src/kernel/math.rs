@@ -4,56 +4,12 @@
 //! product takes whole tiles of the engine, `2·m·n·k` operations each.
 
 use super::program::Program;
-use super::{KernelError, Shape, Tile, Tl};
+use super::{Computing, KernelError, Shape, Tile, Tl};
 use crate::machine::Engine;
 use crate::record::Op;
 use crate::stall::Kind;
 use crate::time::Time;
 use crate::value::{Binary, Compare, DType, Reduce, Unary, Value};
-use std::pin::Pin;
-use std::rc::Rc;
-use std::task::{Context, Poll};
-
-/// An operation under way: await it for its tile.
-#[must_use = "the operation runs, but its result is lost unless awaited"]
-pub struct Computing {
-    program: Rc<Program>,
-    result: Option<Result<Tile, Box<KernelError>>>,
-    end: Time,
-    engine: Engine,
-    scheduled: bool,
-}
-
-impl Unpin for Computing {}
-
-impl Future for Computing {
-    type Output = Result<Tile, KernelError>;
-
-    #[inline]
-    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = &mut *self;
-        if !reached(&this.program, this.end, &mut this.scheduled) {
-            return Poll::Pending;
-        }
-        this.program.waited_on(this.engine, this.end);
-        Poll::Ready(
-            this.result.take().expect("polled again after it was ready").map_err(|error| *error),
-        )
-    }
-}
-
-/// Whether `end` has come; otherwise makes sure the program is resumed then.
-#[inline]
-pub(super) fn reached(program: &Program, end: Time, scheduled: &mut bool) -> bool {
-    if program.sim().now() >= end {
-        return true;
-    }
-    if !*scheduled {
-        *scheduled = true;
-        program.sim().resume_at(end);
-    }
-    false
-}
 
 impl Tl {
     /// Element by element, both tiles of one type; a dimension of 1 stretches.
@@ -236,13 +192,11 @@ impl Tl {
             tile.start_if_deep();
         }
         let end = occupy(&program, engine, label, span, bytes);
-        Computing { program, result: Some(Ok(tile)), end, engine, scheduled: false }
+        Computing::new(program, engine, tile, end)
     }
 
-    #[cold]
     fn failed(&self, error: KernelError) -> Computing {
-        let (program, result) = (self.program().clone(), Some(Err(Box::new(error))));
-        Computing { program, result, end: Time::ZERO, engine: Engine::Vector, scheduled: false }
+        Computing::failed(self.program().clone(), error)
     }
 }
 

@@ -2,10 +2,9 @@
 //!
 //! A channel has one transfer in flight: its latency, then the slowest of DMA, mesh and HBM, cut-through.
 
-use super::math::reached;
 use super::program::Program;
 use super::view::{Mask, View};
-use super::{KernelError, Shape, Tile, Tl};
+use super::{KernelError, Loading, Shape, Tile, Tl};
 use crate::machine::{Engine, World, noc};
 use crate::memory::{MemoryError, Mmu, Place};
 use crate::record::{Op, Resource};
@@ -18,35 +17,6 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-/// A load under way: await it for its tiles.
-#[must_use = "the load runs, but its tile is lost unless awaited"]
-pub struct Loading<T> {
-    program: Rc<Program>,
-    result: Option<Result<T, Box<KernelError>>>,
-    /// When it is over; zero if it takes no time.
-    end: Time,
-    engine: Engine,
-    scheduled: bool,
-}
-
-impl<T> Unpin for Loading<T> {}
-
-impl<T> Future for Loading<T> {
-    type Output = Result<T, KernelError>;
-
-    #[inline]
-    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = &mut *self;
-        if !reached(&this.program, this.end, &mut this.scheduled) {
-            return Poll::Pending;
-        }
-        this.program.waited_on(this.engine, this.end);
-        Poll::Ready(
-            this.result.take().expect("polled again after it was ready").map_err(|error| *error),
-        )
-    }
-}
-
 impl<T> Loading<T> {
     /// Moves `bytes` from `cube` into the PE, for `result`.
     pub(super) fn moving(
@@ -56,8 +26,10 @@ impl<T> Loading<T> {
         result: Result<T, KernelError>,
     ) -> Self {
         let end = transfer(program, &[(cube, bytes)], Engine::Load);
-        let result = Some(result.map_err(Box::new));
-        Self { program: program.clone(), result, end, engine: Engine::Load, scheduled: false }
+        match result {
+            Ok(result) => Self::new(program.clone(), Engine::Load, result, end),
+            Err(error) => Self::failed(program.clone(), error),
+        }
     }
 }
 
@@ -102,11 +74,10 @@ impl Tl {
         start: impl FnOnce() -> Result<(T, Time), KernelError>,
     ) -> Loading<T> {
         let program = self.program().clone();
-        let (result, end) = match start() {
-            Ok((tiles, end)) => (Some(Ok(tiles)), end),
-            Err(error) => (Some(Err(Box::new(error))), Time::ZERO),
-        };
-        Loading { program, result, end, engine, scheduled: false }
+        match start() {
+            Ok((result, end)) => Loading::new(program, engine, result, end),
+            Err(error) => Loading::failed(program, error),
+        }
     }
 
     /// The tile of a view, and how many bytes have to come from which cube for it.

@@ -3,10 +3,9 @@
 //! A message that fits a slot is received in its slot, which is freed, and its credit sent home, when the tile is
 //! dropped. A longer one travels in several slots and is put together in scratch, each slot freed as it comes.
 
-use super::memory::Loading;
 use super::program::Program;
 use super::tile::Scratch;
-use super::{KernelError, Shape, Tile, Tl};
+use super::{KernelError, Loading, Shape, Tile, Tl};
 use crate::executor::Wait;
 use crate::ipcq::{Backpressure, BufferKind, Edge, EdgeName, EdgeSpec, Message};
 use crate::machine::World;
