@@ -33,7 +33,7 @@ mod view;
 pub use gemm::{Gemm, Operand};
 pub use issued::{Computing, Issued, Loading};
 pub use memory::Storing;
-pub use messages::{Received, Receiver, Receiving, Sender, Sending};
+pub use messages::{Receiver, Receiving, Sender, Sending};
 pub(crate) use program::{Group, Program};
 pub use tile::{Dims, Shape, Tile};
 pub use view::{Mask, View};

@@ -229,9 +229,6 @@ impl Drop for Held {
     }
 }
 
-/// A received tile; an alias that reads well in signatures.
-pub type Received = Tile;
-
 /// A receive under way: await it for its tile.
 #[must_use = "does nothing unless awaited"]
 pub struct Receiving {
