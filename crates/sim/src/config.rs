@@ -16,7 +16,7 @@ mod machine;
 mod overrides;
 mod preset;
 mod print;
-mod reader;
+pub mod reader;
 mod schema;
 mod sips;
 mod size;
@@ -49,11 +49,8 @@ pub fn parse_machine_with(
     text: &str,
     overrides: &[Override],
 ) -> Result<MachineSpec, ConfigErrors> {
-    read(text, overrides).map_err(|mut findings| {
-        findings.sort_by(Finding::compare);
-        ConfigErrors::new(
-            findings.into_iter().map(|finding| place(finding, file, text, overrides)).collect(),
-        )
+    read(text, overrides).map_err(|findings| {
+        ConfigErrors::all(findings, |finding| place(finding, file, text, overrides))
     })
 }
 

@@ -82,13 +82,55 @@ pub enum Topology {
 impl Topology {
     /// The name in machine files.
     pub const fn name(self) -> &'static str {
+        self.kind().name()
+    }
+
+    /// Which one it is, whatever its size.
+    pub const fn kind(self) -> TopologyKind {
+        match self {
+            Self::Ring1d => TopologyKind::Ring1d,
+            Self::Mesh2d { .. } => TopologyKind::Mesh2d,
+            Self::Torus2d { .. } => TopologyKind::Torus2d,
+            Self::FullyConnected => TopologyKind::FullyConnected,
+            Self::Switch => TopologyKind::Switch,
+        }
+    }
+}
+
+/// A [`Topology`] without its size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TopologyKind {
+    /// [`Topology::Ring1d`].
+    Ring1d,
+    /// [`Topology::Mesh2d`].
+    Mesh2d,
+    /// [`Topology::Torus2d`].
+    Torus2d,
+    /// [`Topology::FullyConnected`].
+    FullyConnected,
+    /// [`Topology::Switch`].
+    Switch,
+}
+
+impl TopologyKind {
+    /// All of them, in the order in which messages list them.
+    pub const ALL: [Self; 5] =
+        [Self::Ring1d, Self::Mesh2d, Self::Torus2d, Self::FullyConnected, Self::Switch];
+
+    /// The name in files.
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Ring1d => "ring_1d",
-            Self::Mesh2d { .. } => "mesh_2d",
-            Self::Torus2d { .. } => "torus_2d",
+            Self::Mesh2d => "mesh_2d",
+            Self::Torus2d => "torus_2d",
             Self::FullyConnected => "fully_connected",
             Self::Switch => "switch",
         }
+    }
+
+    /// The one with this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 }
 

@@ -1,4 +1,4 @@
-//! What is wrong with a machine file, and how that is shown.
+//! What is wrong with a file, and how that is shown.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -7,7 +7,7 @@ use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
 
 /// A stretch of bytes of one source: 0 is the file, `n` the `n`th override.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place {
+pub struct Place {
     pub(super) source: usize,
     pub(super) start: usize,
     pub(super) end: usize,
@@ -22,7 +22,7 @@ impl Place {
 
 /// Something wrong at a place, before the place has become a line and a column.
 #[derive(Clone, Debug)]
-pub(super) struct Finding {
+pub struct Finding {
     pub(super) place: Place,
     message: String,
     label: String,
@@ -30,16 +30,21 @@ pub(super) struct Finding {
 }
 
 impl Finding {
-    pub(super) fn new(place: Place, message: impl Into<String>) -> Self {
+    /// `message` at `place`.
+    pub fn new(place: Place, message: impl Into<String>) -> Self {
         Self { place, message: message.into(), label: String::new(), help: None }
     }
 
-    pub(super) fn label(mut self, label: impl Into<String>) -> Self {
+    /// With a few words beside the place.
+    #[must_use]
+    pub fn label(mut self, label: impl Into<String>) -> Self {
         self.label = label.into();
         self
     }
 
-    pub(super) fn help(mut self, help: impl Into<String>) -> Self {
+    /// With what is allowed, or what to try.
+    #[must_use]
+    pub fn help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());
         self
     }
@@ -49,8 +54,8 @@ impl Finding {
         (self.place.source, self.place.start).cmp(&(other.place.source, other.place.start))
     }
 
-    /// The error in the text it was found in.
-    pub(super) fn in_text(self, file: &str, text: &str) -> ConfigError {
+    /// The error in the text it was found in; `file` is what messages call it.
+    pub fn in_text(self, file: &str, text: &str) -> ConfigError {
         let start = self.place.start.min(text.len());
         let line_start = text[..start].rfind('\n').map_or(0, |at| at + 1);
         let line_end = text[start..].find('\n').map_or(text.len(), |at| start + at);
@@ -131,7 +136,7 @@ impl ConfigError {
 /// So many errors are shown; a file with more is not the file one thinks it is.
 const SHOWN: usize = 20;
 
-/// Everything wrong with a machine file and its overrides, in the order of the text; at least one.
+/// Everything wrong with a file and its overrides, in the order of the text; at least one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigErrors(Vec<ConfigError>);
 
@@ -139,6 +144,15 @@ impl ConfigErrors {
     pub(super) fn new(errors: Vec<ConfigError>) -> Self {
         assert!(!errors.is_empty(), "CFG-2: a refused file has a reason");
         Self(errors)
+    }
+
+    /// All that was found, in the order of the text; `place` knows which text.
+    pub(super) fn all(
+        mut findings: Vec<Finding>,
+        place: impl FnMut(Finding) -> ConfigError,
+    ) -> Self {
+        findings.sort_by(Finding::compare);
+        Self::new(findings.into_iter().map(place).collect())
     }
 
     /// Each of them.
@@ -155,6 +169,12 @@ impl ConfigErrors {
             shown.push(format!("error: and {} more", self.0.len() - SHOWN));
         }
         shown.join("\n\n")
+    }
+}
+
+impl From<ConfigError> for ConfigErrors {
+    fn from(error: ConfigError) -> Self {
+        Self::new(vec![error])
     }
 }
 

@@ -17,7 +17,7 @@ const LONGEST: Time = Time::us(100_000_000);
 
 /// The machine in `root`, or everything that is wrong with it.
 pub(super) fn check(root: &Node) -> Result<MachineSpec, Vec<Finding>> {
-    let mut reader = Reader { findings: Vec::new() };
+    let mut reader = Reader::new("a machine file");
     match machine(&mut reader, root) {
         Some(spec) if reader.findings.is_empty() => Ok(spec),
         _ => Err(reader.findings),
@@ -55,17 +55,7 @@ fn machine(r: &mut Reader, root: &Node) -> Option<MachineSpec> {
 
 fn name(r: &mut Reader, file: &Section<'_>) -> Option<String> {
     let Found { value, place } = r.required_text(file, "name")?;
-    let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    let starts_well = value.starts_with(|c: char| c.is_ascii_alphanumeric());
-    if !starts_well || value.len() > 64 || !value.chars().all(good) {
-        let finding = Finding::new(place, "`name` must be one word").label("not one word");
-        return r.report(
-            finding.help(
-                "allowed: 1 to 64 letters, digits, `-`, `_`, `.`, the first a letter or digit",
-            ),
-        );
-    }
-    Some(value.to_owned())
+    r.word("`name`", value, place).map(str::to_owned)
 }
 
 fn description(r: &mut Reader, file: &Section<'_>) -> String {

@@ -1,45 +1,97 @@
-//! Reading typed values out of a tree of nodes, collecting everything that is wrong on the way.
+//! Reading typed values out of a file, collecting everything that is wrong on the way. Machine files are read by it,
+//! and so can other files be: [`read_file`].
+
+use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
 
 use crate::near::near_miss;
+use crate::time::Bytes;
 use crate::units::{self, QuantityError};
 
-use super::error::{Finding, Place};
-use super::schema;
-use super::yaml::{Entry, Node, Value};
+pub use super::error::{Finding, Place};
 
-/// Reads sections and values; what is wrong ends up in `findings`, and the reading goes on.
-pub(super) struct Reader {
+use super::error::ConfigErrors;
+use super::schema;
+use super::yaml::{self, Entry, Node, Value};
+
+/// Reads a file whose root may have `keys`, all of them optional: `check` gets the root and returns what it says.
+/// `file` and `what` (`a machine file`) are only used in messages; everything reported is returned together.
+///
+/// ```
+/// use phalanx_sim::config::reader::read_file;
+/// let slots = |text| {
+///     read_file("my.yaml", text, ("a file of slots", &["slots"]), |reader, root| {
+///         Some(reader.count(root, "slots", 1..=8).map_or(4, |slots| slots.value))
+///     })
+/// };
+/// assert_eq!(slots("slots: 7"), Ok(7));
+/// assert_eq!(slots("# nothing"), Ok(4));
+/// assert_eq!(slots("slots: 9").unwrap_err().errors()[0].message(), "`slots` is out of range: 9");
+/// ```
+pub fn read_file<T>(
+    file: &str,
+    text: &str,
+    (what, keys): (&'static str, &'static [&'static str]),
+    check: impl FnOnce(&mut Reader, &Section<'_>) -> Option<T>,
+) -> Result<T, ConfigErrors> {
+    let mut reader = Reader::new(what);
+    let read = match yaml::read_any(text, 0, 0) {
+        Ok(root) => {
+            let root = root.unwrap_or_else(Node::nothing);
+            reader
+                .open_or_empty(&root, root.place, String::new(), keys)
+                .and_then(|root| check(&mut reader, &root))
+        }
+        Err(finding) => reader.report(finding),
+    };
+    match read {
+        Some(value) if reader.findings.is_empty() => Ok(value),
+        _ => Err(ConfigErrors::all(reader.findings, |finding| finding.in_text(file, text))),
+    }
+}
+
+/// Reads sections and values; what is wrong is noted, and the reading goes on.
+pub struct Reader {
+    what: &'static str,
     pub(super) findings: Vec<Finding>,
 }
 
 /// A mapping of the file, its keys checked.
-pub(super) struct Section<'a> {
+pub struct Section<'a> {
     path: String,
     /// The key it hangs on: where missing parts are reported.
-    pub(super) place: Place,
+    pub place: Place,
     entries: &'a [Entry],
     keys: &'static [&'static str],
 }
 
 /// A value and where it stood.
-#[derive(Clone, Copy)]
-pub(super) struct Found<T> {
-    pub(super) value: T,
-    pub(super) place: Place,
+#[derive(Clone, Copy, Debug)]
+pub struct Found<T> {
+    /// What was found.
+    pub value: T,
+    /// Where.
+    pub place: Place,
 }
 
 impl Section<'_> {
+    /// Whether `key` is given.
+    pub fn has(&self, key: &str) -> bool {
+        self.find(key).is_some()
+    }
+
     /// The entry called `key`; of several, the first.
     pub(super) fn find(&self, key: &str) -> Option<&Entry> {
         self.entries.iter().find(|entry| entry.key == key)
     }
 
-    pub(super) fn path_of(&self, key: &str) -> String {
+    /// The dotted path of `key` in this section, for messages.
+    pub fn path_of(&self, key: &str) -> String {
         schema::join(&self.path, key)
     }
 
     /// Whether an unknown key was meant to be `key`: that is said once, not again as something missing.
-    pub(super) fn is_misspelt(&self, key: &str) -> bool {
+    pub fn is_misspelt(&self, key: &str) -> bool {
         let unknown = self.entries.iter().filter(|entry| !self.keys.contains(&entry.key.as_str()));
         unknown
             .into_iter()
@@ -48,8 +100,17 @@ impl Section<'_> {
 }
 
 impl Reader {
+    pub(super) const fn new(what: &'static str) -> Self {
+        Self { what, findings: Vec::new() }
+    }
+
+    /// How many things wrong were noted so far.
+    pub const fn reported(&self) -> usize {
+        self.findings.len()
+    }
+
     /// Notes something wrong.
-    pub(super) fn report<T>(&mut self, finding: Finding) -> Option<T> {
+    pub fn report<T>(&mut self, finding: Finding) -> Option<T> {
         self.findings.push(finding);
         None
     }
@@ -58,7 +119,7 @@ impl Reader {
     pub(super) fn root<'a>(&mut self, node: &'a Node) -> Option<Section<'a>> {
         // Missing parts of the file as a whole are reported at its first byte of content.
         let place = Place { end: node.place.start, ..node.place };
-        self.open(node, place, String::new())
+        self.open(node, place, String::new(), machine_keys(""))
     }
 
     /// The section `key` of `parent`, which must be there.
@@ -67,23 +128,80 @@ impl Reader {
         // A whole section set by an override hangs on a key of the file, but what it lacks is the override's doing.
         let set = entry.node.place.source != entry.key_place.source;
         let place = if set { entry.node.place } else { entry.key_place };
-        self.open(&entry.node, place, parent.path_of(key))
+        let path = parent.path_of(key);
+        let keys = machine_keys(&path);
+        self.open(&entry.node, place, path, keys)
     }
 
-    fn open<'a>(&mut self, node: &'a Node, place: Place, path: String) -> Option<Section<'a>> {
-        let keys = schema::keys(&path).expect("CFG-1: every section read is in the schema");
+    /// The part `key` of `parent`, if it is there; it may have `keys`. A key with nothing behind it is an empty part.
+    pub fn part<'a>(
+        &mut self,
+        parent: &Section<'a>,
+        key: &str,
+        keys: &'static [&'static str],
+    ) -> Option<Section<'a>> {
+        let entry = parent.entries.iter().find(|entry| entry.key == key)?;
+        self.open_or_empty(&entry.node, entry.key_place, parent.path_of(key), keys)
+    }
+
+    /// The parts of the mapping `key` of `parent`, in the order of the text, each with the name it was given; each
+    /// may have `keys`.
+    pub fn named_parts<'a>(
+        &mut self,
+        parent: &Section<'a>,
+        key: &str,
+        keys: &'static [&'static str],
+    ) -> Vec<(&'a str, Section<'a>)> {
+        let Some(entry) = parent.entries.iter().find(|entry| entry.key == key) else {
+            return Vec::new();
+        };
+        let path = parent.path_of(key);
+        let entries = match &entry.node.value {
+            Value::Mapping(entries) => entries.as_slice(),
+            _ if is_nothing(&entry.node) => &[],
+            _ => {
+                let finding = not_a_mapping(&entry.node, entry.key_place, &format!("`{path}`"));
+                self.findings.push(finding.help("allowed: names, and what each stands for"));
+                &[]
+            }
+        };
+        let mut names = BTreeSet::new();
+        let mut parts = Vec::new();
+        for entry in entries {
+            let path = schema::join(&path, &shorten(&entry.key));
+            if !names.insert(entry.key.as_str()) {
+                self.findings.push(duplicate(entry, &path));
+            }
+            let part = self.open_or_empty(&entry.node, entry.key_place, path, keys);
+            parts.extend(part.map(|part| (entry.key.as_str(), part)));
+        }
+        parts
+    }
+
+    fn open_or_empty<'a>(
+        &mut self,
+        node: &'a Node,
+        place: Place,
+        path: String,
+        keys: &'static [&'static str],
+    ) -> Option<Section<'a>> {
+        if is_nothing(node) {
+            return Some(Section { path, place, entries: &[], keys });
+        }
+        self.open(node, place, path, keys)
+    }
+
+    fn open<'a>(
+        &mut self,
+        node: &'a Node,
+        place: Place,
+        path: String,
+        keys: &'static [&'static str],
+    ) -> Option<Section<'a>> {
         let Value::Mapping(entries) = &node.value else {
-            let name =
-                if path.is_empty() { "a machine file".to_owned() } else { format!("`{path}`") };
-            let finding = Finding::new(
-                point(node, place),
-                format!("{name} must be a mapping, found {}", describe(node)),
-            );
-            return self.report(
-                finding
-                    .label("not a mapping")
-                    .help(format!("allowed keys: {}", schema::list(keys))),
-            );
+            let name = if path.is_empty() { self.what.to_owned() } else { format!("`{path}`") };
+            let finding = not_a_mapping(node, place, &name);
+            return self.report(finding.help(format!("allowed keys: {}", schema::list(keys))));
         };
         let section = Section { path, place, entries, keys };
         self.check_keys(&section);
@@ -100,11 +218,7 @@ impl Reader {
                     section.keys,
                 ));
             } else if section.entries[..at].iter().any(|earlier| earlier.key == entry.key) {
-                let finding = Finding::new(
-                    entry.key_place,
-                    format!("duplicate key `{}`", section.path_of(&entry.key)),
-                );
-                self.findings.push(finding.label("given before").help("keep one of the two"));
+                self.findings.push(duplicate(entry, &section.path_of(&entry.key)));
             }
         }
     }
@@ -182,18 +296,93 @@ impl Reader {
         }
     }
 
-    /// The word or sentence `key` of `section`, without the white space around it, if it is there.
-    pub(super) fn text<'a>(&mut self, section: &Section<'a>, key: &str) -> Option<Found<&'a str>> {
-        let entry = section.entries.iter().find(|entry| entry.key == key)?;
-        if let Some(text) = scalar(&entry.node) {
-            return Some(Found { value: text.trim(), place: entry.node.place });
+    /// The whole number `key` of `section`, if it is there.
+    pub fn count(
+        &mut self,
+        section: &Section<'_>,
+        key: &str,
+        allowed: RangeInclusive<u64>,
+    ) -> Option<Found<u64>> {
+        let entry = section.find(key)?;
+        let path = section.path_of(key);
+        let found = self.parse(&entry.node, entry.key_place, &path, units::parse_count)?;
+        self.within(found, &path, &allowed, |count| count.to_string())
+    }
+
+    /// The number of bytes `key` of `section`, with a unit or without, if it is there.
+    pub fn bytes(
+        &mut self,
+        section: &Section<'_>,
+        key: &str,
+        allowed: RangeInclusive<u64>,
+    ) -> Option<Found<u64>> {
+        let entry = section.find(key)?;
+        let path = section.path_of(key);
+        let Found { value, place } =
+            self.parse(&entry.node, entry.key_place, &path, units::parse_bytes)?;
+        self.within(Found { value: value.0, place }, &path, &allowed, |n| Bytes(n).to_string())
+    }
+
+    fn within(
+        &mut self,
+        found: Found<u64>,
+        path: &str,
+        allowed: &RangeInclusive<u64>,
+        show: fn(u64) -> String,
+    ) -> Option<Found<u64>> {
+        if allowed.contains(&found.value) {
+            return Some(found);
         }
-        let (path, found) = (section.path_of(key), describe(&entry.node));
-        let place = point(&entry.node, entry.key_place);
-        self.report(
-            Finding::new(place, format!("`{path}` must be a text, found {found}"))
-                .label("not a text"),
-        )
+        let label = match found.value {
+            0 => "zero makes no sense",
+            value if value < *allowed.start() => "too small",
+            _ => "too large",
+        };
+        let message = format!("`{path}` is out of range: {}", show(found.value));
+        let help = format!("allowed: {} to {}", show(*allowed.start()), show(*allowed.end()));
+        self.report(Finding::new(found.place, message).label(label).help(help))
+    }
+
+    /// The word `key` of `section`, which must be one of `allowed`, if it is there; `what` is what it names.
+    pub fn choice<'b>(
+        &mut self,
+        section: &Section<'_>,
+        key: &str,
+        what: &str,
+        allowed: &[&'b str],
+    ) -> Option<Found<&'b str>> {
+        let Found { value: name, place } = match text_of(section.find(key)?, &section.path_of(key))
+        {
+            Ok(text) => text,
+            Err(finding) => {
+                return self.report(finding.help(format!("allowed: {}", schema::list(allowed))));
+            }
+        };
+        match allowed.iter().find(|known| **known == name) {
+            Some(value) => Some(Found { value, place }),
+            None => self.report(unknown(place, what, name, allowed)),
+        }
+    }
+
+    /// `name`, which stood at `place`, if it can name something in a command and in a report.
+    pub fn word<'a>(&mut self, what: &str, name: &'a str, place: Place) -> Option<&'a str> {
+        let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        let starts_well = name.starts_with(|c: char| c.is_ascii_alphanumeric());
+        if starts_well && name.len() <= 64 && name.chars().all(good) {
+            return Some(name);
+        }
+        let finding = Finding::new(place, format!("{what} must be one word")).label("not one word");
+        let help = "allowed: 1 to 64 letters, digits, `-`, `_`, `.`, the first a letter or digit";
+        self.report(finding.help(help))
+    }
+
+    /// The word or sentence `key` of `section`, without the white space around it, if it is there.
+    pub fn text<'a>(&mut self, section: &Section<'a>, key: &str) -> Option<Found<&'a str>> {
+        let entry = section.entries.iter().find(|entry| entry.key == key)?;
+        match text_of(entry, &section.path_of(key)) {
+            Ok(text) => Some(text),
+            Err(finding) => self.report(finding),
+        }
     }
 
     /// As [`Self::text`], for what must be there.
@@ -219,13 +408,56 @@ impl Reader {
 /// A key nobody knows, with the near miss.
 pub(super) fn unknown_key(place: Place, section: &str, key: &str, keys: &[&str]) -> Finding {
     let within = if section.is_empty() { String::new() } else { format!(" in `{section}`") };
-    let short: String = key.chars().take(40).collect();
-    let near = near_miss(key, keys.iter().copied());
-    let label =
-        near.map_or_else(|| "no such key".to_owned(), |near| format!("did you mean `{near}`?"));
-    Finding::new(place, format!("unknown key `{short}`{within}"))
-        .label(label)
+    Finding::new(place, format!("unknown key `{}`{within}", shorten(key)))
+        .label(near_or(key, keys, "key"))
         .help(format!("allowed keys: {}", schema::list(keys)))
+}
+
+/// A name nobody knows, with the near miss; `what` is what it should name.
+pub fn unknown(place: Place, what: &str, name: &str, allowed: &[&str]) -> Finding {
+    Finding::new(place, format!("unknown {what} `{}`", shorten(name)))
+        .label(near_or(name, allowed, what))
+        .help(format!("allowed: {}", schema::list(allowed)))
+}
+
+/// The near miss, or that there is none.
+fn near_or(name: &str, known: &[&str], what: &str) -> String {
+    near_miss(name, known.iter().copied())
+        .map_or_else(|| format!("no such {what}"), |near| format!("did you mean `{near}`?"))
+}
+
+/// As much of what somebody wrote as a message has room for.
+fn shorten(name: &str) -> String {
+    name.chars().take(40).collect()
+}
+
+/// The text of an entry, without the white space around it.
+fn text_of<'a>(entry: &'a Entry, path: &str) -> Result<Found<&'a str>, Finding> {
+    if let Some(text) = scalar(&entry.node) {
+        return Ok(Found { value: text.trim(), place: entry.node.place });
+    }
+    let message = format!("`{path}` must be a text, found {}", describe(&entry.node));
+    Err(Finding::new(point(&entry.node, entry.key_place), message).label("not a text"))
+}
+
+fn duplicate(entry: &Entry, path: &str) -> Finding {
+    let finding = Finding::new(entry.key_place, format!("duplicate key `{path}`"));
+    finding.label("given before").help("keep one of the two")
+}
+
+fn not_a_mapping(node: &Node, key: Place, name: &str) -> Finding {
+    let message = format!("{name} must be a mapping, found {}", describe(node));
+    Finding::new(point(node, key), message).label("not a mapping")
+}
+
+/// The keys of a section of a machine file.
+fn machine_keys(path: &str) -> &'static [&'static str] {
+    schema::keys(path).expect("CFG-1: every section read is in the schema")
+}
+
+/// A key with nothing behind it.
+fn is_nothing(node: &Node) -> bool {
+    matches!(node.value, Value::Scalar { .. }) && scalar(node).is_none()
 }
 
 fn refused(node: &Node, key: Place, path: &str, error: &QuantityError) -> Finding {
@@ -264,7 +496,7 @@ fn point(node: &Node, key: Place) -> Place {
 /// What a node is, with its article.
 pub(super) fn describe(node: &Node) -> &'static str {
     match &node.value {
-        Value::Scalar { .. } if scalar(node).is_none() => "nothing",
+        Value::Scalar { .. } if is_nothing(node) => "nothing",
         Value::Scalar { .. } => "a single value",
         Value::Sequence(_) => "a list",
         Value::Mapping(_) => "a mapping",

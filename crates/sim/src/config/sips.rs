@@ -1,19 +1,16 @@
 //! The SIPs of a machine file: how many, how wired, and whether each can reach each other (CFG-3).
 
-use crate::near::near_miss;
-use crate::spec::{SipsSpec, Topology, WireSpec};
+use crate::spec::{SipsSpec, Topology, TopologyKind, WireSpec};
 use crate::time::Time;
 use crate::units;
 
 use super::error::{Finding, Place};
 use super::machine::{MOST, latency};
-use super::reader::{Found, Reader, Section};
-use super::schema;
+use super::reader::{Found, Reader, Section, unknown};
 use super::size::blame;
 
 /// The most SIPs where each pair has its own link, so that links stay about a million.
 const MOST_FULLY_CONNECTED: u32 = 1_024;
-const TOPOLOGIES: [&str; 5] = ["ring_1d", "mesh_2d", "torus_2d", "fully_connected", "switch"];
 
 /// The section `system.sips`.
 pub(super) fn sips(r: &mut Reader, section: &Section<'_>) -> Option<Found<SipsSpec>> {
@@ -26,25 +23,18 @@ pub(super) fn sips(r: &mut Reader, section: &Section<'_>) -> Option<Found<SipsSp
 
 fn topology(r: &mut Reader, section: &Section<'_>, count: Option<Found<u32>>) -> Option<Topology> {
     let found @ Found { value: name, place } = r.required_text(section, "topology")?;
-    match name {
-        "mesh_2d" => sip_grid(r, section, count, found)
+    let Some(kind) = TopologyKind::from_name(name) else {
+        let names = TopologyKind::ALL.map(TopologyKind::name);
+        return r.report(unknown(place, "topology", name, &names));
+    };
+    match kind {
+        TopologyKind::Mesh2d => sip_grid(r, section, count, found)
             .map(|(rows, columns)| Topology::Mesh2d { rows, columns }),
-        "torus_2d" => sip_grid(r, section, count, found)
+        TopologyKind::Torus2d => sip_grid(r, section, count, found)
             .map(|(rows, columns)| Topology::Torus2d { rows, columns }),
-        "ring_1d" => Some(flat(r, section, Topology::Ring1d)),
-        "switch" => Some(flat(r, section, Topology::Switch)),
-        "fully_connected" => Some(fully_connected(r, section, count, place)),
-        _ => {
-            let near = near_miss(name, TOPOLOGIES).map_or_else(
-                || "no such topology".to_owned(),
-                |near| format!("did you mean `{near}`?"),
-            );
-            let finding = Finding::new(
-                place,
-                format!("unknown topology `{}`", name.chars().take(40).collect::<String>()),
-            );
-            r.report(finding.label(near).help(format!("allowed: {}", schema::list(&TOPOLOGIES))))
-        }
+        TopologyKind::Ring1d => Some(flat(r, section, Topology::Ring1d)),
+        TopologyKind::Switch => Some(flat(r, section, Topology::Switch)),
+        TopologyKind::FullyConnected => Some(fully_connected(r, section, count, place)),
     }
 }
 

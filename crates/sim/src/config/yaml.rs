@@ -22,6 +22,14 @@ pub(super) struct Node {
     pub(super) value: Value,
 }
 
+impl Node {
+    /// What an empty file says.
+    pub(super) const fn nothing() -> Self {
+        let place = Place { source: 0, start: 0, end: 0 };
+        Self { place, value: Value::Scalar { text: String::new(), quoted: false } }
+    }
+}
+
 /// What a node holds.
 #[derive(Clone, Debug)]
 pub(super) enum Value {
@@ -44,10 +52,18 @@ pub(super) struct Entry {
 
 /// The tree of `text`, whose first byte is byte `offset` of source `source`.
 pub(super) fn read(text: &str, source: usize, offset: usize) -> Result<Node, Finding> {
+    let nothing = Place { source, start: offset, end: offset };
+    let message = if source == 0 { "the file is empty" } else { "the value is empty" };
+    read_any(text, source, offset)?
+        .ok_or_else(|| Finding::new(nothing, message).label("nothing here"))
+}
+
+/// The same, none where there is nothing but comments.
+pub(super) fn read_any(text: &str, source: usize, offset: usize) -> Result<Option<Node>, Finding> {
     if text.len() > SIZE {
         let place = Place { source, start: offset, end: offset };
         return Err(Finding::new(place, format!("the text is larger than {} KiB", SIZE / 1024))
-            .label("no machine needs so much"));
+            .label("no file of this kind needs so much"));
     }
     // Spans of the library count bytes from the start of what it was given.
     Tree { text, source, offset, open: Vec::new(), root: None, nodes: 0 }.read()
@@ -69,7 +85,7 @@ enum Open {
 }
 
 impl Tree<'_> {
-    fn read(mut self) -> Result<Node, Finding> {
+    fn read(mut self) -> Result<Option<Node>, Finding> {
         let options = options! {
             disallow_directives: true,
             emit_anchor_events: true,
@@ -81,9 +97,7 @@ impl Tree<'_> {
             let (event, span) = next.map_err(|error| self.malformed(&error))?;
             self.take(event, &span)?;
         }
-        let nothing = Place { source: self.source, start: self.offset, end: self.offset };
-        let message = if self.source == 0 { "the file is empty" } else { "the value is empty" };
-        self.root.ok_or_else(|| Finding::new(nothing, message).label("nothing here"))
+        Ok(self.root)
     }
 
     fn take(&mut self, event: Event<'_>, span: &Span) -> Result<(), Finding> {
@@ -95,7 +109,7 @@ impl Tree<'_> {
             Event::DocumentStart(..) if self.root.is_some() => {
                 Err(Finding::new(place, "more than one document in the file")
                     .label("the second starts here")
-                    .help("keep one machine a file"))
+                    .help("keep one document a file"))
             }
             Event::Anchor(..) | Event::Alias(_) => {
                 Err(extra(place, "anchors and aliases").help("write the value out"))
@@ -180,5 +194,5 @@ fn key_of(node: Node) -> Result<(String, Place), Finding> {
 
 /// Anchors, aliases and tags: they have no use here and could make a small file large (YAML-1).
 fn extra(place: Place, what: &str) -> Finding {
-    Finding::new(place, format!("{what} are not allowed in a machine file")).label("used here")
+    Finding::new(place, format!("{what} are not allowed")).label("used here")
 }

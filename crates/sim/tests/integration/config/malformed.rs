@@ -38,7 +38,7 @@ fn cfg_4_yaml_that_no_machine_needs_is_refused() {
     let directive = refused("%YAML 1.2\n---\nname: a\n");
     let key = refused("{[a]: b}");
     insta::assert_snapshot!([anchor, tag, documents, directive, key].join("\n\n"), @r#"
-    error: anchors and aliases are not allowed in a machine file
+    error: anchors and aliases are not allowed
      --> my.yaml:9:46
       |
     9 |   sips: { count: 4, topology: ring_1d, link: &wire { bandwidth: 128 GB/s, latency: 500 ns } }   # mesh_2d/torus_2d add rows, columns
@@ -46,7 +46,7 @@ fn cfg_4_yaml_that_no_machine_needs_is_refused() {
       |
       = help: write the value out
 
-    error: tags are not allowed in a machine file
+    error: tags are not allowed
      --> my.yaml:9:18
       |
     9 |   sips: { count: !!int 4, topology: ring_1d, link: { bandwidth: 128 GB/s, latency: 500 ns } }   # mesh_2d/torus_2d add rows, columns
@@ -60,7 +60,7 @@ fn cfg_4_yaml_that_no_machine_needs_is_refused() {
     2 | ---
       | ^^^ the second starts here
       |
-      = help: keep one machine a file
+      = help: keep one document a file
 
     error: malformed YAML: YAML directives are disallowed
      --> my.yaml:1:1
