@@ -12,6 +12,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod ccl;
 pub mod pool;
 pub mod workload;
 

@@ -15,6 +15,7 @@ mod vector_add;
 
 pub use check::Check;
 pub use parameters::{Default, Kind, Parameter, ParameterError, Settings};
+pub(crate) use parameters::{MOST_BYTES, MOST_CHUNKS, MOST_MESSAGE};
 
 use phalanx_sim::machine::{Options, RunError};
 use phalanx_sim::memory::MemoryError;

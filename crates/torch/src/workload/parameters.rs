@@ -238,11 +238,11 @@ impl Parameter {
 }
 
 /// No tensor of a workload is larger.
-pub(super) const MOST_BYTES: u64 = 1 << 40;
+pub(crate) const MOST_BYTES: u64 = 1 << 40;
 /// No message is larger, so that a tile holds it.
-pub(super) const MOST_MESSAGE: u64 = 4 << 30;
+pub(crate) const MOST_MESSAGE: u64 = 4 << 30;
 /// A message moves in no more chunks, a vector in no more slots: each costs memory while it is under way.
-pub(super) const MOST_CHUNKS: u64 = 1 << 20;
+pub(crate) const MOST_CHUNKS: u64 = 1 << 20;
 
 /// No span of time that a workload takes is longer; simulated time as a whole ends after 18 million seconds.
 const MOST_TIME: Time = Time::us(1_000_000_000);

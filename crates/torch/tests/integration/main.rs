@@ -1,5 +1,6 @@
 //! The front end as its users see it.
 
+mod ccl_config;
 mod parameters;
 mod pool;
 mod truths;

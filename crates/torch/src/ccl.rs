@@ -1,0 +1,20 @@
+//! Collectives: what groups of ranks do together.
+//!
+//! How they do it is configured by a file, `ccl.yaml`, of which every part may be left out:
+//!
+//! ```
+//! use phalanx_torch::ccl::{CclConfig, Choice};
+//! let text = "
+//! defaults: { algorithm: large, n_slots: 8 }
+//! algorithms:
+//!   large: { module: ring, slot_size: 1 MiB }
+//! ";
+//! let config = CclConfig::parse("ccl.yaml", text, &["ring"]).unwrap();
+//! assert_eq!(config.default_choice(), Choice::Named("large".into()));
+//! let plan = config.plan("large", &["ring"]).unwrap();
+//! assert_eq!((plan.module.as_str(), plan.edge.n_slots, plan.edge.slot_size), ("ring", 8, 1 << 20));
+//! ```
+
+pub mod config;
+
+pub use config::{CclConfig, Choice, Plan, Source, locate};

@@ -1,0 +1,174 @@
+//! From text to a checked [`CclConfig`].
+
+use phalanx_sim::config::reader::{Finding, Found, Place, Reader, Section, read_file};
+use phalanx_sim::config::{ConfigErrors, near_miss};
+use phalanx_sim::ipcq::{Backpressure, BufferKind, EdgeSpec};
+use phalanx_sim::spec::TopologyKind;
+
+use super::{AUTO, CclConfig, Choice, Entry, Plan};
+use crate::workload::{MOST_BYTES, MOST_CHUNKS, MOST_MESSAGE};
+
+const ROOT: (&str, &[&str]) = ("a file of collectives", &["defaults", "algorithms"]);
+const DEFAULTS: &[&str] = &[
+    "algorithm",
+    "buffer_kind",
+    "backpressure",
+    "n_slots",
+    "slot_size",
+    "vc_chunk_size",
+    "ipcq_credit_size_bytes",
+];
+const ALGORITHM: &[&str] = &[
+    "module",
+    "topology",
+    "buffer_kind",
+    "backpressure",
+    "n_slots",
+    "slot_size",
+    "vc_chunk_size",
+    "ipcq_credit_size_bytes",
+    "n_elem",
+];
+
+/// The most slots of a queue.
+const MOST_SLOTS: u64 = 1 << 20;
+/// The least slot holds one element of any type.
+const LEAST_SLOT: u64 = 4;
+/// The word for an algorithm that takes any topology.
+const ANY: &str = "any";
+
+/// What `text` says, still without the text itself.
+pub(super) fn config(file: &str, text: &str, builtin: &[&str]) -> Result<CclConfig, ConfigErrors> {
+    read_file(file, text, ROOT, |r, root| {
+        let defaults = r.part(root, "defaults", DEFAULTS);
+        let parts = r.named_parts(root, "algorithms", ALGORITHM);
+        let names: Vec<&str> = parts.iter().map(|(name, _)| *name).collect();
+        let choice = defaults.as_ref().and_then(|defaults| choice(r, defaults, &names, builtin));
+        let base = EdgeSpec::default();
+        let edge = defaults.as_ref().map_or(base, |defaults| edge(r, defaults, base));
+        let entry = |(name, part): &(&str, Section<'_>)| entry(r, name, part, edge, builtin);
+        let entries = parts.iter().filter_map(entry).collect();
+        let chosen = choice.as_ref().map(|choice| choice.place);
+        let choice = choice.map_or(Choice::Auto, |choice| choice.value);
+        Some(CclConfig { text: None, choice, chosen, edge, entries })
+    })
+}
+
+/// `defaults.algorithm`.
+fn choice(
+    r: &mut Reader,
+    defaults: &Section<'_>,
+    names: &[&str],
+    builtin: &[&str],
+) -> Option<Found<Choice>> {
+    let mut known = vec![AUTO];
+    known.extend(names);
+    known.extend(builtin.iter().filter(|name| !names.contains(name)));
+    let Found { value: name, place } = r.choice(defaults, "algorithm", "algorithm", &known)?;
+    let value = if name == AUTO { Choice::Auto } else { Choice::Named(name.to_owned()) };
+    Some(Found { value, place })
+}
+
+/// One of `algorithms`; all of it is read before the first `?`, so that everything wrong is found in one go.
+fn entry(
+    r: &mut Reader,
+    name: &str,
+    part: &Section<'_>,
+    defaults: EdgeSpec,
+    builtin: &[&str],
+) -> Option<Entry> {
+    let word = word(r, name, part.place);
+    let module = module(r, name, part, builtin);
+    let topology = topology(r, part);
+    let edge = edge(r, part, defaults);
+    let n_elem = r.count(part, "n_elem", 1..=MOST_BYTES / LEAST_SLOT);
+    let n_elem = n_elem.map(|n| usize::try_from(n.value).expect("a 64-bit machine"));
+    let plan = Plan { name: word?.to_owned(), module: module?.to_owned(), edge, n_elem, topology };
+    Some(Entry { plan, place: part.place })
+}
+
+fn word<'a>(r: &mut Reader, name: &'a str, place: Place) -> Option<&'a str> {
+    if name == AUTO {
+        let finding = Finding::new(place, format!("no algorithm can be called `{AUTO}`"));
+        let help = format!("`{AUTO}` lets the program choose; take another name");
+        return r.report(finding.label("has a meaning of its own").help(help));
+    }
+    r.word("the name of an algorithm", name, place)
+}
+
+/// The built-in algorithm: `module`, or the one that has the entry's name.
+fn module<'b>(
+    r: &mut Reader,
+    name: &str,
+    part: &Section<'_>,
+    builtin: &[&'b str],
+) -> Option<&'b str> {
+    if part.has("module") {
+        return r.choice(part, "module", "module", builtin).map(|module| module.value);
+    }
+    let same = builtin.iter().find(|known| **known == name).copied();
+    if same.is_some() || part.is_misspelt("module") {
+        return same;
+    }
+    let near = near_miss(name, builtin.iter().copied())
+        .map_or_else(String::new, |near| format!("did you mean `{near}`? "));
+    let finding = Finding::new(part.place, format!("missing `{}`", part.path_of("module")));
+    let finding = finding.label("not the name of a built-in algorithm");
+    let builtin = builtin.join(", ");
+    r.report(finding.help(format!("{near}`module` says which one does it: {builtin}")))
+}
+
+fn topology(r: &mut Reader, part: &Section<'_>) -> Option<TopologyKind> {
+    let mut names = TopologyKind::ALL.map(TopologyKind::name).to_vec();
+    names.push(ANY);
+    TopologyKind::from_name(r.choice(part, "topology", "topology", &names)?.value)
+}
+
+/// The settings of `part` over those of `base`.
+fn edge(r: &mut Reader, part: &Section<'_>, base: EdgeSpec) -> EdgeSpec {
+    let value = |found: Option<Found<u64>>, otherwise| found.map_or(otherwise, |found| found.value);
+    let n_slots = r.count(part, "n_slots", 1..=MOST_SLOTS);
+    let n_slots = u32::try_from(value(n_slots, base.n_slots.into())).expect("at most MOST_SLOTS");
+    let credit = r.bytes(part, "ipcq_credit_size_bytes", 0..=MOST_MESSAGE);
+    let before = r.reported();
+    let slot = r.bytes(part, "slot_size", LEAST_SLOT..=MOST_MESSAGE);
+    let chunk = r.bytes(part, "vc_chunk_size", 0..=MOST_MESSAGE);
+    let spec = EdgeSpec {
+        n_slots,
+        slot_size: value(slot, base.slot_size),
+        buffer_kind: buffer_kind(r, part).unwrap_or(base.buffer_kind),
+        backpressure: backpressure(r, part).unwrap_or(base.backpressure),
+        vc_chunk_size: value(chunk, base.vc_chunk_size),
+        ipcq_credit_size_bytes: value(credit, base.ipcq_credit_size_bytes),
+    };
+    if let Some(found) = chunk.or(slot).filter(|_| r.reported() == before) {
+        check_chunks(r, found.place, &spec);
+    }
+    spec
+}
+
+fn buffer_kind(r: &mut Reader, part: &Section<'_>) -> Option<BufferKind> {
+    let kind = r.choice(part, "buffer_kind", "buffer kind", &["tcm", "hbm"])?;
+    Some(if kind.value == "hbm" { BufferKind::Hbm } else { BufferKind::Tcm })
+}
+
+fn backpressure(r: &mut Reader, part: &Section<'_>) -> Option<Backpressure> {
+    let kind = r.choice(part, "backpressure", "backpressure", &["sleep", "poll"])?;
+    Some(match kind.value {
+        "poll" => Backpressure::Poll(Backpressure::POLL_PERIOD),
+        _ => Backpressure::Sleep,
+    })
+}
+
+/// Refuses chunks so small that a slot would be too many of them.
+fn check_chunks(r: &mut Reader, place: Place, spec: &EdgeSpec) {
+    let chunks = spec.slot_size.checked_div(spec.vc_chunk_size).unwrap_or(1);
+    if chunks > MOST_CHUNKS {
+        let message = format!("a slot of {chunks} chunks is too many");
+        let help = format!(
+            "allowed: at most {MOST_CHUNKS} chunks a slot, or a `vc_chunk_size` of 0 for whole messages"
+        );
+        let finding = Finding::new(place, message).label("slot_size / vc_chunk_size");
+        r.report::<()>(finding.help(help));
+    }
+}
