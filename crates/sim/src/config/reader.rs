@@ -15,7 +15,8 @@ use super::schema;
 use super::yaml::{self, Entry, Node, Value};
 
 /// Reads a file whose root may have `keys`, all of them optional: `check` gets the root and returns what it says.
-/// `file` and `what` (`a machine file`) are only used in messages; everything reported is returned together.
+/// `file` and `what` (`a machine file`) are only used in messages; everything reported is returned together. `check`
+/// returns none only where it has reported something.
 ///
 /// ```
 /// use phalanx_sim::config::reader::read_file;
