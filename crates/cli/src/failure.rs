@@ -131,10 +131,12 @@ impl From<WorkloadError> for Failure {
         let kind = match error {
             WorkloadError::Parameter(error) => return error.into(),
             WorkloadError::Memory(_) => Kind::Memory,
-            WorkloadError::Run(RunError::Deadlock(_)) => Kind::Deadlock,
-            WorkloadError::Run(RunError::Kernel { .. }) => Kind::Kernel,
-            WorkloadError::Run(RunError::CreditsAway { .. }) => Kind::Credits,
-            WorkloadError::Run(RunError::TooLong) => Kind::Time,
+            WorkloadError::Run(_) | WorkloadError::Spawn(RunError::Deadlock(_)) => Kind::Deadlock,
+            WorkloadError::Run(_) | WorkloadError::Spawn(RunError::Kernel { .. }) => Kind::Kernel,
+            WorkloadError::Run(_) | WorkloadError::Spawn(RunError::CreditsAway { .. }) => {
+                Kind::Credits
+            }
+            WorkloadError::Run(_) | WorkloadError::Spawn(RunError::TooLong) => Kind::Time,
         };
         Self::new(kind, error.to_string())
     }

@@ -21,6 +21,10 @@
 //! - **SIM-4 (deadlock is a result).** When no event is left and processes are not finished, `run` returns who
 //!   waits for what and who could provide it.
 //! - **SIM-5 (structured).** Dropping a [`JoinHandle`] cancels the process and runs its destructors.
+//! - **SIM-6 (all begin together).** Everything that is due when a run begins happens, at every place, before time
+//!   moves.
+//! - **SIM-7 (looking is not doing).** A process that only looks again and again ([`Sim::pause`]) goes on as long as
+//!   others do something, and does not keep a run alive.
 
 mod deadlock;
 mod task;
@@ -28,7 +32,7 @@ mod wheel;
 mod window;
 
 pub use deadlock::{Deadlock, Wait, Waiting};
-pub use task::{Canceled, JoinHandle, Sleep, TaskId};
+pub use task::{Canceled, JoinHandle, Pause, Sleep, TaskId};
 
 use crate::time::Time;
 use std::cell::{Cell, RefCell};
@@ -122,6 +126,8 @@ struct Core {
     device_count: Cell<u32>,
     /// Whether any of the lists above is not empty.
     chores: Cell<bool>,
+    /// The processes that look again when something has happened, wherever they are.
+    pausing: RefCell<Vec<(Place, TaskId)>>,
     explained: RefCell<Option<Vec<Wait>>>,
 }
 
@@ -149,6 +155,7 @@ impl Executor {
             new_devices: RefCell::default(),
             device_count: Cell::new(0),
             chores: Cell::new(false),
+            pausing: RefCell::default(),
             explained: RefCell::new(None),
         };
         Self {
@@ -195,8 +202,13 @@ impl Executor {
         let core = self.sim.0.clone();
         core.running.set(true);
         self.do_chores();
-        while !core.stopped.get() && self.step(&core) {}
+        // SIM-6: the first window is one instant.
+        let mut span = 1;
+        while !core.stopped.get() && self.step(&core, span) {
+            span = core.lookahead.get();
+        }
         core.running.set(false);
+        core.now.set(core.latest.get());
         if core.stopped.get() || core.tasks.borrow().live() == 0 {
             return Ok(());
         }
@@ -207,9 +219,12 @@ impl Executor {
     ///
     /// The window is as long as the lookahead: what a place does within it reaches others only after it, so that
     /// each can go through it alone.
-    fn step(&mut self, core: &Core) -> bool {
+    fn step(&mut self, core: &Core, span: u64) -> bool {
         let Some(start) = core.wheel.borrow().next_time() else { return false };
-        let end = start.saturating_add(core.lookahead.get());
+        if !core.pausing.borrow().is_empty() {
+            core.end_pauses(start);
+        }
+        let end = start.saturating_add(span);
         core.horizon.set(end);
         self.fill_window(core, end);
         self.window.line_up(start, self.order);
@@ -289,6 +304,25 @@ impl Executor {
         }
     }
 
+    /// Drops every process and event, so that a run that was stopped, or that got stuck, can be followed by another.
+    /// Time stays where it is.
+    pub fn clear(&mut self) {
+        let core = self.sim.0.clone();
+        self.do_chores();
+        for (task, ..) in core.tasks.borrow().iter().collect::<Vec<_>>() {
+            core.tasks.borrow_mut().remove(task);
+            drop(self.processes.remove(task));
+        }
+        self.do_chores();
+        core.now.set(core.latest.get());
+        core.stopped.set(false);
+        core.pausing.borrow_mut().clear();
+        core.ready.borrow_mut().clear();
+        *core.near.borrow_mut() = Near::default();
+        *core.wheel.borrow_mut() = Wheel::new();
+        self.window.clear();
+    }
+
     /// Takes over new processes and devices, and drops the processes whose handles are gone (SIM-5), which may leave
     /// more to do.
     #[cold]
@@ -344,6 +378,17 @@ impl Core {
         let counter = &self.counters[origin.0 as usize];
         counter.set(counter.get() + 1);
         Key::new(now, origin, counter.get())
+    }
+
+    /// Resumes those who pause at `time`, when something else happens too (SIM-7).
+    #[cold]
+    fn end_pauses(&self, time: u64) {
+        let mut pausing = self.pausing.take();
+        pausing.sort_unstable();
+        for (place, task) in pausing {
+            let (key, action) = (self.next_key(time, place), Action::resume(task.pack()));
+            self.wheel.borrow_mut().push(time, || Event { place, action, key });
+        }
     }
 }
 
@@ -467,6 +512,11 @@ impl Sim {
     /// Waits until `deadline`; returns at once where that has passed.
     pub fn sleep_until(&self, deadline: Time) -> Sleep {
         Sleep::new(self.clone(), deadline)
+    }
+
+    /// Waits until something else has happened (SIM-7); `describe` says what is looked for, should nothing happen.
+    pub fn pause<D: Fn() -> Wait>(&self, describe: D) -> Pause<D> {
+        Pause::new(self.clone(), describe)
     }
 
     /// Starts a process at the current place.

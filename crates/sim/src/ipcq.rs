@@ -22,8 +22,9 @@ use crate::row::Row;
 use crate::time::{Bytes, Time};
 use crate::topology::PeId;
 use crate::value::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
+use std::rc::Rc;
 
 /// How an edge is set up; sender and receiver must agree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,8 +147,14 @@ pub(crate) struct Edge {
     pub(crate) direct: bool,
     pub(crate) credit_latency: Time,
     pub(crate) retry_scheduled: bool,
+    /// What the sender says its messages are about: each entry from the message of that number on.
+    pub(crate) topics: VecDeque<(u64, Topic)>,
     pub(crate) stats: EdgeStats,
 }
+
+/// What messages are about, in words: it travels with them, and a receiver that expects another topic has found a
+/// mistake before it looks at the numbers.
+pub type Topic = Rc<str>;
 
 /// What an edge has seen.
 #[derive(Clone, Copy, Debug, Default)]
@@ -187,6 +194,7 @@ impl Edge {
             direct: false,
             credit_latency: Time::ZERO,
             retry_scheduled: false,
+            topics: VecDeque::new(),
             stats: EdgeStats::default(),
         }
     }
@@ -205,6 +213,21 @@ impl Edge {
     pub(crate) fn set_receiver_spec(&mut self, spec: EdgeSpec) {
         self.receiver_spec = spec;
         self.agreed = self.spec == spec;
+    }
+
+    /// The sender's messages are about `topic` from now on.
+    pub(crate) fn set_topic(&mut self, topic: Topic) {
+        let next = self.posted();
+        self.topics.push_back((next, topic));
+    }
+
+    /// What the message that was taken last is about.
+    pub(crate) fn topic(&mut self) -> Option<&Topic> {
+        let taken = self.received - 1;
+        while self.topics.get(1).is_some_and(|(first, _)| *first <= taken) {
+            self.topics.pop_front();
+        }
+        self.topics.front().filter(|(first, _)| *first <= taken).map(|(_, topic)| topic)
     }
 
     /// How many messages wait for a credit.

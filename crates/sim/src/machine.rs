@@ -5,9 +5,11 @@
 //! - **MCH-3 (same time without data).** Simulated time does not depend on whether numbers are computed.
 
 mod fabric;
+mod host;
 pub(crate) mod noc;
 mod sip;
 
+pub use host::{Cause, Host, Launch, Request};
 pub(crate) use sip::{Engine, Sip};
 
 use crate::credit::Resource as Turnstile;
@@ -251,7 +253,13 @@ impl Machine {
                 }
                 for (number, pe) in pes.into_iter().enumerate() {
                     let tl = Tl::new(Program::new(world.clone(), pe, &name, number, group.clone()));
-                    let program = run_program(world.clone(), pe, tl.clone(), Box::pin(kernel(tl)));
+                    let life = run_program(world.clone(), pe, tl.clone(), Box::pin(kernel(tl)));
+                    let of_all = world.clone();
+                    let program = async move {
+                        if let Err(error) = life.await {
+                            of_all.fail(pe, error);
+                        }
+                    };
                     world.sim.spawn(format!("{name}@{pe}"), program).detach();
                 }
             })
@@ -260,6 +268,22 @@ impl Machine {
 
     /// Runs everything that was launched to its end.
     pub fn run(&mut self) -> Result<Report, RunError> {
+        self.drive()?;
+        Ok(self.report())
+    }
+
+    /// What the machine has shown so far; the logs are handed out once.
+    pub fn report(&self) -> Report {
+        Report::new(&self.world)
+    }
+
+    /// The simulated time.
+    pub fn now(&self) -> Time {
+        self.world.sim.now()
+    }
+
+    /// Runs until nothing is left to do, without a report.
+    pub fn drive(&mut self) -> Result<(), RunError> {
         let ended = self.executor.run();
         if self.world.sim.has_overflowed() {
             return Err(RunError::TooLong);
@@ -268,8 +292,7 @@ impl Machine {
             return Err(error);
         }
         ended?;
-        self.world.check_credits()?;
-        Ok(Report::new(&self.world))
+        self.world.check_credits()
     }
 }
 
@@ -299,6 +322,12 @@ impl World {
         turns.entry(pe).or_insert_with(|| Turnstile::new(&self.sim, pe.to_string(), 1)).clone()
     }
 
+    /// Ends the run: a program on `pe` has failed (MCH-2).
+    fn fail(&self, pe: PeId, error: RunError) {
+        self.failures.borrow_mut().push((self.sim.now(), pe, error));
+        self.sim.stop();
+    }
+
     fn first_failure(&self) -> Option<RunError> {
         let failures = self.failures.borrow();
         let first = failures.iter().min_by_key(|(time, pe, _)| (*time, *pe));
@@ -325,7 +354,7 @@ async fn run_program(
     pe: PeId,
     tl: Tl,
     kernel: Pin<Box<impl Future<Output = Result<(), KernelError>>>>,
-) {
+) -> Result<Path, RunError> {
     let turnstile = world.turn_on(pe);
     let _turn = turnstile.acquire().await;
     let program = tl.program().clone();
@@ -334,16 +363,11 @@ async fn run_program(
     match kernel.await {
         Ok(()) => {
             program.drain().await;
-            program.end();
+            Ok(program.end())
         }
         Err(error) => {
             let (kernel, time) = (program.name().to_owned(), world.sim.now());
-            world.failures.borrow_mut().push((
-                time,
-                pe,
-                RunError::Kernel { kernel, pe, time, error },
-            ));
-            world.sim.stop();
+            Err(RunError::Kernel { kernel, pe, time, error })
         }
     }
 }

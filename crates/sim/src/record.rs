@@ -4,6 +4,7 @@
 //!   leads to.
 //! - **REC-2 (bounded).** Without recording, a run keeps a fixed number of steps, however long it is.
 
+use crate::machine::Request;
 use crate::stall::{Kind, Stack};
 use crate::time::Time;
 use crate::topology::PeId;
@@ -37,8 +38,10 @@ pub enum Resource {
     },
     /// The switch port into a SIP.
     Ingress(u32),
-    /// The wire between a SIP and its host.
+    /// The wire from a host to its SIP.
     Host(u32),
+    /// The wire from a SIP to its host.
+    Upload(u32),
 }
 
 impl Resource {
@@ -64,6 +67,7 @@ impl fmt::Display for Resource {
             Self::Link { from, to } => write!(f, "sip{from}->sip{to}"),
             Self::Ingress(sip) => write!(f, "switch->sip{sip}"),
             Self::Host(sip) => write!(f, "host{sip}->sip{sip}"),
+            Self::Upload(sip) => write!(f, "sip{sip}->host{sip}"),
         }
     }
 }
@@ -99,6 +103,7 @@ pub(crate) struct Path {
 
 impl Path {
     /// A chain that begins at `at`, with everything before it spent on `kind`.
+    #[cfg(test)]
     pub(crate) fn starting(at: Time, kind: Kind) -> Self {
         let mut path = Self::default();
         path.advance(at, kind);
@@ -176,6 +181,7 @@ pub(crate) struct Record {
     sip: u32,
     recording: bool,
     ops: Vec<Op>,
+    requests: Vec<Request>,
     steps: Vec<Step>,
     next_step: u64,
     capacity: usize,
@@ -193,6 +199,7 @@ impl Record {
             sip,
             recording,
             ops: Vec::new(),
+            requests: Vec::new(),
             steps: Vec::new(),
             next_step: 0,
             capacity,
@@ -212,6 +219,13 @@ impl Record {
     pub(crate) fn op(&mut self, op: impl FnOnce() -> Op) {
         if self.recording {
             self.ops.push(op());
+        }
+    }
+
+    /// Notes a request of the host, if somebody wants the log.
+    pub(crate) fn request(&mut self, request: impl FnOnce() -> Request) {
+        if self.recording {
+            self.requests.push(request());
         }
     }
 
@@ -241,6 +255,10 @@ impl Record {
     #[expect(clippy::cast_possible_truncation, reason = "only the low bits are kept")]
     fn slot_of(&self, sequence: u64) -> usize {
         sequence as usize & (self.capacity - 1)
+    }
+
+    pub(crate) fn take_requests(&mut self) -> Vec<Request> {
+        std::mem::take(&mut self.requests)
     }
 
     pub(crate) fn take_ops(&mut self) -> Vec<Op> {

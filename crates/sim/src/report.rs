@@ -4,7 +4,7 @@
 //! - **RPT-2 (same).** A report depends on the run alone, not on the order in which places took their turns.
 
 use crate::ipcq::{Edge, EdgeName, EdgeSpec};
-use crate::machine::{Sip, World};
+use crate::machine::{Request, Sip, World};
 use crate::record::{Op, Path, Resource, StepId};
 use crate::stall::{Kind, Stack};
 use crate::time::{Bytes, Time};
@@ -29,6 +29,8 @@ pub struct Report {
     pub critical_path: CriticalPath,
     /// Every operation, if the run was recorded: SIP by SIP, in order of its end of issue.
     pub ops: Vec<Op>,
+    /// What hosts have asked of their SIPs, if the run was recorded: SIP by SIP, in order of their ends.
+    pub requests: Vec<Request>,
     /// What to change to go faster, in words.
     pub advice: Vec<String>,
 }
@@ -116,6 +118,7 @@ impl Report {
                 .map(|(_, pe, path)| CriticalPath::new(world, pe, &path))
                 .unwrap_or_default(),
             ops: Vec::new(),
+            requests: Vec::new(),
             advice: Vec::new(),
         };
         for (number, sip) in (0..).zip(&world.sips) {
@@ -150,6 +153,7 @@ impl Report {
             self.add_stalls(Resource::Link { from: number, to: port.to }, stack);
         }
         self.ops.extend(sip.record.take_ops());
+        self.requests.extend(sip.record.take_requests());
     }
 
     fn add_stalls(&mut self, resource: Resource, stack: Stack) {

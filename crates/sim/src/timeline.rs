@@ -106,6 +106,6 @@ fn sip_of(resource: Resource) -> u32 {
         | Resource::CubeLink(pe, _)
         | Resource::Hbm(pe) => pe.sip,
         Resource::Link { from, .. } => from,
-        Resource::Ingress(sip) | Resource::Host(sip) => sip,
+        Resource::Ingress(sip) | Resource::Host(sip) | Resource::Upload(sip) => sip,
     }
 }

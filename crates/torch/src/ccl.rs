@@ -15,6 +15,14 @@
 //! assert_eq!((plan.module.as_str(), plan.edge.n_slots, plan.edge.slot_size), ("ring", 8, 1 << 20));
 //! ```
 
+pub mod algorithm;
+mod algorithms;
 pub mod config;
+pub(crate) mod lanes;
+pub mod part;
+pub mod tuner;
 
+pub use algorithm::{Algorithm, Operation};
 pub use config::{CclConfig, Choice, Plan, Source, locate};
+pub use part::ReduceOp;
+pub use tuner::Tuner;

@@ -13,10 +13,29 @@
 #![forbid(unsafe_code)]
 
 pub mod ccl;
+pub mod context;
+pub mod distributed;
+pub mod error;
+pub mod launch;
+pub mod multiprocessing;
+pub mod placement;
 pub mod pool;
+mod random;
+pub mod rank;
+pub mod request;
+mod settings;
+pub mod tensor;
+pub mod tp;
 pub mod workload;
 
+pub use context::Context;
+pub use error::Error;
+pub use launch::{Arg, Args, Grid};
+pub use placement::{DpPolicy, Spread};
 pub use pool::Pool;
+pub use rank::Rank;
+pub use request::Handle;
+pub use tensor::Tensor;
 
 /// The Rust of the README and of the guide: tests, nothing else.
 #[cfg(doctest)]

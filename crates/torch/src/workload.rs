@@ -17,10 +17,12 @@ pub use check::Check;
 pub use parameters::{Default, Kind, Parameter, ParameterError, Settings};
 pub(crate) use parameters::{MOST_BYTES, MOST_CHUNKS, MOST_MESSAGE};
 
+use crate::ccl::CclConfig;
+use crate::multiprocessing::SpawnError;
 use phalanx_sim::machine::{Options, RunError};
 use phalanx_sim::memory::MemoryError;
 use phalanx_sim::report::Report;
-use phalanx_sim::{MachineSpec, config};
+use phalanx_sim::{MachineSpec, Time, config};
 
 /// A program with parameters.
 pub struct Workload {
@@ -30,7 +32,17 @@ pub struct Workload {
     pub summary: &'static str,
     /// What can be set.
     pub parameters: &'static [Parameter],
-    run: fn(MachineSpec, Options, &Settings) -> Result<Outcome, WorkloadError>,
+    run: fn(Setup, &Settings) -> Result<Outcome, WorkloadError>,
+}
+
+/// What a workload runs on.
+pub struct Setup {
+    /// The machine.
+    pub machine: MachineSpec,
+    /// How it runs.
+    pub options: Options,
+    /// How collectives are done.
+    pub ccl: CclConfig,
 }
 
 /// What a workload has shown.
@@ -40,6 +52,26 @@ pub struct Outcome {
     pub report: Report,
     /// How the result compares with the reference; `None` without data.
     pub check: Option<Check>,
+    /// What its ranks have shown, if it is a program of ranks.
+    pub ranks: Option<Ranks>,
+}
+
+/// What the ranks of a workload have shown.
+#[derive(Clone, Debug)]
+pub struct Ranks {
+    /// How collectives were done, by name.
+    pub algorithm: String,
+    /// Bytes a second of the collective: as its size says, and as its wires have to carry.
+    pub bandwidth: Option<(f64, f64)>,
+    /// When each rank's program was over.
+    pub finished: Vec<Time>,
+}
+
+impl Outcome {
+    /// An outcome without ranks.
+    pub fn new(report: Report, check: Option<Check>) -> Self {
+        Self { report, check, ranks: None }
+    }
 }
 
 /// Why a workload did not end well.
@@ -54,6 +86,9 @@ pub enum WorkloadError {
     /// The run failed.
     #[error(transparent)]
     Run(#[from] RunError),
+    /// A rank failed, or none could go on.
+    #[error(transparent)]
+    Spawn(#[from] SpawnError),
 }
 
 /// Every workload, in the order of the manual.
@@ -88,6 +123,11 @@ impl Workload {
         options: Options,
         settings: &Settings,
     ) -> Result<Outcome, WorkloadError> {
-        (self.run)(machine, options, settings)
+        self.run_with(Setup { machine, options, ccl: CclConfig::builtin() }, settings)
+    }
+
+    /// Runs it with collectives set up by a file.
+    pub fn run_with(&self, setup: Setup, settings: &Settings) -> Result<Outcome, WorkloadError> {
+        (self.run)(setup, settings)
     }
 }

@@ -173,6 +173,36 @@ impl Future for Sleep {
     }
 }
 
+/// Waits until something else has happened.
+#[must_use = "does nothing unless awaited"]
+pub struct Pause<D> {
+    sim: Sim,
+    describe: D,
+    registered: bool,
+}
+
+impl<D> Pause<D> {
+    pub(super) fn new(sim: Sim, describe: D) -> Self {
+        Self { sim, describe, registered: false }
+    }
+}
+
+impl<D: Fn() -> Wait + Unpin> Future for Pause<D> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+        if self.registered && self.sim.0.running.get() {
+            return Poll::Ready(());
+        }
+        if !self.registered {
+            self.registered = true;
+            self.sim.0.pausing.borrow_mut().push((self.sim.place(), self.sim.task()));
+        }
+        self.sim.waiting(&self.describe);
+        Poll::Pending
+    }
+}
+
 /// A process was cancelled before it finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the process was cancelled")]

@@ -7,7 +7,7 @@ use super::program::Program;
 use super::tile::Scratch;
 use super::{KernelError, Loading, Shape, Tile, Tl};
 use crate::executor::Wait;
-use crate::ipcq::{Backpressure, BufferKind, Edge, EdgeName, EdgeSpec, Message};
+use crate::ipcq::{Backpressure, BufferKind, Edge, EdgeName, EdgeSpec, Message, Topic};
 use crate::machine::World;
 use crate::record::{Op, Resource};
 use crate::stall::Kind;
@@ -32,6 +32,20 @@ pub struct Receiver {
     edge: u32,
     in_hbm: bool,
     _slots: Slots,
+}
+
+impl Sender {
+    /// Says what the messages are about that are sent from now on; see [`Topic`].
+    pub fn about(&self, topic: &Topic) {
+        self.program.world().edges.borrow_mut().list[self.edge as usize].set_topic(topic.clone());
+    }
+}
+
+impl Receiver {
+    /// What the message that was received last is about, if its sender says.
+    pub fn topic(&self) -> Option<Topic> {
+        self.program.world().edges.borrow_mut().list[self.edge as usize].topic().cloned()
+    }
 }
 
 /// The memory that slots take.

@@ -104,11 +104,18 @@ impl Program {
         self.path.get()
     }
 
+    /// What led to its launch.
+    pub(crate) fn caused_by(&self, path: &Path) {
+        self.path.set(*path);
+    }
+
     pub(crate) fn start(&self) {
         let now = self.sim().now();
         self.started.set(now);
         self.cursor.set(now);
-        self.path.set(Path::starting(now, Kind::Dependency));
+        let mut path = self.path.get();
+        path.advance(now, Kind::Dependency);
+        self.path.set(path);
         self.world.sips[self.pe.sip as usize].borrow_mut().pe(self.pe).programs += 1;
     }
 
@@ -194,8 +201,8 @@ impl Program {
         }
     }
 
-    /// The kernel has returned.
-    pub(crate) fn end(&self) {
+    /// The kernel has returned; what led to that.
+    pub(crate) fn end(&self) -> Path {
         let (now, pe) = (self.sim().now(), self.pe);
         let mut path = self.path.get();
         path.advance(now, Kind::Dependency);
@@ -219,6 +226,7 @@ impl Program {
         for (kind, spent) in Kind::ALL.into_iter().zip(&self.stalls) {
             sip.pes[self.index].stalls.add(kind, Time::ps(spent.take()));
         }
+        path
     }
 
     pub(super) fn tiles(&self) -> &RefCell<Tiles> {

@@ -321,6 +321,11 @@ impl Drop for Scratch {
 }
 
 impl Tl {
+    /// How much scratch memory the PE has.
+    pub fn scratch_capacity(&self) -> crate::time::Capacity {
+        self.program().world().spec.tcm
+    }
+
     /// Sets scratch memory aside.
     pub fn reserve(&self, bytes: u64) -> Result<Reservation, KernelError> {
         Scratch::take(self.program(), bytes, "a reservation").map(Reservation)

@@ -15,8 +15,9 @@ pub(crate) struct Sip {
     pub(crate) ports: Vec<Port>,
     /// The switch port into this SIP.
     pub(crate) ingress: Wire,
-    /// The wire from the host.
+    /// The wire from the host, and the one back.
     pub(crate) host: Wire,
+    pub(crate) upload: Wire,
     pub(crate) cubes: Vec<Cube>,
     /// The PEs of all cubes, cube by cube.
     pub(crate) pes: Vec<Pe>,
@@ -119,6 +120,7 @@ impl Sip {
             ports: Vec::new(),
             ingress: Wire::default(),
             host: Wire::default(),
+            upload: Wire::default(),
             cubes: cubes.map(cube).collect(),
             pes: vec![Pe::default(); (spec.cubes.count() * spec.pes.count()) as usize],
             pes_per_cube: spec.pes.count(),
@@ -168,8 +170,11 @@ impl Sip {
 
     /// Every wire that has been used, with its name.
     pub(crate) fn wires(&self, sip: u32) -> Vec<(Resource, &Wire)> {
-        let mut wires =
-            vec![(Resource::Host(sip), &self.host), (Resource::Ingress(sip), &self.ingress)];
+        let mut wires = vec![
+            (Resource::Host(sip), &self.host),
+            (Resource::Upload(sip), &self.upload),
+            (Resource::Ingress(sip), &self.ingress),
+        ];
         wires.extend(
             self.sorted_ports().map(|port| (Resource::Link { from: sip, to: port.to }, &port.wire)),
         );

@@ -5,10 +5,10 @@
 use super::check::{Check, numbers};
 use super::parameters::{Default, Kind, Parameter, ParameterError, SEED, Settings};
 use super::room::{self, Tensor};
-use super::{Outcome, Workload, WorkloadError};
+use super::{Outcome, Setup, Workload, WorkloadError};
 use phalanx_sim::MachineSpec;
 use phalanx_sim::kernel::{Gemm, Operand};
-use phalanx_sim::machine::{Machine, Options};
+use phalanx_sim::machine::Machine;
 use phalanx_sim::memory::Region;
 use phalanx_sim::topology::PeId;
 use phalanx_sim::value::{DType, Evaluator, Value};
@@ -75,7 +75,8 @@ struct Problem {
     inputs: [Value; 2],
 }
 
-fn run(spec: MachineSpec, options: Options, settings: &Settings) -> Result<Outcome, WorkloadError> {
+fn run(setup: Setup, settings: &Settings) -> Result<Outcome, WorkloadError> {
+    let Setup { machine: spec, options, .. } = setup;
     let pes = pes(&spec, settings)?;
     let (data, evaluator) = (options.data, options.evaluator.clone());
     let tile = spec.gemm.tile.map(|side| side as usize);
@@ -98,7 +99,7 @@ fn run(spec: MachineSpec, options: Options, settings: &Settings) -> Result<Outco
     }
     let report = machine.run()?;
     let check = if data { Some(problem.check(&machine, &pieces, tile, &evaluator)?) } else { None };
-    Ok(Outcome { report, check })
+    Ok(Outcome::new(report, check))
 }
 
 /// How many PEs take part, if the machine has as many.

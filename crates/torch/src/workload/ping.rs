@@ -5,10 +5,10 @@ use super::parameters::{
     Default, Kind, MOST_CHUNKS, MOST_MESSAGE, Parameter, ParameterError, Settings,
 };
 use super::room::{self, Tensor};
-use super::{Outcome, Workload, WorkloadError};
+use super::{Outcome, Setup, Workload, WorkloadError};
 use phalanx_sim::ipcq::{BufferKind, EdgeSpec};
 use phalanx_sim::kernel::{KernelError, Tl};
-use phalanx_sim::machine::{Machine, Options};
+use phalanx_sim::machine::Machine;
 use phalanx_sim::memory::Region;
 use phalanx_sim::topology::PeId;
 use phalanx_sim::value::{DType, Value};
@@ -55,7 +55,8 @@ pub(super) const WORKLOAD: Workload = Workload {
     run,
 };
 
-fn run(spec: MachineSpec, options: Options, settings: &Settings) -> Result<Outcome, WorkloadError> {
+fn run(setup: Setup, settings: &Settings) -> Result<Outcome, WorkloadError> {
+    let Setup { machine: spec, options, .. } = setup;
     let (from, to) = ends(&spec, settings)?;
     check_chunks(settings)?;
     let elements = settings.size("bytes") / 2;
@@ -80,7 +81,7 @@ fn run(spec: MachineSpec, options: Options, settings: &Settings) -> Result<Outco
         receive(tl, from, edge, elements, messages, sink.clone())
     });
     let report = machine.run()?;
-    Ok(Outcome { report, check: data.then(|| compare(&got, &payload)) })
+    Ok(Outcome::new(report, data.then(|| compare(&got, &payload))))
 }
 
 type Got = Rc<RefCell<Vec<Value>>>;

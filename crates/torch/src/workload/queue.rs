@@ -3,14 +3,14 @@
 use super::check::{Check, numbers};
 use super::parameters::{Default, Kind, MOST_MESSAGE, Parameter, ParameterError, SEED, Settings};
 use super::room::{self, Tensor};
-use super::{Outcome, Workload, WorkloadError};
+use super::{Outcome, Setup, Workload, WorkloadError};
 use phalanx_sim::ipcq::EdgeSpec;
 use phalanx_sim::kernel::{KernelError, Tl, View};
-use phalanx_sim::machine::{Machine, Options};
+use phalanx_sim::machine::Machine;
 use phalanx_sim::memory::Region;
 use phalanx_sim::topology::PeId;
 use phalanx_sim::value::{DType, Value};
-use phalanx_sim::{MachineSpec, Time, units};
+use phalanx_sim::{Time, units};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -59,7 +59,8 @@ pub(super) fn edge(settings: &Settings) -> EdgeSpec {
     EdgeSpec { n_slots, slot_size: settings.count("slot_size"), ..EdgeSpec::default() }
 }
 
-fn run(spec: MachineSpec, options: Options, settings: &Settings) -> Result<Outcome, WorkloadError> {
+fn run(setup: Setup, settings: &Settings) -> Result<Outcome, WorkloadError> {
+    let Setup { machine: spec, options, .. } = setup;
     if spec.sips.count < 2 {
         let message = format!("`queue` needs two SIPs, `{}` has one", spec.name);
         return Err(ParameterError::new(
@@ -91,7 +92,7 @@ fn run(spec: MachineSpec, options: Options, settings: &Settings) -> Result<Outco
         receive(tl, from, edge, (chunks, elements), consume, sink.clone())
     });
     let report = machine.run()?;
-    Ok(Outcome { report, check: data.then(|| compare(&got, &payload)) })
+    Ok(Outcome::new(report, data.then(|| compare(&got, &payload))))
 }
 
 /// All chunks together are consumed before simulated time ends, as is the time that slots are in use, added up.

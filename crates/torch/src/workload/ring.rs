@@ -10,11 +10,10 @@ use super::parameters::{
 };
 use super::queue::{N_SLOTS, SLOT_SIZE, edge};
 use super::room::{self, Tensor};
-use super::{Outcome, Workload, WorkloadError};
-use phalanx_sim::MachineSpec;
+use super::{Outcome, Setup, Workload, WorkloadError};
 use phalanx_sim::ipcq::EdgeSpec;
 use phalanx_sim::kernel::{KernelError, Tile, Tl, View};
-use phalanx_sim::machine::{Machine, Options};
+use phalanx_sim::machine::Machine;
 use phalanx_sim::memory::Region;
 use phalanx_sim::topology::PeId;
 use phalanx_sim::value::{DType, Value};
@@ -37,7 +36,8 @@ pub(super) const WORKLOAD: Workload = Workload {
     run,
 };
 
-fn run(spec: MachineSpec, options: Options, settings: &Settings) -> Result<Outcome, WorkloadError> {
+fn run(setup: Setup, settings: &Settings) -> Result<Outcome, WorkloadError> {
+    let Setup { machine: spec, options, .. } = setup;
     let (ranks, elements) = (spec.sips.count, settings.size("bytes") / 4);
     let (seed, data) = (settings.count("seed"), options.data);
     check_slots(settings)?;
@@ -57,7 +57,7 @@ fn run(spec: MachineSpec, options: Options, settings: &Settings) -> Result<Outco
     launch(&mut machine, &vectors, edge(settings));
     let report = machine.run()?;
     if !data {
-        return Ok(Outcome { report, check: None });
+        return Ok(Outcome::new(report, None));
     }
     let results: Vec<Value> = vectors
         .iter()
@@ -65,7 +65,7 @@ fn run(spec: MachineSpec, options: Options, settings: &Settings) -> Result<Outco
         .collect::<Result<Option<_>, _>>()?
         .unwrap_or_default();
     evaluator.force(&results);
-    Ok(Outcome { report, check: Some(compare(&results, seed, elements)) })
+    Ok(Outcome::new(report, Some(compare(&results, seed, elements))))
 }
 
 /// Refuses slots so small that a vector would take too many of them.

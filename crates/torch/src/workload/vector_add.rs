@@ -3,10 +3,10 @@
 use super::check::{Check, numbers};
 use super::parameters::{Default, Kind, Parameter, SEED, Settings};
 use super::room::{self, Tensor};
-use super::{Outcome, Workload, WorkloadError};
+use super::{Outcome, Setup, Workload, WorkloadError};
 use phalanx_sim::MachineSpec;
 use phalanx_sim::kernel::{KernelError, Loading, Tile, Tl, View};
-use phalanx_sim::machine::{Machine, Options};
+use phalanx_sim::machine::Machine;
 use phalanx_sim::memory::Region;
 use phalanx_sim::topology::PeId;
 use phalanx_sim::value::{DType, Value};
@@ -26,7 +26,8 @@ pub(super) const WORKLOAD: Workload = Workload {
     run,
 };
 
-fn run(spec: MachineSpec, options: Options, settings: &Settings) -> Result<Outcome, WorkloadError> {
+fn run(setup: Setup, settings: &Settings) -> Result<Outcome, WorkloadError> {
+    let Setup { machine: spec, options, .. } = setup;
     let (elements, seed, data) = (settings.size("elements"), settings.count("seed"), options.data);
     let evaluator = options.evaluator.clone();
     let (shards, per_cube) = (shards(&spec, elements), spec.pes.count());
@@ -48,7 +49,7 @@ fn run(spec: MachineSpec, options: Options, settings: &Settings) -> Result<Outco
     }
     let report = machine.run()?;
     if !data {
-        return Ok(Outcome { report, check: None });
+        return Ok(Outcome::new(report, None));
     }
     let mut check = Check::EMPTY;
     for (start, region) in outputs {
@@ -57,7 +58,7 @@ fn run(spec: MachineSpec, options: Options, settings: &Settings) -> Result<Outco
         let expected = |stream| numbers(seed, stream, start, region.elements, SPAN).into_iter();
         check = check.and(&value.to_f32(), expected(0).zip(expected(1)).map(|(a, b)| a + b));
     }
-    Ok(Outcome { report, check: Some(check) })
+    Ok(Outcome::new(report, Some(check)))
 }
 
 /// A cube's part of the vectors.

@@ -3,5 +3,6 @@
 mod ccl_config;
 mod parameters;
 mod pool;
+mod ranks;
 mod truths;
 mod workloads;

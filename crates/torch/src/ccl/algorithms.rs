@@ -1,0 +1,4 @@
+//! The algorithms, one a file.
+
+pub(super) mod direct;
+pub(super) mod ring;

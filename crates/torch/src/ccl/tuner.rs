@@ -1,0 +1,173 @@
+//! Choosing an algorithm by measuring: each that fits is simulated, timing only, on a machine of its own.
+//!
+//! A measurement depends on machine, members, operation and size alone, so that every rank comes to the same choice
+//! without asking the others.
+
+use super::algorithm::{Algorithm, Operation};
+use super::config::Plan;
+use super::part::{Buffer, Part, Peers, ReduceOp};
+use phalanx_sim::machine::{Machine, Options, RunError};
+use phalanx_sim::memory::MemoryError;
+use phalanx_sim::topology::PeId;
+use phalanx_sim::value::DType;
+use phalanx_sim::{MachineSpec, Time};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// What is measured: everything that the time depends on.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Trial {
+    /// What is done.
+    pub operation: Operation,
+    /// By which SIPs.
+    pub members: Vec<u32>,
+    /// On how many elements: the larger of input and output.
+    pub elements: usize,
+    /// Of how many bytes.
+    pub size: usize,
+}
+
+/// Measures, and remembers what it has measured.
+pub struct Tuner {
+    machine: MachineSpec,
+    known: RefCell<BTreeMap<(Trial, String), Option<Time>>>,
+}
+
+/// The largest collective that is simulated, in bytes a rank; the time of larger ones is drawn out from the last two.
+const LARGEST: usize = 4 << 20;
+
+impl Tuner {
+    /// A tuner for a machine.
+    pub fn new(machine: MachineSpec) -> Self {
+        Self { machine, known: RefCell::default() }
+    }
+
+    /// The fastest of `plans` for a trial; the first of equals. `None` if none fits.
+    pub fn fastest(&self, trial: &Trial, plans: &[Plan]) -> Option<Plan> {
+        let timed = plans.iter().filter_map(|plan| Some((self.time(trial, plan)?, plan)));
+        timed.min_by_key(|(time, _)| *time).map(|(_, plan)| plan.clone())
+    }
+
+    /// How long a plan takes; `None` if it does not fit.
+    pub fn time(&self, trial: &Trial, plan: &Plan) -> Option<Time> {
+        // Sizes are measured at powers of two: a few trials serve all.
+        let elements = trial.elements.max(1).next_power_of_two();
+        let most = (LARGEST / trial.size).max(1);
+        if elements <= most {
+            return self.measured(&Trial { elements, ..trial.clone() }, plan);
+        }
+        let large = self.measured(&Trial { elements: most, ..trial.clone() }, plan)?;
+        let small = self.measured(&Trial { elements: most / 2, ..trial.clone() }, plan)?;
+        let slope = u128::from((large - small).as_ps());
+        let beyond = (elements - most) as u128 * slope / (most / 2).max(1) as u128;
+        Some(large + Time::ps(u64::try_from(beyond).unwrap_or(u64::MAX)))
+    }
+
+    fn measured(&self, trial: &Trial, plan: &Plan) -> Option<Time> {
+        let key = (trial.clone(), plan.name.clone());
+        if let Some(known) = self.known.borrow().get(&key) {
+            return *known;
+        }
+        let time = measure(&self.machine, trial, plan).ok();
+        self.known.borrow_mut().insert(key, time);
+        time
+    }
+}
+
+/// Why a trial could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum TrialError {
+    /// The algorithm does not fit.
+    #[error("{0}")]
+    Unfit(String),
+    /// No room.
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
+    /// The run failed.
+    #[error(transparent)]
+    Run(#[from] RunError),
+}
+
+/// Simulates a collective as kernels alone, without a front end and without numbers: when its last kernel finished.
+pub fn measure(machine: &MachineSpec, trial: &Trial, plan: &Plan) -> Result<Time, TrialError> {
+    let algorithm = Algorithm::find(&plan.module)
+        .ok_or_else(|| TrialError::Unfit(format!("there is no algorithm `{}`", plan.module)))?;
+    algorithm.check(trial.operation, machine, &trial.members).map_err(TrialError::Unfit)?;
+    let options = Options { data: false, ..Options::default() };
+    let mut machine = Machine::new(machine.clone(), options);
+    launch(&mut machine, trial, plan, algorithm)?;
+    Ok(machine.run()?.simulated)
+}
+
+/// Launches every member's part on a machine.
+pub fn launch(
+    machine: &mut Machine,
+    trial: &Trial,
+    plan: &Plan,
+    algorithm: &'static Algorithm,
+) -> Result<(), TrialError> {
+    let dtype = match trial.size {
+        2 => DType::F16,
+        _ => DType::F32,
+    };
+    let lanes: Vec<PeId> = if algorithm.all_pes && trial.operation.is_elementwise() {
+        machine.pes(0)
+    } else {
+        vec![PeId::first(0)]
+    };
+    let ranks = trial.members.len();
+    let [input_len, output_len] = lengths(trial.operation, trial.elements, ranks);
+    for (rank, &sip) in trial.members.iter().enumerate() {
+        let input = Buffer::of(machine.empty(sip, 0, dtype, input_len)?);
+        let output = if trial.operation.is_elementwise() {
+            input.clone()
+        } else {
+            Buffer::of(machine.empty(sip, 0, dtype, output_len)?)
+        };
+        let own: Vec<PeId> = lanes.iter().map(|pe| PeId { sip, ..*pe }).collect();
+        let members = trial.members.clone();
+        let (operation, edge, count) = (trial.operation, plan.edge, lanes.len());
+        machine.launch(sip, operation.name(), &own, move |tl| {
+            let cut = |buffer: &Buffer| {
+                let range = crate::placement::share(&(0..buffer.len), tl.program_id(), count);
+                buffer.part(&range)
+            };
+            let pes = members.iter().map(|sip| PeId { sip: *sip, ..tl.pe() }).collect();
+            let peers = Peers {
+                pes,
+                names: (0..ranks).collect(),
+                edge,
+                channel: 0,
+                topic: "a trial".into(),
+                mismatch: Rc::default(),
+            };
+            let part = Part {
+                operation,
+                combine: ReduceOp::Sum,
+                rank,
+                ranks,
+                root: 0,
+                dtype,
+                input: cut(&input),
+                output: cut(&output),
+                splits: None,
+                peers,
+            };
+            (algorithm.run)(part, tl)
+        });
+    }
+    Ok(())
+}
+
+/// How many elements input and output have, if the larger has `elements` or, where it is cut into equal parts, a few
+/// more.
+fn lengths(operation: Operation, elements: usize, ranks: usize) -> [usize; 2] {
+    let part = elements.div_ceil(ranks);
+    match operation {
+        Operation::AllReduce | Operation::Broadcast | Operation::Reduce => [elements, elements],
+        Operation::ReduceScatter | Operation::Scatter => [part * ranks, part],
+        Operation::AllGather | Operation::Gather => [part, part * ranks],
+        Operation::AllToAll => [part * ranks, part * ranks],
+    }
+}

@@ -1,0 +1,93 @@
+//! A context: a machine, and how programs run on it.
+
+use crate::ccl::Tuner;
+use crate::ccl::config::CclConfig;
+use crate::error::Error;
+use crate::multiprocessing::{SpawnError, spawn};
+use crate::rank::Rank;
+use crate::settings::Settings;
+use phalanx_sim::machine::{Machine, Options};
+use phalanx_sim::report::Report;
+use phalanx_sim::{MachineSpec, Time};
+use std::rc::Rc;
+
+/// A machine with everything that runs on it.
+///
+/// It is the only one that can make time pass, and it is not given to ranks: a rank holds a [`Rank`], which can wait
+/// but not drive. So there is no second loop that a kernel could be left to.
+///
+/// ```
+/// use phalanx_sim::{config, machine::Options, DType};
+/// use phalanx_torch::{Context, multiprocessing};
+/// let quad = config::parse_machine("quad-sip", config::preset("quad-sip").unwrap().text).unwrap();
+/// let mut context = Context::new(quad, Options::default());
+/// let sums = multiprocessing::spawn(&mut context, 4, |rank, cx| async move {
+///     let x = cx.full([2, 3], rank as f64, DType::F32)?;
+///     Ok(x.to_vec().await?.iter().sum::<f32>())
+/// });
+/// assert_eq!(sums.unwrap(), [0.0, 6.0, 12.0, 18.0]);
+/// ```
+pub struct Context {
+    pub(crate) machine: Machine,
+    settings: Rc<Settings>,
+}
+
+impl Context {
+    /// A context over a machine.
+    pub fn new(machine: MachineSpec, options: Options) -> Self {
+        let tuner = Rc::new(Tuner::new(machine.clone()));
+        let settings = Settings { seed: 0, ccl: CclConfig::builtin(), tuner };
+        Self { machine: Machine::new(machine, options), settings: Rc::new(settings) }
+    }
+
+    /// With collectives set up by a file.
+    #[must_use]
+    pub fn with_ccl(self, ccl: CclConfig) -> Self {
+        let Settings { seed, tuner, .. } = &*self.settings;
+        let settings = Settings { seed: *seed, ccl, tuner: tuner.clone() };
+        Self { settings: Rc::new(settings), ..self }
+    }
+
+    /// With another seed for the random numbers of every rank.
+    #[must_use]
+    pub fn with_seed(self, seed: u64) -> Self {
+        let Settings { ccl, tuner, .. } = &*self.settings;
+        let settings = Settings { seed, ccl: ccl.clone(), tuner: tuner.clone() };
+        Self { settings: Rc::new(settings), ..self }
+    }
+
+    /// The machine.
+    pub fn spec(&self) -> &MachineSpec {
+        self.machine.spec()
+    }
+
+    /// How many ranks a program has unless it says otherwise: one a SIP.
+    pub fn default_ranks(&self) -> usize {
+        self.machine.spec().sips.count as usize
+    }
+
+    /// The simulated time.
+    pub fn now(&self) -> Time {
+        self.machine.now()
+    }
+
+    /// What the machine has shown so far; the logs are handed out once.
+    pub fn report(&self) -> Report {
+        self.machine.report()
+    }
+
+    /// Runs one program, as the only rank.
+    pub fn run<T, F>(&mut self, program: impl Fn(Rank) -> F + 'static) -> Result<T, SpawnError>
+    where
+        T: 'static,
+        F: Future<Output = Result<T, Error>> + 'static,
+    {
+        let results = spawn(self, 1, move |_, rank| program(rank))?;
+        Ok(results.into_iter().next().expect("one rank, one result"))
+    }
+
+    pub(crate) fn rank(&self, rank: usize, ranks: usize) -> Rank {
+        let sip = u32::try_from(rank).expect("no more ranks than SIPs");
+        Rank::new(rank, ranks, self.machine.host(sip), self.settings.clone())
+    }
+}

@@ -1,0 +1,214 @@
+//! A collective, as one rank asks for it: chooses the algorithm, launches its part.
+
+use super::group::ProcessGroup;
+use crate::ccl::algorithm::{Algorithm, Operation};
+use crate::ccl::config::{Choice, Plan};
+use crate::ccl::lanes::{Lane, lanes};
+use crate::ccl::part::{Part, Peers, ReduceOp};
+use crate::ccl::tuner::Trial;
+use crate::error::{Error, Mismatch};
+use crate::launch::Arg;
+use crate::rank::Rank;
+use crate::request::Handle;
+use crate::tensor::Tensor;
+use phalanx_sim::kernel::{KernelError, Tl};
+use phalanx_sim::topology::PeId;
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// What a rank asks for.
+pub(crate) struct Asking<'a> {
+    pub(crate) operation: Operation,
+    pub(crate) combine: ReduceOp,
+    /// By its number in the group.
+    pub(crate) root: usize,
+    pub(crate) input: &'a Tensor,
+    pub(crate) output: &'a Tensor,
+    pub(crate) splits: Option<(Vec<usize>, Vec<usize>)>,
+}
+
+impl Asking<'_> {
+    /// What messages say they are about: everything that ranks have to agree on.
+    fn topic(&self, group: &ProcessGroup, sequence: u64, plan: &Plan) -> String {
+        let operation = self.operation;
+        let mut text = format!("{operation} #{sequence} of {}: ", group.describe());
+        let larger = self.larger();
+        text += &if operation == Operation::AllToAll {
+            format!("{}", self.input.dtype())
+        } else {
+            format!("{}[{}]", self.input.dtype(), larger)
+        };
+        if operation.combines() {
+            text += &format!(", {}", self.combine.name());
+        }
+        if operation.has_root() {
+            text += &format!(", root {}", group.members()[self.root]);
+        }
+        text + &format!(", by {}", plan.name)
+    }
+
+    /// The elements of the larger tensor: what sizes are about.
+    fn larger(&self) -> usize {
+        self.input.numel().max(self.output.numel())
+    }
+}
+
+/// Launches this rank's part of a collective.
+pub(crate) fn launch(
+    cx: &Rank,
+    group: &ProcessGroup,
+    asking: &Asking<'_>,
+) -> Result<Handle, Error> {
+    let rank = group.rank().expect("checked by the caller");
+    let sips: Vec<u32> =
+        group.members().iter().map(|rank| u32::try_from(*rank).expect("a SIP")).collect();
+    let plan = choose(cx, asking, &sips)?;
+    let algorithm = Algorithm::find(&plan.module).expect("checked when chosen");
+    let lanes = lanes(asking.operation, algorithm, asking.input, asking.output, &cx.host().pes())?;
+    let sequence = group.next_sequence();
+    let topic = asking.topic(group, sequence, &plan);
+    group.join(sequence, topic.clone());
+    let mismatch: Rc<RefCell<Option<Mismatch>>> = Rc::default();
+    let pes: Vec<PeId> = lanes.iter().map(|lane| lane.pe).collect();
+    let shared = Rc::new(Shared {
+        lanes,
+        sips,
+        names: group.members().into(),
+        algorithm,
+        plan: plan.clone(),
+        channel: group.channel(plan.edge),
+        topic: topic.as_str().into(),
+        mismatch: mismatch.clone(),
+        part: Template {
+            operation: asking.operation,
+            combine: asking.combine,
+            rank,
+            root: asking.root,
+            splits: asking.splits.clone().map(Rc::new),
+        },
+    });
+    let name = asking.operation.name();
+    let args = [Arg::read(asking.input), Arg::write(asking.output)];
+    let after: Vec<Handle> = group.last().into_iter().collect();
+    let (own, failed) = (group.clone(), mismatch);
+    let handle = cx.launch_mapped(
+        name,
+        pes,
+        &args,
+        after,
+        move |tl, args| shared.run(tl, args.tensor(0).dtype()),
+        move |result| match result {
+            Ok(cause) => {
+                own.finish(sequence);
+                Ok(cause)
+            }
+            Err(error) => {
+                let found = failed.take();
+                Err(found.map_or(error, |mismatch| Error::Mismatch(Box::new(mismatch))))
+            }
+        },
+    );
+    group.follow(&handle);
+    Ok(handle)
+}
+
+/// What all programs of a launch have in common.
+struct Shared {
+    lanes: Vec<Lane>,
+    sips: Vec<u32>,
+    names: Rc<[usize]>,
+    algorithm: &'static Algorithm,
+    plan: Plan,
+    channel: u32,
+    topic: Rc<str>,
+    mismatch: Rc<RefCell<Option<Mismatch>>>,
+    part: Template,
+}
+
+struct Template {
+    operation: Operation,
+    combine: ReduceOp,
+    rank: usize,
+    root: usize,
+    splits: Option<Rc<(Vec<usize>, Vec<usize>)>>,
+}
+
+impl Shared {
+    fn run(
+        &self,
+        tl: Tl,
+        dtype: phalanx_sim::DType,
+    ) -> std::pin::Pin<Box<dyn Future<Output = Result<(), KernelError>>>> {
+        let lane = &self.lanes[tl.program_id()];
+        let pes = self.sips.iter().map(|sip| PeId { sip: *sip, ..lane.pe }).collect();
+        let Template { operation, combine, rank, root, splits } = &self.part;
+        let part = Part {
+            operation: *operation,
+            combine: *combine,
+            rank: *rank,
+            ranks: self.sips.len(),
+            root: *root,
+            dtype,
+            input: lane.input.clone(),
+            output: lane.output.clone(),
+            splits: splits.clone(),
+            peers: Peers {
+                pes,
+                names: self.names.clone(),
+                edge: self.plan.edge,
+                channel: self.channel,
+                topic: self.topic.clone(),
+                mismatch: self.mismatch.clone(),
+            },
+        };
+        (self.algorithm.run)(part, tl)
+    }
+}
+
+/// The plan for a collective: the configured one, or the fastest that fits.
+fn choose(cx: &Rank, asking: &Asking<'_>, sips: &[u32]) -> Result<Plan, Error> {
+    let (settings, names) = (cx.settings(), Algorithm::names());
+    let trial = Trial {
+        operation: asking.operation,
+        members: sips.to_vec(),
+        elements: asking.larger(),
+        size: asking.input.dtype().size(),
+    };
+    let auto = || {
+        let plans = settings.ccl.plans(&names);
+        let fitting: Vec<Plan> =
+            plans.into_iter().filter(|plan| fits(plan, asking, cx, sips).is_ok()).collect();
+        let fastest = settings.tuner.fastest(&trial, &fitting);
+        fastest.ok_or_else(|| {
+            Error::argument(format!("no algorithm can do {} here", asking.operation))
+        })
+    };
+    let Choice::Named(name) = settings.ccl.default_choice() else { return auto() };
+    let plan = settings.ccl.plan(&name, &names).ok_or_else(|| {
+        Error::argument(format!("there is no algorithm `{name}`; there are {}", names.join(", ")))
+    })?;
+    let algorithm = Algorithm::find(&plan.module).expect("checked when the file was read");
+    // One algorithm is chosen for all operations; those it cannot do are done by the fastest.
+    if !algorithm.operations.contains(&asking.operation) {
+        return auto();
+    }
+    match fits(&plan, asking, cx, sips) {
+        Ok(()) => Ok(plan),
+        Err(reason) => {
+            let placed = settings.ccl.unfit(&plan, &reason).map(|error| error.to_string());
+            Err(Error::argument(placed.unwrap_or(reason)))
+        }
+    }
+}
+
+/// Whether a plan can do this here.
+fn fits(plan: &Plan, asking: &Asking<'_>, cx: &Rank, sips: &[u32]) -> Result<(), String> {
+    let algorithm = Algorithm::find(&plan.module)
+        .ok_or_else(|| format!("there is no algorithm `{}`", plan.module))?;
+    let here = cx.machine().sips.topology;
+    if let Some(meant) = plan.topology.filter(|meant| *meant != here.kind()) {
+        let (meant, here) = (meant.name(), here.name());
+        return Err(format!("`{}` is meant for {meant}, and this machine is {here}", plan.name));
+    }
+    algorithm.check(asking.operation, cx.machine(), sips)
+}

@@ -1,0 +1,221 @@
+//! Process groups: which ranks do things together. Each rank keeps its own list.
+
+use crate::error::Error;
+use crate::rank::Rank;
+use crate::request::Handle;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+/// Ranks that do things together.
+#[derive(Clone)]
+pub struct ProcessGroup(Rc<State>);
+
+struct State {
+    number: u32,
+    members: Rc<[usize]>,
+    /// The number in the group of the rank that holds this; `None` if it is not a member.
+    rank: Option<usize>,
+    /// How many collectives this rank has asked for.
+    sequence: Cell<u64>,
+    /// The last of them: the next one waits for it.
+    last: RefCell<Option<Handle>>,
+    /// What this rank has asked for and not finished, and what it finished last.
+    joined: RefCell<Vec<(u64, String)>>,
+    finished: RefCell<Option<String>>,
+    /// The settings that queues of this group have been opened with, in the order of their first use.
+    connections: RefCell<Vec<phalanx_sim::ipcq::EdgeSpec>>,
+}
+
+/// The groups of a rank.
+#[derive(Default)]
+pub(crate) struct Groups {
+    world: Option<ProcessGroup>,
+    all: Vec<ProcessGroup>,
+    next: u32,
+}
+
+impl Groups {
+    /// Forgets all of them, and with them the last requests.
+    pub(crate) fn clear(&mut self) {
+        for group in &self.all {
+            group.0.last.take();
+        }
+        self.world = None;
+        self.all.clear();
+    }
+
+    /// What the rank has joined and not finished, in words, per group.
+    pub(crate) fn joined(&self) -> Vec<String> {
+        let first =
+            |group: &ProcessGroup| group.0.joined.borrow().first().map(|(_, what)| what.clone());
+        self.all.iter().filter_map(first).collect()
+    }
+
+    /// What the rank has finished last, in words, per group.
+    pub(crate) fn finished(&self) -> Vec<String> {
+        self.all.iter().filter_map(|group| group.0.finished.borrow().clone()).collect()
+    }
+
+    fn add(&mut self, rank: &Rank, members: Vec<usize>) -> ProcessGroup {
+        let number = self.next;
+        self.next += 1;
+        let group = ProcessGroup(Rc::new(State {
+            number,
+            rank: members.iter().position(|member| *member == rank.rank()),
+            members: members.into(),
+            sequence: Cell::new(0),
+            last: RefCell::new(None),
+            joined: RefCell::default(),
+            finished: RefCell::default(),
+            connections: RefCell::default(),
+        }));
+        self.all.push(group.clone());
+        group
+    }
+}
+
+impl ProcessGroup {
+    /// Its ranks, by their numbers in the world.
+    pub fn members(&self) -> &[usize] {
+        &self.0.members
+    }
+
+    /// How many there are.
+    pub fn size(&self) -> usize {
+        self.0.members.len()
+    }
+
+    /// The number in the group of the rank that asks; `None` if it is not in it.
+    pub fn rank(&self) -> Option<usize> {
+        self.0.rank
+    }
+
+    /// The number in the group of a rank of the world.
+    pub fn rank_of(&self, global: usize) -> Option<usize> {
+        self.0.members.iter().position(|member| *member == global)
+    }
+
+    pub(crate) fn number(&self) -> u32 {
+        self.0.number
+    }
+
+    /// `world`, or `group 3 of ranks 0, 2`.
+    pub(crate) fn describe(&self) -> String {
+        if self.0.number == 0 {
+            return "the world".to_owned();
+        }
+        let ranks: Vec<String> = self.members().iter().map(ToString::to_string).collect();
+        format!("group {} of ranks {}", self.0.number, ranks.join(", "))
+    }
+
+    /// The number of the next collective, from 1.
+    pub(crate) fn next_sequence(&self) -> u64 {
+        self.0.sequence.set(self.0.sequence.get() + 1);
+        self.0.sequence.get()
+    }
+
+    /// The channel of queues with these settings.
+    pub(crate) fn channel(&self, edge: phalanx_sim::ipcq::EdgeSpec) -> u32 {
+        let mut connections = self.0.connections.borrow_mut();
+        let index = connections.iter().position(|known| *known == edge).unwrap_or_else(|| {
+            connections.push(edge);
+            connections.len() - 1
+        });
+        let index = u32::try_from(index).expect("few settings");
+        self.0.number * CONNECTIONS + index % CONNECTIONS
+    }
+
+    /// Makes `handle` the last collective; gives the one before it.
+    pub(crate) fn follow(&self, handle: &Handle) -> Option<Handle> {
+        self.0.last.replace(Some(handle.clone()))
+    }
+
+    /// The last collective, if it is still under way.
+    pub(crate) fn last(&self) -> Option<Handle> {
+        self.0.last.borrow().clone().filter(|handle| !handle.is_over())
+    }
+
+    pub(crate) fn join(&self, sequence: u64, what: String) {
+        self.0.joined.borrow_mut().push((sequence, what));
+    }
+
+    pub(crate) fn finish(&self, sequence: u64) {
+        let mut joined = self.0.joined.borrow_mut();
+        if let Some(index) = joined.iter().position(|(number, _)| *number == sequence) {
+            *self.0.finished.borrow_mut() = Some(joined.remove(index).1);
+        }
+    }
+}
+
+/// How many kinds of queues a group can have.
+const CONNECTIONS: u32 = 64;
+
+/// Makes the group of all ranks. Every rank does so before it does anything together with others.
+pub fn init_process_group(cx: &Rank) -> Result<ProcessGroup, Error> {
+    let mut groups = cx.groups().borrow_mut();
+    if groups.world.is_some() {
+        return Err(Error::argument("trying to initialize the default process group twice!"));
+    }
+    let world = groups.add(cx, (0..cx.world_size()).collect());
+    groups.world = Some(world.clone());
+    Ok(world)
+}
+
+/// The group that is meant: the world if none is given.
+pub(crate) fn resolve(cx: &Rank, group: Option<&ProcessGroup>) -> Result<ProcessGroup, Error> {
+    let groups = cx.groups().borrow();
+    let Some(world) = &groups.world else {
+        return Err(Error::argument(
+            "Default process group has not been initialized, please make sure to call init_process_group.",
+        ));
+    };
+    Ok(group.unwrap_or(world).clone())
+}
+
+/// Makes a group of some ranks. Every rank of the world calls it, in the same order, also those that are not in it;
+/// nobody waits. Members are sorted.
+pub fn new_group(cx: &Rank, ranks: &[usize]) -> Result<ProcessGroup, Error> {
+    resolve(cx, None)?;
+    let size = cx.world_size();
+    let mut members = ranks.to_vec();
+    members.sort_unstable();
+    if let Some(rank) = members.iter().find(|rank| **rank >= size) {
+        return Err(Error::argument(format!(
+            "Rank {rank} is out of range. Valid ranks are 0 to {} (world_size={size})",
+            size - 1
+        )));
+    }
+    if members.windows(2).any(|pair| pair[0] == pair[1]) {
+        return Err(Error::argument(format!(
+            "ranks list must not contain duplicate entries, got {ranks:?}"
+        )));
+    }
+    if members.is_empty() {
+        return Err(Error::argument("new_group: a group needs at least one rank"));
+    }
+    Ok(cx.groups().borrow_mut().add(cx, members))
+}
+
+/// Forgets a group, or with `None` all of them.
+pub fn destroy_process_group(cx: &Rank, group: Option<&ProcessGroup>) -> Result<(), Error> {
+    let doomed = resolve(cx, group)?;
+    let mut groups = cx.groups().borrow_mut();
+    if group.is_none() || doomed.number() == 0 {
+        groups.clear();
+        groups.next = 0;
+        return Ok(());
+    }
+    groups.all.retain(|other| other.number() != doomed.number());
+    Ok(())
+}
+
+/// The number of this rank in a group; `None` if it is not in it.
+pub fn get_rank(cx: &Rank, group: Option<&ProcessGroup>) -> Result<Option<usize>, Error> {
+    Ok(resolve(cx, group)?.rank())
+}
+
+/// The size of a group; `None` if this rank is not in it.
+pub fn get_world_size(cx: &Rank, group: Option<&ProcessGroup>) -> Result<Option<usize>, Error> {
+    let group = resolve(cx, group)?;
+    Ok(group.rank().map(|_| group.size()))
+}

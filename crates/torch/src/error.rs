@@ -1,0 +1,111 @@
+//! What can go wrong in a rank's program.
+
+use phalanx_sim::machine::RunError;
+use phalanx_sim::memory::MemoryError;
+use phalanx_sim::value::DType;
+use std::fmt;
+
+/// Why an operation, or a rank, did not succeed.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum Error {
+    /// No room, or an address that is not mapped.
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
+    /// A kernel failed.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// An argument that cannot be used.
+    #[error("{0}")]
+    Argument(String),
+    /// Ranks that do not do the same.
+    #[error("{0}")]
+    Mismatch(Box<Mismatch>),
+    /// Copies of a tensor that should be equal.
+    #[error(
+        "replicas of {tensor} differ at element {index}: {} holds {}, {} holds {}",
+        first.0, first.1, second.0, second.1
+    )]
+    ReplicasDiffer {
+        /// Which tensor, in words.
+        tensor: String,
+        /// The first element that differs.
+        index: usize,
+        /// Where one copy is, and what it holds.
+        first: (String, f64),
+        /// The same of the other.
+        second: (String, f64),
+    },
+    /// Numbers were asked for in a run without them.
+    #[error("{0} was read, and this run computes no numbers (data is off)")]
+    NoData(String),
+    /// An operation that was not begun because one before it had failed.
+    #[error("{what} was not begun: {cause}")]
+    After {
+        /// Which operation.
+        what: String,
+        /// What failed before it.
+        cause: Box<Error>,
+    },
+    /// The rank's program panicked.
+    #[error("panicked: {0}")]
+    Panic(String),
+    /// A program's own complaint.
+    #[error("{0}")]
+    Other(String),
+}
+
+/// Two sides of one operation that do not agree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mismatch {
+    /// Who found it, and what it was doing.
+    pub here: (usize, String),
+    /// Whose message it was, and what that was about.
+    pub there: (usize, String),
+}
+
+impl fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "the ranks do not do the same:\n  rank {} is in {}\n  rank {} is in {}",
+            self.here.0, self.here.1, self.there.0, self.there.1
+        )
+    }
+}
+
+impl Error {
+    /// A program's own complaint.
+    pub fn other(text: impl fmt::Display) -> Self {
+        Self::Other(text.to_string())
+    }
+
+    pub(crate) fn argument(text: impl Into<String>) -> Self {
+        Self::Argument(text.into())
+    }
+
+    /// What failed first.
+    pub fn root(&self) -> &Self {
+        match self {
+            Self::After { cause, .. } => cause.root(),
+            _ => self,
+        }
+    }
+}
+
+impl From<String> for Error {
+    fn from(text: String) -> Self {
+        Self::Other(text)
+    }
+}
+
+impl From<&str> for Error {
+    fn from(text: &str) -> Self {
+        Self::Other(text.to_owned())
+    }
+}
+
+/// `f16[2, 3]`.
+pub(crate) fn describe(dtype: DType, shape: &[usize]) -> String {
+    let dims: Vec<String> = shape.iter().map(ToString::to_string).collect();
+    format!("{dtype}[{}]", dims.join(", "))
+}

@@ -1,0 +1,182 @@
+//! Ranks: one program, once for each, all on one executor.
+//!
+//! - **MPS-1 (structured).** When `spawn` returns, everything that its ranks have begun is over or dropped.
+//! - **MPS-2 (root causes).** A failing rank lets the round finish (the window of time in which nobody can have learnt
+//!   of it yet), then the others are cancelled and their destructors run. The error holds every rank that failed by
+//!   itself, and nobody else.
+//! - **MPS-3 (usable).** After a failure no message, queue or process is left, and the context can be used again.
+//! - **MPS-4 (no silent hang).** Ranks that nothing can resume are reported at once: who joined what, who is missing,
+//!   who has returned.
+//! - **MPS-5 (together).** Every rank reaches its first wait before time moves, and ranks go on in a fixed order.
+
+mod desync;
+mod guard;
+
+pub use desync::{Desync, RankState};
+
+use crate::context::Context;
+use crate::error::Error;
+use crate::rank::Rank;
+use guard::Guarded;
+use phalanx_sim::executor::JoinHandle;
+use phalanx_sim::machine::RunError;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::rc::Rc;
+
+/// Why ranks did not all succeed.
+#[derive(Clone, Debug, Default)]
+pub struct SpawnError {
+    /// What failed, by rank: root causes only.
+    pub errors: BTreeMap<usize, Error>,
+    /// The ranks that were cancelled because of others.
+    pub cancelled: Vec<usize>,
+    /// Who waited for whom, if nobody could go on.
+    pub desync: Option<Box<Desync>>,
+    /// Panics in the destructors of cancelled ranks.
+    pub secondary: BTreeMap<usize, String>,
+}
+
+impl std::error::Error for SpawnError {}
+
+impl fmt::Display for SpawnError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (position, (rank, error)) in self.errors.iter().enumerate() {
+            if position > 0 {
+                f.write_str("\n")?;
+            }
+            let text = error.to_string().replace('\n', &format!("\n[rank {rank}] "));
+            write!(f, "[rank {rank}] {text}")?;
+        }
+        if let Some(desync) = &self.desync {
+            if !self.errors.is_empty() {
+                f.write_str("\n")?;
+            }
+            write!(f, "{desync}")?;
+        }
+        if !self.cancelled.is_empty() && self.desync.is_none() {
+            let ranks: Vec<String> = self.cancelled.iter().map(ToString::to_string).collect();
+            write!(f, "\ncancelled because of that: rank {}", ranks.join(", "))?;
+        }
+        Ok(())
+    }
+}
+
+impl SpawnError {
+    fn of(rank: usize, error: Error) -> Self {
+        Self { errors: BTreeMap::from([(rank, error)]), ..Self::default() }
+    }
+}
+
+/// Runs `program(rank, cx)` once for each of `ranks` ranks; gives their results in order.
+///
+/// # Errors
+///
+/// [`SpawnError`] if a rank fails, panics or can never go on (MPS-2, MPS-4).
+pub fn spawn<T, P, F>(context: &mut Context, ranks: usize, program: P) -> Result<Vec<T>, SpawnError>
+where
+    T: 'static,
+    P: Fn(usize, Rank) -> F + 'static,
+    F: Future<Output = Result<T, Error>> + 'static,
+{
+    let most = context.default_ranks();
+    if ranks > most {
+        let text = format!(
+            "spawn: {ranks} ranks need {ranks} SIPs, and `{}` has {most}; set system.sips.count",
+            context.spec().name
+        );
+        return Err(SpawnError::of(most, Error::Argument(text)));
+    }
+    let program = Rc::new(program);
+    let members: Vec<Rank> = (0..ranks).map(|rank| context.rank(rank, ranks)).collect();
+    let lives: Vec<_> = members.iter().map(|rank| start(context, rank, program.clone())).collect();
+    let ended = context.machine.drive();
+    conclude(context, &members, lives, ended)
+}
+
+/// A rank under way, and where a panic of its destructors would be noted.
+type Life<T> = (JoinHandle<Result<T, Error>>, guard::LastWords);
+
+fn start<T, P, F>(context: &mut Context, rank: &Rank, program: Rc<P>) -> Life<T>
+where
+    T: 'static,
+    P: Fn(usize, Rank) -> F + 'static,
+    F: Future<Output = Result<T, Error>> + 'static,
+{
+    let (number, own, last_words) = (rank.rank(), rank.clone(), guard::LastWords::default());
+    let inner = rank.clone();
+    let guarded = Guarded::new(async move { program(number, inner).await }, last_words.clone());
+    let life = async move {
+        let result = match guarded.await {
+            Ok(value) => own.settle().await.map(|()| value),
+            Err(error) => Err(error),
+        };
+        if result.is_err() {
+            own.host().sim().stop();
+        }
+        own.cancel();
+        result
+    };
+    let sip = rank.host().sip();
+    (context.machine.spawn(sip, format!("rank{number}"), life), last_words)
+}
+
+fn conclude<T>(
+    context: &mut Context,
+    members: &[Rank],
+    lives: Vec<Life<T>>,
+    ended: Result<(), RunError>,
+) -> Result<Vec<T>, SpawnError> {
+    let mut failure = SpawnError::default();
+    let mut results = Vec::new();
+    let (mut running, mut returned) = (Vec::new(), Vec::new());
+    for (rank, (life, _)) in lives.iter().enumerate() {
+        match life.take() {
+            Some(Ok(value)) => {
+                returned.push(rank);
+                results.push(value);
+            }
+            Some(Err(error)) => {
+                failure.errors.insert(rank, error);
+            }
+            None => running.push(rank),
+        }
+    }
+    if ended.is_ok() && failure.errors.is_empty() && running.is_empty() {
+        return Ok(results);
+    }
+    // What failed unseen in a rank that is still waiting is a root cause too.
+    for &rank in &running {
+        if let Some(error) = members[rank].unseen_failure() {
+            failure.errors.insert(rank, error);
+        }
+    }
+    match ended {
+        Err(RunError::Deadlock(deadlock)) if failure.errors.is_empty() => {
+            failure.desync = Some(Box::new(Desync::new(members, &returned, deadlock)));
+        }
+        Ok(()) | Err(RunError::Deadlock(_)) => {}
+        Err(error) if failure.errors.is_empty() => {
+            failure.errors.insert(culprit(&error), error.into());
+        }
+        Err(_) => {}
+    }
+    failure.cancelled =
+        running.into_iter().filter(|rank| !failure.errors.contains_key(rank)).collect();
+    members.iter().for_each(Rank::cancel);
+    let last_words: Vec<_> = lives.into_iter().map(|(_, last_words)| last_words).collect();
+    context.machine.clear();
+    for (rank, last_words) in last_words.iter().enumerate() {
+        failure.secondary.extend(last_words.take().map(|text| (rank, text)));
+    }
+    Err(failure)
+}
+
+/// The rank that an error of the whole run is put down to.
+fn culprit(error: &RunError) -> usize {
+    match error {
+        RunError::Kernel { pe, .. } => pe.sip as usize,
+        RunError::CreditsAway { edge, .. } => edge.from.sip as usize,
+        RunError::Deadlock(_) | RunError::TooLong => 0,
+    }
+}

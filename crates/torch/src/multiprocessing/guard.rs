@@ -1,0 +1,60 @@
+//! A rank's program between two plates: a panic inside is an error of that rank, while it runs and when it is dropped.
+
+use crate::error::Error;
+use std::any::Any;
+use std::cell::RefCell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+/// What a destructor said when it panicked.
+#[derive(Clone, Default)]
+pub(super) struct LastWords(Rc<RefCell<Option<String>>>);
+
+impl LastWords {
+    pub(super) fn take(&self) -> Option<String> {
+        self.0.take()
+    }
+}
+
+/// A future whose panics are caught.
+pub(super) struct Guarded<F> {
+    inner: Option<Pin<Box<F>>>,
+    last_words: LastWords,
+}
+
+impl<F> Guarded<F> {
+    pub(super) fn new(inner: F, last_words: LastWords) -> Self {
+        Self { inner: Some(Box::pin(inner)), last_words }
+    }
+}
+
+impl<T, F: Future<Output = Result<T, Error>>> Future for Guarded<F> {
+    type Output = Result<T, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Some(inner) = self.inner.as_mut() else { return Poll::Pending };
+        // What the future has torn stays torn: it is never polled again.
+        match catch_unwind(AssertUnwindSafe(|| inner.as_mut().poll(context))) {
+            Ok(polled) => polled,
+            Err(panic) => Poll::Ready(Err(Error::Panic(words(&*panic)))),
+        }
+    }
+}
+
+impl<F> Drop for Guarded<F> {
+    fn drop(&mut self) {
+        let inner = self.inner.take();
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(inner))) {
+            *self.last_words.0.borrow_mut() = Some(words(&*panic));
+        }
+    }
+}
+
+/// The message of a panic.
+fn words(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "a panic without words".to_owned())
+}

@@ -1,0 +1,153 @@
+//! Where a tensor's elements are: over cubes, and over the PEs of each.
+//!
+//! A tensor is laid out as a matrix: its last dimension is the columns, all others together the rows. Each cube gets
+//! a block of it (or all of it), and each PE a block of its cube's. A block is a *shard*: a dense region of its own
+//! in the cube's HBM.
+
+use crate::error::Error;
+use phalanx_sim::MachineSpec;
+use phalanx_sim::memory::Region;
+use phalanx_sim::topology::PeId;
+use std::ops::Range;
+
+/// How elements are spread over units (cubes, or the PEs of a cube).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spread {
+    /// Every unit holds all of them.
+    Replicate,
+    /// Every unit holds some of the rows.
+    RowWise,
+    /// Every unit holds some of the columns.
+    ColumnWise,
+}
+
+/// How a tensor is placed on its SIP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DpPolicy {
+    /// Over cubes.
+    pub cube: Spread,
+    /// Over the PEs of each cube.
+    pub pe: Spread,
+    /// How many cubes.
+    pub num_cubes: usize,
+    /// How many PEs of each.
+    pub num_pes: usize,
+}
+
+impl Default for DpPolicy {
+    /// All of it in one place.
+    fn default() -> Self {
+        Self { cube: Spread::Replicate, pe: Spread::Replicate, num_cubes: 1, num_pes: 1 }
+    }
+}
+
+/// A block of a tensor, in one piece of memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shard {
+    /// The PE it is for.
+    pub pe: PeId,
+    /// Which rows.
+    pub rows: Range<usize>,
+    /// Which columns.
+    pub columns: Range<usize>,
+    /// Where it is: row by row, without gaps.
+    pub region: Region,
+}
+
+impl Shard {
+    /// The element of the region that holds row `row`, column `column` of the tensor.
+    pub fn at(&self, row: usize, column: usize) -> usize {
+        (row - self.rows.start) * self.columns.len() + column - self.columns.start
+    }
+
+    /// How many elements.
+    pub fn elements(&self) -> usize {
+        self.rows.len() * self.columns.len()
+    }
+
+    /// Whether two hold the same block.
+    pub fn is_copy_of(&self, other: &Self) -> bool {
+        self.rows == other.rows && self.columns == other.columns
+    }
+}
+
+/// A block before it has memory.
+pub(crate) struct Block {
+    pub(crate) pe: PeId,
+    pub(crate) rows: Range<usize>,
+    pub(crate) columns: Range<usize>,
+}
+
+impl DpPolicy {
+    /// Over `num_cubes` cubes, each with a copy of everything.
+    pub fn replicated(num_cubes: usize) -> Self {
+        Self { num_cubes, ..Self::default() }
+    }
+
+    /// Over `num_cubes` cubes, each with some of the rows.
+    pub fn row_wise(num_cubes: usize) -> Self {
+        Self { cube: Spread::RowWise, num_cubes, ..Self::default() }
+    }
+
+    /// Over `num_cubes` cubes, each with some of the columns.
+    pub fn column_wise(num_cubes: usize) -> Self {
+        Self { cube: Spread::ColumnWise, num_cubes, ..Self::default() }
+    }
+
+    /// Refuses what the machine does not have.
+    pub(crate) fn check(&self, machine: &MachineSpec) -> Result<(), Error> {
+        let checked = [
+            ("num_cubes", self.num_cubes, machine.cubes.count()),
+            ("num_pes", self.num_pes, machine.pes.count()),
+        ];
+        for (name, asked, most) in checked {
+            if asked == 0 || asked > most as usize {
+                return Err(Error::argument(format!(
+                    "DpPolicy: {name} is {asked}; `{}` allows 1 to {most}",
+                    machine.name
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// The blocks of a matrix, cube by cube and PE by PE.
+    pub(crate) fn blocks(&self, sip: u32, rows: usize, columns: usize) -> Vec<Block> {
+        let small = |n: usize| u16::try_from(n).expect("checked against the machine");
+        let mut blocks = Vec::new();
+        for cube in 0..self.num_cubes {
+            let of_cube = self.cube.part((0..rows, 0..columns), cube, self.num_cubes);
+            for pe in 0..self.num_pes {
+                let (rows, columns) = self.pe.part(of_cube.clone(), pe, self.num_pes);
+                blocks.push(Block {
+                    pe: PeId { sip, cube: small(cube), pe: small(pe) },
+                    rows,
+                    columns,
+                });
+            }
+        }
+        blocks
+    }
+}
+
+impl Spread {
+    /// What unit `index` of `count` holds of a block.
+    fn part(
+        self,
+        (rows, columns): (Range<usize>, Range<usize>),
+        index: usize,
+        count: usize,
+    ) -> (Range<usize>, Range<usize>) {
+        match self {
+            Self::Replicate => (rows, columns),
+            Self::RowWise => (share(&rows, index, count), columns),
+            Self::ColumnWise => (rows, share(&columns, index, count)),
+        }
+    }
+}
+
+/// Part `index` of `count` of a range, as even as can be.
+pub(crate) fn share(range: &Range<usize>, index: usize, count: usize) -> Range<usize> {
+    let cut = |index: usize| range.start + range.len() * index / count;
+    cut(index)..cut(index + 1)
+}

@@ -1,0 +1,186 @@
+//! Tensors: shape, type and placement of numbers on a rank's SIP.
+//!
+//! A tensor is a view of a storage; making one never waits. Its numbers can be seen in one way only: by a read, which
+//! is an await.
+//!
+//! - **TEN-1 (precise reads).** A read waits for who writes that tensor, and for nothing else.
+//! - **TEN-2 (replicas).** Copies that differ on a read are an error that names them.
+//! - **TEN-3 (bounded).** A storage is freed when the last tensor and the last request that use it are gone.
+
+mod copy;
+mod create;
+mod read;
+mod view;
+
+pub use create::Placed;
+
+use crate::error::{Error, describe};
+use crate::placement::{DpPolicy, Shard};
+use crate::rank::Rank;
+use crate::request::{Handle, Order};
+use phalanx_sim::kernel::{Shape, View};
+use phalanx_sim::machine::Host;
+use phalanx_sim::memory::Region;
+use phalanx_sim::value::DType;
+use std::cell::RefCell;
+use std::fmt;
+use std::rc::Rc;
+
+/// Memory for the elements of a tensor, in shards.
+pub(crate) struct Storage {
+    pub(crate) number: u64,
+    pub(crate) shards: Vec<Shard>,
+    pub(crate) rows: usize,
+    pub(crate) columns: usize,
+    pub(crate) policy: DpPolicy,
+    pub(crate) order: RefCell<Order>,
+    host: Host,
+}
+
+impl Drop for Storage {
+    fn drop(&mut self) {
+        self.shards.iter().for_each(|shard| self.host.free(&shard.region));
+    }
+}
+
+/// Numbers on a rank's SIP.
+#[derive(Clone)]
+pub struct Tensor {
+    pub(crate) rank: Rank,
+    pub(crate) storage: Rc<Storage>,
+    dtype: DType,
+    shape: Vec<usize>,
+    strides: Vec<usize>,
+    offset: usize,
+}
+
+impl Tensor {
+    /// The type of its elements.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// How many elements along each dimension.
+    pub fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    /// How far apart neighbours are along each dimension, in elements.
+    pub fn strides(&self) -> &[usize] {
+        &self.strides
+    }
+
+    /// How many elements.
+    pub fn numel(&self) -> usize {
+        self.shape.iter().product()
+    }
+
+    /// How many bytes.
+    pub fn bytes(&self) -> u64 {
+        (self.numel() * self.dtype.size()) as u64
+    }
+
+    /// How its storage is placed.
+    pub fn policy(&self) -> DpPolicy {
+        self.storage.policy
+    }
+
+    /// The pieces of memory that its storage is made of.
+    pub fn shards(&self) -> &[Shard] {
+        &self.storage.shards
+    }
+
+    /// The rank it belongs to.
+    pub fn owner(&self) -> &Rank {
+        &self.rank
+    }
+
+    /// Whether its elements are adjacent, in order.
+    pub fn is_contiguous(&self) -> bool {
+        self.strides == dense(&self.shape) || self.numel() == 0
+    }
+
+    /// Whether it is all of its storage, in order.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.is_contiguous()
+            && self.offset == 0
+            && self.numel() == self.storage.rows * self.storage.columns
+    }
+
+    /// Waits until everything that was asked for and writes it is over.
+    pub async fn ready(&self) -> Result<(), Error> {
+        let writer = self.writer();
+        match writer {
+            Some(handle) => handle.wait().await,
+            None => Ok(()),
+        }
+    }
+
+    /// The request that writes it last, if there is one.
+    pub fn writer(&self) -> Option<Handle> {
+        self.storage.order.borrow().writer()
+    }
+
+    /// What it is, in words: `f16[2, 3]`.
+    pub fn describe(&self) -> String {
+        describe(self.dtype, &self.shape)
+    }
+
+    /// Where its elements are, for a kernel: its storage must not be cut into different shards.
+    pub fn view(&self) -> Result<View, Error> {
+        let region = self.whole_region("view")?;
+        if self.shape.len() > 4 {
+            return Err(Error::argument(format!(
+                "{} has {} dimensions; a kernel's view has at most four: reshape it",
+                self.describe(),
+                self.shape.len()
+            )));
+        }
+        let (shape, strides) = (Shape::from(&*self.shape), Shape::from(&*self.strides));
+        Ok(View::strided(&region, self.offset, shape, strides))
+    }
+
+    /// The one region that holds all elements of its storage; the first copy where there are several.
+    pub fn region(&self) -> Result<Region, Error> {
+        self.whole_region("region")
+    }
+
+    fn whole_region(&self, what: &str) -> Result<Region, Error> {
+        let first = &self.storage.shards[0];
+        if self.storage.shards.iter().all(|shard| shard.is_copy_of(first)) {
+            return Ok(first.region);
+        }
+        Err(Error::argument(format!(
+            "{what}: {} is cut into {} shards; use `shards`, or place it with `DpPolicy::default()`",
+            self.describe(),
+            self.storage.shards.len()
+        )))
+    }
+
+    /// The first element of its storage that it views.
+    pub fn storage_offset(&self) -> usize {
+        self.offset
+    }
+}
+
+impl fmt::Debug for Tensor {
+    /// Without its numbers: seeing those is an await ([`Tensor::show`]).
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "tensor #{} {} of rank {}",
+            self.storage.number,
+            self.describe(),
+            self.rank.rank()
+        )
+    }
+}
+
+/// The strides of elements that are adjacent, in order.
+pub(crate) fn dense(shape: &[usize]) -> Vec<usize> {
+    let mut strides = vec![1; shape.len()];
+    for axis in (1..shape.len()).rev() {
+        strides[axis - 1] = strides[axis] * shape[axis].max(1);
+    }
+    strides
+}

@@ -1,0 +1,198 @@
+//! Copying one tensor into another, on the SIP.
+
+use super::Tensor;
+use crate::error::Error;
+use crate::placement::Shard;
+use crate::request::{Access, Asked, Handle};
+use phalanx_sim::Capacity;
+use phalanx_sim::kernel::{KernelError, Tl, View};
+use phalanx_sim::machine::Launch;
+use phalanx_sim::memory::Region;
+use std::ops::Range;
+
+/// A block of one region that goes to a block of another: rows and columns, with the strides of both.
+#[derive(Clone, Copy, Debug)]
+struct Move {
+    from: (Region, usize, [usize; 2]),
+    to: (Region, usize, [usize; 2]),
+    shape: [usize; 2],
+}
+
+impl Tensor {
+    /// Writes the elements of `source` into this tensor, converting their type. It waits for who writes `source`, and
+    /// takes effect after everything that was asked of this tensor before.
+    pub fn copy_(&self, source: &Self) -> Result<Handle, Error> {
+        if self.shape() != source.shape() {
+            return Err(Error::argument(format!(
+                "copy_: {} cannot take {}",
+                self.describe(),
+                source.describe()
+            )));
+        }
+        if self.rank.rank() != source.rank.rank() {
+            return Err(Error::argument(format!(
+                "copy_: {source:?} belongs to another rank than {self:?}; send it"
+            )));
+        }
+        let moves = self.moves(source)?;
+        let asked = Asked {
+            what: "copy",
+            subject: format!("{source:?} to {self:?}"),
+            touches: &[(&source.storage, Access::Read), (&self.storage, Access::Write)],
+            after: Vec::new(),
+        };
+        let (host, pe) = (self.rank.host().clone(), self.storage.shards[0].pe);
+        let limit = tile_limit(host.spec().tcm);
+        Ok(self.rank.request(asked, move |cause| async move {
+            let cause = host.command("launch", cause).await;
+            let moves: std::rc::Rc<[Move]> = moves.into();
+            let launch = Launch { name: "copy", pes: &[pe], cause };
+            Ok(host.run(launch, |tl| run(tl, moves.clone(), limit)).await?)
+        }))
+    }
+
+    /// The same elements, adjacent: itself if they are, a copy otherwise.
+    pub fn contiguous(&self) -> Result<Self, Error> {
+        if self.is_contiguous() {
+            return Ok(self.clone());
+        }
+        let dense = self.rank.empty(self.shape(), self.dtype())?;
+        dense.copy_(self)?;
+        Ok(dense)
+    }
+
+    /// A copy of its own, placed alike.
+    pub fn to_owned_copy(&self) -> Result<Self, Error> {
+        let copy = self.rank.placed(self.policy()).empty(self.shape(), self.dtype())?;
+        copy.copy_(self)?;
+        Ok(copy)
+    }
+
+    /// Writes these numbers into the tensor, over the host link.
+    pub fn copy_from_slice(&self, numbers: &[f32]) -> Result<Handle, Error> {
+        if !self.is_whole() || numbers.len() != self.numel() {
+            return Err(Error::argument(format!(
+                "copy_from_slice: {} numbers do not make the whole storage of {}",
+                numbers.len(),
+                self.describe()
+            )));
+        }
+        let value = self.rank.has_data().then(|| super::create::rounded(self.dtype(), numbers));
+        Ok(self.write_(value))
+    }
+
+    /// What has to move, block by block.
+    fn moves(&self, source: &Self) -> Result<Vec<Move>, Error> {
+        if let (Ok(_), Ok(from)) = (self.region(), source.region()) {
+            let targets = self.shards().iter().map(|shard| shard.region);
+            return Ok(targets.flat_map(|to| self.strided_moves(source, from, to)).collect());
+        }
+        if !self.is_whole() || !source.is_whole() {
+            return Err(Error::argument(format!(
+                "copy_: {} and {} must be whole tensors where one is cut into shards",
+                self.describe(),
+                source.describe()
+            )));
+        }
+        let width = self.storage.columns;
+        if source.storage.columns != width {
+            return Err(Error::argument("copy_: the two are cut along different last dimensions"));
+        }
+        let mut seen: Vec<&Shard> = Vec::new();
+        let mut moves = Vec::new();
+        for from in source.shards() {
+            // One copy of each block is enough to read from.
+            if seen.iter().any(|other| other.is_copy_of(from)) {
+                continue;
+            }
+            seen.push(from);
+            moves.extend(self.shards().iter().filter_map(|to| overlap(from, to)));
+        }
+        Ok(moves)
+    }
+
+    /// All dimensions but the last two are walked one by one.
+    fn strided_moves(&self, source: &Self, from: Region, to: Region) -> Vec<Move> {
+        let pad = |list: &[usize], with: usize| {
+            let mut padded = vec![with; 2_usize.saturating_sub(list.len())];
+            padded.extend(list);
+            padded
+        };
+        let shape = pad(self.shape(), 1);
+        let (to_strides, from_strides) = (pad(self.strides(), 0), pad(source.strides(), 0));
+        let outer = shape.len() - 2;
+        let count: usize = shape[..outer].iter().product();
+        let block = |number: usize| {
+            let (mut rest, mut to_at, mut from_at) = (number, 0, 0);
+            for axis in (0..outer).rev() {
+                let index = rest % shape[axis];
+                rest /= shape[axis];
+                to_at += index * to_strides[axis];
+                from_at += index * from_strides[axis];
+            }
+            let last = |strides: &[usize]| [strides[outer], strides[outer + 1]];
+            Move {
+                from: (from, source.storage_offset() + from_at, last(&from_strides)),
+                to: (to, self.storage_offset() + to_at, last(&to_strides)),
+                shape: [shape[outer], shape[outer + 1]],
+            }
+        };
+        (0..count).map(block).collect()
+    }
+}
+
+/// What two shards have in common.
+fn overlap(from: &Shard, to: &Shard) -> Option<Move> {
+    let common = |a: &Range<usize>, b: &Range<usize>| a.start.max(b.start)..a.end.min(b.end);
+    let (rows, columns) = (common(&from.rows, &to.rows), common(&from.columns, &to.columns));
+    if rows.is_empty() || columns.is_empty() {
+        return None;
+    }
+    let side = |shard: &Shard| {
+        (shard.region, shard.at(rows.start, columns.start), [shard.columns.len(), 1])
+    };
+    Some(Move { from: side(from), to: side(to), shape: [rows.len(), columns.len()] })
+}
+
+/// How many bytes a tile of a copy may take: two are alive at once.
+fn tile_limit(tcm: Capacity) -> usize {
+    match tcm {
+        Capacity::Unlimited => 1 << 20,
+        Capacity::Limited(bytes) => usize::try_from(bytes.0 / 8).unwrap_or(usize::MAX).max(64),
+    }
+}
+
+async fn run(tl: Tl, moves: std::rc::Rc<[Move]>, limit: usize) -> Result<(), KernelError> {
+    for whole in moves.iter() {
+        for piece in pieces(whole, limit) {
+            let view = |(region, start, strides): (Region, usize, [usize; 2])| {
+                View::strided(&region, start, piece.shape, strides)
+            };
+            let mut tile = tl.load(&view(piece.from)).await?;
+            if tile.dtype() != piece.to.0.dtype {
+                tile = tl.cast(&tile, piece.to.0.dtype).await?;
+            }
+            drop(tl.store(&view(piece.to), &tile));
+        }
+    }
+    Ok(())
+}
+
+/// A move cut so that no piece is larger than `limit` bytes.
+fn pieces(whole: &Move, limit: usize) -> Vec<Move> {
+    let size = whole.from.0.dtype.size().max(whole.to.0.dtype.size());
+    let [rows, columns] = whole.shape;
+    let wide = columns.min((limit / size).max(1));
+    let high = (limit / (size * wide).max(1)).clamp(1, rows.max(1));
+    let mut pieces = Vec::new();
+    for row in (0..rows).step_by(high) {
+        for column in (0..columns).step_by(wide.max(1)) {
+            let moved = |(region, start, strides): (Region, usize, [usize; 2])| {
+                (region, start + row * strides[0] + column * strides[1], strides)
+            };
+            let shape = [high.min(rows - row), wide.min(columns - column)];
+            pieces.push(Move { from: moved(whole.from), to: moved(whole.to), shape });
+        }
+    }
+    pieces
+}

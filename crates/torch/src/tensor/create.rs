@@ -1,0 +1,304 @@
+//! Making tensors: memory is set aside at once, and written when the request's turn comes.
+
+use super::{Storage, Tensor, dense};
+use crate::error::{Error, describe};
+use crate::placement::{DpPolicy, Shard};
+use crate::rank::Rank;
+use crate::request::{Access, Asked, Order};
+use phalanx_sim::value::{DType, Value};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// Makes tensors that are placed in one way.
+pub struct Placed<'a> {
+    rank: &'a Rank,
+    policy: DpPolicy,
+}
+
+impl Rank {
+    /// Makes tensors placed by `policy`.
+    pub fn placed(&self, policy: DpPolicy) -> Placed<'_> {
+        Placed { rank: self, policy }
+    }
+
+    fn here(&self) -> Placed<'_> {
+        self.placed(DpPolicy::default())
+    }
+
+    /// A tensor whose memory nobody has written.
+    pub fn empty(&self, shape: impl AsRef<[usize]>, dtype: DType) -> Result<Tensor, Error> {
+        self.here().empty(shape, dtype)
+    }
+
+    /// A tensor full of zeros.
+    pub fn zeros(&self, shape: impl AsRef<[usize]>, dtype: DType) -> Result<Tensor, Error> {
+        self.here().zeros(shape, dtype)
+    }
+
+    /// A tensor full of one number.
+    pub fn full(
+        &self,
+        shape: impl AsRef<[usize]>,
+        number: f64,
+        dtype: DType,
+    ) -> Result<Tensor, Error> {
+        self.here().full(shape, number, dtype)
+    }
+
+    /// A tensor of these numbers, rounded to its type, row by row.
+    pub fn from_slice(
+        &self,
+        numbers: &[f32],
+        shape: impl AsRef<[usize]>,
+        dtype: DType,
+    ) -> Result<Tensor, Error> {
+        self.here().from_slice(numbers, shape, dtype)
+    }
+
+    /// `start`, `start + step`, ... up to `end`, which is excluded.
+    pub fn arange(&self, start: f64, end: f64, step: f64, dtype: DType) -> Result<Tensor, Error> {
+        self.here().arange(start, end, step, dtype)
+    }
+
+    /// Random numbers between 0 and 1.
+    pub fn rand(&self, shape: impl AsRef<[usize]>, dtype: DType) -> Result<Tensor, Error> {
+        self.here().rand(shape, dtype)
+    }
+
+    /// Random numbers with mean 0 and variance 1.
+    pub fn randn(&self, shape: impl AsRef<[usize]>, dtype: DType) -> Result<Tensor, Error> {
+        self.here().randn(shape, dtype)
+    }
+}
+
+impl Placed<'_> {
+    /// A tensor whose memory nobody has written.
+    pub fn empty(&self, shape: impl AsRef<[usize]>, dtype: DType) -> Result<Tensor, Error> {
+        let shape = shape.as_ref();
+        let elements = shape.iter().try_fold(1_usize, |product, dim| product.checked_mul(*dim));
+        let Some(elements) = elements.filter(|elements| *elements <= MOST_ELEMENTS) else {
+            return Err(Error::argument(format!(
+                "{} is too large: a tensor has at most {MOST_ELEMENTS} elements",
+                describe(dtype, shape)
+            )));
+        };
+        self.policy.check(self.rank.machine())?;
+        let columns = shape.last().copied().unwrap_or(1);
+        let rows = if columns == 0 { 0 } else { elements / columns };
+        let storage = self.reserve(dtype, rows, columns)?;
+        let tensor = Tensor {
+            rank: self.rank.clone(),
+            storage: Rc::new(storage),
+            dtype,
+            shape: shape.to_vec(),
+            strides: dense(shape),
+            offset: 0,
+        };
+        tensor.map();
+        Ok(tensor)
+    }
+
+    fn reserve(&self, dtype: DType, rows: usize, columns: usize) -> Result<Storage, Error> {
+        let host = self.rank.host();
+        // Filled as it grows, so that a failure half way frees what was set aside.
+        let mut storage = Storage {
+            number: self.rank.next_request(),
+            shards: Vec::new(),
+            rows,
+            columns,
+            policy: self.policy,
+            order: RefCell::new(Order::default()),
+            host: host.clone(),
+        };
+        for block in self.policy.blocks(host.sip(), rows, columns) {
+            let elements = block.rows.len() * block.columns.len();
+            let region = host.reserve(block.pe.cube, dtype, elements)?;
+            let (pe, rows, columns) = (block.pe, block.rows, block.columns);
+            storage.shards.push(Shard { pe, rows, columns, region });
+        }
+        Ok(storage)
+    }
+
+    /// A tensor full of zeros.
+    pub fn zeros(&self, shape: impl AsRef<[usize]>, dtype: DType) -> Result<Tensor, Error> {
+        self.full(shape, 0.0, dtype)
+    }
+
+    /// A tensor full of one number.
+    pub fn full(
+        &self,
+        shape: impl AsRef<[usize]>,
+        number: f64,
+        dtype: DType,
+    ) -> Result<Tensor, Error> {
+        let tensor = self.empty(shape, dtype)?;
+        tensor.fill_(number);
+        Ok(tensor)
+    }
+
+    /// A tensor of these numbers, rounded to its type, row by row.
+    pub fn from_slice(
+        &self,
+        numbers: &[f32],
+        shape: impl AsRef<[usize]>,
+        dtype: DType,
+    ) -> Result<Tensor, Error> {
+        let shape = shape.as_ref();
+        check_count(numbers.len(), dtype, shape)?;
+        self.from_value(shape, dtype, || rounded(dtype, numbers))
+    }
+
+    /// A tensor of whole numbers.
+    pub fn from_i32(&self, numbers: &[i32], shape: impl AsRef<[usize]>) -> Result<Tensor, Error> {
+        let shape = shape.as_ref();
+        check_count(numbers.len(), DType::I32, shape)?;
+        self.from_value(shape, DType::I32, || Value::from_i32(numbers))
+    }
+
+    /// A tensor of a value that is made only if numbers are computed.
+    pub(crate) fn from_value(
+        &self,
+        shape: &[usize],
+        dtype: DType,
+        value: impl FnOnce() -> Value,
+    ) -> Result<Tensor, Error> {
+        let tensor = self.empty(shape, dtype)?;
+        let value = self.rank.has_data().then(value);
+        tensor.write_(value);
+        Ok(tensor)
+    }
+
+    /// `start`, `start + step`, ... up to `end`, which is excluded.
+    pub fn arange(&self, start: f64, end: f64, step: f64, dtype: DType) -> Result<Tensor, Error> {
+        let count = (end - start) / step;
+        if !count.is_finite() || step == 0.0 {
+            return Err(Error::argument(format!(
+                "arange: {start} to {end} by {step} is no finite row of numbers"
+            )));
+        }
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "checked by `empty`"
+        )]
+        let count = count.ceil().max(0.0) as usize;
+        self.from_value(&[count], dtype, || {
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_precision_loss,
+                reason = "meant to round"
+            )]
+            let numbers: Vec<f32> = (0..count).map(|i| (start + step * i as f64) as f32).collect();
+            rounded(dtype, &numbers)
+        })
+    }
+
+    /// Random numbers between 0 and 1.
+    pub fn rand(&self, shape: impl AsRef<[usize]>, dtype: DType) -> Result<Tensor, Error> {
+        self.drawn(shape.as_ref(), dtype, crate::random::Generator::uniform)
+    }
+
+    /// Random numbers with mean 0 and variance 1.
+    pub fn randn(&self, shape: impl AsRef<[usize]>, dtype: DType) -> Result<Tensor, Error> {
+        self.drawn(shape.as_ref(), dtype, crate::random::Generator::normal)
+    }
+
+    fn drawn(
+        &self,
+        shape: &[usize],
+        dtype: DType,
+        draw: impl Fn(&mut crate::random::Generator) -> f32,
+    ) -> Result<Tensor, Error> {
+        self.from_value(shape, dtype, || {
+            let generator = &mut *self.rank.generator().borrow_mut();
+            let numbers: Vec<f32> = (0..shape.iter().product()).map(|_| draw(generator)).collect();
+            rounded(dtype, &numbers)
+        })
+    }
+}
+
+/// The most elements of a tensor, so that no product of sizes overflows.
+const MOST_ELEMENTS: usize = 1 << 40;
+
+fn check_count(numbers: usize, dtype: DType, shape: &[usize]) -> Result<(), Error> {
+    let wanted = shape.iter().try_fold(1_usize, |product, dim| product.checked_mul(*dim));
+    if wanted == Some(numbers) {
+        return Ok(());
+    }
+    Err(Error::argument(format!("{} takes other than {numbers} numbers", describe(dtype, shape))))
+}
+
+/// Numbers rounded to a type.
+pub(crate) fn rounded(dtype: DType, numbers: &[f32]) -> Value {
+    if dtype == DType::I32 {
+        #[expect(clippy::cast_possible_truncation, reason = "whole numbers are asked for")]
+        let whole: Vec<i32> = numbers.iter().map(|number| *number as i32).collect();
+        return Value::from_i32(&whole);
+    }
+    Value::from_f32(dtype, numbers)
+}
+
+impl Tensor {
+    fn subject(&self) -> String {
+        format!("{self:?}")
+    }
+
+    /// Tells the SIP's MMU where the storage is.
+    fn map(&self) {
+        let asked = Asked {
+            what: "map",
+            subject: self.subject(),
+            touches: &[(&self.storage, Access::Write)],
+            after: Vec::new(),
+        };
+        let host = self.rank.host().clone();
+        self.rank.request(asked, move |cause| async move { Ok(host.command("map", cause).await) });
+    }
+
+    /// Sets every element of its storage to one number.
+    pub fn fill_(&self, number: f64) -> crate::request::Handle {
+        let asked = Asked {
+            what: "fill",
+            subject: self.subject(),
+            touches: &[(&self.storage, Access::Write)],
+            after: Vec::new(),
+        };
+        let (host, storage, dtype) = (self.rank.host().clone(), self.storage.clone(), self.dtype());
+        self.rank.request(asked, move |cause| async move {
+            let mut cause = cause;
+            for shard in &storage.shards {
+                let value = host.has_data().then(|| Value::full(dtype, shard.elements(), number));
+                cause = host.fill(&shard.region, value, cause).await?;
+            }
+            Ok(cause)
+        })
+    }
+
+    /// Writes a value, the whole tensor row by row, to every shard.
+    pub(crate) fn write_(&self, value: Option<Value>) -> crate::request::Handle {
+        let asked = Asked {
+            what: "write",
+            subject: self.subject(),
+            touches: &[(&self.storage, Access::Write)],
+            after: Vec::new(),
+        };
+        let (host, storage) = (self.rank.host().clone(), self.storage.clone());
+        self.rank.request(asked, move |cause| async move {
+            let mut cause = cause;
+            for shard in &storage.shards {
+                let piece = value.as_ref().map(|value| piece_of(value, shard, storage.columns));
+                cause = host.write(&shard.region, 0, piece, shard.elements(), cause).await?;
+            }
+            Ok(cause)
+        })
+    }
+}
+
+/// What a shard holds of a matrix of `width` columns.
+fn piece_of(value: &Value, shard: &Shard, width: usize) -> Value {
+    if shard.elements() == value.len() {
+        return value.clone();
+    }
+    let start = shard.rows.start * width + shard.columns.start;
+    value.strided(start, &[shard.rows.len(), shard.columns.len()], &[width, 1])
+}

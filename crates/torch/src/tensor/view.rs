@@ -1,0 +1,75 @@
+//! Views: the same elements seen in another shape. They share the storage, and with it the order of requests.
+
+use super::{Tensor, dense};
+use crate::error::Error;
+
+impl Tensor {
+    /// The same elements in another shape.
+    pub fn reshape(&self, shape: impl AsRef<[usize]>) -> Result<Self, Error> {
+        let shape = shape.as_ref();
+        if shape.iter().product::<usize>() != self.numel() {
+            return Err(self.cannot("reshape", format!("{shape:?} has another number of elements")));
+        }
+        if !self.is_contiguous() {
+            return Err(self.cannot("reshape", "its elements are not adjacent; use `contiguous`"));
+        }
+        Ok(self.seen(shape.to_vec(), dense(shape), 0))
+    }
+
+    /// `len` indices of dimension `dim` from `start` on.
+    pub fn narrow(&self, dim: usize, start: usize, len: usize) -> Result<Self, Error> {
+        let size = self.dim("narrow", dim)?;
+        if start.checked_add(len).is_none_or(|end| end > size) {
+            let why = format!("{start}..+{len} is not within 0..{size} of dimension {dim}");
+            return Err(self.cannot("narrow", why));
+        }
+        let mut shape = self.shape().to_vec();
+        shape[dim] = len;
+        Ok(self.seen(shape, self.strides().to_vec(), start * self.strides()[dim]))
+    }
+
+    /// One index of dimension `dim`, which goes away.
+    pub fn select(&self, dim: usize, index: usize) -> Result<Self, Error> {
+        let one = self.narrow(dim, index, 1)?;
+        let (mut shape, mut strides) = (one.shape().to_vec(), one.strides().to_vec());
+        shape.remove(dim);
+        strides.remove(dim);
+        Ok(one.seen(shape, strides, 0))
+    }
+
+    /// Two dimensions exchanged.
+    pub fn transpose(&self, one: usize, other: usize) -> Result<Self, Error> {
+        self.dim("transpose", one)?;
+        self.dim("transpose", other)?;
+        let (mut shape, mut strides) = (self.shape().to_vec(), self.strides().to_vec());
+        shape.swap(one, other);
+        strides.swap(one, other);
+        Ok(self.seen(shape, strides, 0))
+    }
+
+    /// `count` equal parts along dimension `dim`.
+    pub fn chunk(&self, count: usize, dim: usize) -> Result<Vec<Self>, Error> {
+        let size = self.dim("chunk", dim)?;
+        if count == 0 || !size.is_multiple_of(count) {
+            return Err(self.cannot("chunk", format!("{size} is not divisible by {count}")));
+        }
+        let len = size / count;
+        (0..count).map(|part| self.narrow(dim, part * len, len)).collect()
+    }
+
+    fn seen(&self, shape: Vec<usize>, strides: Vec<usize>, further: usize) -> Self {
+        let offset = self.storage_offset() + further;
+        Self { shape, strides, offset, ..self.clone() }
+    }
+
+    fn dim(&self, operation: &str, dim: usize) -> Result<usize, Error> {
+        let missing = || {
+            self.cannot(operation, format!("there is no dimension {dim} of {}", self.shape().len()))
+        };
+        self.shape().get(dim).copied().ok_or_else(missing)
+    }
+
+    fn cannot(&self, operation: &str, why: impl std::fmt::Display) -> Error {
+        Error::argument(format!("{operation} of {}: {why}", self.describe()))
+    }
+}

@@ -1,0 +1,3 @@
+//! Tensor parallelism: layers whose weights are spread over ranks.
+
+pub mod parallel_state;
