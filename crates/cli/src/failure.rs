@@ -131,12 +131,14 @@ impl From<WorkloadError> for Failure {
         let kind = match error {
             WorkloadError::Parameter(error) => return error.into(),
             WorkloadError::Memory(_) => Kind::Memory,
-            WorkloadError::Run(_) | WorkloadError::Spawn(RunError::Deadlock(_)) => Kind::Deadlock,
-            WorkloadError::Run(_) | WorkloadError::Spawn(RunError::Kernel { .. }) => Kind::Kernel,
-            WorkloadError::Run(_) | WorkloadError::Spawn(RunError::CreditsAway { .. }) => {
+            WorkloadError::Run(RunError::Deadlock(_)) => Kind::Deadlock,
+            WorkloadError::Run(RunError::Kernel { .. }) => Kind::Kernel,
+            WorkloadError::Run(RunError::CreditsAway { .. }) => {
                 Kind::Credits
             }
-            WorkloadError::Run(_) | WorkloadError::Spawn(RunError::TooLong) => Kind::Time,
+            WorkloadError::Run(RunError::TooLong) => Kind::Time,
+            WorkloadError::Spawn(ref error) if error.desync.is_some() => Kind::Deadlock,
+            WorkloadError::Spawn(_) => Kind::Kernel,
         };
         Self::new(kind, error.to_string())
     }
