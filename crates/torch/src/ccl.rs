@@ -20,6 +20,7 @@ mod algorithms;
 pub mod config;
 pub(crate) mod lanes;
 pub mod part;
+pub mod sweep;
 pub mod tuner;
 
 pub use algorithm::{Algorithm, Operation};

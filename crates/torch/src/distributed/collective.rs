@@ -53,16 +53,20 @@ impl Asking<'_> {
     }
 }
 
-/// Launches this rank's part of a collective.
+/// Launches this rank's part of a collective, by `plan` or by the configured choice; says by which.
 pub(crate) fn launch(
     cx: &Rank,
     group: &ProcessGroup,
     asking: &Asking<'_>,
-) -> Result<Handle, Error> {
+    plan: Option<Plan>,
+) -> Result<(Handle, Plan), Error> {
     let rank = group.rank().expect("checked by the caller");
     let sips: Vec<u32> =
         group.members().iter().map(|rank| u32::try_from(*rank).expect("a SIP")).collect();
-    let plan = choose(cx, asking, &sips)?;
+    let plan = match plan {
+        Some(plan) => plan,
+        None => choose(cx, asking, &sips)?,
+    };
     let algorithm = Algorithm::find(&plan.module).expect("checked when chosen");
     let lanes = lanes(asking.operation, algorithm, asking.input, asking.output, &cx.host().pes())?;
     let sequence = group.next_sequence();
@@ -109,7 +113,7 @@ pub(crate) fn launch(
         },
     );
     group.follow(&handle);
-    Ok(handle)
+    Ok((handle, plan))
 }
 
 /// What all programs of a launch have in common.

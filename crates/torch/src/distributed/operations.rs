@@ -40,5 +40,5 @@ pub fn all_reduce_async(
         output: tensor,
         splits: None,
     };
-    Ok(Work::new(cx, launch(cx, &group, &asking)?))
+    Ok(Work::new(cx, launch(cx, &group, &asking, None)?.0))
 }
