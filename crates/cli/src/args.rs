@@ -15,6 +15,7 @@ const EXAMPLES: &str = "\
 Examples:
   phalanx run gemm                                  a matrix product on the default machine
   phalanx run ring --machine octo-ring -p bytes=4MiB --trace ring.pftrace
+  phalanx ccl all_reduce -b 1K -e 1M -a all         which algorithm is fastest, by size
   phalanx machines                                  the machines there are
 
 Exit codes: 0 fine, 1 a run that failed or a file that cannot be written, 2 bad input";
@@ -25,6 +26,12 @@ Examples:
   phalanx run gemm -p m=2048 -p dtype=bf16          a larger product, of another type
   phalanx run ring --set system.sips.count=8        on eight SIPs instead of four
   phalanx run ping --json | jq .simulated_ps        one number out of the report";
+
+const CCL_EXAMPLES: &str = "\
+Examples:
+  phalanx ccl all_reduce                            1 KiB to 64 MiB with the algorithm that is fastest
+  phalanx ccl all_reduce -b 1K -e 1M -a all         all algorithms, and which wins where
+  phalanx ccl all_gather -d f16 --check --machine torus-16";
 
 /// Runs multi-chip accelerator programs on machines that have no accelerator
 #[derive(Debug, Parser)]
@@ -41,6 +48,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run a workload on a machine, or list the workloads
     Run(RunArgs),
+    /// Measure a collective over sizes and algorithms, in the table of nccl-tests
+    Ccl(CclArgs),
     /// List the machines that come with the program, or show one
     Machines(MachinesArgs),
     /// Check machine files without running anything
@@ -54,6 +63,7 @@ impl Command {
     pub(crate) fn json(&self) -> bool {
         match self {
             Self::Run(args) => args.json,
+            Self::Ccl(args) => args.json,
             Self::Machines(args) => args.json,
             Self::Check(_) | Self::Completions(_) => false,
         }
@@ -77,6 +87,9 @@ pub(crate) struct RunArgs {
     /// Whether numbers are computed; without them the simulated time is the same
     #[arg(long, value_enum, default_value_t = Switch::On)]
     pub(crate) data: Switch,
+    /// How collectives are set up (default: `PHALANX_CCL`, then `./ccl.yaml`, then built in)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ccl: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -89,6 +102,50 @@ pub(crate) struct RunArgs {
     /// How many threads compute numbers (default: one for each core); results do not depend on it
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) threads: Option<u16>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = CCL_EXAMPLES)]
+pub(crate) struct CclArgs {
+    /// What ranks do together: `all_reduce`, `reduce_scatter`, `all_gather`, `broadcast`, `reduce`, `scatter`,
+    /// `gather`, `all_to_all`
+    pub(crate) operation: String,
+    /// The smallest size, as in `1K` or `4 MiB` (default: 1K)
+    #[arg(short = 'b', long = "minbytes", value_name = "MIN")]
+    pub(crate) least: Option<String>,
+    /// The largest size (default: 64M)
+    #[arg(short = 'e', long = "maxbytes", value_name = "MAX")]
+    pub(crate) most: Option<String>,
+    /// From one size to the next by this factor (default: 2)
+    #[arg(short = 'f', long = "stepfactor", value_name = "FACTOR", conflicts_with = "step")]
+    pub(crate) factor: Option<u64>,
+    /// From one size to the next by so many bytes
+    #[arg(short = 'i', long = "stepbytes", value_name = "STEP")]
+    pub(crate) step: Option<String>,
+    /// An algorithm, `auto`, or `all` to compare those that fit (default: as configured)
+    #[arg(short = 'a', long, value_name = "ALGO|all")]
+    pub(crate) algorithm: Option<String>,
+    /// The type of elements: f32, f16, bf16, i32
+    #[arg(short = 'd', long = "datatype", value_name = "DTYPE", default_value = "f32")]
+    pub(crate) dtype: String,
+    /// How they are combined: sum, prod, min, max, avg
+    #[arg(short = 'o', long = "op", value_name = "REDOP", default_value = "sum")]
+    pub(crate) combine: String,
+    /// A machine's name, or a machine file
+    #[arg(long, value_name = "NAME|FILE", default_value = DEFAULT_PRESET)]
+    pub(crate) machine: String,
+    /// Override a part of the machine, as in `system.sips.count=8`
+    #[arg(long = "set", value_name = "PATH=VALUE")]
+    pub(crate) overrides: Vec<String>,
+    /// How collectives are set up (default: `PHALANX_CCL`, then `./ccl.yaml`, then built in)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ccl: Option<PathBuf>,
+    /// Compute the numbers, and compare every element with one computed another way
+    #[arg(long)]
+    pub(crate) check: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]

@@ -1,5 +1,6 @@
 //! One module for each command.
 
+pub(crate) mod ccl;
 pub(crate) mod check;
 pub(crate) mod completions;
 pub(crate) mod machines;

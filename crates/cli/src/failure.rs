@@ -27,6 +27,8 @@ pub(crate) enum Kind {
     Input,
     /// A machine file or an override.
     Machine,
+    /// The configuration of collectives.
+    Ccl,
     /// A parameter of a workload.
     Parameter,
     Deadlock,
@@ -45,6 +47,7 @@ impl Kind {
         match self {
             Self::Input => "input",
             Self::Machine => "machine",
+            Self::Ccl => "ccl",
             Self::Parameter => "parameter",
             Self::Deadlock => "deadlock",
             Self::Kernel => "kernel",
@@ -59,7 +62,7 @@ impl Kind {
     /// CLI-1.
     pub(crate) const fn exit_code(self) -> u8 {
         match self {
-            Self::Input | Self::Machine | Self::Parameter => 2,
+            Self::Input | Self::Machine | Self::Ccl | Self::Parameter => 2,
             _ => 1,
         }
     }
@@ -83,6 +86,11 @@ impl Failure {
     /// All that is wrong with a machine.
     pub(crate) fn machine(errors: Vec<ConfigErrors>) -> Self {
         Self { kind: Kind::Machine, message: Message::Machine(errors), hint: None }
+    }
+
+    /// All that is wrong with the configuration of collectives.
+    pub(crate) fn ccl(errors: ConfigErrors) -> Self {
+        Self { kind: Kind::Ccl, message: Message::Machine(vec![errors]), hint: None }
     }
 
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
@@ -133,9 +141,7 @@ impl From<WorkloadError> for Failure {
             WorkloadError::Memory(_) => Kind::Memory,
             WorkloadError::Run(RunError::Deadlock(_)) => Kind::Deadlock,
             WorkloadError::Run(RunError::Kernel { .. }) => Kind::Kernel,
-            WorkloadError::Run(RunError::CreditsAway { .. }) => {
-                Kind::Credits
-            }
+            WorkloadError::Run(RunError::CreditsAway { .. }) => Kind::Credits,
             WorkloadError::Run(RunError::TooLong) => Kind::Time,
             WorkloadError::Spawn(ref error) if error.desync.is_some() => Kind::Deadlock,
             WorkloadError::Spawn(_) => Kind::Kernel,

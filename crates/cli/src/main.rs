@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod collectives;
 mod commands;
 mod failure;
 mod machine;
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
     cli.color.apply();
     let outcome = match &cli.command {
         Command::Run(args) => commands::run::run(args),
+        Command::Ccl(args) => commands::ccl::ccl(args),
         Command::Machines(args) => commands::machines::machines(args),
         Command::Check(args) => commands::check::check(args),
         Command::Completions(args) => commands::completions::completions(args),

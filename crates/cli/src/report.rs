@@ -1,6 +1,7 @@
 //! A finished run, as text for people and as JSON for programs.
 
 mod json;
+pub(crate) mod sweep;
 mod text;
 
 use phalanx_sim::MachineSpec;

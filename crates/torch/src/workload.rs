@@ -4,6 +4,7 @@
 //!   memory is taken for their numbers.
 //! - **WRK-2 (verified).** With data on, a result is compared with one computed another way.
 
+mod all_reduce;
 mod check;
 mod gemm;
 mod parameters;
@@ -93,7 +94,14 @@ pub enum WorkloadError {
 
 /// Every workload, in the order of the manual.
 pub fn all() -> &'static [Workload] {
-    &[ping::WORKLOAD, queue::WORKLOAD, ring::WORKLOAD, vector_add::WORKLOAD, gemm::WORKLOAD]
+    &[
+        ping::WORKLOAD,
+        queue::WORKLOAD,
+        ring::WORKLOAD,
+        vector_add::WORKLOAD,
+        gemm::WORKLOAD,
+        all_reduce::WORKLOAD,
+    ]
 }
 
 /// The workload of this name.

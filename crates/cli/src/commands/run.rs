@@ -6,11 +6,11 @@ use crate::failure::{Failure, Kind};
 use crate::output::Outputs;
 use crate::progress::Progress;
 use crate::report::Finished;
-use crate::{machine, printer};
+use crate::{collectives, machine, printer};
 use phalanx_sim::MachineSpec;
 use phalanx_sim::machine::Options;
 use phalanx_torch::Pool;
-use phalanx_torch::workload::{self, Settings, Workload};
+use phalanx_torch::workload::{self, Settings, Setup, Workload};
 use std::num::NonZero;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -41,9 +41,11 @@ fn execute<'a>(
     outputs: &Outputs,
 ) -> anyhow::Result<Finished<'a>> {
     let options = options(args, outputs.record());
+    let ccl = collectives::config(args.ccl.as_deref())?;
     let progress = Progress::start(workload.name);
     let start = Instant::now();
-    let outcome = workload.run(spec.clone(), options, &settings).map_err(Failure::from)?;
+    let setup = Setup { machine: spec.clone(), options, ccl };
+    let outcome = workload.run_with(setup, &settings).map_err(Failure::from)?;
     let wall = start.elapsed();
     outputs.write(&outcome.report)?;
     drop(progress);
@@ -51,10 +53,14 @@ fn execute<'a>(
 }
 
 fn options(args: &RunArgs, record: bool) -> Options {
-    let cores = || std::thread::available_parallelism().map_or(1, NonZero::get);
     let threads = args.threads.map_or_else(cores, usize::from);
     let (data, evaluator) = (args.data == Switch::On, Arc::new(Pool::new(threads)));
     Options { data, record, evaluator, ..Options::default() }
+}
+
+/// How many threads this host can run at once.
+pub(super) fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, NonZero::get)
 }
 
 fn print(args: &RunArgs, finished: &Finished, outputs: &Outputs) -> std::io::Result<()> {

@@ -4,7 +4,7 @@ use super::Finished;
 use phalanx_sim::Time;
 use phalanx_sim::report::{CriticalPath, EdgeUsage, PathPart, Report, Stalls, Usage};
 use phalanx_sim::stall::{Kind, Stack};
-use phalanx_torch::workload::Settings;
+use phalanx_torch::workload::{Ranks, Settings};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 #[derive(serde::Serialize)]
@@ -25,6 +25,38 @@ pub(super) struct View<'a> {
     seed: u64,
     edges: Vec<EdgeView>,
     advice: &'a [String],
+    /// Programs of ranks only.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    ranks: Option<RanksView<'a>>,
+}
+
+#[derive(serde::Serialize)]
+struct RanksView<'a> {
+    ranks: usize,
+    algorithm: &'a str,
+    algbw_gbps: Option<f64>,
+    busbw_gbps: Option<f64>,
+    per_rank: Vec<RankView>,
+}
+
+#[derive(serde::Serialize)]
+struct RankView {
+    rank: usize,
+    finished_ps: u64,
+}
+
+impl<'a> RanksView<'a> {
+    fn new(ranks: &'a Ranks) -> Self {
+        let of =
+            |(rank, finished): (usize, &Time)| RankView { rank, finished_ps: finished.as_ps() };
+        Self {
+            ranks: ranks.finished.len(),
+            algorithm: &ranks.algorithm,
+            algbw_gbps: ranks.bandwidth.map(|(algbw, _)| algbw),
+            busbw_gbps: ranks.bandwidth.map(|(_, busbw)| busbw),
+            per_rank: ranks.finished.iter().enumerate().map(of).collect(),
+        }
+    }
 }
 
 impl<'a> View<'a> {
@@ -50,6 +82,7 @@ impl<'a> View<'a> {
             seed: seed(settings),
             edges: edges.iter().map(EdgeView::new).collect(),
             advice,
+            ranks: outcome.ranks.as_ref().map(RanksView::new),
         }
     }
 }

@@ -7,6 +7,7 @@ use owo_colors::OwoColorize;
 use phalanx_sim::record::Resource;
 use phalanx_sim::report::{CriticalPath, Report, Stalls};
 use phalanx_sim::stall::{Kind, Stack};
+use phalanx_torch::workload::Ranks;
 use std::cmp::Reverse;
 
 /// How many rows of a table are shown.
@@ -40,7 +41,16 @@ fn head(finished: &Finished) -> String {
         show::time(simulated).bold(),
         outcome.report.events,
         show::time(wall),
-    )
+    ) + &outcome.ranks.as_ref().map_or_else(String::new, ranks)
+}
+
+/// What programs of ranks say besides.
+fn ranks(ranks: &Ranks) -> String {
+    let mut text = format!("ranks      {}\nalgorithm  {}\n", ranks.finished.len(), ranks.algorithm);
+    if let Some((algbw, busbw)) = ranks.bandwidth {
+        text += &format!("bandwidth  {algbw:.2} GB/s, on the bus {busbw:.2} GB/s\n");
+    }
+    text
 }
 
 fn verdict(correct: bool) -> String {

@@ -39,6 +39,10 @@ pub enum Kind {
     Time,
     /// A type of element.
     DType,
+    /// One of these words.
+    Word(&'static [&'static str]),
+    /// A name that the workload looks up.
+    Name,
 }
 
 /// What a parameter is unless set.
@@ -55,12 +59,13 @@ pub struct Settings {
     values: Vec<(&'static str, Setting)>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Setting {
     Count(u64),
     Bytes(u64),
     Time(Time),
     DType(DType),
+    Word(String),
 }
 
 /// A parameter that cannot be used.
@@ -107,15 +112,15 @@ impl Settings {
         Ok(Self { values: values.collect::<Result<_, _>>()? })
     }
 
-    fn get(&self, name: &str) -> Setting {
+    fn get(&self, name: &str) -> &Setting {
         let found = self.values.iter().find(|(known, _)| *known == name);
-        found.unwrap_or_else(|| panic!("WRK-1: the workload declares `{name}`")).1
+        &found.unwrap_or_else(|| panic!("WRK-1: the workload declares `{name}`")).1
     }
 
     /// A count.
     pub fn count(&self, name: &str) -> u64 {
         match self.get(name) {
-            Setting::Count(count) | Setting::Bytes(count) => count,
+            Setting::Count(count) | Setting::Bytes(count) => *count,
             other => panic!("WRK-1: `{name}` is {other:?}"),
         }
     }
@@ -128,7 +133,7 @@ impl Settings {
     /// A span of time.
     pub fn time(&self, name: &str) -> Time {
         match self.get(name) {
-            Setting::Time(time) => time,
+            Setting::Time(time) => *time,
             other => panic!("WRK-1: `{name}` is {other:?}"),
         }
     }
@@ -136,7 +141,15 @@ impl Settings {
     /// A type of element.
     pub fn dtype(&self, name: &str) -> DType {
         match self.get(name) {
-            Setting::DType(dtype) => dtype,
+            Setting::DType(dtype) => *dtype,
+            other => panic!("WRK-1: `{name}` is {other:?}"),
+        }
+    }
+
+    /// A word.
+    pub fn word(&self, name: &str) -> &str {
+        match self.get(name) {
+            Setting::Word(word) => word,
             other => panic!("WRK-1: `{name}` is {other:?}"),
         }
     }
@@ -149,8 +162,8 @@ impl Settings {
     /// The value as a plain number, where it is one.
     pub fn number(&self, name: &str) -> Option<u64> {
         match self.get(name) {
-            Setting::Count(number) | Setting::Bytes(number) => Some(number),
-            Setting::Time(_) | Setting::DType(_) => None,
+            Setting::Count(number) | Setting::Bytes(number) => Some(*number),
+            Setting::Time(_) | Setting::DType(_) | Setting::Word(_) => None,
         }
     }
 }
@@ -162,6 +175,7 @@ impl fmt::Display for Setting {
             Self::Bytes(bytes) => write!(f, "{}", Bytes(*bytes)),
             Self::Time(time) => write!(f, "{time}"),
             Self::DType(dtype) => write!(f, "{dtype}"),
+            Self::Word(word) => f.write_str(word),
         }
     }
 }
@@ -233,6 +247,14 @@ impl Parameter {
             Kind::DType => text.parse().map(Setting::DType).map_err(|_| {
                 bad(format!("`{text}` is not a type"), "allowed: f32, f16, bf16, i32".into())
             }),
+            Kind::Word(words) if words.contains(&text) => Ok(Setting::Word(text.to_owned())),
+            Kind::Word(words) => {
+                let near = config::near_miss(text, words.iter().copied());
+                let near = near.map_or_else(String::new, |near| format!("did you mean `{near}`? "));
+                let help = format!("{near}allowed: {}", words.join(", "));
+                Err(bad(format!("`{text}` is not one of its words"), help))
+            }
+            Kind::Name => Ok(Setting::Word(text.to_owned())),
         }
     }
 }

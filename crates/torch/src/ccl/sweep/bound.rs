@@ -48,7 +48,8 @@ impl Bound {
             (spent(Kind::Compute).into(), Self::Vector),
             (spent(Kind::Dma).into(), Self::Hbm),
         ];
-        let longest = candidates.into_iter().max_by_key(|(time, bound)| (*time, Self::rank(*bound)));
+        let longest =
+            candidates.into_iter().max_by_key(|(time, bound)| (*time, Self::rank(*bound)));
         longest.map_or(Self::Latency, |(_, bound)| bound)
     }
 
