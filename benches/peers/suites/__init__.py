@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from programs import Progress
 from report import Row
 
-from . import sim
+from . import ranks, sim
 
 
 @dataclass(frozen=True)
@@ -19,4 +19,4 @@ class Suite:
     run: Callable[[bool, Progress], list[Row]]
 
 
-SUITES = {"sim": Suite(sim.SUMMARY, sim.run)}
+SUITES = {"sim": Suite(sim.SUMMARY, sim.run), "ranks": Suite(ranks.SUMMARY, ranks.run)}
