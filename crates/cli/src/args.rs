@@ -70,6 +70,11 @@ impl Command {
     }
 }
 
+/// Whether `--json` stands among words that could not be understood as a whole.
+pub(crate) fn json_is_typed() -> bool {
+    std::env::args_os().skip(1).take_while(|word| word != "--").any(|word| word == "--json")
+}
+
 #[derive(Debug, Args)]
 #[command(after_help = RUN_EXAMPLES)]
 pub(crate) struct RunArgs {

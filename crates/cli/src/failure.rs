@@ -78,6 +78,19 @@ impl Failure {
         Self::new(Kind::Input, message)
     }
 
+    /// Words that are no command, from how the parser puts it: the error, tips, usage, each a paragraph.
+    pub(crate) fn typed(error: &clap::Error) -> Self {
+        let text = error.render().to_string();
+        let mut paragraphs = text.trim_end().split("\n\n");
+        let message = paragraphs.next().unwrap_or_default();
+        let tips: Vec<&str> = paragraphs
+            .flat_map(str::lines)
+            .filter_map(|line| line.trim_start().strip_prefix("tip: "))
+            .collect();
+        let failure = Self::input(message.strip_prefix("error: ").unwrap_or(message));
+        if tips.is_empty() { failure } else { failure.hint(tips.join("; ")) }
+    }
+
     /// A file that cannot be written.
     pub(crate) fn output(message: impl Into<String>) -> Self {
         Self::new(Kind::Output, message)

@@ -14,7 +14,7 @@ pub(crate) struct Source {
 }
 
 /// No machine file is longer; what is longer is something else.
-const LONGEST: u64 = 4 << 20;
+const LONGEST: u64 = config::LONGEST as u64;
 
 impl Source {
     /// The preset or the file that `name` means.
@@ -33,7 +33,7 @@ impl Source {
         let fail = |reason: String| Failure::input(format!("cannot read `{file}`: {reason}"));
         let bytes = bytes_of(path).map_err(|error| fail(reason(&error)))?;
         if bytes.len() as u64 > LONGEST {
-            return Err(fail(format!("it is longer than {} MiB", LONGEST >> 20)));
+            return Err(fail(format!("it is longer than {} KiB", LONGEST >> 10)));
         }
         let text = String::from_utf8(bytes).map_err(|error| {
             fail(format!("it is not UTF-8 text (byte {})", error.utf8_error().valid_up_to()))

@@ -1,13 +1,14 @@
 //! The `phalanx` program: what was typed goes to the libraries, and what they say is printed. No logic here.
 //!
 //! - **CLI-1 (exit codes).** 0 is fine, 1 a run that failed or a file that cannot be written, 2 bad input; a reader
-//!   that stops reading (`| head`) is fine.
-//! - **CLI-2 (streams).** Data goes to stdout, everything else to stderr.
+//!   that stops reading (`| head`) is fine. Interrupting exits with 130, or 143 (`kill`).
+//! - **CLI-2 (streams).** Data goes to stdout, everything else to stderr; with `--json`, errors to both.
 #![forbid(unsafe_code)]
 
 mod args;
 mod collectives;
 mod commands;
+mod drafts;
 mod failure;
 mod machine;
 mod output;
@@ -24,7 +25,10 @@ use std::io;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return mistyped(&error),
+    };
     cli.color.apply();
     let outcome = match &cli.command {
         Command::Run(args) => commands::run::run(args),
@@ -34,6 +38,20 @@ fn main() -> ExitCode {
         Command::Completions(args) => commands::completions::completions(args),
     };
     outcome.unwrap_or_else(|error| fail(&error, cli.command.json()))
+}
+
+/// Reports what cannot be understood, or gives the help that was asked for.
+fn mistyped(error: &clap::Error) -> ExitCode {
+    // Nothing is left to be done about a stream that is closed.
+    let _ = error.print();
+    if !error.use_stderr() {
+        return ExitCode::SUCCESS;
+    }
+    let failure = Failure::typed(error);
+    if args::json_is_typed() {
+        let _ = printer::failure_json(&failure);
+    }
+    ExitCode::from(failure.kind.exit_code())
 }
 
 /// Reports an error and chooses the exit code (CLI-1).

@@ -1,10 +1,11 @@
 //! Files that a run leaves behind.
 //!
-//! - **OUT-1 (whole or not at all).** A file appears under its name when it is complete: a run that fails, or a disk
-//!   that is full, leaves what was there before.
+//! - **OUT-1 (whole or not at all).** A file appears under its name when it is complete: a run that fails or is
+//!   interrupted, or a disk that is full, leaves what was there before, and nothing else.
 //! - **OUT-2 (early).** What can be known before the run, such as a directory that is not there, is said before it.
 
 use crate::args::RunArgs;
+use crate::drafts::Draft;
 use crate::failure::Failure;
 use crate::machine::reason;
 use crate::printer;
@@ -14,7 +15,6 @@ use phalanx_trace::{Format, Writer};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
 
 /// What a run has to leave behind.
 pub(crate) struct Outputs {
@@ -91,7 +91,7 @@ struct Target {
 impl Target {
     fn prepare(typed: &Path) -> Result<Self, Failure> {
         // What a link points at is replaced, not the link.
-        let path = fs::canonicalize(typed).unwrap_or_else(|_| typed.to_owned());
+        let path = fs::canonicalize(typed).unwrap_or_else(|_| followed(typed));
         let special = fs::metadata(&path).is_ok_and(|found| !found.is_file() && !found.is_dir());
         let target = Self { typed: typed.to_owned(), path, special };
         if target.path.is_dir() {
@@ -113,10 +113,7 @@ impl Target {
         }
         let draft = self.draft()?;
         write(&draft.file).map_err(fail)?;
-        if let Ok(before) = fs::metadata(&self.path) {
-            fs::set_permissions(&draft.path, before.permissions()).map_err(fail)?;
-        }
-        fs::rename(&draft.path, &self.path).map_err(fail)
+        draft.replace(&self.path).map_err(fail)
     }
 
     /// A file that must not be written to must not be replaced either.
@@ -129,13 +126,8 @@ impl Target {
         }
     }
 
-    /// A file beside the target that goes away unless it is renamed.
     fn draft(&self) -> Result<Draft, Failure> {
-        let number = DRAFTS.fetch_add(1, Ordering::Relaxed);
-        let path =
-            self.path.with_file_name(format!(".phalanx-{}-{number}.part", std::process::id()));
-        let file = File::create(&path).map_err(|error| self.failure(&reason(&error)))?;
-        Ok(Draft { path, file })
+        Draft::beside(&self.path).map_err(|error| self.failure(&reason(&error)))
     }
 
     fn failure(&self, reason: &str) -> Failure {
@@ -143,17 +135,13 @@ impl Target {
     }
 }
 
-/// Tells the drafts of one process apart; their names do not depend on the target's, which may be as long as allowed.
-static DRAFTS: AtomicU32 = AtomicU32::new(0);
-
-struct Draft {
-    path: PathBuf,
-    file: File,
-}
-
-impl Drop for Draft {
-    fn drop(&mut self) {
-        // It is not there any more if it was renamed.
-        let _ = fs::remove_file(&self.path);
+/// Where a link to nothing points at; how many links a system follows is about this.
+fn followed(typed: &Path) -> PathBuf {
+    let mut path = typed.to_owned();
+    for _ in 0..40 {
+        let Ok(to) = fs::read_link(&path) else { return path };
+        // An absolute path takes the place of all before it.
+        path = path.parent().unwrap_or(Path::new("")).join(to);
     }
+    path
 }

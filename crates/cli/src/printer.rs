@@ -34,9 +34,14 @@ pub(crate) fn failure(failure: &Failure, json_too: bool) -> ExitCode {
     // Nothing is left to be done about a stream that is closed.
     let _ = note(&describe(failure));
     if json_too {
-        let _ = json(&ErrorView::of(failure));
+        let _ = failure_json(failure);
     }
     ExitCode::from(failure.kind.exit_code())
+}
+
+/// Says what went wrong where a program would look for it.
+pub(crate) fn failure_json(failure: &Failure) -> io::Result<()> {
+    json(&ErrorView::of(failure))
 }
 
 fn describe(failure: &Failure) -> String {

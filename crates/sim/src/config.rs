@@ -27,6 +27,7 @@ pub use error::{ConfigError, ConfigErrors};
 pub use overrides::Override;
 pub use preset::{DEFAULT_PRESET, Preset, preset, presets};
 pub use print::{MachineView, to_yaml};
+pub use yaml::LONGEST;
 
 use error::Finding;
 

@@ -9,6 +9,7 @@
 //! - **MEM-3 (written).** Reading what was never written is an error in strict mode, poison (NaN) otherwise.
 //! - **MEM-4 (last write).** A read gives, element by element, the last value written there.
 //! - **MEM-5 (bounded).** Values that were overwritten, and those of freed regions, are released.
+//! - **MEM-6 (aligned).** An address in the middle of an element is an error.
 
 use crate::time::{Bytes, Capacity};
 use crate::topology::PeId;
@@ -78,6 +79,20 @@ pub enum MemoryError {
         holds: DType,
         /// What was asked for.
         asked: DType,
+    },
+    /// MEM-6.
+    #[error(
+        "address {address:#x} of sip{sip} is in the middle of an element: the {dtype} there begins at {element:#x}"
+    )]
+    Misaligned {
+        /// The SIP.
+        sip: u32,
+        /// Where.
+        address: u64,
+        /// What stands there.
+        dtype: DType,
+        /// Where the element begins that the address is in.
+        element: u64,
     },
     /// MEM-3.
     #[error("address {address:#x} of sip{sip} was read but never written")]
@@ -240,7 +255,9 @@ impl Mmu {
                 reason = "compared with the region's length"
             )]
             let element = ((address - region.address) >> dtype.size_shift()) as usize;
-            if region.dtype == dtype && element + reach <= region.elements {
+            // Regions begin at pages (MEM-6).
+            let aligned = address.trailing_zeros() >= dtype.size_shift();
+            if region.dtype == dtype && aligned && element + reach <= region.elements {
                 return Ok(Place { index, element, cube: region.cube });
             }
         }
@@ -256,6 +273,12 @@ impl Mmu {
             Some(Region { dtype: holds, .. }) if holds != dtype => {
                 MemoryError::WrongType { sip: self.sip, address, holds, asked: dtype }
             }
+            Some(_) if address.trailing_zeros() < dtype.size_shift() => MemoryError::Misaligned {
+                sip: self.sip,
+                address,
+                dtype,
+                element: address >> dtype.size_shift() << dtype.size_shift(),
+            },
             Some(region) => self.unmapped(region.address + region.bytes(), Some(region)),
         }
     }
@@ -350,6 +373,21 @@ impl Content {
         if value.is_empty() {
             return;
         }
+        match self.0.range_mut(..=at).next_back() {
+            // What happens over and over: the same piece again, or a part of a larger one.
+            Some((&start, piece)) if start == at && piece.len() == value.len() => *piece = value,
+            Some((&start, piece)) if start < at && end < start + piece.len() => {
+                let right = piece.slice(end - start, start + piece.len() - end);
+                *piece = piece.slice(0, at - start);
+                self.0.insert(at, value);
+                self.0.insert(end, right);
+            }
+            _ => self.write_over(at, end, value),
+        }
+    }
+
+    /// As [`Self::write`], whatever stands there.
+    fn write_over(&mut self, at: usize, end: usize, value: Value) {
         self.cut(at);
         self.cut(end);
         let covered: Vec<usize> = self.0.range(at..end).map(|(start, _)| *start).collect();
@@ -436,6 +474,20 @@ mod tests {
         );
         let wrong = *mmu.find(region.address, DType::F16, 1).unwrap_err();
         assert!(matches!(wrong, MemoryError::WrongType { .. }));
+    }
+
+    #[test]
+    fn mem_6_an_address_inside_an_element_is_refused() {
+        let (mut mmu, mut hbm) = memory(1 << 20, true);
+        let region = mmu.map(&mut hbm, 0, DType::F32, 10).unwrap();
+        for off in 1..4 {
+            let inside = *mmu.find(region.address + 8 + off, DType::F32, 1).unwrap_err();
+            assert!(matches!(inside, MemoryError::Misaligned { element: 0x1008, .. }), "MEM-6");
+        }
+        let text = mmu.find(region.address + 9, DType::F32, 1).unwrap_err().to_string();
+        let expected =
+            "address 0x1009 of sip0 is in the middle of an element: the f32 there begins at 0x1008";
+        assert_eq!(text, expected, "MEM-6");
     }
 
     #[test]

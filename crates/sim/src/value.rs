@@ -38,6 +38,8 @@ mod lanes;
 mod math;
 mod node;
 mod ops;
+mod pack;
+mod packed;
 mod program;
 mod reduce;
 pub mod reference;

@@ -41,7 +41,7 @@ fn check_refuses_what_is_no_text() {
     assert_eq!(text(&output.stderr), expected);
     let endless = run(&["check", "/dev/zero"]);
     assert_eq!(endless.status.code(), Some(2));
-    assert!(text(&endless.stderr).contains("longer than 4 MiB"), "{}", text(&endless.stderr));
+    assert!(text(&endless.stderr).contains("longer than 256 KiB"), "{}", text(&endless.stderr));
 }
 
 #[test]
@@ -130,4 +130,91 @@ fn completions_are_scripts() {
         let output = run(&["completions", shell]);
         assert!(output.status.success() && text(&output.stdout).contains(word), "{shell}");
     }
+}
+
+/// Waits until a draft is there, and interrupts; the exit code and what is left.
+#[cfg(unix)]
+fn interrupted(name: &str, signal: &str) -> (Option<i32>, Vec<String>) {
+    let directory = directory(name);
+    let trace = directory.join("run.pftrace");
+    fs::write(&trace, "old").expect("a file");
+    let mut child = phalanx()
+        .args([
+            "run",
+            "ring",
+            "--machine",
+            "pod-64",
+            "-p",
+            "bytes=32MiB",
+            "--data",
+            "off",
+            "--trace",
+        ])
+        .arg(&trace)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the program starts");
+    let names = || {
+        let entries = fs::read_dir(&directory).expect("the directory");
+        let name = |entry: fs::DirEntry| entry.file_name().to_string_lossy().into_owned();
+        entries.map(|entry| name(entry.expect("an entry"))).collect::<Vec<_>>()
+    };
+    while names().len() < 2 {
+        assert!(child.try_wait().expect("a child").is_none(), "it ended before it was interrupted");
+        std::thread::yield_now();
+    }
+    let kill = ["-s", signal, &child.id().to_string()];
+    assert!(std::process::Command::new("kill").args(kill).status().expect("kill").success());
+    let code = child.wait().expect("it ends").code();
+    assert_eq!(fs::read_to_string(&trace).expect("it is there"), "old", "OUT-1");
+    (code, names())
+}
+
+#[cfg(unix)]
+#[test]
+fn out_1_and_cli_1_an_interrupt_leaves_nothing_behind() {
+    let left = || vec!["run.pftrace".to_owned()];
+    assert_eq!(interrupted("interrupt", "INT"), (Some(130), left()), "OUT-1, CLI-1");
+    assert_eq!(interrupted("terminate", "TERM"), (Some(143), left()), "OUT-1, CLI-1");
+}
+
+#[cfg(unix)]
+#[test]
+fn out_1_a_link_to_nothing_is_written_through() {
+    let directory = directory("dangling");
+    fs::create_dir(directory.join("far")).expect("a directory");
+    for (to, link) in [("far/run.log", "near.log"), ("near.log", "nearer.log")] {
+        std::os::unix::fs::symlink(to, directory.join(link)).expect("a link");
+    }
+    let link = directory.join("nearer.log");
+    let output = run(&["run", "ping", "--op-log", link.to_str().expect("a path of letters")]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(fs::symlink_metadata(&link).expect("it is there").is_symlink(), "OUT-1: still a link");
+    let log = fs::read_to_string(directory.join("far/run.log")).expect("what it points at");
+    assert!(log.lines().count() > 1, "{log}");
+}
+
+#[test]
+fn cli_2_words_that_are_no_command_are_json_too() {
+    for (words, message) in [
+        (&["run", "ping", "--jsn", "--json"][..], "unexpected argument '--jsn' found"),
+        (
+            &["run", "--json", "ping", "--machine"],
+            "a value is required for '--machine <NAME|FILE>'",
+        ),
+        (&["machines", "--json", "shw"], "unrecognized subcommand 'shw'"),
+    ] {
+        let output = run(words);
+        assert_eq!(output.status.code(), Some(2), "CLI-1: {words:?}");
+        assert!(text(&output.stderr).contains("try '--help'"), "{}", text(&output.stderr));
+        let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("CLI-2: JSON");
+        assert_eq!(json["error"]["kind"], "input");
+        let got = json["error"]["message"].as_str().expect("a text");
+        assert!(got.starts_with(message), "{got}");
+    }
+    let plain = run(&["run", "ping", "--jsn"]);
+    assert!(plain.stdout.is_empty() && plain.status.code() == Some(2));
+    let help = run(&["run", "--json", "--help"]);
+    assert!(help.status.success() && text(&help.stdout).contains("Usage: "));
 }

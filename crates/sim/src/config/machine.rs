@@ -76,6 +76,11 @@ fn system(r: &mut Reader, file: &Section<'_>) -> Option<(Found<SipsSpec>, WireSp
     Some((sips?, host?))
 }
 
+/// The longest latency, in words.
+pub(super) fn latency_limit() -> String {
+    format!("allowed: at most {}", units::show_time(LONGEST))
+}
+
 /// The `latency` of `section`.
 pub(super) fn latency(r: &mut Reader, section: &Section<'_>) -> Option<Found<Time>> {
     let latency = r.quantity(section, "latency", units::parse_time)?;
@@ -88,11 +93,7 @@ pub(super) fn latency(r: &mut Reader, section: &Section<'_>) -> Option<Found<Tim
                 units::show_time(latency.value)
             ),
         );
-        return r.report(
-            finding
-                .label("too long")
-                .help(format!("allowed: at most {}", units::show_time(LONGEST))),
-        );
+        return r.report(finding.label("too long").help(latency_limit()));
     }
     Some(latency)
 }

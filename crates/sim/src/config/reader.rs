@@ -6,12 +6,14 @@ use std::ops::RangeInclusive;
 
 use crate::near::near_miss;
 use crate::time::Bytes;
-use crate::units::{self, QuantityError};
+use crate::units::{self, Kind, QuantityError};
 
 pub use super::error::{Finding, Place};
 
 use super::error::ConfigErrors;
+use super::machine::latency_limit;
 use super::schema;
+use super::size::MEMORY_LIMIT;
 use super::yaml::{self, Entry, Node, Value};
 
 /// Reads a file whose root may have `keys`, all of them optional: `check` gets the root and returns what it says.
@@ -283,16 +285,24 @@ impl Reader {
         path: &str,
         most: u32,
     ) -> Option<Found<u32>> {
-        let found = self.parse(node, key, path, units::parse_count)?;
-        match u32::try_from(found.value) {
-            Ok(value) if (1..=most).contains(&value) => Some(Found { value, place: found.place }),
+        let outside = |number: &str, label: &str| {
+            Finding::new(point(node, key), format!("`{path}` is out of range: {number}"))
+                .label(label)
+                .help(format!("allowed: 1 to {most}"))
+        };
+        let number = match units::parse_count(scalar(node).unwrap_or_default()) {
+            Ok(number) => number,
+            Err(error) if error.is_out_of_range() => {
+                let label = if error.is_too_large() { "too many" } else { "negative" };
+                return self.report(outside(error.text(), label));
+            }
+            Err(error) => return self.report(refused(node, key, path, &error)),
+        };
+        match u32::try_from(number) {
+            Ok(value) if (1..=most).contains(&value) => Some(Found { value, place: node.place }),
             _ => {
-                let label = if found.value == 0 { "zero makes no sense" } else { "too many" };
-                self.report(
-                    Finding::new(found.place, format!("`{path}` is out of range: {}", found.value))
-                        .label(label)
-                        .help(format!("allowed: 1 to {most}")),
-                )
+                let label = if number == 0 { "zero makes no sense" } else { "too many" };
+                self.report(outside(&number.to_string(), label))
             }
         }
     }
@@ -470,6 +480,18 @@ fn refused(node: &Node, key: Place, path: &str, error: &QuantityError) -> Findin
             format!("`{path}` must be {wanted}, found {}", describe(node)),
         ),
     };
+    if error.is_too_large() {
+        let help = match error.kind() {
+            Kind::Capacity => Some(MEMORY_LIMIT.to_owned()),
+            Kind::Time => Some(latency_limit()),
+            _ => error.help(),
+        };
+        let finding = finding.label("too large");
+        return match help {
+            Some(help) => finding.help(help),
+            None => finding,
+        };
+    }
     let finding = finding.label(format!("not {wanted}"));
     match error.help() {
         Some(help) => finding.help(help),

@@ -13,6 +13,9 @@ const MOST_IN_GRID: u64 = 1 << 16;
 /// The most memory in all, so that addresses fit in 62 bits.
 const MOST_BYTES: u128 = 1 << 62;
 
+/// The same in words.
+pub(super) const MEMORY_LIMIT: &str = "allowed: at most 4 EiB in all, or `unlimited`";
+
 /// Where the numbers stand that make a machine large.
 pub(super) struct Size {
     pub(super) sips: Place,
@@ -69,8 +72,6 @@ fn check_memory(r: &mut Reader, name: &str, parts: u128, capacity: Capacity, pla
             place,
             format!("the machine is too large: {parts} * {bytes} of {name} in all"),
         );
-        r.findings.push(
-            finding.label("too much memory").help("allowed: at most 4 EiB in all, or `unlimited`"),
-        );
+        r.findings.push(finding.label("too much memory").help(MEMORY_LIMIT));
     }
 }

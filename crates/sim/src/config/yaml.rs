@@ -8,8 +8,8 @@ use serde_saphyr::granit_parser::{Event, Marker, Parser, ScalarStyle, ScanError,
 
 use super::error::{Finding, Place};
 
-/// The largest text that is read at all, in bytes.
-const SIZE: usize = 256 * 1024;
+/// The longest text that is read as a machine file, in bytes.
+pub const LONGEST: usize = 256 * 1024;
 /// The most nodes in a tree; a machine file has about fifty.
 const NODES: usize = 10_000;
 /// The deepest nesting; a machine file has four.
@@ -60,9 +60,9 @@ pub(super) fn read(text: &str, source: usize, offset: usize) -> Result<Node, Fin
 
 /// The same, none where there is nothing but comments.
 pub(super) fn read_any(text: &str, source: usize, offset: usize) -> Result<Option<Node>, Finding> {
-    if text.len() > SIZE {
+    if text.len() > LONGEST {
         let place = Place { source, start: offset, end: offset };
-        return Err(Finding::new(place, format!("the text is larger than {} KiB", SIZE / 1024))
+        return Err(Finding::new(place, format!("the text is larger than {} KiB", LONGEST / 1024))
             .label("no file of this kind needs so much"));
     }
     // Spans of the library count bytes from the start of what it was given.

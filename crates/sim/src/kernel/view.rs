@@ -118,12 +118,14 @@ impl View {
             return vec![Run { tile: 0, memory: Some(0), len }];
         }
         let mut runs: Vec<Run> = Vec::new();
-        for tile in 0..self.shape.elements() {
-            let memory = self.locate(tile);
+        let (mut tile, elements) = (0, self.shape.elements());
+        while tile < elements {
+            let (memory, len) = self.locate(tile);
             match runs.last_mut() {
-                Some(run) if run.continues(memory) => run.len += 1,
-                _ => runs.push(Run { tile, memory, len: 1 }),
+                Some(run) if run.continues(memory) => run.len += len,
+                _ => runs.push(Run { tile, memory, len }),
             }
+            tile += len;
         }
         runs
     }
@@ -140,24 +142,34 @@ impl View {
         (self.strides == self.shape.strides()).then(|| self.shape.elements())
     }
 
-    /// Where element `tile` of the tile stands, from the base; `None` if it is masked.
-    fn locate(&self, tile: usize) -> Option<usize> {
+    /// Where element `tile` of the tile stands, from the base (`None` if it is masked), and for how many elements
+    /// of its row the same holds.
+    fn locate(&self, tile: usize) -> (Option<usize>, usize) {
         let mut rest = tile;
         let mut at = 0;
         let mut inside = true;
+        let mut len = 1;
+        let last = self.shape.dims().len().wrapping_sub(1);
         for axis in (0..self.shape.dims().len()).rev() {
             let dim = self.shape.dims()[axis];
             let index = rest % dim;
             rest /= dim;
-            at += index * self.strides.dims()[axis];
+            let stride = self.strides.dims()[axis];
+            at += index * stride;
+            let mut end = dim;
             if let Mask::Below(bounds) = &self.mask {
-                inside &= index < bounds.dims()[axis];
+                let bound = bounds.dims()[axis];
+                inside &= index < bound;
+                end = if index < bound { dim.min(bound) } else { dim };
+            }
+            if axis == last && (stride == 1 || !inside) {
+                len = end - index;
             }
         }
         if let Mask::Each(each) = &self.mask {
-            inside = each[tile];
+            (inside, len) = (each[tile], 1);
         }
-        inside.then_some(at)
+        (inside.then_some(at), len)
     }
 }
 
@@ -175,6 +187,42 @@ impl Run {
             (Some(start), Some(next)) => start + self.len == next,
             (None, None) => true,
             _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// The runs of a view, element by element.
+    fn slowly(view: &View) -> Vec<Run> {
+        let mut runs: Vec<Run> = Vec::new();
+        for tile in 0..view.shape.elements() {
+            let (memory, _) = view.locate(tile);
+            match runs.last_mut() {
+                Some(run) if run.continues(memory) => run.len += 1,
+                _ => runs.push(Run { tile, memory, len: 1 }),
+            }
+        }
+        runs
+    }
+
+    proptest! {
+        #[test]
+        fn whole_rows_give_the_runs_of_their_elements(
+            dims in prop::collection::vec((1..5usize, 0..4usize, 0..6usize), 1..5),
+            below in any::<bool>(),
+        ) {
+            let shape = |pick: fn(&(usize, usize, usize)) -> usize| {
+                Shape::from(dims.iter().map(pick).collect::<Vec<_>>().as_slice())
+            };
+            let mask = if below { Mask::below(shape(|dim| dim.2)) } else { Mask::All };
+            let view = View {
+                address: 0, dtype: DType::F32, shape: shape(|dim| dim.0), strides: shape(|dim| dim.1), mask,
+            };
+            prop_assert_eq!(view.runs(), slowly(&view));
         }
     }
 }

@@ -9,7 +9,7 @@
 use super::{World, noc};
 use crate::executor::{Device, Sim};
 use crate::ipcq::{Backpressure, BufferKind, Edge, EdgeName, EdgeSpec, Message};
-use crate::record::{Op, Resource};
+use crate::record::{Op, Path, Resource};
 use crate::stall::Kind;
 use crate::time::Time;
 use crate::topology::PeId;
@@ -46,6 +46,8 @@ struct Parcel {
     at: u32,
     to: u32,
     cargo: Cargo,
+    /// What led to it being there.
+    path: Path,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -288,7 +290,8 @@ impl World {
             let mut chunk = flight.part(bytes, message.bytes - left, message.bytes);
             let arrival = self.over_link(sip, from, port, &mut chunk, message);
             let cargo = if left == 0 { Cargo::LastChunk } else { Cargo::Chunk };
-            self.send_parcel(Parcel { edge, bytes, at: next, to, cargo }, arrival);
+            let path = message.path;
+            self.send_parcel(Parcel { edge, bytes, at: next, to, cargo, path }, arrival);
             if left == 0 {
                 return;
             }
@@ -308,13 +311,18 @@ impl World {
 
     /// The head of a parcel is at the switch port of its receiver: takes the port, cut-through.
     fn ingress(&self, number: u32) {
-        let parcel = self.parcels.borrow().list[number as usize];
+        let parcel = &mut self.parcels.borrow_mut().list[number as usize];
         let span = self.spec.sips.link.bandwidth.time_for(parcel.bytes);
         let now = self.sim.now();
         let end = {
             let sip = &mut *self.sips[parcel.at as usize].borrow_mut();
-            let mut path = crate::record::Path::default();
-            let turn = sip.ingress.take(now, span, parcel.bytes, &mut path);
+            let turn = sip.ingress.take(now, span, parcel.bytes, &mut parcel.path);
+            // Otherwise the link before it decides.
+            if turn.end > parcel.path.at() {
+                let resource = Resource::Ingress(parcel.at);
+                sip.record.step(&mut parcel.path, turn.end, Kind::Link, resource);
+            }
+            sip.ingress.leave(turn.end, &parcel.path);
             sip.log(turn, Resource::Ingress(parcel.at), "transfer", parcel.bytes);
             turn.end
         };
@@ -327,24 +335,40 @@ impl World {
         if parcel.at == parcel.to {
             return match parcel.cargo {
                 Cargo::Chunk => {}
-                Cargo::LastChunk => self.arrive(parcel.edge),
+                Cargo::LastChunk => {
+                    self.lead_here(parcel);
+                    self.arrive(parcel.edge);
+                }
                 Cargo::Credit => self.credit_from_gate(parcel.edge),
             };
         }
         self.forward(parcel);
     }
 
+    /// What led to the last chunk led to the message.
+    fn lead_here(&self, parcel: Parcel) {
+        let edge = &mut self.edges.borrow_mut().list[parcel.edge as usize];
+        let index = edge.arrived + edge.arriving;
+        edge.messages[index].path = parcel.path;
+    }
+
     /// Over the next link of a parcel's way, from `parcel.at`.
-    fn forward(&self, parcel: Parcel) {
+    fn forward(&self, mut parcel: Parcel) {
         let link = self.spec.sips.link;
         let next = self.network.next_hop(parcel.at, parcel.to);
         let arrival = {
             let sip = &mut *self.sips[parcel.at as usize].borrow_mut();
             let port = sip.port(self.network.port(next));
-            let mut path = crate::record::Path::default();
+            let path = &mut parcel.path;
             let span = link.bandwidth.time_for(parcel.bytes);
-            let turn = sip.ports[port].wire.take(self.sim.now(), span, parcel.bytes, &mut path);
+            let turn = sip.ports[port].wire.take(self.sim.now(), span, parcel.bytes, path);
             let resource = Resource::Link { from: parcel.at, to: sip.ports[port].to };
+            // As in `over_link`: an early chunk is ahead of what led to the whole message.
+            if turn.end >= path.at() {
+                sip.record.step(path, turn.end, Kind::Link, resource);
+            }
+            sip.ports[port].wire.leave(turn.end, path);
+            path.advance(turn.end + link.latency, Kind::Link);
             let label = if parcel.cargo == Cargo::Credit { "credit" } else { "forward" };
             let bytes = parcel.bytes;
             sip.record.op(|| Op {
@@ -411,7 +435,7 @@ impl World {
 
     /// The receiver is done with a slot: sends the credit home.
     #[inline]
-    pub(crate) fn release(&self, number: u32, path: &crate::record::Path, held_since: Time) {
+    pub(crate) fn release(&self, number: u32, path: &Path, held_since: Time) {
         let (arrival, from) = {
             let edge = &mut self.edges.borrow_mut().list[number as usize];
             edge.held -= 1;
@@ -425,7 +449,8 @@ impl World {
             let (from, to) = (edge.name.from.sip, edge.name.to.sip);
             let bytes = edge.spec.ipcq_credit_size_bytes;
             if bytes > 0 && from != to {
-                let parcel = Parcel { edge: number, bytes, at: to, to: from, cargo: Cargo::Credit };
+                let (cargo, path) = (Cargo::Credit, *path);
+                let parcel = Parcel { edge: number, bytes, at: to, to: from, cargo, path };
                 let inside = noc::latency(&self.spec, edge.name.to, PeId::first(to));
                 if inside == Time::ZERO {
                     return self.forward(parcel);

@@ -33,6 +33,21 @@ impl QuantityError {
         })
     }
 
+    /// Whether it is a number, but below zero or beyond what can be counted.
+    pub const fn is_out_of_range(&self) -> bool {
+        matches!(self.reason, Reason::Negative | Reason::TooLarge)
+    }
+
+    /// Whether it is beyond what can be counted. Who knows of a narrower limit should name that one.
+    pub const fn is_too_large(&self) -> bool {
+        matches!(self.reason, Reason::TooLarge)
+    }
+
+    /// What was refused, cut to a length one can read.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
     /// What was wanted.
     pub const fn kind(&self) -> Kind {
         self.kind

@@ -12,22 +12,25 @@
 //! - **DOT-2 (in place).** A chain of products, each the accumulator of the next, is computed in one
 //!   buffer.
 //! - **DOT-3 (no copy).** Operands that are tiles of a ready matrix are read where they lie.
+//! - **DOT-4 (packed once).** What an operand was converted to is kept for the products that use it
+//!   again soon. Each thread keeps a few MiB at most, and lets go of what belongs to values that are
+//!   gone when it keeps more.
 #![expect(clippy::inline_always, reason = "vectorised only inside the SIMD context")]
 
 use super::block;
-use super::buffer::{Buffer, Scalar, Slice};
-use super::evaluate::blocked;
+use super::buffer::{Buffer, Scalar};
 use super::node::{Dot, Node, Op};
+use super::pack::{Line, Matrix, Packs, Span, WIDTH};
 use super::program::{self, Program, is_private};
 use super::{DType, Value};
 use fearless_simd::{Level, Simd, dispatch, f32x8, prelude::*};
 use std::cell::RefCell;
 use std::sync::Arc;
 
-/// Columns of a panel of `B`: two registers of eight.
-const WIDTH: usize = 16;
 /// Rows of `C` held in registers: 6 x 2 accumulators leave room for the operands.
 const HEIGHT: usize = 6;
+/// Steps of `k` in a turn of the loop, which has little room for counting beside the arithmetic.
+const STEPS: usize = 4;
 /// Block of `k`: a panel of `B` (16 KiB) stays in the first-level cache.
 const DEPTH: usize = 256;
 /// Block of columns: `B` (512 KiB) stays in the second- or third-level cache.
@@ -47,13 +50,6 @@ struct Link {
     a: Matrix,
     b: Matrix,
     mnk: [usize; 3],
-}
-
-/// A ready matrix: rows of unit stride, `pitch` elements apart.
-struct Matrix {
-    value: Value,
-    offset: usize,
-    pitch: usize,
 }
 
 impl Chain {
@@ -114,83 +110,32 @@ fn predecessor(acc: Value) -> Result<Dot, Value> {
     }
 }
 
-impl Matrix {
-    fn plan(value: Value, columns: usize) -> Result<Self, Vec<Arc<Node>>> {
-        if value.is_ready() {
-            return Ok(Self { value, offset: 0, pitch: columns });
-        }
-        let op = if is_private(&value) { value.node.op() } else { None };
-        match op {
-            Some(Op::Strided(view)) => match (&view.shape[..], &view.strides[..]) {
-                (&[_, n], &[pitch, 1]) if n == columns => {
-                    blocked([&view.source])?;
-                    Ok(Self { value: view.source, offset: view.offset, pitch })
-                }
-                _ => Err(vec![value.into_node()]),
-            },
-            _ if value.is_ready() => Ok(Self { value, offset: 0, pitch: columns }),
-            _ => Err(vec![value.into_node()]),
-        }
-    }
-
-    /// `n` elements of row `row` from column `column`.
-    fn row(&self, row: usize, column: usize, n: usize) -> Slice<'_> {
-        let start = self.offset + row * self.pitch + column;
-        self.value.ready_elements().range(start, n)
-    }
-}
-
-impl Matrix {
-    /// Reads one byte of every cache line of a part. Rows of a tile are short and far apart, which no
-    /// prefetcher follows; loads that nothing waits for overlap, conversions do not.
-    fn warm(&self, rows: (usize, usize), columns: (usize, usize)) {
-        let bytes = self.value.ready_elements().bytes();
-        let size = self.value.dtype().size();
-        let mut seen = 0;
-        for row in rows.0..rows.0 + rows.1 {
-            let start = (self.offset + row * self.pitch + columns.0) * size;
-            for byte in bytes[start..start + columns.1 * size].iter().step_by(64) {
-                seen ^= byte;
-            }
-        }
-        std::hint::black_box(seen);
-    }
-}
-
-/// Copies of parts of the operands, kept by each thread.
-#[derive(Default)]
-struct Scratch {
-    a: Vec<f32>,
-    b: Vec<[f32; WIDTH]>,
-    row: Vec<f32>,
-}
-
-thread_local! {
-    static SCRATCH: RefCell<Scratch> = RefCell::default();
-}
-
 /// One block of a product.
 #[derive(Clone, Copy)]
 struct Part {
-    rows: (usize, usize),
-    columns: (usize, usize),
-    depth: (usize, usize),
+    rows: Span,
+    columns: Span,
+    depth: Span,
+}
+
+thread_local! {
+    static PACKS: RefCell<Packs> = RefCell::default();
 }
 
 impl Link {
     fn floats(&self, level: Level, c: &mut [f32]) {
         let [m, n, k] = self.mnk;
-        SCRATCH.with_borrow_mut(|scratch| {
+        PACKS.with_borrow_mut(|Packs { a, b }| {
             for p in (0..k).step_by(DEPTH) {
                 let depth = (p, DEPTH.min(k - p));
                 for j in (0..n).step_by(COLUMNS) {
                     let columns = (j, COLUMNS.min(n - j));
-                    scratch.pack_b(&self.b, depth, columns);
+                    let panels = b.panels(&self.b, depth, columns);
                     for i in (0..m).step_by(ROWS) {
                         let rows = (i, ROWS.min(m - i));
-                        scratch.pack_a(&self.a, rows, depth);
+                        let left = a.rows(&self.a, rows, depth);
                         let part = Part { rows, columns, depth };
-                        dispatch!(level, simd => scratch.multiply(simd, part, c, n));
+                        dispatch!(level, simd => part.multiply(simd, (left, panels), (&mut *c, n)));
                     }
                 }
             }
@@ -211,47 +156,24 @@ impl Link {
     }
 }
 
-impl Scratch {
-    fn pack_a(&mut self, a: &Matrix, rows: (usize, usize), depth: (usize, usize)) {
-        self.a.resize(self.a.len().max(rows.1 * depth.1), 0.0);
-        for (r, to) in self.a.chunks_exact_mut(depth.1).take(rows.1).enumerate() {
-            if r % 8 == 0 {
-                a.warm((rows.0 + r, 8.min(rows.1 - r)), depth);
-            }
-            block::widen_into(a.row(rows.0 + r, depth.0, depth.1), to);
-        }
-    }
-
-    /// Panels of sixteen columns, the last padded with whatever was there: those products are
-    /// never stored.
-    fn pack_b(&mut self, b: &Matrix, depth: (usize, usize), columns: (usize, usize)) {
-        let panels = columns.1.div_ceil(WIDTH);
-        self.b.resize(self.b.len().max(panels * depth.1), [0.0; WIDTH]);
-        self.row.resize(panels * WIDTH, 0.0);
-        for p in 0..depth.1 {
-            if p % 8 == 0 {
-                b.warm((depth.0 + p, 8.min(depth.1 - p)), columns);
-            }
-            block::widen_into(b.row(depth.0 + p, columns.0, columns.1), &mut self.row[..columns.1]);
-            let (row, _) = self.row.as_chunks::<WIDTH>();
-            for (panel, from) in self.b.chunks_exact_mut(depth.1).zip(row) {
-                panel[p] = *from;
-            }
-        }
-    }
-
+impl Part {
     #[inline(always)]
-    fn multiply<S: Simd>(&self, simd: S, part: Part, c: &mut [f32], pitch: usize) {
-        let k = part.depth.1;
-        for (j, b) in self.b.chunks_exact(k).take(part.columns.1.div_ceil(WIDTH)).enumerate() {
-            let width = WIDTH.min(part.columns.1 - j * WIDTH);
-            let mut i = 0;
-            while i < part.rows.1 {
-                let height = tile_height(part.rows.1 - i);
-                let at = (part.rows.0 + i) * pitch + part.columns.0 + j * WIDTH;
+    fn multiply<S: Simd>(
+        self,
+        simd: S,
+        (a, b): (&[f32], &[Line]),
+        (c, pitch): (&mut [f32], usize),
+    ) {
+        let k = self.depth.1;
+        for (panel, b) in b.chunks_exact(k).enumerate() {
+            let width = WIDTH.min(self.columns.1 - panel * WIDTH);
+            let mut row = 0;
+            while row < self.rows.1 {
+                let height = tile_height(self.rows.1 - row);
+                let at = (self.rows.0 + row) * pitch + self.columns.0 + panel * WIDTH;
                 let tile = Tile { c: &mut c[at..], pitch, width };
-                tile.update(simd, height, &self.a[i * k..], b);
-                i += height;
+                tile.update(simd, height, &a[row * k..], b);
+                row += height;
             }
         }
     }
@@ -274,7 +196,7 @@ struct Tile<'a> {
 
 impl Tile<'_> {
     #[inline(always)]
-    fn update<S: Simd>(self, simd: S, height: usize, a: &[f32], b: &[[f32; WIDTH]]) {
+    fn update<S: Simd>(self, simd: S, height: usize, a: &[f32], b: &[Line]) {
         match height {
             6 => self.rows::<S, 6>(simd, a, b),
             5 => self.rows::<S, 5>(simd, a, b),
@@ -286,20 +208,23 @@ impl Tile<'_> {
     }
 
     #[inline(always)]
-    fn rows<S: Simd, const R: usize>(mut self, simd: S, a: &[f32], b: &[[f32; WIDTH]]) {
+    fn rows<S: Simd, const R: usize>(mut self, simd: S, a: &[f32], b: &[Line]) {
         let k = b.len();
         let a: [&[f32]; R] = std::array::from_fn(|r| &a[r * k..][..k]);
         let mut sums = [[f32x8::splat(simd, 0.0); 2]; R];
         for (r, sum) in sums.iter_mut().enumerate() {
             *sum = halves(simd, &self.load(r));
         }
-        for (p, b) in b.iter().enumerate() {
-            let b = halves(simd, b);
-            for r in 0..R {
-                let a = f32x8::splat(simd, a[r][p]);
-                sums[r][0] = a.mul_add_precise(b[0], sums[r][0]);
-                sums[r][1] = a.mul_add_precise(b[1], sums[r][1]);
+        let whole = k / STEPS * STEPS;
+        for (p, b) in b.as_chunks::<STEPS>().0.iter().enumerate() {
+            let a: [&[f32; STEPS]; R] =
+                std::array::from_fn(|r| a[r][p * STEPS..].first_chunk().expect("DOT-1: in step"));
+            for q in 0..STEPS {
+                step(simd, &mut sums, a.map(|a| a[q]), &b[q]);
             }
+        }
+        for p in whole..k {
+            step(simd, &mut sums, a.map(|a| a[p]), &b[p]);
         }
         for (r, sum) in sums.iter().enumerate() {
             let mut row = [0.0; WIDTH];
@@ -329,6 +254,17 @@ impl Tile<'_> {
         } else {
             to[..self.width].copy_from_slice(&row[..self.width]);
         }
+    }
+}
+
+/// One step of `k`.
+#[inline(always)]
+fn step<S: Simd, const R: usize>(simd: S, sums: &mut [[f32x8<S>; 2]; R], a: [f32; R], b: &Line) {
+    let b = halves(simd, &b.0);
+    for r in 0..R {
+        let a = f32x8::splat(simd, a[r]);
+        sums[r][0] = a.mul_add_precise(b[0], sums[r][0]);
+        sums[r][1] = a.mul_add_precise(b[1], sums[r][1]);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Memory, scratch and engines: capacity kept, bandwidth shared, mistakes named.
 
 use crate::support::{bare, limited, pe, quad, rate, solo, wire, without_data};
-use phalanx_sim::kernel::{KernelError, View};
+use phalanx_sim::kernel::{KernelError, Mask, View};
 use phalanx_sim::machine::{Machine, Options, RunError};
 use phalanx_sim::memory::{MemoryError, Region};
 use phalanx_sim::report::Report;
@@ -175,6 +175,22 @@ fn mem_2_unmapped_addresses_and_wrong_types_are_refused_with_and_without_data() 
         let typed = |region: &Region| View { dtype: DType::I32, ..View::of(region) };
         let text = load_refused(options, typed).unwrap_err().to_string();
         assert!(text.ends_with("address 0x1000 of sip0 holds f32, not i32"), "MEM-2: {text}");
+    }
+}
+
+#[test]
+fn mem_6_an_address_inside_an_element_is_refused_whatever_the_mask() {
+    let each = || Mask::Each([true, false, true].into());
+    for mask in [|| Mask::All, || Mask::below(2), each] {
+        for options in [Options::default(), without_data()] {
+            let odd = move |region: &Region| {
+                let view = View::dense(region, 0, 3).masked(mask());
+                View { address: view.address + 2, ..view }
+            };
+            let text = load_refused(options, odd).unwrap_err().to_string();
+            let expected = "address 0x1002 of sip0 is in the middle of an element: the f32 there begins at 0x1000";
+            assert!(text.ends_with(expected), "MEM-6: {text}");
+        }
     }
 }
 

@@ -168,3 +168,27 @@ fn a_credit_takes_the_same_way_with_a_size_as_without() {
     // Four credits come home before the last message leaves; each of 128 B takes 1 ns of the link.
     assert_eq!(time(128), time(0) + Time::ns(4));
 }
+
+/// The parts of the critical path: what, and for how long.
+fn blamed(spec: &MachineSpec, flows: &[(PeId, PeId, &[usize])]) -> Vec<String> {
+    let path = traffic(spec, roomy(), flows).critical_path;
+    assert!(path.complete);
+    path.parts.iter().map(|part| format!("{} {}", part.resource, part.time)).collect()
+}
+
+#[test]
+fn rec_1_the_path_goes_over_every_hop() {
+    let flows = [(pe(0, 0, 0), pe(2, 0, 0), &[12_800][..])];
+    let hops = ["sip0->sip1 100 ns", "sip1->sip2 100 ns"];
+    assert_eq!(blamed(&with_pes(1, 2), &flows), hops, "REC-1");
+}
+
+#[test]
+fn rec_1_the_path_names_the_switch_port_that_was_taken() {
+    let mut spec = with_pes(1, 2);
+    spec.sips.topology = Topology::Switch;
+    let flows =
+        [(pe(0, 0, 0), pe(2, 0, 0), &[12_800][..]), (pe(1, 0, 0), pe(2, 0, 1), &[12_800][..])];
+    let ports = ["sip0->switch 100 ns", "switch->sip2 100 ns"];
+    assert_eq!(blamed(&spec, &flows), ports, "REC-1");
+}

@@ -222,13 +222,23 @@ impl Parameter {
         };
         match self.kind {
             Kind::Count { least, most } => {
-                let count = units::parse_count(text).map_err(quantity)?;
-                let what = format!("{count} is out of range");
                 let help = format!("allowed: {least} to {most}");
+                let count = match units::parse_count(text) {
+                    Err(error) if error.is_out_of_range() => {
+                        return Err(bad(format!("{} is out of range", error.text()), help));
+                    }
+                    count => count.map_err(quantity)?,
+                };
+                let what = format!("{count} is out of range");
                 inside(Setting::Count(count), (least..=most).contains(&count), what, help)
             }
             Kind::Bytes { least, most, multiple } => {
-                let Bytes(bytes) = units::parse_bytes(text).map_err(quantity)?;
+                let Bytes(bytes) = units::parse_bytes(text).map_err(|error| match error {
+                    error if error.is_too_large() => {
+                        bad(error.to_string(), format!("allowed: at most {}", Bytes(most)))
+                    }
+                    error => quantity(error),
+                })?;
                 let what = format!("{bytes} bytes cannot be used");
                 let help = if bytes > most {
                     format!("allowed: at most {}", Bytes(most))

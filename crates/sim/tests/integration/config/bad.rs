@@ -148,9 +148,9 @@ fn cfg_1_negative_overflowing_or_inexact_quantities() {
       --> my.yaml:14:20
        |
     14 |   hbm: { capacity: 99999999999 GiB, bandwidth: 1 TB/s, latency: 100 ns }
-       |                    ^^^^^^^^^^^^^^^ not a capacity
+       |                    ^^^^^^^^^^^^^^^ too large
        |
-       = help: at most 18446744073709551615 bytes
+       = help: allowed: at most 4 EiB in all, or `unlimited`
 
     error: `system.host.link.latency`: `1.0000001 us` is not a whole number of picoseconds
       --> my.yaml:10:48
@@ -437,6 +437,38 @@ fn cfg_4_machines_have_a_largest_size() {
       |
     9 |   sips: { count: 4, topology: ring_1d, link: { bandwidth: 128 GB/s, latency: 101 s } }   # mesh_2d/torus_2d add rows, columns
       |                                                                              ^^^^^ too long
+      |
+      = help: allowed: at most 100 s
+    "#);
+}
+
+#[test]
+fn cfg_4_a_number_beyond_counting_meets_the_same_limit() {
+    let count = quad("count: 4,", "count: 99999999999999999999,");
+    let negative = quad("count: 4,", "count: -4,");
+    let latency = quad("latency: 500 ns", "latency: 99999999999999 s");
+    insta::assert_snapshot!([count, negative, latency].join("\n\n"), @r#"
+    error: `system.sips.count` is out of range: 99999999999999999999
+     --> my.yaml:9:18
+      |
+    9 |   sips: { count: 99999999999999999999, topology: ring_1d, link: { bandwidth: 128 GB/s, latency: 500 ns } }   # mesh_2d/torus_2d add r...
+      |                  ^^^^^^^^^^^^^^^^^^^^ too many
+      |
+      = help: allowed: 1 to 65536
+
+    error: `system.sips.count` is out of range: -4
+     --> my.yaml:9:18
+      |
+    9 |   sips: { count: -4, topology: ring_1d, link: { bandwidth: 128 GB/s, latency: 500 ns } }   # mesh_2d/torus_2d add rows, columns
+      |                  ^^ negative
+      |
+      = help: allowed: 1 to 65536
+
+    error: `system.sips.link.latency`: `99999999999999 s` is too large
+     --> my.yaml:9:78
+      |
+    9 |   sips: { count: 4, topology: ring_1d, link: { bandwidth: 128 GB/s, latency: 99999999999999 s } }   # mesh_2d/torus_2d add rows, columns
+      |                                                                              ^^^^^^^^^^^^^^^^ too large
       |
       = help: allowed: at most 100 s
     "#);
