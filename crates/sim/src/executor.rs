@@ -22,23 +22,23 @@
 //!   waits for what and who could provide it.
 //! - **SIM-5 (structured).** Dropping a [`JoinHandle`] cancels the process and runs its destructors.
 
+mod action;
+mod agenda;
 mod deadlock;
 mod task;
-mod wheel;
-mod window;
 
 pub use deadlock::{Deadlock, Wait, Waiting};
 pub use task::{Canceled, JoinHandle, Sleep, TaskId};
 
 use crate::time::Time;
+use action::{Action, Key};
+use agenda::{Agendas, Entry};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Waker};
 use task::{Processes, Slab};
-use wheel::Wheel;
-use window::{Action, Event, Key, Near, Window};
 
 /// The number of a place: what advances through time together, one SIP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -59,7 +59,7 @@ pub trait Device {
 /// It changes nothing that can be observed (SIM-2); a run with a shuffled order shows that.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PlaceOrder {
-    /// By their first event.
+    /// By their numbers.
     #[default]
     Queued,
     /// By a hash of this seed, the time and the number.
@@ -86,7 +86,8 @@ pub struct Executor {
     devices: Vec<Rc<dyn Device>>,
     processes: Processes,
     order: PlaceOrder,
-    window: Window,
+    /// The places that have something to do in the current window.
+    turns: Vec<Place>,
 }
 
 /// What a process or a device knows of the simulation: the time, and how to wait.
@@ -106,11 +107,10 @@ struct Core {
     latest: Cell<u64>,
     /// How long before its effect an event for another place is created at least.
     lookahead: Cell<u64>,
-    /// Where the window ends in which the current place acts: events for itself before that are near.
+    /// Where the window ends in which the current place acts.
     horizon: Cell<u64>,
     events: Cell<u64>,
-    wheel: RefCell<Wheel<Event>>,
-    near: RefCell<Near>,
+    agendas: RefCell<Agendas>,
     /// What the place whose turn it is does next, without delay.
     ready: RefCell<VecDeque<Action>>,
     /// How many events each place has created.
@@ -139,8 +139,7 @@ impl Executor {
             lookahead: Cell::new(1),
             horizon: Cell::new(0),
             events: Cell::new(0),
-            near: RefCell::default(),
-            wheel: RefCell::new(Wheel::new()),
+            agendas: RefCell::new(Agendas::new(places)),
             ready: RefCell::default(),
             counters: vec![Cell::new(0); places as usize].into(),
             tasks: RefCell::default(),
@@ -156,7 +155,7 @@ impl Executor {
             devices: Vec::new(),
             processes: Processes::default(),
             order: PlaceOrder::Queued,
-            window: Window::new(places),
+            turns: Vec::new(),
         }
     }
 
@@ -208,50 +207,36 @@ impl Executor {
     /// The window is as long as the lookahead: what a place does within it reaches others only after it, so that
     /// each can go through it alone.
     fn step(&mut self, core: &Core) -> bool {
-        let Some(start) = core.wheel.borrow().next_time() else { return false };
+        let start = core.agendas.borrow_mut().first_due();
+        if start == u64::MAX {
+            return false;
+        }
         let end = start.saturating_add(core.lookahead.get());
         core.horizon.set(end);
-        self.fill_window(core, end);
-        self.window.line_up(start, self.order);
-        while let Some((place, next)) = self.window.next_place() {
-            core.place.set(place);
-            self.turn(core, next);
+        core.agendas.borrow().line_up(end, self.order, &mut self.turns);
+        for index in 0..self.turns.len() {
+            self.turn(core, self.turns[index], end);
         }
         true
     }
 
-    /// Brings all events before `end` into the window.
-    fn fill_window(&mut self, core: &Core, end: u64) {
-        let (window, mut wheel) = (&mut self.window, core.wheel.borrow_mut());
-        window.clear();
-        while let Some(time) = wheel.next_time().filter(|time| *time < end) {
-            wheel.take_instant(|event| window.add(time, event));
-        }
-    }
-
-    /// One place's turn: its events of the window by time, and at each instant what they cause without delay.
-    ///
-    /// Those from before the window come before those created in it, as their keys demand.
-    fn turn(&mut self, core: &Core, mut next: u32) {
+    /// One place's turn: its events before `end` by time, and at each instant what they cause without delay.
+    fn turn(&mut self, core: &Core, place: Place, end: u64) {
+        core.place.set(place);
         loop {
-            let time = self.window.time(next).min(core.near.borrow().time());
-            if time == u64::MAX {
-                return;
-            }
+            let next = core.agendas.borrow_mut().of(place).pop_before(end);
+            let Some((time, action)) = next else { break };
             core.now.set(time);
-            core.latest.set(core.latest.get().max(time));
-            while self.window.time(next) == time {
-                let (action, after) = self.window.event(next);
-                self.fire(core, action);
-                next = after;
-            }
+            self.fire(core, action);
             loop {
-                let near = core.near.borrow_mut().pop_at(time);
-                let Some(action) = near else { break };
+                let next = core.agendas.borrow_mut().of(place).pop_at(time);
+                let Some(action) = next else { break };
                 self.fire(core, action);
             }
             self.finish_turn(core);
         }
+        core.latest.set(core.latest.get().max(core.now.get()));
+        core.agendas.borrow_mut().end_turn(place);
     }
 
     /// Everything that a place's events have caused without delay.
@@ -406,19 +391,23 @@ impl Sim {
             return self.prepare(time, place, action);
         }
         let origin = core.place.get();
-        if time.as_ps() == now {
-            assert!(place == origin, "SIM-3: {origin:?} acts on {place:?} without delay");
-            return core.ready.borrow_mut().push_back(action);
-        }
-        if place == origin && time.as_ps() < core.horizon.get() {
-            return core.near.borrow_mut().push(time.as_ps(), action);
+        if time.as_ps() <= now {
+            return self.act_now(time, place, action);
         }
         assert!(
-            time.as_ps() >= core.horizon.get(),
+            place == origin || time.as_ps() >= core.horizon.get(),
             "SIM-3: {origin:?} acts on {place:?} within the lookahead"
         );
         let key = core.next_key(now, origin);
-        core.wheel.borrow_mut().push(time.as_ps(), || Event { place, action, key });
+        core.agendas.borrow_mut().push(place, Entry { time: time.as_ps(), key, action });
+    }
+
+    /// Has something happen without delay.
+    fn act_now(&self, time: Time, place: Place, action: Action) {
+        let (now, origin) = (self.now(), self.place());
+        assert!(time == now, "SIM-1: {origin:?} acts at {time}, before {now}");
+        assert!(place == origin, "SIM-3: {origin:?} acts on {place:?} without delay");
+        self.0.ready.borrow_mut().push_back(action);
     }
 
     /// Ends the run: something would happen later than time can tell.
@@ -438,7 +427,7 @@ impl Sim {
     fn prepare(&self, time: Time, place: Place, action: Action) {
         let core = &*self.0;
         let key = core.next_key(core.now.get(), place);
-        core.wheel.borrow_mut().push(time.as_ps(), || Event { place, action, key });
+        core.agendas.borrow_mut().push(place, Entry { time: time.as_ps(), key, action });
     }
 
     /// Resumes a process of the current place after what is already due.
