@@ -31,7 +31,7 @@ pub use deadlock::{Deadlock, Wait, Waiting};
 pub use task::{Canceled, JoinHandle, Sleep, TaskId};
 
 use crate::time::Time;
-use action::{Action, Key};
+use action::Action;
 use agenda::{Agendas, Entry};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -113,8 +113,6 @@ struct Core {
     agendas: RefCell<Agendas>,
     /// What the place whose turn it is does next, without delay.
     ready: RefCell<VecDeque<Action>>,
-    /// How many events each place has created.
-    counters: Box<[Cell<u64>]>,
     tasks: RefCell<Slab>,
     newcomers: RefCell<Vec<(TaskId, Process)>>,
     canceled: RefCell<Vec<TaskId>>,
@@ -141,7 +139,6 @@ impl Executor {
             events: Cell::new(0),
             agendas: RefCell::new(Agendas::new(places)),
             ready: RefCell::default(),
-            counters: vec![Cell::new(0); places as usize].into(),
             tasks: RefCell::default(),
             newcomers: RefCell::default(),
             canceled: RefCell::default(),
@@ -223,35 +220,18 @@ impl Executor {
     /// One place's turn: its events before `end` by time, and at each instant what they cause without delay.
     fn turn(&mut self, core: &Core, place: Place, end: u64) {
         core.place.set(place);
-        loop {
-            let next = core.agendas.borrow_mut().of(place).pop_before(end);
-            let Some((time, action)) = next else { break };
-            core.now.set(time);
+        let (mut time, mut fired) = (u64::MAX, 0);
+        while let Some(action) = next_action(core, place, &mut time, end) {
+            fired += 1;
             self.fire(core, action);
-            loop {
-                let next = core.agendas.borrow_mut().of(place).pop_at(time);
-                let Some(action) = next else { break };
-                self.fire(core, action);
-            }
-            self.finish_turn(core);
         }
+        core.events.set(core.events.get() + fired);
         core.latest.set(core.latest.get().max(core.now.get()));
         core.agendas.borrow_mut().end_turn(place);
     }
 
-    /// Everything that a place's events have caused without delay.
-    #[inline]
-    fn finish_turn(&mut self, core: &Core) {
-        loop {
-            let next = core.ready.borrow_mut().pop_front();
-            let Some(action) = next else { return };
-            self.fire(core, action);
-        }
-    }
-
     #[inline]
     fn fire(&mut self, core: &Core, action: Action) {
-        core.events.set(core.events.get() + 1);
         match action.device() {
             None => self.resume(core, TaskId::unpack(action.payload())),
             Some(device) => self.devices[device].fire(&self.sim, action.payload()),
@@ -322,14 +302,22 @@ impl Drop for Executor {
     }
 }
 
-impl Core {
-    /// The key of an event that `origin` creates now.
-    #[inline]
-    fn next_key(&self, now: u64, origin: Place) -> Key {
-        let counter = &self.counters[origin.0 as usize];
-        counter.set(counter.get() + 1);
-        Key::new(now, origin, counter.get())
+/// What a place does next before `end`: its other events of the instant `time`, then what is ready, then the first event
+/// of the next instant, which `time` becomes.
+#[inline]
+fn next_action(core: &Core, place: Place, time: &mut u64, end: u64) -> Option<Action> {
+    let mut agendas = core.agendas.borrow_mut();
+    let agenda = agendas.of(place);
+    if *time != u64::MAX {
+        let here = agenda.pop_at(*time).or_else(|| core.ready.borrow_mut().pop_front());
+        if here.is_some() {
+            return here;
+        }
     }
+    let (next, action) = agenda.pop_before(end)?;
+    *time = next;
+    core.now.set(next);
+    Some(action)
 }
 
 impl Sim {
@@ -351,7 +339,7 @@ impl Sim {
         self.0.task.get()
     }
 
-    /// How many events have fired.
+    /// How many events have fired, those of the current turn not counted.
     pub fn events(&self) -> u64 {
         self.0.events.get()
     }
@@ -380,7 +368,7 @@ impl Sim {
         self.act_at(time, place, Action::of(device, payload));
     }
 
-    #[inline]
+    #[inline(never)]
     fn act_at(&self, time: Time, place: Place, action: Action) {
         let core = &*self.0;
         let now = core.now.get();
@@ -398,8 +386,9 @@ impl Sim {
             place == origin || time.as_ps() >= core.horizon.get(),
             "SIM-3: {origin:?} acts on {place:?} within the lookahead"
         );
-        let key = core.next_key(now, origin);
-        core.agendas.borrow_mut().push(place, Entry { time: time.as_ps(), key, action });
+        let mut agendas = core.agendas.borrow_mut();
+        let key = agendas.next_key(now, origin);
+        agendas.push(place, Entry { time: time.as_ps(), key, action });
     }
 
     /// Has something happen without delay.
@@ -426,8 +415,9 @@ impl Sim {
     #[cold]
     fn prepare(&self, time: Time, place: Place, action: Action) {
         let core = &*self.0;
-        let key = core.next_key(core.now.get(), place);
-        core.agendas.borrow_mut().push(place, Entry { time: time.as_ps(), key, action });
+        let mut agendas = core.agendas.borrow_mut();
+        let key = agendas.next_key(core.now.get(), place);
+        agendas.push(place, Entry { time: time.as_ps(), key, action });
     }
 
     /// Resumes a process of the current place after what is already due.

@@ -96,8 +96,9 @@ impl fmt::Display for EdgeName {
     }
 }
 
-/// One message, from when it is posted to when it is received.
+/// One message, from when it is posted to when it is received: two lines of the processor's cache.
 #[derive(Default)]
+#[repr(align(64))]
 pub(crate) struct Message {
     pub(crate) bytes: u64,
     pub(crate) value: Option<Value>,
@@ -111,42 +112,47 @@ pub(crate) struct Message {
 }
 
 /// One directed queue.
+///
+/// What every message needs stands first, so that it takes few lines of the processor's cache.
+#[repr(C, align(64))]
 pub(crate) struct Edge {
-    pub(crate) name: EdgeName,
-    /// The sender's settings, which travel with its messages, and the receiver's.
-    pub(crate) spec: EdgeSpec,
-    pub(crate) receiver_spec: EdgeSpec,
-    /// Whether the two are the same.
-    pub(crate) agreed: bool,
     /// Arrived, then in flight, then pending.
     pub(crate) messages: Row<Message>,
     pub(crate) arrived: usize,
     pub(crate) in_flight: usize,
-    /// How many of those in flight are at the receiver's SIP, on their way into their slots.
-    pub(crate) arriving: usize,
     /// How many were ever taken off the front, so that a message keeps its number.
     pub(crate) received: u64,
     pub(crate) credits: u32,
-    /// When the last message left, and what led to the last one that had to wait.
-    pub(crate) last_grant: (Time, Path),
-    /// What led to each credit that is on its way home.
-    pub(crate) returning: Row<Path>,
     pub(crate) held: u32,
     /// The process that waits for a message, and the one that waits for a credit.
     pub(crate) receiver: Option<TaskId>,
     pub(crate) sender: Option<TaskId>,
-    /// Who last opened each end, by name.
-    pub(crate) receiver_name: Option<String>,
-    pub(crate) sender_name: Option<String>,
+    /// What led to each credit that is on its way home.
+    pub(crate) returning: Row<Path>,
+    /// When the last message left.
+    pub(crate) last_grant: Time,
+    pub(crate) credit_latency: Time,
     /// The next SIP on the way, and the number of the port toward it at the sender's SIP.
     pub(crate) port: usize,
     pub(crate) next: u32,
-    pub(crate) hops: u32,
     /// Whether one link is the whole way, and nothing before it costs anything.
     pub(crate) direct: bool,
-    pub(crate) credit_latency: Time,
+    /// Whether sender and receiver have the same settings.
+    pub(crate) agreed: bool,
     pub(crate) retry_scheduled: bool,
     pub(crate) stats: EdgeStats,
+    pub(crate) name: EdgeName,
+    /// The sender's settings, which travel with its messages, and the receiver's.
+    pub(crate) spec: EdgeSpec,
+    pub(crate) receiver_spec: EdgeSpec,
+    /// How many of those in flight are at the receiver's SIP, on their way into their slots.
+    pub(crate) arriving: usize,
+    pub(crate) hops: u32,
+    /// What led to the last message that had to wait.
+    pub(crate) last_wait: Path,
+    /// Who last opened each end, by name.
+    pub(crate) receiver_name: Option<String>,
+    pub(crate) sender_name: Option<String>,
 }
 
 /// What an edge has seen.
@@ -157,8 +163,16 @@ pub(crate) struct EdgeStats {
     pub(crate) credit_wait: u64,
     pub(crate) polls: u64,
     pub(crate) most_slots: u32,
-    /// The time that slots were held by the receiver's kernel, in sum.
-    pub(crate) held: u64,
+    /// The time that slots were held by the receiver's kernel, in sum: the instants at which they were freed, less those
+    /// at which they were taken.
+    held: i128,
+}
+
+impl EdgeStats {
+    /// The time that slots were held, in sum.
+    pub(crate) fn held(&self) -> u64 {
+        u64::try_from(self.held.max(0)).unwrap_or(u64::MAX)
+    }
 }
 
 impl Edge {
@@ -174,7 +188,8 @@ impl Edge {
             arriving: 0,
             received: 0,
             credits: spec.n_slots,
-            last_grant: (Time::ZERO, Path::default()),
+            last_grant: Time::ZERO,
+            last_wait: Path::default(),
             returning: Row::default(),
             held: 0,
             receiver: None,
@@ -237,9 +252,9 @@ impl Edge {
         message.granted = now;
         self.stats.messages += 1;
         self.stats.bytes += message.bytes;
-        let waited = (now - message.posted.max(self.last_grant.0)).as_ps();
+        let waited = (now - message.posted.max(self.last_grant)).as_ps();
         self.stats.credit_wait = self.stats.credit_wait.saturating_add(waited);
-        self.last_grant.0 = now;
+        self.last_grant = now;
         message
     }
 
@@ -262,11 +277,19 @@ impl Edge {
 
     /// Takes the oldest arrived message out; its slot is now held.
     #[inline]
-    pub(crate) fn take(&mut self) {
+    pub(crate) fn take(&mut self, now: Time) {
         self.arrived -= 1;
         self.received += 1;
         self.held += 1;
+        self.stats.held -= i128::from(now.as_ps());
         self.messages.pop();
+    }
+
+    /// The receiver is done with a slot.
+    #[inline]
+    pub(crate) fn free_slot(&mut self, now: Time) {
+        self.held -= 1;
+        self.stats.held += i128::from(now.as_ps());
     }
 
     /// Whether everything that was sent has been received and every credit is home (IPC-3).
@@ -277,7 +300,7 @@ impl Edge {
     /// The least number of slots that keeps the wire, or the receiver, busy if a slot takes `ser` to send and `way`
     /// to arrive.
     pub(crate) fn slots_needed(&self, ser: Time, way: Time) -> u64 {
-        let consume = self.stats.held.checked_div(self.stats.messages).unwrap_or(0);
+        let consume = self.stats.held().checked_div(self.stats.messages).unwrap_or(0);
         let round_trip = ser + way + Time::ps(consume) + self.credit_latency;
         // A receiver slower than the wire sets the pace; more slots than keep it busy are of no use.
         round_trip.as_ps().div_ceil(ser.as_ps().max(consume).max(1))

@@ -9,6 +9,8 @@ pub(super) struct Action(u64);
 const PAYLOAD_BITS: u32 = 56;
 
 impl Action {
+    pub(super) const NONE: Self = Self(0);
+
     #[inline]
     pub(super) fn resume(task: u64) -> Self {
         debug_assert!(task >> PAYLOAD_BITS == 0);
@@ -46,6 +48,8 @@ pub(super) struct Key {
 const COUNT_BITS: u32 = 44;
 
 impl Key {
+    pub(super) const NONE: Self = Self { created: 0, origin_and_count: 0 };
+
     #[inline]
     pub(super) fn new(created: u64, origin: Place, count: u64) -> Self {
         Self { created, origin_and_count: u64::from(origin.0) << COUNT_BITS | count }

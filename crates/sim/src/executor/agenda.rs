@@ -1,7 +1,7 @@
 //! What each place has yet to do.
 //!
-//! Every place keeps its own events by time, and a row of plain numbers says when each place is due next: a window
-//! begins with a look at those numbers, and from then on a place touches nothing but its own agenda.
+//! Every place keeps its own events by time. A window begins with a look at when each place is due; from then on a
+//! place touches its own agenda, and those of the places it sends something to.
 //!
 //! - **AGD-1 (order).** The events of a place come out by time, and at equal times by their keys (SIM-2).
 //! - **AGD-2 (due).** A place is due at the time of its first event.
@@ -19,38 +19,58 @@ pub(super) struct Entry {
     pub(super) action: Action,
 }
 
+impl Entry {
+    const NONE: Self = Self { time: u64::MAX, key: Key::NONE, action: Action::NONE };
+
+    /// Whether it happens before `other`. Times differ nearly always.
+    #[inline]
+    fn is_before(&self, other: &Self) -> bool {
+        self.time < other.time || (self.time == other.time && self.key < other.key)
+    }
+}
+
 /// The events of one place.
 ///
-/// A place rarely has more than a few, and most new ones are the last to happen: those stand in a short sorted row,
+/// A place rarely has more than a few, and most new ones are the last to happen: those stand in a short sorted ring,
 /// and only what does not fit into it goes to a heap.
-#[derive(Default)]
 pub(super) struct Agenda {
-    /// From `done` on, the next ones in order.
-    soon: Vec<Entry>,
-    done: usize,
-    /// The others, none of which comes before any of `soon`.
+    /// When the place is due. While it has its turn, when it was before.
+    due: u64,
+    /// How many events the place has created, for itself and for others.
+    created: u64,
+    /// The first of `soon`, counted without end: its slot is that modulo `SOON`.
+    head: usize,
+    len: usize,
+    soon: [Entry; SOON],
+    /// The others, none of which comes before any of `soon`; there are none unless `soon` has some.
     later: BinaryHeap<Reverse<Entry>>,
 }
 
-/// How many events the row of an agenda holds.
+/// How many events the ring of an agenda holds: a power of two, so that slots need no check.
 const SOON: usize = 16;
 
 impl Agenda {
+    fn new() -> Self {
+        let (soon, later) = ([Entry::NONE; SOON], BinaryHeap::new());
+        Self { due: u64::MAX, created: 0, head: 0, len: 0, soon, later }
+    }
+
     /// When the first event happens; never, if there is none.
     #[inline]
-    pub(super) fn time(&self) -> u64 {
-        self.soon.get(self.done).map_or(u64::MAX, |entry| entry.time)
+    fn time(&self) -> u64 {
+        if self.len == 0 { u64::MAX } else { self.soon[self.head % SOON].time }
     }
 
     /// Takes the first event, if it happens before `end`.
     #[inline]
     pub(super) fn pop_before(&mut self, end: u64) -> Option<(u64, Action)> {
-        let Entry { time, action, .. } = *self.soon.get(self.done)?;
-        if time >= end {
+        let Entry { time, action, .. } = self.soon[self.head % SOON];
+        if self.len == 0 || time >= end {
             return None;
         }
-        self.done += 1;
-        if self.done == self.soon.len() {
+        self.len -= 1;
+        self.head += 1;
+        if self.len == 0 {
             self.refill();
         }
         Some((time, action))
@@ -65,11 +85,10 @@ impl Agenda {
         self.pop_before(u64::MAX).map(|(_, action)| action)
     }
 
-    /// The row is used up.
+    /// The ring is used up: starts at its first slot again, which is the most likely to be at hand.
     #[inline]
     fn refill(&mut self) {
-        self.done = 0;
-        self.soon.clear();
+        self.head = 0;
         if !self.later.is_empty() {
             self.take_later();
         }
@@ -77,44 +96,50 @@ impl Agenda {
 
     #[cold]
     fn take_later(&mut self) {
-        let later = std::iter::from_fn(|| self.later.pop());
-        self.soon.extend(later.take(SOON / 2).map(|Reverse(entry)| entry));
+        for slot in self.soon.iter_mut().take(SOON / 2) {
+            let Some(Reverse(entry)) = self.later.pop() else { break };
+            *slot = entry;
+            self.len += 1;
+        }
     }
 
     /// Adds an event.
-    #[inline]
-    pub(super) fn push(&mut self, entry: Entry) {
-        if self.soon.len() == SOON {
-            self.make_room();
+    #[inline(always)]
+    #[expect(
+        clippy::inline_always,
+        reason = "an entry that is passed on is written, read and written again"
+    )]
+    fn push(&mut self, entry: Entry) {
+        if (self.len == SOON || !self.later.is_empty()) && self.keep_for_later(entry) {
+            return;
         }
-        if self.later.peek().is_some_and(|Reverse(first)| *first < entry) {
-            return self.later.push(Reverse(entry));
-        }
-        let mut at = self.soon.len();
-        self.soon.push(entry);
-        while at > self.done && entry < self.soon[at - 1] {
-            self.soon[at] = self.soon[at - 1];
+        let mut at = self.head + self.len;
+        self.len += 1;
+        while at > self.head && entry.is_before(&self.soon[(at - 1) % SOON]) {
+            self.soon[at % SOON] = self.soon[(at - 1) % SOON];
             at -= 1;
         }
-        self.soon[at] = entry;
+        self.soon[at % SOON] = entry;
     }
 
-    /// The row is full: forgets those that are done, or moves the later half to the heap.
-    fn make_room(&mut self) {
-        if self.done > 0 {
-            self.soon.drain(..self.done);
-            self.done = 0;
-        } else {
-            self.later.extend(self.soon.drain(SOON / 2..).map(Reverse));
+    /// Makes room for an entry, or puts it into the heap, if it belongs there.
+    #[cold]
+    fn keep_for_later(&mut self, entry: Entry) -> bool {
+        while self.len >= SOON {
+            self.len -= 1;
+            self.later.push(Reverse(self.soon[(self.head + self.len) % SOON]));
         }
+        let is_later = self.later.peek().is_some_and(|Reverse(first)| first.is_before(&entry));
+        if is_later {
+            self.later.push(Reverse(entry));
+        }
+        is_later
     }
 }
 
-/// The agendas of all places, and when each is due.
+/// The agendas of all places.
 pub(super) struct Agendas {
-    agendas: Box<[Agenda]>,
-    /// When each place is due. For the place whose turn it is, when it was before.
-    due: Box<[u64]>,
+    list: Box<[Agenda]>,
     /// When the first of each `BLOCK` places is due, or earlier: only blocks that may be due are looked at.
     blocks: Box<[u64]>,
 }
@@ -125,8 +150,7 @@ impl Agendas {
     pub(super) fn new(places: u32) -> Self {
         let places = places as usize;
         Self {
-            agendas: std::iter::repeat_with(Agenda::default).take(places).collect(),
-            due: vec![u64::MAX; places].into(),
+            list: std::iter::repeat_with(Agenda::new).take(places).collect(),
             blocks: vec![u64::MAX; places.div_ceil(BLOCK)].into(),
         }
     }
@@ -134,17 +158,29 @@ impl Agendas {
     /// The agenda of one place.
     #[inline]
     pub(super) fn of(&mut self, place: Place) -> &mut Agenda {
-        &mut self.agendas[place.0 as usize]
+        &mut self.list[place.0 as usize]
+    }
+
+    /// The key of an event that `origin` creates now.
+    #[inline]
+    pub(super) fn next_key(&mut self, now: u64, origin: Place) -> Key {
+        let agenda = self.of(origin);
+        agenda.created += 1;
+        Key::new(now, origin, agenda.created)
     }
 
     /// Adds an event of a place.
-    #[inline]
+    #[inline(always)]
+    #[expect(
+        clippy::inline_always,
+        reason = "an entry that is passed on is written, read and written again"
+    )]
     pub(super) fn push(&mut self, place: Place, entry: Entry) {
-        let place = place.0 as usize;
-        self.agendas[place].push(entry);
-        if entry.time < self.due[place] {
-            self.due[place] = entry.time;
-            let block = &mut self.blocks[place / BLOCK];
+        let agenda = self.of(place);
+        agenda.push(entry);
+        if entry.time < agenda.due {
+            agenda.due = entry.time;
+            let block = &mut self.blocks[place.0 as usize / BLOCK];
             *block = entry.time.min(*block);
         }
     }
@@ -152,8 +188,8 @@ impl Agendas {
     /// A place has had its turn.
     #[inline]
     pub(super) fn end_turn(&mut self, place: Place) {
-        let place = place.0 as usize;
-        self.due[place] = self.agendas[place].time();
+        let agenda = self.of(place);
+        agenda.due = agenda.time();
     }
 
     /// When the first place is due; never, if nothing is left to happen.
@@ -165,9 +201,9 @@ impl Agendas {
                 return first;
             }
             let mut exact = false;
-            for (block, due) in self.blocks.iter_mut().zip(self.due.chunks(BLOCK)) {
+            for (block, agendas) in self.blocks.iter_mut().zip(self.list.chunks(BLOCK)) {
                 if *block == first {
-                    *block = due.iter().copied().min().unwrap_or(u64::MAX);
+                    *block = agendas.iter().map(|agenda| agenda.due).min().unwrap_or(u64::MAX);
                     exact |= *block == first;
                 }
             }
@@ -180,11 +216,10 @@ impl Agendas {
     /// Gives every place that is due before `end` to `out`, in the order of `order`.
     pub(super) fn line_up(&self, end: u64, order: PlaceOrder, out: &mut Vec<Place>) {
         out.clear();
-        for (block, (number, due)) in
-            self.blocks.iter().zip((0..).step_by(BLOCK).zip(self.due.chunks(BLOCK)))
-        {
+        let blocks = (0..).step_by(BLOCK).zip(&self.blocks).zip(self.list.chunks(BLOCK));
+        for ((first, block), agendas) in blocks {
             if *block < end {
-                let due = (number..).zip(due).filter(|(_, due)| **due < end);
+                let due = (first..).zip(agendas).filter(|(_, agenda)| agenda.due < end);
                 out.extend(due.map(|(place, _)| Place(place)));
             }
         }
@@ -239,7 +274,7 @@ mod tests {
 
         #[test]
         fn agd_1_many_events_come_out_in_order(times in prop::collection::vec(0..1_000u64, 0..300)) {
-            let mut agenda = Agenda::default();
+            let mut agenda = Agenda::new();
             for (count, time) in (0..).zip(&times) {
                 agenda.push(entry(*time, count));
             }
@@ -252,7 +287,7 @@ mod tests {
 
     #[test]
     fn events_of_one_instant_can_be_told_from_later_ones() {
-        let mut agenda = Agenda::default();
+        let mut agenda = Agenda::new();
         for (time, count) in [(5, 0), (7, 1), (5, 2)] {
             agenda.push(entry(time, count));
         }

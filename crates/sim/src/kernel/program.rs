@@ -104,6 +104,12 @@ impl Program {
         self.path.get()
     }
 
+    /// Where the path stands, for whoever copies it.
+    #[inline]
+    pub(crate) fn path_cell(&self) -> &Cell<Path> {
+        &self.path
+    }
+
     pub(crate) fn start(&self) {
         let now = self.sim().now();
         self.started.set(now);

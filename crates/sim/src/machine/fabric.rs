@@ -9,11 +9,13 @@
 use super::{World, noc};
 use crate::executor::{Device, Sim};
 use crate::ipcq::{Backpressure, BufferKind, Edge, EdgeName, EdgeSpec, Message};
-use crate::record::{Op, Resource};
+use crate::record::{Op, Path, Resource};
 use crate::stall::Kind;
 use crate::time::Time;
 use crate::topology::PeId;
+use crate::value::Value;
 use crate::wire::{Flight, Turn};
+use std::cell::Cell;
 
 /// What a scheduled action is about: above the number in its payload.
 #[derive(Clone, Copy)]
@@ -144,9 +146,22 @@ impl World {
     ///
     /// Says how many messages the edge will have launched when this one has left.
     #[inline]
-    pub(crate) fn post(&self, number: u32, write: impl FnOnce(&mut Message)) -> u64 {
+    pub(crate) fn post(
+        &self,
+        number: u32,
+        (bytes, value): (u64, Option<Value>),
+        following: u32,
+        path: &Cell<Path>,
+    ) -> u64 {
+        let now = self.sim.now();
         let edge = &mut self.edges.borrow_mut().list[number as usize];
-        write(edge.messages.push());
+        let message = edge.messages.push();
+        message.path = path.get();
+        message.bytes = bytes;
+        message.value = value;
+        message.following = following;
+        message.posted = now;
+        message.path.advance(now, Kind::Dependency);
         if edge.credits > 0 && edge.pending() == 1 {
             self.launch_message(edge, number);
         }
@@ -167,7 +182,7 @@ impl World {
     fn straight_over(&self, edge: &mut Edge, number: u32) {
         let (now, link) = (self.sim.now(), &self.spec.sips.link);
         let (from, next, port, before) =
-            (edge.name.from.sip, edge.next, edge.port, edge.last_grant.0);
+            (edge.name.from.sip, edge.next, edge.port, edge.last_grant);
         let message = edge.grant(now);
         let sip = &mut *self.sips[from as usize].borrow_mut();
         message.flow = sip.record.flow();
@@ -191,7 +206,7 @@ impl World {
         let (from, to, next, port, chunk) =
             (edge.name.from, edge.name.to, edge.next, edge.port, edge.spec.vc_chunk_size);
         let single_hop = edge.hops <= 1 && !self.network.is_switched();
-        let before = edge.last_grant.0;
+        let before = edge.last_grant;
         let message = edge.grant(now);
         let sip = &mut *self.sips[from.sip as usize].borrow_mut();
         message.flow = sip.record.flow();
@@ -313,7 +328,7 @@ impl World {
         let now = self.sim.now();
         let end = {
             let sip = &mut *self.sips[parcel.at as usize].borrow_mut();
-            let mut path = crate::record::Path::default();
+            let mut path = Path::default();
             let turn = sip.ingress.take(now, span, parcel.bytes, &mut path);
             sip.log(turn, Resource::Ingress(parcel.at), "transfer", parcel.bytes);
             turn.end
@@ -341,7 +356,7 @@ impl World {
         let arrival = {
             let sip = &mut *self.sips[parcel.at as usize].borrow_mut();
             let port = sip.port(self.network.port(next));
-            let mut path = crate::record::Path::default();
+            let mut path = Path::default();
             let span = link.bandwidth.time_for(parcel.bytes);
             let turn = sip.ports[port].wire.take(self.sim.now(), span, parcel.bytes, &mut path);
             let resource = Resource::Link { from: parcel.at, to: sip.ports[port].to };
@@ -411,16 +426,15 @@ impl World {
 
     /// The receiver is done with a slot: sends the credit home.
     #[inline]
-    pub(crate) fn release(&self, number: u32, path: &crate::record::Path, held_since: Time) {
+    pub(crate) fn release(&self, number: u32, path: &Path) {
+        let now = self.sim.now();
         let (arrival, from) = {
             let edge = &mut self.edges.borrow_mut().list[number as usize];
-            edge.held -= 1;
-            let held = (self.sim.now() - held_since).as_ps();
-            edge.stats.held = edge.stats.held.saturating_add(held);
-            let arrival = self.sim.now() + edge.credit_latency;
+            edge.free_slot(now);
+            let arrival = now + edge.credit_latency;
             let returning = edge.returning.push();
             *returning = *path;
-            returning.advance(self.sim.now(), Kind::Dependency);
+            returning.advance(now, Kind::Dependency);
             returning.advance(arrival, Kind::Credit);
             let (from, to) = (edge.name.from.sip, edge.name.to.sip);
             let bytes = edge.spec.ipcq_credit_size_bytes;
@@ -431,7 +445,7 @@ impl World {
                     return self.forward(parcel);
                 }
                 let parcel = self.parcels.borrow_mut().insert(parcel);
-                return self.schedule(self.sim.now() + inside, to, Act::Hop, parcel);
+                return self.schedule(now + inside, to, Act::Hop, parcel);
             }
             (arrival, from)
         };
@@ -460,8 +474,8 @@ impl World {
             return;
         }
         if edge.sender.is_some() {
-            edge.last_grant.1 = *path;
-            edge.last_grant.1.advance(now, Kind::Credit);
+            edge.last_wait = *path;
+            edge.last_wait.advance(now, Kind::Credit);
         }
         let message = &mut edge.messages[edge.arrived + edge.in_flight];
         message.path = *path;
