@@ -32,6 +32,7 @@ pub use task::{Canceled, JoinHandle, Sleep, TaskId};
 
 use crate::time::Time;
 use action::Action;
+pub(crate) use action::Key;
 use agenda::{Agendas, Entry};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -98,6 +99,8 @@ struct Core {
     now: Cell<u64>,
     place: Cell<Place>,
     task: Cell<TaskId>,
+    /// The key of the event that happens now.
+    key: Cell<Key>,
     /// Whether [`Executor::run`] is at work: before it, every place may be prepared.
     running: Cell<bool>,
     stopped: Cell<bool>,
@@ -130,6 +133,7 @@ impl Executor {
             now: Cell::new(0),
             place: Cell::new(Place(0)),
             task: Cell::new(TaskId::NONE),
+            key: Cell::new(Key::LAST),
             running: Cell::new(false),
             stopped: Cell::new(false),
             overflowed: Cell::new(false),
@@ -193,6 +197,7 @@ impl Executor {
         self.do_chores();
         while !core.stopped.get() && self.step(&core) {}
         core.running.set(false);
+        core.now.set(core.latest.get());
         if core.stopped.get() || core.tasks.borrow().live() == 0 {
             return Ok(());
         }
@@ -220,7 +225,7 @@ impl Executor {
     /// One place's turn: its events before `end` by time, and at each instant what they cause without delay.
     fn turn(&mut self, core: &Core, place: Place, end: u64) {
         core.place.set(place);
-        let (mut time, mut fired) = (u64::MAX, 0);
+        let (mut time, mut fired) = (0, 0);
         while let Some(action) = next_action(core, place, &mut time, end) {
             fired += 1;
             self.fire(core, action);
@@ -308,16 +313,20 @@ impl Drop for Executor {
 fn next_action(core: &Core, place: Place, time: &mut u64, end: u64) -> Option<Action> {
     let mut agendas = core.agendas.borrow_mut();
     let agenda = agendas.of(place);
-    if *time != u64::MAX {
-        let here = agenda.pop_at(*time).or_else(|| core.ready.borrow_mut().pop_front());
-        if here.is_some() {
-            return here;
+    let entry = match agenda.pop_before(*time + 1) {
+        Some(entry) => entry,
+        None => {
+            if let Some(action) = core.ready.borrow_mut().pop_front() {
+                core.key.set(Key::LAST);
+                return Some(action);
+            }
+            agenda.pop_before(end)?
         }
-    }
-    let (next, action) = agenda.pop_before(end)?;
-    *time = next;
-    core.now.set(next);
-    Some(action)
+    };
+    *time = entry.time;
+    core.now.set(entry.time);
+    core.key.set(entry.key);
+    Some(entry.action)
 }
 
 impl Sim {
@@ -389,6 +398,39 @@ impl Sim {
         let mut agendas = core.agendas.borrow_mut();
         let key = agendas.next_key(now, origin);
         agendas.push(place, Entry { time: time.as_ps(), key, action });
+    }
+
+    /// The key of an event at `time`, for an event that may turn out not to be needed: [`Sim::schedule_as`] schedules it
+    /// as if that had been done now.
+    #[inline]
+    pub(crate) fn reserve(&self, time: Time) -> Key {
+        let core = &*self.0;
+        core.latest.set(core.latest.get().max(time.as_ps()));
+        core.agendas.borrow_mut().next_key(core.now.get(), core.place.get())
+    }
+
+    /// Whether an event of the current place at `time` with this key has happened, or would have.
+    #[inline]
+    pub(crate) fn has_passed(&self, time: Time, key: Key) -> bool {
+        let now = self.now();
+        time < now || (time == now && key < self.0.key.get())
+    }
+
+    /// Schedules an action that has not passed, by a key that was reserved for it.
+    #[inline(never)]
+    pub(crate) fn schedule_as(
+        &self,
+        key: Key,
+        time: Time,
+        place: Place,
+        device: DeviceId,
+        payload: u64,
+    ) {
+        if time == Time::MAX {
+            return self.overflow();
+        }
+        let action = Action::of(device, payload);
+        self.0.agendas.borrow_mut().push(place, Entry { time: time.as_ps(), key, action });
     }
 
     /// Has something happen without delay.

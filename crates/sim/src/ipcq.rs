@@ -13,10 +13,12 @@
 //! - **IPC-2 (FIFO).** Messages of an edge are received in the order they were sent, none lost, none twice.
 //! - **IPC-3 (home).** When everything is over all credits are home; a run that leaves one away is an error that
 //!   names the edge.
+//! - **IPC-5 (lazy).** A credit that comes home while no message waits for it is no event: the sender finds it when it
+//!   asks. Nothing else depends on that.
 //! - **IPC-4 (timing).** Slot by slot, times obey `S_j = max(S_{j-1} + ser, R_{j-K} + ac)` and
 //!   `R_j = max(S_j + ser + a, R_{j-1}) + c`.
 
-use crate::executor::TaskId;
+use crate::executor::{Key, TaskId};
 use crate::record::Path;
 use crate::row::Row;
 use crate::time::{Bytes, Time};
@@ -127,8 +129,8 @@ pub(crate) struct Edge {
     /// The process that waits for a message, and the one that waits for a credit.
     pub(crate) receiver: Option<TaskId>,
     pub(crate) sender: Option<TaskId>,
-    /// What led to each credit that is on its way home.
-    pub(crate) returning: Row<Path>,
+    /// The credits on their way home, and those that are home but that nobody has asked for.
+    pub(crate) returning: Row<Returning>,
     /// When the last message left.
     pub(crate) last_grant: Time,
     pub(crate) credit_latency: Time,
@@ -140,6 +142,8 @@ pub(crate) struct Edge {
     /// Whether sender and receiver have the same settings.
     pub(crate) agreed: bool,
     pub(crate) retry_scheduled: bool,
+    /// Whether a credit is an event only if a message waits for it (IPC-5).
+    pub(crate) lazy: bool,
     pub(crate) stats: EdgeStats,
     pub(crate) name: EdgeName,
     /// The sender's settings, which travel with its messages, and the receiver's.
@@ -153,6 +157,21 @@ pub(crate) struct Edge {
     /// Who last opened each end, by name.
     pub(crate) receiver_name: Option<String>,
     pub(crate) sender_name: Option<String>,
+}
+
+/// A credit on its way home.
+#[derive(Default)]
+pub(crate) struct Returning {
+    /// What led to it; it is home when that ends.
+    pub(crate) path: Path,
+    /// The key of its event.
+    pub(crate) key: Key,
+}
+
+/// Whether credits of an edge can do without events: they must have a way of their own, and senders that sleep.
+fn is_lazy(name: EdgeName, spec: &EdgeSpec) -> bool {
+    let sleeps = spec.backpressure == Backpressure::Sleep;
+    sleeps && spec.ipcq_credit_size_bytes == 0 && name.from.sip != name.to.sip
 }
 
 /// What an edge has seen.
@@ -202,6 +221,7 @@ impl Edge {
             direct: false,
             credit_latency: Time::ZERO,
             retry_scheduled: false,
+            lazy: is_lazy(name, &spec),
             stats: EdgeStats::default(),
         }
     }
@@ -213,6 +233,7 @@ impl Edge {
         }
         (self.spec, self.credits) = (spec, spec.n_slots);
         self.agreed = self.spec == self.receiver_spec;
+        self.lazy = is_lazy(self.name, &spec);
         Ok(())
     }
 
@@ -294,7 +315,13 @@ impl Edge {
 
     /// Whether everything that was sent has been received and every credit is home (IPC-3).
     pub(crate) fn is_home(&self) -> bool {
-        self.credits == self.spec.n_slots && self.messages.is_empty() && self.held == 0
+        self.away() == 0 && self.messages.is_empty() && self.held == 0
+    }
+
+    /// How many credits are not home when everything is over; then those on their way have come.
+    pub(crate) fn away(&self) -> u32 {
+        let home = u32::try_from(self.returning.len()).unwrap_or(u32::MAX);
+        self.spec.n_slots - self.credits - home
     }
 
     /// The least number of slots that keeps the wire, or the receiver, busy if a slot takes `ser` to send and `way`

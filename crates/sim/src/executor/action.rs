@@ -39,8 +39,8 @@ impl Action {
 }
 
 /// The order of events of one place and instant (SIM-2): time of creation, creating place, that place's own count.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Key {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Key {
     created: u64,
     origin_and_count: u64,
 }
@@ -49,6 +49,8 @@ const COUNT_BITS: u32 = 44;
 
 impl Key {
     pub(super) const NONE: Self = Self { created: 0, origin_and_count: 0 };
+    /// Behind all events of an instant: the key of what they cause without delay.
+    pub(super) const LAST: Self = Self { created: u64::MAX, origin_and_count: u64::MAX };
 
     #[inline]
     pub(super) fn new(created: u64, origin: Place, count: u64) -> Self {

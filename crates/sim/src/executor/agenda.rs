@@ -63,9 +63,9 @@ impl Agenda {
 
     /// Takes the first event, if it happens before `end`.
     #[inline]
-    pub(super) fn pop_before(&mut self, end: u64) -> Option<(u64, Action)> {
-        let Entry { time, action, .. } = self.soon[self.head % SOON];
-        if self.len == 0 || time >= end {
+    pub(super) fn pop_before(&mut self, end: u64) -> Option<Entry> {
+        let entry = self.soon[self.head % SOON];
+        if self.len == 0 || entry.time >= end {
             return None;
         }
         self.len -= 1;
@@ -73,16 +73,7 @@ impl Agenda {
         if self.len == 0 {
             self.refill();
         }
-        Some((time, action))
-    }
-
-    /// Takes the first event, if it happens at `time`, before which there is none.
-    #[inline]
-    pub(super) fn pop_at(&mut self, time: u64) -> Option<Action> {
-        if self.time() != time {
-            return None;
-        }
-        self.pop_before(u64::MAX).map(|(_, action)| action)
+        Some(entry)
     }
 
     /// The ring is used up: starts at its first slot again, which is the most likely to be at hand.
@@ -258,7 +249,7 @@ mod tests {
                 agendas.push(at, entry(delay, count));
                 model.insert(entry(delay, count));
                 for _ in 0..pops {
-                    let popped = agendas.of(at).pop_before(u64::MAX).map(|(time, action)| (time, action.payload()));
+                    let popped = agendas.of(at).pop_before(u64::MAX).map(|entry| (entry.time, entry.action.payload()));
                     let expected = model.pop_first().map(|entry| (entry.time, entry.action.payload()));
                     prop_assert_eq!(popped, expected, "AGD-1");
                 }
@@ -281,23 +272,20 @@ mod tests {
             let mut expected: Vec<(u64, u64)> = times.iter().copied().zip(0..).collect();
             expected.sort_unstable();
             let popped = std::iter::from_fn(|| agenda.pop_before(u64::MAX));
-            prop_assert!(popped.map(|(time, action)| (time, action.payload())).eq(expected), "AGD-1");
+            prop_assert!(popped.map(|entry| (entry.time, entry.action.payload())).eq(expected), "AGD-1");
         }
     }
 
     #[test]
-    fn events_of_one_instant_can_be_told_from_later_ones() {
+    fn agd_1_what_comes_later_stays() {
         let mut agenda = Agenda::new();
         for (time, count) in [(5, 0), (7, 1), (5, 2)] {
             agenda.push(entry(time, count));
         }
         assert!(agenda.pop_before(5).is_none());
-        assert_eq!(
-            agenda.pop_before(6).map(|(time, action)| (time, action.payload())),
-            Some((5, 0))
-        );
-        assert_eq!(agenda.pop_at(5).map(Action::payload), Some(2));
-        assert!(agenda.pop_at(5).is_none());
+        let popped =
+            std::iter::from_fn(|| agenda.pop_before(6)).map(|entry| entry.action.payload());
+        assert!(popped.eq([0, 2]), "AGD-1");
         assert_eq!(agenda.time(), 7);
     }
 }

@@ -70,6 +70,7 @@ impl Tl {
         let state = &mut program.world().edges.borrow_mut().list[edge as usize];
         state.sender_name = Some(program.process());
         if state.spec != spec {
+            program.world().take_credits(state);
             state
                 .set_sender_spec(spec)
                 .map_err(|reason| KernelError::BadEdge { edge: name, reason })?;

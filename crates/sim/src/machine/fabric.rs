@@ -7,8 +7,8 @@
 //!   on, so that hops pipeline by chunk.
 
 use super::{World, noc};
-use crate::executor::{Device, Sim};
-use crate::ipcq::{Backpressure, BufferKind, Edge, EdgeName, EdgeSpec, Message};
+use crate::executor::{Device, Key, Sim};
+use crate::ipcq::{Backpressure, BufferKind, Edge, EdgeName, EdgeSpec, Message, Returning};
 use crate::record::{Op, Path, Resource};
 use crate::stall::Kind;
 use crate::time::Time;
@@ -113,6 +113,12 @@ impl World {
         self.sim.schedule(time, Self::place(sip), device, payload(act, number));
     }
 
+    #[inline]
+    fn schedule_as(&self, key: Key, time: Time, sip: u32, act: Act, number: u32) {
+        let device = self.fabric.get().expect("registered when the machine was built");
+        self.sim.schedule_as(key, time, Self::place(sip), device, payload(act, number));
+    }
+
     /// Finds or makes an edge and works out its way.
     pub(crate) fn open(&self, name: EdgeName, spec: EdgeSpec) -> u32 {
         let edges = &mut *self.edges.borrow_mut();
@@ -155,6 +161,7 @@ impl World {
     ) -> u64 {
         let now = self.sim.now();
         let edge = &mut self.edges.borrow_mut().list[number as usize];
+        self.take_credits(edge);
         let message = edge.messages.push();
         message.path = path.get();
         message.bytes = bytes;
@@ -164,8 +171,37 @@ impl World {
         message.path.advance(now, Kind::Dependency);
         if edge.credits > 0 && edge.pending() == 1 {
             self.launch_message(edge, number);
+        } else if edge.lazy {
+            self.expect_credit(edge, number);
         }
         edge.posted()
+    }
+
+    /// Takes the credits that have come home since somebody asked (IPC-5).
+    #[inline]
+    pub(crate) fn take_credits(&self, edge: &mut Edge) {
+        // While messages wait, credits are events.
+        if !edge.lazy || edge.pending() > 0 {
+            return;
+        }
+        while edge.returning.len() > 0 {
+            let Returning { path, key } = &edge.returning[0];
+            if !self.sim.has_passed(path.at(), *key) {
+                return;
+            }
+            edge.returning.pop();
+            edge.credits += 1;
+        }
+    }
+
+    /// One more message waits: the credit for it, if it is on its way, becomes an event.
+    #[inline]
+    fn expect_credit(&self, edge: &Edge, number: u32) {
+        let last = edge.pending() - 1;
+        if last < edge.returning.len() {
+            let Returning { path, key } = &edge.returning[last];
+            self.schedule_as(*key, path.at(), edge.name.from.sip, Act::Credit, number);
+        }
     }
 
     /// Sends the oldest pending message of an edge on its way.
@@ -428,28 +464,39 @@ impl World {
     #[inline]
     pub(crate) fn release(&self, number: u32, path: &Path) {
         let now = self.sim.now();
-        let (arrival, from) = {
-            let edge = &mut self.edges.borrow_mut().list[number as usize];
-            edge.free_slot(now);
-            let arrival = now + edge.credit_latency;
-            let returning = edge.returning.push();
-            *returning = *path;
-            returning.advance(now, Kind::Dependency);
-            returning.advance(arrival, Kind::Credit);
-            let (from, to) = (edge.name.from.sip, edge.name.to.sip);
-            let bytes = edge.spec.ipcq_credit_size_bytes;
-            if bytes > 0 && from != to {
-                let parcel = Parcel { edge: number, bytes, at: to, to: from, cargo: Cargo::Credit };
-                let inside = noc::latency(&self.spec, edge.name.to, PeId::first(to));
-                if inside == Time::ZERO {
-                    return self.forward(parcel);
-                }
-                let parcel = self.parcels.borrow_mut().insert(parcel);
-                return self.schedule(now + inside, to, Act::Hop, parcel);
-            }
-            (arrival, from)
-        };
-        self.schedule(arrival, from, Act::Credit, number);
+        let edge = &mut self.edges.borrow_mut().list[number as usize];
+        edge.free_slot(now);
+        let arrival = now + edge.credit_latency;
+        let waiting = edge.pending();
+        let returning = edge.returning.push();
+        returning.path = *path;
+        returning.path.advance(now, Kind::Dependency);
+        returning.path.advance(arrival, Kind::Credit);
+        if !edge.lazy {
+            return self.send_credit(edge, number, arrival);
+        }
+        let key = self.sim.reserve(arrival);
+        returning.key = key;
+        // As many credits as messages wait are events; the others wait to be asked for.
+        if edge.returning.len() <= waiting || arrival == Time::MAX {
+            self.schedule_as(key, arrival, edge.name.from.sip, Act::Credit, number);
+        }
+    }
+
+    /// Sends a credit home by an event, or over the links.
+    fn send_credit(&self, edge: &Edge, number: u32, arrival: Time) {
+        let (from, to) = (edge.name.from.sip, edge.name.to.sip);
+        let bytes = edge.spec.ipcq_credit_size_bytes;
+        if bytes == 0 || from == to {
+            return self.schedule(arrival, from, Act::Credit, number);
+        }
+        let parcel = Parcel { edge: number, bytes, at: to, to: from, cargo: Cargo::Credit };
+        let inside = noc::latency(&self.spec, edge.name.to, PeId::first(to));
+        if inside == Time::ZERO {
+            return self.forward(parcel);
+        }
+        let parcel = self.parcels.borrow_mut().insert(parcel);
+        self.schedule(self.sim.now() + inside, to, Act::Hop, parcel);
     }
 
     /// A credit that took a wire is at its sender's SIP: on to the PE.
@@ -469,7 +516,7 @@ impl World {
         let now = self.sim.now();
         edge.credits += 1;
         let pending = edge.pending();
-        let path = edge.returning.pop().expect("IPC-3: a credit was sent");
+        let Returning { path, .. } = edge.returning.pop().expect("IPC-3: a credit was sent");
         if pending == 0 {
             return;
         }
