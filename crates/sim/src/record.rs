@@ -243,6 +243,11 @@ impl Record {
         sequence as usize & (self.capacity - 1)
     }
 
+    /// How many operations have been noted.
+    pub(crate) fn operations(&self) -> usize {
+        self.ops.len()
+    }
+
     pub(crate) fn take_ops(&mut self) -> Vec<Op> {
         std::mem::take(&mut self.ops)
     }

@@ -118,6 +118,8 @@ impl Report {
             ops: Vec::new(),
             advice: Vec::new(),
         };
+        let ops = world.sips.iter().map(|sip| sip.borrow().record.operations()).sum();
+        report.ops.reserve_exact(ops);
         for (number, sip) in (0..).zip(&world.sips) {
             report.add_sip(number, &mut sip.borrow_mut());
         }

@@ -33,6 +33,7 @@ impl Entry {
 ///
 /// A place rarely has more than a few, and most new ones are the last to happen: those stand in a short sorted ring,
 /// and only what does not fit into it goes to a heap.
+#[repr(C, align(64))]
 pub(super) struct Agenda {
     /// When the place is due. While it has its turn, when it was before.
     due: u64,
@@ -41,9 +42,9 @@ pub(super) struct Agenda {
     /// The first of `soon`, counted without end: its slot is that modulo `SOON`.
     head: usize,
     len: usize,
-    soon: [Entry; SOON],
     /// The others, none of which comes before any of `soon`; there are none unless `soon` has some.
     later: BinaryHeap<Reverse<Entry>>,
+    soon: [Entry; SOON],
 }
 
 /// How many events the ring of an agenda holds: a power of two, so that slots need no check.
