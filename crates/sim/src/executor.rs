@@ -313,15 +313,14 @@ impl Drop for Executor {
 fn next_action(core: &Core, place: Place, time: &mut u64, end: u64) -> Option<Action> {
     let mut agendas = core.agendas.borrow_mut();
     let agenda = agendas.of(place);
-    let entry = match agenda.pop_before(*time + 1) {
-        Some(entry) => entry,
-        None => {
-            if let Some(action) = core.ready.borrow_mut().pop_front() {
-                core.key.set(Key::LAST);
-                return Some(action);
-            }
-            agenda.pop_before(end)?
+    let entry = if let Some(entry) = agenda.pop_before(*time + 1) {
+        entry
+    } else {
+        if let Some(action) = core.ready.borrow_mut().pop_front() {
+            core.key.set(Key::LAST);
+            return Some(action);
         }
+        agenda.pop_before(end)?
     };
     *time = entry.time;
     core.now.set(entry.time);

@@ -8,6 +8,7 @@ use crate::stall::{Kind, Stack};
 use crate::time::Time;
 use crate::topology::PeId;
 use std::fmt;
+use std::num::NonZeroU64;
 
 /// Something that can be busy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -82,9 +83,9 @@ pub struct Op {
     /// How many bytes it moved or read.
     pub bytes: u64,
     /// The message that leaves with it.
-    pub flow_out: Option<u64>,
+    pub flow_out: Option<NonZeroU64>,
     /// The message that came with it.
-    pub flow_in: Option<u64>,
+    pub flow_in: Option<NonZeroU64>,
 }
 
 /// Why an instant is when it is: the chain of operations that led to it, summed up by kind.
@@ -241,11 +242,6 @@ impl Record {
     #[expect(clippy::cast_possible_truncation, reason = "only the low bits are kept")]
     fn slot_of(&self, sequence: u64) -> usize {
         sequence as usize & (self.capacity - 1)
-    }
-
-    /// How many operations have been noted.
-    pub(crate) fn operations(&self) -> usize {
-        self.ops.len()
     }
 
     pub(crate) fn take_ops(&mut self) -> Vec<Op> {

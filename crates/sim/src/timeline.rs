@@ -5,12 +5,12 @@ use crate::report::Report;
 use phalanx_trace::{NameId, Slice, TrackId, Writer};
 use std::collections::BTreeMap;
 use std::io;
+use std::num::NonZeroU64;
 
 /// Writes the operations of a recorded run.
 pub fn write<W: io::Write>(report: &Report, writer: &mut Writer<W>) -> io::Result<()> {
     let mut tracks = Tracks::default();
-    // The log is SIP by SIP.
-    for ops in report.ops.chunk_by(|a, b| sip_of(a.resource) == sip_of(b.resource)) {
+    for ops in &report.ops {
         for number in in_order(ops) {
             write_op(&mut tracks, writer, &ops[number as usize])?;
         }
@@ -41,7 +41,8 @@ fn write_op<W: io::Write>(tracks: &mut Tracks, writer: &mut Writer<W>, op: &Op) 
     let name = tracks.name(writer, op.label);
     let slice = Slice::new(track, name, op.start.as_ps(), op.end.as_ps());
     let bytes = (op.bytes > 0).then_some(op.bytes);
-    writer.slice(&Slice { bytes, flow_out: op.flow_out, flow_in: op.flow_in, ..slice })
+    let [flow_out, flow_in] = [op.flow_out, op.flow_in].map(|flow| flow.map(NonZeroU64::get));
+    writer.slice(&Slice { bytes, flow_out, flow_in, ..slice })
 }
 
 #[derive(Default)]

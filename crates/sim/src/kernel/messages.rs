@@ -14,6 +14,7 @@ use crate::stall::Kind;
 use crate::time::Time;
 use crate::topology::PeId;
 use crate::value::{DType, Value};
+use std::num::NonZeroU64;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -357,7 +358,7 @@ impl Receiving {
             label: "recv",
             bytes: message.bytes,
             flow_out: None,
-            flow_in: Some(message.flow),
+            flow_in: NonZeroU64::new(message.flow),
         };
         self.program.world().sips[pe.sip as usize].borrow_mut().record.op(|| op);
     }

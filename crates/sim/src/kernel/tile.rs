@@ -342,6 +342,10 @@ impl Scratch {
 }
 
 #[cold]
+#[expect(
+    clippy::unnecessary_box_returns,
+    reason = "a result with a thin error is passed in registers"
+)]
 fn full(what: &str, bytes: u64, free: Bytes, capacity: Bytes) -> Box<KernelError> {
     let (what, wanted) = (what.to_owned(), Bytes(bytes));
     Box::new(KernelError::ScratchFull { what, wanted, free, capacity })

@@ -16,6 +16,7 @@ use crate::topology::PeId;
 use crate::value::Value;
 use crate::wire::{Flight, Turn};
 use std::cell::Cell;
+use std::num::NonZeroU64;
 
 /// What a scheduled action is about: above the number in its payload.
 #[derive(Clone, Copy)]
@@ -84,7 +85,15 @@ impl Parcels {
 fn transfer(turn: Turn, resource: Resource, message: &Message) -> Op {
     let Message { bytes, flow, .. } = *message;
     let (start, end) = (turn.start, turn.end);
-    Op { start, end, resource, label: "transfer", bytes, flow_out: Some(flow), flow_in: None }
+    Op {
+        start,
+        end,
+        resource,
+        label: "transfer",
+        bytes,
+        flow_out: NonZeroU64::new(flow),
+        flow_in: None,
+    }
 }
 
 impl Device for World {
@@ -184,7 +193,7 @@ impl World {
         if !edge.lazy || edge.pending() > 0 {
             return;
         }
-        while edge.returning.len() > 0 {
+        while !edge.returning.is_empty() {
             let Returning { path, key } = &edge.returning[0];
             if !self.sim.has_passed(path.at(), *key) {
                 return;
