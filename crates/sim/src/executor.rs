@@ -26,23 +26,24 @@
 //! - **SIM-7 (looking is not doing).** A process that only looks again and again ([`Sim::pause`]) goes on as long as
 //!   others do something, and does not keep a run alive.
 
+mod action;
+mod agenda;
 mod deadlock;
 mod task;
-mod wheel;
-mod window;
 
 pub use deadlock::{Deadlock, Wait, Waiting};
 pub use task::{Canceled, JoinHandle, Pause, Sleep, TaskId};
 
 use crate::time::Time;
+use action::Action;
+pub(crate) use action::Key;
+use agenda::{Agendas, Entry};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Waker};
 use task::{Processes, Slab};
-use wheel::Wheel;
-use window::{Action, Event, Key, Near, Window};
 
 /// The number of a place: what advances through time together, one SIP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -63,7 +64,7 @@ pub trait Device {
 /// It changes nothing that can be observed (SIM-2); a run with a shuffled order shows that.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PlaceOrder {
-    /// By their first event.
+    /// By their numbers.
     #[default]
     Queued,
     /// By a hash of this seed, the time and the number.
@@ -90,7 +91,8 @@ pub struct Executor {
     devices: Vec<Rc<dyn Device>>,
     processes: Processes,
     order: PlaceOrder,
-    window: Window,
+    /// The places that have something to do in the current window.
+    turns: Vec<Place>,
 }
 
 /// What a process or a device knows of the simulation: the time, and how to wait.
@@ -101,6 +103,8 @@ struct Core {
     now: Cell<u64>,
     place: Cell<Place>,
     task: Cell<TaskId>,
+    /// The key of the event that happens now.
+    key: Cell<Key>,
     /// Whether [`Executor::run`] is at work: before it, every place may be prepared.
     running: Cell<bool>,
     stopped: Cell<bool>,
@@ -110,15 +114,12 @@ struct Core {
     latest: Cell<u64>,
     /// How long before its effect an event for another place is created at least.
     lookahead: Cell<u64>,
-    /// Where the window ends in which the current place acts: events for itself before that are near.
+    /// Where the window ends in which the current place acts.
     horizon: Cell<u64>,
     events: Cell<u64>,
-    wheel: RefCell<Wheel<Event>>,
-    near: RefCell<Near>,
+    agendas: RefCell<Agendas>,
     /// What the place whose turn it is does next, without delay.
     ready: RefCell<VecDeque<Action>>,
-    /// How many events each place has created.
-    counters: Box<[Cell<u64>]>,
     tasks: RefCell<Slab>,
     newcomers: RefCell<Vec<(TaskId, Process)>>,
     canceled: RefCell<Vec<TaskId>>,
@@ -138,6 +139,7 @@ impl Executor {
             now: Cell::new(0),
             place: Cell::new(Place(0)),
             task: Cell::new(TaskId::NONE),
+            key: Cell::new(Key::LAST),
             running: Cell::new(false),
             stopped: Cell::new(false),
             overflowed: Cell::new(false),
@@ -145,10 +147,8 @@ impl Executor {
             lookahead: Cell::new(1),
             horizon: Cell::new(0),
             events: Cell::new(0),
-            near: RefCell::default(),
-            wheel: RefCell::new(Wheel::new()),
+            agendas: RefCell::new(Agendas::new(places)),
             ready: RefCell::default(),
-            counters: vec![Cell::new(0); places as usize].into(),
             tasks: RefCell::default(),
             newcomers: RefCell::default(),
             canceled: RefCell::default(),
@@ -163,7 +163,7 @@ impl Executor {
             devices: Vec::new(),
             processes: Processes::default(),
             order: PlaceOrder::Queued,
-            window: Window::new(places),
+            turns: Vec::new(),
         }
     }
 
@@ -220,68 +220,37 @@ impl Executor {
     /// The window is as long as the lookahead: what a place does within it reaches others only after it, so that
     /// each can go through it alone.
     fn step(&mut self, core: &Core, span: u64) -> bool {
-        let Some(start) = core.wheel.borrow().next_time() else { return false };
+        let start = core.agendas.borrow_mut().first_due();
+        if start == u64::MAX {
+            return false;
+        }
         if !core.pausing.borrow().is_empty() {
             core.end_pauses(start);
         }
         let end = start.saturating_add(span);
         core.horizon.set(end);
-        self.fill_window(core, end);
-        self.window.line_up(start, self.order);
-        while let Some((place, next)) = self.window.next_place() {
-            core.place.set(place);
-            self.turn(core, next);
+        core.agendas.borrow().line_up(end, self.order, &mut self.turns);
+        for index in 0..self.turns.len() {
+            self.turn(core, self.turns[index], end);
         }
         true
     }
 
-    /// Brings all events before `end` into the window.
-    fn fill_window(&mut self, core: &Core, end: u64) {
-        let (window, mut wheel) = (&mut self.window, core.wheel.borrow_mut());
-        window.clear();
-        while let Some(time) = wheel.next_time().filter(|time| *time < end) {
-            wheel.take_instant(|event| window.add(time, event));
-        }
-    }
-
-    /// One place's turn: its events of the window by time, and at each instant what they cause without delay.
-    ///
-    /// Those from before the window come before those created in it, as their keys demand.
-    fn turn(&mut self, core: &Core, mut next: u32) {
-        loop {
-            let time = self.window.time(next).min(core.near.borrow().time());
-            if time == u64::MAX {
-                return;
-            }
-            core.now.set(time);
-            core.latest.set(core.latest.get().max(time));
-            while self.window.time(next) == time {
-                let (action, after) = self.window.event(next);
-                self.fire(core, action);
-                next = after;
-            }
-            loop {
-                let near = core.near.borrow_mut().pop_at(time);
-                let Some(action) = near else { break };
-                self.fire(core, action);
-            }
-            self.finish_turn(core);
-        }
-    }
-
-    /// Everything that a place's events have caused without delay.
-    #[inline]
-    fn finish_turn(&mut self, core: &Core) {
-        loop {
-            let next = core.ready.borrow_mut().pop_front();
-            let Some(action) = next else { return };
+    /// One place's turn: its events before `end` by time, and at each instant what they cause without delay.
+    fn turn(&mut self, core: &Core, place: Place, end: u64) {
+        core.place.set(place);
+        let (mut time, mut fired) = (0, 0);
+        while let Some(action) = next_action(core, place, &mut time, end) {
+            fired += 1;
             self.fire(core, action);
         }
+        core.events.set(core.events.get() + fired);
+        core.latest.set(core.latest.get().max(core.now.get()));
+        core.agendas.borrow_mut().end_turn(place);
     }
 
     #[inline]
     fn fire(&mut self, core: &Core, action: Action) {
-        core.events.set(core.events.get() + 1);
         match action.device() {
             None => self.resume(core, TaskId::unpack(action.payload())),
             Some(device) => self.devices[device].fire(&self.sim, action.payload()),
@@ -318,9 +287,7 @@ impl Executor {
         core.stopped.set(false);
         core.pausing.borrow_mut().clear();
         core.ready.borrow_mut().clear();
-        *core.near.borrow_mut() = Near::default();
-        *core.wheel.borrow_mut() = Wheel::new();
-        self.window.clear();
+        core.agendas.borrow_mut().clear();
     }
 
     /// Takes over new processes and devices, and drops the processes whose handles are gone (SIM-5), which may leave
@@ -372,24 +339,38 @@ impl Drop for Executor {
 }
 
 impl Core {
-    /// The key of an event that `origin` creates now.
-    #[inline]
-    fn next_key(&self, now: u64, origin: Place) -> Key {
-        let counter = &self.counters[origin.0 as usize];
-        counter.set(counter.get() + 1);
-        Key::new(now, origin, counter.get())
-    }
-
     /// Resumes those who pause at `time`, when something else happens too (SIM-7).
     #[cold]
     fn end_pauses(&self, time: u64) {
         let mut pausing = self.pausing.take();
         pausing.sort_unstable();
+        let mut agendas = self.agendas.borrow_mut();
         for (place, task) in pausing {
-            let (key, action) = (self.next_key(time, place), Action::resume(task.pack()));
-            self.wheel.borrow_mut().push(time, || Event { place, action, key });
+            let (key, action) = (agendas.next_key(time, place), Action::resume(task.pack()));
+            agendas.push(place, Entry { time, key, action });
         }
     }
+}
+
+/// What a place does next before `end`: its other events of the instant `time`, then what is ready, then the first event
+/// of the next instant, which `time` becomes.
+#[inline]
+fn next_action(core: &Core, place: Place, time: &mut u64, end: u64) -> Option<Action> {
+    let mut agendas = core.agendas.borrow_mut();
+    let agenda = agendas.of(place);
+    let entry = if let Some(entry) = agenda.pop_before(*time + 1) {
+        entry
+    } else {
+        if let Some(action) = core.ready.borrow_mut().pop_front() {
+            core.key.set(Key::LAST);
+            return Some(action);
+        }
+        agenda.pop_before(end)?
+    };
+    *time = entry.time;
+    core.now.set(entry.time);
+    core.key.set(entry.key);
+    Some(entry.action)
 }
 
 impl Sim {
@@ -411,7 +392,7 @@ impl Sim {
         self.0.task.get()
     }
 
-    /// How many events have fired.
+    /// How many events have fired, those of the current turn not counted.
     pub fn events(&self) -> u64 {
         self.0.events.get()
     }
@@ -440,7 +421,7 @@ impl Sim {
         self.act_at(time, place, Action::of(device, payload));
     }
 
-    #[inline]
+    #[inline(never)]
     fn act_at(&self, time: Time, place: Place, action: Action) {
         let core = &*self.0;
         let now = core.now.get();
@@ -451,19 +432,57 @@ impl Sim {
             return self.prepare(time, place, action);
         }
         let origin = core.place.get();
-        if time.as_ps() == now {
-            assert!(place == origin, "SIM-3: {origin:?} acts on {place:?} without delay");
-            return core.ready.borrow_mut().push_back(action);
-        }
-        if place == origin && time.as_ps() < core.horizon.get() {
-            return core.near.borrow_mut().push(time.as_ps(), action);
+        if time.as_ps() <= now {
+            return self.act_now(time, place, action);
         }
         assert!(
-            time.as_ps() >= core.horizon.get(),
+            place == origin || time.as_ps() >= core.horizon.get(),
             "SIM-3: {origin:?} acts on {place:?} within the lookahead"
         );
-        let key = core.next_key(now, origin);
-        core.wheel.borrow_mut().push(time.as_ps(), || Event { place, action, key });
+        let mut agendas = core.agendas.borrow_mut();
+        let key = agendas.next_key(now, origin);
+        agendas.push(place, Entry { time: time.as_ps(), key, action });
+    }
+
+    /// The key of an event at `time`, for an event that may turn out not to be needed: [`Sim::schedule_as`] schedules it
+    /// as if that had been done now.
+    #[inline]
+    pub(crate) fn reserve(&self, time: Time) -> Key {
+        let core = &*self.0;
+        core.latest.set(core.latest.get().max(time.as_ps()));
+        core.agendas.borrow_mut().next_key(core.now.get(), core.place.get())
+    }
+
+    /// Whether an event of the current place at `time` with this key has happened, or would have.
+    #[inline]
+    pub(crate) fn has_passed(&self, time: Time, key: Key) -> bool {
+        let now = self.now();
+        time < now || (time == now && key < self.0.key.get())
+    }
+
+    /// Schedules an action that has not passed, by a key that was reserved for it.
+    #[inline(never)]
+    pub(crate) fn schedule_as(
+        &self,
+        key: Key,
+        time: Time,
+        place: Place,
+        device: DeviceId,
+        payload: u64,
+    ) {
+        if time == Time::MAX {
+            return self.overflow();
+        }
+        let action = Action::of(device, payload);
+        self.0.agendas.borrow_mut().push(place, Entry { time: time.as_ps(), key, action });
+    }
+
+    /// Has something happen without delay.
+    fn act_now(&self, time: Time, place: Place, action: Action) {
+        let (now, origin) = (self.now(), self.place());
+        assert!(time == now, "SIM-1: {origin:?} acts at {time}, before {now}");
+        assert!(place == origin, "SIM-3: {origin:?} acts on {place:?} without delay");
+        self.0.ready.borrow_mut().push_back(action);
     }
 
     /// Ends the run: something would happen later than time can tell.
@@ -482,8 +501,9 @@ impl Sim {
     #[cold]
     fn prepare(&self, time: Time, place: Place, action: Action) {
         let core = &*self.0;
-        let key = core.next_key(core.now.get(), place);
-        core.wheel.borrow_mut().push(time.as_ps(), || Event { place, action, key });
+        let mut agendas = core.agendas.borrow_mut();
+        let key = agendas.next_key(core.now.get(), place);
+        agendas.push(place, Entry { time: time.as_ps(), key, action });
     }
 
     /// Resumes a process of the current place after what is already due.

@@ -13,10 +13,12 @@
 //! - **IPC-2 (FIFO).** Messages of an edge are received in the order they were sent, none lost, none twice.
 //! - **IPC-3 (home).** When everything is over all credits are home; a run that leaves one away is an error that
 //!   names the edge.
+//! - **IPC-5 (lazy).** A credit that comes home while no message waits for it is no event: the sender finds it when it
+//!   asks. Nothing else depends on that.
 //! - **IPC-4 (timing).** Slot by slot, times obey `S_j = max(S_{j-1} + ser, R_{j-K} + ac)` and
 //!   `R_j = max(S_j + ser + a, R_{j-1}) + c`.
 
-use crate::executor::TaskId;
+use crate::executor::{Key, TaskId};
 use crate::record::Path;
 use crate::row::Row;
 use crate::time::{Bytes, Time};
@@ -97,8 +99,9 @@ impl fmt::Display for EdgeName {
     }
 }
 
-/// One message, from when it is posted to when it is received.
+/// One message, from when it is posted to when it is received: two lines of the processor's cache.
 #[derive(Default)]
+#[repr(align(64))]
 pub(crate) struct Message {
     pub(crate) bytes: u64,
     pub(crate) value: Option<Value>,
@@ -112,44 +115,66 @@ pub(crate) struct Message {
 }
 
 /// One directed queue.
+///
+/// What every message needs stands first, so that it takes few lines of the processor's cache.
+#[repr(C, align(64))]
 pub(crate) struct Edge {
-    pub(crate) name: EdgeName,
-    /// The sender's settings, which travel with its messages, and the receiver's.
-    pub(crate) spec: EdgeSpec,
-    pub(crate) receiver_spec: EdgeSpec,
-    /// Whether the two are the same.
-    pub(crate) agreed: bool,
     /// Arrived, then in flight, then pending.
     pub(crate) messages: Row<Message>,
     pub(crate) arrived: usize,
     pub(crate) in_flight: usize,
-    /// How many of those in flight are at the receiver's SIP, on their way into their slots.
-    pub(crate) arriving: usize,
     /// How many were ever taken off the front, so that a message keeps its number.
     pub(crate) received: u64,
     pub(crate) credits: u32,
-    /// When the last message left, and what led to the last one that had to wait.
-    pub(crate) last_grant: (Time, Path),
-    /// What led to each credit that is on its way home.
-    pub(crate) returning: Row<Path>,
     pub(crate) held: u32,
     /// The process that waits for a message, and the one that waits for a credit.
     pub(crate) receiver: Option<TaskId>,
     pub(crate) sender: Option<TaskId>,
-    /// Who last opened each end, by name.
-    pub(crate) receiver_name: Option<String>,
-    pub(crate) sender_name: Option<String>,
+    /// The credits on their way home, and those that are home but that nobody has asked for.
+    pub(crate) returning: Row<Returning>,
+    /// When the last message left.
+    pub(crate) last_grant: Time,
+    pub(crate) credit_latency: Time,
     /// The next SIP on the way, and the number of the port toward it at the sender's SIP.
     pub(crate) port: usize,
     pub(crate) next: u32,
-    pub(crate) hops: u32,
     /// Whether one link is the whole way, and nothing before it costs anything.
     pub(crate) direct: bool,
-    pub(crate) credit_latency: Time,
+    /// Whether sender and receiver have the same settings.
+    pub(crate) agreed: bool,
     pub(crate) retry_scheduled: bool,
     /// What the sender says its messages are about: each entry from the message of that number on.
     pub(crate) topics: VecDeque<(u64, Topic)>,
+    /// Whether a credit is an event only if a message waits for it (IPC-5).
+    pub(crate) lazy: bool,
     pub(crate) stats: EdgeStats,
+    pub(crate) name: EdgeName,
+    /// The sender's settings, which travel with its messages, and the receiver's.
+    pub(crate) spec: EdgeSpec,
+    pub(crate) receiver_spec: EdgeSpec,
+    /// How many of those in flight are at the receiver's SIP, on their way into their slots.
+    pub(crate) arriving: usize,
+    pub(crate) hops: u32,
+    /// What led to the last message that had to wait.
+    pub(crate) last_wait: Path,
+    /// Who last opened each end, by name.
+    pub(crate) receiver_name: Option<String>,
+    pub(crate) sender_name: Option<String>,
+}
+
+/// A credit on its way home.
+#[derive(Default)]
+pub(crate) struct Returning {
+    /// What led to it; it is home when that ends.
+    pub(crate) path: Path,
+    /// The key of its event.
+    pub(crate) key: Key,
+}
+
+/// Whether credits of an edge can do without events: they must have a way of their own, and senders that sleep.
+fn is_lazy(name: EdgeName, spec: &EdgeSpec) -> bool {
+    let sleeps = spec.backpressure == Backpressure::Sleep;
+    sleeps && spec.ipcq_credit_size_bytes == 0 && name.from.sip != name.to.sip
 }
 
 /// What messages are about, in words: it travels with them, and a receiver that expects another topic has found a
@@ -164,8 +189,16 @@ pub(crate) struct EdgeStats {
     pub(crate) credit_wait: u64,
     pub(crate) polls: u64,
     pub(crate) most_slots: u32,
-    /// The time that slots were held by the receiver's kernel, in sum.
-    pub(crate) held: u64,
+    /// The time that slots were held by the receiver's kernel, in sum: the instants at which they were freed, less those
+    /// at which they were taken.
+    held: i128,
+}
+
+impl EdgeStats {
+    /// The time that slots were held, in sum.
+    pub(crate) fn held(&self) -> u64 {
+        u64::try_from(self.held.max(0)).unwrap_or(u64::MAX)
+    }
 }
 
 impl Edge {
@@ -181,7 +214,8 @@ impl Edge {
             arriving: 0,
             received: 0,
             credits: spec.n_slots,
-            last_grant: (Time::ZERO, Path::default()),
+            last_grant: Time::ZERO,
+            last_wait: Path::default(),
             returning: Row::default(),
             held: 0,
             receiver: None,
@@ -195,6 +229,7 @@ impl Edge {
             credit_latency: Time::ZERO,
             retry_scheduled: false,
             topics: VecDeque::new(),
+            lazy: is_lazy(name, &spec),
             stats: EdgeStats::default(),
         }
     }
@@ -206,6 +241,7 @@ impl Edge {
         }
         (self.spec, self.credits) = (spec, spec.n_slots);
         self.agreed = self.spec == self.receiver_spec;
+        self.lazy = is_lazy(self.name, &spec);
         Ok(())
     }
 
@@ -260,9 +296,9 @@ impl Edge {
         message.granted = now;
         self.stats.messages += 1;
         self.stats.bytes += message.bytes;
-        let waited = (now - message.posted.max(self.last_grant.0)).as_ps();
+        let waited = (now - message.posted.max(self.last_grant)).as_ps();
         self.stats.credit_wait = self.stats.credit_wait.saturating_add(waited);
-        self.last_grant.0 = now;
+        self.last_grant = now;
         message
     }
 
@@ -285,22 +321,36 @@ impl Edge {
 
     /// Takes the oldest arrived message out; its slot is now held.
     #[inline]
-    pub(crate) fn take(&mut self) {
+    pub(crate) fn take(&mut self, now: Time) {
         self.arrived -= 1;
         self.received += 1;
         self.held += 1;
+        self.stats.held -= i128::from(now.as_ps());
         self.messages.pop();
+    }
+
+    /// The receiver is done with a slot.
+    #[inline]
+    pub(crate) fn free_slot(&mut self, now: Time) {
+        self.held -= 1;
+        self.stats.held += i128::from(now.as_ps());
     }
 
     /// Whether everything that was sent has been received and every credit is home (IPC-3).
     pub(crate) fn is_home(&self) -> bool {
-        self.credits == self.spec.n_slots && self.messages.is_empty() && self.held == 0
+        self.away() == 0 && self.messages.is_empty() && self.held == 0
+    }
+
+    /// How many credits are not home when everything is over; then those on their way have come.
+    pub(crate) fn away(&self) -> u32 {
+        let home = u32::try_from(self.returning.len()).unwrap_or(u32::MAX);
+        self.spec.n_slots - self.credits - home
     }
 
     /// The least number of slots that keeps the wire, or the receiver, busy if a slot takes `ser` to send and `way`
     /// to arrive.
     pub(crate) fn slots_needed(&self, ser: Time, way: Time) -> u64 {
-        let consume = self.stats.held.checked_div(self.stats.messages).unwrap_or(0);
+        let consume = self.stats.held().checked_div(self.stats.messages).unwrap_or(0);
         let round_trip = ser + way + Time::ps(consume) + self.credit_latency;
         // A receiver slower than the wire sets the pace; more slots than keep it busy are of no use.
         round_trip.as_ps().div_ceil(ser.as_ps().max(consume).max(1))

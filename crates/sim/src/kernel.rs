@@ -107,6 +107,12 @@ pub enum KernelError {
     Other(String),
 }
 
+impl From<Box<KernelError>> for KernelError {
+    fn from(error: Box<KernelError>) -> Self {
+        *error
+    }
+}
+
 /// What a kernel runs with: where it is, and everything it can do.
 #[derive(Clone)]
 pub struct Tl {
@@ -185,7 +191,7 @@ impl Tl {
         let shape = shape.into();
         let value =
             self.has_data().then(|| crate::value::Value::full(dtype, shape.elements(), number));
-        Tile::in_scratch(&self.program, dtype, shape, value, "a constant")
+        Tile::in_scratch(&self.program, dtype, shape, value, "a constant").map_err(|error| *error)
     }
 
     /// A tile full of zeros.

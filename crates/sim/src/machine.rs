@@ -340,7 +340,7 @@ impl World {
         Err(RunError::CreditsAway {
             edge: edge.name,
             unread: edge.messages.len(),
-            away: edge.spec.n_slots - edge.credits,
+            away: edge.away(),
             slots: edge.spec.n_slots,
         })
     }

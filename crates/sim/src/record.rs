@@ -9,6 +9,7 @@ use crate::stall::{Kind, Stack};
 use crate::time::Time;
 use crate::topology::PeId;
 use std::fmt;
+use std::num::NonZeroU64;
 
 /// Something that can be busy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -86,9 +87,9 @@ pub struct Op {
     /// How many bytes it moved or read.
     pub bytes: u64,
     /// The message that leaves with it.
-    pub flow_out: Option<u64>,
+    pub flow_out: Option<NonZeroU64>,
     /// The message that came with it.
-    pub flow_in: Option<u64>,
+    pub flow_in: Option<NonZeroU64>,
 }
 
 /// Why an instant is when it is: the chain of operations that led to it, summed up by kind.

@@ -27,8 +27,8 @@ pub struct Report {
     pub edges: Vec<EdgeUsage>,
     /// What led to the end.
     pub critical_path: CriticalPath,
-    /// Every operation, if the run was recorded: SIP by SIP, in order of its end of issue.
-    pub ops: Vec<Op>,
+    /// Every operation, if the run was recorded: a list for each SIP that had any, in the order they were issued.
+    pub ops: Vec<Vec<Op>>,
     /// What hosts have asked of their SIPs, if the run was recorded: SIP by SIP, in order of their ends.
     pub requests: Vec<Request>,
     /// What to change to go faster, in words.
@@ -152,7 +152,10 @@ impl Report {
             );
             self.add_stalls(Resource::Link { from: number, to: port.to }, stack);
         }
-        self.ops.extend(sip.record.take_ops());
+        let ops = sip.record.take_ops();
+        if !ops.is_empty() {
+            self.ops.push(ops);
+        }
         self.requests.extend(sip.record.take_requests());
     }
 
@@ -167,7 +170,7 @@ impl Report {
 
     /// The op log as text, one line an operation, by time and then by SIP.
     pub fn op_log(&self) -> String {
-        let mut ops: Vec<&Op> = self.ops.iter().collect();
+        let mut ops: Vec<&Op> = self.ops.iter().flatten().collect();
         ops.sort_by_key(|op| op.start);
         ops.iter().fold(String::new(), |mut log, op| {
             let _ = writeln!(log, "{op}"); // a `String` takes all

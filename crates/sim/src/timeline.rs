@@ -5,12 +5,12 @@ use crate::report::Report;
 use phalanx_trace::{NameId, Slice, TrackId, Writer};
 use std::collections::BTreeMap;
 use std::io;
+use std::num::NonZeroU64;
 
 /// Writes the operations of a recorded run.
 pub fn write<W: io::Write>(report: &Report, writer: &mut Writer<W>) -> io::Result<()> {
     let mut tracks = Tracks::default();
-    // The log is SIP by SIP.
-    for ops in report.ops.chunk_by(|a, b| sip_of(a.resource) == sip_of(b.resource)) {
+    for ops in &report.ops {
         for number in in_order(ops) {
             write_op(&mut tracks, writer, &ops[number as usize])?;
         }
@@ -19,22 +19,21 @@ pub fn write<W: io::Write>(report: &Report, writer: &mut Writer<W>) -> io::Resul
 }
 
 /// The numbers of operations, track by track and by time; where two begin together the outer one comes first.
+///
+/// A resource logs most of its operations in that order already, so there is little to sort.
 fn in_order(ops: &[Op]) -> impl Iterator<Item = u32> {
-    let mut known: Vec<Resource> = ops.iter().map(|op| op.resource).collect();
-    known.sort_unstable();
-    known.dedup();
-    let mut last = (known.first().copied(), 0);
-    let mut rank = |resource| {
-        if last.0 != Some(resource) {
-            last = (Some(resource), known.partition_point(|other| *other < resource));
-        }
-        last.1
+    let mut tracks: BTreeMap<Resource, Vec<u32>> = BTreeMap::new();
+    for (number, op) in (0..).zip(ops) {
+        tracks.entry(op.resource).or_default().push(number);
+    }
+    let key = |number: &u32| {
+        let op = &ops[*number as usize];
+        (op.start, std::cmp::Reverse(op.end))
     };
-    let key =
-        |(number, op): (u32, &Op)| (rank(op.resource), op.start, std::cmp::Reverse(op.end), number);
-    let mut keys: Vec<_> = (0..).zip(ops).map(key).collect();
-    keys.sort_unstable();
-    keys.into_iter().map(|(.., number)| number)
+    for track in tracks.values_mut() {
+        track.sort_by_key(key);
+    }
+    tracks.into_values().flatten()
 }
 
 fn write_op<W: io::Write>(tracks: &mut Tracks, writer: &mut Writer<W>, op: &Op) -> io::Result<()> {
@@ -42,7 +41,8 @@ fn write_op<W: io::Write>(tracks: &mut Tracks, writer: &mut Writer<W>, op: &Op) 
     let name = tracks.name(writer, op.label);
     let slice = Slice::new(track, name, op.start.as_ps(), op.end.as_ps());
     let bytes = (op.bytes > 0).then_some(op.bytes);
-    writer.slice(&Slice { bytes, flow_out: op.flow_out, flow_in: op.flow_in, ..slice })
+    let [flow_out, flow_in] = [op.flow_out, op.flow_in].map(|flow| flow.map(NonZeroU64::get));
+    writer.slice(&Slice { bytes, flow_out, flow_in, ..slice })
 }
 
 #[derive(Default)]

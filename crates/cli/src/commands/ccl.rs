@@ -20,7 +20,7 @@ pub(crate) fn ccl(args: &CclArgs) -> anyhow::Result<ExitCode> {
     let sweep = sweep(args)?;
     let plans = plans(args, &sweep)?;
     let sizes = sizes(args, &sweep, &plans)?;
-    let mut table = Table::new(Heading { sweep: &sweep, sizes: &sizes, check: args.check });
+    let table = Table::new(Heading { sweep: &sweep, sizes: &sizes, check: args.check });
     if !args.json {
         printer::data(&table.heading())?;
     }

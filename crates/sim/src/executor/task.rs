@@ -1,6 +1,6 @@
 //! Processes: their numbers, names and places, sleeping, spawning, joining, cancelling.
 
-use super::window::Action;
+use super::action::Action;
 use super::{Place, Process, Sim, Wait};
 use crate::time::Time;
 use std::cell::{Cell, RefCell};

@@ -33,8 +33,8 @@ impl<T> Issued<T> {
 
     /// One that could not be issued.
     #[cold]
-    pub(super) fn failed(program: Rc<Program>, error: KernelError) -> Self {
-        let result = Some(Err(Box::new(error)));
+    pub(super) fn failed(program: Rc<Program>, error: Box<KernelError>) -> Self {
+        let result = Some(Err(error));
         Self { program, result, end: Time::ZERO, engine: Engine::Vector, scheduled: false }
     }
 

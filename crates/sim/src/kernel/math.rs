@@ -160,6 +160,7 @@ impl Tl {
         let _ = self.engine(Engine::Vector, "compute", span, 0, empty).await;
     }
 
+    #[inline]
     fn vector(
         &self,
         label: &'static str,
@@ -181,11 +182,11 @@ impl Tl {
         label: &'static str,
         span: Time,
         bytes: u64,
-        result: Result<Tile, KernelError>,
+        result: Result<Tile, Box<KernelError>>,
     ) -> Computing {
         let tile = match result {
             Ok(tile) => tile,
-            Err(error) => return self.failed(error),
+            Err(error) => return Computing::failed(self.program().clone(), error),
         };
         let program = self.program().clone();
         if self.has_data() {
@@ -195,8 +196,9 @@ impl Tl {
         Computing::new(program, engine, tile, end)
     }
 
+    #[cold]
     fn failed(&self, error: KernelError) -> Computing {
-        Computing::failed(self.program().clone(), error)
+        Computing::failed(self.program().clone(), Box::new(error))
     }
 }
 
@@ -214,6 +216,7 @@ fn occupy(program: &Program, engine: Engine, label: &'static str, span: Time, by
     end
 }
 
+#[inline]
 fn both(tl: &Tl, left: &Tile, right: &Tile) -> Option<(Value, Value)> {
     if tl.has_data() { left.value().zip(right.value()) } else { None }
 }
@@ -225,10 +228,16 @@ fn broadcast(
     left: &Tile,
     right: &Tile,
 ) -> Result<(DType, Shape), KernelError> {
+    let (dtype, shape) = left.kind();
+    if right.is(dtype, &shape) { Ok((dtype, shape)) } else { unequal(operation, left, right) }
+}
+
+fn unequal(
+    operation: &'static str,
+    left: &Tile,
+    right: &Tile,
+) -> Result<(DType, Shape), KernelError> {
     let ((dtype, a), (other, b)) = (left.kind(), right.kind());
-    if dtype == other && a == b {
-        return Ok((dtype, a));
-    }
     let mismatch =
         || KernelError::Shape { operation, left: left.describe(), right: right.describe() };
     if dtype != other || a.dims().len() != b.dims().len() {

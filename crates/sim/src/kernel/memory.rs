@@ -23,9 +23,9 @@ impl<T> Loading<T> {
         program: &Rc<Program>,
         cube: u16,
         bytes: u64,
-        result: Result<T, KernelError>,
+        result: Result<T, Box<KernelError>>,
     ) -> Self {
-        let end = transfer(program, &[(cube, bytes)], Engine::Load);
+        let end = transfer(program, Engine::Load, || [(cube, bytes)]);
         match result {
             Ok(result) => Self::new(program.clone(), Engine::Load, result, end),
             Err(error) => Self::failed(program.clone(), error),
@@ -52,63 +52,70 @@ impl Tl {
 
     /// Loads the elements of a view; masked ones read as `other`.
     pub fn load_or(&self, view: &View, other: f64) -> Loading<Tile> {
-        self.issue(Engine::Load, || {
-            let (tile, piece) = self.read_tile(view, other)?;
-            Ok((tile, transfer(self.program(), &[piece], Engine::Load)))
-        })
-    }
-
-    /// Loads two views as one transfer, which pays the latency once: the operands of a product.
-    pub fn load_pair(&self, left: &View, right: &View) -> Loading<(Tile, Tile)> {
-        self.issue(Engine::Load, || {
-            let (left, first) = self.read_tile(left, 0.0)?;
-            let (right, second) = self.read_tile(right, 0.0)?;
-            Ok(((left, right), transfer(self.program(), &[first, second], Engine::Load)))
-        })
-    }
-
-    #[inline]
-    fn issue<T>(
-        &self,
-        engine: Engine,
-        start: impl FnOnce() -> Result<(T, Time), KernelError>,
-    ) -> Loading<T> {
         let program = self.program().clone();
-        match start() {
-            Ok((result, end)) => Loading::new(program, engine, result, end),
+        match self.read_tile(view, other) {
+            Ok((tile, cube)) => {
+                let end = transfer(&program, Engine::Load, || [(cube, bytes(view))]);
+                Loading::new(program, Engine::Load, tile, end)
+            }
             Err(error) => Loading::failed(program, error),
         }
     }
 
-    /// The tile of a view, and how many bytes have to come from which cube for it.
+    /// Loads two views as one transfer, which pays the latency once: the operands of a product.
+    pub fn load_pair(&self, left: &View, right: &View) -> Loading<(Tile, Tile)> {
+        let program = self.program().clone();
+        let both =
+            self.read_tile(left, 0.0).and_then(|first| Ok((first, self.read_tile(right, 0.0)?)));
+        match both {
+            Ok(((first, cube), (second, other))) => {
+                let pieces = || [(cube, bytes(left)), (other, bytes(right))];
+                let end = transfer(&program, Engine::Load, pieces);
+                Loading::new(program, Engine::Load, (first, second), end)
+            }
+            Err(error) => Loading::failed(program, error),
+        }
+    }
+
+    /// The tile of a view, and the cube that its bytes have to come from.
     #[inline]
-    fn read_tile(&self, view: &View, other: f64) -> Result<(Tile, (u16, u64)), KernelError> {
+    fn read_tile(&self, view: &View, other: f64) -> Result<(Tile, u16), Box<KernelError>> {
         let program = self.program();
         let (cube, value) = read(program.world(), program.pe().sip, view, other)?;
         let tile = Tile::in_scratch(program, view.dtype, view.shape, value, "a load")?;
         if self.has_data() {
             tile.start_if_deep();
         }
-        Ok((tile, (cube, (view.touched() * view.dtype.size()) as u64)))
+        Ok((tile, cube))
     }
 
     /// Stores a tile to the elements of a view; masked ones are left as they are.
     pub fn store(&self, view: &View, tile: &Tile) -> Storing {
-        let storing = self.issue(Engine::Store, || {
-            let program = self.program();
-            let cube = write(program, view, tile)?;
-            let bytes = (view.touched() * view.dtype.size()) as u64;
-            Ok(((), transfer(program, &[(cube, bytes)], Engine::Store)))
-        });
-        Storing(storing)
+        let program = self.program().clone();
+        Storing(match write(&program, view, tile) {
+            Ok(cube) => {
+                let end = transfer(&program, Engine::Store, || [(cube, bytes(view))]);
+                Loading::new(program, Engine::Store, (), end)
+            }
+            Err(error) => Loading::failed(program, error),
+        })
     }
+}
+
+/// How many bytes a view touches.
+fn bytes(view: &View) -> u64 {
+    (view.touched() * view.dtype.size()) as u64
 }
 
 /// Moves bytes between the PE and cubes through a DMA channel; says when it is over.
 #[inline]
-fn transfer(program: &Program, pieces: &[(u16, u64)], engine: Engine) -> Time {
+fn transfer<const N: usize>(
+    program: &Program,
+    engine: Engine,
+    pieces: impl FnOnce() -> [(u16, u64); N],
+) -> Time {
     // Where nothing takes time there is nothing to take, or to log.
-    if program.world().free_memory { Time::ZERO } else { occupy(program, pieces, engine) }
+    if program.world().free_memory { Time::ZERO } else { occupy(program, &pieces(), engine) }
 }
 
 fn occupy(program: &Program, pieces: &[(u16, u64)], engine: Engine) -> Time {
@@ -166,7 +173,7 @@ fn read(
     sip: u32,
     view: &View,
     other: f64,
-) -> Result<(u16, Option<Value>), KernelError> {
+) -> Result<(u16, Option<Value>), Box<KernelError>> {
     let sip = world.sips[sip as usize].borrow();
     let place = locate(&sip.mmu, view)?;
     let cube = place.map_or(0, |place| place.cube);
@@ -174,7 +181,7 @@ fn read(
         return Ok((cube, None));
     }
     let value = match place {
-        Some(place) => gather(&sip.mmu, place, view, other)?,
+        Some(place) => gather(&sip.mmu, place, view, other).map_err(boxed)?,
         None => Value::full(view.dtype, view.shape.elements(), other),
     };
     Ok((cube, Some(value)))
@@ -182,7 +189,7 @@ fn read(
 
 /// Where a view's base is; `None` if it touches nothing.
 #[inline]
-fn locate(mmu: &Mmu, view: &View) -> Result<Option<Place>, KernelError> {
+fn locate(mmu: &Mmu, view: &View) -> Result<Option<Place>, Box<KernelError>> {
     let reach = match view.dense_len() {
         Some(len) => len,
         None => reach(view)?,
@@ -192,16 +199,21 @@ fn locate(mmu: &Mmu, view: &View) -> Result<Option<Place>, KernelError> {
     }
     match mmu.find(view.address, view.dtype, reach) {
         Ok(place) => Ok(Some(place)),
-        Err(error) => Err(KernelError::Memory(*error)),
+        Err(error) => Err(boxed(*error)),
     }
 }
 
+#[cold]
+fn boxed(error: MemoryError) -> Box<KernelError> {
+    Box::new(KernelError::Memory(error))
+}
+
 /// How many elements from the base to the last one that a view touches.
-fn reach(view: &View) -> Result<usize, KernelError> {
+fn reach(view: &View) -> Result<usize, Box<KernelError>> {
     if !view.mask_fits() || view.strides.dims().len() != view.shape.dims().len() {
         let (left, right) =
             (view.shape.to_string(), format!("strides {} and its mask", view.strides));
-        return Err(KernelError::Shape { operation: "view", left, right });
+        return Err(Box::new(KernelError::Shape { operation: "view", left, right }));
     }
     Ok(match &view.mask {
         Mask::All => span_of(view.shape, view.strides),
@@ -241,14 +253,16 @@ fn gather(mmu: &Mmu, place: Place, view: &View, other: f64) -> Result<Value, Mem
 }
 
 /// Writes a tile to a view; the cube it went to.
-fn write(program: &Program, view: &View, tile: &Tile) -> Result<u16, KernelError> {
-    if tile.kind() != (view.dtype, view.shape) {
-        let (left, right) = (tile.describe(), format!("{}{}", view.dtype, view.shape));
-        return Err(KernelError::Shape { operation: "store", left, right });
+#[inline]
+fn write(program: &Program, view: &View, tile: &Tile) -> Result<u16, Box<KernelError>> {
+    if !tile.is(view.dtype, &view.shape) {
+        return Err(misfit(view, tile));
     }
     let sip = &mut *program.world().sips[program.pe().sip as usize].borrow_mut();
     let Some(place) = locate(&sip.mmu, view)? else { return Ok(0) };
-    if let Some(value) = tile.value() {
+    if program.world().options.data
+        && let Some(value) = tile.value()
+    {
         for run in view.runs() {
             if let Some(at) = run.memory {
                 sip.mmu.write(place, at, value.slice(run.tile, run.len));
@@ -256,4 +270,14 @@ fn write(program: &Program, view: &View, tile: &Tile) -> Result<u16, KernelError
         }
     }
     Ok(place.cube)
+}
+
+#[cold]
+#[expect(
+    clippy::unnecessary_box_returns,
+    reason = "a result with a thin error is passed in registers"
+)]
+fn misfit(view: &View, tile: &Tile) -> Box<KernelError> {
+    let (left, right) = (tile.describe(), format!("{}{}", view.dtype, view.shape));
+    Box::new(KernelError::Shape { operation: "store", left, right })
 }

@@ -14,6 +14,7 @@ use crate::stall::Kind;
 use crate::time::Time;
 use crate::topology::PeId;
 use crate::value::{DType, Value};
+use std::num::NonZeroU64;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -84,6 +85,7 @@ impl Tl {
         let state = &mut program.world().edges.borrow_mut().list[edge as usize];
         state.sender_name = Some(program.process());
         if state.spec != spec {
+            program.world().take_credits(state);
             state
                 .set_sender_spec(spec)
                 .map_err(|reason| KernelError::BadEdge { edge: name, reason })?;
@@ -131,19 +133,18 @@ impl Tl {
     /// Sends a tile. Issued by the call: it leaves when a slot is free at the receiver. Await it to wait for that.
     #[inline]
     pub fn send(&self, to: &Sender, tile: &Tile) -> Sending {
-        let (bytes, value) = tile.cargo();
-        let last = if bytes <= to.slot_size {
-            post(to, bytes, value, 0)
-        } else {
-            send_in_pieces(to, tile)
-        };
+        let cargo = tile.cargo();
+        let last =
+            if cargo.0 <= to.slot_size { post(to, cargo, 0) } else { send_in_pieces(to, tile) };
         Sending { program: to.program.clone(), edge: to.edge, last }
     }
 
     /// Receives a tile of `dtype` and `shape`.
+    #[inline]
     pub fn recv(&self, from: &Receiver, dtype: DType, shape: impl Into<Shape>) -> Receiving {
         let (program, shape) = (from.program.clone(), shape.into());
-        Receiving { program, edge: from.edge, in_hbm: from.in_hbm, dtype, shape, rare: None }
+        let bytes = (shape.elements() * dtype.size()) as u64;
+        Receiving { program, edge: from.edge, in_hbm: from.in_hbm, dtype, shape, bytes, rare: None }
     }
 }
 
@@ -158,7 +159,7 @@ fn send_in_pieces(to: &Sender, tile: &Tile) -> u64 {
         let (start, end) = (piece * per_slot, ((piece + 1) * per_slot).min(elements));
         let value = tile.value().map(|value| value.slice(start, end - start));
         let following = u32::try_from(pieces - piece - 1).expect("fewer than 2^32 slots");
-        last = post(to, (end - start) as u64 * size, value, following);
+        last = post(to, ((end - start) as u64 * size, value), following);
     }
     last
 }
@@ -186,17 +187,8 @@ fn check(edge: EdgeName, spec: &EdgeSpec, world: &World) -> Result<(), KernelErr
 }
 
 #[inline]
-fn post(to: &Sender, bytes: u64, value: Option<Value>, following: u32) -> u64 {
-    let program = &*to.program;
-    program.world().post(to.edge, |message| {
-        let now = program.sim().now();
-        message.bytes = bytes;
-        message.value = value;
-        message.following = following;
-        message.posted = now;
-        message.path = program.path();
-        message.path.advance(now, Kind::Dependency);
-    })
+fn post(to: &Sender, cargo: (u64, Option<Value>), following: u32) -> u64 {
+    to.program.world().post(to.edge, cargo, following, to.program.path_cell())
 }
 
 /// A send under way: await it to wait until the message has got its slot and left.
@@ -215,8 +207,7 @@ impl Future for Sending {
         let edges = &mut *program.world().edges.borrow_mut();
         let edge = &mut edges.list[self.edge as usize];
         if edge.launched() >= self.last {
-            let (_, path) = edge.last_grant;
-            program.waited(Kind::Credit, &path);
+            program.waited(Kind::Credit, &edge.last_wait);
             return Poll::Ready(());
         }
         edge.sender = Some(program.sim().task());
@@ -233,13 +224,12 @@ impl Future for Sending {
 pub(super) struct Held {
     program: Rc<Program>,
     edge: u32,
-    since: Time,
 }
 
 impl Drop for Held {
     #[inline]
     fn drop(&mut self) {
-        self.program.world().release(self.edge, &self.program.path(), self.since);
+        self.program.world().release(self.edge, &self.program.path());
     }
 }
 
@@ -251,6 +241,7 @@ pub struct Receiving {
     in_hbm: bool,
     dtype: DType,
     shape: Shape,
+    bytes: u64,
     /// What most messages do not need.
     rare: Option<Box<Rare>>,
 }
@@ -269,21 +260,25 @@ impl Future for Receiving {
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = &mut *self;
-        loop {
-            if let Some(Rare::Fetching(fetching, _)) = this.rare.as_deref_mut() {
-                return Pin::new(fetching).poll(context);
-            }
-            let Some(arrived) = this.take() else { return Poll::Pending };
-            let result = if arrived.following > 0 || this.rare.is_some() {
-                this.collect(arrived)
-            } else {
-                this.finish(arrived)
-            };
-            if let Some(result) = result {
-                return Poll::Ready(result);
-            }
+        if self.in_hbm || self.rare.is_some() {
+            return self.poll_slowly(context);
         }
+        let mut edges = self.program.world().edges.borrow_mut();
+        let edge = &mut edges.list[self.edge as usize];
+        let agreed = edge.agreed;
+        let Some(message) = edge.front() else {
+            self.wait(edge);
+            return Poll::Pending;
+        };
+        if !agreed || !self.is_expected(message) {
+            drop(edges);
+            return self.poll_slowly(context);
+        }
+        self.note(message);
+        let value = message.value.take();
+        edge.take(self.program.sim().now());
+        let kind = (self.dtype, self.shape, self.bytes);
+        Poll::Ready(Ok(Tile::in_slot(&self.program, kind, value, self.edge)))
     }
 }
 
@@ -292,12 +287,43 @@ struct Arrived {
     bytes: u64,
     value: Option<Value>,
     following: u32,
-    since: Time,
 }
 
 impl Receiving {
-    /// The oldest message in a slot; otherwise waits for one.
+    /// Whether a message is the one that was asked for, whole in its slot.
     #[inline]
+    fn is_expected(&self, message: &Message) -> bool {
+        message.following == 0
+            && message.bytes == self.bytes
+            && self.has_type(message.value.as_ref())
+    }
+
+    #[inline]
+    fn has_type(&self, value: Option<&Value>) -> bool {
+        value
+            .is_none_or(|value| value.dtype() == self.dtype && value.len() == self.shape.elements())
+    }
+
+    /// Any message: of several slots, in HBM, or not the one that was asked for.
+    #[inline(never)]
+    fn poll_slowly(&mut self, context: &mut Context<'_>) -> Poll<Result<Tile, KernelError>> {
+        loop {
+            if let Some(Rare::Fetching(fetching, _)) = self.rare.as_deref_mut() {
+                return Pin::new(fetching).poll(context);
+            }
+            let Some(arrived) = self.take() else { return Poll::Pending };
+            let result = if arrived.following > 0 || self.rare.is_some() {
+                self.collect(arrived)
+            } else {
+                self.finish(arrived)
+            };
+            if let Some(result) = result {
+                return Poll::Ready(result.map_err(|error| *error));
+            }
+        }
+    }
+
+    /// The oldest message in a slot; otherwise waits for one.
     fn take(&self) -> Option<Arrived> {
         let edge = &mut self.program.world().edges.borrow_mut().list[self.edge as usize];
         let Some(message) = edge.front() else {
@@ -305,14 +331,10 @@ impl Receiving {
             return None;
         };
         self.note(message);
-        let arrived = Arrived {
-            bytes: message.bytes,
-            value: message.value.take(),
-            following: message.following,
-            since: self.program.sim().now(),
-        };
-        edge.take();
-        Some(arrived)
+        let Message { bytes, following, .. } = *message;
+        let value = message.value.take();
+        edge.take(self.program.sim().now());
+        Some(Arrived { bytes, value, following })
     }
 
     /// Has itself resumed by the next message.
@@ -350,34 +372,33 @@ impl Receiving {
             label: "recv",
             bytes: message.bytes,
             flow_out: None,
-            flow_in: Some(message.flow),
+            flow_in: NonZeroU64::new(message.flow),
         };
         self.program.world().sips[pe.sip as usize].borrow_mut().record.op(|| op);
     }
 
-    fn release(&self, since: Time) {
-        self.program.world().release(self.edge, &self.program.path(), since);
+    fn release(&self) {
+        self.program.world().release(self.edge, &self.program.path());
     }
 
     /// A message in one slot: checks it, and fetches it if the slot is in HBM.
-    #[inline]
-    fn finish(&mut self, message: Arrived) -> Option<Result<Tile, KernelError>> {
-        let Arrived { bytes, value, since, .. } = message;
+    fn finish(&mut self, message: Arrived) -> Option<Result<Tile, Box<KernelError>>> {
+        let Arrived { bytes, value, .. } = message;
         if let Err(error) = self.check(bytes, value.as_ref()) {
-            self.release(since);
+            self.release();
             return Some(Err(error));
         }
         if !self.in_hbm {
-            let slot = (self.edge, since);
-            return Some(Ok(Tile::in_slot(&self.program, self.dtype, self.shape, value, slot)));
+            let kind = (self.dtype, self.shape, self.bytes);
+            return Some(Ok(Tile::in_slot(&self.program, kind, value, self.edge)));
         }
-        let held = Held { program: self.program.clone(), edge: self.edge, since };
+        let held = Held { program: self.program.clone(), edge: self.edge };
         self.move_in(bytes, value, Some(held))
     }
 
     /// One slot of a message that takes several; the tile, if it was the last.
-    fn collect(&mut self, arrived: Arrived) -> Option<Result<Tile, KernelError>> {
-        self.release(arrived.since);
+    fn collect(&mut self, arrived: Arrived) -> Option<Result<Tile, Box<KernelError>>> {
+        self.release();
         let rare = self.rare.get_or_insert_with(|| Box::new(Rare::Parts(Vec::new(), 0)));
         let Rare::Parts(parts, bytes) = &mut **rare else {
             unreachable!("a fetch is waited for first")
@@ -402,7 +423,7 @@ impl Receiving {
         bytes: u64,
         value: Option<Value>,
         held: Option<Held>,
-    ) -> Option<Result<Tile, KernelError>> {
+    ) -> Option<Result<Tile, Box<KernelError>>> {
         let tile = Tile::in_scratch(&self.program, self.dtype, self.shape, value, "a message");
         if !self.in_hbm {
             return Some(tile);
@@ -413,29 +434,21 @@ impl Receiving {
     }
 
     /// Whether sender and receiver meant the same.
-    #[inline]
-    fn check(&self, bytes: u64, value: Option<&Value>) -> Result<(), KernelError> {
+    fn check(&self, bytes: u64, value: Option<&Value>) -> Result<(), Box<KernelError>> {
         let edges = self.program.world().edges.borrow();
         let edge = &edges.list[self.edge as usize];
         if !edge.agreed {
             let specs = Box::new((edge.spec, edge.receiver_spec));
-            return Err(KernelError::EdgeMismatch { edge: edge.name, specs });
+            return Err(Box::new(KernelError::EdgeMismatch { edge: edge.name, specs }));
         }
-        let wanted = self.shape.elements() * self.dtype.size();
-        let same_type = value.is_none_or(|value| {
-            value.dtype() == self.dtype && value.len() == self.shape.elements()
-        });
-        if bytes == wanted as u64 && same_type {
+        if bytes == self.bytes && self.has_type(value) {
             return Ok(());
         }
         let got = value.map_or_else(
             || format!("{bytes} B"),
             |value| format!("{}[{}]", value.dtype(), value.len()),
         );
-        Err(KernelError::WrongMessage {
-            edge: edge.name,
-            expected: format!("{}{}", self.dtype, self.shape),
-            got,
-        })
+        let expected = format!("{}{}", self.dtype, self.shape);
+        Err(Box::new(KernelError::WrongMessage { edge: edge.name, expected, got }))
     }
 }

@@ -12,26 +12,29 @@ use std::rc::Rc;
 use std::task::Poll;
 
 /// One kernel on one PE.
+///
+/// What every operation needs stands first, so that it takes few lines of the processor's cache.
+#[repr(C)]
 pub(crate) struct Program {
     world: Rc<World>,
     pe: PeId,
     /// Where the PE stands among those of its SIP.
     index: usize,
-    name: Rc<str>,
-    number: usize,
-    group: Rc<Group>,
-    started: Cell<Time>,
     /// Until when its time has been accounted for: when it last ran.
     cursor: Cell<Time>,
     path: Cell<Path>,
     stalls: [Cell<u64>; Kind::COUNT],
     tiles: RefCell<Tiles>,
-    /// When its last store will be over, and what led there.
-    stores_over: Cell<Time>,
-    stores_path: Cell<Path>,
     /// The scratch memory its tiles and slots take, and how much there is.
     scratch: Cell<u64>,
     scratch_limit: u64,
+    /// When its last store will be over, and what led there.
+    stores_over: Cell<Time>,
+    stores_path: Cell<Path>,
+    name: Rc<str>,
+    number: usize,
+    group: Rc<Group>,
+    started: Cell<Time>,
 }
 
 impl Program {
@@ -107,6 +110,12 @@ impl Program {
     /// What led to its launch.
     pub(crate) fn caused_by(&self, path: &Path) {
         self.path.set(*path);
+    }
+
+    /// Where the path stands, for whoever copies it.
+    #[inline]
+    pub(crate) fn path_cell(&self) -> &Cell<Path> {
+        &self.path
     }
 
     pub(crate) fn start(&self) {

@@ -2,7 +2,7 @@
 
 use super::program::Program;
 use super::{KernelError, Tl};
-use crate::time::{Bytes, Time};
+use crate::time::Bytes;
 use crate::value::{DType, Value};
 use std::fmt;
 use std::rc::Rc;
@@ -128,10 +128,12 @@ pub struct Tile {
     number: u32,
 }
 
-/// What a tile is.
+/// What a tile is: one line of the processor's cache.
+#[repr(align(64))]
 struct Entry {
     dtype: DType,
     shape: Shape,
+    bytes: u64,
     value: Option<Value>,
     home: Home,
 }
@@ -139,32 +141,61 @@ struct Entry {
 /// What a tile occupies until it is dropped.
 #[derive(Clone, Copy)]
 enum Home {
-    /// So many bytes of scratch.
-    Scratch(u64),
-    /// A slot of an edge, since it was filled.
-    Slot(u32, Time),
+    /// Nothing: the tile is gone, and this is the one that went before it.
+    Gone(u32),
+    /// Its bytes of scratch.
+    Scratch,
+    /// A slot of this edge.
+    Slot(u32),
 }
 
 /// The tiles of a program.
-#[derive(Default)]
 pub(super) struct Tiles {
     entries: Vec<Entry>,
-    free: Vec<u32>,
+    /// The one that went last, whose place is taken next.
+    gone: u32,
 }
+
+impl Default for Tiles {
+    fn default() -> Self {
+        Self { entries: Vec::new(), gone: NONE }
+    }
+}
+
+const NONE: u32 = u32::MAX;
 
 impl Tiles {
     #[inline]
-    fn add(&mut self, dtype: DType, shape: Shape, value: Option<Value>, home: Home) -> u32 {
-        let Some(number) = self.free.pop() else {
-            self.entries.push(Entry { dtype, shape, value, home });
-            return u32::try_from(self.entries.len() - 1).expect("fewer than 2^32 tiles");
+    fn add(&mut self, kind: (DType, Shape, u64), value: Option<Value>, home: Home) -> u32 {
+        let (dtype, shape, bytes) = kind;
+        let number = self.gone;
+        let Some(entry) = self.entries.get_mut(number as usize) else {
+            return self.grow(Entry { dtype, shape, bytes, value, home });
         };
-        let entry = &mut self.entries[number as usize];
+        if let Home::Gone(next) = entry.home {
+            self.gone = next;
+        }
         entry.dtype = dtype;
         entry.shape = shape;
+        entry.bytes = bytes;
         entry.value = value;
         entry.home = home;
         number
+    }
+
+    #[cold]
+    fn grow(&mut self, entry: Entry) -> u32 {
+        self.entries.push(entry);
+        u32::try_from(self.entries.len() - 1).expect("fewer than 2^32 tiles")
+    }
+
+    /// Takes a tile out: what it occupied, and its value.
+    #[inline]
+    fn remove(&mut self, number: u32) -> (Home, u64, Option<Value>) {
+        let entry = &mut self.entries[number as usize];
+        let home = std::mem::replace(&mut entry.home, Home::Gone(self.gone));
+        self.gone = number;
+        (home, entry.bytes, entry.value.take())
     }
 }
 
@@ -176,12 +207,13 @@ impl Tile {
         shape: Shape,
         value: Option<Value>,
         what: &str,
-    ) -> Result<Self, KernelError> {
+    ) -> Result<Self, Box<KernelError>> {
         let bytes = (shape.elements() * dtype.size()) as u64;
         if let Err((free, capacity)) = program.take_scratch(bytes) {
             return Err(full(what, bytes, free, capacity));
         }
-        let number = program.tiles().borrow_mut().add(dtype, shape, value, Home::Scratch(bytes));
+        let kind = (dtype, shape, bytes);
+        let number = program.tiles().borrow_mut().add(kind, value, Home::Scratch);
         Ok(Self { program: program.clone(), number })
     }
 
@@ -189,12 +221,11 @@ impl Tile {
     #[inline]
     pub(super) fn in_slot(
         program: &Rc<Program>,
-        dtype: DType,
-        shape: Shape,
+        kind: (DType, Shape, u64),
         value: Option<Value>,
-        (edge, since): (u32, Time),
+        edge: u32,
     ) -> Self {
-        let number = program.tiles().borrow_mut().add(dtype, shape, value, Home::Slot(edge, since));
+        let number = program.tiles().borrow_mut().add(kind, value, Home::Slot(edge));
         Self { program: program.clone(), number }
     }
 
@@ -221,18 +252,22 @@ impl Tile {
         self.with(|entry| (entry.dtype, entry.shape))
     }
 
+    /// Whether it has this type and extent.
+    #[inline]
+    pub(super) fn is(&self, dtype: DType, shape: &Shape) -> bool {
+        self.with(|entry| entry.dtype == dtype && entry.shape == *shape)
+    }
+
     /// How many bytes it takes.
     #[inline]
     pub fn bytes(&self) -> u64 {
-        self.with(|entry| (entry.shape.elements() * entry.dtype.size()) as u64)
+        self.with(|entry| entry.bytes)
     }
 
     /// What a message carries: its size and its numbers.
     #[inline]
     pub(super) fn cargo(&self) -> (u64, Option<Value>) {
-        self.with(|entry| {
-            ((entry.shape.elements() * entry.dtype.size()) as u64, entry.value.clone())
-        })
+        self.with(|entry| (entry.bytes, entry.value.clone()))
     }
 
     /// Its numbers, to be computed when somebody looks; `None` without data.
@@ -276,18 +311,12 @@ impl fmt::Debug for Tile {
 impl Drop for Tile {
     #[inline]
     fn drop(&mut self) {
-        let (home, value) = {
-            let tiles = &mut *self.program.tiles().borrow_mut();
-            tiles.free.push(self.number);
-            let entry = &mut tiles.entries[self.number as usize];
-            (entry.home, entry.value.take())
-        };
+        let (home, bytes, value) = self.program.tiles().borrow_mut().remove(self.number);
         drop(value);
         match home {
-            Home::Scratch(bytes) => self.program.give_scratch(bytes),
-            Home::Slot(edge, since) => {
-                self.program.world().release(edge, &self.program.path(), since);
-            }
+            Home::Scratch => self.program.give_scratch(bytes),
+            Home::Slot(edge) => self.program.world().release(edge, &self.program.path()),
+            Home::Gone(_) => {}
         }
     }
 }
@@ -300,7 +329,11 @@ pub(super) struct Scratch {
 
 impl Scratch {
     #[inline]
-    pub(super) fn take(program: &Rc<Program>, bytes: u64, what: &str) -> Result<Self, KernelError> {
+    pub(super) fn take(
+        program: &Rc<Program>,
+        bytes: u64,
+        what: &str,
+    ) -> Result<Self, Box<KernelError>> {
         match program.take_scratch(bytes) {
             Ok(()) => Ok(Self { program: program.clone(), bytes }),
             Err((free, capacity)) => Err(full(what, bytes, free, capacity)),
@@ -309,8 +342,13 @@ impl Scratch {
 }
 
 #[cold]
-fn full(what: &str, bytes: u64, free: Bytes, capacity: Bytes) -> KernelError {
-    KernelError::ScratchFull { what: what.to_owned(), wanted: Bytes(bytes), free, capacity }
+#[expect(
+    clippy::unnecessary_box_returns,
+    reason = "a result with a thin error is passed in registers"
+)]
+fn full(what: &str, bytes: u64, free: Bytes, capacity: Bytes) -> Box<KernelError> {
+    let (what, wanted) = (what.to_owned(), Bytes(bytes));
+    Box::new(KernelError::ScratchFull { what, wanted, free, capacity })
 }
 
 impl Drop for Scratch {
@@ -328,7 +366,8 @@ impl Tl {
 
     /// Sets scratch memory aside.
     pub fn reserve(&self, bytes: u64) -> Result<Reservation, KernelError> {
-        Scratch::take(self.program(), bytes, "a reservation").map(Reservation)
+        let scratch = Scratch::take(self.program(), bytes, "a reservation");
+        scratch.map(Reservation).map_err(|error| *error)
     }
 }
 

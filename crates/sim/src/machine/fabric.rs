@@ -7,13 +7,16 @@
 //!   on, so that hops pipeline by chunk.
 
 use super::{World, noc};
-use crate::executor::{Device, Sim};
-use crate::ipcq::{Backpressure, BufferKind, Edge, EdgeName, EdgeSpec, Message};
+use crate::executor::{Device, Key, Sim};
+use crate::ipcq::{Backpressure, BufferKind, Edge, EdgeName, EdgeSpec, Message, Returning};
 use crate::record::{Op, Path, Resource};
 use crate::stall::Kind;
 use crate::time::Time;
 use crate::topology::PeId;
+use crate::value::Value;
 use crate::wire::{Flight, Turn};
+use std::cell::Cell;
+use std::num::NonZeroU64;
 
 /// What a scheduled action is about: above the number in its payload.
 #[derive(Clone, Copy)]
@@ -84,7 +87,15 @@ impl Parcels {
 fn transfer(turn: Turn, resource: Resource, message: &Message) -> Op {
     let Message { bytes, flow, .. } = *message;
     let (start, end) = (turn.start, turn.end);
-    Op { start, end, resource, label: "transfer", bytes, flow_out: Some(flow), flow_in: None }
+    Op {
+        start,
+        end,
+        resource,
+        label: "transfer",
+        bytes,
+        flow_out: NonZeroU64::new(flow),
+        flow_in: None,
+    }
 }
 
 impl Device for World {
@@ -111,6 +122,12 @@ impl World {
     fn schedule(&self, time: Time, sip: u32, act: Act, number: u32) {
         let device = self.fabric.get().expect("registered when the machine was built");
         self.sim.schedule(time, Self::place(sip), device, payload(act, number));
+    }
+
+    #[inline]
+    fn schedule_as(&self, key: Key, time: Time, sip: u32, act: Act, number: u32) {
+        let device = self.fabric.get().expect("registered when the machine was built");
+        self.sim.schedule_as(key, time, Self::place(sip), device, payload(act, number));
     }
 
     /// Finds or makes an edge and works out its way.
@@ -146,13 +163,56 @@ impl World {
     ///
     /// Says how many messages the edge will have launched when this one has left.
     #[inline]
-    pub(crate) fn post(&self, number: u32, write: impl FnOnce(&mut Message)) -> u64 {
+    pub(crate) fn post(
+        &self,
+        number: u32,
+        (bytes, value): (u64, Option<Value>),
+        following: u32,
+        path: &Cell<Path>,
+    ) -> u64 {
+        let now = self.sim.now();
         let edge = &mut self.edges.borrow_mut().list[number as usize];
-        write(edge.messages.push());
+        self.take_credits(edge);
+        let message = edge.messages.push();
+        message.path = path.get();
+        message.bytes = bytes;
+        message.value = value;
+        message.following = following;
+        message.posted = now;
+        message.path.advance(now, Kind::Dependency);
         if edge.credits > 0 && edge.pending() == 1 {
             self.launch_message(edge, number);
+        } else if edge.lazy {
+            self.expect_credit(edge, number);
         }
         edge.posted()
+    }
+
+    /// Takes the credits that have come home since somebody asked (IPC-5).
+    #[inline]
+    pub(crate) fn take_credits(&self, edge: &mut Edge) {
+        // While messages wait, credits are events.
+        if !edge.lazy || edge.pending() > 0 {
+            return;
+        }
+        while !edge.returning.is_empty() {
+            let Returning { path, key } = &edge.returning[0];
+            if !self.sim.has_passed(path.at(), *key) {
+                return;
+            }
+            edge.returning.pop();
+            edge.credits += 1;
+        }
+    }
+
+    /// One more message waits: the credit for it, if it is on its way, becomes an event.
+    #[inline]
+    fn expect_credit(&self, edge: &Edge, number: u32) {
+        let last = edge.pending() - 1;
+        if last < edge.returning.len() {
+            let Returning { path, key } = &edge.returning[last];
+            self.schedule_as(*key, path.at(), edge.name.from.sip, Act::Credit, number);
+        }
     }
 
     /// Sends the oldest pending message of an edge on its way.
@@ -169,7 +229,7 @@ impl World {
     fn straight_over(&self, edge: &mut Edge, number: u32) {
         let (now, link) = (self.sim.now(), &self.spec.sips.link);
         let (from, next, port, before) =
-            (edge.name.from.sip, edge.next, edge.port, edge.last_grant.0);
+            (edge.name.from.sip, edge.next, edge.port, edge.last_grant);
         let message = edge.grant(now);
         let sip = &mut *self.sips[from as usize].borrow_mut();
         message.flow = sip.record.flow();
@@ -193,7 +253,7 @@ impl World {
         let (from, to, next, port, chunk) =
             (edge.name.from, edge.name.to, edge.next, edge.port, edge.spec.vc_chunk_size);
         let single_hop = edge.hops <= 1 && !self.network.is_switched();
-        let before = edge.last_grant.0;
+        let before = edge.last_grant;
         let message = edge.grant(now);
         let sip = &mut *self.sips[from.sip as usize].borrow_mut();
         message.flow = sip.record.flow();
@@ -435,32 +495,42 @@ impl World {
 
     /// The receiver is done with a slot: sends the credit home.
     #[inline]
-    pub(crate) fn release(&self, number: u32, path: &Path, held_since: Time) {
-        let (arrival, from) = {
-            let edge = &mut self.edges.borrow_mut().list[number as usize];
-            edge.held -= 1;
-            let held = (self.sim.now() - held_since).as_ps();
-            edge.stats.held = edge.stats.held.saturating_add(held);
-            let arrival = self.sim.now() + edge.credit_latency;
-            let returning = edge.returning.push();
-            *returning = *path;
-            returning.advance(self.sim.now(), Kind::Dependency);
-            returning.advance(arrival, Kind::Credit);
-            let (from, to) = (edge.name.from.sip, edge.name.to.sip);
-            let bytes = edge.spec.ipcq_credit_size_bytes;
-            if bytes > 0 && from != to {
-                let (cargo, path) = (Cargo::Credit, *path);
-                let parcel = Parcel { edge: number, bytes, at: to, to: from, cargo, path };
-                let inside = noc::latency(&self.spec, edge.name.to, PeId::first(to));
-                if inside == Time::ZERO {
-                    return self.forward(parcel);
-                }
-                let parcel = self.parcels.borrow_mut().insert(parcel);
-                return self.schedule(self.sim.now() + inside, to, Act::Hop, parcel);
-            }
-            (arrival, from)
-        };
-        self.schedule(arrival, from, Act::Credit, number);
+    pub(crate) fn release(&self, number: u32, path: &Path) {
+        let now = self.sim.now();
+        let edge = &mut self.edges.borrow_mut().list[number as usize];
+        edge.free_slot(now);
+        let arrival = now + edge.credit_latency;
+        let waiting = edge.pending();
+        let returning = edge.returning.push();
+        returning.path = *path;
+        returning.path.advance(now, Kind::Dependency);
+        returning.path.advance(arrival, Kind::Credit);
+        if !edge.lazy {
+            return self.send_credit(edge, number, arrival, path);
+        }
+        let key = self.sim.reserve(arrival);
+        returning.key = key;
+        // As many credits as messages wait are events; the others wait to be asked for.
+        if edge.returning.len() <= waiting || arrival == Time::MAX {
+            self.schedule_as(key, arrival, edge.name.from.sip, Act::Credit, number);
+        }
+    }
+
+    /// Sends a credit home by an event, or over the links.
+    fn send_credit(&self, edge: &Edge, number: u32, arrival: Time, path: &Path) {
+        let (from, to) = (edge.name.from.sip, edge.name.to.sip);
+        let bytes = edge.spec.ipcq_credit_size_bytes;
+        if bytes == 0 || from == to {
+            return self.schedule(arrival, from, Act::Credit, number);
+        }
+        let (cargo, path) = (Cargo::Credit, *path);
+        let parcel = Parcel { edge: number, bytes, at: to, to: from, cargo, path };
+        let inside = noc::latency(&self.spec, edge.name.to, PeId::first(to));
+        if inside == Time::ZERO {
+            return self.forward(parcel);
+        }
+        let parcel = self.parcels.borrow_mut().insert(parcel);
+        self.schedule(self.sim.now() + inside, to, Act::Hop, parcel);
     }
 
     /// A credit that took a wire is at its sender's SIP: on to the PE.
@@ -480,13 +550,13 @@ impl World {
         let now = self.sim.now();
         edge.credits += 1;
         let pending = edge.pending();
-        let path = edge.returning.pop().expect("IPC-3: a credit was sent");
+        let Returning { path, .. } = edge.returning.pop().expect("IPC-3: a credit was sent");
         if pending == 0 {
             return;
         }
         if edge.sender.is_some() {
-            edge.last_grant.1 = *path;
-            edge.last_grant.1.advance(now, Kind::Credit);
+            edge.last_wait = *path;
+            edge.last_wait.advance(now, Kind::Credit);
         }
         let message = &mut edge.messages[edge.arrived + edge.in_flight];
         message.path = *path;

@@ -9,21 +9,24 @@ use crate::topology::PeId;
 use crate::wire::{Turn, Wire};
 
 /// One package.
+///
+/// What every message needs stands first, so that it takes few lines of the processor's cache.
+#[repr(C)]
 pub(crate) struct Sip {
-    pub(crate) number: u32,
     /// The wires to other SIPs, in the order of their first use.
     pub(crate) ports: Vec<Port>,
+    /// The PEs of all cubes, cube by cube.
+    pub(crate) pes: Vec<Pe>,
+    pub(crate) record: Record,
+    pub(crate) mmu: Mmu,
+    pub(crate) number: u32,
+    pub(crate) pes_per_cube: u32,
+    pub(crate) cubes: Vec<Cube>,
     /// The switch port into this SIP.
     pub(crate) ingress: Wire,
     /// The wire from the host, and the one back.
     pub(crate) host: Wire,
     pub(crate) upload: Wire,
-    pub(crate) cubes: Vec<Cube>,
-    /// The PEs of all cubes, cube by cube.
-    pub(crate) pes: Vec<Pe>,
-    pub(crate) pes_per_cube: u32,
-    pub(crate) mmu: Mmu,
-    pub(crate) record: Record,
 }
 
 /// A wire to another SIP (to the switch, where there is one).

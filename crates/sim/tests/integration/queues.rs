@@ -1,7 +1,9 @@
 //! Queues between PEs: bounded, in order, nothing lost, every credit home.
 
 use crate::scenario::{Scenario, scenarios};
-use crate::support::without_data;
+use crate::support::{bare, pe, traffic, without_data};
+use phalanx_sim::Time;
+use phalanx_sim::ipcq::{Backpressure, EdgeSpec};
 use phalanx_sim::machine::Options;
 use phalanx_sim::report::{EdgeUsage, Report};
 use proptest::prelude::*;
@@ -46,4 +48,14 @@ proptest! {
         prop_assert_eq!((on.simulated, on.events), (off.simulated, off.events), "MCH-3");
         prop_assert_eq!((on.stalls, on.utilisation), (off.stalls, off.utilisation), "MCH-3");
     }
+}
+
+#[test]
+fn ipc_5_a_credit_that_nobody_waits_for_is_no_event() {
+    let run = |edge| traffic(&bare(), edge, &[(pe(0, 0, 0), pe(1, 0, 0), &[1024; 6])]);
+    let sleeping = EdgeSpec { n_slots: 6, ..EdgeSpec::default() };
+    let polling = EdgeSpec { backpressure: Backpressure::Poll(Time::ns(100)), ..sleeping };
+    let (lazy, eager) = (run(sleeping), run(polling));
+    assert_eq!(lazy.simulated, eager.simulated, "IPC-5: the same times");
+    assert_eq!(lazy.events + 6, eager.events, "IPC-5: a credit of a sender that polls is an event");
 }

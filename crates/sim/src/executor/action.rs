@@ -1,0 +1,59 @@
+//! What happens, and the order of what happens at one place and instant.
+
+use super::{DeviceId, Place};
+
+/// What happens: an action of a device, or a process that goes on. One word: eight bits of device, the rest payload.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Action(u64);
+
+const PAYLOAD_BITS: u32 = 56;
+
+impl Action {
+    pub(super) const NONE: Self = Self(0);
+
+    #[inline]
+    pub(super) fn resume(task: u64) -> Self {
+        debug_assert!(task >> PAYLOAD_BITS == 0);
+        Self(task)
+    }
+
+    #[inline]
+    pub(super) fn of(device: DeviceId, payload: u64) -> Self {
+        assert!(
+            payload >> PAYLOAD_BITS == 0 && device.0 < 255,
+            "a payload has 56 bits, a device 8"
+        );
+        Self(u64::from(device.0 + 1) << PAYLOAD_BITS | payload)
+    }
+
+    /// Which device; `None` for a process.
+    #[inline]
+    pub(super) fn device(self) -> Option<usize> {
+        ((self.0 >> PAYLOAD_BITS) as usize).checked_sub(1)
+    }
+
+    #[inline]
+    pub(super) fn payload(self) -> u64 {
+        self.0 & ((1 << PAYLOAD_BITS) - 1)
+    }
+}
+
+/// The order of events of one place and instant (SIM-2): time of creation, creating place, that place's own count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Key {
+    created: u64,
+    origin_and_count: u64,
+}
+
+const COUNT_BITS: u32 = 44;
+
+impl Key {
+    pub(super) const NONE: Self = Self { created: 0, origin_and_count: 0 };
+    /// Behind all events of an instant: the key of what they cause without delay.
+    pub(super) const LAST: Self = Self { created: u64::MAX, origin_and_count: u64::MAX };
+
+    #[inline]
+    pub(super) fn new(created: u64, origin: Place, count: u64) -> Self {
+        Self { created, origin_and_count: u64::from(origin.0) << COUNT_BITS | count }
+    }
+}
