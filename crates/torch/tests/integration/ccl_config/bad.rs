@@ -371,7 +371,7 @@ fn ccf_1_negative_and_overflowing_numbers() {
      --> ccl.yaml:1:24
       |
     1 | defaults: { slot_size: 99999999999 TiB }
-      |                        ^^^^^^^^^^^^^^^ not a number of bytes
+      |                        ^^^^^^^^^^^^^^^ too large
       |
       = help: at most 18446744073709551615 bytes
     "#);
