@@ -135,7 +135,8 @@ impl<F: Future<Output = Result<(), KernelError>>> Future for Caught<F> {
     type Output = Result<(), KernelError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let panicked = |text: String| Poll::Ready(Err(KernelError::Other(format!("panicked: {text}"))));
+        let panicked =
+            |text: String| Poll::Ready(Err(KernelError::Other(format!("panicked: {text}"))));
         match &mut self.0 {
             Ok(kernel) => {
                 let polled = catch_unwind(AssertUnwindSafe(|| kernel.as_mut().poll(context)));

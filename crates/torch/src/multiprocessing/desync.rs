@@ -96,7 +96,8 @@ impl Desync {
     }
 
     fn stuck_in(&self, number: u32) -> Option<Stuck<'_>> {
-        let states = || self.ranks.iter().filter_map(move |state| Some((state, state.group(number)?)));
+        let states =
+            || self.ranks.iter().filter_map(move |state| Some((state, state.group(number)?)));
         let oldest = |group: &GroupState| group.oldest().map(|(sequence, _)| sequence);
         let sequence = states().filter_map(|(_, group)| oldest(group)).min()?;
         let (_, one) = states().find(|(_, group)| oldest(group) == Some(sequence))?;
@@ -120,9 +121,10 @@ impl Desync {
         let stuck = self.stuck();
         // Somebody who has returned will never come; somebody who is elsewhere may be kept there by others.
         let gone = |stuck: &&Stuck<'_>| stuck.missing.iter().any(|state| state.returned);
-        let missed = stuck.iter().find(gone).or_else(|| {
-            stuck.iter().find(|stuck| !stuck.missing.is_empty())
-        });
+        let missed = stuck
+            .iter()
+            .find(gone)
+            .or_else(|| stuck.iter().find(|stuck| !stuck.missing.is_empty()));
         if let Some(stuck) = missed {
             return self.missed(stuck);
         }
@@ -145,7 +147,11 @@ impl Desync {
         let missing: Vec<usize> = stuck.missing.iter().map(|state| state.rank).collect();
         let first = stuck.missing[0];
         if let Some(elsewhere) = first.joined().first() {
-            return format!("rank {} is in {} and has not joined {rest}", first.rank, short(elsewhere));
+            return format!(
+                "rank {} is in {} and has not joined {rest}",
+                first.rank,
+                short(elsewhere)
+            );
         }
         let not = if missing.len() == 1 { "has" } else { "have" };
         let waits = self.wait_of(first.rank).map(|what| format!(": it waits for {what}"));
@@ -170,7 +176,10 @@ impl Desync {
         for waiting in &self.deadlock.waiting {
             for wait in &waiting.waits {
                 if wait.providers.iter().all(|provider| !alive.contains(provider.as_str())) {
-                    return format!("`{}` waits for {}, which never comes", waiting.process, wait.what);
+                    return format!(
+                        "`{}` waits for {}, which never comes",
+                        waiting.process, wait.what
+                    );
                 }
             }
         }
