@@ -25,14 +25,16 @@
 mod check;
 mod collective;
 mod group;
+mod messages;
 mod operations;
 mod work;
 
 pub use crate::ccl::part::ReduceOp;
-pub(crate) use collective::{Asking, launch};
+pub(crate) use collective::{Asking, launch_by};
 pub(crate) use group::Groups;
 pub use group::{
     ProcessGroup, destroy_process_group, get_rank, get_world_size, init_process_group, new_group,
 };
+pub use messages::{irecv, isend, recv, send};
 pub use operations::*;
 pub use work::Work;

@@ -148,7 +148,7 @@ impl Sweep {
             async move {
                 let world = distributed::init_process_group(&cx)?;
                 let asking = sweep.asking(&input, &output);
-                let (handle, chosen) = distributed::launch(&cx, &world, &asking, plan)?;
+                let (handle, chosen) = distributed::launch_by(&cx, &world, &asking, plan)?;
                 handle.wait().await?;
                 Ok((cx.now(), chosen.name))
             }
@@ -162,6 +162,7 @@ impl Sweep {
 
     fn asking<'a>(&self, input: &'a Tensor, output: &'a Tensor) -> Asking<'a> {
         Asking {
+            name: self.operation.name(),
             operation: self.operation,
             combine: self.combine,
             root: 0,

@@ -133,6 +133,7 @@ impl Job {
         };
         tensor.ready().await?;
         let asking = Asking {
+            name: Operation::AllReduce.name(),
             operation: Operation::AllReduce,
             combine: self.combine,
             root: 0,
@@ -141,7 +142,7 @@ impl Job {
             splits: None,
         };
         let start = cx.now();
-        let (handle, plan) = distributed::launch(cx, &world, &asking, self.plan.clone())?;
+        let (handle, plan) = distributed::launch_by(cx, &world, &asking, self.plan.clone())?;
         handle.wait().await?;
         let finished = cx.now();
         let numbers = if self.data { tensor.to_vec().await? } else { Vec::new() };
