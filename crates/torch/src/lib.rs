@@ -1,5 +1,6 @@
-//! What users write programs in: the workloads that ship with the simulator, and the thread pool that computes
-//! their numbers off the simulation thread.
+//! What users write programs in: ranks with tensors, kernels and collectives ([`multiprocessing`], [`distributed`]),
+//! layers spread over ranks ([`tp`]), the workloads that come with the program, and the thread pool that computes
+//! numbers off the simulation thread.
 //!
 //! ```
 //! use phalanx_sim::{config, machine::Options};
@@ -46,4 +47,8 @@ mod documents {
     struct Kernels;
     #[doc = include_str!("../../../docs/guide/4-reading-a-report.md")]
     struct Reports;
+    #[doc = include_str!("../../../docs/guide/5-ranks.md")]
+    struct Ranks;
+    #[doc = include_str!("../../../docs/guide/6-collectives.md")]
+    struct Collectives;
 }
