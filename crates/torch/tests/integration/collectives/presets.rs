@@ -38,18 +38,16 @@ fn a_whole_machine_keeps_its_links_busy() {
         let moved = if operation == Operation::AllReduce { 2 * 7 * (n / 8) } else { 7 * (n / 8) };
         moved as u64 * 100 / 128 * 1000 / time.as_ps()
     };
-    for (operation, algorithm, slots, kib) in [
-        (Operation::AllReduce, "ring", 16, 16),
-        (Operation::AllReduce, "ring", 8, 64),
-        (Operation::ReduceScatter, "ring", 16, 16),
-        (Operation::AllGather, "ring", 16, 16),
-        (Operation::AllReduce, "hierarchical", 4, 16),
-    ] {
-        eprintln!(
-            "{operation} {algorithm} {slots}x{kib}: {} %",
-            bus(operation, algorithm, slots, kib)
-        );
-    }
+    let least = |operation, algorithm, slots, kib, least| {
+        let got = bus(operation, algorithm, slots, kib);
+        assert!(got >= least, "{operation} by {algorithm}, {slots} slots of {kib} KiB: {got} %");
+    };
+    // One PE combines and forwards all: its DMA sets the pace, the more so the smaller its pieces are.
+    least(Operation::ReduceScatter, "ring", 16, 16, 60);
+    least(Operation::AllReduce, "ring", 16, 16, 50);
+    least(Operation::AllReduce, "ring", 8, 64, 85);
+    // With all of them the links do.
+    least(Operation::AllReduce, "hierarchical", 4, 16, 97);
 }
 
 #[test]
