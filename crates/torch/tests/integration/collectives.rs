@@ -1,7 +1,12 @@
 //! Collectives as kernels alone, with numbers: every algorithm against what it should give.
 
 mod matrix;
+mod order;
 mod others;
+mod presets;
+mod random;
+mod truths;
+mod tuned;
 
 use crate::ranks::machine;
 use phalanx_sim::ipcq::EdgeSpec;
@@ -17,7 +22,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 /// One collective.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) struct Case {
     pub(crate) operation: Operation,
     pub(crate) algorithm: &'static str,
@@ -32,6 +37,8 @@ pub(crate) struct Case {
     pub(crate) splits: Option<Vec<Vec<usize>>>,
     /// Whether an elementwise operation has an output of its own.
     pub(crate) apart: bool,
+    /// Whether sums are the same in any order.
+    pub(crate) exact: bool,
 }
 
 impl Case {
@@ -52,6 +59,7 @@ impl Case {
             edge: EdgeSpec { slot_size: 64, ..EdgeSpec::default() },
             splits: None,
             apart: false,
+            exact: true,
         }
     }
 
@@ -72,10 +80,14 @@ impl Case {
         }
     }
 
-    /// What a rank has: whole numbers, small enough that their sums are exact in every type.
-    fn input(&self, rank: usize) -> Vec<f32> {
+    /// What a rank has: whole numbers, small enough that their sums are exact in every type; or fractions.
+    pub(crate) fn input(&self, rank: usize) -> Vec<f32> {
         let small = |index: usize| u8::try_from((rank * 5 + index * 3 + index / 7) % 8).unwrap();
-        (0..self.lengths(rank)[0]).map(|index| f32::from(small(index))).collect()
+        let one = |index: usize| {
+            let number = f32::from(small(index));
+            if self.exact { number } else { 1.0 / (1.1 + number + f32::from(small(rank * index))) }
+        };
+        (0..self.lengths(rank)[0]).map(one).collect()
     }
 
     /// What a rank should have afterwards.
@@ -225,8 +237,12 @@ pub(crate) fn machine_for(algorithm: &str, ranks: usize) -> MachineSpec {
     if algorithm != "torus_2d" {
         return machine("bare", &[&count]);
     }
-    let rows = (1..=ranks).rfind(|rows| ranks % rows == 0 && rows * rows <= ranks).unwrap();
-    torus(rows, ranks / rows)
+    torus(rows_of(ranks), ranks / rows_of(ranks))
+}
+
+/// The rows of the grid of so many that is closest to a square.
+fn rows_of(ranks: usize) -> usize {
+    (1..=ranks).rfind(|rows| ranks.is_multiple_of(*rows) && rows * rows <= ranks).unwrap()
 }
 
 /// `bare` as a torus.
