@@ -1,5 +1,6 @@
 //! When ranks cannot go on: who is to blame in one sentence, then where each rank is, then who waits for whom.
 
+use crate::error::group_name;
 use crate::rank::Rank;
 use phalanx_sim::executor::Deadlock;
 use std::collections::BTreeSet;
@@ -38,6 +39,17 @@ pub struct GroupState {
     pub joined: Vec<(u64, String)>,
     /// The last one that it has finished.
     pub finished: Option<String>,
+    /// The messages that it waits for, oldest first.
+    pub receiving: Vec<Receiving>,
+}
+
+/// A message that a rank waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Receiving {
+    /// From whom.
+    pub from: usize,
+    /// With which tag.
+    pub tag: u32,
 }
 
 impl RankState {
@@ -49,6 +61,18 @@ impl RankState {
 
     fn finished(&self) -> Vec<&str> {
         self.groups.iter().filter_map(|group| group.finished.as_deref()).collect()
+    }
+
+    /// The messages that it waits for: from whom, and what they are in words.
+    fn waits(&self) -> Vec<(usize, String)> {
+        let mut waits = Vec::new();
+        for group in &self.groups {
+            for Receiving { from, tag } in &group.receiving {
+                let name = group_name(group.number);
+                waits.push((*from, format!("a message from rank {from} with tag {tag} in {name}")));
+            }
+        }
+        waits
     }
 
     fn group(&self, number: u32) -> Option<&GroupState> {
@@ -165,15 +189,47 @@ impl Desync {
         waiting.waits.first().map(|wait| wait.what.as_str())
     }
 
+    /// A message that was never sent, by somebody who has returned or not.
+    fn unsent(&self, returned: bool) -> Option<String> {
+        for state in &self.ranks {
+            for (from, what) in state.waits() {
+                if self.ranks.get(from).is_none_or(|from| from.returned != returned) {
+                    continue;
+                }
+                let begin = format!("rank {} waits for {what}", state.rank);
+                if returned {
+                    return Some(format!(
+                        "{begin}, and rank {from} has returned without sending it"
+                    ));
+                }
+                let waits = self.wait_of(from).map(|what| format!(": it waits for {what}"));
+                let waits = waits.unwrap_or_default();
+                return Some(format!("{begin}, and rank {from} has not sent it{waits}"));
+            }
+        }
+        None
+    }
+
     /// No collective is to blame: kernels and messages.
     fn of_processes(&self) -> String {
-        if let [first, ..] = &*self.deadlock.cycle {
-            let chain = self.deadlock.cycle.join("` waits for `");
-            return format!("`{chain}` waits for `{first}`: nobody can begin");
+        if let Some(sentence) = self.unsent(true) {
+            return sentence;
+        }
+        let deadlock = &self.deadlock;
+        let what = |name: &String| {
+            let waiting = deadlock.waiting.iter().find(|waiting| waiting.process == *name)?;
+            Some(format!("`{name}` for {}", waiting.waits.first()?.what))
+        };
+        if !deadlock.cycle.is_empty() {
+            let waits: Vec<String> = deadlock.cycle.iter().filter_map(what).collect();
+            return format!("these wait for each other: {}", waits.join(", "));
+        }
+        if let Some(sentence) = self.unsent(false) {
+            return sentence;
         }
         let alive: BTreeSet<&str> =
-            self.deadlock.waiting.iter().map(|waiting| waiting.process.as_str()).collect();
-        for waiting in &self.deadlock.waiting {
+            deadlock.waiting.iter().map(|waiting| waiting.process.as_str()).collect();
+        for waiting in &deadlock.waiting {
             for wait in &waiting.waits {
                 if wait.providers.iter().all(|provider| !alive.contains(provider.as_str())) {
                     return format!(
@@ -238,6 +294,9 @@ impl fmt::Display for Desync {
                     write!(f, "finished {}; joined nothing since", finished.join("; "))?;
                 }
                 (joined, _) => write!(f, "joined {}; not finished", joined.join("; "))?,
+            }
+            for (_, message) in state.waits() {
+                write!(f, "; waits for {message}")?;
             }
         }
         write!(f, "\n{}", self.deadlock)
