@@ -205,7 +205,7 @@ pub fn destroy_model_parallel(cx: &Rank) {
 /// This rank's group of a kind.
 pub fn get_group(cx: &Rank, kind: Kind) -> Result<ProcessGroup, Error> {
     let missing = || {
-        // The last rank of a pipeline of three or more has no part in the embedding; others have all groups.
+        // Inner stages have no part in the embedding; of all other kinds every rank has a group.
         Error::argument(format!("{} group is not initialized", kind.name()))
     };
     state(cx).groups.borrow().get(&kind).cloned().ok_or_else(missing)

@@ -4,5 +4,6 @@ mod ccl_config;
 mod parameters;
 mod pool;
 mod ranks;
+mod tp;
 mod truths;
 mod workloads;
