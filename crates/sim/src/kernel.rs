@@ -40,6 +40,7 @@ pub use view::{Mask, View};
 
 use crate::ipcq::{EdgeName, EdgeSpec};
 use crate::memory::MemoryError;
+use crate::spec::MachineSpec;
 use crate::time::{Bytes, Time};
 use crate::topology::PeId;
 use crate::value::DType;
@@ -135,6 +136,11 @@ impl Tl {
     /// The PE it runs on.
     pub fn pe(&self) -> PeId {
         self.program.pe()
+    }
+
+    /// The machine it runs on.
+    pub fn machine(&self) -> &MachineSpec {
+        &self.program.world().spec
     }
 
     /// The simulated time.

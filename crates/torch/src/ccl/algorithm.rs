@@ -2,7 +2,10 @@
 //!
 //! A new one is a file under `algorithms/` and a line in [`ALL`].
 
-use super::algorithms::{direct, ring};
+use super::algorithms::{
+    bidirectional_ring, direct, halving_doubling, hierarchical, recursive_doubling, ring, torus_2d,
+    tree,
+};
 use super::part::Part;
 use phalanx_sim::MachineSpec;
 use phalanx_sim::kernel::{KernelError, Tl};
@@ -10,7 +13,16 @@ use std::fmt;
 use std::pin::Pin;
 
 /// Every algorithm, in the order of the manual.
-pub const ALL: &[Algorithm] = &[ring::ALGORITHM, direct::ALGORITHM];
+pub const ALL: &[Algorithm] = &[
+    ring::ALGORITHM,
+    bidirectional_ring::ALGORITHM,
+    direct::ALGORITHM,
+    halving_doubling::ALGORITHM,
+    recursive_doubling::ALGORITHM,
+    tree::ALGORITHM,
+    torus_2d::ALGORITHM,
+    hierarchical::ALGORITHM,
+];
 
 /// What ranks do together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -138,23 +138,29 @@ impl Part {
     /// Opens a queue to another rank of the group. `receivers` is how many queues a rank has open to receive from, so
     /// that their slots fit; all ranks must say the same.
     pub fn to(&self, tl: &Tl, rank: usize, receivers: usize) -> Result<To, KernelError> {
-        let edge = self.edge(tl, receivers);
-        let sender = tl.sender_on(self.peers.pes[rank], self.peers.channel, edge)?;
+        let (edge, channel) = self.edge(tl, receivers);
+        let sender = tl.sender_on(self.peers.pes[rank], channel, edge)?;
         sender.about(&self.peers.topic);
         Ok(To(sender))
     }
 
     /// Opens a queue from another rank of the group.
     pub fn from(&self, tl: &Tl, rank: usize, receivers: usize) -> Result<From, KernelError> {
-        let edge = self.edge(tl, receivers);
-        let receiver = tl.receiver_on(self.peers.pes[rank], self.peers.channel, edge)?;
+        let (edge, channel) = self.edge(tl, receivers);
+        let receiver = tl.receiver_on(self.peers.pes[rank], channel, edge)?;
         Ok(From { receiver, rank, checked: Cell::new(false) })
     }
 
     /// The queue's settings, with fewer or smaller slots where `receivers` of them would take more than half of the
-    /// scratch memory.
-    fn edge(&self, tl: &Tl, receivers: usize) -> EdgeSpec {
-        fitting(self.peers.edge, tl.scratch_capacity(), receivers)
+    /// scratch memory. A queue with other settings is another one, with a channel of its own: the one before may still
+    /// be in use.
+    fn edge(&self, tl: &Tl, receivers: usize) -> (EdgeSpec, u32) {
+        let edge = fitting(self.peers.edge, tl.scratch_capacity(), receivers);
+        if edge == self.peers.edge {
+            return (edge, self.peers.channel);
+        }
+        let receivers = u32::try_from(receivers).unwrap_or(u32::MAX);
+        (edge, self.peers.channel ^ (receivers << FITTED))
     }
 
     /// Sends a tile; it leaves when there is a slot for it.
@@ -185,6 +191,11 @@ impl Part {
         let text = mismatch.to_string();
         *peers.mismatch.borrow_mut() = Some(mismatch);
         Err(KernelError::Other(text))
+    }
+
+    /// Both queues between this rank and another one.
+    pub fn pair(&self, tl: &Tl, rank: usize, receivers: usize) -> Result<(To, From), KernelError> {
+        Ok((self.to(tl, rank, receivers)?, self.from(tl, rank, receivers)?))
     }
 
     /// Combines two tiles; the order of the two is kept.
@@ -233,6 +244,16 @@ impl Part {
         }
     }
 
+    /// What a rank does that has nobody to talk to: keeps what it has.
+    pub async fn alone(&self, tl: &Tl) -> Result<(), KernelError> {
+        self.keep(tl, &(0..self.input.len), &(0..self.output.len)).await
+    }
+
+    /// What the root of a broadcast does with its own numbers: keeps them.
+    pub async fn keep_root(&self, tl: &Tl) -> Result<(), KernelError> {
+        if self.rank == self.root { self.alone(tl).await } else { Ok(()) }
+    }
+
     /// Copies elements of its input to its output, unless they are in the same place.
     pub async fn keep(
         &self,
@@ -259,6 +280,9 @@ fn view(tl: &Tl, buffer: &Buffer, range: &Range<usize>) -> View {
     let region = near.unwrap_or(&buffer.copies[0]);
     View::dense(region, buffer.start + range.start, range.len())
 }
+
+/// The bits of a channel number above this one say for how many receivers a queue was fitted.
+const FITTED: u32 = 20;
 
 /// Fewer, then smaller slots, so that `receivers` queues take no more than half of the scratch memory.
 pub fn fitting(edge: EdgeSpec, scratch: Capacity, receivers: usize) -> EdgeSpec {

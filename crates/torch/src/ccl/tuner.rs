@@ -59,9 +59,14 @@ impl Tuner {
         }
         let large = self.measured(&Trial { elements: most, ..trial.clone() }, plan)?;
         let small = self.measured(&Trial { elements: most / 2, ..trial.clone() }, plan)?;
-        let slope = u128::from((large - small).as_ps());
+        let slope = u128::from((large.max(small) - small).as_ps());
         let beyond = (elements - most) as u128 * slope / (most / 2).max(1) as u128;
         Some(large + Time::ps(u64::try_from(beyond).unwrap_or(u64::MAX)))
+    }
+
+    /// How many measurements it remembers.
+    pub fn measurements(&self) -> usize {
+        self.known.borrow().len()
     }
 
     fn measured(&self, trial: &Trial, plan: &Plan) -> Option<Time> {

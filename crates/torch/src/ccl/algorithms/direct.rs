@@ -1,87 +1,226 @@
 //! `direct`: every rank sends to every other one.
 //!
-//! Segment `s` of a vector is combined by rank `s`, in the order of ranks, and sent to everybody. Ranks begin with
-//! the one behind them, so that no link carries all first messages.
+//! Reducing, segment `s` of a vector is combined by rank `s`, in the order of ranks:
+//! `((x[0] + x[1]) + x[2]) + ...`; a reduction to a root is combined there, in the same order. Ranks begin with the
+//! one behind them, so that no link carries all first messages, and go on chunk by chunk rather than rank by rank, so
+//! that all links are busy.
 
 use super::super::algorithm::{Algorithm, Operation, Running, anywhere};
 use super::super::part::{From, Part, To};
 use phalanx_sim::kernel::{KernelError, Tile, Tl};
+use std::collections::VecDeque;
+use std::ops::Range;
 
 pub(crate) const ALGORITHM: Algorithm = Algorithm {
     name: "direct",
     summary: "everybody to everybody; the fewest steps",
-    operations: &[Operation::AllReduce],
+    operations: &Operation::ALL,
     all_pes: false,
     fits: anywhere,
     run: |part, tl| -> Running { Box::pin(run(part, tl)) },
 };
 
-/// The queues to and from every other rank; none for itself.
-struct Mesh {
+pub(super) async fn run(part: Part, tl: Tl) -> Result<(), KernelError> {
+    if part.ranks == 1 {
+        return part.alone(&tl).await;
+    }
+    let mesh = Mesh::open(&part, &tl)?;
+    match part.operation {
+        Operation::AllReduce => mesh.all_reduce().await,
+        Operation::ReduceScatter => mesh.reduce_scatter().await,
+        Operation::AllGather => mesh.all_gather().await,
+        Operation::Broadcast => mesh.broadcast().await,
+        Operation::Reduce => mesh.reduce().await,
+        Operation::Scatter => mesh.scatter().await,
+        Operation::Gather => mesh.gather().await,
+        Operation::AllToAll => mesh.all_to_all().await,
+    }
+}
+
+/// The queues to and from other ranks; none where nothing is sent.
+struct Mesh<'a> {
+    part: &'a Part,
+    tl: &'a Tl,
     to: Vec<Option<To>>,
     from: Vec<Option<From>>,
 }
 
-impl Mesh {
-    fn open(part: &Part, tl: &Tl) -> Result<Self, KernelError> {
-        let others = part.ranks - 1;
-        let mut mesh = Self { to: Vec::new(), from: Vec::new() };
+impl<'a> Mesh<'a> {
+    /// All queues that the operation needs.
+    fn open(part: &'a Part, tl: &'a Tl) -> Result<Self, KernelError> {
+        let root = |rank: usize| rank == part.root;
+        let (sends, receivers): (&dyn Fn(usize, usize) -> bool, usize) = match part.operation {
+            Operation::Broadcast | Operation::Scatter => (&|from, _| root(from), 1),
+            Operation::Reduce | Operation::Gather => (&|_, to| root(to), part.ranks - 1),
+            _ => (&|_, _| true, part.ranks - 1),
+        };
+        let mut mesh = Self { part, tl, to: Vec::new(), from: Vec::new() };
         for rank in 0..part.ranks {
-            let other = rank != part.rank;
-            mesh.to.push(if other { Some(part.to(tl, rank, others)?) } else { None });
-            mesh.from.push(if other { Some(part.from(tl, rank, others)?) } else { None });
+            let to = rank != part.rank && sends(part.rank, rank);
+            let from = rank != part.rank && sends(rank, part.rank);
+            mesh.to.push(if to { Some(part.to(tl, rank, receivers)?) } else { None });
+            mesh.from.push(if from { Some(part.from(tl, rank, receivers)?) } else { None });
         }
         Ok(mesh)
     }
 
-    fn to(&self, rank: usize) -> &To {
-        self.to[rank].as_ref().expect("nobody sends to itself")
+    /// The others, beginning behind this rank.
+    fn behind(&self) -> impl Iterator<Item = usize> + use<> {
+        let (rank, ranks) = (self.part.rank, self.part.ranks);
+        (1..ranks).map(move |step| (rank + step) % ranks)
     }
 
-    fn from(&self, rank: usize) -> &From {
-        self.from[rank].as_ref().expect("nobody receives from itself")
-    }
-}
-
-async fn run(part: Part, tl: Tl) -> Result<(), KernelError> {
-    let mesh = Mesh::open(&part, &tl)?;
-    all_reduce(&part, &tl, &mesh).await
-}
-
-async fn all_reduce(part: &Part, tl: &Tl, mesh: &Mesh) -> Result<(), KernelError> {
-    let (ranks, len) = (part.ranks, part.input.len);
-    for step in 1..ranks {
-        let peer = (part.rank + step) % ranks;
-        for chunk in part.chunks(&part.segment(len, peer)) {
-            let theirs = part.load(tl, &chunk).await?;
-            part.send(tl, mesh.to(peer), &theirs);
+    /// Sends a tile to everybody there is a queue to.
+    fn tell(&self, tile: &Tile) {
+        for to in self.behind().filter_map(|rank| self.to[rank].as_ref()) {
+            self.part.send(self.tl, to, tile);
         }
     }
-    for chunk in part.chunks(&part.segment(len, part.rank)) {
+
+    /// Sends everybody there is a queue to its range of the input.
+    async fn deliver(&self, range: impl Fn(usize) -> Range<usize>) -> Result<(), KernelError> {
+        let peers = self.behind().filter_map(|rank| Some((self.to[rank].as_ref()?, rank)));
+        let lists = peers.map(|(to, rank)| (to, self.part.chunks(&range(rank))));
+        for (to, chunk) in rounds(lists.collect()) {
+            let theirs = self.part.load(self.tl, &chunk).await?;
+            self.part.send(self.tl, to, &theirs);
+        }
+        Ok(())
+    }
+
+    /// Receives a range of the output from everybody there is a queue from, in the order in which it is sent.
+    async fn collect(&self, range: impl Fn(usize) -> Range<usize>) -> Result<(), KernelError> {
+        let ranks = self.part.ranks;
+        let before = (1..ranks).map(|step| (self.part.rank + ranks - step) % ranks);
+        let peers = before.filter_map(|rank| Some((self.from[rank].as_ref()?, rank)));
+        let lists = peers.map(|(from, rank)| (from, self.part.chunks(&range(rank))));
+        for (from, chunk) in rounds(lists.collect()) {
+            let received = self.part.recv(self.tl, from, chunk.len()).await?;
+            self.part.store(self.tl, &chunk, &received);
+        }
+        Ok(())
+    }
+
+    /// A chunk of this rank's input, combined with everybody's in the order of ranks.
+    async fn combined(&self, chunk: &Range<usize>) -> Result<Tile, KernelError> {
+        let (part, tl) = (self.part, self.tl);
         let mut sum: Option<Tile> = None;
-        for rank in 0..ranks {
-            let one = if rank == part.rank {
-                part.load(tl, &chunk).await?
-            } else {
-                part.recv(tl, mesh.from(rank), chunk.len()).await?
+        for from in &self.from {
+            let one = match from {
+                Some(from) => part.recv(tl, from, chunk.len()).await?,
+                None => part.load(tl, chunk).await?,
             };
             sum = Some(match sum {
                 None => one,
                 Some(sum) => part.combine(tl, &sum, &one).await?,
             });
         }
-        let whole = part.finish(tl, sum.expect("at least one rank")).await?;
-        for step in 1..ranks {
-            part.send(tl, mesh.to((part.rank + step) % ranks), &whole);
-        }
-        part.store(tl, &chunk, &whole);
+        part.finish(tl, sum.expect("at least one rank")).await
     }
-    for step in 1..ranks {
-        let peer = (part.rank + ranks - step) % ranks;
-        for chunk in part.chunks(&part.segment(len, peer)) {
-            let whole = part.recv(tl, mesh.from(peer), chunk.len()).await?;
-            part.store(tl, &chunk, &whole);
+
+    async fn all_reduce(&self) -> Result<(), KernelError> {
+        let (part, len) = (self.part, self.part.input.len);
+        self.deliver(|rank| part.segment(len, rank)).await?;
+        for chunk in part.chunks(&part.segment(len, part.rank)) {
+            let whole = self.combined(&chunk).await?;
+            self.tell(&whole);
+            part.store(self.tl, &chunk, &whole);
         }
+        self.collect(|rank| part.segment(len, rank)).await
     }
-    Ok(())
+
+    async fn reduce_scatter(&self) -> Result<(), KernelError> {
+        let (part, len) = (self.part, self.part.input.len);
+        self.deliver(|rank| part.segment(len, rank)).await?;
+        let own = part.segment(len, part.rank);
+        for chunk in part.chunks(&own) {
+            let whole = self.combined(&chunk).await?;
+            part.store(self.tl, &(chunk.start - own.start..chunk.end - own.start), &whole);
+        }
+        Ok(())
+    }
+
+    async fn all_gather(&self) -> Result<(), KernelError> {
+        let (part, tl, len) = (self.part, self.tl, self.part.output.len);
+        let own = part.segment(len, part.rank).start;
+        for chunk in part.chunks(&(0..part.input.len)) {
+            let mine = part.load(tl, &chunk).await?;
+            self.tell(&mine);
+            part.store(tl, &(own + chunk.start..own + chunk.end), &mine);
+        }
+        self.collect(|rank| part.segment(len, rank)).await
+    }
+
+    async fn broadcast(&self) -> Result<(), KernelError> {
+        let part = self.part;
+        if part.rank != part.root {
+            return self.collect(|_| 0..part.output.len).await;
+        }
+        for chunk in part.chunks(&(0..part.input.len)) {
+            let mine = part.load(self.tl, &chunk).await?;
+            self.tell(&mine);
+        }
+        part.keep_root(self.tl).await
+    }
+
+    async fn reduce(&self) -> Result<(), KernelError> {
+        let part = self.part;
+        if part.rank != part.root {
+            return self.deliver(|_| 0..part.input.len).await;
+        }
+        for chunk in part.chunks(&(0..part.input.len)) {
+            let whole = self.combined(&chunk).await?;
+            part.store(self.tl, &chunk, &whole);
+        }
+        Ok(())
+    }
+
+    async fn scatter(&self) -> Result<(), KernelError> {
+        let part = self.part;
+        if part.rank != part.root {
+            return self.collect(|_| 0..part.output.len).await;
+        }
+        self.deliver(|rank| part.segment(part.input.len, rank)).await?;
+        let own = part.segment(part.input.len, part.rank);
+        part.keep(self.tl, &own, &(0..part.output.len)).await
+    }
+
+    async fn gather(&self) -> Result<(), KernelError> {
+        let part = self.part;
+        if part.rank != part.root {
+            return self.deliver(|_| 0..part.input.len).await;
+        }
+        let own = part.segment(part.output.len, part.rank);
+        part.keep(self.tl, &(0..part.input.len), &own).await?;
+        self.collect(|rank| part.segment(part.output.len, rank)).await
+    }
+
+    async fn all_to_all(&self) -> Result<(), KernelError> {
+        let part = self.part;
+        let block = |len: usize, splits: Option<&Vec<usize>>, rank: usize| match splits {
+            None => part.segment(len, rank),
+            Some(splits) => {
+                let start = splits[..rank].iter().sum();
+                start..start + splits[rank]
+            }
+        };
+        let sent = |rank| block(part.input.len, part.splits.as_ref().map(|both| &both.0), rank);
+        let got = |rank| block(part.output.len, part.splits.as_ref().map(|both| &both.1), rank);
+        self.deliver(sent).await?;
+        part.keep(self.tl, &sent(part.rank), &got(part.rank)).await?;
+        self.collect(got).await
+    }
+}
+
+/// The first of each list, then the second of each, and so on.
+fn rounds<K: Copy, I: Iterator>(mut lists: VecDeque<(K, I)>) -> impl Iterator<Item = (K, I::Item)> {
+    std::iter::from_fn(move || {
+        loop {
+            let (key, mut list) = lists.pop_front()?;
+            if let Some(item) = list.next() {
+                lists.push_back((key, list));
+                return Some((key, item));
+            }
+        }
+    })
 }

@@ -1,57 +1,359 @@
 //! `ring`: every rank sends to the next one only.
 //!
-//! A vector is cut into one segment per rank. Reducing, each segment goes round and is combined on its way, from the
-//! rank behind its owner to its owner: segment `s` is `((x[s+1] + x[s+2]) + ...) + x[s]`. Gathering, what is complete
-//! goes round once more. A chunk goes on as soon as it is there, so that steps overlap.
+//! Reducing, a vector is cut into one segment per rank, and each segment goes round and is combined on its way, from
+//! the rank behind its owner to its owner: segment `s` is `((x[s+1] + x[s+2]) + ...) + x[s]`. Gathering, what is
+//! complete goes round once more. A reduction to a root is combined in the same order, root last. A chunk goes on as
+//! soon as it is there, so that steps overlap.
+//!
+//! An all-to-all passes every block on until it is where it belongs. That takes blocks of one size: nobody knows the
+//! splits of others, so one with splits goes directly, like `direct`.
 
 use super::super::algorithm::{Algorithm, Operation, Running, anywhere};
 use super::super::part::{From, Part, To};
-use phalanx_sim::kernel::{KernelError, Tl};
+use super::direct;
+use crate::placement::share;
+use phalanx_sim::kernel::{KernelError, Loading, Tile, Tl};
+use std::ops::Range;
 
 pub(crate) const ALGORITHM: Algorithm = Algorithm {
     name: "ring",
     summary: "round the ranks, segment by segment; the least traffic",
-    operations: &[Operation::AllReduce],
+    operations: &Operation::ALL,
     all_pes: false,
     fits: anywhere,
     run: |part, tl| -> Running { Box::pin(run(part, tl)) },
 };
 
-async fn run(part: Part, tl: Tl) -> Result<(), KernelError> {
+pub(super) async fn run(part: Part, tl: Tl) -> Result<(), KernelError> {
     if part.ranks == 1 {
-        return part.keep(&tl, &(0..part.input.len), &(0..part.output.len)).await;
+        return part.alone(&tl).await;
     }
-    let next = part.to(&tl, (part.rank + 1) % part.ranks, 1)?;
-    let previous = part.from(&tl, (part.rank + part.ranks - 1) % part.ranks, 1)?;
-    all_reduce(&part, &tl, &next, &previous).await
+    if part.operation == Operation::AllToAll && part.splits.is_some() {
+        return direct::run(part, tl).await;
+    }
+    let ring = Ring::of_all(&part, &tl)?;
+    let (ranks, rank) = (part.ranks, part.rank);
+    match part.operation {
+        Operation::AllReduce => ring.all_reduce(&(0..part.input.len), Source::Input).await,
+        Operation::ReduceScatter => {
+            let own = part.segment(part.input.len, rank).start;
+            ring.reduce_scatter(&(0..part.input.len), own, true).await
+        }
+        Operation::AllGather => all_gather(&ring).await,
+        Operation::Broadcast => broadcast(&ring).await,
+        Operation::Reduce => reduce(&ring).await,
+        Operation::Scatter => scatter(&ring, (rank + ranks - part.root) % ranks).await,
+        Operation::Gather => gather(&ring, (part.root + ranks - rank) % ranks).await,
+        Operation::AllToAll => all_to_all(&ring).await,
+    }
 }
 
-async fn all_reduce(part: &Part, tl: &Tl, next: &To, previous: &From) -> Result<(), KernelError> {
-    let (ranks, len) = (part.ranks, part.input.len);
-    for chunk in part.chunks(&part.segment(len, part.rank)) {
-        let mine = part.load(tl, &chunk).await?;
-        part.send(tl, next, &mine);
+/// Where the numbers are that a phase begins with.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Source {
+    /// In the input.
+    Input,
+    /// In the output, where an earlier phase put them.
+    Output,
+}
+
+impl Source {
+    pub(super) fn load(self, part: &Part, tl: &Tl, range: &Range<usize>) -> Loading<Tile> {
+        match self {
+            Self::Input => part.load(tl, range),
+            Self::Output => part.reload(tl, range),
+        }
     }
-    let steps = 2 * (ranks - 1);
-    for step in 0..steps {
-        let reducing = step < ranks - 1;
-        for chunk in part.chunks(&part.segment(len, part.rank + 2 * ranks - step - 1)) {
-            let mine = reducing.then(|| part.load(tl, &chunk));
-            let received = part.recv(tl, previous, chunk.len()).await?;
-            let mut current = match mine {
-                Some(mine) => part.combine(tl, &received, &mine.await?).await?,
-                None => received,
-            };
-            if step + 2 == ranks {
-                current = part.finish(tl, current).await?;
+}
+
+/// Ranks in a circle, and this one in it: the whole group, or a row or column of it.
+pub(super) struct Ring<'a> {
+    part: &'a Part,
+    tl: &'a Tl,
+    next: To,
+    previous: From,
+    /// Which of them this is, in the direction in which messages go.
+    index: usize,
+    count: usize,
+}
+
+impl<'a> Ring<'a> {
+    /// The ring of all ranks.
+    fn of_all(part: &'a Part, tl: &'a Tl) -> Result<Self, KernelError> {
+        let others = [(part.rank + 1) % part.ranks, (part.rank + part.ranks - 1) % part.ranks];
+        Self::open(part, tl, others, (part.rank, part.ranks), 1)
+    }
+
+    /// A ring between a next and a previous rank; see [`Part::to`] for `receivers`.
+    pub(super) fn open(
+        part: &'a Part,
+        tl: &'a Tl,
+        [next, previous]: [usize; 2],
+        (index, count): (usize, usize),
+        receivers: usize,
+    ) -> Result<Self, KernelError> {
+        let next = part.to(tl, next, receivers)?;
+        let previous = part.from(tl, previous, receivers)?;
+        Ok(Self { part, tl, next, previous, index, count })
+    }
+
+    /// How many messages round it takes to reduce and gather.
+    pub(super) fn steps(&self) -> usize {
+        2 * (self.count - 1)
+    }
+
+    fn segment(&self, range: &Range<usize>, index: usize) -> Range<usize> {
+        share(range, index % self.count, self.count)
+    }
+
+    /// The chunks that come in a step of an all-reduce of `range`.
+    pub(super) fn coming(
+        &self,
+        range: &Range<usize>,
+        step: usize,
+    ) -> impl Iterator<Item = Range<usize>> + use<> {
+        let from_start = self.index + 2 * self.count - step - 2;
+        self.part.chunks(&self.segment(range, from_start))
+    }
+
+    /// Sends the segment that is combined first by the next rank.
+    pub(super) async fn begin(
+        &self,
+        range: &Range<usize>,
+        from: Source,
+    ) -> Result<(), KernelError> {
+        for chunk in self.part.chunks(&self.segment(range, self.index + self.count - 1)) {
+            let mine = from.load(self.part, self.tl, &chunk).await?;
+            self.part.send(self.tl, &self.next, &mine);
+        }
+        Ok(())
+    }
+
+    /// What comes, combined with what is here.
+    async fn combined(&self, chunk: &Range<usize>, from: Source) -> Result<Tile, KernelError> {
+        let mine = from.load(self.part, self.tl, chunk);
+        let received = self.receive(chunk.len()).await?;
+        self.part.combine(self.tl, &received, &mine.await?).await
+    }
+
+    async fn receive(&self, len: usize) -> Result<Tile, KernelError> {
+        self.part.recv(self.tl, &self.previous, len).await
+    }
+
+    fn send(&self, tile: &Tile) {
+        self.part.send(self.tl, &self.next, tile);
+    }
+
+    /// One chunk of one step of an all-reduce.
+    pub(super) async fn pass(
+        &self,
+        step: usize,
+        chunk: &Range<usize>,
+        from: Source,
+    ) -> Result<(), KernelError> {
+        let mut current = if step + 1 < self.count {
+            self.combined(chunk, from).await?
+        } else {
+            self.receive(chunk.len()).await?
+        };
+        if step + 2 == self.count {
+            current = self.part.finish(self.tl, current).await?;
+        }
+        if step + 1 < self.steps() {
+            self.send(&current);
+        }
+        if step + 2 >= self.count {
+            self.part.store(self.tl, chunk, &current);
+        }
+        Ok(())
+    }
+
+    /// Reduces `range` and gathers it again, in the output.
+    pub(super) async fn all_reduce(
+        &self,
+        range: &Range<usize>,
+        from: Source,
+    ) -> Result<(), KernelError> {
+        self.begin(range, from).await?;
+        for step in 0..self.steps() {
+            for chunk in self.coming(range, step) {
+                self.pass(step, &chunk, from).await?;
             }
-            if step + 1 < steps {
-                part.send(tl, next, &current);
+        }
+        Ok(())
+    }
+
+    /// Reduces `range` of the input: this rank's segment, at its own place less `base` in the output.
+    pub(super) async fn reduce_scatter(
+        &self,
+        range: &Range<usize>,
+        base: usize,
+        finish: bool,
+    ) -> Result<(), KernelError> {
+        self.begin(range, Source::Input).await?;
+        for step in 0..self.count - 1 {
+            for chunk in self.coming(range, step) {
+                let current = self.combined(&chunk, Source::Input).await?;
+                if step + 2 < self.count {
+                    self.send(&current);
+                    continue;
+                }
+                let last = if finish { self.part.finish(self.tl, current).await? } else { current };
+                self.part.store(self.tl, &(chunk.start - base..chunk.end - base), &last);
             }
-            if step + 2 >= ranks {
-                part.store(tl, &chunk, &current);
+        }
+        Ok(())
+    }
+
+    /// Sends this rank's segment of `range` of the output round, and gets those of the others.
+    pub(super) async fn gather(&self, range: &Range<usize>) -> Result<(), KernelError> {
+        for chunk in self.part.chunks(&self.segment(range, self.index)) {
+            let mine = self.part.reload(self.tl, &chunk).await?;
+            self.send(&mine);
+        }
+        self.gather_others(range).await
+    }
+
+    /// Receives the segments of the others, and passes on those that go further.
+    async fn gather_others(&self, range: &Range<usize>) -> Result<(), KernelError> {
+        for step in 1..self.count {
+            for chunk in self.part.chunks(&self.segment(range, self.index + self.count - step)) {
+                let received = self.receive(chunk.len()).await?;
+                if step + 1 < self.count {
+                    self.send(&received);
+                }
+                self.part.store(self.tl, &chunk, &received);
+            }
+        }
+        Ok(())
+    }
+}
+
+async fn all_gather(ring: &Ring<'_>) -> Result<(), KernelError> {
+    let (part, tl) = (ring.part, ring.tl);
+    let own = part.segment(part.output.len, part.rank).start;
+    for chunk in part.chunks(&(0..part.input.len)) {
+        let mine = part.load(tl, &chunk).await?;
+        ring.send(&mine);
+        part.store(tl, &(own + chunk.start..own + chunk.end), &mine);
+    }
+    ring.gather_others(&(0..part.output.len)).await
+}
+
+async fn broadcast(ring: &Ring<'_>) -> Result<(), KernelError> {
+    let (part, tl) = (ring.part, ring.tl);
+    let last = (part.rank + 1) % part.ranks == part.root;
+    for chunk in part.chunks(&(0..part.output.len)) {
+        if part.rank == part.root {
+            let mine = part.load(tl, &chunk).await?;
+            ring.send(&mine);
+            continue;
+        }
+        let received = ring.receive(chunk.len()).await?;
+        if !last {
+            ring.send(&received);
+        }
+        part.store(tl, &chunk, &received);
+    }
+    part.keep_root(tl).await
+}
+
+async fn reduce(ring: &Ring<'_>) -> Result<(), KernelError> {
+    let (part, tl) = (ring.part, ring.tl);
+    let first = part.rank == (part.root + 1) % part.ranks;
+    for chunk in part.chunks(&(0..part.input.len)) {
+        if first {
+            let mine = part.load(tl, &chunk).await?;
+            ring.send(&mine);
+            continue;
+        }
+        let current = ring.combined(&chunk, Source::Input).await?;
+        if part.rank == part.root {
+            let whole = part.finish(tl, current).await?;
+            part.store(tl, &chunk, &whole);
+        } else {
+            ring.send(&current);
+        }
+    }
+    Ok(())
+}
+
+/// The farthest segment goes first. `distance` is from the root.
+async fn scatter(ring: &Ring<'_>, distance: usize) -> Result<(), KernelError> {
+    let (part, tl) = (ring.part, ring.tl);
+    if distance == 0 {
+        for other in (1..part.ranks).rev() {
+            for chunk in part.chunks(&part.segment(part.input.len, part.root + other)) {
+                let theirs = part.load(tl, &chunk).await?;
+                ring.send(&theirs);
+            }
+        }
+        let own = part.segment(part.input.len, part.rank);
+        return part.keep(tl, &own, &(0..part.output.len)).await;
+    }
+    for other in (distance..part.ranks).rev() {
+        for chunk in part.chunks(&(0..part.output.len)) {
+            let received = ring.receive(chunk.len()).await?;
+            if other == distance {
+                part.store(tl, &chunk, &received);
+            } else {
+                ring.send(&received);
             }
         }
     }
     Ok(())
+}
+
+/// The closest segment comes first. `distance` is to the root.
+async fn gather(ring: &Ring<'_>, distance: usize) -> Result<(), KernelError> {
+    let (part, tl) = (ring.part, ring.tl);
+    if distance == 0 {
+        for other in 1..part.ranks {
+            let theirs = part.segment(part.output.len, part.root + part.ranks - other);
+            for chunk in part.chunks(&theirs) {
+                let received = ring.receive(chunk.len()).await?;
+                part.store(tl, &chunk, &received);
+            }
+        }
+        let own = part.segment(part.output.len, part.rank);
+        return part.keep(tl, &(0..part.input.len), &own).await;
+    }
+    for chunk in part.chunks(&(0..part.input.len)) {
+        let mine = part.load(tl, &chunk).await?;
+        ring.send(&mine);
+    }
+    for _ in distance + 1..part.ranks {
+        for chunk in part.chunks(&(0..part.input.len)) {
+            let received = ring.receive(chunk.len()).await?;
+            ring.send(&received);
+        }
+    }
+    Ok(())
+}
+
+/// In step `k` come the blocks of the rank `k` before this one, the farthest first, this rank's own last.
+async fn all_to_all(ring: &Ring<'_>) -> Result<(), KernelError> {
+    let (part, tl) = (ring.part, ring.tl);
+    let (ranks, rank) = (part.ranks, part.rank);
+    for distance in (1..ranks).rev() {
+        for chunk in part.chunks(&part.segment(part.input.len, rank + distance)) {
+            let theirs = part.load(tl, &chunk).await?;
+            ring.send(&theirs);
+        }
+    }
+    for step in 1..ranks {
+        let place = part.segment(part.output.len, rank + ranks - step);
+        for distance in (step..ranks).rev() {
+            for chunk in part.chunks(&place) {
+                let received = ring.receive(chunk.len()).await?;
+                if distance == step {
+                    part.store(tl, &chunk, &received);
+                } else {
+                    ring.send(&received);
+                }
+            }
+        }
+    }
+    let own = part.segment(part.input.len, rank);
+    part.keep(tl, &own, &part.segment(part.output.len, rank)).await
 }

@@ -1,0 +1,55 @@
+//! `bidirectional_ring`: two rings in opposite directions, each with half of the vector.
+//!
+//! In the first half, segment `s` is combined like that of `ring`: `((x[s+1] + x[s+2]) + ...) + x[s]`. In the second
+//! half ranks count the other way round: segment `s` is `((x[-s-1] + x[-s-2]) + ...) + x[-s]`. Two ranks have one
+//! neighbour only and use a single ring.
+
+use super::super::algorithm::{Algorithm, Operation, Running, anywhere};
+use super::super::part::Part;
+use super::ring::{self, Ring, Source};
+use crate::placement::share;
+use phalanx_sim::kernel::{KernelError, Tl};
+
+pub(crate) const ALGORITHM: Algorithm = Algorithm {
+    name: "bidirectional_ring",
+    summary: "two rings in opposite directions, each with half of the vector; both directions of every link",
+    operations: &[Operation::AllReduce],
+    all_pes: false,
+    fits: anywhere,
+    run: |part, tl| -> Running { Box::pin(run(part, tl)) },
+};
+
+async fn run(part: Part, tl: Tl) -> Result<(), KernelError> {
+    let (rank, ranks) = (part.rank, part.ranks);
+    if ranks <= 2 {
+        return ring::run(part, tl).await;
+    }
+    let [right, left] = [(rank + 1) % ranks, (rank + ranks - 1) % ranks];
+    let whole = 0..part.input.len;
+    let ways = [
+        (Ring::open(&part, &tl, [right, left], (rank, ranks), 2)?, share(&whole, 0, 2)),
+        (
+            Ring::open(&part, &tl, [left, right], ((ranks - rank) % ranks, ranks), 2)?,
+            share(&whole, 1, 2),
+        ),
+    ];
+    for (ring, half) in &ways {
+        ring.begin(half, Source::Input).await?;
+    }
+    for step in 0..ways[0].0.steps() {
+        // Chunks of the two come at the same time, and are taken in turn.
+        let mut coming = ways.each_ref().map(|(ring, half)| ring.coming(half, step));
+        loop {
+            let chunks = coming.each_mut().map(Iterator::next);
+            if chunks.iter().all(Option::is_none) {
+                break;
+            }
+            for ((ring, _), chunk) in ways.iter().zip(chunks) {
+                if let Some(chunk) = chunk {
+                    ring.pass(step, &chunk, Source::Input).await?;
+                }
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,112 @@
+//! Groups whose size is no power of two, for algorithms that pair ranks off.
+//!
+//! The ranks beyond the largest power of two `p` sit out: rank `p + i` gives its vector to rank `i`, which combines
+//! `x[i] + x[p+i]`, and gets the result from it in the end.
+
+use super::super::part::{From, Part, To};
+use super::ring::Source;
+use phalanx_sim::kernel::{KernelError, Tile, Tl};
+use std::ops::Range;
+
+/// One of the ranks that are paired off, and whoever it stands in for.
+pub(super) struct Folded<'a> {
+    pub(super) part: &'a Part,
+    pub(super) tl: &'a Tl,
+    /// How many are paired off: the largest power of two.
+    pub(super) power: usize,
+    beyond: Option<(To, From)>,
+}
+
+impl<'a> Folded<'a> {
+    /// How many queues a rank has open to receive from, at most; see [`Part::to`].
+    fn receivers(ranks: usize) -> usize {
+        ranks.ilog2() as usize + 1
+    }
+
+    /// This rank among those that are paired off; none if it sits out.
+    pub(super) fn join(part: &'a Part, tl: &'a Tl) -> Result<Option<Self>, KernelError> {
+        let power = 1 << part.ranks.ilog2();
+        if part.rank >= power {
+            return Ok(None);
+        }
+        let folded = Self { part, tl, power, beyond: None };
+        let other = part.rank + power;
+        let beyond = if other < part.ranks { Some(folded.pair(other)?) } else { None };
+        Ok(Some(Self { beyond, ..folded }))
+    }
+
+    /// What a rank does that sits out: gives its vector to its partner, and waits for the result.
+    pub(super) async fn sit_out(part: &Part, tl: &Tl) -> Result<(), KernelError> {
+        let partner = part.rank - (1 << part.ranks.ilog2());
+        let (to, from) = part.pair(tl, partner, Self::receivers(part.ranks))?;
+        for chunk in part.chunks(&(0..part.input.len)) {
+            let mine = part.load(tl, &chunk).await?;
+            part.send(tl, &to, &mine);
+        }
+        for chunk in part.chunks(&(0..part.output.len)) {
+            let whole = part.recv(tl, &from, chunk.len()).await?;
+            part.store(tl, &chunk, &whole);
+        }
+        Ok(())
+    }
+
+    /// The queues to and from another rank.
+    pub(super) fn pair(&self, rank: usize) -> Result<(To, From), KernelError> {
+        self.part.pair(self.tl, rank, Self::receivers(self.part.ranks))
+    }
+
+    /// Where this rank's numbers are once they have been folded.
+    pub(super) fn source(&self) -> Source {
+        if self.beyond.is_some() { Source::Output } else { Source::Input }
+    }
+
+    /// A chunk of this rank's vector, combined with that of the rank it stands in for and then kept in the output.
+    pub(super) async fn first(&self, chunk: &Range<usize>) -> Result<Tile, KernelError> {
+        let (part, tl) = (self.part, self.tl);
+        let mine = part.load(tl, chunk);
+        let Some((_, from)) = &self.beyond else { return mine.await };
+        let received = part.recv(tl, from, chunk.len()).await?;
+        let both = part.combine(tl, &mine.await?, &received).await?;
+        part.store(tl, chunk, &both);
+        Ok(both)
+    }
+
+    /// Combines the whole vector with that of the rank it stands in for.
+    pub(super) async fn fold(&self) -> Result<(), KernelError> {
+        if self.beyond.is_some() {
+            for chunk in self.part.chunks(&(0..self.part.input.len)) {
+                drop(self.first(&chunk).await?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends a piece of the result to the rank it stands in for.
+    pub(super) fn hand_back(&self, tile: &Tile) {
+        if let Some((to, _)) = &self.beyond {
+            self.part.send(self.tl, to, tile);
+        }
+    }
+
+    /// Sends the whole result to the rank it stands in for.
+    pub(super) async fn unfold(&self) -> Result<(), KernelError> {
+        if self.beyond.is_some() {
+            for chunk in self.part.chunks(&(0..self.part.output.len)) {
+                let whole = self.part.reload(self.tl, &chunk).await?;
+                self.hand_back(&whole);
+            }
+        }
+        Ok(())
+    }
+
+    /// Combines what is here with what came from `other`, the lower rank's first.
+    pub(super) async fn combine(
+        &self,
+        mine: &Tile,
+        received: &Tile,
+        other: usize,
+    ) -> Result<Tile, KernelError> {
+        let [one, two] = if self.part.rank < other { [mine, received] } else { [received, mine] };
+        self.part.combine(self.tl, one, two).await
+    }
+}

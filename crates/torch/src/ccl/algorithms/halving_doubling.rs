@@ -1,0 +1,86 @@
+//! `halving_doubling`: pairs of ranks exchange halves, then halves of these, until each has one segment of the result;
+//! then the same way back.
+//!
+//! The vector is cut into as many segments as there are ranks `p`, a power of two; segment `s` ends at rank `s`, which
+//! combines the ranks that are `p/2` apart first, then those `p/4` apart, the lower rank's operand always first. If
+//! the ranks are no power of two, those beyond the largest one are folded onto the first before that:
+//! `x[i] + x[p+i]` stands for `x[i]`.
+
+use super::super::algorithm::{Algorithm, Operation, Running, anywhere};
+use super::super::part::{From, Part, To};
+use super::folded::Folded;
+use super::ring::Source;
+use crate::placement::share;
+use phalanx_sim::kernel::{KernelError, Tl};
+use std::ops::Range;
+
+pub(crate) const ALGORITHM: Algorithm = Algorithm {
+    name: "halving_doubling",
+    summary: "halves between ranks far apart, then halves of halves, and back; few steps and the least traffic",
+    operations: &[Operation::AllReduce],
+    all_pes: false,
+    fits: anywhere,
+    run: |part, tl| -> Running { Box::pin(run(part, tl)) },
+};
+
+async fn run(part: Part, tl: Tl) -> Result<(), KernelError> {
+    if part.ranks == 1 {
+        return part.alone(&tl).await;
+    }
+    let Some(folded) = Folded::join(&part, &tl)? else {
+        return Folded::sit_out(&part, &tl).await;
+    };
+    let pairs: Vec<(To, From)> = (0..folded.power.ilog2())
+        .map(|level| folded.pair(part.rank ^ (1 << level)))
+        .collect::<Result<_, _>>()?;
+    folded.fold().await?;
+    halve(&folded, &pairs).await?;
+    double(&folded, &pairs).await?;
+    folded.unfold().await
+}
+
+/// The segments that a rank has, as a range of elements, when it has `count` of them.
+fn window(folded: &Folded<'_>, rank: usize, count: usize) -> Range<usize> {
+    let (whole, first) = (0..folded.part.input.len, rank / count * count);
+    let start = share(&whole, first, folded.power).start;
+    start..share(&whole, first + count - 1, folded.power).end
+}
+
+async fn halve(folded: &Folded<'_>, pairs: &[(To, From)]) -> Result<(), KernelError> {
+    let (part, tl) = (folded.part, folded.tl);
+    let mut source = folded.source();
+    for (level, (to, from)) in pairs.iter().enumerate().rev() {
+        let (distance, other) = (1 << level, part.rank ^ (1 << level));
+        for chunk in part.chunks(&window(folded, other, distance)) {
+            let theirs = source.load(part, tl, &chunk).await?;
+            part.send(tl, to, &theirs);
+        }
+        for chunk in part.chunks(&window(folded, part.rank, distance)) {
+            let mine = source.load(part, tl, &chunk);
+            let received = part.recv(tl, from, chunk.len()).await?;
+            let mut both = folded.combine(&mine.await?, &received, other).await?;
+            if level == 0 {
+                both = part.finish(tl, both).await?;
+            }
+            part.store(tl, &chunk, &both);
+        }
+        source = Source::Output;
+    }
+    Ok(())
+}
+
+async fn double(folded: &Folded<'_>, pairs: &[(To, From)]) -> Result<(), KernelError> {
+    let (part, tl) = (folded.part, folded.tl);
+    for (level, (to, from)) in pairs.iter().enumerate() {
+        let (distance, other) = (1 << level, part.rank ^ (1 << level));
+        for chunk in part.chunks(&window(folded, part.rank, distance)) {
+            let mine = part.reload(tl, &chunk).await?;
+            part.send(tl, to, &mine);
+        }
+        for chunk in part.chunks(&window(folded, other, distance)) {
+            let received = part.recv(tl, from, chunk.len()).await?;
+            part.store(tl, &chunk, &received);
+        }
+    }
+    Ok(())
+}

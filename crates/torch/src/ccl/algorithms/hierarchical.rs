@@ -1,0 +1,16 @@
+//! `hierarchical`: the vector is spread over all PEs of the SIP, and each PE runs a ring with those at its own place in
+//! the other SIPs.
+//!
+//! Each part is combined in the order of `ring`.
+
+use super::super::algorithm::{Algorithm, Operation, Running, anywhere};
+use super::ring;
+
+pub(crate) const ALGORITHM: Algorithm = Algorithm {
+    name: "hierarchical",
+    summary: "a ring for each PE of a SIP, with a part of the vector; all PEs combine",
+    operations: &[Operation::AllReduce, Operation::Broadcast, Operation::Reduce],
+    all_pes: true,
+    fits: anywhere,
+    run: |part, tl| -> Running { Box::pin(ring::run(part, tl)) },
+};

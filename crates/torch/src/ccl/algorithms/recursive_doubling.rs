@@ -1,0 +1,58 @@
+//! `recursive_doubling`: pairs of ranks exchange whole vectors, then pairs of pairs, and so on.
+//!
+//! All ranks combine in the same order: neighbours first, then pairs of neighbours, the lower ranks' operand always
+//! first: `((x[0] + x[1]) + (x[2] + x[3])) + ...`. If the ranks are no power of two, those beyond the largest one are
+//! folded onto the first before that: `x[i] + x[p+i]` stands for `x[i]`. A chunk goes on as soon as it is combined.
+
+use super::super::algorithm::{Algorithm, Operation, Running, anywhere};
+use super::super::part::{From, Part, To};
+use super::folded::Folded;
+use super::ring::Source;
+use phalanx_sim::kernel::{KernelError, Tl};
+
+pub(crate) const ALGORITHM: Algorithm = Algorithm {
+    name: "recursive_doubling",
+    summary: "whole vectors between ranks 1, 2, 4, ... apart; the fewest steps on few links",
+    operations: &[Operation::AllReduce],
+    all_pes: false,
+    fits: anywhere,
+    run: |part, tl| -> Running { Box::pin(run(part, tl)) },
+};
+
+async fn run(part: Part, tl: Tl) -> Result<(), KernelError> {
+    if part.ranks == 1 {
+        return part.alone(&tl).await;
+    }
+    match Folded::join(&part, &tl)? {
+        None => Folded::sit_out(&part, &tl).await,
+        Some(folded) => all_reduce(&folded).await,
+    }
+}
+
+async fn all_reduce(folded: &Folded<'_>) -> Result<(), KernelError> {
+    let (part, tl) = (folded.part, folded.tl);
+    let others: Vec<usize> =
+        (0..folded.power.ilog2()).map(|level| part.rank ^ (1 << level)).collect();
+    let pairs: Vec<(To, From)> =
+        others.iter().map(|other| folded.pair(*other)).collect::<Result<_, _>>()?;
+    for chunk in part.chunks(&(0..part.input.len)) {
+        let mine = folded.first(&chunk).await?;
+        part.send(tl, &pairs[0].0, &mine);
+    }
+    for (level, (other, (_, from))) in others.iter().zip(&pairs).enumerate() {
+        let source = if level == 0 { folded.source() } else { Source::Output };
+        for chunk in part.chunks(&(0..part.output.len)) {
+            let mine = source.load(part, tl, &chunk);
+            let received = part.recv(tl, from, chunk.len()).await?;
+            let mut both = folded.combine(&mine.await?, &received, *other).await?;
+            if let Some((to, _)) = pairs.get(level + 1) {
+                part.send(tl, to, &both);
+            } else {
+                both = part.finish(tl, both).await?;
+                folded.hand_back(&both);
+            }
+            part.store(tl, &chunk, &both);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,125 @@
+//! `tree`: a binomial tree toward the root and back.
+//!
+//! Ranks are counted from the root on (an all-reduce has rank 0 as its root). In it, `v` has the children `v + 1`,
+//! `v + 2`, `v + 4`, ... up to the lowest bit of `v`, and combines its own vector with theirs in this order:
+//! `((x[0] + x[1]) + (x[2] + x[3])) + ...`. On the way back the largest subtree is served first. A chunk goes on as
+//! soon as it is there.
+
+use super::super::algorithm::{Algorithm, Operation, Running, anywhere};
+use super::super::part::{From, Part, To};
+use phalanx_sim::kernel::{KernelError, Tile, Tl};
+use std::ops::Range;
+
+pub(crate) const ALGORITHM: Algorithm = Algorithm {
+    name: "tree",
+    summary: "up a binomial tree and down again; few steps for one root",
+    operations: &[Operation::AllReduce, Operation::Broadcast, Operation::Reduce],
+    all_pes: false,
+    fits: anywhere,
+    run: |part, tl| -> Running { Box::pin(run(part, tl)) },
+};
+
+/// This rank's place in the tree, and the queues that it needs.
+struct Node<'a> {
+    part: &'a Part,
+    tl: &'a Tl,
+    /// Toward the root, and from there; none at the root.
+    up: Option<To>,
+    down: Option<From>,
+    /// From and to the children, the closest first.
+    gather: Vec<From>,
+    spread: Vec<To>,
+}
+
+async fn run(part: Part, tl: Tl) -> Result<(), KernelError> {
+    if part.ranks == 1 {
+        return part.alone(&tl).await;
+    }
+    let node = Node::open(&part, &tl)?;
+    let reduces = part.operation.combines();
+    if reduces {
+        node.reduce().await?;
+    } else if node.down.is_none() {
+        for chunk in part.chunks(&(0..part.input.len)) {
+            let mine = part.load(&tl, &chunk).await?;
+            node.tell(&mine);
+        }
+        part.keep_root(&tl).await?;
+    }
+    node.broadcast().await
+}
+
+impl<'a> Node<'a> {
+    fn open(part: &'a Part, tl: &'a Tl) -> Result<Self, KernelError> {
+        let (reduces, spreads) = (part.operation.combines(), part.operation != Operation::Reduce);
+        let root = if part.operation.has_root() { part.root } else { 0 };
+        let rank = |place: usize| (place + root) % part.ranks;
+        let place = (part.rank + part.ranks - root) % part.ranks;
+        let levels = part.ranks.next_power_of_two().ilog2();
+        let receivers = if reduces { levels as usize + usize::from(spreads) } else { 1 };
+        let mut node =
+            Self { part, tl, up: None, down: None, gather: Vec::new(), spread: Vec::new() };
+        for level in 0..levels {
+            let step = 1 << level;
+            if place & step != 0 {
+                let parent = rank(place - step);
+                node.up = if reduces { Some(part.to(tl, parent, receivers)?) } else { None };
+                node.down = if spreads { Some(part.from(tl, parent, receivers)?) } else { None };
+                break;
+            }
+            if place + step < part.ranks {
+                let child = rank(place + step);
+                if reduces {
+                    node.gather.push(part.from(tl, child, receivers)?);
+                }
+                if spreads {
+                    node.spread.push(part.to(tl, child, receivers)?);
+                }
+            }
+        }
+        Ok(node)
+    }
+
+    /// Sends a tile to all children, the largest subtree first.
+    fn tell(&self, tile: &Tile) {
+        for to in self.spread.iter().rev() {
+            self.part.send(self.tl, to, tile);
+        }
+    }
+
+    /// A chunk of this rank's vector, combined with those of all below it.
+    async fn combined(&self, chunk: &Range<usize>) -> Result<Tile, KernelError> {
+        let mut sum = self.part.load(self.tl, chunk).await?;
+        for from in &self.gather {
+            let received = self.part.recv(self.tl, from, chunk.len()).await?;
+            sum = self.part.combine(self.tl, &sum, &received).await?;
+        }
+        Ok(sum)
+    }
+
+    /// Toward the root; there each chunk turns round at once.
+    async fn reduce(&self) -> Result<(), KernelError> {
+        for chunk in self.part.chunks(&(0..self.part.input.len)) {
+            let sum = self.combined(&chunk).await?;
+            if let Some(up) = &self.up {
+                self.part.send(self.tl, up, &sum);
+            } else {
+                let whole = self.part.finish(self.tl, sum).await?;
+                self.tell(&whole);
+                self.part.store(self.tl, &chunk, &whole);
+            }
+        }
+        Ok(())
+    }
+
+    /// From the root, for all others.
+    async fn broadcast(&self) -> Result<(), KernelError> {
+        let Some(down) = &self.down else { return Ok(()) };
+        for chunk in self.part.chunks(&(0..self.part.output.len)) {
+            let received = self.part.recv(self.tl, down, chunk.len()).await?;
+            self.tell(&received);
+            self.part.store(self.tl, &chunk, &received);
+        }
+        Ok(())
+    }
+}

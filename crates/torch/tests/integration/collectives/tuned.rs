@@ -1,0 +1,110 @@
+//! `auto`: the fastest is chosen, by all ranks alike, and nothing is measured twice.
+
+use super::truths::{timed, wired};
+use crate::ranks::ccl;
+use phalanx_sim::DType;
+use phalanx_sim::machine::Options;
+use phalanx_torch::ccl::config::Plan;
+use phalanx_torch::ccl::tuner::{Trial, Tuner};
+use phalanx_torch::ccl::{Algorithm, CclConfig, Operation};
+use phalanx_torch::{Context, distributed as dist, multiprocessing};
+
+fn trial(ranks: u32, elements: usize) -> Trial {
+    let members = (0..ranks).collect();
+    Trial { operation: Operation::AllReduce, members, elements, size: 4 }
+}
+
+fn plans() -> Vec<Plan> {
+    CclConfig::builtin().plans(&Algorithm::names())
+}
+
+#[test]
+fn the_fastest_is_chosen_for_a_size() {
+    for (topology, large) in [("fully_connected", 1 << 22), ("switch", 1 << 22)] {
+        let spec = wired(topology, 8);
+        let tuner = Tuner::new(spec.clone());
+        for elements in [1, 16, 1 << 12, 1 << 16, 1 << 20] {
+            let chosen = tuner.fastest(&trial(8, elements), &plans()).expect("one fits");
+            let time = timed(Operation::AllReduce, &spec, &chosen, elements * 4);
+            for plan in plans().iter().filter(|plan| plan.module != "torus_2d") {
+                let other = timed(Operation::AllReduce, &spec, plan, elements * 4);
+                assert!(time <= other, "{topology}, {elements}: {} and {}", chosen.name, plan.name);
+            }
+        }
+        // Few steps for little, little traffic for much.
+        let tiny = tuner.fastest(&trial(8, 1), &plans()).expect("one fits").module;
+        let few = ["direct", "recursive_doubling", "tree", "halving_doubling"];
+        assert!(few.contains(&&*tiny), "{topology}: {tiny}");
+        let much = tuner.fastest(&trial(8, large), &plans()).expect("one fits").module;
+        let least = ["ring", "bidirectional_ring", "direct", "halving_doubling", "hierarchical"];
+        assert!(least.contains(&&*much), "{topology}: {much}");
+    }
+}
+
+#[test]
+fn between_few_steps_and_little_traffic() {
+    let two: Vec<Plan> = plans()
+        .into_iter()
+        .filter(|plan| ["ring", "recursive_doubling"].contains(&&*plan.module))
+        .collect();
+    let tuner = Tuner::new(wired("switch", 8));
+    let chosen = |elements| tuner.fastest(&trial(8, elements), &two).expect("one fits").module;
+    assert_eq!(chosen(4), "recursive_doubling");
+    assert_eq!(chosen(1 << 22), "ring");
+    assert_eq!(chosen(1 << 26), "ring", "drawn out");
+}
+
+#[test]
+fn nothing_is_measured_twice() {
+    let tuner = Tuner::new(wired("fully_connected", 4));
+    let first = tuner.fastest(&trial(4, 1000), &plans());
+    let measured = tuner.measurements();
+    assert_eq!(measured, plans().len());
+    assert_eq!(tuner.fastest(&trial(4, 1000), &plans()), first);
+    assert_eq!(tuner.fastest(&trial(4, 1024), &plans()), first, "the same power of two");
+    assert_eq!(tuner.measurements(), measured);
+    assert!(tuner.fastest(&trial(4, 2000), &plans()).is_some());
+    assert_eq!(tuner.measurements(), 2 * measured);
+}
+
+#[test]
+fn every_rank_chooses_the_same() {
+    // Messages say by which algorithm they are sent: ranks that chose differently would fail.
+    for elements in [1, 3, 1000, 1 << 18] {
+        let spec = wired("fully_connected", 4);
+        let mut context =
+            Context::new(spec, Options::default()).with_ccl(ccl("defaults: { algorithm: auto }"));
+        let ends = multiprocessing::spawn(&mut context, 4, move |rank, cx| async move {
+            dist::init_process_group(&cx)?;
+            #[expect(clippy::cast_precision_loss, reason = "few ranks")]
+            let x = cx.full([elements], rank as f64, DType::F32)?;
+            dist::all_reduce(&cx, &x, dist::ReduceOp::Sum, None).await?;
+            assert_eq!(x.to_vec().await?, vec![6.0; elements]);
+            Ok(cx.now())
+        });
+        ends.unwrap();
+    }
+}
+
+#[test]
+fn what_does_not_fit_says_what_it_needs() {
+    let torus = Algorithm::find("torus_2d").unwrap();
+    let why = torus.check(Operation::AllReduce, &wired("switch", 4), &[0, 1, 2, 3]);
+    assert_eq!(
+        why.unwrap_err(),
+        "`torus_2d` needs SIPs in a grid (torus_2d or mesh_2d), and this machine is switch"
+    );
+    let grid = super::torus(2, 2);
+    let why = torus.check(Operation::AllReduce, &grid, &[0, 1, 2]);
+    assert_eq!(
+        why.unwrap_err(),
+        "`torus_2d` needs a group of all 4 SIPs in their order, and this one has 3 members"
+    );
+    let why = torus.check(Operation::AllReduce, &grid, &[0, 2, 1, 3]);
+    assert_eq!(
+        why.unwrap_err(),
+        "`torus_2d` needs a group of all 4 SIPs in their order, and this one has another order"
+    );
+    let why = torus.check(Operation::Gather, &grid, &[0, 1, 2, 3]).unwrap_err();
+    assert_eq!(why, "`torus_2d` cannot do gather; these can: ring, direct");
+}
