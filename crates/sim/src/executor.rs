@@ -309,7 +309,9 @@ impl Executor {
     pub fn clear(&mut self) {
         let core = self.sim.0.clone();
         self.do_chores();
-        for (task, ..) in core.tasks.borrow().iter().collect::<Vec<_>>() {
+        // Not under a borrow: destructors may end other processes.
+        let tasks: Vec<_> = core.tasks.borrow().iter().collect();
+        for (task, ..) in tasks {
             core.tasks.borrow_mut().remove(task);
             drop(self.processes.remove(task));
         }

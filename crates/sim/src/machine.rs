@@ -355,10 +355,13 @@ async fn run_program(
     tl: Tl,
     kernel: Pin<Box<impl Future<Output = Result<(), KernelError>>>>,
 ) -> Result<Path, RunError> {
-    let turnstile = world.turn_on(pe);
-    let _turn = turnstile.acquire().await;
     let program = tl.program().clone();
     drop(tl);
+    let turnstile = program.is_exclusive().then(|| world.turn_on(pe));
+    let _turn = match &turnstile {
+        Some(turnstile) => Some(turnstile.acquire().await),
+        None => None,
+    };
     program.start();
     match kernel.await {
         Ok(()) => {

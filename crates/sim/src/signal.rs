@@ -20,9 +20,9 @@ impl<T> Clone for Signal<T> {
 
 struct State<T> {
     sim: Sim,
-    name: String,
-    /// Who is expected to set it, for messages.
-    provider: String,
+    /// What waiting for it is waiting for, and who is expected to set it, for messages.
+    what: String,
+    providers: Vec<String>,
     value: RefCell<Option<T>>,
     line: Line,
 }
@@ -30,10 +30,16 @@ struct State<T> {
 impl<T: Clone> Signal<T> {
     /// An event not set yet; `provider` names who will.
     pub fn new(sim: &Sim, name: impl Into<String>, provider: impl Into<String>) -> Self {
+        let what = format!("`{}` to be set", name.into());
+        Self::described(sim, what, vec![provider.into()])
+    }
+
+    /// The same with its own words for what waiting for it is waiting for, and all who could set it.
+    pub fn described(sim: &Sim, what: impl Into<String>, providers: Vec<String>) -> Self {
         Self(Rc::new(State {
             sim: sim.clone(),
-            name: name.into(),
-            provider: provider.into(),
+            what: what.into(),
+            providers,
             value: RefCell::new(None),
             line: Line::default(),
         }))
@@ -42,7 +48,7 @@ impl<T: Clone> Signal<T> {
     /// Sets it and resumes all who wait.
     pub fn set(&self, value: T) {
         let before = self.0.value.replace(Some(value));
-        assert!(before.is_none(), "SIG-1: `{}` was set twice", self.0.name);
+        assert!(before.is_none(), "SIG-1: set twice: {}", self.0.what);
         self.0.line.call_all(&self.0.sim);
     }
 
@@ -74,10 +80,7 @@ impl<T: Clone> Future for WaitFor<T> {
         }
         let state = &*this.state;
         state.line.join(&mut this.spot, state.sim.task());
-        let describe = || Wait {
-            what: format!("`{}` to be set", state.name),
-            providers: vec![state.provider.clone()],
-        };
+        let describe = || Wait { what: state.what.clone(), providers: state.providers.clone() };
         state.sim.waiting(describe);
         Poll::Pending
     }

@@ -25,6 +25,7 @@
 mod check;
 mod collective;
 mod group;
+mod messages;
 mod operations;
 mod work;
 
@@ -33,5 +34,6 @@ pub(crate) use group::Groups;
 pub use group::{
     ProcessGroup, destroy_process_group, get_rank, get_world_size, init_process_group, new_group,
 };
+pub use messages::{irecv, isend, recv, send};
 pub use operations::*;
 pub use work::Work;

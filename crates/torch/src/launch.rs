@@ -1,6 +1,7 @@
 //! Launching kernels: which PEs, which tensors, and how they are touched.
 
 use crate::error::Error;
+use crate::multiprocessing::words;
 use crate::placement::Shard;
 use crate::rank::Rank;
 use crate::request::{Access, Asked, Handle};
@@ -9,7 +10,10 @@ use phalanx_sim::kernel::{KernelError, Tl, View};
 use phalanx_sim::machine::{Cause, Launch};
 use phalanx_sim::memory::Region;
 use phalanx_sim::topology::PeId;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
 use std::rc::Rc;
+use std::task::{Context, Poll};
 
 /// Which PEs of the rank's SIP run a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,6 +113,40 @@ impl Args {
     }
 }
 
+/// Where a kernel runs, and after what.
+pub(crate) struct On {
+    pub(crate) pes: Vec<PeId>,
+    /// Whether it takes the turn of its PEs, or only moves data beside whoever has it.
+    pub(crate) exclusive: bool,
+    pub(crate) after: Vec<Handle>,
+}
+
+/// A kernel whose panic is its error.
+struct Caught<F>(Result<Pin<Box<F>>, Option<String>>);
+
+impl<F> Caught<F> {
+    fn new(kernel: impl FnOnce() -> F) -> Self {
+        let made = catch_unwind(AssertUnwindSafe(kernel));
+        Self(made.map(Box::pin).map_err(|panic| Some(words(&*panic))))
+    }
+}
+
+impl<F: Future<Output = Result<(), KernelError>>> Future for Caught<F> {
+    type Output = Result<(), KernelError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let panicked =
+            |text: String| Poll::Ready(Err(KernelError::Other(format!("panicked: {text}"))));
+        match &mut self.0 {
+            Ok(kernel) => {
+                let polled = catch_unwind(AssertUnwindSafe(|| kernel.as_mut().poll(context)));
+                polled.unwrap_or_else(|panic| panicked(words(&*panic)))
+            }
+            Err(text) => panicked(text.take().unwrap_or_default()),
+        }
+    }
+}
+
 impl Rank {
     /// Runs `kernel` once on each PE of `grid`, after everything that was asked of its tensors before.
     ///
@@ -126,17 +164,16 @@ impl Rank {
         K: Fn(Tl, Args) -> F + 'static,
         F: Future<Output = Result<(), KernelError>> + 'static,
     {
-        let pes = grid.pes(self)?;
-        Ok(self.launch_mapped(name, pes, args, Vec::new(), kernel, |result| result))
+        let on = On { pes: grid.pes(self)?, exclusive: true, after: Vec::new() };
+        Ok(self.launch_mapped(name, on, args, kernel, |result| result))
     }
 
-    /// The same on these PEs and after `after`; `ended` has the last word on how it ended.
+    /// The same on these PEs and after these requests; `ended` has the last word on how it ended.
     pub(crate) fn launch_mapped<K, F>(
         &self,
         name: &str,
-        pes: Vec<PeId>,
+        on: On,
         args: &[Arg],
-        after: Vec<Handle>,
         kernel: K,
         ended: impl FnOnce(Result<Cause, Error>) -> Result<Cause, Error> + 'static,
     ) -> Handle
@@ -144,6 +181,7 @@ impl Rank {
         K: Fn(Tl, Args) -> F + 'static,
         F: Future<Output = Result<(), KernelError>> + 'static,
     {
+        let On { pes, exclusive, after } = on;
         let touches: Vec<_> = args.iter().map(|arg| (&arg.tensor.storage, arg.access)).collect();
         let asked = Asked { what: "launch", subject: name.to_owned(), touches: &touches, after };
         let tensors = Args(args.iter().map(|arg| arg.tensor.clone()).collect());
@@ -155,8 +193,8 @@ impl Rank {
         };
         self.request(asked, move |cause| async move {
             let sent = command.await.unwrap_or_default();
-            let launch = Launch { name: &name, pes: &pes, cause: cause.later(sent) };
-            let result = host.run(launch, |tl| kernel(tl, tensors.clone())).await;
+            let launch = Launch { name: &name, pes: &pes, exclusive, cause: cause.later(sent) };
+            let result = host.run(launch, |tl| Caught::new(|| kernel(tl, tensors.clone()))).await;
             ended(result.map_err(Error::from))
         })
     }

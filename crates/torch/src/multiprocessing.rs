@@ -12,7 +12,8 @@
 mod desync;
 mod guard;
 
-pub use desync::{Desync, RankState};
+pub use desync::{Desync, GroupState, RankState};
+pub(crate) use guard::words;
 
 use crate::context::Context;
 use crate::error::Error;

@@ -43,6 +43,11 @@ impl Handle {
         &self.state.name
     }
 
+    /// The name of its process, as reports show it.
+    pub(crate) fn process(&self) -> String {
+        format!("rank{} #{} {}", self.state.rank.rank(), self.state.number, self.state.name)
+    }
+
     /// Whether it is over.
     pub fn is_over(&self) -> bool {
         self.state.over.is_set()
@@ -130,7 +135,11 @@ impl Rank {
         let number = self.next_request();
         let name = format!("{what} {subject}");
         let provider = format!("rank{} #{number} {name}", self.rank());
-        let over = Signal::new(self.host().sim(), name.clone(), provider.clone());
+        let over = Signal::described(
+            self.host().sim(),
+            format!("the end of `{name}`"),
+            vec![provider.clone()],
+        );
         let state = State {
             number,
             name,

@@ -2,7 +2,7 @@
 
 use super::Place;
 use crate::time::Time;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 /// One thing a process waits for.
@@ -44,12 +44,16 @@ impl Deadlock {
     }
 }
 
-/// Follows first providers from each process until one repeats or the trail ends.
+/// Follows the first provider that is waiting too from each process until one repeats or the trail ends.
 fn find_cycle(waiting: &[Waiting]) -> Vec<String> {
-    let next: BTreeMap<&str, &str> = waiting
-        .iter()
-        .filter_map(|w| Some((w.process.as_str(), w.waits.first()?.providers.first()?.as_str())))
-        .collect();
+    let alive: BTreeSet<&str> = waiting.iter().map(|w| w.process.as_str()).collect();
+    let mut next: BTreeMap<&str, &str> = BTreeMap::new();
+    for one in waiting {
+        let mut providers = one.waits.first().into_iter().flat_map(|wait| &wait.providers);
+        if let Some(provider) = providers.find(|provider| alive.contains(provider.as_str())) {
+            next.insert(&one.process, provider);
+        }
+    }
     let starts = waiting.iter().map(|w| w.process.as_str());
     starts.map(|start| cycle_from(start, &next)).find(|cycle| !cycle.is_empty()).unwrap_or_default()
 }
@@ -98,12 +102,17 @@ impl Deadlock {
         let alive = |name: &String| self.waiting.iter().any(|w| &w.process == name);
         let state =
             |name: &String| if alive(name) { "waiting too" } else { "finished or never started" };
-        providers
-            .iter()
-            .map(|name| format!("`{name}` ({})", state(name)))
-            .collect::<Vec<_>>()
-            .join(", ")
+        let shown = providers.iter().take(MOST_PROVIDERS);
+        let mut shown: Vec<String> =
+            shown.map(|name| format!("`{name}` ({})", state(name))).collect();
+        if providers.len() > MOST_PROVIDERS {
+            shown.push(format!("{} more", providers.len() - MOST_PROVIDERS));
+        }
+        shown.join(", ")
     }
 }
+
+/// How many of those who could provide something are named.
+const MOST_PROVIDERS: usize = 8;
 
 impl std::error::Error for Deadlock {}

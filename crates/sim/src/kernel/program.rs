@@ -20,6 +20,8 @@ pub(crate) struct Program {
     name: Rc<str>,
     number: usize,
     group: Rc<Group>,
+    /// Whether it has the PE for itself; otherwise it moves data beside the one that has.
+    exclusive: bool,
     started: Cell<Time>,
     /// Until when its time has been accounted for: when it last ran.
     cursor: Cell<Time>,
@@ -58,12 +60,22 @@ impl Program {
             name: name.into(),
             number,
             group,
+            exclusive: true,
             started: Cell::default(),
             cursor: Cell::default(),
             path: Cell::default(),
             stores_over: Cell::default(),
             stores_path: Cell::default(),
         }
+    }
+
+    /// The same beside the program whose turn it is (HST-3).
+    pub(crate) fn in_background(self) -> Self {
+        Self { exclusive: false, ..self }
+    }
+
+    pub(crate) fn is_exclusive(&self) -> bool {
+        self.exclusive
     }
 
     pub(crate) fn world(&self) -> &World {
@@ -210,6 +222,10 @@ impl Program {
         // Latest first, lowest PE among equals: not a matter of who is asked first.
         if last.is_none_or(|(time, other, _)| (now, other) > (time, pe)) {
             *last = Some((now, pe, path));
+        }
+        drop(last);
+        if !self.exclusive {
+            return path;
         }
         let start = self.started.get();
         let op = || Op {

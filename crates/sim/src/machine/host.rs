@@ -6,6 +6,8 @@
 //! - **HST-1 (own SIP).** A host touches its own SIP only (PAR-1).
 //! - **HST-2 (first failure).** A launch ends when all of its programs have, or when the first of them fails; then
 //!   the others are dropped, and the error names the one that failed.
+//! - **HST-3 (in the background).** A launch that is not exclusive only moves data: its programs share the PE's engines
+//!   with the one whose turn it is, wait for nobody's turn and hold up nobody's. The PE's time is not put down to them.
 
 use super::{COMMAND, Machine, RunError, World, run_program};
 use crate::executor::{JoinHandle, Place, Sim};
@@ -41,6 +43,8 @@ pub struct Launch<'a> {
     pub name: &'a str,
     /// One program on each of these, numbered in this order.
     pub pes: &'a [PeId],
+    /// Whether each takes its PE's turn (HST-3).
+    pub exclusive: bool,
     /// What led to it.
     pub cause: Cause,
 }
@@ -192,11 +196,12 @@ impl Host {
         K: Fn(Tl) -> F,
         F: Future<Output = Result<(), KernelError>> + 'static,
     {
-        let Launch { name, pes, cause } = launch;
+        let Launch { name, pes, cause, exclusive } = launch;
         assert!(pes.iter().all(|pe| pe.sip == self.sip), "HST-1: a launch stays within its SIP");
         let group = Group::new(name, pes.len());
         pes.iter().for_each(|pe| group.join(*pe));
-        let ended = Signal::new(self.sim(), format!("the end of `{name}`"), name);
+        let names = pes.iter().map(|pe| format!("{name}@{pe}")).collect();
+        let ended = Signal::described(self.sim(), format!("the end of `{name}`"), names);
         if pes.is_empty() {
             return Ok(cause);
         }
@@ -205,6 +210,7 @@ impl Host {
         for (number, pe) in pes.iter().enumerate() {
             let program = Program::new(self.world.clone(), *pe, name, number, group.clone());
             program.caused_by(&cause.0);
+            let program = if exclusive { program } else { program.in_background() };
             let tl = Tl::new(program);
             let body = run_program(self.world.clone(), *pe, tl.clone(), Box::pin(kernel(tl)));
             let (ended, left) = (ended.clone(), left.clone());

@@ -41,7 +41,7 @@ pub(crate) fn lanes(
 }
 
 /// A tensor in one piece, as a buffer.
-fn whole(tensor: &Tensor) -> Option<Buffer> {
+pub(crate) fn whole(tensor: &Tensor) -> Option<Buffer> {
     tensor.region().ok().filter(|_| tensor.is_contiguous())?;
     let copies: Vec<Region> = tensor.shards().iter().map(|shard| shard.region).collect();
     Some(Buffer { copies: copies.into(), start: tensor.storage_offset(), len: tensor.numel() })

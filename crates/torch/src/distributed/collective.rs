@@ -7,7 +7,7 @@ use crate::ccl::lanes::{Lane, lanes};
 use crate::ccl::part::{Part, Peers, ReduceOp};
 use crate::ccl::tuner::Trial;
 use crate::error::{Error, Mismatch};
-use crate::launch::Arg;
+use crate::launch::{Arg, On};
 use crate::rank::Rank;
 use crate::request::Handle;
 use crate::tensor::Tensor;
@@ -16,9 +16,14 @@ use phalanx_sim::topology::PeId;
 use std::cell::RefCell;
 use std::rc::Rc;
 
+/// How many elements an all-to-all with split sizes is taken to have when an algorithm is chosen.
+const UNEVEN: usize = 1 << 16;
+
 /// What a rank asks for.
 pub(crate) struct Asking<'a> {
     pub(crate) operation: Operation,
+    /// What it is called.
+    pub(crate) name: &'static str,
     pub(crate) combine: ReduceOp,
     /// By its number in the group.
     pub(crate) root: usize,
@@ -27,16 +32,20 @@ pub(crate) struct Asking<'a> {
     pub(crate) splits: Option<(Vec<usize>, Vec<usize>)>,
 }
 
-impl Asking<'_> {
+impl<'a> Asking<'a> {
+    /// An operation without anything special.
+    pub(crate) fn new(operation: Operation, input: &'a Tensor, output: &'a Tensor) -> Self {
+        let (name, combine) = (operation.name(), ReduceOp::Sum);
+        Self { operation, name, combine, root: 0, input, output, splits: None }
+    }
+
     /// What messages say they are about: everything that ranks have to agree on.
     fn topic(&self, group: &ProcessGroup, sequence: u64, plan: &Plan) -> String {
         let operation = self.operation;
-        let mut text = format!("{operation} #{sequence} of {}: ", group.describe());
-        let larger = self.larger();
-        text += &if operation == Operation::AllToAll {
-            format!("{}", self.input.dtype())
-        } else {
-            format!("{}[{}]", self.input.dtype(), larger)
+        let mut text = format!("{} #{sequence} of {}: ", self.name, group.describe());
+        text += &match self.elements(group.size()) {
+            None => format!("{} by split sizes", self.input.dtype()),
+            Some(elements) => format!("{}[{elements}]", self.input.dtype()),
         };
         if operation.combines() {
             text += &format!(", {}", self.combine.name());
@@ -47,9 +56,25 @@ impl Asking<'_> {
         text + &format!(", by {}", plan.name)
     }
 
-    /// The elements of the larger tensor: what sizes are about.
-    fn larger(&self) -> usize {
-        self.input.numel().max(self.output.numel())
+    /// The elements of the largest tensor on any rank: the same on all of them. `None` if each rank has its own.
+    fn elements(&self, ranks: usize) -> Option<usize> {
+        match self.operation {
+            Operation::Scatter => Some(self.output.numel() * ranks),
+            Operation::Gather => Some(self.input.numel() * ranks),
+            Operation::AllToAll if self.splits.is_some() => None,
+            _ => Some(self.input.numel().max(self.output.numel())),
+        }
+    }
+
+    /// How this rank's part touches its tensors.
+    fn args(&self, rank: usize) -> Vec<Arg> {
+        let is_root = rank == self.root;
+        match self.operation {
+            Operation::Broadcast if is_root => vec![Arg::read(self.input)],
+            Operation::Gather if !is_root => vec![Arg::read(self.input)],
+            Operation::Scatter if !is_root => vec![Arg::write(self.output)],
+            _ => vec![Arg::read(self.input), Arg::write(self.output)],
+        }
     }
 }
 
@@ -87,15 +112,12 @@ pub(crate) fn launch(
             splits: asking.splits.clone().map(Rc::new),
         },
     });
-    let name = asking.operation.name();
-    let args = [Arg::read(asking.input), Arg::write(asking.output)];
-    let after: Vec<Handle> = group.last().into_iter().collect();
+    let on = On { pes, exclusive: true, after: group.last().into_iter().collect() };
     let (own, failed) = (group.clone(), mismatch);
     let handle = cx.launch_mapped(
-        name,
-        pes,
-        &args,
-        after,
+        asking.name,
+        on,
+        &asking.args(rank),
         move |tl, args| shared.run(tl, args.tensor(0).dtype()),
         move |result| match result {
             Ok(cause) => {
@@ -171,7 +193,8 @@ fn choose(cx: &Rank, asking: &Asking<'_>, sips: &[u32]) -> Result<Plan, Error> {
     let trial = Trial {
         operation: asking.operation,
         members: sips.to_vec(),
-        elements: asking.larger(),
+        // What differs between ranks is chosen by a size that is the same for all.
+        elements: asking.elements(sips.len()).unwrap_or(UNEVEN),
         size: asking.input.dtype().size(),
     };
     let auto = || {

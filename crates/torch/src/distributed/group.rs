@@ -1,9 +1,11 @@
 //! Process groups: which ranks do things together. Each rank keeps its own list.
 
 use crate::error::Error;
+use crate::multiprocessing::GroupState;
 use crate::rank::Rank;
 use crate::request::Handle;
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// Ranks that do things together.
@@ -15,15 +17,34 @@ struct State {
     members: Rc<[usize]>,
     /// The number in the group of the rank that holds this; `None` if it is not a member.
     rank: Option<usize>,
-    /// How many collectives this rank has asked for.
-    sequence: Cell<u64>,
-    /// The last of them: the next one waits for it.
+    /// The last collective that this rank has asked for: the next one waits for it.
     last: RefCell<Option<Handle>>,
-    /// What this rank has asked for and not finished, and what it finished last.
-    joined: RefCell<Vec<(u64, String)>>,
-    finished: RefCell<Option<String>>,
+    /// The last message to and from each rank, by tag: the next one waits for it.
+    messages: RefCell<BTreeMap<Lane, Handle>>,
+    progress: Rc<Progress>,
     /// The settings that queues of this group have been opened with, in the order of their first use.
     connections: RefCell<Vec<phalanx_sim::ipcq::EdgeSpec>>,
+}
+
+/// One way that messages go: whether to the other rank or from it, which one, and the tag.
+pub(crate) type Lane = (Direction, usize, u32);
+
+/// Which way a message goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Direction {
+    To,
+    From,
+}
+
+/// How far a rank has come in the collectives of a group.
+pub(crate) struct Progress {
+    number: u32,
+    members: Rc<[usize]>,
+    /// How many this rank has asked for.
+    asked: Cell<u64>,
+    /// What it has asked for and not finished, and what it finished last.
+    joined: RefCell<Vec<(u64, String)>>,
+    finished: RefCell<Option<String>>,
 }
 
 /// The groups of a rank.
@@ -32,6 +53,8 @@ pub(crate) struct Groups {
     world: Option<ProcessGroup>,
     all: Vec<ProcessGroup>,
     next: u32,
+    /// Outlives the groups: a rank that has returned can still be asked what it did.
+    history: Vec<Rc<Progress>>,
 }
 
 impl Groups {
@@ -39,38 +62,53 @@ impl Groups {
     pub(crate) fn clear(&mut self) {
         for group in &self.all {
             group.0.last.take();
+            group.0.messages.take();
         }
         self.world = None;
         self.all.clear();
     }
 
-    /// What the rank has joined and not finished, in words, per group.
-    pub(crate) fn joined(&self) -> Vec<String> {
-        let first =
-            |group: &ProcessGroup| group.0.joined.borrow().first().map(|(_, what)| what.clone());
-        self.all.iter().filter_map(first).collect()
+    /// How far the rank has come, group by group.
+    pub(crate) fn states(&self) -> Vec<GroupState> {
+        let state = |progress: &Rc<Progress>| GroupState {
+            number: progress.number,
+            members: progress.members.to_vec(),
+            asked: progress.asked.get(),
+            joined: progress.joined.borrow().clone(),
+            finished: progress.finished.borrow().clone(),
+        };
+        self.history.iter().map(state).collect()
     }
 
-    /// What the rank has finished last, in words, per group.
-    pub(crate) fn finished(&self) -> Vec<String> {
-        self.all.iter().filter_map(|group| group.0.finished.borrow().clone()).collect()
-    }
-
-    fn add(&mut self, rank: &Rank, members: Vec<usize>) -> ProcessGroup {
+    fn add(&mut self, rank: &Rank, members: Vec<usize>) -> Result<ProcessGroup, Error> {
         let number = self.next;
+        if number >= MOST_GROUPS {
+            return Err(Error::argument(format!(
+                "new_group: a rank makes at most {MOST_GROUPS} groups"
+            )));
+        }
         self.next += 1;
+        let members: Rc<[usize]> = members.into();
+        let progress = Rc::new(Progress {
+            number,
+            members: members.clone(),
+            asked: Cell::new(0),
+            joined: RefCell::default(),
+            finished: RefCell::default(),
+        });
+        self.history.retain(|old| old.number != number);
+        self.history.push(progress.clone());
         let group = ProcessGroup(Rc::new(State {
             number,
             rank: members.iter().position(|member| *member == rank.rank()),
-            members: members.into(),
-            sequence: Cell::new(0),
+            members,
             last: RefCell::new(None),
-            joined: RefCell::default(),
-            finished: RefCell::default(),
+            messages: RefCell::default(),
+            progress,
             connections: RefCell::default(),
         }));
         self.all.push(group.clone());
-        group
+        Ok(group)
     }
 }
 
@@ -110,8 +148,19 @@ impl ProcessGroup {
 
     /// The number of the next collective, from 1.
     pub(crate) fn next_sequence(&self) -> u64 {
-        self.0.sequence.set(self.0.sequence.get() + 1);
-        self.0.sequence.get()
+        let asked = &self.0.progress.asked;
+        asked.set(asked.get() + 1);
+        asked.get()
+    }
+
+    /// Makes `handle` the last message of a lane.
+    pub(crate) fn follow_message(&self, lane: Lane, handle: &Handle) {
+        self.0.messages.borrow_mut().insert(lane, handle.clone());
+    }
+
+    /// The last message of a lane, if it is still under way.
+    pub(crate) fn last_message(&self, lane: Lane) -> Option<Handle> {
+        self.0.messages.borrow().get(&lane).filter(|handle| !handle.is_over()).cloned()
     }
 
     /// The channel of queues with these settings.
@@ -136,13 +185,14 @@ impl ProcessGroup {
     }
 
     pub(crate) fn join(&self, sequence: u64, what: String) {
-        self.0.joined.borrow_mut().push((sequence, what));
+        self.0.progress.joined.borrow_mut().push((sequence, what));
     }
 
     pub(crate) fn finish(&self, sequence: u64) {
-        let mut joined = self.0.joined.borrow_mut();
+        let progress = &self.0.progress;
+        let mut joined = progress.joined.borrow_mut();
         if let Some(index) = joined.iter().position(|(number, _)| *number == sequence) {
-            *self.0.finished.borrow_mut() = Some(joined.remove(index).1);
+            *progress.finished.borrow_mut() = Some(joined.remove(index).1);
         }
     }
 }
@@ -150,13 +200,16 @@ impl ProcessGroup {
 /// How many kinds of queues a group can have.
 const CONNECTIONS: u32 = 64;
 
+/// How many groups a rank can make: their numbers are part of the numbers of channels.
+const MOST_GROUPS: u32 = 1 << 20;
+
 /// Makes the group of all ranks. Every rank does so before it does anything together with others.
 pub fn init_process_group(cx: &Rank) -> Result<ProcessGroup, Error> {
     let mut groups = cx.groups().borrow_mut();
     if groups.world.is_some() {
         return Err(Error::argument("trying to initialize the default process group twice!"));
     }
-    let world = groups.add(cx, (0..cx.world_size()).collect());
+    let world = groups.add(cx, (0..cx.world_size()).collect())?;
     groups.world = Some(world.clone());
     Ok(world)
 }
@@ -169,7 +222,15 @@ pub(crate) fn resolve(cx: &Rank, group: Option<&ProcessGroup>) -> Result<Process
             "Default process group has not been initialized, please make sure to call init_process_group.",
         ));
     };
-    Ok(group.unwrap_or(world).clone())
+    let Some(group) = group else { return Ok(world.clone()) };
+    if !groups.all.iter().any(|own| Rc::ptr_eq(&own.0, &group.0)) {
+        return Err(Error::argument(format!(
+            "{} is none of rank {}'s: it was destroyed, or another rank made it; make one with new_group",
+            group.describe(),
+            cx.rank()
+        )));
+    }
+    Ok(group.clone())
 }
 
 /// Makes a group of some ranks. Every rank of the world calls it, in the same order, also those that are not in it;
@@ -193,7 +254,7 @@ pub fn new_group(cx: &Rank, ranks: &[usize]) -> Result<ProcessGroup, Error> {
     if members.is_empty() {
         return Err(Error::argument("new_group: a group needs at least one rank"));
     }
-    Ok(cx.groups().borrow_mut().add(cx, members))
+    cx.groups().borrow_mut().add(cx, members)
 }
 
 /// Forgets a group, or with `None` all of them.

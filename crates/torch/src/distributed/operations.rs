@@ -1,44 +1,18 @@
 //! The collectives, each in two forms: one that waits, and one that gives back its work.
+//!
+//! Ranks are those of the world, also where a group is given. A rank that is not in the group has no part in it:
+//! nothing happens there, and its work is over at once.
 
-use super::check;
-use super::collective::{Asking, launch};
-use super::group::{ProcessGroup, resolve};
-use super::work::Work;
-use crate::ccl::algorithm::Operation;
-use crate::ccl::part::ReduceOp;
-use crate::error::Error;
-use crate::rank::Rank;
-use crate::tensor::Tensor;
+mod exchange;
+mod gather;
+mod reduce;
 
-/// Combines the tensors of all ranks; afterwards they are bitwise equal.
-pub async fn all_reduce(
-    cx: &Rank,
-    tensor: &Tensor,
-    op: ReduceOp,
-    group: Option<&ProcessGroup>,
-) -> Result<(), Error> {
-    all_reduce_async(cx, tensor, op, group)?.wait().await
-}
-
-/// The same, without waiting.
-pub fn all_reduce_async(
-    cx: &Rank,
-    tensor: &Tensor,
-    op: ReduceOp,
-    group: Option<&ProcessGroup>,
-) -> Result<Work, Error> {
-    let group = resolve(cx, group)?;
-    if group.rank().is_none() {
-        return Ok(Work::nothing(cx));
-    }
-    check::combinable("all_reduce", tensor, op)?;
-    let asking = Asking {
-        operation: Operation::AllReduce,
-        combine: op,
-        root: 0,
-        input: tensor,
-        output: tensor,
-        splits: None,
-    };
-    Ok(Work::new(cx, launch(cx, &group, &asking)?))
-}
+pub use exchange::{all_to_all, all_to_all_async, barrier, barrier_async};
+pub use gather::{
+    all_gather, all_gather_async, all_gather_list, all_gather_list_async, broadcast,
+    broadcast_async, gather, gather_async, gather_list, gather_list_async, scatter, scatter_async,
+    scatter_list, scatter_list_async,
+};
+pub use reduce::{
+    all_reduce, all_reduce_async, reduce, reduce_async, reduce_scatter, reduce_scatter_async,
+};

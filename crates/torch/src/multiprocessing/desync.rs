@@ -1,7 +1,8 @@
-//! When ranks cannot go on: who joined what, who is missing, who has returned, and who waits for whom.
+//! When ranks cannot go on: who is to blame in one sentence, then where each rank is, then who waits for whom.
 
 use crate::rank::Rank;
 use phalanx_sim::executor::Deadlock;
+use std::collections::BTreeSet;
 use std::fmt;
 
 /// Ranks that nothing can resume.
@@ -20,58 +21,225 @@ pub struct RankState {
     pub rank: usize,
     /// Whether its program has returned.
     pub returned: bool,
-    /// The collective it has joined and not finished, per group: what it is.
-    pub joined: Vec<String>,
-    /// The last one it has finished, per group.
-    pub finished: Vec<String>,
+    /// How far it has come in the collectives of each group.
+    pub groups: Vec<GroupState>,
+}
+
+/// How far a rank has come in the collectives of a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupState {
+    /// The number of the group; 0 is the world.
+    pub number: u32,
+    /// Its ranks.
+    pub members: Vec<usize>,
+    /// How many collectives the rank has asked for.
+    pub asked: u64,
+    /// Those that it has not finished, oldest first: number and what they are.
+    pub joined: Vec<(u64, String)>,
+    /// The last one that it has finished.
+    pub finished: Option<String>,
+}
+
+impl RankState {
+    /// The oldest collective of each group that it has joined and not finished.
+    pub fn joined(&self) -> Vec<&str> {
+        let first = |group| Some(GroupState::oldest(group)?.1);
+        self.groups.iter().filter_map(first).collect()
+    }
+
+    fn finished(&self) -> Vec<&str> {
+        self.groups.iter().filter_map(|group| group.finished.as_deref()).collect()
+    }
+
+    fn group(&self, number: u32) -> Option<&GroupState> {
+        self.groups.iter().find(|group| group.number == number)
+    }
+}
+
+impl GroupState {
+    fn oldest(&self) -> Option<(u64, &str)> {
+        self.joined.first().map(|(sequence, what)| (*sequence, what.as_str()))
+    }
+}
+
+/// A collective that some ranks have joined and not finished.
+struct Stuck<'a> {
+    members: &'a [usize],
+    /// Who has joined it, and as what.
+    joined: Vec<(usize, &'a str)>,
+    /// Who has not.
+    missing: Vec<&'a RankState>,
 }
 
 impl Desync {
     pub(super) fn new(members: &[Rank], returned: &[usize], deadlock: Deadlock) -> Self {
-        let state = |rank: &Rank| {
-            let groups = rank.groups().borrow();
-            RankState {
-                rank: rank.rank(),
-                returned: returned.contains(&rank.rank()),
-                joined: groups.joined(),
-                finished: groups.finished(),
-            }
+        let state = |rank: &Rank| RankState {
+            rank: rank.rank(),
+            returned: returned.contains(&rank.rank()),
+            groups: rank.groups().borrow().states(),
         };
         Self { ranks: members.iter().map(state).collect(), deadlock }
     }
 
     /// The ranks that others wait for: those that have not joined what some have.
     pub fn missing(&self) -> Vec<usize> {
-        let joined = |state: &&RankState| !state.joined.is_empty();
-        if !self.ranks.iter().any(|state| joined(&state)) {
-            return Vec::new();
-        }
-        let absent = self.ranks.iter().filter(|state| !joined(state));
-        absent.map(|state| state.rank).collect()
+        let stuck = self.stuck();
+        let missing = stuck.iter().flat_map(|stuck| &stuck.missing).map(|state| state.rank);
+        missing.collect::<BTreeSet<usize>>().into_iter().collect()
     }
+
+    /// The oldest unfinished collective of each group.
+    fn stuck(&self) -> Vec<Stuck<'_>> {
+        let groups = self.ranks.iter().flat_map(|state| &state.groups);
+        let numbers: BTreeSet<u32> = groups.map(|group| group.number).collect();
+        numbers.into_iter().filter_map(|number| self.stuck_in(number)).collect()
+    }
+
+    fn stuck_in(&self, number: u32) -> Option<Stuck<'_>> {
+        let states =
+            || self.ranks.iter().filter_map(move |state| Some((state, state.group(number)?)));
+        let oldest = |group: &GroupState| group.oldest().map(|(sequence, _)| sequence);
+        let sequence = states().filter_map(|(_, group)| oldest(group)).min()?;
+        let (_, one) = states().find(|(_, group)| oldest(group) == Some(sequence))?;
+        let joined = states().filter_map(|(state, group)| {
+            let (_, what) = group.joined.iter().find(|(number, _)| *number == sequence)?;
+            Some((state.rank, what.as_str()))
+        });
+        let absent = |state: &&RankState| {
+            one.members.contains(&state.rank)
+                && state.group(number).is_none_or(|group| group.asked < sequence)
+        };
+        Some(Stuck {
+            members: &one.members,
+            joined: joined.collect(),
+            missing: self.ranks.iter().filter(absent).collect(),
+        })
+    }
+
+    /// Who is to blame, in one sentence.
+    pub fn culprit(&self) -> String {
+        let stuck = self.stuck();
+        // Somebody who has returned will never come; somebody who is elsewhere may be kept there by others.
+        let gone = |stuck: &&Stuck<'_>| stuck.missing.iter().any(|state| state.returned);
+        let missed = stuck
+            .iter()
+            .find(gone)
+            .or_else(|| stuck.iter().find(|stuck| !stuck.missing.is_empty()));
+        if let Some(stuck) = missed {
+            return self.missed(stuck);
+        }
+        if let Some(sentence) = stuck.iter().find_map(Stuck::disagreement) {
+            return sentence;
+        }
+        self.of_processes()
+    }
+
+    /// Somebody has not joined what others have.
+    fn missed(&self, stuck: &Stuck<'_>) -> String {
+        let returned: Vec<usize> =
+            stuck.missing.iter().filter(|state| state.returned).map(|state| state.rank).collect();
+        let (joined, what) = (stuck.ranks_joined(), short(stuck.joined[0].1));
+        let have = if stuck.joined.len() == 1 { "has" } else { "have" };
+        let rest = format!("{what}, which {joined} {have} joined");
+        if !returned.is_empty() {
+            return format!("{} returned without joining {rest}", named(&returned));
+        }
+        let missing: Vec<usize> = stuck.missing.iter().map(|state| state.rank).collect();
+        let first = stuck.missing[0];
+        if let Some(elsewhere) = first.joined().first() {
+            return format!(
+                "rank {} is in {} and has not joined {rest}",
+                first.rank,
+                short(elsewhere)
+            );
+        }
+        let not = if missing.len() == 1 { "has" } else { "have" };
+        let waits = self.wait_of(first.rank).map(|what| format!(": it waits for {what}"));
+        format!("{} {not} not joined {rest}{}", named(&missing), waits.unwrap_or_default())
+    }
+
+    /// What a rank's program waits for.
+    fn wait_of(&self, rank: usize) -> Option<&str> {
+        let name = format!("rank{rank}");
+        let waiting = self.deadlock.waiting.iter().find(|waiting| waiting.process == name)?;
+        waiting.waits.first().map(|wait| wait.what.as_str())
+    }
+
+    /// No collective is to blame: kernels and messages.
+    fn of_processes(&self) -> String {
+        if let [first, ..] = &*self.deadlock.cycle {
+            let chain = self.deadlock.cycle.join("` waits for `");
+            return format!("`{chain}` waits for `{first}`: nobody can begin");
+        }
+        let alive: BTreeSet<&str> =
+            self.deadlock.waiting.iter().map(|waiting| waiting.process.as_str()).collect();
+        for waiting in &self.deadlock.waiting {
+            for wait in &waiting.waits {
+                if wait.providers.iter().all(|provider| !alive.contains(provider.as_str())) {
+                    return format!(
+                        "`{}` waits for {}, which never comes",
+                        waiting.process, wait.what
+                    );
+                }
+            }
+        }
+        "the ranks wait for something that can no longer happen".to_owned()
+    }
+}
+
+impl Stuck<'_> {
+    fn ranks_joined(&self) -> String {
+        named(&self.joined.iter().map(|(rank, _)| *rank).collect::<Vec<_>>())
+    }
+
+    /// Everybody has joined, but not the same: the fewer are taken to be wrong.
+    fn disagreement(&self) -> Option<String> {
+        let mut kinds: Vec<(&str, Vec<usize>)> = Vec::new();
+        for (rank, what) in &self.joined {
+            match kinds.iter_mut().find(|(kind, _)| kind == what) {
+                Some((_, ranks)) => ranks.push(*rank),
+                None => kinds.push((what, vec![*rank])),
+            }
+        }
+        if kinds.len() < 2 {
+            return None;
+        }
+        kinds.sort_by_key(|(_, ranks)| ranks.len());
+        let ((few, odd), (most, others)) = (kinds.first()?, kinds.last()?);
+        debug_assert!(odd.len() + others.len() <= self.members.len());
+        Some(format!("{} joined {few}, where {} joined {most}", named(odd), named(others)))
+    }
+}
+
+/// `rank 2`, or `ranks 0, 1, 3`.
+fn named(ranks: &[usize]) -> String {
+    let list: Vec<String> = ranks.iter().map(ToString::to_string).collect();
+    format!("{} {}", if ranks.len() == 1 { "rank" } else { "ranks" }, list.join(", "))
+}
+
+/// What a collective is, without its details.
+fn short(what: &str) -> &str {
+    what.split_once(": ").map_or(what, |(short, _)| short)
 }
 
 impl fmt::Display for Desync {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "the ranks cannot go on:")?;
+        write!(f, "{}", self.culprit())?;
         for state in &self.ranks {
-            write!(f, "  rank {}: ", state.rank)?;
-            match (&*state.joined, &*state.finished) {
-                ([], []) if state.returned => writeln!(f, "returned without joining a collective")?,
+            write!(f, "\n  rank {}: ", state.rank)?;
+            let (joined, finished) = (state.joined(), state.finished());
+            match (&*joined, &*finished) {
+                ([], []) if state.returned => write!(f, "returned without joining a collective")?,
                 ([], finished) if state.returned => {
-                    writeln!(f, "returned after {}", finished.join(", "))?;
+                    write!(f, "returned after {}", finished.join("; "))?;
                 }
-                ([], []) => writeln!(f, "joined no collective")?,
+                ([], []) => write!(f, "joined no collective")?,
                 ([], finished) => {
-                    writeln!(f, "finished {}, joined nothing since", finished.join(", "))?
+                    write!(f, "finished {}; joined nothing since", finished.join("; "))?;
                 }
-                (joined, _) => writeln!(f, "joined {}, not finished", joined.join(", "))?,
+                (joined, _) => write!(f, "joined {}; not finished", joined.join("; "))?,
             }
         }
-        let missing: Vec<String> = self.missing().iter().map(ToString::to_string).collect();
-        if !missing.is_empty() {
-            writeln!(f, "missing: rank {}", missing.join(", "))?;
-        }
-        write!(f, "{}", self.deadlock)
+        write!(f, "\n{}", self.deadlock)
     }
 }

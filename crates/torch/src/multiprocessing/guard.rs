@@ -53,7 +53,7 @@ impl<F> Drop for Guarded<F> {
 }
 
 /// The message of a panic.
-fn words(panic: &(dyn Any + Send)) -> String {
+pub(crate) fn words(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned())
         .unwrap_or_else(|| "a panic without words".to_owned())

@@ -1,0 +1,78 @@
+//! Everybody with everybody, and waiting for everybody.
+
+use crate::ccl::algorithm::Operation;
+use crate::distributed::check;
+use crate::distributed::collective::{Asking, launch};
+use crate::distributed::group::{ProcessGroup, resolve};
+use crate::distributed::work::Work;
+use crate::error::Error;
+use crate::rank::Rank;
+use crate::tensor::Tensor;
+use phalanx_sim::DType;
+
+/// Everybody gets its part of everybody's input. The parts are rows of dimension 0: as many as the split sizes say, or
+/// equally many. Either all ranks give split sizes or none does.
+pub async fn all_to_all(
+    cx: &Rank,
+    output: &Tensor,
+    input: &Tensor,
+    output_split_sizes: Option<&[usize]>,
+    input_split_sizes: Option<&[usize]>,
+    group: Option<&ProcessGroup>,
+) -> Result<(), Error> {
+    all_to_all_async(cx, output, input, output_split_sizes, input_split_sizes, group)?.wait().await
+}
+
+/// The same, without waiting.
+pub fn all_to_all_async(
+    cx: &Rank,
+    output: &Tensor,
+    input: &Tensor,
+    output_split_sizes: Option<&[usize]>,
+    input_split_sizes: Option<&[usize]>,
+    group: Option<&ProcessGroup>,
+) -> Result<Work, Error> {
+    let group = resolve(cx, group)?;
+    let Some(own) = group.rank() else { return Ok(Work::nothing(cx)) };
+    check::own(cx, "all_to_all", &[output, input])?;
+    let words = "all_to_all: output tensor must have the same type as input tensor";
+    check::same_type(words, output, input)?;
+    let to = check::splits("input", input, input_split_sizes, group.size())?;
+    let from = check::splits("output", output, output_split_sizes, group.size())?;
+    if to[own] != from[own] {
+        return Err(Error::argument(format!(
+            "all_to_all: rank {} sends {} elements to itself and takes {}; both are one part",
+            cx.rank(),
+            to[own],
+            from[own]
+        )));
+    }
+    let even = output_split_sizes.is_none() && input_split_sizes.is_none();
+    if even && input.numel() != output.numel() {
+        return Err(Error::argument(format!(
+            "all_to_all: Split sizes doesn't match total dim 0 size: {} cannot take the equal parts of {}",
+            output.describe(),
+            input.describe()
+        )));
+    }
+    let splits = (!even).then_some((to, from));
+    let asking = Asking { splits, ..Asking::new(Operation::AllToAll, input, output) };
+    Ok(Work::new(cx, launch(cx, &group, &asking)?))
+}
+
+/// Waits until every rank of the group has come here.
+pub async fn barrier(cx: &Rank, group: Option<&ProcessGroup>) -> Result<(), Error> {
+    barrier_async(cx, group)?.wait().await
+}
+
+/// The same, without waiting.
+pub fn barrier_async(cx: &Rank, group: Option<&ProcessGroup>) -> Result<Work, Error> {
+    let group = resolve(cx, group)?;
+    if group.rank().is_none() {
+        return Ok(Work::nothing(cx));
+    }
+    // Everybody has come when everybody's number has been added up.
+    let one = cx.full([1], 1.0, DType::F32)?;
+    let asking = Asking { name: "barrier", ..Asking::new(Operation::AllReduce, &one, &one) };
+    Ok(Work::new(cx, launch(cx, &group, &asking)?))
+}

@@ -1,0 +1,259 @@
+//! Collectives that hand numbers round as they are.
+
+use crate::ccl::algorithm::Operation;
+use crate::distributed::check;
+use crate::distributed::collective::{Asking, launch};
+use crate::distributed::group::{ProcessGroup, resolve};
+use crate::distributed::work::Work;
+use crate::error::Error;
+use crate::rank::Rank;
+use crate::request::Handle;
+use crate::tensor::Tensor;
+
+/// Everybody gets the inputs of all ranks, one behind the other.
+pub async fn all_gather(
+    cx: &Rank,
+    output: &Tensor,
+    input: &Tensor,
+    group: Option<&ProcessGroup>,
+) -> Result<(), Error> {
+    all_gather_async(cx, output, input, group)?.wait().await
+}
+
+/// The same, without waiting.
+pub fn all_gather_async(
+    cx: &Rank,
+    output: &Tensor,
+    input: &Tensor,
+    group: Option<&ProcessGroup>,
+) -> Result<Work, Error> {
+    let group = resolve(cx, group)?;
+    if group.rank().is_none() {
+        return Ok(Work::nothing(cx));
+    }
+    check::own(cx, "all_gather", &[output, input])?;
+    let words = "all_gather: output tensor must have the same type as input tensor";
+    check::same_type(words, output, input)?;
+    let words =
+        "all_gather: output tensor size must be equal to world_size times input tensor size";
+    check::times(words, output, input, group.size())?;
+    let asking = Asking::new(Operation::AllGather, input, output);
+    Ok(Work::new(cx, launch(cx, &group, &asking)?))
+}
+
+/// Everybody gets the inputs of all ranks, each in a tensor of its own.
+pub async fn all_gather_list(
+    cx: &Rank,
+    outputs: &[Tensor],
+    input: &Tensor,
+    group: Option<&ProcessGroup>,
+) -> Result<(), Error> {
+    all_gather_list_async(cx, outputs, input, group)?.wait().await
+}
+
+/// The same, without waiting.
+pub fn all_gather_list_async(
+    cx: &Rank,
+    outputs: &[Tensor],
+    input: &Tensor,
+    group: Option<&ProcessGroup>,
+) -> Result<Work, Error> {
+    let group = resolve(cx, group)?;
+    if group.rank().is_none() {
+        return Ok(Work::nothing(cx));
+    }
+    check::own(cx, "all_gather", &[input])?;
+    check::own(cx, "all_gather", &outputs.iter().collect::<Vec<_>>())?;
+    check::list("all_gather", "outputs", outputs, input, group.size())?;
+    let together = cx.empty([input.numel() * group.size()], input.dtype())?;
+    let asking = Asking::new(Operation::AllGather, input, &together);
+    let mut handles = vec![launch(cx, &group, &asking)?];
+    handles.extend(take_apart(&together, outputs)?);
+    Ok(Work::of_all(cx, handles))
+}
+
+/// Everybody gets the tensor of rank `src`.
+pub async fn broadcast(
+    cx: &Rank,
+    tensor: &Tensor,
+    src: usize,
+    group: Option<&ProcessGroup>,
+) -> Result<(), Error> {
+    broadcast_async(cx, tensor, src, group)?.wait().await
+}
+
+/// The same, without waiting.
+pub fn broadcast_async(
+    cx: &Rank,
+    tensor: &Tensor,
+    src: usize,
+    group: Option<&ProcessGroup>,
+) -> Result<Work, Error> {
+    let group = resolve(cx, group)?;
+    if group.rank().is_none() {
+        return Ok(Work::nothing(cx));
+    }
+    let root = check::root("broadcast", &group, src)?;
+    check::own(cx, "broadcast", &[tensor])?;
+    let asking = Asking { root, ..Asking::new(Operation::Broadcast, tensor, tensor) };
+    Ok(Work::new(cx, launch(cx, &group, &asking)?))
+}
+
+/// Everybody gets its part of the input of rank `src`, which alone gives one.
+pub async fn scatter(
+    cx: &Rank,
+    output: &Tensor,
+    input: Option<&Tensor>,
+    src: usize,
+    group: Option<&ProcessGroup>,
+) -> Result<(), Error> {
+    scatter_async(cx, output, input, src, group)?.wait().await
+}
+
+/// The same, without waiting.
+pub fn scatter_async(
+    cx: &Rank,
+    output: &Tensor,
+    input: Option<&Tensor>,
+    src: usize,
+    group: Option<&ProcessGroup>,
+) -> Result<Work, Error> {
+    let group = resolve(cx, group)?;
+    if group.rank().is_none() {
+        return Ok(Work::nothing(cx));
+    }
+    let root = check::root("scatter", &group, src)?;
+    let is_root = group.rank() == Some(root);
+    check::own(cx, "scatter", &[output, input.unwrap_or(output)])?;
+    let input = check::only_on_root("scatter", ("input", "source"), input, is_root)?;
+    if let Some(input) = input {
+        let words = "scatter: input tensor must be the same type as the output tensor";
+        check::same_type(words, input, output)?;
+        let words = "scatter: input tensor must be the same size as output size times world size";
+        check::times(words, input, output, group.size())?;
+    }
+    let asking =
+        Asking { root, ..Asking::new(Operation::Scatter, input.unwrap_or(output), output) };
+    Ok(Work::new(cx, launch(cx, &group, &asking)?))
+}
+
+/// Everybody gets its tensor of the list of rank `src`, which alone gives one.
+pub async fn scatter_list(
+    cx: &Rank,
+    output: &Tensor,
+    scatter_list: Option<&[Tensor]>,
+    src: usize,
+    group: Option<&ProcessGroup>,
+) -> Result<(), Error> {
+    scatter_list_async(cx, output, scatter_list, src, group)?.wait().await
+}
+
+/// The same, without waiting.
+pub fn scatter_list_async(
+    cx: &Rank,
+    output: &Tensor,
+    scatter_list: Option<&[Tensor]>,
+    src: usize,
+    group: Option<&ProcessGroup>,
+) -> Result<Work, Error> {
+    let own = resolve(cx, group)?;
+    if own.rank().is_none() {
+        return Ok(Work::nothing(cx));
+    }
+    let is_root = own.rank() == Some(check::root("scatter", &own, src)?);
+    let given = ("scatter_list", "source");
+    let Some(list) = check::only_on_root("scatter", given, scatter_list, is_root)? else {
+        return scatter_async(cx, output, None, src, group);
+    };
+    check::own(cx, "scatter", &list.iter().collect::<Vec<_>>())?;
+    check::list("scatter", "scatter_list", list, output, own.size())?;
+    let together = cx.empty([output.numel() * own.size()], output.dtype())?;
+    for (index, tensor) in list.iter().enumerate() {
+        part(&together, index, tensor)?.copy_(tensor)?;
+    }
+    scatter_async(cx, output, Some(&together), src, group)
+}
+
+/// Rank `dst`, which alone gives an output, gets the inputs of all ranks, one behind the other.
+pub async fn gather(
+    cx: &Rank,
+    input: &Tensor,
+    output: Option<&Tensor>,
+    dst: usize,
+    group: Option<&ProcessGroup>,
+) -> Result<(), Error> {
+    gather_async(cx, input, output, dst, group)?.wait().await
+}
+
+/// The same, without waiting.
+pub fn gather_async(
+    cx: &Rank,
+    input: &Tensor,
+    output: Option<&Tensor>,
+    dst: usize,
+    group: Option<&ProcessGroup>,
+) -> Result<Work, Error> {
+    let group = resolve(cx, group)?;
+    if group.rank().is_none() {
+        return Ok(Work::nothing(cx));
+    }
+    let root = check::root("gather", &group, dst)?;
+    let is_root = group.rank() == Some(root);
+    check::own(cx, "gather", &[input, output.unwrap_or(input)])?;
+    let output = check::only_on_root("gather", ("output", "destination"), output, is_root)?;
+    if let Some(output) = output {
+        let words = "gather: output tensor must have the same type as input tensor";
+        check::same_type(words, output, input)?;
+        let words =
+            "gather: output tensor size must be equal to world_size times input tensor size";
+        check::times(words, output, input, group.size())?;
+    }
+    let asking = Asking { root, ..Asking::new(Operation::Gather, input, output.unwrap_or(input)) };
+    Ok(Work::new(cx, launch(cx, &group, &asking)?))
+}
+
+/// Rank `dst`, which alone gives a list, gets the inputs of all ranks, each in a tensor of its own.
+pub async fn gather_list(
+    cx: &Rank,
+    input: &Tensor,
+    gather_list: Option<&[Tensor]>,
+    dst: usize,
+    group: Option<&ProcessGroup>,
+) -> Result<(), Error> {
+    gather_list_async(cx, input, gather_list, dst, group)?.wait().await
+}
+
+/// The same, without waiting.
+pub fn gather_list_async(
+    cx: &Rank,
+    input: &Tensor,
+    gather_list: Option<&[Tensor]>,
+    dst: usize,
+    group: Option<&ProcessGroup>,
+) -> Result<Work, Error> {
+    let own = resolve(cx, group)?;
+    if own.rank().is_none() {
+        return Ok(Work::nothing(cx));
+    }
+    let is_root = own.rank() == Some(check::root("gather", &own, dst)?);
+    let given = ("gather_list", "destination");
+    let Some(list) = check::only_on_root("gather", given, gather_list, is_root)? else {
+        return gather_async(cx, input, None, dst, group);
+    };
+    check::own(cx, "gather", &list.iter().collect::<Vec<_>>())?;
+    check::list("gather", "gather_list", list, input, own.size())?;
+    let together = cx.empty([input.numel() * own.size()], input.dtype())?;
+    let work = gather_async(cx, input, Some(&together), dst, group)?;
+    Ok(work.and(take_apart(&together, list)?))
+}
+
+/// Copies the parts of a tensor into tensors of their own.
+fn take_apart(together: &Tensor, parts: &[Tensor]) -> Result<Vec<Handle>, Error> {
+    let copy = |(index, tensor): (usize, &Tensor)| tensor.copy_(&part(together, index, tensor)?);
+    parts.iter().enumerate().map(copy).collect()
+}
+
+/// Part `index` of a tensor of parts like `one`.
+fn part(together: &Tensor, index: usize, one: &Tensor) -> Result<Tensor, Error> {
+    together.narrow(0, index * one.numel(), one.numel())?.reshape(one.shape())
+}
