@@ -11,6 +11,9 @@ mod ping;
 mod queue;
 pub mod ring;
 mod room;
+mod tp_block;
+mod tp_mlp;
+mod tp_ranks;
 mod vector_add;
 
 pub use check::Check;
@@ -93,7 +96,15 @@ pub enum WorkloadError {
 
 /// Every workload, in the order of the manual.
 pub fn all() -> &'static [Workload] {
-    &[ping::WORKLOAD, queue::WORKLOAD, ring::WORKLOAD, vector_add::WORKLOAD, gemm::WORKLOAD]
+    &[
+        ping::WORKLOAD,
+        queue::WORKLOAD,
+        ring::WORKLOAD,
+        vector_add::WORKLOAD,
+        gemm::WORKLOAD,
+        tp_mlp::WORKLOAD,
+        tp_block::WORKLOAD,
+    ]
 }
 
 /// The workload of this name.

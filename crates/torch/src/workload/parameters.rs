@@ -39,6 +39,8 @@ pub enum Kind {
     Time,
     /// A type of element.
     DType,
+    /// One of these words.
+    Word(&'static [&'static str]),
 }
 
 /// What a parameter is unless set.
@@ -61,6 +63,7 @@ enum Setting {
     Bytes(u64),
     Time(Time),
     DType(DType),
+    Word(&'static str),
 }
 
 /// A parameter that cannot be used.
@@ -141,6 +144,14 @@ impl Settings {
         }
     }
 
+    /// One of several words.
+    pub fn word(&self, name: &str) -> &'static str {
+        match self.get(name) {
+            Setting::Word(word) => word,
+            other => panic!("WRK-1: `{name}` is {other:?}"),
+        }
+    }
+
     /// Every name with its value as text.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, String)> + '_ {
         self.values.iter().map(|(name, setting)| (*name, setting.to_string()))
@@ -150,7 +161,7 @@ impl Settings {
     pub fn number(&self, name: &str) -> Option<u64> {
         match self.get(name) {
             Setting::Count(number) | Setting::Bytes(number) => Some(number),
-            Setting::Time(_) | Setting::DType(_) => None,
+            Setting::Time(_) | Setting::DType(_) | Setting::Word(_) => None,
         }
     }
 }
@@ -162,6 +173,7 @@ impl fmt::Display for Setting {
             Self::Bytes(bytes) => write!(f, "{}", Bytes(*bytes)),
             Self::Time(time) => write!(f, "{time}"),
             Self::DType(dtype) => write!(f, "{dtype}"),
+            Self::Word(word) => f.write_str(word),
         }
     }
 }
@@ -233,6 +245,13 @@ impl Parameter {
             Kind::DType => text.parse().map(Setting::DType).map_err(|_| {
                 bad(format!("`{text}` is not a type"), "allowed: f32, f16, bf16, i32".into())
             }),
+            Kind::Word(words) => {
+                let known = words.iter().find(|word| **word == text).copied();
+                known.map(Setting::Word).ok_or_else(|| {
+                    let help = format!("allowed: {}", words.join(", "));
+                    bad(format!("`{text}` is not one of its words"), help)
+                })
+            }
         }
     }
 }
