@@ -199,7 +199,9 @@ impl Host {
         let Launch { name, pes, cause, exclusive } = launch;
         assert!(pes.iter().all(|pe| pe.sip == self.sip), "HST-1: a launch stays within its SIP");
         let group = Group::new(name, pes.len());
-        pes.iter().for_each(|pe| group.join(*pe));
+        for pe in pes {
+            group.join(*pe);
+        }
         let names = pes.iter().map(|pe| format!("{name}@{pe}")).collect();
         let ended = Signal::described(self.sim(), format!("the end of `{name}`"), names);
         if pes.is_empty() {

@@ -11,6 +11,7 @@ use crate::tensor::Tensor;
 
 /// What a [`ColumnParallelLinear`] is told.
 #[derive(Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "the options that users of Megatron know")]
 pub struct ColumnOptions {
     /// Whether there is a bias; it begins as 0.
     pub bias: bool,

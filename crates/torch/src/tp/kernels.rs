@@ -39,7 +39,7 @@ impl Dense {
             )));
         }
         let columns = tensor.shape().last().copied().unwrap_or(1);
-        let rows = if columns == 0 { 0 } else { tensor.numel() / columns };
+        let rows = tensor.numel().checked_div(columns).unwrap_or(0);
         let copies = tensor.shards().iter().map(|shard| shard.region).collect();
         Ok(Self { copies, start: tensor.storage_offset(), rows, columns })
     }

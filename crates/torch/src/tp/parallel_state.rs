@@ -119,11 +119,11 @@ impl Kind {
     }
 }
 
+/// All groups of one kind, each a list of ranks.
+pub type GroupList = Vec<Vec<usize>>;
+
 /// The groups of each kind, in the order in which ranks make them.
-pub fn rank_groups(
-    sizes: &ModelParallel,
-    world: usize,
-) -> Result<Vec<(Kind, Vec<Vec<usize>>)>, Error> {
+pub fn rank_groups(sizes: &ModelParallel, world: usize) -> Result<Vec<(Kind, GroupList)>, Error> {
     let [dense, sparse] = sizes.grids(world)?;
     let pipelines = dense.groups("pp");
     let ends = |stages: &Vec<usize>| {
