@@ -15,6 +15,7 @@
 //! assert_eq!((plan.module.as_str(), plan.edge.n_slots, plan.edge.slot_size), ("ring", 8, 1 << 20));
 //! ```
 
+pub mod ahead;
 pub mod algorithm;
 mod algorithms;
 pub mod config;

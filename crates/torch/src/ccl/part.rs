@@ -5,6 +5,7 @@
 //! - **CCL-2 (told by messages).** Every message says what it is about; a rank that receives one about something else
 //!   fails, with both sides in the error.
 
+use super::ahead::Source;
 use super::algorithm::Operation;
 use crate::error::Mismatch;
 use phalanx_sim::ipcq::{BufferKind, EdgeSpec, Topic};
@@ -266,8 +267,9 @@ impl Part {
         if same {
             return Ok(());
         }
-        for (from, to) in self.chunks(input).zip(self.chunks(output)) {
-            let tile = self.load(tl, &from).await?;
+        let chunks = self.chunks(output).zip(self.chunks(input));
+        let mut mine = self.ahead(tl, Source::Input, chunks);
+        while let Some((to, _, tile)) = mine.next().await? {
             self.store(tl, &to, &tile);
         }
         Ok(())

@@ -3,6 +3,7 @@
 mod matrix;
 mod order;
 mod others;
+mod presets;
 mod random;
 mod truths;
 mod tuned;

@@ -4,9 +4,10 @@
 //! half ranks count the other way round: segment `s` is `((x[-s-1] + x[-s-2]) + ...) + x[-s]`. Two ranks have one
 //! neighbour only and use a single ring.
 
+use super::super::ahead::Source;
 use super::super::algorithm::{Algorithm, Operation, Running, anywhere};
 use super::super::part::Part;
-use super::ring::{self, Ring, Source};
+use super::ring::{self, Ring};
 use crate::placement::share;
 use phalanx_sim::kernel::{KernelError, Tl};
 
@@ -36,20 +37,28 @@ async fn run(part: Part, tl: Tl) -> Result<(), KernelError> {
     for (ring, half) in &ways {
         ring.begin(half, Source::Input).await?;
     }
-    for step in 0..ways[0].0.steps() {
-        // Chunks of the two come at the same time, and are taken in turn.
-        let mut coming = ways.each_ref().map(|(ring, half)| ring.coming(half, step));
-        loop {
-            let chunks = coming.each_mut().map(Iterator::next);
-            if chunks.iter().all(Option::is_none) {
-                break;
-            }
-            for ((ring, _), chunk) in ways.iter().zip(chunks) {
-                if let Some(chunk) = chunk {
-                    ring.pass(step, &chunk, Source::Input).await?;
-                }
+    // Chunks of the two come at the same time, and are taken in turn.
+    let mut own = ways.each_ref().map(|(ring, half)| ring.own(half, Source::Input));
+    let mut more = true;
+    while more {
+        more = false;
+        for ((ring, _), own) in ways.iter().zip(&mut own) {
+            if let Some((step, chunk, mine)) = own.next().await? {
+                ring.add(step, &chunk, mine).await?;
+                more = true;
             }
         }
     }
-    Ok(())
+    let mut coming = ways.each_ref().map(|(ring, half)| ring.gathered(half));
+    loop {
+        let chunks = coming.each_mut().map(Iterator::next);
+        if chunks.iter().all(Option::is_none) {
+            return Ok(());
+        }
+        for ((ring, _), (last, chunk)) in
+            ways.iter().zip(chunks).filter_map(|(way, chunk)| Some((way, chunk?)))
+        {
+            ring.pass(&chunk, last).await?;
+        }
+    }
 }

@@ -5,6 +5,7 @@
 //! one behind them, so that no link carries all first messages, and go on chunk by chunk rather than rank by rank, so
 //! that all links are busy.
 
+use super::super::ahead::{Ahead, Source};
 use super::super::algorithm::{Algorithm, Operation, Running, anywhere};
 use super::super::part::{From, Part, To};
 use phalanx_sim::kernel::{KernelError, Tile, Tl};
@@ -81,8 +82,8 @@ impl<'a> Mesh<'a> {
     async fn deliver(&self, range: impl Fn(usize) -> Range<usize>) -> Result<(), KernelError> {
         let peers = self.behind().filter_map(|rank| Some((self.to[rank].as_ref()?, rank)));
         let lists = peers.map(|(to, rank)| (to, self.part.chunks(&range(rank))));
-        for (to, chunk) in rounds(lists.collect()) {
-            let theirs = self.part.load(self.tl, &chunk).await?;
+        let mut own = self.part.ahead(self.tl, Source::Input, rounds(lists.collect()));
+        while let Some((to, _, theirs)) = own.next().await? {
             self.part.send(self.tl, to, &theirs);
         }
         Ok(())
@@ -101,14 +102,24 @@ impl<'a> Mesh<'a> {
         Ok(())
     }
 
+    /// A range of this rank's input, chunk by chunk, with another one for where it goes.
+    fn own(
+        &self,
+        range: &Range<usize>,
+        goes: &Range<usize>,
+    ) -> Ahead<'_, Range<usize>, impl Iterator<Item = (Range<usize>, Range<usize>)> + use<>> {
+        let chunks = self.part.chunks(goes).zip(self.part.chunks(range));
+        self.part.ahead(self.tl, Source::Input, chunks)
+    }
+
     /// A chunk of this rank's input, combined with everybody's in the order of ranks.
-    async fn combined(&self, chunk: &Range<usize>) -> Result<Tile, KernelError> {
-        let (part, tl) = (self.part, self.tl);
-        let mut sum: Option<Tile> = None;
+    async fn combined(&self, mine: Tile) -> Result<Tile, KernelError> {
+        let (part, tl, len) = (self.part, self.tl, mine.shape().elements());
+        let (mut mine, mut sum) = (Some(mine), None);
         for from in &self.from {
             let one = match from {
-                Some(from) => part.recv(tl, from, chunk.len()).await?,
-                None => part.load(tl, chunk).await?,
+                Some(from) => part.recv(tl, from, len).await?,
+                None => mine.take().expect("one queue is missing: to itself"),
             };
             sum = Some(match sum {
                 None => one,
@@ -121,8 +132,10 @@ impl<'a> Mesh<'a> {
     async fn all_reduce(&self) -> Result<(), KernelError> {
         let (part, len) = (self.part, self.part.input.len);
         self.deliver(|rank| part.segment(len, rank)).await?;
-        for chunk in part.chunks(&part.segment(len, part.rank)) {
-            let whole = self.combined(&chunk).await?;
+        let segment = part.segment(len, part.rank);
+        let mut own = self.own(&segment, &segment);
+        while let Some((chunk, _, mine)) = own.next().await? {
+            let whole = self.combined(mine).await?;
             self.tell(&whole);
             part.store(self.tl, &chunk, &whole);
         }
@@ -132,21 +145,20 @@ impl<'a> Mesh<'a> {
     async fn reduce_scatter(&self) -> Result<(), KernelError> {
         let (part, len) = (self.part, self.part.input.len);
         self.deliver(|rank| part.segment(len, rank)).await?;
-        let own = part.segment(len, part.rank);
-        for chunk in part.chunks(&own) {
-            let whole = self.combined(&chunk).await?;
-            part.store(self.tl, &(chunk.start - own.start..chunk.end - own.start), &whole);
+        let mut own = self.own(&part.segment(len, part.rank), &(0..part.output.len));
+        while let Some((place, _, mine)) = own.next().await? {
+            let whole = self.combined(mine).await?;
+            part.store(self.tl, &place, &whole);
         }
         Ok(())
     }
 
     async fn all_gather(&self) -> Result<(), KernelError> {
         let (part, tl, len) = (self.part, self.tl, self.part.output.len);
-        let own = part.segment(len, part.rank).start;
-        for chunk in part.chunks(&(0..part.input.len)) {
-            let mine = part.load(tl, &chunk).await?;
+        let mut own = self.own(&(0..part.input.len), &part.segment(len, part.rank));
+        while let Some((place, _, mine)) = own.next().await? {
             self.tell(&mine);
-            part.store(tl, &(own + chunk.start..own + chunk.end), &mine);
+            part.store(tl, &place, &mine);
         }
         self.collect(|rank| part.segment(len, rank)).await
     }
@@ -156,8 +168,9 @@ impl<'a> Mesh<'a> {
         if part.rank != part.root {
             return self.collect(|_| 0..part.output.len).await;
         }
-        for chunk in part.chunks(&(0..part.input.len)) {
-            let mine = part.load(self.tl, &chunk).await?;
+        let whole = 0..part.input.len;
+        let mut own = self.own(&whole, &whole);
+        while let Some((_, _, mine)) = own.next().await? {
             self.tell(&mine);
         }
         part.keep_root(self.tl).await
@@ -168,8 +181,10 @@ impl<'a> Mesh<'a> {
         if part.rank != part.root {
             return self.deliver(|_| 0..part.input.len).await;
         }
-        for chunk in part.chunks(&(0..part.input.len)) {
-            let whole = self.combined(&chunk).await?;
+        let all = 0..part.input.len;
+        let mut own = self.own(&all, &all);
+        while let Some((chunk, _, mine)) = own.next().await? {
+            let whole = self.combined(mine).await?;
             part.store(self.tl, &chunk, &whole);
         }
         Ok(())

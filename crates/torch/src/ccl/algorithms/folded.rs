@@ -3,10 +3,9 @@
 //! The ranks beyond the largest power of two `p` sit out: rank `p + i` gives its vector to rank `i`, which combines
 //! `x[i] + x[p+i]`, and gets the result from it in the end.
 
+use super::super::ahead::Source;
 use super::super::part::{From, Part, To};
-use super::ring::Source;
 use phalanx_sim::kernel::{KernelError, Tile, Tl};
-use std::ops::Range;
 
 /// One of the ranks that are paired off, and whoever it stands in for.
 pub(super) struct Folded<'a> {
@@ -39,10 +38,7 @@ impl<'a> Folded<'a> {
     pub(super) async fn sit_out(part: &Part, tl: &Tl) -> Result<(), KernelError> {
         let partner = part.rank - (1 << part.ranks.ilog2());
         let (to, from) = part.pair(tl, partner, Self::receivers(part.ranks))?;
-        for chunk in part.chunks(&(0..part.input.len)) {
-            let mine = part.load(tl, &chunk).await?;
-            part.send(tl, &to, &mine);
-        }
+        part.send_all(tl, &to, Source::Input, &(0..part.input.len)).await?;
         for chunk in part.chunks(&(0..part.output.len)) {
             let whole = part.recv(tl, &from, chunk.len()).await?;
             part.store(tl, &chunk, &whole);
@@ -57,26 +53,21 @@ impl<'a> Folded<'a> {
 
     /// Where this rank's numbers are once they have been folded.
     pub(super) fn source(&self) -> Source {
-        if self.beyond.is_some() { Source::Output } else { Source::Input }
+        if self.stands_in() { Source::Output } else { Source::Input }
     }
 
-    /// A chunk of this rank's vector, combined with that of the rank it stands in for and then kept in the output.
-    pub(super) async fn first(&self, chunk: &Range<usize>) -> Result<Tile, KernelError> {
+    /// Combines this rank's vector with that of the rank it stands in for, in the output, and hands out each chunk.
+    pub(super) async fn fold(&self, mut take: impl FnMut(&Tile)) -> Result<(), KernelError> {
         let (part, tl) = (self.part, self.tl);
-        let mine = part.load(tl, chunk);
-        let Some((_, from)) = &self.beyond else { return mine.await };
-        let received = part.recv(tl, from, chunk.len()).await?;
-        let both = part.combine(tl, &mine.await?, &received).await?;
-        part.store(tl, chunk, &both);
-        Ok(both)
-    }
-
-    /// Combines the whole vector with that of the rank it stands in for.
-    pub(super) async fn fold(&self) -> Result<(), KernelError> {
-        if self.beyond.is_some() {
-            for chunk in self.part.chunks(&(0..self.part.input.len)) {
-                drop(self.first(&chunk).await?);
+        let chunks = part.chunks(&(0..part.input.len)).map(|chunk| ((), chunk));
+        let mut own = part.ahead(tl, Source::Input, chunks);
+        while let Some(((), chunk, mut tile)) = own.next().await? {
+            if let Some((_, from)) = &self.beyond {
+                let received = part.recv(tl, from, chunk.len()).await?;
+                tile = part.combine(tl, &tile, &received).await?;
+                part.store(tl, &chunk, &tile);
             }
+            take(&tile);
         }
         Ok(())
     }
@@ -90,13 +81,18 @@ impl<'a> Folded<'a> {
 
     /// Sends the whole result to the rank it stands in for.
     pub(super) async fn unfold(&self) -> Result<(), KernelError> {
-        if self.beyond.is_some() {
-            for chunk in self.part.chunks(&(0..self.part.output.len)) {
-                let whole = self.part.reload(self.tl, &chunk).await?;
-                self.hand_back(&whole);
+        match &self.beyond {
+            Some((to, _)) => {
+                let whole = 0..self.part.output.len;
+                self.part.send_all(self.tl, to, Source::Output, &whole).await
             }
+            None => Ok(()),
         }
-        Ok(())
+    }
+
+    /// Whether it stands in for another rank.
+    pub(super) fn stands_in(&self) -> bool {
+        self.beyond.is_some()
     }
 
     /// Combines what is here with what came from `other`, the lower rank's first.

@@ -6,10 +6,10 @@
 //! the ranks are no power of two, those beyond the largest one are folded onto the first before that:
 //! `x[i] + x[p+i]` stands for `x[i]`.
 
+use super::super::ahead::Source;
 use super::super::algorithm::{Algorithm, Operation, Running, anywhere};
 use super::super::part::{From, Part, To};
 use super::folded::Folded;
-use super::ring::Source;
 use crate::placement::share;
 use phalanx_sim::kernel::{KernelError, Tl};
 use std::ops::Range;
@@ -33,7 +33,9 @@ async fn run(part: Part, tl: Tl) -> Result<(), KernelError> {
     let pairs: Vec<(To, From)> = (0..folded.power.ilog2())
         .map(|level| folded.pair(part.rank ^ (1 << level)))
         .collect::<Result<_, _>>()?;
-    folded.fold().await?;
+    if folded.stands_in() {
+        folded.fold(|_| ()).await?;
+    }
     halve(&folded, &pairs).await?;
     double(&folded, &pairs).await?;
     folded.unfold().await
@@ -51,14 +53,12 @@ async fn halve(folded: &Folded<'_>, pairs: &[(To, From)]) -> Result<(), KernelEr
     let mut source = folded.source();
     for (level, (to, from)) in pairs.iter().enumerate().rev() {
         let (distance, other) = (1 << level, part.rank ^ (1 << level));
-        for chunk in part.chunks(&window(folded, other, distance)) {
-            let theirs = source.load(part, tl, &chunk).await?;
-            part.send(tl, to, &theirs);
-        }
-        for chunk in part.chunks(&window(folded, part.rank, distance)) {
-            let mine = source.load(part, tl, &chunk);
+        part.send_all(tl, to, source, &window(folded, other, distance)).await?;
+        let chunks = part.chunks(&window(folded, part.rank, distance)).map(|chunk| ((), chunk));
+        let mut own = part.ahead(tl, source, chunks);
+        while let Some(((), chunk, mine)) = own.next().await? {
             let received = part.recv(tl, from, chunk.len()).await?;
-            let mut both = folded.combine(&mine.await?, &received, other).await?;
+            let mut both = folded.combine(&mine, &received, other).await?;
             if level == 0 {
                 both = part.finish(tl, both).await?;
             }
@@ -73,10 +73,7 @@ async fn double(folded: &Folded<'_>, pairs: &[(To, From)]) -> Result<(), KernelE
     let (part, tl) = (folded.part, folded.tl);
     for (level, (to, from)) in pairs.iter().enumerate() {
         let (distance, other) = (1 << level, part.rank ^ (1 << level));
-        for chunk in part.chunks(&window(folded, part.rank, distance)) {
-            let mine = part.reload(tl, &chunk).await?;
-            part.send(tl, to, &mine);
-        }
+        part.send_all(tl, to, Source::Output, &window(folded, part.rank, distance)).await?;
         for chunk in part.chunks(&window(folded, other, distance)) {
             let received = part.recv(tl, from, chunk.len()).await?;
             part.store(tl, &chunk, &received);

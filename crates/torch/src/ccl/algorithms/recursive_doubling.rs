@@ -4,10 +4,10 @@
 //! first: `((x[0] + x[1]) + (x[2] + x[3])) + ...`. If the ranks are no power of two, those beyond the largest one are
 //! folded onto the first before that: `x[i] + x[p+i]` stands for `x[i]`. A chunk goes on as soon as it is combined.
 
+use super::super::ahead::Source;
 use super::super::algorithm::{Algorithm, Operation, Running, anywhere};
 use super::super::part::{From, Part, To};
 use super::folded::Folded;
-use super::ring::Source;
 use phalanx_sim::kernel::{KernelError, Tl};
 
 pub(crate) const ALGORITHM: Algorithm = Algorithm {
@@ -35,16 +35,14 @@ async fn all_reduce(folded: &Folded<'_>) -> Result<(), KernelError> {
         (0..folded.power.ilog2()).map(|level| part.rank ^ (1 << level)).collect();
     let pairs: Vec<(To, From)> =
         others.iter().map(|other| folded.pair(*other)).collect::<Result<_, _>>()?;
-    for chunk in part.chunks(&(0..part.input.len)) {
-        let mine = folded.first(&chunk).await?;
-        part.send(tl, &pairs[0].0, &mine);
-    }
+    folded.fold(|tile| part.send(tl, &pairs[0].0, tile)).await?;
     for (level, (other, (_, from))) in others.iter().zip(&pairs).enumerate() {
         let source = if level == 0 { folded.source() } else { Source::Output };
-        for chunk in part.chunks(&(0..part.output.len)) {
-            let mine = source.load(part, tl, &chunk);
+        let chunks = part.chunks(&(0..part.output.len)).map(|chunk| ((), chunk));
+        let mut own = part.ahead(tl, source, chunks);
+        while let Some(((), chunk, mine)) = own.next().await? {
             let received = part.recv(tl, from, chunk.len()).await?;
-            let mut both = folded.combine(&mine.await?, &received, *other).await?;
+            let mut both = folded.combine(&mine, &received, *other).await?;
             if let Some((to, _)) = pairs.get(level + 1) {
                 part.send(tl, to, &both);
             } else {

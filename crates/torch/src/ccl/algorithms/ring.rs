@@ -8,11 +8,12 @@
 //! An all-to-all passes every block on until it is where it belongs. That takes blocks of one size: nobody knows the
 //! splits of others, so one with splits goes directly, like `direct`.
 
+use super::super::ahead::{Ahead, Source};
 use super::super::algorithm::{Algorithm, Operation, Running, anywhere};
 use super::super::part::{From, Part, To};
 use super::direct;
 use crate::placement::share;
-use phalanx_sim::kernel::{KernelError, Loading, Tile, Tl};
+use phalanx_sim::kernel::{KernelError, Tile, Tl};
 use std::ops::Range;
 
 pub(crate) const ALGORITHM: Algorithm = Algorithm {
@@ -48,24 +49,6 @@ pub(super) async fn run(part: Part, tl: Tl) -> Result<(), KernelError> {
     }
 }
 
-/// Where the numbers are that a phase begins with.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Source {
-    /// In the input.
-    Input,
-    /// In the output, where an earlier phase put them.
-    Output,
-}
-
-impl Source {
-    pub(super) fn load(self, part: &Part, tl: &Tl, range: &Range<usize>) -> Loading<Tile> {
-        match self {
-            Self::Input => part.load(tl, range),
-            Self::Output => part.reload(tl, range),
-        }
-    }
-}
-
 /// Ranks in a circle, and this one in it: the whole group, or a row or column of it.
 pub(super) struct Ring<'a> {
     part: &'a Part,
@@ -97,17 +80,12 @@ impl<'a> Ring<'a> {
         Ok(Self { part, tl, next, previous, index, count })
     }
 
-    /// How many messages round it takes to reduce and gather.
-    pub(super) fn steps(&self) -> usize {
-        2 * (self.count - 1)
-    }
-
     fn segment(&self, range: &Range<usize>, index: usize) -> Range<usize> {
         share(range, index % self.count, self.count)
     }
 
     /// The chunks that come in a step of an all-reduce of `range`.
-    pub(super) fn coming(
+    fn coming(
         &self,
         range: &Range<usize>,
         step: usize,
@@ -116,24 +94,32 @@ impl<'a> Ring<'a> {
         self.part.chunks(&self.segment(range, from_start))
     }
 
+    /// What this rank adds to what comes while `range` is reduced, with the step in which it does.
+    pub(super) fn own(
+        &self,
+        range: &Range<usize>,
+        from: Source,
+    ) -> Ahead<'_, usize, impl Iterator<Item = (usize, Range<usize>)>> {
+        let steps = 0..self.count - 1;
+        let wanted =
+            steps.flat_map(move |step| self.coming(range, step).map(move |chunk| (step, chunk)));
+        self.part.ahead(self.tl, from, wanted)
+    }
+
     /// Sends the segment that is combined first by the next rank.
     pub(super) async fn begin(
         &self,
         range: &Range<usize>,
         from: Source,
     ) -> Result<(), KernelError> {
-        for chunk in self.part.chunks(&self.segment(range, self.index + self.count - 1)) {
-            let mine = from.load(self.part, self.tl, &chunk).await?;
-            self.part.send(self.tl, &self.next, &mine);
-        }
-        Ok(())
+        let first = self.segment(range, self.index + self.count - 1);
+        self.part.send_all(self.tl, &self.next, from, &first).await
     }
 
     /// What comes, combined with what is here.
-    async fn combined(&self, chunk: &Range<usize>, from: Source) -> Result<Tile, KernelError> {
-        let mine = from.load(self.part, self.tl, chunk);
-        let received = self.receive(chunk.len()).await?;
-        self.part.combine(self.tl, &received, &mine.await?).await
+    async fn combined(&self, mine: &Tile) -> Result<Tile, KernelError> {
+        let received = self.receive(mine.shape().elements()).await?;
+        self.part.combine(self.tl, &received, mine).await
     }
 
     async fn receive(&self, len: usize) -> Result<Tile, KernelError> {
@@ -144,27 +130,32 @@ impl<'a> Ring<'a> {
         self.part.send(self.tl, &self.next, tile);
     }
 
-    /// One chunk of one step of an all-reduce.
-    pub(super) async fn pass(
+    /// One chunk of a step that reduces.
+    pub(super) async fn add(
         &self,
         step: usize,
         chunk: &Range<usize>,
-        from: Source,
+        mine: Tile,
     ) -> Result<(), KernelError> {
-        let mut current = if step + 1 < self.count {
-            self.combined(chunk, from).await?
-        } else {
-            self.receive(chunk.len()).await?
-        };
-        if step + 2 == self.count {
-            current = self.part.finish(self.tl, current).await?;
-        }
-        if step + 1 < self.steps() {
+        let current = self.combined(&mine).await?;
+        drop(mine);
+        if step + 2 < self.count {
             self.send(&current);
+            return Ok(());
         }
-        if step + 2 >= self.count {
-            self.part.store(self.tl, chunk, &current);
+        let whole = self.part.finish(self.tl, current).await?;
+        self.send(&whole);
+        self.part.store(self.tl, chunk, &whole);
+        Ok(())
+    }
+
+    /// One chunk of a step that gathers; `last` if it goes no further.
+    pub(super) async fn pass(&self, chunk: &Range<usize>, last: bool) -> Result<(), KernelError> {
+        let received = self.receive(chunk.len()).await?;
+        if !last {
+            self.send(&received);
         }
+        self.part.store(self.tl, chunk, &received);
         Ok(())
     }
 
@@ -175,12 +166,11 @@ impl<'a> Ring<'a> {
         from: Source,
     ) -> Result<(), KernelError> {
         self.begin(range, from).await?;
-        for step in 0..self.steps() {
-            for chunk in self.coming(range, step) {
-                self.pass(step, &chunk, from).await?;
-            }
+        let mut own = self.own(range, from);
+        while let Some((step, chunk, mine)) = own.next().await? {
+            self.add(step, &chunk, mine).await?;
         }
-        Ok(())
+        self.gather_others(range).await
     }
 
     /// Reduces `range` of the input: this rank's segment, at its own place less `base` in the output.
@@ -191,39 +181,44 @@ impl<'a> Ring<'a> {
         finish: bool,
     ) -> Result<(), KernelError> {
         self.begin(range, Source::Input).await?;
-        for step in 0..self.count - 1 {
-            for chunk in self.coming(range, step) {
-                let current = self.combined(&chunk, Source::Input).await?;
-                if step + 2 < self.count {
-                    self.send(&current);
-                    continue;
-                }
-                let last = if finish { self.part.finish(self.tl, current).await? } else { current };
-                self.part.store(self.tl, &(chunk.start - base..chunk.end - base), &last);
+        let mut own = self.own(range, Source::Input);
+        while let Some((step, chunk, mine)) = own.next().await? {
+            let mut current = self.combined(&mine).await?;
+            if step + 2 < self.count {
+                self.send(&current);
+                continue;
             }
+            drop(mine);
+            if finish {
+                current = self.part.finish(self.tl, current).await?;
+            }
+            self.part.store(self.tl, &(chunk.start - base..chunk.end - base), &current);
         }
         Ok(())
     }
 
     /// Sends this rank's segment of `range` of the output round, and gets those of the others.
     pub(super) async fn gather(&self, range: &Range<usize>) -> Result<(), KernelError> {
-        for chunk in self.part.chunks(&self.segment(range, self.index)) {
-            let mine = self.part.reload(self.tl, &chunk).await?;
-            self.send(&mine);
-        }
+        let own = self.segment(range, self.index);
+        self.part.send_all(self.tl, &self.next, Source::Output, &own).await?;
         self.gather_others(range).await
+    }
+
+    /// The chunks that come while `range` is gathered, and whether they go no further.
+    pub(super) fn gathered(
+        &self,
+        range: &Range<usize>,
+    ) -> impl Iterator<Item = (bool, Range<usize>)> {
+        (1..self.count).flat_map(move |step| {
+            let segment = self.segment(range, self.index + self.count - step);
+            self.part.chunks(&segment).map(move |chunk| (step + 1 == self.count, chunk))
+        })
     }
 
     /// Receives the segments of the others, and passes on those that go further.
     async fn gather_others(&self, range: &Range<usize>) -> Result<(), KernelError> {
-        for step in 1..self.count {
-            for chunk in self.part.chunks(&self.segment(range, self.index + self.count - step)) {
-                let received = self.receive(chunk.len()).await?;
-                if step + 1 < self.count {
-                    self.send(&received);
-                }
-                self.part.store(self.tl, &chunk, &received);
-            }
+        for (last, chunk) in self.gathered(range) {
+            self.pass(&chunk, last).await?;
         }
         Ok(())
     }
@@ -231,43 +226,39 @@ impl<'a> Ring<'a> {
 
 async fn all_gather(ring: &Ring<'_>) -> Result<(), KernelError> {
     let (part, tl) = (ring.part, ring.tl);
-    let own = part.segment(part.output.len, part.rank).start;
-    for chunk in part.chunks(&(0..part.input.len)) {
-        let mine = part.load(tl, &chunk).await?;
-        ring.send(&mine);
-        part.store(tl, &(own + chunk.start..own + chunk.end), &mine);
+    let own = part.segment(part.output.len, part.rank);
+    let chunks = part.chunks(&own).zip(part.chunks(&(0..part.input.len)));
+    let mut mine = part.ahead(tl, Source::Input, chunks);
+    while let Some((place, _, tile)) = mine.next().await? {
+        ring.send(&tile);
+        part.store(tl, &place, &tile);
     }
     ring.gather_others(&(0..part.output.len)).await
 }
 
 async fn broadcast(ring: &Ring<'_>) -> Result<(), KernelError> {
     let (part, tl) = (ring.part, ring.tl);
+    if part.rank == part.root {
+        part.send_all(tl, &ring.next, Source::Input, &(0..part.input.len)).await?;
+        return part.alone(tl).await;
+    }
     let last = (part.rank + 1) % part.ranks == part.root;
     for chunk in part.chunks(&(0..part.output.len)) {
-        if part.rank == part.root {
-            let mine = part.load(tl, &chunk).await?;
-            ring.send(&mine);
-            continue;
-        }
-        let received = ring.receive(chunk.len()).await?;
-        if !last {
-            ring.send(&received);
-        }
-        part.store(tl, &chunk, &received);
+        ring.pass(&chunk, last).await?;
     }
-    part.keep_root(tl).await
+    Ok(())
 }
 
 async fn reduce(ring: &Ring<'_>) -> Result<(), KernelError> {
     let (part, tl) = (ring.part, ring.tl);
-    let first = part.rank == (part.root + 1) % part.ranks;
-    for chunk in part.chunks(&(0..part.input.len)) {
-        if first {
-            let mine = part.load(tl, &chunk).await?;
-            ring.send(&mine);
-            continue;
-        }
-        let current = ring.combined(&chunk, Source::Input).await?;
+    let whole = 0..part.input.len;
+    if part.rank == (part.root + 1) % part.ranks {
+        return part.send_all(tl, &ring.next, Source::Input, &whole).await;
+    }
+    let chunks = part.chunks(&whole).map(|chunk| ((), chunk));
+    let mut own = part.ahead(tl, Source::Input, chunks);
+    while let Some(((), chunk, mine)) = own.next().await? {
+        let current = ring.combined(&mine).await?;
         if part.rank == part.root {
             let whole = part.finish(tl, current).await?;
             part.store(tl, &chunk, &whole);
@@ -283,10 +274,8 @@ async fn scatter(ring: &Ring<'_>, distance: usize) -> Result<(), KernelError> {
     let (part, tl) = (ring.part, ring.tl);
     if distance == 0 {
         for other in (1..part.ranks).rev() {
-            for chunk in part.chunks(&part.segment(part.input.len, part.root + other)) {
-                let theirs = part.load(tl, &chunk).await?;
-                ring.send(&theirs);
-            }
+            let theirs = part.segment(part.input.len, part.root + other);
+            part.send_all(tl, &ring.next, Source::Input, &theirs).await?;
         }
         let own = part.segment(part.input.len, part.rank);
         return part.keep(tl, &own, &(0..part.output.len)).await;
@@ -318,10 +307,7 @@ async fn gather(ring: &Ring<'_>, distance: usize) -> Result<(), KernelError> {
         let own = part.segment(part.output.len, part.rank);
         return part.keep(tl, &(0..part.input.len), &own).await;
     }
-    for chunk in part.chunks(&(0..part.input.len)) {
-        let mine = part.load(tl, &chunk).await?;
-        ring.send(&mine);
-    }
+    part.send_all(tl, &ring.next, Source::Input, &(0..part.input.len)).await?;
     for _ in distance + 1..part.ranks {
         for chunk in part.chunks(&(0..part.input.len)) {
             let received = ring.receive(chunk.len()).await?;
@@ -336,10 +322,8 @@ async fn all_to_all(ring: &Ring<'_>) -> Result<(), KernelError> {
     let (part, tl) = (ring.part, ring.tl);
     let (ranks, rank) = (part.ranks, part.rank);
     for distance in (1..ranks).rev() {
-        for chunk in part.chunks(&part.segment(part.input.len, rank + distance)) {
-            let theirs = part.load(tl, &chunk).await?;
-            ring.send(&theirs);
-        }
+        let theirs = part.segment(part.input.len, rank + distance);
+        part.send_all(tl, &ring.next, Source::Input, &theirs).await?;
     }
     for step in 1..ranks {
         let place = part.segment(part.output.len, rank + ranks - step);

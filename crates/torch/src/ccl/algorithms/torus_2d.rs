@@ -4,9 +4,10 @@
 //! the row gathers all of them. Segment `c` of a row is combined in the order of `ring` along the row, and part `r` of
 //! it, from these sums, in the order of `ring` along the column.
 
+use super::super::ahead::Source;
 use super::super::algorithm::{Algorithm, Operation, Running};
 use super::super::part::Part;
-use super::ring::{Ring, Source};
+use super::ring::Ring;
 use crate::placement::share;
 use phalanx_sim::MachineSpec;
 use phalanx_sim::kernel::{KernelError, Tl};

@@ -5,10 +5,10 @@
 //! `((x[0] + x[1]) + (x[2] + x[3])) + ...`. On the way back the largest subtree is served first. A chunk goes on as
 //! soon as it is there.
 
+use super::super::ahead::Source;
 use super::super::algorithm::{Algorithm, Operation, Running, anywhere};
 use super::super::part::{From, Part, To};
 use phalanx_sim::kernel::{KernelError, Tile, Tl};
-use std::ops::Range;
 
 pub(crate) const ALGORITHM: Algorithm = Algorithm {
     name: "tree",
@@ -40,8 +40,9 @@ async fn run(part: Part, tl: Tl) -> Result<(), KernelError> {
     if reduces {
         node.reduce().await?;
     } else if node.down.is_none() {
-        for chunk in part.chunks(&(0..part.input.len)) {
-            let mine = part.load(&tl, &chunk).await?;
+        let chunks = part.chunks(&(0..part.input.len)).map(|chunk| ((), chunk));
+        let mut own = part.ahead(&tl, Source::Input, chunks);
+        while let Some(((), _, mine)) = own.next().await? {
             node.tell(&mine);
         }
         part.keep_root(&tl).await?;
@@ -88,10 +89,10 @@ impl<'a> Node<'a> {
     }
 
     /// A chunk of this rank's vector, combined with those of all below it.
-    async fn combined(&self, chunk: &Range<usize>) -> Result<Tile, KernelError> {
-        let mut sum = self.part.load(self.tl, chunk).await?;
+    async fn combined(&self, mut sum: Tile) -> Result<Tile, KernelError> {
+        let len = sum.shape().elements();
         for from in &self.gather {
-            let received = self.part.recv(self.tl, from, chunk.len()).await?;
+            let received = self.part.recv(self.tl, from, len).await?;
             sum = self.part.combine(self.tl, &sum, &received).await?;
         }
         Ok(sum)
@@ -99,8 +100,10 @@ impl<'a> Node<'a> {
 
     /// Toward the root; there each chunk turns round at once.
     async fn reduce(&self) -> Result<(), KernelError> {
-        for chunk in self.part.chunks(&(0..self.part.input.len)) {
-            let sum = self.combined(&chunk).await?;
+        let chunks = self.part.chunks(&(0..self.part.input.len)).map(|chunk| ((), chunk));
+        let mut own = self.part.ahead(self.tl, Source::Input, chunks);
+        while let Some(((), chunk, mine)) = own.next().await? {
+            let sum = self.combined(mine).await?;
             if let Some(up) = &self.up {
                 self.part.send(self.tl, up, &sum);
             } else {

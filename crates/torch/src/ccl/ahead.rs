@@ -1,0 +1,85 @@
+//! Loading ahead: what a kernel will want is loaded while it works on what it wanted before.
+
+use super::part::{Part, To};
+use phalanx_sim::ipcq::BufferKind;
+use phalanx_sim::kernel::{KernelError, Loading, Tile, Tl};
+use phalanx_sim::{Bytes, Capacity};
+use std::collections::VecDeque;
+use std::ops::Range;
+
+/// Where the numbers are that a phase of an algorithm begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// In the input.
+    Input,
+    /// In the output, where an earlier phase put them.
+    Output,
+}
+
+/// Chunks with a key each, loaded a few ahead. What it reads must not change before it is handed out.
+pub struct Ahead<'a, K, I> {
+    part: &'a Part,
+    tl: &'a Tl,
+    from: Source,
+    wanted: I,
+    depth: usize,
+    loading: VecDeque<(K, Range<usize>, Loading<Tile>)>,
+}
+
+/// The most loads under way at once.
+const DEPTH: usize = 8;
+
+impl Part {
+    /// Loads chunks in the order in which they are wanted.
+    pub fn ahead<'a, K, I>(&'a self, tl: &'a Tl, from: Source, wanted: I) -> Ahead<'a, K, I>
+    where
+        I: Iterator<Item = (K, Range<usize>)>,
+    {
+        let depth = self.depth(tl);
+        Ahead { part: self, tl, from, wanted, depth, loading: VecDeque::new() }
+    }
+
+    /// How many loads can be under way in the scratch memory that slots leave free, with room for two more tiles.
+    fn depth(&self, tl: &Tl) -> usize {
+        let Capacity::Limited(Bytes(scratch)) = tl.scratch_capacity() else { return DEPTH };
+        let edge = self.peers.edge;
+        let slots = match edge.buffer_kind {
+            BufferKind::Tcm => edge.slot_size.saturating_mul(edge.n_slots.into()),
+            BufferKind::Hbm => 0,
+        };
+        let free = scratch.saturating_sub(slots.max(scratch / 2)) / edge.slot_size.max(1);
+        usize::try_from(free.saturating_sub(2)).unwrap_or(DEPTH).clamp(1, DEPTH)
+    }
+
+    /// Sends a range, chunk by chunk.
+    pub async fn send_all(
+        &self,
+        tl: &Tl,
+        to: &To,
+        from: Source,
+        range: &Range<usize>,
+    ) -> Result<(), KernelError> {
+        let mut mine = self.ahead(tl, from, self.chunks(range).map(|chunk| ((), chunk)));
+        while let Some(((), _, tile)) = mine.next().await? {
+            self.send(tl, to, &tile);
+        }
+        Ok(())
+    }
+}
+
+impl<K, I: Iterator<Item = (K, Range<usize>)>> Ahead<'_, K, I> {
+    /// The next chunk, once it is there; none after the last.
+    pub async fn next(&mut self) -> Result<Option<(K, Range<usize>, Tile)>, KernelError> {
+        while self.loading.len() < self.depth
+            && let Some((key, chunk)) = self.wanted.next()
+        {
+            let loading = match self.from {
+                Source::Input => self.part.load(self.tl, &chunk),
+                Source::Output => self.part.reload(self.tl, &chunk),
+            };
+            self.loading.push_back((key, chunk, loading));
+        }
+        let Some((key, chunk, loading)) = self.loading.pop_front() else { return Ok(None) };
+        Ok(Some((key, chunk, loading.await?)))
+    }
+}
