@@ -35,6 +35,7 @@ pub(crate) use group::Groups;
 pub use group::{
     ProcessGroup, destroy_process_group, get_rank, get_world_size, init_process_group, new_group,
 };
+pub(crate) use messages::unreceived;
 pub use messages::{irecv, isend, recv, send};
 pub use operations::*;
 pub use work::Work;

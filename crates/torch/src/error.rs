@@ -20,6 +20,18 @@ pub enum Error {
     /// Ranks that do not do the same.
     #[error("{0}")]
     Mismatch(Box<Mismatch>),
+    /// A message that was sent and that nobody has received.
+    #[error("rank {from} sent rank {to} a message with tag {tag} in {} that nobody received", group_name(*group))]
+    Unreceived {
+        /// Who sent it.
+        from: usize,
+        /// To whom.
+        to: usize,
+        /// With which tag.
+        tag: u32,
+        /// In which group: its number, 0 is the world.
+        group: u32,
+    },
     /// Copies of a tensor that should be equal.
     #[error(
         "replicas of {tensor} differ at element {index}: {} holds {}, {} holds {}",
@@ -102,6 +114,11 @@ impl From<&str> for Error {
     fn from(text: &str) -> Self {
         Self::Other(text.to_owned())
     }
+}
+
+/// `the world`, or `group 3`.
+pub(crate) fn group_name(number: u32) -> String {
+    if number == 0 { "the world".to_owned() } else { format!("group {number}") }
 }
 
 /// `f16[2, 3]`.

@@ -12,7 +12,7 @@
 mod desync;
 mod guard;
 
-pub use desync::{Desync, GroupState, RankState};
+pub use desync::{Desync, GroupState, RankState, Receiving};
 pub(crate) use guard::words;
 
 use crate::context::Context;
@@ -158,7 +158,8 @@ fn conclude<T>(
         }
         Ok(()) | Err(RunError::Deadlock(_)) => {}
         Err(error) if failure.errors.is_empty() => {
-            failure.errors.insert(culprit(&error), error.into());
+            let (rank, error) = put_down(error);
+            failure.errors.insert(rank, error);
         }
         Err(_) => {}
     }
@@ -173,11 +174,14 @@ fn conclude<T>(
     Err(failure)
 }
 
-/// The rank that an error of the whole run is put down to.
-fn culprit(error: &RunError) -> usize {
-    match error {
-        RunError::Kernel { pe, .. } => pe.sip as usize,
-        RunError::CreditsAway { edge, .. } => edge.from.sip as usize,
-        RunError::Deadlock(_) | RunError::TooLong => 0,
+/// The rank that an error of the whole run is put down to, and what it is there.
+fn put_down(error: RunError) -> (usize, Error) {
+    match &error {
+        RunError::Kernel { pe, .. } => (pe.sip as usize, error.into()),
+        RunError::CreditsAway { edge, .. } => {
+            let sender = edge.from.sip as usize;
+            (sender, crate::distributed::unreceived(edge).unwrap_or_else(|| error.into()))
+        }
+        RunError::Deadlock(_) | RunError::TooLong => (0, error.into()),
     }
 }

@@ -157,3 +157,107 @@ fn a_result_can_be_joined_and_zero_delays_are_legal() {
     executor.run().unwrap();
     assert_eq!(handle.take(), Some((8, Time::ns(4))));
 }
+
+#[test]
+fn sim_6_everything_due_at_the_start_happens_before_time_moves() {
+    let mut executor = Executor::new(3);
+    executor.set_lookahead(Time::ns(100));
+    for round in 0..2 {
+        let (lines, say) = log();
+        let began = executor.sim().now();
+        for place in 0..3 {
+            let (sim, say) = (executor.sim(), say.clone());
+            executor
+                .spawn(Place(place), format!("p{place}"), async move {
+                    say(&format!("{place} begins at {}", sim.now() - began));
+                    sim.sleep(Time::ns(1)).await;
+                    say(&format!("{place} goes on"));
+                })
+                .detach();
+        }
+        executor.run().unwrap();
+        // Without SIM-6 place 0 would go through its whole window first.
+        let lines = lines.take();
+        assert_eq!(
+            lines[..3],
+            ["0 begins at 0 ns", "1 begins at 0 ns", "2 begins at 0 ns"],
+            "SIM-6: round {round}"
+        );
+    }
+}
+
+/// Looks again and again whether `done`; how often.
+async fn look(sim: Sim, done: Rc<Cell<bool>>) -> u32 {
+    let mut looks = 0;
+    while !done.get() {
+        looks += 1;
+        sim.pause(|| Wait { what: "it to be done".into(), providers: vec!["worker".into()] }).await;
+    }
+    looks
+}
+
+#[test]
+fn sim_7_who_looks_goes_on_while_others_do_something() {
+    let mut executor = Executor::new(2);
+    let done = Rc::new(Cell::new(false));
+    let lookers: Vec<_> = (0..2)
+        .map(|place| {
+            let looking = look(executor.sim(), done.clone());
+            executor.spawn(Place(place), format!("looker{place}"), looking)
+        })
+        .collect();
+    let sim = executor.sim();
+    executor
+        .spawn(Place(0), "worker", async move {
+            for _ in 0..5 {
+                sim.sleep(Time::ns(3)).await;
+            }
+            done.set(true);
+        })
+        .detach();
+    executor.run().unwrap();
+    let looks: Vec<_> = lookers.iter().filter_map(JoinHandle::take).collect();
+    assert!(looks.len() == 2 && looks.iter().all(|looks| (5..10).contains(looks)), "{looks:?}");
+    assert_eq!(executor.sim().now(), Time::ns(15), "SIM-7: looking takes no time");
+}
+
+#[test]
+fn sim_7_looking_does_not_keep_a_run_alive() {
+    let mut executor = Executor::new(2);
+    for place in 0..2 {
+        let looking = look(executor.sim(), Rc::new(Cell::new(false)));
+        executor.spawn(Place(place), format!("looker{place}"), looking).detach();
+    }
+    let deadlock = executor.run().unwrap_err();
+    assert_eq!(
+        deadlock.to_string(),
+        "deadlock at 0 ns: 2 processes wait for something that can no longer happen\n  \
+         `looker0` waits for it to be done; could come from `worker` (finished or never started)\n  \
+         `looker1` waits for it to be done; could come from `worker` (finished or never started)"
+    );
+}
+
+#[test]
+fn a_stuck_executor_can_be_cleared_and_used_again() {
+    let mut executor = Executor::new(2);
+    let sim = executor.sim();
+    executor
+        .spawn(Place(1), "stuck", async move {
+            // Ends with its parent, which nobody holds on to.
+            let inner = sim.clone();
+            let _child = sim.spawn("child", async move { inner.sleep(Time::us(1)).await });
+            sim.sleep(Time::ns(3)).await;
+            sim.stop();
+            look(sim.clone(), Rc::new(Cell::new(false))).await;
+        })
+        .detach();
+    executor.run().unwrap();
+    executor.clear();
+    let sim = executor.sim();
+    let again = executor.spawn(Place(0), "again", async move {
+        sim.sleep(Time::ns(2)).await;
+        sim.now()
+    });
+    executor.run().unwrap();
+    assert_eq!(again.take(), Some(Time::ns(5)), "time stays where it is");
+}

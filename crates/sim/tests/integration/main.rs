@@ -11,6 +11,7 @@ mod deadlocks;
 mod determinism;
 mod gemm;
 mod hardware;
+mod host;
 mod kernels;
 mod links;
 mod messages;

@@ -1,7 +1,7 @@
 //! Process groups: which ranks do things together. Each rank keeps its own list.
 
 use crate::error::Error;
-use crate::multiprocessing::GroupState;
+use crate::multiprocessing::{GroupState, Receiving};
 use crate::rank::Rank;
 use crate::request::Handle;
 use std::cell::{Cell, RefCell};
@@ -45,6 +45,8 @@ pub(crate) struct Progress {
     /// What it has asked for and not finished, and what it finished last.
     joined: RefCell<Vec<(u64, String)>>,
     finished: RefCell<Option<String>>,
+    /// The messages it waits for.
+    receiving: RefCell<Vec<Receiving>>,
 }
 
 /// The groups of a rank.
@@ -76,6 +78,7 @@ impl Groups {
             asked: progress.asked.get(),
             joined: progress.joined.borrow().clone(),
             finished: progress.finished.borrow().clone(),
+            receiving: progress.receiving.borrow().clone(),
         };
         self.history.iter().map(state).collect()
     }
@@ -95,6 +98,7 @@ impl Groups {
             asked: Cell::new(0),
             joined: RefCell::default(),
             finished: RefCell::default(),
+            receiving: RefCell::default(),
         });
         self.history.retain(|old| old.number != number);
         self.history.push(progress.clone());
@@ -184,6 +188,19 @@ impl ProcessGroup {
         self.0.last.borrow().clone().filter(|handle| !handle.is_over())
     }
 
+    /// This rank waits for a message.
+    pub(crate) fn expect(&self, message: Receiving) {
+        self.0.progress.receiving.borrow_mut().push(message);
+    }
+
+    /// The oldest such message has come.
+    pub(crate) fn received(&self, message: Receiving) {
+        let mut receiving = self.0.progress.receiving.borrow_mut();
+        if let Some(index) = receiving.iter().position(|other| *other == message) {
+            receiving.remove(index);
+        }
+    }
+
     pub(crate) fn join(&self, sequence: u64, what: String) {
         self.0.progress.joined.borrow_mut().push((sequence, what));
     }
@@ -201,7 +218,7 @@ impl ProcessGroup {
 const CONNECTIONS: u32 = 64;
 
 /// How many groups a rank can make: their numbers are part of the numbers of channels.
-const MOST_GROUPS: u32 = 1 << 20;
+const MOST_GROUPS: u32 = 1 << 14;
 
 /// Makes the group of all ranks. Every rank does so before it does anything together with others.
 pub fn init_process_group(cx: &Rank) -> Result<ProcessGroup, Error> {

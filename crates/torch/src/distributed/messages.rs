@@ -10,11 +10,13 @@ use super::group::{Direction, ProcessGroup, resolve};
 use super::work::Work;
 use crate::ccl::algorithm::Operation;
 use crate::ccl::lanes::whole;
-use crate::ccl::part::{Part, Peers, ReduceOp};
+use crate::ccl::part::{Buffer, Part, Peers, ReduceOp};
 use crate::error::{Error, Mismatch};
 use crate::launch::{Arg, On};
+use crate::multiprocessing::Receiving;
 use crate::rank::Rank;
 use crate::tensor::Tensor;
+use phalanx_sim::ipcq::EdgeName;
 use phalanx_sim::kernel::{KernelError, Tl};
 use phalanx_sim::topology::PeId;
 use std::cell::RefCell;
@@ -81,33 +83,11 @@ fn begin(
     tag: u32,
     group: Option<&ProcessGroup>,
 ) -> Result<Work, Error> {
-    let (name, words) = match direction {
-        Direction::To => ("send", "destination"),
-        Direction::From => ("recv", "source"),
-    };
     let group = resolve(cx, group)?;
     if group.rank().is_none() {
         return Ok(Work::nothing(cx));
     }
-    check::root(name, &group, other)?;
-    check::own(cx, name, &[tensor])?;
-    if other == cx.rank() {
-        return Err(Error::argument(format!(
-            "{name}: Invalid {words} rank: {words} rank should not be the same as the rank of the current process; use copy_"
-        )));
-    }
-    if tag >= TAGS {
-        return Err(Error::argument(format!(
-            "{name}: tag {tag} is too large; tags are 0 to {}",
-            TAGS - 1
-        )));
-    }
-    let buffer = whole(tensor).ok_or_else(|| {
-        Error::argument(format!(
-            "{name}: {} must be contiguous and in one piece; use `contiguous()`",
-            tensor.describe()
-        ))
-    })?;
+    let buffer = check_message(cx, tensor, direction, other, tag, &group)?;
     let (from, to) = match direction {
         Direction::To => (cx.rank(), other),
         Direction::From => (other, cx.rank()),
@@ -137,18 +117,67 @@ fn begin(
         exclusive: false,
         after: group.last_message(lane).into_iter().collect(),
     };
+    let expected = (direction == Direction::From).then_some(Receiving { from: other, tag });
+    expected.into_iter().for_each(|message| group.expect(message));
+    let own = group.clone();
     let handle = cx.launch_mapped(
         &name,
         on,
         &[arg],
         move |tl, _| run(part.clone(), tl, direction),
         move |result| {
+            expected.into_iter().for_each(|message| own.received(message));
             let found = mismatch.take();
             result.map_err(|error| found.map_or(error, |found| Error::Mismatch(Box::new(found))))
         },
     );
     group.follow_message(lane, &handle);
     Ok(Work::new(cx, handle))
+}
+
+/// Refuses what cannot be sent or received; gives where the numbers are.
+fn check_message(
+    cx: &Rank,
+    tensor: &Tensor,
+    direction: Direction,
+    other: usize,
+    tag: u32,
+    group: &ProcessGroup,
+) -> Result<Buffer, Error> {
+    let (name, words) = match direction {
+        Direction::To => ("send", "destination"),
+        Direction::From => ("recv", "source"),
+    };
+    check::root(name, group, other)?;
+    check::own(cx, name, &[tensor])?;
+    if other == cx.rank() {
+        return Err(Error::argument(format!(
+            "{name}: Invalid {words} rank: {words} rank should not be the same as the rank of the current process; use copy_"
+        )));
+    }
+    if tag >= TAGS {
+        return Err(Error::argument(format!(
+            "{name}: tag {tag} is too large; tags are 0 to {}",
+            TAGS - 1
+        )));
+    }
+    whole(tensor).ok_or_else(|| {
+        Error::argument(format!(
+            "{name}: {} must be contiguous and in one piece; use `contiguous()`",
+            tensor.describe()
+        ))
+    })
+}
+
+/// The error of a message that nobody has received, if `edge` is for messages.
+pub(crate) fn unreceived(edge: &EdgeName) -> Option<Error> {
+    let number = edge.channel.checked_sub(MESSAGES)?;
+    Some(Error::Unreceived {
+        from: edge.from.sip as usize,
+        to: edge.to.sip as usize,
+        tag: number % TAGS,
+        group: number / TAGS,
+    })
 }
 
 /// The two ends. Both run on the first PE of their SIPs: where the other's tensor is, a rank does not know.

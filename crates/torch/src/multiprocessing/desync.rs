@@ -1,5 +1,6 @@
 //! When ranks cannot go on: who is to blame in one sentence, then where each rank is, then who waits for whom.
 
+use crate::error::group_name;
 use crate::rank::Rank;
 use phalanx_sim::executor::Deadlock;
 use std::collections::BTreeSet;
@@ -38,6 +39,17 @@ pub struct GroupState {
     pub joined: Vec<(u64, String)>,
     /// The last one that it has finished.
     pub finished: Option<String>,
+    /// The messages that it waits for, oldest first.
+    pub receiving: Vec<Receiving>,
+}
+
+/// A message that a rank waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Receiving {
+    /// From whom.
+    pub from: usize,
+    /// With which tag.
+    pub tag: u32,
 }
 
 impl RankState {
@@ -49,6 +61,18 @@ impl RankState {
 
     fn finished(&self) -> Vec<&str> {
         self.groups.iter().filter_map(|group| group.finished.as_deref()).collect()
+    }
+
+    /// The messages that it waits for: from whom, and what they are in words.
+    fn waits(&self) -> Vec<(usize, String)> {
+        let mut waits = Vec::new();
+        for group in &self.groups {
+            for Receiving { from, tag } in &group.receiving {
+                let name = group_name(group.number);
+                waits.push((*from, format!("a message from rank {from} with tag {tag} in {name}")));
+            }
+        }
+        waits
     }
 
     fn group(&self, number: u32) -> Option<&GroupState> {
@@ -165,15 +189,39 @@ impl Desync {
         waiting.waits.first().map(|wait| wait.what.as_str())
     }
 
+    /// A message that was never sent: nothing else can be why it has not come.
+    fn unsent(&self) -> Option<String> {
+        let (rank, message) = self.ranks.iter().find_map(|state| {
+            let mut waits = state.waits();
+            // Somebody who has returned will never send it.
+            let gone = |(from, _): &(usize, String)| {
+                self.ranks.get(*from).is_some_and(|from| from.returned)
+            };
+            waits.iter().position(gone).map(|index| (state.rank, waits.swap_remove(index)))
+        })?;
+        let (from, what) = message;
+        Some(format!(
+            "rank {rank} waits for {what}, and rank {from} has returned without sending it"
+        ))
+    }
+
     /// No collective is to blame: kernels and messages.
     fn of_processes(&self) -> String {
-        if let [first, ..] = &*self.deadlock.cycle {
-            let chain = self.deadlock.cycle.join("` waits for `");
-            return format!("`{chain}` waits for `{first}`: nobody can begin");
+        if let Some(sentence) = self.unsent() {
+            return sentence;
+        }
+        let deadlock = &self.deadlock;
+        let what = |name: &String| {
+            let waiting = deadlock.waiting.iter().find(|waiting| waiting.process == *name)?;
+            Some(format!("`{name}` for {}", waiting.waits.first()?.what))
+        };
+        if !deadlock.cycle.is_empty() {
+            let waits: Vec<String> = deadlock.cycle.iter().filter_map(what).collect();
+            return format!("these wait for each other: {}", waits.join(", "));
         }
         let alive: BTreeSet<&str> =
-            self.deadlock.waiting.iter().map(|waiting| waiting.process.as_str()).collect();
-        for waiting in &self.deadlock.waiting {
+            deadlock.waiting.iter().map(|waiting| waiting.process.as_str()).collect();
+        for waiting in &deadlock.waiting {
             for wait in &waiting.waits {
                 if wait.providers.iter().all(|provider| !alive.contains(provider.as_str())) {
                     return format!(
@@ -238,6 +286,9 @@ impl fmt::Display for Desync {
                     write!(f, "finished {}; joined nothing since", finished.join("; "))?;
                 }
                 (joined, _) => write!(f, "joined {}; not finished", joined.join("; "))?,
+            }
+            for (_, message) in state.waits() {
+                write!(f, "; waits for {message}")?;
             }
         }
         write!(f, "\n{}", self.deadlock)

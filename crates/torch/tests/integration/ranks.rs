@@ -7,6 +7,7 @@ mod messages;
 mod reads;
 mod requests;
 mod spawn;
+mod together;
 mod waits;
 
 use phalanx_sim::config;

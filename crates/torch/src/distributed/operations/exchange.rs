@@ -39,20 +39,20 @@ pub fn all_to_all_async(
     check::same_type(words, output, input)?;
     let to = check::splits("input", input, input_split_sizes, group.size())?;
     let from = check::splits("output", output, output_split_sizes, group.size())?;
-    if to[own] != from[own] {
-        return Err(Error::argument(format!(
-            "all_to_all: rank {} sends {} elements to itself and takes {}; both are one part",
-            cx.rank(),
-            to[own],
-            from[own]
-        )));
-    }
     let even = output_split_sizes.is_none() && input_split_sizes.is_none();
     if even && input.numel() != output.numel() {
         return Err(Error::argument(format!(
             "all_to_all: Split sizes doesn't match total dim 0 size: {} cannot take the equal parts of {}",
             output.describe(),
             input.describe()
+        )));
+    }
+    if to[own] != from[own] {
+        return Err(Error::argument(format!(
+            "all_to_all: rank {} sends {} elements to itself and takes {}; both are one part",
+            cx.rank(),
+            to[own],
+            from[own]
         )));
     }
     let splits = (!even).then_some((to, from));

@@ -178,3 +178,51 @@ fn looking_whether_work_is_completed_sees_that_it_is() {
     });
     assert!(looks.unwrap().iter().all(|looks| *looks > 1));
 }
+
+#[test]
+fn dst_2_a_rank_that_joined_another_collective() {
+    let error = stuck(&mut four(), 4, |rank, cx| async move {
+        dist::init_process_group(&cx)?;
+        let x = cx.zeros([8], DType::F32)?;
+        if rank == 2 {
+            return dist::broadcast(&cx, &x, 0, None).await;
+        }
+        dist::all_reduce(&cx, &x, ReduceOp::Sum, None).await
+    });
+    insta::assert_snapshot!("differ_collective", error.to_string());
+}
+
+#[test]
+fn dst_2_ranks_that_mean_different_roots() {
+    let error = stuck(&mut four(), 3, |rank, cx| async move {
+        dist::init_process_group(&cx)?;
+        let x = cx.zeros([8], DType::F32)?;
+        // Everybody waits for somebody else.
+        dist::broadcast(&cx, &x, if rank == 0 { 1 } else { 0 }, None).await
+    });
+    insta::assert_snapshot!("differ_root", error.to_string());
+}
+
+#[test]
+fn g12_a_rank_that_waits_for_a_message_instead_of_joining() {
+    let error = stuck(&mut four(), 3, |rank, cx| async move {
+        dist::init_process_group(&cx)?;
+        let x = cx.zeros([8], DType::F32)?;
+        if rank == 1 {
+            dist::recv(&cx, &x, 0, 2, None).await?;
+        }
+        dist::barrier(&cx, None).await
+    });
+    insta::assert_snapshot!("message_first", error.to_string());
+}
+
+#[test]
+fn ranks_that_wait_for_messages_of_each_other() {
+    let error = stuck(&mut four(), 2, |rank, cx| async move {
+        dist::init_process_group(&cx)?;
+        let x = cx.zeros([8], DType::F32)?;
+        dist::recv(&cx, &x, 1 - rank, 0, None).await?;
+        dist::send(&cx, &x, 1 - rank, 0, None).await
+    });
+    insta::assert_snapshot!("messages_of_each_other", error.to_string());
+}

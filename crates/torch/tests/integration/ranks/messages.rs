@@ -191,7 +191,7 @@ fn dst_4_a_message_that_nobody_receives_is_an_error() {
     let text = error.unwrap_err().to_string();
     assert_eq!(
         text,
-        "[rank 0] 1 message left unread on sip0.cube0.pe0->sip1.cube0.pe0#1073741824 (1 of 4 credits not home)"
+        "[rank 0] rank 0 sent rank 1 a message with tag 0 in the world that nobody received"
     );
     assert_usable(&mut context);
 }

@@ -129,7 +129,7 @@ fn req_3_what_comes_after_a_failure_is_not_begun() {
     let error = error.unwrap_err();
     assert_eq!(
         error.errors[&0].to_string(),
-        "read tensor #2 f32[8] of rank 0 was not begun: kernel `failing` on sip0.cube0.pe0 failed at 4204 ns: no luck"
+        "read tensor #3 f32[8] of rank 0 was not begun: kernel `failing` on sip0.cube0.pe0 failed at 2102.032 ns: no luck"
     );
 }
 
