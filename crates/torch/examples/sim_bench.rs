@@ -232,7 +232,7 @@ fn simulated_product(side: usize) -> Outcome<f64> {
     let place = || machine.resident(0, 0, Value::from_f32(DType::F16, &numbers));
     let (a, b) = (place()?, place()?);
     let c = machine.zeros(0, 0, DType::F16, side * side)?;
-    let operand = |region| Operand { region, columns: side };
+    let operand = |region| Operand::row_major(region, side);
     let [a, b, out] = [operand(a), operand(b), operand(c)];
     let gemm = Gemm { a, b, c: out, dims: [side; 3], tile: [128; 3], buffers: 2, share: (0, 1) };
     let started = Instant::now();

@@ -12,6 +12,9 @@ mod ping;
 mod queue;
 pub mod ring;
 mod room;
+mod tp_block;
+mod tp_mlp;
+mod tp_ranks;
 mod vector_add;
 
 pub use check::Check;
@@ -101,6 +104,8 @@ pub fn all() -> &'static [Workload] {
         vector_add::WORKLOAD,
         gemm::WORKLOAD,
         all_reduce::WORKLOAD,
+        tp_mlp::WORKLOAD,
+        tp_block::WORKLOAD,
     ]
 }
 

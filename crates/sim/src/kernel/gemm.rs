@@ -7,13 +7,36 @@
 use super::{KernelError, Mask, Tile, Tl, View};
 use crate::memory::Region;
 
-/// A row-major matrix in memory.
+/// A matrix in memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Operand {
     /// Where.
     pub region: Region,
-    /// How many columns, which is how far apart rows are.
-    pub columns: usize,
+    /// The element of the region that is its corner.
+    pub start: usize,
+    /// How far apart rows, and columns, are, in elements.
+    pub strides: [usize; 2],
+}
+
+impl Operand {
+    /// A row-major matrix of `columns` columns, from the beginning of a region on.
+    pub fn row_major(region: Region, columns: usize) -> Self {
+        Self { region, start: 0, strides: [columns, 1] }
+    }
+
+    /// The same with its corner `start` elements further on.
+    #[must_use]
+    pub fn at(mut self, start: usize) -> Self {
+        self.start += start;
+        self
+    }
+
+    /// The same elements with rows and columns exchanged.
+    #[must_use]
+    pub fn transposed(mut self) -> Self {
+        self.strides.swap(0, 1);
+        self
+    }
 }
 
 /// `c = a · b`, tile by tile.
@@ -38,6 +61,11 @@ pub struct Gemm {
 impl Gemm {
     /// Runs this program's share of the product.
     pub async fn run(&self, tl: &Tl) -> Result<(), KernelError> {
+        self.run_into(tl, &[self.c]).await
+    }
+
+    /// The same, with every tile stored to each of `copies` instead of `c`.
+    pub async fn run_into(&self, tl: &Tl, copies: &[Operand]) -> Result<(), KernelError> {
         let [m, n, _] = self.dims;
         let columns = n.div_ceil(self.tile[1]);
         let tiles = m.div_ceil(self.tile[0]) * columns;
@@ -60,9 +88,10 @@ impl Gemm {
                 }
                 sum = Some(tl.dot(&left, &right, sum.as_ref()).await?);
             }
-            let storing = self.store(tl, *corner, sum)?;
-            if self.buffers == 1 {
-                storing.await?;
+            for storing in self.store(tl, *corner, sum, copies)? {
+                if self.buffers == 1 {
+                    storing.await?;
+                }
             }
         }
         Ok(())
@@ -84,20 +113,17 @@ impl Gemm {
         tl: &Tl,
         (row, column): (usize, usize),
         sum: Option<Tile>,
-    ) -> Result<super::Storing, KernelError> {
+        copies: &[Operand],
+    ) -> Result<Vec<super::Storing>, KernelError> {
         let [tm, tn, _] = self.tile;
-        let view = block(&self.c, (row * tm, column * tn), [tm, tn], [self.dims[0], self.dims[1]]);
+        let (extent, dtype) = ([self.dims[0], self.dims[1]], self.c.region.dtype);
         let sum = sum.expect("at least one step");
         // The engine rounds on its way out: no vector time.
-        let value = sum.value().map(|value| value.cast(self.c.region.dtype));
-        let rounded = Tile::in_scratch(
-            tl.program(),
-            self.c.region.dtype,
-            view.shape,
-            value,
-            "a rounded product",
-        )?;
-        Ok(tl.store(&view, &rounded))
+        let value = sum.value().map(|value| value.cast(dtype));
+        let shape = [tm, tn].into();
+        let rounded = Tile::in_scratch(tl.program(), dtype, shape, value, "a rounded product")?;
+        let place = |copy| block(copy, (row * tm, column * tn), [tm, tn], extent);
+        Ok(copies.iter().map(|copy| tl.store(&place(copy), &rounded)).collect())
     }
 }
 
@@ -132,7 +158,9 @@ fn block(
     tile: [usize; 2],
     extent: [usize; 2],
 ) -> View {
-    let view = View::block(&operand.region, operand.columns, (row, column), tile);
+    let [down, right] = operand.strides;
+    let start = operand.start + row * down + column * right;
+    let view = View::strided(&operand.region, start, tile, operand.strides);
     let inside = [
         tile[0].min(extent[0] - row.min(extent[0])),
         tile[1].min(extent[1] - column.min(extent[1])),

@@ -54,7 +54,7 @@ impl Problem {
         });
         let c = machine.zeros(0, 0, self.dtype, m * n).unwrap();
         let [a, b, c] =
-            [(a, k), (b, n), (c, n)].map(|(region, columns)| Operand { region, columns });
+            [(a, k), (b, n), (c, n)].map(|(region, columns)| Operand::row_major(region, columns));
         let gemm = Gemm {
             a,
             b,

@@ -202,6 +202,17 @@ impl Shared {
     }
 }
 
+/// The algorithm that an all-reduce of a tensor is done by, by name.
+pub(crate) fn all_reduce_by(
+    cx: &Rank,
+    group: &ProcessGroup,
+    tensor: &Tensor,
+) -> Result<String, Error> {
+    let sips: Vec<u32> =
+        group.members().iter().map(|rank| u32::try_from(*rank).expect("a SIP")).collect();
+    Ok(choose(cx, &Asking::new(Operation::AllReduce, tensor, tensor), &sips)?.name)
+}
+
 /// The plan for a collective: the configured one, or the fastest that fits.
 fn choose(cx: &Rank, asking: &Asking<'_>, sips: &[u32]) -> Result<Plan, Error> {
     let (settings, names) = (cx.settings(), Algorithm::names());

@@ -168,6 +168,26 @@ impl Placed<'_> {
         Ok(tensor)
     }
 
+    /// A tensor whose numbers were there before the program began, so that putting them there takes no simulated
+    /// time: `number(i)` is element `i`, row by row, and is asked for only if numbers are computed.
+    pub fn resident(
+        &self,
+        shape: impl AsRef<[usize]>,
+        dtype: DType,
+        number: impl Fn(usize) -> f32,
+    ) -> Result<Tensor, Error> {
+        let tensor = self.empty(shape, dtype)?;
+        if self.rank.has_data() {
+            let numbers: Vec<f32> = (0..tensor.numel()).map(number).collect();
+            let value = rounded(dtype, &numbers);
+            for shard in tensor.shards() {
+                let piece = piece_of(&value, shard, tensor.storage.columns);
+                self.rank.host().place(&shard.region, piece)?;
+            }
+        }
+        Ok(tensor)
+    }
+
     /// `start`, `start + step`, ... up to `end`, which is excluded.
     pub fn arange(&self, start: f64, end: f64, step: f64, dtype: DType) -> Result<Tensor, Error> {
         let count = (end - start) / step;

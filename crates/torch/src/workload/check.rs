@@ -1,6 +1,7 @@
 //! Comparing a result with a reference, and the numbers that workloads run on.
 //!
 //! Inputs are small whole numbers, so that every sum is exact in any order and a result is either right or wrong.
+//! Where results are rounded on the way, the workload says how far they may be off.
 
 /// How a result compares with its reference.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -18,14 +19,28 @@ impl Check {
     /// Takes in one more pair of results and references.
     #[must_use]
     pub(super) fn and(self, got: &[f32], expected: impl IntoIterator<Item = f32>) -> Self {
+        self.and_within(got, expected, 0.0)
+    }
+
+    /// The same, where a difference of up to `tolerance` is right.
+    #[must_use]
+    pub(super) fn and_within(
+        self,
+        got: &[f32],
+        expected: impl IntoIterator<Item = f32>,
+        tolerance: f64,
+    ) -> Self {
         let mut worst = self.max_abs_error;
+        let mut own = 0.0_f64;
         let mut count = 0;
         for (got, expected) in got.iter().zip(expected) {
             count += 1;
             let error = f64::from((got - expected).abs());
-            worst = if error.is_nan() { f64::INFINITY } else { worst.max(error) };
+            own = if error.is_nan() { f64::INFINITY } else { own.max(error) };
         }
-        Self { correct: self.correct && worst == 0.0 && count == got.len(), max_abs_error: worst }
+        worst = worst.max(own);
+        let correct = self.correct && own <= tolerance && count == got.len();
+        Self { correct, max_abs_error: worst }
     }
 }
 
@@ -60,6 +75,16 @@ mod tests {
             !right.and(&[3.0], [3.5]).and(&[1.0], [1.0]).correct,
             "WRK-2: once wrong, always wrong"
         );
+    }
+
+    #[test]
+    fn wrk_2_a_result_may_be_off_by_the_tolerance_and_no_more() {
+        let near = Check::EMPTY.and_within(&[1.0, 2.0], [1.25, 2.0], 0.25);
+        assert_eq!(near, Check { correct: true, max_abs_error: 0.25 }, "WRK-2");
+        assert!(!near.and(&[1.0], [1.25]).correct, "WRK-2");
+        assert!(!Check::EMPTY.and_within(&[1.0], [1.5], 0.25).correct, "WRK-2");
+        assert!(!Check::EMPTY.and_within(&[f32::NAN], [1.5], 0.25).correct, "WRK-2");
+        assert!(near.and(&[1.0], [1.0]).correct, "WRK-2: each part by its own tolerance");
     }
 
     #[test]

@@ -172,9 +172,9 @@ impl Problem {
     fn gemm(&self, [a, b, c]: [Region; 3], tile: [usize; 3], buffers: u32) -> Gemm {
         let [_, columns, depth] = self.dims;
         Gemm {
-            a: Operand { region: a, columns: depth },
-            b: Operand { region: b, columns },
-            c: Operand { region: c, columns },
+            a: Operand::row_major(a, depth),
+            b: Operand::row_major(b, columns),
+            c: Operand::row_major(c, columns),
             dims: self.dims,
             tile,
             buffers,

@@ -5,5 +5,6 @@ mod collectives;
 mod parameters;
 mod pool;
 mod ranks;
+mod tp;
 mod truths;
 mod workloads;

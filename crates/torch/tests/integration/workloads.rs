@@ -87,12 +87,17 @@ fn wrk_1_settings_show_every_parameter_with_its_value() {
 }
 
 /// Small parameters for every workload.
-const SMALL: [(&str, &[(&str, &str)]); 5] = [
+const SMALL: [(&str, &[(&str, &str)]); 7] = [
     ("ping", &[("bytes", "5000"), ("messages", "7"), ("chunk", "512")]),
     ("queue", &[("chunks", "40"), ("slot_size", "1 KiB"), ("n_slots", "3"), ("consume", "70 ns")]),
     ("ring", &[("bytes", "10000"), ("slot_size", "1 KiB")]),
     ("vector-add", &[("elements", "10007")]),
     ("gemm", &[("m", "200"), ("n", "130"), ("k", "70")]),
+    ("tp-mlp", &[("hidden", "48"), ("ffn", "160"), ("tokens", "20")]),
+    (
+        "tp-block",
+        &[("hidden", "64"), ("ffn", "96"), ("sequence", "12"), ("batch", "2"), ("causal", "yes")],
+    ),
 ];
 
 #[test]

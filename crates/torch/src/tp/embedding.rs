@@ -1,0 +1,84 @@
+//! `VocabParallelEmbedding`: every rank has the rows of some of the numbers.
+
+use super::compute::{Config, Site, divide};
+use super::init::{Cut, Init, weight};
+use super::kernels::embedding::lookup;
+use super::mappings;
+use crate::error::Error;
+use crate::placement::DpPolicy;
+use crate::rank::Rank;
+use crate::tensor::Tensor;
+use phalanx_sim::DType;
+
+/// What a [`VocabParallelEmbedding`] is told.
+#[derive(Clone, Default)]
+pub struct EmbeddingOptions {
+    /// Whether every rank gets its share of the tokens only: `[s / ranks, b, h]`.
+    pub reduce_scatter_embeddings: bool,
+    /// What the master holds.
+    pub init: Init,
+    /// What all layers are told.
+    pub config: Config,
+}
+
+/// A row for each number, with the rows spread over ranks.
+pub struct VocabParallelEmbedding {
+    site: Site,
+    weight: Tensor,
+    numbers: usize,
+    options: EmbeddingOptions,
+}
+
+impl VocabParallelEmbedding {
+    /// Rows of `embedding_dim` elements for the numbers from 0 up to `num_embeddings`.
+    pub fn new(
+        cx: &Rank,
+        num_embeddings: usize,
+        embedding_dim: usize,
+        options: &EmbeddingOptions,
+    ) -> Result<Self, Error> {
+        let site = Site::new(cx, &options.config)?;
+        divide(num_embeddings, site.ranks)?;
+        let cut = Cut { shape: [num_embeddings, embedding_dim], dim: 0, stride: 1 };
+        // In one place, so that the time of a lookup does not depend on the number.
+        let policy = DpPolicy::default();
+        let weight = weight(&site, &options.init, options.config.seed, cut, policy)?;
+        Ok(Self { site, weight, numbers: num_embeddings, options: options.clone() })
+    }
+
+    /// This rank's rows.
+    pub fn weight(&self) -> &Tensor {
+        &self.weight
+    }
+
+    /// The rows of the numbers `ids` (`[b, s]`, i32): `[b, s, h]`, or this rank's share of `[s, b, h]` with
+    /// `reduce_scatter_embeddings`.
+    pub fn forward(&self, ids: &Tensor) -> Result<Tensor, Error> {
+        if ids.dtype() != DType::I32 {
+            return Err(Error::argument(format!(
+                "embedding: numbers must be i32, and these are {}",
+                ids.describe()
+            )));
+        }
+        let Site { cx, group, rank, compute, .. } = &self.site;
+        let [rows, width] = [self.weight.shape()[0], self.weight.shape()[1]];
+        let mut shape = ids.shape().to_vec();
+        shape.push(width);
+        let out = self.site.empty(&shape)?;
+        let own = rank * rows..(rank + 1) * rows;
+        lookup(&out, &ids.contiguous()?, &self.weight, own, self.numbers, *compute)?;
+        if !self.options.reduce_scatter_embeddings {
+            return mappings::reduce_from_tensor_model_parallel_region(cx, &out, Some(group));
+        }
+        if shape.len() != 3 {
+            return Err(Error::argument(format!(
+                "embedding: numbers {} must be [b, s] to be spread over ranks",
+                ids.describe()
+            )));
+        }
+        let turned = out.transpose(0, 1)?;
+        let dense = self.site.empty(turned.shape())?;
+        dense.copy_(&turned)?;
+        mappings::reduce_scatter_to_sequence_parallel_region(cx, &dense, Some(group))
+    }
+}

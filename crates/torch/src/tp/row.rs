@@ -1,0 +1,109 @@
+//! `RowParallelLinear`: every rank has some of the input features, and the ranks' products are summed.
+
+use super::column::dense;
+use super::compute::{Config, Site};
+use super::init::{Cut, Init, weight};
+use super::kernels::linear::linear;
+use super::kernels::rows::{Activation, epilogue};
+use super::mappings;
+use crate::error::Error;
+use crate::rank::Rank;
+use crate::tensor::Tensor;
+
+/// What a [`RowParallelLinear`] is told.
+#[derive(Clone)]
+pub struct RowOptions {
+    /// Whether there is a bias; it begins as 0.
+    pub bias: bool,
+    /// Whether the input is spread over ranks already.
+    pub input_is_parallel: bool,
+    /// Whether the bias is given back instead of added.
+    pub skip_bias_add: bool,
+    /// How many pieces of the master a rank holds, interleaved with those of others.
+    pub stride: usize,
+    /// What the master holds.
+    pub init: Init,
+    /// What all layers are told.
+    pub config: Config,
+}
+
+impl RowOptions {
+    /// These three have to be said.
+    pub fn new(bias: bool, input_is_parallel: bool, skip_bias_add: bool) -> Self {
+        Self {
+            bias,
+            input_is_parallel,
+            skip_bias_add,
+            stride: 1,
+            init: Init::default(),
+            config: Config::default(),
+        }
+    }
+}
+
+/// `y = x W^T + b`, with the columns of `W` (`[out, in]`) spread over ranks; every rank has all of `b`.
+pub struct RowParallelLinear {
+    site: Site,
+    part: [usize; 2],
+    weight: Tensor,
+    bias: Option<Tensor>,
+    options: RowOptions,
+}
+
+impl RowParallelLinear {
+    /// A layer from `input_size` to `output_size` features.
+    pub fn new(
+        cx: &Rank,
+        input_size: usize,
+        output_size: usize,
+        options: &RowOptions,
+    ) -> Result<Self, Error> {
+        if options.config.sequence_parallel && !options.input_is_parallel {
+            return Err(Error::argument(
+                "To enable `sequence_parallel`, `input_is_parallel` must be `True`",
+            ));
+        }
+        let site = Site::new(cx, &options.config)?;
+        let cut = Cut { shape: [output_size, input_size], dim: 1, stride: options.stride };
+        let part = cut.part(site.ranks)?;
+        let policy = site.compute.weights();
+        let weight = weight(&site, &options.init, options.config.seed, cut, policy)?;
+        let bias = if options.bias { Some(site.constant(&[output_size], 0.0)?) } else { None };
+        Ok(Self { site, part, weight, bias, options: options.clone() })
+    }
+
+    /// This rank's part of the weight, `[out, in / ranks]`.
+    pub fn weight(&self) -> &Tensor {
+        &self.weight
+    }
+
+    /// The bias.
+    pub fn bias(&self) -> Option<&Tensor> {
+        self.bias.as_ref()
+    }
+
+    /// The output, and the bias that is still to be added if `skip_bias_add` was asked for. `x` is this rank's
+    /// `[.., in / ranks]`, or all of `[.., in]` unless `input_is_parallel`. With `sequence_parallel` every rank gets its
+    /// share of dimension 0.
+    pub fn forward(&self, x: &Tensor) -> Result<(Tensor, Option<Tensor>), Error> {
+        let Site { cx, group, compute, .. } = &self.site;
+        let x = if self.options.input_is_parallel {
+            x.clone()
+        } else {
+            mappings::scatter_to_tensor_model_parallel_region(cx, x, Some(group))?
+        };
+        let x = dense(&self.site, &x, self.part[1])?;
+        let mut shape = x.shape().to_vec();
+        shape[x.shape().len() - 1] = self.part[0];
+        let y = self.site.empty(&shape)?;
+        linear(&y, &x, &self.weight, *compute)?;
+        let y = if self.site.sequence_parallel {
+            mappings::reduce_scatter_to_sequence_parallel_region(cx, &y, Some(group))?
+        } else {
+            mappings::reduce_from_tensor_model_parallel_region(cx, &y, Some(group))?
+        };
+        let skip = self.options.skip_bias_add;
+        epilogue(&y, self.bias.as_ref().filter(|_| !skip), Activation::None, *compute)?;
+        Ok((y, self.bias.clone().filter(|_| skip)))
+    }
+}
