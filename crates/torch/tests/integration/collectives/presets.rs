@@ -1,12 +1,14 @@
 //! Collectives on whole machines, where scratch is bounded and everything costs.
 
+use super::Case;
 use super::truths::{plan, timed};
 use crate::ranks::{ccl, machine};
 use phalanx_sim::DType;
 use phalanx_sim::Time;
-use phalanx_sim::machine::Options;
+use phalanx_sim::ipcq::EdgeSpec;
+use phalanx_sim::machine::{Machine, Options};
 use phalanx_torch::ccl::algorithm::ALL;
-use phalanx_torch::ccl::{CclConfig, Operation};
+use phalanx_torch::ccl::{Algorithm, CclConfig, Operation};
 use phalanx_torch::{Context, distributed as dist, multiprocessing};
 
 #[test]
@@ -73,4 +75,35 @@ fn collectives_of_all_sizes_follow_each_other() {
         Ok(cx.now())
     });
     assert!(ends.unwrap().iter().all(|end| *end > Time::ZERO));
+}
+
+#[test]
+fn queues_that_are_set_up_differently_do_not_meet() {
+    // Scratch has room for all slots of one queue, but not of seven: `direct` takes fewer while the messages of `ring`
+    // are still on their way.
+    let spec = machine("bare", &["pe.tcm.capacity=16 KiB"]);
+    let mut machine = Machine::new(spec, Options::default());
+    let edge = EdgeSpec { n_slots: 8, slot_size: 512, ..EdgeSpec::default() };
+    let mut cases = Vec::new();
+    for (operation, algorithm) in [
+        (Operation::Broadcast, "ring"),
+        (Operation::AllReduce, "direct"),
+        (Operation::AllReduce, "ring"),
+        (Operation::Gather, "direct"),
+        (Operation::AllReduce, "tree"),
+        (Operation::AllToAll, "direct"),
+        (Operation::AllReduce, "halving_doubling"),
+        (Operation::Gather, "ring"),
+        (Operation::AllReduce, "bidirectional_ring"),
+    ] {
+        let case = Case { edge, ..Case::new(operation, algorithm, 8, 3000) };
+        let found = Algorithm::find(algorithm).unwrap();
+        let outputs: Vec<_> = (0..8).map(|rank| case.launch(&mut machine, found, rank)).collect();
+        cases.push((case, outputs));
+    }
+    machine.run().unwrap_or_else(|error| panic!("{error}"));
+    for (case, outputs) in &cases {
+        let read = |region| machine.read(region).expect("mapped").expect("data is on");
+        case.compare(&outputs.iter().map(read).collect::<Vec<_>>());
+    }
 }
