@@ -82,5 +82,6 @@ const fn kind(kind: Kind) -> &'static str {
         Kind::Bytes { .. } => "bytes",
         Kind::Time => "time",
         Kind::DType => "dtype",
+        Kind::Word(_) => "word",
     }
 }
