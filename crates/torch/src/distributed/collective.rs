@@ -41,19 +41,21 @@ impl<'a> Asking<'a> {
 
     /// What messages say they are about: everything that ranks have to agree on.
     fn topic(&self, group: &ProcessGroup, sequence: u64, plan: &Plan) -> String {
-        let operation = self.operation;
-        let mut text = format!("{} #{sequence} of {}: ", self.name, group.describe());
-        text += &match self.elements(group.size()) {
-            None => format!("{} by split sizes", self.input.dtype()),
-            Some(elements) => format!("{}[{elements}]", self.input.dtype()),
+        let (operation, dtype) = (self.operation, self.input.dtype());
+        let size = match self.elements(group.size()) {
+            None => " by split sizes".to_owned(),
+            Some(elements) => format!("[{elements}]"),
         };
-        if operation.combines() {
-            text += &format!(", {}", self.combine.name());
-        }
-        if operation.has_root() {
-            text += &format!(", root {}", group.members()[self.root]);
-        }
-        text + &format!(", by {}", plan.name)
+        let combine = operation.combines().then(|| format!(", {}", self.combine.name()));
+        let root = operation.has_root().then(|| format!(", root {}", group.members()[self.root]));
+        format!(
+            "{} #{sequence} of {}: {dtype}{size}{}{}, by {}",
+            self.name,
+            group.describe(),
+            combine.unwrap_or_default(),
+            root.unwrap_or_default(),
+            plan.name
+        )
     }
 
     /// The elements of the largest tensor on any rank: the same on all of them. `None` if each rank has its own.

@@ -66,7 +66,7 @@ pub fn irecv(
     group: Option<&ProcessGroup>,
 ) -> Result<Work, Error> {
     let work = begin(cx, tensor, Direction::From, src, tag, group)?;
-    Ok(if work.is_nothing() { work } else { work.from_source(src) })
+    Ok(if work.is_nothing() { work } else { work.whose_source_is(src) })
 }
 
 /// How many tags there are.
@@ -118,7 +118,9 @@ fn begin(
         after: group.last_message(lane).into_iter().collect(),
     };
     let expected = (direction == Direction::From).then_some(Receiving { from: other, tag });
-    expected.into_iter().for_each(|message| group.expect(message));
+    if let Some(message) = expected {
+        group.expect(message);
+    }
     let own = group.clone();
     let handle = cx.launch_mapped(
         &name,
@@ -126,7 +128,9 @@ fn begin(
         &[arg],
         move |tl, _| run(part.clone(), tl, direction),
         move |result| {
-            expected.into_iter().for_each(|message| own.received(message));
+            if let Some(message) = expected {
+                own.received(message);
+            }
             let found = mismatch.take();
             result.map_err(|error| found.map_or(error, |found| Error::Mismatch(Box::new(found))))
         },

@@ -33,7 +33,7 @@ impl Work {
         self.handles.is_empty()
     }
 
-    pub(super) fn from_source(mut self, source: usize) -> Self {
+    pub(super) fn whose_source_is(mut self, source: usize) -> Self {
         self.source = Some(source);
         self
     }

@@ -189,25 +189,30 @@ impl Desync {
         waiting.waits.first().map(|wait| wait.what.as_str())
     }
 
-    /// A message that was never sent: nothing else can be why it has not come.
-    fn unsent(&self) -> Option<String> {
-        let (rank, message) = self.ranks.iter().find_map(|state| {
-            let mut waits = state.waits();
-            // Somebody who has returned will never send it.
-            let gone = |(from, _): &(usize, String)| {
-                self.ranks.get(*from).is_some_and(|from| from.returned)
-            };
-            waits.iter().position(gone).map(|index| (state.rank, waits.swap_remove(index)))
-        })?;
-        let (from, what) = message;
-        Some(format!(
-            "rank {rank} waits for {what}, and rank {from} has returned without sending it"
-        ))
+    /// A message that was never sent, by somebody who has returned or not.
+    fn unsent(&self, returned: bool) -> Option<String> {
+        for state in &self.ranks {
+            for (from, what) in state.waits() {
+                if self.ranks.get(from).is_none_or(|from| from.returned != returned) {
+                    continue;
+                }
+                let begin = format!("rank {} waits for {what}", state.rank);
+                if returned {
+                    return Some(format!(
+                        "{begin}, and rank {from} has returned without sending it"
+                    ));
+                }
+                let waits = self.wait_of(from).map(|what| format!(": it waits for {what}"));
+                let waits = waits.unwrap_or_default();
+                return Some(format!("{begin}, and rank {from} has not sent it{waits}"));
+            }
+        }
+        None
     }
 
     /// No collective is to blame: kernels and messages.
     fn of_processes(&self) -> String {
-        if let Some(sentence) = self.unsent() {
+        if let Some(sentence) = self.unsent(true) {
             return sentence;
         }
         let deadlock = &self.deadlock;
@@ -218,6 +223,9 @@ impl Desync {
         if !deadlock.cycle.is_empty() {
             let waits: Vec<String> = deadlock.cycle.iter().filter_map(what).collect();
             return format!("these wait for each other: {}", waits.join(", "));
+        }
+        if let Some(sentence) = self.unsent(false) {
+            return sentence;
         }
         let alive: BTreeSet<&str> =
             deadlock.waiting.iter().map(|waiting| waiting.process.as_str()).collect();

@@ -84,7 +84,7 @@ impl Placed<'_> {
         };
         self.policy.check(self.rank.machine())?;
         let columns = shape.last().copied().unwrap_or(1);
-        let rows = if columns == 0 { 0 } else { elements / columns };
+        let rows = elements.checked_div(columns).unwrap_or(0);
         let storage = self.reserve(dtype, rows, columns)?;
         let tensor = Tensor {
             rank: self.rank.clone(),
@@ -145,18 +145,18 @@ impl Placed<'_> {
     ) -> Result<Tensor, Error> {
         let shape = shape.as_ref();
         check_count(numbers.len(), dtype, shape)?;
-        self.from_value(shape, dtype, || rounded(dtype, numbers))
+        self.of_value(shape, dtype, || rounded(dtype, numbers))
     }
 
     /// A tensor of whole numbers.
     pub fn from_i32(&self, numbers: &[i32], shape: impl AsRef<[usize]>) -> Result<Tensor, Error> {
         let shape = shape.as_ref();
         check_count(numbers.len(), DType::I32, shape)?;
-        self.from_value(shape, DType::I32, || Value::from_i32(numbers))
+        self.of_value(shape, DType::I32, || Value::from_i32(numbers))
     }
 
     /// A tensor of a value that is made only if numbers are computed.
-    pub(crate) fn from_value(
+    pub(crate) fn of_value(
         &self,
         shape: &[usize],
         dtype: DType,
@@ -202,7 +202,7 @@ impl Placed<'_> {
             reason = "checked by `empty`"
         )]
         let count = count.ceil().max(0.0) as usize;
-        self.from_value(&[count], dtype, || {
+        self.of_value(&[count], dtype, || {
             #[expect(
                 clippy::cast_possible_truncation,
                 clippy::cast_precision_loss,
@@ -229,7 +229,7 @@ impl Placed<'_> {
         dtype: DType,
         draw: impl Fn(&mut crate::random::Generator) -> f32,
     ) -> Result<Tensor, Error> {
-        self.from_value(shape, dtype, || {
+        self.of_value(shape, dtype, || {
             let generator = &mut *self.rank.generator().borrow_mut();
             let numbers: Vec<f32> = (0..shape.iter().product()).map(|_| draw(generator)).collect();
             rounded(dtype, &numbers)
