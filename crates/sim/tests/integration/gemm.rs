@@ -126,3 +126,42 @@ fn two_buffers_of_a_product_fit_the_scratch_they_are_meant_for() {
     spec.tcm = limited(4 * 512 + 2 * 1024 + 512);
     problem.run(spec, Options::default());
 }
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    #[test]
+    fn a_transposed_operand_and_a_second_copy_give_the_same_bits_in_the_same_loads(problem in problems()) {
+        let [m, n, k] = problem.dims;
+        let [left, right] = problem.inputs();
+        let turned: Vec<f32> = (0..n * k).map(|index| right[index % k * n + index / k]).collect();
+        let mut machine = Machine::new(problem.machine(), Options::default());
+        let [a, b] = [left, turned].map(|numbers| {
+            machine.resident(0, 0, Value::from_f32(problem.dtype, &numbers)).unwrap()
+        });
+        // The copies have room to the left of the product.
+        let copies = [0, 3].map(|left| {
+            let region = machine.zeros(0, 0, problem.dtype, m * (n + left)).unwrap();
+            Operand::row_major(region, n + left).at(left)
+        });
+        let gemm = Gemm {
+            a: Operand::row_major(a, k),
+            b: Operand::row_major(b, k).transposed(),
+            c: copies[0],
+            dims: problem.dims,
+            tile: problem.tile,
+            buffers: problem.buffers,
+            share: (0, 1),
+        };
+        machine.launch(0, "gemm", &machine.pes(0), move |tl| async move {
+            gemm.share(tl.program_id(), tl.num_programs()).run_into(&tl, &copies).await
+        });
+        let report = machine.run().unwrap();
+        let (plain, expected, c) = problem.run(problem.machine(), Options::default());
+        let want = Array::of(&plain.read(&c).unwrap().unwrap());
+        let [one, other] = copies.map(|copy| machine.read(&copy.region).unwrap().unwrap());
+        prop_assert_eq!(Array::of(&one), want.clone());
+        prop_assert_eq!(Array::of(&other.strided(3, &[m, n], &[n + 3, 1])), want);
+        prop_assert_eq!(report.simulated, expected.simulated);
+    }
+}
