@@ -153,11 +153,10 @@ impl From<WorkloadError> for Failure {
             WorkloadError::Parameter(error) => return error.into(),
             WorkloadError::Memory(_) => Kind::Memory,
             WorkloadError::Run(RunError::Deadlock(_)) => Kind::Deadlock,
-            WorkloadError::Run(RunError::Kernel { .. }) => Kind::Kernel,
             WorkloadError::Run(RunError::CreditsAway { .. }) => Kind::Credits,
             WorkloadError::Run(RunError::TooLong) => Kind::Time,
             WorkloadError::Spawn(ref error) if error.desync.is_some() => Kind::Deadlock,
-            WorkloadError::Spawn(_) => Kind::Kernel,
+            WorkloadError::Run(RunError::Kernel { .. }) | WorkloadError::Spawn(_) => Kind::Kernel,
         };
         Self::new(kind, error.to_string())
     }

@@ -38,7 +38,7 @@ pub(crate) fn ccl(args: &CclArgs) -> anyhow::Result<ExitCode> {
         }
     }
     if args.json {
-        printer::json(&table.json(&rows))?;
+        printer::json(&Table::json(&rows))?;
     } else {
         printer::data(&table.ending(&rows, &plans.unfit, plans.chosen.len() > 1))?;
     }

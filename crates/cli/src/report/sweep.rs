@@ -118,8 +118,14 @@ impl<'a> Table<'a> {
         text
     }
 
-    pub(crate) fn json<'b>(&self, rows: &'b [Measured]) -> JsonTable<'b> {
-        let row = |row: &'b Measured| JsonRow {
+    pub(crate) fn json(rows: &[Measured]) -> JsonTable<'_> {
+        JsonTable { rows: rows.iter().map(JsonRow::new).collect() }
+    }
+}
+
+impl<'a> JsonRow<'a> {
+    fn new(row: &'a Measured) -> Self {
+        Self {
             bytes: row.bytes,
             algorithm: &row.algorithm,
             time_ps: row.out_of_place.time.as_ps(),
@@ -134,8 +140,7 @@ impl<'a> Table<'a> {
                 busbw_gbps: row.in_place.busbw,
                 wrong: row.in_place.wrong,
             },
-        };
-        JsonTable { rows: rows.iter().map(row).collect() }
+        }
     }
 }
 

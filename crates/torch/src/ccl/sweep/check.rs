@@ -64,17 +64,17 @@ impl Sweep {
 
     fn is_right(&self, rank: usize, index: usize, got: f32, count: usize) -> bool {
         let expected = match self.operation {
-            Operation::AllReduce => self.combined(index),
             // Who is not the root keeps what it had, or nothing.
             Operation::Reduce if rank != 0 => return true,
-            Operation::Reduce => self.combined(index),
+            Operation::AllReduce | Operation::Reduce => self.combined(index),
             Operation::ReduceScatter => self.combined(rank * count + index),
             Operation::AllGather | Operation::Gather => self.number(index / count, index % count),
             Operation::Broadcast => self.number(0, index),
             Operation::Scatter => self.number(0, rank * count + index),
             Operation::AllToAll => self.number(index / count, rank * count + index % count),
         };
-        got.to_bits() == rounded(self.dtype, expected).to_bits() || got == expected
+        // A zero may have either sign.
+        (got - rounded(self.dtype, expected)).abs() <= 0.0
     }
 
     /// Element `index` of all inputs, combined.
