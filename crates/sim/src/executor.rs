@@ -287,6 +287,7 @@ impl Executor {
         self.do_chores();
         core.now.set(core.latest.get());
         core.stopped.set(false);
+        core.overflowed.set(false);
         core.pausing.borrow_mut().clear();
         core.ready.borrow_mut().clear();
         core.agendas.borrow_mut().clear();
