@@ -4,7 +4,6 @@
 //! ranks_bench front RANKS ROUNDS    an all-reduce by ranks and, in turns, by its kernels alone
 //! ranks_bench bus                   a large ring all-reduce with enough slots: its share of the bound
 //! ```
-#![expect(clippy::cast_precision_loss, reason = "ratios are read, not added up")]
 
 use phalanx_sim::config::{self, Override};
 use phalanx_sim::machine::{Machine, Options};

@@ -46,11 +46,10 @@ fn head(finished: &Finished) -> String {
 
 /// What programs of ranks say besides.
 fn ranks(ranks: &Ranks) -> String {
-    let mut text = format!("ranks      {}\nalgorithm  {}\n", ranks.finished.len(), ranks.algorithm);
-    if let Some((algbw, busbw)) = ranks.bandwidth {
-        text += &format!("bandwidth  {algbw:.2} GB/s, on the bus {busbw:.2} GB/s\n");
-    }
-    text
+    let bandwidth = ranks.bandwidth.map_or_else(String::new, |(algbw, busbw)| {
+        format!("bandwidth  {algbw:.2} GB/s, on the bus {busbw:.2} GB/s\n")
+    });
+    format!("ranks      {}\nalgorithm  {}\n{bandwidth}", ranks.finished.len(), ranks.algorithm)
 }
 
 fn verdict(correct: bool) -> String {
