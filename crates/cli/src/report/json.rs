@@ -4,7 +4,7 @@ use super::Finished;
 use phalanx_sim::Time;
 use phalanx_sim::report::{CriticalPath, EdgeUsage, PathPart, Report, Stalls, Usage};
 use phalanx_sim::stall::{Kind, Stack};
-use phalanx_torch::workload::Settings;
+use phalanx_torch::workload::{Ranks, Settings};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 #[derive(serde::Serialize)]
@@ -19,6 +19,9 @@ pub(super) struct View<'a> {
     correct: Option<bool>,
     /// Null without data, or where it is not a finite number.
     max_abs_error: Option<f64>,
+    /// Absent for a workload that is no program of ranks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ranks: Option<RanksView<'a>>,
     utilisation: Vec<UsageView>,
     stalls: Vec<StallsView>,
     critical_path: PathView,
@@ -41,6 +44,7 @@ impl<'a> View<'a> {
             wall_ns: u64::try_from(wall.as_nanos()).unwrap_or(u64::MAX),
             correct: outcome.check.map(|check| check.correct),
             max_abs_error: outcome.check.map(|check| check.max_abs_error),
+            ranks: outcome.ranks.as_ref().map(RanksView::new),
             utilisation: utilisation
                 .iter()
                 .map(|usage| UsageView::new(usage, *simulated))
@@ -50,6 +54,26 @@ impl<'a> View<'a> {
             seed: seed(settings),
             edges: edges.iter().map(EdgeView::new).collect(),
             advice,
+        }
+    }
+}
+
+#[derive(serde::Serialize)]
+struct RanksView<'a> {
+    algorithm: &'a str,
+    /// Bytes a second; null where no single collective was measured.
+    algorithm_bandwidth: Option<f64>,
+    bus_bandwidth: Option<f64>,
+    finished_ps: Vec<u64>,
+}
+
+impl<'a> RanksView<'a> {
+    fn new(ranks: &'a Ranks) -> Self {
+        Self {
+            algorithm: &ranks.algorithm,
+            algorithm_bandwidth: ranks.bandwidth.map(|(algorithm, _)| algorithm),
+            bus_bandwidth: ranks.bandwidth.map(|(_, bus)| bus),
+            finished_ps: ranks.finished.iter().map(|time| time.as_ps()).collect(),
         }
     }
 }

@@ -7,6 +7,7 @@ use owo_colors::OwoColorize;
 use phalanx_sim::record::Resource;
 use phalanx_sim::report::{CriticalPath, Report, Stalls};
 use phalanx_sim::stall::{Kind, Stack};
+use phalanx_torch::workload::Ranks;
 use std::cmp::Reverse;
 
 /// How many rows of a table are shown.
@@ -40,7 +41,20 @@ fn head(finished: &Finished) -> String {
         show::time(simulated).bold(),
         outcome.report.events,
         show::time(wall),
-    )
+    ) + &outcome.ranks.as_ref().map_or_else(String::new, ranks)
+}
+
+/// When the programs of ranks were over, and how they did collectives.
+fn ranks(ranks: &Ranks) -> String {
+    let times = || ranks.finished.iter().map(|time| time.as_ps());
+    let (first, last) = (times().min().unwrap_or(0), times().max().unwrap_or(0));
+    let span = if first == last {
+        show::time(last)
+    } else {
+        format!("{} to {}", show::time(first), show::time(last))
+    };
+    let count = ranks.finished.len();
+    format!("ranks      {count}, finished at {span}, collectives by {}\n", ranks.algorithm)
 }
 
 fn verdict(correct: bool) -> String {
