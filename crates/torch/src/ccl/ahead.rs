@@ -26,8 +26,9 @@ pub struct Ahead<'a, K, I> {
     loading: VecDeque<(K, Range<usize>, Loading<Tile>)>,
 }
 
-/// The most loads under way at once.
-const DEPTH: usize = 8;
+/// The most loads under way at once: a PE's DMA serves one after the other, and who asks for more than the next one
+/// early keeps the HBM from others.
+const DEPTH: usize = 2;
 
 impl Part {
     /// Loads chunks in the order in which they are wanted.

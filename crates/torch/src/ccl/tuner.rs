@@ -34,8 +34,17 @@ pub struct Tuner {
     known: RefCell<BTreeMap<(Trial, String), Option<Time>>>,
 }
 
-/// The largest collective that is simulated, in bytes a rank; the time of larger ones is drawn out from the last two.
+/// The largest collective that is simulated, in bytes a rank, if its time grows with its size by then; the time of
+/// larger ones is drawn out from the last two.
 const LARGEST: usize = 4 << 20;
+
+/// The largest that is simulated in any case.
+const LIMIT: usize = 64 << 20;
+
+/// Whether twice the size takes at least half as long again.
+fn is_linear(small: Time, large: Time) -> bool {
+    2 * u128::from(large.as_ps()) >= 3 * u128::from(small.as_ps())
+}
 
 impl Tuner {
     /// A tuner for a machine.
@@ -53,14 +62,25 @@ impl Tuner {
     pub fn time(&self, trial: &Trial, plan: &Plan) -> Option<Time> {
         // Sizes are measured at powers of two: a few trials serve all.
         let elements = trial.elements.max(1).next_power_of_two();
-        let most = (LARGEST / trial.size).max(1);
+        let at = |elements| self.measured(&Trial { elements, ..trial.clone() }, plan);
+        let within = |bytes: usize| (bytes / trial.size.max(1)).max(2).next_power_of_two();
+        let mut most = within(LARGEST);
         if elements <= most {
-            return self.measured(&Trial { elements, ..trial.clone() }, plan);
+            return at(elements);
         }
-        let large = self.measured(&Trial { elements: most, ..trial.clone() }, plan)?;
-        let small = self.measured(&Trial { elements: most / 2, ..trial.clone() }, plan)?;
-        let slope = u128::from((large.max(small) - small).as_ps());
-        let beyond = (elements - most) as u128 * slope / (most / 2).max(1) as u128;
+        // Where latencies still hide the cost of more bytes, larger ones have to be measured.
+        let (mut small, mut large) = (at(most / 2)?, at(most)?);
+        while !is_linear(small, large) && most < elements.min(within(LIMIT)) {
+            most *= 2;
+            (small, large) = (large, at(most)?);
+        }
+        let (more, per) = if is_linear(small, large) {
+            (large - small, most / 2)
+        } else {
+            // As if it were done piece by piece.
+            (large, most)
+        };
+        let beyond = (elements - most) as u128 * u128::from(more.as_ps()) / per as u128;
         Some(large + Time::ps(u64::try_from(beyond).unwrap_or(u64::MAX)))
     }
 

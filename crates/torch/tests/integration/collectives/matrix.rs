@@ -32,17 +32,17 @@ fn check_all(ranks: &[usize], dtypes: &[DType], kinds: &[BufferKind]) {
     }
 }
 
+const TYPES: [DType; 4] = [DType::F32, DType::F16, DType::Bf16, DType::I32];
 const BOTH: [BufferKind; 2] = [BufferKind::Tcm, BufferKind::Hbm];
 
 #[test]
 fn t7_all_reduce_matrix_few_ranks() {
-    check_all(&[1, 2, 3, 4, 5], &[DType::F32, DType::F16, DType::Bf16, DType::I32], &BOTH);
+    check_all(&[1, 2, 3, 4, 5], &TYPES, &BOTH);
 }
 
 #[test]
 fn t7_all_reduce_matrix_many_ranks() {
-    check_all(&[8, 16], &[DType::F32, DType::I32], &[BufferKind::Tcm]);
-    check_all(&[8, 16], &[DType::F16, DType::Bf16], &[BufferKind::Hbm]);
+    check_all(&[8, 16], &TYPES, &BOTH);
 }
 
 #[test]

@@ -52,7 +52,7 @@ fn cases() -> impl Strategy<Value = Case> {
 }
 
 /// A machine that fits, wired in some way.
-fn wired(case: &Case, kind: usize) -> MachineSpec {
+fn wired(case: &Case, kind: usize, tcm: &str) -> MachineSpec {
     if case.algorithm == "torus_2d" {
         return machine_for(case.algorithm, case.ranks);
     }
@@ -61,14 +61,19 @@ fn wired(case: &Case, kind: usize) -> MachineSpec {
         return torus(2, case.ranks.div_ceil(2));
     }
     let count = format!("system.sips.count={}", case.ranks);
-    machine("bare", &[&count, &format!("system.sips.topology={topology}")])
+    let tcm = format!("pe.tcm.capacity={tcm}");
+    machine("bare", &[&count, &format!("system.sips.topology={topology}"), &tcm])
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn any_collective_gives_what_it_should(case in cases(), kind in 0..4usize) {
-        case.check(&wired(&case, kind));
+    fn any_collective_gives_what_it_should(
+        case in cases(),
+        kind in 0..4usize,
+        tcm in select(vec!["unlimited", "4 KiB"]),
+    ) {
+        case.check(&wired(&case, kind, tcm));
     }
 }

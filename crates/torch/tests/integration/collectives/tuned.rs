@@ -108,3 +108,31 @@ fn what_does_not_fit_says_what_it_needs() {
     let why = torus.check(Operation::Gather, &grid, &[0, 1, 2, 3]).unwrap_err();
     assert_eq!(why, "`torus_2d` cannot do gather; these can: ring, direct");
 }
+
+#[test]
+fn something_fits_every_operation() {
+    let tuner = Tuner::new(crate::ranks::machine("quad-sip", &[]));
+    for operation in Operation::ALL {
+        for elements in [0, 1, 100_000, 1 << 30] {
+            let trial = Trial { operation, ..trial(4, elements) };
+            assert!(tuner.fastest(&trial, &plans()).is_some(), "{operation} of {elements}");
+        }
+    }
+}
+
+#[test]
+fn the_time_of_large_collectives_is_drawn_out_well() {
+    for (spec, bytes) in [
+        (wired("ring_1d", 8), 32 << 20),
+        (wired("switch", 32), 128 << 20),
+        (crate::ranks::machine("quad-sip", &[]), 64 << 20),
+    ] {
+        let tuner = Tuner::new(spec.clone());
+        for plan in plans().iter().filter(|plan| plan.module != "torus_2d") {
+            let drawn = tuner.time(&trial(spec.sips.count, bytes / 4), plan).expect("it fits");
+            let real = timed(Operation::AllReduce, &spec, plan, bytes);
+            let percent = drawn.as_ps() * 100 / real.as_ps();
+            assert!((85..=115).contains(&percent), "{}: {drawn} and {real}", plan.name);
+        }
+    }
+}
