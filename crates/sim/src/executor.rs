@@ -318,6 +318,7 @@ impl Executor {
         self.do_chores();
         core.now.set(core.latest.get());
         core.stopped.set(false);
+        core.overflowed.set(false);
         core.pausing.borrow_mut().clear();
         core.ready.borrow_mut().clear();
         *core.near.borrow_mut() = Near::default();

@@ -1,7 +1,7 @@
 //! Launching kernels: which PEs, which tensors, and how they are touched.
 
 use crate::error::Error;
-use crate::multiprocessing::words;
+use crate::multiprocessing::{LastWords, words};
 use crate::placement::Shard;
 use crate::rank::Rank;
 use crate::request::{Access, Asked, Handle};
@@ -121,13 +121,17 @@ pub(crate) struct On {
     pub(crate) after: Vec<Handle>,
 }
 
-/// A kernel whose panic is its error.
-struct Caught<F>(Result<Pin<Box<F>>, Option<String>>);
+/// A kernel whose panic is its error; one of its destructors when it is cancelled is noted.
+struct Caught<F> {
+    kernel: Result<Pin<Box<F>>, String>,
+    last_words: LastWords,
+}
 
 impl<F> Caught<F> {
-    fn new(kernel: impl FnOnce() -> F) -> Self {
+    fn new(last_words: &LastWords, kernel: impl FnOnce() -> F) -> Self {
         let made = catch_unwind(AssertUnwindSafe(kernel));
-        Self(made.map(Box::pin).map_err(|panic| Some(words(&*panic))))
+        let kernel = made.map(Box::pin).map_err(|panic| words(&*panic));
+        Self { kernel, last_words: last_words.clone() }
     }
 }
 
@@ -135,15 +139,20 @@ impl<F: Future<Output = Result<(), KernelError>>> Future for Caught<F> {
     type Output = Result<(), KernelError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let panicked =
-            |text: String| Poll::Ready(Err(KernelError::Other(format!("panicked: {text}"))));
-        match &mut self.0 {
-            Ok(kernel) => {
-                let polled = catch_unwind(AssertUnwindSafe(|| kernel.as_mut().poll(context)));
-                polled.unwrap_or_else(|panic| panicked(words(&*panic)))
-            }
-            Err(text) => panicked(text.take().unwrap_or_default()),
-        }
+        let panicked = |text: &str| KernelError::Other(format!("panicked: {text}"));
+        let kernel = match &mut self.kernel {
+            Ok(kernel) => kernel,
+            Err(text) => return Poll::Ready(Err(panicked(text))),
+        };
+        let polled = catch_unwind(AssertUnwindSafe(|| kernel.as_mut().poll(context)));
+        polled.unwrap_or_else(|panic| Poll::Ready(Err(panicked(&words(&*panic)))))
+    }
+}
+
+impl<F> Drop for Caught<F> {
+    fn drop(&mut self) {
+        let kernel = std::mem::replace(&mut self.kernel, Err(String::new()));
+        self.last_words.drop_quietly(kernel);
     }
 }
 
@@ -185,7 +194,8 @@ impl Rank {
         let touches: Vec<_> = args.iter().map(|arg| (&arg.tensor.storage, arg.access)).collect();
         let asked = Asked { what: "launch", subject: name.to_owned(), touches: &touches, after };
         let tensors = Args(args.iter().map(|arg| arg.tensor.clone()).collect());
-        let (host, name) = (self.host().clone(), name.to_owned());
+        let (host, name, last_words) =
+            (self.host().clone(), name.to_owned(), self.last_words().clone());
         // The command crosses the host link while those before are still at work.
         let command = {
             let (host, cause) = (host.clone(), self.cause());
@@ -194,7 +204,8 @@ impl Rank {
         self.request(asked, move |cause| async move {
             let sent = command.await.unwrap_or_default();
             let launch = Launch { name: &name, pes: &pes, exclusive, cause: cause.later(sent) };
-            let result = host.run(launch, |tl| Caught::new(|| kernel(tl, tensors.clone()))).await;
+            let made = |tl| Caught::new(&last_words, || kernel(tl, tensors.clone()));
+            let result = host.run(launch, made).await;
             ended(result.map_err(Error::from))
         })
     }

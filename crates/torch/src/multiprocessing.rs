@@ -13,7 +13,7 @@ mod desync;
 mod guard;
 
 pub use desync::{Desync, GroupState, RankState, Receiving};
-pub(crate) use guard::words;
+pub(crate) use guard::{LastWords, words};
 
 use crate::context::Context;
 use crate::error::Error;
@@ -95,8 +95,8 @@ where
     conclude(context, &members, lives, ended)
 }
 
-/// A rank under way, and where a panic of its destructors would be noted.
-type Life<T> = (JoinHandle<Result<T, Error>>, guard::LastWords);
+/// A rank under way.
+type Life<T> = JoinHandle<Result<T, Error>>;
 
 fn start<T, P, F>(context: &mut Context, rank: &Rank, program: Rc<P>) -> Life<T>
 where
@@ -104,9 +104,9 @@ where
     P: Fn(usize, Rank) -> F + 'static,
     F: Future<Output = Result<T, Error>> + 'static,
 {
-    let (number, own, last_words) = (rank.rank(), rank.clone(), guard::LastWords::default());
-    let inner = rank.clone();
-    let guarded = Guarded::new(async move { program(number, inner).await }, last_words.clone());
+    let (number, own, inner) = (rank.rank(), rank.clone(), rank.clone());
+    let last_words = rank.last_words().clone();
+    let guarded = Guarded::new(async move { program(number, inner).await }, last_words);
     let life = async move {
         let result = match guarded.await {
             Ok(value) => own.settle().await.map(|()| value),
@@ -119,7 +119,7 @@ where
         result
     };
     let sip = rank.host().sip();
-    (context.machine.spawn(sip, format!("rank{number}"), life), last_words)
+    context.machine.spawn(sip, format!("rank{number}"), life)
 }
 
 fn conclude<T>(
@@ -131,7 +131,7 @@ fn conclude<T>(
     let mut failure = SpawnError::default();
     let mut results = Vec::new();
     let (mut running, mut returned) = (Vec::new(), Vec::new());
-    for (rank, (life, _)) in lives.iter().enumerate() {
+    for (rank, life) in lives.iter().enumerate() {
         match life.take() {
             Some(Ok(value)) => {
                 returned.push(rank);
@@ -166,10 +166,10 @@ fn conclude<T>(
     failure.cancelled =
         running.into_iter().filter(|rank| !failure.errors.contains_key(rank)).collect();
     members.iter().for_each(Rank::cancel);
-    let last_words: Vec<_> = lives.into_iter().map(|(_, last_words)| last_words).collect();
+    drop(lives);
     context.machine.clear();
-    for (rank, last_words) in last_words.iter().enumerate() {
-        failure.secondary.extend(last_words.take().map(|text| (rank, text)));
+    for rank in members {
+        failure.secondary.extend(rank.last_words().take().map(|text| (rank.rank(), text)));
     }
     Err(failure)
 }

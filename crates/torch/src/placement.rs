@@ -131,6 +131,15 @@ impl DpPolicy {
 }
 
 impl Spread {
+    /// `row_wise`, as settings and messages call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Replicate => "replicate",
+            Self::RowWise => "row_wise",
+            Self::ColumnWise => "column_wise",
+        }
+    }
+
     /// What unit `index` of `count` holds of a block.
     fn part(
         self,

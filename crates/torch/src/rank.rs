@@ -5,6 +5,7 @@
 
 use crate::distributed::Groups;
 use crate::error::Error;
+use crate::multiprocessing::LastWords;
 use crate::random::Generator;
 use crate::request::{Handle, Requests};
 use crate::settings::Settings;
@@ -32,6 +33,8 @@ struct State {
     generator: RefCell<Generator>,
     groups: RefCell<Groups>,
     parallel: RefCell<Option<Rc<ParallelState>>>,
+    /// What a destructor said that panicked when the rank was cancelled.
+    last_words: LastWords,
 }
 
 impl Rank {
@@ -47,6 +50,7 @@ impl Rank {
             cause: Cell::default(),
             groups: RefCell::default(),
             parallel: RefCell::default(),
+            last_words: LastWords::default(),
         }))
     }
 
@@ -116,6 +120,10 @@ impl Rank {
 
     pub(crate) fn parallel(&self) -> &RefCell<Option<Rc<ParallelState>>> {
         &self.0.parallel
+    }
+
+    pub(crate) fn last_words(&self) -> &LastWords {
+        &self.0.last_words
     }
 
     pub(crate) fn next_request(&self) -> u64 {

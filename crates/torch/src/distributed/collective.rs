@@ -8,6 +8,7 @@ use crate::ccl::part::{Part, Peers, ReduceOp};
 use crate::ccl::tuner::Trial;
 use crate::error::{Error, Mismatch};
 use crate::launch::{Arg, On};
+use crate::placement::DpPolicy;
 use crate::rank::Rank;
 use crate::request::Handle;
 use crate::tensor::Tensor;
@@ -44,6 +45,8 @@ impl<'a> Asking<'a> {
         let (operation, dtype) = (self.operation, self.input.dtype());
         let size = match self.elements(group.size()) {
             None => " by split sizes".to_owned(),
+            // How a tensor is cut matters to others; that it is in one piece, and its shape, does not.
+            Some(_) if self.input.region().is_err() => self.cut(),
             Some(elements) => format!("[{elements}]"),
         };
         let combine = operation.combines().then(|| format!(", {}", self.combine.name()));
@@ -55,6 +58,17 @@ impl<'a> Asking<'a> {
             combine.unwrap_or_default(),
             root.unwrap_or_default(),
             plan.name
+        )
+    }
+
+    /// The shape of a tensor in pieces, and how it is cut.
+    fn cut(&self) -> String {
+        let DpPolicy { cube, pe, num_cubes, num_pes } = self.input.policy();
+        format!(
+            "{:?}, {} over {num_cubes} cubes and {} over {num_pes} PEs of each",
+            self.input.shape(),
+            cube.name(),
+            pe.name()
         )
     }
 

@@ -10,11 +10,18 @@ use std::task::{Context, Poll};
 
 /// What a destructor said when it panicked.
 #[derive(Clone, Default)]
-pub(super) struct LastWords(Rc<RefCell<Option<String>>>);
+pub(crate) struct LastWords(Rc<RefCell<Option<String>>>);
 
 impl LastWords {
     pub(super) fn take(&self) -> Option<String> {
         self.0.take()
+    }
+
+    /// Drops something; if that panics, notes what it says.
+    pub(crate) fn drop_quietly<T>(&self, doomed: T) {
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(doomed))) {
+            *self.0.borrow_mut() = Some(words(&*panic));
+        }
     }
 }
 
@@ -46,9 +53,7 @@ impl<T, F: Future<Output = Result<T, Error>>> Future for Guarded<F> {
 impl<F> Drop for Guarded<F> {
     fn drop(&mut self) {
         let inner = self.inner.take();
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(inner))) {
-            *self.last_words.0.borrow_mut() = Some(words(&*panic));
-        }
+        self.last_words.drop_quietly(inner);
     }
 }
 

@@ -198,7 +198,7 @@ fn dst_2_ranks_that_mean_different_roots() {
         dist::init_process_group(&cx)?;
         let x = cx.zeros([8], DType::F32)?;
         // Everybody waits for somebody else.
-        dist::broadcast(&cx, &x, if rank == 0 { 1 } else { 0 }, None).await
+        dist::broadcast(&cx, &x, usize::from(rank == 0), None).await
     });
     insta::assert_snapshot!("differ_root", error.to_string());
 }

@@ -121,9 +121,8 @@ struct Grenade(usize);
 
 impl Drop for Grenade {
     fn drop(&mut self) {
-        if self.0 == 2 && !std::thread::panicking() {
-            panic!("the destructor of rank {} panicked", self.0);
-        }
+        let quiet = self.0 != 2 || std::thread::panicking();
+        assert!(quiet, "the destructor of rank {} panicked", self.0);
     }
 }
 
@@ -237,5 +236,56 @@ fn mps_3_a_rank_that_cannot_go_on_leaves_nothing_behind() {
     let error = error.unwrap_err();
     assert_eq!(error.cancelled, [1, 2, 3]);
     assert_eq!(error.desync.unwrap().missing(), [0], "MPS-4");
+    assert_usable(&mut context);
+}
+
+#[test]
+fn mps_2_panics_of_cancelled_kernels_are_kept_apart() {
+    let mut context = quad();
+    let error = spawn(&mut context, 4, |rank, cx| async move {
+        let x = cx.zeros([4], DType::F32)?;
+        let kernel = move |tl: phalanx_sim::kernel::Tl, _| async move {
+            let _grenade = Grenade(rank);
+            tl.compute(Time::us(100)).await;
+            Ok(())
+        };
+        let args = [phalanx_torch::Arg::write(&x)];
+        cx.launch("armed", phalanx_torch::Grid::Pes(1), &args, kernel)?;
+        cx.sleep(Time::us(50)).await;
+        Err::<(), _>(format!("{rank}").into())
+    });
+    let error = error.unwrap_err();
+    assert_eq!(error.errors.len(), 4);
+    assert_eq!(error.secondary[&2], "the destructor of rank 2 panicked");
+    assert_usable(&mut context);
+}
+
+#[test]
+fn mps_2_an_unseen_failure_of_a_rank_that_still_waits_is_a_root_cause() {
+    let mut context = quad();
+    let error = spawn(&mut context, 2, |rank, cx| async move {
+        dist::init_process_group(&cx)?;
+        let (x, y) = (cx.zeros([4], DType::F32)?, cx.zeros([4], DType::F32)?);
+        if rank == 1 {
+            failing(&cx, &x);
+            dist::recv(&cx, &y, 0, 0, None).await?;
+        }
+        Ok(())
+    });
+    let error = error.unwrap_err();
+    assert_eq!(error.errors.keys().copied().collect::<Vec<_>>(), [1]);
+    assert!(error.errors[&1].to_string().contains("no luck") && error.cancelled.is_empty());
+    assert_usable(&mut context);
+}
+
+#[test]
+fn mps_3_a_run_that_takes_too_long_leaves_a_usable_context() {
+    let mut context = quad();
+    let error = context.run(|cx| async move {
+        cx.sleep(Time::ps(u64::MAX)).await;
+        Ok(())
+    });
+    let text = error.unwrap_err().to_string();
+    assert!(text.contains("the run takes more than"), "{text}");
     assert_usable(&mut context);
 }

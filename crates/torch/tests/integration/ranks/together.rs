@@ -4,7 +4,7 @@ use super::{bare, number, quad};
 use phalanx_sim::{DType, Time};
 use phalanx_torch::distributed::{self as dist, ReduceOp};
 use phalanx_torch::multiprocessing::spawn;
-use phalanx_torch::{Error, Rank, Tensor};
+use phalanx_torch::{DpPolicy, Error, Rank, Tensor};
 
 /// `rank * 100 + index`.
 fn numbers(rank: usize, len: usize) -> Vec<f32> {
@@ -123,12 +123,12 @@ fn all_to_all_takes_rows_by_split_sizes() {
             y.to_vec().await
         });
         let got = got.unwrap();
-        for rank in 0..3 {
+        for (rank, got) in got.iter().enumerate() {
             let from = |other: usize| {
                 let start: usize = (0..rank).map(|before| (other + before) * 2).sum();
                 numbers(other, 40)[start..start + (other + rank) * 2].to_vec()
             };
-            assert_eq!(got[rank], (0..3).flat_map(from).collect::<Vec<_>>(), "{algorithm}");
+            assert_eq!(*got, (0..3).flat_map(from).collect::<Vec<_>>(), "{algorithm}");
         }
     }
 }
@@ -202,4 +202,37 @@ fn a_barrier_keeps_everybody_until_the_last_has_come() {
         Ok(cx.now())
     });
     assert!(ends.unwrap().iter().all(|end| *end > Time::us(150)));
+}
+
+#[test]
+fn dst_2_tensors_that_are_cut_in_other_ways_show_both_sides() {
+    let error = spawn(&mut quad(), 2, |rank, cx| async move {
+        dist::init_process_group(&cx)?;
+        let policy = if rank == 0 { DpPolicy::row_wise(2) } else { DpPolicy::column_wise(2) };
+        let x = cx.placed(policy).full([4, 4], 1.0, DType::F32)?;
+        dist::all_reduce(&cx, &x, ReduceOp::Sum, None).await
+    });
+    let error = error.unwrap_err();
+    let Error::Mismatch(mismatch) = &error.errors[&0] else { panic!("{error}") };
+    assert!(
+        mismatch
+            .here
+            .1
+            .contains("f32[4, 4], row_wise over 2 cubes and replicate over 1 PEs of each, sum")
+    );
+    assert!(mismatch.there.1.contains("f32[4, 4], column_wise over 2 cubes"));
+}
+
+#[test]
+fn tensors_that_are_cut_alike_are_combined_piece_by_piece() {
+    for policy in [DpPolicy::row_wise(3), DpPolicy::column_wise(2), DpPolicy::replicated(4)] {
+        let sums = spawn(&mut quad(), 3, move |rank, cx| async move {
+            dist::init_process_group(&cx)?;
+            let x = cx.placed(policy).from_slice(&numbers(rank, 20), [5, 4], DType::F32)?;
+            dist::all_reduce(&cx, &x, ReduceOp::Sum, None).await?;
+            x.to_vec().await
+        });
+        let wanted: Vec<f32> = (0..20).map(|i| number(300 + 3 * i)).collect();
+        assert_eq!(sums.unwrap(), vec![wanted; 3]);
+    }
 }
