@@ -7,7 +7,8 @@
 //! - **HST-2 (first failure).** A launch ends when all of its programs have, or when the first of them fails; then
 //!   the others are dropped, and the error names the one that failed.
 //! - **HST-3 (in the background).** A launch that is not exclusive only moves data: its programs share the PE's engines
-//!   with the one whose turn it is, wait for nobody's turn and hold up nobody's. The PE's time is not put down to them.
+//!   with the one whose turn it is, wait for nobody's turn and hold up nobody's. The PE's time is not put down to them, and the
+//!   scratch memory they take (up to what a PE has) is not taken from the program whose turn it is.
 
 use super::{COMMAND, Machine, RunError, World, run_program};
 use crate::executor::{JoinHandle, Place, Sim};

@@ -144,6 +144,43 @@ fn mch_3_and_par_2_every_workload_is_the_same_without_data_and_in_any_order() {
     }
 }
 
+#[test]
+fn tensor_parallel_workloads_say_what_their_ranks_did() {
+    for (name, parameters) in &SMALL[5..] {
+        let outcome = attempt(machine("bare", &[]), name, parameters, Options::default()).unwrap();
+        let ranks = outcome.ranks.expect("a program of ranks");
+        assert_eq!(ranks.finished.len(), 8);
+        assert_eq!(ranks.finished.iter().max(), Some(&outcome.report.simulated));
+        assert!(phalanx_torch::ccl::Algorithm::find(&ranks.algorithm).is_some());
+        let alone = [&[("ranks", "1")], *parameters].concat();
+        let outcome = attempt(machine("bare", &[]), name, &alone, Options::default()).unwrap();
+        let ranks = outcome.ranks.expect("a program of ranks");
+        assert_eq!((ranks.algorithm.as_str(), ranks.finished.len()), ("none", 1));
+        assert!(outcome.check.unwrap().correct);
+    }
+}
+
+#[test]
+fn wrk_1_tensor_parallel_workloads_refuse_what_ranks_cannot_share() {
+    for (name, parameter, value) in [
+        ("tp-mlp", "ffn", "7"),
+        ("tp-mlp", "ranks", "3"),
+        ("tp-mlp", "dtype", "i32"),
+        ("tp-mlp", "activation", "swish"),
+        ("tp-block", "heads", "3"),
+        ("tp-block", "hidden", "510"),
+        ("tp-block", "causal", "maybe"),
+    ] {
+        let error = refused(name, &[(parameter, value)]);
+        assert!(
+            error.message.starts_with(&format!("parameter `{parameter}`")),
+            "WRK-1: {}",
+            error.message
+        );
+        assert!(error.help.starts_with("allowed: "), "WRK-1: {}", error.help);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
