@@ -129,6 +129,8 @@ struct Core {
     chores: Cell<bool>,
     /// The processes that look again when something has happened, wherever they are.
     pausing: RefCell<Vec<(Place, TaskId)>>,
+    /// How many events there will have been when they have looked.
+    looked: Cell<u64>,
     explained: RefCell<Option<Vec<Wait>>>,
 }
 
@@ -156,6 +158,7 @@ impl Executor {
             device_count: Cell::new(0),
             chores: Cell::new(false),
             pausing: RefCell::default(),
+            looked: Cell::new(0),
             explained: RefCell::new(None),
         };
         Self {
@@ -220,12 +223,12 @@ impl Executor {
     /// The window is as long as the lookahead: what a place does within it reaches others only after it, so that
     /// each can go through it alone.
     fn step(&mut self, core: &Core, span: u64) -> bool {
-        let start = core.agendas.borrow_mut().first_due();
+        let mut start = core.agendas.borrow_mut().first_due();
+        if !core.pausing.borrow().is_empty() {
+            start = core.end_pauses(start);
+        }
         if start == u64::MAX {
             return false;
-        }
-        if !core.pausing.borrow().is_empty() {
-            core.end_pauses(start);
         }
         let end = start.saturating_add(span);
         core.horizon.set(end);
@@ -342,16 +345,23 @@ impl Drop for Executor {
 }
 
 impl Core {
-    /// Resumes those who pause at `time`, when something else happens too (SIM-7).
+    /// Resumes those who pause, when something else happens too: at `due`, or now if nothing is due and something has
+    /// happened since they looked (SIM-7). When that is; never, if nothing did.
     #[cold]
-    fn end_pauses(&self, time: u64) {
+    fn end_pauses(&self, due: u64) -> u64 {
+        if due == u64::MAX && self.events.get() <= self.looked.get() {
+            return due;
+        }
+        let time = if due == u64::MAX { self.latest.get() } else { due };
         let mut pausing = self.pausing.take();
         pausing.sort_unstable();
+        self.looked.set(self.events.get() + pausing.len() as u64);
         let mut agendas = self.agendas.borrow_mut();
         for (place, task) in pausing {
             let (key, action) = (agendas.next_key(time, place), Action::resume(task.pack()));
             agendas.push(place, Entry { time, key, action });
         }
+        time
     }
 }
 

@@ -48,6 +48,11 @@ pub enum Resource {
 impl Resource {
     /// What a link leads to where all SIPs hang on one switch.
     pub const SWITCH: u32 = u32::MAX;
+
+    /// Whether it is a wire between SIPs, or between a SIP and its host.
+    pub fn is_wire_outside(self) -> bool {
+        matches!(self, Self::Link { .. } | Self::Ingress(_) | Self::Host(_) | Self::Upload(_))
+    }
 }
 
 impl fmt::Display for Resource {

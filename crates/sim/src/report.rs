@@ -87,6 +87,8 @@ pub struct CriticalPath {
     pub spent: Stack,
     /// What it went through, longest first, as far back as steps were kept.
     pub parts: Vec<PathPart>,
+    /// The time that passed behind the wires of SIPs and hosts among them, before the next part began.
+    pub latency: Time,
     /// Whether that is all the way to the start.
     pub complete: bool,
 }
@@ -251,14 +253,17 @@ impl EdgeUsage {
 impl CriticalPath {
     fn new(world: &World, end: PeId, path: &Path) -> Self {
         let mut parts: BTreeMap<(Resource, Kind), (u64, Time)> = BTreeMap::new();
-        let mut at = path.last();
+        let (mut at, mut next, mut latency) = (path.last(), path.at(), Time::ZERO);
         let complete = loop {
             let Some(sip) = at.sip() else { break true };
             let sip = world.sips[sip as usize].borrow();
             let Some(step) = sip.record.get(at) else { break false };
             let part = parts.entry((step.resource, step.kind)).or_default();
             *part = (part.0 + 1, part.1 + (step.to - step.from));
-            at = step.parent;
+            if step.resource.is_wire_outside() {
+                latency += next.saturating_sub(step.to);
+            }
+            (at, next) = (step.parent, step.from);
         };
         debug_assert!(at == StepId::default() || !complete);
         let mut parts: Vec<PathPart> = parts
@@ -267,7 +272,7 @@ impl CriticalPath {
             .collect();
         parts.sort_by_key(|part| (std::cmp::Reverse(part.time), part.resource));
         assert_eq!(path.spent().total(), path.at(), "REC-1: the path accounts for all of its time");
-        Self { end: Some(end), spent: path.spent(), parts, complete }
+        Self { end: Some(end), spent: path.spent(), parts, latency, complete }
     }
 }
 

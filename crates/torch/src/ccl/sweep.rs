@@ -154,7 +154,7 @@ impl Sweep {
             }
         })?;
         let end = results.iter().map(|(end, _)| *end).max().unwrap_or(start);
-        let bound = Bound::of(&context.report(), &self.machine);
+        let bound = Bound::of(&context.report());
         let wrong = self.wrong(&mut context, &tensors, count)?;
         let algorithm = results.into_iter().next().map(|(_, name)| name).unwrap_or_default();
         Ok(Run { time: end - start, algorithm, bound, wrong })

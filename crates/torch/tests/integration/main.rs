@@ -5,6 +5,7 @@ mod collectives;
 mod parameters;
 mod pool;
 mod ranks;
+mod sweep;
 mod tp;
 mod truths;
 mod workloads;

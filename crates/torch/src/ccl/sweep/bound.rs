@@ -1,8 +1,6 @@
 //! What a collective spent most of its time on.
 
-use phalanx_sim::MachineSpec;
-use phalanx_sim::record::Resource;
-use phalanx_sim::report::{CriticalPath, Report};
+use phalanx_sim::report::Report;
 use phalanx_sim::stall::Kind;
 use std::fmt;
 
@@ -34,44 +32,31 @@ impl Bound {
     }
 
     /// What the critical path of a run went through for longest.
-    pub fn of(report: &Report, machine: &MachineSpec) -> Self {
+    pub fn of(report: &Report) -> Self {
         let path = &report.critical_path;
-        let spent = |kind| path.spent.get(kind).as_ps();
-        let (on_wires, on_the_way) = wire_and_latency(path, machine);
-        let links = u128::from(spent(Kind::Link));
+        let spent = |kind| u128::from(path.spent.get(kind).as_ps());
+        let outside = path.parts.iter().filter(|part| part.resource.is_wire_outside());
+        let on_wires: u128 = outside.map(|part| u128::from(part.time.as_ps())).sum();
+        let behind = u128::from(path.latency.as_ps());
         // The kept steps tell how the time of links divides; without any, all of it is latency.
-        let wires = (links * on_wires).checked_div(on_wires + on_the_way).unwrap_or(0);
+        let links = spent(Kind::Link);
+        let wires = (links * on_wires).checked_div(on_wires + behind).unwrap_or(0);
+        // A credit that is waited for has a message before it, whose latency is part of the same round trip.
+        let credits = spent(Kind::Credit);
+        let round_trips = credits.min(links - wires);
         let candidates = [
-            (links - wires, Self::Latency),
             (wires, Self::Link),
-            (spent(Kind::Credit).into(), Self::Credit),
-            (spent(Kind::Compute).into(), Self::Vector),
-            (spent(Kind::Dma).into(), Self::Hbm),
+            (credits + round_trips, Self::Credit),
+            (spent(Kind::Compute), Self::Vector),
+            (spent(Kind::Dma), Self::Hbm),
+            // The last of equals wins.
+            (links - wires - round_trips, Self::Latency),
         ];
-        let longest =
-            candidates.into_iter().max_by_key(|(time, bound)| (*time, Self::rank(*bound)));
-        longest.map_or(Self::Latency, |(_, bound)| bound)
+        candidates
+            .into_iter()
+            .max_by_key(|(time, _)| *time)
+            .map_or(Self::Latency, |(_, bound)| bound)
     }
-
-    /// Latency first among equals.
-    fn rank(self) -> u8 {
-        u8::from(self == Self::Latency)
-    }
-}
-
-/// The time that the path's steps have taken wires, and the latency behind them.
-fn wire_and_latency(path: &CriticalPath, machine: &MachineSpec) -> (u128, u128) {
-    let (mut wires, mut latency) = (0, 0);
-    for part in &path.parts {
-        let behind = match part.resource {
-            Resource::Link { .. } => machine.sips.link.latency,
-            Resource::Host(_) | Resource::Upload(_) => machine.host.latency,
-            _ => continue,
-        };
-        wires += u128::from(part.time.as_ps());
-        latency += u128::from(behind.as_ps()) * u128::from(part.count);
-    }
-    (wires, latency)
 }
 
 impl fmt::Display for Bound {

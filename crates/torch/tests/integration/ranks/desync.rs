@@ -32,7 +32,7 @@ async fn sum(cx: &Rank, len: usize, dtype: DType, op: ReduceOp) -> Result<(), Er
 }
 
 #[test]
-fn g12_a_rank_that_returned_without_joining() {
+fn mps_4_g12_a_rank_that_returned_without_joining() {
     let error = stuck(&mut four(), 4, |rank, cx| async move {
         dist::init_process_group(&cx)?;
         if rank == 2 { Ok(()) } else { sum(&cx, 8, DType::F32, ReduceOp::Sum).await }
