@@ -179,28 +179,31 @@ pub(crate) struct Step {
 
 /// What one SIP has noted down.
 pub(crate) struct Record {
-    sip: u32,
-    recording: bool,
-    ops: Vec<Op>,
-    requests: Vec<Request>,
     steps: Vec<Step>,
     next_step: u64,
-    capacity: usize,
     next_flow: u64,
+    capacity: u32,
+    sip: u32,
+    /// What is logged, if somebody wants the log.
+    log: Option<Box<Log>>,
+}
+
+#[derive(Default)]
+struct Log {
+    ops: Vec<Op>,
+    requests: Vec<Request>,
 }
 
 /// How many steps all SIPs together keep (REC-2).
-const STEPS: usize = 1 << 14;
+const STEPS: u32 = 1 << 14;
 
 impl Record {
     pub(crate) fn new(sip: u32, sips: u32, recording: bool) -> Self {
         // A power of two, so that finding a step's place needs no division.
-        let capacity = (STEPS / (sips as usize).next_power_of_two()).clamp(16, 1 << 14);
+        let capacity = (STEPS / sips.next_power_of_two()).clamp(16, 1 << 14);
         Self {
             sip,
-            recording,
-            ops: Vec::new(),
-            requests: Vec::new(),
+            log: recording.then(Box::default),
             steps: Vec::new(),
             next_step: 0,
             capacity,
@@ -218,15 +221,15 @@ impl Record {
     /// Notes an operation, if somebody wants the log.
     #[inline]
     pub(crate) fn op(&mut self, op: impl FnOnce() -> Op) {
-        if self.recording {
-            self.ops.push(op());
+        if let Some(log) = &mut self.log {
+            log.ops.push(op());
         }
     }
 
     /// Notes a request of the host, if somebody wants the log.
     pub(crate) fn request(&mut self, request: impl FnOnce() -> Request) {
-        if self.recording {
-            self.requests.push(request());
+        if let Some(log) = &mut self.log {
+            log.requests.push(request());
         }
     }
 
@@ -237,7 +240,7 @@ impl Record {
         let step = Step { parent: path.last, resource, kind, from: path.at, to };
         path.last = StepId::new(self.sip, self.next_step);
         path.advance(to, kind);
-        if self.steps.len() < self.capacity {
+        if self.steps.len() < self.capacity as usize {
             self.steps.push(step);
         } else {
             let slot = self.slot_of(self.next_step);
@@ -249,21 +252,21 @@ impl Record {
     /// A step, unless it was so long ago that it has been forgotten.
     pub(crate) fn get(&self, id: StepId) -> Option<&Step> {
         let sequence = id.sequence();
-        let kept = self.next_step.saturating_sub(sequence) <= self.capacity as u64;
+        let kept = self.next_step.saturating_sub(sequence) <= u64::from(self.capacity);
         if kept { self.steps.get(self.slot_of(sequence)) } else { None }
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "only the low bits are kept")]
     fn slot_of(&self, sequence: u64) -> usize {
-        sequence as usize & (self.capacity - 1)
+        sequence as usize & (self.capacity as usize - 1)
     }
 
     pub(crate) fn take_requests(&mut self) -> Vec<Request> {
-        std::mem::take(&mut self.requests)
+        self.log.as_mut().map(|log| std::mem::take(&mut log.requests)).unwrap_or_default()
     }
 
     pub(crate) fn take_ops(&mut self) -> Vec<Op> {
-        std::mem::take(&mut self.ops)
+        self.log.as_mut().map(|log| std::mem::take(&mut log.ops)).unwrap_or_default()
     }
 }
 
@@ -297,8 +300,8 @@ mod tests {
             record.step(&mut path, Time::ps(step), Kind::Link, Resource::Host(1));
             ids.push(path.last());
         }
-        assert_eq!(record.steps.len(), record.capacity, "REC-2");
-        let (gone, kept) = ids.split_at(100 - record.capacity);
+        assert_eq!(record.steps.len(), record.capacity as usize, "REC-2");
+        let (gone, kept) = ids.split_at(100 - record.capacity as usize);
         assert!(gone.iter().all(|id| record.get(*id).is_none()), "REC-2");
         let ends = kept.iter().map(|id| record.get(*id).unwrap().to);
         assert!(ends.eq((85..=100).map(Time::ps)), "REC-2");
