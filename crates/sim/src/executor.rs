@@ -64,7 +64,7 @@ pub trait Device {
 /// It changes nothing that can be observed (SIM-2); a run with a shuffled order shows that.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PlaceOrder {
-    /// By their numbers, the highest first.
+    /// By their numbers.
     #[default]
     Queued,
     /// By a hash of this seed, the time and the number.
@@ -358,19 +358,17 @@ impl Core {
 fn next_action(core: &Core, place: Place, time: &mut u64, end: u64) -> Option<Action> {
     let mut agendas = core.agendas.borrow_mut();
     let agenda = agendas.of(place);
-    let due = agenda.time();
-    if due > *time {
+    let entry = if let Some(entry) = agenda.pop_before(*time + 1) {
+        entry
+    } else {
         if let Some(action) = core.ready.borrow_mut().pop_front() {
             core.key.set(Key::LAST);
             return Some(action);
         }
-        if due >= end {
-            return None;
-        }
-    }
-    let entry = agenda.pop();
-    *time = due;
-    core.now.set(due);
+        agenda.pop_before(end)?
+    };
+    *time = entry.time;
+    core.now.set(entry.time);
     core.key.set(entry.key);
     Some(entry.action)
 }

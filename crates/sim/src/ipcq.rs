@@ -116,48 +116,44 @@ pub(crate) struct Message {
 
 /// One directed queue.
 ///
-/// What every message needs stands first, in three lines of the processor's cache.
+/// What every message needs stands first, so that it takes few lines of the processor's cache.
 #[repr(C, align(64))]
 pub(crate) struct Edge {
     /// Arrived, then in flight, then pending.
     pub(crate) messages: Row<Message>,
-    pub(crate) arrived: u32,
-    pub(crate) in_flight: u32,
+    pub(crate) arrived: usize,
+    pub(crate) in_flight: usize,
     /// How many were ever taken off the front, so that a message keeps its number.
     pub(crate) received: u64,
     pub(crate) credits: u32,
     pub(crate) held: u32,
-    /// The process that waits for a message.
+    /// The process that waits for a message, and the one that waits for a credit.
     pub(crate) receiver: Option<TaskId>,
+    pub(crate) sender: Option<TaskId>,
+    /// The credits on their way home, and those that are home but that nobody has asked for.
+    pub(crate) returning: Row<Returning>,
+    /// When the last message left.
+    pub(crate) last_grant: Time,
+    pub(crate) credit_latency: Time,
+    /// The next SIP on the way, and the number of the port toward it at the sender's SIP.
+    pub(crate) port: usize,
+    pub(crate) next: u32,
     /// Whether one link is the whole way, and nothing before it costs anything.
     pub(crate) direct: bool,
     /// Whether sender and receiver have the same settings.
     pub(crate) agreed: bool,
-    /// Whether a credit is an event only if a message waits for it (IPC-5).
-    pub(crate) lazy: bool,
-    /// Whether the receiver's slots are in its scratch memory.
-    pub(crate) in_scratch: bool,
-    /// The credits on their way home, and those that are home but that nobody has asked for.
-    pub(crate) returning: Row<Returning>,
-    pub(crate) credit_latency: Time,
-    /// When the last message left.
-    pub(crate) last_grant: Time,
-    /// The process that waits for a credit.
-    pub(crate) sender: Option<TaskId>,
-    /// The sender's SIP, the next one on the way, and the number of the port toward that.
-    pub(crate) from: u32,
-    pub(crate) next: u32,
-    pub(crate) port: u32,
-    pub(crate) stats: EdgeStats,
-    pub(crate) name: EdgeName,
     pub(crate) retry_scheduled: bool,
     /// What the sender says its messages are about: each entry from the message of that number on.
     pub(crate) topics: VecDeque<(u64, Topic)>,
+    /// Whether a credit is an event only if a message waits for it (IPC-5).
+    pub(crate) lazy: bool,
+    pub(crate) stats: EdgeStats,
+    pub(crate) name: EdgeName,
     /// The sender's settings, which travel with its messages, and the receiver's.
     pub(crate) spec: EdgeSpec,
     pub(crate) receiver_spec: EdgeSpec,
     /// How many of those in flight are at the receiver's SIP, on their way into their slots.
-    pub(crate) arriving: u32,
+    pub(crate) arriving: usize,
     pub(crate) hops: u32,
     /// What led to the last message that had to wait.
     pub(crate) last_wait: Path,
@@ -166,9 +162,8 @@ pub(crate) struct Edge {
     pub(crate) sender_name: Option<String>,
 }
 
-/// A credit on its way home: one line of the processor's cache.
+/// A credit on its way home.
 #[derive(Default)]
-#[repr(align(64))]
 pub(crate) struct Returning {
     /// What led to it; it is home when that ends.
     pub(crate) path: Path,
@@ -193,8 +188,6 @@ pub(crate) struct EdgeStats {
     pub(crate) bytes: u64,
     pub(crate) credit_wait: u64,
     pub(crate) polls: u64,
-    /// How many slots there are, and how many were taken at most.
-    slots: u32,
     pub(crate) most_slots: u32,
     /// The time that slots were held by the receiver's kernel, in sum: the instants at which they were freed, less those
     /// at which they were taken.
@@ -230,7 +223,6 @@ impl Edge {
             receiver_name: None,
             sender_name: None,
             port: 0,
-            from: name.from.sip,
             next: name.to.sip,
             hops: 0,
             direct: false,
@@ -238,8 +230,7 @@ impl Edge {
             retry_scheduled: false,
             topics: VecDeque::new(),
             lazy: is_lazy(name, &spec),
-            in_scratch: spec.buffer_kind == BufferKind::Tcm,
-            stats: EdgeStats { slots: spec.n_slots, ..EdgeStats::default() },
+            stats: EdgeStats::default(),
         }
     }
 
@@ -248,7 +239,7 @@ impl Edge {
         if self.pending() > 0 || self.credits != self.spec.n_slots {
             return Err("it is in use with other settings");
         }
-        (self.spec, self.credits, self.stats.slots) = (spec, spec.n_slots, spec.n_slots);
+        (self.spec, self.credits) = (spec, spec.n_slots);
         self.agreed = self.spec == self.receiver_spec;
         self.lazy = is_lazy(self.name, &spec);
         Ok(())
@@ -257,7 +248,6 @@ impl Edge {
     /// Sets the receiver's end up.
     pub(crate) fn set_receiver_spec(&mut self, spec: EdgeSpec) {
         self.receiver_spec = spec;
-        self.in_scratch = spec.buffer_kind == BufferKind::Tcm;
         self.agreed = self.spec == spec;
     }
 
@@ -276,16 +266,10 @@ impl Edge {
         self.topics.front().filter(|(first, _)| *first <= taken).map(|(_, topic)| topic)
     }
 
-    /// How many messages have left and have not been received: where those stand that have not.
-    #[inline]
-    pub(crate) fn left(&self) -> usize {
-        (self.arrived + self.in_flight) as usize
-    }
-
     /// How many messages wait for a credit.
     #[inline]
     pub(crate) fn pending(&self) -> usize {
-        self.messages.len() - self.left()
+        self.messages.len() - self.arrived - self.in_flight
     }
 
     /// The number of the next message to be posted; messages with lower numbers that are not pending have left.
@@ -305,9 +289,9 @@ impl Edge {
     pub(crate) fn grant(&mut self, now: Time) -> &mut Message {
         assert!(self.credits > 0, "IPC-1: no credit on {}", self.name);
         self.credits -= 1;
-        let index = self.left();
+        let index = self.arrived + self.in_flight;
         self.in_flight += 1;
-        self.stats.most_slots = self.stats.most_slots.max(self.stats.slots - self.credits);
+        self.stats.most_slots = self.stats.most_slots.max(self.spec.n_slots - self.credits);
         let message = &mut self.messages[index];
         message.granted = now;
         self.stats.messages += 1;
@@ -324,7 +308,7 @@ impl Edge {
         assert!(self.in_flight > 0, "IPC-2: nothing in flight on {}", self.name);
         self.in_flight -= 1;
         self.arrived += 1;
-        let message = &mut self.messages[self.arrived as usize - 1];
+        let message = &mut self.messages[self.arrived - 1];
         message.arrived = now;
         message
     }

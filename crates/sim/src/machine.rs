@@ -10,7 +10,6 @@ pub(crate) mod noc;
 mod sip;
 
 pub use host::{Cause, Host, Launch, Request};
-use sip::Berth;
 pub(crate) use sip::{Engine, Sip};
 
 use crate::credit::Resource as Turnstile;
@@ -107,7 +106,7 @@ pub(crate) struct World {
     pub(crate) spec: MachineSpec,
     pub(crate) network: Network,
     pub(crate) options: Options,
-    pub(crate) sips: Vec<Berth>,
+    pub(crate) sips: Vec<RefCell<Sip>>,
     pub(crate) edges: RefCell<Edges>,
     parcels: RefCell<fabric::Parcels>,
     fabric: Cell<Option<DeviceId>>,
@@ -150,7 +149,7 @@ impl Machine {
             executor.set_lookahead(spec.sips.link.latency);
         }
         let sips = (0..spec.sips.count)
-            .map(|sip| Berth::new(Sip::new(sip, &spec, options.strict, options.record)))
+            .map(|sip| RefCell::new(Sip::new(sip, &spec, options.strict, options.record)))
             .collect();
         let hbm = WireSpec { bandwidth: spec.hbm.bandwidth, latency: spec.hbm.latency };
         let free_mesh = is_free(&spec.pes.link) && is_free(&spec.cubes.link);
@@ -254,9 +253,7 @@ impl Machine {
                 }
                 for (number, pe) in pes.into_iter().enumerate() {
                     let tl = Tl::new(Program::new(world.clone(), pe, &name, number, group.clone()));
-                    // In a box of its own: what is around it then takes one line of the processor's cache.
-                    let life =
-                        Box::pin(run_program(world.clone(), pe, tl.clone(), Box::pin(kernel(tl))));
+                    let life = run_program(world.clone(), pe, tl.clone(), Box::pin(kernel(tl)));
                     let of_all = world.clone();
                     let program = async move {
                         if let Err(error) = life.await {

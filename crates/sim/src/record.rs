@@ -179,31 +179,28 @@ pub(crate) struct Step {
 
 /// What one SIP has noted down.
 pub(crate) struct Record {
-    steps: Vec<Step>,
-    next_step: u64,
-    next_flow: u64,
-    capacity: u32,
     sip: u32,
-    /// What is logged, if somebody wants the log.
-    log: Option<Box<Log>>,
-}
-
-#[derive(Default)]
-struct Log {
+    recording: bool,
     ops: Vec<Op>,
     requests: Vec<Request>,
+    steps: Vec<Step>,
+    next_step: u64,
+    capacity: usize,
+    next_flow: u64,
 }
 
 /// How many steps all SIPs together keep (REC-2).
-const STEPS: u32 = 1 << 14;
+const STEPS: usize = 1 << 14;
 
 impl Record {
     pub(crate) fn new(sip: u32, sips: u32, recording: bool) -> Self {
         // A power of two, so that finding a step's place needs no division.
-        let capacity = (STEPS / sips.next_power_of_two()).clamp(16, 1 << 14);
+        let capacity = (STEPS / (sips as usize).next_power_of_two()).clamp(16, 1 << 14);
         Self {
             sip,
-            log: recording.then(Box::default),
+            recording,
+            ops: Vec::new(),
+            requests: Vec::new(),
             steps: Vec::new(),
             next_step: 0,
             capacity,
@@ -221,15 +218,15 @@ impl Record {
     /// Notes an operation, if somebody wants the log.
     #[inline]
     pub(crate) fn op(&mut self, op: impl FnOnce() -> Op) {
-        if let Some(log) = &mut self.log {
-            log.ops.push(op());
+        if self.recording {
+            self.ops.push(op());
         }
     }
 
     /// Notes a request of the host, if somebody wants the log.
     pub(crate) fn request(&mut self, request: impl FnOnce() -> Request) {
-        if let Some(log) = &mut self.log {
-            log.requests.push(request());
+        if self.recording {
+            self.requests.push(request());
         }
     }
 
@@ -240,7 +237,7 @@ impl Record {
         let step = Step { parent: path.last, resource, kind, from: path.at, to };
         path.last = StepId::new(self.sip, self.next_step);
         path.advance(to, kind);
-        if self.steps.len() < self.capacity as usize {
+        if self.steps.len() < self.capacity {
             self.steps.push(step);
         } else {
             let slot = self.slot_of(self.next_step);
@@ -252,21 +249,21 @@ impl Record {
     /// A step, unless it was so long ago that it has been forgotten.
     pub(crate) fn get(&self, id: StepId) -> Option<&Step> {
         let sequence = id.sequence();
-        let kept = self.next_step.saturating_sub(sequence) <= u64::from(self.capacity);
+        let kept = self.next_step.saturating_sub(sequence) <= self.capacity as u64;
         if kept { self.steps.get(self.slot_of(sequence)) } else { None }
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "only the low bits are kept")]
     fn slot_of(&self, sequence: u64) -> usize {
-        sequence as usize & (self.capacity as usize - 1)
+        sequence as usize & (self.capacity - 1)
     }
 
     pub(crate) fn take_requests(&mut self) -> Vec<Request> {
-        self.log.as_mut().map(|log| std::mem::take(&mut log.requests)).unwrap_or_default()
+        std::mem::take(&mut self.requests)
     }
 
     pub(crate) fn take_ops(&mut self) -> Vec<Op> {
-        self.log.as_mut().map(|log| std::mem::take(&mut log.ops)).unwrap_or_default()
+        std::mem::take(&mut self.ops)
     }
 }
 
@@ -300,8 +297,8 @@ mod tests {
             record.step(&mut path, Time::ps(step), Kind::Link, Resource::Host(1));
             ids.push(path.last());
         }
-        assert_eq!(record.steps.len(), record.capacity as usize, "REC-2");
-        let (gone, kept) = ids.split_at(100 - record.capacity as usize);
+        assert_eq!(record.steps.len(), record.capacity, "REC-2");
+        let (gone, kept) = ids.split_at(100 - record.capacity);
         assert!(gone.iter().all(|id| record.get(*id).is_none()), "REC-2");
         let ends = kept.iter().map(|id| record.get(*id).unwrap().to);
         assert!(ends.eq((85..=100).map(Time::ps)), "REC-2");

@@ -8,22 +8,21 @@ use std::ops::{Index, IndexMut};
 /// A FIFO of reusable slots.
 pub(crate) struct Row<T> {
     /// A power of two of them, or none.
-    slots: Box<[T]>,
-    /// The first, counted without end: its slot is that modulo their number.
-    head: u32,
-    len: u32,
+    slots: Vec<T>,
+    head: usize,
+    len: usize,
 }
 
 impl<T> Default for Row<T> {
     fn default() -> Self {
-        Self { slots: Box::default(), head: 0, len: 0 }
+        Self { slots: Vec::new(), head: 0, len: 0 }
     }
 }
 
 impl<T: Default> Row<T> {
     #[inline]
     pub(crate) fn len(&self) -> usize {
-        self.len as usize
+        self.len
     }
 
     #[inline]
@@ -34,11 +33,11 @@ impl<T: Default> Row<T> {
     /// Adds a slot at the end; it holds whatever was left in it.
     #[inline]
     pub(crate) fn push(&mut self) -> &mut T {
-        let last = self.len as usize;
-        if last == self.slots.len() {
+        if self.len == self.slots.len() {
             self.grow();
         }
         self.len += 1;
+        let last = self.len - 1;
         &mut self[last]
     }
 
@@ -48,32 +47,18 @@ impl<T: Default> Row<T> {
         if self.len == 0 {
             return None;
         }
-        let first = self.wrap(self.head as usize);
+        let first = self.head;
+        self.head = (first + 1) & (self.slots.len() - 1);
         self.len -= 1;
-        // An empty row begins at its first slot again, which is the most likely to be in the processor's cache.
-        self.head = if self.len == 0 { 0 } else { self.head.wrapping_add(1) };
         Some(&mut self.slots[first])
     }
 
     #[cold]
     fn grow(&mut self) {
-        if !self.slots.is_empty() {
-            self.slots.rotate_left(self.wrap(self.head as usize));
-        }
+        self.slots.rotate_left(self.head);
         self.head = 0;
-        let mut slots = std::mem::take(&mut self.slots).into_vec();
-        let size = (slots.len() * 2).max(4);
-        assert!(u32::try_from(size).is_ok(), "fewer than 2^32 slots");
-        slots.resize_with(size, T::default);
-        self.slots = slots.into_boxed_slice();
-    }
-}
-
-impl<T> Row<T> {
-    /// The slot that a count leads to.
-    #[inline]
-    fn wrap(&self, count: usize) -> usize {
-        count & (self.slots.len() - 1)
+        let size = (self.slots.len() * 2).max(4);
+        self.slots.resize_with(size, T::default);
     }
 }
 
@@ -82,17 +67,17 @@ impl<T> Index<usize> for Row<T> {
 
     #[inline]
     fn index(&self, index: usize) -> &T {
-        debug_assert!(index < self.len as usize);
-        &self.slots[self.wrap(self.head as usize + index)]
+        debug_assert!(index < self.len);
+        &self.slots[(self.head + index) & (self.slots.len() - 1)]
     }
 }
 
 impl<T> IndexMut<usize> for Row<T> {
     #[inline]
     fn index_mut(&mut self, index: usize) -> &mut T {
-        debug_assert!(index < self.len as usize);
-        let slot = self.wrap(self.head as usize + index);
-        &mut self.slots[slot]
+        debug_assert!(index < self.len);
+        let mask = self.slots.len() - 1;
+        &mut self.slots[(self.head + index) & mask]
     }
 }
 

@@ -23,9 +23,8 @@ pub(crate) struct Wire {
     pub(crate) bytes: u64,
     pub(crate) turns: u64,
     pub(crate) first: Time,
-    /// Stretches before `free` that were left over by turns taken ahead of time; most wires never have any.
-    #[expect(clippy::box_collection, reason = "it is rarely there, and a pointer is small")]
-    gaps: Option<Box<Vec<Turn>>>,
+    /// Stretches before `free` that were left over by turns taken ahead of time.
+    gaps: Vec<Turn>,
 }
 
 /// When a turn begins and ends.
@@ -65,9 +64,8 @@ impl Wire {
     /// Takes a stretch that was left over, if `span` fits into one from `ready` on.
     fn fill_gap(&mut self, ready: Time, span: Time, bytes: u64) -> Option<Turn> {
         let fits = |gap: &Turn| gap.start.max(ready) + span <= gap.end;
-        let gaps = self.gaps.as_mut()?;
-        let index = gaps.iter().position(fits)?;
-        let gap = gaps.swap_remove(index);
+        let index = self.gaps.iter().position(fits)?;
+        let gap = self.gaps.swap_remove(index);
         let start = gap.start.max(ready);
         let turn = Turn { start, end: start + span, taken: true };
         self.leave_gap(gap.start, turn.start);
@@ -81,19 +79,14 @@ impl Wire {
 
     /// Remembers a stretch that nobody uses, unless there are too many.
     fn leave_gap(&mut self, start: Time, end: Time) {
-        if start < end {
-            let gaps = self.gaps.get_or_insert_default();
-            if gaps.len() < GAPS {
-                gaps.push(Turn { start, end, taken: false });
-            }
+        if start < end && self.gaps.len() < GAPS {
+            self.gaps.push(Turn { start, end, taken: false });
         }
     }
 
     /// Forgets the gaps that are over.
     fn forget_gaps(&mut self, now: Time) {
-        if let Some(gaps) = &mut self.gaps {
-            gaps.retain(|gap| gap.end > now);
-        }
+        self.gaps.retain(|gap| gap.end > now);
     }
 
     /// Says what led to the end of the last turn, and when that was if it was later than promised.

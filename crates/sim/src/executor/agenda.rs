@@ -35,72 +35,64 @@ impl Entry {
 /// and only what does not fit into it goes to a heap.
 #[repr(C, align(64))]
 pub(super) struct Agenda {
+    /// When the place is due. While it has its turn, when it was before.
+    due: u64,
     /// How many events the place has created, for itself and for others.
     created: u64,
     /// The first of `soon`, counted without end: its slot is that modulo `SOON`.
-    head: u32,
-    len: u32,
+    head: usize,
+    len: usize,
     /// The others, none of which comes before any of `soon`; there are none unless `soon` has some.
-    #[expect(clippy::box_collection, reason = "it is rarely there, and a pointer is small")]
-    later: Option<Box<BinaryHeap<Reverse<Entry>>>>,
-    /// How many those are.
-    more: u64,
-    /// The first of these stand beside the numbers above, in one line of the processor's cache.
-    soon: [Entry; SOON as usize],
+    later: BinaryHeap<Reverse<Entry>>,
+    soon: [Entry; SOON],
 }
 
 /// How many events the ring of an agenda holds: a power of two, so that slots need no check.
-const SOON: u32 = 16;
+const SOON: usize = 16;
 
 impl Agenda {
     fn new() -> Self {
-        let soon = [Entry::NONE; SOON as usize];
-        Self { created: 0, head: 0, len: 0, later: None, more: 0, soon }
-    }
-
-    /// The slot that a count leads to.
-    #[inline]
-    fn slot(&mut self, count: u32) -> &mut Entry {
-        &mut self.soon[(count % SOON) as usize]
+        let (soon, later) = ([Entry::NONE; SOON], BinaryHeap::new());
+        Self { due: u64::MAX, created: 0, head: 0, len: 0, soon, later }
     }
 
     /// When the first event happens; never, if there is none.
     #[inline]
-    pub(super) fn time(&self) -> u64 {
-        if self.len == 0 { u64::MAX } else { self.soon[(self.head % SOON) as usize].time }
+    fn time(&self) -> u64 {
+        if self.len == 0 { u64::MAX } else { self.soon[self.head % SOON].time }
     }
 
-    /// Takes the first event; there must be one.
+    /// Takes the first event, if it happens before `end`.
     #[inline]
-    pub(super) fn pop(&mut self) -> Entry {
-        debug_assert!(self.len > 0);
-        let entry = *self.slot(self.head);
+    pub(super) fn pop_before(&mut self, end: u64) -> Option<Entry> {
+        let entry = self.soon[self.head % SOON];
+        if self.len == 0 || entry.time >= end {
+            return None;
+        }
         self.len -= 1;
         self.head += 1;
         if self.len == 0 {
             self.refill();
         }
-        entry
+        Some(entry)
     }
 
     /// The ring is used up: starts at its first slot again, which is the most likely to be at hand.
     #[inline]
     fn refill(&mut self) {
         self.head = 0;
-        if self.more > 0 {
+        if !self.later.is_empty() {
             self.take_later();
         }
     }
 
     #[cold]
     fn take_later(&mut self) {
-        let Some(later) = &mut self.later else { return };
-        for slot in self.soon.iter_mut().take(SOON as usize / 2) {
-            let Some(Reverse(entry)) = later.pop() else { break };
+        for slot in self.soon.iter_mut().take(SOON / 2) {
+            let Some(Reverse(entry)) = self.later.pop() else { break };
             *slot = entry;
             self.len += 1;
         }
-        self.more = later.len() as u64;
     }
 
     /// Adds an event.
@@ -110,31 +102,29 @@ impl Agenda {
         reason = "an entry that is passed on is written, read and written again"
     )]
     fn push(&mut self, entry: Entry) {
-        if (self.len == SOON || self.more > 0) && self.keep_for_later(entry) {
+        if (self.len == SOON || !self.later.is_empty()) && self.keep_for_later(entry) {
             return;
         }
         let mut at = self.head + self.len;
         self.len += 1;
-        while at > self.head && entry.is_before(self.slot(at - 1)) {
-            *self.slot(at) = *self.slot(at - 1);
+        while at > self.head && entry.is_before(&self.soon[(at - 1) % SOON]) {
+            self.soon[at % SOON] = self.soon[(at - 1) % SOON];
             at -= 1;
         }
-        *self.slot(at) = entry;
+        self.soon[at % SOON] = entry;
     }
 
     /// Makes room for an entry, or puts it into the heap, if it belongs there.
     #[cold]
     fn keep_for_later(&mut self, entry: Entry) -> bool {
-        let later = self.later.get_or_insert_default();
         while self.len >= SOON {
             self.len -= 1;
-            later.push(Reverse(self.soon[((self.head + self.len) % SOON) as usize]));
+            self.later.push(Reverse(self.soon[(self.head + self.len) % SOON]));
         }
-        let is_later = later.peek().is_some_and(|Reverse(first)| first.is_before(&entry));
+        let is_later = self.later.peek().is_some_and(|Reverse(first)| first.is_before(&entry));
         if is_later {
-            later.push(Reverse(entry));
+            self.later.push(Reverse(entry));
         }
-        self.more = later.len() as u64;
         is_later
     }
 }
@@ -142,8 +132,6 @@ impl Agenda {
 /// The agendas of all places.
 pub(super) struct Agendas {
     list: Box<[Agenda]>,
-    /// When each place is due. While it has its turn, when it was before.
-    due: Box<[u64]>,
     /// When the first of each `BLOCK` places is due, or earlier: only blocks that may be due are looked at.
     blocks: Box<[u64]>,
 }
@@ -155,7 +143,6 @@ impl Agendas {
         let places = places as usize;
         Self {
             list: std::iter::repeat_with(Agenda::new).take(places).collect(),
-            due: vec![u64::MAX; places].into(),
             blocks: vec![u64::MAX; places.div_ceil(BLOCK)].into(),
         }
     }
@@ -165,7 +152,6 @@ impl Agendas {
         for agenda in &mut self.list {
             *agenda = Agenda { created: agenda.created, ..Agenda::new() };
         }
-        self.due.fill(u64::MAX);
         self.blocks.fill(u64::MAX);
     }
 
@@ -190,10 +176,10 @@ impl Agendas {
         reason = "an entry that is passed on is written, read and written again"
     )]
     pub(super) fn push(&mut self, place: Place, entry: Entry) {
-        self.of(place).push(entry);
-        let due = &mut self.due[place.0 as usize];
-        if entry.time < *due {
-            *due = entry.time;
+        let agenda = self.of(place);
+        agenda.push(entry);
+        if entry.time < agenda.due {
+            agenda.due = entry.time;
             let block = &mut self.blocks[place.0 as usize / BLOCK];
             *block = entry.time.min(*block);
         }
@@ -202,7 +188,8 @@ impl Agendas {
     /// A place has had its turn.
     #[inline]
     pub(super) fn end_turn(&mut self, place: Place) {
-        self.due[place.0 as usize] = self.of(place).time();
+        let agenda = self.of(place);
+        agenda.due = agenda.time();
     }
 
     /// When the first place is due; never, if nothing is left to happen.
@@ -214,9 +201,9 @@ impl Agendas {
                 return first;
             }
             let mut exact = false;
-            for (block, due) in self.blocks.iter_mut().zip(self.due.chunks(BLOCK)) {
+            for (block, agendas) in self.blocks.iter_mut().zip(self.list.chunks(BLOCK)) {
                 if *block == first {
-                    *block = due.iter().copied().min().unwrap_or(u64::MAX);
+                    *block = agendas.iter().map(|agenda| agenda.due).min().unwrap_or(u64::MAX);
                     exact |= *block == first;
                 }
             }
@@ -229,19 +216,15 @@ impl Agendas {
     /// Gives every place that is due before `end` to `out`, in the order of `order`.
     pub(super) fn line_up(&self, end: u64, order: PlaceOrder, out: &mut Vec<Place>) {
         out.clear();
-        let blocks = (0..).step_by(BLOCK).zip(&self.blocks).zip(self.due.chunks(BLOCK));
-        for ((first, block), due) in blocks {
+        let blocks = (0..).step_by(BLOCK).zip(&self.blocks).zip(self.list.chunks(BLOCK));
+        for ((first, block), agendas) in blocks {
             if *block < end {
-                let due = (first..).zip(due).filter(|(_, due)| **due < end);
+                let due = (first..).zip(agendas).filter(|(_, agenda)| agenda.due < end);
                 out.extend(due.map(|(place, _)| Place(place)));
             }
         }
-        match order {
-            // What a place sends to the one above it stands where that one has just been.
-            PlaceOrder::Queued => out.reverse(),
-            PlaceOrder::Shuffled(seed) => {
-                out.sort_by_key(|place| (turn_of(seed, end, *place), *place));
-            }
+        if let PlaceOrder::Shuffled(seed) = order {
+            out.sort_by_key(|place| (turn_of(seed, end, *place), *place));
         }
     }
 }
@@ -251,14 +234,6 @@ fn turn_of(seed: u64, now: u64, place: Place) -> u64 {
     x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
     x ^ (x >> 31)
-}
-
-#[cfg(test)]
-impl Agenda {
-    /// Takes the first event, if it happens before `end`.
-    fn pop_before(&mut self, end: u64) -> Option<Entry> {
-        if self.time() < end { Some(self.pop()) } else { None }
-    }
 }
 
 #[cfg(test)]
@@ -293,8 +268,7 @@ mod tests {
                 let (end, mut turns) = (agendas.first_due().saturating_add(100), Vec::new());
                 agendas.line_up(end, PlaceOrder::Queued, &mut turns);
                 let expected = (0..).zip(&models).filter(|(_, model)| model.first().is_some_and(|e| e.time < end));
-                let turns = turns.into_iter().rev();
-                prop_assert!(turns.eq(expected.map(|(place, _)| Place(place))), "AGD-2");
+                prop_assert!(turns.into_iter().eq(expected.map(|(place, _)| Place(place))), "AGD-2");
             }
         }
 

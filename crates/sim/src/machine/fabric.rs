@@ -105,7 +105,10 @@ impl Device for World {
         let (act, number) = ((payload >> 32) as u8, payload as u32);
         match act {
             x if x == Act::Arrive as u8 => self.arrive(number),
-            x if x == Act::Deliver as u8 => self.deliver(number),
+            x if x == Act::Deliver as u8 => {
+                self.edges.borrow_mut().list[number as usize].arriving -= 1;
+                self.deliver(number);
+            }
             x if x == Act::Credit as u8 => self.credit(number),
             x if x == Act::Retry as u8 => self.retry(number),
             x if x == Act::Hop as u8 => self.hop(number),
@@ -148,8 +151,7 @@ impl World {
         edge.next = self.network.next_hop(from.sip, to.sip);
         edge.hops = self.network.hops(from.sip, to.sip);
         let port = self.network.port(edge.next);
-        let port = self.sips[from.sip as usize].borrow_mut().port(port);
-        edge.port = u32::try_from(port).expect("fewer ports than SIPs");
+        edge.port = self.sips[from.sip as usize].borrow_mut().port(port);
         let links = Time::ps(self.spec.sips.link.latency.as_ps() * u64::from(edge.hops));
         let inside =
             noc::latency(&self.spec, to, gate(to)) + noc::latency(&self.spec, gate(from), from);
@@ -209,7 +211,7 @@ impl World {
         let last = edge.pending() - 1;
         if last < edge.returning.len() {
             let Returning { path, key } = &edge.returning[last];
-            self.schedule_as(*key, path.at(), edge.from, Act::Credit, number);
+            self.schedule_as(*key, path.at(), edge.name.from.sip, Act::Credit, number);
         }
     }
 
@@ -227,7 +229,7 @@ impl World {
     fn straight_over(&self, edge: &mut Edge, number: u32) {
         let (now, link) = (self.sim.now(), &self.spec.sips.link);
         let (from, next, port, before) =
-            (edge.from, edge.next, edge.port as usize, edge.last_grant);
+            (edge.name.from.sip, edge.next, edge.port, edge.last_grant);
         let message = edge.grant(now);
         let sip = &mut *self.sips[from as usize].borrow_mut();
         message.flow = sip.record.flow();
@@ -249,7 +251,7 @@ impl World {
     fn launch_slowly(&self, edge: &mut Edge, number: u32) {
         let now = self.sim.now();
         let (from, to, next, port, chunk) =
-            (edge.name.from, edge.name.to, edge.next, edge.port as usize, edge.spec.vc_chunk_size);
+            (edge.name.from, edge.name.to, edge.next, edge.port, edge.spec.vc_chunk_size);
         let single_hop = edge.hops <= 1 && !self.network.is_switched();
         let before = edge.last_grant;
         let message = edge.grant(now);
@@ -326,7 +328,8 @@ impl World {
         }
         port.wire.leave(turn.end, &message.path);
         message.path.advance(arrival, Kind::Link);
-        sip.record.op(|| Op { bytes: flight.bytes, ..transfer(turn, resource, message) });
+        let bytes = flight.bytes;
+        sip.record.op(|| Op { bytes, ..transfer(turn, resource, message) });
         arrival
     }
 
@@ -405,7 +408,7 @@ impl World {
     /// What led to the last chunk led to the message.
     fn lead_here(&self, parcel: Parcel) {
         let edge = &mut self.edges.borrow_mut().list[parcel.edge as usize];
-        let index = (edge.arrived + edge.arriving) as usize;
+        let index = edge.arrived + edge.arriving;
         edge.messages[index].path = parcel.path;
     }
 
@@ -447,7 +450,8 @@ impl World {
     fn arrive(&self, number: u32) {
         {
             let edge = &mut self.edges.borrow_mut().list[number as usize];
-            if edge.in_scratch && (self.free_way_in || edge.from == edge.name.to.sip) {
+            let here = self.free_way_in || edge.name.from.sip == edge.name.to.sip;
+            if here && edge.receiver_spec.buffer_kind == BufferKind::Tcm {
                 return self.land(edge);
             }
         }
@@ -459,7 +463,7 @@ impl World {
         let mut edges = self.edges.borrow_mut();
         let edge = &mut edges.list[number as usize];
         let to = edge.name.to;
-        let message = &edge.messages[(edge.arrived + edge.arriving) as usize];
+        let message = &edge.messages[edge.arrived + edge.arriving];
         edge.arriving += 1;
         let sip = &mut *self.sips[to.sip as usize].borrow_mut();
         let mut flight = Flight::new(message.bytes, self.sim.now(), message.path);
@@ -477,9 +481,7 @@ impl World {
 
     /// A message is in its slot.
     fn deliver(&self, number: u32) {
-        let edge = &mut self.edges.borrow_mut().list[number as usize];
-        edge.arriving -= 1;
-        self.land(edge);
+        self.land(&mut self.edges.borrow_mut().list[number as usize]);
     }
 
     #[inline]
@@ -510,7 +512,7 @@ impl World {
         returning.key = key;
         // As many credits as messages wait are events; the others wait to be asked for.
         if edge.returning.len() <= waiting || arrival == Time::MAX {
-            self.schedule_as(key, arrival, edge.from, Act::Credit, number);
+            self.schedule_as(key, arrival, edge.name.from.sip, Act::Credit, number);
         }
     }
 
@@ -547,7 +549,7 @@ impl World {
         let edge = &mut self.edges.borrow_mut().list[number as usize];
         let now = self.sim.now();
         edge.credits += 1;
-        let (left, pending) = (edge.left(), edge.pending());
+        let pending = edge.pending();
         let Returning { path, .. } = edge.returning.pop().expect("IPC-3: a credit was sent");
         if pending == 0 {
             return;
@@ -556,7 +558,7 @@ impl World {
             edge.last_wait = *path;
             edge.last_wait.advance(now, Kind::Credit);
         }
-        let message = &mut edge.messages[left];
+        let message = &mut edge.messages[edge.arrived + edge.in_flight];
         message.path = *path;
         message.path.advance(now, Kind::Credit);
         match edge.spec.backpressure {
@@ -576,7 +578,7 @@ impl World {
 
     /// The next time at which a polling sender looks: a whole number of periods after it was refused.
     fn poll_again(&self, edge: &mut Edge, number: u32, period: Time) {
-        let refused = edge.messages[edge.left()].posted;
+        let refused = edge.messages[edge.arrived + edge.in_flight].posted;
         let waited = self.sim.now() - refused;
         let polls = waited.as_ps().div_ceil(period.as_ps().max(1)).max(1);
         let look = refused + Time::ps(polls * period.as_ps());
@@ -592,7 +594,7 @@ impl World {
         edge.retry_scheduled = false;
         let now = self.sim.now();
         while edge.credits > 0 && edge.pending() > 0 {
-            let index = edge.left();
+            let index = edge.arrived + edge.in_flight;
             edge.messages[index].path.advance(now, Kind::Credit);
             self.resume_sender(edge, number);
         }

@@ -190,9 +190,7 @@ impl Host {
         let Launch { name, pes, cause } = launch;
         assert!(pes.iter().all(|pe| pe.sip == self.sip), "HST-1: a launch stays within its SIP");
         let group = Group::new(name, pes.len());
-        for pe in pes {
-            group.join(*pe);
-        }
+        pes.iter().for_each(|pe| group.join(*pe));
         let ended = Signal::new(self.sim(), format!("the end of `{name}`"), name);
         if pes.is_empty() {
             return Ok(cause);

@@ -7,8 +7,6 @@ use crate::stall::{Kind, Stack};
 use crate::time::Time;
 use crate::topology::PeId;
 use crate::wire::{Turn, Wire};
-use std::cell::RefCell;
-use std::ops::Deref;
 
 /// One package.
 ///
@@ -21,9 +19,9 @@ pub(crate) struct Sip {
     pub(crate) pes: Vec<Pe>,
     pub(crate) record: Record,
     pub(crate) mmu: Mmu,
-    pub(crate) cubes: Vec<Cube>,
     pub(crate) number: u32,
     pub(crate) pes_per_cube: u32,
+    pub(crate) cubes: Vec<Cube>,
     /// The switch port into this SIP.
     pub(crate) ingress: Wire,
     /// The wire from the host, and the one back.
@@ -31,27 +29,7 @@ pub(crate) struct Sip {
     pub(crate) upload: Wire,
 }
 
-/// Where a SIP stands: it begins with a line of the processor's cache.
-#[repr(align(64))]
-pub(crate) struct Berth(RefCell<Sip>);
-
-impl Berth {
-    pub(crate) fn new(sip: Sip) -> Self {
-        Self(RefCell::new(sip))
-    }
-}
-
-impl Deref for Berth {
-    type Target = RefCell<Sip>;
-
-    #[inline]
-    fn deref(&self) -> &RefCell<Sip> {
-        &self.0
-    }
-}
-
-/// A wire to another SIP (to the switch, where there is one): two lines of the processor's cache.
-#[repr(align(64))]
+/// A wire to another SIP (to the switch, where there is one).
 pub(crate) struct Port {
     pub(crate) to: u32,
     pub(crate) wire: Wire,
@@ -110,12 +88,11 @@ impl Engine {
 
 /// One processing element.
 #[derive(Clone, Default)]
-#[repr(C, align(64))]
 pub(crate) struct Pe {
-    pub(crate) vector: Wire,
-    pub(crate) gemm: Wire,
     pub(crate) load: Wire,
     pub(crate) store: Wire,
+    pub(crate) gemm: Wire,
+    pub(crate) vector: Wire,
     pub(crate) links: [Wire; 4],
     pub(crate) stalls: Stack,
     pub(crate) programs: u64,

@@ -96,10 +96,9 @@ pub fn place(
 /// Launches the kernel of every rank, on the first PE of its SIP.
 pub fn launch(machine: &mut Machine, vectors: &[Region], edge: EdgeSpec) {
     let ranks = u32::try_from(vectors.len()).expect("as many as SIPs");
-    let slot = usize::try_from(edge.slot_size / 4).expect("a 64-bit machine").max(1);
     for (rank, &vector) in (0..).zip(vectors) {
         machine.launch(rank, "ring", &[PeId::first(rank)], move |tl| {
-            Ring { rank, ranks, vector, slot }.run(tl, Box::new(edge))
+            Ring { rank, ranks, vector, edge }.run(tl)
         });
     }
 }
@@ -110,28 +109,25 @@ struct Ring {
     rank: u32,
     ranks: u32,
     vector: Region,
-    /// How many elements fit into a slot.
-    slot: usize,
+    edge: EdgeSpec,
 }
 
 impl Ring {
-    /// The settings come in a box, so that they are not between what every step needs.
-    async fn run(self, tl: Tl, edge: Box<EdgeSpec>) -> Result<(), KernelError> {
+    async fn run(self, tl: Tl) -> Result<(), KernelError> {
         if self.ranks == 1 {
             return Ok(());
         }
-        let next = tl.sender(PeId::first((self.rank + 1) % self.ranks), *edge)?;
+        let next = tl.sender(PeId::first((self.rank + 1) % self.ranks), self.edge)?;
         let previous =
-            tl.receiver(PeId::first((self.rank + self.ranks - 1) % self.ranks), *edge)?;
+            tl.receiver(PeId::first((self.rank + self.ranks - 1) % self.ranks), self.edge)?;
         for chunk in self.chunks(self.rank) {
             let mine = tl.load(&self.view(&chunk)).await?;
             drop(tl.send(&next, &mine));
         }
-        let (steps, mut segment) = (2 * (self.ranks - 1), self.rank);
+        let steps = 2 * (self.ranks - 1);
         for step in 0..steps {
             let reducing = step < self.ranks - 1;
-            segment = segment.checked_sub(1).unwrap_or(self.ranks - 1);
-            for chunk in self.chunks(segment) {
+            for chunk in self.chunks(self.rank + 2 * self.ranks - step - 1) {
                 let mine = if reducing { Some(tl.load(&self.view(&chunk))) } else { None };
                 let received = tl.recv(&previous, DType::F32, chunk.len()).await?;
                 let current = match mine {
@@ -158,33 +154,13 @@ impl Ring {
         View::dense(&self.vector, chunk.start, chunk.len())
     }
 
-    /// The chunks of a segment, by number.
-    #[inline]
-    fn chunks(&self, segment: u32) -> Chunks {
-        let (segment, ranks) = (segment as usize, self.ranks as usize);
+    /// The chunks of a segment, by number modulo the ranks.
+    fn chunks(&self, segment: u32) -> impl Iterator<Item = Range<usize>> + use<> {
+        let (segment, ranks) = ((segment % self.ranks) as usize, self.ranks as usize);
         let (start, end) =
             (self.vector.elements * segment / ranks, self.vector.elements * (segment + 1) / ranks);
-        Chunks { rest: start..end, slot: self.slot }
-    }
-}
-
-/// What is left of a segment, taken slot by slot.
-struct Chunks {
-    rest: Range<usize>,
-    slot: usize,
-}
-
-impl Iterator for Chunks {
-    type Item = Range<usize>;
-
-    #[inline]
-    fn next(&mut self) -> Option<Range<usize>> {
-        let Range { start, end } = self.rest;
-        if start >= end {
-            return None;
-        }
-        self.rest.start = end.min(start + self.slot);
-        Some(start..self.rest.start)
+        let slot = usize::try_from(self.edge.slot_size / 4).expect("a 64-bit machine").max(1);
+        (start..end).step_by(slot).map(move |at| at..(at + slot).min(end))
     }
 }
 
