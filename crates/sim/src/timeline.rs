@@ -22,18 +22,33 @@ pub fn write<W: io::Write>(report: &Report, writer: &mut Writer<W>) -> io::Resul
 ///
 /// A resource logs most of its operations in that order already, so there is little to sort.
 fn in_order(ops: &[Op]) -> impl Iterator<Item = u32> {
-    let mut tracks: BTreeMap<Resource, Vec<u32>> = BTreeMap::new();
+    let mut tracks: Vec<Vec<u32>> = Vec::new();
+    let mut by_resource: BTreeMap<Resource, usize> = BTreeMap::new();
+    // Those that were used last are used again.
+    let mut recent: [Option<(Resource, usize)>; 4] = [None; 4];
     for (number, op) in (0..).zip(ops) {
-        tracks.entry(op.resource).or_default().push(number);
+        let known = recent.iter().flatten().find(|(resource, _)| *resource == op.resource);
+        let track = if let Some((_, track)) = known {
+            *track
+        } else {
+            let track = *by_resource.entry(op.resource).or_insert(tracks.len());
+            if track == tracks.len() {
+                tracks.push(Vec::new());
+            }
+            recent.rotate_right(1);
+            recent[0] = Some((op.resource, track));
+            track
+        };
+        tracks[track].push(number);
     }
     let key = |number: &u32| {
         let op = &ops[*number as usize];
         (op.start, std::cmp::Reverse(op.end))
     };
-    for track in tracks.values_mut() {
+    for track in &mut tracks {
         track.sort_by_key(key);
     }
-    tracks.into_values().flatten()
+    by_resource.into_values().flat_map(move |track| std::mem::take(&mut tracks[track]))
 }
 
 fn write_op<W: io::Write>(tracks: &mut Tracks, writer: &mut Writer<W>, op: &Op) -> io::Result<()> {

@@ -12,6 +12,9 @@ pub(crate) struct Chrome {
     /// By [`NameId`], escaped and quoted.
     names: Vec<Box<[u8]>>,
     started: bool,
+    /// How the slices of the last track and name begin, up to their time.
+    begin: Vec<u8>,
+    begins: Option<(TrackId, NameId)>,
 }
 
 /// What a track became.
@@ -24,6 +27,15 @@ struct Row {
     title: Vec<u8>,
     /// `,"pid":1,"tid":1`, the same in every event; a counter has no thread.
     place: Vec<u8>,
+    /// What stands between the number and the time of an arrow that starts, and of one that ends, in it.
+    arrows: [Vec<u8>; 2],
+}
+
+/// One end of an arrow.
+#[derive(Clone, Copy)]
+enum End {
+    Start,
+    Finish,
 }
 
 impl Chrome {
@@ -46,7 +58,11 @@ impl Chrome {
         };
         let title = quoted(&with_unit(&label, track.unit));
         let place = place(process, track.unit.is_none().then_some(track.id.0));
-        Row { process, is_root: parent.is_none(), label, title, place }
+        let arrow = |bound: &[u8]| {
+            [br#"","cat":"flow","name":"flow""#, bound, &place, br#","ts":"#].concat()
+        };
+        let arrows = [arrow(b""), arrow(br#","bp":"e""#)];
+        Row { process, is_root: parent.is_none(), label, title, place, arrows }
     }
 
     /// Names a process or a thread, and gives it its rank among its like.
@@ -76,18 +92,24 @@ impl Chrome {
     }
 
     /// One end of an arrow. It holds to the slice that encloses it.
-    fn flow(&mut self, out: &mut Vec<u8>, (phase, flow): (char, u64), track: TrackId, at_ps: u64) {
-        self.event(out, phase);
-        // A string: viewers are JavaScript, whose numbers are exact up to 2^53.
-        out.extend_from_slice(br#","id":"0x"#);
+    fn flow(&self, out: &mut Vec<u8>, (end, flow): (End, u64), track: TrackId, at_ps: u64) {
+        // The number is a string: viewers are JavaScript, whose numbers are exact up to 2^53.
+        out.extend_from_slice(match end {
+            End::Start => b",\n{\"ph\":\"s\",\"id\":\"0x",
+            End::Finish => b",\n{\"ph\":\"f\",\"id\":\"0x",
+        });
         hexadecimal(out, flow);
-        out.extend_from_slice(br#"","cat":"flow","name":"flow""#);
-        if phase == 'f' {
-            out.extend_from_slice(br#","bp":"e""#);
-        }
-        out.extend_from_slice(&self.rows[track.0 as usize].place);
-        time(out, "ts", at_ps);
+        out.extend_from_slice(&self.rows[track.0 as usize].arrows[end as usize]);
+        microseconds(out, at_ps);
         out.push(b'}');
+    }
+
+    /// Makes `begin` that of another track or name.
+    #[cold]
+    fn begin_with(&mut self, slice: &Slice) {
+        let (name, row) = (&self.names[slice.name.0 as usize], &self.rows[slice.track.0 as usize]);
+        self.begin = [b"\n{\"ph\":\"X\",\"name\":", &**name, &row.place, b",\"ts\":"].concat();
+        self.begins = Some((slice.track, slice.name));
     }
 }
 
@@ -116,12 +138,17 @@ impl Encode for Chrome {
     }
 
     fn begin(&mut self, out: &mut Vec<u8>, slice: &Slice) {
-        self.event(out, 'X');
-        out.extend_from_slice(br#","name":"#);
-        out.extend_from_slice(&self.names[slice.name.0 as usize]);
-        out.extend_from_slice(&self.rows[slice.track.0 as usize].place);
-        time(out, "ts", slice.start_ps);
-        time(out, "dur", slice.end_ps - slice.start_ps);
+        if self.begins != Some((slice.track, slice.name)) {
+            self.begin_with(slice);
+        }
+        if self.started {
+            out.push(b',');
+        }
+        self.started = true;
+        out.extend_from_slice(&self.begin);
+        microseconds(out, slice.start_ps);
+        out.extend_from_slice(br#","dur":"#);
+        microseconds(out, slice.end_ps - slice.start_ps);
         if let Some(bytes) = slice.bytes {
             out.extend_from_slice(br#","args":{"bytes":"#);
             decimal(out, bytes);
@@ -129,12 +156,12 @@ impl Encode for Chrome {
         }
         out.push(b'}');
         if let Some(flow) = slice.flow_out {
-            self.flow(out, ('s', flow), slice.track, slice.start_ps);
+            self.flow(out, (End::Start, flow), slice.track, slice.start_ps);
         }
         if let Some(flow) = slice.flow_in {
             // The last moment that is still within the slice.
             let at_ps = slice.start_ps.max(slice.end_ps.saturating_sub(1));
-            self.flow(out, ('f', flow), slice.track, at_ps);
+            self.flow(out, (End::Finish, flow), slice.track, at_ps);
         }
     }
 
@@ -146,7 +173,8 @@ impl Encode for Chrome {
         out.extend_from_slice(br#","name":"#);
         out.extend_from_slice(&row.title);
         out.extend_from_slice(&row.place);
-        time(out, "ts", at_ps);
+        out.extend_from_slice(br#","ts":"#);
+        microseconds(out, at_ps);
         out.extend_from_slice(br#","args":{"value":"#);
         if value < 0 {
             out.push(b'-');
@@ -178,41 +206,59 @@ fn with_unit(label: &str, unit: Option<&str>) -> String {
     }
 }
 
-/// `,"ts":12.345678`: microseconds with six decimals, which are the picoseconds.
-fn time(out: &mut Vec<u8>, key: &str, ps: u64) {
-    out.extend_from_slice(b",\"");
-    out.extend_from_slice(key.as_bytes());
-    out.extend_from_slice(b"\":");
-    decimal(out, ps / 1_000_000);
-    out.push(b'.');
-    out.extend_from_slice(&digits(ps % 1_000_000)[14..]);
+/// `12.345678`: six decimals, which are the picoseconds.
+fn microseconds(out: &mut Vec<u8>, ps: u64) {
+    let mut text = [b'.'; 21];
+    let (whole, [a, b, c]) = (ps / 1_000_000, pairs_of(ps % 1_000_000));
+    text[15..].copy_from_slice(&[a[0], a[1], b[0], b[1], c[0], c[1]]);
+    let first = digits(&mut text[..14], whole);
+    out.extend_from_slice(&text[first..]);
 }
 
 fn decimal(out: &mut Vec<u8>, value: u64) {
-    let digits = digits(value);
-    let first = digits.iter().position(|digit| *digit != b'0').unwrap_or(19);
-    out.extend_from_slice(&digits[first..]);
+    let mut text = [0; 20];
+    let first = digits(&mut text, value);
+    out.extend_from_slice(&text[first..]);
 }
 
 fn hexadecimal(out: &mut Vec<u8>, value: u64) {
-    let digits = value.checked_ilog(16).unwrap_or(0) + 1;
-    for digit in (0..digits).rev() {
-        let nibble = (value >> (4 * digit)).to_le_bytes()[0] & 0xf;
-        out.push(b"0123456789abcdef"[usize::from(nibble)]);
+    let (mut text, mut first, mut rest) = ([0; 16], 16, value);
+    loop {
+        first -= 1;
+        text[first] = b"0123456789abcdef"[usize::from(rest.to_le_bytes()[0] & 0xf)];
+        rest >>= 4;
+        if rest == 0 {
+            return out.extend_from_slice(&text[first..]);
+        }
     }
 }
 
-/// All twenty digits, zeros first.
-fn digits(mut value: u64) -> [u8; 20] {
-    let mut digits = [b'0'; 20];
-    for digit in digits.iter_mut().rev() {
-        if value == 0 {
-            break;
-        }
-        *digit += (value % 10).to_le_bytes()[0];
-        value /= 10;
+/// Writes the digits of a number that has no more than there is room for, and says where they begin.
+fn digits(text: &mut [u8], mut value: u64) -> usize {
+    let mut first = text.len();
+    while value >= 10 {
+        first -= 2;
+        text[first..first + 2].copy_from_slice(&pair(value % 100));
+        value /= 100;
     }
-    digits
+    // What is left is one digit, or none: then the pair before it has no zero in front.
+    if value > 0 || first == text.len() {
+        first -= 1;
+        text[first] = b'0' + value.to_le_bytes()[0];
+    }
+    first
+}
+
+/// The six digits of a number below a million.
+fn pairs_of(value: u64) -> [[u8; 2]; 3] {
+    [pair(value / 10_000), pair(value / 100 % 100), pair(value % 100)]
+}
+
+/// The two digits of a number below a hundred.
+#[inline]
+fn pair(value: u64) -> [u8; 2] {
+    let value = value.to_le_bytes()[0];
+    [b'0' + value / 10, b'0' + value % 10]
 }
 
 /// A JSON string: quotes, backslashes and control characters escaped.
@@ -236,13 +282,14 @@ mod tests {
     #[test]
     fn trc_1_decimals_hold_every_picosecond() {
         for (ps, text) in [
-            (0, r#","ts":0.000000"#),
-            (1, r#","ts":0.000001"#),
-            (1_000_000, r#","ts":1.000000"#),
-            (u64::MAX, r#","ts":18446744073709.551615"#),
+            (0, "0.000000"),
+            (1, "0.000001"),
+            (1_000_000, "1.000000"),
+            (99_123_456_789, "99123.456789"),
+            (u64::MAX, "18446744073709.551615"),
         ] {
             let mut out = Vec::new();
-            time(&mut out, "ts", ps);
+            microseconds(&mut out, ps);
             assert_eq!(String::from_utf8(out).unwrap(), text);
         }
     }
@@ -253,6 +300,17 @@ mod tests {
             let mut out = Vec::new();
             hexadecimal(&mut out, value);
             assert_eq!(String::from_utf8(out).unwrap(), format!("{value:x}"));
+        }
+    }
+
+    #[test]
+    fn decimals_are_those_of_the_standard_library() {
+        let powers = (0..20).map(|power| 10u64.pow(power));
+        let around = powers.flat_map(|power| [power - 1, power, power + 1, power / 2]);
+        for value in around.chain([u64::MAX]) {
+            let mut out = Vec::new();
+            decimal(&mut out, value);
+            assert_eq!(String::from_utf8(out).unwrap(), value.to_string());
         }
     }
 
