@@ -200,7 +200,7 @@ const STEPS: usize = 1 << 14;
 impl Record {
     pub(crate) fn new(sip: u32, sips: u32, recording: bool) -> Self {
         // A power of two, so that finding a step's place needs no division.
-        let capacity = (STEPS / (sips as usize).next_power_of_two()).clamp(16, 1 << 14);
+        let capacity = (STEPS / (sips as usize).next_power_of_two()).clamp(16, 1 << 11);
         Self {
             sip,
             recording,

@@ -51,4 +51,6 @@ mod documents {
     struct Ranks;
     #[doc = include_str!("../../../docs/guide/6-collectives.md")]
     struct Collectives;
+    #[doc = include_str!("../../../docs/guide/7-tensor-parallel.md")]
+    struct TensorParallel;
 }

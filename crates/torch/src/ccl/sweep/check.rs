@@ -54,37 +54,46 @@ impl Sweep {
             let outputs = outputs.clone();
             async move { outputs[rank].to_vec().await }
         })?;
+        // What is combined is the same for all ranks.
+        let combined: Vec<f32> = if self.operation.combines() {
+            (0..self.elements(count)).map(|index| self.combined(index)).collect()
+        } else {
+            Vec::new()
+        };
         let mut wrong = 0;
         for (rank, got) in got.iter().enumerate() {
-            let counts = |index: &usize| !self.is_right(rank, *index, got[*index], count);
-            wrong += (0..got.len()).filter(counts).count() as u64;
+            let is_wrong = |(index, got): &(usize, &f32)| {
+                let expected = self.expected(rank, *index, count, &combined);
+                // A zero may have either sign.
+                expected.is_some_and(|expected| (**got - expected).abs() > 0.0 || got.is_nan())
+            };
+            wrong += got.iter().enumerate().filter(is_wrong).count() as u64;
         }
         Ok(Some(wrong))
     }
 
-    fn is_right(&self, rank: usize, index: usize, got: f32, count: usize) -> bool {
-        let expected = match self.operation {
+    /// What a rank should have got; `None` where anything is right.
+    fn expected(&self, rank: usize, index: usize, count: usize, combined: &[f32]) -> Option<f32> {
+        Some(match self.operation {
             // Who is not the root keeps what it had, or nothing.
-            Operation::Reduce if rank != 0 => return true,
-            Operation::AllReduce | Operation::Reduce => self.combined(index),
-            Operation::ReduceScatter => self.combined(rank * count + index),
+            Operation::Reduce if rank != 0 => return None,
+            Operation::AllReduce | Operation::Reduce => combined[index],
+            Operation::ReduceScatter => combined[rank * count + index],
             Operation::AllGather | Operation::Gather => self.number(index / count, index % count),
             Operation::Broadcast => self.number(0, index),
             Operation::Scatter => self.number(0, rank * count + index),
             Operation::AllToAll => self.number(index / count, rank * count + index % count),
-        };
-        // A zero may have either sign.
-        (got - rounded(self.dtype, expected)).abs() <= 0.0
+        })
     }
 
-    /// Element `index` of all inputs, combined.
+    /// Element `index` of all inputs, combined and rounded.
     fn combined(&self, index: usize) -> f32 {
         let numbers = (0..self.ranks()).map(|rank| self.number(rank, index));
         let binary = self.combine.binary();
         let all = numbers.reduce(|one, other| binary.apply(one, other)).unwrap_or_default();
         #[expect(clippy::cast_precision_loss, reason = "few ranks")]
         let ranks = self.ranks() as f32;
-        if self.combine == ReduceOp::Avg { all / ranks } else { all }
+        if self.combine == ReduceOp::Avg { rounded(self.dtype, all / ranks) } else { all }
     }
 }
 

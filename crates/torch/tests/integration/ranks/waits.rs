@@ -126,7 +126,8 @@ fn logs(place_order: PlaceOrder) -> (String, String) {
     })
     .unwrap();
     let report = context.report();
-    assert!(report.ops.len() > 20 && report.requests.len() > 20);
+    let ops: usize = report.ops.iter().map(Vec::len).sum();
+    assert!(ops > 20 && report.requests.len() > 20);
     (format!("{:?}", report.ops), format!("{:?}", report.requests))
 }
 
