@@ -55,8 +55,12 @@ impl std::fmt::Display for BufferError {
             Self::TooLarge(bytes) => write!(f, "a buffer has at most 2^61 bytes: {bytes}"),
             Self::Differs => write!(f, "the identity is registered with another size or grant"),
             Self::Stale(id) => write!(f, "no such buffer any more: {}.{}", id.index, id.generation),
-            Self::InUse(id) => write!(f, "an unfinished run names buffer {}.{}", id.index, id.generation),
-            Self::Slab(id) => write!(f, "buffer {}.{} is the slab of a task", id.index, id.generation),
+            Self::InUse(id) => {
+                write!(f, "an unfinished run names buffer {}.{}", id.index, id.generation)
+            }
+            Self::Slab(id) => {
+                write!(f, "buffer {}.{} is the slab of a task", id.index, id.generation)
+            }
         }
     }
 }
@@ -73,43 +77,54 @@ pub(crate) struct Buffer {
     pub(crate) owner: u32,
     /// The first of its maps, one for each run that names it.
     pub(crate) map: u32,
-    identity: Option<Identity>,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Buffers {
     all: Arena<Buffer>,
+    identities: Vec<Option<Identity>>,
     known: BTreeMap<Identity, u32>,
 }
 
 impl Buffers {
-    pub(crate) fn register(&mut self, identity: Identity, bytes: u64, grant: Grant) -> Result<BufferId, BufferError> {
+    pub(crate) fn register(
+        &mut self,
+        identity: Identity,
+        bytes: u64,
+        grant: Grant,
+    ) -> Result<BufferId, BufferError> {
         let size = i64::try_from(bytes).ok().filter(|_| bytes <= crate::view::MAX_BYTES);
         let size = size.ok_or(BufferError::TooLarge(bytes))?;
         if let Some(index) = self.known.get(&identity) {
             let buffer = &self.all[*index];
             let id = BufferId { index: *index, generation: buffer.generation };
-            return if buffer.bytes == size && buffer.grant == grant { Ok(id) } else { Err(BufferError::Differs) };
+            return if buffer.bytes == size && buffer.grant == grant {
+                Ok(id)
+            } else {
+                Err(BufferError::Differs)
+            };
         }
-        let id = self.add(size, grant, NONE, Some(identity));
+        let id = self.add(size, grant, NONE);
+        self.identities[id.index as usize] = Some(identity);
         self.known.insert(identity, id.index);
         Ok(id)
     }
 
     /// The slab of the task in `slot`.
     pub(crate) fn add_slab(&mut self, bytes: i64, slot: u32) -> BufferId {
-        self.add(bytes, Grant::ReadWrite, slot, None)
+        self.add(bytes, Grant::ReadWrite, slot)
     }
 
-    fn add(&mut self, bytes: i64, grant: Grant, owner: u32, identity: Option<Identity>) -> BufferId {
+    fn add(&mut self, bytes: i64, grant: Grant, owner: u32) -> BufferId {
         if let Some(index) = self.all.reuse() {
             let buffer = &mut self.all[index];
             // The map stays: the next run finds it empty and takes it over.
             let (generation, map) = (buffer.generation.wrapping_add(1), buffer.map);
-            *buffer = Buffer { generation, is_live: true, grant, bytes, owner, map, identity };
+            *buffer = Buffer { generation, is_live: true, grant, bytes, owner, map };
             return BufferId { index, generation };
         }
-        let buffer = Buffer { generation: 1, is_live: true, grant, bytes, owner, map: NONE, identity };
+        let buffer = Buffer { generation: 1, is_live: true, grant, bytes, owner, map: NONE };
+        self.identities.push(None);
         BufferId { index: self.all.add(buffer), generation: 1 }
     }
 
@@ -136,7 +151,7 @@ impl Buffers {
         let buffer = &mut self.all[id.index];
         buffer.is_live = false;
         buffer.owner = NONE;
-        if let Some(identity) = buffer.identity.take() {
+        if let Some(identity) = self.identities[id.index as usize].take() {
             self.known.remove(&identity);
         }
         self.all.remove(id.index);

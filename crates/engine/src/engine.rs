@@ -235,7 +235,12 @@ impl Engine {
     }
 
     /// Makes a buffer known; the same identity gives the same number.
-    pub fn register(&mut self, identity: Identity, bytes: u64, grant: Grant) -> Result<BufferId, BufferError> {
+    pub fn register(
+        &mut self,
+        identity: Identity,
+        bytes: u64,
+        grant: Grant,
+    ) -> Result<BufferId, BufferError> {
         self.buffers.register(identity, bytes, grant)
     }
 
@@ -285,7 +290,11 @@ impl Engine {
     /// How much of everything there is.
     pub fn stats(&self) -> Stats {
         let (accesses, regions) = self.map.live();
-        let queues = self.lanes.iter().map(|lane| lane.queue.len()).chain(self.pools.iter().map(|pool| pool.queue.len()));
+        let queues = self
+            .lanes
+            .iter()
+            .map(|lane| lane.queue.len())
+            .chain(self.pools.iter().map(|pool| pool.queue.len()));
         let waiting = self.order.iter().map(|run| &self.runs[*run as usize]);
         Stats {
             tasks: self.ring.live(),
@@ -295,7 +304,8 @@ impl Engine {
             regions,
             groups: self.groups.live(),
             running: self.lanes.iter().map(|lane| lane.flights.len()).sum(),
-            queued: queues.sum::<usize>() + waiting.map(|run| run.waiting.len() + run.groups.len()).sum::<usize>(),
+            queued: queues.sum::<usize>()
+                + waiting.map(|run| run.waiting.len() + run.groups.len()).sum::<usize>(),
             runs: self.runs.len() - self.free_runs.len(),
             stale: self.stale,
         }
@@ -305,7 +315,9 @@ impl Engine {
     fn apply(&mut self, now: Time, event: Event) {
         self.now = self.now.max(now);
         match event {
-            Event::Finished { worker, dispatch, ending, took } => self.finished(worker, dispatch, ending, took),
+            Event::Finished { worker, dispatch, ending, took } => {
+                self.finished(worker, dispatch, ending, took)
+            }
             Event::Ready(worker) => self.worker_ready(worker),
             Event::Lost(worker) => self.worker_lost(worker),
             Event::Progress(worker) => self.worker_progress(worker),

@@ -146,15 +146,26 @@ impl fmt::Display for SubmitError {
         match self {
             Self::NotBuilding(run) => write!(f, "run {run} takes no tasks"),
             Self::RunFailed(cause) => write!(f, "the run has failed: {cause}"),
-            Self::StaleBuffer(id) => write!(f, "no such buffer any more: {}.{}", id.index, id.generation),
+            Self::StaleBuffer(id) => {
+                write!(f, "no such buffer any more: {}.{}", id.index, id.generation)
+            }
             Self::OutOfBounds { member, argument, end, bytes } => {
-                write!(f, "argument {argument} of member {member} ends at byte {end} of a buffer of {bytes}")
+                write!(
+                    f,
+                    "argument {argument} of member {member} ends at byte {end} of a buffer of {bytes}"
+                )
             }
             Self::ReadOnly { member, argument } => {
-                write!(f, "argument {argument} of member {member} writes a buffer that may only be read")
+                write!(
+                    f,
+                    "argument {argument} of member {member} writes a buffer that may only be read"
+                )
             }
             Self::Aliasing { member, arguments: (a, b) } => {
-                write!(f, "arguments {a} and {b} of member {member} share bytes and one writes; use one `InOut`")
+                write!(
+                    f,
+                    "arguments {a} and {b} of member {member} share bytes and one writes; use one `InOut`"
+                )
             }
             Self::OtherRun(task) => write!(f, "task {task} belongs to another run"),
             Self::NotMine(worker) => write!(f, "the run does not use worker {}", worker.0),
@@ -166,8 +177,12 @@ impl fmt::Display for SubmitError {
             Self::SameWorker(worker) => write!(f, "two members for worker {}", worker.0),
             Self::BadGroup => write!(f, "a group has members, and only they have arguments"),
             Self::TooMany => write!(f, "at most 65535 members and arguments"),
-            Self::CollectiveAlone => write!(f, "a collective must be a group: alone it would wait for peers for ever"),
-            Self::TooLarge { bytes, capacity } => write!(f, "{bytes} bytes never fit `Config::bytes`: {capacity}"),
+            Self::CollectiveAlone => {
+                write!(f, "a collective must be a group: alone it would wait for peers for ever")
+            }
+            Self::TooLarge { bytes, capacity } => {
+                write!(f, "{bytes} bytes never fit `Config::bytes`: {capacity}")
+            }
             Self::ScopePinned { scope, bytes, tasks, knob } => write!(
                 f,
                 "the ring is full of what only the submitter can free: scope `{scope}` holds {bytes} bytes, \

@@ -23,7 +23,8 @@ impl Regions {
     /// Room for `capacity` bytes, rounded up to whole units.
     pub(crate) fn new(capacity: u64) -> Self {
         let capacity = rounded(capacity).unwrap_or(u64::MAX - u64::MAX % ALIGNMENT);
-        let mut regions = Self { capacity, free: 0, pieces: BTreeMap::new(), lengths: BTreeSet::new() };
+        let mut regions =
+            Self { capacity, free: 0, pieces: BTreeMap::new(), lengths: BTreeSet::new() };
         if capacity > 0 {
             regions.add(0, capacity);
         }

@@ -48,7 +48,10 @@ impl Ring {
     #[inline]
     pub(crate) fn take(&mut self) -> u32 {
         let slot = self.free.pop().unwrap_or_else(|| {
-            assert!(self.slots.len() < self.capacity as usize, "RING-1: the caller has looked for room");
+            assert!(
+                self.slots.len() < self.capacity as usize,
+                "RING-1: the caller has looked for room"
+            );
             self.slots.push(Slot::vacant());
             number(self.slots.len() - 1)
         });

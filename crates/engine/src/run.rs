@@ -170,7 +170,12 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    pub(crate) fn new(id: RunId, label: &'static str, resources: Vec<u64>, deadline: Option<Time>) -> Self {
+    pub(crate) fn new(
+        id: RunId,
+        label: &'static str,
+        resources: Vec<u64>,
+        deadline: Option<Time>,
+    ) -> Self {
         Self {
             id,
             label,

@@ -68,7 +68,9 @@ impl fmt::Display for ScopeError {
         match self {
             Self::NotBuilding => write!(f, "the run takes nothing more"),
             Self::TooDeep => write!(f, "a run has at most {MAX_DEPTH} open scopes"),
-            Self::AutomaticInManual(label) => write!(f, "an automatic scope inside the manual scope `{label}`"),
+            Self::AutomaticInManual(label) => {
+                write!(f, "an automatic scope inside the manual scope `{label}`")
+            }
             Self::NotOpen => write!(f, "the scope is not open"),
             Self::OpenInside(label) => write!(f, "a scope inside was still open: `{label}`"),
         }

@@ -64,7 +64,7 @@ impl Tag {
 }
 
 /// One argument: which bytes, and what for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Arg {
     /// Which bytes.
     pub view: View,
@@ -74,18 +74,21 @@ pub struct Arg {
 
 impl View {
     /// An argument that is read.
-    pub fn input(self) -> Arg {
-        Arg { view: self, tag: Tag::Input }
+    #[inline]
+    pub fn input(&self) -> Arg {
+        Arg { view: self.clone(), tag: Tag::Input }
     }
 
     /// An argument that is written whole.
-    pub fn output(self) -> Arg {
-        Arg { view: self, tag: Tag::Output }
+    #[inline]
+    pub fn output(&self) -> Arg {
+        Arg { view: self.clone(), tag: Tag::Output }
     }
 
     /// An argument that is read and written.
-    pub fn in_out(self) -> Arg {
-        Arg { view: self, tag: Tag::InOut }
+    #[inline]
+    pub fn in_out(&self) -> Arg {
+        Arg { view: self.clone(), tag: Tag::InOut }
     }
 }
 

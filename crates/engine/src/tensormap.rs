@@ -52,7 +52,11 @@ impl Kinds {
 
 impl std::fmt::Display for Kinds {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let names = [(Self::READ_AFTER_WRITE, "RaW"), (Self::WRITE_AFTER_WRITE, "WaW"), (Self::WRITE_AFTER_READ, "WaR")];
+        let names = [
+            (Self::READ_AFTER_WRITE, "RaW"),
+            (Self::WRITE_AFTER_WRITE, "WaW"),
+            (Self::WRITE_AFTER_READ, "WaR"),
+        ];
         let names = names.into_iter().chain([(Self::EXPLICIT, "after")]);
         let mut separator = "";
         for (_, name) in names.filter(|(kind, _)| self.contains(*kind)) {
@@ -112,7 +116,12 @@ pub(crate) struct TensorMap {
 impl TensorMap {
     /// The map of `run` that hangs off `first`; `is_over` tells whether a run has ended and left its map.
     #[inline]
-    pub(crate) fn of(&mut self, first: &mut u32, run: (u32, u64), is_over: impl Fn((u32, u64)) -> bool) -> u32 {
+    pub(crate) fn of(
+        &mut self,
+        first: &mut u32,
+        run: (u32, u64),
+        is_over: impl Fn((u32, u64)) -> bool,
+    ) -> u32 {
         if *first != NONE && self.maps[*first].run == run {
             return *first;
         }
@@ -156,27 +165,38 @@ impl TensorMap {
         accessor: &mut Accessor<'_>,
         found: impl FnMut(u32, Kinds),
     ) {
-        let access =
-            Access { task: accessor.task, node: NONE, previous: NONE, next: NONE, sibling: *accessor.accesses };
+        let access = Access {
+            task: accessor.task,
+            node: NONE,
+            previous: NONE,
+            next: NONE,
+            sibling: *accessor.accesses,
+        };
         let access = self.accesses.add(access);
         *accessor.accesses = access;
         let root = self.maps[map].root;
         if root != NONE && self.tree.is_single(root) {
-            let is_vacant = self.is_vacant(root);
-            if is_vacant {
-                self.tree.reshape(root, region);
-            }
-            let drops = effect.writes && !effect.is_unordered;
-            if (is_vacant || drops || !effect.writes) && self.tree[root].region.is_same(region) {
+            let adds = effect.writes && effect.is_unordered;
+            if !adds && self.tree[root].region.is_same(region) {
                 return self.enter_same(root, access, effect, found);
             }
         }
-        if effect.writes { self.write(map, region, effect, access, found) } else { self.read(map, region, access, found) }
+        if effect.writes {
+            self.write(map, region, effect, access, found)
+        } else {
+            self.read(map, region, access, found)
+        }
     }
 
     /// The usual case: the region is there already.
     #[inline]
-    fn enter_same(&mut self, node: u32, access: u32, effect: Effect, mut found: impl FnMut(u32, Kinds)) {
+    fn enter_same(
+        &mut self,
+        node: u32,
+        access: u32,
+        effect: Effect,
+        mut found: impl FnMut(u32, Kinds),
+    ) {
         let task = self.accesses[access].task;
         if effect.writes {
             self.meet_all(node, task, effect, &mut found);
@@ -205,7 +225,14 @@ impl TensorMap {
         self.add_reader(same, access);
     }
 
-    fn write(&mut self, map: u32, region: &Region, effect: Effect, access: u32, mut found: impl FnMut(u32, Kinds)) {
+    fn write(
+        &mut self,
+        map: u32,
+        region: &Region,
+        effect: Effect,
+        access: u32,
+        mut found: impl FnMut(u32, Kinds),
+    ) {
         let task = self.accesses[access].task;
         let met = self.meeting(map, region);
         let mut same = NONE;
@@ -335,8 +362,7 @@ impl TensorMap {
             }
         }
         let map = self.tree[node].map;
-        // A lone region stays, so that the next access to it finds it.
-        if self.is_vacant(node) && !(self.maps[map].root == node && self.tree.is_single(node)) {
+        if self.is_vacant(node) {
             self.remove_node(map, node);
         }
     }

@@ -12,6 +12,7 @@ mod meet;
 
 use crate::buffer::BufferId;
 use std::fmt;
+use std::sync::Arc;
 
 /// No buffer has more bytes, so that sums and differences of offsets need no check.
 pub const MAX_BYTES: u64 = 1 << 61;
@@ -26,22 +27,29 @@ pub(crate) struct Axis {
     pub(crate) stride: i64,
 }
 
-/// Which bytes of its buffer a view touches.
+/// How the bytes of a view that is not dense lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Geometry {
+    /// How many bytes follow each other at each step.
+    pub(crate) run: i64,
+    /// Reduced axes, the widest stride first.
+    pub(crate) axes: [Axis; MAX_RANK],
+    pub(crate) rank: u8,
+}
+
+/// Which bytes of its buffer a view touches.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Region {
     /// The first byte.
     pub(crate) start: i64,
     /// Behind the last byte.
     pub(crate) end: i64,
-    /// How many bytes follow each other at each step.
-    pub(crate) run: i64,
-    /// Reduced axes, the widest stride first; none if the view is dense.
-    pub(crate) axes: [Axis; MAX_RANK],
-    pub(crate) rank: u8,
+    /// None if all bytes between are touched.
+    pub(crate) geometry: Option<Arc<Geometry>>,
 }
 
 /// A set of bytes of one buffer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct View {
     pub(crate) buffer: BufferId,
     pub(crate) region: Region,
@@ -70,7 +78,9 @@ impl fmt::Display for ViewError {
         match self {
             Self::Overflow => write!(f, "the extent of the view does not fit 61 bits"),
             Self::Rank(rank) => write!(f, "a view has at most {MAX_RANK} axes: {rank}"),
-            Self::Strides { axes, strides } => write!(f, "{axes} axes need as many strides: {strides}"),
+            Self::Strides { axes, strides } => {
+                write!(f, "{axes} axes need as many strides: {strides}")
+            }
             Self::Zero => write!(f, "strides and element sizes are at least 1"),
         }
     }
@@ -80,10 +90,12 @@ impl std::error::Error for ViewError {}
 
 impl View {
     /// `bytes` bytes of `buffer` from `offset` on.
+    #[inline]
     pub fn bytes(buffer: BufferId, offset: u64, bytes: u64) -> Result<Self, ViewError> {
-        let (start, run) = (limited(offset).ok_or(ViewError::Overflow)?, limited(bytes).ok_or(ViewError::Overflow)?);
+        let start = limited(offset).ok_or(ViewError::Overflow)?;
+        limited(bytes).ok_or(ViewError::Overflow)?;
         let end = limited(offset + bytes).ok_or(ViewError::Overflow)?;
-        Ok(Self { buffer, region: Region { start, end, run, axes: Default::default(), rank: 0 } })
+        Ok(Self { buffer, region: Region { start, end, geometry: None } })
     }
 
     /// A tensor of `shape` whose elements of `element` bytes lie `strides` elements apart, the first at byte `offset`.
@@ -106,11 +118,19 @@ impl View {
         if shape.contains(&0) {
             return Self::bytes(buffer, offset, 0);
         }
-        Ok(Self { buffer, region: Region::reduced(offset, shape, strides, element).ok_or(ViewError::Overflow)? })
+        Ok(Self {
+            buffer,
+            region: Region::reduced(offset, shape, strides, element).ok_or(ViewError::Overflow)?,
+        })
     }
 
     /// A tensor of `shape` in row-major order without gaps.
-    pub fn row_major(buffer: BufferId, offset: u64, shape: &[u64], element: u64) -> Result<Self, ViewError> {
+    pub fn row_major(
+        buffer: BufferId,
+        offset: u64,
+        shape: &[u64],
+        element: u64,
+    ) -> Result<Self, ViewError> {
         let elements = shape.iter().try_fold(1u64, |elements, axis| elements.checked_mul(*axis));
         let bytes = elements.and_then(|elements| elements.checked_mul(element));
         Self::bytes(buffer, offset, bytes.ok_or(ViewError::Overflow)?)
@@ -173,7 +193,9 @@ impl Region {
         for axis in axes[..rank].iter().rev() {
             if first == MAX_RANK && axis.stride == run {
                 run = run.checked_mul(axis.count)?;
-            } else if first < MAX_RANK && kept[first].count.checked_mul(kept[first].stride) == Some(axis.stride) {
+            } else if first < MAX_RANK
+                && kept[first].count.checked_mul(kept[first].stride) == Some(axis.stride)
+            {
                 kept[first].count = kept[first].count.checked_mul(axis.count)?;
             } else {
                 first -= 1;
@@ -183,19 +205,17 @@ impl Region {
         let mut axes = [Axis::default(); MAX_RANK];
         let rank = MAX_RANK - first;
         axes[..rank].copy_from_slice(&kept[first..]);
-        Some(Self { start, end, run, axes, rank: u8::try_from(rank).ok()? })
+        let geometry = Geometry { run, axes, rank: u8::try_from(rank).ok()? };
+        Some(Self { start, end, geometry: (rank > 0).then(|| Arc::new(geometry)) })
     }
 
     /// All `bytes` bytes of a buffer.
     pub(crate) fn whole(bytes: i64) -> Self {
-        Self { start: 0, end: bytes, run: bytes, axes: Default::default(), rank: 0 }
+        Self { start: 0, end: bytes, geometry: None }
     }
 
     #[inline]
     pub(crate) fn is_same(&self, other: &Region) -> bool {
-        self.start == other.start
-            && self.end == other.end
-            && self.rank == other.rank
-            && (self.rank == 0 || (self.run == other.run && self.axes == other.axes))
+        self.start == other.start && self.end == other.end && self.geometry == other.geometry
     }
 }

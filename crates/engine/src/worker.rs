@@ -79,7 +79,9 @@ impl Lane {
     /// Whether a single task can be sent to it.
     #[inline]
     pub(crate) fn has_room(&self) -> bool {
-        self.health == Health::Ready && self.reserved == crate::arena::NONE && self.flights.len() < self.depth
+        self.health == Health::Ready
+            && self.reserved == crate::arena::NONE
+            && self.flights.len() < self.depth
     }
 
     /// Whether a member of a group can be sent to it.
@@ -169,9 +171,5 @@ impl Fifo {
     pub(crate) fn retain(&mut self, mut keep: impl FnMut(u32) -> bool) {
         self.usual.retain(|slot| keep(*slot));
         self.urgent.retain(|_, slot| keep(*slot));
-    }
-
-    pub(crate) fn first(&self) -> Option<u32> {
-        self.urgent.values().next().or_else(|| self.usual.front()).copied()
     }
 }

@@ -9,7 +9,9 @@ impl Engine {
     /// Ends a run early: what has not begun never begins, what has begun is recalled and waited for. `false` if the run is
     /// finished or not known.
     pub fn cancel(&mut self, run: RunId) -> bool {
-        let Some(at) = self.run_index(run).filter(|at| !self.runs[*at].is_finished) else { return false };
+        let Some(at) = self.run_index(run).filter(|at| !self.runs[*at].is_finished) else {
+            return false;
+        };
         self.cancel_because(at, Reason::Cancelled);
         self.settle();
         true
@@ -18,7 +20,8 @@ impl Engine {
     /// Cancels the runs whose deadline has passed.
     pub(super) fn expire(&mut self) {
         let now = self.now;
-        let late = |at: &u32| self.runs[*at as usize].deadline.is_some_and(|deadline| deadline <= now);
+        let late =
+            |at: &u32| self.runs[*at as usize].deadline.is_some_and(|deadline| deadline <= now);
         let late: Vec<u32> = self.order.iter().copied().filter(late).collect();
         for at in late {
             let deadline = self.runs[at as usize].deadline.take().unwrap_or_default();
@@ -32,7 +35,8 @@ impl Engine {
         self.runs[at].fail(Cause::of_run(reason));
         let cause = self.runs[at].error.unwrap_or(Cause::of_run(reason));
         let tasks = self.ring.tasks().filter(|(_, slot)| slot.run == run);
-        let mut tasks: Vec<(u64, u32, State)> = tasks.map(|(at, slot)| (slot.sequence, at, slot.state)).collect();
+        let mut tasks: Vec<(u64, u32, State)> =
+            tasks.map(|(at, slot)| (slot.sequence, at, slot.state)).collect();
         tasks.sort_unstable_by_key(|(sequence, _, _)| *sequence);
         for (_, slot, state) in tasks {
             match state {

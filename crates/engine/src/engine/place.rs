@@ -121,7 +121,9 @@ impl Engine {
     pub(super) fn launch_groups(&mut self, run: u32) {
         let mut freed = Vec::new();
         while let Some(&slot) = self.runs[run as usize].groups.front() {
-            let Route::Group(group) = self.ring[slot].route else { unreachable!("GRP-1: only groups are here") };
+            let Route::Group(group) = self.ring[slot].route else {
+                unreachable!("GRP-1: only groups are here")
+            };
             if let Some(reason) = self.impossible(group) {
                 self.release_group(run, group, &mut freed);
                 self.fail(slot, reason);
@@ -159,15 +161,23 @@ impl Engine {
     /// The workers that a group keeps free while it waits.
     fn wanted(&self, group: u32) -> Vec<u32> {
         let group = &self.groups[group];
-        group.pool.map_or_else(|| group.targets.clone(), |pool| self.pools[pool as usize].workers.clone())
+        group
+            .pool
+            .map_or_else(|| group.targets.clone(), |pool| self.pools[pool as usize].workers.clone())
     }
 
     /// Whether all its workers are idle; a group of a pool takes the first that are.
     fn choose(&mut self, group: u32) -> bool {
         let Some(pool) = self.groups[group].pool else {
-            return self.groups[group].targets.iter().all(|worker| self.lanes[*worker as usize].is_idle());
+            return self.groups[group]
+                .targets
+                .iter()
+                .all(|worker| self.lanes[*worker as usize].is_idle());
         };
-        let idle = self.pools[pool as usize].workers.iter().filter(|worker| self.lanes[**worker as usize].is_idle());
+        let idle = self.pools[pool as usize]
+            .workers
+            .iter()
+            .filter(|worker| self.lanes[**worker as usize].is_idle());
         let targets: Vec<u32> = idle.take(self.groups[group].members).copied().collect();
         let is_enough = targets.len() == self.groups[group].members;
         if is_enough {

@@ -92,7 +92,11 @@ impl Engine {
 
     /// Why a recalled task did not begin: what its group or its run failed of.
     fn skipped(&self, slot: u32, member: u16) -> Cause {
-        let of_group = if let Route::Group(group) = self.ring[slot].route { self.groups[group].cause } else { None };
+        let of_group = if let Route::Group(group) = self.ring[slot].route {
+            self.groups[group].cause
+        } else {
+            None
+        };
         let of_run = self.runs[self.ring[slot].run as usize].error;
         of_group.or(of_run).unwrap_or_else(|| self.cause(slot, member, Reason::Cancelled))
     }
@@ -134,7 +138,8 @@ impl Engine {
         let cause = entry.cause;
         entry.state = if cause.is_some() { State::Failed } else { State::Completed };
         let accesses = std::mem::replace(&mut entry.accesses, NONE);
-        let (run, route, record, until) = (entry.run, entry.route, entry.record, entry.path.saturating_add(took));
+        let (run, route, record, until) =
+            (entry.run, entry.route, entry.record, entry.path.saturating_add(took));
         entry.is_ended = true;
         // A producer that has not ended still has this slot on its list.
         let itself = if entry.waits == 0 { entry.itself.take() } else { None };
@@ -172,7 +177,8 @@ impl Engine {
             entry.waits -= 1;
             entry.path = entry.path.max(until);
             if entry.state != State::Pending {
-                let itself = if entry.waits == 0 && entry.is_ended { entry.itself.take() } else { None };
+                let itself =
+                    if entry.waits == 0 && entry.is_ended { entry.itself.take() } else { None };
                 if let Some(itself) = itself {
                     self.drop_reference(itself);
                 }

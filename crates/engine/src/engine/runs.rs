@@ -38,13 +38,23 @@ impl Engine {
     }
 
     /// Opens a scope inside the innermost one of a run.
-    pub fn open(&mut self, run: RunId, label: &'static str, mode: Mode) -> Result<Scope, ScopeError> {
-        let at = self.run_index(run).filter(|at| !self.runs[*at].is_sealed).ok_or(ScopeError::NotBuilding)?;
+    pub fn open(
+        &mut self,
+        run: RunId,
+        label: &'static str,
+        mode: Mode,
+    ) -> Result<Scope, ScopeError> {
+        let at = self
+            .run_index(run)
+            .filter(|at| !self.runs[*at].is_sealed)
+            .ok_or(ScopeError::NotBuilding)?;
         let scopes = &mut self.runs[at].scopes;
         if scopes.len() >= MAX_DEPTH {
             return Err(ScopeError::TooDeep);
         }
-        if let Some(outer) = scopes.last().filter(|outer| outer.mode == Mode::Manual && mode == Mode::Automatic) {
+        if let Some(outer) =
+            scopes.last().filter(|outer| outer.mode == Mode::Manual && mode == Mode::Automatic)
+        {
             return Err(ScopeError::AutomaticInManual(outer.label));
         }
         self.last_scope += 1;
@@ -53,11 +63,18 @@ impl Engine {
     }
 
     /// Closes a scope: slabs made in it go when nobody names them any more. Scopes still open inside are closed and named.
-    #[expect(clippy::needless_pass_by_value, reason = "a scope is closed once: its guard is consumed")]
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "a scope is closed once: its guard is consumed"
+    )]
     pub fn close(&mut self, scope: Scope) -> Result<(), ScopeError> {
         let at = self.run_index(scope.run).ok_or(ScopeError::NotOpen)?;
         let run = &mut self.runs[at];
-        let depth = run.scopes.iter().position(|open| open.number == scope.number).ok_or(ScopeError::NotOpen)?;
+        let depth = run
+            .scopes
+            .iter()
+            .position(|open| open.number == scope.number)
+            .ok_or(ScopeError::NotOpen)?;
         run.is_blocked = false;
         let inside = run.scopes.get(depth + 1).map(|open| open.label);
         self.close_down_to(at, depth);
@@ -67,7 +84,10 @@ impl Engine {
 
     /// Says that nothing more comes. A scope that is still open is closed and named, here and in the outcome.
     pub fn seal(&mut self, run: RunId) -> Result<(), ScopeError> {
-        let at = self.run_index(run).filter(|at| !self.runs[*at].is_sealed).ok_or(ScopeError::NotBuilding)?;
+        let at = self
+            .run_index(run)
+            .filter(|at| !self.runs[*at].is_sealed)
+            .ok_or(ScopeError::NotBuilding)?;
         let open = self.runs[at].scopes.get(1).map(|open| open.label);
         if let Some(label) = open {
             self.runs[at].fail(Cause::of_run(Reason::ScopeOpen(label)));
@@ -113,7 +133,9 @@ impl Engine {
 
     /// Forgets a finished run; `false` if it is not finished or not known.
     pub fn forget(&mut self, run: RunId) -> bool {
-        let Some(at) = self.run_index(run).filter(|at| self.runs[*at].is_finished) else { return false };
+        let Some(at) = self.run_index(run).filter(|at| self.runs[*at].is_finished) else {
+            return false;
+        };
         self.runs[at] = Run::new(RunId { number: 0, index: NONE }, "", Vec::new(), None);
         self.free_runs.push(number(at));
         true

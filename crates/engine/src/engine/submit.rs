@@ -15,7 +15,10 @@ impl Engine {
         self.check_arguments(spec)?;
         self.check_after(run, spec.after)?;
         if spec.bytes > self.ring.bytes.capacity() {
-            return Err(SubmitError::TooLarge { bytes: spec.bytes, capacity: self.ring.bytes.capacity() });
+            return Err(SubmitError::TooLarge {
+                bytes: spec.bytes,
+                capacity: self.ring.bytes.capacity(),
+            });
         }
         if self.ring.is_full() || !self.ring.bytes.fits(spec.bytes) {
             return self.block(at, spec.bytes);
@@ -71,7 +74,8 @@ impl Engine {
                 if members.is_empty() || !spec.args.is_empty() {
                     return Err(SubmitError::BadGroup);
                 }
-                let mut workers: Vec<WorkerId> = members.iter().map(|(worker, _)| *worker).collect();
+                let mut workers: Vec<WorkerId> =
+                    members.iter().map(|(worker, _)| *worker).collect();
                 workers.sort_unstable();
                 if let Some(pair) = workers.windows(2).find(|pair| pair[0] == pair[1]) {
                     return Err(SubmitError::SameWorker(pair[0]));
@@ -106,7 +110,8 @@ impl Engine {
         if !entry.workers.iter().all(|worker| self.runs[run].uses(*worker)) {
             return Err(SubmitError::PoolNotMine(crate::worker::PoolId(pool)));
         }
-        let is_enough = members == 1 && entry.workers.first().is_some_and(|first| self.is_alive(*first));
+        let is_enough =
+            members == 1 && entry.workers.first().is_some_and(|first| self.is_alive(*first));
         if is_enough || members <= self.living(pool) {
             return Ok(());
         }
@@ -123,7 +128,9 @@ impl Engine {
             Place::Worker(_) | Place::Pool(_) => self.check_member(0, spec.args),
             Place::Group(members) => {
                 check_count(members.len())?;
-                (0..).zip(members).try_for_each(|(member, (_, args))| self.check_member(member, args))
+                (0..)
+                    .zip(members)
+                    .try_for_each(|(member, (_, args))| self.check_member(member, args))
             }
             Place::PoolGroup(_, members) => {
                 check_count(members.len())?;
@@ -136,10 +143,18 @@ impl Engine {
     fn check_member(&self, member: usize, args: &[Arg]) -> Result<(), SubmitError> {
         check_count(args.len())?;
         for (argument, arg) in args.iter().enumerate() {
-            let buffer = self.buffers.get(arg.view.buffer).ok_or(SubmitError::StaleBuffer(arg.view.buffer))?;
+            let buffer = self
+                .buffers
+                .get(arg.view.buffer)
+                .ok_or(SubmitError::StaleBuffer(arg.view.buffer))?;
             if arg.view.region.end > buffer.bytes {
                 let bytes = buffer.bytes.unsigned_abs();
-                return Err(SubmitError::OutOfBounds { member, argument, end: arg.view.end(), bytes });
+                return Err(SubmitError::OutOfBounds {
+                    member,
+                    argument,
+                    end: arg.view.end(),
+                    bytes,
+                });
             }
             if arg.tag.writes() && buffer.grant == crate::buffer::Grant::Read {
                 return Err(SubmitError::ReadOnly { member, argument });
@@ -153,7 +168,9 @@ impl Engine {
     }
 
     fn check_after(&self, run: RunId, after: &[TaskId]) -> Result<(), SubmitError> {
-        let foreign = |task: &&TaskId| self.ring.find(**task).is_some_and(|slot| self.ring[slot].run != run.index);
+        let foreign = |task: &&TaskId| {
+            self.ring.find(**task).is_some_and(|slot| self.ring[slot].run != run.index)
+        };
         after.iter().find(foreign).map_or(Ok(()), |task| Err(SubmitError::OtherRun(*task)))
     }
 
@@ -166,16 +183,25 @@ impl Engine {
         }
         self.wants_room = true;
         let slots = self.ring.capacity() - self.ring.live();
-        Ok(Submit::Blocked { slots, bytes: self.ring.bytes.free(), longest: self.ring.bytes.longest() })
+        Ok(Submit::Blocked {
+            slots,
+            bytes: self.ring.bytes.free(),
+            longest: self.ring.bytes.longest(),
+        })
     }
 
     /// Whether the ring would still be full if all tasks ended and every submitter that is not itself blocked let go.
     fn pinned(&self, run: usize, bytes: u64) -> Option<SubmitError> {
-        let stuck = |at: u32| self.runs[at as usize].is_blocked && self.runs[at as usize].scoped > 0;
+        let stuck =
+            |at: u32| self.runs[at as usize].is_blocked && self.runs[at as usize].scoped > 0;
         if !self.order.iter().any(|at| stuck(*at)) {
             return None;
         }
-        let held = self.ring.tasks().filter(|(_, slot)| slot.is_scoped && stuck(slot.run)).map(|(_, slot)| slot);
+        let held = self
+            .ring
+            .tasks()
+            .filter(|(_, slot)| slot.is_scoped && stuck(slot.run))
+            .map(|(_, slot)| slot);
         let mut slabs: Vec<(u64, u64)> = Vec::new();
         let mut tasks = 0;
         for slot in held {
@@ -184,7 +210,8 @@ impl Engine {
         }
         let knob = if tasks >= self.ring.capacity() {
             Knob::Slots
-        } else if widest_gap(slabs, self.ring.bytes.capacity()) < rounded(bytes).unwrap_or(u64::MAX) {
+        } else if widest_gap(slabs, self.ring.bytes.capacity()) < rounded(bytes).unwrap_or(u64::MAX)
+        {
             Knob::Bytes
         } else {
             return None;
@@ -201,10 +228,14 @@ impl Engine {
         let route = match spec.place {
             Place::Worker(worker) => Route::Worker(worker.0),
             Place::Pool(pool) => Route::Pool(pool.0),
-            Place::Group(members) => {
-                Route::Group(self.add_group(None, members.iter().map(|(worker, _)| worker.0).collect(), members.len()))
+            Place::Group(members) => Route::Group(self.add_group(
+                None,
+                members.iter().map(|(worker, _)| worker.0).collect(),
+                members.len(),
+            )),
+            Place::PoolGroup(pool, members) => {
+                Route::Group(self.add_group(Some(pool.0), Vec::new(), members.len()))
             }
-            Place::PoolGroup(pool, members) => Route::Group(self.add_group(Some(pool.0), Vec::new(), members.len())),
         };
         let slot = self.open_slot(run, route);
         let entry = &mut self.ring[slot];

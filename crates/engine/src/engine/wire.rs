@@ -12,7 +12,12 @@ use crate::tensormap::{Accessor, Kinds};
 use crate::view::Region;
 
 impl Engine {
-    pub(super) fn add_group(&mut self, pool: Option<u32>, targets: Vec<u32>, members: usize) -> u32 {
+    pub(super) fn add_group(
+        &mut self,
+        pool: Option<u32>,
+        targets: Vec<u32>,
+        members: usize,
+    ) -> u32 {
         self.groups.add(Group { targets, pool, members, remaining: members, cause: None, took: 0 })
     }
 
@@ -64,7 +69,13 @@ impl Engine {
             let first = &mut self.buffers.at_mut(buffer.index).map;
             let map = self.map.of(first, run_key, |run| is_over(runs, run));
             let mut accessor = Accessor { task: slot, accesses: &mut self.ring[slot].accesses };
-            self.map.access(map, &Region::whole(length), Tag::Output.effect(false), &mut accessor, |_, _| {});
+            self.map.access(
+                map,
+                &Region::whole(length),
+                Tag::Output.effect(false),
+                &mut accessor,
+                |_, _| {},
+            );
         }
         Some(slab)
     }
@@ -140,7 +151,14 @@ impl Engine {
             Some(Incoming { from, member: edge.member, argument: edge.argument, kinds: edge.kinds })
         });
         let edges = edges.collect();
-        let entry = Entry { task: self.ring.id(slot), work: entry.work, members, state: State::Pending, took: 0, edges };
+        let entry = Entry {
+            task: self.ring.id(slot),
+            work: entry.work,
+            members,
+            state: State::Pending,
+            took: 0,
+            edges,
+        };
         let run = self.ring[slot].run as usize;
         self.ring[slot].record = number(self.runs[run].record.len());
         self.runs[run].record.push(entry);

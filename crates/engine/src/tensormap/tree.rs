@@ -32,7 +32,16 @@ impl Tree {
         self.count += 1;
         let (left, right, writer, readers) = (NONE, NONE, NONE, NONE);
         let weight = scattered(self.count);
-        self.nodes.add(Node { region: *region, writer, readers, map, left, right, weight, last: region.end })
+        self.nodes.add(Node {
+            region: region.clone(),
+            writer,
+            readers,
+            map,
+            left,
+            right,
+            weight,
+            last: region.end,
+        })
     }
 
     /// Whether `root` has no children.
@@ -40,15 +49,6 @@ impl Tree {
     pub(crate) fn is_single(&self, root: u32) -> bool {
         let node = &self.nodes[root];
         node.left == NONE && node.right == NONE
-    }
-
-    /// Gives a lone node another region.
-    #[inline]
-    pub(crate) fn reshape(&mut self, root: u32, region: &Region) {
-        let node = &mut self.nodes[root];
-        if !node.region.is_same(region) {
-            (node.region, node.last) = (*region, region.end);
-        }
     }
 
     /// Appends the nodes below `root` that share a byte with `region`.

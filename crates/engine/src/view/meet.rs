@@ -7,22 +7,30 @@ const EFFORT: u32 = 4096;
 
 impl Region {
     fn axes(&self) -> &[Axis] {
-        &self.axes[..usize::from(self.rank)]
+        self.geometry.as_ref().map_or(&[], |geometry| &geometry.axes[..usize::from(geometry.rank)])
+    }
+
+    fn run(&self) -> i64 {
+        self.geometry.as_ref().map_or(self.end - self.start, |geometry| geometry.run)
     }
 
     /// Whether the two share a byte (VIEW-1).
     #[inline]
     pub(crate) fn overlaps(&self, other: &Region) -> bool {
-        if self.start >= other.end || other.start >= self.end || self.start == self.end || other.start == other.end {
+        if self.start >= other.end
+            || other.start >= self.end
+            || self.start == self.end
+            || other.start == other.end
+        {
             return false;
         }
-        if self.rank == 0 && other.rank == 0 {
+        if self.geometry.is_none() && other.geometry.is_none() {
             return true;
         }
         if !self.residues_meet(other) {
             return false;
         }
-        let mut pair = Pair { runs: (self.run, other.run), effort: EFFORT };
+        let mut pair = Pair { runs: (self.run(), other.run()), effort: EFFORT };
         pair.meet(self.axes(), other.axes(), other.start - self.start)
     }
 
@@ -31,7 +39,7 @@ impl Region {
         let strides = self.axes().iter().chain(other.axes()).map(|axis| axis.stride);
         let common = strides.fold(0, greatest_common_divisor);
         let at = (other.start - self.start).rem_euclid(common);
-        at < self.run || at.saturating_add(other.run) > common
+        at < self.run() || at + other.run() > common
     }
 
     /// Whether `self` surely holds every byte of `other` (VIEW-3); may be wrong the other way.
@@ -40,7 +48,7 @@ impl Region {
         if other.start < self.start || other.end > self.end {
             return false;
         }
-        self.rank == 0 || self.holds(other)
+        self.geometry.is_none() || self.holds(other)
     }
 
     fn holds(&self, other: &Region) -> bool {
@@ -61,7 +69,7 @@ impl Region {
             }
             shift -= step * mine.stride;
         }
-        shift.saturating_add(span(theirs, other.run)) <= self.run
+        shift + span(theirs, other.run()) <= self.run()
     }
 }
 
@@ -102,8 +110,16 @@ impl Pair {
     }
 
     /// Tries each distance between two rows at which they could meet.
-    fn rows(&mut self, left: &[Axis], right: &[Axis], shift: i64, inner: (&[Axis], &[Axis])) -> bool {
-        let is_cut = |outer: &[Axis], inner: &[Axis]| if outer.len() > inner.len() { outer[0].count - 1 } else { 0 };
+    fn rows(
+        &mut self,
+        left: &[Axis],
+        right: &[Axis],
+        shift: i64,
+        inner: (&[Axis], &[Axis]),
+    ) -> bool {
+        let is_cut = |outer: &[Axis], inner: &[Axis]| {
+            if outer.len() > inner.len() { outer[0].count - 1 } else { 0 }
+        };
         let stride = if left.len() > inner.0.len() { left[0].stride } else { right[0].stride };
         let (down, up) = (is_cut(left, inner.0), is_cut(right, inner.1));
         // Rows meet if -span(right row) < shift + steps * stride < span(left row).
