@@ -234,6 +234,11 @@ impl Engine {
         WorkerId(worker)
     }
 
+    /// All workers, in the order in which they were added.
+    pub fn workers(&self) -> impl Iterator<Item = WorkerId> + use<> {
+        (0..number(self.lanes.len())).map(WorkerId)
+    }
+
     /// Makes a buffer known; the same identity gives the same number.
     pub fn register(
         &mut self,
