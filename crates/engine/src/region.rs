@@ -94,3 +94,63 @@ impl Regions {
 pub(crate) fn rounded(bytes: u64) -> Option<u64> {
     bytes.checked_next_multiple_of(ALIGNMENT)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Numbers without pattern.
+    fn next(seed: &mut u64) -> u64 {
+        *seed =
+            seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        *seed >> 33
+    }
+
+    #[test]
+    fn reg_1_whatever_fits_the_capacity_fits_when_nothing_is_allocated() {
+        let mut regions = Regions::new(10 * ALIGNMENT);
+        for bytes in (1..=10 * ALIGNMENT).step_by(333) {
+            let start = regions.allocate(bytes).expect("REG-1");
+            regions.release(start, bytes);
+        }
+        assert_eq!(regions.allocate(10 * ALIGNMENT + 1), None);
+        assert_eq!(regions.allocate(u64::MAX), None);
+    }
+
+    #[test]
+    fn reg_2_reg_3_random_requests_agree_with_a_set_of_units() {
+        let mut seed = 1;
+        for _ in 0..200 {
+            let units = 1 + next(&mut seed) % 40;
+            let mut regions = Regions::new(units * ALIGNMENT);
+            let mut owners = vec![0u64; usize::try_from(units).expect("small")];
+            let mut live: Vec<(u64, u64, u64)> = Vec::new();
+            for id in 1..200 {
+                if next(&mut seed) % 2 == 0 && !live.is_empty() {
+                    let at = usize::try_from(next(&mut seed)).expect("small") % live.len();
+                    let (id, start, bytes) = live.swap_remove(at);
+                    regions.release(start, bytes);
+                    owners.iter_mut().filter(|owner| **owner == id).for_each(|owner| *owner = 0);
+                } else {
+                    let bytes = 1 + next(&mut seed) % (5 * ALIGNMENT);
+                    let needed = usize::try_from(bytes.div_ceil(ALIGNMENT)).expect("small");
+                    let fits =
+                        owners.windows(needed).any(|piece| piece.iter().all(|owner| *owner == 0));
+                    assert_eq!(
+                        regions.fits(bytes),
+                        fits,
+                        "REG-3: free pieces side by side are one"
+                    );
+                    let Some(start) = regions.allocate(bytes) else { continue };
+                    let first = usize::try_from(start / ALIGNMENT).expect("small");
+                    for owner in &mut owners[first..first + needed] {
+                        assert_eq!(std::mem::replace(owner, id), 0, "REG-2");
+                    }
+                    live.push((id, start, bytes));
+                }
+                let free = owners.iter().filter(|owner| **owner == 0).count() as u64;
+                assert_eq!(regions.free(), free * ALIGNMENT);
+            }
+        }
+    }
+}

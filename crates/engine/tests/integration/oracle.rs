@@ -15,7 +15,10 @@ use proptest::prelude::*;
 const PROGRAMS: u32 = 100_000;
 
 fn programs() -> u32 {
-    std::env::var("PHALANX_ENGINE_PROGRAMS").ok().and_then(|count| count.parse().ok()).unwrap_or(PROGRAMS)
+    std::env::var("PHALANX_ENGINE_PROGRAMS")
+        .ok()
+        .and_then(|count| count.parse().ok())
+        .unwrap_or(PROGRAMS)
 }
 
 fn config(cases: u32) -> ProptestConfig {

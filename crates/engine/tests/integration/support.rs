@@ -3,14 +3,14 @@
 use phalanx_engine::*;
 
 /// Numbers without pattern, the same for the same seed.
-pub struct Random(u64);
+pub(crate) struct Random(u64);
 
 impl Random {
-    pub fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Self(seed ^ 0x9e37_79b9_7f4a_7c15)
     }
 
-    pub fn below(&mut self, limit: u64) -> u64 {
+    pub(crate) fn below(&mut self, limit: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -20,28 +20,29 @@ impl Random {
 }
 
 /// An engine whose tasks end when the test says so, in one pool of ready workers.
-pub struct Bench {
-    pub engine: Engine,
-    pub pool: PoolId,
-    pub workers: Vec<WorkerId>,
+pub(crate) struct Bench {
+    pub(crate) engine: Engine,
+    pub(crate) pool: PoolId,
+    pub(crate) workers: Vec<WorkerId>,
     /// What has been started and has not ended.
-    pub running: Vec<Start>,
+    pub(crate) running: Vec<Start>,
     /// The work of all that was started, in order.
-    pub started: Vec<u64>,
-    pub actions: Vec<Action>,
-    pub now: u64,
+    pub(crate) started: Vec<u64>,
+    pub(crate) actions: Vec<Action>,
+    pub(crate) now: u64,
     buffers: u64,
 }
 
 impl Bench {
-    pub fn new(workers: usize) -> Self {
+    pub(crate) fn new(workers: usize) -> Self {
         Self::with(workers, Config::default())
     }
 
-    pub fn with(workers: usize, config: Config) -> Self {
+    pub(crate) fn with(workers: usize, config: Config) -> Self {
         let mut engine = Engine::new(config);
         let pool = engine.add_pool();
-        let workers: Vec<WorkerId> = (0..workers).map(|_| engine.add_worker(Some(pool), 1)).collect();
+        let workers: Vec<WorkerId> =
+            (0..workers).map(|_| engine.add_worker(Some(pool), 1)).collect();
         for worker in &workers {
             engine.step(Time(0), Event::Ready(*worker));
         }
@@ -49,35 +50,35 @@ impl Bench {
         Self { engine, pool, workers, running, started, actions, now: 0, buffers: 0 }
     }
 
-    pub fn begin(&mut self) -> RunId {
+    pub(crate) fn begin(&mut self) -> RunId {
         self.begin_with(&RunSpec::new("test"))
     }
 
-    pub fn begin_with(&mut self, spec: &RunSpec<'_>) -> RunId {
+    pub(crate) fn begin_with(&mut self, spec: &RunSpec<'_>) -> RunId {
         match self.engine.begin(spec) {
             Begin::Started(run) => run,
             Begin::Blocked { behind } => panic!("blocked behind {behind}"),
         }
     }
 
-    pub fn buffer(&mut self, bytes: u64) -> BufferId {
+    pub(crate) fn buffer(&mut self, bytes: u64) -> BufferId {
         self.buffers += 1;
         let identity = Identity { owner: 1, number: self.buffers, generation: 1 };
         self.engine.register(identity, bytes, Grant::ReadWrite).expect("a new identity")
     }
 
     /// A task for the pool that must be accepted.
-    pub fn task(&mut self, run: RunId, work: u64, args: &[Arg]) -> TaskId {
+    pub(crate) fn task(&mut self, run: RunId, work: u64, args: &[Arg]) -> TaskId {
         self.spec(run, &TaskSpec::new(Place::Pool(self.pool)).args(args).work(work))
     }
 
-    pub fn spec(&mut self, run: RunId, spec: &TaskSpec<'_>) -> TaskId {
+    pub(crate) fn spec(&mut self, run: RunId, spec: &TaskSpec<'_>) -> TaskId {
         let submit = self.engine.submit(run, spec).expect("a correct task");
         submit.task().expect("there is room")
     }
 
     /// A task with a slab.
-    pub fn slab(&mut self, run: RunId, work: u64, bytes: u64) -> (TaskId, Slab) {
+    pub(crate) fn slab(&mut self, run: RunId, work: u64, bytes: u64) -> (TaskId, Slab) {
         let spec = TaskSpec::new(Place::Pool(self.pool)).bytes(bytes).work(work);
         match self.engine.submit(run, &spec).expect("a correct task") {
             Submit::Accepted { task, slab: Some(slab) } => (task, slab),
@@ -86,7 +87,7 @@ impl Bench {
     }
 
     /// Takes notice of all actions.
-    pub fn look(&mut self) {
+    pub(crate) fn look(&mut self) {
         let actions: Vec<Action> = self.engine.actions().collect();
         for action in &actions {
             if let Action::Start(start) = action {
@@ -98,13 +99,13 @@ impl Bench {
     }
 
     /// The work of what is running.
-    pub fn works(&mut self) -> Vec<u64> {
+    pub(crate) fn works(&mut self) -> Vec<u64> {
         self.look();
         self.running.iter().map(|start| start.work).collect()
     }
 
     /// Ends the oldest started task with this work.
-    pub fn end(&mut self, work: u64, ending: Ending) {
+    pub(crate) fn end(&mut self, work: u64, ending: Ending) {
         self.look();
         let at = self.running.iter().position(|start| start.work == work).expect("it is running");
         let Start { worker, dispatch, .. } = self.running.remove(at);
@@ -112,12 +113,12 @@ impl Bench {
         self.look();
     }
 
-    pub fn done(&mut self, work: u64) {
+    pub(crate) fn done(&mut self, work: u64) {
         self.end(work, Ending::Done);
     }
 
     /// Ends everything well, oldest first, until nothing runs.
-    pub fn finish(&mut self) {
+    pub(crate) fn finish(&mut self) {
         self.look();
         while !self.running.is_empty() {
             let Start { worker, dispatch, .. } = self.running.remove(0);
@@ -127,27 +128,28 @@ impl Bench {
         }
     }
 
-    pub fn seal_and_finish(&mut self, run: RunId) -> Outcome {
+    pub(crate) fn seal_and_finish(&mut self, run: RunId) -> Outcome {
         self.engine.seal(run).expect("no scope is open");
         self.finish();
         self.engine.outcome(run).expect("it has finished")
     }
 
-    pub fn lose(&mut self, worker: WorkerId) {
+    pub(crate) fn lose(&mut self, worker: WorkerId) {
         self.running.retain(|start| start.worker != worker);
         self.engine.step(Time(self.now), Event::Lost(worker));
         self.look();
     }
 
     /// That there is nothing left.
-    pub fn assert_empty(&self) {
+    pub(crate) fn assert_empty(&self) {
         let stats = self.engine.stats();
-        let left = (stats.tasks, stats.accesses, stats.regions, stats.groups, stats.running, stats.queued);
+        let left =
+            (stats.tasks, stats.accesses, stats.regions, stats.groups, stats.running, stats.queued);
         assert_eq!(left, (0, 0, 0, 0, 0, 0), "{stats:?}");
     }
 }
 
 /// All bytes between.
-pub fn view(buffer: BufferId, start: u64, end: u64) -> View {
+pub(crate) fn view(buffer: BufferId, start: u64, end: u64) -> View {
     View::bytes(buffer, start, end - start).expect("a small view")
 }

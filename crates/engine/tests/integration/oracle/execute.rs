@@ -36,7 +36,7 @@ struct Known {
     done: BTreeMap<u16, u64>,
 }
 
-pub struct Execution<'a> {
+pub(crate) struct Execution<'a> {
     program: &'a Program,
     random: Random,
     engine: Engine,
@@ -58,18 +58,21 @@ pub struct Execution<'a> {
 }
 
 impl<'a> Execution<'a> {
-    pub fn new(program: &'a Program, seed: u64) -> Self {
+    pub(crate) fn new(program: &'a Program, seed: u64) -> Self {
         let mut random = Random::new(seed);
         let slots = 2 + u32::try_from(random.below(12)).unwrap_or_default();
         let depth = 1 + usize::try_from(random.below(3)).unwrap_or_default();
-        let mut engine = Engine::new(Config { slots, bytes: CAPACITY, depth, is_recording: seed & 64 == 0 });
+        let mut engine =
+            Engine::new(Config { slots, bytes: CAPACITY, depth, is_recording: seed & 64 == 0 });
         let pool = engine.add_pool();
         let lane = 1 + usize::try_from(random.below(2)).unwrap_or_default();
         for _ in 0..WORKERS {
             engine.add_worker(Some(pool), lane);
         }
         let identity = |number| Identity { owner: 7, number, generation: 1 };
-        let register = |number| engine.register(identity(number), BYTES as u64, Grant::ReadWrite).expect("new");
+        let register = |number| {
+            engine.register(identity(number), BYTES as u64, Grant::ReadWrite).expect("new")
+        };
         let buffers = (0..BUFFERS as u64).map(register).collect();
         Self {
             program,
@@ -93,19 +96,25 @@ impl<'a> Execution<'a> {
     }
 
     /// Runs the program and checks everything; the hash of all actions.
-    pub fn run(mut self) -> Result<u64, String> {
+    pub(crate) fn run(mut self) -> Result<u64, String> {
         let mut idle = 0;
         while self.at <= self.program.ops.len() || self.is_busy() {
             self.now += self.random.below(5);
             self.take_actions();
             let moved = match self.random.below(8) {
-                0..3 if !self.is_blocked && self.at <= self.program.ops.len() => self.submit_next()?,
+                0..3 if !self.is_blocked && self.at <= self.program.ops.len() => {
+                    self.submit_next()?
+                }
                 3..7 => self.end_something()?,
                 _ => self.disturb(),
             };
             idle = if moved { 0 } else { idle + 1 };
             if idle > 400 {
-                return Err(format!("nothing moves at operation {}: {:?}", self.at, self.engine.stats()));
+                return Err(format!(
+                    "nothing moves at operation {}: {:?}",
+                    self.at,
+                    self.engine.stats()
+                ));
             }
         }
         self.take_actions();
@@ -129,7 +138,8 @@ impl<'a> Execution<'a> {
                 }
                 Action::Recall { worker, dispatch } => {
                     let flights = &mut self.workers[worker.index()].flights;
-                    let flight = flights.iter_mut().find(|flight| flight.start.dispatch == dispatch);
+                    let flight =
+                        flights.iter_mut().find(|flight| flight.start.dispatch == dispatch);
                     flight.expect("only what is under way is recalled").is_recalled = true;
                 }
                 Action::RoomFreed | Action::AdmissionFreed => self.is_blocked = false,
@@ -145,7 +155,11 @@ impl<'a> Execution<'a> {
 
     /// The first task of a worker begins, if it has not.
     fn begin(&mut self, worker: usize) {
-        let Some(flight) = self.workers[worker].flights.front().filter(|flight| flight.body.is_none()) else { return };
+        let Some(flight) =
+            self.workers[worker].flights.front().filter(|flight| flight.body.is_none())
+        else {
+            return;
+        };
         let start = flight.start;
         let (op, task) = self.op_of(start);
         self.known[op].begun = true;
@@ -185,8 +199,9 @@ impl<'a> Execution<'a> {
     fn written(&self, op: usize, member: u16) -> Vec<usize> {
         let task = self.program.task(op).expect("a task");
         let args = task.members[usize::from(member)].iter();
-        let mut places: Vec<usize> =
-            args.flat_map(|arg| bits(arg.written()).map(|byte| self.place(arg.base) + byte)).collect();
+        let mut places: Vec<usize> = args
+            .flat_map(|arg| bits(arg.written()).map(|byte| self.place(arg.base) + byte))
+            .collect();
         if task.has_slab && member == 0 {
             places.extend((0..BYTES).map(|byte| slab_start(self.known[op].slab) + byte));
         }
@@ -196,7 +211,8 @@ impl<'a> Execution<'a> {
     /// Ends the first task of some worker, or a deferred one.
     fn end_something(&mut self) -> Result<bool, String> {
         if !self.deferred.is_empty() && self.random.below(4) == 0 {
-            let at = usize::try_from(self.random.below(self.deferred.len() as u64)).unwrap_or_default();
+            let at =
+                usize::try_from(self.random.below(self.deferred.len() as u64)).unwrap_or_default();
             let (task, mut flight) = self.deferred.swap_remove(at);
             let ending = self.finish(&mut flight)?;
             self.engine.step(Time(self.now), Event::Resolved { task, ending });
@@ -329,26 +345,38 @@ impl<'a> Execution<'a> {
     /// Whether the operation is over with, one way or another.
     fn submit_task(&mut self, run: RunId, task: &Task) -> Result<bool, String> {
         let bases = task.members.iter().flatten().map(|arg| arg.base);
-        if bases.clone().any(|base| matches!(base, Base::Slab(op) if self.known[op].slab.is_none())) {
+        if bases.clone().any(|base| matches!(base, Base::Slab(op) if self.known[op].slab.is_none()))
+        {
             return Ok(true);
         }
-        let args: Vec<Vec<Arg>> =
-            task.members.iter().map(|args| args.iter().map(|arg| self.arg(arg)).collect()).collect();
+        let args: Vec<Vec<Arg>> = task
+            .members
+            .iter()
+            .map(|args| args.iter().map(|arg| self.arg(arg)).collect())
+            .collect();
         let after: Vec<TaskId> = self.program.needs[self.at]
             .iter()
             .filter(|(_, is_said)| *is_said)
             .filter_map(|(op, _)| self.known[*op].task)
             .collect();
         let members: Vec<&[Arg]> = args.iter().map(Vec::as_slice).collect();
-        let directed: Vec<(WorkerId, &[Arg])> =
-            (0..).zip(&members).map(|(at, args)| (WorkerHandle::nth(&self.engine, at), *args)).collect();
+        let directed: Vec<(WorkerId, &[Arg])> = (0..)
+            .zip(&members)
+            .map(|(at, args)| (WorkerHandle::nth(&self.engine, at), *args))
+            .collect();
         let (place, args) = match task.place {
             Where::Pool => (Place::Pool(self.pool), members[0]),
-            Where::Worker(worker) => (Place::Worker(WorkerHandle::nth(&self.engine, worker)), members[0]),
+            Where::Worker(worker) => {
+                (Place::Worker(WorkerHandle::nth(&self.engine, worker)), members[0])
+            }
             Where::Group => (Place::Group(&directed), &[] as &[Arg]),
             Where::PoolGroup => (Place::PoolGroup(self.pool, &members), &[] as &[Arg]),
         };
-        let mut spec = TaskSpec::new(place).args(args).after(&after).work(self.at as u64).priority(task.priority);
+        let mut spec = TaskSpec::new(place)
+            .args(args)
+            .after(&after)
+            .work(self.at as u64)
+            .priority(task.priority);
         spec.bytes = if task.has_slab { BYTES as u64 } else { 0 };
         spec.is_unordered = task.is_unordered;
         match self.engine.submit(run, &spec) {
@@ -361,7 +389,11 @@ impl<'a> Execution<'a> {
                 Ok(false)
             }
             Err(SubmitError::RunFailed(_) | SubmitError::ScopePinned { .. }) => Ok(true),
-            Err(SubmitError::WorkerLost(_) | SubmitError::GroupTooLarge { .. }) if self.has_disturbance => Ok(true),
+            Err(SubmitError::WorkerLost(_) | SubmitError::GroupTooLarge { .. })
+                if self.has_disturbance =>
+            {
+                Ok(true)
+            }
             Err(error) => Err(format!("operation {}: {error}", self.at)),
         }
     }
@@ -372,7 +404,8 @@ impl<'a> Execution<'a> {
             Base::Slab(op) => self.known[op].slab.expect("looked at before").buffer,
         };
         let shape = &arg.shape;
-        let view = View::strided(buffer, shape.offset, &shape.shape, &shape.strides, 1).expect("a small view");
+        let view = View::strided(buffer, shape.offset, &shape.shape, &shape.strides, 1)
+            .expect("a small view");
         Arg { view, tag: arg.tag }
     }
 
@@ -380,7 +413,8 @@ impl<'a> Execution<'a> {
     fn check(&self) -> Result<(), String> {
         self.check_bytes()?;
         let stats = self.engine.stats();
-        let left = (stats.tasks, stats.accesses, stats.regions, stats.groups, stats.running, stats.queued);
+        let left =
+            (stats.tasks, stats.accesses, stats.regions, stats.groups, stats.running, stats.queued);
         if left != (0, 0, 0, 0, 0, 0) || stats.free_bytes != CAPACITY || stats.buffers != BUFFERS {
             return Err(format!("something is left: {stats:?}"));
         }
@@ -405,13 +439,18 @@ impl<'a> Execution<'a> {
                     Base::Buffer(buffer) => buffer * BYTES,
                     Base::Slab(op) => slabs[&op],
                 };
-                let read = args.iter().map(|arg| (arg, place(arg.base))).filter(|(arg, _)| arg.reads());
+                let read =
+                    args.iter().map(|arg| (arg, place(arg.base))).filter(|(arg, _)| arg.reads());
                 let expected = digest(op, *member, read, &memory);
                 if expected != *found {
-                    return Err(format!("operation {op}, member {member}: read other bytes than in sequence"));
+                    return Err(format!(
+                        "operation {op}, member {member}: read other bytes than in sequence"
+                    ));
                 }
-                let mut written: Vec<usize> =
-                    args.iter().flat_map(|arg| bits(arg.written()).map(move |byte| place(arg.base) + byte)).collect();
+                let mut written: Vec<usize> = args
+                    .iter()
+                    .flat_map(|arg| bits(arg.written()).map(move |byte| place(arg.base) + byte))
+                    .collect();
                 if task.has_slab && *member == 0 {
                     written.extend((0..BYTES).map(|byte| slabs[&op] + byte));
                 }
@@ -421,21 +460,38 @@ impl<'a> Execution<'a> {
             }
         }
         let buffers = ..BUFFERS * BYTES;
-        if memory[buffers] == self.memory[buffers] { Ok(()) } else { Err("the buffers end with other bytes".into()) }
+        if memory[buffers] == self.memory[buffers] {
+            Ok(())
+        } else {
+            Err("the buffers end with other bytes".into())
+        }
     }
 
     fn check_order(&self) -> Result<(), String> {
-        let is_done = |op: usize| self.program.task(op).is_some_and(|task| self.known[op].done.len() == task.members.len());
+        let is_done = |op: usize| {
+            self.program
+                .task(op)
+                .is_some_and(|task| self.known[op].done.len() == task.members.len())
+        };
         let mut is_poisoned = vec![false; self.known.len()];
         for (op, known) in self.known.iter().enumerate().filter(|(_, known)| known.task.is_some()) {
             let task = self.program.task(op).expect("only tasks are submitted");
-            let needs = || self.program.needs[op].iter().map(|(need, _)| *need).filter(|need| self.known[*need].task.is_some());
+            let needs = || {
+                self.program.needs[op]
+                    .iter()
+                    .map(|(need, _)| *need)
+                    .filter(|need| self.known[*need].task.is_some())
+            };
             if known.begun && needs().any(|need| !is_done(need)) {
                 return Err(format!("operation {op} began, but not all it needs was done"));
             }
             is_poisoned[op] = task.fails || needs().any(|need| is_poisoned[need]);
             if !self.has_disturbance && is_done(op) == is_poisoned[op] {
-                return Err(format!("operation {op}: done {}, poisoned {}", is_done(op), is_poisoned[op]));
+                return Err(format!(
+                    "operation {op}: done {}, poisoned {}",
+                    is_done(op),
+                    is_poisoned[op]
+                ));
             }
         }
         Ok(())
@@ -464,11 +520,18 @@ fn bits(set: u32) -> impl Iterator<Item = usize> {
     (0..BYTES).filter(move |bit| set >> bit & 1 == 1)
 }
 
-fn digest<'a>(op: usize, member: u16, read: impl Iterator<Item = (&'a Argument, usize)>, memory: &[u8]) -> u64 {
+fn digest<'a>(
+    op: usize,
+    member: u16,
+    read: impl Iterator<Item = (&'a Argument, usize)>,
+    memory: &[u8],
+) -> u64 {
     let mut hash = op as u64 * 31 + u64::from(member) + 1;
     for (arg, place) in read {
         for byte in bits(arg.touched) {
-            hash = (hash ^ u64::from(memory[place + byte])).wrapping_mul(0x0100_0000_01b3).rotate_left(5);
+            hash = (hash ^ u64::from(memory[place + byte]))
+                .wrapping_mul(0x0100_0000_01b3)
+                .rotate_left(5);
         }
     }
     hash
@@ -482,7 +545,12 @@ fn values(digest: u64) -> impl Iterator<Item = u8> {
 
 fn fingerprint(action: &Action) -> u64 {
     match action {
-        Action::Start(start) => start.dispatch * 64 + start.work * 8 + start.worker.index() as u64 + u64::from(start.member),
+        Action::Start(start) => {
+            start.dispatch * 64
+                + start.work * 8
+                + start.worker.index() as u64
+                + u64::from(start.member)
+        }
         Action::Recall { worker, dispatch } => 1_000_003 + dispatch * 8 + worker.index() as u64,
         Action::RoomFreed => 1_000_033,
         Action::AdmissionFreed => 1_000_037,

@@ -3,37 +3,37 @@
 use phalanx_engine::{Mode, Tag};
 
 /// How many bytes each buffer and each slab has.
-pub const BYTES: usize = 32;
+pub(crate) const BYTES: usize = 32;
 /// How many buffers there are.
-pub const BUFFERS: usize = 2;
+pub(crate) const BUFFERS: usize = 2;
 
 /// A set of bytes, as it is handed to the engine.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Shape {
-    pub offset: u64,
-    pub shape: Vec<u64>,
-    pub strides: Vec<u64>,
+pub(crate) struct Shape {
+    pub(crate) offset: u64,
+    pub(crate) shape: Vec<u64>,
+    pub(crate) strides: Vec<u64>,
 }
 
 /// What an argument is a view of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Base {
+pub(crate) enum Base {
     Buffer(usize),
     /// The slab of an earlier operation.
     Slab(usize),
 }
 
 #[derive(Clone, Debug)]
-pub struct Argument {
-    pub base: Base,
-    pub shape: Shape,
-    pub tag: Tag,
+pub(crate) struct Argument {
+    pub(crate) base: Base,
+    pub(crate) shape: Shape,
+    pub(crate) tag: Tag,
     /// Which bytes are touched, one bit each.
-    pub touched: u32,
+    pub(crate) touched: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub enum Where {
+pub(crate) enum Where {
     Pool,
     Worker(usize),
     Group,
@@ -41,20 +41,20 @@ pub enum Where {
 }
 
 #[derive(Clone, Debug)]
-pub struct Task {
-    pub place: Where,
-    pub members: Vec<Vec<Argument>>,
-    pub has_slab: bool,
-    pub is_unordered: bool,
-    pub priority: u8,
-    pub fails: bool,
+pub(crate) struct Task {
+    pub(crate) place: Where,
+    pub(crate) members: Vec<Vec<Argument>>,
+    pub(crate) has_slab: bool,
+    pub(crate) is_unordered: bool,
+    pub(crate) priority: u8,
+    pub(crate) fails: bool,
     /// In a manual scope.
-    pub is_manual: bool,
-    pub run: usize,
+    pub(crate) is_manual: bool,
+    pub(crate) run: usize,
 }
 
 #[derive(Clone, Debug)]
-pub enum Op {
+pub(crate) enum Op {
     Task(Task),
     Open(Mode),
     Close,
@@ -62,10 +62,10 @@ pub enum Op {
 }
 
 #[derive(Clone, Debug)]
-pub struct Program {
-    pub ops: Vec<Op>,
+pub(crate) struct Program {
+    pub(crate) ops: Vec<Op>,
     /// `needs[i]`: earlier tasks that must have ended before task `i` begins, and whether that must be said.
-    pub needs: Vec<Vec<(usize, bool)>>,
+    pub(crate) needs: Vec<Vec<(usize, bool)>>,
 }
 
 /// Takes bits off a word.
@@ -80,17 +80,17 @@ impl Bits {
 }
 
 impl Argument {
-    pub fn writes(&self) -> bool {
+    pub(crate) fn writes(&self) -> bool {
         matches!(self.tag, Tag::Output | Tag::InOut | Tag::OutputExisting)
     }
 
     /// `NoDep` arguments are read.
-    pub fn reads(&self) -> bool {
+    pub(crate) fn reads(&self) -> bool {
         matches!(self.tag, Tag::Input | Tag::InOut | Tag::NoDep)
     }
 
     /// Which bytes are written: `OutputExisting` leaves some as they were.
-    pub fn written(&self) -> u32 {
+    pub(crate) fn written(&self) -> u32 {
         match self.tag {
             Tag::OutputExisting => self.touched & 0x5555_5555,
             Tag::Output | Tag::InOut => self.touched,
@@ -99,33 +99,45 @@ impl Argument {
     }
 
     fn conflicts(&self, other: &Argument) -> bool {
-        self.base == other.base && (self.writes() || other.writes()) && self.touched & other.touched != 0
+        self.base == other.base
+            && (self.writes() || other.writes())
+            && self.touched & other.touched != 0
     }
 }
 
 fn shape(bits: &mut Bits) -> Shape {
     match bits.take(3) {
         0 => Shape { offset: bits.take(16), shape: vec![1 + bits.take(16)], strides: vec![1] },
-        1 => Shape { offset: bits.take(8), shape: vec![2 + bits.take(4)], strides: vec![2 + bits.take(3)] },
+        1 => Shape {
+            offset: bits.take(8),
+            shape: vec![2 + bits.take(4)],
+            strides: vec![2 + bits.take(3)],
+        },
         _ => {
             let (offset, rows, columns) = (bits.take(8), 2 + bits.take(2), 1 + bits.take(4));
-            Shape { offset, shape: vec![rows, columns], strides: vec![[8, 4][usize::from(bits.take(4) == 0)], 1] }
+            Shape {
+                offset,
+                shape: vec![rows, columns],
+                strides: vec![[8, 4][usize::from(bits.take(4) == 0)], 1],
+            }
         }
     }
 }
 
 /// One bit for each byte, the slow way.
-pub fn bytes_of(shape: &Shape) -> Option<u32> {
+pub(crate) fn bytes_of(shape: &Shape) -> Option<u32> {
     let mut offsets = vec![shape.offset];
     for (count, stride) in shape.shape.iter().zip(&shape.strides) {
-        offsets = offsets.iter().flat_map(|at| (0..*count).map(move |step| at + step * stride)).collect();
+        offsets =
+            offsets.iter().flat_map(|at| (0..*count).map(move |step| at + step * stride)).collect();
     }
     offsets.iter().try_fold(0u32, |all, at| (*at < BYTES as u64).then(|| all | 1 << at))
 }
 
 impl Program {
-    pub fn decode(words: &[u64], seed: u64) -> Self {
-        let mut decoder = Decoder { ops: Vec::new(), scopes: vec![(Mode::Automatic, Vec::new())], run: 0 };
+    pub(crate) fn decode(words: &[u64], seed: u64) -> Self {
+        let mut decoder =
+            Decoder { ops: Vec::new(), scopes: vec![(Mode::Automatic, Vec::new())], run: 0 };
         let may_fail = seed & 3 == 0;
         for word in words {
             decoder.add(Bits(*word), may_fail);
@@ -134,7 +146,7 @@ impl Program {
         Self { ops: decoder.ops, needs }
     }
 
-    pub fn task(&self, at: usize) -> Option<&Task> {
+    pub(crate) fn task(&self, at: usize) -> Option<&Task> {
         if let Op::Task(task) = &self.ops[at] { Some(task) } else { None }
     }
 }
@@ -151,7 +163,11 @@ impl Decoder {
         match bits.take(16) {
             0 => {
                 let outer = self.scopes.last().map_or(Mode::Automatic, |scope| scope.0);
-                let mode = if outer == Mode::Manual || bits.take(3) == 0 { Mode::Manual } else { Mode::Automatic };
+                let mode = if outer == Mode::Manual || bits.take(3) == 0 {
+                    Mode::Manual
+                } else {
+                    Mode::Automatic
+                };
                 self.scopes.push((mode, Vec::new()));
                 self.ops.push(Op::Open(mode));
             }
@@ -207,7 +223,9 @@ impl Decoder {
     fn argument(&self, bits: &mut Bits) -> Option<Argument> {
         let slabs: Vec<usize> = self.scopes.iter().flat_map(|scope| &scope.1).copied().collect();
         let base = match bits.take(3) {
-            0 if !slabs.is_empty() => Base::Slab(slabs[usize::try_from(bits.take(8)).ok()? % slabs.len()]),
+            0 if !slabs.is_empty() => {
+                Base::Slab(slabs[usize::try_from(bits.take(8)).ok()? % slabs.len()])
+            }
             other => Base::Buffer(usize::try_from(other).ok()? % BUFFERS),
         };
         let tag = match bits.take(8) {
@@ -231,13 +249,22 @@ fn needs(ops: &[Op]) -> Vec<Vec<(usize, bool)>> {
         if a.run != b.run {
             return None;
         }
-        let pairs = || a.members.iter().flatten().flat_map(|x| b.members.iter().flatten().map(move |y| (x, y)));
+        let pairs = || {
+            a.members.iter().flatten().flat_map(|x| b.members.iter().flatten().map(move |y| (x, y)))
+        };
         let owns = b.members.iter().flatten().any(|arg| arg.base == Base::Slab(earlier));
         let conflicts = pairs().any(|(x, y)| x.conflicts(y));
         let hidden = a.is_manual || b.is_manual || b.is_unordered;
-        let by_no_dep = pairs().any(|(x, y)| x.conflicts(y) && (x.tag == Tag::NoDep || y.tag == Tag::NoDep));
-        let no_dep_on_owner = b.members.iter().flatten().any(|arg| arg.base == Base::Slab(earlier) && arg.tag == Tag::NoDep);
+        let by_no_dep =
+            pairs().any(|(x, y)| x.conflicts(y) && (x.tag == Tag::NoDep || y.tag == Tag::NoDep));
+        let no_dep_on_owner = b
+            .members
+            .iter()
+            .flatten()
+            .any(|arg| arg.base == Base::Slab(earlier) && arg.tag == Tag::NoDep);
         (conflicts || owns).then_some((earlier, hidden || by_no_dep || no_dep_on_owner))
     };
-    (0..ops.len()).map(|later| (0..later).filter_map(|earlier| need(later, earlier)).collect()).collect()
+    (0..ops.len())
+        .map(|later| (0..later).filter_map(|earlier| need(later, earlier)).collect())
+        .collect()
 }
