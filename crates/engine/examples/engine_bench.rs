@@ -11,7 +11,10 @@
 #![expect(clippy::disallowed_types, reason = "a benchmark has a clock")]
 #![expect(clippy::print_stdout, reason = "a benchmark prints")]
 
-use phalanx_engine::*;
+use phalanx_engine::{
+    Action, Arg, Begin, BufferId, Config, Ending, Engine, Event, Grant, Identity, Place, PoolId,
+    RunSpec, Start, Submit, TaskSpec, Time, View,
+};
 use std::time::Instant;
 
 /// The data a task touches: the first it writes, the others it reads; of a chain it does both.
@@ -110,7 +113,7 @@ fn patterns(count: usize) -> Vec<(&'static str, Vec<Task>)> {
         let read = cell.saturating_sub(1)..(cell + 2).min(64);
         task(std::iter::once(to + cell).chain(read.map(|cell| from + cell)).collect())
     });
-    let side = (1..).find(|side| side * side >= count).unwrap_or(1);
+    let side = count.isqrt().max(1);
     let wavefront = (0..count).map(|at| {
         let left = (at % side > 0).then(|| at - 1);
         task(std::iter::once(at).chain(left).chain(at.checked_sub(side)).collect())

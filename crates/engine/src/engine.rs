@@ -321,7 +321,7 @@ impl Engine {
         self.now = self.now.max(now);
         match event {
             Event::Finished { worker, dispatch, ending, took } => {
-                self.finished(worker, dispatch, ending, took)
+                self.finished(worker, dispatch, ending, took);
             }
             Event::Ready(worker) => self.worker_ready(worker),
             Event::Lost(worker) => self.worker_lost(worker),
@@ -350,10 +350,10 @@ impl Engine {
         let entry = self.runs.get(run.index as usize)?;
         (entry.id == run).then_some(run.index as usize)
     }
+}
 
-    fn lost(&self, worker: u32) -> Reason {
-        Reason::WorkerLost(WorkerId(worker))
-    }
+fn lost(worker: u32) -> Reason {
+    Reason::WorkerLost(WorkerId(worker))
 }
 
 /// Whether a run with this index and number has finished.

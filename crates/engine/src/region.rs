@@ -126,7 +126,7 @@ mod tests {
             let mut owners = vec![0u64; usize::try_from(units).expect("small")];
             let mut live: Vec<(u64, u64, u64)> = Vec::new();
             for id in 1..200 {
-                if next(&mut seed) % 2 == 0 && !live.is_empty() {
+                if next(&mut seed).is_multiple_of(2) && !live.is_empty() {
                     let at = usize::try_from(next(&mut seed)).expect("small") % live.len();
                     let (id, start, bytes) = live.swap_remove(at);
                     regions.release(start, bytes);

@@ -143,6 +143,7 @@ pub struct Outcome {
 }
 
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "four facts of which any may hold")]
 pub(crate) struct Run {
     pub(crate) id: RunId,
     pub(crate) label: &'static str,

@@ -11,7 +11,7 @@
 //! comes later waits for the new writer, and the new writer waits for all it dropped.
 //!
 //! - **TM-1 (no lost dependency).** Of two accesses to a common byte, of which one writes, the later task waits for the
-//!   earlier one, directly or through others (RaW, WaW, WaR).
+//!   earlier one, directly or through others (`RaW`, `WaW`, `WaR`).
 //! - **TM-2 (no invented dependency).** Tasks whose regions share no byte are independent.
 //! - **TM-3 (partial writes).** A write drops only regions it covers whole; a partial write hides nobody.
 //! - **TM-4 (owner-checked).** The end of an older writer never removes the entry of a newer one.
@@ -182,9 +182,9 @@ impl TensorMap {
             }
         }
         if effect.writes {
-            self.write(map, region, effect, access, found)
+            self.write(map, region, effect, access, found);
         } else {
-            self.read(map, region, access, found)
+            self.read(map, region, access, found);
         }
     }
 

@@ -1,6 +1,6 @@
 //! From ready to running.
 
-use super::{Action, Engine, Start};
+use super::{Action, Engine, Start, lost};
 use crate::arena::NONE;
 use crate::run::{Cause, Reason};
 use crate::task::{Route, State};
@@ -27,7 +27,7 @@ impl Engine {
         match route {
             Route::Worker(worker) => {
                 if self.lanes[worker as usize].health == Health::Lost {
-                    return self.fail(slot, self.lost(worker));
+                    return self.fail(slot, lost(worker));
                 }
                 self.lanes[worker as usize].queue.push(slot, priority);
                 self.fill_lane(worker);
@@ -154,8 +154,8 @@ impl Engine {
         if let Some(pool) = group.pool {
             return (self.living(pool) < group.members).then_some(Reason::PoolLost(PoolId(pool)));
         }
-        let lost = |worker: &&u32| self.lanes[**worker as usize].health == Health::Lost;
-        group.targets.iter().find(lost).map(|worker| self.lost(*worker))
+        let is_lost = |worker: &&u32| self.lanes[**worker as usize].health == Health::Lost;
+        group.targets.iter().find(is_lost).map(|worker| lost(*worker))
     }
 
     /// The workers that a group keeps free while it waits.

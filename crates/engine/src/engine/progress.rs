@@ -1,6 +1,6 @@
 //! From running to gone, and what the end of one task means for others.
 
-use super::{Action, Ending, Engine};
+use super::{Action, Ending, Engine, lost};
 use crate::arena::NONE;
 use crate::refs::Reference;
 use crate::run::{Cause, Reason};
@@ -62,11 +62,11 @@ impl Engine {
         self.progress = self.now;
         let (pool, reserved) = (lane.pool, lane.reserved);
         for flight in std::mem::take(&mut lane.flights) {
-            let reason = self.lost(worker.0);
+            let reason = lost(worker.0);
             self.end_with(flight.slot, Some(self.cause(flight.slot, flight.member, reason)), 0);
         }
         while let Some(slot) = self.lanes[worker.index()].queue.pop() {
-            self.fail(slot, self.lost(worker.0));
+            self.fail(slot, lost(worker.0));
         }
         if pool != NONE {
             self.fill_pool(pool);

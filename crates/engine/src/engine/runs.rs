@@ -156,9 +156,15 @@ impl Engine {
             }
         };
         match resources {
-            Resources::All => (0..self.lanes.len()).for_each(add),
+            Resources::All => {
+                for worker in 0..self.lanes.len() {
+                    add(worker);
+                }
+            }
             Resources::Only(workers, pools) => {
-                workers.iter().for_each(|worker| add(worker.index()));
+                for worker in workers {
+                    add(worker.index());
+                }
                 let pools = pools.iter().filter_map(|pool| self.pools.get(pool.0 as usize));
                 pools.flat_map(|pool| &pool.workers).for_each(|worker| add(*worker as usize));
             }

@@ -123,10 +123,10 @@ impl Pair {
         let stride = if left.len() > inner.0.len() { left[0].stride } else { right[0].stride };
         let (down, up) = (is_cut(left, inner.0), is_cut(right, inner.1));
         // Rows meet if -span(right row) < shift + steps * stride < span(left row).
-        let least = 1 - span(inner.1, self.runs.1) - shift;
-        let most = span(inner.0, self.runs.0) - 1 - shift;
-        let first = (least + stride - 1).div_euclid(stride).max(-down);
-        let last = most.div_euclid(stride).min(up);
+        let from = 1 - span(inner.1, self.runs.1) - shift;
+        let to = span(inner.0, self.runs.0) - 1 - shift;
+        let first = (from + stride - 1).div_euclid(stride).max(-down);
+        let last = to.div_euclid(stride).min(up);
         (first..=last).any(|steps| self.meet(inner.0, inner.1, shift + steps * stride))
     }
 }

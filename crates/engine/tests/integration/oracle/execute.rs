@@ -88,7 +88,7 @@ impl<'a> Execution<'a> {
             runs: Vec::new(),
             scopes: Vec::new(),
             is_blocked: false,
-            has_disturbance: seed & 12 == 0,
+            has_disturbance: (seed >> 2).is_multiple_of(4),
             at: 0,
             trace: 0,
             now: 0,

@@ -8,6 +8,7 @@ pub(crate) const BYTES: usize = 32;
 pub(crate) const BUFFERS: usize = 2;
 
 /// A set of bytes, as it is handed to the engine.
+#[expect(clippy::struct_field_names, reason = "a view has a shape")]
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Shape {
     pub(crate) offset: u64,
@@ -41,6 +42,7 @@ pub(crate) enum Where {
 }
 
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "any combination is a program")]
 pub(crate) struct Task {
     pub(crate) place: Where,
     pub(crate) members: Vec<Vec<Argument>>,
@@ -138,7 +140,7 @@ impl Program {
     pub(crate) fn decode(words: &[u64], seed: u64) -> Self {
         let mut decoder =
             Decoder { ops: Vec::new(), scopes: vec![(Mode::Automatic, Vec::new())], run: 0 };
-        let may_fail = seed & 3 == 0;
+        let may_fail = seed.is_multiple_of(4);
         for word in words {
             decoder.add(Bits(*word), may_fail);
         }
