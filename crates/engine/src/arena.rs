@@ -23,6 +23,7 @@ impl<T> Default for Arena<T> {
 }
 
 impl<T> Arena<T> {
+    #[inline]
     pub(crate) fn add(&mut self, item: T) -> u32 {
         if let Some(at) = self.free.pop() {
             self.items[at as usize] = item;
@@ -32,6 +33,7 @@ impl<T> Arena<T> {
         number(self.items.len() - 1)
     }
 
+    #[inline]
     pub(crate) fn remove(&mut self, at: u32) {
         self.free.push(at);
     }
@@ -55,12 +57,14 @@ impl<T> Arena<T> {
 impl<T> Index<u32> for Arena<T> {
     type Output = T;
 
+    #[inline]
     fn index(&self, at: u32) -> &T {
         &self.items[at as usize]
     }
 }
 
 impl<T> IndexMut<u32> for Arena<T> {
+    #[inline]
     fn index_mut(&mut self, at: u32) -> &mut T {
         &mut self.items[at as usize]
     }

@@ -175,7 +175,16 @@ impl TensorMap {
         let access = self.accesses.add(access);
         *accessor.accesses = access;
         let root = self.maps[map].root;
-        if root != NONE && self.tree.is_single(root) {
+        if root == NONE {
+            let node = self.tree.add(region, map);
+            self.maps[map].root = node;
+            return if effect.writes {
+                self.set_writer(node, access)
+            } else {
+                self.add_reader(node, access)
+            };
+        }
+        if self.tree.is_single(root) {
             let adds = effect.writes && effect.is_unordered;
             if !adds && self.tree[root].region.is_same(region) {
                 return self.enter_same(root, access, effect, found);
@@ -317,6 +326,7 @@ impl TensorMap {
         }
     }
 
+    #[inline]
     fn is_vacant(&self, node: u32) -> bool {
         self.tree[node].writer == NONE && self.tree[node].readers == NONE
     }
@@ -347,6 +357,7 @@ impl TensorMap {
         }
     }
 
+    #[inline]
     fn leave(&mut self, at: u32, access: Access) {
         let node = access.node;
         if self.tree[node].writer == at {
@@ -363,6 +374,10 @@ impl TensorMap {
         }
         let map = self.tree[node].map;
         if self.is_vacant(node) {
+            if self.maps[map].root == node && self.tree.is_single(node) {
+                self.maps[map].root = NONE;
+                return self.tree.free(node);
+            }
             self.remove_node(map, node);
         }
     }

@@ -28,6 +28,7 @@ pub(crate) struct Tree {
 }
 
 impl Tree {
+    #[inline]
     pub(crate) fn add(&mut self, region: &Region, map: u32) -> u32 {
         self.count += 1;
         let (left, right, writer, readers) = (NONE, NONE, NONE, NONE);
@@ -42,6 +43,12 @@ impl Tree {
             weight,
             last: region.end,
         })
+    }
+
+    /// The number of a node that stands in no tree is free again.
+    #[inline]
+    pub(crate) fn free(&mut self, node: u32) {
+        self.nodes.remove(node);
     }
 
     /// Whether `root` has no children.
