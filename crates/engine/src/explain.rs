@@ -113,7 +113,9 @@ impl Engine {
             State::Running if slot.deferred > 0 => Waiting::Resolution,
             State::Running => Waiting::Ending(self.workers_of(task.slot)),
             State::Completed | State::Consumed => Waiting::Holders(slot.holders.count()),
-            State::Failed => slot.cause.map_or(Waiting::Holders(0), Waiting::Failed),
+            State::Failed => {
+                slot.cause.as_deref().copied().map_or(Waiting::Holders(0), Waiting::Failed)
+            }
         }
     }
 

@@ -258,7 +258,8 @@ pub(crate) struct Slot {
     pub(crate) slab: Option<Slab>,
     pub(crate) itself: Option<SelfRef>,
     pub(crate) holders: Holders,
-    pub(crate) cause: Option<Cause>,
+    /// Boxed, so that a slot stays small while nothing fails.
+    pub(crate) cause: Option<Box<Cause>>,
     /// Tasks that wait for it.
     pub(crate) consumers: Vec<u32>,
     pub(crate) edges: Vec<Edge>,

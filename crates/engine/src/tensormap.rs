@@ -178,11 +178,12 @@ impl TensorMap {
         if root == NONE {
             let node = self.tree.add(region, map);
             self.maps[map].root = node;
-            return if effect.writes {
-                self.set_writer(node, access)
+            if effect.writes {
+                self.set_writer(node, access);
             } else {
-                self.add_reader(node, access)
-            };
+                self.add_reader(node, access);
+            }
+            return;
         }
         if self.tree.is_single(root) {
             let adds = effect.writes && effect.is_unordered;

@@ -205,7 +205,7 @@ impl Engine {
     pub(super) fn fail_because(&mut self, slot: u32, cause: Cause) {
         let entry = &mut self.ring[slot];
         entry.state = State::Failed;
-        entry.cause = Some(cause);
+        entry.cause = Some(Box::new(cause));
         self.failing.push(slot);
     }
 }

@@ -104,7 +104,7 @@ impl Engine {
     #[inline]
     fn end_with(&mut self, slot: u32, cause: Option<Cause>, took: u64) {
         let Route::Group(at) = self.ring[slot].route else {
-            self.ring[slot].cause = cause;
+            self.ring[slot].cause = cause.map(Box::new);
             return self.end(slot, took);
         };
         let group = &mut self.groups[at];
@@ -117,7 +117,7 @@ impl Engine {
             self.recall(slot);
         }
         if remaining == 0 {
-            self.ring[slot].cause = cause;
+            self.ring[slot].cause = cause.map(Box::new);
             self.end(slot, took);
         }
     }
@@ -135,7 +135,7 @@ impl Engine {
     #[inline]
     pub(super) fn end(&mut self, slot: u32, took: u64) {
         let entry = &mut self.ring[slot];
-        let cause = entry.cause;
+        let cause = entry.cause.as_deref().copied();
         entry.state = if cause.is_some() { State::Failed } else { State::Completed };
         let accesses = std::mem::replace(&mut entry.accesses, NONE);
         let (run, route, record, until) =
