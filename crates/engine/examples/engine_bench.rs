@@ -1,0 +1,168 @@
+//! Nanoseconds per task of the engine alone, driven inline, as one JSON object.
+//!
+//! ```text
+//! cargo run --release -p phalanx-engine --example engine_bench [repeats [tasks]]
+//! ```
+//!
+//! No-op tasks in five patterns: `independent` (each its own datum), `chain` (one datum), `stencil` (64 wide, 3 reads and a
+//! write, two buffers), `wavefront` (2 reads), `random` (3 producers among the last 256). Building, inferring, dispatching
+//! and completing are all timed. `phalanx-inline` fills the ring of 1024 and then runs all that is ready, so that every
+//! edge is a real one; `phalanx-inline-64` runs what is ready after every 64 submissions.
+#![expect(clippy::disallowed_types, reason = "a benchmark has a clock")]
+#![expect(clippy::print_stdout, reason = "a benchmark prints")]
+
+use phalanx_engine::{
+    Action, Arg, Begin, BufferId, Config, Ending, Engine, Event, Grant, Identity, Place, PoolId,
+    RunSpec, Start, Submit, TaskSpec, Time, View,
+};
+use std::time::Instant;
+
+/// The data a task touches: the first it writes, the others it reads; of a chain it does both.
+struct Task {
+    data: Vec<usize>,
+}
+
+struct Inline {
+    engine: Engine,
+    pool: PoolId,
+    starts: Vec<Start>,
+    ran: usize,
+}
+
+impl Inline {
+    fn new() -> Self {
+        let mut engine =
+            Engine::new(Config { slots: 1024, bytes: 1 << 20, depth: 2, is_recording: false });
+        let pool = engine.add_pool();
+        let worker = engine.add_worker(Some(pool), 1024);
+        engine.step(Time(0), Event::Ready(worker));
+        Self { engine, pool, starts: Vec::new(), ran: 0 }
+    }
+
+    fn data(&mut self, count: usize) -> Vec<BufferId> {
+        let identity = |number| Identity { owner: 1, number, generation: 1 };
+        let buffers = (0..)
+            .take(count)
+            .map(|number| self.engine.register(identity(number), 4096, Grant::ReadWrite));
+        buffers.collect::<Result<_, _>>().expect("identities differ")
+    }
+
+    /// Runs what is ready, until nothing is.
+    fn drain(&mut self) {
+        loop {
+            let starts = self.engine.actions().filter_map(|action| match action {
+                Action::Start(start) => Some(start),
+                _ => None,
+            });
+            self.starts.extend(starts);
+            if self.starts.is_empty() {
+                return;
+            }
+            self.ran += self.starts.len();
+            let done = self.starts.drain(..).map(|Start { worker, dispatch, .. }| {
+                Event::Finished { worker, dispatch, ending: Ending::Done, took: 1 }
+            });
+            self.engine.step_all(Time(0), done);
+        }
+    }
+
+    fn run(&mut self, data: &[BufferId], tasks: &[Task], batch: usize) {
+        let Begin::Started(run) = self.engine.begin(&RunSpec::new("bench")) else {
+            unreachable!("runs are forgotten")
+        };
+        self.ran = 0;
+        let is_chain = tasks.iter().all(|task| task.data == [0]);
+        let mut args: Vec<Arg> = Vec::new();
+        for (count, task) in tasks.iter().enumerate() {
+            let view = |datum: &usize| View::bytes(data[*datum], 0, 4096).expect("a small view");
+            args.clear();
+            args.push(if is_chain {
+                view(&task.data[0]).in_out()
+            } else {
+                view(&task.data[0]).output()
+            });
+            args.extend(task.data[1..].iter().map(|datum| view(datum).input()));
+            let spec = TaskSpec::new(Place::Pool(self.pool)).args(&args);
+            while let Submit::Blocked { .. } =
+                self.engine.submit(run, &spec).expect("a correct task")
+            {
+                self.drain();
+            }
+            if count % batch == batch - 1 {
+                self.drain();
+            }
+        }
+        self.engine.seal(run).expect("no scope is open");
+        self.drain();
+        assert_eq!(self.ran, tasks.len(), "every task ran once");
+        assert!(
+            self.engine.outcome(run).is_some_and(|outcome| outcome.error.is_none()),
+            "the run ended well"
+        );
+        self.engine.forget(run);
+    }
+}
+
+fn patterns(count: usize) -> Vec<(&'static str, Vec<Task>)> {
+    let task = |data: Vec<usize>| Task { data };
+    let independent = (0..count).map(|at| task(vec![at]));
+    let chain = (0..count).map(|_| task(vec![0]));
+    let stencil = (0..count).map(|at| {
+        let (step, cell) = (at / 64, at % 64);
+        let (from, to) = (step % 2 * 64, (step + 1) % 2 * 64);
+        let read = cell.saturating_sub(1)..(cell + 2).min(64);
+        task(std::iter::once(to + cell).chain(read.map(|cell| from + cell)).collect())
+    });
+    let side = count.isqrt().max(1);
+    let wavefront = (0..count).map(|at| {
+        let left = (at % side > 0).then(|| at - 1);
+        task(std::iter::once(at).chain(left).chain(at.checked_sub(side)).collect())
+    });
+    let mut seed = 1u64;
+    let random = (0..count).map(|at| {
+        let mut producers: Vec<usize> =
+            (0..3.min(at)).map(|_| at - 1 - draw(&mut seed, at.min(256))).collect();
+        producers.sort_unstable();
+        producers.dedup();
+        task(std::iter::once(at).chain(producers).collect())
+    });
+    vec![
+        ("independent", independent.collect()),
+        ("chain", chain.collect()),
+        ("stencil", stencil.collect()),
+        ("wavefront", wavefront.collect()),
+        ("random", random.collect()),
+    ]
+}
+
+fn draw(seed: &mut u64, below: usize) -> usize {
+    *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    usize::try_from(*seed >> 33).unwrap_or_default() % below.max(1)
+}
+
+fn main() {
+    let mut numbers = std::env::args().skip(1).map(|number| number.parse().expect("a number"));
+    let repeats: usize = numbers.next().unwrap_or(20);
+    let count: usize = numbers.next().unwrap_or(50_000);
+    let mut inline = Inline::new();
+    let data = inline.data(count.max(128));
+    let patterns = patterns(count);
+    let mut rows = Vec::new();
+    for (pattern, tasks) in &patterns {
+        for (runtime, batch) in [("phalanx-inline", usize::MAX), ("phalanx-inline-64", 64)] {
+            let times = (0..repeats).map(|_| {
+                let begun = Instant::now();
+                inline.run(&data, tasks, batch);
+                begun.elapsed().as_nanos()
+            });
+            let best = times.min().unwrap_or_default();
+            let tenths = best * 10 / tasks.len().max(1) as u128;
+            rows.push(format!(
+                "{{\"pattern\":\"{pattern}\",\"runtime\":\"{runtime}\",\"threads\":1,\"ns_per_task\":{}.{}}}",
+                tenths / 10,
+                tenths % 10
+            ));
+        }
+    }
+    println!("{{\"tasks\":{count},\"repeats\":{repeats},\"rows\":[{}]}}", rows.join(","));
+}

@@ -1,0 +1,163 @@
+//! Memory that tasks share, and the dense numbers the hot path knows it by.
+//!
+//! - **BUF-1 (identity).** A buffer is known by its whole identity; two identities never share an entry, however alike.
+//! - **BUF-2 (stale).** A [`BufferId`] whose buffer was released is refused, also when its number is in use again.
+//! - **BUF-3 (pinned).** A buffer that an unfinished run names is not released.
+
+use crate::arena::{Arena, NONE};
+use std::collections::BTreeMap;
+
+/// Who a buffer is, wherever it is named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Identity {
+    /// The incarnation of the process that owns it.
+    pub owner: u64,
+    /// The owner's number for it.
+    pub number: u64,
+    /// How often the owner has used that number.
+    pub generation: u32,
+}
+
+/// The number of a registered buffer or of a slab.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BufferId {
+    pub(crate) index: u32,
+    pub(crate) generation: u32,
+}
+
+/// What tasks may do with a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Grant {
+    /// Only read it.
+    Read,
+    /// Read and write it.
+    ReadWrite,
+}
+
+/// Why a buffer cannot be registered or released.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BufferError {
+    /// It has more bytes than [`crate::view::MAX_BYTES`].
+    TooLarge(u64),
+    /// The identity is registered with another size or grant.
+    Differs,
+    /// There is no such buffer any more.
+    Stale(BufferId),
+    /// An unfinished run names it.
+    InUse(BufferId),
+    /// It is the slab of a task, which goes when the task goes.
+    Slab(BufferId),
+}
+
+impl std::fmt::Display for BufferError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::TooLarge(bytes) => write!(f, "a buffer has at most 2^61 bytes: {bytes}"),
+            Self::Differs => write!(f, "the identity is registered with another size or grant"),
+            Self::Stale(id) => write!(f, "no such buffer any more: {}.{}", id.index, id.generation),
+            Self::InUse(id) => {
+                write!(f, "an unfinished run names buffer {}.{}", id.index, id.generation)
+            }
+            Self::Slab(id) => {
+                write!(f, "buffer {}.{} is the slab of a task", id.index, id.generation)
+            }
+        }
+    }
+}
+
+impl std::error::Error for BufferError {}
+
+#[derive(Debug)]
+pub(crate) struct Buffer {
+    pub(crate) generation: u32,
+    pub(crate) is_live: bool,
+    pub(crate) grant: Grant,
+    pub(crate) bytes: i64,
+    /// The slot of the task whose slab this is.
+    pub(crate) owner: u32,
+    /// The first of its maps, one for each run that names it.
+    pub(crate) map: u32,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Buffers {
+    all: Arena<Buffer>,
+    identities: Vec<Option<Identity>>,
+    known: BTreeMap<Identity, u32>,
+}
+
+impl Buffers {
+    pub(crate) fn register(
+        &mut self,
+        identity: Identity,
+        bytes: u64,
+        grant: Grant,
+    ) -> Result<BufferId, BufferError> {
+        let size = i64::try_from(bytes).ok().filter(|_| bytes <= crate::view::MAX_BYTES);
+        let size = size.ok_or(BufferError::TooLarge(bytes))?;
+        if let Some(index) = self.known.get(&identity) {
+            let buffer = &self.all[*index];
+            let id = BufferId { index: *index, generation: buffer.generation };
+            return if buffer.bytes == size && buffer.grant == grant {
+                Ok(id)
+            } else {
+                Err(BufferError::Differs)
+            };
+        }
+        let id = self.add(size, grant, NONE);
+        self.identities[id.index as usize] = Some(identity);
+        self.known.insert(identity, id.index);
+        Ok(id)
+    }
+
+    /// The slab of the task in `slot`.
+    pub(crate) fn add_slab(&mut self, bytes: i64, slot: u32) -> BufferId {
+        self.add(bytes, Grant::ReadWrite, slot)
+    }
+
+    fn add(&mut self, bytes: i64, grant: Grant, owner: u32) -> BufferId {
+        if let Some(index) = self.all.reuse() {
+            let buffer = &mut self.all[index];
+            // The map stays: the next run finds it empty and takes it over.
+            let (generation, map) = (buffer.generation.wrapping_add(1), buffer.map);
+            *buffer = Buffer { generation, is_live: true, grant, bytes, owner, map };
+            return BufferId { index, generation };
+        }
+        let buffer = Buffer { generation: 1, is_live: true, grant, bytes, owner, map: NONE };
+        self.identities.push(None);
+        BufferId { index: self.all.add(buffer), generation: 1 }
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, id: BufferId) -> Option<&Buffer> {
+        if id.index as usize >= self.all.places() {
+            return None;
+        }
+        let buffer = &self.all[id.index];
+        (buffer.generation == id.generation && buffer.is_live).then_some(buffer)
+    }
+
+    #[inline]
+    pub(crate) fn at(&self, index: u32) -> &Buffer {
+        &self.all[index]
+    }
+
+    #[inline]
+    pub(crate) fn at_mut(&mut self, index: u32) -> &mut Buffer {
+        &mut self.all[index]
+    }
+
+    pub(crate) fn remove(&mut self, id: BufferId) {
+        let buffer = &mut self.all[id.index];
+        buffer.is_live = false;
+        buffer.owner = NONE;
+        if let Some(identity) = self.identities[id.index as usize].take() {
+            self.known.remove(&identity);
+        }
+        self.all.remove(id.index);
+    }
+
+    pub(crate) fn live(&self) -> usize {
+        self.all.live()
+    }
+}

@@ -1,0 +1,380 @@
+//! The state machine: what happens goes in, what to do comes out.
+//!
+//! ```text
+//!   submitter ── begin, open, submit, close, seal ──►┌────────┐──► Action::Start ──────► workers
+//!                                                    │ Engine │──► RoomFreed, RunFinished ──► submitter
+//!   workers ──── Event::Finished, Lost, Progress ───►└────────┘
+//! ```
+//!
+//! One owner holds the engine; there is no clock, no thread, no lock. Nothing blocks: a full ring and a run that must wait
+//! are answers. Every call leaves the engine at rest: what could be started has been, in [`Engine::actions`].
+//!
+//! - **ENG-1 (deterministic).** The same calls give the same actions in the same order.
+//! - **ENG-2 (exactly once).** Each dispatch ends exactly once; what is said about another one is counted and ignored.
+//! - **ENG-3 (bounded).** Memory follows live tasks, buffers, workers and unforgotten runs, and in steady state a task
+//!   allocates nothing.
+//! - **ENG-4 (refusals leave nothing).** A call that is refused has changed nothing.
+
+mod cancel;
+mod place;
+mod progress;
+mod runs;
+mod submit;
+mod wire;
+
+use crate::arena::{Arena, NONE, number};
+use crate::buffer::{BufferError, BufferId, Buffers, Grant, Identity};
+use crate::group::Group;
+use crate::ring::Ring;
+use crate::run::{Reason, Run, RunId};
+use crate::task::{State, TaskId, Time};
+use crate::tensormap::TensorMap;
+use crate::worker::{Health, Lane, Pool, PoolId, WorkerId};
+use std::collections::VecDeque;
+
+/// How large an engine is.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// How many tasks can be live.
+    pub slots: u32,
+    /// How many bytes of slabs can be live, rounded up to [`crate::region::ALIGNMENT`].
+    pub bytes: u64,
+    /// How many runs can be unfinished.
+    pub depth: usize,
+    /// Whether runs remember all their tasks, for [`Engine::graph`] and [`Engine::critical_path`].
+    pub is_recording: bool,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { slots: 1024, bytes: 1 << 30, depth: 2, is_recording: false }
+    }
+}
+
+/// How one dispatch ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// Well.
+    Done,
+    /// Badly, with a code of the driver's.
+    Failed(u32),
+    /// It had not begun when it was recalled, and will not begin.
+    Skipped,
+    /// The worker is free, but the task ends later, with [`Event::Resolved`].
+    Deferred,
+}
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A worker takes tasks from now on.
+    Ready(WorkerId),
+    /// A worker is gone; nothing it has will end.
+    Lost(WorkerId),
+    /// A worker has ended what it was sent.
+    Finished {
+        /// Which worker.
+        worker: WorkerId,
+        /// The number it was sent with.
+        dispatch: u64,
+        /// How it ended.
+        ending: Ending,
+        /// How long it took, in the driver's unit.
+        took: u64,
+    },
+    /// A worker is busy, not stuck.
+    Progress(WorkerId),
+    /// A deferred task (or one member of it) has ended.
+    Resolved {
+        /// Which task.
+        task: TaskId,
+        /// How it ended.
+        ending: Ending,
+    },
+    /// Nothing, but time passes.
+    Tick,
+}
+
+/// What to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Send a task to a worker.
+    Start(Start),
+    /// Do not begin this one any more if you have not; it must still be ended, perhaps as [`Ending::Skipped`].
+    Recall {
+        /// Which worker.
+        worker: WorkerId,
+        /// The number it was sent with.
+        dispatch: u64,
+    },
+    /// A submitter that was told to wait may submit again.
+    RoomFreed,
+    /// A run that was told to wait may begin.
+    AdmissionFreed,
+    /// A run is finished.
+    RunFinished(RunId),
+}
+
+/// One task, or one member of a group, on its way to a worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Start {
+    /// Which worker.
+    pub worker: WorkerId,
+    /// The number to end it with.
+    pub dispatch: u64,
+    /// Which task.
+    pub task: TaskId,
+    /// Which member of a group, else 0.
+    pub member: u16,
+    /// What the task is to the driver.
+    pub work: u64,
+}
+
+/// How much of everything there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stats {
+    /// Live tasks.
+    pub tasks: u32,
+    /// Free bytes of slabs.
+    pub free_bytes: u64,
+    /// Live buffers, slabs included.
+    pub buffers: usize,
+    /// Arguments of tasks that have not ended.
+    pub accesses: usize,
+    /// Regions that are told apart.
+    pub regions: usize,
+    /// Live groups.
+    pub groups: usize,
+    /// Tasks and members that are with workers.
+    pub running: usize,
+    /// Ready tasks in queues.
+    pub queued: usize,
+    /// Runs that are not forgotten.
+    pub runs: usize,
+    /// Endings of dispatches nobody knew.
+    pub stale: u64,
+}
+
+/// The state machine; see the [module](self).
+#[derive(Debug)]
+pub struct Engine {
+    pub(crate) config: Config,
+    pub(crate) now: Time,
+    /// When anything last changed.
+    pub(crate) progress: Time,
+    next_deadline: Time,
+    pub(crate) ring: Ring,
+    map: TensorMap,
+    buffers: Buffers,
+    pub(crate) lanes: Vec<Lane>,
+    pub(crate) pools: Vec<Pool>,
+    pub(crate) groups: Arena<Group>,
+    pub(crate) runs: Vec<Run>,
+    free_runs: Vec<u32>,
+    /// Unfinished runs, oldest first.
+    pub(crate) order: Vec<u32>,
+    actions: VecDeque<Action>,
+    /// Failed tasks whose consumers do not know yet.
+    failing: Vec<u32>,
+    /// Runs that may be finished.
+    ending: Vec<u32>,
+    wants_room: bool,
+    wants_admission: bool,
+    dispatches: u64,
+    sequence: u64,
+    last_run: u64,
+    last_scope: u64,
+    stale: u64,
+}
+
+impl Engine {
+    /// An engine without workers.
+    pub fn new(config: Config) -> Self {
+        Self {
+            config,
+            now: Time(0),
+            progress: Time(0),
+            next_deadline: Time(u64::MAX),
+            ring: Ring::new(config.slots.min(NONE - 1), config.bytes),
+            map: TensorMap::default(),
+            buffers: Buffers::default(),
+            lanes: Vec::new(),
+            pools: Vec::new(),
+            groups: Arena::default(),
+            runs: Vec::new(),
+            free_runs: Vec::new(),
+            order: Vec::new(),
+            actions: VecDeque::new(),
+            failing: Vec::new(),
+            ending: Vec::new(),
+            wants_room: false,
+            wants_admission: false,
+            dispatches: 0,
+            sequence: 0,
+            last_run: 0,
+            last_scope: 0,
+            stale: 0,
+        }
+    }
+
+    /// A pool without workers.
+    pub fn add_pool(&mut self) -> PoolId {
+        self.pools.push(Pool::default());
+        PoolId(number(self.pools.len() - 1))
+    }
+
+    /// A worker that is sent up to `depth` tasks at a time once it is [`Event::Ready`]. Runs that have begun do not use it.
+    pub fn add_worker(&mut self, pool: Option<PoolId>, depth: usize) -> WorkerId {
+        let worker = number(self.lanes.len());
+        let pool = pool.map_or(NONE, |pool| pool.0);
+        if let Some(pool) = self.pools.get_mut(pool as usize) {
+            pool.workers.push(worker);
+        }
+        self.lanes.push(Lane::new(depth.max(1), pool));
+        WorkerId(worker)
+    }
+
+    /// All workers, in the order in which they were added.
+    pub fn workers(&self) -> impl Iterator<Item = WorkerId> + use<> {
+        (0..number(self.lanes.len())).map(WorkerId)
+    }
+
+    /// Makes a buffer known; the same identity gives the same number.
+    pub fn register(
+        &mut self,
+        identity: Identity,
+        bytes: u64,
+        grant: Grant,
+    ) -> Result<BufferId, BufferError> {
+        self.buffers.register(identity, bytes, grant)
+    }
+
+    /// Forgets a buffer that no unfinished run names.
+    pub fn release(&mut self, buffer: BufferId) -> Result<(), BufferError> {
+        let entry = self.buffers.get(buffer).ok_or(BufferError::Stale(buffer))?;
+        if entry.owner != NONE {
+            return Err(BufferError::Slab(buffer));
+        }
+        if self.map.is_named(entry.map, |run| is_over(&self.runs, run)) {
+            return Err(BufferError::InUse(buffer));
+        }
+        self.buffers.remove(buffer);
+        Ok(())
+    }
+
+    /// Takes notice of an event at `now` and says what to do about it.
+    pub fn step(&mut self, now: Time, event: Event) -> Actions<'_> {
+        self.apply(now, event);
+        self.actions()
+    }
+
+    /// The same for many events.
+    pub fn step_all(&mut self, now: Time, events: impl IntoIterator<Item = Event>) -> Actions<'_> {
+        for event in events {
+            self.apply(now, event);
+        }
+        self.actions()
+    }
+
+    /// What is to be done; what is not taken stays.
+    #[inline]
+    pub fn actions(&mut self) -> Actions<'_> {
+        Actions(&mut self.actions)
+    }
+
+    /// What has become of a task.
+    pub fn state(&self, task: TaskId) -> State {
+        self.ring.find(task).map_or(State::Consumed, |slot| self.ring[slot].state)
+    }
+
+    /// How a worker is.
+    pub fn health(&self, worker: WorkerId) -> Option<Health> {
+        self.lanes.get(worker.index()).map(|lane| lane.health)
+    }
+
+    /// How much of everything there is.
+    pub fn stats(&self) -> Stats {
+        let (accesses, regions) = self.map.live();
+        let queues = self
+            .lanes
+            .iter()
+            .map(|lane| lane.queue.len())
+            .chain(self.pools.iter().map(|pool| pool.queue.len()));
+        let waiting = self.order.iter().map(|run| &self.runs[*run as usize]);
+        Stats {
+            tasks: self.ring.live(),
+            free_bytes: self.ring.bytes.free(),
+            buffers: self.buffers.live(),
+            accesses,
+            regions,
+            groups: self.groups.live(),
+            running: self.lanes.iter().map(|lane| lane.flights.len()).sum(),
+            queued: queues.sum::<usize>()
+                + waiting.map(|run| run.waiting.len() + run.groups.len()).sum::<usize>(),
+            runs: self.runs.len() - self.free_runs.len(),
+            stale: self.stale,
+        }
+    }
+
+    #[inline]
+    fn apply(&mut self, now: Time, event: Event) {
+        self.now = self.now.max(now);
+        match event {
+            Event::Finished { worker, dispatch, ending, took } => {
+                self.finished(worker, dispatch, ending, took);
+            }
+            Event::Ready(worker) => self.worker_ready(worker),
+            Event::Lost(worker) => self.worker_lost(worker),
+            Event::Progress(worker) => self.worker_progress(worker),
+            Event::Resolved { task, ending } => self.resolved(task, ending),
+            Event::Tick => {}
+        }
+        if self.now >= self.next_deadline {
+            self.expire();
+        }
+        self.settle();
+    }
+
+    /// Tells consumers of failed tasks, one after the other and never within each other, and ends runs.
+    #[inline]
+    fn settle(&mut self) {
+        while let Some(slot) = self.failing.pop() {
+            self.end(slot, 0);
+        }
+        if !self.ending.is_empty() {
+            self.end_runs();
+        }
+    }
+
+    fn run_index(&self, run: RunId) -> Option<usize> {
+        let entry = self.runs.get(run.index as usize)?;
+        (entry.id == run).then_some(run.index as usize)
+    }
+}
+
+fn lost(worker: u32) -> Reason {
+    Reason::WorkerLost(WorkerId(worker))
+}
+
+/// Whether a run with this index and number has finished.
+fn is_over(runs: &[Run], (index, number): (u32, u64)) -> bool {
+    let run = &runs[index as usize];
+    run.id.number != number || run.is_finished
+}
+
+/// What is to be done, oldest first; an iterator that removes what it gives.
+#[derive(Debug)]
+pub struct Actions<'a>(&'a mut VecDeque<Action>);
+
+impl Iterator for Actions<'_> {
+    type Item = Action;
+
+    #[inline]
+    fn next(&mut self) -> Option<Action> {
+        self.0.pop_front()
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.0.len(), Some(self.0.len()))
+    }
+}

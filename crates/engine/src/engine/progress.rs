@@ -1,0 +1,235 @@
+//! From running to gone, and what the end of one task means for others.
+
+use super::{Action, Ending, Engine, lost};
+use crate::arena::NONE;
+use crate::refs::Reference;
+use crate::run::{Cause, Reason};
+use crate::task::{Route, State, TaskId};
+use crate::worker::{Health, WorkerId};
+
+impl Engine {
+    #[inline]
+    pub(super) fn finished(&mut self, worker: WorkerId, dispatch: u64, ending: Ending, took: u64) {
+        let now = self.now;
+        let flight = self.lanes.get_mut(worker.index()).and_then(|lane| {
+            let flight = lane.land(dispatch)?;
+            lane.progress = now;
+            Some(flight)
+        });
+        let Some(flight) = flight else {
+            self.stale += 1;
+            return;
+        };
+        self.progress = now;
+        if ending == Ending::Deferred {
+            self.ring[flight.slot].deferred += 1;
+        } else {
+            self.end_member(flight.slot, flight.member, ending, took);
+        }
+        self.fill(worker.0);
+    }
+
+    pub(super) fn resolved(&mut self, task: TaskId, ending: Ending) {
+        let slot = self.ring.find(task).filter(|slot| self.ring[*slot].deferred > 0);
+        let (Some(slot), false) = (slot, ending == Ending::Deferred) else {
+            self.stale += 1;
+            return;
+        };
+        self.progress = self.now;
+        self.ring[slot].deferred -= 1;
+        self.end_member(slot, 0, ending, 0);
+    }
+
+    pub(super) fn worker_ready(&mut self, worker: WorkerId) {
+        let now = self.now;
+        if let Some(lane) = self.lanes.get_mut(worker.index()) {
+            (lane.health, lane.progress) = (Health::Ready, now);
+            self.progress = now;
+            self.fill(worker.0);
+        }
+    }
+
+    pub(super) fn worker_progress(&mut self, worker: WorkerId) {
+        let now = self.now;
+        if let Some(lane) = self.lanes.get_mut(worker.index()) {
+            lane.progress = now;
+        }
+    }
+
+    pub(super) fn worker_lost(&mut self, worker: WorkerId) {
+        let Some(lane) = self.lanes.get_mut(worker.index()) else { return };
+        lane.health = Health::Lost;
+        self.progress = self.now;
+        let (pool, reserved) = (lane.pool, lane.reserved);
+        for flight in std::mem::take(&mut lane.flights) {
+            let reason = lost(worker.0);
+            self.end_with(flight.slot, Some(self.cause(flight.slot, flight.member, reason)), 0);
+        }
+        while let Some(slot) = self.lanes[worker.index()].queue.pop() {
+            self.fail(slot, lost(worker.0));
+        }
+        if pool != NONE {
+            self.fill_pool(pool);
+        }
+        if reserved != NONE {
+            self.launch_groups(reserved);
+        }
+    }
+
+    fn cause(&self, slot: u32, member: u16, reason: Reason) -> Cause {
+        Cause { task: Some(self.ring.id(slot)), member, work: self.ring[slot].work, reason }
+    }
+
+    #[inline]
+    fn end_member(&mut self, slot: u32, member: u16, ending: Ending, took: u64) {
+        let cause = match ending {
+            Ending::Failed(code) => Some(self.cause(slot, member, Reason::Failed(code))),
+            Ending::Skipped => Some(self.skipped(slot, member)),
+            Ending::Done | Ending::Deferred => None,
+        };
+        self.end_with(slot, cause, took);
+    }
+
+    /// Why a recalled task did not begin: what its group or its run failed of.
+    fn skipped(&self, slot: u32, member: u16) -> Cause {
+        let of_group = if let Route::Group(group) = self.ring[slot].route {
+            self.groups[group].cause
+        } else {
+            None
+        };
+        let of_run = self.runs[self.ring[slot].run as usize].error;
+        of_group.or(of_run).unwrap_or_else(|| self.cause(slot, member, Reason::Cancelled))
+    }
+
+    #[inline]
+    fn end_with(&mut self, slot: u32, cause: Option<Cause>, took: u64) {
+        let Route::Group(at) = self.ring[slot].route else {
+            self.ring[slot].cause = cause.map(Box::new);
+            return self.end(slot, took);
+        };
+        let group = &mut self.groups[at];
+        group.remaining -= 1;
+        group.took = group.took.max(took);
+        let is_first = cause.is_some() && group.cause.is_none();
+        group.cause = group.cause.or(cause);
+        let (remaining, cause, took) = (group.remaining, group.cause, group.took);
+        if is_first {
+            self.recall(slot);
+        }
+        if remaining == 0 {
+            self.ring[slot].cause = cause.map(Box::new);
+            self.end(slot, took);
+        }
+    }
+
+    /// Asks the workers that have `slot` not to begin it.
+    pub(super) fn recall(&mut self, slot: u32) {
+        for (worker, lane) in (0..).map(WorkerId).zip(&self.lanes) {
+            for flight in lane.flights.iter().filter(|flight| flight.slot == slot) {
+                self.actions.push_back(Action::Recall { worker, dispatch: flight.dispatch });
+            }
+        }
+    }
+
+    /// The task in `slot` has ended, for the reason it carries or well.
+    #[inline]
+    pub(super) fn end(&mut self, slot: u32, took: u64) {
+        let entry = &mut self.ring[slot];
+        let cause = entry.cause.as_deref().copied();
+        entry.state = if cause.is_some() { State::Failed } else { State::Completed };
+        let accesses = std::mem::replace(&mut entry.accesses, NONE);
+        let (run, route, record, until) =
+            (entry.run, entry.route, entry.record, entry.path.saturating_add(took));
+        entry.is_ended = true;
+        // A producer that has not ended still has this slot on its list.
+        let itself = if entry.waits == 0 { entry.itself.take() } else { None };
+        self.map.retire(accesses);
+        if let Route::Group(group) = route {
+            self.groups.remove(group);
+        }
+        let run = &mut self.runs[run as usize];
+        match cause {
+            Some(cause) => run.fail(cause),
+            None => run.report.completed += 1,
+        }
+        run.report.work = run.report.work.saturating_add(took);
+        run.report.critical = run.report.critical.max(until);
+        if record != NONE {
+            let entry = &mut run.record[record as usize];
+            entry.took = took;
+            entry.state = if cause.is_some() { State::Failed } else { State::Completed };
+        }
+        self.tell_consumers(slot, cause, until);
+        self.let_go(slot);
+        if let Some(itself) = itself {
+            self.drop_reference(itself);
+        }
+    }
+
+    #[inline]
+    fn tell_consumers(&mut self, slot: u32, cause: Option<Cause>, until: u64) {
+        if self.ring[slot].consumers.is_empty() {
+            return;
+        }
+        let consumers = std::mem::take(&mut self.ring[slot].consumers);
+        for &consumer in &consumers {
+            let entry = &mut self.ring[consumer];
+            entry.waits -= 1;
+            entry.path = entry.path.max(until);
+            if entry.state != State::Pending {
+                let itself =
+                    if entry.waits == 0 && entry.is_ended { entry.itself.take() } else { None };
+                if let Some(itself) = itself {
+                    self.drop_reference(itself);
+                }
+            } else if let Some(cause) = cause {
+                self.fail_because(consumer, cause);
+            } else if entry.waits == 0 {
+                self.make_ready(consumer);
+            }
+        }
+        self.ring.keep_consumers(slot, consumers);
+    }
+
+    /// Gives back the slabs that `slot` has named.
+    #[inline]
+    fn let_go(&mut self, slot: u32) {
+        if self.ring[slot].held.is_empty() {
+            return;
+        }
+        let mut held = std::mem::take(&mut self.ring[slot].held);
+        for reference in held.drain(..) {
+            self.drop_reference(reference);
+        }
+        self.ring[slot].held = held;
+    }
+
+    #[inline]
+    pub(super) fn drop_reference(&mut self, reference: impl Reference) {
+        let slot = reference.slot();
+        if self.ring[slot].holders.release(reference) {
+            self.consume(slot);
+        }
+    }
+
+    /// Nobody refers to `slot` any more.
+    #[inline]
+    fn consume(&mut self, slot: u32) {
+        let entry = &mut self.ring[slot];
+        let run = entry.run;
+        if let Some(slab) = entry.slab.take() {
+            self.ring.bytes.release(slab.offset, slab.bytes);
+            self.buffers.remove(slab.buffer);
+        }
+        self.ring.give(slot);
+        if self.wants_room {
+            self.wants_room = false;
+            self.actions.push_back(Action::RoomFreed);
+        }
+        let entry = &mut self.runs[run as usize];
+        entry.live -= 1;
+        if entry.live == 0 && entry.is_sealed {
+            self.ending.push(run);
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! From a submission to a task in the ring: first look, then do; what is refused has touched nothing.
+
+use super::Engine;
+use crate::error::{Knob, Submit, SubmitError};
+use crate::region::rounded;
+use crate::run::RunId;
+use crate::task::{Arg, Place, Route, State, Tag, TaskId, TaskSpec};
+use crate::worker::{Health, WorkerId};
+
+impl Engine {
+    /// Submits a task to a run that is building. A refusal has changed nothing; a full ring is no refusal.
+    pub fn submit(&mut self, run: RunId, spec: &TaskSpec<'_>) -> Result<Submit, SubmitError> {
+        let at = self.building(run)?;
+        self.check_place(at, spec)?;
+        self.check_arguments(spec)?;
+        self.check_after(run, spec.after)?;
+        if spec.bytes > self.ring.bytes.capacity() {
+            return Err(SubmitError::TooLarge {
+                bytes: spec.bytes,
+                capacity: self.ring.bytes.capacity(),
+            });
+        }
+        if self.ring.is_full() || !self.ring.bytes.fits(spec.bytes) {
+            return self.block(at, spec.bytes);
+        }
+        let accepted = self.enter(run, spec);
+        self.settle();
+        Ok(accepted)
+    }
+
+    /// A slab of its own without a task: it belongs to the innermost scope and is there at once.
+    pub fn allocate(&mut self, run: RunId, bytes: u64) -> Result<Submit, SubmitError> {
+        let bytes = bytes.max(1);
+        let at = self.building(run)?;
+        if bytes > self.ring.bytes.capacity() {
+            return Err(SubmitError::TooLarge { bytes, capacity: self.ring.bytes.capacity() });
+        }
+        if self.ring.is_full() || !self.ring.bytes.fits(bytes) {
+            return self.block(at, bytes);
+        }
+        let slot = self.open_slot(run, Route::Pool(crate::arena::NONE));
+        self.runs[at].report.tasks += 1;
+        let slab = self.give_slab(slot, at, bytes);
+        let task = self.ring.id(slot);
+        self.record(slot, 1);
+        self.end(slot, 0);
+        Ok(Submit::Accepted { task, slab })
+    }
+
+    #[inline]
+    fn building(&mut self, run: RunId) -> Result<usize, SubmitError> {
+        let at = self.run_index(run).ok_or(SubmitError::NotBuilding(run))?;
+        let entry = &mut self.runs[at];
+        if let Some(cause) = entry.error {
+            return Err(SubmitError::RunFailed(cause));
+        }
+        if entry.is_sealed {
+            return Err(SubmitError::NotBuilding(run));
+        }
+        entry.is_blocked = false;
+        Ok(at)
+    }
+
+    #[inline]
+    fn check_place(&self, run: usize, spec: &TaskSpec<'_>) -> Result<(), SubmitError> {
+        let is_single = matches!(spec.place, Place::Worker(_) | Place::Pool(_));
+        if is_single && spec.is_collective {
+            return Err(SubmitError::CollectiveAlone);
+        }
+        match spec.place {
+            Place::Worker(worker) => self.check_worker(run, worker),
+            Place::Pool(pool) => self.check_pool(run, pool.0, 1),
+            Place::Group(members) => {
+                if members.is_empty() || !spec.args.is_empty() {
+                    return Err(SubmitError::BadGroup);
+                }
+                let mut workers: Vec<WorkerId> =
+                    members.iter().map(|(worker, _)| *worker).collect();
+                workers.sort_unstable();
+                if let Some(pair) = workers.windows(2).find(|pair| pair[0] == pair[1]) {
+                    return Err(SubmitError::SameWorker(pair[0]));
+                }
+                workers.into_iter().try_for_each(|worker| self.check_worker(run, worker))
+            }
+            Place::PoolGroup(pool, members) => {
+                if members.is_empty() || !spec.args.is_empty() {
+                    return Err(SubmitError::BadGroup);
+                }
+                self.check_pool(run, pool.0, members.len())
+            }
+        }
+    }
+
+    #[inline]
+    fn check_worker(&self, run: usize, worker: WorkerId) -> Result<(), SubmitError> {
+        match self.lanes.get(worker.index()) {
+            Some(lane) if self.runs[run].uses(worker.0) => match lane.health {
+                Health::Lost => Err(SubmitError::WorkerLost(worker)),
+                Health::Starting | Health::Ready => Ok(()),
+            },
+            _ => Err(SubmitError::NotMine(worker)),
+        }
+    }
+
+    #[inline]
+    fn check_pool(&self, run: usize, pool: u32, members: usize) -> Result<(), SubmitError> {
+        let Some(entry) = self.pools.get(pool as usize) else {
+            return Err(SubmitError::PoolNotMine(crate::worker::PoolId(pool)));
+        };
+        if !entry.workers.iter().all(|worker| self.runs[run].uses(*worker)) {
+            return Err(SubmitError::PoolNotMine(crate::worker::PoolId(pool)));
+        }
+        let is_enough =
+            members == 1 && entry.workers.first().is_some_and(|first| self.is_alive(*first));
+        if is_enough || members <= self.living(pool) {
+            return Ok(());
+        }
+        Err(SubmitError::GroupTooLarge { members, workers: self.living(pool) })
+    }
+
+    fn is_alive(&self, worker: u32) -> bool {
+        self.lanes[worker as usize].health != Health::Lost
+    }
+
+    #[inline]
+    fn check_arguments(&self, spec: &TaskSpec<'_>) -> Result<(), SubmitError> {
+        match spec.place {
+            Place::Worker(_) | Place::Pool(_) => self.check_member(0, spec.args),
+            Place::Group(members) => {
+                check_count(members.len())?;
+                (0..)
+                    .zip(members)
+                    .try_for_each(|(member, (_, args))| self.check_member(member, args))
+            }
+            Place::PoolGroup(_, members) => {
+                check_count(members.len())?;
+                (0..).zip(members).try_for_each(|(member, args)| self.check_member(member, args))
+            }
+        }
+    }
+
+    #[inline]
+    fn check_member(&self, member: usize, args: &[Arg]) -> Result<(), SubmitError> {
+        check_count(args.len())?;
+        for (argument, arg) in args.iter().enumerate() {
+            let buffer = self
+                .buffers
+                .get(arg.view.buffer)
+                .ok_or(SubmitError::StaleBuffer(arg.view.buffer))?;
+            if arg.view.region.end > buffer.bytes {
+                let bytes = buffer.bytes.unsigned_abs();
+                return Err(SubmitError::OutOfBounds {
+                    member,
+                    argument,
+                    end: arg.view.end(),
+                    bytes,
+                });
+            }
+            if arg.tag.writes() && buffer.grant == crate::buffer::Grant::Read {
+                return Err(SubmitError::ReadOnly { member, argument });
+            }
+            let alias = args[..argument].iter().position(|other| is_aliasing(arg, other));
+            if let Some(other) = alias {
+                return Err(SubmitError::Aliasing { member, arguments: (other, argument) });
+            }
+        }
+        Ok(())
+    }
+
+    fn check_after(&self, run: RunId, after: &[TaskId]) -> Result<(), SubmitError> {
+        let foreign = |task: &&TaskId| {
+            self.ring.find(**task).is_some_and(|slot| self.ring[slot].run != run.index)
+        };
+        after.iter().find(foreign).map_or(Ok(()), |task| Err(SubmitError::OtherRun(*task)))
+    }
+
+    /// The ring is full: is it worth waiting?
+    fn block(&mut self, run: usize, bytes: u64) -> Result<Submit, SubmitError> {
+        self.runs[run].is_blocked = true;
+        if let Some(error) = self.pinned(run, bytes) {
+            self.runs[run].is_blocked = false;
+            return Err(error);
+        }
+        self.wants_room = true;
+        let slots = self.ring.capacity() - self.ring.live();
+        Ok(Submit::Blocked {
+            slots,
+            bytes: self.ring.bytes.free(),
+            longest: self.ring.bytes.longest(),
+        })
+    }
+
+    /// Whether the ring would still be full if all tasks ended and every submitter that is not itself blocked let go.
+    fn pinned(&self, run: usize, bytes: u64) -> Option<SubmitError> {
+        let stuck =
+            |at: u32| self.runs[at as usize].is_blocked && self.runs[at as usize].scoped > 0;
+        if !self.order.iter().any(|at| stuck(*at)) {
+            return None;
+        }
+        let held = self
+            .ring
+            .tasks()
+            .filter(|(_, slot)| slot.is_scoped && stuck(slot.run))
+            .map(|(_, slot)| slot);
+        let mut slabs: Vec<(u64, u64)> = Vec::new();
+        let mut tasks = 0;
+        for slot in held {
+            tasks += 1;
+            slabs.extend(slot.slab.and_then(|slab| Some((slab.offset, rounded(slab.bytes)?))));
+        }
+        let knob = if tasks >= self.ring.capacity() {
+            Knob::Slots
+        } else if widest_gap(slabs, self.ring.bytes.capacity()) < rounded(bytes).unwrap_or(u64::MAX)
+        {
+            Knob::Bytes
+        } else {
+            return None;
+        };
+        let scopes = self.runs[run].scopes.iter().rev();
+        let scope = scopes.max_by_key(|scope| (scope.bytes, scope.refs.len()))?;
+        Some(SubmitError::ScopePinned { scope: scope.label, bytes: scope.bytes, tasks, knob })
+    }
+
+    /// There is room and nothing to object: this cannot fail.
+    #[inline]
+    fn enter(&mut self, run: RunId, spec: &TaskSpec<'_>) -> Submit {
+        let at = run.index as usize;
+        let route = match spec.place {
+            Place::Worker(worker) => Route::Worker(worker.0),
+            Place::Pool(pool) => Route::Pool(pool.0),
+            Place::Group(members) => Route::Group(self.add_group(
+                None,
+                members.iter().map(|(worker, _)| worker.0).collect(),
+                members.len(),
+            )),
+            Place::PoolGroup(pool, members) => {
+                Route::Group(self.add_group(Some(pool.0), Vec::new(), members.len()))
+            }
+        };
+        let slot = self.open_slot(run, route);
+        let entry = &mut self.ring[slot];
+        (entry.work, entry.priority, entry.expected) = (spec.work, spec.priority, spec.expected.0);
+        self.runs[at].report.tasks += 1;
+        self.progress = self.now;
+        match spec.place {
+            Place::Worker(_) | Place::Pool(_) => self.wire(slot, 0, spec.args, spec.is_unordered),
+            Place::Group(members) => {
+                for (member, (_, args)) in (0..).zip(members) {
+                    self.wire(slot, member, args, spec.is_unordered);
+                }
+            }
+            Place::PoolGroup(_, members) => {
+                for (member, args) in (0..).zip(members) {
+                    self.wire(slot, member, args, spec.is_unordered);
+                }
+            }
+        }
+        for task in spec.after {
+            self.wire_after(slot, *task);
+        }
+        let slab = if spec.bytes > 0 { self.give_slab(slot, at, spec.bytes) } else { None };
+        if self.config.is_recording {
+            self.record(slot, self.members(slot));
+        }
+        let task = self.ring.id(slot);
+        if self.ring[slot].waits == 0 {
+            self.make_ready(slot);
+        } else {
+            self.ring[slot].state = State::Pending;
+        }
+        Submit::Accepted { task, slab }
+    }
+}
+
+fn check_count(count: usize) -> Result<(), SubmitError> {
+    if count < usize::from(u16::MAX) { Ok(()) } else { Err(SubmitError::TooMany) }
+}
+
+/// Whether one of two arguments writes bytes that the other touches, whichever comes first.
+#[inline]
+fn is_aliasing(a: &Arg, b: &Arg) -> bool {
+    let counts = a.tag != Tag::NoDep && b.tag != Tag::NoDep;
+    counts && (a.tag.writes() || b.tag.writes()) && a.view.overlaps(&b.view)
+}
+
+/// The longest piece of `capacity` bytes that none of `slabs` touches.
+fn widest_gap(mut slabs: Vec<(u64, u64)>, capacity: u64) -> u64 {
+    slabs.sort_unstable();
+    let (mut widest, mut at) = (0, 0);
+    for (offset, bytes) in slabs {
+        widest = widest.max(offset - at);
+        at = offset + bytes;
+    }
+    widest.max(capacity - at)
+}

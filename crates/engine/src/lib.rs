@@ -1,0 +1,64 @@
+//! Task graphs whose dependencies are inferred from data, as a pure state machine.
+//!
+//! Submit tasks that say which bytes they read and write; the engine finds out who must wait for whom, keeps the number
+//! of live tasks bounded, and says which task to start on which worker. It has no clock, thread, lock or I/O: a driver
+//! gives it events and carries out its actions, inline, over threads, over processes, or in virtual time.
+//!
+//! ```
+//! use phalanx_engine::*;
+//!
+//! let mut engine = Engine::new(Config::default());
+//! let pool = engine.add_pool();
+//! let worker = engine.add_worker(Some(pool), 1);
+//! engine.step(Time(0), Event::Ready(worker));
+//! let data = engine.register(Identity { owner: 1, number: 1, generation: 1 }, 64, Grant::ReadWrite)?;
+//! let Begin::Started(run) = engine.begin(&RunSpec::new("example")) else { unreachable!("nothing else runs") };
+//! let write = [View::bytes(data, 0, 64)?.output()];
+//! let read = [View::bytes(data, 32, 8)?.input()];
+//! engine.submit(run, &TaskSpec::new(Place::Pool(pool)).args(&write).work(1))?;
+//! engine.submit(run, &TaskSpec::new(Place::Pool(pool)).args(&read).work(2))?;
+//! engine.seal(run)?;
+//!
+//! let mut order = Vec::new();
+//! while let Some(action) = engine.actions().next() {
+//!     if let Action::Start(start) = action {
+//!         order.push(start.work);
+//!         let Start { worker, dispatch, .. } = start;
+//!         engine.step(Time(0), Event::Finished { worker, dispatch, ending: Ending::Done, took: 1 });
+//!     }
+//! }
+//! assert_eq!(order, [1, 2]);
+//! assert_eq!(engine.outcome(run).map(|outcome| outcome.report.critical), Some(2));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod arena;
+pub mod buffer;
+pub mod engine;
+pub mod error;
+pub mod explain;
+pub mod group;
+mod record;
+mod refs;
+pub mod region;
+pub mod ring;
+pub mod run;
+pub mod scope;
+pub mod task;
+pub mod tensormap;
+pub mod view;
+pub mod watchdog;
+pub mod worker;
+
+pub use buffer::{BufferError, BufferId, Grant, Identity};
+pub use engine::{Action, Actions, Config, Ending, Engine, Event, Start, Stats};
+pub use error::{Begin, Knob, Submit, SubmitError};
+pub use explain::{Dependency, Graph, Waiting, Why};
+pub use run::{Cause, Outcome, Reason, Report, Resources, RunId, RunSpec};
+pub use scope::{Mode, Scope, ScopeError};
+pub use task::{Arg, Place, Slab, State, Tag, TaskId, TaskSpec, Time};
+pub use tensormap::Kinds;
+pub use view::{View, ViewError};
+pub use watchdog::{Budgets, Class, Inverted, Ladder, Stall, Verdict, watch};
+pub use worker::{Health, PoolId, WorkerId};

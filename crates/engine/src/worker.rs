@@ -1,0 +1,175 @@
+//! Workers, pools, and the queues in front of them.
+//!
+//! - **QUE-1 (FIFO).** Tasks leave a queue in the order in which they became ready, those that became ready together in
+//!   the order of submission; only a higher priority goes ahead.
+//! - **QUE-2 (directed).** A task for one worker stands in that worker's queue and runs there or nowhere.
+//! - **QUE-3 (work conserving).** No task waits in a queue while a worker it may run on has room and is not reserved.
+
+use crate::task::Time;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, VecDeque};
+
+/// The number of a worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WorkerId(pub(crate) u32);
+
+impl WorkerId {
+    /// Counted from 0 in the order of [`crate::Engine::add_worker`].
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// The number of a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PoolId(pub(crate) u32);
+
+/// How a worker is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Health {
+    /// Has not yet said that it is ready; nothing is sent to it.
+    Starting,
+    /// Takes tasks.
+    Ready,
+    /// Is gone.
+    Lost,
+}
+
+/// A task that is with a worker.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Flight {
+    pub(crate) dispatch: u64,
+    pub(crate) slot: u32,
+    pub(crate) member: u16,
+    /// When it was sent.
+    pub(crate) since: Time,
+}
+
+/// What stands between the engine and one worker.
+#[derive(Debug)]
+pub(crate) struct Lane {
+    pub(crate) health: Health,
+    /// How many tasks it may have at a time.
+    depth: usize,
+    pub(crate) flights: VecDeque<Flight>,
+    pub(crate) queue: Fifo,
+    pub(crate) pool: u32,
+    /// The run whose first group waits for it.
+    pub(crate) reserved: u32,
+    /// Whether it is in its pool's list of those with room.
+    is_listed: bool,
+    /// When it last said or did something.
+    pub(crate) progress: Time,
+}
+
+impl Lane {
+    pub(crate) fn new(depth: usize, pool: u32) -> Self {
+        Self {
+            health: Health::Starting,
+            depth,
+            flights: VecDeque::with_capacity(depth),
+            queue: Fifo::default(),
+            pool,
+            reserved: crate::arena::NONE,
+            is_listed: false,
+            progress: Time(0),
+        }
+    }
+
+    /// Whether a single task can be sent to it.
+    #[inline]
+    pub(crate) fn has_room(&self) -> bool {
+        self.health == Health::Ready
+            && self.reserved == crate::arena::NONE
+            && self.flights.len() < self.depth
+    }
+
+    /// Whether a member of a group can be sent to it.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.health == Health::Ready && self.flights.is_empty()
+    }
+
+    /// Takes the flight `dispatch` off the lane.
+    #[inline]
+    pub(crate) fn land(&mut self, dispatch: u64) -> Option<Flight> {
+        if self.flights.front().is_some_and(|flight| flight.dispatch == dispatch) {
+            return self.flights.pop_front();
+        }
+        let at = self.flights.iter().position(|flight| flight.dispatch == dispatch)?;
+        self.flights.remove(at)
+    }
+}
+
+/// Workers that are alike.
+#[derive(Debug, Default)]
+pub(crate) struct Pool {
+    pub(crate) workers: Vec<u32>,
+    pub(crate) queue: Fifo,
+    /// Those that had room when they were listed, longest ago first.
+    free: VecDeque<u32>,
+}
+
+impl Pool {
+    /// Lists `worker` unless it is listed.
+    #[inline]
+    pub(crate) fn list(&mut self, worker: u32, lane: &mut Lane) {
+        if !lane.is_listed {
+            lane.is_listed = true;
+            self.free.push_back(worker);
+        }
+    }
+
+    /// The next worker that has room.
+    #[inline]
+    pub(crate) fn next_free(&mut self, lanes: &mut [Lane]) -> Option<u32> {
+        while let Some(worker) = self.free.pop_front() {
+            let lane = &mut lanes[worker as usize];
+            lane.is_listed = false;
+            if lane.has_room() {
+                return Some(worker);
+            }
+        }
+        None
+    }
+}
+
+/// A queue of slots.
+#[derive(Debug, Default)]
+pub(crate) struct Fifo {
+    usual: VecDeque<u32>,
+    urgent: BTreeMap<(Reverse<u8>, u64), u32>,
+    count: u64,
+}
+
+impl Fifo {
+    #[inline]
+    pub(crate) fn push(&mut self, slot: u32, priority: u8) {
+        if priority == 0 {
+            return self.usual.push_back(slot);
+        }
+        self.count += 1;
+        self.urgent.insert((Reverse(priority), self.count), slot);
+    }
+
+    #[inline]
+    pub(crate) fn pop(&mut self) -> Option<u32> {
+        if self.urgent.is_empty() {
+            return self.usual.pop_front();
+        }
+        self.urgent.pop_first().map(|(_, slot)| slot)
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.usual.is_empty() && self.urgent.is_empty()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.usual.len() + self.urgent.len()
+    }
+
+    pub(crate) fn retain(&mut self, mut keep: impl FnMut(u32) -> bool) {
+        self.usual.retain(|slot| keep(*slot));
+        self.urgent.retain(|_, slot| keep(*slot));
+    }
+}

@@ -1,0 +1,174 @@
+//! Groups and queues.
+
+use crate::support::{Bench, view};
+use phalanx_engine::*;
+
+/// Members without arguments.
+fn on<'a>(workers: &[WorkerId]) -> Vec<(WorkerId, &'a [Arg])> {
+    workers.iter().map(|worker| (*worker, &[] as &[Arg])).collect()
+}
+
+#[test]
+fn grp_1_grp_2_a_group_starts_whole_and_is_not_starved_by_a_thousand_later_singles() {
+    let mut bench = Bench::with(3, Config { slots: 2000, ..Config::default() });
+    let run = bench.begin();
+    let workers = bench.workers.clone();
+    bench.spec(run, &TaskSpec::new(Place::Worker(workers[0])).work(1));
+    bench.spec(run, &TaskSpec::new(Place::Group(&on(&workers[..2]))).work(2));
+    for work in 0..1000 {
+        let worker = workers[usize::try_from(work % 3).unwrap_or_default()];
+        bench.spec(run, &TaskSpec::new(Place::Worker(worker)).work(100 + work));
+    }
+    assert_eq!(bench.works(), [1, 102], "the group keeps worker 1 free; worker 2 goes on");
+    bench.done(102);
+    assert_eq!(bench.works(), [1, 105]);
+    bench.done(1);
+    assert_eq!(bench.works(), [105, 2, 2], "then all members at once, before what came later");
+    bench.done(2);
+    assert_eq!(bench.works(), [105, 2, 100], "a worker whose member has ended is free again");
+    assert_eq!(bench.seal_and_finish(run).report.completed, 1002);
+}
+
+#[test]
+fn b_42_groups_wait_in_order_and_two_members_on_one_worker_are_refused() {
+    let mut bench = Bench::new(3);
+    let run = bench.begin();
+    let workers = bench.workers.clone();
+    let twice = on(&[workers[1], workers[0], workers[1]]);
+    let error = bench.engine.submit(run, &TaskSpec::new(Place::Group(&twice)));
+    assert_eq!(error, Err(SubmitError::SameWorker(workers[1])));
+    bench.spec(run, &TaskSpec::new(Place::Worker(workers[0])).work(1));
+    bench.spec(run, &TaskSpec::new(Place::Group(&on(&workers[..2]))).work(2));
+    bench.spec(run, &TaskSpec::new(Place::Group(&on(&workers[1..]))).work(3));
+    bench.spec(run, &TaskSpec::new(Place::Worker(workers[2])).work(4));
+    assert_eq!(bench.works(), [1, 4], "the second group reserves nothing");
+    bench.done(1);
+    bench.done(4);
+    assert_eq!(bench.works(), [2, 2], "and does not overtake");
+    bench.done(2);
+    bench.done(2);
+    assert_eq!(bench.works(), [3, 3]);
+}
+
+#[test]
+fn grp_4_a_group_larger_than_its_pool_is_refused_and_one_whose_workers_go_fails() {
+    let mut bench = Bench::new(3);
+    let run = bench.begin();
+    let (workers, pool) = (bench.workers.clone(), bench.pool);
+    let members: [&[Arg]; 4] = [&[]; 4];
+    let error = bench.engine.submit(run, &TaskSpec::new(Place::PoolGroup(pool, &members)));
+    assert_eq!(error, Err(SubmitError::GroupTooLarge { members: 4, workers: 3 }));
+    bench.task(run, 1, &[]);
+    bench.spec(run, &TaskSpec::new(Place::PoolGroup(pool, &members[..3])).work(2));
+    assert_eq!(bench.works(), [1]);
+    bench.lose(workers[2]);
+    let error = bench.engine.error(run).expect("it can never start");
+    assert_eq!((error.work, error.reason), (2, Reason::PoolLost(pool)));
+    bench.done(1);
+    bench.engine.seal(run).expect("no scope is open");
+    assert_eq!(bench.engine.outcome(run).map(|outcome| outcome.report.completed), Some(1));
+    bench.assert_empty();
+}
+
+#[test]
+fn grp_3_the_first_failure_decides_and_members_that_never_started_are_skipped() {
+    let mut bench = Bench::new(3);
+    let buffer = bench.buffer(64);
+    let run = bench.begin();
+    let token = [view(buffer, 0, 8).output()];
+    let members: Vec<(WorkerId, &[Arg])> =
+        bench.workers.iter().map(|worker| (*worker, &token[..])).collect();
+    let group = bench.spec(run, &TaskSpec::new(Place::Group(&members)).work(1));
+    let reader = bench.task(run, 2, &[view(buffer, 0, 8).input()]);
+    assert_eq!(
+        bench.engine.why(group).expect("live").dependencies,
+        [],
+        "members do not wait for each other"
+    );
+    assert_eq!(bench.engine.why(reader).expect("live").dependencies.len(), 1, "one node, one edge");
+    bench.end(1, Ending::Failed(5));
+    let recalls =
+        bench.actions.iter().filter(|action| matches!(action, Action::Recall { .. })).count();
+    assert_eq!(recalls, 2, "those under way are asked not to begin");
+    bench.end(1, Ending::Skipped);
+    assert_eq!(bench.engine.state(group), State::Running, "one member is still out");
+    bench.end(1, Ending::Failed(6));
+    let outcome = {
+        bench.engine.seal(run).expect("sealed");
+        bench.engine.outcome(run).expect("finished")
+    };
+    let error = outcome.error.expect("it has failed");
+    assert_eq!((error.task, error.member, error.reason), (Some(group), 0, Reason::Failed(5)));
+    assert_eq!(bench.started, [1, 1, 1], "the reader never began");
+    bench.assert_empty();
+}
+
+#[test]
+fn b_43_a_collective_must_be_a_group() {
+    let mut bench = Bench::new(2);
+    let run = bench.begin();
+    let error = bench.engine.submit(run, &TaskSpec::new(Place::Pool(bench.pool)).collective());
+    assert_eq!(error, Err(SubmitError::CollectiveAlone));
+    let members = on(&bench.workers.clone());
+    bench.spec(run, &TaskSpec::new(Place::Group(&members)).collective().work(1));
+    assert_eq!(bench.works(), [1, 1]);
+    assert_eq!(
+        bench.engine.submit(run, &TaskSpec::new(Place::Group(&[]))),
+        Err(SubmitError::BadGroup)
+    );
+}
+
+#[test]
+fn que_1_ready_tasks_of_one_queue_run_in_the_order_of_submission() {
+    let mut bench = Bench::new(1);
+    let buffer = bench.buffer(64);
+    let run = bench.begin();
+    bench.task(run, 0, &[view(buffer, 0, 8).output()]);
+    for work in 1..20 {
+        bench.task(run, work, &[view(buffer, 0, 8).input()]);
+    }
+    for work in 20..40 {
+        bench.task(run, work, &[]);
+    }
+    bench.spec(run, &TaskSpec::new(Place::Pool(bench.pool)).work(99).priority(1));
+    bench.seal_and_finish(run);
+    let expected: Vec<u64> = [0, 99].into_iter().chain(20..40).chain(1..20).collect();
+    assert_eq!(
+        bench.started, expected,
+        "in the order of becoming ready, then of submission; priority first"
+    );
+}
+
+#[test]
+fn que_2_a_directed_task_runs_on_its_worker_or_nowhere() {
+    let mut bench = Bench::new(2);
+    let run = bench.begin();
+    let workers = bench.workers.clone();
+    for work in 0..3 {
+        bench.spec(run, &TaskSpec::new(Place::Worker(workers[0])).work(work));
+    }
+    assert_eq!(bench.works(), [0], "worker 1 is idle, and stays so");
+    bench.lose(workers[0]);
+    assert!(bench.works().is_empty());
+    let error = bench.engine.error(run).expect("it has failed");
+    assert_eq!(error.reason, Reason::WorkerLost(workers[0]));
+    bench.assert_empty();
+}
+
+#[test]
+fn b_11_b_12_que_3_what_can_start_has_started_after_every_call() {
+    let mut bench = Bench::new(2);
+    let late = bench.engine.add_worker(Some(bench.pool), 1);
+    let run = bench.begin();
+    for work in 0..5 {
+        bench.task(run, work, &[]);
+    }
+    assert_eq!(bench.works(), [0, 1]);
+    assert!(bench.engine.actions().next().is_none(), "nothing is repeated while nobody is idle");
+    bench.engine.step(Time(1), Event::Tick);
+    assert!(bench.engine.actions().next().is_none(), "nor when time passes");
+    bench.engine.step(Time(1), Event::Ready(late));
+    assert_eq!(bench.works(), [0, 1, 2], "a worker that comes gets work at once");
+    bench.done(1);
+    assert_eq!(bench.works(), [0, 2, 3]);
+}

@@ -1,0 +1,12 @@
+//! The behaviours of the engine, one module each.
+
+mod bugs;
+mod explain;
+mod groups;
+mod oracle;
+mod ring;
+mod runs;
+mod soak;
+mod support;
+mod tensors;
+mod watchdog;

@@ -1,0 +1,94 @@
+//! Many tasks: memory follows what lives, not what has been.
+
+use crate::support::{Bench, Random, view};
+use phalanx_engine::*;
+
+/// How many tasks, unless `PHALANX_ENGINE_SOAK` says otherwise.
+fn tasks() -> u64 {
+    std::env::var("PHALANX_ENGINE_SOAK")
+        .ok()
+        .and_then(|count| count.parse().ok())
+        .unwrap_or(300_000)
+}
+
+/// The resident memory of this process.
+fn resident() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    text.split_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok()).unwrap_or_default()
+        * 4096
+}
+
+#[test]
+fn b_45_eng_3_memory_is_flat_over_many_tasks_in_an_engine_that_is_never_idle() {
+    let config = Config { slots: 256, bytes: 64 * 1024, depth: 4, is_recording: false };
+    let mut bench = Bench::with(4, config);
+    let buffer = bench.buffer(1 << 20);
+    let mut random = Random::new(3);
+    let (mut count, mut highest) = (0, bench.engine.stats());
+    let mut settled = None;
+    let mut runs: Vec<RunId> = Vec::new();
+    while count < tasks() {
+        let run = bench.begin();
+        for _ in 0..2000 {
+            let start = random.below(1000) * 1024;
+            let args = [view(buffer, start, start + 1 + random.below(4096)).in_out()];
+            let spec = TaskSpec::new(Place::Pool(bench.pool)).args(&args).work(count);
+            while !matches!(bench.engine.submit(run, &spec), Ok(Submit::Accepted { .. })) {
+                let oldest = {
+                    bench.look();
+                    bench.running[0].work
+                };
+                bench.done(oldest);
+            }
+            count += 1;
+            let stats = bench.engine.stats();
+            highest = Stats {
+                tasks: highest.tasks.max(stats.tasks),
+                regions: highest.regions.max(stats.regions),
+                ..stats
+            };
+            bench.actions.clear();
+            bench.started.clear();
+        }
+        bench.engine.seal(run).expect("no scope is open");
+        runs.push(run);
+        // The next run begins while this one is still busy; only the one before is over for certain.
+        if runs.len() > 1 {
+            while bench.engine.outcome(runs[0]).is_none() {
+                let oldest = {
+                    bench.look();
+                    bench.running[0].work
+                };
+                bench.done(oldest);
+            }
+            assert!(bench.engine.forget(runs.remove(0)));
+        }
+        if count > tasks() / 4 {
+            settled.get_or_insert_with(resident);
+        }
+    }
+    assert!(highest.tasks <= 256 && highest.regions <= 256, "{highest:?}");
+    let grown = resident().saturating_sub(settled.expect("a quarter has passed"));
+    assert!(grown < 1 << 20, "{grown} bytes more than after a quarter");
+    bench.finish();
+    bench.assert_empty();
+    assert!(bench.engine.stats().runs <= 2);
+}
+
+#[test]
+fn a_million_submissions_against_a_full_ring_change_nothing() {
+    let mut bench = Bench::with(1, Config { slots: 64, ..Config::default() });
+    let run = bench.begin();
+    for work in 0..64 {
+        bench.task(run, work, &[]);
+    }
+    bench.look();
+    let before = bench.engine.stats();
+    let spec = TaskSpec::new(Place::Pool(bench.pool));
+    for _ in 0..1_000_000 {
+        assert!(matches!(bench.engine.submit(run, &spec), Ok(Submit::Blocked { .. })));
+    }
+    assert_eq!(bench.engine.stats(), before);
+    assert!(bench.engine.actions().next().is_none());
+    assert_eq!(bench.seal_and_finish(run).report.completed, 64);
+}
