@@ -66,9 +66,10 @@ static int metg(const Options& options) {
   return 0;
 }
 
-constexpr uint64_t PEAK_ITERATIONS = 1 << 20;
+constexpr uint64_t PEAK_ITERATIONS = 1 << 16;
 
-// Iterations of the kernel a second, on all threads at once, without any runtime: the best of the repeats.
+// Iterations of the kernel a second, on all threads at once, without any runtime: the best of the repeats. As in `line`,
+// the pieces are so short that a pause of a thread spoils few of them.
 static int peak(const Options& options) {
   double best = 0;
   for (uint32_t repeat = 0; repeat < options.repeats; ++repeat) {
@@ -77,7 +78,7 @@ static int peak(const Options& options) {
     on_threads(options.threads, [&](uint32_t me) {
       ++arrived.value;
       arrived.wait_for(options.threads);
-      rates[me] = PEAK_ITERATIONS * 1e9 / median_ns(3, [] { kernel(PEAK_ITERATIONS); }, [] {});
+      rates[me] = PEAK_ITERATIONS * 1e9 / median_ns(41, [] { kernel(PEAK_ITERATIONS); }, [] {});
     });
     double sum = 0;
     for (const double rate : rates) sum += rate;
@@ -87,8 +88,7 @@ static int peak(const Options& options) {
   return 0;
 }
 
-// Nanoseconds for a line to go to another core and back: the median over many short batches, so that a pause of either
-// thread spoils one batch alone.
+// Nanoseconds for a line to go to another core and back: the median over many short batches.
 static int line() {
   constexpr uint64_t BATCH = 100, BATCHES = 201;
   Counter ping, pong;
