@@ -190,8 +190,10 @@ class Bench:
     def take_metg(self, runtime: str) -> None:
         """The smallest useful task of one peer, or of the static schedule."""
         found = metg.sweep(lambda iterations: self.metg_point(runtime, iterations))
-        if found is not None:
-            self.metg.setdefault(runtime, []).append(found)
+        if found is None:
+            self.progress.note(f"no METG of {runtime}: it never kept half of the peak")
+            return
+        self.metg.setdefault(runtime, []).append(found)
 
     def metg_point(self, runtime: str, iterations: int) -> metg.Point | None:
         """One size of task; as wide as there are cores."""
