@@ -25,7 +25,7 @@ class OpenMp {
  private:
   template <class Body>
   void submit(const Task& task, uint32_t i, Body& body) {
-    char* d = cells.data();
+    double* d = cells.data();
     const uint32_t w = task.writes;
     const auto& r = task.data;
     switch (task.data_count) {
@@ -48,7 +48,7 @@ class OpenMp {
   }
 
   uint32_t threads;
-  std::vector<char> cells;
+  std::vector<double> cells;
 };
 
 int main(int argc, char** argv) { return bench<OpenMp>(argc, argv); }

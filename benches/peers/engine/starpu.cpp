@@ -22,8 +22,10 @@ class StarPu {
     conf.ncpus = static_cast<int>(threads);
     conf.ncuda = conf.nopencl = 0;
     if (starpu_init(&conf) != 0) refuse("StarPU does not start");
-    for (uint32_t i = 0; i < graph.data; ++i)
-      starpu_variable_data_register(&handles[i], STARPU_MAIN_RAM, reinterpret_cast<uintptr_t>(&cells[i]), 1);
+    for (uint32_t i = 0; i < graph.data; ++i) {
+      const auto address = reinterpret_cast<uintptr_t>(&cells[i]);
+      starpu_variable_data_register(&handles[i], STARPU_MAIN_RAM, address, sizeof cells[i]);
+    }
   }
 
   ~StarPu() {
@@ -75,7 +77,7 @@ class StarPu {
     if (starpu_task_submit(submitted) != 0) refuse("StarPU refuses a task");
   }
 
-  std::vector<char> cells;
+  std::vector<double> cells;
   std::vector<starpu_data_handle_t> handles;
   std::vector<Call> calls;
 };
