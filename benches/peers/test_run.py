@@ -319,12 +319,21 @@ class SteadyRuns(unittest.TestCase):
     def test_attempts_are_bounded(self) -> None:
         self.assertIsNone(self.steady(*[44] * steady.ATTEMPTS).run(lambda: "never"))
 
+    def test_a_machine_that_stays_elsewhere_takes_the_bounds_along(self) -> None:
+        lines = iter([100.0] * steady.SAMPLES + [400.0] * 99)
+        kept = steady.Steady(lambda: next(lines), pause=lambda seconds: None)
+        self.assertEqual((kept.low, kept.high), (60, 140))
+        self.assertEqual(kept.run(lambda: "late"), "late")
+        self.assertIn("within 240..560 ns; runs dropped: 0; the machine moved to another level 1 times", kept.note())
+
     def test_bounds_surround_what_the_machine_shows_or_are_told(self) -> None:
         lines = iter([44.0] * 3 + [200.0] * steady.SAMPLES)
-        self.assertEqual(steady.bounds(lambda: next(lines), {}), (120, 280))
-        self.assertEqual(steady.bounds(lambda: 1.0, {steady.BOUNDS_VARIABLE: "150-330"}), (150, 330))
+        around = steady.Steady(lambda: next(lines))
+        self.assertEqual((around.low, around.high), (120, 280))
+        self.assertIsNone(steady.told_bounds({}))
+        self.assertEqual(steady.told_bounds({steady.BOUNDS_VARIABLE: "150-330"}), (150, 330))
         with self.assertRaisesRegex(BenchError, "two numbers such as `150-330`, not `fast`"):
-            steady.bounds(lambda: 1.0, {steady.BOUNDS_VARIABLE: "fast"})
+            steady.told_bounds({steady.BOUNDS_VARIABLE: "fast"})
 
 
 class Metg(unittest.TestCase):

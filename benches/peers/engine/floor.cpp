@@ -1,4 +1,4 @@
-// What no runtime can beat: METG of a schedule fixed by hand, the peak of the kernel, and the round trip of a cache line.
+// What no runtime can beat: METG of a schedule fixed by hand, the peak of the kernel, the round trip of a cache line.
 #include <sched.h>
 
 #include <thread>

@@ -140,7 +140,7 @@ class Bench:
         self.costs: dict[tuple[str, str, int], list[float]] = {}
         self.metg: dict[str, list[float]] = {}
         progress.say("measuring the cache-line round trip and the peak")
-        self.steady = steady.Steady(self.line_ns, steady.bounds(self.line_ns, os.environ))
+        self.steady = steady.Steady(self.line_ns, steady.told_bounds(os.environ))
         self.peak_per_s = positive(programs.floor("peak", *options(threads=THREADS)), "iterations_per_s")
 
     def line_ns(self) -> float:
