@@ -32,6 +32,11 @@ class Progress:
         if self.shown:
             print(f"\r\033[K{text}", end="", file=self.stream, flush=True)
 
+    def note(self, text: str) -> None:
+        """Leaves a line for good, on a terminal or not."""
+        self.clear()
+        print(text, file=self.stream, flush=True)
+
     def clear(self) -> None:
         """Removes the line."""
         self.say("")
@@ -57,6 +62,13 @@ def run_json(command: Sequence[str | Path]) -> Outcome:
     if not isinstance(values, dict):
         raise BenchError(f"`{command_text(command)}` did not print one JSON object: {finished.stdout[:200]!r}")
     return Outcome(values, wall_s)
+
+
+def field(outcome: Outcome, key: str) -> Any:
+    """One value a program printed."""
+    if key not in outcome.values:
+        raise BenchError(f"a program printed no `{key}`, only: {', '.join(sorted(outcome.values))}")
+    return outcome.values[key]
 
 
 def run_checked(command: Sequence[str | Path], directory: Path = ROOT) -> subprocess.CompletedProcess[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -53,7 +53,7 @@ class Row:
         if bar is None:
             return "-"
         if self.judged == "ratio":
-            return f">= {bar:g}x"
+            return f">= {bar:.4g}x"
         return f"{'<=' if self.lower_is_better else '>='} {bar:g} {self.unit}"
 
 
@@ -80,17 +80,21 @@ def row_object(row: Row) -> dict[str, object]:
 
 def as_table(rows: Sequence[Row]) -> str:
     """The rows as aligned text: words to the left, numbers to the right."""
-    lines = [HEADER, *(row_cells(row) for row in rows)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(HEADER))]
-    return "\n".join(table_line(line, widths) for line in lines)
+    numbers = [HEADER.index(name) for name in ("ours", "ratio", "must", "goal")]
+    return aligned([HEADER, *(row_cells(row) for row in rows)], to_the_right=numbers)
 
 
-def table_line(cells: Sequence[str], widths: Sequence[int]) -> str:
-    """One line of the table."""
-    to_the_right = {"ours", "ratio", "must", "goal"}
+def aligned(lines: Sequence[Sequence[str]], to_the_right: Container[int]) -> str:
+    """Lines of cells as columns; those in `to_the_right` end together, the others start together."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join(table_line(line, widths, to_the_right) for line in lines)
+
+
+def table_line(cells: Sequence[str], widths: Sequence[int], to_the_right: Container[int]) -> str:
+    """One line of a table."""
     padded = (
-        cell.rjust(width) if name in to_the_right else cell.ljust(width)
-        for name, cell, width in zip(HEADER, cells, widths, strict=True)
+        cell.rjust(width) if column in to_the_right else cell.ljust(width)
+        for column, (cell, width) in enumerate(zip(cells, widths, strict=True))
     )
     return "  ".join(padded).rstrip()
 

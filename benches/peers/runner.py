@@ -7,7 +7,6 @@ import difflib
 import sys
 from collections.abc import Mapping, Sequence
 
-import report
 import suites
 from programs import BenchError, Progress
 
@@ -49,10 +48,10 @@ def unknown_suite(name: str, known: Mapping[str, suites.Suite]) -> str:
 
 
 def run_suite(suite: suites.Suite, *, quick: bool, as_json: bool) -> int:
-    """Runs `suite` and prints its rows; a failure is one message on stderr."""
+    """Runs `suite` and prints what it found; a failure is one message on stderr."""
     progress = Progress(sys.stderr)
     try:
-        rows = suite.run(quick, progress)
+        found = suite.run(quick, progress)
     except BenchError as error:
         progress.clear()
         print(f"error: {error}", file=sys.stderr)
@@ -61,5 +60,5 @@ def run_suite(suite: suites.Suite, *, quick: bool, as_json: bool) -> int:
         progress.clear()
         return 130
     progress.clear()
-    print(report.as_json(rows) if as_json else report.as_table(rows))
+    print(suite.as_json(found) if as_json else suite.as_table(found))
     return 0

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,13 +21,18 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
+import costs  # noqa: E402
 import interpreter  # noqa: E402
+import metg  # noqa: E402
+import native  # noqa: E402
 import programs  # noqa: E402
 import report  # noqa: E402
 import runner  # noqa: E402
+import steady  # noqa: E402
+from native import Missing, Native  # noqa: E402
 from programs import BenchError, Outcome, Progress  # noqa: E402
 from report import Row  # noqa: E402
-from suites import Suite, sim  # noqa: E402
+from suites import SUITES, Suite, engine, sim  # noqa: E402
 
 FAKE_BENCH = """#!{python}
 import json, sys
@@ -200,6 +206,205 @@ class SimSuite(unittest.TestCase):
             self.rows(ours={"cpu_s": 0})
 
 
+class FakeEngine:
+    """Answers as the engine's programs do; a task costs 200 ns on our threads."""
+
+    peers = ("openmp-gcc", "starpu")
+
+    def __init__(self, **changes: Any) -> None:
+        self.changes = changes
+        self.calls: list[tuple[str, ...]] = []
+
+    def ours(self) -> Outcome:
+        self.calls.append(("ours",))
+        rows = [
+            {"pattern": pattern, "runtime": runtime, "threads": threads, "ns_per_task": ns}
+            for runtime, threads, ns in ((engine.INLINE, 1, 80.0), (costs.OURS, 2, 200.0))
+            for pattern in self.changes.get("patterns", engine.PATTERNS)
+        ]
+        return Outcome({"rows": rows, "metg_ns": {costs.OURS: 1000.0}}, wall_s=1.0)
+
+    def peer(self, name: str, *arguments: str) -> Outcome:
+        self.calls.append((name, *arguments))
+        if "--check" in arguments:
+            return Outcome({"violations": self.changes.get("violations", 0)}, wall_s=0.1)
+        return Outcome({"ns_per_task": self.cost(arguments, {"openmp-gcc": 300.0, "starpu": 4000.0}[name])}, wall_s=0.1)
+
+    def floor(self, *arguments: str) -> Outcome:
+        if arguments[0] == "line":
+            return Outcome({"line_ns": next(self.changes.get("lines", iter(lambda: 240.0, None)))}, wall_s=0.1)
+        if arguments[0] == "peak":
+            return Outcome({"iterations_per_s": 1e9}, wall_s=0.1)
+        return Outcome({"ns_per_task": self.cost(arguments, 100.0)}, wall_s=0.1)
+
+    def cost(self, arguments: tuple[str, ...], overhead_ns: float) -> float:
+        """Overhead alone for a pattern; for METG also an iteration a nanosecond."""
+        named = dict(zip(arguments[1::2], arguments[2::2], strict=True))
+        return overhead_ns + int(named.get("--iterations", 0))
+
+
+class EngineSuite(unittest.TestCase):
+    def test_json_has_exactly_the_promised_shape(self) -> None:
+        found = json.loads(costs.as_json(engine.measure(FakeEngine(), engine.QUICK, quiet())))
+        self.assertEqual(list(found), ["rows", "metg_ns"])
+        self.assertEqual(len(found["rows"]), 4 * 5)
+        self.assertEqual(list(found["rows"][0]), ["pattern", "runtime", "threads", "ns_per_task"])
+        self.assertEqual(set(found["metg_ns"]), {costs.OURS, engine.STATIC, *FakeEngine.peers})
+
+    def test_the_musts_are_judged_where_a_peer_was_measured(self) -> None:
+        rows = engine.measure(FakeEngine(), engine.QUICK, quiet()).verdicts
+        verdicts = {(row.measure, row.peer_name): row.verdict for row in rows}
+        self.assertEqual(len(verdicts), 5 + 3 + 5 + 1)
+        self.assertEqual(verdicts["inline, random", engine.LIMIT], "goal")
+        self.assertEqual(verdicts["threads, stencil", "openmp-gcc"], "must")
+        self.assertEqual(verdicts["threads, chain", "starpu"], "must")
+        self.assertNotIn(("threads, chain", "openmp-gcc"), verdicts)
+
+    def test_bars_of_the_peers(self) -> None:
+        cases = {"openmp-clang": (199.0, 200.0), "starpu": (1999.0, 2000.0), "taskflow-dynamic": (133.0, 133.4)}
+        for peer, (missed, reached) in cases.items():
+            for ns, verdict in ((missed, "missed"), (reached, "must")):
+                rows = [costs.Cost("random", costs.OURS, 2, 200.0), costs.Cost("random", peer, 2, ns)]
+                found = engine.threads_row(costs.Costs(rows, {}), "random", peer)
+                with self.subTest(peer, ns=ns):
+                    self.assertEqual(found.verdict if found else None, verdict)
+
+    def test_table_shows_times_ours_and_gaps(self) -> None:
+        table = costs.as_table(engine.measure(FakeEngine(), engine.QUICK, quiet()))
+        lines = {line.split()[0]: line for line in table.splitlines() if line}
+        self.assertIn("4000 (20.0x)", lines["starpu"])
+        self.assertIn("300 (1.50x)", lines["openmp-gcc"])
+        self.assertEqual(lines["static"].split()[1:6], ["-"] * 5)
+        self.assertIn("runs dropped: 0", table)
+
+    def test_libgomp_gets_a_shorter_stencil(self) -> None:
+        fakes = FakeEngine()
+        engine.measure(fakes, engine.FULL, quiet())
+        tasks = {call[:2]: call[call.index("--tasks") + 1] for call in fakes.calls if "--tasks" in call}
+        self.assertEqual(tasks.pop(("openmp-gcc", "stencil")), "5000")
+        self.assertEqual(set(tasks.values()), {"50000"})
+
+    def test_ours_and_the_peers_take_turns(self) -> None:
+        fakes = FakeEngine()
+        engine.measure(fakes, engine.FULL, quiet())
+        names = [call[0] for call in fakes.calls if "--check" not in call]
+        turns = [name for name, before in zip(names, ["", *names], strict=False) if name != before]
+        self.assertEqual(turns[:5], ["ours", "openmp-gcc", "starpu", "openmp-gcc", "starpu"])
+        self.assertEqual(turns.count("ours"), engine.FULL.rounds)
+
+    def test_a_wrong_order_stops_the_run(self) -> None:
+        with self.assertRaisesRegex(BenchError, "openmp-gcc runs the tasks of `independent` out of order"):
+            engine.measure(FakeEngine(violations=3), engine.QUICK, quiet())
+
+    def test_a_pattern_that_we_left_out_stops_the_run(self) -> None:
+        with self.assertRaisesRegex(BenchError, "no cost of `random` on `phalanx-inline`"):
+            engine.measure(FakeEngine(patterns=engine.PATTERNS[:4]), engine.QUICK, quiet())
+
+    def test_the_suite_prints_its_own_shape(self) -> None:
+        self.assertIs(SUITES["engine"].as_json, costs.as_json)
+        self.assertIs(SUITES["sim"].as_json, report.as_json)
+
+
+class SteadyRuns(unittest.TestCase):
+    def steady(self, *lines_ns: float) -> steady.Steady:
+        lines = iter(lines_ns)
+        return steady.Steady(lambda: next(lines), (150, 330), pause=lambda seconds: None)
+
+    def test_a_run_counts_when_the_round_trip_holds_before_and_after(self) -> None:
+        runs = iter("abc")
+        kept = self.steady(240, 44, 44, 240, 240)
+        self.assertEqual(kept.run(lambda: next(runs)), "b")
+        self.assertEqual(kept.dropped, 1)
+
+    def test_attempts_are_bounded(self) -> None:
+        self.assertIsNone(self.steady(*[44] * steady.ATTEMPTS).run(lambda: "never"))
+
+    def test_a_machine_that_stays_elsewhere_takes_the_bounds_along(self) -> None:
+        lines = iter([100.0] * steady.SAMPLES + [400.0] * 99)
+        kept = steady.Steady(lambda: next(lines), pause=lambda seconds: None)
+        self.assertEqual((kept.low, kept.high), (60, 140))
+        self.assertEqual(kept.run(lambda: "late"), "late")
+        self.assertIn("within 240..560 ns; runs dropped: 0; the machine moved to another level 1 times", kept.note())
+
+    def test_bounds_surround_what_the_machine_shows_or_are_told(self) -> None:
+        lines = iter([44.0] * 3 + [200.0] * steady.SAMPLES)
+        around = steady.Steady(lambda: next(lines))
+        self.assertEqual((around.low, around.high), (120, 280))
+        self.assertIsNone(steady.told_bounds({}))
+        self.assertEqual(steady.told_bounds({steady.BOUNDS_VARIABLE: "150-330"}), (150, 330))
+        with self.assertRaisesRegex(BenchError, "two numbers such as `150-330`, not `fast`"):
+            steady.told_bounds({steady.BOUNDS_VARIABLE: "fast"})
+
+
+class Metg(unittest.TestCase):
+    def test_the_crossing_is_between_the_points_on_a_log_scale(self) -> None:
+        found = metg.crossing(metg.Point(100, 0.25), metg.Point(400, 0.75))
+        self.assertAlmostEqual(found, 200)
+        self.assertEqual(metg.crossing(None, metg.Point(100, 0.6)), 100)
+
+    def test_the_sweep_stops_at_the_first_crossing_and_skips_what_does_not_count(self) -> None:
+        asked: list[int] = []
+
+        def measure(iterations: int) -> metg.Point | None:
+            asked.append(iterations)
+            # Two cores of an iteration a nanosecond each, and 100 ns of overhead a task on both.
+            return None if iterations == 32 else metg.point(iterations, 100 + iterations / 2, 2, 2e9)
+
+        found = metg.sweep(measure)
+        self.assertEqual(asked, [16, 32, 64, 128, 256])
+        self.assertAlmostEqual(found or 0, 400, delta=20)
+
+    def test_no_crossing_is_no_value(self) -> None:
+        self.assertIsNone(metg.sweep(lambda iterations: metg.Point(1, 0.4)))
+
+
+class NativePrograms(unittest.TestCase):
+    def setUp(self) -> None:
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.directory = Path(directory.name)
+        (self.directory / "some.cpp").touch()
+        (self.directory / "kernel.cpp").touch()
+
+    def compiler(self, text: str) -> str:
+        path = self.directory / "compiler"
+        path.write_text(f"#!/bin/sh\n{text}\n")
+        path.chmod(0o755)
+        return str(path)
+
+    def build(self, **fields: Any) -> Path:
+        program = Native("some", self.directory / "some.cpp", "libsome-dev", "some.h", **fields)
+        return program.build(self.directory / "build")
+
+    def test_a_missing_compiler_header_or_library_names_the_package(self) -> None:
+        for compiler in ("/nowhere/compiler", self.compiler("exit 1")):
+            with self.subTest(compiler), self.assertRaisesRegex(Missing, "some is not installed .`libsome-dev`"):
+                self.build(compiler=compiler)
+        with self.assertRaisesRegex(Missing, "libsome-dev"):
+            self.build(compiler=self.compiler("exit 0"), pkg_config="no-such-package")
+
+    def test_a_program_is_built_once_until_something_changes(self) -> None:
+        log = self.directory / "log"
+        compiler = self.compiler(f"echo run >> {log}; while [ $# -gt 0 ]; do [ $1 = -o ] && touch $2; shift; done")
+
+        def builds(**fields: Any) -> int:
+            log.write_text("")
+            self.build(compiler=compiler, **fields)
+            return len(log.read_text().split())
+
+        log.touch()
+        self.assertEqual([builds(), builds(flags=("-x",))], [2, 2])
+        self.assertTrue(native.is_fresh(self.directory / "build" / "some", [self.directory / "some.cpp"]))
+        os.utime(self.directory / "some.cpp", (2e9, 2e9))
+        self.assertFalse(native.is_fresh(self.directory / "build" / "some", [self.directory / "some.cpp"]))
+
+    def test_a_missing_peer_is_skipped_with_a_word(self) -> None:
+        stream = io.StringIO()
+        with unittest.mock.patch.object(Native, "build", side_effect=Missing("some is not installed")):
+            self.assertEqual(list(engine.build_peers(Progress(stream))), [])
+        self.assertEqual(stream.getvalue(), "skipped: some is not installed\n" * len(engine.PEERS))
+
+
 class CommandLine(unittest.TestCase):
     def test_table_by_default_and_json_on_request(self) -> None:
         code, out, err = call_main("sim", suite=lambda quick, progress: [row()])
@@ -280,7 +485,12 @@ class RunningPrograms(unittest.TestCase):
 
     def test_a_missing_value_is_named(self) -> None:
         with self.assertRaisesRegex(BenchError, "printed no `cpu_s`, only: us"):
-            sim.field(Outcome({"us": 1.0}, wall_s=0.0), "cpu_s")
+            programs.field(Outcome({"us": 1.0}, wall_s=0.0), "cpu_s")
+
+    def test_a_note_stays_when_the_stream_is_piped(self) -> None:
+        stream = io.StringIO()
+        Progress(stream).note("skipped")
+        self.assertEqual(stream.getvalue(), "skipped\n")
 
     def test_the_python_asked_for_is_taken(self) -> None:
         self.assertEqual(interpreter.base_python({"PHALANX_PEERS_PYTHON": "/some/python3"}), "/some/python3")

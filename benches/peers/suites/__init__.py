@@ -4,19 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
+import costs
+import report
 from programs import Progress
-from report import Row
 
-from . import ranks, sim
+from . import engine, ranks, sim
 
 
 @dataclass(frozen=True)
 class Suite:
-    """A comparison: what it is about, and how to run it (quick or not)."""
+    """A comparison: what it is about, how to run it (quick or not), and how to print what it found."""
 
     summary: str
-    run: Callable[[bool, Progress], list[Row]]
+    run: Callable[[bool, Progress], Any]
+    as_json: Callable[[Any], str] = report.as_json
+    as_table: Callable[[Any], str] = report.as_table
 
 
-SUITES = {"sim": Suite(sim.SUMMARY, sim.run), "ranks": Suite(ranks.SUMMARY, ranks.run)}
+SUITES = {
+    "sim": Suite(sim.SUMMARY, sim.run),
+    "ranks": Suite(ranks.SUMMARY, ranks.run),
+    "engine": Suite(engine.SUMMARY, engine.run, costs.as_json, costs.as_table),
+}

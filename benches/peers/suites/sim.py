@@ -11,10 +11,10 @@ import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from interpreter import python_with
-from programs import HERE, ROOT, BenchError, Outcome, Progress, cargo_program, given_program, run_json
+from programs import HERE, ROOT, BenchError, Outcome, Progress, cargo_program, field, given_program, run_json
 from report import Row
 
 SUMMARY = "the simulator against SimPy, nexosim and numpy"
@@ -156,13 +156,6 @@ def expect(name: str, ranks: int, key: str, expected: int, outcome: Outcome) -> 
     got = field(outcome, key)
     if got != expected:
         raise BenchError(f"{name}, {ranks} ranks: `{key}` is {got}, expected {expected}")
-
-
-def field(outcome: Outcome, key: str) -> Any:
-    """One value a program printed."""
-    if key not in outcome.values:
-        raise BenchError(f"a program printed no `{key}`, only: {', '.join(sorted(outcome.values))}")
-    return outcome.values[key]
 
 
 def median_of(outcomes: Iterable[Outcome], key: str, scale: float = 1.0) -> float:
