@@ -30,6 +30,8 @@ use std::rc::Rc;
 pub struct Context {
     pub(crate) machine: Machine,
     settings: Rc<Settings>,
+    /// The rank of each SIP that has had one.
+    ranks: Vec<Rank>,
 }
 
 impl Context {
@@ -37,7 +39,11 @@ impl Context {
     pub fn new(machine: MachineSpec, options: Options) -> Self {
         let tuner = Rc::new(Tuner::new(machine.clone()));
         let settings = Settings { seed: 0, ccl: CclConfig::builtin(), tuner };
-        Self { machine: Machine::new(machine, options), settings: Rc::new(settings) }
+        Self {
+            machine: Machine::new(machine, options),
+            settings: Rc::new(settings),
+            ranks: Vec::new(),
+        }
     }
 
     /// With collectives set up by a file.
@@ -45,7 +51,7 @@ impl Context {
     pub fn with_ccl(self, ccl: CclConfig) -> Self {
         let Settings { seed, tuner, .. } = &*self.settings;
         let settings = Settings { seed: *seed, ccl, tuner: tuner.clone() };
-        Self { settings: Rc::new(settings), ..self }
+        Self { settings: Rc::new(settings), ranks: Vec::new(), ..self }
     }
 
     /// With another seed for the random numbers of every rank.
@@ -53,7 +59,7 @@ impl Context {
     pub fn with_seed(self, seed: u64) -> Self {
         let Settings { ccl, tuner, .. } = &*self.settings;
         let settings = Settings { seed, ccl: ccl.clone(), tuner: tuner.clone() };
-        Self { settings: Rc::new(settings), ..self }
+        Self { settings: Rc::new(settings), ranks: Vec::new(), ..self }
     }
 
     /// The machine.
@@ -86,8 +92,16 @@ impl Context {
         Ok(results.into_iter().next().expect("one rank, one result"))
     }
 
-    pub(crate) fn rank(&self, rank: usize, ranks: usize) -> Rank {
-        let sip = u32::try_from(rank).expect("no more ranks than SIPs");
-        Rank::new(rank, ranks, self.machine.host(sip), self.settings.clone())
+    /// The rank of this number, for a program of `ranks`. It is the same in every program, so that tensors which outlive
+    /// one are still its own in the next.
+    pub(crate) fn rank(&mut self, rank: usize, ranks: usize) -> Rank {
+        while self.ranks.len() <= rank {
+            let next = self.ranks.len();
+            let sip = u32::try_from(next).expect("no more ranks than SIPs");
+            let host = self.machine.host(sip);
+            self.ranks.push(Rank::new(next, ranks, host, self.settings.clone()));
+        }
+        self.ranks[rank].restart(ranks);
+        self.ranks[rank].clone()
     }
 }

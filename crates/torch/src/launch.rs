@@ -161,7 +161,7 @@ impl Rank {
     ///
     /// # Errors
     ///
-    /// If there are no such PEs. That the kernel failed is known by waiting for it.
+    /// If there are no such PEs, or a tensor is another rank's. That the kernel failed is known by waiting for it.
     pub fn launch<K, F>(
         &self,
         name: &str,
@@ -173,6 +173,13 @@ impl Rank {
         K: Fn(Tl, Args) -> F + 'static,
         F: Future<Output = Result<(), KernelError>> + 'static,
     {
+        if let Some(arg) = args.iter().find(|arg| !arg.tensor.owner().is(self)) {
+            return Err(Error::argument(format!(
+                "launch `{name}`: {:?} is not one of rank {}, which uses its own tensors only",
+                arg.tensor,
+                self.rank()
+            )));
+        }
         let on = On { pes: grid.pes(self)?, exclusive: true, after: Vec::new() };
         Ok(self.launch_mapped(name, on, args, kernel, |result| result))
     }

@@ -23,7 +23,7 @@ pub struct Rank(Rc<State>);
 
 struct State {
     rank: usize,
-    ranks: usize,
+    ranks: Cell<usize>,
     host: Host,
     settings: Rc<Settings>,
     requests: Requests,
@@ -41,7 +41,7 @@ impl Rank {
     pub(crate) fn new(rank: usize, ranks: usize, host: Host, settings: Rc<Settings>) -> Self {
         Self(Rc::new(State {
             rank,
-            ranks,
+            ranks: Cell::new(ranks),
             host,
             generator: RefCell::new(Generator::new(settings.seed)),
             settings,
@@ -61,7 +61,21 @@ impl Rank {
 
     /// How many ranks were spawned together.
     pub fn world_size(&self) -> usize {
-        self.0.ranks
+        self.0.ranks.get()
+    }
+
+    /// Whether it is the same rank of the same context.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Rc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// Begins another program, one of `ranks`: random numbers start again, and tensors stay its own.
+    pub(crate) fn restart(&self, ranks: usize) {
+        self.0.ranks.set(ranks);
+        self.0.cause.set(Cause::default());
+        *self.0.groups.borrow_mut() = Groups::default();
+        self.0.parallel.borrow_mut().take();
+        self.manual_seed(self.0.settings.seed);
     }
 
     /// The machine.
@@ -91,10 +105,15 @@ impl Rank {
 
     /// Waits for everything this rank has asked for.
     pub async fn synchronize(&self) -> Result<(), Error> {
+        let mut first = Ok(());
         for handle in self.0.requests.handles() {
-            handle.wait().await?;
+            // A failure that was seen is not told again.
+            if !handle.is_over() || handle.unseen_failure().is_some() {
+                let ended = handle.wait().await;
+                first = first.and(ended);
+            }
         }
-        Ok(())
+        first
     }
 
     /// Sets the seed of its random numbers: ranks with one seed draw the same.

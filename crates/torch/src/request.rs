@@ -79,6 +79,14 @@ pub enum Access {
     Read,
     /// It writes, or does both.
     Write,
+    /// It writes everything, so that it does not matter how those before it ended.
+    Overwrite,
+}
+
+/// A request that another waits for, and whether that one can begin if this one fails.
+struct Before {
+    handle: Handle,
+    matters: bool,
 }
 
 /// Who touched a storage last.
@@ -90,20 +98,24 @@ pub(crate) struct Order {
 
 impl Order {
     /// Whom a new access has to wait for; and `handle` is the one to wait for from now on.
-    fn enter(&mut self, access: Access, handle: &Handle) -> Vec<Handle> {
-        let mut before: Vec<Handle> = self.writer.iter().cloned().collect();
+    fn enter(&mut self, access: Access, handle: &Handle) -> Vec<Before> {
+        let matters = access != Access::Overwrite;
+        let before = |handle: &Handle, matters| Before { handle: handle.clone(), matters };
+        let mut all: Vec<Before> =
+            self.writer.iter().map(|writer| before(writer, matters)).collect();
         match access {
             Access::Read => {
                 // Memory is bounded by what is under way.
                 self.readers.retain(|reader| !reader.is_over());
                 self.readers.push(handle.clone());
             }
-            Access::Write => {
-                before.append(&mut self.readers);
+            Access::Write | Access::Overwrite => {
+                // That a reader failed changes nothing about what it has read.
+                all.extend(self.readers.drain(..).map(|reader| before(&reader, false)));
                 self.writer = Some(handle.clone());
             }
         }
-        before
+        all
     }
 
     /// Who wrote last.
@@ -149,11 +161,12 @@ impl Rank {
             seen: Cell::new(false),
         };
         let handle = Handle { state: Rc::new(state) };
-        let mut before = after;
+        let mut before: Vec<Before> =
+            after.into_iter().map(|handle| Before { handle, matters: true }).collect();
         for (storage, access) in touches {
             before.extend(storage.order.borrow_mut().enter(*access, &handle));
         }
-        before.retain(|other| other.state.number != number);
+        before.retain(|other| !Rc::ptr_eq(&other.handle.state, &handle.state));
         let kept: Vec<Rc<Storage>> =
             touches.iter().map(|(storage, _)| (*storage).clone()).collect();
         let (rank, own, asked, cause) =
@@ -194,10 +207,11 @@ impl Rank {
 }
 
 /// Waits for those before; the latest of what led to their ends leads on.
-async fn begin(before: &[Handle], own: &Handle, mut cause: Cause) -> Result<Cause, Error> {
+async fn begin(before: &[Before], own: &Handle, mut cause: Cause) -> Result<Cause, Error> {
     for other in before {
-        match other.outcome().await {
+        match other.handle.outcome().await {
             Ok(led) => cause = cause.later(led),
+            Err(_) if !other.matters => {}
             Err(error) => {
                 let cause = Box::new(error.root().clone());
                 return Err(Error::After { what: own.name().to_owned(), cause });
@@ -230,8 +244,14 @@ impl Requests {
         self.list.borrow().iter().map(|(handle, _)| handle.clone()).collect()
     }
 
-    /// Drops those that are under way.
+    /// Drops those that are under way; whoever asks for them later is told so.
     pub(crate) fn cancel(&self) {
-        drop(self.list.take());
+        for (handle, process) in self.list.take() {
+            drop(process);
+            if !handle.is_over() {
+                let text = format!("`{}` was cancelled with its program", handle.name());
+                handle.state.over.set(Err(Error::Other(text)));
+            }
+        }
     }
 }

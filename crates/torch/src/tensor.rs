@@ -13,6 +13,7 @@ mod read;
 mod view;
 
 pub use create::Placed;
+pub(crate) use create::rounded;
 
 use crate::error::{Error, describe};
 use crate::placement::{DpPolicy, Shard};
@@ -178,9 +179,9 @@ impl fmt::Debug for Tensor {
 
 /// The strides of elements that are adjacent, in order.
 pub(crate) fn dense(shape: &[usize]) -> Vec<usize> {
-    let mut strides = vec![1; shape.len()];
+    let mut strides = vec![1_usize; shape.len()];
     for axis in (1..shape.len()).rev() {
-        strides[axis - 1] = strides[axis] * shape[axis].max(1);
+        strides[axis - 1] = strides[axis].saturating_mul(shape[axis].max(1));
     }
     strides
 }

@@ -11,7 +11,7 @@ mod parameters;
 mod ping;
 mod queue;
 pub mod ring;
-mod room;
+pub(crate) mod room;
 mod tp_block;
 mod tp_mlp;
 mod tp_ranks;

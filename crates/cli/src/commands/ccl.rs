@@ -12,25 +12,38 @@ use phalanx_sim::value::DType;
 use phalanx_torch::Pool;
 use phalanx_torch::ccl::sweep::{Measured, Sweep};
 use phalanx_torch::ccl::{Algorithm, CclConfig, Choice, Operation, Plan, ReduceOp};
+use phalanx_torch::multiprocessing::SpawnError;
 use phalanx_torch::workload::WorkloadError;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 pub(crate) fn ccl(args: &CclArgs) -> anyhow::Result<ExitCode> {
     let sweep = sweep(args)?;
-    let plans = plans(args, &sweep)?;
+    let mut plans = plans(args, &sweep)?;
     let sizes = sizes(args, &sweep, &plans)?;
+    sweep.check_room(sizes.last().copied().unwrap_or(0)).map_err(|error| {
+        Failure::new(Kind::Parameter, error.message)
+            .hint("without `--check` the times are the same")
+    })?;
     let table = Table::new(Heading { sweep: &sweep, sizes: &sizes, check: args.check });
     if !args.json {
         printer::data(&table.heading())?;
     }
     let mut rows: Vec<Measured> = Vec::new();
     for &bytes in &sizes {
-        for plan in &plans.chosen {
+        for plan in plans.chosen.clone() {
             let progress = Progress::start(&format!("{} of {bytes} bytes", sweep.operation));
-            let row = sweep.measure(bytes, plan.as_ref());
-            let row = row.map_err(|error| Failure::from(WorkloadError::Spawn(error)))?;
+            let measured = sweep.measure(bytes, plan.as_ref());
             drop(progress);
+            let row = match measured {
+                Ok(row) => row,
+                // Where several are compared, one that fails is left out.
+                Err(error) if plans.chosen.len() > 1 => {
+                    plans.leave_out(plan, bytes, &error);
+                    continue;
+                }
+                Err(error) => return Err(Failure::from(WorkloadError::Spawn(error)).into()),
+            };
             if !args.json {
                 printer::data(&table.row(&row))?;
             }
@@ -90,6 +103,17 @@ struct Plans {
     /// `None` is the configured choice, or the fastest.
     chosen: Vec<Option<Plan>>,
     unfit: Vec<(String, String)>,
+}
+
+impl Plans {
+    /// A plan has failed at this size: it is not measured any more.
+    fn leave_out(&mut self, failed: Option<Plan>, bytes: u64, error: &SpawnError) {
+        self.chosen.retain(|plan| *plan != failed);
+        let text =
+            error.errors.values().next().map_or_else(|| error.to_string(), ToString::to_string);
+        let name = failed.map_or_else(|| "auto".to_owned(), |plan| plan.name);
+        self.unfit.push((name, format!("at {bytes} bytes: {}", text.replace('\n', " "))));
+    }
 }
 
 fn plans(args: &CclArgs, sweep: &Sweep) -> Result<Plans, Failure> {

@@ -20,6 +20,8 @@ use crate::distributed::{self, Asking};
 use crate::multiprocessing::{SpawnError, spawn};
 use crate::rank::Rank;
 use crate::tensor::Tensor;
+use crate::workload::ParameterError;
+use crate::workload::room::check_numbers;
 use phalanx_sim::machine::Options;
 use phalanx_sim::value::DType;
 use phalanx_sim::{MachineSpec, Time};
@@ -76,6 +78,16 @@ impl Sweep {
     /// How many ranks take part.
     pub fn ranks(&self) -> usize {
         self.machine.sips.count as usize
+    }
+
+    /// Whether the numbers of a size fit on this host; they always do where there are none.
+    pub fn check_room(&self, bytes: u64) -> Result<(), ParameterError> {
+        if !self.options.data {
+            return Ok(());
+        }
+        // Inputs, outputs, what is read back and what it is compared with, as four bytes each.
+        let numbers = (bytes / self.dtype.size() as u64).saturating_mul(self.ranks() as u64);
+        check_numbers(numbers.saturating_mul(4 * 4))
     }
 
     /// Why `plan` cannot do this, if it cannot.

@@ -19,7 +19,7 @@ pub(super) fn combinable(operation: &str, tensor: &Tensor, combine: ReduceOp) ->
 
 /// A rank uses its own tensors.
 pub(super) fn own(cx: &Rank, operation: &str, tensors: &[&Tensor]) -> Result<(), Error> {
-    match tensors.iter().find(|tensor| tensor.owner().rank() != cx.rank()) {
+    match tensors.iter().find(|tensor| !tensor.owner().is(cx)) {
         None => Ok(()),
         Some(tensor) => Err(Error::argument(format!(
             "{operation}: {tensor:?} is not one of rank {}, which uses its own tensors only",

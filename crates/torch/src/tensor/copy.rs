@@ -9,6 +9,7 @@ use phalanx_sim::kernel::{KernelError, Tl, View};
 use phalanx_sim::machine::Launch;
 use phalanx_sim::memory::Region;
 use std::ops::Range;
+use std::rc::Rc;
 
 /// A block of one region that goes to a block of another: rows and columns, with the strides of both.
 #[derive(Clone, Copy, Debug)]
@@ -29,10 +30,16 @@ impl Tensor {
                 source.describe()
             )));
         }
-        if self.rank.rank() != source.rank.rank() {
+        if !self.rank.is(&source.rank) {
             return Err(Error::argument(format!(
                 "copy_: {source:?} belongs to another rank than {self:?}; send it"
             )));
+        }
+        if Rc::ptr_eq(&self.storage, &source.storage) {
+            // The two may overlap: what is copied must all be read before any of it is written.
+            let staged = self.rank.empty(source.shape(), source.dtype())?;
+            staged.copy_(source)?;
+            return self.copy_(&staged);
         }
         let moves = self.moves(source)?;
         let asked = Asked {

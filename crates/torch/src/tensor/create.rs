@@ -132,7 +132,7 @@ impl Placed<'_> {
         dtype: DType,
     ) -> Result<Tensor, Error> {
         let tensor = self.empty(shape, dtype)?;
-        tensor.fill_(number);
+        tensor.fill_(number)?;
         Ok(tensor)
     }
 
@@ -203,12 +203,14 @@ impl Placed<'_> {
         )]
         let count = count.ceil().max(0.0) as usize;
         self.of_value(&[count], dtype, || {
-            #[expect(
-                clippy::cast_possible_truncation,
-                clippy::cast_precision_loss,
-                reason = "meant to round"
-            )]
-            let numbers: Vec<f32> = (0..count).map(|i| (start + step * i as f64) as f32).collect();
+            #[expect(clippy::cast_precision_loss, reason = "as many as a tensor has elements")]
+            let numbers = (0..count).map(|index| start + step * index as f64);
+            #[expect(clippy::cast_possible_truncation, reason = "meant to round")]
+            if dtype == DType::I32 {
+                return Value::from_i32(&numbers.map(|number| number as i32).collect::<Vec<_>>());
+            }
+            #[expect(clippy::cast_possible_truncation, reason = "meant to round")]
+            let numbers: Vec<f32> = numbers.map(|number| number as f32).collect();
             rounded(dtype, &numbers)
         })
     }
@@ -275,23 +277,26 @@ impl Tensor {
         self.rank.request(asked, move |cause| async move { Ok(host.command("map", cause).await) });
     }
 
-    /// Sets every element of its storage to one number.
-    pub fn fill_(&self, number: f64) -> crate::request::Handle {
+    /// Sets every element to one number.
+    pub fn fill_(&self, number: f64) -> Result<crate::request::Handle, Error> {
+        if !self.is_whole() {
+            return self.copy_(&self.rank.full(self.shape(), number, self.dtype())?);
+        }
         let asked = Asked {
             what: "fill",
             subject: self.subject(),
-            touches: &[(&self.storage, Access::Write)],
+            touches: &[(&self.storage, Access::Overwrite)],
             after: Vec::new(),
         };
         let (host, storage, dtype) = (self.rank.host().clone(), self.storage.clone(), self.dtype());
-        self.rank.request(asked, move |cause| async move {
+        Ok(self.rank.request(asked, move |cause| async move {
             let mut cause = cause;
             for shard in &storage.shards {
                 let value = host.has_data().then(|| Value::full(dtype, shard.elements(), number));
                 cause = host.fill(&shard.region, value, cause).await?;
             }
             Ok(cause)
-        })
+        }))
     }
 
     /// Writes a value, the whole tensor row by row, to every shard.
@@ -299,7 +304,7 @@ impl Tensor {
         let asked = Asked {
             what: "write",
             subject: self.subject(),
-            touches: &[(&self.storage, Access::Write)],
+            touches: &[(&self.storage, Access::Overwrite)],
             after: Vec::new(),
         };
         let (host, storage) = (self.rank.host().clone(), self.storage.clone());

@@ -11,13 +11,12 @@ use std::rc::Rc;
 impl Tensor {
     /// Its numbers, row by row (TEN-1).
     pub async fn to_vec(&self) -> Result<Vec<f32>, Error> {
-        let numbers = self.fetch(Value::to_f32).await?;
         if self.dtype() == DType::I32 {
             let whole = self.to_vec_i32().await?;
             #[expect(clippy::cast_precision_loss, reason = "asked for as f32")]
             return Ok(whole.into_iter().map(|number| number as f32).collect());
         }
-        Ok(numbers)
+        self.fetch(Value::to_f32).await
     }
 
     /// Its whole numbers, row by row.

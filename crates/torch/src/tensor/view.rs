@@ -7,7 +7,8 @@ impl Tensor {
     /// The same elements in another shape.
     pub fn reshape(&self, shape: impl AsRef<[usize]>) -> Result<Self, Error> {
         let shape = shape.as_ref();
-        if shape.iter().product::<usize>() != self.numel() {
+        let elements = shape.iter().try_fold(1_usize, |product, dim| product.checked_mul(*dim));
+        if elements != Some(self.numel()) {
             return Err(self.cannot("reshape", format!("{shape:?} has another number of elements")));
         }
         if !self.is_contiguous() {

@@ -10,7 +10,9 @@ use crate::context::Context;
 use crate::distributed::{self, Asking};
 use crate::error::Error;
 use crate::multiprocessing::spawn;
+use crate::placement::DpPolicy;
 use crate::rank::Rank;
+use crate::tensor::rounded;
 use phalanx_sim::config;
 use phalanx_sim::value::DType;
 use phalanx_sim::{MachineSpec, Time};
@@ -124,13 +126,13 @@ struct Done {
 impl Job {
     async fn rank(&self, rank: usize, cx: &Rank) -> Result<Done, Error> {
         let world = distributed::init_process_group(cx)?;
-        let tensor = if self.data {
-            let numbers: Vec<f32> =
-                (0..self.elements).map(|index| self.number(rank, index)).collect();
-            cx.from_slice(&numbers, [self.elements], self.dtype)?
-        } else {
-            cx.empty([self.elements], self.dtype)?
-        };
+        // Written over the host link also where there are no numbers: the time is the same.
+        let tensor =
+            cx.placed(DpPolicy::default()).of_value(&[self.elements], self.dtype, || {
+                let numbers: Vec<f32> =
+                    (0..self.elements).map(|index| self.number(rank, index)).collect();
+                rounded(self.dtype, &numbers)
+            })?;
         tensor.ready().await?;
         let asking = Asking {
             name: Operation::AllReduce.name(),

@@ -44,6 +44,11 @@ fn check_machine(
     Ok(())
 }
 
+/// Whether numbers that take `needed` bytes fit on this host.
+pub(crate) fn check_numbers(needed: u64) -> Result<(), ParameterError> {
+    check_host(needed, budget())
+}
+
 fn check_host(needed: u64, budget: u64) -> Result<(), ParameterError> {
     if needed <= budget {
         return Ok(());

@@ -1,6 +1,7 @@
 //! Programs of ranks: what the front end promises.
 
 mod arguments;
+mod awkward;
 mod desync;
 mod first;
 mod messages;

@@ -104,7 +104,7 @@ fn dst_4_a_tensor_may_be_written_when_its_send_is_over() {
         let x = cx.full([50_000], 1.0, DType::F32)?;
         if rank == 0 {
             dist::isend(&cx, &x, 1, 0, None)?.wait().await?;
-            x.fill_(9.0).wait().await?;
+            x.fill_(9.0)?.wait().await?;
             return Ok(1.0);
         }
         cx.sleep(Time::us(100)).await;

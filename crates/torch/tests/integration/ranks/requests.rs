@@ -70,7 +70,7 @@ async fn execute(cx: &Rank, steps: &[Step]) -> Result<Vec<f32>, Error> {
     let mut seen = Vec::new();
     for step in steps {
         match *step {
-            Step::Fill(x, number) => drop(tensors[x].fill_(f64::from(number))),
+            Step::Fill(x, number) => drop(tensors[x].fill_(f64::from(number))?),
             Step::Copy(to, from) => drop(tensors[to].copy_(&tensors[from])?),
             Step::Add(to, a, b, wait, pes) => {
                 add(cx, [&tensors[to], &tensors[a], &tensors[b]], wait, pes)?;
@@ -108,7 +108,7 @@ fn req_1_requests_that_touch_different_tensors_do_not_wait_for_each_other() {
             assert!(pes > 1);
             let (x, y) = (cx.zeros([8], DType::F32)?, cx.zeros([8], DType::F32)?);
             super::nap(&cx, &x, Time::us(1000));
-            y.fill_(2.0).wait().await?;
+            y.fill_(2.0)?.wait().await?;
             assert!(cx.now() < Time::us(100), "REQ-1");
             Ok(())
         })

@@ -107,12 +107,12 @@ fn t2_a_skipped_bias_is_given_back_and_is_the_partitions() {
             options.skip_bias_add = true;
             options.gather_output = true;
         })?;
-        layer.bias().unwrap().fill_(3.0);
+        layer.bias().unwrap().fill_(3.0)?;
         let (y, bias) = layer.forward(&input(&cx)?)?;
         assert_eq!(bias.unwrap().shape(), [OUT / 4]);
         assert_eq!(y.to_vec().await?, whole());
         let layer = row(&cx, false, |options| options.skip_bias_add = true)?;
-        layer.bias().unwrap().fill_(3.0);
+        layer.bias().unwrap().fill_(3.0)?;
         let (y, bias) = layer.forward(&input(&cx)?)?;
         assert_eq!(bias.unwrap().shape(), [OUT]);
         assert_eq!(y.to_vec().await?, row_sum(4));
@@ -124,7 +124,7 @@ fn t2_a_skipped_bias_is_given_back_and_is_the_partitions() {
 fn t2_a_bias_is_added_by_each_rank_to_its_columns() {
     let parts = parallel(2, |rank, cx| async move {
         let layer = column(&cx, |_| ())?;
-        layer.bias().unwrap().fill_(f64::from(u8::try_from(rank).unwrap()) + 1.0);
+        layer.bias().unwrap().fill_(f64::from(u8::try_from(rank).unwrap()) + 1.0)?;
         layer.forward(&input(&cx)?)?.0.to_vec().await
     });
     let biased = |(index, y): (usize, &f32)| y + if index % OUT < OUT / 2 { 1.0 } else { 2.0 };
@@ -160,7 +160,7 @@ fn t2_and_tps_2_rows_are_the_sum_of_the_ranks_products_in_the_rings_order_bit_fo
 fn t2_a_bias_is_added_once_after_the_reduction() {
     let outputs = parallel(4, |_, cx| async move {
         let layer = row(&cx, false, |_| ())?;
-        layer.bias().unwrap().fill_(0.75);
+        layer.bias().unwrap().fill_(0.75)?;
         layer.forward(&input(&cx)?)?.0.to_vec().await
     });
     let want = rounded(row_sum(4).iter().map(|y| y + 0.75).collect());
