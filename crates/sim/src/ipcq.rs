@@ -257,6 +257,11 @@ impl Edge {
         self.topics.push_back((next, topic));
     }
 
+    /// What the sender said last.
+    pub(crate) fn last_topic(&self) -> Option<&Topic> {
+        self.topics.back().map(|(_, topic)| topic)
+    }
+
     /// What the message that was taken last is about.
     pub(crate) fn topic(&mut self) -> Option<&Topic> {
         let taken = self.received - 1;

@@ -90,6 +90,8 @@ pub enum RunError {
         away: u32,
         /// Of how many.
         slots: u32,
+        /// What the sender said its last message is about.
+        about: Option<String>,
     },
 }
 
@@ -342,6 +344,7 @@ impl World {
             unread: edge.messages.len(),
             away: edge.away(),
             slots: edge.spec.n_slots,
+            about: edge.last_topic().map(ToString::to_string),
         })
     }
 }

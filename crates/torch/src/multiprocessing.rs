@@ -16,7 +16,7 @@ pub use desync::{Desync, GroupState, RankState, Receiving};
 pub(crate) use guard::{LastWords, words};
 
 use crate::context::Context;
-use crate::error::Error;
+use crate::error::{Error, Mismatch};
 use crate::rank::Rank;
 use guard::Guarded;
 use phalanx_sim::executor::JoinHandle;
@@ -158,7 +158,7 @@ fn conclude<T>(
         }
         Ok(()) | Err(RunError::Deadlock(_)) => {}
         Err(error) if failure.errors.is_empty() => {
-            let (rank, error) = put_down(error);
+            let (rank, error) = put_down(error, members);
             failure.errors.insert(rank, error);
         }
         Err(_) => {}
@@ -175,13 +175,25 @@ fn conclude<T>(
 }
 
 /// The rank that an error of the whole run is put down to, and what it is there.
-fn put_down(error: RunError) -> (usize, Error) {
+fn put_down(error: RunError, members: &[Rank]) -> (usize, Error) {
     match &error {
         RunError::Kernel { pe, .. } => (pe.sip as usize, error.into()),
-        RunError::CreditsAway { edge, .. } => {
-            let sender = edge.from.sip as usize;
-            (sender, crate::distributed::unreceived(edge).unwrap_or_else(|| error.into()))
+        RunError::CreditsAway { edge, about, .. } => {
+            let [sender, receiver] = [edge.from.sip, edge.to.sip].map(|sip| sip as usize);
+            let message = crate::distributed::unreceived(edge);
+            let disagreement =
+                about.as_ref().map(|about| disagreement((sender, about), members.get(receiver)));
+            (sender, message.or(disagreement).unwrap_or_else(|| error.into()))
         }
         RunError::Deadlock(_) | RunError::TooLong => (0, error.into()),
     }
+}
+
+/// A message of a collective that its receiver did not want: it has been in another one, or in none.
+fn disagreement((sender, about): (usize, &String), receiver: Option<&Rank>) -> Error {
+    let rank = receiver.map_or(sender, Rank::rank);
+    let last = receiver.and_then(|rank| rank.groups().borrow().last_joined());
+    let there = last.filter(|last| last != about);
+    let there = there.unwrap_or_else(|| "no collective that wants its message".to_owned());
+    Error::Mismatch(Box::new(Mismatch { here: (sender, about.clone()), there: (rank, there) }))
 }

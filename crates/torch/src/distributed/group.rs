@@ -70,6 +70,14 @@ impl Groups {
         self.all.clear();
     }
 
+    /// The collective that the rank is in, or was in last, in words.
+    pub(crate) fn last_joined(&self) -> Option<String> {
+        self.history.iter().rev().find_map(|progress| {
+            let joined = progress.joined.borrow().last().map(|(_, what)| what.clone());
+            joined.or_else(|| progress.finished.borrow().clone())
+        })
+    }
+
     /// How far the rank has come, group by group.
     pub(crate) fn states(&self) -> Vec<GroupState> {
         let state = |progress: &Rc<Progress>| GroupState {

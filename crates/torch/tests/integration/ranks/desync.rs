@@ -204,6 +204,21 @@ fn dst_2_ranks_that_mean_different_roots() {
 }
 
 #[test]
+fn dst_2_a_message_that_its_receiver_did_not_want_shows_both_sides() {
+    let error = stuck(&mut four(), 4, |rank, cx| async move {
+        dist::init_process_group(&cx)?;
+        let x = cx.zeros([8], DType::F32)?;
+        // Rank 3 thinks that it is the root.
+        dist::broadcast(&cx, &x, if rank == 3 { 3 } else { 0 }, None).await
+    });
+    let text = error.to_string();
+    assert!(text.contains("the ranks do not do the same"), "DST-2: {text}");
+    for side in ["broadcast #1 of the world: f32[8], root 0", "rank 3 is in broadcast"] {
+        assert!(text.contains(side), "DST-2: {text}");
+    }
+}
+
+#[test]
 fn g12_a_rank_that_waits_for_a_message_instead_of_joining() {
     let error = stuck(&mut four(), 3, |rank, cx| async move {
         dist::init_process_group(&cx)?;
