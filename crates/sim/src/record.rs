@@ -194,13 +194,15 @@ pub(crate) struct Record {
     next_flow: u64,
 }
 
-/// How many steps all SIPs together keep (REC-2).
+/// How many steps all SIPs together keep at most, and one of them (REC-2): more than the second would not stay in a
+/// processor's cache.
 const STEPS: usize = 1 << 14;
+const STEPS_OF_ONE: usize = 1 << 11;
 
 impl Record {
     pub(crate) fn new(sip: u32, sips: u32, recording: bool) -> Self {
         // A power of two, so that finding a step's place needs no division.
-        let capacity = (STEPS / (sips as usize).next_power_of_two()).clamp(16, 1 << 11);
+        let capacity = (STEPS / (sips as usize).next_power_of_two()).clamp(16, STEPS_OF_ONE);
         Self {
             sip,
             recording,

@@ -6,6 +6,7 @@ use super::algorithms::{
     bidirectional_ring, direct, halving_doubling, hierarchical, recursive_doubling, ring, torus_2d,
     tree,
 };
+use super::config::Plan;
 use super::part::Part;
 use phalanx_sim::MachineSpec;
 use phalanx_sim::kernel::{KernelError, Tl};
@@ -141,6 +142,24 @@ impl Algorithm {
             ));
         }
         (self.fits)(machine, members)
+    }
+}
+
+impl Plan {
+    /// Why this plan cannot do `operation` for these members on this machine, if it cannot.
+    pub fn check(
+        &self,
+        operation: Operation,
+        machine: &MachineSpec,
+        members: &[u32],
+    ) -> Result<(), String> {
+        let here = machine.sips.topology;
+        if let Some(meant) = self.topology.filter(|meant| *meant != here.kind()) {
+            return Err(format!("it is meant for {}, and this is {}", meant.name(), here.name()));
+        }
+        let algorithm = Algorithm::find(&self.module)
+            .ok_or_else(|| format!("there is no algorithm `{}`", self.module))?;
+        algorithm.check(operation, machine, members)
     }
 }
 

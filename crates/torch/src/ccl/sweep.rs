@@ -12,7 +12,7 @@ mod check;
 
 pub use bound::Bound;
 
-use super::algorithm::{Algorithm, Operation};
+use super::algorithm::Operation;
 use super::config::{CclConfig, Plan};
 use super::part::ReduceOp;
 use crate::context::Context;
@@ -93,13 +93,7 @@ impl Sweep {
     /// Why `plan` cannot do this, if it cannot.
     pub fn fits(&self, plan: &Plan) -> Result<(), String> {
         let members: Vec<u32> = (0..self.machine.sips.count).collect();
-        let here = self.machine.sips.topology;
-        if let Some(meant) = plan.topology.filter(|meant| *meant != here.kind()) {
-            return Err(format!("it is meant for {}, and this is {}", meant.name(), here.name()));
-        }
-        let algorithm = Algorithm::find(&plan.module)
-            .ok_or_else(|| format!("there is no algorithm `{}`", plan.module))?;
-        algorithm.check(self.operation, &self.machine, &members)
+        plan.check(self.operation, &self.machine, &members)
     }
 
     /// Measures a size, in bytes, with `plan`, or with the configured choice.

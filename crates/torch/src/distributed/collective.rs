@@ -111,8 +111,7 @@ pub(crate) fn launch_by(
     plan: Option<Plan>,
 ) -> Result<(Handle, Plan), Error> {
     let rank = group.rank().expect("checked by the caller");
-    let sips: Vec<u32> =
-        group.members().iter().map(|rank| u32::try_from(*rank).expect("a SIP")).collect();
+    let sips = sips(group);
     let plan = match plan {
         Some(plan) => plan,
         None => choose(cx, asking, &sips)?,
@@ -222,8 +221,7 @@ pub(crate) fn all_reduce_by(
     group: &ProcessGroup,
     tensor: &Tensor,
 ) -> Result<String, Error> {
-    let sips: Vec<u32> =
-        group.members().iter().map(|rank| u32::try_from(*rank).expect("a SIP")).collect();
+    let sips = sips(group);
     Ok(choose(cx, &Asking::new(Operation::AllReduce, tensor, tensor), &sips)?.name)
 }
 
@@ -239,8 +237,10 @@ fn choose(cx: &Rank, asking: &Asking<'_>, sips: &[u32]) -> Result<Plan, Error> {
     };
     let auto = || {
         let plans = settings.ccl.plans(&names);
-        let fitting: Vec<Plan> =
-            plans.into_iter().filter(|plan| fits(plan, asking, cx, sips).is_ok()).collect();
+        let fitting: Vec<Plan> = plans
+            .into_iter()
+            .filter(|plan| plan.check(asking.operation, cx.machine(), sips).is_ok())
+            .collect();
         let fastest = settings.tuner.fastest(&trial, &fitting);
         fastest.ok_or_else(|| {
             Error::argument(format!("no algorithm can do {} here", asking.operation))
@@ -255,7 +255,7 @@ fn choose(cx: &Rank, asking: &Asking<'_>, sips: &[u32]) -> Result<Plan, Error> {
     if !algorithm.operations.contains(&asking.operation) {
         return auto();
     }
-    match fits(&plan, asking, cx, sips) {
+    match plan.check(asking.operation, cx.machine(), sips) {
         Ok(()) => Ok(plan),
         Err(reason) => {
             let placed = settings.ccl.unfit(&plan, &reason).map(|error| error.to_string());
@@ -264,14 +264,7 @@ fn choose(cx: &Rank, asking: &Asking<'_>, sips: &[u32]) -> Result<Plan, Error> {
     }
 }
 
-/// Whether a plan can do this here.
-fn fits(plan: &Plan, asking: &Asking<'_>, cx: &Rank, sips: &[u32]) -> Result<(), String> {
-    let algorithm = Algorithm::find(&plan.module)
-        .ok_or_else(|| format!("there is no algorithm `{}`", plan.module))?;
-    let here = cx.machine().sips.topology;
-    if let Some(meant) = plan.topology.filter(|meant| *meant != here.kind()) {
-        let (meant, here) = (meant.name(), here.name());
-        return Err(format!("`{}` is meant for {meant}, and this machine is {here}", plan.name));
-    }
-    algorithm.check(asking.operation, cx.machine(), sips)
+/// The SIPs of a group's ranks.
+fn sips(group: &ProcessGroup) -> Vec<u32> {
+    group.members().iter().map(|rank| u32::try_from(*rank).expect("a SIP")).collect()
 }

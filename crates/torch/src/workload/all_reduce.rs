@@ -208,8 +208,7 @@ fn plan(
         ));
     };
     let members: Vec<u32> = (0..u32::try_from(ranks).unwrap_or(u32::MAX)).collect();
-    let algorithm = Algorithm::find(&plan.module).expect("CCF: checked when the file was read");
-    algorithm.check(Operation::AllReduce, machine, &members).map_err(|reason| {
+    plan.check(Operation::AllReduce, machine, &members).map_err(|reason| {
         ParameterError::new(format!("parameter `algorithm`: `{name}` cannot run here"), reason)
     })?;
     Ok(Some(plan))
