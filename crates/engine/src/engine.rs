@@ -262,6 +262,12 @@ impl Engine {
         Ok(())
     }
 
+    /// Whether an unfinished run names a buffer.
+    pub fn is_in_use(&self, buffer: BufferId) -> bool {
+        let entry = self.buffers.get(buffer);
+        entry.is_some_and(|entry| self.map.is_named(entry.map, |run| is_over(&self.runs, run)))
+    }
+
     /// Takes notice of an event at `now` and says what to do about it.
     pub fn step(&mut self, now: Time, event: Event) -> Actions<'_> {
         self.apply(now, event);

@@ -28,6 +28,14 @@ pub struct TaskId {
     pub(crate) generation: u32,
 }
 
+impl TaskId {
+    /// Which place of the ring it has, from 0; another task has it later.
+    #[inline]
+    pub fn slot(self) -> usize {
+        self.slot as usize
+    }
+}
+
 impl std::fmt::Display for TaskId {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "t{}.{}", self.slot, self.generation)
