@@ -1,8 +1,4 @@
-//! Atomics and fences: those of the standard library, or loom's when a protocol is checked.
+//! Atomics and fences of the product. The models of the protocols do not replace these types but the memory that the
+//! words stand in ([`Memory`](crate::shm::Memory)), so that nothing else has to be built for them.
 
-#[cfg(not(loom))]
-#[expect(unused_imports, reason = "the seam of the models")]
 pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
-
-#[cfg(loom)]
-pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};

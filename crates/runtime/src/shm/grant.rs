@@ -1,0 +1,171 @@
+//! A range of shared memory that a running task sees as a slice.
+//!
+//! The contract: the engine runs no two tasks at the same time if one of them writes what the other touches. Inside one
+//! process it is checked here; between processes it is the engine's word, and if that were broken the values would be
+//! mixed, since every bit pattern is a value of the types allowed. Arguments without order (those that ask for no
+//! dependence) get no grant, only copies by [`Segment::read`] and [`Segment::write`].
+//!
+//! - **GRT-1 (no overlap).** A process has at no time two grants that overlap and of which one may write.
+//! - **GRT-2 (bounds and alignment).** A slice lies in its grant, begins aligned and has whole elements, or is an error.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use bytemuck::Pod;
+
+use super::segment::{Segment, SegmentError};
+
+/// The right of a running task to look at a range of a segment, or to change it.
+#[derive(Debug)]
+pub struct Grant {
+    segment: Segment,
+    held: Held,
+}
+
+/// Why a range is not granted, or not as a slice of that type.
+#[derive(Debug, thiserror::Error)]
+pub enum GrantError {
+    /// The range leaves the segment.
+    #[error(transparent)]
+    Segment(#[from] SegmentError),
+    /// Another grant of this process is in the way.
+    #[error(
+        "{bytes} bytes at {offset} overlap {taken_bytes} bytes at {taken_offset} that another running task has, and one of them writes"
+    )]
+    Overlap {
+        /// Where the range begins.
+        offset: usize,
+        /// How long it is.
+        bytes: usize,
+        /// Where the other begins.
+        taken_offset: usize,
+        /// How long the other is.
+        taken_bytes: usize,
+    },
+    /// The range cannot be seen as elements of this size.
+    #[error("{bytes} bytes at {offset} are not elements of {element} bytes aligned to {alignment}")]
+    Shape {
+        /// Where the range begins.
+        offset: usize,
+        /// How long it is.
+        bytes: usize,
+        /// The size of an element.
+        element: usize,
+        /// What an element is aligned to.
+        alignment: usize,
+    },
+    /// The grant is for reading.
+    #[error("{bytes} bytes at {offset} are granted for reading only")]
+    ReadOnly {
+        /// Where the range begins.
+        offset: usize,
+        /// How long it is.
+        bytes: usize,
+    },
+}
+
+/// One range that is out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Held {
+    offset: usize,
+    bytes: usize,
+    writes: bool,
+}
+
+/// The grants of one mapping.
+#[derive(Debug, Default)]
+pub(crate) struct Outstanding(Mutex<Vec<Held>>);
+
+impl Grant {
+    /// The right to read `bytes` at `offset`.
+    pub fn reading(segment: &Segment, offset: usize, bytes: usize) -> Result<Self, GrantError> {
+        Self::new(segment, Held { offset, bytes, writes: false })
+    }
+
+    /// The right to read and write `bytes` at `offset`.
+    pub fn writing(segment: &Segment, offset: usize, bytes: usize) -> Result<Self, GrantError> {
+        Self::new(segment, Held { offset, bytes, writes: true })
+    }
+
+    fn new(segment: &Segment, held: Held) -> Result<Self, GrantError> {
+        segment.check(held.offset, held.bytes)?;
+        segment.granted().take(held)?;
+        Ok(Self { segment: segment.clone(), held })
+    }
+
+    /// How many bytes it covers.
+    pub fn bytes(&self) -> usize {
+        self.held.bytes
+    }
+
+    /// What stands there.
+    pub fn slice<T: Pod>(&self) -> Result<&[T], GrantError> {
+        let (address, count) = self.elements::<T>()?;
+        // SAFETY: `count` elements from an aligned address inside the mapping, which `self.segment` keeps; any bytes
+        // are a `T`. GRT-1: nobody in this process writes there while `self` is borrowed, and by the contract of the
+        // module no other process does.
+        Ok(unsafe { std::slice::from_raw_parts(address, count) })
+    }
+
+    /// What stands there, to change.
+    pub fn slice_mut<T: Pod>(&mut self) -> Result<&mut [T], GrantError> {
+        if !self.held.writes {
+            return Err(GrantError::ReadOnly { offset: self.held.offset, bytes: self.held.bytes });
+        }
+        let (address, count) = self.elements::<T>()?;
+        // SAFETY: as in `slice`; the grant writes, so by GRT-1 no other grant overlaps it, and `self` is borrowed
+        // mutably for as long as the slice lives.
+        Ok(unsafe { std::slice::from_raw_parts_mut(address, count) })
+    }
+
+    fn elements<T: Pod>(&self) -> Result<(*mut T, usize), GrantError> {
+        let Held { offset, bytes, .. } = self.held;
+        let (element, alignment) = (size_of::<T>(), align_of::<T>());
+        let address = self.segment.address(offset, bytes)?.cast::<T>();
+        if element == 0 || !bytes.is_multiple_of(element) || !address.is_aligned() {
+            return Err(GrantError::Shape { offset, bytes, element, alignment });
+        }
+        Ok((address.as_ptr(), bytes / element))
+    }
+}
+
+impl Drop for Grant {
+    fn drop(&mut self) {
+        self.segment.granted().give_back(self.held);
+    }
+}
+
+impl Held {
+    fn hinders(self, other: Self) -> bool {
+        // Both lie in the segment, so the sums do not overflow.
+        let apart =
+            self.offset + self.bytes <= other.offset || other.offset + other.bytes <= self.offset;
+        !apart && (self.writes || other.writes) && self.bytes > 0 && other.bytes > 0
+    }
+}
+
+impl Outstanding {
+    fn take(&self, held: Held) -> Result<(), GrantError> {
+        let mut all = self.lock();
+        if let Some(taken) = all.iter().find(|taken| taken.hinders(held)) {
+            return Err(GrantError::Overlap {
+                offset: held.offset,
+                bytes: held.bytes,
+                taken_offset: taken.offset,
+                taken_bytes: taken.bytes,
+            });
+        }
+        all.push(held);
+        Ok(())
+    }
+
+    fn give_back(&self, held: Held) {
+        let mut all = self.lock();
+        let at = all.iter().position(|taken| *taken == held);
+        debug_assert!(at.is_some(), "GRT-1");
+        at.map(|at| all.swap_remove(at));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Held>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,228 @@
+//! How long to stay awake, and then how to sleep: the one policy of all who wait.
+//!
+//! Some pauses, then the processor is offered to others for a while (about 60 µs, and never less than it takes to wake
+//! somebody, or both sides of a conversation would sleep after every word), then sleep. Staying on the processor for
+//! longer is worth it only while everybody who runs has a processor.
+//!
+//! - **WAIT-1 (result).** `wait` returns only when there is something, a watched word differs, or the deadline is over.
+//! - **WAIT-2 (idle).** Who waits for long sleeps, and uses no processor.
+//! - **WAIT-3 (busy).** If there is something already, `wait` does no system call.
+//! - **WAIT-4 (patience).** The time awake is at least the time that a waking takes.
+
+use std::sync::OnceLock;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::bell::Bell;
+use super::futex;
+use crate::sync::{AtomicU32, Ordering};
+
+/// Looks before anything else is done: about a microsecond.
+const PAUSES: u32 = 24;
+/// How long the processor is offered to others, at least.
+const PATIENCE: Duration = Duration::from_micros(60);
+/// And at most, whatever was measured.
+const MOST_PATIENCE: Duration = Duration::from_millis(1);
+/// What a waking takes where it could not be measured in [`BUDGET`].
+const USUAL_WAKING: Duration = Duration::from_micros(30);
+/// What measuring may cost.
+const BUDGET: Duration = Duration::from_millis(1);
+const ROUNDS: usize = 5;
+/// How many looks between two looks at the watched words and the clock.
+const GLANCE: u32 = 8;
+
+/// The policy of those who wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    /// Processors that this process may use.
+    cores: usize,
+    /// What it takes to wake somebody.
+    waking: Duration,
+    /// How long to keep the processor.
+    spin: Duration,
+    /// How long to offer it to others, after that.
+    patience: Duration,
+}
+
+/// Why a wait is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Woken {
+    /// There is something.
+    Ready,
+    /// The watched word of this number differs from what was expected.
+    Changed(usize),
+    /// The deadline is over.
+    Deadline,
+}
+
+impl Waiting {
+    /// The policy for this machine, measured once in the life of the process.
+    pub fn calibrate() -> Self {
+        static MEASURED: OnceLock<Duration> = OnceLock::new();
+        Self::with_waking(*MEASURED.get_or_init(|| measure().unwrap_or(USUAL_WAKING)))
+    }
+
+    /// The policy where a waking takes so long, as another process has measured.
+    pub fn with_waking(waking: Duration) -> Self {
+        let patience = (2 * waking.min(MOST_PATIENCE)).clamp(PATIENCE, MOST_PATIENCE);
+        Self { cores: cores(), waking, spin: Duration::ZERO, patience }
+    }
+
+    /// The policy when so many threads run at the same time, those that wait awake included: while each has a
+    /// processor of its own, it is kept.
+    #[must_use]
+    pub fn among(self, runners: usize) -> Self {
+        let spin = if runners <= self.cores { self.patience } else { Duration::ZERO };
+        Self { spin, ..self }
+    }
+
+    /// What it takes to wake somebody.
+    pub fn waking(&self) -> Duration {
+        self.waking
+    }
+
+    /// How long it stays awake before it sleeps.
+    pub fn patience(&self) -> Duration {
+        self.spin + self.patience
+    }
+
+    /// How many processors there are.
+    pub fn cores(&self) -> usize {
+        self.cores
+    }
+
+    /// Waits until `ready` says that there is something, one of the words `also` is no longer what stands beside it, or
+    /// the deadline is over; `ready` is asked again after every ring of `bell`.
+    pub fn wait(
+        &self,
+        bell: &Bell,
+        also: &[(&AtomicU32, u32)],
+        deadline: Option<Instant>,
+        mut ready: impl FnMut() -> bool,
+    ) -> Woken {
+        if ready() {
+            return Woken::Ready;
+        }
+        if let Some(woken) = self.stay_awake(also, deadline, &mut ready) {
+            return woken;
+        }
+        loop {
+            let asleep = bell.lie_down();
+            if let Some(woken) = look(also, deadline, &mut ready) {
+                return woken;
+            }
+            if also.is_empty() {
+                asleep.sleep(deadline);
+            } else {
+                futex::wait_any((bell.count(), asleep.count()), also, deadline);
+            }
+            drop(asleep);
+            if let Some(woken) = look(also, deadline, &mut ready) {
+                return woken;
+            }
+        }
+    }
+
+    fn stay_awake(
+        &self,
+        also: &[(&AtomicU32, u32)],
+        deadline: Option<Instant>,
+        ready: &mut impl FnMut() -> bool,
+    ) -> Option<Woken> {
+        for _ in 0..PAUSES {
+            std::hint::spin_loop();
+            if ready() {
+                return Some(Woken::Ready);
+            }
+        }
+        let begun = Instant::now();
+        let mut awake = Duration::ZERO;
+        while awake < self.spin + self.patience {
+            for _ in 0..GLANCE {
+                if awake < self.spin {
+                    std::hint::spin_loop()
+                } else {
+                    thread::yield_now()
+                }
+                if ready() {
+                    return Some(Woken::Ready);
+                }
+            }
+            if let Some(woken) = look(also, deadline, ready) {
+                return Some(woken);
+            }
+            awake = begun.elapsed();
+        }
+        None
+    }
+}
+
+/// Looks at everything that can end a wait.
+fn look(
+    also: &[(&AtomicU32, u32)],
+    deadline: Option<Instant>,
+    ready: &mut impl FnMut() -> bool,
+) -> Option<Woken> {
+    if ready() {
+        return Some(Woken::Ready);
+    }
+    // SYNC: pairs with whoever changes the word; for a robust word that is the kernel.
+    let changed =
+        also.iter().position(|(word, expected)| word.load(Ordering::Acquire) != *expected);
+    if let Some(number) = changed {
+        return Some(Woken::Changed(number));
+    }
+    deadline.filter(|deadline| *deadline <= Instant::now()).map(|_| Woken::Deadline)
+}
+
+/// The processors that this process may use.
+fn cores() -> usize {
+    rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count() as usize).max(1)
+}
+
+/// What it takes to wake a thread that sleeps; nothing if that takes longer than measuring may.
+fn measure() -> Option<Duration> {
+    let (ping, pong) = (AtomicU32::new(0), AtomicU32::new(0));
+    let deadline = Instant::now() + BUDGET;
+    let rounds = u32::try_from(ROUNDS).ok()?;
+    thread::scope(|scope| {
+        let partner = || (1..=rounds).all(|round| answer(&ping, &pong, round, deadline));
+        let partner =
+            thread::Builder::new().stack_size(64 << 10).spawn_scoped(scope, partner).ok()?;
+        let mut times: Vec<Duration> =
+            (1..=rounds).map_while(|round| ask(&ping, &pong, round, deadline)).collect();
+        partner.join().ok()?;
+        times.sort_unstable();
+        times.get(times.len() / 2).map(|time| *time / 2)
+    })
+}
+
+/// One round: wakes the partner and sleeps until it answers.
+fn ask(ping: &AtomicU32, pong: &AtomicU32, round: u32, deadline: Instant) -> Option<Duration> {
+    // The partner needs a moment to fall asleep.
+    thread::sleep(Duration::from_micros(20));
+    let begun = Instant::now();
+    ping.store(round, Ordering::Release);
+    futex::wake(ping);
+    sleep_until(pong, round, deadline).then(|| begun.elapsed())
+}
+
+fn answer(ping: &AtomicU32, pong: &AtomicU32, round: u32, deadline: Instant) -> bool {
+    let asked = sleep_until(ping, round, deadline);
+    pong.store(round, Ordering::Release);
+    futex::wake(pong);
+    asked
+}
+
+fn sleep_until(word: &AtomicU32, round: u32, deadline: Instant) -> bool {
+    loop {
+        let found = word.load(Ordering::Acquire);
+        if found >= round {
+            return true;
+        }
+        if Instant::now() >= deadline {
+            return false;
+        }
+        futex::wait(word, found, Some(deadline));
+    }
+}
