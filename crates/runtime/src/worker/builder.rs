@@ -1,0 +1,209 @@
+//! What a worker is to be, before it is.
+
+use super::Worker;
+use crate::endpoint::Endpoint;
+use crate::endpoint::thread::spawn_thread;
+use crate::error::Error;
+use crate::memory::Memory;
+use crate::node::{Caller, Core, Errands, Node};
+use crate::orchestrator::Crew;
+use crate::program::Program;
+use crate::runner::Runner;
+use crate::shm::Bell;
+use phalanx_engine::{Config, Engine, Event, Ladder, Time};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What keeps workers apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Isolation {
+    /// Each is a process of its own.
+    Process,
+    /// Each is a thread of this process.
+    Thread,
+}
+
+/// Describes a worker; [`Builder::init`] makes it.
+#[derive(Clone, Debug)]
+pub struct Builder {
+    pub(crate) program: &'static Program,
+    pub(crate) level: u32,
+    pub(crate) chips: u32,
+    pub(crate) subs: u32,
+    pub(crate) isolation: Isolation,
+    pub(crate) is_helping: bool,
+    pub(crate) memory: u64,
+    pub(crate) slots: u32,
+    pub(crate) slabs: u64,
+    pub(crate) runs: usize,
+    pub(crate) depth: usize,
+    pub(crate) ladder: Ladder,
+    pub(crate) close: Duration,
+    pub(crate) is_recording: bool,
+}
+
+impl Builder {
+    pub(crate) fn new(program: &'static Program) -> Self {
+        Self {
+            program,
+            level: 3,
+            chips: 0,
+            subs: 0,
+            isolation: Isolation::Process,
+            is_helping: false,
+            memory: 1 << 30,
+            slots: 1024,
+            slabs: 1 << 28,
+            runs: 2,
+            depth: 16,
+            ladder: Ladder::default(),
+            close: Duration::from_secs(10),
+            is_recording: false,
+        }
+    }
+
+    /// Its level: 3 is a node; above it, a worker's chips are workers themselves.
+    #[must_use]
+    pub fn level(self, level: u32) -> Self {
+        Self { level, ..self }
+    }
+
+    /// How many chips it drives.
+    #[must_use]
+    pub fn chips(self, chips: u32) -> Self {
+        Self { chips, ..self }
+    }
+
+    /// How many sub workers it has.
+    #[must_use]
+    pub fn sub_workers(self, subs: u32) -> Self {
+        Self { subs, ..self }
+    }
+
+    /// Its workers are threads of this process, not processes.
+    #[must_use]
+    pub fn threads(self) -> Self {
+        Self { isolation: Isolation::Thread, ..self }
+    }
+
+    /// Whoever waits is one more sub worker meanwhile.
+    #[must_use]
+    pub fn helping(self) -> Self {
+        Self { is_helping: true, ..self }
+    }
+
+    /// How many bytes of buffers there can be; they cost nothing before they are used.
+    #[must_use]
+    pub fn memory(self, bytes: u64) -> Self {
+        Self { memory: bytes, ..self }
+    }
+
+    /// How many tasks can be live, and how many bytes of what they allocate.
+    #[must_use]
+    pub fn ring(self, slots: u32, bytes: u64) -> Self {
+        Self { slots, slabs: bytes, ..self }
+    }
+
+    /// How many runs can be unfinished.
+    #[must_use]
+    pub fn runs(self, runs: usize) -> Self {
+        Self { runs, ..self }
+    }
+
+    /// How many tasks a worker is sent ahead.
+    #[must_use]
+    pub fn depth(self, depth: usize) -> Self {
+        Self { depth, ..self }
+    }
+
+    /// How long what may take.
+    #[must_use]
+    pub fn budgets(self, ladder: Ladder) -> Self {
+        Self { ladder, ..self }
+    }
+
+    /// How long closing may take.
+    #[must_use]
+    pub fn close_within(self, close: Duration) -> Self {
+        Self { close, ..self }
+    }
+
+    /// Runs remember their tasks, for graphs and critical paths.
+    #[must_use]
+    pub fn recording(self) -> Self {
+        Self { is_recording: true, ..self }
+    }
+
+    /// Starts everything; when it returns, every worker is ready.
+    pub fn init(self) -> Result<Worker, Error> {
+        self.program.check()?;
+        let budgets = self.ladder.build().map_err(|error| Error::Setting(error.to_string()))?;
+        if self.chips + self.subs == 0 && !self.is_helping {
+            return Err(Error::NoWorkers("chips and no sub workers"));
+        }
+        let memory = Memory::new(self.slabs, self.memory);
+        let memory = memory.map_err(|error| Error::system("shared memory of the worker", error))?;
+        let bell = Bell::create().map_err(|error| Error::system("a bell", error))?;
+        let mut engine = Engine::new(Config {
+            slots: self.slots,
+            bytes: self.slabs,
+            depth: self.runs,
+            is_recording: self.is_recording,
+        });
+        let crew = self.crew(&mut engine);
+        let runner = || Runner::new(self.program, vec![memory.segment.clone()], None);
+        let errands = self.is_helping.then(|| Arc::new(Errands::new(runner())));
+        let caller = errands.as_ref().map(|errands| Caller(Arc::clone(errands)));
+        let runners: Vec<Runner> = (0..self.chips + self.subs).map(|_| runner()).collect();
+        let core = Core::new(engine, self.slots as usize, memory, self.program);
+        let node = Arc::new(Node::new(core, bell, budgets, errands, self.program));
+        let mut worker = Worker { node, crew, threads: Vec::new(), close: self.close };
+        let mut lanes: Vec<Box<dyn Endpoint>> = Vec::new();
+        for (number, runner) in runners.into_iter().enumerate() {
+            let name = self.name(number);
+            let (lane, thread) = spawn_thread(&worker.node, name, runner)?;
+            worker.threads.push(thread);
+            lanes.push(lane);
+        }
+        if let Some(caller) = caller {
+            lanes.insert(self.chips as usize, Box::new(caller));
+        }
+        let mut core = worker.node.enter();
+        for lane in lanes {
+            core.add_lane(lane);
+        }
+        let workers: Vec<_> = core.engine.workers().collect();
+        for one in workers {
+            core.engine.step(Time(0), Event::Ready(one));
+        }
+        drop(core);
+        Ok(worker)
+    }
+
+    fn name(&self, number: usize) -> String {
+        let chips = self.chips as usize;
+        if number < chips {
+            format!("chip {number}")
+        } else {
+            format!("sub worker {}", number - chips)
+        }
+    }
+
+    /// Tells the engine of all workers: chips first, then whoever helps, then sub workers.
+    fn crew(&self, engine: &mut Engine) -> Crew {
+        let mut crew = Crew { is_helping: self.is_helping, ..Crew::default() };
+        if self.chips > 0 {
+            let pool = engine.add_pool();
+            crew.next_level_pool = Some(pool);
+            crew.next_level =
+                (0..self.chips).map(|_| engine.add_worker(Some(pool), self.depth)).collect();
+        }
+        let subs = self.subs + u32::from(self.is_helping);
+        if subs > 0 {
+            let pool = engine.add_pool();
+            crew.sub_pool = Some(pool);
+            crew.subs = (0..subs).map(|_| engine.add_worker(Some(pool), self.depth)).collect();
+        }
+        crew
+    }
+}
