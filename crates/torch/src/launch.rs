@@ -93,6 +93,11 @@ impl Args {
         Self { tensors: tensors.into_iter().collect(), pes }
     }
 
+    /// How many arguments there are.
+    pub fn count(&self) -> usize {
+        self.tensors.len()
+    }
+
     /// The PEs of the launch: program `i` runs on the `i`-th.
     pub fn pes(&self) -> &[PeId] {
         &self.pes

@@ -44,9 +44,9 @@ async fn product(cx: &Rank, options: GraphOptions) -> Result<(Outcome, Vec<f32>)
     for (row, column) in (0..TILES * TILES).map(|at| (at / TILES, at % TILES)) {
         let mut sum = Task::new("reduce", reduce).output(&tile(&c, row, column, TILE)?);
         for k in 0..TILES {
-            let (x, y) = (tile(&a, row, k, TILE)?, tile(&b, k, column, TILE)?);
+            let (left, right) = (tile(&a, row, k, TILE)?, tile(&b, k, column, TILE)?);
             let partial = part(k, row, column)?;
-            graph.submit(Task::new("dot", dot).input(&x).input(&y).output(&partial)).await?;
+            graph.submit(Task::new("dot", dot).input(&left).input(&right).output(&partial)).await?;
             sum = sum.input(&partial);
         }
         graph.submit(sum).await?;
@@ -108,19 +108,19 @@ fn chip_of(pes: usize) -> Context {
 /// Products of ones and sums of them: `4x64 · 64x4`, six times.
 async fn whole(cx: &Rank, pes: usize) -> Result<Vec<f32>, Error> {
     let (a, b) = (cx.full([4, 64], 1.0, DType::F32)?, cx.full([64, 4], 1.0, DType::F32)?);
-    let (c, p) = (matrix(cx, 4, 4)?, matrix(cx, 4, 4)?);
+    let (sum, part) = (matrix(cx, 4, 4)?, matrix(cx, 4, 4)?);
     let graph = cx.graph("whole", free(pes))?;
     for _ in 0..6 {
-        graph.submit(Task::new("dot", dot).input(&a).input(&b).output(&p)).await?;
+        graph.submit(Task::new("dot", dot).input(&a).input(&b).output(&part)).await?;
         let add = Task::new("add", |tl: Tl, args: Args| async move {
             let (x, y) = tl.load_pair(&args.view(0)?, &args.view(1)?).await?;
-            let sum = tl.add(&x, &y).await?;
-            tl.store(&args.view(0)?, &sum).await
+            let both = tl.add(&x, &y).await?;
+            tl.store(&args.view(0)?, &both).await
         });
-        graph.submit(add.in_out(&c).input(&p)).await?;
+        graph.submit(add.in_out(&sum).input(&part)).await?;
     }
     graph.finish().await?;
-    c.to_vec().await
+    sum.to_vec().await
 }
 
 /// Everything a run of four ranks, each with its own graph, has shown.

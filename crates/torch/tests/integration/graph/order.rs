@@ -19,9 +19,8 @@ fn grf_9_a_graph_comes_after_what_was_asked_before_and_before_what_is_asked_late
             &[phalanx_torch::Arg::read(&y)],
             |tl, args| async move {
                 let tile = tl.load(&args.view(0)?).await?;
-                assert_eq!(
-                    tl.item(&tile, 0)?,
-                    2.0,
+                assert!(
+                    (tl.item(&tile, 0)? - 2.0).abs() < 1e-9,
                     "GRF-9: what is asked later sees the graph's numbers"
                 );
                 Ok(())

@@ -98,7 +98,9 @@ proptest! {
     ) {
         let steps: Vec<Step> = steps.into_iter().filter(Step::is_sound).collect();
         let mut expected = [start(0), start(1), start(2)];
-        steps.iter().for_each(|step| step.apply(&mut expected));
+        for step in &steps {
+            step.apply(&mut expected);
+        }
         let options = GraphOptions { slots, depth, ..free(pes) };
         let got = chip().run(move |cx| {
             let steps = steps.clone();
