@@ -102,13 +102,17 @@ impl Node {
 
     /// Wakes those who wait for what has happened.
     fn tell(&self, core: &mut Core) {
-        let has_news = std::mem::take(&mut core.has_news);
-        if has_news {
-            self.news.fetch_add(1, Ordering::Release);
-        }
-        if has_news || self.has_errands() {
+        if std::mem::take(&mut core.has_news) {
+            self.announce();
+        } else if self.has_errands() {
             self.bell.ring();
         }
+    }
+
+    /// Makes all who wait look again.
+    pub(crate) fn announce(&self) {
+        self.news.fetch_add(1, Ordering::Release);
+        self.bell.ring();
     }
 
     /// Moves everything until `done` says so; `None` when `deadline` has passed.

@@ -155,9 +155,11 @@ impl Builder {
         let errands = self.is_helping.then(|| Arc::new(Errands::new(runner())));
         let caller = errands.as_ref().map(|errands| Caller(Arc::clone(errands)));
         let runners: Vec<Runner> = (0..self.chips + self.subs).map(|_| runner()).collect();
+        let segment = memory.segment.clone();
         let core = Core::new(engine, self.slots as usize, memory, self.program);
         let node = Arc::new(Node::new(core, bell, budgets, errands, self.program));
-        let mut worker = Worker { node, crew, threads: Vec::new(), close: self.close };
+        let mut worker =
+            Worker { node, crew, memory: segment, threads: Vec::new(), close: self.close };
         let mut lanes: Vec<Box<dyn Endpoint>> = Vec::new();
         for (number, runner) in runners.into_iter().enumerate() {
             let name = self.name(number);
