@@ -1,7 +1,7 @@
 //! Nanoseconds per task of the engine alone, driven inline, as one JSON object.
 //!
 //! ```text
-//! cargo run --release -p phalanx-engine --example engine_bench [repeats [tasks]]
+//! cargo run --release -p phalanx-engine --example engine_bench [repeats [tasks [pattern]]]
 //! ```
 //!
 //! No-op tasks in five patterns: `independent` (each its own datum), `chain` (one datum), `stencil` (64 wide, 3 reads and a
@@ -141,14 +141,16 @@ fn draw(seed: &mut u64, below: usize) -> usize {
 }
 
 fn main() {
-    let mut numbers = std::env::args().skip(1).map(|number| number.parse().expect("a number"));
-    let repeats: usize = numbers.next().unwrap_or(20);
-    let count: usize = numbers.next().unwrap_or(50_000);
+    let mut arguments = std::env::args().skip(1);
+    let mut number = |usual| arguments.next().map_or(usual, |text| text.parse().expect("a number"));
+    let (repeats, count) = (number(20), number(50_000));
+    let wanted = arguments.next();
     let mut inline = Inline::new();
     let data = inline.data(count.max(128));
     let patterns = patterns(count);
     let mut rows = Vec::new();
-    for (pattern, tasks) in &patterns {
+    let is_wanted = |name: &str| wanted.as_ref().is_none_or(|wanted| wanted == name);
+    for (pattern, tasks) in patterns.iter().filter(|(name, _)| is_wanted(name)) {
         for (runtime, batch) in [("phalanx-inline", usize::MAX), ("phalanx-inline-64", 64)] {
             let times = (0..repeats).map(|_| {
                 let begun = Instant::now();

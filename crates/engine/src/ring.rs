@@ -10,17 +10,22 @@
 //! - **RING-4 (told at once).** A submitter that waits for room only it can free is told so, with the scope, the bytes
 //!   and the knob, before it waits.
 
-use crate::arena::number;
+use crate::arena::{NONE, number};
+use crate::few::Few;
 use crate::region::Regions;
-use crate::task::{Slot, State, TaskId};
+use crate::task::{Edge, Extra, Route, Slot, State, TaskId};
+use crate::tensormap::Kinds;
 use std::ops::{Index, IndexMut};
 
 /// Vectors of a slot that grew beyond this are given back.
-const KEPT: usize = 64;
+pub(crate) const KEPT: usize = 64;
 
 #[derive(Debug)]
 pub(crate) struct Ring {
     slots: Vec<Slot>,
+    /// Of each slot, the tasks that wait for it.
+    consumers: Vec<Few<u32, 7>>,
+    extras: Vec<Extra>,
     free: Vec<u32>,
     capacity: u32,
     pub(crate) bytes: Regions,
@@ -28,7 +33,14 @@ pub(crate) struct Ring {
 
 impl Ring {
     pub(crate) fn new(capacity: u32, bytes: u64) -> Self {
-        Self { slots: Vec::new(), free: Vec::new(), capacity, bytes: Regions::new(bytes) }
+        Self {
+            slots: Vec::new(),
+            consumers: Vec::new(),
+            extras: Vec::new(),
+            free: Vec::new(),
+            capacity,
+            bytes: Regions::new(bytes),
+        }
     }
 
     pub(crate) fn capacity(&self) -> u32 {
@@ -44,20 +56,42 @@ impl Ring {
         self.free.is_empty() && self.slots.len() == self.capacity as usize
     }
 
-    /// A slot that is free, with a new generation.
+    /// A free slot for a task of `run` that is submitted as number `sequence`.
     #[inline]
-    pub(crate) fn take(&mut self) -> u32 {
-        let slot = self.free.pop().unwrap_or_else(|| {
-            assert!(
-                self.slots.len() < self.capacity as usize,
-                "RING-1: the caller has looked for room"
-            );
-            self.slots.push(Slot::vacant());
-            number(self.slots.len() - 1)
-        });
+    pub(crate) fn take(&mut self, run: u32, route: Route, sequence: u64) -> u32 {
+        let slot = self.free.pop().unwrap_or_else(|| self.grow());
         let entry = &mut self.slots[slot as usize];
         entry.generation = entry.generation.wrapping_add(1);
+        entry.state = State::Pending;
+        entry.priority = 0;
+        entry.is_ended = false;
+        entry.is_failing = false;
+        entry.route = route;
+        entry.run = run;
+        (entry.waits, entry.path) = (0, 0);
+        entry.accesses = NONE;
+        entry.work = 0;
+        // A task never waits for itself.
+        entry.mark = sequence;
+        entry.itself = Some(entry.holders.itself(slot));
+        let extra = &mut self.extras[slot as usize];
+        extra.sequence = sequence;
+        (extra.expected, extra.record, extra.deferred) = (0, NONE, 0);
+        extra.entered = 0;
+        extra.edges.clear();
         slot
+    }
+
+    #[cold]
+    fn grow(&mut self) -> u32 {
+        assert!(
+            self.slots.len() < self.capacity as usize,
+            "RING-1: the caller has looked for room"
+        );
+        self.slots.push(Slot::vacant());
+        self.consumers.push(Few::default());
+        self.extras.push(Extra::vacant());
+        number(self.slots.len() - 1)
     }
 
     /// The task in `slot` is gone.
@@ -66,23 +100,77 @@ impl Ring {
         let entry = &mut self.slots[slot as usize];
         debug_assert_eq!(entry.holders.count(), 0, "REF-1");
         entry.state = State::Consumed;
-        entry.edges.clear();
-        if entry.edges.capacity() > KEPT {
-            entry.edges = Vec::new();
-        }
-        if entry.held.capacity() > KEPT {
-            entry.held = Vec::new();
+        if entry.is_bulky {
+            entry.is_bulky = false;
+            self.shrink(slot);
         }
         self.free.push(slot);
     }
 
-    /// Gives an emptied list of consumers back to its slot.
-    #[inline]
-    pub(crate) fn keep_consumers(&mut self, slot: u32, mut consumers: Vec<u32>) {
-        consumers.clear();
-        if consumers.capacity() <= KEPT {
-            self.slots[slot as usize].consumers = consumers;
+    #[cold]
+    fn shrink(&mut self, slot: u32) {
+        self.consumers[slot as usize].shrink(KEPT);
+        let extra = &mut self.extras[slot as usize];
+        extra.edges.clear();
+        extra.edges.shrink(KEPT);
+        if extra.held.capacity() > KEPT {
+            extra.held = Vec::new();
         }
+    }
+
+    /// Whether `task` has not ended.
+    #[inline]
+    pub(crate) fn is_under_way(&self, task: TaskId) -> bool {
+        self.slots
+            .get(task.slot as usize)
+            .is_some_and(|entry| entry.generation == task.generation && !entry.is_ended)
+    }
+
+    /// The task `itself`, which was submitted as number `sequence`, waits for `producer` if that has not ended: once, however
+    /// many arguments say so.
+    #[inline]
+    pub(crate) fn meet(
+        &mut self,
+        (itself, sequence): (TaskId, u64),
+        producer: TaskId,
+        (member, argument): (u16, u16),
+        kinds: Kinds,
+    ) {
+        let Some(entry) = self.slots.get_mut(producer.slot as usize) else { return };
+        if entry.generation != producer.generation || entry.is_ended || producer == itself {
+            return;
+        }
+        if entry.mark != sequence {
+            entry.mark = sequence;
+            entry.is_bulky |= self.consumers[producer.slot as usize].push(itself.slot);
+            self.slots[itself.slot as usize].waits += 1;
+        }
+        if self.extras[itself.slot as usize].edges.push(Edge { producer, member, argument, kinds })
+        {
+            self.slots[itself.slot as usize].is_bulky = true;
+        }
+    }
+
+    /// One of the tasks that wait for `slot`.
+    #[inline]
+    pub(crate) fn consumer(&self, slot: u32, at: usize) -> Option<u32> {
+        self.consumers[slot as usize].get(at)
+    }
+
+    /// Nobody waits for `slot` any more.
+    #[inline]
+    pub(crate) fn clear_consumers(&mut self, slot: u32) {
+        self.consumers[slot as usize].clear();
+    }
+
+    #[inline]
+    pub(crate) fn extra(&self, slot: u32) -> &Extra {
+        &self.extras[slot as usize]
+    }
+
+    #[inline]
+    pub(crate) fn extra_mut(&mut self, slot: u32) -> &mut Extra {
+        &mut self.extras[slot as usize]
     }
 
     /// The slot of `task`, if it is not gone.
@@ -98,8 +186,10 @@ impl Ring {
     }
 
     /// All live tasks, by slot.
-    pub(crate) fn tasks(&self) -> impl Iterator<Item = (u32, &Slot)> {
-        (0..).zip(&self.slots).filter(|(_, slot)| slot.state != State::Consumed)
+    pub(crate) fn tasks(&self) -> impl Iterator<Item = (u32, &Slot, &Extra)> {
+        let slots = (0..).zip(&self.slots).zip(&self.extras);
+        let live = slots.filter(|((_, slot), _)| slot.state != State::Consumed);
+        live.map(|((at, slot), extra)| (at, slot, extra))
     }
 }
 

@@ -11,6 +11,7 @@
 //! - **TASK-1 (generational).** The id of a task that is gone never names another task.
 
 use crate::arena::NONE;
+use crate::few::Few;
 use crate::refs::{ConsumerRef, Holders, SelfRef};
 use crate::run::Cause;
 use crate::tensormap::{Effect, Kinds};
@@ -26,6 +27,11 @@ pub struct Time(pub u64);
 pub struct TaskId {
     pub(crate) slot: u32,
     pub(crate) generation: u32,
+}
+
+impl TaskId {
+    /// The name of no task.
+    pub(crate) const NONE: Self = Self { slot: NONE, generation: 0 };
 }
 
 impl std::fmt::Display for TaskId {
@@ -50,14 +56,17 @@ pub enum Tag {
 }
 
 impl Tag {
+    #[inline]
     pub(crate) fn reads(self) -> bool {
         matches!(self, Self::Input | Self::InOut)
     }
 
+    #[inline]
     pub(crate) fn writes(self) -> bool {
         matches!(self, Self::Output | Self::InOut | Self::OutputExisting)
     }
 
+    #[inline]
     pub(crate) fn effect(self, is_unordered: bool) -> Effect {
         Effect { reads: self.reads(), writes: self.writes(), is_unordered }
     }
@@ -228,41 +237,62 @@ pub(crate) struct Edge {
     pub(crate) kinds: Kinds,
 }
 
-/// One place of the ring.
+impl Edge {
+    /// No edge.
+    pub(crate) const NONE: Self =
+        Self { producer: TaskId::NONE, member: 0, argument: 0, kinds: Kinds::EXPLICIT };
+}
+
+/// One place of the ring: what every task needs, in one cache line.
 #[derive(Debug)]
+#[repr(align(64))]
+#[expect(clippy::struct_excessive_bools, reason = "facts of which any may hold")]
 pub(crate) struct Slot {
     pub(crate) generation: u32,
     pub(crate) state: State,
     pub(crate) priority: u8,
     /// Whether its consumers have been told.
     pub(crate) is_ended: bool,
-    /// Whether a scope holds it.
-    pub(crate) is_scoped: bool,
+    /// Whether it fails, for the cause in [`Extra`].
+    pub(crate) is_failing: bool,
+    /// Whether it has a slab.
+    pub(crate) has_slab: bool,
+    /// Whether it holds slabs of others.
+    pub(crate) has_held: bool,
+    /// Whether one of its lists has grown so long that its memory is given back.
+    pub(crate) is_bulky: bool,
     pub(crate) route: Route,
     pub(crate) run: u32,
     /// Producers that have not ended.
     pub(crate) waits: u32,
-    /// Members that have given their lane back but not ended.
-    pub(crate) deferred: u32,
-    /// The first of its accesses.
+    /// The first of its accesses in trees.
     pub(crate) accesses: u32,
-    /// Its number in the run's record.
-    pub(crate) record: u32,
-    /// The submission that met it last.
-    pub(crate) mark: u64,
-    pub(crate) sequence: u64,
-    pub(crate) work: u64,
-    pub(crate) expected: u64,
-    /// The longest path that ends where it begins.
-    pub(crate) path: u64,
-    pub(crate) slab: Option<Slab>,
     pub(crate) itself: Option<SelfRef>,
     pub(crate) holders: Holders,
-    /// Boxed, so that a slot stays small while nothing fails.
-    pub(crate) cause: Option<Box<Cause>>,
-    /// Tasks that wait for it.
-    pub(crate) consumers: Vec<u32>,
-    pub(crate) edges: Vec<Edge>,
+    /// The submission that met it last.
+    pub(crate) mark: u64,
+    pub(crate) work: u64,
+    /// The longest path that ends where it begins.
+    pub(crate) path: u64,
+}
+
+/// What few tasks need, and what is only told when somebody asks.
+#[derive(Debug)]
+pub(crate) struct Extra {
+    pub(crate) sequence: u64,
+    pub(crate) expected: u64,
+    /// Its number in the run's record.
+    pub(crate) record: u32,
+    /// Members that have given their lane back but not ended.
+    pub(crate) deferred: u32,
+    /// Arguments that others may have to wait for.
+    pub(crate) entered: u32,
+    /// Whether a scope holds it.
+    pub(crate) is_scoped: bool,
+    /// What it waited for.
+    pub(crate) edges: Few<Edge, 8>,
+    pub(crate) slab: Option<Slab>,
+    pub(crate) cause: Option<Cause>,
     pub(crate) held: Vec<ConsumerRef>,
 }
 
@@ -284,24 +314,35 @@ impl Slot {
             state: State::Consumed,
             priority: 0,
             is_ended: false,
-            is_scoped: false,
+            is_failing: false,
+            has_slab: false,
+            has_held: false,
+            is_bulky: false,
             route: Route::Pool(NONE),
             run: NONE,
             waits: 0,
-            deferred: 0,
             accesses: NONE,
-            record: NONE,
-            mark: 0,
-            sequence: 0,
-            work: 0,
-            expected: 0,
-            path: 0,
-            slab: None,
             itself: None,
             holders: Holders::default(),
+            mark: 0,
+            work: 0,
+            path: 0,
+        }
+    }
+}
+
+impl Extra {
+    pub(crate) fn vacant() -> Self {
+        Self {
+            sequence: 0,
+            expected: 0,
+            record: NONE,
+            deferred: 0,
+            entered: 0,
+            is_scoped: false,
+            edges: Few::default(),
+            slab: None,
             cause: None,
-            consumers: Vec::new(),
-            edges: Vec::new(),
             held: Vec::new(),
         }
     }

@@ -205,7 +205,8 @@ impl Engine {
     pub(super) fn fail_because(&mut self, slot: u32, cause: Cause) {
         let entry = &mut self.ring[slot];
         entry.state = State::Failed;
-        entry.cause = Some(Box::new(cause));
+        entry.is_failing = true;
+        self.ring.extra_mut(slot).cause = Some(cause);
         self.failing.push(slot);
     }
 }

@@ -112,7 +112,7 @@ impl Engine {
             let Some(scope) = self.runs[run].scopes.pop() else { return };
             for reference in scope.refs {
                 let slot = crate::refs::Reference::slot(&reference);
-                self.ring[slot].is_scoped = false;
+                self.ring.extra_mut(slot).is_scoped = false;
                 self.runs[run].scoped -= 1;
                 self.drop_reference(reference);
             }

@@ -123,7 +123,7 @@ impl Engine {
     }
 
     #[inline]
-    fn check_arguments(&self, spec: &TaskSpec<'_>) -> Result<(), SubmitError> {
+    fn check_arguments(&mut self, spec: &TaskSpec<'_>) -> Result<(), SubmitError> {
         match spec.place {
             Place::Worker(_) | Place::Pool(_) => self.check_member(0, spec.args),
             Place::Group(members) => {
@@ -140,28 +140,23 @@ impl Engine {
     }
 
     #[inline]
-    fn check_member(&self, member: usize, args: &[Arg]) -> Result<(), SubmitError> {
+    fn check_member(&mut self, member: usize, args: &[Arg]) -> Result<(), SubmitError> {
         check_count(args.len())?;
+        self.checks = self.checks.wrapping_add(1);
         for (argument, arg) in args.iter().enumerate() {
-            let buffer = self
-                .buffers
-                .get(arg.view.buffer)
-                .ok_or(SubmitError::StaleBuffer(arg.view.buffer))?;
+            let Some(buffer) = self.buffers.get_mut(arg.view.buffer) else {
+                return Err(SubmitError::StaleBuffer(arg.view.buffer));
+            };
             if arg.view.region.end > buffer.bytes {
-                let bytes = buffer.bytes.unsigned_abs();
-                return Err(SubmitError::OutOfBounds {
-                    member,
-                    argument,
-                    end: arg.view.end(),
-                    bytes,
-                });
+                let (end, bytes) = (arg.view.end(), buffer.bytes.unsigned_abs());
+                return Err(SubmitError::OutOfBounds { member, argument, end, bytes });
             }
-            if arg.tag.writes() && buffer.grant == crate::buffer::Grant::Read {
+            if buffer.grant == crate::buffer::Grant::Read && arg.tag.writes() {
                 return Err(SubmitError::ReadOnly { member, argument });
             }
-            let alias = args[..argument].iter().position(|other| is_aliasing(arg, other));
-            if let Some(other) = alias {
-                return Err(SubmitError::Aliasing { member, arguments: (other, argument) });
+            // Only arguments of the same buffer can be aliases.
+            if std::mem::replace(&mut buffer.mark, self.checks) == self.checks {
+                check_aliasing(member, args, argument)?;
             }
         }
         Ok(())
@@ -200,8 +195,8 @@ impl Engine {
         let held = self
             .ring
             .tasks()
-            .filter(|(_, slot)| slot.is_scoped && stuck(slot.run))
-            .map(|(_, slot)| slot);
+            .filter(|(_, slot, extra)| extra.is_scoped && stuck(slot.run))
+            .map(|(_, _, extra)| extra);
         let mut slabs: Vec<(u64, u64)> = Vec::new();
         let mut tasks = 0;
         for slot in held {
@@ -239,7 +234,8 @@ impl Engine {
         };
         let slot = self.open_slot(run, route);
         let entry = &mut self.ring[slot];
-        (entry.work, entry.priority, entry.expected) = (spec.work, spec.priority, spec.expected.0);
+        (entry.work, entry.priority) = (spec.work, spec.priority);
+        self.ring.extra_mut(slot).expected = spec.expected.0;
         self.runs[at].report.tasks += 1;
         self.progress = self.now;
         match spec.place {
@@ -276,11 +272,17 @@ fn check_count(count: usize) -> Result<(), SubmitError> {
     if count < usize::from(u16::MAX) { Ok(()) } else { Err(SubmitError::TooMany) }
 }
 
-/// Whether one of two arguments writes bytes that the other touches, whichever comes first.
-#[inline]
-fn is_aliasing(a: &Arg, b: &Arg) -> bool {
-    let counts = a.tag != Tag::NoDep && b.tag != Tag::NoDep;
-    counts && (a.tag.writes() || b.tag.writes()) && a.view.overlaps(&b.view)
+/// Whether an argument and one before it share bytes that one of them writes, whichever comes first.
+fn check_aliasing(member: usize, args: &[Arg], argument: usize) -> Result<(), SubmitError> {
+    let is_aliasing = |other: &Arg| {
+        let counts = args[argument].tag != Tag::NoDep && other.tag != Tag::NoDep;
+        let writes = args[argument].tag.writes() || other.tag.writes();
+        counts && writes && args[argument].view.overlaps(&other.view)
+    };
+    match args[..argument].iter().position(is_aliasing) {
+        Some(other) => Err(SubmitError::Aliasing { member, arguments: (other, argument) }),
+        None => Ok(()),
+    }
 }
 
 /// The longest piece of `capacity` bytes that none of `slabs` touches.
