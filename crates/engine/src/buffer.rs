@@ -92,8 +92,7 @@ impl Buffer {
     pub(crate) fn begin(&mut self, run: RunKey) {
         self.trail.begin(run);
         if std::mem::take(&mut self.trail.has_readers) {
-            self.readers.clear();
-            self.readers.shrink(KEPT);
+            self.readers.empty(KEPT);
         }
     }
 

@@ -232,6 +232,10 @@ impl Engine {
         let pool = pool.map_or(NONE, |pool| pool.0);
         if let Some(pool) = self.pools.get_mut(pool as usize) {
             pool.workers.push(worker);
+            pool.living += 1;
+        }
+        for run in &mut self.runs {
+            run.forget_pool(pool);
         }
         self.lanes.push(Lane::new(depth.max(1), pool));
         WorkerId(worker)

@@ -69,10 +69,26 @@ impl<T: Vacant, const N: usize> Few<T, N> {
         self.count = 0;
     }
 
-    /// How many entries need no memory.
+    /// Whether one more entry needs no memory of its own.
     #[inline]
-    pub(crate) const fn own(&self) -> usize {
-        N
+    pub(crate) fn is_short(&self) -> bool {
+        (self.count as usize) < N
+    }
+
+    /// The first entries and the others.
+    #[inline]
+    pub(crate) fn parts(&self) -> (&[T], &[T]) {
+        (&self.first[..self.len().min(N)], &self.more)
+    }
+
+    /// Removes all entries and gives memory for more than `kept` back.
+    #[inline]
+    pub(crate) fn empty(&mut self, kept: usize) {
+        if self.count as usize > N {
+            self.more.clear();
+            self.shrink(kept);
+        }
+        self.count = 0;
     }
 
     /// Gives memory for more than `kept` entries back.
@@ -105,7 +121,9 @@ impl<T: Vacant, const N: usize> Few<T, N> {
         self.count as usize >= N && self.more.len() == self.more.capacity()
     }
 
+    #[inline]
     pub(crate) fn iter(&self) -> impl Iterator<Item = T> {
-        (0..self.len()).filter_map(|at| self.get(at))
+        let (first, more) = self.parts();
+        first.iter().chain(more).copied()
     }
 }

@@ -246,7 +246,6 @@ impl Edge {
 /// One place of the ring: what every task needs, in one cache line.
 #[derive(Debug)]
 #[repr(align(64))]
-#[expect(clippy::struct_excessive_bools, reason = "facts of which any may hold")]
 pub(crate) struct Slot {
     pub(crate) generation: u32,
     pub(crate) state: State,

@@ -215,7 +215,7 @@ fn flights(
             .iter()
             .filter_map(move |lane| lane.flights.front().map(|flight| (lane, flight)));
         let same = lanes.filter(move |(_, flight)| flight.slot == slot);
-        same.map(|(lane, flight)| lane.progress.max(flight.since)).max().unwrap_or_default()
+        same.map(|(lane, _)| lane.progress).max().unwrap_or_default()
     };
     let operation = budgets.0.operation.0;
     (0..).map(WorkerId).zip(&engine.lanes).filter_map(move |(worker, lane)| {

@@ -43,8 +43,11 @@ impl Engine {
     pub(super) fn worker_ready(&mut self, worker: WorkerId) {
         let now = self.now;
         if let Some(lane) = self.lanes.get_mut(worker.index()) {
-            (lane.health, lane.progress) = (Health::Ready, now);
-            self.progress = now;
+            let was = std::mem::replace(&mut lane.health, Health::Ready);
+            (lane.progress, self.progress) = (now, now);
+            if was == Health::Lost && lane.pool != NONE {
+                self.pools[lane.pool as usize].living += 1;
+            }
             self.fill(worker.0);
         }
     }
@@ -58,9 +61,12 @@ impl Engine {
 
     pub(super) fn worker_lost(&mut self, worker: WorkerId) {
         let Some(lane) = self.lanes.get_mut(worker.index()) else { return };
-        lane.health = Health::Lost;
+        let was = std::mem::replace(&mut lane.health, Health::Lost);
         self.progress = self.now;
         let (pool, reserved) = (lane.pool, lane.reserved);
+        if was != Health::Lost && pool != NONE {
+            self.pools[pool as usize].living -= 1;
+        }
         for flight in std::mem::take(&mut lane.flights) {
             let reason = lost(worker.0);
             self.end_with(flight.slot, Some(self.cause(flight.slot, flight.member, reason)), 0);

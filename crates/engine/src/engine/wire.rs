@@ -119,17 +119,20 @@ impl Engine {
             if arg.tag.writes() {
                 self.ring.meet(itself, trail.writer, at, arg.tag.effect(false).on_write());
                 if std::mem::take(&mut trail.has_readers) {
-                    for reader in buffer.readers.iter() {
-                        self.ring.meet(itself, reader, at, Kinds::WRITE_AFTER_READ);
+                    let (first, more) = buffer.readers.parts();
+                    for reader in first {
+                        self.ring.meet(itself, *reader, at, Kinds::WRITE_AFTER_READ);
                     }
-                    buffer.readers.clear();
-                    buffer.readers.shrink(KEPT);
+                    for reader in more {
+                        self.ring.meet(itself, *reader, at, Kinds::WRITE_AFTER_READ);
+                    }
+                    buffer.readers.empty(KEPT);
                 }
                 trail.writer = task;
             } else {
                 self.ring.meet(itself, trail.writer, at, Kinds::READ_AFTER_WRITE);
                 trail.has_readers = true;
-                if buffer.readers.len() < buffer.readers.own() {
+                if buffer.readers.is_short() {
                     buffer.readers.push(task);
                 } else {
                     self.add_reader((index, run), task);
@@ -206,8 +209,7 @@ impl Engine {
                 for reader in buffer.readers.iter() {
                     met.meet(&mut self.ring, reader, Kinds::WRITE_AFTER_READ);
                 }
-                buffer.readers.clear();
-                buffer.readers.shrink(KEPT);
+                buffer.readers.empty(KEPT);
             }
             trail.writer = itself.0;
         } else {
