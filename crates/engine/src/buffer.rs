@@ -6,6 +6,7 @@
 
 use crate::arena::{Arena, NONE};
 use crate::ring::{KEPT, Ring};
+use crate::task::TaskId;
 use crate::tensormap::RunKey;
 use crate::tensormap::trail::{Readers, Trail};
 use std::collections::BTreeMap;
@@ -70,9 +71,9 @@ impl std::fmt::Display for BufferError {
 
 impl std::error::Error for BufferError {}
 
-/// What a submission looks at, in one cache line, and the readers.
+/// What a submission looks at, in one cache line, and the readers in another.
 #[derive(Debug)]
-#[repr(align(64))]
+#[repr(C, align(64))]
 pub(crate) struct Buffer {
     /// Another one as soon as it is gone.
     pub(crate) generation: u32,
@@ -83,6 +84,9 @@ pub(crate) struct Buffer {
     /// The last check of arguments that came across it.
     pub(crate) mark: u32,
     pub(crate) grant: Grant,
+    /// Whether there are readers.
+    pub(crate) has_readers: bool,
+    /// Tasks that have read the only region since it was written.
     pub(crate) readers: Readers,
 }
 
@@ -91,15 +95,21 @@ impl Buffer {
     #[inline]
     pub(crate) fn begin(&mut self, run: RunKey) {
         self.trail.begin(run);
-        if std::mem::take(&mut self.trail.has_readers) {
+        if std::mem::take(&mut self.has_readers) {
             self.readers.empty(KEPT);
         }
+    }
+
+    /// Whether nobody is known to use its only region.
+    #[inline]
+    pub(crate) fn is_unused(&self) -> bool {
+        self.trail.writer == TaskId::NONE && !self.has_readers
     }
 
     /// Whether a task that has not ended uses its only region.
     pub(crate) fn is_used(&self, ring: &Ring) -> bool {
         let is_read = || self.readers.iter().any(|reader| ring.is_under_way(reader));
-        ring.is_under_way(self.trail.writer) || (self.trail.has_readers && is_read())
+        ring.is_under_way(self.trail.writer) || (self.has_readers && is_read())
     }
 }
 
@@ -146,7 +156,16 @@ impl Buffers {
             return BufferId { index, generation: buffer.generation };
         }
         let (trail, readers) = (Trail::new(), Readers::default());
-        let buffer = Buffer { generation: 1, owner, bytes, trail, mark: 0, grant, readers };
+        let buffer = Buffer {
+            generation: 1,
+            owner,
+            bytes,
+            trail,
+            mark: 0,
+            grant,
+            has_readers: false,
+            readers,
+        };
         self.identities.push(None);
         BufferId { index: self.all.add(buffer), generation: 1 }
     }

@@ -22,6 +22,7 @@ impl Vacant for Edge {
 
 /// A list whose first `N` entries stand in it; the others are in a vector that is kept for the next ones.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Few<T, const N: usize> {
     count: u32,
     first: [T; N],

@@ -126,29 +126,12 @@ impl Ring {
             .is_some_and(|entry| entry.generation == task.generation && !entry.is_ended)
     }
 
-    /// The task `itself`, which was submitted as number `sequence`, waits for `producer` if that has not ended: once, however
-    /// many arguments say so.
+    /// Begins to look for what the task in `slot`, which was submitted as number `sequence`, must wait for.
     #[inline]
-    pub(crate) fn meet(
-        &mut self,
-        (itself, sequence): (TaskId, u64),
-        producer: TaskId,
-        (member, argument): (u16, u16),
-        kinds: Kinds,
-    ) {
-        let Some(entry) = self.slots.get_mut(producer.slot as usize) else { return };
-        if entry.generation != producer.generation || entry.is_ended || producer == itself {
-            return;
-        }
-        if entry.mark != sequence {
-            entry.mark = sequence;
-            entry.is_bulky |= self.consumers[producer.slot as usize].push(itself.slot);
-            self.slots[itself.slot as usize].waits += 1;
-        }
-        if self.extras[itself.slot as usize].edges.push(Edge { producer, member, argument, kinds })
-        {
-            self.slots[itself.slot as usize].is_bulky = true;
-        }
+    pub(crate) fn joining(&mut self, slot: u32, sequence: u64) -> Joining<'_> {
+        let Self { slots, consumers, extras, .. } = self;
+        let extra = &mut extras[slot as usize];
+        Joining { slots, consumers, extra, slot, sequence }
     }
 
     /// One of the tasks that wait for `slot`.
@@ -190,6 +173,42 @@ impl Ring {
         let slots = (0..).zip(&self.slots).zip(&self.extras);
         let live = slots.filter(|((_, slot), _)| slot.state != State::Consumed);
         live.map(|((at, slot), extra)| (at, slot, extra))
+    }
+}
+
+/// A task that finds out whom it must wait for.
+pub(crate) struct Joining<'a> {
+    slots: &'a mut [Slot],
+    consumers: &'a mut [Few<u32, 7>],
+    extra: &'a mut Extra,
+    slot: u32,
+    sequence: u64,
+}
+
+impl Joining<'_> {
+    /// Waits for `producer` if that has not ended: once, however many arguments say so.
+    #[inline]
+    pub(crate) fn meet(&mut self, producer: TaskId, member: u16, argument: u16, kinds: Kinds) {
+        let Some(entry) = self.slots.get_mut(producer.slot as usize) else { return };
+        if entry.generation != producer.generation || entry.is_ended || producer.slot == self.slot {
+            return;
+        }
+        if entry.mark != self.sequence {
+            entry.mark = self.sequence;
+            if self.consumers[producer.slot as usize].push(self.slot) {
+                entry.is_bulky = true;
+            }
+            self.slots[self.slot as usize].waits += 1;
+        }
+        if self.extra.edges.push(Edge { producer, member, argument, kinds }) {
+            self.slots[self.slot as usize].is_bulky = true;
+        }
+    }
+
+    /// One more argument that others may have to wait for.
+    #[inline]
+    pub(crate) fn enter(&mut self) {
+        self.extra.entered += 1;
     }
 }
 

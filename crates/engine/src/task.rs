@@ -277,6 +277,7 @@ pub(crate) struct Slot {
 
 /// What few tasks need, and what is only told when somebody asks.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Extra {
     pub(crate) sequence: u64,
     pub(crate) expected: u64,

@@ -23,10 +23,10 @@ impl Engine {
         if !spec.after.is_empty() {
             self.check_after(run, spec.after)?;
         }
-        if self.ring.is_full() || spec.bytes > 0 {
-            if let Some(blocked) = self.check_room(at, spec.bytes)? {
-                return Ok(blocked);
-            }
+        if (self.ring.is_full() || spec.bytes > 0)
+            && let Some(blocked) = self.check_room(at, spec.bytes)?
+        {
+            return Ok(blocked);
         }
         let route = single.unwrap_or_else(|| self.open_group(spec));
         let accepted = self.enter(run, spec, route);

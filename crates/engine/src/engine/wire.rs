@@ -22,15 +22,16 @@ fn drop_ended(ring: &Ring, buffer: &mut Buffer) {
     if !ring.is_under_way(buffer.trail.writer) {
         buffer.trail.writer = TaskId::NONE;
     }
-    if buffer.trail.has_readers {
+    if buffer.has_readers {
         buffer.readers.retain(|reader| ring.is_under_way(reader));
-        buffer.trail.has_readers = buffer.readers.len() > 0;
+        buffer.has_readers = buffer.readers.len() > 0;
     }
 }
 
 /// Who meets others, where, and what comes of it.
 struct Met {
-    itself: (TaskId, u64),
+    task: TaskId,
+    sequence: u64,
     at: (u16, u16),
     is_unordered: bool,
     /// Conflicts that nobody waits for.
@@ -38,10 +39,15 @@ struct Met {
 }
 
 impl Met {
+    fn new(task: TaskId, sequence: u64, at: (u16, u16), effect: Effect) -> Self {
+        Self { task, sequence, at, is_unordered: effect.is_unordered, unordered: 0 }
+    }
+
+    #[inline]
     fn meet(&mut self, ring: &mut Ring, other: TaskId, kinds: Kinds) {
         if !self.is_unordered {
-            ring.meet(self.itself, other, self.at, kinds);
-        } else if other != self.itself.0 && ring.is_under_way(other) {
+            ring.joining(self.task.slot, self.sequence).meet(other, self.at.0, self.at.1, kinds);
+        } else if other != self.task && ring.is_under_way(other) {
             self.unordered += 1;
         }
     }
@@ -106,40 +112,47 @@ impl Engine {
         let task = self.ring.id(slot);
         let is_plain = !is_manual && !is_unordered;
         for (argument, arg) in (0..).zip(args) {
-            let index = arg.view.buffer.index;
-            let buffer = self.buffers.at_mut(index);
-            let (trail, region) = (&mut buffer.trail, &arg.view.region);
-            let is_usual = is_plain && trail.is_of(run) && trail.is_about(region);
-            if !is_usual || arg.tag == Tag::NoDep || buffer.owner != NONE || arg.view.is_empty() {
+            let buffer = self.buffers.at_mut(arg.view.buffer.index);
+            let is_usual = buffer.owner == NONE
+                && buffer.trail.is_of(run)
+                && buffer.trail.is_about(&arg.view.region);
+            if !is_plain || !is_usual || !self.wire_usual(task, arg, (member, argument)) {
                 self.wire_unusual((slot, run, is_manual), arg, (member, argument), is_unordered);
-                continue;
             }
-            // One region, one run: the task that wrote it and those that have read it since are all there is to know.
-            let (itself, at) = ((task, self.sequence), (member, argument));
-            if arg.tag.writes() {
-                self.ring.meet(itself, trail.writer, at, arg.tag.effect(false).on_write());
-                if std::mem::take(&mut trail.has_readers) {
+        }
+    }
+
+    /// One region, one run: the task that wrote it and those that have read it since are all there is to know. Nothing is
+    /// done, and this is `false`, if there are many readers, or if the argument does not count.
+    #[inline]
+    fn wire_usual(&mut self, task: TaskId, arg: &Arg, (member, argument): (u16, u16)) -> bool {
+        let buffer = self.buffers.at_mut(arg.view.buffer.index);
+        let mut joining = self.ring.joining(task.slot, self.sequence);
+        match arg.tag {
+            Tag::Input => {
+                if !buffer.readers.is_short() {
+                    return false;
+                }
+                let writer = buffer.trail.writer;
+                joining.meet(writer, member, argument, Kinds::READ_AFTER_WRITE);
+                buffer.has_readers = true;
+                buffer.readers.push(task);
+            }
+            Tag::Output | Tag::InOut | Tag::OutputExisting => {
+                let writer = std::mem::replace(&mut buffer.trail.writer, task);
+                joining.meet(writer, member, argument, arg.tag.effect(false).on_write());
+                if std::mem::take(&mut buffer.has_readers) {
                     let (first, more) = buffer.readers.parts();
-                    for reader in first {
-                        self.ring.meet(itself, *reader, at, Kinds::WRITE_AFTER_READ);
-                    }
-                    for reader in more {
-                        self.ring.meet(itself, *reader, at, Kinds::WRITE_AFTER_READ);
+                    for reader in first.iter().chain(more) {
+                        joining.meet(*reader, member, argument, Kinds::WRITE_AFTER_READ);
                     }
                     buffer.readers.empty(KEPT);
                 }
-                trail.writer = task;
-            } else {
-                self.ring.meet(itself, trail.writer, at, Kinds::READ_AFTER_WRITE);
-                trail.has_readers = true;
-                if buffer.readers.is_short() {
-                    buffer.readers.push(task);
-                } else {
-                    self.add_reader((index, run), task);
-                }
             }
-            self.ring.extra_mut(slot).entered += 1;
+            Tag::NoDep => return false,
         }
+        joining.enter();
+        true
     }
 
     /// An argument that needs more than a look at the trail.
@@ -188,34 +201,34 @@ impl Engine {
     ) {
         self.name(index, run);
         self.ring.extra_mut(slot).entered += 1;
-        let itself = (self.ring.id(slot), self.sequence);
+        let mut met = Met::new(self.ring.id(slot), self.sequence, at, effect);
         let buffer = self.buffers.at_mut(index);
         let trail = &mut buffer.trail;
         let is_candidate = trail.is_of(run) && region.geometry.is_none() && !effect.adds();
-        if is_candidate && !trail.is_about(region) && !trail.is_unused() {
+        if is_candidate && !trail.is_about(region) && !buffer.is_unused() {
             drop_ended(&self.ring, buffer);
         }
+        let is_unused = buffer.is_unused();
         let trail = &mut buffer.trail;
         let is_free = |map: &TensorMap, first| first == NONE || !map.has_regions(first, run);
-        if is_candidate && trail.is_unused() && is_free(&self.map, trail.maps) {
+        if is_candidate && is_unused && is_free(&self.map, trail.maps) {
             (trail.start, trail.end) = (region.start, region.end);
-        } else if !is_candidate || trail.is_unused() || !trail.is_about(region) {
+        } else if !is_candidate || is_unused || !trail.is_about(region) {
             return self.enter_tree(slot, (index, run), (region, effect), at);
         }
-        let mut met = Met { itself, at, is_unordered: effect.is_unordered, unordered: 0 };
         if effect.writes {
             met.meet(&mut self.ring, trail.writer, effect.on_write());
-            if std::mem::take(&mut trail.has_readers) {
+            if std::mem::take(&mut buffer.has_readers) {
                 for reader in buffer.readers.iter() {
                     met.meet(&mut self.ring, reader, Kinds::WRITE_AFTER_READ);
                 }
                 buffer.readers.empty(KEPT);
             }
-            trail.writer = itself.0;
+            trail.writer = met.task;
         } else {
             met.meet(&mut self.ring, trail.writer, Kinds::READ_AFTER_WRITE);
-            trail.has_readers = true;
-            self.add_reader((index, run), itself.0);
+            buffer.has_readers = true;
+            self.add_reader((index, run), met.task);
         }
         self.runs[run.0 as usize].report.unordered += met.unordered;
     }
@@ -225,7 +238,7 @@ impl Engine {
         let buffer = self.buffers.at_mut(index);
         if buffer.readers.is_full() {
             drop_ended(&self.ring, buffer);
-            buffer.trail.has_readers = true;
+            buffer.has_readers = true;
         }
         buffer.readers.push(task);
         if buffer.readers.len() > MOST_READERS {
@@ -243,8 +256,7 @@ impl Engine {
         self.spread((index, run));
         let first = &mut self.buffers.at_mut(index).trail.maps;
         let map = self.map.map(first, run, |run| is_over(&self.runs, run));
-        let itself = (self.ring.id(slot), self.sequence);
-        let mut met = Met { itself, at, is_unordered: effect.is_unordered, unordered: 0 };
+        let mut met = Met::new(self.ring.id(slot), self.sequence, at, effect);
         let mut accesses = self.ring[slot].accesses;
         let ring = &mut self.ring;
         self.map.access(map, (region, effect), (slot, &mut accesses), &mut |producer, kinds| {
@@ -258,13 +270,13 @@ impl Engine {
     /// The only region of a run, if it has users, becomes one of several.
     fn spread(&mut self, (index, run): (u32, RunKey)) {
         let buffer = self.buffers.at_mut(index);
-        if !buffer.trail.is_of(run) || buffer.trail.is_unused() {
+        if !buffer.trail.is_of(run) || buffer.is_unused() {
             return;
         }
         let map = self.map.map(&mut buffer.trail.maps, run, |run| is_over(&self.runs, run));
         let region = Region::dense(buffer.trail.start, buffer.trail.end);
         let writer = std::mem::replace(&mut buffer.trail.writer, TaskId::NONE);
-        let readers = if std::mem::take(&mut buffer.trail.has_readers) {
+        let readers = if std::mem::take(&mut buffer.has_readers) {
             std::mem::take(&mut buffer.readers)
         } else {
             Readers::default()
@@ -298,8 +310,8 @@ impl Engine {
             self.hold(slot, producer);
         }
         if matches!(self.ring[producer].state, State::Pending | State::Ready | State::Running) {
-            let itself = (self.ring.id(slot), self.sequence);
-            self.ring.meet(itself, task, (0, u16::MAX), Kinds::EXPLICIT);
+            let mut joining = self.ring.joining(slot, self.sequence);
+            joining.meet(task, 0, u16::MAX, Kinds::EXPLICIT);
         }
     }
 

@@ -19,8 +19,6 @@ pub(crate) struct Trail {
     pub(crate) end: i64,
     /// The task that wrote it last.
     pub(crate) writer: TaskId,
-    /// Whether there are readers.
-    pub(crate) has_readers: bool,
 }
 
 /// Tasks that have read it since it was written.
@@ -35,7 +33,6 @@ impl Trail {
             start: -1,
             end: -1,
             writer: TaskId::NONE,
-            has_readers: false,
         }
     }
 
@@ -66,10 +63,5 @@ impl Trail {
     #[inline]
     pub(crate) fn is_about(&self, region: &Region) -> bool {
         self.start == region.start && self.end == region.end && region.geometry.is_none()
-    }
-
-    #[inline]
-    pub(crate) fn is_unused(&self) -> bool {
-        self.writer.slot == NONE && !self.has_readers
     }
 }
