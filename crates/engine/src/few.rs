@@ -45,6 +45,12 @@ impl<T: Vacant, const N: usize> Few<T, N> {
             *place = entry;
             return false;
         }
+        self.push_more(entry)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn push_more(&mut self, entry: T) -> bool {
         self.more.push(entry);
         true
     }

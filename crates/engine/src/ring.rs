@@ -186,29 +186,41 @@ pub(crate) struct Joining<'a> {
 }
 
 impl Joining<'_> {
-    /// Waits for `producer` if that has not ended: once, however many arguments say so.
+    /// Waits for `producer` if that has not ended.
     #[inline]
-    pub(crate) fn meet(&mut self, producer: TaskId, member: u16, argument: u16, kinds: Kinds) {
-        let Some(entry) = self.slots.get_mut(producer.slot as usize) else { return };
-        if entry.generation != producer.generation || entry.is_ended || producer.slot == self.slot {
+    pub(crate) fn meet(&mut self, producer: TaskId, at: (u16, u16), kinds: Kinds) {
+        if let Some(entry) = self.slots.get(producer.slot as usize)
+            && entry.generation == producer.generation
+            && !entry.is_ended
+        {
+            self.wait(Edge { producer, member: at.0, argument: at.1, kinds });
+        }
+    }
+
+    /// Waits for a task, unless for itself: once, however many arguments say so.
+    #[inline]
+    fn wait(&mut self, edge: Edge) {
+        let producer = edge.producer.slot;
+        if producer == self.slot {
             return;
         }
+        let entry = &mut self.slots[producer as usize];
         if entry.mark != self.sequence {
             entry.mark = self.sequence;
-            if self.consumers[producer.slot as usize].push(self.slot) {
+            if self.consumers[producer as usize].push(self.slot) {
                 entry.is_bulky = true;
             }
             self.slots[self.slot as usize].waits += 1;
         }
-        if self.extra.edges.push(Edge { producer, member, argument, kinds }) {
+        if self.extra.edges.push(edge) {
             self.slots[self.slot as usize].is_bulky = true;
         }
     }
 
-    /// One more argument that others may have to wait for.
+    /// More arguments that others may have to wait for.
     #[inline]
-    pub(crate) fn enter(&mut self) {
-        self.extra.entered += 1;
+    pub(crate) fn enter(&mut self, count: u32) {
+        self.extra.entered += count;
     }
 }
 

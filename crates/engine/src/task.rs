@@ -66,6 +66,16 @@ impl Tag {
         matches!(self, Self::Output | Self::InOut | Self::OutputExisting)
     }
 
+    /// Why it waits for who wrote its bytes last.
+    #[inline]
+    pub(crate) fn kinds(self) -> Kinds {
+        match self {
+            Self::Input => Kinds::READ_AFTER_WRITE,
+            Self::InOut => Kinds::READ_AFTER_WRITE.and(Kinds::WRITE_AFTER_WRITE),
+            Self::Output | Self::OutputExisting | Self::NoDep => Kinds::WRITE_AFTER_WRITE,
+        }
+    }
+
     #[inline]
     pub(crate) fn effect(self, is_unordered: bool) -> Effect {
         Effect { reads: self.reads(), writes: self.writes(), is_unordered }

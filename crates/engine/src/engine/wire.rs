@@ -17,6 +17,12 @@ use crate::view::Region;
 /// A region with more readers than this goes to a tree, so that the memory of a buffer stays small.
 const MOST_READERS: usize = 256;
 
+/// The number of an argument, of which there are fewer than 2^16.
+#[inline]
+fn place(argument: usize) -> u16 {
+    u16::try_from(argument).unwrap_or(u16::MAX)
+}
+
 /// Forgets tasks that have ended.
 fn drop_ended(ring: &Ring, buffer: &mut Buffer) {
     if !ring.is_under_way(buffer.trail.writer) {
@@ -46,7 +52,7 @@ impl Met {
     #[inline]
     fn meet(&mut self, ring: &mut Ring, other: TaskId, kinds: Kinds) {
         if !self.is_unordered {
-            ring.joining(self.task.slot, self.sequence).meet(other, self.at.0, self.at.1, kinds);
+            ring.joining(self.task.slot, self.sequence).meet(other, self.at, kinds);
         } else if other != self.task && ring.is_under_way(other) {
             self.unordered += 1;
         }
@@ -109,50 +115,59 @@ impl Engine {
         let entry = &self.runs[run as usize];
         let run = (run, entry.id.number);
         let is_manual = entry.scopes.last().is_some_and(|scope| scope.mode == Mode::Manual);
-        let task = self.ring.id(slot);
         let is_plain = !is_manual && !is_unordered;
-        for (argument, arg) in (0..).zip(args) {
-            let buffer = self.buffers.at_mut(arg.view.buffer.index);
-            let is_usual = buffer.owner == NONE
-                && buffer.trail.is_of(run)
-                && buffer.trail.is_about(&arg.view.region);
-            if !is_plain || !is_usual || !self.wire_usual(task, arg, (member, argument)) {
-                self.wire_unusual((slot, run, is_manual), arg, (member, argument), is_unordered);
+        let mut at = 0;
+        loop {
+            if is_plain {
+                at += self.wire_usual(slot, run, (member, &args[at..]), at);
             }
+            let Some(arg) = args.get(at) else { return };
+            let place = (member, place(at));
+            self.wire_unusual((slot, run, is_manual), arg, place, is_unordered);
+            at += 1;
         }
     }
 
-    /// One region, one run: the task that wrote it and those that have read it since are all there is to know. Nothing is
-    /// done, and this is `false`, if there are many readers, or if the argument does not count.
+    /// Enters the first arguments of which this is true: one region, one run, few readers. Then the task that wrote the
+    /// region and those that have read it since are all there is to know. Says how many there were.
     #[inline]
-    fn wire_usual(&mut self, task: TaskId, arg: &Arg, (member, argument): (u16, u16)) -> bool {
-        let buffer = self.buffers.at_mut(arg.view.buffer.index);
-        let mut joining = self.ring.joining(task.slot, self.sequence);
-        match arg.tag {
-            Tag::Input => {
-                if !buffer.readers.is_short() {
-                    return false;
-                }
-                let writer = buffer.trail.writer;
-                joining.meet(writer, member, argument, Kinds::READ_AFTER_WRITE);
+    fn wire_usual(
+        &mut self,
+        slot: u32,
+        run: RunKey,
+        (member, args): (u16, &[Arg]),
+        before: usize,
+    ) -> usize {
+        let task = self.ring.id(slot);
+        let mut joining = self.ring.joining(slot, self.sequence);
+        let mut count = 0;
+        for arg in args {
+            let buffer = self.buffers.at_mut(arg.view.buffer.index);
+            let trail = &mut buffer.trail;
+            let is_usual = trail.is_of(run) && trail.is_about(&arg.view.region);
+            let is_input = arg.tag == Tag::Input;
+            let is_long = is_input && !buffer.readers.is_short();
+            if !is_usual || buffer.owner != NONE || is_long || arg.tag == Tag::NoDep {
+                break;
+            }
+            let at = (member, place(before + count));
+            joining.meet(trail.writer, at, arg.tag.kinds());
+            if is_input {
                 buffer.has_readers = true;
                 buffer.readers.push(task);
-            }
-            Tag::Output | Tag::InOut | Tag::OutputExisting => {
-                let writer = std::mem::replace(&mut buffer.trail.writer, task);
-                joining.meet(writer, member, argument, arg.tag.effect(false).on_write());
+            } else {
+                trail.writer = task;
                 if std::mem::take(&mut buffer.has_readers) {
-                    let (first, more) = buffer.readers.parts();
-                    for reader in first.iter().chain(more) {
-                        joining.meet(*reader, member, argument, Kinds::WRITE_AFTER_READ);
+                    for reader in buffer.readers.iter() {
+                        joining.meet(reader, at, Kinds::WRITE_AFTER_READ);
                     }
                     buffer.readers.empty(KEPT);
                 }
             }
-            Tag::NoDep => return false,
+            count += 1;
         }
-        joining.enter();
-        true
+        joining.enter(number(count));
+        count
     }
 
     /// An argument that needs more than a look at the trail.
@@ -311,7 +326,7 @@ impl Engine {
         }
         if matches!(self.ring[producer].state, State::Pending | State::Ready | State::Running) {
             let mut joining = self.ring.joining(slot, self.sequence);
-            joining.meet(task, 0, u16::MAX, Kinds::EXPLICIT);
+            joining.meet(task, (0, u16::MAX), Kinds::EXPLICIT);
         }
     }
 
