@@ -13,19 +13,25 @@
 use crate::arena::{NONE, number};
 use crate::few::Few;
 use crate::region::Regions;
-use crate::task::{Edge, Extra, Route, Slot, State, TaskId};
+use crate::task::{Edge, Extra, Rare, Route, Slot, State, TaskId};
 use crate::tensormap::Kinds;
 use std::ops::{Index, IndexMut};
 
 /// Vectors of a slot that grew beyond this are given back.
 pub(crate) const KEPT: usize = 64;
 
+/// Tasks that wait for one, in one cache line.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Consumers(Few<u32, 7>);
+
 #[derive(Debug)]
 pub(crate) struct Ring {
     slots: Vec<Slot>,
     /// Of each slot, the tasks that wait for it.
-    consumers: Vec<Few<u32, 7>>,
+    consumers: Vec<Consumers>,
     extras: Vec<Extra>,
+    rares: Vec<Rare>,
     free: Vec<u32>,
     capacity: u32,
     pub(crate) bytes: Regions,
@@ -37,6 +43,7 @@ impl Ring {
             slots: Vec::new(),
             consumers: Vec::new(),
             extras: Vec::new(),
+            rares: Vec::new(),
             free: Vec::new(),
             capacity,
             bytes: Regions::new(bytes),
@@ -89,8 +96,9 @@ impl Ring {
             "RING-1: the caller has looked for room"
         );
         self.slots.push(Slot::vacant());
-        self.consumers.push(Few::default());
+        self.consumers.push(Consumers::default());
         self.extras.push(Extra::vacant());
+        self.rares.push(Rare::default());
         number(self.slots.len() - 1)
     }
 
@@ -109,12 +117,11 @@ impl Ring {
 
     #[cold]
     fn shrink(&mut self, slot: u32) {
-        self.consumers[slot as usize].shrink(KEPT);
-        let extra = &mut self.extras[slot as usize];
-        extra.edges.clear();
-        extra.edges.shrink(KEPT);
-        if extra.held.capacity() > KEPT {
-            extra.held = Vec::new();
+        self.consumers[slot as usize].0.shrink(KEPT);
+        self.extras[slot as usize].edges.empty(KEPT);
+        let rare = &mut self.rares[slot as usize];
+        if rare.held.capacity() > KEPT {
+            rare.held = Vec::new();
         }
     }
 
@@ -137,13 +144,13 @@ impl Ring {
     /// One of the tasks that wait for `slot`.
     #[inline]
     pub(crate) fn consumer(&self, slot: u32, at: usize) -> Option<u32> {
-        self.consumers[slot as usize].get(at)
+        self.consumers[slot as usize].0.get(at)
     }
 
     /// Nobody waits for `slot` any more.
     #[inline]
     pub(crate) fn clear_consumers(&mut self, slot: u32) {
-        self.consumers[slot as usize].clear();
+        self.consumers[slot as usize].0.clear();
     }
 
     #[inline]
@@ -168,6 +175,16 @@ impl Ring {
         TaskId { slot, generation: self.slots[slot as usize].generation }
     }
 
+    #[inline]
+    pub(crate) fn rare(&self, slot: u32) -> &Rare {
+        &self.rares[slot as usize]
+    }
+
+    #[inline]
+    pub(crate) fn rare_mut(&mut self, slot: u32) -> &mut Rare {
+        &mut self.rares[slot as usize]
+    }
+
     /// All live tasks, by slot.
     pub(crate) fn tasks(&self) -> impl Iterator<Item = (u32, &Slot, &Extra)> {
         let slots = (0..).zip(&self.slots).zip(&self.extras);
@@ -179,7 +196,7 @@ impl Ring {
 /// A task that finds out whom it must wait for.
 pub(crate) struct Joining<'a> {
     slots: &'a mut [Slot],
-    consumers: &'a mut [Few<u32, 7>],
+    consumers: &'a mut [Consumers],
     extra: &'a mut Extra,
     slot: u32,
     sequence: u64,
@@ -207,7 +224,7 @@ impl Joining<'_> {
         let entry = &mut self.slots[producer as usize];
         if entry.mark != self.sequence {
             entry.mark = self.sequence;
-            if self.consumers[producer as usize].push(self.slot) {
+            if self.consumers[producer as usize].0.push(self.slot) {
                 entry.is_bulky = true;
             }
             self.slots[self.slot as usize].waits += 1;

@@ -262,7 +262,7 @@ pub(crate) struct Slot {
     pub(crate) priority: u8,
     /// Whether its consumers have been told.
     pub(crate) is_ended: bool,
-    /// Whether it fails, for the cause in [`Extra`].
+    /// Whether it fails, for the cause in [`Rare`].
     pub(crate) is_failing: bool,
     /// Whether it has a slab.
     pub(crate) has_slab: bool,
@@ -285,9 +285,9 @@ pub(crate) struct Slot {
     pub(crate) path: u64,
 }
 
-/// What few tasks need, and what is only told when somebody asks.
+/// What is only needed when somebody asks.
 #[derive(Debug)]
-#[repr(C)]
+#[repr(C, align(64))]
 pub(crate) struct Extra {
     pub(crate) sequence: u64,
     pub(crate) expected: u64,
@@ -301,8 +301,14 @@ pub(crate) struct Extra {
     pub(crate) is_scoped: bool,
     /// What it waited for.
     pub(crate) edges: Few<Edge, 8>,
+}
+
+/// What few tasks need.
+#[derive(Debug, Default)]
+pub(crate) struct Rare {
     pub(crate) slab: Option<Slab>,
     pub(crate) cause: Option<Cause>,
+    /// The slabs of others that it keeps.
     pub(crate) held: Vec<ConsumerRef>,
 }
 
@@ -351,9 +357,6 @@ impl Extra {
             entered: 0,
             is_scoped: false,
             edges: Few::default(),
-            slab: None,
-            cause: None,
-            held: Vec::new(),
         }
     }
 }

@@ -211,7 +211,7 @@ impl Engine {
         let entry = &mut self.ring[slot];
         entry.state = State::Failed;
         entry.is_failing = true;
-        self.ring.extra_mut(slot).cause = Some(cause);
+        self.ring.rare_mut(slot).cause = Some(cause);
         self.failing.push(slot);
     }
 }

@@ -132,7 +132,7 @@ impl Engine {
     fn blame(&mut self, slot: u32, cause: Option<Cause>) {
         if cause.is_some() {
             self.ring[slot].is_failing = true;
-            self.ring.extra_mut(slot).cause = cause;
+            self.ring.rare_mut(slot).cause = cause;
         }
     }
 
@@ -164,7 +164,7 @@ impl Engine {
             self.groups.remove(group);
         }
         let run = &mut self.runs[run as usize];
-        let cause = if is_failing { self.ring.extra(slot).cause } else { None };
+        let cause = if is_failing { self.ring.rare(slot).cause } else { None };
         match cause {
             Some(cause) => run.fail(cause),
             None => run.report.completed += 1,
@@ -200,7 +200,7 @@ impl Engine {
                     self.drop_reference(itself);
                 }
             } else if let (true, Some(cause)) =
-                (self.ring[slot].is_failing, self.ring.extra(slot).cause)
+                (self.ring[slot].is_failing, self.ring.rare(slot).cause)
             {
                 self.fail_because(consumer, cause);
             } else if self.ring[consumer].waits == 0 {
@@ -215,11 +215,11 @@ impl Engine {
     /// Gives back the slabs that `slot` has named.
     fn let_go(&mut self, slot: u32) {
         self.ring[slot].has_held = false;
-        let mut held = std::mem::take(&mut self.ring.extra_mut(slot).held);
+        let mut held = std::mem::take(&mut self.ring.rare_mut(slot).held);
         for reference in held.drain(..) {
             self.drop_reference(reference);
         }
-        self.ring.extra_mut(slot).held = held;
+        self.ring.rare_mut(slot).held = held;
     }
 
     #[inline]
@@ -236,7 +236,7 @@ impl Engine {
         let entry = &mut self.ring[slot];
         let run = entry.run;
         if std::mem::take(&mut entry.has_slab)
-            && let Some(slab) = self.ring.extra_mut(slot).slab.take()
+            && let Some(slab) = self.ring.rare_mut(slot).slab.take()
         {
             self.ring.bytes.release(slab.offset, slab.bytes);
             self.buffers.remove(slab.buffer);

@@ -217,7 +217,7 @@ impl Engine {
             .ring
             .tasks()
             .filter(|(_, slot, extra)| extra.is_scoped && stuck(slot.run))
-            .map(|(_, _, extra)| extra);
+            .map(|(at, _, _)| self.ring.rare(at));
         let mut slabs: Vec<(u64, u64)> = Vec::new();
         let mut tasks = 0;
         for slot in held {

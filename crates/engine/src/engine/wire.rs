@@ -87,8 +87,8 @@ impl Engine {
         let length = i64::try_from(bytes).ok()?;
         let buffer = self.buffers.add_slab(length, slot);
         let slab = Slab { buffer, offset, bytes };
-        let extra = self.ring.extra_mut(slot);
-        (extra.slab, extra.is_scoped) = (Some(slab), true);
+        self.ring.extra_mut(slot).is_scoped = true;
+        self.ring.rare_mut(slot).slab = Some(slab);
         let entry = &mut self.ring[slot];
         entry.has_slab = true;
         let reference = entry.holders.scope(slot);
@@ -312,9 +312,9 @@ impl Engine {
         if slot != owner {
             let reference = self.ring[owner].holders.consumer(owner);
             self.ring[slot].has_held = true;
-            let held = &mut self.ring.extra_mut(slot).held;
+            let held = &mut self.ring.rare_mut(slot).held;
             held.push(reference);
-            self.ring[slot].is_bulky |= self.ring.extra(slot).held.len() > KEPT;
+            self.ring[slot].is_bulky |= self.ring.rare(slot).held.len() > KEPT;
         }
     }
 
