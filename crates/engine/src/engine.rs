@@ -307,7 +307,7 @@ impl Engine {
 
     /// How much of everything there is.
     pub fn stats(&self) -> Stats {
-        let unended = self.ring.tasks().filter(|(_, slot, _)| !slot.is_ended);
+        let unended = self.ring.tasks().filter(|(_, slot, _)| !slot.is_ended());
         let only = self.buffers.iter().filter(|buffer| buffer.is_used(&self.ring));
         let queues = self
             .lanes

@@ -74,8 +74,8 @@ impl Engine {
         let at = self.ring.find(task)?;
         let dependencies = self.ring.extra(at).edges.iter().map(|edge| Dependency {
             producer: edge.producer,
-            member: edge.member,
-            argument: (!edge.kinds.contains(Kinds::EXPLICIT)).then_some(edge.argument),
+            member: edge.at.member(),
+            argument: edge.at.argument(),
             kinds: edge.kinds,
             is_satisfied: self.has_ended(edge.producer),
         });
@@ -185,8 +185,8 @@ impl Engine {
             graph.edges.extend(entry.edges.iter().map(|edge| GraphEdge {
                 from: at.record[edge.from as usize].task,
                 to: entry.task,
-                member: edge.member,
-                argument: (!edge.kinds.contains(Kinds::EXPLICIT)).then_some(edge.argument),
+                member: edge.at.member(),
+                argument: edge.at.argument(),
                 kinds: edge.kinds,
             }));
         }
@@ -209,8 +209,8 @@ impl Engine {
             graph.edges.extend(edges.map(|edge| GraphEdge {
                 from: edge.producer,
                 to: task,
-                member: edge.member,
-                argument: (!edge.kinds.contains(Kinds::EXPLICIT)).then_some(edge.argument),
+                member: edge.at.member(),
+                argument: edge.at.argument(),
                 kinds: edge.kinds,
             }));
         }

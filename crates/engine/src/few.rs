@@ -82,6 +82,12 @@ impl<T: Vacant, const N: usize> Few<T, N> {
         (self.count as usize) < N
     }
 
+    /// The entries that need no memory, and what stands in their place if there are fewer.
+    #[inline]
+    pub(crate) fn first(&self) -> [T; N] {
+        self.first
+    }
+
     /// The first entries and the others.
     #[inline]
     pub(crate) fn parts(&self) -> (&[T], &[T]) {

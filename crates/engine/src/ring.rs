@@ -13,17 +13,20 @@
 use crate::arena::{NONE, number};
 use crate::few::Few;
 use crate::region::Regions;
-use crate::task::{Edge, Extra, Rare, Route, Slot, State, TaskId};
+use crate::task::{ArgumentOf, Edge, Extra, Rare, Route, Slot, State, TaskId};
 use crate::tensormap::Kinds;
 use std::ops::{Index, IndexMut};
 
 /// Vectors of a slot that grew beyond this are given back.
 pub(crate) const KEPT: usize = 64;
 
+/// How many consumers of a task need no memory of their own.
+const CONSUMERS: usize = 7;
+
 /// Tasks that wait for one, in one cache line.
 #[derive(Debug, Default)]
 #[repr(align(64))]
-struct Consumers(Few<u32, 7>);
+struct Consumers(Few<u32, CONSUMERS>);
 
 #[derive(Debug)]
 pub(crate) struct Ring {
@@ -68,10 +71,10 @@ impl Ring {
     pub(crate) fn take(&mut self, run: u32, route: Route, sequence: u64) -> u32 {
         let slot = self.free.pop().unwrap_or_else(|| self.grow());
         let entry = &mut self.slots[slot as usize];
-        entry.generation = entry.generation.wrapping_add(1);
+        entry.generation = entry.generation.wrapping_add(1).max(1);
+        entry.under_way = entry.generation;
         entry.state = State::Pending;
         entry.priority = 0;
-        entry.is_ended = false;
         entry.is_failing = false;
         entry.route = route;
         entry.run = run;
@@ -130,7 +133,7 @@ impl Ring {
     pub(crate) fn is_under_way(&self, task: TaskId) -> bool {
         self.slots
             .get(task.slot as usize)
-            .is_some_and(|entry| entry.generation == task.generation && !entry.is_ended)
+            .is_some_and(|entry| entry.under_way == task.generation)
     }
 
     /// Begins to look for what the task in `slot`, which was submitted as number `sequence`, must wait for.
@@ -141,8 +144,14 @@ impl Ring {
         Joining { slots, consumers, extra, slot, sequence }
     }
 
-    /// One of the tasks that wait for `slot`.
+    /// The tasks that wait for `slot`: how many, and the first of them.
     #[inline]
+    pub(crate) fn consumers(&self, slot: u32) -> (usize, [u32; CONSUMERS]) {
+        let consumers = &self.consumers[slot as usize].0;
+        (consumers.len(), consumers.first())
+    }
+
+    /// One of the tasks that wait for `slot`.
     pub(crate) fn consumer(&self, slot: u32, at: usize) -> Option<u32> {
         self.consumers[slot as usize].0.get(at)
     }
@@ -205,12 +214,11 @@ pub(crate) struct Joining<'a> {
 impl Joining<'_> {
     /// Waits for `producer` if that has not ended.
     #[inline]
-    pub(crate) fn meet(&mut self, producer: TaskId, at: (u16, u16), kinds: Kinds) {
+    pub(crate) fn meet(&mut self, producer: TaskId, at: ArgumentOf, kinds: Kinds) {
         if let Some(entry) = self.slots.get(producer.slot as usize)
-            && entry.generation == producer.generation
-            && !entry.is_ended
+            && entry.under_way == producer.generation
         {
-            self.wait(Edge { producer, member: at.0, argument: at.1, kinds });
+            self.wait(Edge { producer, at, kinds });
         }
     }
 

@@ -24,6 +24,7 @@ pub struct Time(pub u64);
 
 /// The name of a task: a slot of the ring, and how often it was used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(align(8))]
 pub struct TaskId {
     pub(crate) slot: u32,
     pub(crate) generation: u32,
@@ -242,15 +243,43 @@ pub(crate) enum Route {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Edge {
     pub(crate) producer: TaskId,
-    pub(crate) member: u16,
-    pub(crate) argument: u16,
+    pub(crate) at: ArgumentOf,
     pub(crate) kinds: Kinds,
+}
+
+/// Which argument of which member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ArgumentOf(u32);
+
+impl ArgumentOf {
+    /// No argument: the submitter said so.
+    pub(crate) const NONE: Self = Self(u16::MAX as u32);
+
+    #[inline]
+    pub(crate) fn first(member: u16) -> Self {
+        Self(u32::from(member) << 16)
+    }
+
+    /// The argument `count` further on, of which there are fewer than 2^16.
+    #[inline]
+    pub(crate) fn after(self, count: u32) -> Self {
+        Self(self.0.wrapping_add(count))
+    }
+
+    pub(crate) fn member(self) -> u16 {
+        u16::try_from(self.0 >> 16).unwrap_or_default()
+    }
+
+    pub(crate) fn argument(self) -> Option<u16> {
+        let argument = u16::try_from(self.0 & 0xffff).unwrap_or_default();
+        (self != Self::NONE).then_some(argument)
+    }
 }
 
 impl Edge {
     /// No edge.
     pub(crate) const NONE: Self =
-        Self { producer: TaskId::NONE, member: 0, argument: 0, kinds: Kinds::EXPLICIT };
+        Self { producer: TaskId::NONE, at: ArgumentOf::NONE, kinds: Kinds::EXPLICIT };
 }
 
 /// One place of the ring: what every task needs, in one cache line.
@@ -258,10 +287,10 @@ impl Edge {
 #[repr(align(64))]
 pub(crate) struct Slot {
     pub(crate) generation: u32,
+    /// The generation until its consumers have been told, then none.
+    pub(crate) under_way: u32,
     pub(crate) state: State,
     pub(crate) priority: u8,
-    /// Whether its consumers have been told.
-    pub(crate) is_ended: bool,
     /// Whether it fails, for the cause in [`Rare`].
     pub(crate) is_failing: bool,
     /// Whether it has a slab.
@@ -324,12 +353,18 @@ pub struct Slab {
 }
 
 impl Slot {
+    /// Whether its consumers have been told.
+    #[inline]
+    pub(crate) fn is_ended(&self) -> bool {
+        self.under_way == 0
+    }
+
     pub(crate) fn vacant() -> Self {
         Self {
             generation: 0,
+            under_way: 0,
             state: State::Consumed,
             priority: 0,
-            is_ended: false,
             is_failing: false,
             has_slab: false,
             has_held: false,

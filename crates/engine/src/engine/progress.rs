@@ -154,7 +154,7 @@ impl Engine {
         entry.state = state;
         let accesses = std::mem::replace(&mut entry.accesses, NONE);
         let (run, route, until) = (entry.run, entry.route, entry.path.saturating_add(took));
-        entry.is_ended = true;
+        entry.under_way = 0;
         // A producer that has not ended still has this slot on its list.
         let itself = if entry.waits == 0 { entry.itself.take() } else { None };
         if accesses != NONE {
@@ -187,28 +187,39 @@ impl Engine {
 
     #[inline]
     fn tell_consumers(&mut self, slot: u32, until: u64) {
-        let mut at = 0;
-        while let Some(consumer) = self.ring.consumer(slot, at) {
-            at += 1;
-            let entry = &mut self.ring[consumer];
-            entry.waits -= 1;
-            entry.path = entry.path.max(until);
-            if entry.state != State::Pending {
-                let itself =
-                    if entry.waits == 0 && entry.is_ended { entry.itself.take() } else { None };
-                if let Some(itself) = itself {
-                    self.drop_reference(itself);
-                }
-            } else if let (true, Some(cause)) =
-                (self.ring[slot].is_failing, self.ring.rare(slot).cause)
-            {
-                self.fail_because(consumer, cause);
-            } else if self.ring[consumer].waits == 0 {
-                self.make_ready(consumer);
+        let (count, first) = self.ring.consumers(slot);
+        if count == 0 {
+            return;
+        }
+        for &consumer in first.iter().take(count) {
+            self.tell(slot, consumer, until);
+        }
+        for at in first.len()..count {
+            if let Some(consumer) = self.ring.consumer(slot, at) {
+                self.tell(slot, consumer, until);
             }
         }
-        if at > 0 {
-            self.ring.clear_consumers(slot);
+        self.ring.clear_consumers(slot);
+    }
+
+    /// `consumer` has one producer less to wait for.
+    #[inline]
+    fn tell(&mut self, slot: u32, consumer: u32, until: u64) {
+        let entry = &mut self.ring[consumer];
+        entry.waits -= 1;
+        entry.path = entry.path.max(until);
+        let is_last = entry.waits == 0;
+        if entry.state != State::Pending {
+            let itself = if is_last && entry.is_ended() { entry.itself.take() } else { None };
+            if let Some(itself) = itself {
+                self.drop_reference(itself);
+            }
+        } else if self.ring[slot].is_failing {
+            if let Some(cause) = self.ring.rare(slot).cause {
+                self.fail_because(consumer, cause);
+            }
+        } else if is_last {
+            self.make_ready(consumer);
         }
     }
 

@@ -7,9 +7,9 @@ use crate::group::Group;
 use crate::record::{Entry, Incoming};
 use crate::region::rounded;
 use crate::ring::{KEPT, Ring};
-use crate::run::RunId;
+use crate::run::{Run, RunId};
 use crate::scope::Mode;
-use crate::task::{Arg, Route, Slab, State, Tag, TaskId};
+use crate::task::{Arg, ArgumentOf, Route, Slab, State, Tag, TaskId};
 use crate::tensormap::trail::Readers;
 use crate::tensormap::{Effect, Kinds, RunKey, TensorMap};
 use crate::view::Region;
@@ -17,10 +17,21 @@ use crate::view::Region;
 /// A region with more readers than this goes to a tree, so that the memory of a buffer stays small.
 const MOST_READERS: usize = 256;
 
-/// The number of an argument, of which there are fewer than 2^16.
+/// Makes `region` the only one of a buffer that nobody uses and of which no trees are known; else does nothing.
 #[inline]
-fn place(argument: usize) -> u16 {
-    u16::try_from(argument).unwrap_or(u16::MAX)
+fn adopt(buffer: &mut Buffer, region: &Region, run: RunKey, runs: &[Run]) -> bool {
+    let is_mine = buffer.trail.is_of(run);
+    if buffer.trail.maps != NONE || region.geometry.is_some() || region.start == region.end {
+        return false;
+    }
+    if is_mine && !buffer.is_unused() || !is_mine && !is_over(runs, buffer.trail.run()) {
+        return false;
+    }
+    if !is_mine {
+        buffer.begin(run);
+    }
+    (buffer.trail.start, buffer.trail.end) = (region.start, region.end);
+    true
 }
 
 /// Forgets tasks that have ended.
@@ -38,14 +49,14 @@ fn drop_ended(ring: &Ring, buffer: &mut Buffer) {
 struct Met {
     task: TaskId,
     sequence: u64,
-    at: (u16, u16),
+    at: ArgumentOf,
     is_unordered: bool,
     /// Conflicts that nobody waits for.
     unordered: u64,
 }
 
 impl Met {
-    fn new(task: TaskId, sequence: u64, at: (u16, u16), effect: Effect) -> Self {
+    fn new(task: TaskId, sequence: u64, at: ArgumentOf, effect: Effect) -> Self {
         Self { task, sequence, at, is_unordered: effect.is_unordered, unordered: 0 }
     }
 
@@ -103,7 +114,7 @@ impl Engine {
         if mode == Mode::Automatic {
             let whole = Region::whole(length);
             let effect = Tag::Output.effect(false);
-            self.enter_argument(slot, (buffer.index, run_key), (&whole, effect), (0, 0));
+            self.enter_argument(slot, (buffer.index, run_key), (&whole, effect), ArgumentOf::first(0));
         }
         Some(slab)
     }
@@ -116,47 +127,50 @@ impl Engine {
         let run = (run, entry.id.number);
         let is_manual = entry.scopes.last().is_some_and(|scope| scope.mode == Mode::Manual);
         let is_plain = !is_manual && !is_unordered;
-        let mut at = 0;
+        let (mut args, mut at) = (args, ArgumentOf::first(member));
         loop {
             if is_plain {
-                at += self.wire_usual(slot, run, (member, &args[at..]), at);
+                (args, at) = self.wire_usual(slot, run, args, at);
             }
-            let Some(arg) = args.get(at) else { return };
-            let place = (member, place(at));
-            self.wire_unusual((slot, run, is_manual), arg, place, is_unordered);
-            at += 1;
+            let Some((arg, others)) = args.split_first() else { return };
+            self.wire_unusual((slot, run, is_manual), arg, at, is_unordered);
+            (args, at) = (others, at.after(1));
         }
     }
 
     /// Enters the first arguments of which this is true: one region, one run, few readers. Then the task that wrote the
-    /// region and those that have read it since are all there is to know. Says how many there were.
+    /// region and those that have read it since are all there is to know. The others are left over.
     #[inline]
-    fn wire_usual(
+    fn wire_usual<'a>(
         &mut self,
         slot: u32,
         run: RunKey,
-        (member, args): (u16, &[Arg]),
-        before: usize,
-    ) -> usize {
+        args: &'a [Arg],
+        at: ArgumentOf,
+    ) -> (&'a [Arg], ArgumentOf) {
         let task = self.ring.id(slot);
         let mut joining = self.ring.joining(slot, self.sequence);
         let mut count = 0;
         for arg in args {
             let buffer = self.buffers.at_mut(arg.view.buffer.index);
-            let trail = &mut buffer.trail;
-            let is_usual = trail.is_of(run) && trail.is_about(&arg.view.region);
             let is_input = arg.tag == Tag::Input;
             let is_long = is_input && !buffer.readers.is_short();
-            if !is_usual || buffer.owner != NONE || is_long || arg.tag == Tag::NoDep {
+            if is_long || buffer.owner != NONE || arg.tag == Tag::NoDep {
                 break;
             }
-            let at = (member, place(before + count));
-            joining.meet(trail.writer, at, arg.tag.kinds());
+            let trail = &buffer.trail;
+            if !(trail.is_of(run) && trail.is_about(&arg.view.region)
+                || adopt(buffer, &arg.view.region, run, &self.runs))
+            {
+                break;
+            }
+            let at = at.after(count);
+            joining.meet(buffer.trail.writer, at, arg.tag.kinds());
             if is_input {
                 buffer.has_readers = true;
                 buffer.readers.push(task);
             } else {
-                trail.writer = task;
+                buffer.trail.writer = task;
                 if std::mem::take(&mut buffer.has_readers) {
                     for reader in buffer.readers.iter() {
                         joining.meet(reader, at, Kinds::WRITE_AFTER_READ);
@@ -166,8 +180,8 @@ impl Engine {
             }
             count += 1;
         }
-        joining.enter(number(count));
-        count
+        joining.enter(count);
+        (&args[count as usize..], at.after(count))
     }
 
     /// An argument that needs more than a look at the trail.
@@ -176,7 +190,7 @@ impl Engine {
         &mut self,
         (slot, run, is_manual): (u32, RunKey, bool),
         arg: &Arg,
-        at: (u16, u16),
+        at: ArgumentOf,
         is_unordered: bool,
     ) {
         let index = arg.view.buffer.index;
@@ -212,7 +226,7 @@ impl Engine {
         slot: u32,
         (index, run): (u32, RunKey),
         (region, effect): (&Region, Effect),
-        at: (u16, u16),
+        at: ArgumentOf,
     ) {
         self.name(index, run);
         self.ring.extra_mut(slot).entered += 1;
@@ -266,7 +280,7 @@ impl Engine {
         slot: u32,
         (index, run): (u32, RunKey),
         (region, effect): (&Region, Effect),
-        at: (u16, u16),
+        at: ArgumentOf,
     ) {
         self.spread((index, run));
         let first = &mut self.buffers.at_mut(index).trail.maps;
@@ -326,7 +340,7 @@ impl Engine {
         }
         if matches!(self.ring[producer].state, State::Pending | State::Ready | State::Running) {
             let mut joining = self.ring.joining(slot, self.sequence);
-            joining.meet(task, (0, u16::MAX), Kinds::EXPLICIT);
+            joining.meet(task, ArgumentOf::NONE, Kinds::EXPLICIT);
         }
     }
 
@@ -338,7 +352,7 @@ impl Engine {
         let entry = &self.ring[slot];
         let edges = self.ring.extra(slot).edges.iter().filter_map(|edge| {
             let from = self.ring.extra(self.ring.find(edge.producer)?).record;
-            Some(Incoming { from, member: edge.member, argument: edge.argument, kinds: edge.kinds })
+            Some(Incoming { from, at: edge.at, kinds: edge.kinds })
         });
         let edges = edges.collect();
         let entry = Entry {
