@@ -90,6 +90,8 @@ pub(crate) struct Buffer {
     pub(crate) readers: Readers,
 }
 
+const _: () = assert!(size_of::<Buffer>() == 128, "two cache lines");
+
 impl Buffer {
     /// Nobody uses its only region, and the next who do are of `run`.
     #[inline]

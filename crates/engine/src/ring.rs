@@ -79,7 +79,6 @@ impl Ring {
         entry.route = route;
         entry.run = run;
         (entry.waits, entry.path) = (0, 0);
-        entry.accesses = NONE;
         entry.work = 0;
         // A task never waits for itself.
         entry.mark = sequence;

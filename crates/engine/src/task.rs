@@ -295,6 +295,8 @@ pub(crate) struct Slot {
     pub(crate) is_failing: bool,
     /// Whether it has a slab.
     pub(crate) has_slab: bool,
+    /// Whether it stands in trees.
+    pub(crate) has_accesses: bool,
     /// Whether it holds slabs of others.
     pub(crate) has_held: bool,
     /// Whether one of its lists has grown so long that its memory is given back.
@@ -303,8 +305,6 @@ pub(crate) struct Slot {
     pub(crate) run: u32,
     /// Producers that have not ended.
     pub(crate) waits: u32,
-    /// The first of its accesses in trees.
-    pub(crate) accesses: u32,
     pub(crate) itself: Option<SelfRef>,
     pub(crate) holders: Holders,
     /// The submission that met it last.
@@ -313,6 +313,8 @@ pub(crate) struct Slot {
     /// The longest path that ends where it begins.
     pub(crate) path: u64,
 }
+
+const _: () = assert!(size_of::<Slot>() == 64, "one cache line");
 
 /// What is only needed when somebody asks.
 #[derive(Debug)]
@@ -326,6 +328,8 @@ pub(crate) struct Extra {
     pub(crate) deferred: u32,
     /// Arguments that others may have to wait for.
     pub(crate) entered: u32,
+    /// The first of its accesses in trees.
+    pub(crate) accesses: u32,
     /// Whether a scope holds it.
     pub(crate) is_scoped: bool,
     /// What it waited for.
@@ -367,12 +371,12 @@ impl Slot {
             priority: 0,
             is_failing: false,
             has_slab: false,
+            has_accesses: false,
             has_held: false,
             is_bulky: false,
             route: Route::Pool(NONE),
             run: NONE,
             waits: 0,
-            accesses: NONE,
             itself: None,
             holders: Holders::default(),
             mark: 0,
@@ -390,6 +394,7 @@ impl Extra {
             record: NONE,
             deferred: 0,
             entered: 0,
+            accesses: NONE,
             is_scoped: false,
             edges: Few::default(),
         }

@@ -152,13 +152,13 @@ impl Engine {
         let (is_failing, has_held) = (entry.is_failing, entry.has_held);
         let state = if is_failing { State::Failed } else { State::Completed };
         entry.state = state;
-        let accesses = std::mem::replace(&mut entry.accesses, NONE);
+        let has_accesses = std::mem::take(&mut entry.has_accesses);
         let (run, route, until) = (entry.run, entry.route, entry.path.saturating_add(took));
         entry.under_way = 0;
         // A producer that has not ended still has this slot on its list.
         let itself = if entry.waits == 0 { entry.itself.take() } else { None };
-        if accesses != NONE {
-            self.map.retire(accesses);
+        if has_accesses {
+            self.map.retire(std::mem::replace(&mut self.ring.extra_mut(slot).accesses, NONE));
         }
         if let Route::Group(group) = route {
             self.groups.remove(group);

@@ -286,13 +286,14 @@ impl Engine {
         let first = &mut self.buffers.at_mut(index).trail.maps;
         let map = self.map.map(first, run, |run| is_over(&self.runs, run));
         let mut met = Met::new(self.ring.id(slot), self.sequence, at, effect);
-        let mut accesses = self.ring[slot].accesses;
+        let mut accesses = self.ring.extra(slot).accesses;
         let ring = &mut self.ring;
         self.map.access(map, (region, effect), (slot, &mut accesses), &mut |producer, kinds| {
             let producer = ring.id(producer);
             met.meet(ring, producer, kinds);
         });
-        self.ring[slot].accesses = accesses;
+        self.ring.extra_mut(slot).accesses = accesses;
+        self.ring[slot].has_accesses = true;
         self.runs[run.0 as usize].report.unordered += met.unordered;
     }
 
@@ -315,7 +316,8 @@ impl Engine {
         let readers = readers.iter().map(|reader| (reader, Tag::Input.effect(false)));
         for (task, effect) in std::iter::once(writer).chain(readers) {
             if self.ring.is_under_way(task) {
-                let accesses = &mut self.ring[task.slot].accesses;
+                self.ring[task.slot].has_accesses = true;
+                let accesses = &mut self.ring.extra_mut(task.slot).accesses;
                 self.map.access(map, (&region, effect), (task.slot, accesses), &mut |_, _| {});
             }
         }
