@@ -113,7 +113,9 @@ impl Engine {
             State::Running if extra.deferred > 0 => Waiting::Resolution,
             State::Running => Waiting::Ending(self.workers_of(task.slot)),
             State::Completed | State::Consumed => Waiting::Holders(slot.holders.count()),
-            State::Failed => self.ring.rare(task.slot).cause.map_or(Waiting::Holders(0), Waiting::Failed),
+            State::Failed => {
+                self.ring.rare(task.slot).cause.map_or(Waiting::Holders(0), Waiting::Failed)
+            }
         }
     }
 

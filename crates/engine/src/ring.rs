@@ -130,9 +130,7 @@ impl Ring {
     /// Whether `task` has not ended.
     #[inline]
     pub(crate) fn is_under_way(&self, task: TaskId) -> bool {
-        self.slots
-            .get(task.slot as usize)
-            .is_some_and(|entry| entry.under_way == task.generation)
+        self.slots.get(task.slot as usize).is_some_and(|entry| entry.under_way == task.generation)
     }
 
     /// Begins to look for what the task in `slot`, which was submitted as number `sequence`, must wait for.
@@ -153,6 +151,15 @@ impl Ring {
     /// One of the tasks that wait for `slot`.
     pub(crate) fn consumer(&self, slot: u32, at: usize) -> Option<u32> {
         self.consumers[slot as usize].0.get(at)
+    }
+
+    /// `slot` has one producer less to wait for; whether that was the last.
+    #[inline]
+    pub(crate) fn release(&mut self, slot: u32, until: u64) -> bool {
+        let entry = &mut self.slots[slot as usize];
+        entry.waits -= 1;
+        entry.path = entry.path.max(until);
+        entry.waits == 0
     }
 
     /// Nobody waits for `slot` any more.
@@ -217,26 +224,25 @@ impl Joining<'_> {
         if let Some(entry) = self.slots.get(producer.slot as usize)
             && entry.under_way == producer.generation
         {
-            self.wait(Edge { producer, at, kinds });
+            self.wait(producer, at, kinds);
         }
     }
 
     /// Waits for a task, unless for itself: once, however many arguments say so.
-    #[inline]
-    fn wait(&mut self, edge: Edge) {
-        let producer = edge.producer.slot;
-        if producer == self.slot {
+    #[inline(never)]
+    fn wait(&mut self, producer: TaskId, at: ArgumentOf, kinds: Kinds) {
+        if producer.slot == self.slot {
             return;
         }
-        let entry = &mut self.slots[producer as usize];
+        let entry = &mut self.slots[producer.slot as usize];
         if entry.mark != self.sequence {
             entry.mark = self.sequence;
-            if self.consumers[producer as usize].0.push(self.slot) {
+            if self.consumers[producer.slot as usize].0.push(self.slot) {
                 entry.is_bulky = true;
             }
             self.slots[self.slot as usize].waits += 1;
         }
-        if self.extra.edges.push(edge) {
+        if self.extra.edges.push(Edge { producer, at, kinds }) {
             self.slots[self.slot as usize].is_bulky = true;
         }
     }

@@ -191,23 +191,25 @@ impl Engine {
         if count == 0 {
             return;
         }
+        let is_failing = self.ring[slot].is_failing;
         for &consumer in first.iter().take(count) {
-            self.tell(slot, consumer, until);
+            if self.ring.release(consumer, until) || is_failing {
+                self.tell(slot, consumer);
+            }
         }
         for at in first.len()..count {
-            if let Some(consumer) = self.ring.consumer(slot, at) {
-                self.tell(slot, consumer, until);
+            let Some(consumer) = self.ring.consumer(slot, at) else { return };
+            if self.ring.release(consumer, until) || is_failing {
+                self.tell(slot, consumer);
             }
         }
         self.ring.clear_consumers(slot);
     }
 
-    /// `consumer` has one producer less to wait for.
-    #[inline]
-    fn tell(&mut self, slot: u32, consumer: u32, until: u64) {
+    /// `consumer` has nobody left to wait for, or its producer in `slot` has failed.
+    #[inline(never)]
+    fn tell(&mut self, slot: u32, consumer: u32) {
         let entry = &mut self.ring[consumer];
-        entry.waits -= 1;
-        entry.path = entry.path.max(until);
         let is_last = entry.waits == 0;
         if entry.state != State::Pending {
             let itself = if is_last && entry.is_ended() { entry.itself.take() } else { None };

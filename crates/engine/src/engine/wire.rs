@@ -114,7 +114,12 @@ impl Engine {
         if mode == Mode::Automatic {
             let whole = Region::whole(length);
             let effect = Tag::Output.effect(false);
-            self.enter_argument(slot, (buffer.index, run_key), (&whole, effect), ArgumentOf::first(0));
+            self.enter_argument(
+                slot,
+                (buffer.index, run_key),
+                (&whole, effect),
+                ArgumentOf::first(0),
+            );
         }
         Some(slab)
     }

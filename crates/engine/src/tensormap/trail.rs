@@ -26,14 +26,7 @@ pub(crate) type Readers = Few<TaskId, 4>;
 
 impl Trail {
     pub(crate) fn new() -> Self {
-        Self {
-            number: 0,
-            run: NONE,
-            maps: NONE,
-            start: -1,
-            end: -1,
-            writer: TaskId::NONE,
-        }
+        Self { number: 0, run: NONE, maps: NONE, start: -1, end: -1, writer: TaskId::NONE }
     }
 
     /// Whether this is about `run`; no two runs have the same number.
