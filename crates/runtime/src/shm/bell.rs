@@ -53,7 +53,7 @@ impl Bell {
 
     /// Several bells in one segment.
     pub fn row(count: usize) -> io::Result<Vec<Self>> {
-        let bytes = count.checked_mul(FOOTPRINT).unwrap_or(usize::MAX);
+        let bytes = count.saturating_mul(FOOTPRINT);
         let segment = Segment::create("phalanx-bell", bytes)?;
         (0..count)
             .map(|number| Self::at(&segment, number * FOOTPRINT).map_err(io::Error::other))

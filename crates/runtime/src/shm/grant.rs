@@ -8,6 +8,8 @@
 //! - **GRT-1 (no overlap).** A process has at no time two grants that overlap and of which one may write.
 //! - **GRT-2 (bounds and alignment).** A slice lies in its grant, begins aligned and has whole elements, or is an error.
 
+#![allow(dead_code, reason = "the endpoints are built on top of it")]
+
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytemuck::Pod;
@@ -16,14 +18,14 @@ use super::segment::{Segment, SegmentError};
 
 /// The right of a running task to look at a range of a segment, or to change it.
 #[derive(Debug)]
-pub struct Grant {
+pub(crate) struct Grant {
     segment: Segment,
     held: Held,
 }
 
 /// Why a range is not granted, or not as a slice of that type.
 #[derive(Debug, thiserror::Error)]
-pub enum GrantError {
+pub(crate) enum GrantError {
     /// The range leaves the segment.
     #[error(transparent)]
     Segment(#[from] SegmentError),
@@ -77,12 +79,20 @@ pub(crate) struct Outstanding(Mutex<Vec<Held>>);
 
 impl Grant {
     /// The right to read `bytes` at `offset`.
-    pub fn reading(segment: &Segment, offset: usize, bytes: usize) -> Result<Self, GrantError> {
+    pub(crate) fn reading(
+        segment: &Segment,
+        offset: usize,
+        bytes: usize,
+    ) -> Result<Self, GrantError> {
         Self::new(segment, Held { offset, bytes, writes: false })
     }
 
     /// The right to read and write `bytes` at `offset`.
-    pub fn writing(segment: &Segment, offset: usize, bytes: usize) -> Result<Self, GrantError> {
+    pub(crate) fn writing(
+        segment: &Segment,
+        offset: usize,
+        bytes: usize,
+    ) -> Result<Self, GrantError> {
         Self::new(segment, Held { offset, bytes, writes: true })
     }
 
@@ -93,12 +103,12 @@ impl Grant {
     }
 
     /// How many bytes it covers.
-    pub fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.held.bytes
     }
 
     /// What stands there.
-    pub fn slice<T: Pod>(&self) -> Result<&[T], GrantError> {
+    pub(crate) fn slice<T: Pod>(&self) -> Result<&[T], GrantError> {
         let (address, count) = self.elements::<T>()?;
         // SAFETY: `count` elements from an aligned address inside the mapping, which `self.segment` keeps; any bytes
         // are a `T`. GRT-1: nobody in this process writes there while `self` is borrowed, and by the contract of the
@@ -107,7 +117,7 @@ impl Grant {
     }
 
     /// What stands there, to change.
-    pub fn slice_mut<T: Pod>(&mut self) -> Result<&mut [T], GrantError> {
+    pub(crate) fn slice_mut<T: Pod>(&mut self) -> Result<&mut [T], GrantError> {
         if !self.held.writes {
             return Err(GrantError::ReadOnly { offset: self.held.offset, bytes: self.held.bytes });
         }

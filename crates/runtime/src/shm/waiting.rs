@@ -140,9 +140,9 @@ impl Waiting {
         while awake < self.spin + self.patience {
             for _ in 0..GLANCE {
                 if awake < self.spin {
-                    std::hint::spin_loop()
+                    std::hint::spin_loop();
                 } else {
-                    thread::yield_now()
+                    thread::yield_now();
                 }
                 if ready() {
                     return Some(Woken::Ready);
@@ -182,15 +182,15 @@ fn cores() -> usize {
 
 /// What it takes to wake a thread that sleeps; nothing if that takes longer than measuring may.
 fn measure() -> Option<Duration> {
-    let (ping, pong) = (AtomicU32::new(0), AtomicU32::new(0));
+    let (call, reply) = (AtomicU32::new(0), AtomicU32::new(0));
     let deadline = Instant::now() + BUDGET;
     let rounds = u32::try_from(ROUNDS).ok()?;
     thread::scope(|scope| {
-        let partner = || (1..=rounds).all(|round| answer(&ping, &pong, round, deadline));
+        let partner = || (1..=rounds).all(|round| answer(&call, &reply, round, deadline));
         let partner =
             thread::Builder::new().stack_size(64 << 10).spawn_scoped(scope, partner).ok()?;
         let mut times: Vec<Duration> =
-            (1..=rounds).map_while(|round| ask(&ping, &pong, round, deadline)).collect();
+            (1..=rounds).map_while(|round| ask(&call, &reply, round, deadline)).collect();
         partner.join().ok()?;
         times.sort_unstable();
         times.get(times.len() / 2).map(|time| *time / 2)
@@ -198,19 +198,19 @@ fn measure() -> Option<Duration> {
 }
 
 /// One round: wakes the partner and sleeps until it answers.
-fn ask(ping: &AtomicU32, pong: &AtomicU32, round: u32, deadline: Instant) -> Option<Duration> {
+fn ask(call: &AtomicU32, reply: &AtomicU32, round: u32, deadline: Instant) -> Option<Duration> {
     // The partner needs a moment to fall asleep.
     thread::sleep(Duration::from_micros(20));
     let begun = Instant::now();
-    ping.store(round, Ordering::Release);
-    futex::wake(ping);
-    sleep_until(pong, round, deadline).then(|| begun.elapsed())
+    call.store(round, Ordering::Release);
+    futex::wake(call);
+    sleep_until(reply, round, deadline).then(|| begun.elapsed())
 }
 
-fn answer(ping: &AtomicU32, pong: &AtomicU32, round: u32, deadline: Instant) -> bool {
-    let asked = sleep_until(ping, round, deadline);
-    pong.store(round, Ordering::Release);
-    futex::wake(pong);
+fn answer(call: &AtomicU32, reply: &AtomicU32, round: u32, deadline: Instant) -> bool {
+    let asked = sleep_until(call, round, deadline);
+    reply.store(round, Ordering::Release);
+    futex::wake(reply);
     asked
 }
 
