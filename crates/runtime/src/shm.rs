@@ -13,6 +13,7 @@
 pub mod bell;
 pub mod futex;
 pub(crate) mod grant;
+mod inherited;
 mod layout;
 pub mod mailbox;
 pub mod memory;
@@ -22,6 +23,7 @@ pub mod sentinel;
 pub mod waiting;
 
 pub use bell::Bell;
+pub use inherited::inherited;
 pub use mailbox::{ChildSide, Mailbox, MailboxError, ParentSide, Phase, Sizes};
 pub use memory::{Memory, Region};
 pub use ring::{Corrupt, PushError, Receiver, Sender};

@@ -179,3 +179,67 @@ impl Outstanding {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn segment() -> Segment {
+        Segment::create("test", 256).expect("a segment")
+    }
+
+    #[test]
+    fn grt_1_who_writes_is_alone() {
+        let segment = segment();
+        let mut writer = Grant::writing(&segment, 64, 64).expect("free");
+        writer.slice_mut::<u32>().expect("aligned").fill(7);
+        for offset in [1, 64, 100, 127] {
+            assert!(Grant::reading(&segment, offset, 64).is_err(), "GRT-1");
+            assert!(Grant::writing(&segment, offset, 64).is_err(), "GRT-1");
+        }
+        let around = [Grant::writing(&segment, 0, 64), Grant::writing(&segment, 128, 64)];
+        assert!(around.iter().all(Result::is_ok), "GRT-1");
+        drop(writer);
+        let readers = [Grant::reading(&segment, 64, 64), Grant::reading(&segment, 64, 8)];
+        for reader in &readers {
+            let slice = reader.as_ref().expect("shared").slice::<u32>().expect("aligned");
+            assert!(slice.iter().all(|number| *number == 7), "GRT-1");
+        }
+        let error = Grant::writing(&segment, 64, 4).expect_err("GRT-1").to_string();
+        assert!(error.starts_with("4 bytes at 64 overlap 64 bytes at 64 that another"), "{error}");
+        drop(readers);
+        assert!(Grant::writing(&segment, 64, 4).is_ok(), "GRT-1");
+    }
+
+    #[test]
+    fn grt_1_grants_follow_the_memory_and_not_the_handle() {
+        let segment = segment();
+        let writer = Grant::writing(&segment, 0, 8).expect("free");
+        assert!(Grant::writing(&segment.clone(), 0, 8).is_err(), "GRT-1");
+        drop(segment);
+        assert_eq!(writer.slice::<u64>().expect("aligned"), [0], "GRT-1");
+    }
+
+    #[test]
+    fn grt_2_slices_are_inside_aligned_and_whole() {
+        let segment = segment();
+        for (offset, bytes) in [(0, 257), (256, 1), (usize::MAX, 2), (8, usize::MAX)] {
+            assert!(
+                matches!(Grant::reading(&segment, offset, bytes), Err(GrantError::Segment(_))),
+                "GRT-2"
+            );
+        }
+        let mut odd = Grant::writing(&segment, 2, 10).expect("inside");
+        assert_eq!(odd.bytes(), 10);
+        assert!(odd.slice::<u32>().is_err() && odd.slice::<u64>().is_err(), "GRT-2");
+        assert_eq!(odd.slice_mut::<u16>().expect("fits").len(), 5, "GRT-2");
+        assert!(odd.slice::<()>().is_err(), "GRT-2");
+        drop(odd);
+        let mut reader = Grant::reading(&segment, 0, 8).expect("inside");
+        assert!(matches!(reader.slice_mut::<u8>(), Err(GrantError::ReadOnly { .. })), "GRT-2");
+        assert_eq!(
+            Grant::writing(&segment, 256, 0).expect("empty").slice::<u8>().expect("empty"),
+            []
+        );
+    }
+}
