@@ -17,16 +17,18 @@
 
 mod core;
 mod errands;
+mod keeper;
 
 pub(crate) use self::core::Core;
 pub use self::core::Finished;
 pub(crate) use errands::{Caller, Errands};
+use keeper::Keeper;
 
 use crate::endpoint::DeathWord;
 use crate::program::Program;
 use crate::shm::{Bell, Waiting};
 use phalanx_engine::{Budgets, Time, Verdict, watch};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::{Duration, Instant};
 
@@ -40,6 +42,7 @@ pub(crate) struct Node {
     /// The tasks that waiting callers run themselves.
     pub(crate) errands: Option<Arc<Errands>>,
     pub(crate) is_closed: AtomicBool,
+    keeper: Keeper,
     pub(crate) program: &'static Program,
     /// The first bytes of each callable's digest.
     pub(crate) prefixes: Vec<u32>,
@@ -63,6 +66,7 @@ impl Node {
             budgets,
             errands,
             is_closed: AtomicBool::new(false),
+            keeper: Keeper::default(),
             program,
             prefixes,
             nonce: nonce(),
@@ -110,16 +114,16 @@ impl Node {
         deadline: Option<Instant>,
         mut done: impl FnMut(&mut Core) -> Option<T>,
     ) -> Option<T> {
+        let here = self.arrive();
         loop {
             let mut core = self.enter();
             core.pump();
             let result = done(&mut core);
             self.tell(&mut core);
-            if result.is_some() {
+            let is_late = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
+            if result.is_some() || is_late() {
+                here.leave(&core);
                 return result;
-            }
-            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                return None;
             }
             if let Some(errands) = &self.errands
                 && errands.has_some()
@@ -150,7 +154,8 @@ impl Node {
             return (None, Vec::new());
         }
         let words = core.lanes.iter().filter_map(|lane| lane.endpoint.death_word()).collect();
-        (self.watch(core), words)
+        let again = core.lanes.iter().filter_map(|lane| lane.endpoint.look_again()).min();
+        (self.watch(core).into_iter().chain(again).min(), words)
     }
 
     /// When the watchdog wants to look again.
@@ -169,11 +174,6 @@ impl Node {
                 None
             }
         }
-    }
-
-    /// Moves everything while nobody waits, until the node is closed.
-    pub(crate) fn keep(&self) {
-        self.attend(None, |_| self.is_closed.load(Ordering::Acquire).then_some(()));
     }
 }
 
