@@ -28,7 +28,7 @@ use crate::endpoint::DeathWord;
 use crate::program::Program;
 use crate::shm::{Bell, Waiting};
 use phalanx_engine::{Budgets, Time, Verdict, watch};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::{Duration, Instant};
 
@@ -43,6 +43,8 @@ pub(crate) struct Node {
     pub(crate) errands: Option<Arc<Errands>>,
     pub(crate) is_closed: AtomicBool,
     keeper: Keeper,
+    /// How often something happened that somebody may wait for.
+    news: AtomicU64,
     pub(crate) program: &'static Program,
     /// The first bytes of each callable's digest.
     pub(crate) prefixes: Vec<u32>,
@@ -67,6 +69,7 @@ impl Node {
             errands,
             is_closed: AtomicBool::new(false),
             keeper: Keeper::default(),
+            news: AtomicU64::new(0),
             program,
             prefixes,
             nonce: nonce(),
@@ -103,7 +106,11 @@ impl Node {
 
     /// Wakes those who wait for what has happened.
     fn tell(&self, core: &mut Core) {
-        if std::mem::take(&mut core.has_news) {
+        let has_news = std::mem::take(&mut core.has_news);
+        if has_news {
+            self.news.fetch_add(1, Ordering::Release);
+        }
+        if has_news || self.has_errands() {
             self.bell.ring();
         }
     }
@@ -125,24 +132,27 @@ impl Node {
                 here.leave(&core);
                 return result;
             }
-            if let Some(errands) = &self.errands
-                && errands.has_some()
-            {
+            if let Some(errands) = self.errands.as_ref().filter(|errands| errands.has_some()) {
                 drop(core);
                 errands.run();
                 continue;
             }
             let (until, words) = self.judge(&mut core);
+            let seen = self.news.load(Ordering::Acquire);
             drop(core);
             let until = until.into_iter().chain(deadline).min();
-            self.sleep(until, &words);
+            self.sleep(seen, until, &words);
         }
     }
 
-    /// Waits for a sign, or until `until`.
-    fn sleep(&self, until: Option<Instant>, words: &[DeathWord]) {
+    fn has_errands(&self) -> bool {
+        self.errands.as_ref().is_some_and(|errands| errands.has_some())
+    }
+
+    /// Waits for a sign, or until `until`; what others did after `seen` is one.
+    fn sleep(&self, seen: u64, until: Option<Instant>, words: &[DeathWord]) {
         let is_there = || {
-            self.errands.as_ref().is_some_and(|errands| errands.has_some()) || self.lend_a_hand()
+            self.has_errands() || self.news.load(Ordering::Acquire) != seen || self.lend_a_hand()
         };
         let words: Vec<_> = words.iter().filter_map(DeathWord::alive).collect();
         self.waiting.wait(&self.bell, &words, until, is_there);

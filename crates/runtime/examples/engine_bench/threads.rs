@@ -61,7 +61,8 @@ pub struct Threads {
 
 impl Threads {
     pub fn new(data: usize) -> Result<Self, Error> {
-        let worker = Worker::builder(&PROGRAM).threads().helping().sub_workers(THREADS - 1).init()?;
+        let worker =
+            Worker::builder(&PROGRAM).threads().helping().sub_workers(THREADS - 1).init()?;
         let tensors = (0..data).map(|_| worker.tensor(DType::U8, &[4096]));
         Ok(Self { data: tensors.collect::<Result<_, _>>()?, worker })
     }
@@ -75,10 +76,19 @@ impl Threads {
         Ok(took / tasks.len() as f64)
     }
 
-    fn build(&self, graph: &mut Orchestrator<'_>, tasks: &[Pattern], iterations: u64) -> Result<(), Failure> {
+    fn build(
+        &self,
+        graph: &mut Orchestrator<'_>,
+        tasks: &[Pattern],
+        iterations: u64,
+    ) -> Result<(), Failure> {
         let is_chain = tasks.iter().all(|task| task.data == [0]);
         for task in tasks {
-            let call = if iterations == 0 { Call::new(&NOTHING) } else { Call::new(&COMPUTE).scalar(iterations) };
+            let call = if iterations == 0 {
+                Call::new(&NOTHING)
+            } else {
+                Call::new(&COMPUTE).scalar(iterations)
+            };
             let first = &self.data[task.data[0]];
             let first = if is_chain { first.in_out() } else { first.output() };
             let others = task.data[1..].iter().map(|datum| self.data[*datum].input());
@@ -89,7 +99,12 @@ impl Threads {
 }
 
 /// METG(50 %): the granularity, in nanoseconds, at which half of the peak is reached.
-pub fn metg(threads: &Threads, width: usize, steps: usize, repeats: usize) -> Result<Option<f64>, Error> {
+pub fn metg(
+    threads: &Threads,
+    width: usize,
+    steps: usize,
+    repeats: usize,
+) -> Result<Option<f64>, Error> {
     let tasks = crate::patterns::stencil(width * steps, width);
     let peak = peak();
     let mut below: Option<(f64, f64)> = None;

@@ -40,10 +40,13 @@ pub(crate) fn spawn_thread(
     let waiting = node.waiting;
     let node = Arc::downgrade(node);
     let body = move || {
-        let _alive = alive;
         let mut server = Server::new(child, runner, waiting);
         // A mailbox of our own process is damaged only by a bug, and the node says so when it looks.
         let _ = server.serve(|| node.upgrade().is_some_and(|node| node.lend_a_hand()));
+        drop((server, alive));
+        if let Some(node) = node.upgrade() {
+            node.alarm();
+        }
     };
     let thread = thread::Builder::new().name(name).spawn(body);
     let thread = thread.map_err(|error| Error::system("a thread", error))?;

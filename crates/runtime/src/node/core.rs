@@ -232,7 +232,7 @@ impl Core {
                 let (dispatch, took) = (ended.dispatch, ended.nanoseconds);
                 self.engine.step(now, Event::Finished { worker, dispatch, ending, took });
             }
-            Report::Left => {}
+            Report::Left => self.has_news = true,
             Report::Dying(words) => self.worker_dying(worker, &words),
             Report::Lost(words) => {
                 let doom = self.lanes[worker.index()].doom.take();
@@ -261,6 +261,7 @@ impl Core {
         let lane = &mut self.lanes[worker.index()];
         lane.is_lost = true;
         lane.unflushed = 0;
+        self.has_news = true;
         for flight in std::mem::take(&mut lane.flights) {
             self.note_failure(worker, flight, words.into());
         }

@@ -81,6 +81,7 @@ impl Node {
 
     /// Wakes whoever looks after the node, the keeper too: something has happened that nobody will ring for again.
     pub(crate) fn alarm(&self) {
+        self.news.fetch_add(1, Ordering::Release);
         self.bell.ring();
         self.keeper.call();
     }
