@@ -1,6 +1,6 @@
 //! Workers that are processes.
 
-#[path = "fixture/callables.rs"]
+#[path = "../fixture/callables.rs"]
 mod callables;
 
 use callables::*;
