@@ -12,6 +12,7 @@
 
 pub(crate) mod inline;
 pub(crate) mod mailbox;
+pub(crate) mod process;
 pub(crate) mod thread;
 
 use crate::message::Ended;
@@ -23,6 +24,10 @@ use crate::sync::{AtomicU32, Ordering};
 pub enum Report {
     /// A task has ended; if it failed, these are its words.
     Ended(Ended, Option<Box<str>>),
+    /// The worker has died, but may still touch memory for a moment: who waits for it need not, says why.
+    Dying(Box<str>),
+    /// The worker has left, as it was told to.
+    Left,
     /// The worker is gone, and nothing it had will end: why.
     Lost(Box<str>),
 }
@@ -83,7 +88,12 @@ pub trait Endpoint: Send {
         None
     }
 
-    /// Ends the worker whatever it does; `false` if that cannot be done.
+    /// When it wants to be polled even if it says nothing.
+    fn look_again(&self) -> Option<std::time::Instant> {
+        None
+    }
+
+    /// Ends the worker whatever it does; `false` if that cannot be done. Its loss is reported when it is proven.
     fn kill(&mut self) -> bool {
         false
     }

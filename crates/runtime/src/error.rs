@@ -2,6 +2,7 @@
 
 use crate::memory::NoMemory;
 use crate::program::ProgramError;
+use crate::shm::Phase;
 use crate::tensor::TensorError;
 use phalanx_engine::{Cause, Reason, Report, ScopeError, Stall, SubmitError, TaskId, ViewError};
 use std::fmt;
@@ -118,6 +119,28 @@ impl fmt::Display for RunError {
 
 impl std::error::Error for RunError {}
 
+/// Why a worker could not start.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{worker} failed to start while {}: {words}", doing(.phase))]
+pub struct StartError {
+    /// Which one: `chip 2 (process 4711)`.
+    pub worker: String,
+    /// How far it had come.
+    pub phase: Phase,
+    /// Why, in its own words, or how its process ended.
+    pub words: String,
+}
+
+fn doing(phase: &Phase) -> &'static str {
+    match phase {
+        Phase::Starting => "starting",
+        Phase::Bootstrapping | Phase::Failed => "bootstrapping",
+        Phase::Ready => "waiting for the others",
+        Phase::Serving => "serving",
+        Phase::Leaving => "leaving",
+    }
+}
+
 /// Why something cannot be done.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
@@ -142,6 +165,24 @@ pub enum Error {
     /// A run failed.
     #[error("{0}")]
     Run(#[from] RunError),
+    /// A child could not start; none is left.
+    #[error("{0}")]
+    Start(#[from] StartError),
+    /// A child would run this program again from the beginning.
+    #[error(
+        "workers are processes that run this program again: call `serve_if_child` of the program first in `main`, or ask the builder for `threads`"
+    )]
+    NotAsked,
+    /// Workers did not leave when they were told to.
+    #[error("not all workers left within {within:?}: {}", left(.killed, .stuck))]
+    Close {
+        /// How long they had.
+        within: std::time::Duration,
+        /// Those that were ended by force.
+        killed: Vec<String>,
+        /// Those that could not be ended.
+        stuck: Vec<String>,
+    },
     /// There is no such chip.
     #[error("there is no chip {chip}: this worker has {chips}, counted from 0")]
     NoChip {
@@ -206,6 +247,14 @@ pub enum Error {
     /// Something that was set cannot be.
     #[error("{0}")]
     Setting(String),
+}
+
+fn left(killed: &[String], stuck: &[String]) -> String {
+    let say = |what: &str, names: &[String]| {
+        (!names.is_empty()).then(|| format!("{what}: {}", names.join(", ")))
+    };
+    let parts = [say("killed", killed), say("still there", stuck)];
+    parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
 impl Error {

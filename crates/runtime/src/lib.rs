@@ -2,6 +2,7 @@
 //!
 //! [`Worker`] is where to begin.
 
+pub mod bootstrap;
 pub mod call;
 pub mod callable;
 pub mod endpoint;
@@ -11,6 +12,7 @@ pub mod memory;
 pub mod message;
 mod node;
 pub mod orchestrator;
+pub mod process;
 pub mod program;
 mod runner;
 mod serve;
@@ -20,6 +22,7 @@ pub mod task;
 pub mod tensor;
 pub mod worker;
 
+pub use bootstrap::{Bootstrap, ChipContext};
 pub use call::Call;
 pub use callable::Callable;
 pub use error::{Error, RunError, TaskFailure};
@@ -27,6 +30,7 @@ pub use failure::Failure;
 pub use memory::Home;
 pub use node::Finished;
 pub use orchestrator::{Orchestrator, Target};
+pub use process::{ChildStart, Startup};
 pub use program::Program;
 pub use task::{Data, Task};
 pub use tensor::{Argument, Buffer, DType, Layout, Tensor};

@@ -17,10 +17,12 @@
 
 mod core;
 mod errands;
+mod keeper;
 
 pub(crate) use self::core::Core;
 pub use self::core::Finished;
 pub(crate) use errands::{Caller, Errands};
+use keeper::Keeper;
 
 use crate::endpoint::DeathWord;
 use crate::program::Program;
@@ -28,7 +30,7 @@ use crate::shm::{Bell, Waiting};
 use phalanx_engine::{Budgets, Time, Verdict, watch};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// The engine and its endpoints, shared by all who may move them.
 pub(crate) struct Node {
@@ -40,6 +42,7 @@ pub(crate) struct Node {
     /// The tasks that waiting callers run themselves.
     pub(crate) errands: Option<Arc<Errands>>,
     pub(crate) is_closed: AtomicBool,
+    keeper: Keeper,
     /// How often something happened that somebody may wait for.
     news: AtomicU64,
     pub(crate) program: &'static Program,
@@ -65,6 +68,7 @@ impl Node {
             budgets,
             errands,
             is_closed: AtomicBool::new(false),
+            keeper: Keeper::default(),
             news: AtomicU64::new(0),
             program,
             prefixes,
@@ -121,16 +125,16 @@ impl Node {
         deadline: Option<Instant>,
         mut done: impl FnMut(&mut Core) -> Option<T>,
     ) -> Option<T> {
+        let here = self.arrive();
         loop {
             let mut core = self.enter();
             core.pump();
             let result = done(&mut core);
             self.tell(&mut core);
-            if result.is_some() {
+            let is_late = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
+            if result.is_some() || is_late() {
+                here.leave(&core);
                 return result;
-            }
-            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                return None;
             }
             if let Some(errands) = self.errands.as_ref().filter(|errands| errands.has_some()) {
                 drop(core);
@@ -164,30 +168,28 @@ impl Node {
             return (None, Vec::new());
         }
         let words = core.lanes.iter().filter_map(|lane| lane.endpoint.death_word()).collect();
-        (self.watch(core), words)
+        let again = core.lanes.iter().filter_map(|lane| lane.endpoint.look_again()).min();
+        (self.watch(core).into_iter().chain(again).min(), words)
     }
 
-    /// When the watchdog wants to look again.
+    /// Lets the watchdog look, if it is time; when it wants to look again.
     fn watch(&self, core: &mut Core) -> Option<Instant> {
-        core.look_for_progress();
         let now = core.now();
-        match watch(&core.engine, now, &self.budgets) {
-            Verdict::Idle => None,
-            Verdict::Busy(Time(until)) => {
-                let wait = Duration::from_nanos(until.saturating_sub(now.0));
-                Instant::now().checked_add(wait)
-            }
-            Verdict::Stalled(stall) => {
-                core.stalled(*stall);
-                self.tell(core);
-                None
-            }
+        if now >= core.next_look {
+            core.look_for_progress();
+            // Work may stop running at any time, and then the shorter budget counts.
+            let soon = now.0.saturating_add(self.budgets.ladder().progress.0);
+            core.next_look = match watch(&core.engine, now, &self.budgets) {
+                Verdict::Idle => Time(soon),
+                Verdict::Busy(Time(until)) => Time(until.clamp(now.0 + 1, soon)),
+                Verdict::Stalled(stall) => {
+                    core.stalled(*stall);
+                    self.tell(core);
+                    Time(soon)
+                }
+            };
         }
-    }
-
-    /// Moves everything while nobody waits, until the node is closed.
-    pub(crate) fn keep(&self) {
-        self.attend(None, |_| self.is_closed.load(Ordering::Acquire).then_some(()));
+        core.time_of(core.next_look)
     }
 }
 

@@ -1,5 +1,6 @@
 //! All callables of a program, the same in each of its processes.
 
+use crate::bootstrap::BootstrapFunction;
 use crate::callable::Callable;
 use sha2::{Digest as _, Sha256};
 
@@ -18,6 +19,7 @@ use sha2::{Digest as _, Sha256};
 #[derive(Debug)]
 pub struct Program {
     callables: &'static [Callable],
+    bootstrap: Option<BootstrapFunction>,
 }
 
 /// Why a program is none.
@@ -43,7 +45,18 @@ fn near(like: &Option<&'static str>) -> String {
 impl Program {
     /// A program with these callables.
     pub const fn new(callables: &'static [Callable]) -> Self {
-        Self { callables }
+        Self { callables, bootstrap: None }
+    }
+
+    /// Each chip sets itself up with this before anything is sent to it; see [`crate::Bootstrap`].
+    #[must_use]
+    pub const fn chip(self, bootstrap: BootstrapFunction) -> Self {
+        Self { bootstrap: Some(bootstrap), ..self }
+    }
+
+    /// What sets a chip up, if anything does.
+    pub(crate) fn bootstrap(&self) -> Option<BootstrapFunction> {
+        self.bootstrap
     }
 
     /// Its callables.

@@ -101,19 +101,25 @@ impl Runner {
             &self.scalars,
             received.blob,
         )?;
-        IN_TASK.set(true);
-        let result = catch_unwind(AssertUnwindSafe(|| match body {
+        caught(|| match body {
             Body::Function(function) => function(&mut task),
             Body::Orchestration(_) => {
                 Err(Failure::new("this worker has no workers to run a graph on"))
             }
-        }));
-        IN_TASK.set(false);
-        result.unwrap_or_else(|payload| {
-            let place = PANIC_PLACE.with(|slot| slot.borrow_mut().take());
-            Err(Failure::of_panic(&*payload, place))
         })
     }
+}
+
+/// Calls `code` of the user's; a panic is a failure with the panic's words and place.
+pub(crate) fn caught<T>(code: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
+    keep_panics_quiet();
+    IN_TASK.set(true);
+    let result = catch_unwind(AssertUnwindSafe(code));
+    IN_TASK.set(false);
+    result.unwrap_or_else(|payload| {
+        let place = PANIC_PLACE.with(|slot| slot.borrow_mut().take());
+        Err(Failure::of_panic(&*payload, place))
+    })
 }
 
 /// The callable an order names, if both sides mean the same one.

@@ -8,7 +8,8 @@
 
 use crate::message::{Ended, Verdict};
 use crate::runner::Runner;
-use crate::shm::{ChildSide, Corrupt, PushError, Waiting};
+use crate::shm::{ChildSide, Corrupt, Phase, PushError, Waiting};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Endings that are published together, at most.
 const BATCH: u32 = 8;
@@ -28,7 +29,12 @@ pub(crate) struct Server {
     bytes: Vec<u8>,
     recalled: Vec<u64>,
     unpublished: u32,
+    /// Whether nobody is left to serve.
+    is_orphan: &'static AtomicBool,
 }
+
+/// What threads are never.
+static NO_ORPHAN: AtomicBool = AtomicBool::new(false);
 
 /// Why a worker stopped serving before it was told to.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -47,13 +53,28 @@ pub(crate) enum ServeError {
 impl Server {
     pub(crate) fn new(side: ChildSide, runner: Runner, waiting: Waiting) -> Self {
         let (bytes, recalled) = (Vec::new(), Vec::new());
-        Self { side, runner, waiting, bytes, recalled, unpublished: 0 }
+        let is_orphan = &NO_ORPHAN;
+        Self { side, runner, waiting, bytes, recalled, unpublished: 0, is_orphan }
+    }
+
+    /// Serves only until this is true.
+    pub(crate) fn with_orphan(self, is_orphan: &'static AtomicBool) -> Self {
+        Self { is_orphan, ..self }
+    }
+
+    /// Gives the device back, and says that it goes.
+    pub(crate) fn leave(mut self) {
+        self.side.enter(Phase::Leaving);
+        drop(self.runner);
     }
 
     /// Serves until told to leave; `idle` is asked while there is nothing to do, and says whether it did something.
     pub(crate) fn serve(&mut self, mut idle: impl FnMut() -> bool) -> Result<(), ServeError> {
         loop {
             self.listen()?;
+            if self.is_orphan.load(Ordering::Acquire) {
+                return Ok(());
+            }
             if self.side.tasks.next(&mut self.bytes)? {
                 self.run_one()?;
                 continue;
@@ -61,17 +82,20 @@ impl Server {
             self.side.tasks.release();
             self.publish();
             if self.side.events.is_pending() {
-                // The parent has no room for what we have to say: it will make some.
-                std::thread::yield_now();
+                self.finish_saying();
                 continue;
             }
             if self.side.is_shut_down() && self.side.tasks.is_empty() {
                 return Ok(());
             }
             self.runner.paused();
-            let side = &self.side;
+            let (side, is_orphan) = (&self.side, self.is_orphan);
             let is_there = || {
-                !side.tasks.is_empty() || !side.controls.is_empty() || side.is_shut_down() || idle()
+                !side.tasks.is_empty()
+                    || !side.controls.is_empty()
+                    || side.is_shut_down()
+                    || is_orphan.load(Ordering::Acquire)
+                    || idle()
             };
             self.waiting.wait(side.bell(), &[], None, is_there);
         }
@@ -120,15 +144,42 @@ impl Server {
 
     /// Says something to the parent; waits for room if it must.
     fn say(&mut self, head: &[u8], body: &[u8]) -> Result<(), ServeError> {
-        loop {
-            match self.side.events.push(head, body) {
-                Err(PushError::Full { .. }) => {
-                    self.publish();
-                    std::thread::yield_now();
-                }
-                other => return Ok(other?),
-            }
+        match self.side.events.push(head, body) {
+            Err(PushError::Full { .. }) => self.say_late(head, body),
+            other => Ok(other?),
         }
+    }
+
+    /// The parent has no room for what we have to say: sleeps until it has made some.
+    #[cold]
+    fn say_late(&mut self, head: &[u8], body: &[u8]) -> Result<(), ServeError> {
+        let (is_orphan, bell) = (self.is_orphan, self.side.bell().clone());
+        let side = &mut self.side;
+        let mut result = Ok(());
+        self.waiting.wait(&bell, &[], None, || {
+            if side.events.publish() {
+                side.ring();
+            }
+            result = side.events.push(head, body);
+            !matches!(result, Err(PushError::Full { .. })) || is_orphan.load(Ordering::Acquire)
+        });
+        match result {
+            Err(PushError::Full { .. }) => Ok(()),
+            other => Ok(other?),
+        }
+    }
+
+    /// Sleeps until the rest of what we said is on its way.
+    #[cold]
+    fn finish_saying(&mut self) {
+        let (is_orphan, bell) = (self.is_orphan, self.side.bell().clone());
+        let side = &mut self.side;
+        self.waiting.wait(&bell, &[], None, || {
+            if side.events.publish() {
+                side.ring();
+            }
+            !side.events.is_pending() || is_orphan.load(Ordering::Acquire)
+        });
     }
 
     fn take_recalled(&mut self, dispatch: u64) -> bool {

@@ -6,10 +6,13 @@
 //!   everything.
 
 mod builder;
+mod children;
 mod handle;
 
 pub use builder::{Builder, Isolation};
 pub use handle::RunHandle;
+
+use children::Children;
 
 use crate::call::Call;
 use crate::error::Error;
@@ -60,6 +63,7 @@ pub struct Worker {
     pub(crate) crew: Crew,
     pub(crate) memory: Segment,
     pub(crate) threads: Vec<JoinHandle<()>>,
+    pub(crate) children: Children,
     pub(crate) close: std::time::Duration,
 }
 
@@ -75,6 +79,7 @@ impl Worker {
         label: &'static str,
         graph: impl FnOnce(&mut Orchestrator<'_>) -> Result<(), Failure>,
     ) -> Result<Finished, Error> {
+        let _here = self.node.arrive();
         self.submit(label, graph)?.wait()
     }
 
@@ -87,6 +92,7 @@ impl Worker {
         graph: impl FnOnce(&mut Orchestrator<'_>) -> Result<(), Failure>,
     ) -> Result<RunHandle, Error> {
         self.check_open()?;
+        let here = self.node.arrive();
         let spec = RunSpec::new(label);
         let begun = self.node.attend(None, |core| match core.engine.begin(&spec) {
             Begin::Started(run) => {
@@ -97,6 +103,7 @@ impl Worker {
         });
         let run = begun.ok_or(Error::Closed)?;
         let handle = RunHandle::new(Arc::clone(&self.node), run);
+        let here = self.node.arrive();
         let result = graph(&mut Orchestrator::new(&self.node, &self.crew, run));
         let mut core = self.node.enter();
         if let Err(failure) = result {
@@ -106,6 +113,7 @@ impl Worker {
         let _ = core.engine.seal(run);
         core.carry_out();
         core.pump();
+        here.leave(&core);
         drop(core);
         Ok(handle)
     }
@@ -172,6 +180,7 @@ impl Worker {
 
     fn check_mine(&self, tensor: &Tensor) -> Result<(), Error> {
         self.check_open()?;
+        self.node.lend_a_hand();
         let is_mine = tensor.buffer.0.owner == self.node.nonce;
         if is_mine { Ok(()) } else { Err(Error::ForeignBuffer(0)) }
     }
@@ -200,6 +209,7 @@ impl Worker {
         if self.node.is_closed.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
+        self.node.alarm();
         let until = std::time::Instant::now().checked_add(self.close);
         let settled = self.node.attend(until, |core| core.is_settled().then_some(()));
         let mut core = self.node.enter();
@@ -211,20 +221,32 @@ impl Worker {
         drop(core);
         self.node.announce();
         let left = self.node.attend(until, |core| core.have_all_left().then_some(()));
-        if left.is_none() {
-            let names = self.node.enter().end_all();
-            self.threads.clear();
-            return names.map_or(Ok(()), |names| {
-                let words = format!("these did not leave within {:?}: {names}", self.close);
-                Err(Error::Setting(words))
-            });
-        }
+        let outcome = if left.is_some() { Ok(()) } else { self.end_by_force() };
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
-        Ok(())
+        outcome
+    }
+
+    /// Ends those who did not leave.
+    fn end_by_force(&mut self) -> Result<(), Error> {
+        let (killed, mut stuck) = self.node.enter().end_all();
+        let until = std::time::Instant::now().checked_add(BURIAL);
+        if stuck.is_empty() {
+            let gone = self.node.attend(until, |core| core.have_all_left().then_some(()));
+            if gone.is_none() {
+                stuck.clone_from(&killed);
+            }
+        } else {
+            // A thread that does not return cannot be ended, nor waited for.
+            self.threads.clear();
+        }
+        Err(Error::Close { within: self.close, killed, stuck })
     }
 }
+
+/// How long the kernel is given to end a process.
+const BURIAL: std::time::Duration = std::time::Duration::from_secs(10);
 
 impl Drop for Worker {
     fn drop(&mut self) {

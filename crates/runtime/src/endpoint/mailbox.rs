@@ -86,7 +86,9 @@ impl Mailed {
                 }
             }
         }
-        self.side.events.release();
+        if self.side.events.release() {
+            self.side.ring();
+        }
         result
     }
 

@@ -53,6 +53,8 @@ pub(crate) struct Lane {
     /// The last sign of progress.
     progress: u64,
     pub(crate) is_lost: bool,
+    /// Why it was ended, if its end is not proven yet.
+    doom: Option<Box<str>>,
 }
 
 impl Lane {
@@ -101,6 +103,8 @@ pub(crate) struct Core {
     pub(crate) last_buffer: u64,
     /// Whether a run has finished or room was made since someone last looked.
     pub(crate) has_news: bool,
+    /// When the watchdog looks again.
+    pub(crate) next_look: Time,
 }
 
 impl Core {
@@ -122,6 +126,7 @@ impl Core {
             clock: Instant::now(),
             last_buffer: 0,
             has_news: false,
+            next_look: Time(0),
         }
     }
 
@@ -130,10 +135,16 @@ impl Core {
         Time(u64::try_from(self.clock.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
 
+    /// When the clock shows `time`.
+    pub(crate) fn time_of(&self, time: Time) -> Option<Instant> {
+        self.clock.checked_add(Duration::from_nanos(time.0))
+    }
+
     /// A worker behind `endpoint`, which the engine knows by the next number.
     pub(crate) fn add_lane(&mut self, endpoint: Box<dyn Endpoint>) {
         let flights = VecDeque::new();
-        self.lanes.push(Lane { endpoint, flights, unflushed: 0, progress: 0, is_lost: false });
+        let (unflushed, progress, is_lost, doom) = (0, 0, false, None);
+        self.lanes.push(Lane { endpoint, flights, unflushed, progress, is_lost, doom });
     }
 
     /// The place for the bytes of a task that was just accepted.
@@ -229,8 +240,28 @@ impl Core {
                 let (dispatch, took) = (ended.dispatch, ended.nanoseconds);
                 self.engine.step(now, Event::Finished { worker, dispatch, ending, took });
             }
-            Report::Lost(words) => self.worker_lost(now, worker, &words),
+            Report::Left => self.has_news = true,
+            Report::Dying(words) => self.worker_dying(worker, &words),
+            Report::Lost(words) => {
+                let doom = self.lanes[worker.index()].doom.take();
+                let words = doom.map_or(words.clone(), |doom| format!("{doom}; {words}").into());
+                self.worker_lost(now, worker, &words);
+            }
         }
+    }
+
+    /// Tells those who wait for what a worker had, before it is certain that it touches nothing any more.
+    fn worker_dying(&mut self, worker: WorkerId, words: &str) {
+        for at in 0..self.lanes[worker.index()].flights.len() {
+            let flight = self.lanes[worker.index()].flights[at];
+            let Some(run) = self.jobs[flight.task.slot()].run else { continue };
+            let failures = vec![self.failure(worker, flight, words.into())];
+            let Flight { task, member, .. } = flight;
+            let (task, reason) = (Some(task), Reason::WorkerLost(worker));
+            let cause = Cause { task, member, work: 0, reason };
+            self.give_up(run, RunError::new(cause, RunReport::default(), failures));
+        }
+        self.has_news = true;
     }
 
     /// Fails what a worker had, with the reason it is gone.
@@ -238,20 +269,26 @@ impl Core {
         let lane = &mut self.lanes[worker.index()];
         lane.is_lost = true;
         lane.unflushed = 0;
+        self.has_news = true;
         for flight in std::mem::take(&mut lane.flights) {
             self.note_failure(worker, flight, words.into());
         }
         self.engine.step(now, Event::Lost(worker));
     }
 
-    fn note_failure(&mut self, worker: WorkerId, flight: Flight, words: Box<str>) {
+    fn failure(&self, worker: WorkerId, flight: Flight, words: Box<str>) -> TaskFailure {
         let job = &self.jobs[flight.task.slot()];
         let callables = self.program.callables();
         let callable = callables.get(job.callable as usize).map_or("?", |callable| callable.name());
         let worker = self.lanes[worker.index()].endpoint.name();
         let Flight { task, member, .. } = flight;
-        let failure = TaskFailure { task, member, callable, worker, words };
-        let notes = job.run.and_then(|run| self.runs.get_mut(&run));
+        TaskFailure { task, member, callable, worker, words }
+    }
+
+    fn note_failure(&mut self, worker: WorkerId, flight: Flight, words: Box<str>) {
+        let failure = self.failure(worker, flight, words);
+        let run = self.jobs[flight.task.slot()].run;
+        let notes = run.and_then(|run| self.runs.get_mut(&run));
         if let Some(notes) = notes.filter(|notes| notes.failures.len() < MAX_FAILURES) {
             notes.failures.push(failure);
         }
@@ -387,19 +424,25 @@ impl Core {
         self.lanes.iter_mut().all(|lane| lane.endpoint.has_left())
     }
 
-    /// Ends those who have not left; the names of those who cannot be ended.
-    pub(crate) fn end_all(&mut self) -> Option<String> {
-        let mut names = Vec::new();
+    /// Ends those who have not left: the names of those who were ended, and of those who cannot be.
+    pub(crate) fn end_all(&mut self) -> (Vec<String>, Vec<String>) {
+        let (mut killed, mut stuck) = (Vec::new(), Vec::new());
         for lane in &mut self.lanes {
-            if !lane.endpoint.has_left() && !lane.endpoint.kill() {
+            if !lane.endpoint.has_left() {
+                let is_killed = lane.endpoint.kill();
+                let names = if is_killed { &mut killed } else { &mut stuck };
                 names.push(lane.endpoint.name());
             }
         }
-        (!names.is_empty()).then(|| names.join(", "))
+        (killed, stuck)
     }
 
     /// Nothing moves any more: says so to whom it concerns, and ends the worker that is stuck, if it can be.
     pub(crate) fn stalled(&mut self, stall: Stall) {
+        if stall.worker.is_some_and(|worker| self.lanes[worker.index()].doom.is_some()) {
+            // Said, and the proof of its end is on its way.
+            return;
+        }
         let words = self.describe(&stall);
         let is_going = |run: &RunId| self.engine.outcome(*run).is_none();
         let runs: Vec<RunId> = self.runs.keys().copied().filter(is_going).collect();
@@ -411,10 +454,13 @@ impl Core {
         }
         self.has_news = true;
         if let Some(worker) = stall.worker {
-            let at = worker.index();
             let now = self.now();
-            self.lanes[at].endpoint.kill();
-            self.worker_lost(now, worker, &words);
+            let lane = &mut self.lanes[worker.index()];
+            if lane.endpoint.kill() {
+                lane.doom = Some(words.into());
+            } else {
+                self.worker_lost(now, worker, &words);
+            }
         }
         self.carry_out();
     }

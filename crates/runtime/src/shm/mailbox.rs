@@ -292,6 +292,11 @@ impl ParentSide {
         self.words.word32(ROBUST)
     }
 
+    /// Where the robust word stands.
+    pub fn robust_offset(&self) -> usize {
+        ROBUST * WORD
+    }
+
     /// Whether the kernel has marked the child's death. False also if its sentinel never stood.
     pub fn is_dead(&self) -> bool {
         // SYNC: the kernel marks it; what the child published before is read through the rings.

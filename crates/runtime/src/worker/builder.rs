@@ -1,8 +1,8 @@
 //! What a worker is to be, before it is.
 
 use super::Worker;
+use super::children::Children;
 use crate::endpoint::Endpoint;
-use crate::endpoint::thread::spawn_thread;
 use crate::error::Error;
 use crate::memory::Memory;
 use crate::node::{Caller, Core, Errands, Node};
@@ -11,6 +11,7 @@ use crate::program::Program;
 use crate::runner::Runner;
 use crate::shm::Bell;
 use phalanx_engine::{Config, Engine, Event, Ladder, Time};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,6 +41,9 @@ pub struct Builder {
     pub(crate) ladder: Ladder,
     pub(crate) close: Duration,
     pub(crate) is_recording: bool,
+    pub(crate) program_path: Option<PathBuf>,
+    pub(crate) window: u64,
+    pub(crate) device_ids: Option<Vec<u32>>,
 }
 
 impl Builder {
@@ -59,6 +63,9 @@ impl Builder {
             ladder: Ladder::default(),
             close: Duration::from_secs(10),
             is_recording: false,
+            program_path: None,
+            window: 0,
+            device_ids: None,
         }
     }
 
@@ -134,13 +141,28 @@ impl Builder {
         Self { is_recording: true, ..self }
     }
 
+    /// Children run the program at this path, not this one; it must begin with [`Program::serve_if_child`].
+    #[must_use]
+    pub fn program_path(self, path: impl Into<PathBuf>) -> Self {
+        Self { program_path: Some(path.into()), ..self }
+    }
+
+    /// How many bytes the window of each chip has, from which its bootstrap cuts buffers; part of the memory.
+    #[must_use]
+    pub fn window(self, bytes: u64) -> Self {
+        Self { window: bytes, ..self }
+    }
+
+    /// Which devices the chips are, in the order of their ranks; their ranks if it is not said.
+    #[must_use]
+    pub fn device_ids(self, device_ids: &[u32]) -> Self {
+        Self { device_ids: Some(device_ids.to_vec()), ..self }
+    }
+
     /// Starts everything; when it returns, every worker is ready.
     pub fn init(self) -> Result<Worker, Error> {
-        self.program.check()?;
+        self.check()?;
         let budgets = self.ladder.build().map_err(|error| Error::Setting(error.to_string()))?;
-        if self.chips + self.subs == 0 && !self.is_helping {
-            return Err(Error::NoWorkers("chips and no sub workers"));
-        }
         let memory = Memory::new(self.slabs, self.memory);
         let memory = memory.map_err(|error| Error::system("shared memory of the worker", error))?;
         let bell = Bell::create().map_err(|error| Error::system("a bell", error))?;
@@ -154,19 +176,15 @@ impl Builder {
         let runner = || Runner::new(self.program, vec![memory.segment.clone()], None);
         let errands = self.is_helping.then(|| Arc::new(Errands::new(runner())));
         let caller = errands.as_ref().map(|errands| Caller(Arc::clone(errands)));
-        let runners: Vec<Runner> = (0..self.chips + self.subs).map(|_| runner()).collect();
         let segment = memory.segment.clone();
         let core = Core::new(engine, self.slots as usize, memory, self.program);
         let node = Arc::new(Node::new(core, bell, budgets, errands, self.program));
-        let mut worker =
-            Worker { node, crew, memory: segment, threads: Vec::new(), close: self.close };
-        let mut lanes: Vec<Box<dyn Endpoint>> = Vec::new();
-        for (number, runner) in runners.into_iter().enumerate() {
-            let name = self.name(number);
-            let (lane, thread) = spawn_thread(&worker.node, name, runner)?;
-            worker.threads.push(thread);
-            lanes.push(lane);
-        }
+        let (threads, children) = (Vec::new(), Children::default());
+        let mut worker = Worker { node, crew, memory: segment, threads, children, close: self.close };
+        let mut lanes: Vec<Box<dyn Endpoint>> = match self.isolation {
+            Isolation::Thread => self.start_threads(&mut worker)?,
+            Isolation::Process => self.start_processes(&mut worker)?,
+        };
         if let Some(caller) = caller {
             lanes.insert(self.chips as usize, Box::new(caller));
         }
@@ -182,13 +200,22 @@ impl Builder {
         Ok(worker)
     }
 
-    fn name(&self, number: usize) -> String {
-        let chips = self.chips as usize;
-        if number < chips {
-            format!("chip {number}")
-        } else {
-            format!("sub worker {}", number - chips)
+    /// Refuses what cannot be, before anything is made.
+    fn check(&self) -> Result<(), Error> {
+        self.program.check()?;
+        if self.chips + self.subs == 0 && !self.is_helping {
+            return Err(Error::NoWorkers("chips and no sub workers"));
         }
+        let is_process = self.isolation == Isolation::Process && self.chips + self.subs > 0;
+        if is_process && self.program_path.is_none() && !crate::process::is_asked() {
+            return Err(Error::NotAsked);
+        }
+        let given = self.device_ids.as_ref().map_or(self.chips as usize, Vec::len);
+        if given != self.chips as usize {
+            let chips = self.chips;
+            return Err(Error::Setting(format!("{given} device ids were given for {chips} chips")));
+        }
+        Ok(())
     }
 
     /// Tells the engine of all workers: chips first, then whoever helps, then sub workers.
