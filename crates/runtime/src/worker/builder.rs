@@ -180,7 +180,8 @@ impl Builder {
         let core = Core::new(engine, self.slots as usize, memory, self.program);
         let node = Arc::new(Node::new(core, bell, budgets, errands, self.program));
         let (threads, children) = (Vec::new(), Children::default());
-        let mut worker = Worker { node, crew, memory: segment, threads, children, close: self.close };
+        let mut worker =
+            Worker { node, crew, memory: segment, threads, children, close: self.close };
         let mut lanes: Vec<Box<dyn Endpoint>> = match self.isolation {
             Isolation::Thread => self.start_threads(&mut worker)?,
             Isolation::Process => self.start_processes(&mut worker)?,
