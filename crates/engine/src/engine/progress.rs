@@ -172,9 +172,9 @@ impl Engine {
         run.report.work = run.report.work.saturating_add(took);
         run.report.critical = run.report.critical.max(until);
         if self.config.is_recording
-            && let Some(entry) = run.record.get_mut(self.ring.extra(slot).record as usize)
+            && let Some(entry) = run.record.entries.get_mut(self.ring.extra(slot).record as usize)
         {
-            (entry.took, entry.state) = (took, state);
+            (entry.took, entry.state, entry.until) = (took, state, until);
         }
         self.tell_consumers(slot, until);
         if has_held {
@@ -187,7 +187,7 @@ impl Engine {
 
     #[inline]
     fn tell_consumers(&mut self, slot: u32, until: u64) {
-        let (count, first) = self.ring.consumers(slot);
+        let (count, first, mut more) = self.ring.consumers(slot);
         if count == 0 {
             return;
         }
@@ -197,11 +197,13 @@ impl Engine {
                 self.tell(slot, consumer);
             }
         }
-        for at in first.len()..count {
-            let Some(consumer) = self.ring.consumer(slot, at) else { return };
-            if self.ring.release(consumer, until) || is_failing {
-                self.tell(slot, consumer);
+        while let Some((some, next)) = self.ring.more_consumers(more) {
+            for consumer in some {
+                if self.ring.release(consumer, until) || is_failing {
+                    self.tell(slot, consumer);
+                }
             }
+            more = next;
         }
         self.ring.clear_consumers(slot);
     }
