@@ -316,6 +316,12 @@ impl Engine {
         self.lanes.get(worker.index()).map(|lane| lane.health)
     }
 
+    /// How many more tasks the ring has room for.
+    #[inline]
+    pub fn free_slots(&self) -> u32 {
+        self.config.slots.min(NONE - 1).saturating_sub(self.ring.live())
+    }
+
     /// How much of everything there is.
     pub fn stats(&self) -> Stats {
         let unended = self.ring.tasks().filter(|(_, slot, _)| !slot.is_ended());

@@ -103,6 +103,8 @@ pub(crate) struct Core {
     pub(crate) last_buffer: u64,
     /// Whether a run has finished or room was made since someone last looked.
     pub(crate) has_news: bool,
+    /// Whether the last pumping moved something.
+    pub(crate) is_moving: bool,
     /// When the watchdog looks again.
     pub(crate) next_look: Time,
 }
@@ -126,6 +128,7 @@ impl Core {
             clock: Instant::now(),
             last_buffer: 0,
             has_news: false,
+            is_moving: false,
             next_look: Time(0),
         }
     }
@@ -211,6 +214,7 @@ impl Core {
             }
         }
         self.reports = reports;
+        self.is_moving = is_moved;
         if is_moved {
             self.carry_out();
         }
