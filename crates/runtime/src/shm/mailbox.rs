@@ -481,3 +481,6 @@ impl Parts {
 
 /// The largest ring: far from where sums overflow.
 const MOST_CAPACITY: usize = 1 << 30;
+
+#[cfg(test)]
+mod tests;
