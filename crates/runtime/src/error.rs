@@ -35,6 +35,8 @@ impl fmt::Display for TaskFailure {
 pub struct Lost {
     /// What it was called.
     pub worker: String,
+    /// How it ended, and what it said last.
+    pub words: Box<str>,
 }
 
 /// Why a run did not end well: its first error, the same for every waiter.

@@ -4,7 +4,7 @@ use super::{Builder, Worker};
 use crate::bootstrap::{Bootstrap, ChipContext, Report};
 use crate::endpoint::Endpoint;
 use crate::endpoint::thread::spawn_thread;
-use crate::error::{Error, StartError};
+use crate::error::{Error, Lost, StartError};
 use crate::failure::Failure;
 use crate::memory::Home;
 use crate::process::Startup;
@@ -40,6 +40,13 @@ impl Worker {
     /// How the start of the processes went; empty if there are none.
     pub fn startup(&self) -> &Startup {
         &self.children.startup
+    }
+
+    /// Workers that are gone although nobody told them to leave, and how they ended.
+    pub fn lost(&self) -> Vec<Lost> {
+        let mut core = self.node.enter();
+        core.pump();
+        core.losses()
     }
 
     /// Makes buffers of what a chip has cut out of its window.
