@@ -114,7 +114,7 @@ impl Endpoint for Process {
     }
 
     fn death_word(&self) -> Option<DeathWord> {
-        if self.is_told {
+        if self.is_told || self.dying.is_some() {
             return None;
         }
         let segment = self.mail.side.segment().clone();

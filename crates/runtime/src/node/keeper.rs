@@ -8,7 +8,6 @@
 //! - **KEEP-2 (out of the way).** While somebody attends, it does not touch the node.
 
 use super::{Core, Node};
-use crate::shm::Waiting;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -95,7 +94,6 @@ impl Node {
 
     /// Moves everything while nobody else does, until the node is closed.
     fn keep(&self) {
-        let waiting = Waiting::calibrate();
         let attendants = || self.keeper.attendants.load(Ordering::SeqCst) > 0;
         let is_closed = || self.is_closed.load(Ordering::Acquire);
         while !is_closed() {
@@ -108,9 +106,7 @@ impl Node {
             self.tell(&mut core);
             let (until, words) = self.judge(&mut core);
             drop(core);
-            let words: Vec<_> = words.iter().filter_map(super::DeathWord::alive).collect();
-            let is_over = || is_closed() || attendants() || self.lend_a_hand();
-            waiting.wait(&self.bell, &words, until, is_over);
+            self.sleep_until(until, &words, || is_closed() || attendants() || self.lend_a_hand());
         }
     }
 }
