@@ -1,7 +1,7 @@
 //! Nanoseconds per task of the engine alone, driven inline, as one JSON object.
 //!
 //! ```text
-//! cargo run --release -p phalanx-engine --example engine_bench [repeats [tasks]]
+//! cargo run --release -p phalanx-engine --example engine_bench [repeats [tasks [pattern]]]
 //! ```
 //!
 //! No-op tasks in five patterns: `independent` (each its own datum), `chain` (one datum), `stencil` (64 wide, 3 reads and a
@@ -13,13 +13,34 @@
 
 use phalanx_engine::{
     Action, Arg, Begin, BufferId, Config, Ending, Engine, Event, Grant, Identity, Place, PoolId,
-    RunSpec, Start, Submit, TaskSpec, Time, View,
+    RunSpec, Start, Submit, Tag, TaskSpec, Time, View,
 };
 use std::time::Instant;
 
-/// The data a task touches: the first it writes, the others it reads; of a chain it does both.
-struct Task {
-    data: Vec<usize>,
+/// The data that tasks touch, one task after the other: the first of each it writes, the others it reads; of a chain it
+/// does both.
+#[derive(Default)]
+struct Tasks {
+    data: Vec<u32>,
+    /// Where in `data` each task ends.
+    ends: Vec<u32>,
+}
+
+impl Tasks {
+    fn add(&mut self, data: impl IntoIterator<Item = usize>) {
+        let number = |count: usize| u32::try_from(count).expect("a small number");
+        self.data.extend(data.into_iter().map(number));
+        self.ends.push(number(self.data.len()));
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &[u32]> {
+        let mut begin = 0;
+        self.ends.iter().map(move |end| {
+            let task = &self.data[begin as usize..*end as usize];
+            begin = *end;
+            task
+        })
+    }
 }
 
 struct Inline {
@@ -66,22 +87,20 @@ impl Inline {
         }
     }
 
-    fn run(&mut self, data: &[BufferId], tasks: &[Task], batch: usize) {
+    fn run(&mut self, data: &[BufferId], tasks: &Tasks, batch: usize) {
         let Begin::Started(run) = self.engine.begin(&RunSpec::new("bench")) else {
             unreachable!("runs are forgotten")
         };
         self.ran = 0;
-        let is_chain = tasks.iter().all(|task| task.data == [0]);
+        let is_chain = tasks.iter().all(|task| task == [0]);
+        let written = if is_chain { Tag::InOut } else { Tag::Output };
         let mut args: Vec<Arg> = Vec::new();
         for (count, task) in tasks.iter().enumerate() {
-            let view = |datum: &usize| View::bytes(data[*datum], 0, 4096).expect("a small view");
             args.clear();
-            args.push(if is_chain {
-                view(&task.data[0]).in_out()
-            } else {
-                view(&task.data[0]).output()
-            });
-            args.extend(task.data[1..].iter().map(|datum| view(datum).input()));
+            for (at, datum) in task.iter().enumerate() {
+                let view = View::bytes(data[*datum as usize], 0, 4096).expect("a small view");
+                args.push(Arg { view, tag: if at == 0 { written } else { Tag::Input } });
+            }
             let spec = TaskSpec::new(Place::Pool(self.pool)).args(&args);
             while let Submit::Blocked { .. } =
                 self.engine.submit(run, &spec).expect("a correct task")
@@ -94,7 +113,7 @@ impl Inline {
         }
         self.engine.seal(run).expect("no scope is open");
         self.drain();
-        assert_eq!(self.ran, tasks.len(), "every task ran once");
+        assert_eq!(self.ran, tasks.ends.len(), "every task ran once");
         assert!(
             self.engine.outcome(run).is_some_and(|outcome| outcome.error.is_none()),
             "the run ended well"
@@ -103,36 +122,28 @@ impl Inline {
     }
 }
 
-fn patterns(count: usize) -> Vec<(&'static str, Vec<Task>)> {
-    let task = |data: Vec<usize>| Task { data };
-    let independent = (0..count).map(|at| task(vec![at]));
-    let chain = (0..count).map(|_| task(vec![0]));
-    let stencil = (0..count).map(|at| {
+fn patterns(count: usize) -> Vec<(&'static str, Tasks)> {
+    let side = count.isqrt().max(1);
+    let mut seed = 1u64;
+    let mut patterns = ["independent", "chain", "stencil", "wavefront", "random"]
+        .map(|name| (name, Tasks::default()));
+    let [independent, chain, stencil, wavefront, random] = &mut patterns;
+    for at in 0..count {
+        independent.1.add([at]);
+        chain.1.add([0]);
         let (step, cell) = (at / 64, at % 64);
         let (from, to) = (step % 2 * 64, (step + 1) % 2 * 64);
         let read = cell.saturating_sub(1)..(cell + 2).min(64);
-        task(std::iter::once(to + cell).chain(read.map(|cell| from + cell)).collect())
-    });
-    let side = count.isqrt().max(1);
-    let wavefront = (0..count).map(|at| {
+        stencil.1.add(std::iter::once(to + cell).chain(read.map(|cell| from + cell)));
         let left = (at % side > 0).then(|| at - 1);
-        task(std::iter::once(at).chain(left).chain(at.checked_sub(side)).collect())
-    });
-    let mut seed = 1u64;
-    let random = (0..count).map(|at| {
+        wavefront.1.add(std::iter::once(at).chain(left).chain(at.checked_sub(side)));
         let mut producers: Vec<usize> =
             (0..3.min(at)).map(|_| at - 1 - draw(&mut seed, at.min(256))).collect();
         producers.sort_unstable();
         producers.dedup();
-        task(std::iter::once(at).chain(producers).collect())
-    });
-    vec![
-        ("independent", independent.collect()),
-        ("chain", chain.collect()),
-        ("stencil", stencil.collect()),
-        ("wavefront", wavefront.collect()),
-        ("random", random.collect()),
-    ]
+        random.1.add(std::iter::once(at).chain(producers));
+    }
+    patterns.into()
 }
 
 fn draw(seed: &mut u64, below: usize) -> usize {
@@ -141,14 +152,16 @@ fn draw(seed: &mut u64, below: usize) -> usize {
 }
 
 fn main() {
-    let mut numbers = std::env::args().skip(1).map(|number| number.parse().expect("a number"));
-    let repeats: usize = numbers.next().unwrap_or(20);
-    let count: usize = numbers.next().unwrap_or(50_000);
+    let mut arguments = std::env::args().skip(1);
+    let mut number = |usual| arguments.next().map_or(usual, |text| text.parse().expect("a number"));
+    let (repeats, count) = (number(20), number(50_000));
+    let wanted = arguments.next();
     let mut inline = Inline::new();
     let data = inline.data(count.max(128));
     let patterns = patterns(count);
     let mut rows = Vec::new();
-    for (pattern, tasks) in &patterns {
+    let is_wanted = |name: &str| wanted.as_ref().is_none_or(|wanted| wanted == name);
+    for (pattern, tasks) in patterns.iter().filter(|(name, _)| is_wanted(name)) {
         for (runtime, batch) in [("phalanx-inline", usize::MAX), ("phalanx-inline-64", 64)] {
             let times = (0..repeats).map(|_| {
                 let begun = Instant::now();
@@ -156,7 +169,7 @@ fn main() {
                 begun.elapsed().as_nanos()
             });
             let best = times.min().unwrap_or_default();
-            let tenths = best * 10 / tasks.len().max(1) as u128;
+            let tenths = best * 10 / count.max(1) as u128;
             rows.push(format!(
                 "{{\"pattern\":\"{pattern}\",\"runtime\":\"{runtime}\",\"threads\":1,\"ns_per_task\":{}.{}}}",
                 tenths / 10,

@@ -43,14 +43,24 @@ impl<T> Arena<T> {
         self.free.pop()
     }
 
+    /// All records, also those that are not in use.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.items.iter()
+    }
+
     /// How many records are in use.
     pub(crate) fn live(&self) -> usize {
         self.items.len() - self.free.len()
     }
 
-    /// How many records there is memory for.
-    pub(crate) fn places(&self) -> usize {
-        self.items.len()
+    #[inline]
+    pub(crate) fn get(&self, at: u32) -> Option<&T> {
+        self.items.get(at as usize)
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, at: u32) -> Option<&mut T> {
+        self.items.get_mut(at as usize)
     }
 }
 

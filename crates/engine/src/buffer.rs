@@ -5,6 +5,10 @@
 //! - **BUF-3 (pinned).** A buffer that an unfinished run names is not released.
 
 use crate::arena::{Arena, NONE};
+use crate::ring::{KEPT, Ring};
+use crate::task::TaskId;
+use crate::tensormap::RunKey;
+use crate::tensormap::trail::{Readers, Trail};
 use std::collections::BTreeMap;
 
 /// Who a buffer is, wherever it is named.
@@ -67,16 +71,48 @@ impl std::fmt::Display for BufferError {
 
 impl std::error::Error for BufferError {}
 
+/// What a submission looks at, in one cache line, and the readers in another.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub(crate) struct Buffer {
+    /// Another one as soon as it is gone.
     pub(crate) generation: u32,
-    pub(crate) is_live: bool,
-    pub(crate) grant: Grant,
-    pub(crate) bytes: i64,
     /// The slot of the task whose slab this is.
     pub(crate) owner: u32,
-    /// The first of its maps, one for each run that names it.
-    pub(crate) map: u32,
+    pub(crate) bytes: i64,
+    pub(crate) trail: Trail,
+    /// The last check of arguments that came across it.
+    pub(crate) mark: u32,
+    pub(crate) grant: Grant,
+    /// Whether there are readers.
+    pub(crate) has_readers: bool,
+    /// Tasks that have read the only region since it was written.
+    pub(crate) readers: Readers,
+}
+
+const _: () = assert!(size_of::<Buffer>() == 128, "two cache lines");
+
+impl Buffer {
+    /// Nobody uses its only region, and the next who do are of `run`.
+    #[inline]
+    pub(crate) fn begin(&mut self, run: RunKey) {
+        self.trail.begin(run);
+        if std::mem::take(&mut self.has_readers) {
+            self.readers.empty(KEPT);
+        }
+    }
+
+    /// Whether nobody is known to use its only region.
+    #[inline]
+    pub(crate) fn is_unused(&self) -> bool {
+        self.trail.writer == TaskId::NONE && !self.has_readers
+    }
+
+    /// Whether a task that has not ended uses its only region.
+    pub(crate) fn is_used(&self, ring: &Ring) -> bool {
+        let is_read = || self.readers.iter().any(|reader| ring.is_under_way(reader));
+        ring.is_under_way(self.trail.writer) || (self.has_readers && is_read())
+    }
 }
 
 #[derive(Debug, Default)]
@@ -118,23 +154,32 @@ impl Buffers {
     fn add(&mut self, bytes: i64, grant: Grant, owner: u32) -> BufferId {
         if let Some(index) = self.all.reuse() {
             let buffer = &mut self.all[index];
-            // The map stays: the next run finds it empty and takes it over.
-            let (generation, map) = (buffer.generation.wrapping_add(1), buffer.map);
-            *buffer = Buffer { generation, is_live: true, grant, bytes, owner, map };
-            return BufferId { index, generation };
+            (buffer.owner, buffer.bytes, buffer.grant) = (owner, bytes, grant);
+            return BufferId { index, generation: buffer.generation };
         }
-        let buffer = Buffer { generation: 1, is_live: true, grant, bytes, owner, map: NONE };
+        let (trail, readers) = (Trail::new(), Readers::default());
+        let buffer = Buffer {
+            generation: 1,
+            owner,
+            bytes,
+            trail,
+            mark: 0,
+            grant,
+            has_readers: false,
+            readers,
+        };
         self.identities.push(None);
         BufferId { index: self.all.add(buffer), generation: 1 }
     }
 
     #[inline]
     pub(crate) fn get(&self, id: BufferId) -> Option<&Buffer> {
-        if id.index as usize >= self.all.places() {
-            return None;
-        }
-        let buffer = &self.all[id.index];
-        (buffer.generation == id.generation && buffer.is_live).then_some(buffer)
+        self.all.get(id.index).filter(|buffer| buffer.generation == id.generation)
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, id: BufferId) -> Option<&mut Buffer> {
+        self.all.get_mut(id.index).filter(|buffer| buffer.generation == id.generation)
     }
 
     #[inline]
@@ -149,12 +194,17 @@ impl Buffers {
 
     pub(crate) fn remove(&mut self, id: BufferId) {
         let buffer = &mut self.all[id.index];
-        buffer.is_live = false;
+        buffer.generation = buffer.generation.wrapping_add(1);
         buffer.owner = NONE;
+        buffer.begin((NONE, 0));
         if let Some(identity) = self.identities[id.index as usize].take() {
             self.known.remove(&identity);
         }
         self.all.remove(id.index);
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Buffer> {
+        self.all.iter()
     }
 
     pub(crate) fn live(&self) -> usize {

@@ -23,7 +23,7 @@ mod submit;
 mod wire;
 
 use crate::arena::{Arena, NONE, number};
-use crate::buffer::{BufferError, BufferId, Buffers, Grant, Identity};
+use crate::buffer::{Buffer, BufferError, BufferId, Buffers, Grant, Identity};
 use crate::group::Group;
 use crate::ring::Ring;
 use crate::run::{Reason, Run, RunId};
@@ -185,6 +185,8 @@ pub struct Engine {
     last_run: u64,
     last_scope: u64,
     stale: u64,
+    /// How often arguments were checked.
+    checks: u32,
 }
 
 impl Engine {
@@ -214,6 +216,7 @@ impl Engine {
             last_run: 0,
             last_scope: 0,
             stale: 0,
+            checks: 0,
         }
     }
 
@@ -229,6 +232,10 @@ impl Engine {
         let pool = pool.map_or(NONE, |pool| pool.0);
         if let Some(pool) = self.pools.get_mut(pool as usize) {
             pool.workers.push(worker);
+            pool.living += 1;
+        }
+        for run in &mut self.runs {
+            run.forget_pool(pool);
         }
         self.lanes.push(Lane::new(depth.max(1), pool));
         WorkerId(worker)
@@ -255,7 +262,7 @@ impl Engine {
         if entry.owner != NONE {
             return Err(BufferError::Slab(buffer));
         }
-        if self.map.is_named(entry.map, |run| is_over(&self.runs, run)) {
+        if self.is_named(entry) {
             return Err(BufferError::InUse(buffer));
         }
         self.buffers.remove(buffer);
@@ -264,8 +271,13 @@ impl Engine {
 
     /// Whether an unfinished run names a buffer.
     pub fn is_in_use(&self, buffer: BufferId) -> bool {
-        let entry = self.buffers.get(buffer);
-        entry.is_some_and(|entry| self.map.is_named(entry.map, |run| is_over(&self.runs, run)))
+        self.buffers.get(buffer).is_some_and(|entry| self.is_named(entry))
+    }
+
+    /// Whether a run that is not finished names `buffer`.
+    fn is_named(&self, buffer: &Buffer) -> bool {
+        let is_over = |run| is_over(&self.runs, run);
+        !is_over(buffer.trail.run()) || self.map.is_named(buffer.trail.maps, is_over)
     }
 
     /// Takes notice of an event at `now` and says what to do about it.
@@ -300,7 +312,8 @@ impl Engine {
 
     /// How much of everything there is.
     pub fn stats(&self) -> Stats {
-        let (accesses, regions) = self.map.live();
+        let unended = self.ring.tasks().filter(|(_, slot, _)| !slot.is_ended());
+        let only = self.buffers.iter().filter(|buffer| buffer.is_used(&self.ring));
         let queues = self
             .lanes
             .iter()
@@ -311,8 +324,8 @@ impl Engine {
             tasks: self.ring.live(),
             free_bytes: self.ring.bytes.free(),
             buffers: self.buffers.live(),
-            accesses,
-            regions,
+            accesses: unended.map(|(_, _, extra)| extra.entered as usize).sum(),
+            regions: self.map.live() + only.count(),
             groups: self.groups.live(),
             running: self.lanes.iter().map(|lane| lane.flights.len()).sum(),
             queued: queues.sum::<usize>()
@@ -364,8 +377,7 @@ fn lost(worker: u32) -> Reason {
 
 /// Whether a run with this index and number has finished.
 fn is_over(runs: &[Run], (index, number): (u32, u64)) -> bool {
-    let run = &runs[index as usize];
-    run.id.number != number || run.is_finished
+    runs.get(index as usize).is_none_or(|run| run.id.number != number || run.is_finished)
 }
 
 /// What is to be done, oldest first; an iterator that removes what it gives.

@@ -71,17 +71,17 @@ pub struct Why {
 impl Engine {
     /// Why a task is where it is; `None` if it is gone.
     pub fn why(&self, task: TaskId) -> Option<Why> {
-        let slot = &self.ring[self.ring.find(task)?];
-        let dependencies = slot.edges.iter().map(|edge| Dependency {
+        let at = self.ring.find(task)?;
+        let dependencies = self.ring.extra(at).edges.iter().map(|edge| Dependency {
             producer: edge.producer,
-            member: edge.member,
-            argument: (!edge.kinds.contains(Kinds::EXPLICIT)).then_some(edge.argument),
+            member: edge.at.member(),
+            argument: edge.at.argument(),
             kinds: edge.kinds,
             is_satisfied: self.has_ended(edge.producer),
         });
         Some(Why {
             task,
-            state: slot.state,
+            state: self.ring[at].state,
             dependencies: dependencies.collect(),
             waiting: self.waiting(task),
         })
@@ -98,7 +98,7 @@ impl Engine {
         else {
             return Vec::new();
         };
-        let edges = self.ring[slot].edges.iter().map(|edge| edge.producer);
+        let edges = self.ring.extra(slot).edges.iter().map(|edge| edge.producer);
         let mut waits: Vec<TaskId> = edges.filter(|producer| !self.has_ended(*producer)).collect();
         waits.sort_unstable();
         waits.dedup();
@@ -106,15 +106,15 @@ impl Engine {
     }
 
     fn waiting(&self, task: TaskId) -> Waiting {
-        let slot = &self.ring[task.slot];
+        let (slot, extra) = (&self.ring[task.slot], self.ring.extra(task.slot));
         match slot.state {
             State::Pending => Waiting::Tasks(self.waits_of(task)),
             State::Ready => self.waiting_for_worker(task),
-            State::Running if slot.deferred > 0 => Waiting::Resolution,
+            State::Running if extra.deferred > 0 => Waiting::Resolution,
             State::Running => Waiting::Ending(self.workers_of(task.slot)),
             State::Completed | State::Consumed => Waiting::Holders(slot.holders.count()),
             State::Failed => {
-                slot.cause.as_deref().copied().map_or(Waiting::Holders(0), Waiting::Failed)
+                self.ring.rare(task.slot).cause.map_or(Waiting::Holders(0), Waiting::Failed)
             }
         }
     }
@@ -187,8 +187,8 @@ impl Engine {
             graph.edges.extend(entry.edges.iter().map(|edge| GraphEdge {
                 from: at.record[edge.from as usize].task,
                 to: entry.task,
-                member: edge.member,
-                argument: (!edge.kinds.contains(Kinds::EXPLICIT)).then_some(edge.argument),
+                member: edge.at.member(),
+                argument: edge.at.argument(),
                 kinds: edge.kinds,
             }));
         }
@@ -200,19 +200,19 @@ impl Engine {
 
     fn add_live(&self, run: RunId, graph: &mut Graph) {
         let mut tasks: Vec<_> =
-            self.ring.tasks().filter(|(_, slot)| slot.run == run.index).collect();
-        tasks.sort_unstable_by_key(|(_, slot)| slot.sequence);
-        for (at, slot) in tasks {
+            self.ring.tasks().filter(|(_, slot, _)| slot.run == run.index).collect();
+        tasks.sort_unstable_by_key(|(_, _, extra)| extra.sequence);
+        for (at, slot, extra) in tasks {
             let task = self.ring.id(at);
             let members =
                 if let Route::Group(group) = slot.route { self.groups[group].members } else { 1 };
             graph.nodes.push(Node { task, work: slot.work, members, state: slot.state, took: 0 });
-            let edges = slot.edges.iter().filter(|edge| self.ring.find(edge.producer).is_some());
+            let edges = extra.edges.iter().filter(|edge| self.ring.find(edge.producer).is_some());
             graph.edges.extend(edges.map(|edge| GraphEdge {
                 from: edge.producer,
                 to: task,
-                member: edge.member,
-                argument: (!edge.kinds.contains(Kinds::EXPLICIT)).then_some(edge.argument),
+                member: edge.at.member(),
+                argument: edge.at.argument(),
                 kinds: edge.kinds,
             }));
         }

@@ -38,6 +38,7 @@ pub mod buffer;
 pub mod engine;
 pub mod error;
 pub mod explain;
+mod few;
 pub mod group;
 mod record;
 mod refs;

@@ -1,6 +1,6 @@
 //! What a recording engine remembers of each task of a run.
 
-use crate::task::{State, TaskId};
+use crate::task::{ArgumentOf, State, TaskId};
 use crate::tensormap::Kinds;
 
 /// A task that a recording run has seen.
@@ -18,7 +18,6 @@ pub(crate) struct Entry {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Incoming {
     pub(crate) from: u32,
-    pub(crate) member: u16,
-    pub(crate) argument: u16,
+    pub(crate) at: ArgumentOf,
     pub(crate) kinds: Kinds,
 }

@@ -5,6 +5,8 @@
 //! - **REF-1 (no reuse under reference).** A slot and its slab are free only when the task itself, its scope and all
 //!   consumers of its slab have let go.
 
+use std::num::NonZeroU32;
+
 /// Held by a task that names the slab of another until it has ended.
 #[derive(Debug)]
 #[must_use]
@@ -15,10 +17,10 @@ pub(crate) struct ConsumerRef(u32);
 #[must_use]
 pub(crate) struct ScopeRef(u32);
 
-/// Held by a task on itself until it has ended.
+/// Held by a task on itself until it has ended; one more than its slot, so that none needs no room.
 #[derive(Debug)]
 #[must_use]
-pub(crate) struct SelfRef(u32);
+pub(crate) struct SelfRef(NonZeroU32);
 
 /// A reference of any kind, and whose it is.
 pub(crate) trait Reference {
@@ -27,20 +29,23 @@ pub(crate) trait Reference {
 }
 
 impl Reference for ConsumerRef {
+    #[inline]
     fn slot(&self) -> u32 {
         self.0
     }
 }
 
 impl Reference for ScopeRef {
+    #[inline]
     fn slot(&self) -> u32 {
         self.0
     }
 }
 
 impl Reference for SelfRef {
+    #[inline]
     fn slot(&self) -> u32 {
-        self.0
+        self.0.get() - 1
     }
 }
 
@@ -61,9 +66,10 @@ impl Holders {
         ScopeRef(slot)
     }
 
+    #[inline]
     pub(crate) fn itself(&mut self, slot: u32) -> SelfRef {
         self.count += 1;
-        SelfRef(slot)
+        SelfRef(NonZeroU32::MIN.saturating_add(slot))
     }
 
     /// Takes a reference back; whether it was the last.

@@ -10,17 +10,31 @@
 //! - **RING-4 (told at once).** A submitter that waits for room only it can free is told so, with the scope, the bytes
 //!   and the knob, before it waits.
 
-use crate::arena::number;
+use crate::arena::{NONE, number};
+use crate::few::Few;
 use crate::region::Regions;
-use crate::task::{Slot, State, TaskId};
+use crate::task::{ArgumentOf, Edge, Extra, Rare, Route, Slot, State, TaskId};
+use crate::tensormap::Kinds;
 use std::ops::{Index, IndexMut};
 
 /// Vectors of a slot that grew beyond this are given back.
-const KEPT: usize = 64;
+pub(crate) const KEPT: usize = 64;
+
+/// How many consumers of a task need no memory of their own.
+const CONSUMERS: usize = 7;
+
+/// Tasks that wait for one, in one cache line.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Consumers(Few<u32, CONSUMERS>);
 
 #[derive(Debug)]
 pub(crate) struct Ring {
     slots: Vec<Slot>,
+    /// Of each slot, the tasks that wait for it.
+    consumers: Vec<Consumers>,
+    extras: Vec<Extra>,
+    rares: Vec<Rare>,
     free: Vec<u32>,
     capacity: u32,
     pub(crate) bytes: Regions,
@@ -28,7 +42,15 @@ pub(crate) struct Ring {
 
 impl Ring {
     pub(crate) fn new(capacity: u32, bytes: u64) -> Self {
-        Self { slots: Vec::new(), free: Vec::new(), capacity, bytes: Regions::new(bytes) }
+        Self {
+            slots: Vec::new(),
+            consumers: Vec::new(),
+            extras: Vec::new(),
+            rares: Vec::new(),
+            free: Vec::new(),
+            capacity,
+            bytes: Regions::new(bytes),
+        }
     }
 
     pub(crate) fn capacity(&self) -> u32 {
@@ -44,20 +66,42 @@ impl Ring {
         self.free.is_empty() && self.slots.len() == self.capacity as usize
     }
 
-    /// A slot that is free, with a new generation.
+    /// A free slot for a task of `run` that is submitted as number `sequence`.
     #[inline]
-    pub(crate) fn take(&mut self) -> u32 {
-        let slot = self.free.pop().unwrap_or_else(|| {
-            assert!(
-                self.slots.len() < self.capacity as usize,
-                "RING-1: the caller has looked for room"
-            );
-            self.slots.push(Slot::vacant());
-            number(self.slots.len() - 1)
-        });
+    pub(crate) fn take(&mut self, run: u32, route: Route, sequence: u64) -> u32 {
+        let slot = self.free.pop().unwrap_or_else(|| self.grow());
         let entry = &mut self.slots[slot as usize];
-        entry.generation = entry.generation.wrapping_add(1);
+        entry.generation = entry.generation.wrapping_add(1).max(1);
+        entry.under_way = entry.generation;
+        entry.state = State::Pending;
+        entry.priority = 0;
+        entry.is_failing = false;
+        entry.route = route;
+        entry.run = run;
+        (entry.waits, entry.path) = (0, 0);
+        entry.work = 0;
+        // A task never waits for itself.
+        entry.mark = sequence;
+        entry.itself = Some(entry.holders.itself(slot));
+        let extra = &mut self.extras[slot as usize];
+        extra.sequence = sequence;
+        (extra.expected, extra.record, extra.deferred) = (0, NONE, 0);
+        extra.entered = 0;
+        extra.edges.clear();
         slot
+    }
+
+    #[cold]
+    fn grow(&mut self) -> u32 {
+        assert!(
+            self.slots.len() < self.capacity as usize,
+            "RING-1: the caller has looked for room"
+        );
+        self.slots.push(Slot::vacant());
+        self.consumers.push(Consumers::default());
+        self.extras.push(Extra::vacant());
+        self.rares.push(Rare::default());
+        number(self.slots.len() - 1)
     }
 
     /// The task in `slot` is gone.
@@ -66,23 +110,72 @@ impl Ring {
         let entry = &mut self.slots[slot as usize];
         debug_assert_eq!(entry.holders.count(), 0, "REF-1");
         entry.state = State::Consumed;
-        entry.edges.clear();
-        if entry.edges.capacity() > KEPT {
-            entry.edges = Vec::new();
-        }
-        if entry.held.capacity() > KEPT {
-            entry.held = Vec::new();
+        if entry.is_bulky {
+            entry.is_bulky = false;
+            self.shrink(slot);
         }
         self.free.push(slot);
     }
 
-    /// Gives an emptied list of consumers back to its slot.
-    #[inline]
-    pub(crate) fn keep_consumers(&mut self, slot: u32, mut consumers: Vec<u32>) {
-        consumers.clear();
-        if consumers.capacity() <= KEPT {
-            self.slots[slot as usize].consumers = consumers;
+    #[cold]
+    fn shrink(&mut self, slot: u32) {
+        self.consumers[slot as usize].0.shrink(KEPT);
+        self.extras[slot as usize].edges.empty(KEPT);
+        let rare = &mut self.rares[slot as usize];
+        if rare.held.capacity() > KEPT {
+            rare.held = Vec::new();
         }
+    }
+
+    /// Whether `task` has not ended.
+    #[inline]
+    pub(crate) fn is_under_way(&self, task: TaskId) -> bool {
+        self.slots.get(task.slot as usize).is_some_and(|entry| entry.under_way == task.generation)
+    }
+
+    /// Begins to look for what the task in `slot`, which was submitted as number `sequence`, must wait for.
+    #[inline]
+    pub(crate) fn joining(&mut self, slot: u32, sequence: u64) -> Joining<'_> {
+        let Self { slots, consumers, extras, .. } = self;
+        let extra = &mut extras[slot as usize];
+        Joining { slots, consumers, extra, slot, sequence }
+    }
+
+    /// The tasks that wait for `slot`: how many, and the first of them.
+    #[inline]
+    pub(crate) fn consumers(&self, slot: u32) -> (usize, [u32; CONSUMERS]) {
+        let consumers = &self.consumers[slot as usize].0;
+        (consumers.len(), consumers.first())
+    }
+
+    /// One of the tasks that wait for `slot`.
+    pub(crate) fn consumer(&self, slot: u32, at: usize) -> Option<u32> {
+        self.consumers[slot as usize].0.get(at)
+    }
+
+    /// `slot` has one producer less to wait for; whether that was the last.
+    #[inline]
+    pub(crate) fn release(&mut self, slot: u32, until: u64) -> bool {
+        let entry = &mut self.slots[slot as usize];
+        entry.waits -= 1;
+        entry.path = entry.path.max(until);
+        entry.waits == 0
+    }
+
+    /// Nobody waits for `slot` any more.
+    #[inline]
+    pub(crate) fn clear_consumers(&mut self, slot: u32) {
+        self.consumers[slot as usize].0.clear();
+    }
+
+    #[inline]
+    pub(crate) fn extra(&self, slot: u32) -> &Extra {
+        &self.extras[slot as usize]
+    }
+
+    #[inline]
+    pub(crate) fn extra_mut(&mut self, slot: u32) -> &mut Extra {
+        &mut self.extras[slot as usize]
     }
 
     /// The slot of `task`, if it is not gone.
@@ -97,9 +190,67 @@ impl Ring {
         TaskId { slot, generation: self.slots[slot as usize].generation }
     }
 
+    #[inline]
+    pub(crate) fn rare(&self, slot: u32) -> &Rare {
+        &self.rares[slot as usize]
+    }
+
+    #[inline]
+    pub(crate) fn rare_mut(&mut self, slot: u32) -> &mut Rare {
+        &mut self.rares[slot as usize]
+    }
+
     /// All live tasks, by slot.
-    pub(crate) fn tasks(&self) -> impl Iterator<Item = (u32, &Slot)> {
-        (0..).zip(&self.slots).filter(|(_, slot)| slot.state != State::Consumed)
+    pub(crate) fn tasks(&self) -> impl Iterator<Item = (u32, &Slot, &Extra)> {
+        let slots = (0..).zip(&self.slots).zip(&self.extras);
+        let live = slots.filter(|((_, slot), _)| slot.state != State::Consumed);
+        live.map(|((at, slot), extra)| (at, slot, extra))
+    }
+}
+
+/// A task that finds out whom it must wait for.
+pub(crate) struct Joining<'a> {
+    slots: &'a mut [Slot],
+    consumers: &'a mut [Consumers],
+    extra: &'a mut Extra,
+    slot: u32,
+    sequence: u64,
+}
+
+impl Joining<'_> {
+    /// Waits for `producer` if that has not ended.
+    #[inline]
+    pub(crate) fn meet(&mut self, producer: TaskId, at: ArgumentOf, kinds: Kinds) {
+        if let Some(entry) = self.slots.get(producer.slot as usize)
+            && entry.under_way == producer.generation
+        {
+            self.wait(producer, at, kinds);
+        }
+    }
+
+    /// Waits for a task, unless for itself: once, however many arguments say so.
+    #[inline(never)]
+    fn wait(&mut self, producer: TaskId, at: ArgumentOf, kinds: Kinds) {
+        if producer.slot == self.slot {
+            return;
+        }
+        let entry = &mut self.slots[producer.slot as usize];
+        if entry.mark != self.sequence {
+            entry.mark = self.sequence;
+            if self.consumers[producer.slot as usize].0.push(self.slot) {
+                entry.is_bulky = true;
+            }
+            self.slots[self.slot as usize].waits += 1;
+        }
+        if self.extra.edges.push(Edge { producer, at, kinds }) {
+            self.slots[self.slot as usize].is_bulky = true;
+        }
+    }
+
+    /// More arguments that others may have to wait for.
+    #[inline]
+    pub(crate) fn enter(&mut self, count: u32) {
+        self.extra.entered += count;
     }
 }
 

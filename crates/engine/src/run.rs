@@ -162,6 +162,8 @@ pub(crate) struct Run {
     pub(crate) is_blocked: bool,
     /// One bit for each worker.
     pub(crate) resources: Vec<u64>,
+    /// One bit for each pool whose workers it uses all; without the bit, look at the workers.
+    pub(crate) pools: Vec<u64>,
     pub(crate) deadline: Option<Time>,
     pub(crate) scopes: Vec<OpenScope>,
     /// Tasks that are not gone.
@@ -192,6 +194,7 @@ impl Run {
             is_finished: false,
             is_blocked: false,
             resources,
+            pools: Vec::new(),
             deadline,
             scopes: Vec::new(),
             live: 0,
@@ -216,5 +219,18 @@ impl Run {
     #[inline]
     pub(crate) fn uses(&self, worker: u32) -> bool {
         self.resources.get(worker as usize / 64).is_some_and(|bits| bits >> (worker % 64) & 1 == 1)
+    }
+
+    /// Whether it surely uses all workers of a pool.
+    #[inline]
+    pub(crate) fn has_pool(&self, pool: u32) -> bool {
+        self.pools.get(pool as usize / 64).is_some_and(|bits| bits >> (pool % 64) & 1 == 1)
+    }
+
+    /// A pool has another worker from now on.
+    pub(crate) fn forget_pool(&mut self, pool: u32) {
+        if let Some(bits) = self.pools.get_mut(pool as usize / 64) {
+            *bits &= !(1 << (pool % 64));
+        }
     }
 }

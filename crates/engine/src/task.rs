@@ -11,6 +11,7 @@
 //! - **TASK-1 (generational).** The id of a task that is gone never names another task.
 
 use crate::arena::NONE;
+use crate::few::Few;
 use crate::refs::{ConsumerRef, Holders, SelfRef};
 use crate::run::Cause;
 use crate::tensormap::{Effect, Kinds};
@@ -23,12 +24,16 @@ pub struct Time(pub u64);
 
 /// The name of a task: a slot of the ring, and how often it was used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(align(8))]
 pub struct TaskId {
     pub(crate) slot: u32,
     pub(crate) generation: u32,
 }
 
 impl TaskId {
+    /// The name of no task.
+    pub(crate) const NONE: Self = Self { slot: NONE, generation: 0 };
+
     /// Which place of the ring it has, from 0; another task has it later.
     #[inline]
     pub fn slot(self) -> usize {
@@ -58,14 +63,27 @@ pub enum Tag {
 }
 
 impl Tag {
+    #[inline]
     pub(crate) fn reads(self) -> bool {
         matches!(self, Self::Input | Self::InOut)
     }
 
+    #[inline]
     pub(crate) fn writes(self) -> bool {
         matches!(self, Self::Output | Self::InOut | Self::OutputExisting)
     }
 
+    /// Why it waits for who wrote its bytes last.
+    #[inline]
+    pub(crate) fn kinds(self) -> Kinds {
+        match self {
+            Self::Input => Kinds::READ_AFTER_WRITE,
+            Self::InOut => Kinds::READ_AFTER_WRITE.and(Kinds::WRITE_AFTER_WRITE),
+            Self::Output | Self::OutputExisting | Self::NoDep => Kinds::WRITE_AFTER_WRITE,
+        }
+    }
+
+    #[inline]
     pub(crate) fn effect(self, is_unordered: bool) -> Effect {
         Effect { reads: self.reads(), writes: self.writes(), is_unordered }
     }
@@ -231,46 +249,105 @@ pub(crate) enum Route {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Edge {
     pub(crate) producer: TaskId,
-    pub(crate) member: u16,
-    pub(crate) argument: u16,
+    pub(crate) at: ArgumentOf,
     pub(crate) kinds: Kinds,
 }
 
-/// One place of the ring.
+/// Which argument of which member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ArgumentOf(u32);
+
+impl ArgumentOf {
+    /// No argument: the submitter said so.
+    pub(crate) const NONE: Self = Self(u16::MAX as u32);
+
+    #[inline]
+    pub(crate) fn first(member: u16) -> Self {
+        Self(u32::from(member) << 16)
+    }
+
+    /// The argument `count` further on, of which there are fewer than 2^16.
+    #[inline]
+    pub(crate) fn after(self, count: u32) -> Self {
+        Self(self.0.wrapping_add(count))
+    }
+
+    pub(crate) fn member(self) -> u16 {
+        u16::try_from(self.0 >> 16).unwrap_or_default()
+    }
+
+    pub(crate) fn argument(self) -> Option<u16> {
+        let argument = u16::try_from(self.0 & 0xffff).unwrap_or_default();
+        (self != Self::NONE).then_some(argument)
+    }
+}
+
+impl Edge {
+    /// No edge.
+    pub(crate) const NONE: Self =
+        Self { producer: TaskId::NONE, at: ArgumentOf::NONE, kinds: Kinds::EXPLICIT };
+}
+
+/// One place of the ring: what every task needs, in one cache line.
 #[derive(Debug)]
+#[repr(align(64))]
 pub(crate) struct Slot {
     pub(crate) generation: u32,
+    /// The generation until its consumers have been told, then none.
+    pub(crate) under_way: u32,
     pub(crate) state: State,
     pub(crate) priority: u8,
-    /// Whether its consumers have been told.
-    pub(crate) is_ended: bool,
-    /// Whether a scope holds it.
-    pub(crate) is_scoped: bool,
+    /// Whether it fails, for the cause in [`Rare`].
+    pub(crate) is_failing: bool,
+    /// Whether it has a slab.
+    pub(crate) has_slab: bool,
+    /// Whether it stands in trees.
+    pub(crate) has_accesses: bool,
+    /// Whether it holds slabs of others.
+    pub(crate) has_held: bool,
+    /// Whether one of its lists has grown so long that its memory is given back.
+    pub(crate) is_bulky: bool,
     pub(crate) route: Route,
     pub(crate) run: u32,
     /// Producers that have not ended.
     pub(crate) waits: u32,
-    /// Members that have given their lane back but not ended.
-    pub(crate) deferred: u32,
-    /// The first of its accesses.
-    pub(crate) accesses: u32,
-    /// Its number in the run's record.
-    pub(crate) record: u32,
-    /// The submission that met it last.
-    pub(crate) mark: u64,
-    pub(crate) sequence: u64,
-    pub(crate) work: u64,
-    pub(crate) expected: u64,
-    /// The longest path that ends where it begins.
-    pub(crate) path: u64,
-    pub(crate) slab: Option<Slab>,
     pub(crate) itself: Option<SelfRef>,
     pub(crate) holders: Holders,
-    /// Boxed, so that a slot stays small while nothing fails.
-    pub(crate) cause: Option<Box<Cause>>,
-    /// Tasks that wait for it.
-    pub(crate) consumers: Vec<u32>,
-    pub(crate) edges: Vec<Edge>,
+    /// The submission that met it last.
+    pub(crate) mark: u64,
+    pub(crate) work: u64,
+    /// The longest path that ends where it begins.
+    pub(crate) path: u64,
+}
+
+const _: () = assert!(size_of::<Slot>() == 64, "one cache line");
+
+/// What is only needed when somebody asks.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub(crate) struct Extra {
+    pub(crate) sequence: u64,
+    pub(crate) expected: u64,
+    /// Its number in the run's record.
+    pub(crate) record: u32,
+    /// Members that have given their lane back but not ended.
+    pub(crate) deferred: u32,
+    /// Arguments that others may have to wait for.
+    pub(crate) entered: u32,
+    /// The first of its accesses in trees.
+    pub(crate) accesses: u32,
+    /// Whether a scope holds it.
+    pub(crate) is_scoped: bool,
+    /// What it waited for.
+    pub(crate) edges: Few<Edge, 8>,
+}
+
+/// What few tasks need.
+#[derive(Debug, Default)]
+pub(crate) struct Rare {
+    pub(crate) slab: Option<Slab>,
+    pub(crate) cause: Option<Cause>,
+    /// The slabs of others that it keeps.
     pub(crate) held: Vec<ConsumerRef>,
 }
 
@@ -286,31 +363,46 @@ pub struct Slab {
 }
 
 impl Slot {
+    /// Whether its consumers have been told.
+    #[inline]
+    pub(crate) fn is_ended(&self) -> bool {
+        self.under_way == 0
+    }
+
     pub(crate) fn vacant() -> Self {
         Self {
             generation: 0,
+            under_way: 0,
             state: State::Consumed,
             priority: 0,
-            is_ended: false,
-            is_scoped: false,
+            is_failing: false,
+            has_slab: false,
+            has_accesses: false,
+            has_held: false,
+            is_bulky: false,
             route: Route::Pool(NONE),
             run: NONE,
             waits: 0,
-            deferred: 0,
-            accesses: NONE,
-            record: NONE,
-            mark: 0,
-            sequence: 0,
-            work: 0,
-            expected: 0,
-            path: 0,
-            slab: None,
             itself: None,
             holders: Holders::default(),
-            cause: None,
-            consumers: Vec::new(),
-            edges: Vec::new(),
-            held: Vec::new(),
+            mark: 0,
+            work: 0,
+            path: 0,
+        }
+    }
+}
+
+impl Extra {
+    pub(crate) fn vacant() -> Self {
+        Self {
+            sequence: 0,
+            expected: 0,
+            record: NONE,
+            deferred: 0,
+            entered: 0,
+            accesses: NONE,
+            is_scoped: false,
+            edges: Few::default(),
         }
     }
 }

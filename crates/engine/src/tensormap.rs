@@ -1,13 +1,17 @@
 //! Who wrote and who reads which bytes of a buffer: where dependencies come from.
 //!
 //! ```text
-//!   buffer ──► map of a run ──► nodes, one per distinct region, in a tree by first byte
-//!                                 │ writer: the access that wrote it last
-//!                                 └ readers: accesses since then, a linked list
-//!   task   ──► its accesses (so that a task that ends leaves no trace in any node)
+//!   buffer ──► trail: its only region, the task that wrote it last, the tasks that have read it since
+//!     └──► map of a run ──► nodes, one for each distinct region, in a tree by first byte
+//!                             └ users: the access that wrote it last, and a list of those that have read it since
+//!   task   ──► its accesses (so that a task that ends leaves no trace in any tree)
 //! ```
 //!
-//! Only tasks that have not ended stand in a map. A region that is written again drops what it covers whole: whoever
+//! Most buffers are always named whole. Their only region stands in the buffer's record ([`trail`]): no tree is touched,
+//! and a task that ends touches nothing, for a trail names tasks in a way that tells whether they have ended. When a
+//! second region comes while somebody uses the first, both go to a tree; once that is empty, there is an only region again.
+//!
+//! Only tasks that have not ended stand in a tree. A region that is written again drops what it covers whole: whoever
 //! comes later waits for the new writer, and the new writer waits for all it dropped.
 //!
 //! - **TM-1 (no lost dependency).** Of two accesses to a common byte, of which one writes, the later task waits for the
@@ -18,10 +22,13 @@
 //! - **TM-5 (runs apart).** Accesses of one run are invisible to another.
 //! - **TM-6 (logarithmic).** An access costs the logarithm of the live regions of its buffer, plus what it meets.
 
+mod access;
+pub(crate) mod trail;
 mod tree;
 
 use crate::arena::{Arena, NONE};
 use crate::view::Region;
+use access::{Accesses, Users};
 use tree::Tree;
 
 /// How an edge came about; a set of bits.
@@ -76,64 +83,60 @@ pub(crate) struct Effect {
     pub(crate) is_unordered: bool,
 }
 
-/// One argument of one task that has not ended.
-#[derive(Clone, Copy, Debug)]
-struct Access {
-    task: u32,
-    /// The region it stands in, if it was not dropped.
-    node: u32,
-    previous: u32,
-    next: u32,
-    /// The next access of the same task.
-    sibling: u32,
+impl Effect {
+    /// What makes a writer wait for the writer before it.
+    #[inline]
+    pub(crate) fn on_write(self) -> Kinds {
+        let reads = if self.reads { Kinds::READ_AFTER_WRITE.0 } else { 0 };
+        Kinds(Kinds::WRITE_AFTER_WRITE.0 | reads)
+    }
+
+    /// Whether it is one more writer beside those that are there.
+    #[inline]
+    pub(crate) fn adds(self) -> bool {
+        self.writes && self.is_unordered
+    }
 }
 
-/// The accesses of one run to one buffer.
+/// A run's index and its number.
+pub(crate) type RunKey = (u32, u64);
+
+/// The regions of one buffer that are told apart by one run.
 #[derive(Debug)]
 struct Map {
     root: u32,
-    /// The run's index and its number.
-    run: (u32, u64),
+    run: RunKey,
     /// The next map of the same buffer.
     next: u32,
 }
 
-/// A task that accesses, and the first of its accesses.
-#[derive(Debug)]
-pub(crate) struct Accessor<'a> {
-    pub(crate) task: u32,
-    pub(crate) accesses: &'a mut u32,
-}
-
+/// Trees of regions: for each buffer that needs them, one for each run that names it.
 #[derive(Debug, Default)]
 pub(crate) struct TensorMap {
     maps: Arena<Map>,
     tree: Tree,
-    accesses: Arena<Access>,
+    accesses: Accesses,
     met: Vec<u32>,
 }
 
 impl TensorMap {
-    /// The map of `run` that hangs off `first`; `is_over` tells whether a run has ended and left its map.
-    #[inline]
-    pub(crate) fn of(
+    /// The map of `run` among those that hang off `first`; `is_over` tells whether a run has ended and left its map.
+    pub(crate) fn map(
         &mut self,
         first: &mut u32,
-        run: (u32, u64),
-        is_over: impl Fn((u32, u64)) -> bool,
+        run: RunKey,
+        is_over: impl Fn(RunKey) -> bool,
     ) -> u32 {
-        if *first != NONE && self.maps[*first].run == run {
-            return *first;
-        }
         let (mut at, mut left) = (*first, NONE);
         while at != NONE {
-            if self.maps[at].run == run {
+            let map = &self.maps[at];
+            if map.run == run {
                 return at;
             }
-            if is_over(self.maps[at].run) {
+            if is_over(map.run) {
                 left = at;
             }
-            at = self.maps[at].next;
+            at = map.next;
         }
         if left != NONE {
             self.maps[left].run = run;
@@ -143,8 +146,21 @@ impl TensorMap {
         *first
     }
 
-    /// Whether a run that is not over has a map hanging off `first`.
-    pub(crate) fn is_named(&self, first: u32, is_over: impl Fn((u32, u64)) -> bool) -> bool {
+    /// Whether `run` has regions in a map that hangs off `first`.
+    pub(crate) fn has_regions(&self, first: u32, run: RunKey) -> bool {
+        let mut at = first;
+        while at != NONE {
+            let map = &self.maps[at];
+            if map.run == run {
+                return map.root != NONE;
+            }
+            at = map.next;
+        }
+        false
+    }
+
+    /// Whether a run that is not over has a map that hangs off `first`.
+    pub(crate) fn is_named(&self, first: u32, is_over: impl Fn(RunKey) -> bool) -> bool {
         let mut at = first;
         while at != NONE {
             if !is_over(self.maps[at].run) {
@@ -155,75 +171,34 @@ impl TensorMap {
         false
     }
 
-    /// Enters one argument and tells `found` each task it conflicts with, perhaps more than once.
-    #[inline]
+    /// Enters one argument of `task` and tells `found` each task it conflicts with, perhaps more than once; `first` is the
+    /// first of the task's accesses.
     pub(crate) fn access(
         &mut self,
         map: u32,
-        region: &Region,
-        effect: Effect,
-        accessor: &mut Accessor<'_>,
-        found: impl FnMut(u32, Kinds),
+        (region, effect): (&Region, Effect),
+        (task, first): (u32, &mut u32),
+        found: &mut dyn FnMut(u32, Kinds),
     ) {
-        let access = Access {
-            task: accessor.task,
-            node: NONE,
-            previous: NONE,
-            next: NONE,
-            sibling: *accessor.accesses,
-        };
-        let access = self.accesses.add(access);
-        *accessor.accesses = access;
-        let root = self.maps[map].root;
-        if root == NONE {
-            let node = self.tree.add(region, map);
-            self.maps[map].root = node;
-            if effect.writes {
-                self.set_writer(node, access);
-            } else {
-                self.add_reader(node, access);
-            }
-            return;
-        }
-        if self.tree.is_single(root) {
-            let adds = effect.writes && effect.is_unordered;
-            if !adds && self.tree[root].region.is_same(region) {
-                return self.enter_same(root, access, effect, found);
-            }
-        }
+        let access = self.accesses.open(task, first);
         if effect.writes {
-            self.write(map, region, effect, access, found);
+            self.write(map, (region, effect), (task, access), found);
         } else {
-            self.read(map, region, access, found);
+            self.read(map, region, (task, access), found);
         }
     }
 
-    /// The usual case: the region is there already.
-    #[inline]
-    fn enter_same(
+    fn read(
         &mut self,
-        node: u32,
-        access: u32,
-        effect: Effect,
-        mut found: impl FnMut(u32, Kinds),
+        map: u32,
+        region: &Region,
+        (task, access): (u32, u32),
+        found: &mut dyn FnMut(u32, Kinds),
     ) {
-        let task = self.accesses[access].task;
-        if effect.writes {
-            self.meet_all(node, task, effect, &mut found);
-            self.drop_all(node);
-            self.set_writer(node, access);
-        } else {
-            self.meet_writer(node, task, Kinds::READ_AFTER_WRITE, &mut found);
-            self.add_reader(node, access);
-        }
-    }
-
-    fn read(&mut self, map: u32, region: &Region, access: u32, mut found: impl FnMut(u32, Kinds)) {
-        let task = self.accesses[access].task;
         let met = self.meeting(map, region);
         let mut same = NONE;
         for &node in &met {
-            self.meet_writer(node, task, Kinds::READ_AFTER_WRITE, &mut found);
+            self.accesses.meet_writer(self.tree[node].users, task, Kinds::READ_AFTER_WRITE, found);
             if self.tree[node].region.is_same(region) {
                 same = node;
             }
@@ -232,37 +207,36 @@ impl TensorMap {
         if same == NONE {
             same = self.add_node(map, region);
         }
-        self.add_reader(same, access);
+        self.accesses.add_reader(&mut self.tree[same].users, same, access);
     }
 
     fn write(
         &mut self,
         map: u32,
-        region: &Region,
-        effect: Effect,
-        access: u32,
-        mut found: impl FnMut(u32, Kinds),
+        (region, effect): (&Region, Effect),
+        (task, access): (u32, u32),
+        found: &mut dyn FnMut(u32, Kinds),
     ) {
-        let task = self.accesses[access].task;
         let met = self.meeting(map, region);
         let mut same = NONE;
         for &node in &met {
-            self.meet_all(node, task, effect, &mut found);
+            self.accesses.meet_all(self.tree[node].users, task, effect, found);
             if effect.is_unordered || !region.covers(&self.tree[node].region) {
                 continue;
             }
-            self.drop_all(node);
+            let users = std::mem::replace(&mut self.tree[node].users, Users::NOBODY);
+            self.accesses.drop_all(users);
             if same == NONE && self.tree[node].region.is_same(region) {
                 same = node;
             } else {
-                self.remove_node(map, node);
+                self.remove_node(node);
             }
         }
         self.met = met;
         if same == NONE {
             same = self.add_node(map, region);
         }
-        self.set_writer(same, access);
+        self.accesses.set_writer(&mut self.tree[same].users, same, access);
     }
 
     /// The nodes that share a byte with `region`, in the vector that is kept for them.
@@ -273,65 +247,6 @@ impl TensorMap {
         met
     }
 
-    #[inline]
-    fn meet_writer(&self, node: u32, task: u32, kinds: Kinds, found: &mut impl FnMut(u32, Kinds)) {
-        let writer = self.tree[node].writer;
-        if writer != NONE && self.accesses[writer].task != task {
-            found(self.accesses[writer].task, kinds);
-        }
-    }
-
-    #[inline]
-    fn meet_all(&self, node: u32, task: u32, effect: Effect, found: &mut impl FnMut(u32, Kinds)) {
-        let kinds = Kinds::WRITE_AFTER_WRITE;
-        let kinds = if effect.reads { kinds.and(Kinds::READ_AFTER_WRITE) } else { kinds };
-        self.meet_writer(node, task, kinds, found);
-        let mut reader = self.tree[node].readers;
-        while reader != NONE {
-            let access = &self.accesses[reader];
-            if access.task != task {
-                found(access.task, Kinds::WRITE_AFTER_READ);
-            }
-            reader = access.next;
-        }
-    }
-
-    #[inline]
-    fn set_writer(&mut self, node: u32, access: u32) {
-        self.tree[node].writer = access;
-        self.accesses[access].node = node;
-    }
-
-    #[inline]
-    fn add_reader(&mut self, node: u32, access: u32) {
-        let first = std::mem::replace(&mut self.tree[node].readers, access);
-        let entry = &mut self.accesses[access];
-        (entry.node, entry.next) = (node, first);
-        if first != NONE {
-            self.accesses[first].previous = access;
-        }
-    }
-
-    /// All accesses of `node` stand in no node any more.
-    #[inline]
-    fn drop_all(&mut self, node: u32) {
-        let writer = std::mem::replace(&mut self.tree[node].writer, NONE);
-        if writer != NONE {
-            self.accesses[writer].node = NONE;
-        }
-        let mut reader = std::mem::replace(&mut self.tree[node].readers, NONE);
-        while reader != NONE {
-            let access = &mut self.accesses[reader];
-            access.node = NONE;
-            reader = access.next;
-        }
-    }
-
-    #[inline]
-    fn is_vacant(&self, node: u32) -> bool {
-        self.tree[node].writer == NONE && self.tree[node].readers == NONE
-    }
-
     fn add_node(&mut self, map: u32, region: &Region) -> u32 {
         let node = self.tree.add(region, map);
         let root = self.maps[map].root;
@@ -339,52 +254,31 @@ impl TensorMap {
         node
     }
 
-    fn remove_node(&mut self, map: u32, node: u32) {
+    fn remove_node(&mut self, node: u32) {
+        let map = self.tree[node].map;
         let root = self.maps[map].root;
         self.maps[map].root = self.tree.remove(root, node);
     }
 
     /// The task with these accesses has ended.
-    #[inline]
     pub(crate) fn retire(&mut self, first: u32) {
         let mut at = first;
         while at != NONE {
-            let access = self.accesses[at];
+            let access = self.accesses.get(at);
             if access.node != NONE {
-                self.leave(at, access);
+                let users = &mut self.tree[access.node].users;
+                self.accesses.leave(users, at, access);
+                if users.is_nobody() {
+                    self.remove_node(access.node);
+                }
             }
-            self.accesses.remove(at);
+            self.accesses.close(at);
             at = access.sibling;
         }
     }
 
-    #[inline]
-    fn leave(&mut self, at: u32, access: Access) {
-        let node = access.node;
-        if self.tree[node].writer == at {
-            self.tree[node].writer = NONE;
-        } else {
-            if access.next != NONE {
-                self.accesses[access.next].previous = access.previous;
-            }
-            if access.previous == NONE {
-                self.tree[node].readers = access.next;
-            } else {
-                self.accesses[access.previous].next = access.next;
-            }
-        }
-        let map = self.tree[node].map;
-        if self.is_vacant(node) {
-            if self.maps[map].root == node && self.tree.is_single(node) {
-                self.maps[map].root = NONE;
-                return self.tree.free(node);
-            }
-            self.remove_node(map, node);
-        }
-    }
-
-    /// How many accesses and regions there are.
-    pub(crate) fn live(&self) -> (usize, usize) {
-        (self.accesses.live(), self.tree.live())
+    /// How many regions there are.
+    pub(crate) fn live(&self) -> usize {
+        self.tree.live()
     }
 }

@@ -142,6 +142,7 @@ impl View {
     }
 
     /// Its first byte.
+    #[inline]
     pub fn start(&self) -> u64 {
         self.region.start.unsigned_abs()
     }
@@ -152,6 +153,7 @@ impl View {
     }
 
     /// Whether it has no bytes.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.region.start == self.region.end
     }
@@ -168,6 +170,7 @@ impl View {
 }
 
 /// A number of bytes that is not too large.
+#[inline]
 fn limited(bytes: u64) -> Option<i64> {
     if bytes > MAX_BYTES { None } else { i64::try_from(bytes).ok() }
 }
@@ -211,7 +214,12 @@ impl Region {
 
     /// All `bytes` bytes of a buffer.
     pub(crate) fn whole(bytes: i64) -> Self {
-        Self { start: 0, end: bytes, geometry: None }
+        Self::dense(0, bytes)
+    }
+
+    /// All bytes between.
+    pub(crate) fn dense(start: i64, end: i64) -> Self {
+        Self { start, end, geometry: None }
     }
 
     #[inline]

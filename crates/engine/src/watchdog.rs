@@ -12,7 +12,7 @@
 
 use crate::engine::Engine;
 use crate::run::RunId;
-use crate::task::{Slot, State, TaskId, Time};
+use crate::task::{Extra, Slot, State, TaskId, Time};
 use crate::worker::{Health, WorkerId};
 use std::fmt;
 
@@ -191,9 +191,9 @@ pub fn watch(engine: &Engine, now: Time, budgets: &Budgets) -> Verdict {
 
 fn counts(engine: &Engine) -> Counts {
     let mut counts = Counts::default();
-    for (_, slot) in engine.ring.tasks() {
+    for (_, slot, extra) in engine.ring.tasks() {
         match slot.state {
-            State::Running if slot.deferred > 0 => counts.deferred += 1,
+            State::Running if extra.deferred > 0 => counts.deferred += 1,
             State::Running => counts.running += 1,
             State::Ready => counts.ready += 1,
             State::Pending => counts.pending += 1,
@@ -215,27 +215,27 @@ fn flights(
             .iter()
             .filter_map(move |lane| lane.flights.front().map(|flight| (lane, flight)));
         let same = lanes.filter(move |(_, flight)| flight.slot == slot);
-        same.map(|(lane, flight)| lane.progress.max(flight.since)).max().unwrap_or_default()
+        same.map(|(lane, _)| lane.progress).max().unwrap_or_default()
     };
     let operation = budgets.0.operation.0;
     (0..).map(WorkerId).zip(&engine.lanes).filter_map(move |(worker, lane)| {
         let slot = lane.flights.front()?.slot;
         let since = quiet(slot);
-        let budget = operation.max(engine.ring[slot].expected);
+        let budget = operation.max(engine.ring.extra(slot).expected);
         Some((worker, Time(since.0.saturating_add(budget)), since, engine.ring.id(slot)))
     })
 }
 
 fn classify(engine: &Engine, counts: Counts) -> Stall {
     let is_active = |slot: &Slot| engine.runs[slot.run as usize].is_active;
-    let oldest = |wanted: &dyn Fn(&Slot) -> bool| {
-        let tasks = engine.ring.tasks().filter(|(_, slot)| wanted(slot));
-        tasks.min_by_key(|(_, slot)| slot.sequence).map(|(at, _)| engine.ring.id(at))
+    let oldest = |wanted: &dyn Fn(&Slot, &Extra) -> bool| {
+        let tasks = engine.ring.tasks().filter(|(_, slot, extra)| wanted(slot, extra));
+        tasks.min_by_key(|(_, _, extra)| extra.sequence).map(|(at, _, _)| engine.ring.id(at))
     };
-    let ready = oldest(&|slot| slot.state == State::Ready && is_active(slot));
-    let pending = oldest(&|slot| slot.state == State::Pending && is_active(slot));
-    let deferred = oldest(&|slot| slot.deferred > 0);
-    let waiting = oldest(&|slot| !is_active(slot) && slot.state == State::Ready);
+    let ready = oldest(&|slot, _| slot.state == State::Ready && is_active(slot));
+    let pending = oldest(&|slot, _| slot.state == State::Pending && is_active(slot));
+    let deferred = oldest(&|_, extra| extra.deferred > 0);
+    let waiting = oldest(&|slot, _| !is_active(slot) && slot.state == State::Ready);
     let (class, task) = if ready.is_some() {
         (Class::ReadyButIdle, ready)
     } else if pending.or(deferred).is_some() {

@@ -41,8 +41,6 @@ pub(crate) struct Flight {
     pub(crate) dispatch: u64,
     pub(crate) slot: u32,
     pub(crate) member: u16,
-    /// When it was sent.
-    pub(crate) since: Time,
 }
 
 /// What stands between the engine and one worker.
@@ -58,7 +56,7 @@ pub(crate) struct Lane {
     pub(crate) reserved: u32,
     /// Whether it is in its pool's list of those with room.
     is_listed: bool,
-    /// When it last said or did something.
+    /// When it last said or did something, or was sent something while it had nothing.
     pub(crate) progress: Time,
 }
 
@@ -107,6 +105,8 @@ pub(crate) struct Pool {
     pub(crate) queue: Fifo,
     /// Those that had room when they were listed, longest ago first.
     free: VecDeque<u32>,
+    /// How many workers are not gone.
+    pub(crate) living: usize,
 }
 
 impl Pool {
@@ -119,13 +119,19 @@ impl Pool {
         }
     }
 
-    /// The next worker that has room.
+    /// The next worker that has room; if it is the only room it has, it is listed no longer.
     #[inline]
     pub(crate) fn next_free(&mut self, lanes: &mut [Lane]) -> Option<u32> {
-        while let Some(worker) = self.free.pop_front() {
+        while let Some(&worker) = self.free.front() {
             let lane = &mut lanes[worker as usize];
-            lane.is_listed = false;
-            if lane.has_room() {
+            let has_room = lane.has_room();
+            if !has_room || lane.flights.len() + 1 >= lane.depth {
+                lane.is_listed = false;
+                self.free.pop_front();
+            } else if self.free.len() > 1 {
+                self.free.rotate_left(1);
+            }
+            if has_room {
                 return Some(worker);
             }
         }

@@ -30,7 +30,7 @@ use crate::shm::{Bell, Waiting};
 use phalanx_engine::{Budgets, Time, Verdict, watch};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// The engine and its endpoints, shared by all who may move them.
 pub(crate) struct Node {
@@ -106,13 +106,17 @@ impl Node {
 
     /// Wakes those who wait for what has happened.
     fn tell(&self, core: &mut Core) {
-        let has_news = std::mem::take(&mut core.has_news);
-        if has_news {
-            self.news.fetch_add(1, Ordering::Release);
-        }
-        if has_news || self.has_errands() {
+        if std::mem::take(&mut core.has_news) {
+            self.announce();
+        } else if self.has_errands() {
             self.bell.ring();
         }
+    }
+
+    /// Makes all who wait look again.
+    pub(crate) fn announce(&self) {
+        self.news.fetch_add(1, Ordering::Release);
+        self.bell.ring();
     }
 
     /// Moves everything until `done` says so; `None` when `deadline` has passed.
@@ -187,22 +191,24 @@ impl Node {
         (self.watch(core).into_iter().chain(again).min(), words)
     }
 
-    /// When the watchdog wants to look again.
+    /// Lets the watchdog look, if it is time; when it wants to look again.
     fn watch(&self, core: &mut Core) -> Option<Instant> {
-        core.look_for_progress();
         let now = core.now();
-        match watch(&core.engine, now, &self.budgets) {
-            Verdict::Idle => None,
-            Verdict::Busy(Time(until)) => {
-                let wait = Duration::from_nanos(until.saturating_sub(now.0));
-                Instant::now().checked_add(wait)
-            }
-            Verdict::Stalled(stall) => {
-                core.stalled(*stall);
-                self.tell(core);
-                None
-            }
+        if now >= core.next_look {
+            core.look_for_progress();
+            // Work may stop running at any time, and then the shorter budget counts.
+            let soon = now.0.saturating_add(self.budgets.ladder().progress.0);
+            core.next_look = match watch(&core.engine, now, &self.budgets) {
+                Verdict::Idle => Time(soon),
+                Verdict::Busy(Time(until)) => Time(until.clamp(now.0 + 1, soon)),
+                Verdict::Stalled(stall) => {
+                    core.stalled(*stall);
+                    self.tell(core);
+                    Time(soon)
+                }
+            };
         }
+        core.time_of(core.next_look)
     }
 }
 

@@ -12,7 +12,8 @@
 
 pub mod bell;
 pub mod futex;
-pub mod grant;
+pub(crate) mod grant;
+mod inherited;
 mod layout;
 pub mod mailbox;
 pub mod memory;
@@ -22,10 +23,13 @@ pub mod sentinel;
 pub mod waiting;
 
 pub use bell::Bell;
-pub use grant::{Grant, GrantError};
+pub use inherited::inherited;
 pub use mailbox::{ChildSide, Mailbox, MailboxError, ParentSide, Phase, Sizes};
 pub use memory::{Memory, Region};
 pub use ring::{Corrupt, PushError, Receiver, Sender};
 pub use segment::{Segment, SegmentError};
 pub use sentinel::{Sentinel, is_dead};
 pub use waiting::{Waiting, Woken};
+
+#[cfg(all(test, loom))]
+mod loom_tests;

@@ -6,7 +6,8 @@
 
 use crate::failure::Failure;
 use crate::message::{MAX_ARGUMENTS, Order, Place};
-use crate::shm::{Grant, Segment};
+use crate::shm::Segment;
+use crate::shm::grant::Grant;
 use crate::tensor::{Access, Layout};
 use bytemuck::Pod;
 use std::any::Any;

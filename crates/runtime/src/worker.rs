@@ -21,6 +21,7 @@ use crate::memory::Home;
 use crate::node::{Finished, Node};
 use crate::orchestrator::{Crew, Orchestrator};
 use crate::program::Program;
+use crate::shm::Segment;
 use crate::tensor::{Buffer, Bytes, DType, Layout, Tensor};
 use bytemuck::Pod;
 use phalanx_engine::{Begin, Grant, Identity, RunSpec};
@@ -60,6 +61,7 @@ use std::thread::JoinHandle;
 pub struct Worker {
     pub(crate) node: Arc<Node>,
     pub(crate) crew: Crew,
+    pub(crate) memory: Segment,
     pub(crate) threads: Vec<JoinHandle<()>>,
     pub(crate) children: Children,
     pub(crate) close: std::time::Duration,
@@ -101,6 +103,7 @@ impl Worker {
         });
         let run = begun.ok_or(Error::Closed)?;
         let handle = RunHandle::new(Arc::clone(&self.node), run);
+        let here = self.node.arrive();
         let result = graph(&mut Orchestrator::new(&self.node, &self.crew, run));
         let mut core = self.node.enter();
         if let Err(failure) = result {
@@ -154,39 +157,39 @@ impl Worker {
     /// Fills a dense tensor that no unfinished run names.
     pub fn write<T: Pod>(&self, tensor: &Tensor, elements: &[T]) -> Result<(), Error> {
         let core = self.idle(tensor)?;
-        let bytes: &[u8] = bytemuck::cast_slice(elements);
-        if bytes.len() as u64 != tensor.layout.extent || !tensor.layout.is_dense() {
-            let wanted = tensor.layout.elements();
-            return Err(Error::Elements { given: elements.len(), wanted });
-        }
-        let at = usize::try_from(tensor.buffer.0.offset + tensor.start).unwrap_or(usize::MAX);
-        core.memory.segment.write(at, bytes).map_err(|error| Error::Setting(error.to_string()))
+        write_to(&core.memory.segment, tensor, elements)
     }
 
     /// The elements of a dense tensor that no unfinished run names.
     pub fn read<T: Pod>(&self, tensor: &Tensor) -> Result<Vec<T>, Error> {
         let core = self.idle(tensor)?;
-        let count = usize::try_from(tensor.layout.extent).unwrap_or(usize::MAX) / size_of::<T>();
-        let mut elements = vec![T::zeroed(); count];
-        let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut elements);
-        if bytes.len() as u64 != tensor.layout.extent || !tensor.layout.is_dense() {
-            let wanted = tensor.layout.elements();
-            return Err(Error::Elements { given: count, wanted });
-        }
-        let at = usize::try_from(tensor.buffer.0.offset + tensor.start).unwrap_or(usize::MAX);
-        core.memory.segment.read(at, bytes).map_err(|error| Error::Setting(error.to_string()))?;
-        drop(core);
-        Ok(elements)
+        read_from(&core.memory.segment, tensor)
+    }
+
+    /// Fills a dense tensor whatever tasks do with it meanwhile: how to talk to a task that runs.
+    pub fn write_unordered<T: Pod>(&self, tensor: &Tensor, elements: &[T]) -> Result<(), Error> {
+        self.check_mine(tensor)?;
+        write_to(&self.memory, tensor, elements)
+    }
+
+    /// The elements of a dense tensor whatever tasks do with it meanwhile; some may be of before, some of after.
+    pub fn read_unordered<T: Pod>(&self, tensor: &Tensor) -> Result<Vec<T>, Error> {
+        self.check_mine(tensor)?;
+        read_from(&self.memory, tensor)
+    }
+
+    fn check_mine(&self, tensor: &Tensor) -> Result<(), Error> {
+        self.check_open()?;
+        self.node.lend_a_hand();
+        let is_mine = tensor.buffer.0.owner == self.node.nonce;
+        if is_mine { Ok(()) } else { Err(Error::ForeignBuffer(0)) }
     }
 
     /// The core, once it is sure that nobody writes the tensor.
     fn idle(&self, tensor: &Tensor) -> Result<std::sync::MutexGuard<'_, crate::node::Core>, Error> {
-        self.check_open()?;
+        self.check_mine(tensor)?;
         let mut core = self.node.enter();
         core.pump();
-        if tensor.buffer.0.owner != self.node.nonce {
-            return Err(Error::ForeignBuffer(0));
-        }
         if core.engine.is_in_use(tensor.buffer.0.id) {
             return Err(Error::InUse);
         }
@@ -216,7 +219,7 @@ impl Worker {
         }
         core.stop_all();
         drop(core);
-        self.node.bell.ring();
+        self.node.announce();
         let left = self.node.attend(until, |core| core.have_all_left().then_some(()));
         let outcome = if left.is_some() { Ok(()) } else { self.end_by_force() };
         for thread in self.threads.drain(..) {
@@ -249,4 +252,27 @@ impl Drop for Worker {
     fn drop(&mut self) {
         let _ = self.shut();
     }
+}
+
+/// Where a dense tensor begins in its memory, if it has so many bytes.
+fn place(tensor: &Tensor, given: usize, bytes: usize) -> Result<usize, Error> {
+    if bytes as u64 != tensor.layout.extent || !tensor.layout.is_dense() {
+        return Err(Error::Elements { given, wanted: tensor.layout.elements() });
+    }
+    Ok(usize::try_from(tensor.buffer.0.offset + tensor.start).unwrap_or(usize::MAX))
+}
+
+fn write_to<T: Pod>(memory: &Segment, tensor: &Tensor, elements: &[T]) -> Result<(), Error> {
+    let bytes: &[u8] = bytemuck::cast_slice(elements);
+    let at = place(tensor, elements.len(), bytes.len())?;
+    memory.write(at, bytes).map_err(|error| Error::Setting(error.to_string()))
+}
+
+fn read_from<T: Pod>(memory: &Segment, tensor: &Tensor) -> Result<Vec<T>, Error> {
+    let count = usize::try_from(tensor.layout.extent).unwrap_or(usize::MAX) / size_of::<T>().max(1);
+    let at = place(tensor, count, count.saturating_mul(size_of::<T>()))?;
+    let mut elements = vec![T::zeroed(); count];
+    let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut elements);
+    memory.read(at, bytes).map_err(|error| Error::Setting(error.to_string()))?;
+    Ok(elements)
 }

@@ -34,9 +34,9 @@ impl Engine {
         let run = number(at);
         self.runs[at].fail(Cause::of_run(reason));
         let cause = self.runs[at].error.unwrap_or(Cause::of_run(reason));
-        let tasks = self.ring.tasks().filter(|(_, slot)| slot.run == run);
+        let tasks = self.ring.tasks().filter(|(_, slot, _)| slot.run == run);
         let mut tasks: Vec<(u64, u32, State)> =
-            tasks.map(|(at, slot)| (slot.sequence, at, slot.state)).collect();
+            tasks.map(|(at, slot, extra)| (extra.sequence, at, slot.state)).collect();
         tasks.sort_unstable_by_key(|(sequence, _, _)| *sequence);
         for (_, slot, state) in tasks {
             match state {

@@ -3,7 +3,7 @@
 use super::{Action, Engine, Start, lost};
 use crate::arena::NONE;
 use crate::run::{Cause, Reason};
-use crate::task::{Route, State};
+use crate::task::{Route, State, TaskId};
 use crate::worker::{Flight, Health, PoolId, WorkerId};
 
 impl Engine {
@@ -33,7 +33,13 @@ impl Engine {
                 self.fill_lane(worker);
             }
             Route::Pool(pool) => {
-                self.pools[pool as usize].queue.push(slot, priority);
+                let entry = &mut self.pools[pool as usize];
+                if entry.queue.is_empty()
+                    && let Some(worker) = entry.next_free(&mut self.lanes)
+                {
+                    return self.start(worker, slot, 0);
+                }
+                entry.queue.push(slot, priority);
                 self.fill_pool(pool);
             }
             Route::Group(_) => {
@@ -46,20 +52,26 @@ impl Engine {
     /// `worker` may have room: gives it what waits for it, then what waits for its pool.
     #[inline]
     pub(super) fn fill(&mut self, worker: u32) {
-        let lane = &self.lanes[worker as usize];
+        let lane = &mut self.lanes[worker as usize];
         if lane.reserved != NONE {
-            return self.launch_groups(lane.reserved);
+            let run = lane.reserved;
+            return self.launch_groups(run);
         }
-        self.fill_lane(worker);
+        if !lane.queue.is_empty() {
+            self.fill_lane(worker);
+        }
         let lane = &mut self.lanes[worker as usize];
         let pool = lane.pool;
         if pool != NONE && lane.has_room() {
-            self.pools[pool as usize].list(worker, lane);
-            self.fill_pool(pool);
+            let entry = &mut self.pools[pool as usize];
+            entry.list(worker, lane);
+            if !entry.queue.is_empty() {
+                self.fill_pool(pool);
+            }
         }
     }
 
-    #[inline]
+    #[inline(never)]
     fn fill_lane(&mut self, worker: u32) {
         while self.lanes[worker as usize].has_room() {
             let Some(slot) = self.lanes[worker as usize].queue.pop() else { return };
@@ -67,28 +79,23 @@ impl Engine {
         }
     }
 
-    #[inline]
+    #[inline(never)]
     pub(super) fn fill_pool(&mut self, pool: u32) {
-        let at = pool as usize;
-        while !self.pools[at].queue.is_empty() {
-            let Some(worker) = self.pools[at].next_free(&mut self.lanes) else {
-                return self.fail_if_abandoned(pool);
-            };
-            if let Some(slot) = self.pools[at].queue.pop() {
+        let entry = &mut self.pools[pool as usize];
+        if entry.living == 0 {
+            return self.fail_abandoned(pool);
+        }
+        while !self.pools[pool as usize].queue.is_empty() {
+            let entry = &mut self.pools[pool as usize];
+            let Some(worker) = entry.next_free(&mut self.lanes) else { return };
+            if let Some(slot) = entry.queue.pop() {
                 self.start(worker, slot, 0);
-            }
-            let lane = &mut self.lanes[worker as usize];
-            if lane.has_room() {
-                self.pools[at].list(worker, lane);
             }
         }
     }
 
     /// Nobody will ever come for what waits in a pool whose workers are all gone.
-    fn fail_if_abandoned(&mut self, pool: u32) {
-        if self.living(pool) > 0 {
-            return;
-        }
+    fn fail_abandoned(&mut self, pool: u32) {
         while let Some(slot) = self.pools[pool as usize].queue.pop() {
             self.fail(slot, Reason::PoolLost(PoolId(pool)));
         }
@@ -96,23 +103,21 @@ impl Engine {
 
     /// How many workers of a pool are not gone.
     pub(super) fn living(&self, pool: u32) -> usize {
-        let workers = self.pools[pool as usize].workers.iter();
-        workers.filter(|worker| self.lanes[**worker as usize].health != Health::Lost).count()
+        self.pools[pool as usize].living
     }
 
     #[inline]
     fn start(&mut self, worker: u32, slot: u32, member: u16) {
         self.dispatches += 1;
-        let (dispatch, since) = (self.dispatches, self.now);
-        let entry = &mut self.ring[slot];
-        entry.state = State::Running;
-        let work = entry.work;
+        let dispatch = self.dispatches;
         let lane = &mut self.lanes[worker as usize];
         if lane.flights.is_empty() {
-            lane.progress = since;
+            lane.progress = self.now;
         }
-        lane.flights.push_back(Flight { dispatch, slot, member, since });
-        let task = self.ring.id(slot);
+        lane.flights.push_back(Flight { dispatch, slot, member });
+        let entry = &mut self.ring[slot];
+        entry.state = State::Running;
+        let (work, task) = (entry.work, TaskId { slot, generation: entry.generation });
         let start = Start { worker: WorkerId(worker), dispatch, task, member, work };
         self.actions.push_back(Action::Start(start));
     }
@@ -205,7 +210,8 @@ impl Engine {
     pub(super) fn fail_because(&mut self, slot: u32, cause: Cause) {
         let entry = &mut self.ring[slot];
         entry.state = State::Failed;
-        entry.cause = Some(Box::new(cause));
+        entry.is_failing = true;
+        self.ring.rare_mut(slot).cause = Some(cause);
         self.failing.push(slot);
     }
 }

@@ -22,7 +22,7 @@ impl Engine {
         };
         self.progress = now;
         if ending == Ending::Deferred {
-            self.ring[flight.slot].deferred += 1;
+            self.ring.extra_mut(flight.slot).deferred += 1;
         } else {
             self.end_member(flight.slot, flight.member, ending, took);
         }
@@ -30,21 +30,24 @@ impl Engine {
     }
 
     pub(super) fn resolved(&mut self, task: TaskId, ending: Ending) {
-        let slot = self.ring.find(task).filter(|slot| self.ring[*slot].deferred > 0);
+        let slot = self.ring.find(task).filter(|slot| self.ring.extra(*slot).deferred > 0);
         let (Some(slot), false) = (slot, ending == Ending::Deferred) else {
             self.stale += 1;
             return;
         };
         self.progress = self.now;
-        self.ring[slot].deferred -= 1;
+        self.ring.extra_mut(slot).deferred -= 1;
         self.end_member(slot, 0, ending, 0);
     }
 
     pub(super) fn worker_ready(&mut self, worker: WorkerId) {
         let now = self.now;
         if let Some(lane) = self.lanes.get_mut(worker.index()) {
-            (lane.health, lane.progress) = (Health::Ready, now);
-            self.progress = now;
+            let was = std::mem::replace(&mut lane.health, Health::Ready);
+            (lane.progress, self.progress) = (now, now);
+            if was == Health::Lost && lane.pool != NONE {
+                self.pools[lane.pool as usize].living += 1;
+            }
             self.fill(worker.0);
         }
     }
@@ -58,9 +61,12 @@ impl Engine {
 
     pub(super) fn worker_lost(&mut self, worker: WorkerId) {
         let Some(lane) = self.lanes.get_mut(worker.index()) else { return };
-        lane.health = Health::Lost;
+        let was = std::mem::replace(&mut lane.health, Health::Lost);
         self.progress = self.now;
         let (pool, reserved) = (lane.pool, lane.reserved);
+        if was != Health::Lost && pool != NONE {
+            self.pools[pool as usize].living -= 1;
+        }
         for flight in std::mem::take(&mut lane.flights) {
             let reason = lost(worker.0);
             self.end_with(flight.slot, Some(self.cause(flight.slot, flight.member, reason)), 0);
@@ -104,7 +110,7 @@ impl Engine {
     #[inline]
     fn end_with(&mut self, slot: u32, cause: Option<Cause>, took: u64) {
         let Route::Group(at) = self.ring[slot].route else {
-            self.ring[slot].cause = cause.map(Box::new);
+            self.blame(slot, cause);
             return self.end(slot, took);
         };
         let group = &mut self.groups[at];
@@ -117,8 +123,16 @@ impl Engine {
             self.recall(slot);
         }
         if remaining == 0 {
-            self.ring[slot].cause = cause.map(Box::new);
+            self.blame(slot, cause);
             self.end(slot, took);
+        }
+    }
+
+    #[inline]
+    fn blame(&mut self, slot: u32, cause: Option<Cause>) {
+        if cause.is_some() {
+            self.ring[slot].is_failing = true;
+            self.ring.rare_mut(slot).cause = cause;
         }
     }
 
@@ -135,73 +149,90 @@ impl Engine {
     #[inline]
     pub(super) fn end(&mut self, slot: u32, took: u64) {
         let entry = &mut self.ring[slot];
-        let cause = entry.cause.as_deref().copied();
-        entry.state = if cause.is_some() { State::Failed } else { State::Completed };
-        let accesses = std::mem::replace(&mut entry.accesses, NONE);
-        let (run, route, record, until) =
-            (entry.run, entry.route, entry.record, entry.path.saturating_add(took));
-        entry.is_ended = true;
+        let (is_failing, has_held) = (entry.is_failing, entry.has_held);
+        let state = if is_failing { State::Failed } else { State::Completed };
+        entry.state = state;
+        let has_accesses = std::mem::take(&mut entry.has_accesses);
+        let (run, route, until) = (entry.run, entry.route, entry.path.saturating_add(took));
+        entry.under_way = 0;
         // A producer that has not ended still has this slot on its list.
         let itself = if entry.waits == 0 { entry.itself.take() } else { None };
-        self.map.retire(accesses);
+        if has_accesses {
+            self.map.retire(std::mem::replace(&mut self.ring.extra_mut(slot).accesses, NONE));
+        }
         if let Route::Group(group) = route {
             self.groups.remove(group);
         }
         let run = &mut self.runs[run as usize];
+        let cause = if is_failing { self.ring.rare(slot).cause } else { None };
         match cause {
             Some(cause) => run.fail(cause),
             None => run.report.completed += 1,
         }
         run.report.work = run.report.work.saturating_add(took);
         run.report.critical = run.report.critical.max(until);
-        if record != NONE {
-            let entry = &mut run.record[record as usize];
-            entry.took = took;
-            entry.state = if cause.is_some() { State::Failed } else { State::Completed };
+        if self.config.is_recording
+            && let Some(entry) = run.record.get_mut(self.ring.extra(slot).record as usize)
+        {
+            (entry.took, entry.state) = (took, state);
         }
-        self.tell_consumers(slot, cause, until);
-        self.let_go(slot);
+        self.tell_consumers(slot, until);
+        if has_held {
+            self.let_go(slot);
+        }
         if let Some(itself) = itself {
             self.drop_reference(itself);
         }
     }
 
     #[inline]
-    fn tell_consumers(&mut self, slot: u32, cause: Option<Cause>, until: u64) {
-        if self.ring[slot].consumers.is_empty() {
+    fn tell_consumers(&mut self, slot: u32, until: u64) {
+        let (count, first) = self.ring.consumers(slot);
+        if count == 0 {
             return;
         }
-        let consumers = std::mem::take(&mut self.ring[slot].consumers);
-        for &consumer in &consumers {
-            let entry = &mut self.ring[consumer];
-            entry.waits -= 1;
-            entry.path = entry.path.max(until);
-            if entry.state != State::Pending {
-                let itself =
-                    if entry.waits == 0 && entry.is_ended { entry.itself.take() } else { None };
-                if let Some(itself) = itself {
-                    self.drop_reference(itself);
-                }
-            } else if let Some(cause) = cause {
-                self.fail_because(consumer, cause);
-            } else if entry.waits == 0 {
-                self.make_ready(consumer);
+        let is_failing = self.ring[slot].is_failing;
+        for &consumer in first.iter().take(count) {
+            if self.ring.release(consumer, until) || is_failing {
+                self.tell(slot, consumer);
             }
         }
-        self.ring.keep_consumers(slot, consumers);
+        for at in first.len()..count {
+            let Some(consumer) = self.ring.consumer(slot, at) else { return };
+            if self.ring.release(consumer, until) || is_failing {
+                self.tell(slot, consumer);
+            }
+        }
+        self.ring.clear_consumers(slot);
+    }
+
+    /// `consumer` has nobody left to wait for, or its producer in `slot` has failed.
+    #[inline(never)]
+    fn tell(&mut self, slot: u32, consumer: u32) {
+        let entry = &mut self.ring[consumer];
+        let is_last = entry.waits == 0;
+        if entry.state != State::Pending {
+            let itself = if is_last && entry.is_ended() { entry.itself.take() } else { None };
+            if let Some(itself) = itself {
+                self.drop_reference(itself);
+            }
+        } else if self.ring[slot].is_failing {
+            if let Some(cause) = self.ring.rare(slot).cause {
+                self.fail_because(consumer, cause);
+            }
+        } else if is_last {
+            self.make_ready(consumer);
+        }
     }
 
     /// Gives back the slabs that `slot` has named.
-    #[inline]
     fn let_go(&mut self, slot: u32) {
-        if self.ring[slot].held.is_empty() {
-            return;
-        }
-        let mut held = std::mem::take(&mut self.ring[slot].held);
+        self.ring[slot].has_held = false;
+        let mut held = std::mem::take(&mut self.ring.rare_mut(slot).held);
         for reference in held.drain(..) {
             self.drop_reference(reference);
         }
-        self.ring[slot].held = held;
+        self.ring.rare_mut(slot).held = held;
     }
 
     #[inline]
@@ -217,7 +248,9 @@ impl Engine {
     fn consume(&mut self, slot: u32) {
         let entry = &mut self.ring[slot];
         let run = entry.run;
-        if let Some(slab) = entry.slab.take() {
+        if std::mem::take(&mut entry.has_slab)
+            && let Some(slab) = self.ring.rare_mut(slot).slab.take()
+        {
             self.ring.bytes.release(slab.offset, slab.bytes);
             self.buffers.remove(slab.buffer);
         }

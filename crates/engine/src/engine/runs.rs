@@ -26,6 +26,7 @@ impl Engine {
         let mut run = Run::new(id, spec.label, resources, spec.deadline);
         run.scopes.push(OpenScope::new(0, spec.label, Mode::Automatic));
         run.is_active = self.is_next(&run.resources, self.order.len());
+        run.pools = self.pools_of(&run);
         if self.runs.len() == index as usize {
             self.runs.push(run);
         } else {
@@ -112,7 +113,7 @@ impl Engine {
             let Some(scope) = self.runs[run].scopes.pop() else { return };
             for reference in scope.refs {
                 let slot = crate::refs::Reference::slot(&reference);
-                self.ring[slot].is_scoped = false;
+                self.ring.extra_mut(slot).is_scoped = false;
                 self.runs[run].scoped -= 1;
                 self.drop_reference(reference);
             }
@@ -167,6 +168,17 @@ impl Engine {
                 }
                 let pools = pools.iter().filter_map(|pool| self.pools.get(pool.0 as usize));
                 pools.flat_map(|pool| &pool.workers).for_each(|worker| add(*worker as usize));
+            }
+        }
+        bits
+    }
+
+    /// One bit for each pool of which a run uses all workers.
+    fn pools_of(&self, run: &Run) -> Vec<u64> {
+        let mut bits = vec![0u64; self.pools.len().div_ceil(64)];
+        for (at, pool) in self.pools.iter().enumerate() {
+            if pool.workers.iter().all(|worker| run.uses(*worker)) {
+                bits[at / 64] |= 1 << (at % 64);
             }
         }
         bits

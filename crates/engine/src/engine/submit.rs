@@ -4,39 +4,54 @@ use super::Engine;
 use crate::error::{Knob, Submit, SubmitError};
 use crate::region::rounded;
 use crate::run::RunId;
-use crate::task::{Arg, Place, Route, State, Tag, TaskId, TaskSpec};
-use crate::worker::{Health, WorkerId};
+use crate::task::{Arg, Place, Route, Tag, TaskId, TaskSpec};
+use crate::worker::{Health, Pool, WorkerId};
 
 impl Engine {
     /// Submits a task to a run that is building. A refusal has changed nothing; a full ring is no refusal.
     pub fn submit(&mut self, run: RunId, spec: &TaskSpec<'_>) -> Result<Submit, SubmitError> {
         let at = self.building(run)?;
-        self.check_place(at, spec)?;
-        self.check_arguments(spec)?;
-        self.check_after(run, spec.after)?;
-        if spec.bytes > self.ring.bytes.capacity() {
-            return Err(SubmitError::TooLarge {
-                bytes: spec.bytes,
-                capacity: self.ring.bytes.capacity(),
-            });
+        let single = match spec.place {
+            Place::Pool(pool) if self.is_plain(at, pool.0, spec) => Some(Route::Pool(pool.0)),
+            _ => self.check_place(at, spec)?,
+        };
+        if single.is_some() {
+            self.check_member(0, spec.args)?;
+        } else {
+            self.check_members(spec)?;
         }
-        if self.ring.is_full() || !self.ring.bytes.fits(spec.bytes) {
-            return self.block(at, spec.bytes);
+        if !spec.after.is_empty() {
+            self.check_after(run, spec.after)?;
         }
-        let accepted = self.enter(run, spec);
+        if (self.ring.is_full() || spec.bytes > 0)
+            && let Some(blocked) = self.check_room(at, spec.bytes)?
+        {
+            return Ok(blocked);
+        }
+        let route = single.unwrap_or_else(|| self.open_group(spec));
+        let accepted = self.enter(run, spec, route);
         self.settle();
         Ok(accepted)
+    }
+
+    /// Why a task cannot enter the ring now.
+    fn check_room(&mut self, run: usize, bytes: u64) -> Result<Option<Submit>, SubmitError> {
+        let capacity = self.ring.bytes.capacity();
+        if bytes > capacity {
+            return Err(SubmitError::TooLarge { bytes, capacity });
+        }
+        if self.ring.is_full() || !self.ring.bytes.fits(bytes) {
+            return self.block(run, bytes).map(Some);
+        }
+        Ok(None)
     }
 
     /// A slab of its own without a task: it belongs to the innermost scope and is there at once.
     pub fn allocate(&mut self, run: RunId, bytes: u64) -> Result<Submit, SubmitError> {
         let bytes = bytes.max(1);
         let at = self.building(run)?;
-        if bytes > self.ring.bytes.capacity() {
-            return Err(SubmitError::TooLarge { bytes, capacity: self.ring.bytes.capacity() });
-        }
-        if self.ring.is_full() || !self.ring.bytes.fits(bytes) {
-            return self.block(at, bytes);
+        if let Some(blocked) = self.check_room(at, bytes)? {
+            return Ok(blocked);
         }
         let slot = self.open_slot(run, Route::Pool(crate::arena::NONE));
         self.runs[at].report.tasks += 1;
@@ -61,15 +76,29 @@ impl Engine {
         Ok(at)
     }
 
+    /// The usual case: a single task for a pool of which the run uses all workers.
     #[inline]
-    fn check_place(&self, run: usize, spec: &TaskSpec<'_>) -> Result<(), SubmitError> {
+    fn is_plain(&self, run: usize, pool: u32, spec: &TaskSpec<'_>) -> bool {
+        let is_alive = self.pools.get(pool as usize).is_some_and(|pool| pool.living > 0);
+        !spec.is_collective && is_alive && self.runs[run].has_pool(pool)
+    }
+
+    /// The way of a single task; none for a group.
+    #[inline(never)]
+    fn check_place(&self, run: usize, spec: &TaskSpec<'_>) -> Result<Option<Route>, SubmitError> {
         let is_single = matches!(spec.place, Place::Worker(_) | Place::Pool(_));
         if is_single && spec.is_collective {
             return Err(SubmitError::CollectiveAlone);
         }
         match spec.place {
-            Place::Worker(worker) => self.check_worker(run, worker),
-            Place::Pool(pool) => self.check_pool(run, pool.0, 1),
+            Place::Worker(worker) => {
+                self.check_worker(run, worker)?;
+                return Ok(Some(Route::Worker(worker.0)));
+            }
+            Place::Pool(pool) => {
+                self.check_pool(run, pool.0, 1)?;
+                return Ok(Some(Route::Pool(pool.0)));
+            }
             Place::Group(members) => {
                 if members.is_empty() || !spec.args.is_empty() {
                     return Err(SubmitError::BadGroup);
@@ -80,18 +109,18 @@ impl Engine {
                 if let Some(pair) = workers.windows(2).find(|pair| pair[0] == pair[1]) {
                     return Err(SubmitError::SameWorker(pair[0]));
                 }
-                workers.into_iter().try_for_each(|worker| self.check_worker(run, worker))
+                workers.into_iter().try_for_each(|worker| self.check_worker(run, worker))?;
             }
             Place::PoolGroup(pool, members) => {
                 if members.is_empty() || !spec.args.is_empty() {
                     return Err(SubmitError::BadGroup);
                 }
-                self.check_pool(run, pool.0, members.len())
+                self.check_pool(run, pool.0, members.len())?;
             }
         }
+        Ok(None)
     }
 
-    #[inline]
     fn check_worker(&self, run: usize, worker: WorkerId) -> Result<(), SubmitError> {
         match self.lanes.get(worker.index()) {
             Some(lane) if self.runs[run].uses(worker.0) => match lane.health {
@@ -102,28 +131,20 @@ impl Engine {
         }
     }
 
-    #[inline]
     fn check_pool(&self, run: usize, pool: u32, members: usize) -> Result<(), SubmitError> {
-        let Some(entry) = self.pools.get(pool as usize) else {
+        let entry = self.pools.get(pool as usize);
+        let is_mine = |pool: &&Pool| pool.workers.iter().all(|worker| self.runs[run].uses(*worker));
+        let Some(entry) = entry.filter(is_mine) else {
             return Err(SubmitError::PoolNotMine(crate::worker::PoolId(pool)));
         };
-        if !entry.workers.iter().all(|worker| self.runs[run].uses(*worker)) {
-            return Err(SubmitError::PoolNotMine(crate::worker::PoolId(pool)));
-        }
-        let is_enough =
-            members == 1 && entry.workers.first().is_some_and(|first| self.is_alive(*first));
-        if is_enough || members <= self.living(pool) {
+        if members <= entry.living {
             return Ok(());
         }
-        Err(SubmitError::GroupTooLarge { members, workers: self.living(pool) })
+        Err(SubmitError::GroupTooLarge { members, workers: entry.living })
     }
 
-    fn is_alive(&self, worker: u32) -> bool {
-        self.lanes[worker as usize].health != Health::Lost
-    }
-
-    #[inline]
-    fn check_arguments(&self, spec: &TaskSpec<'_>) -> Result<(), SubmitError> {
+    /// The arguments of a group.
+    fn check_members(&mut self, spec: &TaskSpec<'_>) -> Result<(), SubmitError> {
         match spec.place {
             Place::Worker(_) | Place::Pool(_) => self.check_member(0, spec.args),
             Place::Group(members) => {
@@ -140,28 +161,23 @@ impl Engine {
     }
 
     #[inline]
-    fn check_member(&self, member: usize, args: &[Arg]) -> Result<(), SubmitError> {
+    fn check_member(&mut self, member: usize, args: &[Arg]) -> Result<(), SubmitError> {
         check_count(args.len())?;
+        self.checks = self.checks.wrapping_add(1);
         for (argument, arg) in args.iter().enumerate() {
-            let buffer = self
-                .buffers
-                .get(arg.view.buffer)
-                .ok_or(SubmitError::StaleBuffer(arg.view.buffer))?;
+            let Some(buffer) = self.buffers.get_mut(arg.view.buffer) else {
+                return Err(SubmitError::StaleBuffer(arg.view.buffer));
+            };
             if arg.view.region.end > buffer.bytes {
-                let bytes = buffer.bytes.unsigned_abs();
-                return Err(SubmitError::OutOfBounds {
-                    member,
-                    argument,
-                    end: arg.view.end(),
-                    bytes,
-                });
+                let (end, bytes) = (arg.view.end(), buffer.bytes.unsigned_abs());
+                return Err(SubmitError::OutOfBounds { member, argument, end, bytes });
             }
-            if arg.tag.writes() && buffer.grant == crate::buffer::Grant::Read {
+            if buffer.grant == crate::buffer::Grant::Read && arg.tag.writes() {
                 return Err(SubmitError::ReadOnly { member, argument });
             }
-            let alias = args[..argument].iter().position(|other| is_aliasing(arg, other));
-            if let Some(other) = alias {
-                return Err(SubmitError::Aliasing { member, arguments: (other, argument) });
+            // Only arguments of the same buffer can be aliases.
+            if std::mem::replace(&mut buffer.mark, self.checks) == self.checks {
+                check_aliasing(member, args, argument)?;
             }
         }
         Ok(())
@@ -200,8 +216,8 @@ impl Engine {
         let held = self
             .ring
             .tasks()
-            .filter(|(_, slot)| slot.is_scoped && stuck(slot.run))
-            .map(|(_, slot)| slot);
+            .filter(|(_, slot, extra)| extra.is_scoped && stuck(slot.run))
+            .map(|(at, _, _)| self.ring.rare(at));
         let mut slabs: Vec<(u64, u64)> = Vec::new();
         let mut tasks = 0;
         for slot in held {
@@ -223,27 +239,47 @@ impl Engine {
 
     /// There is room and nothing to object: this cannot fail.
     #[inline]
-    fn enter(&mut self, run: RunId, spec: &TaskSpec<'_>) -> Submit {
+    fn enter(&mut self, run: RunId, spec: &TaskSpec<'_>, route: Route) -> Submit {
         let at = run.index as usize;
-        let route = match spec.place {
-            Place::Worker(worker) => Route::Worker(worker.0),
-            Place::Pool(pool) => Route::Pool(pool.0),
-            Place::Group(members) => Route::Group(self.add_group(
-                None,
-                members.iter().map(|(worker, _)| worker.0).collect(),
-                members.len(),
-            )),
-            Place::PoolGroup(pool, members) => {
-                Route::Group(self.add_group(Some(pool.0), Vec::new(), members.len()))
-            }
-        };
         let slot = self.open_slot(run, route);
         let entry = &mut self.ring[slot];
-        (entry.work, entry.priority, entry.expected) = (spec.work, spec.priority, spec.expected.0);
+        (entry.work, entry.priority) = (spec.work, spec.priority);
+        let task = TaskId { slot, generation: entry.generation };
+        self.ring.extra_mut(slot).expected = spec.expected.0;
         self.runs[at].report.tasks += 1;
         self.progress = self.now;
+        if let Route::Group(_) = route {
+            self.wire_members(slot, spec);
+        } else {
+            self.wire(slot, 0, spec.args, spec.is_unordered);
+        }
+        for task in spec.after {
+            self.wire_after(slot, *task);
+        }
+        let slab = if spec.bytes > 0 { self.give_slab(slot, at, spec.bytes) } else { None };
+        if self.config.is_recording {
+            self.record(slot, self.members(slot));
+        }
+        if self.ring[slot].waits == 0 {
+            self.make_ready(slot);
+        }
+        Submit::Accepted { task, slab }
+    }
+
+    fn open_group(&mut self, spec: &TaskSpec<'_>) -> Route {
+        let (pool, targets, members) = match spec.place {
+            Place::Worker(_) | Place::Pool(_) => (None, Vec::new(), 1),
+            Place::Group(members) => {
+                (None, members.iter().map(|(worker, _)| worker.0).collect(), members.len())
+            }
+            Place::PoolGroup(pool, members) => (Some(pool.0), Vec::new(), members.len()),
+        };
+        Route::Group(self.add_group(pool, targets, members))
+    }
+
+    fn wire_members(&mut self, slot: u32, spec: &TaskSpec<'_>) {
         match spec.place {
-            Place::Worker(_) | Place::Pool(_) => self.wire(slot, 0, spec.args, spec.is_unordered),
+            Place::Worker(_) | Place::Pool(_) => {}
             Place::Group(members) => {
                 for (member, (_, args)) in (0..).zip(members) {
                     self.wire(slot, member, args, spec.is_unordered);
@@ -255,20 +291,6 @@ impl Engine {
                 }
             }
         }
-        for task in spec.after {
-            self.wire_after(slot, *task);
-        }
-        let slab = if spec.bytes > 0 { self.give_slab(slot, at, spec.bytes) } else { None };
-        if self.config.is_recording {
-            self.record(slot, self.members(slot));
-        }
-        let task = self.ring.id(slot);
-        if self.ring[slot].waits == 0 {
-            self.make_ready(slot);
-        } else {
-            self.ring[slot].state = State::Pending;
-        }
-        Submit::Accepted { task, slab }
     }
 }
 
@@ -276,11 +298,17 @@ fn check_count(count: usize) -> Result<(), SubmitError> {
     if count < usize::from(u16::MAX) { Ok(()) } else { Err(SubmitError::TooMany) }
 }
 
-/// Whether one of two arguments writes bytes that the other touches, whichever comes first.
-#[inline]
-fn is_aliasing(a: &Arg, b: &Arg) -> bool {
-    let counts = a.tag != Tag::NoDep && b.tag != Tag::NoDep;
-    counts && (a.tag.writes() || b.tag.writes()) && a.view.overlaps(&b.view)
+/// Whether an argument and one before it share bytes that one of them writes, whichever comes first.
+fn check_aliasing(member: usize, args: &[Arg], argument: usize) -> Result<(), SubmitError> {
+    let is_aliasing = |other: &Arg| {
+        let counts = args[argument].tag != Tag::NoDep && other.tag != Tag::NoDep;
+        let writes = args[argument].tag.writes() || other.tag.writes();
+        counts && writes && args[argument].view.overlaps(&other.view)
+    };
+    match args[..argument].iter().position(is_aliasing) {
+        Some(other) => Err(SubmitError::Aliasing { member, arguments: (other, argument) }),
+        None => Ok(()),
+    }
 }
 
 /// The longest piece of `capacity` bytes that none of `slabs` touches.

@@ -2,14 +2,73 @@
 
 use super::{Engine, is_over};
 use crate::arena::{NONE, number};
+use crate::buffer::Buffer;
 use crate::group::Group;
 use crate::record::{Entry, Incoming};
 use crate::region::rounded;
-use crate::run::RunId;
+use crate::ring::{KEPT, Ring};
+use crate::run::{Run, RunId};
 use crate::scope::Mode;
-use crate::task::{Arg, Edge, Route, Slab, State, Tag, TaskId};
-use crate::tensormap::{Accessor, Kinds};
+use crate::task::{Arg, ArgumentOf, Route, Slab, State, Tag, TaskId};
+use crate::tensormap::trail::Readers;
+use crate::tensormap::{Effect, Kinds, RunKey, TensorMap};
 use crate::view::Region;
+
+/// A region with more readers than this goes to a tree, so that the memory of a buffer stays small.
+const MOST_READERS: usize = 256;
+
+/// Makes `region` the only one of a buffer that nobody uses and of which no trees are known; else does nothing.
+#[inline]
+fn adopt(buffer: &mut Buffer, region: &Region, run: RunKey, runs: &[Run]) -> bool {
+    let is_mine = buffer.trail.is_of(run);
+    if buffer.trail.maps != NONE || region.geometry.is_some() || region.start == region.end {
+        return false;
+    }
+    if is_mine && !buffer.is_unused() || !is_mine && !is_over(runs, buffer.trail.run()) {
+        return false;
+    }
+    if !is_mine {
+        buffer.begin(run);
+    }
+    (buffer.trail.start, buffer.trail.end) = (region.start, region.end);
+    true
+}
+
+/// Forgets tasks that have ended.
+fn drop_ended(ring: &Ring, buffer: &mut Buffer) {
+    if !ring.is_under_way(buffer.trail.writer) {
+        buffer.trail.writer = TaskId::NONE;
+    }
+    if buffer.has_readers {
+        buffer.readers.retain(|reader| ring.is_under_way(reader));
+        buffer.has_readers = buffer.readers.len() > 0;
+    }
+}
+
+/// Who meets others, where, and what comes of it.
+struct Met {
+    task: TaskId,
+    sequence: u64,
+    at: ArgumentOf,
+    is_unordered: bool,
+    /// Conflicts that nobody waits for.
+    unordered: u64,
+}
+
+impl Met {
+    fn new(task: TaskId, sequence: u64, at: ArgumentOf, effect: Effect) -> Self {
+        Self { task, sequence, at, is_unordered: effect.is_unordered, unordered: 0 }
+    }
+
+    #[inline]
+    fn meet(&mut self, ring: &mut Ring, other: TaskId, kinds: Kinds) {
+        if !self.is_unordered {
+            ring.joining(self.task.slot, self.sequence).meet(other, self.at, kinds);
+        } else if other != self.task && ring.is_under_way(other) {
+            self.unordered += 1;
+        }
+    }
+}
 
 impl Engine {
     pub(super) fn add_group(
@@ -28,22 +87,9 @@ impl Engine {
     /// A slot for a new task of `run`.
     #[inline]
     pub(super) fn open_slot(&mut self, run: RunId, route: Route) -> u32 {
-        let slot = self.ring.take();
         self.sequence += 1;
-        let sequence = self.sequence;
-        let entry = &mut self.ring[slot];
-        entry.state = State::Pending;
-        entry.is_ended = false;
-        entry.route = route;
-        entry.run = run.index;
-        (entry.waits, entry.deferred, entry.path) = (0, 0, 0);
-        (entry.accesses, entry.record) = (NONE, NONE);
-        // A task never waits for itself.
-        (entry.sequence, entry.mark) = (sequence, sequence);
-        entry.cause = None;
-        entry.itself = Some(entry.holders.itself(slot));
         self.runs[run.index as usize].live += 1;
-        slot
+        self.ring.take(run.index, route, self.sequence)
     }
 
     /// Bytes that live as long as their scope, their task and all who name them.
@@ -52,9 +98,10 @@ impl Engine {
         let length = i64::try_from(bytes).ok()?;
         let buffer = self.buffers.add_slab(length, slot);
         let slab = Slab { buffer, offset, bytes };
+        self.ring.extra_mut(slot).is_scoped = true;
+        self.ring.rare_mut(slot).slab = Some(slab);
         let entry = &mut self.ring[slot];
-        entry.slab = Some(slab);
-        entry.is_scoped = true;
+        entry.has_slab = true;
         let reference = entry.holders.scope(slot);
         let run = &mut self.runs[run];
         run.scoped += 1;
@@ -65,16 +112,13 @@ impl Engine {
             scope.bytes += rounded(bytes).unwrap_or(bytes);
         }
         if mode == Mode::Automatic {
-            let runs = &self.runs;
-            let first = &mut self.buffers.at_mut(buffer.index).map;
-            let map = self.map.of(first, run_key, |run| is_over(runs, run));
-            let mut accessor = Accessor { task: slot, accesses: &mut self.ring[slot].accesses };
-            self.map.access(
-                map,
-                &Region::whole(length),
-                Tag::Output.effect(false),
-                &mut accessor,
-                |_, _| {},
+            let whole = Region::whole(length);
+            let effect = Tag::Output.effect(false);
+            self.enter_argument(
+                slot,
+                (buffer.index, run_key),
+                (&whole, effect),
+                ArgumentOf::first(0),
             );
         }
         Some(slab)
@@ -87,56 +131,223 @@ impl Engine {
         let entry = &self.runs[run as usize];
         let run = (run, entry.id.number);
         let is_manual = entry.scopes.last().is_some_and(|scope| scope.mode == Mode::Manual);
-        for (argument, arg) in (0..).zip(args) {
-            let owner = self.buffers.at(arg.view.buffer.index).owner;
-            if owner != NONE {
-                self.hold(slot, owner);
+        let is_plain = !is_manual && !is_unordered;
+        let (mut args, mut at) = (args, ArgumentOf::first(member));
+        loop {
+            if is_plain {
+                (args, at) = self.wire_usual(slot, run, args, at);
             }
-            let runs = &self.runs;
-            let first = &mut self.buffers.at_mut(arg.view.buffer.index).map;
-            let map = self.map.of(first, run, |run| is_over(runs, run));
-            if is_manual || arg.tag == Tag::NoDep || arg.view.is_empty() {
-                continue;
-            }
-            self.infer(slot, map, arg, (member, argument), is_unordered);
+            let Some((arg, others)) = args.split_first() else { return };
+            self.wire_unusual((slot, run, is_manual), arg, at, is_unordered);
+            (args, at) = (others, at.after(1));
         }
     }
 
+    /// Enters the first arguments of which this is true: one region, one run, few readers. Then the task that wrote the
+    /// region and those that have read it since are all there is to know. The others are left over.
     #[inline]
-    fn infer(&mut self, slot: u32, map: u32, arg: &Arg, at: (u16, u16), is_unordered: bool) {
-        let mut accesses = self.ring[slot].accesses;
-        let mut accessor = Accessor { task: slot, accesses: &mut accesses };
-        let effect = arg.tag.effect(is_unordered);
-        if is_unordered {
-            let mut met = 0;
-            self.map.access(map, &arg.view.region, effect, &mut accessor, |_, _| met += 1);
-            let run = self.ring[slot].run;
-            self.runs[run as usize].report.unordered += met;
-        } else {
-            let ring = &mut self.ring;
-            self.map.access(map, &arg.view.region, effect, &mut accessor, |producer, kinds| {
-                add_edge(ring, slot, producer, at, kinds);
-            });
+    fn wire_usual<'a>(
+        &mut self,
+        slot: u32,
+        run: RunKey,
+        args: &'a [Arg],
+        at: ArgumentOf,
+    ) -> (&'a [Arg], ArgumentOf) {
+        let task = self.ring.id(slot);
+        let mut joining = self.ring.joining(slot, self.sequence);
+        let mut count = 0;
+        for arg in args {
+            let buffer = self.buffers.at_mut(arg.view.buffer.index);
+            let is_input = arg.tag == Tag::Input;
+            let is_long = is_input && !buffer.readers.is_short();
+            if is_long || buffer.owner != NONE || arg.tag == Tag::NoDep {
+                break;
+            }
+            let trail = &buffer.trail;
+            if !(trail.is_of(run) && trail.is_about(&arg.view.region)
+                || adopt(buffer, &arg.view.region, run, &self.runs))
+            {
+                break;
+            }
+            let at = at.after(count);
+            joining.meet(buffer.trail.writer, at, arg.tag.kinds());
+            if is_input {
+                buffer.has_readers = true;
+                buffer.readers.push(task);
+            } else {
+                buffer.trail.writer = task;
+                if std::mem::take(&mut buffer.has_readers) {
+                    for reader in buffer.readers.iter() {
+                        joining.meet(reader, at, Kinds::WRITE_AFTER_READ);
+                    }
+                    buffer.readers.empty(KEPT);
+                }
+            }
+            count += 1;
         }
-        self.ring[slot].accesses = accesses;
+        joining.enter(count);
+        (&args[count as usize..], at.after(count))
+    }
+
+    /// An argument that needs more than a look at the trail.
+    #[inline(never)]
+    fn wire_unusual(
+        &mut self,
+        (slot, run, is_manual): (u32, RunKey, bool),
+        arg: &Arg,
+        at: ArgumentOf,
+        is_unordered: bool,
+    ) {
+        let index = arg.view.buffer.index;
+        let owner = self.buffers.at(index).owner;
+        if owner != NONE {
+            self.hold(slot, owner);
+        }
+        self.name(index, run);
+        if !is_manual && arg.tag != Tag::NoDep && !arg.view.is_empty() {
+            let effect = arg.tag.effect(is_unordered);
+            self.enter_argument(slot, (index, run), (&arg.view.region, effect), at);
+        }
+    }
+
+    /// Takes notice that a run names a buffer.
+    #[inline]
+    fn name(&mut self, buffer: u32, run: RunKey) {
+        let buffer = self.buffers.at_mut(buffer);
+        if buffer.trail.is_of(run) {
+            return;
+        }
+        let is_over = |run| is_over(&self.runs, run);
+        if is_over(buffer.trail.run()) {
+            buffer.begin(run);
+        } else {
+            self.map.map(&mut buffer.trail.maps, run, is_over);
+        }
+    }
+
+    /// Enters one argument, in the trail of its buffer or in a tree.
+    fn enter_argument(
+        &mut self,
+        slot: u32,
+        (index, run): (u32, RunKey),
+        (region, effect): (&Region, Effect),
+        at: ArgumentOf,
+    ) {
+        self.name(index, run);
+        self.ring.extra_mut(slot).entered += 1;
+        let mut met = Met::new(self.ring.id(slot), self.sequence, at, effect);
+        let buffer = self.buffers.at_mut(index);
+        let trail = &mut buffer.trail;
+        let is_candidate = trail.is_of(run) && region.geometry.is_none() && !effect.adds();
+        if is_candidate && !trail.is_about(region) && !buffer.is_unused() {
+            drop_ended(&self.ring, buffer);
+        }
+        let is_unused = buffer.is_unused();
+        let trail = &mut buffer.trail;
+        let is_free = |map: &TensorMap, first| first == NONE || !map.has_regions(first, run);
+        if is_candidate && is_unused && is_free(&self.map, trail.maps) {
+            (trail.start, trail.end) = (region.start, region.end);
+        } else if !is_candidate || is_unused || !trail.is_about(region) {
+            return self.enter_tree(slot, (index, run), (region, effect), at);
+        }
+        if effect.writes {
+            met.meet(&mut self.ring, trail.writer, effect.on_write());
+            if std::mem::take(&mut buffer.has_readers) {
+                for reader in buffer.readers.iter() {
+                    met.meet(&mut self.ring, reader, Kinds::WRITE_AFTER_READ);
+                }
+                buffer.readers.empty(KEPT);
+            }
+            trail.writer = met.task;
+        } else {
+            met.meet(&mut self.ring, trail.writer, Kinds::READ_AFTER_WRITE);
+            buffer.has_readers = true;
+            self.add_reader((index, run), met.task);
+        }
+        self.runs[run.0 as usize].report.unordered += met.unordered;
+    }
+
+    /// One more reader of an only region, of which there may be many.
+    fn add_reader(&mut self, (index, run): (u32, RunKey), task: TaskId) {
+        let buffer = self.buffers.at_mut(index);
+        if buffer.readers.is_full() {
+            drop_ended(&self.ring, buffer);
+            buffer.has_readers = true;
+        }
+        buffer.readers.push(task);
+        if buffer.readers.len() > MOST_READERS {
+            self.spread((index, run));
+        }
+    }
+
+    fn enter_tree(
+        &mut self,
+        slot: u32,
+        (index, run): (u32, RunKey),
+        (region, effect): (&Region, Effect),
+        at: ArgumentOf,
+    ) {
+        self.spread((index, run));
+        let first = &mut self.buffers.at_mut(index).trail.maps;
+        let map = self.map.map(first, run, |run| is_over(&self.runs, run));
+        let mut met = Met::new(self.ring.id(slot), self.sequence, at, effect);
+        let mut accesses = self.ring.extra(slot).accesses;
+        let ring = &mut self.ring;
+        self.map.access(map, (region, effect), (slot, &mut accesses), &mut |producer, kinds| {
+            let producer = ring.id(producer);
+            met.meet(ring, producer, kinds);
+        });
+        self.ring.extra_mut(slot).accesses = accesses;
+        self.ring[slot].has_accesses = true;
+        self.runs[run.0 as usize].report.unordered += met.unordered;
+    }
+
+    /// The only region of a run, if it has users, becomes one of several.
+    fn spread(&mut self, (index, run): (u32, RunKey)) {
+        let buffer = self.buffers.at_mut(index);
+        if !buffer.trail.is_of(run) || buffer.is_unused() {
+            return;
+        }
+        let map = self.map.map(&mut buffer.trail.maps, run, |run| is_over(&self.runs, run));
+        let region = Region::dense(buffer.trail.start, buffer.trail.end);
+        let writer = std::mem::replace(&mut buffer.trail.writer, TaskId::NONE);
+        let readers = if std::mem::take(&mut buffer.has_readers) {
+            std::mem::take(&mut buffer.readers)
+        } else {
+            Readers::default()
+        };
+        buffer.trail.forget_region();
+        let writer = (writer, Tag::Output.effect(false));
+        let readers = readers.iter().map(|reader| (reader, Tag::Input.effect(false)));
+        for (task, effect) in std::iter::once(writer).chain(readers) {
+            if self.ring.is_under_way(task) {
+                self.ring[task.slot].has_accesses = true;
+                let accesses = &mut self.ring.extra_mut(task.slot).accesses;
+                self.map.access(map, (&region, effect), (task.slot, accesses), &mut |_, _| {});
+            }
+        }
     }
 
     /// `slot` keeps the slab of `owner`.
     fn hold(&mut self, slot: u32, owner: u32) {
         if slot != owner {
             let reference = self.ring[owner].holders.consumer(owner);
-            self.ring[slot].held.push(reference);
+            self.ring[slot].has_held = true;
+            let held = &mut self.ring.rare_mut(slot).held;
+            held.push(reference);
+            self.ring[slot].is_bulky |= self.ring.rare(slot).held.len() > KEPT;
         }
     }
 
     /// An explicit dependency; one on a task that is gone is satisfied.
     pub(super) fn wire_after(&mut self, slot: u32, task: TaskId) {
         let Some(producer) = self.ring.find(task) else { return };
-        if self.ring[producer].slab.is_some() {
+        if self.ring[producer].has_slab {
             self.hold(slot, producer);
         }
         if matches!(self.ring[producer].state, State::Pending | State::Ready | State::Running) {
-            add_edge(&mut self.ring, slot, producer, (0, u16::MAX), Kinds::EXPLICIT);
+            let mut joining = self.ring.joining(slot, self.sequence);
+            joining.meet(task, ArgumentOf::NONE, Kinds::EXPLICIT);
         }
     }
 
@@ -146,9 +357,9 @@ impl Engine {
             return;
         }
         let entry = &self.ring[slot];
-        let edges = entry.edges.iter().filter_map(|edge| {
-            let from = self.ring.find(edge.producer).map(|producer| self.ring[producer].record)?;
-            Some(Incoming { from, member: edge.member, argument: edge.argument, kinds: edge.kinds })
+        let edges = self.ring.extra(slot).edges.iter().filter_map(|edge| {
+            let from = self.ring.extra(self.ring.find(edge.producer)?).record;
+            Some(Incoming { from, at: edge.at, kinds: edge.kinds })
         });
         let edges = edges.collect();
         let entry = Entry {
@@ -160,23 +371,7 @@ impl Engine {
             edges,
         };
         let run = self.ring[slot].run as usize;
-        self.ring[slot].record = number(self.runs[run].record.len());
+        self.ring.extra_mut(slot).record = number(self.runs[run].record.len());
         self.runs[run].record.push(entry);
     }
-}
-
-/// `slot` waits for `producer`, once, however many arguments say so.
-#[inline]
-fn add_edge(ring: &mut crate::ring::Ring, slot: u32, producer: u32, at: (u16, u16), kinds: Kinds) {
-    let sequence = ring[slot].sequence;
-    let entry = &mut ring[producer];
-    let is_new = entry.mark != sequence;
-    if is_new {
-        entry.mark = sequence;
-        entry.consumers.push(slot);
-    }
-    let task = TaskId { slot: producer, generation: entry.generation };
-    let entry = &mut ring[slot];
-    entry.waits += u32::from(is_new);
-    entry.edges.push(Edge { producer: task, member: at.0, argument: at.1, kinds });
 }

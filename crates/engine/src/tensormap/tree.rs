@@ -1,5 +1,6 @@
 //! Regions ordered by their first byte, each knowing the last byte below it: a treap.
 
+use super::access::Users;
 use crate::arena::{Arena, NONE};
 use crate::view::Region;
 use std::ops::{Index, IndexMut};
@@ -7,10 +8,7 @@ use std::ops::{Index, IndexMut};
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) region: Region,
-    /// The access that wrote it last.
-    pub(crate) writer: u32,
-    /// The last of its readers.
-    pub(crate) readers: u32,
+    pub(crate) users: Users,
     /// The map whose tree this is.
     pub(crate) map: u32,
     left: u32,
@@ -31,31 +29,16 @@ impl Tree {
     #[inline]
     pub(crate) fn add(&mut self, region: &Region, map: u32) -> u32 {
         self.count += 1;
-        let (left, right, writer, readers) = (NONE, NONE, NONE, NONE);
         let weight = scattered(self.count);
         self.nodes.add(Node {
             region: region.clone(),
-            writer,
-            readers,
+            users: Users::NOBODY,
             map,
-            left,
-            right,
+            left: NONE,
+            right: NONE,
             weight,
             last: region.end,
         })
-    }
-
-    /// The number of a node that stands in no tree is free again.
-    #[inline]
-    pub(crate) fn free(&mut self, node: u32) {
-        self.nodes.remove(node);
-    }
-
-    /// Whether `root` has no children.
-    #[inline]
-    pub(crate) fn is_single(&self, root: u32) -> bool {
-        let node = &self.nodes[root];
-        node.left == NONE && node.right == NONE
     }
 
     /// Appends the nodes below `root` that share a byte with `region`.

@@ -45,7 +45,7 @@ pub(crate) fn spawn_thread(
         let _ = server.serve(|| node.upgrade().is_some_and(|node| node.lend_a_hand()));
         drop((server, alive));
         if let Some(node) = node.upgrade() {
-            node.alarm();
+            node.announce();
         }
     };
     let thread = thread::Builder::new().name(name).spawn(body);

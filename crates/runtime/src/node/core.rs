@@ -106,6 +106,8 @@ pub(crate) struct Core {
     pub(crate) last_buffer: u64,
     /// Whether a run has finished or room was made since someone last looked.
     pub(crate) has_news: bool,
+    /// When the watchdog looks again.
+    pub(crate) next_look: Time,
 }
 
 impl Core {
@@ -127,12 +129,18 @@ impl Core {
             clock: Instant::now(),
             last_buffer: 0,
             has_news: false,
+            next_look: Time(0),
         }
     }
 
     /// A reading of the clock, in nanoseconds.
     pub(crate) fn now(&self) -> Time {
         Time(u64::try_from(self.clock.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    /// When the clock shows `time`.
+    pub(crate) fn time_of(&self, time: Time) -> Option<Instant> {
+        self.clock.checked_add(Duration::from_nanos(time.0))
     }
 
     /// A worker behind `endpoint`, which the engine knows by the next number.

@@ -53,7 +53,7 @@ impl Bell {
 
     /// Several bells in one segment.
     pub fn row(count: usize) -> io::Result<Vec<Self>> {
-        let bytes = count.checked_mul(FOOTPRINT).unwrap_or(usize::MAX);
+        let bytes = count.saturating_mul(FOOTPRINT);
         let segment = Segment::create("phalanx-bell", bytes)?;
         (0..count)
             .map(|number| Self::at(&segment, number * FOOTPRINT).map_err(io::Error::other))
@@ -148,5 +148,66 @@ impl<M: Memory> Asleep<'_, M> {
 impl<M: Memory> Drop for Asleep<'_, M> {
     fn drop(&mut self) {
         self.bell.memory.add(ASLEEP, u64::MAX, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn bell_1_who_lies_down_is_woken() {
+        let bell = Bell::create().expect("a bell");
+        let fact = AtomicU32::new(0);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                for round in 1..=200 {
+                    while fact.load(Ordering::Relaxed) < round {
+                        let asleep = bell.lie_down();
+                        if fact.load(Ordering::Relaxed) < round {
+                            asleep.sleep(None);
+                        }
+                    }
+                }
+            });
+            let ringer = bell.clone();
+            for round in 1..=200 {
+                fact.store(round, Ordering::Relaxed);
+                ringer.ring();
+                thread::yield_now();
+            }
+        });
+    }
+
+    #[test]
+    fn bell_2_nobody_is_woken_twice_for_one_sleep() {
+        let bell = Bell::create().expect("a bell");
+        let (ringer, other) = (bell.clone(), bell.clone());
+        assert!(!ringer.ring(), "BELL-2: nobody sleeps");
+        let asleep = bell.lie_down();
+        assert!(ringer.ring() && !ringer.ring(), "BELL-2");
+        assert!(other.ring(), "BELL-3: it cannot know that the first has got as far as waking");
+        asleep.sleep(None);
+        drop(asleep);
+        assert!(!ringer.ring(), "BELL-2: it got up");
+        let again = bell.lie_down();
+        assert!(ringer.ring(), "BELL-2: and lay down again");
+        drop(again);
+    }
+
+    #[test]
+    fn bell_3_who_dies_asleep_harms_nobody() {
+        let mut row = Bell::row(3).expect("bells");
+        let bell = row.remove(1);
+        assert_eq!(bell.offset(), FOOTPRINT);
+        std::mem::forget(bell.lie_down());
+        let ringer = Bell::at(bell.segment(), bell.offset()).expect("inside");
+        assert!(ringer.ring() && !ringer.ring(), "BELL-3: one call in vain");
+        let asleep = bell.lie_down();
+        assert!(ringer.ring(), "BELL-3");
+        asleep.sleep(None);
+        assert!(!row[0].ring() && !row[1].ring(), "BELL-3: the neighbours are other bells");
     }
 }

@@ -73,3 +73,58 @@ const FOREVER: Timespec = Timespec { tv_sec: i32::MAX as i64, tv_nsec: 0 };
 fn timespec(duration: Duration) -> Timespec {
     Timespec::try_from(duration).ok().filter(|time| *time < FOREVER).unwrap_or(FOREVER)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+    use crate::sync::Ordering;
+
+    fn soon() -> Option<Instant> {
+        Some(Instant::now() + Duration::from_millis(5))
+    }
+
+    #[test]
+    fn ftx_2_a_word_that_differs_puts_nobody_to_sleep() {
+        let (first, second) = (AtomicU32::new(1), AtomicU32::new(2));
+        wait(&first, 0, None);
+        wait_any((&first, 1), &[(&second, 3)], None);
+        wait_any((&first, 0), &[(&second, 2)], None);
+    }
+
+    #[test]
+    fn ftx_3_any_of_the_words_wakes() {
+        for woken in 0..3 {
+            let words = [(); 3].map(|()| AtomicU32::new(0));
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    while words.iter().all(|word| word.load(Ordering::Acquire) == 0) {
+                        wait_any((&words[0], 0), &[(&words[1], 0), (&words[2], 0)], None);
+                    }
+                });
+                thread::sleep(Duration::from_millis(2));
+                words[woken].store(1, Ordering::Release);
+                wake(&words[woken]);
+            });
+        }
+    }
+
+    #[test]
+    fn ftx_3_more_words_than_the_kernel_watches_are_looked_at_in_slices() {
+        let words: Vec<AtomicU32> = (0..2 * MOST).map(|_| AtomicU32::new(0)).collect();
+        let rest: Vec<(&AtomicU32, u32)> = words[1..].iter().map(|word| (word, 0)).collect();
+        wait_any((&words[0], 0), &rest, None);
+        wait_any((&words[0], 0), &rest[..MOST - 1], soon());
+    }
+
+    #[test]
+    fn ftx_4_a_deadline_ends_every_sleep() {
+        let (first, second) = (AtomicU32::new(0), AtomicU32::new(0));
+        for deadline in [soon(), Some(Instant::now())] {
+            wait(&first, 0, deadline);
+            wait_any((&first, 0), &[(&second, 0)], deadline);
+        }
+        assert_eq!(timespec(Duration::MAX), FOREVER, "FTX-4");
+    }
+}

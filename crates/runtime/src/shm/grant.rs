@@ -8,6 +8,8 @@
 //! - **GRT-1 (no overlap).** A process has at no time two grants that overlap and of which one may write.
 //! - **GRT-2 (bounds and alignment).** A slice lies in its grant, begins aligned and has whole elements, or is an error.
 
+#![allow(dead_code, reason = "the endpoints are built on top of it")]
+
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytemuck::Pod;
@@ -16,14 +18,14 @@ use super::segment::{Segment, SegmentError};
 
 /// The right of a running task to look at a range of a segment, or to change it.
 #[derive(Debug)]
-pub struct Grant {
+pub(crate) struct Grant {
     segment: Segment,
     held: Held,
 }
 
 /// Why a range is not granted, or not as a slice of that type.
 #[derive(Debug, thiserror::Error)]
-pub enum GrantError {
+pub(crate) enum GrantError {
     /// The range leaves the segment.
     #[error(transparent)]
     Segment(#[from] SegmentError),
@@ -77,12 +79,20 @@ pub(crate) struct Outstanding(Mutex<Vec<Held>>);
 
 impl Grant {
     /// The right to read `bytes` at `offset`.
-    pub fn reading(segment: &Segment, offset: usize, bytes: usize) -> Result<Self, GrantError> {
+    pub(crate) fn reading(
+        segment: &Segment,
+        offset: usize,
+        bytes: usize,
+    ) -> Result<Self, GrantError> {
         Self::new(segment, Held { offset, bytes, writes: false })
     }
 
     /// The right to read and write `bytes` at `offset`.
-    pub fn writing(segment: &Segment, offset: usize, bytes: usize) -> Result<Self, GrantError> {
+    pub(crate) fn writing(
+        segment: &Segment,
+        offset: usize,
+        bytes: usize,
+    ) -> Result<Self, GrantError> {
         Self::new(segment, Held { offset, bytes, writes: true })
     }
 
@@ -93,12 +103,12 @@ impl Grant {
     }
 
     /// How many bytes it covers.
-    pub fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.held.bytes
     }
 
     /// What stands there.
-    pub fn slice<T: Pod>(&self) -> Result<&[T], GrantError> {
+    pub(crate) fn slice<T: Pod>(&self) -> Result<&[T], GrantError> {
         let (address, count) = self.elements::<T>()?;
         // SAFETY: `count` elements from an aligned address inside the mapping, which `self.segment` keeps; any bytes
         // are a `T`. GRT-1: nobody in this process writes there while `self` is borrowed, and by the contract of the
@@ -107,7 +117,7 @@ impl Grant {
     }
 
     /// What stands there, to change.
-    pub fn slice_mut<T: Pod>(&mut self) -> Result<&mut [T], GrantError> {
+    pub(crate) fn slice_mut<T: Pod>(&mut self) -> Result<&mut [T], GrantError> {
         if !self.held.writes {
             return Err(GrantError::ReadOnly { offset: self.held.offset, bytes: self.held.bytes });
         }
@@ -167,5 +177,69 @@ impl Outstanding {
 
     fn lock(&self) -> MutexGuard<'_, Vec<Held>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn segment() -> Segment {
+        Segment::create("test", 256).expect("a segment")
+    }
+
+    #[test]
+    fn grt_1_who_writes_is_alone() {
+        let segment = segment();
+        let mut writer = Grant::writing(&segment, 64, 64).expect("free");
+        writer.slice_mut::<u32>().expect("aligned").fill(7);
+        for offset in [1, 64, 100, 127] {
+            assert!(Grant::reading(&segment, offset, 64).is_err(), "GRT-1");
+            assert!(Grant::writing(&segment, offset, 64).is_err(), "GRT-1");
+        }
+        let around = [Grant::writing(&segment, 0, 64), Grant::writing(&segment, 128, 64)];
+        assert!(around.iter().all(Result::is_ok), "GRT-1");
+        drop(writer);
+        let readers = [Grant::reading(&segment, 64, 64), Grant::reading(&segment, 64, 8)];
+        for reader in &readers {
+            let slice = reader.as_ref().expect("shared").slice::<u32>().expect("aligned");
+            assert!(slice.iter().all(|number| *number == 7), "GRT-1");
+        }
+        let error = Grant::writing(&segment, 64, 4).expect_err("GRT-1").to_string();
+        assert!(error.starts_with("4 bytes at 64 overlap 64 bytes at 64 that another"), "{error}");
+        drop(readers);
+        assert!(Grant::writing(&segment, 64, 4).is_ok(), "GRT-1");
+    }
+
+    #[test]
+    fn grt_1_grants_follow_the_memory_and_not_the_handle() {
+        let segment = segment();
+        let writer = Grant::writing(&segment, 0, 8).expect("free");
+        assert!(Grant::writing(&segment.clone(), 0, 8).is_err(), "GRT-1");
+        drop(segment);
+        assert_eq!(writer.slice::<u64>().expect("aligned"), [0], "GRT-1");
+    }
+
+    #[test]
+    fn grt_2_slices_are_inside_aligned_and_whole() {
+        let segment = segment();
+        for (offset, bytes) in [(0, 257), (256, 1), (usize::MAX, 2), (8, usize::MAX)] {
+            assert!(
+                matches!(Grant::reading(&segment, offset, bytes), Err(GrantError::Segment(_))),
+                "GRT-2"
+            );
+        }
+        let mut odd = Grant::writing(&segment, 2, 10).expect("inside");
+        assert_eq!(odd.bytes(), 10);
+        assert!(odd.slice::<u32>().is_err() && odd.slice::<u64>().is_err(), "GRT-2");
+        assert_eq!(odd.slice_mut::<u16>().expect("fits").len(), 5, "GRT-2");
+        assert!(odd.slice::<()>().is_err(), "GRT-2");
+        drop(odd);
+        let mut reader = Grant::reading(&segment, 0, 8).expect("inside");
+        assert!(matches!(reader.slice_mut::<u8>(), Err(GrantError::ReadOnly { .. })), "GRT-2");
+        assert_eq!(
+            Grant::writing(&segment, 256, 0).expect("empty").slice::<u8>().expect("empty"),
+            []
+        );
     }
 }

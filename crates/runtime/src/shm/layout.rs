@@ -3,7 +3,7 @@
 /// Defines constants, and `LAYOUT`: their names and values as text.
 macro_rules! layout {
     ($($(#[$meta:meta])* $name:ident: $kind:ty = $value:literal;)*) => {
-        $($(#[$meta])* const $name: $kind = $value;)*
+        $($(#[$meta])* pub(super) const $name: $kind = $value;)*
         /// The constants above as text, for the layout hash.
         pub(crate) const LAYOUT: &str = concat!($(stringify!($name), "=", stringify!($value), ";"),*);
     };

@@ -388,13 +388,13 @@ impl<M: Memory> Witness<M> {
 }
 
 /// Says a sticky fact.
-fn say(words: &impl Memory, at: usize) {
+pub(super) fn say(words: &impl Memory, at: usize) {
     // SYNC: what came before the fact; pairs with the load in `is_said`.
     words.store(at, 1, Ordering::Release);
 }
 
 /// Whether a sticky fact was said. Any other value than 0 is taken for yes.
-fn is_said(words: &impl Memory, at: usize) -> bool {
+pub(super) fn is_said(words: &impl Memory, at: usize) -> bool {
     // SYNC: pairs with the store in `say`.
     words.load(at, Ordering::Acquire) != 0
 }

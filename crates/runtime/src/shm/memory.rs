@@ -142,3 +142,35 @@ impl Memory for Region {
         futex::wake(self.word32(at));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn regn_1_a_region_is_inside_its_segment() {
+        let segment = Segment::create("test", 64).expect("a segment");
+        assert!(
+            Region::new(&segment, 4, 8).is_err() && Region::new(&segment, 0, 12).is_err(),
+            "REGN-1"
+        );
+        assert!(
+            Region::new(&segment, 8, 64).is_err()
+                && Region::new(&segment, usize::MAX - 7, 8).is_err()
+        );
+        let region = Region::new(&segment, 8, 16).expect("inside");
+        region.store(1, 9, Ordering::Relaxed);
+        assert_eq!(segment.word64(16).expect("inside").load(Ordering::Relaxed), 9, "REGN-1");
+        region.write(0, b"abcdefghij");
+        let mut got = [0; 10];
+        region.read(0, &mut got);
+        assert_eq!(&got, b"abcdefghij", "REGN-1");
+    }
+
+    #[test]
+    #[should_panic(expected = "out of bounds")]
+    fn regn_1_no_access_leaves_the_region() {
+        let segment = Segment::create("test", 64).expect("a segment");
+        Region::new(&segment, 8, 16).expect("inside").load(2, Ordering::Relaxed);
+    }
+}

@@ -285,3 +285,116 @@ fn whole_pages(bytes: usize) -> io::Result<usize> {
         )
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn segment(bytes: usize) -> Segment {
+        Segment::create("test", bytes).expect("a segment")
+    }
+
+    #[test]
+    fn seg_1_nothing_reaches_outside() {
+        let segment = segment(100);
+        assert_eq!(segment.len(), 100);
+        let mut byte = [0; 1];
+        for offset in [100, 101, usize::MAX] {
+            assert!(segment.read(offset, &mut byte).is_err(), "SEG-1");
+            assert!(segment.write(offset, &byte).is_err(), "SEG-1");
+            assert!(segment.word32(offset).is_err() && segment.word64(offset).is_err(), "SEG-1");
+            assert!(segment.zero(offset..usize::MAX).is_err() || offset == usize::MAX, "SEG-1");
+        }
+        assert!(segment.read(100, &mut []).is_ok() && segment.write(99, &byte).is_ok());
+        assert!(segment.word64(92).is_err() && segment.word32(2).is_err(), "aligned");
+        assert!(segment.word64(96).is_err() && segment.word32(96).is_ok(), "inside");
+        let error = segment.write(99, &[1, 2]).expect_err("too long").to_string();
+        assert_eq!(error, "2 bytes at 99 do not lie in a segment of 100 bytes");
+    }
+
+    #[test]
+    fn seg_1_impossible_lengths_are_refused() {
+        for bytes in [0, usize::MAX, isize::MAX.unsigned_abs() + 1] {
+            let error = Segment::create("test", bytes).expect_err("SEG-1").to_string();
+            assert_eq!(error, format!("shared memory cannot have {bytes} bytes"));
+        }
+    }
+
+    #[test]
+    fn seg_2_the_size_is_for_life() {
+        let segment = segment(4096);
+        assert!(rustix::fs::ftruncate(segment.fd(), 0).is_err(), "SEG-2");
+        assert!(rustix::fs::ftruncate(segment.fd(), 1 << 20).is_err(), "SEG-2");
+        let flags = rustix::io::fcntl_getfd(segment.fd()).expect("open");
+        assert!(flags.contains(rustix::io::FdFlags::CLOEXEC), "SEG-2");
+    }
+
+    #[test]
+    fn seg_2_a_smaller_or_open_ended_object_is_refused() {
+        let small = segment(4096).fd().try_clone_to_owned().expect("a copy");
+        let error = Segment::adopt(small, 4097).expect_err("SEG-2").to_string();
+        assert_eq!(error, "the shared memory is too small: 4096 bytes, needed are 8192");
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let open = rustix::fs::memfd_create("test", flags).expect("memory");
+        rustix::fs::ftruncate(&open, 4096).expect("a size");
+        let error = Segment::adopt(open, 10).expect_err("SEG-2").to_string();
+        assert!(
+            error.contains("not sealed") && error.contains("4096 bytes, needed are 4096"),
+            "{error}"
+        );
+        let (pipe, _) = rustix::pipe::pipe().expect("a pipe");
+        assert!(Segment::adopt(pipe, 1).is_err(), "SEG-2");
+    }
+
+    #[test]
+    fn seg_3_copies_at_every_offset_leave_the_rest_alone() {
+        let segment = segment(64);
+        for offset in 0..24 {
+            for bytes in 0..24_usize {
+                segment.write(0, &[0xee; 64]).expect("inside");
+                let from: Vec<u8> = (1..=24).take(bytes).collect();
+                segment.write(offset, &from).expect("inside");
+                let mut expected = [0xee; 64];
+                expected[offset..offset + bytes].copy_from_slice(&from);
+                let mut all = [0; 64];
+                segment.read(0, &mut all).expect("inside");
+                assert_eq!(all, expected, "SEG-3");
+                let mut part = vec![0; bytes];
+                segment.read(offset, &mut part).expect("inside");
+                assert_eq!(part, from, "SEG-3");
+            }
+        }
+    }
+
+    #[test]
+    fn seg_3_two_mappings_are_the_same_memory() {
+        let ours = segment(100);
+        let theirs =
+            Segment::adopt(ours.fd().try_clone_to_owned().expect("a copy"), 100).expect("sealed");
+        ours.write(7, b"phalanx").expect("inside");
+        ours.word32(40).expect("a word").store(5, Ordering::Relaxed);
+        let mut got = [0; 7];
+        theirs.read(7, &mut got).expect("inside");
+        assert_eq!(&got, b"phalanx", "SEG-3");
+        assert_eq!(theirs.word32(40).expect("a word").load(Ordering::Relaxed), 5, "SEG-3");
+    }
+
+    #[test]
+    fn seg_4_cleared_ranges_are_zero_and_the_rest_is_not() {
+        let page = rustix::param::page_size();
+        for range in
+            [0..4 * page, 1..page, 3..2 * page + 5, page..2 * page, page - 1..page + 1, 9..9]
+        {
+            let segment = segment(4 * page);
+            let mut all = vec![0xff; 4 * page];
+            segment.read(0, &mut all).expect("inside");
+            assert!(all.iter().all(|byte| *byte == 0), "SEG-4");
+            all.fill(7);
+            segment.write(0, &all).expect("inside");
+            segment.zero(range.clone()).expect("inside");
+            segment.read(0, &mut all).expect("inside");
+            let expected = (0..4 * page).map(|at| if range.contains(&at) { 0 } else { 7 });
+            assert!(all.iter().copied().eq(expected), "SEG-4: {range:?}");
+        }
+    }
+}

@@ -140,9 +140,9 @@ impl Waiting {
         while awake < self.spin + self.patience {
             for _ in 0..GLANCE {
                 if awake < self.spin {
-                    std::hint::spin_loop()
+                    std::hint::spin_loop();
                 } else {
-                    thread::yield_now()
+                    thread::yield_now();
                 }
                 if ready() {
                     return Some(Woken::Ready);
@@ -182,15 +182,15 @@ fn cores() -> usize {
 
 /// What it takes to wake a thread that sleeps; nothing if that takes longer than measuring may.
 fn measure() -> Option<Duration> {
-    let (ping, pong) = (AtomicU32::new(0), AtomicU32::new(0));
+    let (call, reply) = (AtomicU32::new(0), AtomicU32::new(0));
     let deadline = Instant::now() + BUDGET;
     let rounds = u32::try_from(ROUNDS).ok()?;
     thread::scope(|scope| {
-        let partner = || (1..=rounds).all(|round| answer(&ping, &pong, round, deadline));
+        let partner = || (1..=rounds).all(|round| answer(&call, &reply, round, deadline));
         let partner =
             thread::Builder::new().stack_size(64 << 10).spawn_scoped(scope, partner).ok()?;
         let mut times: Vec<Duration> =
-            (1..=rounds).map_while(|round| ask(&ping, &pong, round, deadline)).collect();
+            (1..=rounds).map_while(|round| ask(&call, &reply, round, deadline)).collect();
         partner.join().ok()?;
         times.sort_unstable();
         times.get(times.len() / 2).map(|time| *time / 2)
@@ -198,19 +198,19 @@ fn measure() -> Option<Duration> {
 }
 
 /// One round: wakes the partner and sleeps until it answers.
-fn ask(ping: &AtomicU32, pong: &AtomicU32, round: u32, deadline: Instant) -> Option<Duration> {
+fn ask(call: &AtomicU32, reply: &AtomicU32, round: u32, deadline: Instant) -> Option<Duration> {
     // The partner needs a moment to fall asleep.
     thread::sleep(Duration::from_micros(20));
     let begun = Instant::now();
-    ping.store(round, Ordering::Release);
-    futex::wake(ping);
-    sleep_until(pong, round, deadline).then(|| begun.elapsed())
+    call.store(round, Ordering::Release);
+    futex::wake(call);
+    sleep_until(reply, round, deadline).then(|| begun.elapsed())
 }
 
-fn answer(ping: &AtomicU32, pong: &AtomicU32, round: u32, deadline: Instant) -> bool {
-    let asked = sleep_until(ping, round, deadline);
-    pong.store(round, Ordering::Release);
-    futex::wake(pong);
+fn answer(call: &AtomicU32, reply: &AtomicU32, round: u32, deadline: Instant) -> bool {
+    let asked = sleep_until(call, round, deadline);
+    reply.store(round, Ordering::Release);
+    futex::wake(reply);
     asked
 }
 
@@ -224,5 +224,107 @@ fn sleep_until(word: &AtomicU32, round: u32, deadline: Instant) -> bool {
             return false;
         }
         futex::wait(word, found, Some(deadline));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn policies() -> [Waiting; 3] {
+        let measured = Waiting::calibrate();
+        [measured, measured.among(1), measured.among(1000)]
+    }
+
+    #[test]
+    fn wait_1_ends_for_a_reason() {
+        let bell = Bell::create().expect("a bell");
+        let word = AtomicU32::new(3);
+        for waiting in policies() {
+            let soon = Some(Instant::now() + Duration::from_millis(3));
+            assert_eq!(
+                waiting.wait(&bell, &[(&word, 3)], soon, || false),
+                Woken::Deadline,
+                "WAIT-1"
+            );
+            assert_eq!(
+                waiting.wait(&bell, &[], Some(Instant::now()), || false),
+                Woken::Deadline,
+                "WAIT-1"
+            );
+            let also = [(&word, 3), (&word, 4)];
+            assert_eq!(waiting.wait(&bell, &also, None, || false), Woken::Changed(1), "WAIT-1");
+            let mut asked = 0;
+            let third = || {
+                asked += 1;
+                asked == 3
+            };
+            assert_eq!(waiting.wait(&bell, &[(&word, 3)], None, third), Woken::Ready, "WAIT-1");
+        }
+    }
+
+    #[test]
+    fn wait_1_a_ring_and_a_watched_word_end_a_sleep() {
+        let bell = Bell::create().expect("a bell");
+        let (fact, watched) = (AtomicU32::new(0), AtomicU32::new(0));
+        let wait = || {
+            let is_set = || fact.load(Ordering::Acquire) == 1;
+            Waiting::calibrate().wait(&bell, &[(&watched, 0)], None, is_set)
+        };
+        thread::scope(|scope| {
+            let sleeper = scope.spawn(wait);
+            thread::sleep(Duration::from_millis(5));
+            fact.store(1, Ordering::Release);
+            bell.ring();
+            assert_eq!(sleeper.join().expect("no panic"), Woken::Ready, "WAIT-1");
+            fact.store(0, Ordering::Release);
+            let sleeper = scope.spawn(wait);
+            thread::sleep(Duration::from_millis(5));
+            watched.store(1, Ordering::Release);
+            futex::wake(&watched);
+            assert_eq!(sleeper.join().expect("no panic"), Woken::Changed(0), "WAIT-1");
+        });
+    }
+
+    #[test]
+    fn wait_2_who_waits_for_long_uses_no_processor() {
+        let used = || {
+            let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+            Duration::new(
+                time.tv_sec.unsigned_abs(),
+                u32::try_from(time.tv_nsec).expect("below a second"),
+            )
+        };
+        let bell = Bell::create().expect("a bell");
+        let word = AtomicU32::new(0);
+        for waiting in policies() {
+            let before = used();
+            let length = Duration::from_millis(200);
+            waiting.wait(&bell, &[(&word, 0)], Some(Instant::now() + length), || false);
+            let share = (used() - before).as_secs_f64() / length.as_secs_f64();
+            assert!(share < 0.25, "WAIT-2: {share}");
+        }
+    }
+
+    #[test]
+    fn wait_3_who_is_busy_does_not_lie_down() {
+        let bell = Bell::create().expect("a bell");
+        assert_eq!(Waiting::calibrate().wait(&bell, &[], None, || true), Woken::Ready);
+        let ticket = bell.segment().word64(8).expect("the second word").load(Ordering::Relaxed);
+        assert_eq!(ticket, 0, "WAIT-3");
+    }
+
+    #[test]
+    fn wait_4_patience_is_longer_than_a_waking() {
+        for micros in [0, 1, 25, 60, 200, 500] {
+            let waiting = Waiting::with_waking(Duration::from_micros(micros));
+            assert!(waiting.patience() >= waiting.waking(), "WAIT-4");
+            assert!(
+                waiting.patience() >= PATIENCE && waiting.among(1).patience() <= 2 * MOST_PATIENCE
+            );
+        }
+        assert_eq!(Waiting::with_waking(Duration::MAX).patience(), MOST_PATIENCE);
+        assert!(Waiting::calibrate().cores() >= 1);
+        assert_eq!(Waiting::calibrate(), Waiting::calibrate(), "WAIT-4: measured once");
     }
 }

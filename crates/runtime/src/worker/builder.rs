@@ -176,10 +176,12 @@ impl Builder {
         let runner = || Runner::new(self.program, vec![memory.segment.clone()], None);
         let errands = self.is_helping.then(|| Arc::new(Errands::new(runner())));
         let caller = errands.as_ref().map(|errands| Caller(Arc::clone(errands)));
+        let segment = memory.segment.clone();
         let core = Core::new(engine, self.slots as usize, memory, self.program);
         let node = Arc::new(Node::new(core, bell, budgets, errands, self.program));
         let (threads, children) = (Vec::new(), Children::default());
-        let mut worker = Worker { node, crew, threads, children, close: self.close };
+        let mut worker =
+            Worker { node, crew, memory: segment, threads, children, close: self.close };
         let mut lanes: Vec<Box<dyn Endpoint>> = match self.isolation {
             Isolation::Thread => self.start_threads(&mut worker)?,
             Isolation::Process => self.start_processes(&mut worker)?,
