@@ -63,7 +63,7 @@ impl<M: Memory> Sender<M> {
         self.push_slowly(head, body)
     }
 
-    #[cold]
+    #[inline(never)]
     fn push_slowly(&mut self, head: &[u8], body: &[u8]) -> Result<(), PushError> {
         let (bytes, largest) = (head.len() + body.len(), self.shape.largest);
         if bytes > largest {
@@ -110,6 +110,13 @@ impl<M: Memory> Sender<M> {
         }
         let free = usize::try_from(self.free()).unwrap_or(usize::MAX);
         free.saturating_sub(HEADER).min(self.shape.fragment).min(self.shape.largest)
+    }
+
+    /// Whether the receiver has released anything since we last looked: what to wait for after a refusal, or while
+    /// the rest of a message is pending.
+    pub fn has_new_room(&self) -> bool {
+        // SYNC: whoever goes on looks again with `look`, which acquires.
+        self.corrupt.is_some() || self.memory.load(HEAD, Ordering::Relaxed) != self.head
     }
 
     /// The largest message it takes.
