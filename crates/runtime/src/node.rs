@@ -176,8 +176,7 @@ impl Node {
         self.waiting.wait(&self.bell, &living, until, is_there);
         if words.iter().any(DeathWord::is_dead) {
             // The kernel wakes only one of those who sleep on a word, and that may have been us.
-            self.news.fetch_add(1, Ordering::Release);
-            self.bell.ring();
+            self.announce();
         }
     }
 
