@@ -171,8 +171,26 @@ impl Node {
         let is_there = || {
             self.has_errands() || self.news.load(Ordering::Acquire) != seen || self.lend_a_hand()
         };
-        let words: Vec<_> = words.iter().filter_map(DeathWord::alive).collect();
-        self.waiting.wait(&self.bell, &words, until, is_there);
+        self.sleep_until(until, words, is_there);
+    }
+
+    /// Sleeps until `is_there`, a worker dies, or `until`.
+    fn sleep_until(
+        &self,
+        until: Option<Instant>,
+        words: &[DeathWord],
+        is_there: impl FnMut() -> bool,
+    ) {
+        let living: Vec<_> = words.iter().filter_map(DeathWord::alive).collect();
+        if words.iter().any(DeathWord::is_dead) {
+            // It died since its endpoint was last asked.
+            return;
+        }
+        self.waiting.wait(&self.bell, &living, until, is_there);
+        if words.iter().any(DeathWord::is_dead) {
+            // The kernel wakes only one of those who sleep on a word, and that may have been us.
+            self.announce();
+        }
     }
 
     /// Asks the watchdog; when to ask again, and which words change when a worker dies.

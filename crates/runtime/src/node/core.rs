@@ -52,7 +52,10 @@ pub(crate) struct Lane {
     unflushed: u32,
     /// The last sign of progress.
     progress: u64,
-    pub(crate) is_lost: bool,
+    /// How it was lost, if it is.
+    pub(crate) lost: Option<Box<str>>,
+    /// The first task it had when somebody last looked for progress.
+    first: u64,
     /// Why it was ended, if its end is not proven yet.
     doom: Option<Box<str>>,
 }
@@ -146,8 +149,8 @@ impl Core {
     /// A worker behind `endpoint`, which the engine knows by the next number.
     pub(crate) fn add_lane(&mut self, endpoint: Box<dyn Endpoint>) {
         let flights = VecDeque::new();
-        let (unflushed, progress, is_lost, doom) = (0, 0, false, None);
-        self.lanes.push(Lane { endpoint, flights, unflushed, progress, is_lost, doom });
+        let (unflushed, progress, lost, first, doom) = (0, 0, None, 0, None);
+        self.lanes.push(Lane { endpoint, flights, unflushed, progress, lost, first, doom });
     }
 
     /// The place for the bytes of a task that was just accepted.
@@ -271,7 +274,7 @@ impl Core {
     /// Fails what a worker had, with the reason it is gone.
     pub(crate) fn worker_lost(&mut self, now: Time, worker: WorkerId, words: &str) {
         let lane = &mut self.lanes[worker.index()];
-        lane.is_lost = true;
+        lane.lost = Some(words.into());
         lane.unflushed = 0;
         self.has_news = true;
         for flight in std::mem::take(&mut lane.flights) {
@@ -379,11 +382,11 @@ impl Core {
         let now = self.now();
         for at in 0..self.lanes.len() {
             let lane = &mut self.lanes[at];
-            if lane.flights.is_empty() {
-                continue;
-            }
+            let Some(first) = lane.flights.front().map(|flight| flight.dispatch) else { continue };
             let progress = lane.endpoint.evidence().progress;
-            if std::mem::replace(&mut lane.progress, progress) != progress {
+            // Another first task is progress: the time before it was sent was not its own.
+            let is_another = std::mem::replace(&mut lane.first, first) != first;
+            if std::mem::replace(&mut lane.progress, progress) != progress || is_another {
                 let worker = self.worker(at);
                 self.engine.step(now, Event::Progress(worker));
             }
@@ -417,7 +420,7 @@ impl Core {
 
     /// Asks every worker to leave.
     pub(crate) fn stop_all(&mut self) {
-        for lane in self.lanes.iter_mut().filter(|lane| !lane.is_lost) {
+        for lane in self.lanes.iter_mut().filter(|lane| lane.lost.is_none()) {
             lane.endpoint.stop();
             lane.endpoint.flush();
         }
@@ -490,10 +493,13 @@ impl Core {
         )
     }
 
-    /// What the worker at `at` is called, and how it was lost.
-    pub(crate) fn lost(&self, at: usize) -> Option<Lost> {
-        let lane = self.lanes.get(at)?;
-        lane.is_lost.then(|| Lost { worker: lane.endpoint.name() })
+    /// Who was lost, and how.
+    pub(crate) fn losses(&self) -> Vec<Lost> {
+        let lost = |lane: &Lane| {
+            let (worker, words) = (lane.endpoint.name(), lane.lost.clone()?);
+            Some(Lost { worker, words })
+        };
+        self.lanes.iter().filter_map(lost).collect()
     }
 }
 
