@@ -153,6 +153,8 @@ pub struct Stats {
     pub runs: usize,
     /// Endings of dispatches nobody knew.
     pub stale: u64,
+    /// How many regions, writers and readers were looked at so far to find dependencies.
+    pub visits: u64,
 }
 
 /// The state machine; see the [module](self).
@@ -178,7 +180,8 @@ pub struct Engine {
     failing: Vec<u32>,
     /// Runs that may be finished.
     ending: Vec<u32>,
-    wants_room: bool,
+    /// A submitter was told to wait for room, and none has come.
+    pub(crate) wants_room: bool,
     wants_admission: bool,
     dispatches: u64,
     sequence: u64,
@@ -187,6 +190,8 @@ pub struct Engine {
     stale: u64,
     /// How often arguments were checked.
     checks: u32,
+    /// Writers and readers that were looked at outside of trees.
+    visits: u64,
 }
 
 impl Engine {
@@ -217,6 +222,7 @@ impl Engine {
             last_scope: 0,
             stale: 0,
             checks: 0,
+            visits: 0,
         }
     }
 
@@ -332,6 +338,7 @@ impl Engine {
                 + waiting.map(|run| run.waiting.len() + run.groups.len()).sum::<usize>(),
             runs: self.runs.len() - self.free_runs.len(),
             stale: self.stale,
+            visits: self.visits + self.map.visits(),
         }
     }
 

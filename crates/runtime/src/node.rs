@@ -104,6 +104,11 @@ impl Node {
         is_moved
     }
 
+    /// The same, unless somebody attends to the node anyway.
+    pub(crate) fn lend_a_hand_if_wanted(&self) -> bool {
+        !self.is_attended() && self.lend_a_hand()
+    }
+
     /// Wakes those who wait for what has happened.
     fn tell(&self, core: &mut Core) {
         if std::mem::take(&mut core.has_news) {
@@ -138,7 +143,11 @@ impl Node {
             }
             if let Some(errands) = self.errands.as_ref().filter(|errands| errands.has_some()) {
                 drop(core);
-                errands.run();
+                if errands.are_long() {
+                    here.step_aside(|| errands.run());
+                } else {
+                    errands.run();
+                }
                 continue;
             }
             let (until, words) = self.judge(&mut core);

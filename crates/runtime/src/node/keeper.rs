@@ -60,6 +60,18 @@ impl Attendance<'_> {
     }
 }
 
+impl Attendance<'_> {
+    /// Does something that may take long; others look after the node meanwhile.
+    pub(crate) fn step_aside(&self, work: impl FnOnce()) {
+        let keeper = &self.node.keeper;
+        if keeper.attendants.fetch_sub(1, Ordering::SeqCst) == 1 {
+            keeper.call();
+        }
+        work();
+        keeper.attendants.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
 impl Drop for Attendance<'_> {
     fn drop(&mut self) {
         let keeper = &self.node.keeper;
@@ -72,6 +84,11 @@ impl Drop for Attendance<'_> {
 }
 
 impl Node {
+    /// Whether somebody looks after the node.
+    pub(crate) fn is_attended(&self) -> bool {
+        self.keeper.attendants.load(Ordering::SeqCst) > 0
+    }
+
     /// From now on the caller looks after the node, until the guard is gone.
     pub(crate) fn arrive(&self) -> Attendance<'_> {
         self.keeper.attendants.fetch_add(1, Ordering::SeqCst);
