@@ -124,7 +124,7 @@ impl std::error::Error for RunError {}
 
 /// Why a worker could not start.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{worker} failed to start while {}: {words}", doing(.phase))]
+#[error("{worker} failed to start while {}: {words}", doing(*.phase))]
 pub struct StartError {
     /// Which one: `chip 2 (process 4711)`.
     pub worker: String,
@@ -134,7 +134,7 @@ pub struct StartError {
     pub words: String,
 }
 
-fn doing(phase: &Phase) -> &'static str {
+fn doing(phase: Phase) -> &'static str {
     match phase {
         Phase::Starting => "starting",
         Phase::Bootstrapping | Phase::Failed => "bootstrapping",

@@ -50,6 +50,8 @@ pub(crate) struct Node {
     pub(crate) program: &'static Program,
     /// The first bytes of each callable's digest.
     pub(crate) prefixes: Vec<u32>,
+    /// How many free slots a submitter waits for that found none.
+    pub(crate) some_room: u32,
     /// What tells its buffers from those of others.
     pub(crate) nonce: u64,
 }
@@ -63,8 +65,10 @@ impl Node {
         program: &'static Program,
     ) -> Self {
         let prefixes = program.callables().iter().map(|one| one.digest().prefix()).collect();
+        let some_room = core.engine.free_slots() / 8;
         Self {
             core: Mutex::new(core),
+            some_room,
             bell,
             waiting: Waiting::calibrate(),
             budgets,
@@ -187,8 +191,7 @@ impl Node {
         self.waiting.wait(&self.bell, &living, until, is_there);
         if words.iter().any(DeathWord::is_dead) {
             // The kernel wakes only one of those who sleep on a word, and that may have been us.
-            self.news.fetch_add(1, Ordering::Release);
-            self.bell.ring();
+            self.announce();
         }
     }
 

@@ -44,7 +44,7 @@ impl Process {
         }
         let end = self.child.obituary(exit);
         let broken = self.broken.take().or(damaged);
-        let words = broken.map_or_else(|| end.clone(), |broken| format!("{broken}; {end}").into());
+        let words = broken.map_or_else(|| end.clone(), |broken| format!("{broken}; {end}"));
         reports.push(Report::Lost(words.into()));
     }
 

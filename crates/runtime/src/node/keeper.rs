@@ -97,8 +97,7 @@ impl Node {
 
     /// Wakes whoever looks after the node, the keeper too: something has happened that nobody will ring for again.
     pub(crate) fn alarm(&self) {
-        self.news.fetch_add(1, Ordering::Release);
-        self.bell.ring();
+        self.announce();
         self.keeper.call();
     }
 
@@ -124,6 +123,34 @@ impl Node {
             let (until, words) = self.judge(&mut core);
             drop(core);
             self.sleep_until(until, &words, || is_closed() || attendants() || self.lend_a_hand());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keep_2_the_keeper_is_out_of_the_way_until_it_is_called() {
+        let keeper = Keeper::default();
+        // Nobody attends: it does not stay out of the way.
+        keeper.park();
+        keeper.attendants.store(1, Ordering::SeqCst);
+        for _ in 0..200 {
+            let is_back = AtomicBool::new(false);
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    keeper.park();
+                    is_back.store(true, Ordering::SeqCst);
+                });
+                while !keeper.is_parked.load(Ordering::SeqCst) {
+                    thread::yield_now();
+                }
+                assert!(!is_back.load(Ordering::SeqCst), "somebody attends");
+                keeper.call();
+            });
+            assert!(is_back.load(Ordering::SeqCst));
         }
     }
 }

@@ -7,7 +7,7 @@ use rustix::process::Signal;
 use std::time::Duration;
 
 #[test]
-fn eight_idle_children_use_no_processor() -> Result<(), Error> {
+fn reap_3_eight_idle_children_and_their_parent_use_no_processor() -> Result<(), Error> {
     let _turn = turn();
     let worker = builder().chips(4).sub_workers(4).init()?;
     is_usable(&worker)?;

@@ -181,8 +181,8 @@ fn eight_children_start_and_leave_quickly() -> Result<(), Error> {
     for _ in 0..15 {
         let (worker, time) = timed(|| builder().sub_workers(8).init());
         starts.push(time);
-        let (closed, time) = timed(|| worker?.close());
-        closed?;
+        let (outcome, time) = timed(|| worker?.close());
+        outcome?;
         closes.push(time);
     }
     println!("8 children: start {}, close {}", describe(&mut starts), describe(&mut closes));
