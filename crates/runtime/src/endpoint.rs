@@ -39,6 +39,8 @@ pub struct Evidence {
     pub progress: u64,
     /// The dispatch it is busy with, 0 if none.
     pub dispatch: u64,
+    /// How far it is with that: a [`Step`](crate::message::Step).
+    pub step: u64,
 }
 
 /// A word of shared memory that the kernel marks when a worker dies.

@@ -15,9 +15,11 @@
 //! - **NODE-2 (no lock while waiting).** Nobody holds the core while a task runs or while it sleeps.
 //! - **NODE-3 (idle costs nothing).** Without tasks nobody looks at a clock or at a worker.
 
+mod buffers;
 mod core;
 mod errands;
 mod keeper;
+mod peers;
 
 pub(crate) use self::core::Core;
 pub use self::core::Finished;

@@ -1,5 +1,6 @@
 //! What moves: the engine, its endpoints, and the bytes between them.
 
+use crate::domain::Allocated;
 use crate::endpoint::{Endpoint, Report};
 use crate::error::{Lost, RunError, TaskFailure};
 use crate::failure::Failure;
@@ -12,7 +13,7 @@ use phalanx_engine::{
     Stall, Start, TaskId, Time, WorkerId,
 };
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 /// How many failures of one run keep their words.
@@ -61,6 +62,11 @@ pub(crate) struct Lane {
 }
 
 impl Lane {
+    /// Whether it has a task.
+    pub(crate) fn is_busy(&self) -> bool {
+        !self.flights.is_empty()
+    }
+
     fn land(&mut self, dispatch: u64) -> Option<Flight> {
         let at = self.flights.iter().position(|flight| flight.dispatch == dispatch)?;
         self.flights.remove(at)
@@ -104,6 +110,8 @@ pub(crate) struct Core {
     released: Vec<Released>,
     clock: Instant,
     pub(crate) last_buffer: u64,
+    /// Domains that may be alive, for reports.
+    pub(crate) domains: Vec<Weak<Allocated>>,
     /// Whether a run has finished or room was made since someone last looked.
     pub(crate) has_news: bool,
     /// Whether the last pumping moved something.
@@ -130,6 +138,7 @@ impl Core {
             released: Vec::new(),
             clock: Instant::now(),
             last_buffer: 0,
+            domains: Vec::new(),
             has_news: false,
             is_moving: false,
             next_look: Time(0),
@@ -314,7 +323,8 @@ impl Core {
         let Some(notes) = self.runs.get_mut(&run) else { return };
         let ended = notes.ended(outcome);
         notes.outcome.get_or_insert(ended);
-        notes.keep.clear();
+        // The last first: it may be made of what came before.
+        while notes.keep.pop().is_some() {}
         if notes.is_abandoned {
             self.forget(run);
         }
@@ -354,6 +364,12 @@ impl Core {
         }
     }
 
+    /// What was kept for a run, which then is not.
+    #[cfg(test)]
+    pub(crate) fn take_kept(&mut self, run: RunId) -> Vec<Box<dyn std::any::Any + Send>> {
+        self.runs.get_mut(&run).map(|notes| std::mem::take(&mut notes.keep)).unwrap_or_default()
+    }
+
     /// Gives back what no handle and no run names any more.
     pub(crate) fn release_dropped(&mut self) {
         let dropped = Arc::clone(&self.memory.dropped);
@@ -386,7 +402,9 @@ impl Core {
             let progress = lane.endpoint.evidence().progress;
             // Another first task is progress: the time before it was sent was not its own.
             let is_another = std::mem::replace(&mut lane.first, first) != first;
-            if std::mem::replace(&mut lane.progress, progress) != progress || is_another {
+            let is_moved = std::mem::replace(&mut lane.progress, progress) != progress;
+            // Whoever it waits for has a budget of its own.
+            if is_moved || is_another || self.is_held_up(at) {
                 let worker = self.worker(at);
                 self.engine.step(now, Event::Progress(worker));
             }
@@ -482,7 +500,8 @@ impl Core {
                 let callable = self.jobs[task.slot()].callable as usize;
                 let callable = self.program.callables().get(callable).map_or("?", |one| one.name());
                 let name = lane.endpoint.name();
-                format!("{name} has shown no progress in task {task} (`{callable}`)")
+                let wait = self.say_wait(worker.index());
+                format!("{name} has shown no progress in task {task} (`{callable}`){wait}")
             }
             (_, Some(task)) => format!("nobody runs anything and task {task} waits"),
             _ => "nothing moves".to_owned(),

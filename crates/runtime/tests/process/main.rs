@@ -4,8 +4,12 @@
 #[path = "../fixture/callables.rs"]
 mod callables;
 
+#[path = "../fixture/collectives.rs"]
+mod collectives;
+
 mod closing;
 mod death;
+mod domains;
 mod graphs;
 mod idle;
 mod parent;
