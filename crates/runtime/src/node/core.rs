@@ -150,6 +150,12 @@ impl Core {
         Time(u64::try_from(self.clock.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
 
+    /// What the clock shows at an instant.
+    fn at(&self, instant: Instant) -> Time {
+        let since = instant.saturating_duration_since(self.clock);
+        Time(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
+    }
+
     /// When the clock shows `time`.
     pub(crate) fn time_of(&self, time: Time) -> Option<Instant> {
         self.clock.checked_add(Duration::from_nanos(time.0))
@@ -212,6 +218,11 @@ impl Core {
 
     /// Takes in what workers say and does what follows; whether anything was said.
     pub(crate) fn pump(&mut self) -> bool {
+        self.pump_at(&mut None)
+    }
+
+    /// The same; `clock` is a fresh reading of the clock, if there is one, and is one afterwards if one was needed.
+    pub(crate) fn pump_at(&mut self, clock: &mut Option<Instant>) -> bool {
         let mut reports = std::mem::take(&mut self.reports);
         let mut is_moved = false;
         for at in 0..self.lanes.len() {
@@ -220,7 +231,8 @@ impl Core {
                 continue;
             }
             is_moved = true;
-            let (now, worker) = (self.now(), self.worker(at));
+            let reading = *clock.get_or_insert_with(Instant::now);
+            let (now, worker) = (self.at(reading), self.worker(at));
             for report in reports.drain(..) {
                 self.take_in(now, worker, report);
             }
