@@ -178,6 +178,7 @@ impl<'n> Orchestrator<'n> {
             if let Some(task) = submit.task() {
                 let job = core.job(task);
                 (job.run, job.callable) = (Some(run), order.callable);
+                job.is_idempotent = call.is_idempotent;
                 encode_task(&mut job.bytes, &order, &places, &call.scalars, &call.blob);
                 job.ends.push(job.bytes.len());
                 core.carry_out();
@@ -223,6 +224,7 @@ impl<'n> Orchestrator<'n> {
             if let Some(task) = submit.task() {
                 let job = core.job(task);
                 (job.run, job.callable) = (Some(run), callable);
+                job.is_idempotent = members.iter().all(|(.., call)| call.is_idempotent);
                 job.bytes.extend_from_slice(&bytes);
                 job.ends.extend_from_slice(&ends);
                 core.carry_out();

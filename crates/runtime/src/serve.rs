@@ -51,7 +51,9 @@ pub(crate) enum ServeError {
 }
 
 impl Server {
-    pub(crate) fn new(side: ChildSide, runner: Runner, waiting: Waiting) -> Self {
+    pub(crate) fn new(side: ChildSide, mut runner: Runner, waiting: Waiting) -> Self {
+        let mut pulse = side.witness.pulse();
+        runner.setting().progress = Some(Box::new(move || pulse.beat()));
         let (bytes, recalled) = (Vec::new(), Vec::new());
         let is_orphan = &NO_ORPHAN;
         Self { side, runner, waiting, bytes, recalled, unpublished: 0, is_orphan }

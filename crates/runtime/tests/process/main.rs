@@ -9,6 +9,7 @@ mod death;
 mod graphs;
 mod idle;
 mod parent;
+mod restart;
 mod start;
 mod support;
 mod words;
