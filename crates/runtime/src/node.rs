@@ -48,6 +48,8 @@ pub(crate) struct Node {
     pub(crate) program: &'static Program,
     /// The first bytes of each callable's digest.
     pub(crate) prefixes: Vec<u32>,
+    /// How many free slots a submitter waits for that found none.
+    pub(crate) some_room: u32,
     /// What tells its buffers from those of others.
     pub(crate) nonce: u64,
 }
@@ -61,8 +63,10 @@ impl Node {
         program: &'static Program,
     ) -> Self {
         let prefixes = program.callables().iter().map(|one| one.digest().prefix()).collect();
+        let some_room = core.engine.free_slots() / 8;
         Self {
             core: Mutex::new(core),
+            some_room,
             bell,
             waiting: Waiting::calibrate(),
             budgets,

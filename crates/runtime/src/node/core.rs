@@ -112,6 +112,8 @@ pub(crate) struct Core {
     replaced: VecDeque<Lost>,
     /// Whether a run has finished or room was made since someone last looked.
     pub(crate) has_news: bool,
+    /// Whether the last pumping moved something.
+    pub(crate) is_moving: bool,
     /// When the watchdog looks again.
     pub(crate) next_look: Time,
 }
@@ -136,6 +138,7 @@ impl Core {
             last_buffer: 0,
             replaced: VecDeque::new(),
             has_news: false,
+            is_moving: false,
             next_look: Time(0),
         }
     }
@@ -221,6 +224,7 @@ impl Core {
             }
         }
         self.reports = reports;
+        self.is_moving = is_moved;
         if is_moved {
             self.carry_out();
         }

@@ -233,9 +233,18 @@ impl<M: Memory> Sender<M> {
         let mut line = Line { bytes: [0; LINE], used: HEADER, position: self.written };
         line.bytes[..WORD].copy_from_slice(&(length as u64 | kind << 32).to_ne_bytes());
         line.bytes[WORD..HEADER].copy_from_slice(&self.sequence.to_ne_bytes());
-        line.append(&self.memory, self.shape, head);
-        line.append(&self.memory, self.shape, body);
-        line.flush(&self.memory, self.shape);
+        if length <= LINE - HEADER {
+            // The usual record: one line, written whole.
+            let (first, second) = line.bytes[HEADER..HEADER + length].split_at_mut(head.len());
+            first.copy_from_slice(head);
+            second.copy_from_slice(body);
+            let (at, _) = self.shape.place(self.written);
+            self.memory.write(at, &line.bytes);
+        } else {
+            line.append(&self.memory, self.shape, head);
+            line.append(&self.memory, self.shape, body);
+            line.flush(&self.memory, self.shape);
+        }
         self.written += Shape::record(length);
         self.sequence = self.sequence.wrapping_add(1);
     }

@@ -103,10 +103,10 @@ fn rng_2_a_wrong_header_is_corrupt() {
         (0, 0, 0, Corrupt::Mark { sequence, found: 0 }),
         (first | MORE << 33, 0, 0, Corrupt::Mark { sequence, found: first | MORE << 33 }),
         (first, 7, 0, Corrupt::Sequence { expected: 0, found: 7 }),
-        (first | 49, 0, 0, Corrupt::Length { sequence, length: 49, most }),
+        (first + 49, 0, 0, Corrupt::Length { sequence, length: 49, most }),
         (first | 0xffff_ffff, 0, 0, Corrupt::Length { sequence, length: 0xffff_ffff, most }),
-        (first | MORE << 32 | 5, 0, 0, Corrupt::Fragment { sequence, length: 5, expected: 48 }),
-        (first | 41, 0, 40, Corrupt::Largest { bytes: 41, largest: 40 }),
+        ((first | MORE << 32) + 5, 0, 0, Corrupt::Fragment { sequence, length: 5, expected: 48 }),
+        (first + 41, 0, 40, Corrupt::Largest { bytes: 41, largest: 40 }),
     ];
     for (word, number, largest, corrupt) in cases {
         let (mut sender, mut receiver, segment) =
@@ -125,7 +125,7 @@ fn rng_2_a_record_longer_than_what_was_published_is_corrupt() {
     let (mut sender, mut receiver, segment) = ring(1024, 1000);
     sender.push(b"first", b"").expect("room");
     sender.publish();
-    poke(&segment, RECORDS, MARK << 32 | 49);
+    poke(&segment, RECORDS, (MARK << 32) + 49);
     let corrupt = Corrupt::Length { sequence: 0, length: 49, most: 240 };
     assert_eq!(receiver.next(&mut Vec::new()), Err(corrupt), "RNG-2");
 }
@@ -155,7 +155,7 @@ fn rng_2_a_message_without_end_is_corrupt() {
         sender.push(&[1; 48], b"").expect("room");
         sender.publish();
         let at = RECORDS + usize::try_from(peek(&segment, TAIL) - 64).expect("small") % 256 / WORD;
-        poke(&segment, at, MARK << 32 | MORE << 32 | 48);
+        poke(&segment, at, ((MARK | MORE) << 32) + 48);
         outcome = receiver.next(&mut got);
         receiver.release();
         if outcome.is_err() {
