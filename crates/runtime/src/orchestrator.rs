@@ -178,6 +178,7 @@ impl<'n> Orchestrator<'n> {
             if let Some(task) = submit.task() {
                 let job = core.job(task);
                 (job.run, job.callable) = (Some(run), order.callable);
+                job.is_idempotent = call.is_idempotent;
                 let places = call.arguments.iter().map(Argument::place);
                 encode_task(&mut job.bytes, &order, places, &call.scalars, &seats, &call.blob);
                 job.ends.push(job.bytes.len());
@@ -225,6 +226,7 @@ impl<'n> Orchestrator<'n> {
             if let Some(task) = submit.task() {
                 let job = core.job(task);
                 (job.run, job.callable) = (Some(run), callable);
+                job.is_idempotent = members.iter().all(|(.., call)| call.is_idempotent);
                 job.bytes.extend_from_slice(&bytes);
                 job.ends.extend_from_slice(&ends);
                 core.carry_out();

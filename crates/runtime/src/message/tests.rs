@@ -106,13 +106,13 @@ proptest! {
     ) {
         let order = Order { members: 1, ..Order::default() };
         let mut bytes = Vec::new();
-        encode_task(&mut bytes, &order, &[], &[], &[taken], &[]);
+        encode_task(&mut bytes, &order, [].into_iter(), &[], &[taken], &[]);
         let at = size_of::<Head>() + at.index(bytes.len() - size_of::<Head>());
         bytes[at] = byte;
         let mut seats = Vec::new();
         if let Ok(received) = decode_task(&bytes, &mut Vec::new(), &mut Vec::new(), &mut seats) {
             let mut again = Vec::new();
-            encode_task(&mut again, &order, &[], &[], &seats, received.blob);
+            encode_task(&mut again, &order, [].into_iter(), &[], &seats, received.blob);
             prop_assert_eq!(again, bytes, "MSG-2");
         }
     }

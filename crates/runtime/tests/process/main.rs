@@ -13,6 +13,7 @@ mod domains;
 mod graphs;
 mod idle;
 mod parent;
+mod restart;
 mod start;
 mod support;
 mod words;
