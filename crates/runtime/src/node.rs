@@ -63,6 +63,7 @@ impl Node {
         budgets: Budgets,
         errands: Option<Arc<Errands>>,
         program: &'static Program,
+        waiting: Waiting,
     ) -> Self {
         let prefixes = program.callables().iter().map(|one| one.digest().prefix()).collect();
         let some_room = core.engine.free_slots() / 8;
@@ -70,7 +71,7 @@ impl Node {
             core: Mutex::new(core),
             some_room,
             bell,
-            waiting: Waiting::calibrate(),
+            waiting,
             budgets,
             errands,
             is_closed: AtomicBool::new(false),
