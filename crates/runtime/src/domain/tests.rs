@@ -1,6 +1,7 @@
 use super::*;
 use crate::{Failure, Program, Task, Worker, register};
 
+#[expect(clippy::unnecessary_wraps, reason = "callables can fail")]
 fn nothing(_: &mut Task<'_>) -> Result<(), Failure> {
     Ok(())
 }
@@ -25,7 +26,7 @@ fn worker(chips: u32) -> Worker {
 
 const X: &[(&str, DType, &[u64])] = &[("x", DType::U8, &[1000])];
 
-fn spec<'a>(chips: &'a [u32]) -> DomainSpec<'a> {
+fn spec(chips: &[u32]) -> DomainSpec<'_> {
     DomainSpec { name: "d", chips, window: 1000, buffers: X, signals: 1 }
 }
 

@@ -191,8 +191,8 @@ impl DomainView {
     }
 
     fn step(&self, peer: usize, cell: u32) -> Step {
-        let domain = u32::try_from(self.roster.id & 0xff_ffff).unwrap_or(0);
-        Step::Waits { domain, rank: u8::try_from(peer).unwrap_or(u8::MAX), cell }
+        let rank = u8::try_from(peer).unwrap_or(u8::MAX);
+        Step::Waits { domain: Step::short(self.roster.id), rank, cell }
     }
 
     fn word(&self, owner: usize, writer: usize, cell: u32) -> Result<&AtomicU64, DomainError> {

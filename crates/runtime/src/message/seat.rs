@@ -179,7 +179,7 @@ fn decode_part(reader: &mut Reader<'_>, roster: &Roster) -> Result<Part, BadMess
     let before = roster.parts.last().map_or(0, |part| part.offset + part.layout.extent);
     let end = offset.checked_add(layout.extent);
     let is_inside = end.is_some_and(|end| end <= roster.data);
-    if !is_inside || offset % LINE != 0 || offset < before {
+    if !is_inside || !offset.is_multiple_of(LINE) || offset < before {
         return Err(reader.refuse("place of a buffer", offset));
     }
     let name = decode_name(reader, head.name)?;

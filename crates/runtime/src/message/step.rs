@@ -18,8 +18,8 @@ pub enum Step {
     },
 }
 
-/// The bits of a domain's number that are told.
-pub(crate) const DOMAIN_BITS: u32 = 24;
+/// A number of which 24 bits are told.
+const BITS: u64 = 0xff_ffff;
 
 impl Step {
     /// As a number.
@@ -28,10 +28,15 @@ impl Step {
             Self::Idle => 0,
             Self::Running => 1,
             Self::Waits { domain, rank, cell } => {
-                let (domain, cell) = (u64::from(domain) & 0xff_ffff, u64::from(cell) & 0xff_ffff);
+                let (domain, cell) = (u64::from(domain) & BITS, u64::from(cell) & BITS);
                 2 | u64::from(rank) << 8 | cell << 16 | domain << 40
             }
         }
+    }
+
+    /// What is told of a domain's number.
+    pub(crate) fn short(domain: u64) -> u32 {
+        u32::try_from(domain & BITS).unwrap_or(0)
     }
 
     /// What a number says; what nobody writes is taken for running.

@@ -428,9 +428,12 @@ impl Core {
 
     /// Asks every worker to leave.
     pub(crate) fn stop_all(&mut self) {
-        for lane in self.lanes.iter_mut().filter(|lane| lane.lost.is_none()) {
-            lane.endpoint.stop();
-            lane.endpoint.flush();
+        // A thread that was given up may still come to itself, and then it is to leave.
+        for lane in &mut self.lanes {
+            if !lane.endpoint.has_left() {
+                lane.endpoint.stop();
+                lane.endpoint.flush();
+            }
         }
     }
 

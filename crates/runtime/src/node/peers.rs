@@ -18,7 +18,7 @@ impl Core {
         let Step::Waits { domain, rank, cell } = Step::decode(step) else { return None };
         let mut living = self.domains.iter().filter_map(std::sync::Weak::upgrade);
         let is_meant = |known: &Arc<Allocated>| {
-            known.roster.id & 0xff_ffff == u64::from(domain)
+            Step::short(known.roster.id) == domain
                 && known.lanes.get(usize::from(rank)).is_some_and(|lane| *lane < self.lanes.len())
                 && known.lanes.contains(&at)
         };
@@ -40,10 +40,8 @@ impl Core {
     pub(crate) fn say_wait(&self, at: usize) -> String {
         let Some((domain, rank, cell)) = self.waits_for(at) else { return String::new() };
         let roster = &domain.roster;
-        let what = match cell == roster.signals {
-            true => "the barrier".to_owned(),
-            false => format!("cell {cell}"),
-        };
+        let is_barrier = cell == roster.signals;
+        let what = if is_barrier { "the barrier".to_owned() } else { format!("cell {cell}") };
         let peer = &self.lanes[domain.lanes[rank]];
         let does = match (&peer.lost, peer.is_busy()) {
             (Some(words), _) => format!("is lost: {words}"),

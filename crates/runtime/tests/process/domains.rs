@@ -1,4 +1,11 @@
 //! Collectives over the windows of domains, on threads and on processes alike.
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    clippy::float_cmp,
+    reason = "small whole numbers"
+)]
 
 use crate::callables::PROGRAM;
 use crate::collectives::{
@@ -170,6 +177,9 @@ fn all_to_all(builder: Builder) {
     check_out(builder, &ALL_TO_ALL, |ranks| 64 * ranks as u64, parts);
 }
 
+/// No domain.
+const NONE: u64 = u64::MAX;
+
 fn rank_map(builder: Builder) {
     let worker = chips(builder, 3);
     let found: Vec<_> = (0..3).map(|_| worker.tensor(DType::I64, &[4]).expect("memory")).collect();
@@ -198,7 +208,6 @@ fn rank_map(builder: Builder) {
     });
     run.expect("it runs");
     let read_ranks = |chip: usize| worker.read::<u64>(&found[chip]).expect("over");
-    const NONE: u64 = u64::MAX;
     assert_eq!([0, 1, 2].map(read_ranks), [[0, 2, NONE, NONE], [0, 2, NONE, NONE], [1, 2, 1, 2]]);
     for domain in &kept {
         for rank in 0..2 {
@@ -330,12 +339,6 @@ fn slow(builder: Builder) {
     let worker = chips(builder.budgets(ladder(100, 300)), 2);
     let run = worker.run("slow", |graph| {
         let domain = allocate(graph, &[0, 1], 8)?;
-        let number = |call: Call, numbers: [u64; 4]| numbers.into_iter().fold(call, Call::scalar);
-        let call =
-            || Call::new(&AWAIT).domain(&domain).expected(std::time::Duration::from_secs(20));
-        // The second waits in vain for longer than an operation may take, but says so beforehand.
-        let patient = number(call(), [1, 0, 0, 1]);
-        graph.submit_next_level(Target::Chip(1), &patient)?;
         let consume = Call::new(&CONSUME).domain(&domain).scalar(1);
         graph.submit_next_level(Target::Chip(0), &consume)?;
         let sleepy = Call::new(&crate::callables::SLEEP)
