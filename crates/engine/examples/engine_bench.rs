@@ -1,7 +1,7 @@
 //! Nanoseconds per task of the engine alone, driven inline, as one JSON object.
 //!
 //! ```text
-//! cargo run --release -p phalanx-engine --example engine_bench [repeats [tasks [pattern]]]
+//! cargo run --release -p phalanx-engine --example engine_bench [repeats [tasks [pattern [runtime]]]]
 //! ```
 //!
 //! No-op tasks in five patterns: `independent` (each its own datum), `chain` (one datum), `stencil` (64 wide, 3 reads and a
@@ -155,17 +155,19 @@ fn main() {
     let mut arguments = std::env::args().skip(1);
     let mut number = |usual| arguments.next().map_or(usual, |text| text.parse().expect("a number"));
     let (repeats, count) = (number(20), number(50_000));
-    let wanted = arguments.next();
+    let (pattern, runtime) = (arguments.next(), arguments.next());
     let mut inline = Inline::new();
     let data = inline.data(count.max(128));
     let patterns = patterns(count);
     let mut rows = Vec::new();
-    let is_wanted = |name: &str| wanted.as_ref().is_none_or(|wanted| wanted == name);
-    for (pattern, tasks) in patterns.iter().filter(|(name, _)| is_wanted(name)) {
-        for (runtime, batch) in [("phalanx-inline", usize::MAX), ("phalanx-inline-64", 64)] {
+    let is_wanted =
+        |wanted: &Option<String>, name| wanted.as_ref().is_none_or(|wanted| wanted == name);
+    let runtimes = [("phalanx-inline", usize::MAX), ("phalanx-inline-64", 64)];
+    for (pattern, tasks) in patterns.iter().filter(|(name, _)| is_wanted(&pattern, *name)) {
+        for (runtime, batch) in runtimes.iter().filter(|(name, _)| is_wanted(&runtime, *name)) {
             let times = (0..repeats).map(|_| {
                 let begun = Instant::now();
-                inline.run(&data, tasks, batch);
+                inline.run(&data, tasks, *batch);
                 begun.elapsed().as_nanos()
             });
             let best = times.min().unwrap_or_default();
