@@ -275,6 +275,11 @@ impl Engine {
         Ok(())
     }
 
+    /// Whether an unfinished run names a buffer.
+    pub fn is_in_use(&self, buffer: BufferId) -> bool {
+        self.buffers.get(buffer).is_some_and(|entry| self.is_named(entry))
+    }
+
     /// Whether a run that is not finished names `buffer`.
     fn is_named(&self, buffer: &Buffer) -> bool {
         let is_over = |run| is_over(&self.runs, run);

@@ -56,6 +56,7 @@ pub use buffer::{BufferError, BufferId, Grant, Identity};
 pub use engine::{Action, Actions, Config, Ending, Engine, Event, Start, Stats};
 pub use error::{Begin, Knob, Submit, SubmitError};
 pub use explain::{Dependency, Graph, Waiting, Why};
+pub use region::Regions;
 pub use run::{Cause, Outcome, Reason, Report, Resources, RunId, RunSpec};
 pub use scope::{Mode, Scope, ScopeError};
 pub use task::{Arg, Place, Slab, State, Tag, TaskId, TaskSpec, Time};

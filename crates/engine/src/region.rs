@@ -10,7 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub const ALIGNMENT: u64 = 1024;
 
 #[derive(Debug)]
-pub(crate) struct Regions {
+/// Which bytes of a range are free.
+pub struct Regions {
     capacity: u64,
     free: u64,
     /// Free pieces: where they begin, and how long they are.
@@ -21,7 +22,7 @@ pub(crate) struct Regions {
 
 impl Regions {
     /// Room for `capacity` bytes, rounded up to whole units.
-    pub(crate) fn new(capacity: u64) -> Self {
+    pub fn new(capacity: u64) -> Self {
         let capacity = rounded(capacity).unwrap_or(u64::MAX - u64::MAX % ALIGNMENT);
         let mut regions =
             Self { capacity, free: 0, pieces: BTreeMap::new(), lengths: BTreeSet::new() };
@@ -31,26 +32,28 @@ impl Regions {
         regions
     }
 
-    pub(crate) fn capacity(&self) -> u64 {
+    /// All bytes, free or not.
+    pub fn capacity(&self) -> u64 {
         self.capacity
     }
 
-    pub(crate) fn free(&self) -> u64 {
+    /// Free bytes, in however many pieces.
+    pub fn free(&self) -> u64 {
         self.free
     }
 
     /// The longest piece.
-    pub(crate) fn longest(&self) -> u64 {
+    pub fn longest(&self) -> u64 {
         self.lengths.last().map_or(0, |(length, _)| *length)
     }
 
     /// Whether [`Regions::allocate`] would succeed.
-    pub(crate) fn fits(&self, bytes: u64) -> bool {
+    pub fn fits(&self, bytes: u64) -> bool {
         bytes == 0 || rounded(bytes).is_some_and(|bytes| bytes <= self.longest())
     }
 
     /// Where `bytes` bytes begin, from the shortest piece that is long enough.
-    pub(crate) fn allocate(&mut self, bytes: u64) -> Option<u64> {
+    pub fn allocate(&mut self, bytes: u64) -> Option<u64> {
         let bytes = rounded(bytes)?;
         let (length, start) = *self.lengths.range((bytes, 0)..).next()?;
         self.remove(start, length);
@@ -61,7 +64,7 @@ impl Regions {
     }
 
     /// Gives back what [`Regions::allocate`] returned for `bytes`.
-    pub(crate) fn release(&mut self, start: u64, bytes: u64) {
+    pub fn release(&mut self, start: u64, bytes: u64) {
         let mut length = rounded(bytes).expect("REG-2: it was allocated");
         let mut start = start;
         if let Some((&before, &its_length)) = self.pieces.range(..start).next_back()

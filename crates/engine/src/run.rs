@@ -32,6 +32,13 @@ pub struct RunId {
     pub(crate) index: u32,
 }
 
+impl RunId {
+    /// Counted from 1 in the order in which runs began.
+    pub fn number(self) -> u64 {
+        self.number
+    }
+}
+
 impl fmt::Display for RunId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "r{}", self.number)

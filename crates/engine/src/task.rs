@@ -33,6 +33,12 @@ pub struct TaskId {
 impl TaskId {
     /// The name of no task.
     pub(crate) const NONE: Self = Self { slot: NONE, generation: 0 };
+
+    /// Which place of the ring it has, from 0; another task has it later.
+    #[inline]
+    pub fn slot(self) -> usize {
+        self.slot as usize
+    }
 }
 
 impl std::fmt::Display for TaskId {

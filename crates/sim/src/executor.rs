@@ -30,9 +30,11 @@ mod action;
 mod agenda;
 mod deadlock;
 mod task;
+mod watch;
 
 pub use deadlock::{Deadlock, Wait, Waiting};
 pub use task::{Canceled, JoinHandle, Pause, Sleep, TaskId};
+pub use watch::{Doze, Look};
 
 use crate::time::Time;
 use action::Action;
@@ -132,6 +134,13 @@ struct Core {
     /// How many events there will have been when they have looked.
     looked: Cell<u64>,
     explained: RefCell<Option<Vec<Wait>>>,
+    /// Whether waits need not say what for.
+    is_quiet: Cell<bool>,
+    /// Who wakes up when, if anything else happens then or later (SIM-8).
+    dozing: RefCell<Vec<(u64, Place, TaskId)>>,
+    /// Whether the process that was polled last dozes.
+    has_dozed: Cell<bool>,
+    questions: RefCell<Vec<Rc<watch::Question>>>,
 }
 
 impl Executor {
@@ -160,6 +169,10 @@ impl Executor {
             pausing: RefCell::default(),
             looked: Cell::new(0),
             explained: RefCell::new(None),
+            is_quiet: Cell::new(false),
+            dozing: RefCell::default(),
+            has_dozed: Cell::new(false),
+            questions: RefCell::default(),
         };
         Self {
             sim: Sim(Rc::new(core)),
@@ -204,6 +217,7 @@ impl Executor {
     pub fn run(&mut self) -> Result<(), Deadlock> {
         let core = self.sim.0.clone();
         core.running.set(true);
+        core.is_quiet.set(true);
         self.do_chores();
         // SIM-6: the first window is one instant.
         let mut span = 1;
@@ -211,6 +225,7 @@ impl Executor {
             span = core.lookahead.get();
         }
         core.running.set(false);
+        core.is_quiet.set(false);
         core.now.set(core.latest.get());
         if core.stopped.get() || core.tasks.borrow().live() == 0 {
             return Ok(());
@@ -226,6 +241,9 @@ impl Executor {
         let mut start = core.agendas.borrow_mut().first_due();
         if !core.pausing.borrow().is_empty() {
             start = core.end_pauses(start);
+        }
+        if !core.dozing.borrow().is_empty() {
+            start = core.end_dozes(start, span);
         }
         if start == u64::MAX {
             return false;
@@ -292,6 +310,8 @@ impl Executor {
         core.stopped.set(false);
         core.overflowed.set(false);
         core.pausing.borrow_mut().clear();
+        core.dozing.borrow_mut().clear();
+        core.questions.borrow_mut().clear();
         core.ready.borrow_mut().clear();
         core.agendas.borrow_mut().clear();
     }
@@ -311,6 +331,9 @@ impl Executor {
                     drop(self.processes.remove(task));
                 }
             }
+            for question in core.questions.take() {
+                self.answer(&question);
+            }
         }
     }
 
@@ -324,12 +347,15 @@ impl Executor {
             core.place.set(place);
             core.task.set(task);
             *core.explained.borrow_mut() = Some(Vec::new());
+            core.has_dozed.set(false);
             if let Some(process) = self.processes.get(task) {
                 let polled = process.as_mut().poll(&mut Context::from_waker(Waker::noop()));
                 assert!(polled.is_pending(), "SIM-4: `{name}` could go on, but nobody resumed it");
             }
             let waits = core.explained.take().unwrap_or_default();
-            waiting.push(Waiting { process: name, place, waits });
+            if !core.has_dozed.get() {
+                waiting.push(Waiting { process: name, place, waits });
+            }
         }
         Deadlock::new(Time::ps(core.latest.get()), waiting)
     }
@@ -565,7 +591,7 @@ impl Sim {
     #[inline]
     pub fn waiting(&self, describe: impl FnOnce() -> Wait) {
         // `task` is set by `explain` too, so the cheap test comes first in a run.
-        if self.0.running.get() {
+        if self.0.is_quiet.get() {
             return;
         }
         if let Some(waits) = &mut *self.0.explained.borrow_mut() {

@@ -381,6 +381,12 @@ impl Edges {
         (number, true)
     }
 
+    /// Gives up the edges that `is_over` holds for: what is still under way on them concerns nobody any more, and whoever
+    /// opens one of the same name gets a new one.
+    pub(crate) fn give_up(&mut self, is_over: impl Fn(&EdgeName) -> bool) {
+        self.by_name.retain(|name, _| !is_over(name));
+    }
+
     /// Edges by name, so that reports do not depend on who opened which first.
     pub(crate) fn sorted(&self) -> impl Iterator<Item = &Edge> {
         self.by_name.values().map(|number| &self.list[*number as usize])

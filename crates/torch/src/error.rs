@@ -1,5 +1,6 @@
 //! What can go wrong in a rank's program.
 
+use crate::graph::GraphFailure;
 use phalanx_sim::machine::RunError;
 use phalanx_sim::memory::MemoryError;
 use phalanx_sim::value::DType;
@@ -58,6 +59,9 @@ pub enum Error {
         /// What failed before it.
         cause: Box<Error>,
     },
+    /// Tasks of a graph failed.
+    #[error("{0}")]
+    Graph(Box<GraphFailure>),
     /// The rank's program panicked.
     #[error("panicked: {0}")]
     Panic(String),

@@ -83,33 +83,51 @@ impl Arg {
 
 /// The tensors of a launch, as its programs see them.
 #[derive(Clone)]
-pub struct Args(Rc<[Tensor]>);
+pub struct Args {
+    tensors: Rc<[Tensor]>,
+    pes: Rc<[PeId]>,
+}
 
 impl Args {
+    pub(crate) fn new(tensors: impl IntoIterator<Item = Tensor>, pes: Rc<[PeId]>) -> Self {
+        Self { tensors: tensors.into_iter().collect(), pes }
+    }
+
+    /// How many arguments there are.
+    pub fn count(&self) -> usize {
+        self.tensors.len()
+    }
+
+    /// The PEs of the launch: program `i` runs on the `i`-th.
+    pub fn pes(&self) -> &[PeId] {
+        &self.pes
+    }
+
     /// Argument `index`.
     ///
     /// # Panics
     ///
     /// If the launch has fewer arguments: a bug of the kernel.
     pub fn tensor(&self, index: usize) -> &Tensor {
-        &self.0[index]
+        &self.tensors[index]
     }
 
     /// The elements of an argument whose storage is not cut.
     pub fn view(&self, index: usize) -> Result<View, KernelError> {
-        self.0[index].view().map_err(|error| KernelError::Other(error.to_string()))
+        self.tensors[index].view().map_err(|error| KernelError::Other(error.to_string()))
     }
 
     /// The memory of an argument whose storage is not cut.
     pub fn region(&self, index: usize) -> Result<Region, KernelError> {
-        self.0[index].region().map_err(|error| KernelError::Other(error.to_string()))
+        self.tensors[index].region().map_err(|error| KernelError::Other(error.to_string()))
     }
 
     /// The shard of an argument that is for `pe`.
     pub fn shard(&self, index: usize, pe: PeId) -> Result<&Shard, KernelError> {
-        let found = self.0[index].shards().iter().find(|shard| shard.pe == pe);
-        found
-            .ok_or_else(|| KernelError::Other(format!("{:?} has no shard for {pe}", self.0[index])))
+        let found = self.tensors[index].shards().iter().find(|shard| shard.pe == pe);
+        found.ok_or_else(|| {
+            KernelError::Other(format!("{:?} has no shard for {pe}", self.tensors[index]))
+        })
     }
 }
 
@@ -122,13 +140,13 @@ pub(crate) struct On {
 }
 
 /// A kernel whose panic is its error; one of its destructors when it is cancelled is noted.
-struct Caught<F> {
+pub(crate) struct Caught<F> {
     kernel: Result<Pin<Box<F>>, String>,
     last_words: LastWords,
 }
 
 impl<F> Caught<F> {
-    fn new(last_words: &LastWords, kernel: impl FnOnce() -> F) -> Self {
+    pub(crate) fn new(last_words: &LastWords, kernel: impl FnOnce() -> F) -> Self {
         let made = catch_unwind(AssertUnwindSafe(kernel));
         let kernel = made.map(Box::pin).map_err(|panic| words(&*panic));
         Self { kernel, last_words: last_words.clone() }
@@ -200,7 +218,7 @@ impl Rank {
         let On { pes, exclusive, after } = on;
         let touches: Vec<_> = args.iter().map(|arg| (&arg.tensor.storage, arg.access)).collect();
         let asked = Asked { what: "launch", subject: name.to_owned(), touches: &touches, after };
-        let tensors = Args(args.iter().map(|arg| arg.tensor.clone()).collect());
+        let tensors = Args::new(args.iter().map(|arg| arg.tensor.clone()), pes.clone().into());
         let (host, name, last_words) =
             (self.host().clone(), name.to_owned(), self.last_words().clone());
         // The command crosses the host link while those before are still at work.

@@ -17,6 +17,7 @@ pub mod ccl;
 pub mod context;
 pub mod distributed;
 pub mod error;
+pub mod graph;
 pub mod launch;
 pub mod multiprocessing;
 pub mod placement;
@@ -31,6 +32,7 @@ pub mod workload;
 
 pub use context::Context;
 pub use error::Error;
+pub use graph::{GraphOptions, Task, TaskGraph};
 pub use launch::{Arg, Args, Grid};
 pub use placement::{DpPolicy, Spread};
 pub use pool::Pool;

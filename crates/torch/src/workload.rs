@@ -6,6 +6,7 @@
 
 mod all_reduce;
 mod check;
+mod chip_gemm;
 mod gemm;
 mod parameters;
 mod ping;
@@ -103,6 +104,7 @@ pub fn all() -> &'static [Workload] {
         ring::WORKLOAD,
         vector_add::WORKLOAD,
         gemm::WORKLOAD,
+        chip_gemm::WORKLOAD,
         all_reduce::WORKLOAD,
         tp_mlp::WORKLOAD,
         tp_block::WORKLOAD,

@@ -14,17 +14,23 @@ impl Engine {
         let flight = self.lanes.get_mut(worker.index()).and_then(|lane| {
             let flight = lane.land(dispatch)?;
             lane.progress = now;
-            Some(flight)
+            Some((flight, lane.pool))
         });
-        let Some(flight) = flight else {
+        let Some((flight, pool)) = flight else {
             self.stale += 1;
             return;
         };
         self.progress = now;
+        if let Some(pool) = self.pools.get_mut(pool as usize) {
+            pool.ending = Some(worker.0);
+        }
         if ending == Ending::Deferred {
             self.ring.extra_mut(flight.slot).deferred += 1;
         } else {
             self.end_member(flight.slot, flight.member, ending, took);
+        }
+        if let Some(pool) = self.pools.get_mut(pool as usize) {
+            pool.ending = None;
         }
         self.fill(worker.0);
     }

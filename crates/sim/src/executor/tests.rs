@@ -1,4 +1,5 @@
 use super::*;
+use crate::signal::Signal;
 
 fn log() -> (Rc<RefCell<Vec<String>>>, impl Fn(&str) + Clone + 'static) {
     let lines = Rc::new(RefCell::new(Vec::new()));
@@ -260,4 +261,76 @@ fn a_stuck_executor_can_be_cleared_and_used_again() {
     });
     executor.run().unwrap();
     assert_eq!(again.take(), Some(Time::ns(5)), "time stays where it is");
+}
+
+#[test]
+fn sim_8_dozing_ends_at_its_instant_and_keeps_no_run_alive() {
+    let mut executor = Executor::new(1);
+    let woken = Rc::new(std::cell::RefCell::new(Vec::new()));
+    let (sim, noted) = (executor.sim(), woken.clone());
+    let watching = async move {
+        loop {
+            sim.doze_until(sim.now() + Time::ns(10)).await;
+            noted.borrow_mut().push(sim.now());
+        }
+    };
+    let watcher = executor.spawn(Place(0), "watcher", watching);
+    let sim = executor.sim();
+    let worker = async move {
+        sim.sleep(Time::ns(25)).await;
+        drop(watcher);
+    };
+    executor.spawn(Place(0), "worker", worker).detach();
+    executor.run().unwrap();
+    assert_eq!(*woken.borrow(), [Time::ns(10), Time::ns(20)], "SIM-8");
+    assert_eq!(executor.sim().now(), Time::ns(25), "SIM-8: watching takes no time");
+}
+
+#[test]
+fn sim_8_a_deadlock_is_reported_at_once_and_without_the_one_who_dozes() {
+    let mut executor = Executor::new(1);
+    let sim = executor.sim();
+    executor.spawn(Place(0), "watcher", async move { sim.doze_until(Time::us(1)).await }).detach();
+    let (sim, never) = (executor.sim(), Signal::<()>::new(&executor.sim(), "go", "nobody"));
+    executor
+        .spawn(Place(0), "stuck", async move {
+            sim.sleep(Time::ns(3)).await;
+            never.wait().await;
+        })
+        .detach();
+    let deadlock = executor.run().unwrap_err();
+    assert_eq!(
+        deadlock.to_string(),
+        "deadlock at 3 ns: 1 process waits for something that can no longer happen\n  \
+         `stuck` waits for `go` to be set; could come from `nobody` (finished or never started)",
+        "SIM-8"
+    );
+}
+
+#[test]
+fn looking_at_processes_says_what_they_wait_for_and_changes_nothing() {
+    let mut executor = Executor::new(1);
+    let go = Signal::new(&executor.sim(), "go", "watcher");
+    let (sim, inner) = (executor.sim(), go.clone());
+    let waiter = executor.spawn(Place(0), "waiter", async move {
+        inner.wait().await;
+        sim.now()
+    });
+    let sim = executor.sim();
+    let sleeper = executor.spawn(Place(0), "sleeper", async move {
+        sim.sleep(Time::ns(9)).await;
+        sim.now()
+    });
+    let sim = executor.sim();
+    let watcher = executor.spawn(Place(0), "watcher", async move {
+        sim.sleep(Time::ns(5)).await;
+        let names = ["waiter", "sleeper", "nobody"].map(str::to_owned).to_vec();
+        let found = sim.look_at(names).await;
+        go.set(());
+        found.into_iter().map(|one| (one.process, one.waits.len())).collect::<Vec<_>>()
+    });
+    executor.run().unwrap();
+    let seen = watcher.take().expect("an answer");
+    assert_eq!(seen, [("waiter".to_owned(), 1), ("sleeper".to_owned(), 0)]);
+    assert_eq!((waiter.take(), sleeper.take()), (Some(Time::ns(5)), Some(Time::ns(9))));
 }

@@ -12,6 +12,7 @@
 
 use super::{COMMAND, Machine, RunError, World, run_program};
 use crate::executor::{JoinHandle, Place, Sim};
+use crate::ipcq::EdgeName;
 use crate::kernel::{Group, KernelError, Program, Tl};
 use crate::memory::{MemoryError, Region};
 use crate::record::{Path, Resource};
@@ -229,6 +230,16 @@ impl Host {
             programs.push(self.sim().spawn(format!("{name}@{pe}"), life));
         }
         ended.wait().await
+    }
+
+    /// Gives up what programs on `pes` that failed have left in the queues between them and other PEs of this SIP, so
+    /// that whoever comes next finds these empty.
+    pub fn give_up_edges(&self, pes: &[PeId]) {
+        let is_over = |name: &EdgeName| {
+            let is_inside = [name.from, name.to].iter().all(|pe| pe.sip == self.sip);
+            is_inside && (pes.contains(&name.from) || pes.contains(&name.to))
+        };
+        self.world.edges.borrow_mut().give_up(is_over);
     }
 
     fn flight(&self, bytes: Bytes, cause: Cause) -> Flight {

@@ -2,6 +2,7 @@
 
 mod ccl_config;
 mod collectives;
+mod graph;
 mod parameters;
 mod pool;
 mod ranks;

@@ -1,0 +1,212 @@
+//! How a chip sets itself up before anything is sent to it, and what it reports.
+//!
+//! A program names one function for all its chips ([`Program::chip`](crate::Program::chip)). It runs in each chip's own
+//! process (or thread), learns which chip it is, makes the device, and cuts named buffers out of the chip's window, a part
+//! of the shared memory that no other worker is given. The parent assembles a [`ChipContext`] from what each reports.
+//!
+//! - **BOOT-1 (counted).** Names, offsets and sizes that a chip reports are checked one by one against its window; what
+//!   does not agree fails the start.
+//! - **BOOT-2 (first error).** The first chip that fails decides the error; any chip may be it.
+//! - **BOOT-3 (zero).** A window is zero before its chip sees it.
+
+use crate::failure::Failure;
+use crate::process::letter::Chip;
+use crate::shm::Segment;
+use crate::tensor::Buffer;
+use bytemuck::Pod;
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// What sets a chip up; the device is what callables find with [`Task::device`](crate::Task::device).
+pub type BootstrapFunction = fn(&mut Bootstrap<'_>) -> Result<Box<dyn Any + Send>, Failure>;
+
+/// Buffers in a window begin at multiples of this.
+const ALIGNMENT: u64 = 64;
+
+/// A chip while it sets itself up.
+pub struct Bootstrap<'a> {
+    chip: Chip,
+    memory: &'a Segment,
+    /// Whether the parent wants it to stop.
+    is_over: &'a dyn Fn() -> bool,
+    report: Report,
+    used: u64,
+}
+
+/// What a chip reports: its device and its buffers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Report {
+    pub(crate) device_ctx: u64,
+    pub(crate) window: (u64, u64),
+    pub(crate) buffers: Vec<Carved>,
+}
+
+/// A named part of a window.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Carved {
+    pub(crate) name: String,
+    /// Counted from the window's beginning.
+    pub(crate) offset: u64,
+    pub(crate) bytes: u64,
+}
+
+/// What is known of a chip that is ready.
+#[derive(Clone, Debug)]
+pub struct ChipContext {
+    /// Which device.
+    pub device_id: u32,
+    /// Which of the chips, from 0.
+    pub rank: u32,
+    /// How many chips there are.
+    pub nranks: u32,
+    /// A number of the bootstrap's own.
+    pub device_ctx: u64,
+    /// Where its window begins in the memory that parent and chip share.
+    pub local_window_base: u64,
+    /// How many bytes its window has.
+    pub actual_window_size: u64,
+    /// The parts of its window that have a name.
+    pub buffers: BTreeMap<String, Buffer>,
+}
+
+impl fmt::Debug for Bootstrap<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Bootstrap").field("chip", &self.chip).field("report", &self.report).finish()
+    }
+}
+
+impl<'a> Bootstrap<'a> {
+    pub(crate) fn new(chip: Chip, memory: &'a Segment, is_over: &'a dyn Fn() -> bool) -> Self {
+        let report = Report { window: chip.window, ..Report::default() };
+        Self { chip, memory, is_over, report, used: 0 }
+    }
+
+    /// Which device it is to use.
+    pub fn device_id(&self) -> u32 {
+        self.chip.device_id
+    }
+
+    /// Which of the chips it is, from 0.
+    pub fn rank(&self) -> u32 {
+        self.chip.rank
+    }
+
+    /// How many chips there are.
+    pub fn nranks(&self) -> u32 {
+        self.chip.nranks
+    }
+
+    /// How many bytes its window has.
+    pub fn window_bytes(&self) -> u64 {
+        self.chip.window.1
+    }
+
+    /// How many bytes of its window have no name yet.
+    pub fn free_bytes(&self) -> u64 {
+        self.window_bytes().saturating_sub(self.used)
+    }
+
+    /// Whether it is to stop because something else failed; for set-ups that take long.
+    pub fn is_over(&self) -> bool {
+        (self.is_over)()
+    }
+
+    /// A number of its own that the parent finds in [`ChipContext::device_ctx`].
+    pub fn device_ctx(&mut self, device_ctx: u64) {
+        self.report.device_ctx = device_ctx;
+    }
+
+    /// Cuts the next `bytes` of the window off under a name of their own.
+    pub fn buffer(&mut self, name: &str, bytes: u64) -> Result<(), Failure> {
+        if self.report.buffers.iter().any(|one| one.name == name) {
+            return Err(Failure::new(format!("two buffers of this chip are called `{name}`")));
+        }
+        let offset = self.used.next_multiple_of(ALIGNMENT);
+        let end = offset.checked_add(bytes).filter(|end| *end <= self.window_bytes());
+        let Some(end) = end else {
+            return Err(Failure::new(format!(
+                "buffer `{name}` of {bytes} bytes does not fit: {} of {} bytes of the window are free; raise `window`",
+                self.window_bytes().saturating_sub(offset),
+                self.window_bytes()
+            )));
+        };
+        self.report.buffers.push(Carved { name: name.to_owned(), offset, bytes });
+        self.used = end;
+        Ok(())
+    }
+
+    /// Writes the first elements of a buffer that it has named.
+    pub fn write<T: Pod>(&mut self, name: &str, elements: &[T]) -> Result<(), Failure> {
+        let carved = self.report.buffers.iter().find(|one| one.name == name);
+        let carved = carved
+            .ok_or_else(|| Failure::new(format!("this chip has no buffer called `{name}`")))?;
+        let bytes: &[u8] = bytemuck::cast_slice(elements);
+        if bytes.len() as u64 > carved.bytes {
+            let (given, most) = (bytes.len(), carved.bytes);
+            let words = format!("{given} bytes were given for buffer `{name}` of {most}");
+            return Err(Failure::new(words));
+        }
+        let at = self.chip.window.0 + carved.offset;
+        self.memory.write(usize::try_from(at)?, bytes)?;
+        Ok(())
+    }
+
+    /// What it reports.
+    pub(crate) fn finish(self) -> Report {
+        self.report
+    }
+}
+
+impl Report {
+    /// As bytes.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let count = self.buffers.len() as u64;
+        for number in [self.device_ctx, self.window.0, self.window.1, count] {
+            bytes.extend_from_slice(&number.to_le_bytes());
+        }
+        for Carved { name, offset, bytes: length } in &self.buffers {
+            for number in [*offset, *length, name.len() as u64] {
+                bytes.extend_from_slice(&number.to_le_bytes());
+            }
+            bytes.extend_from_slice(name.as_bytes());
+        }
+        bytes
+    }
+
+    /// What [`Report::encode`] made, if it agrees with itself and with the chip's window.
+    pub(crate) fn decode(mut bytes: &[u8], chip: &Chip) -> Result<Self, String> {
+        let cut = || "its report is cut off".to_owned();
+        let device_ctx = number(&mut bytes).ok_or_else(cut)?;
+        let window = (number(&mut bytes).ok_or_else(cut)?, number(&mut bytes).ok_or_else(cut)?);
+        if window != chip.window {
+            return Err(format!("its window is {window:?} and should be {:?}", chip.window));
+        }
+        let count = number(&mut bytes).ok_or_else(cut)?;
+        let mut report = Self { device_ctx, window, buffers: Vec::new() };
+        let mut end = 0;
+        for at in 0..count {
+            let offset = number(&mut bytes).ok_or_else(cut)?;
+            let length = number(&mut bytes).ok_or_else(cut)?;
+            let named = number(&mut bytes).and_then(|count| usize::try_from(count).ok());
+            let named = named.and_then(|count| bytes.split_at_checked(count)).ok_or_else(cut)?;
+            let name = String::from_utf8(named.0.to_vec());
+            let name = name.map_err(|_| format!("the name of its buffer {at} is no text"))?;
+            bytes = named.1;
+            let next = offset.checked_add(length).filter(|next| *next <= window.1);
+            let next = next.filter(|_| offset >= end);
+            end = next.ok_or_else(|| {
+                format!("its buffer `{name}` ({length} bytes at {offset}) does not lie in its window of {} behind the others", window.1)
+            })?;
+            report.buffers.push(Carved { name, offset, bytes: length });
+        }
+        if bytes.is_empty() { Ok(report) } else { Err("its report is too long".to_owned()) }
+    }
+}
+
+fn number(bytes: &mut &[u8]) -> Option<u64> {
+    let (first, rest) = bytes.split_first_chunk::<8>()?;
+    *bytes = rest;
+    Some(u64::from_le_bytes(*first))
+}

@@ -1,0 +1,100 @@
+//! Where a worker lives: what the node says to it, and what it hears back.
+//!
+//! An endpoint is state, not a thread: nothing here waits. The node that owns it sends tasks, asks now and then what
+//! happened, and tells its engine.
+//!
+//! - **EP-1 (exactly once).** Each dispatch ends exactly once: by its own ending, or by the loss of the worker.
+//! - **EP-2 (in order).** A worker runs what it was sent in the order in which it was sent.
+//! - **EP-3 (whole).** The words of a failure arrive as they were, however long.
+//! - **EP-4 (recall).** A task that was recalled before it began ends as skipped; one that had begun ends as it ends.
+//! - **EP-5 (survives).** A task that fails or panics costs itself, not its worker.
+//! - **EP-6 (stop).** A worker that is told to stop runs what it was sent before, and then leaves.
+
+pub(crate) mod inline;
+pub(crate) mod mailbox;
+pub(crate) mod process;
+pub(crate) mod thread;
+
+use crate::message::Ended;
+use crate::shm::{Segment, is_dead};
+use crate::sync::{AtomicU32, Ordering};
+
+/// What a worker had to say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Report {
+    /// A task has ended; if it failed, these are its words.
+    Ended(Ended, Option<Box<str>>),
+    /// The worker has died, but may still touch memory for a moment: who waits for it need not, says why.
+    Dying(Box<str>),
+    /// The worker has left, as it was told to.
+    Left,
+    /// The worker is gone, and nothing it had will end: why.
+    Lost(Box<str>),
+}
+
+/// What is known of a worker that has said nothing for a while.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Evidence {
+    /// A number that grows whenever the worker does something.
+    pub progress: u64,
+    /// The dispatch it is busy with, 0 if none.
+    pub dispatch: u64,
+}
+
+/// A word of shared memory that the kernel marks when a worker dies.
+#[derive(Clone, Debug)]
+pub struct DeathWord {
+    pub(crate) segment: Segment,
+    pub(crate) offset: usize,
+}
+
+impl DeathWord {
+    /// The word and what it holds, if its worker lives.
+    pub(crate) fn alive(&self) -> Option<(&AtomicU32, u32)> {
+        let word = self.segment.word32(self.offset).ok()?;
+        let value = word.load(Ordering::Acquire);
+        (value != 0 && !is_dead(value)).then_some((word, value))
+    }
+}
+
+/// One worker, seen from its node; see the [module](self) for what all kinds promise.
+pub trait Endpoint: Send {
+    /// What reports call it: `chip 2 (process 4711)`.
+    fn name(&self) -> String;
+
+    /// Takes a task. The worker may see it only after [`Endpoint::flush`].
+    fn send(&mut self, dispatch: u64, message: &[u8]);
+
+    /// Asks that a task not begin any more.
+    fn recall(&mut self, dispatch: u64);
+
+    /// Makes the worker see what was sent.
+    fn flush(&mut self);
+
+    /// Adds what has happened to `reports`.
+    fn poll(&mut self, reports: &mut Vec<Report>);
+
+    /// What it is doing now.
+    fn evidence(&self) -> Evidence;
+
+    /// Asks the worker to leave when it has run what it was sent.
+    fn stop(&mut self);
+
+    /// Whether it has left, for good; its thread or process is gone.
+    fn has_left(&mut self) -> bool;
+
+    /// A word that changes when the worker dies, if it has one.
+    fn death_word(&self) -> Option<DeathWord> {
+        None
+    }
+
+    /// When it wants to be polled even if it says nothing.
+    fn look_again(&self) -> Option<std::time::Instant> {
+        None
+    }
+
+    /// Ends the worker whatever it does; `false` if that cannot be done. Its loss is reported when it is proven.
+    fn kill(&mut self) -> bool {
+        false
+    }
+}

@@ -1,0 +1,264 @@
+//! What goes wrong, for whom, and what to do next.
+
+use crate::memory::NoMemory;
+use crate::program::ProgramError;
+use crate::shm::Phase;
+use crate::tensor::TensorError;
+use phalanx_engine::{Cause, Reason, Report, ScopeError, Stall, SubmitError, TaskId, ViewError};
+use std::fmt;
+use std::sync::Arc;
+
+/// A task that failed, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TaskFailure {
+    /// Which task.
+    pub task: TaskId,
+    /// Which member of a group.
+    pub member: u16,
+    /// What it called.
+    pub callable: &'static str,
+    /// Where it ran.
+    pub worker: String,
+    /// What it said, or how its worker died.
+    pub words: Box<str>,
+}
+
+impl fmt::Display for TaskFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { task, member, callable, worker, words } = self;
+        write!(f, "task {task} (`{callable}`, member {member}) on {worker}: {words}")
+    }
+}
+
+/// A worker that is gone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lost {
+    /// What it was called.
+    pub worker: String,
+}
+
+/// Why a run did not end well: its first error, the same for every waiter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunError(Arc<Story>);
+
+#[derive(Debug, PartialEq, Eq)]
+struct Story {
+    cause: Cause,
+    report: Report,
+    failures: Vec<TaskFailure>,
+    /// What the graph's own code said.
+    words: Option<String>,
+    stall: Option<Stall>,
+}
+
+impl RunError {
+    pub(crate) fn new(cause: Cause, report: Report, failures: Vec<TaskFailure>) -> Self {
+        Self(Arc::new(Story { cause, report, failures, words: None, stall: None }))
+    }
+
+    /// The graph's own code failed while it was built.
+    pub(crate) fn of_graph(cause: Cause, report: Report, words: String) -> Self {
+        let words = Some(words);
+        Self(Arc::new(Story { cause, report, failures: Vec::new(), words, stall: None }))
+    }
+
+    /// Nothing moved any more.
+    pub(crate) fn of_stall(cause: Cause, report: Report, stall: Stall, words: String) -> Self {
+        let (words, stall) = (Some(words), Some(stall));
+        Self(Arc::new(Story { cause, report, failures: Vec::new(), words, stall }))
+    }
+
+    /// The root.
+    pub fn cause(&self) -> Cause {
+        self.0.cause
+    }
+
+    /// What the run did before it ended.
+    pub fn report(&self) -> Report {
+        self.0.report
+    }
+
+    /// Tasks that failed of themselves, the root first; not those that only waited for them.
+    pub fn failures(&self) -> &[TaskFailure] {
+        &self.0.failures
+    }
+
+    /// What the watchdog saw, if it was the watchdog that ended the run.
+    pub fn stall(&self) -> Option<&Stall> {
+        self.0.stall.as_ref()
+    }
+
+    /// The failure that decided.
+    pub fn root(&self) -> Option<&TaskFailure> {
+        let Cause { task, member, .. } = self.0.cause;
+        let is_root =
+            |failure: &&TaskFailure| Some(failure.task) == task && failure.member == member;
+        self.0.failures.iter().find(is_root).or(self.0.failures.first())
+    }
+}
+
+impl fmt::Display for RunError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Story { cause, report, failures, words, .. } = &*self.0;
+        match (words, self.root()) {
+            (Some(words), _) => f.write_str(words)?,
+            (None, Some(root)) => write!(f, "{root}")?,
+            (None, None) => write!(f, "{cause}")?,
+        }
+        let others = failures.len().saturating_sub(1);
+        if others > 0 {
+            write!(f, "\n{others} more failed of themselves")?;
+        }
+        let is_failure = matches!(cause.reason, Reason::Failed(_) | Reason::WorkerLost(_));
+        if is_failure && report.completed < report.tasks {
+            write!(f, "\n{} of {} tasks ended well", report.completed, report.tasks)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for RunError {}
+
+/// Why a worker could not start.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{worker} failed to start while {}: {words}", doing(.phase))]
+pub struct StartError {
+    /// Which one: `chip 2 (process 4711)`.
+    pub worker: String,
+    /// How far it had come.
+    pub phase: Phase,
+    /// Why, in its own words, or how its process ended.
+    pub words: String,
+}
+
+fn doing(phase: &Phase) -> &'static str {
+    match phase {
+        Phase::Starting => "starting",
+        Phase::Bootstrapping | Phase::Failed => "bootstrapping",
+        Phase::Ready => "waiting for the others",
+        Phase::Serving => "serving",
+        Phase::Leaving => "leaving",
+    }
+}
+
+/// Why something cannot be done.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Error {
+    /// A task is refused; nothing of it remains.
+    #[error("the task is refused: {0}")]
+    Submit(#[from] SubmitError),
+    /// A scope is used wrongly.
+    #[error("{0}")]
+    Scope(#[from] ScopeError),
+    /// A tensor is none.
+    #[error("{0}")]
+    Tensor(#[from] TensorError),
+    /// A view is none.
+    #[error("{0}")]
+    View(#[from] ViewError),
+    /// There is no memory.
+    #[error("{0}")]
+    NoMemory(#[from] NoMemory),
+    /// The program's callables are wrong.
+    #[error("{0}")]
+    Program(#[from] ProgramError),
+    /// A run failed.
+    #[error("{0}")]
+    Run(#[from] RunError),
+    /// A child could not start; none is left.
+    #[error("{0}")]
+    Start(#[from] StartError),
+    /// A child would run this program again from the beginning.
+    #[error(
+        "workers are processes that run this program again: call `serve_if_child` of the program first in `main`, or ask the builder for `threads`"
+    )]
+    NotAsked,
+    /// Workers did not leave when they were told to.
+    #[error("not all workers left within {within:?}: {}", left(.killed, .stuck))]
+    Close {
+        /// How long they had.
+        within: std::time::Duration,
+        /// Those that were ended by force.
+        killed: Vec<String>,
+        /// Those that could not be ended.
+        stuck: Vec<String>,
+    },
+    /// There is no such chip.
+    #[error("there is no chip {chip}: this worker has {chips}, counted from 0")]
+    NoChip {
+        /// What was asked for.
+        chip: u32,
+        /// How many there are.
+        chips: u32,
+    },
+    /// There are no workers of this kind.
+    #[error("this worker has no {0}: ask its builder for some")]
+    NoWorkers(&'static str),
+    /// A buffer of one chip is given to another worker.
+    #[error(
+        "argument {argument} is {home}: {target} cannot see it; copy it to the host or use a domain"
+    )]
+    WrongHome {
+        /// Which argument.
+        argument: usize,
+        /// Where it is.
+        home: crate::memory::Home,
+        /// Who was to get it.
+        target: String,
+    },
+    /// A task has too much of something.
+    #[error("a task has at most {limit} {what}: {count}")]
+    TooMany {
+        /// Of what.
+        what: &'static str,
+        /// How many are allowed.
+        limit: usize,
+        /// How many there were.
+        count: usize,
+    },
+    /// A buffer of another worker.
+    #[error("argument {0} belongs to another worker's memory")]
+    ForeignBuffer(usize),
+    /// A run that is not over names the buffer.
+    #[error("a run that is not over names this buffer: wait for it first")]
+    InUse,
+    /// The sizes do not agree.
+    #[error("{given} elements were given for a tensor of {wanted}")]
+    Elements {
+        /// How many were given.
+        given: usize,
+        /// How many it has.
+        wanted: u64,
+    },
+    /// The worker is closed.
+    #[error("the worker is closed")]
+    Closed,
+    /// The time is over; nothing was cancelled.
+    #[error("not done after {0:?}; it goes on, wait again or cancel it")]
+    TimedOut(std::time::Duration),
+    /// The system refused something.
+    #[error("{what}: {error}")]
+    System {
+        /// What was tried.
+        what: String,
+        /// What the system said.
+        error: Arc<std::io::Error>,
+    },
+    /// Something that was set cannot be.
+    #[error("{0}")]
+    Setting(String),
+}
+
+fn left(killed: &[String], stuck: &[String]) -> String {
+    let say = |what: &str, names: &[String]| {
+        (!names.is_empty()).then(|| format!("{what}: {}", names.join(", ")))
+    };
+    let parts = [say("killed", killed), say("still there", stuck)];
+    parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
+}
+
+impl Error {
+    pub(crate) fn system(what: impl Into<String>, error: std::io::Error) -> Self {
+        Self::System { what: what.into(), error: Arc::new(error) }
+    }
+}

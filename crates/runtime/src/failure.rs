@@ -1,0 +1,65 @@
+//! How a callable says that it failed.
+
+use std::backtrace::{Backtrace, BacktraceStatus};
+use std::fmt;
+
+/// Why a task failed, in its own words; made of any error by `?`.
+///
+/// The words are those of the error and of all its sources, and the backtrace if `RUST_BACKTRACE` asks for one.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Failure {
+    words: String,
+}
+
+impl Failure {
+    /// A failure with these words.
+    pub fn new(words: impl Into<String>) -> Self {
+        Self { words: with_backtrace(words.into()) }
+    }
+
+    /// What it says.
+    pub fn words(&self) -> &str {
+        &self.words
+    }
+
+    /// What a panic left.
+    pub(crate) fn of_panic(payload: &(dyn std::any::Any + Send), place: Option<String>) -> Self {
+        let text = payload.downcast_ref::<&str>().map(ToString::to_string);
+        let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
+        let text = text.unwrap_or_else(|| "a payload that is not text".to_owned());
+        let place = place.map(|place| format!(" at {place}")).unwrap_or_default();
+        Self { words: format!("panicked{place}: {text}") }
+    }
+}
+
+fn with_backtrace(words: String) -> String {
+    let backtrace = Backtrace::capture();
+    match backtrace.status() {
+        BacktraceStatus::Captured => format!("{words}\n{backtrace}"),
+        _ => words,
+    }
+}
+
+impl<E: std::error::Error> From<E> for Failure {
+    fn from(error: E) -> Self {
+        let mut words = error.to_string();
+        let mut source = error.source();
+        while let Some(next) = source {
+            words.push_str(&format!("\n  because: {next}"));
+            source = next.source();
+        }
+        Self::new(words)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.words)
+    }
+}
+
+impl fmt::Debug for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.words)
+    }
+}

@@ -1,0 +1,503 @@
+//! What moves: the engine, its endpoints, and the bytes between them.
+
+use crate::endpoint::{Endpoint, Report};
+use crate::error::{Lost, RunError, TaskFailure};
+use crate::failure::Failure;
+use crate::memory::Memory;
+use crate::message::Verdict;
+use crate::program::Program;
+use crate::tensor::Released;
+use phalanx_engine::{
+    Action, BufferError, Cause, Ending, Engine, Event, Outcome, Reason, Report as RunReport, RunId,
+    Stall, Start, TaskId, Time, WorkerId,
+};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How many failures of one run keep their words.
+const MAX_FAILURES: usize = 16;
+
+/// The bytes of a task, or of each member of a group, until its slot is used again.
+#[derive(Debug, Default)]
+pub(crate) struct Job {
+    pub(crate) run: Option<RunId>,
+    pub(crate) callable: u32,
+    pub(crate) bytes: Vec<u8>,
+    /// Where the message of each member ends.
+    pub(crate) ends: Vec<usize>,
+}
+
+impl Job {
+    fn message(&self, member: u16) -> &[u8] {
+        let member = usize::from(member);
+        let from = member.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.bytes[from..self.ends[member]]
+    }
+}
+
+/// A task that is with a worker.
+#[derive(Clone, Copy, Debug)]
+struct Flight {
+    dispatch: u64,
+    task: TaskId,
+    member: u16,
+}
+
+/// What the node knows of one worker.
+pub(crate) struct Lane {
+    pub(crate) endpoint: Box<dyn Endpoint>,
+    flights: VecDeque<Flight>,
+    /// Sent and not flushed.
+    unflushed: u32,
+    /// The last sign of progress.
+    progress: u64,
+    pub(crate) is_lost: bool,
+    /// Why it was ended, if its end is not proven yet.
+    doom: Option<Box<str>>,
+}
+
+impl Lane {
+    fn land(&mut self, dispatch: u64) -> Option<Flight> {
+        let at = self.flights.iter().position(|flight| flight.dispatch == dispatch)?;
+        self.flights.remove(at)
+    }
+}
+
+/// What is kept of a run beside the engine's own record.
+#[derive(Default)]
+struct Notes {
+    failures: Vec<TaskFailure>,
+    outcome: Option<Ended>,
+    /// Nobody will ask.
+    is_abandoned: bool,
+    /// Simulated time of its tasks, in picoseconds.
+    simulated: u64,
+    /// What keeps what the run uses alive until it is over.
+    keep: Vec<Box<dyn std::any::Any + Send>>,
+}
+
+/// How a run ended, for every waiter the same.
+pub(crate) type Ended = Result<Finished, RunError>;
+
+/// What a run did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Finished {
+    /// Tasks and durations, in nanoseconds.
+    pub report: RunReport,
+    /// Simulated time of all its tasks together, in picoseconds.
+    pub simulated: u64,
+}
+
+/// The engine, its endpoints, and the bytes between them.
+pub(crate) struct Core {
+    pub(crate) engine: Engine,
+    pub(crate) lanes: Vec<Lane>,
+    pub(crate) memory: Memory,
+    pub(crate) program: &'static Program,
+    jobs: Vec<Job>,
+    runs: BTreeMap<RunId, Notes>,
+    reports: Vec<Report>,
+    released: Vec<Released>,
+    clock: Instant,
+    pub(crate) last_buffer: u64,
+    /// Whether a run has finished or room was made since someone last looked.
+    pub(crate) has_news: bool,
+    /// When the watchdog looks again.
+    pub(crate) next_look: Time,
+}
+
+impl Core {
+    pub(crate) fn new(
+        engine: Engine,
+        slots: usize,
+        memory: Memory,
+        program: &'static Program,
+    ) -> Self {
+        Self {
+            engine,
+            lanes: Vec::new(),
+            memory,
+            program,
+            jobs: std::iter::repeat_with(Job::default).take(slots).collect(),
+            runs: BTreeMap::new(),
+            reports: Vec::new(),
+            released: Vec::new(),
+            clock: Instant::now(),
+            last_buffer: 0,
+            has_news: false,
+            next_look: Time(0),
+        }
+    }
+
+    /// A reading of the clock, in nanoseconds.
+    pub(crate) fn now(&self) -> Time {
+        Time(u64::try_from(self.clock.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    /// When the clock shows `time`.
+    pub(crate) fn time_of(&self, time: Time) -> Option<Instant> {
+        self.clock.checked_add(Duration::from_nanos(time.0))
+    }
+
+    /// A worker behind `endpoint`, which the engine knows by the next number.
+    pub(crate) fn add_lane(&mut self, endpoint: Box<dyn Endpoint>) {
+        let flights = VecDeque::new();
+        let (unflushed, progress, is_lost, doom) = (0, 0, false, None);
+        self.lanes.push(Lane { endpoint, flights, unflushed, progress, is_lost, doom });
+    }
+
+    /// The place for the bytes of a task that was just accepted.
+    pub(crate) fn job(&mut self, task: TaskId) -> &mut Job {
+        let job = &mut self.jobs[task.slot()];
+        job.bytes.clear();
+        job.ends.clear();
+        job
+    }
+
+    pub(crate) fn begin_notes(&mut self, run: RunId) {
+        self.runs.insert(run, Notes::default());
+    }
+
+    /// Does what the engine says.
+    pub(crate) fn carry_out(&mut self) {
+        while let Some(action) = self.engine.actions().next() {
+            match action {
+                Action::Start(start) => self.start(&start),
+                Action::Recall { worker, dispatch } => {
+                    self.lanes[worker.index()].endpoint.recall(dispatch);
+                }
+                Action::RoomFreed | Action::AdmissionFreed => self.has_news = true,
+                Action::RunFinished(run) => self.run_finished(run),
+            }
+        }
+    }
+
+    #[inline]
+    fn start(&mut self, start: &Start) {
+        let Start { worker, dispatch, task, member, .. } = *start;
+        let lane = &mut self.lanes[worker.index()];
+        lane.endpoint.send(dispatch, self.jobs[task.slot()].message(member));
+        lane.flights.push_back(Flight { dispatch, task, member });
+        lane.unflushed += 1;
+        // An idle worker gets its first task at once, a busy one several at a time.
+        if lane.flights.len() == 1 || lane.unflushed >= 8 {
+            lane.unflushed = 0;
+            lane.endpoint.flush();
+        }
+    }
+
+    /// Shows workers what they were sent.
+    pub(crate) fn flush(&mut self) {
+        for lane in self.lanes.iter_mut().filter(|lane| lane.unflushed > 0) {
+            lane.unflushed = 0;
+            lane.endpoint.flush();
+        }
+    }
+
+    /// Takes in what workers say and does what follows; whether anything was said.
+    pub(crate) fn pump(&mut self) -> bool {
+        let mut reports = std::mem::take(&mut self.reports);
+        let mut is_moved = false;
+        for at in 0..self.lanes.len() {
+            self.lanes[at].endpoint.poll(&mut reports);
+            if reports.is_empty() {
+                continue;
+            }
+            is_moved = true;
+            let (now, worker) = (self.now(), self.worker(at));
+            for report in reports.drain(..) {
+                self.take_in(now, worker, report);
+            }
+        }
+        self.reports = reports;
+        if is_moved {
+            self.carry_out();
+        }
+        self.flush();
+        is_moved
+    }
+
+    pub(crate) fn worker(&self, at: usize) -> WorkerId {
+        self.engine.workers().nth(at).expect("NODE-1: each lane is a worker")
+    }
+
+    fn take_in(&mut self, now: Time, worker: WorkerId, report: Report) {
+        match report {
+            Report::Ended(ended, words) => {
+                let Some(flight) = self.lanes[worker.index()].land(ended.dispatch) else { return };
+                let ending = match ended.verdict {
+                    Verdict::Done => Ending::Done,
+                    Verdict::Skipped => Ending::Skipped,
+                    Verdict::Failed => {
+                        self.note_failure(worker, flight, words.unwrap_or_default());
+                        Ending::Failed(1)
+                    }
+                };
+                if ended.picoseconds > 0 {
+                    self.note_simulated(flight.task, ended.picoseconds);
+                }
+                let (dispatch, took) = (ended.dispatch, ended.nanoseconds);
+                self.engine.step(now, Event::Finished { worker, dispatch, ending, took });
+            }
+            Report::Left => self.has_news = true,
+            Report::Dying(words) => self.worker_dying(worker, &words),
+            Report::Lost(words) => {
+                let doom = self.lanes[worker.index()].doom.take();
+                let words = doom.map_or(words.clone(), |doom| format!("{doom}; {words}").into());
+                self.worker_lost(now, worker, &words);
+            }
+        }
+    }
+
+    /// Tells those who wait for what a worker had, before it is certain that it touches nothing any more.
+    fn worker_dying(&mut self, worker: WorkerId, words: &str) {
+        for at in 0..self.lanes[worker.index()].flights.len() {
+            let flight = self.lanes[worker.index()].flights[at];
+            let Some(run) = self.jobs[flight.task.slot()].run else { continue };
+            let failures = vec![self.failure(worker, flight, words.into())];
+            let Flight { task, member, .. } = flight;
+            let (task, reason) = (Some(task), Reason::WorkerLost(worker));
+            let cause = Cause { task, member, work: 0, reason };
+            self.give_up(run, RunError::new(cause, RunReport::default(), failures));
+        }
+        self.has_news = true;
+    }
+
+    /// Fails what a worker had, with the reason it is gone.
+    pub(crate) fn worker_lost(&mut self, now: Time, worker: WorkerId, words: &str) {
+        let lane = &mut self.lanes[worker.index()];
+        lane.is_lost = true;
+        lane.unflushed = 0;
+        self.has_news = true;
+        for flight in std::mem::take(&mut lane.flights) {
+            self.note_failure(worker, flight, words.into());
+        }
+        self.engine.step(now, Event::Lost(worker));
+    }
+
+    fn failure(&self, worker: WorkerId, flight: Flight, words: Box<str>) -> TaskFailure {
+        let job = &self.jobs[flight.task.slot()];
+        let callables = self.program.callables();
+        let callable = callables.get(job.callable as usize).map_or("?", |callable| callable.name());
+        let worker = self.lanes[worker.index()].endpoint.name();
+        let Flight { task, member, .. } = flight;
+        TaskFailure { task, member, callable, worker, words }
+    }
+
+    fn note_failure(&mut self, worker: WorkerId, flight: Flight, words: Box<str>) {
+        let failure = self.failure(worker, flight, words);
+        let run = self.jobs[flight.task.slot()].run;
+        let notes = run.and_then(|run| self.runs.get_mut(&run));
+        if let Some(notes) = notes.filter(|notes| notes.failures.len() < MAX_FAILURES) {
+            notes.failures.push(failure);
+        }
+    }
+
+    fn note_simulated(&mut self, task: TaskId, picoseconds: u64) {
+        let run = self.jobs[task.slot()].run;
+        if let Some(notes) = run.and_then(|run| self.runs.get_mut(&run)) {
+            notes.simulated = notes.simulated.saturating_add(picoseconds);
+        }
+    }
+
+    fn run_finished(&mut self, run: RunId) {
+        self.has_news = true;
+        let Some(outcome) = self.engine.outcome(run) else { return };
+        let Some(notes) = self.runs.get_mut(&run) else { return };
+        let ended = notes.ended(outcome);
+        notes.outcome.get_or_insert(ended);
+        notes.keep.clear();
+        if notes.is_abandoned {
+            self.forget(run);
+        }
+        self.release_dropped();
+    }
+
+    /// How a run ended, if it has.
+    pub(crate) fn outcome(&self, run: RunId) -> Option<Ended> {
+        self.runs.get(&run)?.outcome.clone()
+    }
+
+    /// The run is over for its waiters, whatever its workers still do.
+    pub(crate) fn give_up(&mut self, run: RunId, error: RunError) {
+        if let Some(notes) = self.runs.get_mut(&run) {
+            notes.outcome.get_or_insert(Err(error));
+        }
+    }
+
+    /// Nobody asks for a run any more.
+    pub(crate) fn abandon(&mut self, run: RunId) {
+        if let Some(notes) = self.runs.get_mut(&run) {
+            notes.is_abandoned = true;
+        }
+        self.forget(run);
+    }
+
+    fn forget(&mut self, run: RunId) {
+        if self.engine.forget(run) {
+            self.runs.remove(&run);
+        }
+    }
+
+    /// Keeps something until a run is over.
+    pub(crate) fn keep(&mut self, run: RunId, kept: Box<dyn std::any::Any + Send>) {
+        if let Some(notes) = self.runs.get_mut(&run) {
+            notes.keep.push(kept);
+        }
+    }
+
+    /// Gives back what no handle and no run names any more.
+    pub(crate) fn release_dropped(&mut self) {
+        let dropped = Arc::clone(&self.memory.dropped);
+        if let Ok(mut dropped) = dropped.lock() {
+            self.released.append(&mut dropped);
+        }
+        let mut released = std::mem::take(&mut self.released);
+        released.retain(|buffer| match self.engine.release(buffer.id) {
+            Err(BufferError::InUse(_)) => true,
+            Err(_) => false,
+            Ok(()) => {
+                self.memory.release(buffer.offset, buffer.bytes);
+                false
+            }
+        });
+        self.released = released;
+    }
+
+    /// Whether any task is with a worker.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.lanes.iter().any(|lane| !lane.flights.is_empty())
+    }
+
+    /// Tells the engine which workers have moved since the last time.
+    pub(crate) fn look_for_progress(&mut self) {
+        let now = self.now();
+        for at in 0..self.lanes.len() {
+            let lane = &mut self.lanes[at];
+            if lane.flights.is_empty() {
+                continue;
+            }
+            let progress = lane.endpoint.evidence().progress;
+            if std::mem::replace(&mut lane.progress, progress) != progress {
+                let worker = self.worker(at);
+                self.engine.step(now, Event::Progress(worker));
+            }
+        }
+        self.carry_out();
+    }
+
+    /// The code of a graph failed: what it submitted is cancelled, and its words are the run's error.
+    pub(crate) fn cancel_graph(&mut self, run: RunId, failure: &Failure) {
+        if self.engine.error(run).is_none() {
+            let cause = Cause { task: None, member: 0, work: 0, reason: Reason::Cancelled };
+            let words = failure.words().to_owned();
+            self.give_up(run, RunError::of_graph(cause, RunReport::default(), words));
+        }
+        self.engine.cancel(run);
+    }
+
+    /// Whether nothing is left to do.
+    pub(crate) fn is_settled(&self) -> bool {
+        let stats = self.engine.stats();
+        stats.running == 0 && stats.queued == 0 && stats.tasks == 0
+    }
+
+    /// Cancels every run.
+    pub(crate) fn cancel_all(&mut self) {
+        let runs: Vec<RunId> = self.runs.keys().copied().collect();
+        for run in runs {
+            self.engine.cancel(run);
+        }
+    }
+
+    /// Asks every worker to leave.
+    pub(crate) fn stop_all(&mut self) {
+        for lane in self.lanes.iter_mut().filter(|lane| !lane.is_lost) {
+            lane.endpoint.stop();
+            lane.endpoint.flush();
+        }
+    }
+
+    /// Whether every worker has left.
+    pub(crate) fn have_all_left(&mut self) -> bool {
+        self.lanes.iter_mut().all(|lane| lane.endpoint.has_left())
+    }
+
+    /// Ends those who have not left: the names of those who were ended, and of those who cannot be.
+    pub(crate) fn end_all(&mut self) -> (Vec<String>, Vec<String>) {
+        let (mut killed, mut stuck) = (Vec::new(), Vec::new());
+        for lane in &mut self.lanes {
+            if !lane.endpoint.has_left() {
+                let is_killed = lane.endpoint.kill();
+                let names = if is_killed { &mut killed } else { &mut stuck };
+                names.push(lane.endpoint.name());
+            }
+        }
+        (killed, stuck)
+    }
+
+    /// Nothing moves any more: says so to whom it concerns, and ends the worker that is stuck, if it can be.
+    pub(crate) fn stalled(&mut self, stall: Stall) {
+        if stall.worker.is_some_and(|worker| self.lanes[worker.index()].doom.is_some()) {
+            // Said, and the proof of its end is on its way.
+            return;
+        }
+        let words = self.describe(&stall);
+        let is_going = |run: &RunId| self.engine.outcome(*run).is_none();
+        let runs: Vec<RunId> = self.runs.keys().copied().filter(is_going).collect();
+        let cause = Cause { task: stall.task, member: 0, work: 0, reason: Reason::Cancelled };
+        for run in runs {
+            let report = RunReport::default();
+            self.give_up(run, RunError::of_stall(cause, report, stall.clone(), words.clone()));
+            self.engine.cancel(run);
+        }
+        self.has_news = true;
+        if let Some(worker) = stall.worker {
+            let now = self.now();
+            let lane = &mut self.lanes[worker.index()];
+            if lane.endpoint.kill() {
+                lane.doom = Some(words.into());
+            } else {
+                self.worker_lost(now, worker, &words);
+            }
+        }
+        self.carry_out();
+    }
+
+    /// A stall in words: which worker, which task, since when.
+    fn describe(&self, stall: &Stall) -> String {
+        let since = Duration::from_nanos(self.now().0.saturating_sub(stall.since.0));
+        let counts = stall.counts;
+        let what = match (stall.worker, stall.task) {
+            (Some(worker), Some(task)) => {
+                let lane = &self.lanes[worker.index()];
+                let callable = self.jobs[task.slot()].callable as usize;
+                let callable = self.program.callables().get(callable).map_or("?", |one| one.name());
+                let name = lane.endpoint.name();
+                format!("{name} has shown no progress in task {task} (`{callable}`)")
+            }
+            (_, Some(task)) => format!("nobody runs anything and task {task} waits"),
+            _ => "nothing moves".to_owned(),
+        };
+        format!(
+            "{what} for {since:.1?} ({:?}: {} running, {} ready, {} waiting)",
+            stall.class, counts.running, counts.ready, counts.pending
+        )
+    }
+
+    /// What the worker at `at` is called, and how it was lost.
+    pub(crate) fn lost(&self, at: usize) -> Option<Lost> {
+        let lane = self.lanes.get(at)?;
+        lane.is_lost.then(|| Lost { worker: lane.endpoint.name() })
+    }
+}
+
+impl Notes {
+    fn ended(&self, outcome: Outcome) -> Ended {
+        match outcome.error {
+            None => Ok(Finished { report: outcome.report, simulated: self.simulated }),
+            Some(cause) => Err(RunError::new(cause, outcome.report, self.failures.clone())),
+        }
+    }
+}

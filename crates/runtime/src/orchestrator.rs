@@ -1,0 +1,315 @@
+//! What a graph's code says: tasks, scopes, memory; dependencies follow from the tensors.
+//!
+//! - **ORC-1 (refusals leave nothing).** A submission that is refused has changed nothing, and says which argument and why.
+//! - **ORC-2 (waits, never fails).** A full ring makes the submitter wait while tasks end, and it runs tasks meanwhile if it
+//!   may; memory that only the submitter can free is an error at once.
+//! - **ORC-3 (homes).** A buffer of one chip goes to that chip only.
+
+use crate::call::Call;
+use crate::error::Error;
+use crate::memory::Home;
+use crate::message::{MAX_ARGUMENTS, MAX_SCALARS, Order, Place as Placed, encode_task};
+use crate::node::{Core, Node};
+use crate::tensor::{Buffer, Bytes, DType, Layout, Tensor};
+use phalanx_engine::{Arg, Mode, Place, PoolId, RunId, Slab, Submit, TaskId, TaskSpec, WorkerId};
+use std::sync::Arc;
+
+/// Which workers a node has, and what the engine calls them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Crew {
+    /// Chips, or child workers.
+    pub(crate) next_level: Vec<WorkerId>,
+    pub(crate) next_level_pool: Option<PoolId>,
+    pub(crate) subs: Vec<WorkerId>,
+    pub(crate) sub_pool: Option<PoolId>,
+    /// Whether the first of `subs` is whoever waits, which cannot be in a group.
+    pub(crate) is_helping: bool,
+}
+
+/// Which worker of the next level.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// The one with this number, counted from 0.
+    Chip(u32),
+    /// Any that is free.
+    Any,
+}
+
+/// How many submissions pass before workers are listened to.
+const LISTEN_EVERY: u32 = 16;
+/// The most bytes a task carries itself.
+pub const MAX_BYTES: usize = 1 << 20;
+
+/// Builds the graph of one run.
+pub struct Orchestrator<'n> {
+    pub(crate) node: &'n Node,
+    pub(crate) crew: &'n Crew,
+    pub(crate) run: RunId,
+    args: Vec<Arg>,
+    places: Vec<Placed>,
+    since: u32,
+}
+
+impl<'n> Orchestrator<'n> {
+    pub(crate) fn new(node: &'n Node, crew: &'n Crew, run: RunId) -> Self {
+        Self { node, crew, run, args: Vec::new(), places: Vec::new(), since: 0 }
+    }
+
+    /// How many workers the next level has.
+    pub fn chips(&self) -> u32 {
+        u32::try_from(self.crew.next_level.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Sends a task to a worker of the next level.
+    pub fn submit_next_level(&mut self, target: Target, call: &Call) -> Result<TaskId, Error> {
+        let place = match target {
+            Target::Chip(chip) => Place::Worker(self.chip(chip)?),
+            Target::Any => Place::Pool(self.crew.next_level_pool.ok_or(Error::NoWorkers("chips"))?),
+        };
+        let home = match target {
+            Target::Chip(chip) => Some(Home::Chip(chip)),
+            Target::Any => None,
+        };
+        self.submit(place, home, call)
+    }
+
+    /// Sends a task to any sub worker.
+    pub fn submit_sub(&mut self, call: &Call) -> Result<TaskId, Error> {
+        let pool = self.crew.sub_pool.ok_or(Error::NoWorkers("sub workers"))?;
+        self.submit(Place::Pool(pool), None, call)
+    }
+
+    /// Starts one call on each of these chips, all at once; it ends when all have ended.
+    pub fn submit_next_level_group(&mut self, calls: &[(u32, Call)]) -> Result<TaskId, Error> {
+        let mut members = Vec::with_capacity(calls.len());
+        for (chip, call) in calls {
+            members.push((self.chip(*chip)?, Some(Home::Chip(*chip)), call));
+        }
+        self.submit_group(None, &members)
+    }
+
+    /// Starts each call on another sub worker, all at once; it ends when all have ended.
+    pub fn submit_sub_group(&mut self, calls: &[Call]) -> Result<TaskId, Error> {
+        let pool = self.crew.sub_pool.ok_or(Error::NoWorkers("sub workers"))?;
+        let subs = &self.crew.subs[usize::from(self.crew.is_helping)..];
+        if self.crew.is_helping && calls.len() <= subs.len() {
+            let members: Vec<_> =
+                subs.iter().zip(calls).map(|(sub, call)| (*sub, None, call)).collect();
+            return self.submit_group(None, &members);
+        }
+        let members: Vec<_> = calls.iter().map(|call| (self.crew.subs[0], None, call)).collect();
+        self.submit_group(Some(pool), &members)
+    }
+
+    /// Memory that goes when its scope is closed and nobody names it.
+    pub fn alloc(&mut self, dtype: DType, shape: &[u64]) -> Result<Tensor, Error> {
+        let layout = Layout::dense(dtype, shape)?;
+        let run = self.run;
+        let slab = self.with_room(|core| Ok(core.engine.allocate(run, layout.extent)?))?.1;
+        let slab = slab.expect("ORC-2: an allocation has a slab");
+        let buffer = self.slab_buffer(slab);
+        Ok(Tensor { buffer, start: 0, layout })
+    }
+
+    /// Runs `body` in a scope: what it allocates goes when it returns and nobody names it.
+    pub fn scope<T, E: From<Error>>(
+        &mut self,
+        label: &'static str,
+        body: impl FnOnce(&mut Self) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.scope_with(label, Mode::Automatic, body)
+    }
+
+    /// The same, but nothing is inferred in it: tasks wait only for [`Call::after`].
+    pub fn manual_scope<T, E: From<Error>>(
+        &mut self,
+        label: &'static str,
+        body: impl FnOnce(&mut Self) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.scope_with(label, Mode::Manual, body)
+    }
+
+    fn scope_with<T, E: From<Error>>(
+        &mut self,
+        label: &'static str,
+        mode: Mode,
+        body: impl FnOnce(&mut Self) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let scope = self.node.enter().engine.open(self.run, label, mode).map_err(Error::from)?;
+        let result = body(self);
+        let mut core = self.node.enter();
+        let closed = core.engine.close(scope).map_err(Error::from);
+        core.carry_out();
+        drop(core);
+        let value = result?;
+        closed?;
+        Ok(value)
+    }
+
+    /// Shows workers all that was submitted, before a graph's code waits for something itself.
+    pub fn flush(&mut self) {
+        self.node.enter().pump();
+    }
+
+    fn chip(&self, chip: u32) -> Result<WorkerId, Error> {
+        let found = self.crew.next_level.get(chip as usize).copied();
+        found.ok_or(Error::NoChip { chip, chips: self.chips() })
+    }
+
+    fn submit(
+        &mut self,
+        place: Place<'_>,
+        home: Option<Home>,
+        call: &Call,
+    ) -> Result<TaskId, Error> {
+        let order = self.order(call)?;
+        self.places.clear();
+        self.args.clear();
+        self.check(call, home)?;
+        for argument in &call.arguments {
+            self.places.push(argument.place());
+            self.args.push(argument.engine()?);
+        }
+        let args = std::mem::take(&mut self.args);
+        let places = std::mem::take(&mut self.places);
+        let run = self.run;
+        let result = self.with_room(|core| {
+            let submit = core.engine.submit(run, &spec(place, call, &args))?;
+            if let Some(task) = submit.task() {
+                let job = core.job(task);
+                (job.run, job.callable) = (Some(run), order.callable);
+                encode_task(&mut job.bytes, &order, &places, &call.scalars, &call.blob);
+                job.ends.push(job.bytes.len());
+                core.carry_out();
+            }
+            Ok(submit)
+        });
+        (self.args, self.places) = (args, places);
+        result.map(|(task, _)| task)
+    }
+
+    fn submit_group(
+        &mut self,
+        pool: Option<PoolId>,
+        members: &[(WorkerId, Option<Home>, &Call)],
+    ) -> Result<TaskId, Error> {
+        let Some((_, _, first)) = members.first() else {
+            return Err(phalanx_engine::SubmitError::BadGroup.into());
+        };
+        let mut args = Vec::with_capacity(members.len());
+        let mut bytes = Vec::new();
+        let mut ends = Vec::with_capacity(members.len());
+        for (number, (_, home, call)) in members.iter().enumerate() {
+            self.check(call, *home)?;
+            let count = |number: usize| u16::try_from(number).unwrap_or(u16::MAX);
+            let (member, all) = (count(number), count(members.len()));
+            let order = Order { member, members: all, ..self.order(call)? };
+            let places: Vec<Placed> = call.arguments.iter().map(|one| one.place()).collect();
+            encode_task(&mut bytes, &order, &places, &call.scalars, &call.blob);
+            ends.push(bytes.len());
+            let engine = call.arguments.iter().map(|argument| argument.engine());
+            args.push(engine.collect::<Result<Vec<Arg>, _>>()?);
+        }
+        let directed: Vec<(WorkerId, &[Arg])> =
+            members.iter().zip(&args).map(|((worker, ..), args)| (*worker, &args[..])).collect();
+        let anywhere: Vec<&[Arg]> = args.iter().map(Vec::as_slice).collect();
+        let place = match pool {
+            Some(pool) => Place::PoolGroup(pool, &anywhere),
+            None => Place::Group(&directed),
+        };
+        let (run, callable) = (self.run, self.order(first)?.callable);
+        let submitted = self.with_room(|core| {
+            let submit = core.engine.submit(run, &spec(place, first, &[]))?;
+            if let Some(task) = submit.task() {
+                let job = core.job(task);
+                (job.run, job.callable) = (Some(run), callable);
+                job.bytes.extend_from_slice(&bytes);
+                job.ends.extend_from_slice(&ends);
+                core.carry_out();
+            }
+            Ok(submit)
+        });
+        submitted.map(|(task, _)| task)
+    }
+
+    /// Submits, and waits for room as often as there is none.
+    fn with_room(
+        &mut self,
+        mut submit: impl FnMut(&mut Core) -> Result<Submit, Error>,
+    ) -> Result<(TaskId, Option<Slab>), Error> {
+        let mut core = self.node.enter();
+        self.since += 1;
+        if self.since >= LISTEN_EVERY {
+            self.since = 0;
+            core.pump();
+        }
+        if let Submit::Accepted { task, slab } = submit(&mut core)? {
+            return Ok((task, slab));
+        }
+        drop(core);
+        let accepted = self.node.attend(None, |core| match submit(core) {
+            Ok(Submit::Accepted { task, slab }) => Some(Ok((task, slab))),
+            Ok(Submit::Blocked { .. }) => None,
+            Err(error) => Some(Err(error)),
+        });
+        accepted.unwrap_or(Err(Error::Closed))
+    }
+
+    fn order(&self, call: &Call) -> Result<Order, Error> {
+        let program = self.node.program;
+        let callable = program.position(&call.callable)?;
+        let digest = self.node.prefixes[callable as usize];
+        Ok(Order { callable, digest, run: self.run.number(), member: 0, members: 1 })
+    }
+
+    /// What the engine does not check.
+    fn check(&self, call: &Call, home: Option<Home>) -> Result<(), Error> {
+        let within = |what, limit, count| {
+            if count > limit { Err(Error::TooMany { what, limit, count }) } else { Ok(()) }
+        };
+        within("arguments", MAX_ARGUMENTS, call.arguments.len())?;
+        within("scalars", MAX_SCALARS, call.scalars.len())?;
+        within("bytes of its own", MAX_BYTES, call.blob.len())?;
+        for (argument, one) in call.arguments.iter().enumerate() {
+            if one.tensor.buffer.0.owner != self.node.nonce {
+                return Err(Error::ForeignBuffer(argument));
+            }
+            let its = one.tensor.buffer.home();
+            if its != Home::Host && Some(its) != home {
+                let target = home.map_or_else(
+                    || "a worker that is not that chip".to_owned(),
+                    |home| match home {
+                        Home::Chip(chip) => format!("chip {chip}"),
+                        Home::Host => "a sub worker".to_owned(),
+                    },
+                );
+                return Err(Error::WrongHome { argument, home: its, target });
+            }
+        }
+        Ok(())
+    }
+
+    fn slab_buffer(&self, slab: Slab) -> Buffer {
+        Buffer(Arc::new(Bytes {
+            id: slab.buffer,
+            owner: self.node.nonce,
+            number: u64::MAX,
+            generation: 0,
+            memory: 0,
+            offset: slab.offset,
+            bytes: slab.bytes,
+            home: Home::Host,
+            dropped: None,
+        }))
+    }
+}
+
+fn spec<'a>(place: Place<'a>, call: &'a Call, args: &'a [Arg]) -> TaskSpec<'a> {
+    let spec = TaskSpec::new(place).args(args).after(&call.after).priority(call.priority);
+    TaskSpec {
+        is_unordered: call.is_unordered,
+        is_collective: call.callable.is_collective,
+        expected: call.expected,
+        ..spec
+    }
+}

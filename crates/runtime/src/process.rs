@@ -1,0 +1,65 @@
+//! Workers that are processes: the same program, started again.
+//!
+//! ```text
+//!   parent                                            child
+//!   mailbox, bell, memory: descriptors                main() { PROGRAM.serve_if_child(); … }
+//!      │   posix_spawn(/proc/self/exe phalanx-worker)    │
+//!      ├── letter: who you are ──────── socket ─────────►│ adopt, compare programs, bootstrap
+//!      │◄───────────── mailbox: Ready ───────────────────┤
+//!      ├── all are ready: go ───────────────────────────►│ serve
+//!      │◄───────────── mailbox: events ──────────────────┤
+//!      │   pidfd: it is gone ◄── the kernel ── robust word: it dies
+//!      └── socket ends: the parent is gone ─────────────►│ leave
+//! ```
+//!
+//! A child is always exec'd, never only forked: it has no thread, lock or memory of its parent but what it was handed. The
+//! socket through which it gets its descriptors is its standard input until it has read them; that keeps the fast way of
+//! starting a process (`posix_spawn`), whose cost does not grow with the parent. The socket ends when the parent does, and
+//! what a child can say nowhere else (a mailbox it cannot read, a panic outside of a task) it says there.
+//!
+//! - **PRC-1 (same program).** A child whose callables are not those of its parent, in name, version and order, does not
+//!   start, and the error names the first that differs.
+//! - **PRC-2 (barrier).** Nothing is sent to any worker before all are ready.
+//! - **PRC-3 (fails whole).** If one child cannot start, the error says which, in which phase and why in its own words; no
+//!   process and no descriptor stays behind.
+//! - **PRC-4 (proof).** A worker counts as lost, and what it held is used again, only when its process is gone; what it
+//!   had published before counts.
+//! - **PRC-5 (words).** Who waits for a lost worker is told how it ended and what it said last.
+//! - **PRC-6 (no orphans).** However the parent ends, its children leave, and no shared memory remains.
+//! - **PRC-7 (leaves nothing).** When a worker is closed or dropped, all its processes are gone and reaped.
+//! - **PRC-8 (must be asked).** A program that does not begin with [`Program::serve_if_child`] starts no child: it would run
+//!   the program again.
+
+pub(crate) mod child;
+pub(crate) mod letter;
+pub(crate) mod reaper;
+pub(crate) mod spawn;
+pub(crate) mod startup;
+
+pub use startup::{ChildStart, Startup};
+
+use crate::program::Program;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The first argument of a program that is started as a child.
+pub(crate) const CHILD_ARGUMENT: &str = "phalanx-worker";
+
+/// Whether this process would know what to do if it were started as a child.
+static IS_ASKED: AtomicBool = AtomicBool::new(false);
+
+/// Whether [`Program::serve_if_child`] was called in this process.
+pub(crate) fn is_asked() -> bool {
+    IS_ASKED.load(Ordering::Acquire)
+}
+
+impl Program {
+    /// Serves, and never returns, if this process was started as a worker of this program; else it does nothing.
+    ///
+    /// To be called first in `main`, before threads are started and arguments are read.
+    pub fn serve_if_child(&'static self) {
+        if std::env::args_os().nth(1).is_some_and(|argument| argument == CHILD_ARGUMENT) {
+            child::live(self);
+        }
+        IS_ASKED.store(true, Ordering::Release);
+    }
+}

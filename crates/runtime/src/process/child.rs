@@ -1,0 +1,178 @@
+//! The life of a child, from its first instruction to its last.
+//!
+//! ```text
+//!   Starting ── adopt, sentinel ──► Bootstrapping ── compare, set up ──► Ready ── go ──► Serving ──► Leaving ──► exit 0
+//!                                        └── anything wrong ──► Failed, in its own words ──► exit 1
+//! ```
+
+use super::letter::{self, Letter, Role};
+use crate::bootstrap::{Bootstrap, Report};
+use crate::failure::Failure;
+use crate::program::Program;
+use crate::runner::{Runner, caught};
+use crate::serve::Server;
+use crate::shm::{Bell, ChildSide, Mailbox, Phase, Segment, Sentinel};
+use std::any::Any;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// What an event of a child that does not yet serve begins with: a report, or the words of a failure.
+pub(crate) const REPORT: u8 = 0xC0;
+/// See [`REPORT`].
+pub(crate) const FAILURE: u8 = 0xC1;
+
+/// How long a child whose parent is gone may take to leave.
+const GRACE: Duration = Duration::from_millis(500);
+/// It could not set itself up, or could not go on.
+const FAILED: i32 = 1;
+/// It was started by hand.
+const MISUSED: i32 = 2;
+/// It panicked outside of a task.
+const PANICKED: i32 = 101;
+
+/// Whether the parent is gone.
+pub(crate) static IS_ORPHAN: AtomicBool = AtomicBool::new(false);
+/// Where last words are said.
+static SOCKET: OnceLock<OwnedFd> = OnceLock::new();
+
+/// Lives, and ends the process.
+pub(crate) fn live(program: &'static Program) -> ! {
+    let letter = take_socket().and_then(|socket| Ok((letter::receive(socket.as_fd())?, socket)));
+    let (letter, socket) = match letter {
+        Ok(found) => found,
+        Err(error) => {
+            let name = super::CHILD_ARGUMENT;
+            let words = format!("`{name}` is how this program starts its own workers: {error}\n");
+            let _ = io::stderr().write_all(words.as_bytes());
+            std::process::exit(MISUSED);
+        }
+    };
+    let socket = SOCKET.get_or_init(|| socket);
+    keep_last_words(socket);
+    let status = std::panic::catch_unwind(|| match serve(program, letter, socket) {
+        Ok(()) => 0,
+        Err(words) => {
+            letter::say_last_words(socket.as_fd(), &words);
+            FAILED
+        }
+    });
+    std::process::exit(status.unwrap_or(PANICKED));
+}
+
+/// The socket to the parent, which is the standard input until now.
+fn take_socket() -> io::Result<OwnedFd> {
+    let socket = io::stdin().as_fd().try_clone_to_owned()?;
+    rustix::stdio::dup2_stdin(std::fs::File::open("/dev/null")?)?;
+    Ok(socket)
+}
+
+/// A panic outside of a task is told to the parent, wherever it happens.
+fn keep_last_words(socket: &'static OwnedFd) {
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        letter::say_last_words(socket.as_fd(), &info.to_string());
+        usual(info);
+    }));
+}
+
+/// All but the first instructions; an error is what nobody was told yet.
+fn serve(
+    program: &'static Program,
+    letter: Letter,
+    socket: &'static OwnedFd,
+) -> Result<(), String> {
+    let Letter { role, mailbox, bell, callables, memory } = letter;
+    name_process(&role);
+    let mut side = Mailbox::adopt(mailbox, bell).map_err(|error| error.to_string())?;
+    let bell = side.bell().clone();
+    let pipe = socket.try_clone().map_err(|error| error.to_string())?;
+    let (segment, word) = (side.segment().clone(), side.robust_offset());
+    Sentinel::stand(&segment, word, pipe, move || be_orphan(&bell))
+        .map_err(|error| format!("it cannot watch its parent: {error}"))?;
+    side.enter(Phase::Bootstrapping);
+    let memory = Segment::adopt_whole(memory).map_err(|error| error.to_string())?;
+    let set_up = letter::compare_callables(program, callables).map_err(Failure::new);
+    let set_up = set_up.and_then(|()| set_up_device(program, role, &memory, &side));
+    let device = match set_up {
+        Ok((device, report)) => {
+            tell(&mut side, REPORT, &report.encode());
+            device
+        }
+        Err(failure) => {
+            tell(&mut side, FAILURE, failure.words().as_bytes());
+            side.enter(Phase::Failed);
+            std::process::exit(FAILED);
+        }
+    };
+    let runner = Runner::new(program, vec![memory], device);
+    side.enter(Phase::Ready);
+    let waiting = side.waiting();
+    let is_on = || side.is_open() || side.is_shut_down() || is_orphan();
+    waiting.wait(side.bell(), &[], None, is_on);
+    side.enter(Phase::Serving);
+    let mut server = Server::new(side, runner, waiting).with_orphan(&IS_ORPHAN);
+    server.serve(|| false).map_err(|error| error.to_string())?;
+    // The device goes in order, before the process does.
+    server.leave();
+    Ok(())
+}
+
+/// What shows in lists of processes.
+fn name_process(role: &Role) {
+    let name: String = role.name().replace("sub worker", "sub").replace(' ', "-");
+    if let Ok(name) = std::ffi::CString::new(format!("phx-{name}")) {
+        // A name is not worth failing for.
+        let _ = rustix::thread::set_name(&name);
+    }
+}
+
+type Device = Option<Box<dyn Any + Send>>;
+
+/// Runs the bootstrap, if this is a chip and there is one.
+fn set_up_device(
+    program: &Program,
+    role: Role,
+    memory: &Segment,
+    side: &ChildSide,
+) -> Result<(Device, Report), Failure> {
+    let (Role::Chip(chip), Some(bootstrap)) = (role, program.bootstrap()) else {
+        let window = if let Role::Chip(chip) = role { chip.window } else { (0, 0) };
+        return Ok((None, Report { window, ..Report::default() }));
+    };
+    let is_over = || side.is_shut_down() || is_orphan();
+    let mut setting = Bootstrap::new(chip, memory, &is_over);
+    let device = caught(|| bootstrap(&mut setting))?;
+    Ok((Some(device), setting.finish()))
+}
+
+/// Says something to the parent before it serves, however long.
+fn tell(side: &mut ChildSide, kind: u8, bytes: &[u8]) {
+    // The ring is empty, and takes a message of any size; one that is too large is cut.
+    let most = side.events.largest() - 1;
+    let bytes = &bytes[..bytes.len().min(most)];
+    let taken = side.events.push(&[kind], bytes);
+    debug_assert!(taken.is_ok(), "PRC-3: {taken:?}");
+    let (waiting, bell) = (side.waiting(), side.bell().clone());
+    waiting.wait(&bell, &[], None, || {
+        if side.events.publish() {
+            side.ring();
+        }
+        !side.events.is_pending() || is_orphan() || side.is_shut_down()
+    });
+}
+
+fn is_orphan() -> bool {
+    IS_ORPHAN.load(Ordering::Acquire)
+}
+
+/// The parent is gone: leaves in order if that goes quickly, and in any case.
+fn be_orphan(bell: &Bell) {
+    IS_ORPHAN.store(true, Ordering::Release);
+    bell.ring();
+    std::thread::sleep(GRACE);
+    // Whatever still runs here, and whatever it has started, runs for nobody.
+    let _ = rustix::process::kill_current_process_group(rustix::process::Signal::KILL);
+}

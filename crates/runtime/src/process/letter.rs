@@ -1,0 +1,230 @@
+//! What a child is handed when it starts: who it is, and the memory it shares, over a socket.
+
+use crate::program::Program;
+use crate::shm::Segment;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags,
+};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// What a letter begins with: a mark and a version.
+const MARK: u64 = u64::from_le_bytes(*b"PHXCHLD\x01");
+/// Numbers in a letter.
+const NUMBERS: usize = 8;
+/// Descriptors in a letter: mailbox, bell, callables, memory.
+const DESCRIPTORS: usize = 4;
+
+/// What a child is to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// A chip.
+    Chip(Chip),
+    /// A worker without a device.
+    Sub {
+        /// Counted from 0.
+        number: u32,
+    },
+}
+
+/// Which chip, and which part of the shared memory is its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Chip {
+    pub(crate) device_id: u32,
+    pub(crate) rank: u32,
+    pub(crate) nranks: u32,
+    /// Where its window begins in the memory, and how long it is.
+    pub(crate) window: (u64, u64),
+}
+
+impl Role {
+    /// What it is called.
+    pub(crate) fn name(&self) -> String {
+        match self {
+            Self::Chip(chip) => format!("chip {}", chip.rank),
+            Self::Sub { number } => format!("sub worker {number}"),
+        }
+    }
+
+    fn numbers(self) -> [u64; NUMBERS] {
+        match self {
+            Self::Chip(Chip { device_id, rank, nranks, window }) => {
+                let [device_id, rank, nranks] = [device_id, rank, nranks].map(u64::from);
+                [MARK, 1, device_id, rank, nranks, window.0, window.1, 0]
+            }
+            Self::Sub { number } => [MARK, 2, u64::from(number), 0, 0, 0, 0, 0],
+        }
+    }
+
+    fn of(numbers: [u64; NUMBERS]) -> Option<Self> {
+        let small = |number: u64| u32::try_from(number).ok();
+        match numbers {
+            [MARK, 1, device_id, rank, nranks, base, bytes, 0] => Some(Self::Chip(Chip {
+                device_id: small(device_id)?,
+                rank: small(rank)?,
+                nranks: small(nranks)?,
+                window: (base, bytes),
+            })),
+            [MARK, 2, number, 0, 0, 0, 0, 0] => Some(Self::Sub { number: small(number)? }),
+            _ => None,
+        }
+    }
+}
+
+/// A letter that was read.
+#[derive(Debug)]
+pub(crate) struct Letter {
+    pub(crate) role: Role,
+    pub(crate) mailbox: OwnedFd,
+    pub(crate) bell: OwnedFd,
+    /// What the parent can call; see [`write_callables`].
+    pub(crate) callables: OwnedFd,
+    pub(crate) memory: OwnedFd,
+}
+
+/// Sends a letter; it is short, and the socket takes it whether or not somebody reads.
+pub(crate) fn send(
+    socket: BorrowedFd<'_>,
+    role: Role,
+    descriptors: [BorrowedFd<'_>; DESCRIPTORS],
+) -> io::Result<()> {
+    let bytes: Vec<u8> = role.numbers().into_iter().flat_map(u64::to_le_bytes).collect();
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let is_taken = control.push(SendAncillaryMessage::ScmRights(&descriptors));
+    debug_assert!(is_taken, "PRC-1: room for all descriptors");
+    let sent =
+        rustix::net::sendmsg(socket, &[IoSlice::new(&bytes)], &mut control, SendFlags::NOSIGNAL)?;
+    if sent == bytes.len() { Ok(()) } else { Err(io::Error::from(io::ErrorKind::WriteZero)) }
+}
+
+/// Reads the letter from the socket.
+pub(crate) fn receive(socket: BorrowedFd<'_>) -> io::Result<Letter> {
+    let mut bytes = [0; NUMBERS * 8];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut parts = [IoSliceMut::new(&mut bytes)];
+    let received = rustix::net::recvmsg(socket, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    let mut descriptors = Vec::new();
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(rights) = message {
+            descriptors.extend(rights);
+        }
+    }
+    let wrong = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what.to_owned());
+    if received.bytes != bytes.len() {
+        return Err(wrong("the letter of the parent is too short"));
+    }
+    let mut numbers = [0; NUMBERS];
+    for (number, bytes) in numbers.iter_mut().zip(bytes.chunks_exact(8)) {
+        *number = bytes.try_into().map_or(0, u64::from_le_bytes);
+    }
+    let role = Role::of(numbers).ok_or_else(|| wrong("the letter is of another version"))?;
+    let count = descriptors.len();
+    let descriptors: [OwnedFd; DESCRIPTORS] = descriptors.try_into().map_err(|_| {
+        wrong(&format!("the letter has {count} descriptors, and {DESCRIPTORS} are needed"))
+    })?;
+    let [mailbox, bell, callables, memory] = descriptors;
+    Ok(Letter { role, mailbox, bell, callables, memory })
+}
+
+/// The callables of a program, as its children compare them with theirs.
+pub(crate) fn write_callables(program: &Program) -> io::Result<Segment> {
+    let mut bytes = Vec::new();
+    let count = u64::try_from(program.callables().len()).unwrap_or(u64::MAX);
+    bytes.extend_from_slice(&count.to_le_bytes());
+    bytes.extend_from_slice(&u64::from(program.bootstrap().is_some()).to_le_bytes());
+    for callable in program.callables() {
+        let name = callable.name().as_bytes();
+        bytes.extend_from_slice(&callable.digest().0);
+        bytes.extend_from_slice(&(name.len() as u64).to_le_bytes());
+        bytes.extend_from_slice(name);
+    }
+    let segment = Segment::create("phalanx-callables", bytes.len())?;
+    segment.write(0, &bytes).map_err(io::Error::other)?;
+    Ok(segment)
+}
+
+/// What differs between the callables of the parent and those of this program, if anything.
+pub(crate) fn compare_callables(program: &Program, callables: OwnedFd) -> Result<(), String> {
+    let unreadable = |error: io::Error| format!("the parent's callables cannot be read: {error}");
+    let segment = Segment::adopt_whole(callables).map_err(unreadable)?;
+    let mut bytes = vec![0; segment.len()];
+    segment.read(0, &mut bytes).map_err(|error| unreadable(io::Error::other(error)))?;
+    let mut rest = &bytes[..];
+    let cut = || "the parent's list of callables is cut off".to_owned();
+    let count = number(&mut rest).ok_or_else(cut)?;
+    let has_bootstrap = number(&mut rest).ok_or_else(cut)? != 0;
+    let mut ours = program.callables().iter();
+    for at in 0..count {
+        let digest: [u8; 32] =
+            *take(&mut rest, 32).and_then(<[u8]>::first_chunk).ok_or_else(cut)?;
+        let length = number(&mut rest).and_then(|length| usize::try_from(length).ok());
+        let name = length.and_then(|length| take(&mut rest, length)).ok_or_else(cut)?;
+        let name = String::from_utf8_lossy(name);
+        let Some(here) = ours.next() else {
+            return Err(differs(at, &format!("it is `{name}` in the parent and missing here")));
+        };
+        if here.digest().0 != digest {
+            let here = here.name();
+            let what = if here == name {
+                format!("`{name}` is of another version or kind here")
+            } else {
+                format!("it is `{name}` in the parent and `{here}` here")
+            };
+            return Err(differs(at, &what));
+        }
+    }
+    if let Some(more) = ours.next() {
+        let what = format!("it is `{}` here and missing in the parent", more.name());
+        return Err(differs(count, &what));
+    }
+    if has_bootstrap != program.bootstrap().is_some() {
+        return Err("parent and child must be the same build: one of them has a bootstrap for \
+                    chips and the other none"
+            .to_owned());
+    }
+    Ok(())
+}
+
+fn differs(at: u64, what: &str) -> String {
+    format!("parent and child must be the same build: callable {at} differs, {what}")
+}
+
+fn number(rest: &mut &[u8]) -> Option<u64> {
+    take(rest, 8).and_then(<[u8]>::first_chunk).map(|bytes| u64::from_le_bytes(*bytes))
+}
+
+fn take<'a>(rest: &mut &'a [u8], count: usize) -> Option<&'a [u8]> {
+    let (taken, left) = rest.split_at_checked(count)?;
+    *rest = left;
+    Some(taken)
+}
+
+/// Says something on the socket that can be said nowhere else; what does not fit at once is left out, and it says so.
+pub(crate) fn say_last_words(socket: BorrowedFd<'_>, words: &str) {
+    /// A socket takes this much even if nobody reads.
+    const MOST: usize = 128 << 10;
+    let cut = words.floor_char_boundary(MOST);
+    let more = words.len() - cut;
+    let more = if more > 0 { format!(" … and {more} bytes more") } else { String::new() };
+    let text = format!("{}{more}\n", &words[..cut]);
+    // Nobody is left to tell if this fails.
+    let _ = rustix::net::send(
+        socket.as_fd(),
+        text.as_bytes(),
+        SendFlags::NOSIGNAL | SendFlags::DONTWAIT,
+    );
+}
+
+/// Adds what was said on the socket to `words`, without waiting.
+pub(crate) fn hear_last_words(socket: BorrowedFd<'_>, words: &mut Vec<u8>) {
+    let mut bytes = [0; 4096];
+    while let Ok((count @ 1.., _)) =
+        rustix::net::recv(socket.as_fd(), &mut bytes[..], RecvFlags::DONTWAIT)
+    {
+        words.extend_from_slice(&bytes[..count]);
+    }
+}

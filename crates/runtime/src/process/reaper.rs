@@ -1,0 +1,206 @@
+//! Waits for children to be gone, without asking again and again, and takes their exit status.
+//!
+//! - **REAP-1 (proof).** A child is said to be gone only after its exit status was taken: no thread of it runs.
+//! - **REAP-2 (once).** Its status is taken once, and it is never signalled after that: its number may be another's.
+//! - **REAP-3 (asleep).** Between deaths the reaper sleeps.
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus};
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+
+/// How a child ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// Of itself, with this status.
+    Status(i32),
+    /// By a signal.
+    Signal(i32),
+    /// Somebody else took the status.
+    Unknown,
+}
+
+impl Exit {
+    fn of(status: &WaitIdStatus) -> Self {
+        let signal = status.terminating_signal().map(Self::Signal);
+        let exited = status.exit_status().map(Self::Status);
+        signal.or(exited).unwrap_or(Self::Unknown)
+    }
+}
+
+impl fmt::Display for Exit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Status(status) => write!(f, "exited with {status}"),
+            Self::Signal(signal) => write!(f, "killed by signal {signal} ({})", name(*signal)),
+            Self::Unknown => write!(f, "gone, and somebody else took its exit status"),
+        }
+    }
+}
+
+/// What a signal is called.
+fn name(signal: i32) -> &'static str {
+    const NAMES: [(Signal, &str); 14] = [
+        (Signal::HUP, "SIGHUP"),
+        (Signal::INT, "SIGINT"),
+        (Signal::QUIT, "SIGQUIT"),
+        (Signal::ILL, "SIGILL"),
+        (Signal::TRAP, "SIGTRAP"),
+        (Signal::ABORT, "SIGABRT"),
+        (Signal::BUS, "SIGBUS"),
+        (Signal::FPE, "SIGFPE"),
+        (Signal::KILL, "SIGKILL"),
+        (Signal::SEGV, "SIGSEGV"),
+        (Signal::PIPE, "SIGPIPE"),
+        (Signal::ALARM, "SIGALRM"),
+        (Signal::TERM, "SIGTERM"),
+        (Signal::SYS, "SIGSYS"),
+    ];
+    let found = NAMES.iter().find(|(one, _)| one.as_raw() == signal);
+    found.map_or("a signal without a name here", |(_, name)| *name)
+}
+
+fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A child, as the reaper and its owner know it.
+#[derive(Debug)]
+pub(crate) struct Ward {
+    pub(crate) pid: Pid,
+    pidfd: OwnedFd,
+    /// How it ended; its number is its own only while this is nothing.
+    exit: Mutex<Option<Exit>>,
+    is_gone: AtomicBool,
+}
+
+impl Ward {
+    /// The child with this number, which nobody has reaped.
+    pub(crate) fn new(pid: Pid) -> io::Result<Self> {
+        let pidfd = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())?;
+        Ok(Self { pid, pidfd, exit: Mutex::new(None), is_gone: AtomicBool::new(false) })
+    }
+
+    /// How it ended, if it is gone.
+    pub(crate) fn exit(&self) -> Option<Exit> {
+        // SYNC: what the child published before its death; pairs with the store in `reap`.
+        if !self.is_gone.load(Ordering::Acquire) {
+            return None;
+        }
+        *held(&self.exit)
+    }
+
+    /// Ends it and all it started, whatever they do.
+    pub(crate) fn kill(&self) {
+        let exit = held(&self.exit);
+        if exit.is_none() {
+            self.end_group();
+        }
+    }
+
+    fn end_group(&self) {
+        // Gone already is as good.
+        let _ = rustix::process::pidfd_send_signal(&self.pidfd, Signal::KILL);
+        let _ = rustix::process::kill_process_group(self.pid, Signal::KILL);
+    }
+
+    /// Takes the status of a child that has ended; what it started and left behind is ended too.
+    fn reap(&self) -> bool {
+        let mut exit = held(&self.exit);
+        if exit.is_some() {
+            return true;
+        }
+        // It has ended but is not reaped: its number and its group are still its own.
+        let _ = rustix::process::kill_process_group(self.pid, Signal::KILL);
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
+        let found = loop {
+            match rustix::process::waitid(WaitId::PidFd(self.pidfd.as_fd()), options) {
+                Ok(Some(status)) => break Exit::of(&status),
+                Ok(None) => return false,
+                Err(Errno::INTR) => {}
+                Err(_) => break Exit::Unknown,
+            }
+        };
+        *exit = Some(found);
+        // SYNC: the exit before the flag; pairs with the load in `exit`.
+        self.is_gone.store(true, Ordering::Release);
+        true
+    }
+}
+
+/// The thread that waits, and those it waits for.
+#[derive(Debug)]
+pub(crate) struct Reaper {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    wards: Mutex<Vec<Arc<Ward>>>,
+    /// Written when there is a new ward or when it is over.
+    wake: OwnedFd,
+    is_over: AtomicBool,
+}
+
+impl Reaper {
+    /// Starts the thread; it calls `alarm` after each death.
+    pub(crate) fn start(alarm: impl Fn() + Send + 'static) -> io::Result<Self> {
+        let wake = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let shared =
+            Arc::new(Shared { wards: Mutex::default(), wake, is_over: AtomicBool::new(false) });
+        let watched = Arc::clone(&shared);
+        let body = move || watched.watch(&alarm);
+        let thread = thread::Builder::new().name("phalanx-reaper".into()).stack_size(64 << 10);
+        Ok(Self { thread: Some(thread.spawn(body)?), shared })
+    }
+
+    /// Waits for this one too.
+    pub(crate) fn add(&self, ward: Arc<Ward>) {
+        held(&self.shared.wards).push(ward);
+        self.shared.nudge();
+    }
+}
+
+impl Drop for Reaper {
+    fn drop(&mut self) {
+        self.shared.is_over.store(true, Ordering::Release);
+        self.shared.nudge();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn nudge(&self) {
+        // Full means that it will wake up anyway.
+        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+    }
+
+    fn watch(&self, alarm: &impl Fn()) {
+        while !self.is_over.load(Ordering::Acquire) {
+            let wards = held(&self.wards).clone();
+            let mut fds = vec![PollFd::new(&self.wake, PollFlags::IN)];
+            fds.extend(wards.iter().map(|ward| PollFd::new(&ward.pidfd, PollFlags::IN)));
+            match rustix::event::poll(&mut fds, None) {
+                Ok(_) | Err(Errno::INTR) => {}
+                // Nothing can be waited for: every ward counts as unwatched, and its owner sees the robust word.
+                Err(_) => return,
+            }
+            let _ = rustix::io::read(&self.wake, &mut [0; 8]);
+            let ended = fds[1..].iter().zip(&wards).filter(|(fd, _)| !fd.revents().is_empty());
+            let gone: Vec<_> =
+                ended.filter(|(_, ward)| ward.reap()).map(|(_, ward)| ward).collect();
+            if !gone.is_empty() {
+                held(&self.wards).retain(|ward| !gone.iter().any(|one| Arc::ptr_eq(one, ward)));
+                alarm();
+            }
+        }
+    }
+}

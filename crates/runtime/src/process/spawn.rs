@@ -1,0 +1,142 @@
+//! Starts a child: the same program again, with descriptors of what both share.
+
+use super::CHILD_ARGUMENT;
+use super::letter::{self, Role};
+use super::reaper::{Exit, Reaper, Ward};
+use crate::error::Error;
+use crate::program::Program;
+use crate::shm::{Bell, Mailbox, ParentSide, Segment, Sizes};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use rustix::process::Pid;
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+/// What all children of a worker have in common.
+pub(crate) struct Nursery {
+    /// What is executed.
+    program: PathBuf,
+    callables: Segment,
+    bell: Bell,
+    memory: Segment,
+    pub(crate) reaper: Reaper,
+}
+
+/// A child process, as its parent holds it.
+#[derive(Debug)]
+pub(crate) struct Child {
+    pub(crate) role: Role,
+    ward: Arc<Ward>,
+    /// Ends with us, and then the child leaves; what it says here are last words.
+    socket: OwnedFd,
+    words: Vec<u8>,
+}
+
+impl Nursery {
+    /// Children that run `program`, or the same program as we do.
+    pub(crate) fn new(
+        program: &Program,
+        path: Option<PathBuf>,
+        bell: &Bell,
+        memory: &Segment,
+        alarm: impl Fn() + Send + 'static,
+    ) -> Result<Self, Error> {
+        let callables = letter::write_callables(program);
+        let callables = callables.map_err(|error| Error::system("the list of callables", error))?;
+        let reaper = Reaper::start(alarm);
+        Ok(Self {
+            program: path.unwrap_or_else(|| "/proc/self/exe".into()),
+            callables,
+            bell: bell.clone(),
+            memory: memory.clone(),
+            reaper: reaper.map_err(|error| Error::system("the thread that reaps", error))?,
+        })
+    }
+
+    /// Starts a child, and gives the parent's side of its mailbox.
+    pub(crate) fn spawn(&self, role: Role) -> Result<(Child, ParentSide), Error> {
+        let name = role.name();
+        let mailbox = Mailbox::create(&self.bell, &Sizes::default()).map_err(|error| {
+            Error::Setting(format!("the mailbox of {name} cannot be made: {error}"))
+        })?;
+        let child = self.start(role, &mailbox);
+        let what = || format!("{name} cannot be started ({})", self.program.display());
+        Ok((child.map_err(|error| Error::system(what(), error))?, mailbox))
+    }
+
+    fn start(&self, role: Role, mailbox: &ParentSide) -> io::Result<Child> {
+        let (socket, theirs) = rustix::net::socketpair(
+            AddressFamily::UNIX,
+            SocketType::STREAM,
+            SocketFlags::CLOEXEC,
+            None,
+        )?;
+        let descriptors = [mailbox.segment(), self.bell.segment(), &self.callables, &self.memory];
+        letter::send(socket.as_fd(), role, descriptors.map(Segment::fd))?;
+        // Nothing here asks for code between fork and exec, so that the library takes the fast way.
+        let mut command = Command::new(&self.program);
+        command.arg0(argument_0()).arg(CHILD_ARGUMENT).arg(role.name());
+        command.stdin(Stdio::from(theirs)).process_group(0);
+        let mut child = command.spawn()?;
+        let ward = match ward_of(&child) {
+            Ok(ward) => Arc::new(ward),
+            Err(error) => {
+                let _ = child.kill().and_then(|()| child.wait());
+                return Err(error);
+            }
+        };
+        self.reaper.add(Arc::clone(&ward));
+        Ok(Child { role, ward, socket, words: Vec::new() })
+    }
+}
+
+fn ward_of(child: &std::process::Child) -> io::Result<Ward> {
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    Ward::new(pid.ok_or_else(|| io::Error::other("the child has no number"))?)
+}
+
+/// What this program calls itself, so that children show under the same name.
+fn argument_0() -> OsString {
+    std::env::args_os().next().unwrap_or_else(|| CHILD_ARGUMENT.into())
+}
+
+impl Child {
+    /// What reports call it: `chip 2 (process 4711)`.
+    pub(crate) fn name(&self) -> String {
+        format!("{} (process {})", self.role.name(), self.number())
+    }
+
+    /// Its number.
+    pub(crate) fn number(&self) -> u32 {
+        self.ward.pid.as_raw_nonzero().get().unsigned_abs()
+    }
+
+    /// How it ended, once it is gone.
+    pub(crate) fn exit(&self) -> Option<Exit> {
+        self.ward.exit()
+    }
+
+    /// What it could say nowhere else.
+    pub(crate) fn last_words(&mut self) -> String {
+        letter::hear_last_words(self.socket.as_fd(), &mut self.words);
+        String::from_utf8_lossy(&self.words).trim().to_owned()
+    }
+
+    /// Its end in words: `the process was killed by signal 9 (SIGKILL)`, and what it said last.
+    pub(crate) fn obituary(&mut self, exit: Exit) -> String {
+        let words = self.last_words();
+        let verb = if matches!(exit, Exit::Status(_)) { "has" } else { "was" };
+        let verb = if exit == Exit::Unknown { "is" } else { verb };
+        let end = format!("the process {verb} {exit}");
+        if words.is_empty() { end } else { format!("{end}; its last words: {words}") }
+    }
+
+    /// Ends it and its process group.
+    pub(crate) fn kill(&self) {
+        self.ward.kill();
+    }
+}

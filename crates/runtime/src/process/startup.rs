@@ -1,0 +1,273 @@
+//! Starts all children of a worker and waits until every one is ready: the barrier.
+//!
+//! One deadline for all, from the first spawn on; whoever fails first ends the start for everybody.
+
+use super::child::{FAILURE, REPORT};
+use super::letter::{Chip, Role};
+use super::spawn::{Child, Nursery};
+use crate::bootstrap::Report;
+use crate::endpoint::mailbox::Mailed;
+use crate::endpoint::process::Process;
+use crate::endpoint::{DeathWord, Endpoint};
+use crate::error::{Error, StartError};
+use crate::shm::{Bell, ParentSide, Phase, Waiting};
+use std::fmt;
+use std::time::{Duration, Instant};
+
+/// How long those who can still leave in order are given when another could not start.
+const ROLLBACK: Duration = Duration::from_secs(1);
+/// How long the kernel is given to end a process.
+const BURIAL: Duration = Duration::from_secs(10);
+
+/// How the start of a worker went.
+#[derive(Clone, Debug, Default)]
+pub struct Startup {
+    /// Each child, chips first.
+    pub children: Vec<ChildStart>,
+    /// From the first spawn until all were ready.
+    pub total: Duration,
+}
+
+/// How the start of one child went; times count from the first spawn.
+#[derive(Clone, Debug, Default)]
+pub struct ChildStart {
+    /// What it is called.
+    pub name: String,
+    /// The number of its process.
+    pub process: u32,
+    /// When it was spawned.
+    pub spawned: Duration,
+    /// When it had its mailbox and began to set itself up.
+    pub bootstrapping: Option<Duration>,
+    /// When it was ready.
+    pub ready: Option<Duration>,
+}
+
+impl Startup {
+    /// The child that was ready last.
+    pub fn straggler(&self) -> Option<&ChildStart> {
+        self.children.iter().max_by_key(|child| child.ready.unwrap_or(Duration::MAX))
+    }
+}
+
+impl fmt::Display for Startup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} children ready after {:.1?}", self.children.len(), self.total)?;
+        if let Some(last) = self.straggler() {
+            write!(f, "; {} was the last", last.name)?;
+        }
+        for child in &self.children {
+            let time = |time: Option<Duration>| time.map_or("-".into(), |t| format!("{t:.1?}"));
+            let (begun, ready) = (time(child.bootstrapping), time(child.ready));
+            let ChildStart { name, spawned, .. } = child;
+            write!(f, "\n  {name}: spawned {spawned:.1?}, began {begun}, ready {ready}")?;
+        }
+        Ok(())
+    }
+}
+
+/// A child on its way to being ready.
+struct Starting {
+    child: Child,
+    side: ParentSide,
+    bytes: Vec<u8>,
+    report: Option<Report>,
+    times: ChildStart,
+}
+
+/// What became of all children: their endpoints, and what the chips report, in order.
+pub(crate) struct Started {
+    pub(crate) lanes: Vec<Box<dyn Endpoint>>,
+    pub(crate) reports: Vec<(Chip, Report)>,
+    pub(crate) startup: Startup,
+}
+
+/// Starts a child for each role and returns when all are ready; else none is left.
+pub(crate) fn start(
+    nursery: &Nursery,
+    roles: &[Role],
+    bell: &Bell,
+    waiting: &Waiting,
+    budget: Duration,
+) -> Result<Started, Error> {
+    let begun = Instant::now();
+    let deadline = begun.checked_add(budget);
+    let mut all = Vec::with_capacity(roles.len());
+    let outcome = spawn_all(nursery, roles, begun, &mut all)
+        .and_then(|()| wait_until_ready(&mut all, bell, waiting, begun, deadline, budget));
+    if let Err(error) = outcome {
+        roll_back(&all, bell, waiting);
+        return Err(error);
+    }
+    let total = begun.elapsed();
+    let mut started =
+        Started { lanes: Vec::new(), reports: Vec::new(), startup: Startup::default() };
+    started.startup.total = total;
+    for one in all {
+        one.side.open();
+        if let (Role::Chip(chip), Some(report)) = (one.child.role, one.report) {
+            started.reports.push((chip, report));
+        }
+        started.startup.children.push(one.times);
+        started.lanes.push(Box::new(Process::new(Mailed::new(one.side), one.child)));
+    }
+    Ok(started)
+}
+
+fn spawn_all(
+    nursery: &Nursery,
+    roles: &[Role],
+    begun: Instant,
+    all: &mut Vec<Starting>,
+) -> Result<(), Error> {
+    for role in roles {
+        let (child, side) = nursery.spawn(*role)?;
+        let (name, process) = (role.name(), child.number());
+        let times = ChildStart { name, process, spawned: begun.elapsed(), ..ChildStart::default() };
+        all.push(Starting { child, side, bytes: Vec::new(), report: None, times });
+    }
+    Ok(())
+}
+
+fn wait_until_ready(
+    all: &mut [Starting],
+    bell: &Bell,
+    waiting: &Waiting,
+    begun: Instant,
+    deadline: Option<Instant>,
+    budget: Duration,
+) -> Result<(), Error> {
+    loop {
+        let mut are_ready = true;
+        for one in &mut *all {
+            are_ready &= one.look(begun)?;
+        }
+        if are_ready {
+            return Ok(());
+        }
+        if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            return Err(too_late(all, budget));
+        }
+        let words: Vec<_> = all.iter().map(Starting::death_word).collect();
+        let words: Vec<_> = words.iter().filter_map(DeathWord::alive).collect();
+        let has_news = || all.iter().any(Starting::has_news);
+        waiting.wait(bell, &words, deadline, has_news);
+    }
+}
+
+/// Names the one that everybody waits for.
+fn too_late(all: &[Starting], budget: Duration) -> Error {
+    let late = all.iter().find(|one| one.times.ready.is_none());
+    let worker = late.map_or_else(String::new, |one| one.child.name());
+    let phase = late.map_or(Phase::Starting, Starting::phase);
+    let ready = all.iter().filter(|one| one.times.ready.is_some()).count();
+    let words = format!(
+        "it is not ready after {budget:.1?} ({ready} of {} children are); raise `startup` of the budgets if it needs longer",
+        all.len()
+    );
+    StartError { worker, phase, words }.into()
+}
+
+impl Starting {
+    fn phase(&self) -> Phase {
+        self.side.phase().unwrap_or(Phase::Failed)
+    }
+
+    /// Which phases were seen, as a number that grows.
+    fn seen(&self) -> Phase {
+        match (self.times.bootstrapping, self.times.ready) {
+            (_, Some(_)) => Phase::Ready,
+            (Some(_), None) => Phase::Bootstrapping,
+            (None, None) => Phase::Starting,
+        }
+    }
+
+    /// Whether something has happened that `look` has not seen.
+    fn has_news(&self) -> bool {
+        !self.side.events.is_empty() || self.phase() != self.seen() || self.child.exit().is_some()
+    }
+
+    fn death_word(&self) -> DeathWord {
+        let segment = self.side.segment().clone();
+        DeathWord { segment, offset: self.side.robust_offset() }
+    }
+
+    /// Takes notice of how far it is; whether it is ready.
+    fn look(&mut self, begun: Instant) -> Result<bool, Error> {
+        let exit = self.child.exit();
+        let phase = self.side.phase().map_err(|error| self.failed(error.to_string()))?;
+        self.listen()?;
+        if phase >= Phase::Bootstrapping {
+            self.times.bootstrapping.get_or_insert_with(|| begun.elapsed());
+        }
+        if let Some(exit) = exit {
+            let words = self.child.obituary(exit);
+            return Err(self.failed(words));
+        }
+        match phase {
+            Phase::Starting | Phase::Bootstrapping => Ok(false),
+            Phase::Failed => Err(self.failed("it did not say why".to_owned())),
+            Phase::Ready | Phase::Serving | Phase::Leaving => {
+                self.times.ready.get_or_insert_with(|| begun.elapsed());
+                if self.report.is_none() {
+                    return Err(self.failed("it reported nothing".to_owned()));
+                }
+                Ok(true)
+            }
+        }
+    }
+
+    /// Takes in what it says: a report or why it failed.
+    fn listen(&mut self) -> Result<(), Error> {
+        loop {
+            match self.side.events.next(&mut self.bytes) {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(corrupt) => return Err(self.failed(corrupt.to_string())),
+            }
+            let words = match self.bytes.split_first() {
+                Some((&REPORT, bytes)) => match self.decode(bytes) {
+                    Ok(report) => {
+                        self.report = Some(report);
+                        continue;
+                    }
+                    Err(words) => words,
+                },
+                Some((&FAILURE, words)) => String::from_utf8_lossy(words).into_owned(),
+                _ => "it said what is no message".to_owned(),
+            };
+            return Err(self.failed(words));
+        }
+        if self.side.events.release() {
+            self.side.ring();
+        }
+        Ok(())
+    }
+
+    fn decode(&self, bytes: &[u8]) -> Result<Report, String> {
+        match &self.child.role {
+            Role::Chip(chip) => Report::decode(bytes, chip),
+            Role::Sub { .. } => Ok(Report::default()),
+        }
+    }
+
+    fn failed(&self, words: String) -> Error {
+        let phase = self.side.phase().unwrap_or(Phase::Failed);
+        // A child that says that it failed did so while it set itself up.
+        let phase = if phase == Phase::Failed { Phase::Bootstrapping } else { phase };
+        StartError { worker: self.child.name(), phase, words }.into()
+    }
+}
+
+/// Ends all children: in order those who can, the others by force; when it returns, all are gone and reaped.
+fn roll_back(all: &[Starting], bell: &Bell, waiting: &Waiting) {
+    let are_gone = || all.iter().all(|one| one.child.exit().is_some());
+    for one in all {
+        one.side.shut_down();
+    }
+    waiting.wait(bell, &[], Some(Instant::now() + ROLLBACK), are_gone);
+    for one in all {
+        one.child.kill();
+    }
+    waiting.wait(bell, &[], Some(Instant::now() + BURIAL), are_gone);
+}

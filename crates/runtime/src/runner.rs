@@ -1,0 +1,143 @@
+//! Runs one task after the other: finds the callable, opens the arguments, calls, and catches what goes wrong.
+//!
+//! - **RUNR-1 (caught).** A callable that panics fails its task with the panic's words and place; the runner goes on.
+//! - **RUNR-2 (refused).** A message that is no task, a callable that is not there, a digest that differs and an argument
+//!   outside shared memory fail the task with words that say so, before anything is called.
+
+use crate::callable::Body;
+use crate::failure::Failure;
+use crate::message::{Ended, Order, Place, Verdict, decode_task};
+use crate::program::Program;
+use crate::shm::Segment;
+use crate::task::{Setting, Task};
+use std::any::Any;
+use std::cell::RefCell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Once;
+use std::time::Instant;
+
+/// What runs tasks on one worker.
+pub(crate) struct Runner {
+    program: &'static Program,
+    prefixes: Vec<u32>,
+    setting: Setting,
+    places: Vec<Place>,
+    scalars: Vec<u64>,
+    /// When the last task ended, if the next follows at once.
+    last: Option<Instant>,
+}
+
+thread_local! {
+    /// Where the last panic of this thread happened.
+    static PANIC_PLACE: RefCell<Option<String>> = const { RefCell::new(None) };
+    /// Whether this thread runs a task now.
+    static IN_TASK: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
+/// Panics of tasks are reported as failures, not printed.
+fn keep_panics_quiet() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let usual = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            if IN_TASK.get() {
+                let place = info.location().map(ToString::to_string);
+                PANIC_PLACE.with(|slot| *slot.borrow_mut() = place);
+            } else {
+                usual(info);
+            }
+        }));
+    });
+}
+
+impl Runner {
+    /// Runs callables of `program` on `memories`; `device` is what they find as their device.
+    pub(crate) fn new(
+        program: &'static Program,
+        memories: Vec<Segment>,
+        device: Option<Box<dyn Any + Send>>,
+    ) -> Self {
+        keep_panics_quiet();
+        let prefixes = program.callables().iter().map(|one| one.digest().prefix()).collect();
+        let setting = Setting::new(memories, device);
+        Self { program, prefixes, setting, places: Vec::new(), scalars: Vec::new(), last: None }
+    }
+
+    /// What tasks see of their worker.
+    pub(crate) fn setting(&mut self) -> &mut Setting {
+        &mut self.setting
+    }
+
+    /// The next task does not follow the last at once.
+    pub(crate) fn paused(&mut self) {
+        self.last = None;
+    }
+
+    /// Runs the task in `message` and says how it ended.
+    pub(crate) fn run(&mut self, dispatch: u64, message: &[u8]) -> (Ended, Option<Box<str>>) {
+        let begun = self.last.unwrap_or_else(Instant::now);
+        self.setting.simulated = 0;
+        let result = self.call(message);
+        let now = Instant::now();
+        self.last = Some(now);
+        let nanoseconds = u64::try_from((now - begun).as_nanos()).unwrap_or(u64::MAX);
+        let picoseconds = self.setting.simulated;
+        let (verdict, words) = match result {
+            Ok(()) => (Verdict::Done, None),
+            Err(failure) => (Verdict::Failed, Some(failure.words().into())),
+        };
+        (Ended { dispatch, verdict, nanoseconds, picoseconds }, words)
+    }
+
+    fn call(&mut self, message: &[u8]) -> Result<(), Failure> {
+        self.places.clear();
+        self.scalars.clear();
+        let received = decode_task(message, &mut self.places, &mut self.scalars)?;
+        let body = find(self.program, &self.prefixes, &received.order)?;
+        let mut task = Task::open(
+            &mut self.setting,
+            received.order,
+            &self.places,
+            &self.scalars,
+            received.blob,
+        )?;
+        caught(|| match body {
+            Body::Function(function) => function(&mut task),
+            Body::Orchestration(_) => {
+                Err(Failure::new("this worker has no workers to run a graph on"))
+            }
+        })
+    }
+}
+
+/// Calls `code` of the user's; a panic is a failure with the panic's words and place.
+pub(crate) fn caught<T>(code: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
+    keep_panics_quiet();
+    IN_TASK.set(true);
+    let result = catch_unwind(AssertUnwindSafe(code));
+    IN_TASK.set(false);
+    result.unwrap_or_else(|payload| {
+        let place = PANIC_PLACE.with(|slot| slot.borrow_mut().take());
+        Err(Failure::of_panic(&*payload, place))
+    })
+}
+
+/// The callable an order names, if both sides mean the same one.
+fn find(program: &Program, prefixes: &[u32], order: &Order) -> Result<Body, Failure> {
+    let at = order.callable as usize;
+    let callable = program.callables().get(at).ok_or_else(|| {
+        Failure::new(format!(
+            "callable {at} is not registered here: this program has {}; both sides must be the same build",
+            program.callables().len()
+        ))
+    })?;
+    if prefixes[at] != order.digest {
+        return Err(Failure::new(format!(
+            "callable `{}` differs: digest {:08x} was sent, {:08x} is here; both sides must be the same build",
+            callable.name(),
+            order.digest,
+            prefixes[at]
+        )));
+    }
+    Ok(callable.body)
+}

@@ -1,0 +1,213 @@
+//! Wakes who sleeps until something is published, and costs nothing while nobody sleeps.
+//!
+//! ```text
+//!   word 0   count     what sleepers sleep on; goes up with every waking
+//!   word 1   asleep    low 16 bits: how many sleep; above: how many ever lay down (the ticket)
+//!
+//!   who publishes: publish; fence; anybody asleep whom I have not woken? count up, wake
+//!   who sleeps:    read count; lie down; fence; published? no: sleep while the count is what was read; get up
+//! ```
+//!
+//! The count is read before lying down, so a waking that saw the ticket has changed the count since, and a second one by
+//! the same ringer for the same ticket can be left out. Nobody takes a flag that a ringer killed half-way would keep.
+//!
+//! - **BELL-1 (no lost wake-up).** Who sleeps although something was published before `ring` gets up.
+//! - **BELL-2 (quiet).** `ring` does no system call while nobody sleeps, and one for each time somebody lies down.
+//! - **BELL-3 (many).** Several threads and processes may ring and sleep; the death of one does not harm the others.
+
+use std::io;
+use std::time::Instant;
+
+use super::layout::layout;
+use super::memory::{Memory, Region};
+use super::segment::{Segment, SegmentError, WORD};
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+
+/// Bytes of shared memory of a bell: a line of its own.
+pub const FOOTPRINT: usize = 64;
+
+layout! {
+    COUNT: usize = 0;
+    ASLEEP: usize = 1;
+    TICKET: u32 = 16;
+}
+
+/// One more sleeper, and one more ticket.
+const LIE_DOWN: u64 = 1 + (1 << TICKET);
+
+/// A bell in shared memory; clones are the same bell.
+#[derive(Debug)]
+pub struct Bell<M: Memory = Region> {
+    memory: M,
+    /// Where it stands in its segment.
+    offset: usize,
+    /// The last ticket whose holder, and all before, this handle has woken.
+    woken: AtomicU64,
+}
+
+impl Bell {
+    /// A bell in a small segment of its own.
+    pub fn create() -> io::Result<Self> {
+        Ok(Self::row(1)?.remove(0))
+    }
+
+    /// Several bells in one segment.
+    pub fn row(count: usize) -> io::Result<Vec<Self>> {
+        let bytes = count.saturating_mul(FOOTPRINT);
+        let segment = Segment::create("phalanx-bell", bytes)?;
+        (0..count)
+            .map(|number| Self::at(&segment, number * FOOTPRINT).map_err(io::Error::other))
+            .collect()
+    }
+
+    /// The bell that stands at `offset`, a multiple of eight.
+    pub fn at(segment: &Segment, offset: usize) -> Result<Self, SegmentError> {
+        Ok(Self::over(Region::new(segment, offset, FOOTPRINT)?, offset))
+    }
+
+    /// The memory it stands in.
+    pub fn segment(&self) -> &Segment {
+        self.memory.segment()
+    }
+
+    /// Where it stands there.
+    pub fn offset(&self) -> usize {
+        self.offset
+    }
+
+    /// The word that sleepers sleep on.
+    pub(crate) fn count(&self) -> &AtomicU32 {
+        self.memory.word32(COUNT)
+    }
+}
+
+impl<M: Memory> Bell<M> {
+    pub(crate) fn over(memory: M, offset: usize) -> Self {
+        assert!(memory.words() * WORD >= FOOTPRINT, "BELL-1");
+        Self { memory, offset, woken: AtomicU64::new(u64::MAX) }
+    }
+
+    /// Wakes who sleeps; to be called after publishing. True if anybody had to be woken.
+    #[inline]
+    pub fn ring(&self) -> bool {
+        // SYNC: BELL-1: what was published before our look; pairs with the fence in `lie_down`.
+        self.memory.fence();
+        let asleep = self.memory.load(ASLEEP, Ordering::Relaxed);
+        asleep & ((1 << TICKET) - 1) != 0 && self.wake(asleep >> TICKET)
+    }
+
+    #[cold]
+    fn wake(&self, ticket: u64) -> bool {
+        // SYNC: pairs with the store below, which comes after the waking it speaks of.
+        if self.woken.load(Ordering::Acquire) == ticket {
+            return false;
+        }
+        // SYNC: what was published before the count; pairs with the load in `lie_down`.
+        self.memory.add32(COUNT, 1, Ordering::Release);
+        self.memory.wake(COUNT);
+        self.woken.store(ticket, Ordering::Release);
+        true
+    }
+
+    /// Lies down: from here on `ring` wakes us. The caller looks once more whether there is something, and sleeps
+    /// while the count is what [`Asleep::count`] says.
+    pub(crate) fn lie_down(&self) -> Asleep<'_, M> {
+        // SYNC: pairs with the addition in `wake`.
+        let count = self.memory.load32(COUNT, Ordering::Acquire);
+        self.memory.add(ASLEEP, LIE_DOWN, Ordering::Relaxed);
+        // SYNC: BELL-1: our lying down before our last look; pairs with the fence in `ring`.
+        self.memory.fence();
+        Asleep { bell: self, count }
+    }
+}
+
+impl<M: Memory> Clone for Bell<M> {
+    fn clone(&self) -> Self {
+        Self::over(self.memory.clone(), self.offset)
+    }
+}
+
+/// Who lies down; gets up when dropped.
+pub(crate) struct Asleep<'a, M: Memory> {
+    bell: &'a Bell<M>,
+    count: u32,
+}
+
+impl<M: Memory> Asleep<'_, M> {
+    /// What the count was before lying down.
+    pub(crate) fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// Sleeps until rung for, at most until the deadline. May return early.
+    pub(crate) fn sleep(&self, deadline: Option<Instant>) {
+        self.bell.memory.sleep(COUNT, self.count, deadline);
+    }
+}
+
+impl<M: Memory> Drop for Asleep<'_, M> {
+    fn drop(&mut self) {
+        self.bell.memory.add(ASLEEP, u64::MAX, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn bell_1_who_lies_down_is_woken() {
+        let bell = Bell::create().expect("a bell");
+        let fact = AtomicU32::new(0);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                for round in 1..=200 {
+                    while fact.load(Ordering::Relaxed) < round {
+                        let asleep = bell.lie_down();
+                        if fact.load(Ordering::Relaxed) < round {
+                            asleep.sleep(None);
+                        }
+                    }
+                }
+            });
+            let ringer = bell.clone();
+            for round in 1..=200 {
+                fact.store(round, Ordering::Relaxed);
+                ringer.ring();
+                thread::yield_now();
+            }
+        });
+    }
+
+    #[test]
+    fn bell_2_nobody_is_woken_twice_for_one_sleep() {
+        let bell = Bell::create().expect("a bell");
+        let (ringer, other) = (bell.clone(), bell.clone());
+        assert!(!ringer.ring(), "BELL-2: nobody sleeps");
+        let asleep = bell.lie_down();
+        assert!(ringer.ring() && !ringer.ring(), "BELL-2");
+        assert!(other.ring(), "BELL-3: it cannot know that the first has got as far as waking");
+        asleep.sleep(None);
+        drop(asleep);
+        assert!(!ringer.ring(), "BELL-2: it got up");
+        let again = bell.lie_down();
+        assert!(ringer.ring(), "BELL-2: and lay down again");
+        drop(again);
+    }
+
+    #[test]
+    fn bell_3_who_dies_asleep_harms_nobody() {
+        let mut row = Bell::row(3).expect("bells");
+        let bell = row.remove(1);
+        assert_eq!(bell.offset(), FOOTPRINT);
+        std::mem::forget(bell.lie_down());
+        let ringer = Bell::at(bell.segment(), bell.offset()).expect("inside");
+        assert!(ringer.ring() && !ringer.ring(), "BELL-3: one call in vain");
+        let asleep = bell.lie_down();
+        assert!(ringer.ring(), "BELL-3");
+        asleep.sleep(None);
+        assert!(!row[0].ring() && !row[1].ring(), "BELL-3: the neighbours are other bells");
+    }
+}

@@ -1,0 +1,488 @@
+//! All that a parent and one child say to each other, in one segment.
+//!
+//! ```text
+//!   handshake       magic, version, layout hash, sizes            written by the parent, before the child exists
+//!   parent's line   shutdown, go, question                        written by the parent
+//!   child's line    phase, answer                                 written by the child
+//!   evidence        progress, dispatch, step                      written by the child (by whoever runs the task)
+//!   robust word     who lives                                     written by the child, marked by the kernel
+//!   child's bell    rung by the parent; the parent's bell is in a segment of its own, one for all children
+//!   rings           tasks and controls to the child, events to the parent
+//! ```
+//!
+//! - **MBX-1 (one writer).** Every word of the lines has one writer, by types: a fact is never erased by the other side.
+//! - **MBX-2 (sticky).** Shutdown and go are said once and stay said.
+//! - **MBX-3 (same layout).** A child that was built with another layout, or got other memory, refuses it with both
+//!   values.
+//! - **MBX-4 (checked).** Whatever stands in the segment, reading it gives a value or an error.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use super::bell::{self, Bell};
+use super::layout::{hash, layout};
+use super::memory::{Memory, Region};
+use super::ring::{self, Receiver, RingError, Sender};
+use super::segment::{Segment, SegmentError, WORD};
+use super::sentinel::is_dead;
+use super::waiting::Waiting;
+use crate::sync::{AtomicU32, Ordering};
+
+layout! {
+    MAGIC: usize = 0;
+    VERSION: usize = 1;
+    HASH: usize = 2;
+    BYTES: usize = 3;
+    TASKS: usize = 4;
+    CONTROLS: usize = 5;
+    EVENTS: usize = 6;
+    LARGEST: usize = 7;
+    BELL_OFFSET: usize = 8;
+    WAKING: usize = 9;
+    SHUTDOWN: usize = 16;
+    GO: usize = 17;
+    QUESTION: usize = 18;
+    PHASE: usize = 32;
+    ANSWER: usize = 33;
+    PROGRESS: usize = 48;
+    DISPATCH: usize = 49;
+    STEP: usize = 50;
+    ROBUST: usize = 64;
+    CHILD_BELL: usize = 80;
+    RINGS: usize = 128;
+}
+
+/// What a mailbox begins with.
+const MAGIC_NUMBER: u64 = u64::from_le_bytes(*b"PHALANX\0");
+/// Changes when the meaning changes and the layout does not.
+const THIS_VERSION: u64 = 1;
+/// The layout that this program was built with.
+pub const LAYOUT_HASH: u64 = hash(&[LAYOUT, ring::LAYOUT, bell::LAYOUT, PHASES]);
+
+/// How large the rings are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sizes {
+    /// Bytes of records from parent to child: tasks. Each is a power of two of at least 256.
+    pub tasks: usize,
+    /// Bytes of records from parent to child: controls.
+    pub controls: usize,
+    /// Bytes of records from child to parent: events.
+    pub events: usize,
+    /// The largest message of any ring.
+    pub largest: usize,
+}
+
+impl Default for Sizes {
+    fn default() -> Self {
+        Self { tasks: 128 << 10, controls: 32 << 10, events: 128 << 10, largest: 64 << 20 }
+    }
+}
+
+/// How far a child is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u64)]
+pub enum Phase {
+    /// The process exists, or will.
+    Starting = 0,
+    /// It sets itself up.
+    Bootstrapping = 1,
+    /// Everything that can fail has succeeded.
+    Ready = 2,
+    /// It could not set itself up; the reason is among the events.
+    Failed = 3,
+    /// It takes tasks.
+    Serving = 4,
+    /// It takes no more and goes.
+    Leaving = 5,
+}
+
+const PHASES: &str = "Starting=0;Bootstrapping=1;Ready=2;Failed=3;Serving=4;Leaving=5;";
+const ALL_PHASES: [Phase; 6] = [
+    Phase::Starting,
+    Phase::Bootstrapping,
+    Phase::Ready,
+    Phase::Failed,
+    Phase::Serving,
+    Phase::Leaving,
+];
+
+/// Why a mailbox cannot be made, adopted or read.
+#[derive(Debug, thiserror::Error)]
+pub enum MailboxError {
+    /// The system refused.
+    #[error("cannot share memory for a mailbox")]
+    Io(#[from] io::Error),
+    /// The memory is too small.
+    #[error(transparent)]
+    Segment(#[from] SegmentError),
+    /// A ring of that size is impossible.
+    #[error(transparent)]
+    Ring(#[from] RingError),
+    /// It is no mailbox, or one of another program.
+    #[error(
+        "the shared memory is not a mailbox of this program: its {what} is {found:#x}, and here it is {expected:#x}"
+    )]
+    Mismatch {
+        /// Which word says so.
+        what: &'static str,
+        /// What stands there.
+        found: u64,
+        /// What should.
+        expected: u64,
+    },
+    /// The child says that it is in a phase that does not exist.
+    #[error("the child reports phase {found}, and there are phases 0 to 5")]
+    Phase {
+        /// What it says.
+        found: u64,
+    },
+}
+
+/// What a child says about the task that it runs, for reports.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Evidence {
+    /// Grows while the child gets on.
+    pub progress: u64,
+    /// Which dispatch it runs; 0 if none.
+    pub dispatch: u64,
+    /// How far it is with that; the numbers are those of the messages.
+    pub step: u64,
+}
+
+/// Makes and adopts mailboxes.
+#[derive(Debug)]
+pub struct Mailbox;
+
+/// The parent's side.
+#[derive(Debug)]
+pub struct ParentSide {
+    /// Tasks for the child.
+    pub tasks: Sender,
+    /// Controls for the child.
+    pub controls: Sender,
+    /// What the child tells.
+    pub events: Receiver,
+    words: Region,
+    child_bell: Bell,
+    parent_bell: Bell,
+}
+
+/// The child's side.
+#[derive(Debug)]
+pub struct ChildSide {
+    /// Tasks to run.
+    pub tasks: Receiver,
+    /// Controls to obey.
+    pub controls: Receiver,
+    /// What to tell the parent.
+    pub events: Sender,
+    /// What to say about the task that runs.
+    pub witness: Witness,
+    words: Region,
+    child_bell: Bell,
+    parent_bell: Bell,
+}
+
+/// Writes the evidence; may be given to the thread that runs the task.
+#[derive(Debug)]
+pub struct Witness<M: Memory = Region> {
+    words: M,
+    progress: u64,
+}
+
+impl Mailbox {
+    /// A fresh mailbox for one child, and the parent's side of it; the child gets its segment and that of the bell.
+    pub fn create(parent_bell: &Bell, sizes: &Sizes) -> Result<ParentSide, MailboxError> {
+        let parts = Parts::of(sizes)?;
+        let segment = Segment::create("phalanx-mailbox", parts.bytes)?;
+        let words = Region::new(&segment, 0, RINGS * WORD)?;
+        for (at, value) in parts.handshake(sizes) {
+            words.store(at, value, Ordering::Relaxed);
+        }
+        words.store(BELL_OFFSET, parent_bell.offset() as u64, Ordering::Relaxed);
+        let waking = u64::try_from(Waiting::calibrate().waking().as_nanos()).unwrap_or(u64::MAX);
+        words.store(WAKING, waking, Ordering::Relaxed);
+        Ok(ParentSide {
+            tasks: Sender::new(parts.tasks(&segment)?, sizes.largest)?,
+            controls: Sender::new(parts.controls(&segment)?, sizes.largest)?,
+            events: Receiver::new(parts.events(&segment)?, sizes.largest)?,
+            child_bell: Bell::at(&segment, CHILD_BELL * WORD)?,
+            parent_bell: parent_bell.clone(),
+            words,
+        })
+    }
+
+    /// The child's side of the mailbox that was handed to it, with the memory of the parent's bell.
+    pub fn adopt(mailbox: OwnedFd, parent_bell: OwnedFd) -> Result<ChildSide, MailboxError> {
+        Self::attach(&Segment::adopt_whole(mailbox)?, &Segment::adopt_whole(parent_bell)?)
+    }
+
+    /// The child's side of a mailbox whose memory is mapped already: for a child that is a thread.
+    pub fn attach(mailbox: &Segment, parent_bell: &Segment) -> Result<ChildSide, MailboxError> {
+        let words = Region::new(mailbox, 0, RINGS * WORD)?;
+        let (parts, sizes) = Parts::read(&words)?;
+        Ok(ChildSide {
+            tasks: Receiver::new(parts.tasks(mailbox)?, sizes.largest)?,
+            controls: Receiver::new(parts.controls(mailbox)?, sizes.largest)?,
+            events: Sender::new(parts.events(mailbox)?, sizes.largest)?,
+            witness: Witness { words: words.clone(), progress: 0 },
+            child_bell: Bell::at(mailbox, CHILD_BELL * WORD)?,
+            parent_bell: Bell::at(parent_bell, number(words.load(BELL_OFFSET, Ordering::Relaxed)))?,
+            words,
+        })
+    }
+}
+
+impl ParentSide {
+    /// The memory to hand to the child, beside that of the parent's bell.
+    pub fn segment(&self) -> &Segment {
+        self.words.segment()
+    }
+
+    /// The bell that this child rings, and on which the parent waits.
+    pub fn bell(&self) -> &Bell {
+        &self.parent_bell
+    }
+
+    /// Wakes the child if it sleeps; to be called after publishing. True if it had to be woken.
+    pub fn ring(&self) -> bool {
+        self.child_bell.ring()
+    }
+
+    /// Tells the child to leave, for good, and wakes it.
+    pub fn shut_down(&self) {
+        say(&self.words, SHUTDOWN);
+        self.ring();
+    }
+
+    /// Tells the child that all children are ready, for good, and wakes it.
+    pub fn open(&self) {
+        say(&self.words, GO);
+        self.ring();
+    }
+
+    /// Asks whether the child is there; it answers with the same number.
+    pub fn ask(&self, question: u64) {
+        // SYNC: nothing else is published with it; pairs with `ChildSide::question`.
+        self.words.store(QUESTION, question, Ordering::Release);
+        self.ring();
+    }
+
+    /// The number that the child has answered last.
+    pub fn answer(&self) -> u64 {
+        // SYNC: pairs with `ChildSide::answer`.
+        self.words.load(ANSWER, Ordering::Acquire)
+    }
+
+    /// How far the child is.
+    pub fn phase(&self) -> Result<Phase, MailboxError> {
+        read_phase(&self.words)
+    }
+
+    /// What the child says about the task that it runs. The three numbers are not of one instant.
+    pub fn evidence(&self) -> Evidence {
+        // SYNC: pairs with the stores of `Witness`; evidence orders nothing.
+        let load = |at| self.words.load(at, Ordering::Relaxed);
+        Evidence { progress: load(PROGRESS), dispatch: load(DISPATCH), step: load(STEP) }
+    }
+
+    /// The child's robust word, to wait on: see [`is_dead`].
+    pub fn robust(&self) -> &AtomicU32 {
+        self.words.word32(ROBUST)
+    }
+
+    /// Where the robust word stands.
+    pub fn robust_offset(&self) -> usize {
+        ROBUST * WORD
+    }
+
+    /// Whether the kernel has marked the child's death. False also if its sentinel never stood.
+    pub fn is_dead(&self) -> bool {
+        // SYNC: the kernel marks it; what the child published before is read through the rings.
+        is_dead(self.robust().load(Ordering::Acquire))
+    }
+}
+
+impl ChildSide {
+    /// The memory of the mailbox.
+    pub fn segment(&self) -> &Segment {
+        self.words.segment()
+    }
+
+    /// The bell that the parent rings, and on which the child waits.
+    pub fn bell(&self) -> &Bell {
+        &self.child_bell
+    }
+
+    /// Wakes the parent if it sleeps; to be called after publishing. True if it had to be woken.
+    pub fn ring(&self) -> bool {
+        self.parent_bell.ring()
+    }
+
+    /// The policy of waiting that the parent has measured.
+    pub fn waiting(&self) -> Waiting {
+        Waiting::with_waking(Duration::from_nanos(self.words.load(WAKING, Ordering::Relaxed)))
+    }
+
+    /// Where the robust word stands, for [`Sentinel::stand`](super::Sentinel::stand).
+    pub fn robust_offset(&self) -> usize {
+        ROBUST * WORD
+    }
+
+    /// Whether the parent wants the child to leave.
+    pub fn is_shut_down(&self) -> bool {
+        is_said(&self.words, SHUTDOWN)
+    }
+
+    /// Whether all children are ready.
+    pub fn is_open(&self) -> bool {
+        is_said(&self.words, GO)
+    }
+
+    /// The last question.
+    pub fn question(&self) -> u64 {
+        // SYNC: pairs with `ParentSide::ask`.
+        self.words.load(QUESTION, Ordering::Acquire)
+    }
+
+    /// Answers a question, and wakes the parent.
+    pub fn answer(&mut self, question: u64) {
+        // SYNC: pairs with `ParentSide::answer`.
+        self.words.store(ANSWER, question, Ordering::Release);
+        self.ring();
+    }
+
+    /// Says how far the child is, and wakes the parent. What was published before is visible to who sees the phase.
+    pub fn enter(&mut self, phase: Phase) {
+        // SYNC: pairs with the load in `read_phase`.
+        self.words.store(PHASE, phase as u64, Ordering::Release);
+        self.ring();
+    }
+
+    /// How far the child is.
+    pub fn phase(&self) -> Result<Phase, MailboxError> {
+        read_phase(&self.words)
+    }
+}
+
+impl<M: Memory> Witness<M> {
+    /// A dispatch begins; 0 says that none runs.
+    pub fn begin(&mut self, dispatch: u64, step: u64) {
+        // SYNC: pairs with `ParentSide::evidence`; evidence orders nothing.
+        self.words.store(DISPATCH, dispatch, Ordering::Relaxed);
+        self.step(step);
+    }
+
+    /// The dispatch gets to another step.
+    pub fn step(&mut self, step: u64) {
+        self.words.store(STEP, step, Ordering::Relaxed);
+        self.advance();
+    }
+
+    /// The child gets on.
+    pub fn advance(&mut self) {
+        self.progress = self.progress.wrapping_add(1);
+        self.words.store(PROGRESS, self.progress, Ordering::Relaxed);
+    }
+}
+
+/// Says a sticky fact.
+pub(super) fn say(words: &impl Memory, at: usize) {
+    // SYNC: what came before the fact; pairs with the load in `is_said`.
+    words.store(at, 1, Ordering::Release);
+}
+
+/// Whether a sticky fact was said. Any other value than 0 is taken for yes.
+pub(super) fn is_said(words: &impl Memory, at: usize) -> bool {
+    // SYNC: pairs with the store in `say`.
+    words.load(at, Ordering::Acquire) != 0
+}
+
+fn read_phase(words: &impl Memory) -> Result<Phase, MailboxError> {
+    // SYNC: pairs with the store in `ChildSide::enter`.
+    let found = words.load(PHASE, Ordering::Acquire);
+    ALL_PHASES.into_iter().find(|phase| *phase as u64 == found).ok_or(MailboxError::Phase { found })
+}
+
+fn number(word: u64) -> usize {
+    usize::try_from(word).unwrap_or(usize::MAX)
+}
+
+/// Where the rings stand.
+#[derive(Clone, Copy)]
+struct Parts {
+    /// Offset and bytes of each ring.
+    rings: [(usize, usize); 3],
+    /// Bytes of the whole mailbox.
+    bytes: usize,
+}
+
+impl Parts {
+    fn of(sizes: &Sizes) -> Result<Self, MailboxError> {
+        let mut rings = [(0, 0); 3];
+        let mut end = RINGS * WORD;
+        for (ring, capacity) in rings.iter_mut().zip([sizes.tasks, sizes.controls, sizes.events]) {
+            if capacity > MOST_CAPACITY {
+                return Err(RingError::Capacity { bytes: capacity }.into());
+            }
+            *ring = (end, ring::footprint(capacity));
+            end += ring.1;
+        }
+        Ok(Self { rings, bytes: end })
+    }
+
+    /// What a mailbox of these sizes begins with.
+    fn handshake(&self, sizes: &Sizes) -> [(usize, u64); 8] {
+        [
+            (MAGIC, MAGIC_NUMBER),
+            (VERSION, THIS_VERSION),
+            (HASH, LAYOUT_HASH),
+            (BYTES, self.bytes as u64),
+            (TASKS, sizes.tasks as u64),
+            (CONTROLS, sizes.controls as u64),
+            (EVENTS, sizes.events as u64),
+            (LARGEST, sizes.largest as u64),
+        ]
+    }
+
+    /// Reads the handshake once, and checks it.
+    fn read(words: &Region) -> Result<(Self, Sizes), MailboxError> {
+        let load = |at| words.load(at, Ordering::Relaxed);
+        let fixed = [
+            ("magic", MAGIC, MAGIC_NUMBER),
+            ("version", VERSION, THIS_VERSION),
+            ("layout", HASH, LAYOUT_HASH),
+        ];
+        for (what, at, expected) in fixed {
+            let found = load(at);
+            if found != expected {
+                return Err(MailboxError::Mismatch { what, found, expected });
+            }
+        }
+        let [tasks, controls, events, largest] =
+            [TASKS, CONTROLS, EVENTS, LARGEST].map(|at| number(load(at)));
+        let sizes = Sizes { tasks, controls, events, largest };
+        let parts = Self::of(&sizes)?;
+        let (found, expected) = (load(BYTES), parts.bytes as u64);
+        if found != expected {
+            return Err(MailboxError::Mismatch { what: "size", found, expected });
+        }
+        Ok((parts, sizes))
+    }
+
+    fn tasks(&self, segment: &Segment) -> Result<Region, SegmentError> {
+        Region::new(segment, self.rings[0].0, self.rings[0].1)
+    }
+
+    fn controls(&self, segment: &Segment) -> Result<Region, SegmentError> {
+        Region::new(segment, self.rings[1].0, self.rings[1].1)
+    }
+
+    fn events(&self, segment: &Segment) -> Result<Region, SegmentError> {
+        Region::new(segment, self.rings[2].0, self.rings[2].1)
+    }
+}
+
+/// The largest ring: far from where sums overflow.
+const MOST_CAPACITY: usize = 1 << 30;

@@ -1,0 +1,96 @@
+//! Records from one side to the other, in a ring of shared words.
+//!
+//! ```text
+//!   word  0        tail: what the sender has published          written by the sender
+//!         1        wanted: the sender lacks room                written by the sender
+//!        16        head: what the receiver has given back       written by the receiver
+//!        32 ...    records, each from a multiple of 64 bytes on:
+//!                    word 0   length of the payload, more to come?, a mark
+//!                    word 1   number of the record
+//!                    then the payload; a record may wrap round the end
+//! ```
+//!
+//! Positions count bytes for ever. A message larger than a record may be (a quarter of the ring) travels in several, all
+//! full but the last; what does not fit yet stays with the sender until there is room.
+//!
+//! - **RNG-1 (order).** Every message arrives once, whole, in the order of `push`, after `publish` and not before.
+//! - **RNG-2 (no trust).** Whatever the words hold, each side gives its result or [`Corrupt`]: it never panics, hangs or
+//!   leaves the ring; each word is read once and checked before use. What is corrupt stays so.
+//! - **RNG-3 (any legal size).** A message up to the largest arrives uncut; a larger one is refused on both sides.
+//! - **RNG-4 (room).** A sender that was refused is told: the `release` that makes room says so.
+//! - **RNG-5 (steady state).** After the first messages neither side allocates.
+
+mod corrupt;
+mod receiver;
+mod sender;
+
+pub use corrupt::{Corrupt, PushError, RingError};
+pub use receiver::Receiver;
+pub use sender::Sender;
+
+use super::layout::layout;
+use super::memory::Memory;
+use super::segment::WORD;
+
+/// Bytes of a line: what records are aligned to.
+pub(crate) const LINE: usize = 64;
+/// Bytes in front of each payload.
+const HEADER: usize = 2 * WORD;
+
+layout! {
+    TAIL: usize = 0;
+    WANTED: usize = 1;
+    HEAD: usize = 16;
+    RECORDS: usize = 32;
+    /// In the upper half of the first word of every record.
+    MARK: u64 = 0x5048_0000;
+    /// In the upper half as well: the message goes on in the next record.
+    MORE: u64 = 1;
+}
+
+/// Bytes of shared memory for a ring that holds `capacity` bytes of records.
+pub const fn footprint(capacity: usize) -> usize {
+    RECORDS * WORD + capacity
+}
+
+/// What both sides know of their ring.
+#[derive(Clone, Copy, Debug)]
+struct Shape {
+    /// Bytes of records: a power of two.
+    capacity: u64,
+    /// The largest payload of one record.
+    fragment: usize,
+    /// The largest message.
+    largest: usize,
+}
+
+impl Shape {
+    fn of(memory: &impl Memory, largest: usize) -> Result<Self, RingError> {
+        let bytes = memory.words().checked_sub(RECORDS).map_or(0, |words| words * WORD);
+        if !bytes.is_power_of_two() || bytes < 4 * LINE {
+            return Err(RingError::Capacity { bytes });
+        }
+        if largest == 0 || u32::try_from(largest).is_err() {
+            return Err(RingError::Largest { largest });
+        }
+        let fragment = (bytes / 4).min(1 << 31) - HEADER;
+        Ok(Self { capacity: bytes as u64, fragment, largest })
+    }
+
+    /// Bytes that a record takes.
+    #[inline]
+    fn record(payload: usize) -> u64 {
+        (payload + HEADER).next_multiple_of(LINE) as u64
+    }
+
+    /// The word where `position` stands, and how many bytes there are to the end of the ring.
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "below the capacity, which is a usize")]
+    fn place(self, position: u64) -> (usize, usize) {
+        let offset = (position & (self.capacity - 1)) as usize;
+        (RECORDS + offset / WORD, self.capacity as usize - offset)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,170 @@
+//! The side of a ring that reads.
+
+use super::{Corrupt, HEAD, HEADER, LINE, MARK, MORE, RingError, Shape, TAIL, WANTED};
+use crate::shm::memory::{Memory, Region};
+use crate::shm::segment::WORD;
+use crate::sync::Ordering;
+
+/// The side of a ring that reads.
+#[derive(Debug)]
+pub struct Receiver<M: Memory = Region> {
+    memory: M,
+    shape: Shape,
+    /// Where the next record is.
+    position: u64,
+    /// What the sender had published when we last looked.
+    tail: u64,
+    /// What we have given back.
+    released: u64,
+    /// The number of the next record.
+    sequence: u64,
+    /// The parts of a message that is not whole yet.
+    parts: Vec<u8>,
+    corrupt: Option<Corrupt>,
+}
+
+/// A record whose header was checked.
+struct Record {
+    length: usize,
+    more: bool,
+}
+
+impl<M: Memory> Receiver<M> {
+    /// The receiver of the fresh (zero) ring in `memory`, for messages of up to `largest` bytes.
+    pub fn new(memory: M, largest: usize) -> Result<Self, RingError> {
+        let shape = Shape::of(&memory, largest)?;
+        Ok(Self {
+            memory,
+            shape,
+            position: 0,
+            tail: 0,
+            released: 0,
+            sequence: 0,
+            parts: Vec::new(),
+            corrupt: None,
+        })
+    }
+
+    /// Copies the next message into `into`, in place of what was there; false if there is none.
+    ///
+    /// # Errors
+    /// [`Corrupt`] if the sender did not keep to the rules; from then on always.
+    #[inline]
+    pub fn next(&mut self, into: &mut Vec<u8>) -> Result<bool, Corrupt> {
+        match self.advance(into) {
+            Ok(found) => Ok(found),
+            Err(corrupt) => {
+                self.corrupt = Some(corrupt);
+                Err(corrupt)
+            }
+        }
+    }
+
+    #[inline]
+    fn advance(&mut self, into: &mut Vec<u8>) -> Result<bool, Corrupt> {
+        // Ends: every record that goes on adds a full part, and parts have a limit.
+        loop {
+            if self.position == self.tail && !self.refresh()? {
+                return Ok(false);
+            }
+            let record = self.header()?;
+            if !record.more && self.parts.is_empty() {
+                into.clear();
+                self.payload(record.length, into);
+                return Ok(true);
+            }
+            let mut parts = std::mem::take(&mut self.parts);
+            self.payload(record.length, &mut parts);
+            self.parts = parts;
+            if !record.more {
+                std::mem::swap(&mut self.parts, into);
+                self.parts.clear();
+                return Ok(true);
+            }
+        }
+    }
+
+    /// Gives the room of what was read back to the sender: true if it waits for that, so that it wants to be woken.
+    pub fn release(&mut self) -> bool {
+        if self.released == self.position {
+            return false;
+        }
+        self.released = self.position;
+        // SYNC: our copies before the sender writes there again; pairs with the load in `Sender::look`.
+        self.memory.store(HEAD, self.released, Ordering::Release);
+        // SYNC: RNG-4: the room before our look at the wish; pairs with the fence in `Sender::make_room`.
+        self.memory.fence();
+        self.memory.load(WANTED, Ordering::Relaxed) != 0
+    }
+
+    /// Whether nothing new is published. A ring that is corrupt is not empty: `next` says what is wrong.
+    pub fn is_empty(&self) -> bool {
+        // SYNC: the caller reads what was published through `next`, which loads again.
+        self.corrupt.is_none()
+            && self.position == self.tail
+            && self.memory.load(TAIL, Ordering::Relaxed) == self.tail
+    }
+
+    /// Looks at what the sender has published.
+    #[inline]
+    fn refresh(&mut self) -> Result<bool, Corrupt> {
+        if let Some(corrupt) = self.corrupt {
+            return Err(corrupt);
+        }
+        // SYNC: the records before the tail; pairs with the store in `Sender::publish`.
+        let found = self.memory.load(TAIL, Ordering::Acquire);
+        let (from, to) = (self.tail, self.released + self.shape.capacity);
+        if found < from || found > to || !found.is_multiple_of(LINE as u64) {
+            return Err(Corrupt::Tail { found, from, to });
+        }
+        self.tail = found;
+        Ok(found != from)
+    }
+
+    /// Reads and checks the header at `position`.
+    #[inline]
+    fn header(&self) -> Result<Record, Corrupt> {
+        if let Some(corrupt) = self.corrupt {
+            return Err(corrupt);
+        }
+        let (at, _) = self.shape.place(self.position);
+        let first = self.memory.load(at, Ordering::Relaxed);
+        let found = self.memory.load(at + 1, Ordering::Relaxed);
+        let (sequence, most) = (self.sequence, self.shape.fragment);
+        if first >> 32 & !MORE != MARK {
+            return Err(Corrupt::Mark { sequence, found: first });
+        }
+        if found != sequence {
+            return Err(Corrupt::Sequence { expected: sequence, found });
+        }
+        let length = usize::try_from(first & u64::from(u32::MAX)).unwrap_or(usize::MAX);
+        if length > most || Shape::record(length) > self.tail - self.position {
+            return Err(Corrupt::Length { sequence, length, most });
+        }
+        let more = first >> 32 & MORE != 0;
+        if more && length != most {
+            return Err(Corrupt::Fragment { sequence, length, expected: most });
+        }
+        let (bytes, largest) = (self.parts.len() + length, self.shape.largest);
+        if bytes > largest {
+            return Err(Corrupt::Largest { bytes, largest });
+        }
+        Ok(Record { length, more })
+    }
+
+    /// Appends the payload of the record at `position`, whose header was checked, and goes past it.
+    #[inline]
+    fn payload(&mut self, length: usize, into: &mut Vec<u8>) {
+        let (at, left) = self.shape.place(self.position);
+        let start = into.len();
+        into.resize(start + length, 0);
+        let (now, wrapped) = into[start..].split_at_mut(length.min(left - HEADER));
+        self.memory.read(at + HEADER / WORD, now);
+        if !wrapped.is_empty() {
+            let (first, _) = self.shape.place(0);
+            self.memory.read(first, wrapped);
+        }
+        self.position += Shape::record(length);
+        self.sequence = self.sequence.wrapping_add(1);
+    }
+}

@@ -1,0 +1,274 @@
+//! The side of a ring that writes.
+
+use super::{Corrupt, HEAD, HEADER, LINE, MARK, MORE, PushError, RingError, Shape, TAIL, WANTED};
+use crate::shm::memory::{Memory, Region};
+use crate::shm::segment::WORD;
+use crate::sync::Ordering;
+
+/// The side of a ring that writes.
+#[derive(Debug)]
+pub struct Sender<M: Memory = Region> {
+    memory: M,
+    shape: Shape,
+    /// Where the next record goes.
+    written: u64,
+    /// What the receiver may read.
+    published: u64,
+    /// What the receiver had given back when we last looked.
+    head: u64,
+    /// The number of the next record.
+    sequence: u64,
+    /// The rest of a message, from `drained` on.
+    backlog: Vec<u8>,
+    drained: usize,
+    /// Whether our word says that we lack room.
+    wanted: bool,
+    corrupt: Option<Corrupt>,
+}
+
+impl<M: Memory> Sender<M> {
+    /// The sender of the fresh (zero) ring in `memory`, for messages of up to `largest` bytes.
+    pub fn new(memory: M, largest: usize) -> Result<Self, RingError> {
+        let shape = Shape::of(&memory, largest)?;
+        Ok(Self {
+            memory,
+            shape,
+            written: 0,
+            published: 0,
+            head: 0,
+            sequence: 0,
+            backlog: Vec::new(),
+            drained: 0,
+            wanted: false,
+            corrupt: None,
+        })
+    }
+
+    /// Takes a message, `head` and `body` in a row; the receiver sees it after `publish`.
+    ///
+    /// A message larger than a quarter of the ring is always taken unless the rest of another is still here; its own
+    /// rest follows with every `publish` while there is room.
+    #[inline]
+    pub fn push(&mut self, head: &[u8], body: &[u8]) -> Result<(), PushError> {
+        let bytes = head.len() + body.len();
+        let need = Shape::record(bytes);
+        if bytes <= self.shape.fragment
+            && need <= self.free()
+            && self.is_plain()
+            && bytes <= self.shape.largest
+        {
+            self.record(head, body, false);
+            return Ok(());
+        }
+        self.push_slowly(head, body)
+    }
+
+    #[cold]
+    fn push_slowly(&mut self, head: &[u8], body: &[u8]) -> Result<(), PushError> {
+        let (bytes, largest) = (head.len() + body.len(), self.shape.largest);
+        if bytes > largest {
+            return Err(PushError::TooLarge { bytes, largest });
+        }
+        self.drain()?;
+        let left = self.backlog.len() - self.drained;
+        if left > 0 {
+            let room = usize::try_from(self.free()).unwrap_or(usize::MAX);
+            return Err(PushError::Full { need: left, room });
+        }
+        if bytes <= self.shape.fragment {
+            self.make_room(Shape::record(bytes))?;
+            self.record(head, body, false);
+            return Ok(());
+        }
+        self.fragments(head, body)
+    }
+
+    /// Makes everything written visible to the receiver: true if there was anything, so that it wants to be woken.
+    pub fn publish(&mut self) -> bool {
+        if !self.backlog.is_empty() {
+            // What is corrupt is said by the next `push`.
+            let _ = self.drain();
+        }
+        if self.written == self.published {
+            return false;
+        }
+        self.published = self.written;
+        // SYNC: the records before the tail; pairs with the load in `Receiver::refresh`.
+        self.memory.store(TAIL, self.published, Ordering::Release);
+        true
+    }
+
+    /// Whether the rest of a message is still here, to go with the next `publish`.
+    pub fn is_pending(&self) -> bool {
+        !self.backlog.is_empty()
+    }
+
+    /// The largest payload that `push` takes now as one record; 0 if none.
+    pub fn room(&mut self) -> usize {
+        if self.drain().is_err() || self.look().is_err() || self.is_pending() {
+            return 0;
+        }
+        let free = usize::try_from(self.free()).unwrap_or(usize::MAX);
+        free.saturating_sub(HEADER).min(self.shape.fragment).min(self.shape.largest)
+    }
+
+    /// The largest message it takes.
+    pub fn largest(&self) -> usize {
+        self.shape.largest
+    }
+
+    /// Nothing waits, nothing is wrong, nobody was told that we lack room.
+    #[inline]
+    fn is_plain(&self) -> bool {
+        self.backlog.is_empty() && !self.wanted && self.corrupt.is_none()
+    }
+
+    #[inline]
+    fn free(&self) -> u64 {
+        self.shape.capacity - (self.written - self.head)
+    }
+
+    /// Sends as much of a large message as there is room for, and keeps the rest.
+    fn fragments(&mut self, head: &[u8], body: &[u8]) -> Result<(), PushError> {
+        let (bytes, most) = (head.len() + body.len(), self.shape.fragment);
+        let mut from = 0;
+        while from < bytes {
+            let count = most.min(bytes - from);
+            match self.make_room(Shape::record(count)) {
+                Ok(()) => {}
+                Err(PushError::Full { .. }) => break,
+                Err(error) => return Err(error),
+            }
+            let (first, second) = part(head, body, from, count);
+            self.record(first, second, from + count < bytes);
+            from += count;
+        }
+        let (first, second) = part(head, body, from, bytes - from);
+        self.backlog.extend_from_slice(first);
+        self.backlog.extend_from_slice(second);
+        Ok(())
+    }
+
+    /// Sends what is left of a large message, as far as there is room.
+    fn drain(&mut self) -> Result<(), Corrupt> {
+        if let Some(corrupt) = self.corrupt {
+            return Err(corrupt);
+        }
+        let backlog = std::mem::take(&mut self.backlog);
+        let mut outcome = Ok(());
+        while self.drained < backlog.len() {
+            let count = self.shape.fragment.min(backlog.len() - self.drained);
+            match self.make_room(Shape::record(count)) {
+                Ok(()) => {}
+                Err(PushError::Corrupt(corrupt)) => {
+                    outcome = Err(corrupt);
+                    break;
+                }
+                Err(_) => break,
+            }
+            let end = self.drained + count;
+            self.record(&backlog[self.drained..end], &[], end < backlog.len());
+            self.drained = end;
+        }
+        self.backlog = backlog;
+        if self.drained == self.backlog.len() {
+            self.backlog.clear();
+            self.drained = 0;
+        }
+        outcome
+    }
+
+    /// Looks whether a record of `need` bytes fits; if not, the receiver learns that we wait for room.
+    fn make_room(&mut self, need: u64) -> Result<(), PushError> {
+        if self.free() < need {
+            self.look()?;
+        }
+        if self.free() < need {
+            self.wanted = true;
+            self.memory.store(WANTED, 1, Ordering::Relaxed);
+            // SYNC: RNG-4: our wish before our look at the head; pairs with the fence in `Receiver::release`.
+            self.memory.fence();
+            self.look()?;
+        }
+        if self.free() < need {
+            let saturated = |number| usize::try_from(number).unwrap_or(usize::MAX);
+            return Err(PushError::Full { need: saturated(need), room: saturated(self.free()) });
+        }
+        if self.wanted {
+            self.wanted = false;
+            self.memory.store(WANTED, 0, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Looks at what the receiver has given back.
+    fn look(&mut self) -> Result<(), Corrupt> {
+        if let Some(corrupt) = self.corrupt {
+            return Err(corrupt);
+        }
+        // SYNC: the receiver has copied what is before its head; pairs with the store in `Receiver::release`.
+        let found = self.memory.load(HEAD, Ordering::Acquire);
+        let (from, to) = (self.head, self.published);
+        if found < from || found > to || !found.is_multiple_of(LINE as u64) {
+            let corrupt = Corrupt::Head { found, from, to };
+            self.corrupt = Some(corrupt);
+            return Err(corrupt);
+        }
+        self.head = found;
+        Ok(())
+    }
+
+    /// Writes a record; there is room.
+    #[inline]
+    fn record(&mut self, head: &[u8], body: &[u8], more: bool) {
+        let length = head.len() + body.len();
+        let kind = MARK | if more { MORE } else { 0 };
+        let mut line = Line { bytes: [0; LINE], used: HEADER, position: self.written };
+        line.bytes[..WORD].copy_from_slice(&(length as u64 | kind << 32).to_ne_bytes());
+        line.bytes[WORD..HEADER].copy_from_slice(&self.sequence.to_ne_bytes());
+        line.append(&self.memory, self.shape, head);
+        line.append(&self.memory, self.shape, body);
+        line.flush(&self.memory, self.shape);
+        self.written += Shape::record(length);
+        self.sequence = self.sequence.wrapping_add(1);
+    }
+}
+
+/// `count` bytes from `from` on of two slices in a row.
+fn part<'a>(head: &'a [u8], body: &'a [u8], from: usize, count: usize) -> (&'a [u8], &'a [u8]) {
+    let split = head.len();
+    let end = from + count;
+    (&head[from.min(split)..end.min(split)], &body[from.max(split) - split..end.max(split) - split])
+}
+
+/// A line of a record while it is put together.
+struct Line {
+    bytes: [u8; LINE],
+    used: usize,
+    /// Where it goes.
+    position: u64,
+}
+
+impl Line {
+    #[inline]
+    fn append(&mut self, memory: &impl Memory, shape: Shape, mut from: &[u8]) {
+        while !from.is_empty() {
+            let count = from.len().min(LINE - self.used);
+            let (now, later) = from.split_at(count);
+            self.bytes[self.used..self.used + count].copy_from_slice(now);
+            self.used += count;
+            from = later;
+            if self.used == LINE {
+                self.flush(memory, shape);
+            }
+        }
+    }
+
+    #[inline]
+    fn flush(&mut self, memory: &impl Memory, shape: Shape) {
+        let (at, _) = shape.place(self.position);
+        memory.write(at, &self.bytes[..self.used]);
+        self.position += LINE as u64;
+        self.used = 0;
+    }
+}

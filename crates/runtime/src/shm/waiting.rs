@@ -1,0 +1,330 @@
+//! How long to stay awake, and then how to sleep: the one policy of all who wait.
+//!
+//! Some pauses, then the processor is offered to others for a while (about 60 µs, and never less than it takes to wake
+//! somebody, or both sides of a conversation would sleep after every word), then sleep. Staying on the processor for
+//! longer is worth it only while everybody who runs has a processor.
+//!
+//! - **WAIT-1 (result).** `wait` returns only when there is something, a watched word differs, or the deadline is over.
+//! - **WAIT-2 (idle).** Who waits for long sleeps, and uses no processor.
+//! - **WAIT-3 (busy).** If there is something already, `wait` does no system call.
+//! - **WAIT-4 (patience).** The time awake is at least the time that a waking takes.
+
+use std::sync::OnceLock;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::bell::Bell;
+use super::futex;
+use crate::sync::{AtomicU32, Ordering};
+
+/// Looks before anything else is done: about a microsecond.
+const PAUSES: u32 = 24;
+/// How long the processor is offered to others, at least.
+const PATIENCE: Duration = Duration::from_micros(60);
+/// And at most, whatever was measured.
+const MOST_PATIENCE: Duration = Duration::from_millis(1);
+/// What a waking takes where it could not be measured in [`BUDGET`].
+const USUAL_WAKING: Duration = Duration::from_micros(30);
+/// What measuring may cost.
+const BUDGET: Duration = Duration::from_millis(1);
+const ROUNDS: usize = 5;
+/// How many looks between two looks at the watched words and the clock.
+const GLANCE: u32 = 8;
+
+/// The policy of those who wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    /// Processors that this process may use.
+    cores: usize,
+    /// What it takes to wake somebody.
+    waking: Duration,
+    /// How long to keep the processor.
+    spin: Duration,
+    /// How long to offer it to others, after that.
+    patience: Duration,
+}
+
+/// Why a wait is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Woken {
+    /// There is something.
+    Ready,
+    /// The watched word of this number differs from what was expected.
+    Changed(usize),
+    /// The deadline is over.
+    Deadline,
+}
+
+impl Waiting {
+    /// The policy for this machine, measured once in the life of the process.
+    pub fn calibrate() -> Self {
+        static MEASURED: OnceLock<Duration> = OnceLock::new();
+        Self::with_waking(*MEASURED.get_or_init(|| measure().unwrap_or(USUAL_WAKING)))
+    }
+
+    /// The policy where a waking takes so long, as another process has measured.
+    pub fn with_waking(waking: Duration) -> Self {
+        let patience = (2 * waking.min(MOST_PATIENCE)).clamp(PATIENCE, MOST_PATIENCE);
+        Self { cores: cores(), waking, spin: Duration::ZERO, patience }
+    }
+
+    /// The policy when so many threads run at the same time, those that wait awake included: while each has a
+    /// processor of its own, it is kept.
+    #[must_use]
+    pub fn among(self, runners: usize) -> Self {
+        let spin = if runners <= self.cores { self.patience } else { Duration::ZERO };
+        Self { spin, ..self }
+    }
+
+    /// What it takes to wake somebody.
+    pub fn waking(&self) -> Duration {
+        self.waking
+    }
+
+    /// How long it stays awake before it sleeps.
+    pub fn patience(&self) -> Duration {
+        self.spin + self.patience
+    }
+
+    /// How many processors there are.
+    pub fn cores(&self) -> usize {
+        self.cores
+    }
+
+    /// Waits until `ready` says that there is something, one of the words `also` is no longer what stands beside it, or
+    /// the deadline is over; `ready` is asked again after every ring of `bell`.
+    pub fn wait(
+        &self,
+        bell: &Bell,
+        also: &[(&AtomicU32, u32)],
+        deadline: Option<Instant>,
+        mut ready: impl FnMut() -> bool,
+    ) -> Woken {
+        if ready() {
+            return Woken::Ready;
+        }
+        if let Some(woken) = self.stay_awake(also, deadline, &mut ready) {
+            return woken;
+        }
+        loop {
+            let asleep = bell.lie_down();
+            if let Some(woken) = look(also, deadline, &mut ready) {
+                return woken;
+            }
+            if also.is_empty() {
+                asleep.sleep(deadline);
+            } else {
+                futex::wait_any((bell.count(), asleep.count()), also, deadline);
+            }
+            drop(asleep);
+            if let Some(woken) = look(also, deadline, &mut ready) {
+                return woken;
+            }
+        }
+    }
+
+    fn stay_awake(
+        &self,
+        also: &[(&AtomicU32, u32)],
+        deadline: Option<Instant>,
+        ready: &mut impl FnMut() -> bool,
+    ) -> Option<Woken> {
+        for _ in 0..PAUSES {
+            std::hint::spin_loop();
+            if ready() {
+                return Some(Woken::Ready);
+            }
+        }
+        let begun = Instant::now();
+        let mut awake = Duration::ZERO;
+        while awake < self.spin + self.patience {
+            for _ in 0..GLANCE {
+                if awake < self.spin {
+                    std::hint::spin_loop();
+                } else {
+                    thread::yield_now();
+                }
+                if ready() {
+                    return Some(Woken::Ready);
+                }
+            }
+            if let Some(woken) = look(also, deadline, ready) {
+                return Some(woken);
+            }
+            awake = begun.elapsed();
+        }
+        None
+    }
+}
+
+/// Looks at everything that can end a wait.
+fn look(
+    also: &[(&AtomicU32, u32)],
+    deadline: Option<Instant>,
+    ready: &mut impl FnMut() -> bool,
+) -> Option<Woken> {
+    if ready() {
+        return Some(Woken::Ready);
+    }
+    // SYNC: pairs with whoever changes the word; for a robust word that is the kernel.
+    let changed =
+        also.iter().position(|(word, expected)| word.load(Ordering::Acquire) != *expected);
+    if let Some(number) = changed {
+        return Some(Woken::Changed(number));
+    }
+    deadline.filter(|deadline| *deadline <= Instant::now()).map(|_| Woken::Deadline)
+}
+
+/// The processors that this process may use.
+fn cores() -> usize {
+    rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count() as usize).max(1)
+}
+
+/// What it takes to wake a thread that sleeps; nothing if that takes longer than measuring may.
+fn measure() -> Option<Duration> {
+    let (call, reply) = (AtomicU32::new(0), AtomicU32::new(0));
+    let deadline = Instant::now() + BUDGET;
+    let rounds = u32::try_from(ROUNDS).ok()?;
+    thread::scope(|scope| {
+        let partner = || (1..=rounds).all(|round| answer(&call, &reply, round, deadline));
+        let partner =
+            thread::Builder::new().stack_size(64 << 10).spawn_scoped(scope, partner).ok()?;
+        let mut times: Vec<Duration> =
+            (1..=rounds).map_while(|round| ask(&call, &reply, round, deadline)).collect();
+        partner.join().ok()?;
+        times.sort_unstable();
+        times.get(times.len() / 2).map(|time| *time / 2)
+    })
+}
+
+/// One round: wakes the partner and sleeps until it answers.
+fn ask(call: &AtomicU32, reply: &AtomicU32, round: u32, deadline: Instant) -> Option<Duration> {
+    // The partner needs a moment to fall asleep.
+    thread::sleep(Duration::from_micros(20));
+    let begun = Instant::now();
+    call.store(round, Ordering::Release);
+    futex::wake(call);
+    sleep_until(reply, round, deadline).then(|| begun.elapsed())
+}
+
+fn answer(call: &AtomicU32, reply: &AtomicU32, round: u32, deadline: Instant) -> bool {
+    let asked = sleep_until(call, round, deadline);
+    reply.store(round, Ordering::Release);
+    futex::wake(reply);
+    asked
+}
+
+fn sleep_until(word: &AtomicU32, round: u32, deadline: Instant) -> bool {
+    loop {
+        let found = word.load(Ordering::Acquire);
+        if found >= round {
+            return true;
+        }
+        if Instant::now() >= deadline {
+            return false;
+        }
+        futex::wait(word, found, Some(deadline));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn policies() -> [Waiting; 3] {
+        let measured = Waiting::calibrate();
+        [measured, measured.among(1), measured.among(1000)]
+    }
+
+    #[test]
+    fn wait_1_ends_for_a_reason() {
+        let bell = Bell::create().expect("a bell");
+        let word = AtomicU32::new(3);
+        for waiting in policies() {
+            let soon = Some(Instant::now() + Duration::from_millis(3));
+            assert_eq!(
+                waiting.wait(&bell, &[(&word, 3)], soon, || false),
+                Woken::Deadline,
+                "WAIT-1"
+            );
+            assert_eq!(
+                waiting.wait(&bell, &[], Some(Instant::now()), || false),
+                Woken::Deadline,
+                "WAIT-1"
+            );
+            let also = [(&word, 3), (&word, 4)];
+            assert_eq!(waiting.wait(&bell, &also, None, || false), Woken::Changed(1), "WAIT-1");
+            let mut asked = 0;
+            let third = || {
+                asked += 1;
+                asked == 3
+            };
+            assert_eq!(waiting.wait(&bell, &[(&word, 3)], None, third), Woken::Ready, "WAIT-1");
+        }
+    }
+
+    #[test]
+    fn wait_1_a_ring_and_a_watched_word_end_a_sleep() {
+        let bell = Bell::create().expect("a bell");
+        let (fact, watched) = (AtomicU32::new(0), AtomicU32::new(0));
+        let wait = || {
+            let is_set = || fact.load(Ordering::Acquire) == 1;
+            Waiting::calibrate().wait(&bell, &[(&watched, 0)], None, is_set)
+        };
+        thread::scope(|scope| {
+            let sleeper = scope.spawn(wait);
+            thread::sleep(Duration::from_millis(5));
+            fact.store(1, Ordering::Release);
+            bell.ring();
+            assert_eq!(sleeper.join().expect("no panic"), Woken::Ready, "WAIT-1");
+            fact.store(0, Ordering::Release);
+            let sleeper = scope.spawn(wait);
+            thread::sleep(Duration::from_millis(5));
+            watched.store(1, Ordering::Release);
+            futex::wake(&watched);
+            assert_eq!(sleeper.join().expect("no panic"), Woken::Changed(0), "WAIT-1");
+        });
+    }
+
+    #[test]
+    fn wait_2_who_waits_for_long_uses_no_processor() {
+        let used = || {
+            let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+            Duration::new(
+                time.tv_sec.unsigned_abs(),
+                u32::try_from(time.tv_nsec).expect("below a second"),
+            )
+        };
+        let bell = Bell::create().expect("a bell");
+        let word = AtomicU32::new(0);
+        for waiting in policies() {
+            let before = used();
+            let length = Duration::from_millis(200);
+            waiting.wait(&bell, &[(&word, 0)], Some(Instant::now() + length), || false);
+            let share = (used() - before).as_secs_f64() / length.as_secs_f64();
+            assert!(share < 0.25, "WAIT-2: {share}");
+        }
+    }
+
+    #[test]
+    fn wait_3_who_is_busy_does_not_lie_down() {
+        let bell = Bell::create().expect("a bell");
+        assert_eq!(Waiting::calibrate().wait(&bell, &[], None, || true), Woken::Ready);
+        let ticket = bell.segment().word64(8).expect("the second word").load(Ordering::Relaxed);
+        assert_eq!(ticket, 0, "WAIT-3");
+    }
+
+    #[test]
+    fn wait_4_patience_is_longer_than_a_waking() {
+        for micros in [0, 1, 25, 60, 200, 500] {
+            let waiting = Waiting::with_waking(Duration::from_micros(micros));
+            assert!(waiting.patience() >= waiting.waking(), "WAIT-4");
+            assert!(
+                waiting.patience() >= PATIENCE && waiting.among(1).patience() <= 2 * MOST_PATIENCE
+            );
+        }
+        assert_eq!(Waiting::with_waking(Duration::MAX).patience(), MOST_PATIENCE);
+        assert!(Waiting::calibrate().cores() >= 1);
+        assert_eq!(Waiting::calibrate(), Waiting::calibrate(), "WAIT-4: measured once");
+    }
+}

@@ -1,0 +1,334 @@
+//! What a callable sees: its arguments, its scalars, and who it is.
+//!
+//! - **TSK-1 (as declared).** An argument can be used only as it was declared: what was declared as input cannot be
+//!   written.
+//! - **TSK-2 (in bounds).** An argument outside the memory it names is refused before the callable is called.
+
+use crate::failure::Failure;
+use crate::message::{MAX_ARGUMENTS, Order, Place};
+use crate::shm::Segment;
+use crate::shm::grant::Grant;
+use crate::tensor::{Access, Layout};
+use bytemuck::Pod;
+use std::any::Any;
+
+/// What tasks see of their worker.
+pub(crate) struct Setting {
+    memories: Vec<Segment>,
+    device: Option<Box<dyn Any + Send>>,
+    /// Simulated time of the task that runs.
+    pub(crate) simulated: u64,
+    /// Called when a task says that it moves.
+    pub(crate) progress: Option<Box<dyn FnMut() + Send>>,
+}
+
+impl Setting {
+    /// Whether an argument lies in the memory it names.
+    fn check(&self, index: usize, place: &Place) -> Result<(), DataError> {
+        let segment = self.memories.get(usize::from(place.memory));
+        let end = place.offset.checked_add(place.layout.extent);
+        let bytes = segment.map(|segment| segment.len() as u64);
+        if bytes.is_some_and(|bytes| end.is_some_and(|end| end <= bytes)) {
+            return Ok(());
+        }
+        let words = bytes.map_or_else(
+            || format!("memory {} is not shared with this worker", place.memory),
+            |bytes| format!("it begins at byte {} and does not end within {bytes}", place.offset),
+        );
+        Err(DataError::Memory { index, words })
+    }
+
+    fn open(&self, index: usize, place: &Place) -> Result<Data, DataError> {
+        self.check(index, place)?;
+        let offset = usize::try_from(place.offset).unwrap_or(usize::MAX);
+        let bytes = usize::try_from(place.layout.extent).unwrap_or(usize::MAX);
+        let segment = self.memories[usize::from(place.memory)].clone();
+        let grant = match place.access {
+            Access::Unordered => Ok(None),
+            _ if !place.layout.is_dense() => Ok(None),
+            Access::Read => Grant::reading(&segment, offset, bytes).map(Some),
+            Access::Write | Access::ReadWrite => Grant::writing(&segment, offset, bytes).map(Some),
+        };
+        let grant = grant.map_err(|error| DataError::Memory { index, words: error.to_string() })?;
+        Ok(Data { segment, offset, grant, access: place.access, layout: place.layout, index })
+    }
+
+    pub(crate) fn new(memories: Vec<Segment>, device: Option<Box<dyn Any + Send>>) -> Self {
+        Self { memories, device, simulated: 0, progress: None }
+    }
+}
+
+/// One argument of a task that runs.
+pub struct Data {
+    segment: Segment,
+    /// Where it begins.
+    offset: usize,
+    /// The right to see it in place; dense arguments with an order have it.
+    grant: Option<Grant>,
+    access: Access,
+    layout: Layout,
+    index: usize,
+}
+
+/// Why an argument cannot be used so.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DataError {
+    /// It was not declared so.
+    #[error(
+        "argument {index} was submitted as {access:?}: it cannot be {wanted}; change its tag where it is submitted"
+    )]
+    Access {
+        /// Which argument.
+        index: usize,
+        /// What it was declared as.
+        access: Access,
+        /// What was tried.
+        wanted: &'static str,
+    },
+    /// Its elements have gaps.
+    #[error(
+        "argument {index} has gaps between its elements (strides {strides:?}): use `read_elements`/`write_elements`"
+    )]
+    Strided {
+        /// Which argument.
+        index: usize,
+        /// Its strides.
+        strides: Vec<u64>,
+    },
+    /// Elements of another size.
+    #[error("argument {index} holds elements of {bytes} bytes, not of {wanted}")]
+    Element {
+        /// Which argument.
+        index: usize,
+        /// What it holds.
+        bytes: u64,
+        /// What was asked for.
+        wanted: usize,
+    },
+    /// Another number of elements.
+    #[error("argument {index} has {wanted} elements, {given} were given")]
+    Count {
+        /// Which argument.
+        index: usize,
+        /// How many were given.
+        given: usize,
+        /// How many it has.
+        wanted: u64,
+    },
+    /// It is not in the memory.
+    #[error("argument {index}: {words}")]
+    Memory {
+        /// Which argument.
+        index: usize,
+        /// What the memory says.
+        words: String,
+    },
+}
+
+impl Data {
+    /// What it holds, and how.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Its elements, to read.
+    pub fn slice<T: Pod>(&self) -> Result<&[T], DataError> {
+        self.check::<T>()?;
+        let grant = self.grant.as_ref().ok_or_else(|| self.refuse("seen in place, only copied"))?;
+        grant.slice().map_err(|error| self.memory(&error))
+    }
+
+    /// Its elements, to write.
+    pub fn slice_mut<T: Pod>(&mut self) -> Result<&mut [T], DataError> {
+        if self.access == Access::Read {
+            return Err(self.refuse("written"));
+        }
+        self.check::<T>()?;
+        let (index, refused) = (self.index, self.refuse("seen in place, only copied"));
+        let grant = self.grant.as_mut().ok_or(refused)?;
+        grant.slice_mut().map_err(|error| DataError::Memory { index, words: error.to_string() })
+    }
+
+    /// Copies of its elements in row-major order, also if they have gaps or no order.
+    pub fn read_elements<T: Pod>(&self) -> Result<Vec<T>, DataError> {
+        self.check_element::<T>()?;
+        let count = usize::try_from(self.layout.elements()).unwrap_or(usize::MAX);
+        let mut elements = vec![T::zeroed(); count];
+        let row = row_length(&self.layout);
+        for (row, at) in elements.chunks_mut(row).zip(rows(&self.layout, row)) {
+            let bytes = bytemuck::cast_slice_mut(row);
+            self.segment.read(self.offset + at, bytes).map_err(|error| self.memory(&error))?;
+        }
+        Ok(elements)
+    }
+
+    /// Sets its elements in row-major order, also if they have gaps or no order.
+    pub fn write_elements<T: Pod>(&mut self, elements: &[T]) -> Result<(), DataError> {
+        if self.access == Access::Read {
+            return Err(self.refuse("written"));
+        }
+        self.check_element::<T>()?;
+        if elements.len() as u64 != self.layout.elements() {
+            let (index, wanted) = (self.index, self.layout.elements());
+            return Err(DataError::Count { index, given: elements.len(), wanted });
+        }
+        let row = row_length(&self.layout);
+        for (row, at) in elements.chunks(row).zip(rows(&self.layout, row)) {
+            let bytes = bytemuck::cast_slice(row);
+            self.segment.write(self.offset + at, bytes).map_err(|error| self.memory(&error))?;
+        }
+        Ok(())
+    }
+
+    fn check<T: Pod>(&self) -> Result<(), DataError> {
+        self.check_element::<T>()?;
+        if self.layout.is_dense() {
+            return Ok(());
+        }
+        Err(DataError::Strided { index: self.index, strides: self.layout.strides().to_vec() })
+    }
+
+    fn check_element<T: Pod>(&self) -> Result<(), DataError> {
+        let (bytes, wanted) = (self.layout.dtype.bytes(), size_of::<T>());
+        if bytes == wanted as u64 || wanted == 1 && self.layout.is_dense() {
+            return Ok(());
+        }
+        Err(DataError::Element { index: self.index, bytes, wanted })
+    }
+
+    fn refuse(&self, wanted: &'static str) -> DataError {
+        DataError::Access { index: self.index, access: self.access, wanted }
+    }
+
+    fn memory(&self, error: &dyn std::error::Error) -> DataError {
+        DataError::Memory { index: self.index, words: error.to_string() }
+    }
+}
+
+/// How many elements follow each other without a gap, at least.
+fn row_length(layout: &Layout) -> usize {
+    let last = layout.shape().last().zip(layout.strides().last());
+    let count = last.filter(|(_, stride)| **stride == 1).map_or(1, |(count, _)| *count);
+    usize::try_from(count).unwrap_or(1).max(1)
+}
+
+/// Where each row of `row` elements begins, in bytes from the first, in row-major order.
+fn rows(layout: &Layout, row: usize) -> impl Iterator<Item = usize> + use<> {
+    let (layout, row) = (*layout, row as u64);
+    let bytes = layout.dtype.bytes();
+    (0..layout.elements() / row).map(move |number| {
+        let mut rest = number * row;
+        let mut at = 0;
+        for (count, stride) in layout.shape().iter().zip(layout.strides()).rev() {
+            at += rest % count * stride;
+            rest /= count;
+        }
+        usize::try_from(at * bytes).unwrap_or(usize::MAX)
+    })
+}
+
+/// What a callable is called with.
+pub struct Task<'a> {
+    setting: &'a mut Setting,
+    order: Order,
+    places: &'a [Place],
+    /// One bit for each argument that was taken.
+    taken: [u64; MAX_ARGUMENTS.div_ceil(64)],
+    scalars: &'a [u64],
+    blob: &'a [u8],
+}
+
+impl<'a> Task<'a> {
+    pub(crate) fn open(
+        setting: &'a mut Setting,
+        order: Order,
+        places: &'a [Place],
+        scalars: &'a [u64],
+        blob: &'a [u8],
+    ) -> Result<Self, DataError> {
+        for (index, place) in places.iter().enumerate() {
+            setting.check(index, place)?;
+        }
+        Ok(Self { setting, order, places, taken: Default::default(), scalars, blob })
+    }
+
+    /// All arguments, to be used side by side; each can be taken once.
+    pub fn arguments<const N: usize>(&mut self) -> Result<[Data; N], Failure> {
+        if N != self.places.len() {
+            let given = self.places.len();
+            return Err(Failure::new(format!("{N} arguments are wanted, {given} were given")));
+        }
+        let taken: Result<Vec<Data>, Failure> = (0..N).map(|index| self.argument(index)).collect();
+        taken?.try_into().map_err(|_| Failure::new("arguments are missing"))
+    }
+
+    /// One argument; each can be taken once.
+    pub fn argument(&mut self, index: usize) -> Result<Data, Failure> {
+        let given = self.places.len();
+        let Some(place) = self.places.get(index) else {
+            return Err(Failure::new(format!("argument {index} is wanted, {given} were given")));
+        };
+        let (word, bit) = (index / 64, 1 << (index % 64));
+        if self.taken[word] & bit != 0 {
+            return Err(Failure::new(format!("argument {index} was taken before")));
+        }
+        self.taken[word] |= bit;
+        Ok(self.setting.open(index, place)?)
+    }
+
+    /// How many arguments it was given.
+    pub fn argument_count(&self) -> usize {
+        self.places.len()
+    }
+
+    /// A number it was given.
+    pub fn scalar(&self, index: usize) -> Result<u64, Failure> {
+        self.scalars.get(index).copied().ok_or_else(|| {
+            Failure::new(format!("scalar {index} is wanted, {} were given", self.scalars.len()))
+        })
+    }
+
+    /// A real number it was given.
+    pub fn real(&self, index: usize) -> Result<f64, Failure> {
+        self.scalar(index).map(f64::from_bits)
+    }
+
+    /// The bytes it was given.
+    pub fn bytes(&self) -> &[u8] {
+        self.blob
+    }
+
+    /// Which member of its group it is, from 0.
+    pub fn member(&self) -> usize {
+        usize::from(self.order.member)
+    }
+
+    /// How many members its group has; 1 if it is no group.
+    pub fn members(&self) -> usize {
+        usize::from(self.order.members)
+    }
+
+    /// The device of this worker, as its bootstrap made it.
+    pub fn device<D: 'static>(&mut self) -> Result<&mut D, Failure> {
+        let device = self.setting.device.as_mut();
+        let device = device.ok_or_else(|| Failure::new("this worker has no device"))?;
+        device.downcast_mut().ok_or_else(|| {
+            Failure::new(format!(
+                "the device of this worker is no `{}`",
+                std::any::type_name::<D>()
+            ))
+        })
+    }
+
+    /// Adds to the simulated time that the task reports.
+    pub fn simulated(&mut self, picoseconds: u64) {
+        self.setting.simulated = self.setting.simulated.saturating_add(picoseconds);
+    }
+
+    /// Says that a long task moves, so that nobody takes it for stuck.
+    pub fn progress(&mut self) {
+        if let Some(progress) = &mut self.setting.progress {
+            progress();
+        }
+    }
+}

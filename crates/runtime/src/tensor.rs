@@ -1,0 +1,401 @@
+//! Tensors in memory that workers share: which buffer, where in it, and how the elements lie.
+//!
+//! - **TEN-1 (checked).** A tensor whose last byte is not in its buffer cannot be made; nothing wraps.
+//! - **TEN-2 (by identity).** A tensor names a buffer, never an address; a buffer lives while anything names it.
+
+use crate::memory::Home;
+use phalanx_engine::{Arg, BufferId, Tag, View, ViewError};
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+/// The most axes of a tensor.
+pub const MAX_RANK: usize = phalanx_engine::view::MAX_RANK;
+
+/// What an element is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+#[expect(missing_docs, reason = "their names say it")]
+pub enum DType {
+    #[default]
+    U8 = 0,
+    I32 = 1,
+    I64 = 2,
+    F16 = 3,
+    BF16 = 4,
+    F32 = 5,
+    F64 = 6,
+    U32 = 7,
+}
+
+impl DType {
+    const ALL: [Self; 8] =
+        [Self::U8, Self::I32, Self::I64, Self::F16, Self::BF16, Self::F32, Self::F64, Self::U32];
+
+    /// How many bytes an element has.
+    pub fn bytes(self) -> u64 {
+        match self {
+            Self::U8 => 1,
+            Self::F16 | Self::BF16 => 2,
+            Self::I32 | Self::F32 | Self::U32 => 4,
+            Self::I64 | Self::F64 => 8,
+        }
+    }
+
+    pub(crate) fn from_byte(byte: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(byte)).copied()
+    }
+}
+
+/// What a task may do with an argument.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Access {
+    /// Read it.
+    Read = 0,
+    /// Write it.
+    Write = 1,
+    /// Read and write it.
+    ReadWrite = 2,
+    /// Copy to and from it while others may do the same.
+    Unordered = 3,
+}
+
+impl Access {
+    pub(crate) fn from_byte(byte: u8) -> Option<Self> {
+        [Self::Read, Self::Write, Self::ReadWrite, Self::Unordered].get(usize::from(byte)).copied()
+    }
+}
+
+impl From<Tag> for Access {
+    fn from(tag: Tag) -> Self {
+        match tag {
+            Tag::Input => Self::Read,
+            Tag::Output => Self::Write,
+            Tag::InOut | Tag::OutputExisting => Self::ReadWrite,
+            Tag::NoDep => Self::Unordered,
+        }
+    }
+}
+
+/// How the elements of a tensor lie, from its first byte on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// What an element is.
+    pub dtype: DType,
+    pub(crate) rank: u8,
+    pub(crate) shape: [u64; MAX_RANK],
+    /// In elements.
+    pub(crate) strides: [u64; MAX_RANK],
+    /// From the first byte to behind the last.
+    pub(crate) extent: u64,
+}
+
+impl Layout {
+    /// Row after row without gaps.
+    pub fn dense(dtype: DType, shape: &[u64]) -> Result<Self, TensorError> {
+        if shape.len() > MAX_RANK {
+            return Err(TensorError::View(ViewError::Rank(shape.len())));
+        }
+        let mut layout = Self {
+            dtype,
+            rank: u8::try_from(shape.len()).unwrap_or(u8::MAX),
+            shape: [0; MAX_RANK],
+            strides: [0; MAX_RANK],
+            extent: 0,
+        };
+        layout.shape[..shape.len()].copy_from_slice(shape);
+        let mut stride = 1u64;
+        for axis in (0..shape.len()).rev() {
+            layout.strides[axis] = stride.max(1);
+            stride =
+                stride.checked_mul(shape[axis]).ok_or(TensorError::View(ViewError::Overflow))?;
+        }
+        let bytes = stride.checked_mul(dtype.bytes());
+        layout.extent = bytes.ok_or(TensorError::View(ViewError::Overflow))?;
+        Ok(layout)
+    }
+
+    /// One axis without gaps.
+    #[inline]
+    pub(crate) fn row(dtype: DType, elements: u64) -> Option<Self> {
+        let extent = elements.checked_mul(dtype.bytes())?;
+        let (mut shape, mut strides) = ([0; MAX_RANK], [0; MAX_RANK]);
+        (shape[0], strides[0]) = (elements, 1);
+        Some(Self { dtype, rank: 1, shape, strides, extent })
+    }
+
+    /// With a distance of elements along each axis.
+    pub fn strided(dtype: DType, shape: &[u64], strides: &[u64]) -> Result<Self, TensorError> {
+        let mut layout = Self::dense(dtype, shape)?;
+        if strides.len() != shape.len() {
+            let error = ViewError::Strides { axes: shape.len(), strides: strides.len() };
+            return Err(TensorError::View(error));
+        }
+        if strides.contains(&0) {
+            return Err(TensorError::View(ViewError::Zero));
+        }
+        layout.strides[..strides.len()].copy_from_slice(strides);
+        layout.extent = layout.extent().ok_or(TensorError::View(ViewError::Overflow))?;
+        Ok(layout)
+    }
+
+    /// The length of each axis.
+    pub fn shape(&self) -> &[u64] {
+        &self.shape[..usize::from(self.rank)]
+    }
+
+    /// The distance of elements along each axis.
+    pub fn strides(&self) -> &[u64] {
+        &self.strides[..usize::from(self.rank)]
+    }
+
+    /// How many elements.
+    pub fn elements(&self) -> u64 {
+        self.shape().iter().product()
+    }
+
+    /// Whether there are no gaps.
+    #[inline]
+    pub fn is_dense(&self) -> bool {
+        if self.rank == 1 {
+            return self.strides[0] == 1;
+        }
+        let mut stride = 1;
+        for (count, distance) in self.shape().iter().zip(self.strides()).rev() {
+            if *distance != stride {
+                return false;
+            }
+            stride = stride.saturating_mul((*count).max(1));
+        }
+        true
+    }
+
+    pub(crate) fn extent(&self) -> Option<u64> {
+        if self.shape().contains(&0) {
+            return Some(0);
+        }
+        let mut last = 0u64;
+        for (count, stride) in self.shape().iter().zip(self.strides()) {
+            last = last.checked_add((count - 1).checked_mul(*stride)?)?;
+        }
+        last.checked_add(1)?.checked_mul(self.dtype.bytes())
+    }
+}
+
+/// Bytes of a worker's memory under a name of their own; the last handle gives them back.
+#[derive(Clone)]
+pub struct Buffer(pub(crate) Arc<Bytes>);
+
+/// What a [`Buffer`] is.
+pub(crate) struct Bytes {
+    pub(crate) id: BufferId,
+    /// Whose memory it is a part of.
+    pub(crate) owner: u64,
+    pub(crate) number: u64,
+    pub(crate) generation: u32,
+    pub(crate) memory: u8,
+    pub(crate) offset: u64,
+    pub(crate) bytes: u64,
+    pub(crate) home: Home,
+    /// Where to leave word when nobody names it any more.
+    pub(crate) dropped: Option<Arc<Mutex<Vec<Released>>>>,
+}
+
+/// A buffer that no handle names any more.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Released {
+    pub(crate) id: BufferId,
+    pub(crate) offset: u64,
+    pub(crate) bytes: u64,
+}
+
+impl Drop for Bytes {
+    fn drop(&mut self) {
+        let released = Released { id: self.id, offset: self.offset, bytes: self.bytes };
+        if let Some(Ok(mut dropped)) = self.dropped.as_ref().map(|dropped| dropped.lock()) {
+            dropped.push(released);
+        }
+    }
+}
+
+impl fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Bytes { number, generation, bytes, home, .. } = &*self.0;
+        write!(f, "Buffer({number}.{generation}, {bytes} bytes, {home})")
+    }
+}
+
+impl Buffer {
+    /// How many bytes it has.
+    pub fn len(&self) -> u64 {
+        self.0.bytes
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.0.bytes == 0
+    }
+
+    /// Whose memory it is in.
+    pub fn home(&self) -> Home {
+        self.0.home
+    }
+
+    /// All of it as bytes.
+    pub fn whole(&self) -> Tensor {
+        let layout = Layout::dense(DType::U8, &[self.0.bytes]).expect("TEN-1: one axis");
+        Tensor { buffer: self.clone(), start: 0, layout }
+    }
+
+    /// A tensor without gaps from byte `start` on.
+    pub fn tensor(&self, start: u64, dtype: DType, shape: &[u64]) -> Result<Tensor, TensorError> {
+        Tensor::new(self.clone(), start, Layout::dense(dtype, shape)?)
+    }
+
+    /// A tensor whose elements lie `strides` elements apart, from byte `start` on.
+    pub fn strided(
+        &self,
+        start: u64,
+        dtype: DType,
+        shape: &[u64],
+        strides: &[u64],
+    ) -> Result<Tensor, TensorError> {
+        Tensor::new(self.clone(), start, Layout::strided(dtype, shape, strides)?)
+    }
+}
+
+/// Elements of one buffer.
+#[derive(Clone, Debug)]
+pub struct Tensor {
+    pub(crate) buffer: Buffer,
+    pub(crate) start: u64,
+    pub(crate) layout: Layout,
+}
+
+/// Why a tensor cannot be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TensorError {
+    /// Its shape or strides are none.
+    #[error(transparent)]
+    View(ViewError),
+    /// It ends behind its buffer.
+    #[error(
+        "the tensor ends at byte {end} of a buffer of {bytes}; make it smaller or begin earlier"
+    )]
+    OutOfBounds {
+        /// The byte behind its last.
+        end: u64,
+        /// The bytes of the buffer.
+        bytes: u64,
+    },
+    /// Its first byte is not at a multiple of an element's size.
+    #[error("a tensor of {dtype:?} cannot begin at byte {start}: it must be a multiple of {}", .dtype.bytes())]
+    Misaligned {
+        /// Its first byte.
+        start: u64,
+        /// What its elements are.
+        dtype: DType,
+    },
+}
+
+impl Tensor {
+    fn new(buffer: Buffer, start: u64, layout: Layout) -> Result<Self, TensorError> {
+        if !start.is_multiple_of(layout.dtype.bytes()) {
+            return Err(TensorError::Misaligned { start, dtype: layout.dtype });
+        }
+        let end = start.checked_add(layout.extent).ok_or(TensorError::View(ViewError::Overflow))?;
+        if end > buffer.len() {
+            return Err(TensorError::OutOfBounds { end, bytes: buffer.len() });
+        }
+        Ok(Self { buffer, start, layout })
+    }
+
+    /// The buffer it is a part of.
+    pub fn buffer(&self) -> &Buffer {
+        &self.buffer
+    }
+
+    /// What it holds, and how.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Elements `from..to` of the first axis.
+    pub fn rows(&self, from: u64, to: u64) -> Result<Self, TensorError> {
+        let (shape, strides) = (self.layout.shape(), self.layout.strides());
+        let (Some(&count), Some(&stride)) = (shape.first(), strides.first()) else {
+            return Err(TensorError::View(ViewError::Rank(0)));
+        };
+        if from > to || to > count {
+            return Err(TensorError::OutOfBounds { end: to, bytes: count });
+        }
+        let mut rows = shape.to_vec();
+        rows[0] = to - from;
+        let layout = Layout::strided(self.layout.dtype, &rows, strides)?;
+        let skip = from.checked_mul(stride).and_then(|skip| skip.checked_mul(layout.dtype.bytes()));
+        let start = skip.and_then(|skip| skip.checked_add(self.start));
+        Self::new(self.buffer.clone(), start.ok_or(TensorError::View(ViewError::Overflow))?, layout)
+    }
+
+    /// As an argument that is read.
+    pub fn input(&self) -> Argument {
+        self.tagged(Tag::Input)
+    }
+
+    /// As an argument that is written whole.
+    pub fn output(&self) -> Argument {
+        self.tagged(Tag::Output)
+    }
+
+    /// As an argument that is read and written.
+    pub fn in_out(&self) -> Argument {
+        self.tagged(Tag::InOut)
+    }
+
+    /// As an argument of which some is written.
+    pub fn output_existing(&self) -> Argument {
+        self.tagged(Tag::OutputExisting)
+    }
+
+    /// As an argument without order; the submitter answers for that.
+    pub fn no_dep(&self) -> Argument {
+        self.tagged(Tag::NoDep)
+    }
+
+    fn tagged(&self, tag: Tag) -> Argument {
+        Argument { tensor: self.clone(), tag }
+    }
+
+    pub(crate) fn view(&self) -> Result<View, ViewError> {
+        let Layout { dtype, .. } = self.layout;
+        if self.layout.is_dense() {
+            return View::bytes(self.buffer.0.id, self.start, self.layout.extent);
+        }
+        let (shape, strides) = (self.layout.shape(), self.layout.strides());
+        View::strided(self.buffer.0.id, self.start, shape, strides, dtype.bytes())
+    }
+}
+
+/// A tensor, and what a task does with it.
+#[derive(Clone, Debug)]
+pub struct Argument {
+    pub(crate) tensor: Tensor,
+    pub(crate) tag: Tag,
+}
+
+impl Argument {
+    pub(crate) fn engine(&self) -> Result<Arg, ViewError> {
+        Ok(Arg { view: self.tensor.view()?, tag: self.tag })
+    }
+
+    pub(crate) fn place(&self) -> crate::message::Place {
+        let Tensor { buffer, start, layout } = &self.tensor;
+        crate::message::Place {
+            memory: buffer.0.memory,
+            access: self.tag.into(),
+            buffer: (buffer.0.number, buffer.0.generation),
+            offset: buffer.0.offset + start,
+            layout: *layout,
+        }
+    }
+}

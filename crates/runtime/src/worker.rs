@@ -1,0 +1,278 @@
+//! A worker that has workers: it starts them, runs graphs on them, and ends them.
+//!
+//! - **WRK-1 (runs in the background).** A run that was submitted goes on whether or not somebody waits for it.
+//! - **WRK-2 (same words).** Everybody who waits for a run is told the same.
+//! - **WRK-3 (close).** Closing ends every worker once, in order, and says what it could not do; a closed worker refuses
+//!   everything.
+
+mod builder;
+mod children;
+mod handle;
+
+pub use builder::{Builder, Isolation};
+pub use handle::RunHandle;
+
+use children::Children;
+
+use crate::call::Call;
+use crate::error::Error;
+use crate::failure::Failure;
+use crate::memory::Home;
+use crate::node::{Finished, Node};
+use crate::orchestrator::{Crew, Orchestrator};
+use crate::program::Program;
+use crate::shm::Segment;
+use crate::tensor::{Buffer, Bytes, DType, Layout, Tensor};
+use bytemuck::Pod;
+use phalanx_engine::{Begin, Grant, Identity, RunSpec};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+
+/// A worker of level 3 or above.
+///
+/// ```
+/// use phalanx_runtime::*;
+///
+/// fn double(task: &mut Task<'_>) -> Result<(), Failure> {
+///     let [mut data] = task.arguments()?;
+///     data.slice_mut::<f32>()?.iter_mut().for_each(|x| *x *= 2.0);
+///     Ok(())
+/// }
+///
+/// const DOUBLE: Callable = register!(double);
+/// static PROGRAM: Program = Program::new(&[DOUBLE]);
+///
+/// let worker = Worker::builder(&PROGRAM).threads().sub_workers(2).init()?;
+/// let data = worker.tensor(DType::F32, &[1024])?;
+/// worker.write(&data, &[1.0f32; 1024])?;
+/// worker.run("doubled twice", |graph| {
+///     for _ in 0..2 {
+///         for row in (0..1024).step_by(256) {
+///             graph.submit_sub(&Call::new(&DOUBLE).args([data.rows(row, row + 256)?.in_out()]))?;
+///         }
+///     }
+///     Ok(())
+/// })?;
+/// assert_eq!(worker.read::<f32>(&data)?, [4.0; 1024]);
+/// worker.close()?;
+/// # Ok::<(), Error>(())
+/// ```
+pub struct Worker {
+    pub(crate) node: Arc<Node>,
+    pub(crate) crew: Crew,
+    pub(crate) memory: Segment,
+    pub(crate) threads: Vec<JoinHandle<()>>,
+    pub(crate) children: Children,
+    pub(crate) close: std::time::Duration,
+}
+
+impl Worker {
+    /// Describes a worker that runs callables of `program`.
+    pub fn builder(program: &'static Program) -> Builder {
+        Builder::new(program)
+    }
+
+    /// Runs a graph and waits for it.
+    pub fn run(
+        &self,
+        label: &'static str,
+        graph: impl FnOnce(&mut Orchestrator<'_>) -> Result<(), Failure>,
+    ) -> Result<Finished, Error> {
+        let _here = self.node.arrive();
+        self.submit(label, graph)?.wait()
+    }
+
+    /// Builds a graph, here and now; its tasks run meanwhile and after.
+    ///
+    /// If the code of the graph fails, what it has submitted is cancelled, and the error is the code's own.
+    pub fn submit(
+        &self,
+        label: &'static str,
+        graph: impl FnOnce(&mut Orchestrator<'_>) -> Result<(), Failure>,
+    ) -> Result<RunHandle, Error> {
+        self.check_open()?;
+        let here = self.node.arrive();
+        let spec = RunSpec::new(label);
+        let begun = self.node.attend(None, |core| match core.engine.begin(&spec) {
+            Begin::Started(run) => {
+                core.begin_notes(run);
+                Some(run)
+            }
+            Begin::Blocked { .. } => None,
+        });
+        let run = begun.ok_or(Error::Closed)?;
+        let handle = RunHandle::new(Arc::clone(&self.node), run);
+        let here = self.node.arrive();
+        let result = graph(&mut Orchestrator::new(&self.node, &self.crew, run));
+        let mut core = self.node.enter();
+        if let Err(failure) = result {
+            core.cancel_graph(run, &failure);
+        }
+        // An open scope is impossible here: scopes are closures.
+        let _ = core.engine.seal(run);
+        core.carry_out();
+        core.pump();
+        here.leave(&core);
+        drop(core);
+        Ok(handle)
+    }
+
+    /// Runs one task on any sub worker and waits for it.
+    pub fn call(&self, call: &Call) -> Result<Finished, Error> {
+        self.run(call.callable.name(), |graph| {
+            graph.submit_sub(call)?;
+            Ok(())
+        })
+    }
+
+    /// Zeroed memory that all workers share.
+    pub fn buffer(&self, bytes: u64) -> Result<Buffer, Error> {
+        self.buffer_at(bytes, Home::Host)
+    }
+
+    pub(crate) fn buffer_at(&self, bytes: u64, home: Home) -> Result<Buffer, Error> {
+        self.check_open()?;
+        let mut core = self.node.enter();
+        core.release_dropped();
+        let offset = core.memory.allocate(bytes)?;
+        core.last_buffer += 1;
+        let (number, generation) = (core.last_buffer, 1);
+        let identity = Identity { owner: self.node.nonce, number, generation };
+        let id = core.engine.register(identity, bytes, Grant::ReadWrite);
+        let id = id.map_err(|error| Error::Setting(error.to_string()))?;
+        let dropped = Some(Arc::clone(&core.memory.dropped));
+        let owner = self.node.nonce;
+        let bytes =
+            Bytes { id, owner, number, generation, memory: 0, offset, bytes, home, dropped };
+        Ok(Buffer(Arc::new(bytes)))
+    }
+
+    /// A zeroed tensor that all workers share.
+    pub fn tensor(&self, dtype: DType, shape: &[u64]) -> Result<Tensor, Error> {
+        let layout = Layout::dense(dtype, shape)?;
+        Ok(self.buffer(layout.extent)?.tensor(0, dtype, shape)?)
+    }
+
+    /// Fills a dense tensor that no unfinished run names.
+    pub fn write<T: Pod>(&self, tensor: &Tensor, elements: &[T]) -> Result<(), Error> {
+        let core = self.idle(tensor)?;
+        write_to(&core.memory.segment, tensor, elements)
+    }
+
+    /// The elements of a dense tensor that no unfinished run names.
+    pub fn read<T: Pod>(&self, tensor: &Tensor) -> Result<Vec<T>, Error> {
+        let core = self.idle(tensor)?;
+        read_from(&core.memory.segment, tensor)
+    }
+
+    /// Fills a dense tensor whatever tasks do with it meanwhile: how to talk to a task that runs.
+    pub fn write_unordered<T: Pod>(&self, tensor: &Tensor, elements: &[T]) -> Result<(), Error> {
+        self.check_mine(tensor)?;
+        write_to(&self.memory, tensor, elements)
+    }
+
+    /// The elements of a dense tensor whatever tasks do with it meanwhile; some may be of before, some of after.
+    pub fn read_unordered<T: Pod>(&self, tensor: &Tensor) -> Result<Vec<T>, Error> {
+        self.check_mine(tensor)?;
+        read_from(&self.memory, tensor)
+    }
+
+    fn check_mine(&self, tensor: &Tensor) -> Result<(), Error> {
+        self.check_open()?;
+        self.node.lend_a_hand();
+        let is_mine = tensor.buffer.0.owner == self.node.nonce;
+        if is_mine { Ok(()) } else { Err(Error::ForeignBuffer(0)) }
+    }
+
+    /// The core, once it is sure that nobody writes the tensor.
+    fn idle(&self, tensor: &Tensor) -> Result<std::sync::MutexGuard<'_, crate::node::Core>, Error> {
+        self.check_mine(tensor)?;
+        let mut core = self.node.enter();
+        core.pump();
+        if core.engine.is_in_use(tensor.buffer.0.id) {
+            return Err(Error::InUse);
+        }
+        Ok(core)
+    }
+
+    fn check_open(&self) -> Result<(), Error> {
+        if self.node.is_closed.load(Ordering::Acquire) { Err(Error::Closed) } else { Ok(()) }
+    }
+
+    /// Ends all workers: runs that are not over are waited for, then everybody leaves.
+    pub fn close(mut self) -> Result<(), Error> {
+        self.shut()
+    }
+
+    fn shut(&mut self) -> Result<(), Error> {
+        if self.node.is_closed.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        self.node.alarm();
+        let until = std::time::Instant::now().checked_add(self.close);
+        let settled = self.node.attend(until, |core| core.is_settled().then_some(()));
+        let mut core = self.node.enter();
+        if settled.is_none() {
+            core.cancel_all();
+            core.carry_out();
+        }
+        core.stop_all();
+        drop(core);
+        self.node.announce();
+        let left = self.node.attend(until, |core| core.have_all_left().then_some(()));
+        let outcome = if left.is_some() { Ok(()) } else { self.end_by_force() };
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+        outcome
+    }
+
+    /// Ends those who did not leave.
+    fn end_by_force(&mut self) -> Result<(), Error> {
+        let (killed, mut stuck) = self.node.enter().end_all();
+        let until = std::time::Instant::now().checked_add(BURIAL);
+        if stuck.is_empty() {
+            let gone = self.node.attend(until, |core| core.have_all_left().then_some(()));
+            if gone.is_none() {
+                stuck.clone_from(&killed);
+            }
+        } else {
+            // A thread that does not return cannot be ended, nor waited for.
+            self.threads.clear();
+        }
+        Err(Error::Close { within: self.close, killed, stuck })
+    }
+}
+
+/// How long the kernel is given to end a process.
+const BURIAL: std::time::Duration = std::time::Duration::from_secs(10);
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let _ = self.shut();
+    }
+}
+
+/// Where a dense tensor begins in its memory, if it has so many bytes.
+fn place(tensor: &Tensor, given: usize, bytes: usize) -> Result<usize, Error> {
+    if bytes as u64 != tensor.layout.extent || !tensor.layout.is_dense() {
+        return Err(Error::Elements { given, wanted: tensor.layout.elements() });
+    }
+    Ok(usize::try_from(tensor.buffer.0.offset + tensor.start).unwrap_or(usize::MAX))
+}
+
+fn write_to<T: Pod>(memory: &Segment, tensor: &Tensor, elements: &[T]) -> Result<(), Error> {
+    let bytes: &[u8] = bytemuck::cast_slice(elements);
+    let at = place(tensor, elements.len(), bytes.len())?;
+    memory.write(at, bytes).map_err(|error| Error::Setting(error.to_string()))
+}
+
+fn read_from<T: Pod>(memory: &Segment, tensor: &Tensor) -> Result<Vec<T>, Error> {
+    let count = usize::try_from(tensor.layout.extent).unwrap_or(usize::MAX) / size_of::<T>().max(1);
+    let at = place(tensor, count, count.saturating_mul(size_of::<T>()))?;
+    let mut elements = vec![T::zeroed(); count];
+    let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut elements);
+    memory.read(at, bytes).map_err(|error| Error::Setting(error.to_string()))?;
+    Ok(elements)
+}

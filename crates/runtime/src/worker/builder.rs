@@ -1,0 +1,239 @@
+//! What a worker is to be, before it is.
+
+use super::Worker;
+use super::children::Children;
+use crate::endpoint::Endpoint;
+use crate::error::Error;
+use crate::memory::Memory;
+use crate::node::{Caller, Core, Errands, Node};
+use crate::orchestrator::Crew;
+use crate::program::Program;
+use crate::runner::Runner;
+use crate::shm::Bell;
+use phalanx_engine::{Config, Engine, Event, Ladder, Time};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What keeps workers apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Isolation {
+    /// Each is a process of its own.
+    Process,
+    /// Each is a thread of this process.
+    Thread,
+}
+
+/// Describes a worker; [`Builder::init`] makes it.
+#[derive(Clone, Debug)]
+pub struct Builder {
+    pub(crate) program: &'static Program,
+    pub(crate) level: u32,
+    pub(crate) chips: u32,
+    pub(crate) subs: u32,
+    pub(crate) isolation: Isolation,
+    pub(crate) is_helping: bool,
+    pub(crate) memory: u64,
+    pub(crate) slots: u32,
+    pub(crate) slabs: u64,
+    pub(crate) runs: usize,
+    pub(crate) depth: usize,
+    pub(crate) ladder: Ladder,
+    pub(crate) close: Duration,
+    pub(crate) is_recording: bool,
+    pub(crate) program_path: Option<PathBuf>,
+    pub(crate) window: u64,
+    pub(crate) device_ids: Option<Vec<u32>>,
+}
+
+impl Builder {
+    pub(crate) fn new(program: &'static Program) -> Self {
+        Self {
+            program,
+            level: 3,
+            chips: 0,
+            subs: 0,
+            isolation: Isolation::Process,
+            is_helping: false,
+            memory: 1 << 30,
+            slots: 1024,
+            slabs: 1 << 28,
+            runs: 2,
+            depth: 16,
+            ladder: Ladder::default(),
+            close: Duration::from_secs(10),
+            is_recording: false,
+            program_path: None,
+            window: 0,
+            device_ids: None,
+        }
+    }
+
+    /// Its level: 3 is a node; above it, a worker's chips are workers themselves.
+    #[must_use]
+    pub fn level(self, level: u32) -> Self {
+        Self { level, ..self }
+    }
+
+    /// How many chips it drives.
+    #[must_use]
+    pub fn chips(self, chips: u32) -> Self {
+        Self { chips, ..self }
+    }
+
+    /// How many sub workers it has.
+    #[must_use]
+    pub fn sub_workers(self, subs: u32) -> Self {
+        Self { subs, ..self }
+    }
+
+    /// Its workers are threads of this process, not processes.
+    #[must_use]
+    pub fn threads(self) -> Self {
+        Self { isolation: Isolation::Thread, ..self }
+    }
+
+    /// Whoever waits is one more sub worker meanwhile.
+    #[must_use]
+    pub fn helping(self) -> Self {
+        Self { is_helping: true, ..self }
+    }
+
+    /// How many bytes of buffers there can be; they cost nothing before they are used.
+    #[must_use]
+    pub fn memory(self, bytes: u64) -> Self {
+        Self { memory: bytes, ..self }
+    }
+
+    /// How many tasks can be live, and how many bytes of what they allocate.
+    #[must_use]
+    pub fn ring(self, slots: u32, bytes: u64) -> Self {
+        Self { slots, slabs: bytes, ..self }
+    }
+
+    /// How many runs can be unfinished.
+    #[must_use]
+    pub fn runs(self, runs: usize) -> Self {
+        Self { runs, ..self }
+    }
+
+    /// How many tasks a worker is sent ahead.
+    #[must_use]
+    pub fn depth(self, depth: usize) -> Self {
+        Self { depth, ..self }
+    }
+
+    /// How long what may take.
+    #[must_use]
+    pub fn budgets(self, ladder: Ladder) -> Self {
+        Self { ladder, ..self }
+    }
+
+    /// How long closing may take.
+    #[must_use]
+    pub fn close_within(self, close: Duration) -> Self {
+        Self { close, ..self }
+    }
+
+    /// Runs remember their tasks, for graphs and critical paths.
+    #[must_use]
+    pub fn recording(self) -> Self {
+        Self { is_recording: true, ..self }
+    }
+
+    /// Children run the program at this path, not this one; it must begin with [`Program::serve_if_child`].
+    #[must_use]
+    pub fn program_path(self, path: impl Into<PathBuf>) -> Self {
+        Self { program_path: Some(path.into()), ..self }
+    }
+
+    /// How many bytes the window of each chip has, from which its bootstrap cuts buffers; part of the memory.
+    #[must_use]
+    pub fn window(self, bytes: u64) -> Self {
+        Self { window: bytes, ..self }
+    }
+
+    /// Which devices the chips are, in the order of their ranks; their ranks if it is not said.
+    #[must_use]
+    pub fn device_ids(self, device_ids: &[u32]) -> Self {
+        Self { device_ids: Some(device_ids.to_vec()), ..self }
+    }
+
+    /// Starts everything; when it returns, every worker is ready.
+    pub fn init(self) -> Result<Worker, Error> {
+        self.check()?;
+        let budgets = self.ladder.build().map_err(|error| Error::Setting(error.to_string()))?;
+        let memory = Memory::new(self.slabs, self.memory);
+        let memory = memory.map_err(|error| Error::system("shared memory of the worker", error))?;
+        let bell = Bell::create().map_err(|error| Error::system("a bell", error))?;
+        let mut engine = Engine::new(Config {
+            slots: self.slots,
+            bytes: self.slabs,
+            depth: self.runs,
+            is_recording: self.is_recording,
+        });
+        let crew = self.crew(&mut engine);
+        let runner = || Runner::new(self.program, vec![memory.segment.clone()], None);
+        let errands = self.is_helping.then(|| Arc::new(Errands::new(runner())));
+        let caller = errands.as_ref().map(|errands| Caller(Arc::clone(errands)));
+        let segment = memory.segment.clone();
+        let core = Core::new(engine, self.slots as usize, memory, self.program);
+        let node = Arc::new(Node::new(core, bell, budgets, errands, self.program));
+        let (threads, children) = (Vec::new(), Children::default());
+        let mut worker =
+            Worker { node, crew, memory: segment, threads, children, close: self.close };
+        let mut lanes: Vec<Box<dyn Endpoint>> = match self.isolation {
+            Isolation::Thread => self.start_threads(&mut worker)?,
+            Isolation::Process => self.start_processes(&mut worker)?,
+        };
+        if let Some(caller) = caller {
+            lanes.insert(self.chips as usize, Box::new(caller));
+        }
+        let mut core = worker.node.enter();
+        for lane in lanes {
+            core.add_lane(lane);
+        }
+        let workers: Vec<_> = core.engine.workers().collect();
+        for one in workers {
+            core.engine.step(Time(0), Event::Ready(one));
+        }
+        drop(core);
+        Ok(worker)
+    }
+
+    /// Refuses what cannot be, before anything is made.
+    fn check(&self) -> Result<(), Error> {
+        self.program.check()?;
+        if self.chips + self.subs == 0 && !self.is_helping {
+            return Err(Error::NoWorkers("chips and no sub workers"));
+        }
+        let is_process = self.isolation == Isolation::Process && self.chips + self.subs > 0;
+        if is_process && self.program_path.is_none() && !crate::process::is_asked() {
+            return Err(Error::NotAsked);
+        }
+        let given = self.device_ids.as_ref().map_or(self.chips as usize, Vec::len);
+        if given != self.chips as usize {
+            let chips = self.chips;
+            return Err(Error::Setting(format!("{given} device ids were given for {chips} chips")));
+        }
+        Ok(())
+    }
+
+    /// Tells the engine of all workers: chips first, then whoever helps, then sub workers.
+    fn crew(&self, engine: &mut Engine) -> Crew {
+        let mut crew = Crew { is_helping: self.is_helping, ..Crew::default() };
+        if self.chips > 0 {
+            let pool = engine.add_pool();
+            crew.next_level_pool = Some(pool);
+            crew.next_level =
+                (0..self.chips).map(|_| engine.add_worker(Some(pool), self.depth)).collect();
+        }
+        let subs = self.subs + u32::from(self.is_helping);
+        if subs > 0 {
+            let pool = engine.add_pool();
+            crew.sub_pool = Some(pool);
+            crew.subs = (0..subs).map(|_| engine.add_worker(Some(pool), self.depth)).collect();
+        }
+        crew
+    }
+}

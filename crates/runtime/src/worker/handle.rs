@@ -1,0 +1,59 @@
+//! A run that is on its way.
+
+use crate::error::Error;
+use crate::node::{Finished, Node};
+use phalanx_engine::RunId;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A run that was submitted; dropping it lets the run go on.
+pub struct RunHandle {
+    node: Arc<Node>,
+    run: RunId,
+}
+
+impl RunHandle {
+    pub(crate) fn new(node: Arc<Node>, run: RunId) -> Self {
+        Self { node, run }
+    }
+
+    /// Which run.
+    pub fn id(&self) -> RunId {
+        self.run
+    }
+
+    /// Waits until it is over.
+    pub fn wait(&self) -> Result<Finished, Error> {
+        let ended = self.node.attend(None, |core| core.outcome(self.run));
+        Ok(ended.ok_or(Error::Closed)??)
+    }
+
+    /// Waits until it is over, but not longer than `timeout`; a run that is not over goes on.
+    pub fn wait_for(&self, timeout: Duration) -> Result<Finished, Error> {
+        let deadline = Instant::now().checked_add(timeout);
+        let ended = self.node.attend(deadline, |core| core.outcome(self.run));
+        Ok(ended.ok_or(Error::TimedOut(timeout))??)
+    }
+
+    /// Whether it is over.
+    pub fn is_done(&self) -> bool {
+        let mut core = self.node.enter();
+        core.pump();
+        core.outcome(self.run).is_some()
+    }
+
+    /// What has not begun never begins; what has begun is waited for.
+    pub fn cancel(&self) {
+        let mut core = self.node.enter();
+        core.engine.cancel(self.run);
+        core.carry_out();
+        core.pump();
+    }
+}
+
+impl Drop for RunHandle {
+    fn drop(&mut self) {
+        let mut core = self.node.enter();
+        core.abandon(self.run);
+    }
+}

@@ -1,0 +1,121 @@
+//! What the tests let workers do.
+
+use phalanx_runtime::{Call, Callable, Failure, Program, Task, register};
+use std::time::{Duration, Instant};
+
+pub(crate) fn nothing(_: &mut Task<'_>) -> Result<(), Failure> {
+    Ok(())
+}
+
+/// Adds a number to each element.
+pub(crate) fn add(task: &mut Task<'_>) -> Result<(), Failure> {
+    let number = task.real(0)?;
+    let mut data = task.argument(0)?;
+    for value in data.slice_mut::<f64>()? {
+        *value += number;
+    }
+    Ok(())
+}
+
+/// Multiplies each element by a number.
+pub(crate) fn scale(task: &mut Task<'_>) -> Result<(), Failure> {
+    let number = task.real(0)?;
+    let mut data = task.argument(0)?;
+    for value in data.slice_mut::<f64>()? {
+        *value *= number;
+    }
+    Ok(())
+}
+
+/// The third is the sum of the first two.
+pub(crate) fn sum(task: &mut Task<'_>) -> Result<(), Failure> {
+    let [a, b, mut c] = task.arguments()?;
+    let c = c.slice_mut::<f64>()?;
+    for ((c, a), b) in c.iter_mut().zip(a.slice::<f64>()?).zip(b.slice::<f64>()?) {
+        *c = a + b;
+    }
+    Ok(())
+}
+
+/// Writes its member's number to each element, gaps or not.
+pub(crate) fn fill(task: &mut Task<'_>) -> Result<(), Failure> {
+    let number = task.real(0)?;
+    let mut data = task.argument(0)?;
+    let elements = data.layout().elements();
+    data.write_elements(&vec![number; usize::try_from(elements)?])?;
+    Ok(())
+}
+
+/// Appends its number to a list: the first element counts.
+pub(crate) fn note(task: &mut Task<'_>) -> Result<(), Failure> {
+    let number = task.scalar(0)?;
+    let mut list = task.argument(0)?;
+    let list = list.slice_mut::<u64>()?;
+    let at = usize::try_from(list[0])? + 1;
+    list[at] = number;
+    list[0] += 1;
+    Ok(())
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("the outer error")]
+struct Outer(#[source] std::num::ParseIntError);
+
+pub(crate) fn fail(task: &mut Task<'_>) -> Result<(), Failure> {
+    let words = task.bytes();
+    if words.is_empty() {
+        return Err(Outer("x".parse::<u32>().expect_err("no number")).into());
+    }
+    Err(Failure::new(String::from_utf8_lossy(words)))
+}
+
+pub(crate) fn panic(_: &mut Task<'_>) -> Result<(), Failure> {
+    panic!("a callable that panics")
+}
+
+/// Waits until all members of its group have come: one cell for each.
+pub(crate) fn meet(task: &mut Task<'_>) -> Result<(), Failure> {
+    let (member, members) = (task.member(), task.members());
+    let cells: Vec<_> = (0..members).map(|at| task.argument(at)).collect::<Result<_, _>>()?;
+    let mut cells = cells;
+    cells[member].write_elements(&[1u64])?;
+    let until = Instant::now() + Duration::from_secs(60);
+    for cell in &cells {
+        while cell.read_elements::<u64>()? != [1] {
+            if Instant::now() > until {
+                return Err(Failure::new("a member did not come"));
+            }
+            std::thread::yield_now();
+        }
+    }
+    Ok(())
+}
+
+/// Runs until its flag is set.
+pub(crate) fn until_told(task: &mut Task<'_>) -> Result<(), Failure> {
+    let flag = task.argument(0)?;
+    let until = Instant::now() + Duration::from_secs(60);
+    while flag.read_elements::<u64>()? == [0] && Instant::now() < until {
+        std::thread::sleep(Duration::from_micros(50));
+    }
+    Ok(())
+}
+
+pub(crate) const NOTHING: Callable = register!(nothing);
+pub(crate) const ADD: Callable = register!(add);
+pub(crate) const SCALE: Callable = register!(scale);
+pub(crate) const SUM: Callable = register!(sum);
+pub(crate) const FILL: Callable = register!(fill);
+pub(crate) const NOTE: Callable = register!(note);
+pub(crate) const FAIL: Callable = register!(fail);
+pub(crate) const PANIC: Callable = register!(panic);
+pub(crate) const MEET: Callable = register!(meet).collective();
+pub(crate) const UNTIL_TOLD: Callable = register!(until_told);
+
+pub(crate) static PROGRAM: Program =
+    Program::new(&[NOTHING, ADD, SCALE, SUM, FILL, NOTE, FAIL, PANIC, MEET, UNTIL_TOLD]);
+
+/// A call that fails with these words.
+pub(crate) fn failing(words: &str) -> Call {
+    Call::new(&FAIL).bytes(words.as_bytes())
+}

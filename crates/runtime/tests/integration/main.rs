@@ -1,0 +1,5 @@
+//! Graphs on real workers.
+
+mod callables;
+mod conformance;
+mod graphs;
