@@ -247,6 +247,14 @@ impl Engine {
         WorkerId(worker)
     }
 
+    /// Gives `worker` a task of its pool whenever it has none: tasks cost less there than elsewhere.
+    pub fn prefer(&mut self, worker: WorkerId) {
+        let pool = self.lanes.get(worker.index()).map(|lane| lane.pool as usize);
+        if let Some(pool) = pool.and_then(|pool| self.pools.get_mut(pool)) {
+            pool.near = Some(worker.0);
+        }
+    }
+
     /// All workers, in the order in which they were added.
     pub fn workers(&self) -> impl Iterator<Item = WorkerId> + use<> {
         (0..number(self.lanes.len())).map(WorkerId)
@@ -314,6 +322,12 @@ impl Engine {
     /// How a worker is.
     pub fn health(&self, worker: WorkerId) -> Option<Health> {
         self.lanes.get(worker.index()).map(|lane| lane.health)
+    }
+
+    /// How many more tasks the ring has room for.
+    #[inline]
+    pub fn free_slots(&self) -> u32 {
+        self.config.slots.min(NONE - 1).saturating_sub(self.ring.live())
     }
 
     /// How much of everything there is.

@@ -1,6 +1,7 @@
 //! A task as a graph's code writes it down.
 
 use crate::callable::Callable;
+use crate::domain::Domain;
 use crate::tensor::Argument;
 use phalanx_engine::{TaskId, Time};
 use std::time::Duration;
@@ -12,6 +13,7 @@ pub struct Call {
     pub(crate) arguments: Vec<Argument>,
     pub(crate) scalars: Vec<u64>,
     pub(crate) blob: Vec<u8>,
+    pub(crate) domains: Vec<Domain>,
     pub(crate) after: Vec<TaskId>,
     pub(crate) priority: u8,
     pub(crate) is_unordered: bool,
@@ -26,6 +28,7 @@ impl Call {
             arguments: Vec::new(),
             scalars: Vec::new(),
             blob: Vec::new(),
+            domains: Vec::new(),
             after: Vec::new(),
             priority: 0,
             is_unordered: false,

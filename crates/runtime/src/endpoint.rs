@@ -39,6 +39,8 @@ pub struct Evidence {
     pub progress: u64,
     /// The dispatch it is busy with, 0 if none.
     pub dispatch: u64,
+    /// How far it is with that: a [`Step`](crate::message::Step).
+    pub step: u64,
 }
 
 /// A word of shared memory that the kernel marks when a worker dies.
@@ -54,6 +56,12 @@ impl DeathWord {
         let word = self.segment.word32(self.offset).ok()?;
         let value = word.load(Ordering::Acquire);
         (value != 0 && !is_dead(value)).then_some((word, value))
+    }
+
+    /// Whether its worker has died.
+    pub(crate) fn is_dead(&self) -> bool {
+        let word = self.segment.word32(self.offset);
+        word.is_ok_and(|word| is_dead(word.load(Ordering::Acquire)))
     }
 }
 
@@ -83,7 +91,7 @@ pub trait Endpoint: Send {
     /// Whether it has left, for good; its thread or process is gone.
     fn has_left(&mut self) -> bool;
 
-    /// A word that changes when the worker dies, if it has one.
+    /// A word that changes when the worker dies, if it has one and has not been seen to die.
     fn death_word(&self) -> Option<DeathWord> {
         None
     }

@@ -1,5 +1,6 @@
 //! What goes wrong, for whom, and what to do next.
 
+use crate::domain::DomainError;
 use crate::memory::NoMemory;
 use crate::program::ProgramError;
 use crate::shm::Phase;
@@ -35,6 +36,8 @@ impl fmt::Display for TaskFailure {
 pub struct Lost {
     /// What it was called.
     pub worker: String,
+    /// How it ended, and what it said last.
+    pub words: Box<str>,
 }
 
 /// Why a run did not end well: its first error, the same for every waiter.
@@ -121,7 +124,7 @@ impl std::error::Error for RunError {}
 
 /// Why a worker could not start.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{worker} failed to start while {}: {words}", doing(.phase))]
+#[error("{worker} failed to start while {}: {words}", doing(*.phase))]
 pub struct StartError {
     /// Which one: `chip 2 (process 4711)`.
     pub worker: String,
@@ -131,7 +134,7 @@ pub struct StartError {
     pub words: String,
 }
 
-fn doing(phase: &Phase) -> &'static str {
+fn doing(phase: Phase) -> &'static str {
     match phase {
         Phase::Starting => "starting",
         Phase::Bootstrapping | Phase::Failed => "bootstrapping",
@@ -159,6 +162,9 @@ pub enum Error {
     /// There is no memory.
     #[error("{0}")]
     NoMemory(#[from] NoMemory),
+    /// A domain is none, or is used wrongly.
+    #[error("{0}")]
+    Domain(#[from] DomainError),
     /// The program's callables are wrong.
     #[error("{0}")]
     Program(#[from] ProgramError),

@@ -5,6 +5,7 @@
 pub mod bootstrap;
 pub mod call;
 pub mod callable;
+pub mod domain;
 pub mod endpoint;
 pub mod error;
 pub mod failure;
@@ -25,6 +26,7 @@ pub mod worker;
 pub use bootstrap::{Bootstrap, ChipContext};
 pub use call::Call;
 pub use callable::Callable;
+pub use domain::{Domain, DomainError, DomainSpec, DomainView};
 pub use error::{Error, RunError, TaskFailure};
 pub use failure::Failure;
 pub use memory::Home;

@@ -15,9 +15,11 @@
 //! - **NODE-2 (no lock while waiting).** Nobody holds the core while a task runs or while it sleeps.
 //! - **NODE-3 (idle costs nothing).** Without tasks nobody looks at a clock or at a worker.
 
+mod buffers;
 mod core;
 mod errands;
 mod keeper;
+mod peers;
 
 pub(crate) use self::core::Core;
 pub use self::core::Finished;
@@ -48,6 +50,8 @@ pub(crate) struct Node {
     pub(crate) program: &'static Program,
     /// The first bytes of each callable's digest.
     pub(crate) prefixes: Vec<u32>,
+    /// How many free slots a submitter waits for that found none.
+    pub(crate) some_room: u32,
     /// What tells its buffers from those of others.
     pub(crate) nonce: u64,
 }
@@ -59,12 +63,15 @@ impl Node {
         budgets: Budgets,
         errands: Option<Arc<Errands>>,
         program: &'static Program,
+        waiting: Waiting,
     ) -> Self {
         let prefixes = program.callables().iter().map(|one| one.digest().prefix()).collect();
+        let some_room = core.engine.free_slots() / 8;
         Self {
             core: Mutex::new(core),
+            some_room,
             bell,
-            waiting: Waiting::calibrate(),
+            waiting,
             budgets,
             errands,
             is_closed: AtomicBool::new(false),
@@ -167,8 +174,26 @@ impl Node {
         let is_there = || {
             self.has_errands() || self.news.load(Ordering::Acquire) != seen || self.lend_a_hand()
         };
-        let words: Vec<_> = words.iter().filter_map(DeathWord::alive).collect();
-        self.waiting.wait(&self.bell, &words, until, is_there);
+        self.sleep_until(until, words, is_there);
+    }
+
+    /// Sleeps until `is_there`, a worker dies, or `until`.
+    fn sleep_until(
+        &self,
+        until: Option<Instant>,
+        words: &[DeathWord],
+        is_there: impl FnMut() -> bool,
+    ) {
+        let living: Vec<_> = words.iter().filter_map(DeathWord::alive).collect();
+        if words.iter().any(DeathWord::is_dead) {
+            // It died since its endpoint was last asked.
+            return;
+        }
+        self.waiting.wait(&self.bell, &living, until, is_there);
+        if words.iter().any(DeathWord::is_dead) {
+            // The kernel wakes only one of those who sleep on a word, and that may have been us.
+            self.announce();
+        }
     }
 
     /// Asks the watchdog; when to ask again, and which words change when a worker dies.

@@ -48,11 +48,14 @@ pub struct Orchestrator<'n> {
     args: Vec<Arg>,
     places: Vec<Placed>,
     since: u32,
+    /// Domains that are kept for the run.
+    pub(crate) held: Vec<u64>,
 }
 
 impl<'n> Orchestrator<'n> {
     pub(crate) fn new(node: &'n Node, crew: &'n Crew, run: RunId) -> Self {
-        Self { node, crew, run, args: Vec::new(), places: Vec::new(), since: 0 }
+        let held = Vec::new();
+        Self { node, crew, run, args: Vec::new(), places: Vec::new(), since: 0, held }
     }
 
     /// How many workers the next level has.
@@ -151,7 +154,7 @@ impl<'n> Orchestrator<'n> {
         self.node.enter().pump();
     }
 
-    fn chip(&self, chip: u32) -> Result<WorkerId, Error> {
+    pub(crate) fn chip(&self, chip: u32) -> Result<WorkerId, Error> {
         let found = self.crew.next_level.get(chip as usize).copied();
         found.ok_or(Error::NoChip { chip, chips: self.chips() })
     }
@@ -166,6 +169,7 @@ impl<'n> Orchestrator<'n> {
         self.places.clear();
         self.args.clear();
         self.check(call, home)?;
+        let seats = self.seats(call, home)?;
         for argument in &call.arguments {
             self.places.push(argument.place());
             self.args.push(argument.engine()?);
@@ -178,7 +182,7 @@ impl<'n> Orchestrator<'n> {
             if let Some(task) = submit.task() {
                 let job = core.job(task);
                 (job.run, job.callable) = (Some(run), order.callable);
-                encode_task(&mut job.bytes, &order, &places, &call.scalars, &call.blob);
+                encode_task(&mut job.bytes, &order, &places, &call.scalars, &seats, &call.blob);
                 job.ends.push(job.bytes.len());
                 core.carry_out();
             }
@@ -205,7 +209,8 @@ impl<'n> Orchestrator<'n> {
             let (member, all) = (count(number), count(members.len()));
             let order = Order { member, members: all, ..self.order(call)? };
             let places: Vec<Placed> = call.arguments.iter().map(|one| one.place()).collect();
-            encode_task(&mut bytes, &order, &places, &call.scalars, &call.blob);
+            let seats = self.seats(call, *home)?;
+            encode_task(&mut bytes, &order, &places, &call.scalars, &seats, &call.blob);
             ends.push(bytes.len());
             let engine = call.arguments.iter().map(|argument| argument.engine());
             args.push(engine.collect::<Result<Vec<Arg>, _>>()?);
@@ -247,10 +252,16 @@ impl<'n> Orchestrator<'n> {
             return Ok((task, slab));
         }
         drop(core);
-        let accepted = self.node.attend(None, |core| match submit(core) {
-            Ok(Submit::Accepted { task, slab }) => Some(Ok((task, slab))),
-            Ok(Submit::Blocked { .. }) => None,
-            Err(error) => Some(Err(error)),
+        let accepted = self.node.attend(None, |core| {
+            // While tasks end one after the other, a little more room is worth waiting for.
+            if core.is_moving && core.engine.free_slots() < self.node.some_room {
+                return None;
+            }
+            match submit(core) {
+                Ok(Submit::Accepted { task, slab }) => Some(Ok((task, slab))),
+                Ok(Submit::Blocked { .. }) => None,
+                Err(error) => Some(Err(error)),
+            }
         });
         accepted.unwrap_or(Err(Error::Closed))
     }

@@ -6,10 +6,10 @@
 
 use crate::callable::Body;
 use crate::failure::Failure;
-use crate::message::{Ended, Order, Place, Verdict, decode_task};
+use crate::message::{Ended, Order, Place, Seat, Verdict, decode_task};
 use crate::program::Program;
 use crate::shm::Segment;
-use crate::task::{Setting, Task};
+use crate::task::{Given, Setting, Task};
 use std::any::Any;
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -23,6 +23,7 @@ pub(crate) struct Runner {
     setting: Setting,
     places: Vec<Place>,
     scalars: Vec<u64>,
+    seats: Vec<Seat>,
     /// When the last task ended, if the next follows at once.
     last: Option<Instant>,
 }
@@ -60,7 +61,8 @@ impl Runner {
         keep_panics_quiet();
         let prefixes = program.callables().iter().map(|one| one.digest().prefix()).collect();
         let setting = Setting::new(memories, device);
-        Self { program, prefixes, setting, places: Vec::new(), scalars: Vec::new(), last: None }
+        let (places, scalars, seats) = (Vec::new(), Vec::new(), Vec::new());
+        Self { program, prefixes, setting, places, scalars, seats, last: None }
     }
 
     /// What tasks see of their worker.
@@ -92,15 +94,17 @@ impl Runner {
     fn call(&mut self, message: &[u8]) -> Result<(), Failure> {
         self.places.clear();
         self.scalars.clear();
-        let received = decode_task(message, &mut self.places, &mut self.scalars)?;
+        self.seats.clear();
+        let (places, scalars) = (&mut self.places, &mut self.scalars);
+        let received = decode_task(message, places, scalars, &mut self.seats)?;
         let body = find(self.program, &self.prefixes, &received.order)?;
-        let mut task = Task::open(
-            &mut self.setting,
-            received.order,
-            &self.places,
-            &self.scalars,
-            received.blob,
-        )?;
+        let given = Given {
+            places: &self.places,
+            scalars: &self.scalars,
+            seats: &self.seats,
+            blob: received.blob,
+        };
+        let mut task = Task::open(&mut self.setting, received.order, given)?;
         caught(|| match body {
             Body::Function(function) => function(&mut task),
             Body::Orchestration(_) => {

@@ -6,7 +6,7 @@
 //! - **SRV-2 (leaves late).** A worker that is told to leave runs what it was sent before.
 //! - **SRV-3 (prompt).** Nothing that has ended is kept back while the worker sleeps or runs something long.
 
-use crate::message::{Ended, Verdict};
+use crate::message::{Ended, Step, Verdict};
 use crate::runner::Runner;
 use crate::shm::{ChildSide, Corrupt, Phase, PushError, Waiting};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,9 +15,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const BATCH: u32 = 8;
 /// A task that took longer than this is reported at once.
 const LONG_NANOSECONDS: u64 = 2_000;
-/// Steps of a task, as evidence.
-const IDLE: u64 = 0;
-const RUNNING: u64 = 1;
 /// A task that must not begin any more.
 pub(crate) const RECALL: u8 = 1;
 
@@ -51,7 +48,8 @@ pub(crate) enum ServeError {
 }
 
 impl Server {
-    pub(crate) fn new(side: ChildSide, runner: Runner, waiting: Waiting) -> Self {
+    pub(crate) fn new(side: ChildSide, mut runner: Runner, waiting: Waiting) -> Self {
+        runner.setting().serve_with(side.witness.clone(), waiting);
         let (bytes, recalled) = (Vec::new(), Vec::new());
         let is_orphan = &NO_ORPHAN;
         Self { side, runner, waiting, bytes, recalled, unpublished: 0, is_orphan }
@@ -79,7 +77,7 @@ impl Server {
                 self.run_one()?;
                 continue;
             }
-            self.side.tasks.release();
+            self.release();
             self.publish();
             if self.side.events.is_pending() {
                 self.finish_saying();
@@ -129,14 +127,14 @@ impl Server {
             let verdict = Verdict::Skipped;
             (Ended { dispatch, verdict, nanoseconds: 0, picoseconds: 0 }, None)
         } else {
-            self.side.witness.begin(dispatch, RUNNING);
+            self.side.witness.begin(dispatch, Step::Running.encode());
             self.runner.run(dispatch, &self.bytes[8..])
         };
-        self.side.witness.begin(0, IDLE);
+        self.side.witness.begin(0, Step::Idle.encode());
         self.say(&ended.encode(), words.unwrap_or_default().as_bytes())?;
         self.unpublished += 1;
         if self.unpublished >= BATCH || ended.nanoseconds > LONG_NANOSECONDS {
-            self.side.tasks.release();
+            self.release();
             self.publish();
         }
         Ok(())
@@ -190,6 +188,13 @@ impl Server {
         self.recalled.retain(|recalled| *recalled >= dispatch);
         let at = self.recalled.iter().position(|recalled| *recalled == dispatch);
         at.map(|at| self.recalled.swap_remove(at)).is_some()
+    }
+
+    /// Gives the room of what was read back to the parent.
+    fn release(&mut self) {
+        if self.side.tasks.release() {
+            self.side.ring();
+        }
     }
 
     fn publish(&mut self) {

@@ -22,9 +22,9 @@ use crate::node::{Finished, Node};
 use crate::orchestrator::{Crew, Orchestrator};
 use crate::program::Program;
 use crate::shm::Segment;
-use crate::tensor::{Buffer, Bytes, DType, Layout, Tensor};
+use crate::tensor::{Buffer, DType, Layout, Tensor};
 use bytemuck::Pod;
-use phalanx_engine::{Begin, Grant, Identity, RunSpec};
+use phalanx_engine::{Begin, RunSpec};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
@@ -79,8 +79,10 @@ impl Worker {
         label: &'static str,
         graph: impl FnOnce(&mut Orchestrator<'_>) -> Result<(), Failure>,
     ) -> Result<Finished, Error> {
-        let _here = self.node.arrive();
-        self.submit(label, graph)?.wait()
+        let here = self.node.arrive();
+        let ended = self.submit(label, graph).and_then(|run| run.wait());
+        here.leave(&self.node.enter());
+        ended
     }
 
     /// Builds a graph, here and now; its tasks run meanwhile and after.
@@ -92,7 +94,6 @@ impl Worker {
         graph: impl FnOnce(&mut Orchestrator<'_>) -> Result<(), Failure>,
     ) -> Result<RunHandle, Error> {
         self.check_open()?;
-        let here = self.node.arrive();
         let spec = RunSpec::new(label);
         let begun = self.node.attend(None, |core| match core.engine.begin(&spec) {
             Begin::Started(run) => {
@@ -133,19 +134,7 @@ impl Worker {
 
     pub(crate) fn buffer_at(&self, bytes: u64, home: Home) -> Result<Buffer, Error> {
         self.check_open()?;
-        let mut core = self.node.enter();
-        core.release_dropped();
-        let offset = core.memory.allocate(bytes)?;
-        core.last_buffer += 1;
-        let (number, generation) = (core.last_buffer, 1);
-        let identity = Identity { owner: self.node.nonce, number, generation };
-        let id = core.engine.register(identity, bytes, Grant::ReadWrite);
-        let id = id.map_err(|error| Error::Setting(error.to_string()))?;
-        let dropped = Some(Arc::clone(&core.memory.dropped));
-        let owner = self.node.nonce;
-        let bytes =
-            Bytes { id, owner, number, generation, memory: 0, offset, bytes, home, dropped };
-        Ok(Buffer(Arc::new(bytes)))
+        self.node.new_buffer(&mut self.node.enter(), bytes, home)
     }
 
     /// A zeroed tensor that all workers share.

@@ -191,3 +191,24 @@ fn que_4_what_a_task_makes_ready_goes_where_it_ran() {
         bench.done(work);
     }
 }
+
+#[test]
+fn que_4_the_nearest_worker_is_given_a_task_whenever_it_has_none() {
+    let mut bench = Bench::new(3);
+    let near = bench.workers[1];
+    bench.engine.prefer(near);
+    let run = bench.begin();
+    for work in 1..=5 {
+        bench.spec(run, &TaskSpec::new(Place::Pool(bench.pool)).work(work));
+    }
+    bench.look();
+    assert_eq!(bench.running[0].worker, near);
+    assert_eq!(bench.running.len(), 3, "QUE-3: the others work too");
+    for work in [1, 4, 5] {
+        bench.done(work);
+        bench.look();
+    }
+    bench.spec(run, &TaskSpec::new(Place::Pool(bench.pool)).work(6));
+    bench.look();
+    assert_eq!(bench.running.last().map(|start| start.worker), Some(near), "QUE-4");
+}

@@ -1,5 +1,6 @@
 //! What moves: the engine, its endpoints, and the bytes between them.
 
+use crate::domain::Allocated;
 use crate::endpoint::{Endpoint, Report};
 use crate::error::{Lost, RunError, TaskFailure};
 use crate::failure::Failure;
@@ -12,7 +13,7 @@ use phalanx_engine::{
     Stall, Start, TaskId, Time, WorkerId,
 };
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 /// How many failures of one run keep their words.
@@ -52,12 +53,20 @@ pub(crate) struct Lane {
     unflushed: u32,
     /// The last sign of progress.
     progress: u64,
-    pub(crate) is_lost: bool,
+    /// How it was lost, if it is.
+    pub(crate) lost: Option<Box<str>>,
+    /// The first task it had when somebody last looked for progress.
+    first: u64,
     /// Why it was ended, if its end is not proven yet.
     doom: Option<Box<str>>,
 }
 
 impl Lane {
+    /// Whether it has a task.
+    pub(crate) fn is_busy(&self) -> bool {
+        !self.flights.is_empty()
+    }
+
     fn land(&mut self, dispatch: u64) -> Option<Flight> {
         let at = self.flights.iter().position(|flight| flight.dispatch == dispatch)?;
         self.flights.remove(at)
@@ -101,8 +110,12 @@ pub(crate) struct Core {
     released: Vec<Released>,
     clock: Instant,
     pub(crate) last_buffer: u64,
+    /// Domains that may be alive, for reports.
+    pub(crate) domains: Vec<Weak<Allocated>>,
     /// Whether a run has finished or room was made since someone last looked.
     pub(crate) has_news: bool,
+    /// Whether the last pumping moved something.
+    pub(crate) is_moving: bool,
     /// When the watchdog looks again.
     pub(crate) next_look: Time,
 }
@@ -125,7 +138,9 @@ impl Core {
             released: Vec::new(),
             clock: Instant::now(),
             last_buffer: 0,
+            domains: Vec::new(),
             has_news: false,
+            is_moving: false,
             next_look: Time(0),
         }
     }
@@ -143,8 +158,8 @@ impl Core {
     /// A worker behind `endpoint`, which the engine knows by the next number.
     pub(crate) fn add_lane(&mut self, endpoint: Box<dyn Endpoint>) {
         let flights = VecDeque::new();
-        let (unflushed, progress, is_lost, doom) = (0, 0, false, None);
-        self.lanes.push(Lane { endpoint, flights, unflushed, progress, is_lost, doom });
+        let (unflushed, progress, lost, first, doom) = (0, 0, None, 0, None);
+        self.lanes.push(Lane { endpoint, flights, unflushed, progress, lost, first, doom });
     }
 
     /// The place for the bytes of a task that was just accepted.
@@ -211,6 +226,7 @@ impl Core {
             }
         }
         self.reports = reports;
+        self.is_moving = is_moved;
         if is_moved {
             self.carry_out();
         }
@@ -267,7 +283,7 @@ impl Core {
     /// Fails what a worker had, with the reason it is gone.
     pub(crate) fn worker_lost(&mut self, now: Time, worker: WorkerId, words: &str) {
         let lane = &mut self.lanes[worker.index()];
-        lane.is_lost = true;
+        lane.lost = Some(words.into());
         lane.unflushed = 0;
         self.has_news = true;
         for flight in std::mem::take(&mut lane.flights) {
@@ -307,7 +323,8 @@ impl Core {
         let Some(notes) = self.runs.get_mut(&run) else { return };
         let ended = notes.ended(outcome);
         notes.outcome.get_or_insert(ended);
-        notes.keep.clear();
+        // The last first: it may be made of what came before.
+        while notes.keep.pop().is_some() {}
         if notes.is_abandoned {
             self.forget(run);
         }
@@ -347,6 +364,12 @@ impl Core {
         }
     }
 
+    /// What was kept for a run, which then is not.
+    #[cfg(test)]
+    pub(crate) fn take_kept(&mut self, run: RunId) -> Vec<Box<dyn std::any::Any + Send>> {
+        self.runs.get_mut(&run).map(|notes| std::mem::take(&mut notes.keep)).unwrap_or_default()
+    }
+
     /// Gives back what no handle and no run names any more.
     pub(crate) fn release_dropped(&mut self) {
         let dropped = Arc::clone(&self.memory.dropped);
@@ -375,11 +398,13 @@ impl Core {
         let now = self.now();
         for at in 0..self.lanes.len() {
             let lane = &mut self.lanes[at];
-            if lane.flights.is_empty() {
-                continue;
-            }
+            let Some(first) = lane.flights.front().map(|flight| flight.dispatch) else { continue };
             let progress = lane.endpoint.evidence().progress;
-            if std::mem::replace(&mut lane.progress, progress) != progress {
+            // Another first task is progress: the time before it was sent was not its own.
+            let is_another = std::mem::replace(&mut lane.first, first) != first;
+            let is_moved = std::mem::replace(&mut lane.progress, progress) != progress;
+            // Whoever it waits for has a budget of its own.
+            if is_moved || is_another || self.is_held_up(at) {
                 let worker = self.worker(at);
                 self.engine.step(now, Event::Progress(worker));
             }
@@ -413,7 +438,7 @@ impl Core {
 
     /// Asks every worker to leave.
     pub(crate) fn stop_all(&mut self) {
-        for lane in self.lanes.iter_mut().filter(|lane| !lane.is_lost) {
+        for lane in self.lanes.iter_mut().filter(|lane| lane.lost.is_none()) {
             lane.endpoint.stop();
             lane.endpoint.flush();
         }
@@ -475,7 +500,8 @@ impl Core {
                 let callable = self.jobs[task.slot()].callable as usize;
                 let callable = self.program.callables().get(callable).map_or("?", |one| one.name());
                 let name = lane.endpoint.name();
-                format!("{name} has shown no progress in task {task} (`{callable}`)")
+                let wait = self.say_wait(worker.index());
+                format!("{name} has shown no progress in task {task} (`{callable}`){wait}")
             }
             (_, Some(task)) => format!("nobody runs anything and task {task} waits"),
             _ => "nothing moves".to_owned(),
@@ -486,10 +512,13 @@ impl Core {
         )
     }
 
-    /// What the worker at `at` is called, and how it was lost.
-    pub(crate) fn lost(&self, at: usize) -> Option<Lost> {
-        let lane = self.lanes.get(at)?;
-        lane.is_lost.then(|| Lost { worker: lane.endpoint.name() })
+    /// Who was lost, and how.
+    pub(crate) fn losses(&self) -> Vec<Lost> {
+        let lost = |lane: &Lane| {
+            let (worker, words) = (lane.endpoint.name(), lane.lost.clone()?);
+            Some(Lost { worker, words })
+        };
+        self.lanes.iter().filter_map(lost).collect()
     }
 }
 

@@ -8,7 +8,6 @@
 //! - **KEEP-2 (out of the way).** While somebody attends, it does not touch the node.
 
 use super::{Core, Node};
-use crate::shm::Waiting;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -98,8 +97,7 @@ impl Node {
 
     /// Wakes whoever looks after the node, the keeper too: something has happened that nobody will ring for again.
     pub(crate) fn alarm(&self) {
-        self.news.fetch_add(1, Ordering::Release);
-        self.bell.ring();
+        self.announce();
         self.keeper.call();
     }
 
@@ -112,7 +110,6 @@ impl Node {
 
     /// Moves everything while nobody else does, until the node is closed.
     fn keep(&self) {
-        let waiting = Waiting::calibrate();
         let attendants = || self.keeper.attendants.load(Ordering::SeqCst) > 0;
         let is_closed = || self.is_closed.load(Ordering::Acquire);
         while !is_closed() {
@@ -125,9 +122,35 @@ impl Node {
             self.tell(&mut core);
             let (until, words) = self.judge(&mut core);
             drop(core);
-            let words: Vec<_> = words.iter().filter_map(super::DeathWord::alive).collect();
-            let is_over = || is_closed() || attendants() || self.lend_a_hand();
-            waiting.wait(&self.bell, &words, until, is_over);
+            self.sleep_until(until, &words, || is_closed() || attendants() || self.lend_a_hand());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keep_2_the_keeper_is_out_of_the_way_until_it_is_called() {
+        let keeper = Keeper::default();
+        // Nobody attends: it does not stay out of the way.
+        keeper.park();
+        keeper.attendants.store(1, Ordering::SeqCst);
+        for _ in 0..200 {
+            let is_back = AtomicBool::new(false);
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    keeper.park();
+                    is_back.store(true, Ordering::SeqCst);
+                });
+                while !keeper.is_parked.load(Ordering::SeqCst) {
+                    thread::yield_now();
+                }
+                assert!(!is_back.load(Ordering::SeqCst), "somebody attends");
+                keeper.call();
+            });
+            assert!(is_back.load(Ordering::SeqCst));
         }
     }
 }

@@ -185,10 +185,9 @@ pub struct ChildSide {
 }
 
 /// Writes the evidence; may be given to the thread that runs the task.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Witness<M: Memory = Region> {
     words: M,
-    progress: u64,
 }
 
 impl Mailbox {
@@ -226,7 +225,7 @@ impl Mailbox {
             tasks: Receiver::new(parts.tasks(mailbox)?, sizes.largest)?,
             controls: Receiver::new(parts.controls(mailbox)?, sizes.largest)?,
             events: Sender::new(parts.events(mailbox)?, sizes.largest)?,
-            witness: Witness { words: words.clone(), progress: 0 },
+            witness: Witness { words: words.clone() },
             child_bell: Bell::at(mailbox, CHILD_BELL * WORD)?,
             parent_bell: Bell::at(parent_bell, number(words.load(BELL_OFFSET, Ordering::Relaxed)))?,
             words,
@@ -346,6 +345,11 @@ impl ChildSide {
         self.words.load(QUESTION, Ordering::Acquire)
     }
 
+    /// The number that was answered last.
+    pub fn answered(&self) -> u64 {
+        self.words.load(ANSWER, Ordering::Relaxed)
+    }
+
     /// Answers a question, and wakes the parent.
     pub fn answer(&mut self, question: u64) {
         // SYNC: pairs with `ParentSide::answer`.
@@ -368,22 +372,23 @@ impl ChildSide {
 
 impl<M: Memory> Witness<M> {
     /// A dispatch begins; 0 says that none runs.
-    pub fn begin(&mut self, dispatch: u64, step: u64) {
+    pub fn begin(&self, dispatch: u64, step: u64) {
         // SYNC: pairs with `ParentSide::evidence`; evidence orders nothing.
         self.words.store(DISPATCH, dispatch, Ordering::Relaxed);
         self.step(step);
     }
 
     /// The dispatch gets to another step.
-    pub fn step(&mut self, step: u64) {
+    pub fn step(&self, step: u64) {
         self.words.store(STEP, step, Ordering::Relaxed);
         self.advance();
     }
 
     /// The child gets on.
-    pub fn advance(&mut self) {
-        self.progress = self.progress.wrapping_add(1);
-        self.words.store(PROGRESS, self.progress, Ordering::Relaxed);
+    pub fn advance(&self) {
+        // Only who runs the task writes it.
+        let progress = self.words.load(PROGRESS, Ordering::Relaxed).wrapping_add(1);
+        self.words.store(PROGRESS, progress, Ordering::Relaxed);
     }
 }
 
@@ -486,3 +491,6 @@ impl Parts {
 
 /// The largest ring: far from where sums overflow.
 const MOST_CAPACITY: usize = 1 << 30;
+
+#[cfg(test)]
+mod tests;

@@ -9,7 +9,7 @@ use crate::node::{Caller, Core, Errands, Node};
 use crate::orchestrator::Crew;
 use crate::program::Program;
 use crate::runner::Runner;
-use crate::shm::Bell;
+use crate::shm::{Bell, Waiting};
 use phalanx_engine::{Config, Engine, Event, Ladder, Time};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -178,7 +178,7 @@ impl Builder {
         let caller = errands.as_ref().map(|errands| Caller(Arc::clone(errands)));
         let segment = memory.segment.clone();
         let core = Core::new(engine, self.slots as usize, memory, self.program);
-        let node = Arc::new(Node::new(core, bell, budgets, errands, self.program));
+        let node = Arc::new(Node::new(core, bell, budgets, errands, self.program, self.waiting()));
         let (threads, children) = (Vec::new(), Children::default());
         let mut worker =
             Worker { node, crew, memory: segment, threads, children, close: self.close };
@@ -219,6 +219,12 @@ impl Builder {
         Ok(())
     }
 
+    /// How everybody waits: a processor is kept only while there is one for each.
+    fn waiting(&self) -> Waiting {
+        let runners = self.chips.saturating_add(self.subs).saturating_add(1);
+        Waiting::calibrate().among(usize::try_from(runners).unwrap_or(usize::MAX))
+    }
+
     /// Tells the engine of all workers: chips first, then whoever helps, then sub workers.
     fn crew(&self, engine: &mut Engine) -> Crew {
         let mut crew = Crew { is_helping: self.is_helping, ..Crew::default() };
@@ -233,6 +239,9 @@ impl Builder {
             let pool = engine.add_pool();
             crew.sub_pool = Some(pool);
             crew.subs = (0..subs).map(|_| engine.add_worker(Some(pool), self.depth)).collect();
+            if self.is_helping {
+                engine.prefer(crew.subs[0]);
+            }
         }
         crew
     }

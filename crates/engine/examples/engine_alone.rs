@@ -1,21 +1,19 @@
-//! Nanoseconds per task of the engine alone, driven inline, as one JSON object.
+//! Runs no-op tasks on the engine alone, for counting instructions: `benches/instructions/run` does.
 //!
 //! ```text
-//! cargo run --release -p phalanx-engine --example engine_bench [repeats [tasks [pattern [runtime]]]]
+//! cargo run --release -p phalanx-engine --example engine_alone [repeats [tasks [pattern]]]
 //! ```
 //!
-//! No-op tasks in five patterns: `independent` (each its own datum), `chain` (one datum), `stencil` (64 wide, 3 reads and a
-//! write, two buffers), `wavefront` (2 reads), `random` (3 producers among the last 256). Building, inferring, dispatching
-//! and completing are all timed. `phalanx-inline` fills the ring of 1024 and then runs all that is ready, so that every
-//! edge is a real one; `phalanx-inline-64` runs what is ready after every 64 submissions.
-#![expect(clippy::disallowed_types, reason = "a benchmark has a clock")]
-#![expect(clippy::print_stdout, reason = "a benchmark prints")]
+//! Patterns: `independent` (each its own datum), `chain` (one datum), `stencil` (64 wide, 3 reads and a write, two
+//! buffers), `wavefront` (2 reads), `random` (3 producers among the last 256). Each fills the ring of 1024 and then runs all
+//! that is ready, so that every edge is a real one. The benchmark, with times and threads, is `engine_bench` of
+//! `phalanx-runtime`.
+#![expect(clippy::print_stdout, reason = "it says what it did")]
 
 use phalanx_engine::{
     Action, Arg, Begin, BufferId, Config, Ending, Engine, Event, Grant, Identity, Place, PoolId,
     RunSpec, Start, Submit, Tag, TaskSpec, Time, View,
 };
-use std::time::Instant;
 
 /// The data that tasks touch, one task after the other: the first of each it writes, the others it reads; of a chain it
 /// does both.
@@ -87,7 +85,7 @@ impl Inline {
         }
     }
 
-    fn run(&mut self, data: &[BufferId], tasks: &Tasks, batch: usize) {
+    fn run(&mut self, data: &[BufferId], tasks: &Tasks) {
         let Begin::Started(run) = self.engine.begin(&RunSpec::new("bench")) else {
             unreachable!("runs are forgotten")
         };
@@ -95,7 +93,7 @@ impl Inline {
         let is_chain = tasks.iter().all(|task| task == [0]);
         let written = if is_chain { Tag::InOut } else { Tag::Output };
         let mut args: Vec<Arg> = Vec::new();
-        for (count, task) in tasks.iter().enumerate() {
+        for task in tasks.iter() {
             args.clear();
             for (at, datum) in task.iter().enumerate() {
                 let view = View::bytes(data[*datum as usize], 0, 4096).expect("a small view");
@@ -105,9 +103,6 @@ impl Inline {
             while let Submit::Blocked { .. } =
                 self.engine.submit(run, &spec).expect("a correct task")
             {
-                self.drain();
-            }
-            if count % batch == batch - 1 {
                 self.drain();
             }
         }
@@ -155,29 +150,15 @@ fn main() {
     let mut arguments = std::env::args().skip(1);
     let mut number = |usual| arguments.next().map_or(usual, |text| text.parse().expect("a number"));
     let (repeats, count) = (number(20), number(50_000));
-    let (pattern, runtime) = (arguments.next(), arguments.next());
+    let wanted = arguments.next();
     let mut inline = Inline::new();
     let data = inline.data(count.max(128));
     let patterns = patterns(count);
-    let mut rows = Vec::new();
-    let is_wanted =
-        |wanted: &Option<String>, name| wanted.as_ref().is_none_or(|wanted| wanted == name);
-    let runtimes = [("phalanx-inline", usize::MAX), ("phalanx-inline-64", 64)];
-    for (pattern, tasks) in patterns.iter().filter(|(name, _)| is_wanted(&pattern, *name)) {
-        for (runtime, batch) in runtimes.iter().filter(|(name, _)| is_wanted(&runtime, *name)) {
-            let times = (0..repeats).map(|_| {
-                let begun = Instant::now();
-                inline.run(&data, tasks, *batch);
-                begun.elapsed().as_nanos()
-            });
-            let best = times.min().unwrap_or_default();
-            let tenths = best * 10 / count.max(1) as u128;
-            rows.push(format!(
-                "{{\"pattern\":\"{pattern}\",\"runtime\":\"{runtime}\",\"threads\":1,\"ns_per_task\":{}.{}}}",
-                tenths / 10,
-                tenths % 10
-            ));
+    let is_wanted = |name: &str| wanted.as_ref().is_none_or(|wanted| wanted == name);
+    for (pattern, tasks) in patterns.iter().filter(|(name, _)| is_wanted(name)) {
+        for _ in 0..repeats {
+            inline.run(&data, tasks);
         }
+        println!("{pattern}: {repeats} times {count} tasks");
     }
-    println!("{{\"tasks\":{count},\"repeats\":{repeats},\"rows\":[{}]}}", rows.join(","));
 }
