@@ -2,6 +2,7 @@
 
 mod losses;
 
+use super::errands::{Errand, Errands, Row};
 use crate::domain::Allocated;
 use crate::endpoint::{Endpoint, Report};
 use crate::error::{Lost, RunError, TaskFailure};
@@ -118,6 +119,14 @@ pub(crate) struct Core {
     pub(crate) domains: Vec<Weak<Allocated>>,
     /// Workers that were lost and replaced, the last ones.
     replaced: VecDeque<Lost>,
+    /// The worker that is whoever waits.
+    pub(crate) caller: Option<(WorkerId, Arc<Errands>)>,
+    /// How many callers wait.
+    waiters: usize,
+    /// Its tasks that nobody has taken.
+    pub(crate) row: Row,
+    /// Those of them that must not begin any more.
+    recalled: Vec<u64>,
     /// Whether a run has finished or room was made since someone last looked.
     pub(crate) has_news: bool,
     /// Whether the last pumping moved something.
@@ -146,6 +155,10 @@ impl Core {
             last_buffer: 0,
             domains: Vec::new(),
             replaced: VecDeque::new(),
+            caller: None,
+            waiters: 0,
+            row: Row::default(),
+            recalled: Vec::new(),
             has_news: false,
             is_moving: false,
             next_look: Time(0),
@@ -192,12 +205,19 @@ impl Core {
         while let Some(action) = self.engine.actions().next() {
             match action {
                 Action::Start(start) => self.start(&start),
-                Action::Recall { worker, dispatch } => {
-                    self.lanes[worker.index()].endpoint.recall(dispatch);
-                }
+                Action::Recall { worker, dispatch } => self.recall(worker, dispatch),
                 Action::RoomFreed | Action::AdmissionFreed => self.has_news = true,
                 Action::RunFinished(run) => self.run_finished(run),
             }
+        }
+    }
+
+    fn recall(&mut self, worker: WorkerId, dispatch: u64) {
+        if self.caller.as_ref().is_none_or(|(caller, _)| *caller != worker) {
+            self.lanes[worker.index()].endpoint.recall(dispatch);
+        } else if self.row.has(dispatch) {
+            // What somebody has taken already ends as it ends.
+            self.recalled.push(dispatch);
         }
     }
 
@@ -205,8 +225,16 @@ impl Core {
     fn start(&mut self, start: &Start) {
         let Start { worker, dispatch, task, member, .. } = *start;
         let lane = &mut self.lanes[worker.index()];
-        lane.endpoint.send(dispatch, self.jobs[task.slot()].message(member));
+        let message = self.jobs[task.slot()].message(member);
         lane.flights.push_back(Flight { dispatch, task, member });
+        if let Some((caller, errands)) = &self.caller
+            && *caller == worker
+        {
+            self.row.push(dispatch, message);
+            errands.wait(self.row.len());
+            return;
+        }
+        lane.endpoint.send(dispatch, message);
         lane.unflushed += 1;
         // An idle worker gets its first task at once, a busy one several at a time.
         if lane.flights.len() == 1 || lane.unflushed >= 8 {
@@ -251,6 +279,38 @@ impl Core {
         }
         self.flush();
         is_moved
+    }
+
+    /// Hands the tasks of the caller over to who will run them.
+    pub(crate) fn hand_over(&mut self, errand: &mut Errand) {
+        std::mem::swap(&mut self.row, &mut errand.row);
+        std::mem::swap(&mut self.recalled, &mut errand.recalled);
+        if let Some((_, errands)) = &self.caller {
+            errands.wait(0);
+        }
+    }
+
+    /// Takes back what they ended as.
+    pub(crate) fn take_back(&mut self, errand: &mut Errand, clock: &mut Option<Instant>) {
+        let Some((worker, _)) = self.caller else { return };
+        let now = self.at(*clock.get_or_insert_with(Instant::now));
+        for report in errand.ended.drain(..) {
+            self.take_in(now, worker, report);
+        }
+        self.carry_out();
+    }
+
+    /// One caller more or less waits; while any does, tasks are given to it.
+    pub(crate) fn caller_waits(&mut self, more: isize) {
+        let Some((worker, _)) = &self.caller else { return };
+        let worker = *worker;
+        self.waiters = self.waiters.saturating_add_signed(more);
+        if self.waiters == 0 {
+            self.engine.pause(worker);
+        } else if more == 1 && self.waiters == 1 {
+            self.engine.resume(worker);
+            self.carry_out();
+        }
     }
 
     pub(crate) fn worker(&self, at: usize) -> WorkerId {

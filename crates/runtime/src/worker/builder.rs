@@ -185,7 +185,6 @@ impl Builder {
         let crew = self.crew(&mut engine);
         let runner = || Runner::new(self.program, vec![memory.segment.clone()], None);
         let errands = self.is_helping.then(|| Arc::new(Errands::new(runner())));
-        let caller = errands.as_ref().map(|errands| Caller(Arc::clone(errands)));
         let segment = memory.segment.clone();
         let core = Core::new(engine, self.slots as usize, memory, self.program);
         let node = Arc::new(Node::new(core, bell, budgets, errands, self.program, self.waiting()));
@@ -196,10 +195,11 @@ impl Builder {
             Isolation::Thread => self.start_threads(&mut worker)?,
             Isolation::Process => self.start_processes(&mut worker)?,
         };
-        if let Some(caller) = caller {
-            lanes.insert(self.chips as usize, Box::new(caller));
-        }
         let mut core = worker.node.enter();
+        if let Some(errands) = &worker.node.errands {
+            lanes.insert(self.chips as usize, Box::new(Caller { is_stopped: false }));
+            core.caller = Some((worker.crew.subs[0], Arc::clone(errands)));
+        }
         for lane in lanes {
             core.add_lane(lane);
         }
@@ -207,6 +207,7 @@ impl Builder {
         for one in workers {
             core.engine.step(Time(0), Event::Ready(one));
         }
+        core.caller_waits(0);
         drop(core);
         Ok(worker)
     }
