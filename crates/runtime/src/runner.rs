@@ -10,6 +10,7 @@ use crate::message::{Ended, Order, Place, Verdict, decode_task};
 use crate::program::Program;
 use crate::shm::Segment;
 use crate::task::{Setting, Task};
+use crate::timeline::Clock;
 use std::any::Any;
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -25,6 +26,7 @@ pub(crate) struct Runner {
     scalars: Vec<u64>,
     /// When the last task ended, if the next follows at once.
     last: Option<Instant>,
+    clock: Clock,
 }
 
 thread_local! {
@@ -60,7 +62,8 @@ impl Runner {
         keep_panics_quiet();
         let prefixes = program.callables().iter().map(|one| one.digest().prefix()).collect();
         let setting = Setting::new(memories, device);
-        Self { program, prefixes, setting, places: Vec::new(), scalars: Vec::new(), last: None }
+        let (places, scalars, last) = (Vec::new(), Vec::new(), None);
+        Self { program, prefixes, setting, places, scalars, last, clock: Clock::start() }
     }
 
     /// What tasks see of their worker.
@@ -86,7 +89,8 @@ impl Runner {
             Ok(()) => (Verdict::Done, None),
             Err(failure) => (Verdict::Failed, Some(failure.words().into())),
         };
-        (Ended { dispatch, verdict, nanoseconds, picoseconds }, words)
+        let begun = self.clock.reading(begun);
+        (Ended { dispatch, verdict, begun, nanoseconds, picoseconds }, words)
     }
 
     fn call(&mut self, message: &[u8]) -> Result<(), Failure> {

@@ -6,7 +6,7 @@
 //! - **SRV-2 (leaves late).** A worker that is told to leave runs what it was sent before.
 //! - **SRV-3 (prompt).** Nothing that has ended is kept back while the worker sleeps or runs something long.
 
-use crate::message::{Ended, Verdict};
+use crate::message::Ended;
 use crate::runner::Runner;
 use crate::shm::{ChildSide, Corrupt, Phase, PushError, Waiting};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -51,7 +51,9 @@ pub(crate) enum ServeError {
 }
 
 impl Server {
-    pub(crate) fn new(side: ChildSide, runner: Runner, waiting: Waiting) -> Self {
+    pub(crate) fn new(side: ChildSide, mut runner: Runner, waiting: Waiting) -> Self {
+        let mut witness = side.witness.clone();
+        runner.setting().progress = Some(Box::new(move || witness.advance()));
         let (bytes, recalled) = (Vec::new(), Vec::new());
         let is_orphan = &NO_ORPHAN;
         Self { side, runner, waiting, bytes, recalled, unpublished: 0, is_orphan }
@@ -126,8 +128,7 @@ impl Server {
         };
         let dispatch = u64::from_le_bytes(*dispatch);
         let (ended, words) = if self.take_recalled(dispatch) {
-            let verdict = Verdict::Skipped;
-            (Ended { dispatch, verdict, nanoseconds: 0, picoseconds: 0 }, None)
+            (Ended::skipped(dispatch), None)
         } else {
             self.side.witness.begin(dispatch, RUNNING);
             self.runner.run(dispatch, &self.bytes[8..])

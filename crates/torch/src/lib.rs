@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 pub mod ccl;
+pub mod chip;
 pub mod context;
 pub mod distributed;
 pub mod error;
@@ -30,6 +31,7 @@ pub mod tensor;
 pub mod tp;
 pub mod workload;
 
+pub use chip::SimChip;
 pub use context::Context;
 pub use error::Error;
 pub use graph::{GraphOptions, Task, TaskGraph};

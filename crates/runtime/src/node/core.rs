@@ -4,9 +4,10 @@ use crate::endpoint::{Endpoint, Report};
 use crate::error::{Lost, RunError, TaskFailure};
 use crate::failure::Failure;
 use crate::memory::Memory;
-use crate::message::Verdict;
+use crate::message::{Ended as TaskEnded, Verdict};
 use crate::program::Program;
 use crate::tensor::Released;
+use crate::timeline::{Recorder, TaskSpan};
 use phalanx_engine::{
     Action, BufferError, Cause, Ending, Engine, Event, Outcome, Reason, Report as RunReport, RunId,
     Stall, Start, TaskId, Time, WorkerId,
@@ -105,6 +106,8 @@ pub(crate) struct Core {
     pub(crate) has_news: bool,
     /// When the watchdog looks again.
     pub(crate) next_look: Time,
+    /// Remembers what ran when, if that is asked for.
+    pub(crate) recorder: Option<Recorder>,
 }
 
 impl Core {
@@ -127,6 +130,7 @@ impl Core {
             last_buffer: 0,
             has_news: false,
             next_look: Time(0),
+            recorder: None,
         }
     }
 
@@ -237,6 +241,7 @@ impl Core {
                 if ended.picoseconds > 0 {
                     self.note_simulated(flight.task, ended.picoseconds);
                 }
+                self.record(worker, flight, &ended);
                 let (dispatch, took) = (ended.dispatch, ended.nanoseconds);
                 self.engine.step(now, Event::Finished { worker, dispatch, ending, took });
             }
@@ -294,6 +299,26 @@ impl Core {
         }
     }
 
+    /// Remembers when a task ran, if it has and that is asked for.
+    #[inline]
+    fn record(&mut self, worker: WorkerId, flight: Flight, ended: &TaskEnded) {
+        let Some(recorder) = self.recorder.as_mut() else { return };
+        let job = &self.jobs[flight.task.slot()];
+        let Some(run) = job.run.filter(|_| ended.verdict != Verdict::Skipped) else { return };
+        let callable = self.program.callables().get(job.callable as usize);
+        recorder.task(TaskSpan {
+            run,
+            task: flight.task,
+            member: flight.member,
+            worker: worker.index(),
+            callable: callable.map_or("?", |callable| callable.name()),
+            begun: ended.begun,
+            ended: ended.begun.saturating_add(ended.nanoseconds),
+            simulated: ended.picoseconds,
+            is_done: ended.verdict == Verdict::Done,
+        });
+    }
+
     fn note_simulated(&mut self, task: TaskId, picoseconds: u64) {
         let run = self.jobs[task.slot()].run;
         if let Some(notes) = run.and_then(|run| self.runs.get_mut(&run)) {
@@ -307,6 +332,9 @@ impl Core {
         let Some(notes) = self.runs.get_mut(&run) else { return };
         let ended = notes.ended(outcome);
         notes.outcome.get_or_insert(ended);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.ended(run);
+        }
         notes.keep.clear();
         if notes.is_abandoned {
             self.forget(run);

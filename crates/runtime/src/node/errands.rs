@@ -1,7 +1,7 @@
 //! Tasks that a waiting caller runs itself, so that its core is of use.
 
 use crate::endpoint::{Endpoint, Evidence, Report};
-use crate::message::{Ended, Verdict};
+use crate::message::Ended;
 use crate::runner::Runner;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -82,9 +82,7 @@ impl Endpoint for Caller {
         baskets.waiting.retain(|(waiting, _)| *waiting != dispatch);
         if baskets.waiting.len() < before {
             self.0.count.fetch_sub(1, Ordering::AcqRel);
-            let verdict = Verdict::Skipped;
-            let ended = Ended { dispatch, verdict, nanoseconds: 0, picoseconds: 0 };
-            baskets.ended.push(Report::Ended(ended, None));
+            baskets.ended.push(Report::Ended(Ended::skipped(dispatch), None));
         }
     }
 

@@ -184,11 +184,10 @@ pub struct ChildSide {
     parent_bell: Bell,
 }
 
-/// Writes the evidence; may be given to the thread that runs the task.
-#[derive(Debug)]
+/// Writes the evidence; may be given to the thread that runs the task. Copies are for one thread, or take turns.
+#[derive(Clone, Debug)]
 pub struct Witness<M: Memory = Region> {
     words: M,
-    progress: u64,
 }
 
 impl Mailbox {
@@ -226,7 +225,7 @@ impl Mailbox {
             tasks: Receiver::new(parts.tasks(mailbox)?, sizes.largest)?,
             controls: Receiver::new(parts.controls(mailbox)?, sizes.largest)?,
             events: Sender::new(parts.events(mailbox)?, sizes.largest)?,
-            witness: Witness { words: words.clone(), progress: 0 },
+            witness: Witness { words: words.clone() },
             child_bell: Bell::at(mailbox, CHILD_BELL * WORD)?,
             parent_bell: Bell::at(parent_bell, number(words.load(BELL_OFFSET, Ordering::Relaxed)))?,
             words,
@@ -382,8 +381,8 @@ impl<M: Memory> Witness<M> {
 
     /// The child gets on.
     pub fn advance(&mut self) {
-        self.progress = self.progress.wrapping_add(1);
-        self.words.store(PROGRESS, self.progress, Ordering::Relaxed);
+        let progress = self.words.load(PROGRESS, Ordering::Relaxed).wrapping_add(1);
+        self.words.store(PROGRESS, progress, Ordering::Relaxed);
     }
 }
 

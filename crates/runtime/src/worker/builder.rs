@@ -10,6 +10,7 @@ use crate::orchestrator::Crew;
 use crate::program::Program;
 use crate::runner::Runner;
 use crate::shm::Bell;
+use crate::timeline::Recorder;
 use phalanx_engine::{Config, Engine, Event, Ladder, Time};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -44,6 +45,7 @@ pub struct Builder {
     pub(crate) program_path: Option<PathBuf>,
     pub(crate) window: u64,
     pub(crate) device_ids: Option<Vec<u32>>,
+    pub(crate) setting: Vec<u8>,
 }
 
 impl Builder {
@@ -66,6 +68,7 @@ impl Builder {
             program_path: None,
             window: 0,
             device_ids: None,
+            setting: Vec::new(),
         }
     }
 
@@ -135,7 +138,7 @@ impl Builder {
         Self { close, ..self }
     }
 
-    /// Runs remember their tasks, for graphs and critical paths.
+    /// Runs remember their tasks, for graphs and critical paths, and the worker when they ran ([`Worker::timeline`]).
     #[must_use]
     pub fn recording(self) -> Self {
         Self { is_recording: true, ..self }
@@ -159,6 +162,12 @@ impl Builder {
         Self { device_ids: Some(device_ids.to_vec()), ..self }
     }
 
+    /// What the bootstrap of every chip is told ([`Bootstrap::setting`](crate::Bootstrap::setting)): a machine, say.
+    #[must_use]
+    pub fn setting(self, setting: impl Into<Vec<u8>>) -> Self {
+        Self { setting: setting.into(), ..self }
+    }
+
     /// Starts everything; when it returns, every worker is ready.
     pub fn init(self) -> Result<Worker, Error> {
         self.check()?;
@@ -177,10 +186,12 @@ impl Builder {
         let errands = self.is_helping.then(|| Arc::new(Errands::new(runner())));
         let caller = errands.as_ref().map(|errands| Caller(Arc::clone(errands)));
         let segment = memory.segment.clone();
-        let core = Core::new(engine, self.slots as usize, memory, self.program);
+        let mut core = Core::new(engine, self.slots as usize, memory, self.program);
+        core.recorder = self.is_recording.then(Recorder::start);
         let node = Arc::new(Node::new(core, bell, budgets, errands, self.program));
         let (threads, children) = (Vec::new(), Children::default());
-        let mut worker = Worker { node, crew, memory: segment, threads, children, close: self.close };
+        let mut worker =
+            Worker { node, crew, memory: segment, threads, children, close: self.close };
         let mut lanes: Vec<Box<dyn Endpoint>> = match self.isolation {
             Isolation::Thread => self.start_threads(&mut worker)?,
             Isolation::Process => self.start_processes(&mut worker)?,
