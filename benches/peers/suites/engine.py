@@ -98,7 +98,7 @@ class BuiltPrograms:
 def build_bench() -> Path:
     """Builds our side of the comparison."""
     try:
-        return cargo_program("engine_bench", ROOT, ["-p", "phalanx-engine", "--example", "engine_bench"])
+        return cargo_program("engine_bench", ROOT, ["-p", "phalanx-runtime", "--example", "engine_bench"])
     except BenchError as error:
         hint = f"hint: `{BENCH_VARIABLE}` can name an `engine_bench` that is built already"
         raise BenchError(f"{error}\n{hint}") from error

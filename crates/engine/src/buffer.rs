@@ -5,7 +5,7 @@
 //! - **BUF-3 (pinned).** A buffer that an unfinished run names is not released.
 
 use crate::arena::{Arena, NONE};
-use crate::ring::{KEPT, Ring};
+use crate::ring::Ring;
 use crate::task::TaskId;
 use crate::tensormap::RunKey;
 use crate::tensormap::trail::{Readers, Trail};
@@ -98,7 +98,7 @@ impl Buffer {
     pub(crate) fn begin(&mut self, run: RunKey) {
         self.trail.begin(run);
         if std::mem::take(&mut self.has_readers) {
-            self.readers.empty(KEPT);
+            self.readers.clear();
         }
     }
 
@@ -110,7 +110,7 @@ impl Buffer {
 
     /// Whether a task that has not ended uses its only region.
     pub(crate) fn is_used(&self, ring: &Ring) -> bool {
-        let is_read = || self.readers.iter().any(|reader| ring.is_under_way(reader));
+        let is_read = || self.readers.tasks().iter().any(|reader| ring.is_under_way(*reader));
         ring.is_under_way(self.trail.writer) || (self.has_readers && is_read())
     }
 }
@@ -157,7 +157,7 @@ impl Buffers {
             (buffer.owner, buffer.bytes, buffer.grant) = (owner, bytes, grant);
             return BufferId { index, generation: buffer.generation };
         }
-        let (trail, readers) = (Trail::new(), Readers::default());
+        let (trail, readers) = (Trail::new(), Readers::new());
         let buffer = Buffer {
             generation: 1,
             owner,

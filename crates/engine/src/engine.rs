@@ -153,6 +153,8 @@ pub struct Stats {
     pub runs: usize,
     /// Endings of dispatches nobody knew.
     pub stale: u64,
+    /// How many regions, writers and readers were looked at so far to find dependencies.
+    pub visits: u64,
 }
 
 /// The state machine; see the [module](self).
@@ -178,7 +180,8 @@ pub struct Engine {
     failing: Vec<u32>,
     /// Runs that may be finished.
     ending: Vec<u32>,
-    wants_room: bool,
+    /// A submitter was told to wait for room, and none has come.
+    pub(crate) wants_room: bool,
     wants_admission: bool,
     dispatches: u64,
     sequence: u64,
@@ -187,6 +190,8 @@ pub struct Engine {
     stale: u64,
     /// How often arguments were checked.
     checks: u32,
+    /// Writers and readers that were looked at outside of trees.
+    visits: u64,
 }
 
 impl Engine {
@@ -217,6 +222,7 @@ impl Engine {
             last_scope: 0,
             stale: 0,
             checks: 0,
+            visits: 0,
         }
     }
 
@@ -239,6 +245,14 @@ impl Engine {
         }
         self.lanes.push(Lane::new(depth.max(1), pool));
         WorkerId(worker)
+    }
+
+    /// Gives `worker` a task of its pool whenever it has none: tasks cost less there than elsewhere.
+    pub fn prefer(&mut self, worker: WorkerId) {
+        let pool = self.lanes.get(worker.index()).map(|lane| lane.pool as usize);
+        if let Some(pool) = pool.and_then(|pool| self.pools.get_mut(pool)) {
+            pool.near = Some(worker.0);
+        }
     }
 
     /// All workers, in the order in which they were added.
@@ -310,6 +324,12 @@ impl Engine {
         self.lanes.get(worker.index()).map(|lane| lane.health)
     }
 
+    /// How many more tasks the ring has room for.
+    #[inline]
+    pub fn free_slots(&self) -> u32 {
+        self.config.slots.min(NONE - 1).saturating_sub(self.ring.live())
+    }
+
     /// How much of everything there is.
     pub fn stats(&self) -> Stats {
         let unended = self.ring.tasks().filter(|(_, slot, _)| !slot.is_ended());
@@ -332,6 +352,7 @@ impl Engine {
                 + waiting.map(|run| run.waiting.len() + run.groups.len()).sum::<usize>(),
             runs: self.runs.len() - self.free_runs.len(),
             stale: self.stale,
+            visits: self.visits + self.map.visits(),
         }
     }
 

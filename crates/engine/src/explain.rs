@@ -72,7 +72,7 @@ impl Engine {
     /// Why a task is where it is; `None` if it is gone.
     pub fn why(&self, task: TaskId) -> Option<Why> {
         let at = self.ring.find(task)?;
-        let dependencies = self.ring.extra(at).edges.iter().map(|edge| Dependency {
+        let dependencies = self.ring.edges(at).map(|edge| Dependency {
             producer: edge.producer,
             member: edge.at.member(),
             argument: edge.at.argument(),
@@ -98,7 +98,7 @@ impl Engine {
         else {
             return Vec::new();
         };
-        let edges = self.ring.extra(slot).edges.iter().map(|edge| edge.producer);
+        let edges = self.ring.edges(slot).map(|edge| edge.producer);
         let mut waits: Vec<TaskId> = edges.filter(|producer| !self.has_ended(*producer)).collect();
         waits.sort_unstable();
         waits.dedup();
@@ -169,13 +169,13 @@ impl Engine {
             .map_or(Waiting::Startup(id), |flight| Waiting::Worker(id, self.ring.id(flight.slot)))
     }
 
-    /// The graph of a run: all of it if the engine records, else what is live.
+    /// The graph of a run: all of it if the engine records, with the edges from tasks that had ended, else what is live.
     pub fn graph(&self, run: RunId) -> Graph {
         let Some(at) = self.runs.get(run.index as usize).filter(|entry| entry.id == run) else {
             return Graph::default();
         };
         let mut graph = Graph { label: at.label, ..Graph::default() };
-        for entry in &at.record {
+        for entry in &at.record.entries {
             let node = Node {
                 task: entry.task,
                 work: entry.work,
@@ -185,7 +185,7 @@ impl Engine {
             };
             graph.nodes.push(node);
             graph.edges.extend(entry.edges.iter().map(|edge| GraphEdge {
-                from: at.record[edge.from as usize].task,
+                from: at.record.entries[edge.from as usize].task,
                 to: entry.task,
                 member: edge.at.member(),
                 argument: edge.at.argument(),
@@ -202,12 +202,12 @@ impl Engine {
         let mut tasks: Vec<_> =
             self.ring.tasks().filter(|(_, slot, _)| slot.run == run.index).collect();
         tasks.sort_unstable_by_key(|(_, _, extra)| extra.sequence);
-        for (at, slot, extra) in tasks {
+        for (at, slot, _) in tasks {
             let task = self.ring.id(at);
             let members =
                 if let Route::Group(group) = slot.route { self.groups[group].members } else { 1 };
             graph.nodes.push(Node { task, work: slot.work, members, state: slot.state, took: 0 });
-            let edges = extra.edges.iter().filter(|edge| self.ring.find(edge.producer).is_some());
+            let edges = self.ring.edges(at).filter(|edge| self.ring.find(edge.producer).is_some());
             graph.edges.extend(edges.map(|edge| GraphEdge {
                 from: edge.producer,
                 to: task,
@@ -223,9 +223,10 @@ impl Engine {
         let Some(run) = self.runs.get(run.index as usize).filter(|entry| entry.id == run) else {
             return Vec::new();
         };
-        let mut until: Vec<u64> = Vec::with_capacity(run.record.len());
-        let mut before: Vec<Option<u32>> = Vec::with_capacity(run.record.len());
-        for entry in &run.record {
+        let entries = &run.record.entries;
+        let mut until: Vec<u64> = Vec::with_capacity(entries.len());
+        let mut before: Vec<Option<u32>> = Vec::with_capacity(entries.len());
+        for entry in entries {
             let last =
                 entry.edges.iter().map(|edge| edge.from).max_by_key(|from| until[*from as usize]);
             until.push(last.map_or(0, |from| until[from as usize]).saturating_add(entry.took));
@@ -233,7 +234,7 @@ impl Engine {
         }
         let last = (0..).zip(&until).max_by_key(|(_, until)| **until).map(|(at, _)| at);
         let mut path: Vec<_> = std::iter::successors(last, |at: &u32| before[*at as usize])
-            .map(|at| &run.record[at as usize])
+            .map(|at| &entries[at as usize])
             .map(|entry| (entry.task, entry.work, entry.took))
             .collect();
         path.reverse();

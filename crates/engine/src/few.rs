@@ -1,6 +1,10 @@
-//! Short lists that need no memory of their own until they grow.
+//! Short lists that stand where they belong; what goes beyond is in chunks that all lists share.
 
-use crate::task::{Edge, TaskId};
+use crate::arena::{Arena, NONE};
+use crate::task::Edge;
+
+/// How many entries a chunk has.
+const CHUNK: usize = 8;
 
 /// A value that stands where no entry is.
 pub(crate) trait Vacant: Copy {
@@ -8,59 +12,74 @@ pub(crate) trait Vacant: Copy {
     const VACANT: Self;
 }
 
-impl Vacant for TaskId {
-    const VACANT: Self = TaskId::NONE;
-}
-
 impl Vacant for u32 {
-    const VACANT: Self = crate::arena::NONE;
+    const VACANT: Self = NONE;
 }
 
 impl Vacant for Edge {
     const VACANT: Self = Edge::NONE;
 }
 
-/// A list whose first `N` entries stand in it; the others are in a vector that is kept for the next ones.
+#[derive(Clone, Copy, Debug)]
+struct Chunk<T> {
+    entries: [T; CHUNK],
+    next: u32,
+}
+
+/// The memory of lists that are not short.
+#[derive(Debug)]
+pub(crate) struct Chunks<T>(Arena<Chunk<T>>);
+
+impl<T> Default for Chunks<T> {
+    fn default() -> Self {
+        Self(Arena::default())
+    }
+}
+
+/// A list whose first `N` entries stand in it.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Few<T, const N: usize> {
     count: u32,
+    /// The first chunk of the others, and the last.
+    more: u32,
+    last: u32,
     first: [T; N],
-    more: Vec<T>,
 }
 
 impl<T: Vacant, const N: usize> Default for Few<T, N> {
     fn default() -> Self {
-        Self { count: 0, first: [T::VACANT; N], more: Vec::new() }
+        Self { count: 0, more: NONE, last: NONE, first: [T::VACANT; N] }
     }
 }
 
 impl<T: Vacant, const N: usize> Few<T, N> {
-    /// Appends an entry; whether it went beyond the first.
+    /// Appends an entry; whether the list is not short any more.
     #[inline]
-    pub(crate) fn push(&mut self, entry: T) -> bool {
+    pub(crate) fn push(&mut self, entry: T, chunks: &mut Chunks<T>) -> bool {
         let at = self.count as usize;
         self.count += 1;
         if let Some(place) = self.first.get_mut(at) {
             *place = entry;
             return false;
         }
-        self.push_more(entry)
+        self.push_more(at - N, entry, chunks)
     }
 
     #[cold]
     #[inline(never)]
-    fn push_more(&mut self, entry: T) -> bool {
-        self.more.push(entry);
-        true
-    }
-
-    #[inline]
-    pub(crate) fn get(&self, at: usize) -> Option<T> {
-        if at >= self.count as usize {
-            return None;
+    fn push_more(&mut self, at: usize, entry: T, chunks: &mut Chunks<T>) -> bool {
+        if at.is_multiple_of(CHUNK) {
+            let chunk = chunks.0.add(Chunk { entries: [T::VACANT; CHUNK], next: NONE });
+            if self.last == NONE {
+                self.more = chunk;
+            } else {
+                chunks.0[self.last].next = chunk;
+            }
+            self.last = chunk;
         }
-        self.first.get(at).or_else(|| self.more.get(at - N)).copied()
+        chunks.0[self.last].entries[at % CHUNK] = entry;
+        true
     }
 
     #[inline]
@@ -68,75 +87,69 @@ impl<T: Vacant, const N: usize> Few<T, N> {
         self.count as usize
     }
 
-    #[inline]
-    pub(crate) fn clear(&mut self) {
-        if self.count as usize > N {
-            self.more.clear();
-        }
-        self.count = 0;
-    }
-
-    /// Whether one more entry needs no memory of its own.
-    #[inline]
-    pub(crate) fn is_short(&self) -> bool {
-        (self.count as usize) < N
-    }
-
-    /// The entries that need no memory, and what stands in their place if there are fewer.
+    /// The entries that stand here, and what is in their place if there are fewer.
     #[inline]
     pub(crate) fn first(&self) -> [T; N] {
         self.first
     }
 
-    /// The first entries and the others.
+    /// Where those begin that do not stand here; for [`Chunks::next`].
     #[inline]
-    pub(crate) fn parts(&self) -> (&[T], &[T]) {
-        (&self.first[..self.len().min(N)], &self.more)
+    pub(crate) fn more(&self) -> u32 {
+        self.more
     }
 
-    /// Removes all entries and gives memory for more than `kept` back.
     #[inline]
-    pub(crate) fn empty(&mut self, kept: usize) {
-        if self.count as usize > N {
-            self.more.clear();
-            self.shrink(kept);
-        }
+    pub(crate) fn clear(&mut self, chunks: &mut Chunks<T>) {
         self.count = 0;
-    }
-
-    /// Gives memory for more than `kept` entries back.
-    #[inline]
-    pub(crate) fn shrink(&mut self, kept: usize) {
-        if self.more.capacity() > kept {
-            self.more = Vec::new();
+        if self.more != NONE {
+            self.clear_more(chunks);
         }
     }
 
-    /// Keeps those that `is_wanted`, in their order.
-    pub(crate) fn retain(&mut self, is_wanted: impl Fn(T) -> bool) {
-        let mut kept = 0;
-        for at in 0..self.len() {
-            if let Some(entry) = self.get(at).filter(|entry| is_wanted(*entry)) {
-                match self.first.get_mut(kept) {
-                    Some(place) => *place = entry,
-                    None => self.more[kept - N] = entry,
-                }
-                kept += 1;
+    #[cold]
+    fn clear_more(&mut self, chunks: &mut Chunks<T>) {
+        let mut at = std::mem::replace(&mut self.more, NONE);
+        while at != NONE {
+            chunks.0.remove(at);
+            at = chunks.0[at].next;
+        }
+        self.last = NONE;
+    }
+
+    pub(crate) fn iter<'a>(&'a self, chunks: &'a Chunks<T>) -> impl Iterator<Item = T> + 'a {
+        let next = |at: &u32| Some(chunks.0[*at].next).filter(|at| *at != NONE);
+        let more = std::iter::successors(Some(self.more).filter(|at| *at != NONE), next);
+        let entries = self.first.iter().chain(more.flat_map(|at| &chunks.0[at].entries));
+        entries.take(self.len()).copied()
+    }
+}
+
+impl<T: Vacant> Chunks<T> {
+    /// The entries of a chunk, and where the next ones are; nothing if there is none.
+    pub(crate) fn next(&self, at: u32) -> Option<([T; CHUNK], u32)> {
+        self.0.get(at).map(|chunk| (chunk.entries, chunk.next))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_keep_their_order_and_share_their_memory() {
+        let mut chunks = Chunks::default();
+        let (mut a, mut b) = (Few::<u32, 3>::default(), Few::<u32, 3>::default());
+        for round in 0..3 {
+            for entry in 0..40 {
+                assert_eq!(a.push(entry, &mut chunks), entry >= 3);
+                b.push(100 + entry, &mut chunks);
             }
+            assert!(a.iter(&chunks).eq(0..40), "round {round}");
+            assert!(b.iter(&chunks).eq(100..140), "round {round}");
+            a.clear(&mut chunks);
+            b.clear(&mut chunks);
+            assert_eq!((a.len(), a.iter(&chunks).count(), chunks.0.live()), (0, 0, 0));
         }
-        self.more.truncate(kept.saturating_sub(N));
-        self.count = crate::arena::number(kept);
-    }
-
-    /// Whether one more entry would need memory.
-    #[inline]
-    pub(crate) fn is_full(&self) -> bool {
-        self.count as usize >= N && self.more.len() == self.more.capacity()
-    }
-
-    #[inline]
-    pub(crate) fn iter(&self) -> impl Iterator<Item = T> {
-        let (first, more) = self.parts();
-        first.iter().chain(more).copied()
     }
 }

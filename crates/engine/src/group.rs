@@ -1,5 +1,8 @@
 //! Groups: one task with several members that run at the same time.
 //!
+//! Groups of one run start in the order in which they became ready. Groups of different runs have no order among them:
+//! of runs that share a worker only the first starts anything (RUN-2), and others have no worker in common.
+//!
 //! - **GRP-1 (all or nothing).** No member starts before every worker it needs is idle, then all do.
 //! - **GRP-2 (reservation).** While the first group of a run waits, its workers start no single task; other workers do,
 //!   and later groups reserve nothing. So a group waits for what runs, never for what comes later.

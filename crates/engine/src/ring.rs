@@ -11,22 +11,24 @@
 //!   and the knob, before it waits.
 
 use crate::arena::{NONE, number};
-use crate::few::Few;
+use crate::few::{Chunks, Few};
 use crate::region::Regions;
 use crate::task::{ArgumentOf, Edge, Extra, Rare, Route, Slot, State, TaskId};
 use crate::tensormap::Kinds;
 use std::ops::{Index, IndexMut};
 
-/// Vectors of a slot that grew beyond this are given back.
+/// A vector of a slot that grew beyond this is given back.
 pub(crate) const KEPT: usize = 64;
 
 /// How many consumers of a task need no memory of their own.
-const CONSUMERS: usize = 7;
+const CONSUMERS: usize = 13;
 
 /// Tasks that wait for one, in one cache line.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Consumers(Few<u32, CONSUMERS>);
+
+const _: () = assert!(size_of::<Consumers>() == 64, "one cache line");
 
 #[derive(Debug)]
 pub(crate) struct Ring {
@@ -35,6 +37,9 @@ pub(crate) struct Ring {
     consumers: Vec<Consumers>,
     extras: Vec<Extra>,
     rares: Vec<Rare>,
+    /// What is long of `consumers`, and of the edges in `extras`.
+    long_consumers: Chunks<u32>,
+    long_edges: Chunks<Edge>,
     free: Vec<u32>,
     capacity: u32,
     pub(crate) bytes: Regions,
@@ -47,6 +52,8 @@ impl Ring {
             consumers: Vec::new(),
             extras: Vec::new(),
             rares: Vec::new(),
+            long_consumers: Chunks::default(),
+            long_edges: Chunks::default(),
             free: Vec::new(),
             capacity,
             bytes: Regions::new(bytes),
@@ -87,7 +94,7 @@ impl Ring {
         extra.sequence = sequence;
         (extra.expected, extra.record, extra.deferred) = (0, NONE, 0);
         extra.entered = 0;
-        extra.edges.clear();
+        extra.edges.clear(&mut self.long_edges);
         slot
     }
 
@@ -119,8 +126,7 @@ impl Ring {
 
     #[cold]
     fn shrink(&mut self, slot: u32) {
-        self.consumers[slot as usize].0.shrink(KEPT);
-        self.extras[slot as usize].edges.empty(KEPT);
+        self.extras[slot as usize].edges.clear(&mut self.long_edges);
         let rare = &mut self.rares[slot as usize];
         if rare.held.capacity() > KEPT {
             rare.held = Vec::new();
@@ -136,21 +142,26 @@ impl Ring {
     /// Begins to look for what the task in `slot`, which was submitted as number `sequence`, must wait for.
     #[inline]
     pub(crate) fn joining(&mut self, slot: u32, sequence: u64) -> Joining<'_> {
-        let Self { slots, consumers, extras, .. } = self;
+        let Self { slots, consumers, extras, long_consumers, long_edges, .. } = self;
         let extra = &mut extras[slot as usize];
-        Joining { slots, consumers, extra, slot, sequence }
+        let long = (long_consumers, long_edges);
+        Joining { slots, consumers, extra, long, slot, sequence }
     }
 
-    /// The tasks that wait for `slot`: how many, and the first of them.
+    /// The tasks that wait for `slot`: how many, the first of them, and where the others are.
     #[inline]
-    pub(crate) fn consumers(&self, slot: u32) -> (usize, [u32; CONSUMERS]) {
+    pub(crate) fn consumers(&self, slot: u32) -> (usize, [u32; CONSUMERS], u32) {
         let consumers = &self.consumers[slot as usize].0;
-        (consumers.len(), consumers.first())
+        (consumers.len(), consumers.first(), consumers.more())
     }
 
-    /// One of the tasks that wait for `slot`.
-    pub(crate) fn consumer(&self, slot: u32, at: usize) -> Option<u32> {
-        self.consumers[slot as usize].0.get(at)
+    /// Some of the others, and where the next ones are; those that are none are not there.
+    pub(crate) fn more_consumers(
+        &self,
+        at: u32,
+    ) -> Option<(impl Iterator<Item = u32> + use<>, u32)> {
+        let (some, next) = self.long_consumers.next(at)?;
+        Some((some.into_iter().filter(|consumer| *consumer != NONE), next))
     }
 
     /// `slot` has one producer less to wait for; whether that was the last.
@@ -165,7 +176,7 @@ impl Ring {
     /// Nobody waits for `slot` any more.
     #[inline]
     pub(crate) fn clear_consumers(&mut self, slot: u32) {
-        self.consumers[slot as usize].0.clear();
+        self.consumers[slot as usize].0.clear(&mut self.long_consumers);
     }
 
     #[inline]
@@ -188,6 +199,11 @@ impl Ring {
     #[inline]
     pub(crate) fn id(&self, slot: u32) -> TaskId {
         TaskId { slot, generation: self.slots[slot as usize].generation }
+    }
+
+    /// What a task waited for.
+    pub(crate) fn edges(&self, slot: u32) -> impl Iterator<Item = Edge> {
+        self.extras[slot as usize].edges.iter(&self.long_edges)
     }
 
     #[inline]
@@ -213,6 +229,7 @@ pub(crate) struct Joining<'a> {
     slots: &'a mut [Slot],
     consumers: &'a mut [Consumers],
     extra: &'a mut Extra,
+    long: (&'a mut Chunks<u32>, &'a mut Chunks<Edge>),
     slot: u32,
     sequence: u64,
 }
@@ -237,12 +254,10 @@ impl Joining<'_> {
         let entry = &mut self.slots[producer.slot as usize];
         if entry.mark != self.sequence {
             entry.mark = self.sequence;
-            if self.consumers[producer.slot as usize].0.push(self.slot) {
-                entry.is_bulky = true;
-            }
+            self.consumers[producer.slot as usize].0.push(self.slot, self.long.0);
             self.slots[self.slot as usize].waits += 1;
         }
-        if self.extra.edges.push(Edge { producer, at, kinds }) {
+        if self.extra.edges.push(Edge { producer, at, kinds }, self.long.1) {
             self.slots[self.slot as usize].is_bulky = true;
         }
     }

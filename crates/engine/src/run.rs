@@ -18,6 +18,7 @@
 //!   for.
 //! - **RUN-7 (deadline).** A run whose deadline has passed is cancelled at the next step.
 
+use crate::record::Record;
 use crate::scope::OpenScope;
 use crate::task::{TaskId, Time};
 use crate::worker::{PoolId, WorkerId};
@@ -134,7 +135,7 @@ pub struct Report {
     pub completed: u64,
     /// The sum of the reported durations.
     pub work: u64,
-    /// The longest chain of reported durations along edges that had to be waited for.
+    /// The longest chain of reported durations along edges that had to be waited for; if the engine records, along all.
     pub critical: u64,
     /// How many pairs of overlapping accesses, one of them a write, were left unordered on request.
     pub unordered: u64,
@@ -176,7 +177,7 @@ pub(crate) struct Run {
     pub(crate) groups: VecDeque<u32>,
     pub(crate) error: Option<Cause>,
     pub(crate) report: Report,
-    pub(crate) record: Vec<crate::record::Entry>,
+    pub(crate) record: Record,
 }
 
 impl Run {
@@ -203,7 +204,7 @@ impl Run {
             groups: VecDeque::new(),
             error: None,
             report: Report::default(),
-            record: Vec::new(),
+            record: Record::default(),
         }
     }
 

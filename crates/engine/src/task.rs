@@ -155,6 +155,15 @@ pub struct TaskSpec<'a> {
 }
 
 impl<'a> TaskSpec<'a> {
+    /// The arguments of each member.
+    pub(crate) fn members(&self) -> Vec<(u16, &'a [Arg])> {
+        match self.place {
+            Place::Worker(_) | Place::Pool(_) => vec![(0, self.args)],
+            Place::Group(members) => (0..).zip(members.iter().map(|(_, args)| *args)).collect(),
+            Place::PoolGroup(_, members) => (0..).zip(members.iter().copied()).collect(),
+        }
+    }
+
     /// A task for `place` without arguments.
     pub fn new(place: Place<'a>) -> Self {
         Self {
@@ -254,7 +263,7 @@ pub(crate) struct Edge {
 }
 
 /// Which argument of which member.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ArgumentOf(u32);
 
 impl ArgumentOf {
@@ -305,7 +314,7 @@ pub(crate) struct Slot {
     pub(crate) has_accesses: bool,
     /// Whether it holds slabs of others.
     pub(crate) has_held: bool,
-    /// Whether one of its lists has grown so long that its memory is given back.
+    /// Whether it has memory beyond this that is given back.
     pub(crate) is_bulky: bool,
     pub(crate) route: Route,
     pub(crate) run: u32,

@@ -7,7 +7,7 @@
 //!   task   ──► its accesses (so that a task that ends leaves no trace in any tree)
 //! ```
 //!
-//! Most buffers are always named whole. Their only region stands in the buffer's record ([`trail`]): no tree is touched,
+//! Most buffers are always named whole. Their only region stands in the buffer's record, its trail: no tree is touched,
 //! and a task that ends touches nothing, for a trail names tasks in a way that tells whether they have ended. When a
 //! second region comes while somebody uses the first, both go to a tree; once that is empty, there is an only region again.
 //!
@@ -220,7 +220,8 @@ impl TensorMap {
         let met = self.meeting(map, region);
         let mut same = NONE;
         for &node in &met {
-            self.accesses.meet_all(self.tree[node].users, task, effect, found);
+            let users = self.tree[node].users;
+            self.tree.visits += self.accesses.meet_all(users, task, effect, found);
             if effect.is_unordered || !region.covers(&self.tree[node].region) {
                 continue;
             }
@@ -275,6 +276,11 @@ impl TensorMap {
             self.accesses.close(at);
             at = access.sibling;
         }
+    }
+
+    /// How many regions and conflicts were looked at.
+    pub(crate) fn visits(&self) -> u64 {
+        self.tree.visits
     }
 
     /// How many regions there are.

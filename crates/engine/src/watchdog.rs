@@ -3,8 +3,9 @@
 //! It holds no state and counts nothing but time; how often it is called makes no difference.
 //!
 //! - **DOG-1 (evidence).** A stall is reported only if the worker of a running task has shown no progress for its budget,
-//!   or if nobody runs anything, unfinished tasks exist, and nothing has changed for the budget. A slow peer of a group,
-//!   a worker that is starting, a busy sibling and an idle submitter are no evidence.
+//!   or if nobody runs anything, unfinished tasks exist or a submitter waits for room, and nothing has changed for the
+//!   budget. A slow peer of a group, a worker that is starting, a busy sibling and an idle submitter for whom nobody waits
+//!   are no evidence.
 //! - **DOG-2 (classes).** Running and stuck comes before ready but idle, that before waiting for each other, that before
 //!   waiting for a submitter; the report names the task, the worker and the counts.
 //! - **DOG-3 (ladder).** Budgets that would let an outer limit fire before an inner one cannot be built, and the error
@@ -103,7 +104,7 @@ pub enum Class {
     ReadyButIdle,
     /// Tasks wait for tasks, and none of them runs.
     DependencyDeadlock,
-    /// Tasks wait for a run whose submitter does nothing.
+    /// A submitter waits for room that only the submitter of another run can free, and that one does nothing.
     SubmitterStarved,
 }
 
@@ -154,7 +155,7 @@ pub enum Verdict {
 pub fn watch(engine: &Engine, now: Time, budgets: &Budgets) -> Verdict {
     let counts = counts(engine);
     if counts == Counts::default() {
-        return Verdict::Idle;
+        return watch_submitters(engine, now, budgets);
     }
     let mut next = Time(u64::MAX);
     let mut worst: Option<(Time, Stall)> = None;
@@ -187,6 +188,22 @@ pub fn watch(engine: &Engine, now: Time, budgets: &Budgets) -> Verdict {
     } else {
         Verdict::Stalled(Box::new(classify(engine, counts)))
     }
+}
+
+/// No task is unfinished; does a submitter wait for another one?
+fn watch_submitters(engine: &Engine, now: Time, budgets: &Budgets) -> Verdict {
+    let mut runs = engine.order.iter().map(|at| &engine.runs[*at as usize]);
+    let is_waiting = engine.wants_room && runs.clone().any(|run| run.is_blocked);
+    let holder = runs.find(|run| !run.is_blocked && run.scoped > 0);
+    let (true, Some(holder)) = (is_waiting, holder) else { return Verdict::Idle };
+    let since = engine.progress;
+    let until = Time(since.0.saturating_add(budgets.0.progress.0));
+    if now < until {
+        return Verdict::Busy(until);
+    }
+    let (class, run) = (Class::SubmitterStarved, Some(holder.id));
+    let (task, worker, chain, counts) = (None, None, Vec::new(), Counts::default());
+    Verdict::Stalled(Box::new(Stall { class, since, task, worker, run, chain, counts }))
 }
 
 fn counts(engine: &Engine) -> Counts {
@@ -235,18 +252,14 @@ fn classify(engine: &Engine, counts: Counts) -> Stall {
     let ready = oldest(&|slot, _| slot.state == State::Ready && is_active(slot));
     let pending = oldest(&|slot, _| slot.state == State::Pending && is_active(slot));
     let deferred = oldest(&|_, extra| extra.deferred > 0);
-    let waiting = oldest(&|slot, _| !is_active(slot) && slot.state == State::Ready);
+    // Of runs that share a worker the first is active, and it is unfinished because tasks of its own are.
     let (class, task) = if ready.is_some() {
         (Class::ReadyButIdle, ready)
-    } else if pending.or(deferred).is_some() {
-        (Class::DependencyDeadlock, pending.or(deferred))
     } else {
-        (Class::SubmitterStarved, waiting)
+        (Class::DependencyDeadlock, pending.or(deferred))
     };
-    let behind = if class == Class::SubmitterStarved { engine.order.first() } else { None };
-    let run = behind.map(|at| engine.runs[*at as usize].id);
     let chain = task.map(|task| chain(engine, task)).unwrap_or_default();
-    Stall { class, since: engine.progress, task, worker: None, run, chain, counts }
+    Stall { class, since: engine.progress, task, worker: None, run: None, chain, counts }
 }
 
 /// From `task` along tasks that have not ended to one that waits for no task.

@@ -3,6 +3,8 @@
 //! - **QUE-1 (FIFO).** Tasks leave a queue in the order in which they became ready, those that became ready together in
 //!   the order of submission; only a higher priority goes ahead.
 //! - **QUE-2 (directed).** A task for one worker stands in that worker's queue and runs there or nowhere.
+//! - **QUE-4 (near).** Of what the end of a task makes ready, the first for the same pool goes to the same worker, unless
+//!   the worker that is nearest has nothing to do.
 //! - **QUE-3 (work conserving).** No task waits in a queue while a worker it may run on has room and is not reserved.
 
 use crate::task::Time;
@@ -105,6 +107,10 @@ pub(crate) struct Pool {
     pub(crate) queue: Fifo,
     /// Those that had room when they were listed, longest ago first.
     free: VecDeque<u32>,
+    /// Who is given a task whenever it has none.
+    pub(crate) near: Option<u32>,
+    /// Who is just ending a task: what that makes ready is likely to use the same data.
+    pub(crate) ending: Option<u32>,
     /// How many workers are not gone.
     pub(crate) living: usize,
 }
@@ -122,6 +128,16 @@ impl Pool {
     /// The next worker that has room; if it is the only room it has, it is listed no longer.
     #[inline]
     pub(crate) fn next_free(&mut self, lanes: &mut [Lane]) -> Option<u32> {
+        if let Some(worker) = self.near {
+            let lane = &lanes[worker as usize];
+            if lane.flights.is_empty() && lane.has_room() {
+                return Some(worker);
+            }
+        }
+        if let Some(worker) = self.ending.take().filter(|worker| lanes[*worker as usize].has_room())
+        {
+            return Some(worker);
+        }
         while let Some(&worker) = self.free.front() {
             let lane = &mut lanes[worker as usize];
             let has_room = lane.has_room();

@@ -221,3 +221,51 @@ fn number(bytes: &mut &[u8]) -> Option<u64> {
     *bytes = rest;
     Some(u64::from_le_bytes(*first))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn chip(bytes: u64) -> Chip {
+        Chip { device_id: 0, rank: 0, nranks: 1, window: (4096, bytes) }
+    }
+
+    #[test]
+    fn boot_3_a_chip_writes_into_its_window_only() {
+        let memory = Segment::create("test", 16384).expect("memory");
+        let mut setting = Bootstrap::new(chip(4096), &memory, &[], &|| false);
+        setting.buffer("one", 10).expect("fits");
+        setting.buffer("two", 4096 - 64).expect("fits exactly");
+        assert!(setting.buffer("three", 1).is_err(), "the window is full");
+        assert!(setting.buffer("one", 0).is_err(), "the name is taken");
+        setting.write("two", &[0xFFu8; 4096 - 64]).expect("fits");
+        assert!(setting.write("one", &[0u8; 11]).is_err(), "too long");
+        assert!(setting.write("none", &[0u8; 1]).is_err(), "not there");
+        let mut bytes = vec![1; 16384];
+        memory.read(0, &mut bytes).expect("in bounds");
+        let written = |at: usize| (4096 + 64..8192).contains(&at);
+        assert!((0..).zip(&bytes).all(|(at, byte)| (*byte == 0xFF) == written(at)));
+    }
+
+    proptest! {
+        #[test]
+        fn boot_1_a_report_comes_out_as_it_went_in_or_not_at_all(
+            sizes in proptest::collection::vec(0u64..300, 0..8),
+            cut in 0usize..200,
+        ) {
+            let memory = Segment::create("test", 8192).expect("memory");
+            let mut setting = Bootstrap::new(chip(4096), &memory, &[], &|| false);
+            for (number, bytes) in sizes.iter().enumerate() {
+                setting.buffer(&format!("buffer {number}"), *bytes).expect("fits");
+            }
+            setting.device_ctx(9);
+            let report = setting.finish();
+            let bytes = report.encode();
+            prop_assert_eq!(Report::decode(&bytes, &chip(4096)), Ok(report));
+            let cut = cut.min(bytes.len() - 1);
+            prop_assert!(Report::decode(&bytes[..cut], &chip(4096)).is_err());
+            prop_assert!(Report::decode(&bytes, &chip(4000)).is_err(), "another window");
+        }
+    }
+}

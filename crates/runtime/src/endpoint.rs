@@ -55,6 +55,12 @@ impl DeathWord {
         let value = word.load(Ordering::Acquire);
         (value != 0 && !is_dead(value)).then_some((word, value))
     }
+
+    /// Whether its worker has died.
+    pub(crate) fn is_dead(&self) -> bool {
+        let word = self.segment.word32(self.offset);
+        word.is_ok_and(|word| is_dead(word.load(Ordering::Acquire)))
+    }
 }
 
 /// One worker, seen from its node; see the [module](self) for what all kinds promise.
@@ -83,7 +89,7 @@ pub trait Endpoint: Send {
     /// Whether it has left, for good; its thread or process is gone.
     fn has_left(&mut self) -> bool;
 
-    /// A word that changes when the worker dies, if it has one.
+    /// A word that changes when the worker dies, if it has one and has not been seen to die.
     fn death_word(&self) -> Option<DeathWord> {
         None
     }

@@ -35,6 +35,8 @@ impl fmt::Display for TaskFailure {
 pub struct Lost {
     /// What it was called.
     pub worker: String,
+    /// How it ended, and what it said last.
+    pub words: Box<str>,
 }
 
 /// Why a run did not end well: its first error, the same for every waiter.
@@ -121,7 +123,7 @@ impl std::error::Error for RunError {}
 
 /// Why a worker could not start.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{worker} failed to start while {}: {words}", doing(.phase))]
+#[error("{worker} failed to start while {}: {words}", doing(*.phase))]
 pub struct StartError {
     /// Which one: `chip 2 (process 4711)`.
     pub worker: String,
@@ -131,7 +133,7 @@ pub struct StartError {
     pub words: String,
 }
 
-fn doing(phase: &Phase) -> &'static str {
+fn doing(phase: Phase) -> &'static str {
     match phase {
         Phase::Starting => "starting",
         Phase::Bootstrapping | Phase::Failed => "bootstrapping",

@@ -6,6 +6,7 @@
 //! - **MSG-2 (strict).** Bytes that no encoder makes are refused with the place and what was expected; nothing panics.
 
 use crate::tensor::{Access, DType, Layout, MAX_RANK};
+use bytemuck::{Pod, Zeroable};
 use std::fmt;
 
 /// The most arguments of a task.
@@ -43,6 +44,36 @@ pub struct Order {
     pub members: u16,
 }
 
+/// How a task begins, in memory as it is sent.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct Head {
+    run: [u8; 8],
+    callable: [u8; 4],
+    digest: [u8; 4],
+    member: [u8; 2],
+    members: [u8; 2],
+    arguments: [u8; 2],
+    scalars: [u8; 2],
+}
+
+/// How an argument begins; its shape follows unless it is one dense axis, its strides unless it is dense.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct PlaceHead {
+    memory: u8,
+    /// The lowest bits say what may be done, the highest that it is dense.
+    access: u8,
+    dtype: u8,
+    rank: u8,
+    generation: [u8; 4],
+    number: [u8; 8],
+    offset: [u8; 8],
+    extent: [u8; 8],
+}
+
+const DENSE: u8 = 0x80;
+
 /// Appends a task to `bytes`.
 pub fn encode_task(
     bytes: &mut Vec<u8>,
@@ -51,13 +82,16 @@ pub fn encode_task(
     scalars: &[u64],
     blob: &[u8],
 ) {
-    bytes.extend_from_slice(&order.callable.to_le_bytes());
-    bytes.extend_from_slice(&order.digest.to_le_bytes());
-    bytes.extend_from_slice(&order.run.to_le_bytes());
-    bytes.extend_from_slice(&order.member.to_le_bytes());
-    bytes.extend_from_slice(&order.members.to_le_bytes());
-    bytes.extend_from_slice(&count(places.len()).to_le_bytes());
-    bytes.extend_from_slice(&count(scalars.len()).to_le_bytes());
+    let head = Head {
+        run: order.run.to_le_bytes(),
+        callable: order.callable.to_le_bytes(),
+        digest: order.digest.to_le_bytes(),
+        member: order.member.to_le_bytes(),
+        members: order.members.to_le_bytes(),
+        arguments: count(places.len()).to_le_bytes(),
+        scalars: count(scalars.len()).to_le_bytes(),
+    };
+    bytes.extend_from_slice(bytemuck::bytes_of(&head));
     for place in places {
         encode_place(bytes, place);
     }
@@ -71,20 +105,29 @@ fn count(length: usize) -> u16 {
     u16::try_from(length).unwrap_or(u16::MAX)
 }
 
+#[inline]
 fn encode_place(bytes: &mut Vec<u8>, place: &Place) {
-    let Layout { dtype, rank, shape, strides, .. } = &place.layout;
-    let is_dense = place.layout.is_dense();
-    let access = place.access as u8 | u8::from(is_dense) << 7;
-    bytes.extend_from_slice(&[place.memory, access, *dtype as u8, *rank]);
-    bytes.extend_from_slice(&place.buffer.1.to_le_bytes());
-    bytes.extend_from_slice(&place.buffer.0.to_le_bytes());
-    bytes.extend_from_slice(&place.offset.to_le_bytes());
-    let rank = usize::from(*rank).min(MAX_RANK);
-    for axis in &shape[..rank] {
+    let layout = &place.layout;
+    let is_dense = layout.is_dense();
+    let head = PlaceHead {
+        memory: place.memory,
+        access: place.access as u8 | if is_dense { DENSE } else { 0 },
+        dtype: layout.dtype as u8,
+        rank: layout.rank,
+        generation: place.buffer.1.to_le_bytes(),
+        number: place.buffer.0.to_le_bytes(),
+        offset: place.offset.to_le_bytes(),
+        extent: layout.extent.to_le_bytes(),
+    };
+    bytes.extend_from_slice(bytemuck::bytes_of(&head));
+    if is_dense && layout.rank == 1 {
+        return;
+    }
+    for axis in layout.shape() {
         bytes.extend_from_slice(&axis.to_le_bytes());
     }
     if !is_dense {
-        for stride in &strides[..rank] {
+        for stride in layout.strides() {
             bytes.extend_from_slice(&stride.to_le_bytes());
         }
     }
@@ -123,16 +166,17 @@ impl<'a> Reader<'a> {
         taken.try_into().map_err(|_| missing)
     }
 
+    /// A record of plain bytes.
+    #[inline]
+    fn record<T: Pod>(&mut self, what: &'static str) -> Result<T, BadMessage> {
+        let missing = BadMessage { what, at: self.at, found: (self.bytes.len() - self.at) as u64 };
+        let taken = self.bytes.get(self.at..self.at + size_of::<T>()).ok_or(missing)?;
+        self.at += size_of::<T>();
+        Ok(bytemuck::pod_read_unaligned(taken))
+    }
+
     fn byte(&mut self, what: &'static str) -> Result<u8, BadMessage> {
         self.take::<1>(what).map(|[byte]| byte)
-    }
-
-    fn half(&mut self, what: &'static str) -> Result<u16, BadMessage> {
-        self.take(what).map(u16::from_le_bytes)
-    }
-
-    fn word(&mut self, what: &'static str) -> Result<u32, BadMessage> {
-        self.take(what).map(u32::from_le_bytes)
     }
 
     fn long(&mut self, what: &'static str) -> Result<u64, BadMessage> {
@@ -164,20 +208,22 @@ pub fn decode_task<'a>(
     scalars: &mut Vec<u64>,
 ) -> Result<Received<'a>, BadMessage> {
     let mut reader = Reader { bytes, at: 0 };
-    let callable = reader.word("callable")?;
-    let digest = reader.word("digest")?;
-    let run = reader.long("run")?;
-    let member = reader.half("member")?;
-    let members = reader.half("members")?;
-    if member >= members {
-        return Err(reader.refuse("member", u64::from(member)));
+    let head: Head = reader.record("the head of a task")?;
+    let order = Order {
+        callable: u32::from_le_bytes(head.callable),
+        digest: u32::from_le_bytes(head.digest),
+        run: u64::from_le_bytes(head.run),
+        member: u16::from_le_bytes(head.member),
+        members: u16::from_le_bytes(head.members),
+    };
+    if order.member >= order.members {
+        return Err(reader.refuse("member", u64::from(order.member)));
     }
-    let arguments = reader.half("arguments")?;
-    let numbers = reader.half("scalars")?;
+    let arguments = u16::from_le_bytes(head.arguments);
+    let numbers = u16::from_le_bytes(head.scalars);
     if usize::from(arguments) > MAX_ARGUMENTS || usize::from(numbers) > MAX_SCALARS {
-        return Err(
-            reader.refuse("count of arguments or scalars", u64::from(arguments.max(numbers)))
-        );
+        let found = u64::from(arguments.max(numbers));
+        return Err(reader.refuse("count of arguments or scalars", found));
     }
     for _ in 0..arguments {
         places.push(decode_place(&mut reader)?);
@@ -185,41 +231,66 @@ pub fn decode_task<'a>(
     for _ in 0..numbers {
         scalars.push(reader.long("scalar")?);
     }
-    Ok(Received { order: Order { callable, digest, run, member, members }, blob: reader.rest() })
+    Ok(Received { order, blob: reader.rest() })
 }
 
+#[inline]
 fn decode_place(reader: &mut Reader<'_>) -> Result<Place, BadMessage> {
-    let memory = reader.byte("memory")?;
-    let access = reader.byte("access")?;
-    let is_dense = access >> 7 == 1;
-    let access = Access::from_byte(access & 0x7f)
-        .ok_or_else(|| reader.refuse("access", u64::from(access)))?;
-    let dtype = reader.byte("dtype")?;
-    let dtype = DType::from_byte(dtype).ok_or_else(|| reader.refuse("dtype", u64::from(dtype)))?;
-    let rank = reader.byte("rank")?;
-    if usize::from(rank) > MAX_RANK {
-        return Err(reader.refuse("rank", u64::from(rank)));
+    let head: PlaceHead = reader.record("the head of an argument")?;
+    let is_dense = head.access & DENSE != 0;
+    let access = Access::from_byte(head.access & !DENSE)
+        .ok_or_else(|| reader.refuse("access", u64::from(head.access)))?;
+    let dtype = DType::from_byte(head.dtype)
+        .ok_or_else(|| reader.refuse("dtype", u64::from(head.dtype)))?;
+    let rank = usize::from(head.rank);
+    if rank > MAX_RANK {
+        return Err(reader.refuse("rank", rank as u64));
     }
-    let generation = reader.word("generation")?;
-    let number = reader.long("buffer")?;
-    let offset = reader.long("offset")?;
+    let extent = u64::from_le_bytes(head.extent);
+    let layout = if is_dense && rank == 1 {
+        let layout = Layout::row(dtype, extent / dtype.bytes());
+        layout.ok_or_else(|| reader.refuse("extent", extent))?
+    } else {
+        decode_layout(reader, dtype, rank, is_dense)?
+    };
+    if layout.extent != extent {
+        return Err(reader.refuse("extent", extent));
+    }
+    Ok(Place {
+        memory: head.memory,
+        access,
+        buffer: (u64::from_le_bytes(head.number), u32::from_le_bytes(head.generation)),
+        offset: u64::from_le_bytes(head.offset),
+        layout,
+    })
+}
+
+fn decode_layout(
+    reader: &mut Reader<'_>,
+    dtype: DType,
+    rank: usize,
+    is_dense: bool,
+) -> Result<Layout, BadMessage> {
     let mut shape = [0; MAX_RANK];
-    for axis in &mut shape[..usize::from(rank)] {
+    for axis in &mut shape[..rank] {
         *axis = reader.long("shape")?;
     }
-    let mut layout = Layout::dense(dtype, &shape[..usize::from(rank)])
-        .map_err(|_| reader.refuse("shape", shape[0]))?;
-    if !is_dense {
-        for stride in &mut layout.strides[..usize::from(rank)] {
-            *stride = reader.long("stride")?;
-        }
-        let extent = layout.extent().ok_or_else(|| reader.refuse("strides", layout.strides[0]))?;
-        layout.extent = extent;
-        if layout.is_dense() {
-            return Err(reader.refuse("strides of a dense tensor", layout.strides[0]));
-        }
+    let shape = &shape[..rank];
+    let dense = Layout::dense(dtype, shape);
+    if is_dense {
+        return dense.map_err(|_| reader.refuse("shape", shape.first().copied().unwrap_or(0)));
     }
-    Ok(Place { memory, access, buffer: (number, generation), offset, layout })
+    let mut strides = [0; MAX_RANK];
+    for stride in &mut strides[..rank] {
+        *stride = reader.long("stride")?;
+    }
+    let found = strides[0];
+    let layout = Layout::strided(dtype, shape, &strides[..rank]);
+    let layout = layout.map_err(|_| reader.refuse("strides", found))?;
+    if layout.is_dense() {
+        return Err(reader.refuse("strides of a dense tensor", found));
+    }
+    Ok(layout)
 }
 
 /// How a task ended, as its worker says.

@@ -48,6 +48,8 @@ pub(crate) struct Node {
     pub(crate) program: &'static Program,
     /// The first bytes of each callable's digest.
     pub(crate) prefixes: Vec<u32>,
+    /// How many free slots a submitter waits for that found none.
+    pub(crate) some_room: u32,
     /// What tells its buffers from those of others.
     pub(crate) nonce: u64,
 }
@@ -61,8 +63,10 @@ impl Node {
         program: &'static Program,
     ) -> Self {
         let prefixes = program.callables().iter().map(|one| one.digest().prefix()).collect();
+        let some_room = core.engine.free_slots() / 8;
         Self {
             core: Mutex::new(core),
+            some_room,
             bell,
             waiting: Waiting::calibrate(),
             budgets,
@@ -104,6 +108,11 @@ impl Node {
         is_moved
     }
 
+    /// The same, unless somebody attends to the node anyway.
+    pub(crate) fn lend_a_hand_if_wanted(&self) -> bool {
+        !self.is_attended() && self.lend_a_hand()
+    }
+
     /// Wakes those who wait for what has happened.
     fn tell(&self, core: &mut Core) {
         if std::mem::take(&mut core.has_news) {
@@ -138,7 +147,11 @@ impl Node {
             }
             if let Some(errands) = self.errands.as_ref().filter(|errands| errands.has_some()) {
                 drop(core);
-                errands.run();
+                if errands.are_long() {
+                    here.step_aside(|| errands.run());
+                } else {
+                    errands.run();
+                }
                 continue;
             }
             let (until, words) = self.judge(&mut core);
@@ -158,8 +171,26 @@ impl Node {
         let is_there = || {
             self.has_errands() || self.news.load(Ordering::Acquire) != seen || self.lend_a_hand()
         };
-        let words: Vec<_> = words.iter().filter_map(DeathWord::alive).collect();
-        self.waiting.wait(&self.bell, &words, until, is_there);
+        self.sleep_until(until, words, is_there);
+    }
+
+    /// Sleeps until `is_there`, a worker dies, or `until`.
+    fn sleep_until(
+        &self,
+        until: Option<Instant>,
+        words: &[DeathWord],
+        is_there: impl FnMut() -> bool,
+    ) {
+        let living: Vec<_> = words.iter().filter_map(DeathWord::alive).collect();
+        if words.iter().any(DeathWord::is_dead) {
+            // It died since its endpoint was last asked.
+            return;
+        }
+        self.waiting.wait(&self.bell, &living, until, is_there);
+        if words.iter().any(DeathWord::is_dead) {
+            // The kernel wakes only one of those who sleep on a word, and that may have been us.
+            self.announce();
+        }
     }
 
     /// Asks the watchdog; when to ask again, and which words change when a worker dies.

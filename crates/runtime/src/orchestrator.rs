@@ -247,10 +247,16 @@ impl<'n> Orchestrator<'n> {
             return Ok((task, slab));
         }
         drop(core);
-        let accepted = self.node.attend(None, |core| match submit(core) {
-            Ok(Submit::Accepted { task, slab }) => Some(Ok((task, slab))),
-            Ok(Submit::Blocked { .. }) => None,
-            Err(error) => Some(Err(error)),
+        let accepted = self.node.attend(None, |core| {
+            // While tasks end one after the other, a little more room is worth waiting for.
+            if core.is_moving && core.engine.free_slots() < self.node.some_room {
+                return None;
+            }
+            match submit(core) {
+                Ok(Submit::Accepted { task, slab }) => Some(Ok((task, slab))),
+                Ok(Submit::Blocked { .. }) => None,
+                Err(error) => Some(Err(error)),
+            }
         });
         accepted.unwrap_or(Err(Error::Closed))
     }

@@ -81,7 +81,7 @@ impl Server {
                 self.run_one()?;
                 continue;
             }
-            self.side.tasks.release();
+            self.release();
             self.publish();
             if self.side.events.is_pending() {
                 self.finish_saying();
@@ -137,7 +137,7 @@ impl Server {
         self.say(&ended.encode(), words.unwrap_or_default().as_bytes())?;
         self.unpublished += 1;
         if self.unpublished >= BATCH || ended.nanoseconds > LONG_NANOSECONDS {
-            self.side.tasks.release();
+            self.release();
             self.publish();
         }
         Ok(())
@@ -191,6 +191,13 @@ impl Server {
         self.recalled.retain(|recalled| *recalled >= dispatch);
         let at = self.recalled.iter().position(|recalled| *recalled == dispatch);
         at.map(|at| self.recalled.swap_remove(at)).is_some()
+    }
+
+    /// Gives the room of what was read back to the parent.
+    fn release(&mut self) {
+        if self.side.tasks.release() {
+            self.side.ring();
+        }
     }
 
     fn publish(&mut self) {

@@ -115,6 +115,15 @@ impl Layout {
         Ok(layout)
     }
 
+    /// One axis without gaps.
+    #[inline]
+    pub(crate) fn row(dtype: DType, elements: u64) -> Option<Self> {
+        let extent = elements.checked_mul(dtype.bytes())?;
+        let (mut shape, mut strides) = ([0; MAX_RANK], [0; MAX_RANK]);
+        (shape[0], strides[0]) = (elements, 1);
+        Some(Self { dtype, rank: 1, shape, strides, extent })
+    }
+
     /// With a distance of elements along each axis.
     pub fn strided(dtype: DType, shape: &[u64], strides: &[u64]) -> Result<Self, TensorError> {
         let mut layout = Self::dense(dtype, shape)?;
@@ -146,7 +155,11 @@ impl Layout {
     }
 
     /// Whether there are no gaps.
+    #[inline]
     pub fn is_dense(&self) -> bool {
+        if self.rank == 1 {
+            return self.strides[0] == 1;
+        }
         let mut stride = 1;
         for (count, distance) in self.shape().iter().zip(self.strides()).rev() {
             if *distance != stride {

@@ -80,8 +80,10 @@ impl Worker {
         label: &'static str,
         graph: impl FnOnce(&mut Orchestrator<'_>) -> Result<(), Failure>,
     ) -> Result<Finished, Error> {
-        let _here = self.node.arrive();
-        self.submit(label, graph)?.wait()
+        let here = self.node.arrive();
+        let ended = self.submit(label, graph).and_then(|run| run.wait());
+        here.leave(&self.node.enter());
+        ended
     }
 
     /// Builds a graph, here and now; its tasks run meanwhile and after.
@@ -93,7 +95,6 @@ impl Worker {
         graph: impl FnOnce(&mut Orchestrator<'_>) -> Result<(), Failure>,
     ) -> Result<RunHandle, Error> {
         self.check_open()?;
-        let here = self.node.arrive();
         let spec = RunSpec::new(label);
         let begun = self.node.attend(None, |core| match core.engine.begin(&spec) {
             Begin::Started(run) => {

@@ -14,17 +14,23 @@ impl Engine {
         let flight = self.lanes.get_mut(worker.index()).and_then(|lane| {
             let flight = lane.land(dispatch)?;
             lane.progress = now;
-            Some(flight)
+            Some((flight, lane.pool))
         });
-        let Some(flight) = flight else {
+        let Some((flight, pool)) = flight else {
             self.stale += 1;
             return;
         };
         self.progress = now;
+        if let Some(pool) = self.pools.get_mut(pool as usize) {
+            pool.ending = Some(worker.0);
+        }
         if ending == Ending::Deferred {
             self.ring.extra_mut(flight.slot).deferred += 1;
         } else {
             self.end_member(flight.slot, flight.member, ending, took);
+        }
+        if let Some(pool) = self.pools.get_mut(pool as usize) {
+            pool.ending = None;
         }
         self.fill(worker.0);
     }
@@ -172,9 +178,9 @@ impl Engine {
         run.report.work = run.report.work.saturating_add(took);
         run.report.critical = run.report.critical.max(until);
         if self.config.is_recording
-            && let Some(entry) = run.record.get_mut(self.ring.extra(slot).record as usize)
+            && let Some(entry) = run.record.entries.get_mut(self.ring.extra(slot).record as usize)
         {
-            (entry.took, entry.state) = (took, state);
+            (entry.took, entry.state, entry.until) = (took, state, until);
         }
         self.tell_consumers(slot, until);
         if has_held {
@@ -187,7 +193,7 @@ impl Engine {
 
     #[inline]
     fn tell_consumers(&mut self, slot: u32, until: u64) {
-        let (count, first) = self.ring.consumers(slot);
+        let (count, first, mut more) = self.ring.consumers(slot);
         if count == 0 {
             return;
         }
@@ -197,11 +203,13 @@ impl Engine {
                 self.tell(slot, consumer);
             }
         }
-        for at in first.len()..count {
-            let Some(consumer) = self.ring.consumer(slot, at) else { return };
-            if self.ring.release(consumer, until) || is_failing {
-                self.tell(slot, consumer);
+        while let Some((some, next)) = self.ring.more_consumers(more) {
+            for consumer in some {
+                if self.ring.release(consumer, until) || is_failing {
+                    self.tell(slot, consumer);
+                }
             }
+            more = next;
         }
         self.ring.clear_consumers(slot);
     }

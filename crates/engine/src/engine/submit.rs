@@ -57,7 +57,9 @@ impl Engine {
         self.runs[at].report.tasks += 1;
         let slab = self.give_slab(slot, at, bytes);
         let task = self.ring.id(slot);
-        self.record(slot, 1);
+        if self.config.is_recording {
+            self.record(slot, None);
+        }
         self.end(slot, 0);
         Ok(Submit::Accepted { task, slab })
     }
@@ -258,7 +260,7 @@ impl Engine {
         }
         let slab = if spec.bytes > 0 { self.give_slab(slot, at, spec.bytes) } else { None };
         if self.config.is_recording {
-            self.record(slot, self.members(slot));
+            self.record(slot, Some(spec));
         }
         if self.ring[slot].waits == 0 {
             self.make_ready(slot);

@@ -1,21 +1,17 @@
 //! What a new task waits for and what it holds.
 
 use super::{Engine, is_over};
-use crate::arena::{NONE, number};
+use crate::arena::NONE;
 use crate::buffer::Buffer;
 use crate::group::Group;
-use crate::record::{Entry, Incoming};
 use crate::region::rounded;
 use crate::ring::{KEPT, Ring};
 use crate::run::{Run, RunId};
 use crate::scope::Mode;
-use crate::task::{Arg, ArgumentOf, Route, Slab, State, Tag, TaskId};
+use crate::task::{Arg, ArgumentOf, Route, Slab, State, Tag, TaskId, TaskSpec};
 use crate::tensormap::trail::Readers;
 use crate::tensormap::{Effect, Kinds, RunKey, TensorMap};
 use crate::view::Region;
-
-/// A region with more readers than this goes to a tree, so that the memory of a buffer stays small.
-const MOST_READERS: usize = 256;
 
 /// Makes `region` the only one of a buffer that nobody uses and of which no trees are known; else does nothing.
 #[inline]
@@ -41,7 +37,7 @@ fn drop_ended(ring: &Ring, buffer: &mut Buffer) {
     }
     if buffer.has_readers {
         buffer.readers.retain(|reader| ring.is_under_way(reader));
-        buffer.has_readers = buffer.readers.len() > 0;
+        buffer.has_readers = !buffer.readers.tasks().is_empty();
     }
 }
 
@@ -159,7 +155,7 @@ impl Engine {
         for arg in args {
             let buffer = self.buffers.at_mut(arg.view.buffer.index);
             let is_input = arg.tag == Tag::Input;
-            let is_long = is_input && !buffer.readers.is_short();
+            let is_long = is_input && buffer.readers.is_full();
             if is_long || buffer.owner != NONE || arg.tag == Tag::NoDep {
                 break;
             }
@@ -177,15 +173,17 @@ impl Engine {
             } else {
                 buffer.trail.writer = task;
                 if std::mem::take(&mut buffer.has_readers) {
-                    for reader in buffer.readers.iter() {
-                        joining.meet(reader, at, Kinds::WRITE_AFTER_READ);
+                    self.visits += buffer.readers.tasks().len() as u64;
+                    for reader in buffer.readers.tasks() {
+                        joining.meet(*reader, at, Kinds::WRITE_AFTER_READ);
                     }
-                    buffer.readers.empty(KEPT);
+                    buffer.readers.clear();
                 }
             }
             count += 1;
         }
         joining.enter(count);
+        self.visits += u64::from(count);
         (&args[count as usize..], at.after(count))
     }
 
@@ -235,49 +233,39 @@ impl Engine {
     ) {
         self.name(index, run);
         self.ring.extra_mut(slot).entered += 1;
+        self.visits += 1;
         let mut met = Met::new(self.ring.id(slot), self.sequence, at, effect);
         let buffer = self.buffers.at_mut(index);
-        let trail = &mut buffer.trail;
-        let is_candidate = trail.is_of(run) && region.geometry.is_none() && !effect.adds();
-        if is_candidate && !trail.is_about(region) && !buffer.is_unused() {
+        let is_candidate = buffer.trail.is_of(run) && region.geometry.is_none() && !effect.adds();
+        let is_long = !effect.writes && buffer.readers.is_full();
+        if is_candidate && (is_long || !buffer.trail.is_about(region)) && !buffer.is_unused() {
+            self.visits += buffer.readers.tasks().len() as u64;
             drop_ended(&self.ring, buffer);
         }
-        let is_unused = buffer.is_unused();
+        let (is_unused, is_long) = (buffer.is_unused(), !effect.writes && buffer.readers.is_full());
         let trail = &mut buffer.trail;
         let is_free = |map: &TensorMap, first| first == NONE || !map.has_regions(first, run);
         if is_candidate && is_unused && is_free(&self.map, trail.maps) {
             (trail.start, trail.end) = (region.start, region.end);
-        } else if !is_candidate || is_unused || !trail.is_about(region) {
+        } else if !is_candidate || is_unused || is_long || !trail.is_about(region) {
             return self.enter_tree(slot, (index, run), (region, effect), at);
         }
         if effect.writes {
             met.meet(&mut self.ring, trail.writer, effect.on_write());
             if std::mem::take(&mut buffer.has_readers) {
-                for reader in buffer.readers.iter() {
-                    met.meet(&mut self.ring, reader, Kinds::WRITE_AFTER_READ);
+                self.visits += buffer.readers.tasks().len() as u64;
+                for reader in buffer.readers.tasks() {
+                    met.meet(&mut self.ring, *reader, Kinds::WRITE_AFTER_READ);
                 }
-                buffer.readers.empty(KEPT);
+                buffer.readers.clear();
             }
             trail.writer = met.task;
         } else {
             met.meet(&mut self.ring, trail.writer, Kinds::READ_AFTER_WRITE);
             buffer.has_readers = true;
-            self.add_reader((index, run), met.task);
+            buffer.readers.push(met.task);
         }
         self.runs[run.0 as usize].report.unordered += met.unordered;
-    }
-
-    /// One more reader of an only region, of which there may be many.
-    fn add_reader(&mut self, (index, run): (u32, RunKey), task: TaskId) {
-        let buffer = self.buffers.at_mut(index);
-        if buffer.readers.is_full() {
-            drop_ended(&self.ring, buffer);
-            buffer.has_readers = true;
-        }
-        buffer.readers.push(task);
-        if buffer.readers.len() > MOST_READERS {
-            self.spread((index, run));
-        }
     }
 
     fn enter_tree(
@@ -311,14 +299,12 @@ impl Engine {
         let map = self.map.map(&mut buffer.trail.maps, run, |run| is_over(&self.runs, run));
         let region = Region::dense(buffer.trail.start, buffer.trail.end);
         let writer = std::mem::replace(&mut buffer.trail.writer, TaskId::NONE);
-        let readers = if std::mem::take(&mut buffer.has_readers) {
-            std::mem::take(&mut buffer.readers)
-        } else {
-            Readers::default()
-        };
+        buffer.has_readers = false;
+        let readers = std::mem::replace(&mut buffer.readers, Readers::new());
         buffer.trail.forget_region();
+        self.visits += readers.tasks().len() as u64;
         let writer = (writer, Tag::Output.effect(false));
-        let readers = readers.iter().map(|reader| (reader, Tag::Input.effect(false)));
+        let readers = readers.tasks().iter().map(|reader| (*reader, Tag::Input.effect(false)));
         for (task, effect) in std::iter::once(writer).chain(readers) {
             if self.ring.is_under_way(task) {
                 self.ring[task.slot].has_accesses = true;
@@ -351,27 +337,35 @@ impl Engine {
         }
     }
 
-    /// Remembers a new task if the engine is recording.
-    pub(super) fn record(&mut self, slot: u32, members: usize) {
-        if !self.config.is_recording {
-            return;
+    /// Remembers a new task and all that it depends on, also what has ended; `spec` is none for a slab without a task.
+    pub(super) fn record(&mut self, slot: u32, spec: Option<&TaskSpec<'_>>) {
+        let (task, members) = (self.ring.id(slot), self.members(slot));
+        let slab = self.ring.rare(slot).slab;
+        let entry = &mut self.ring[slot];
+        let run = &mut self.runs[entry.run as usize];
+        let record = &mut run.record;
+        let at = record.add(task, entry.work, members);
+        let is_manual = run.scopes.last().is_some_and(|scope| scope.mode == Mode::Manual);
+        if let Some(spec) = spec {
+            for (member, args) in spec.members() {
+                let numbered = (0..).map(|count| ArgumentOf::first(member).after(count)).zip(args);
+                let counts =
+                    |arg: &Arg| !is_manual && arg.tag != Tag::NoDep && !arg.view.is_empty();
+                for (at, arg) in numbered.filter(|(_, arg)| counts(arg)) {
+                    let effect = arg.tag.effect(spec.is_unordered);
+                    record.access(arg.view.buffer, (&arg.view.region, effect), at);
+                }
+            }
+            for task in spec.after {
+                record.after(*task);
+            }
         }
-        let entry = &self.ring[slot];
-        let edges = self.ring.extra(slot).edges.iter().filter_map(|edge| {
-            let from = self.ring.extra(self.ring.find(edge.producer)?).record;
-            Some(Incoming { from, at: edge.at, kinds: edge.kinds })
-        });
-        let edges = edges.collect();
-        let entry = Entry {
-            task: self.ring.id(slot),
-            work: entry.work,
-            members,
-            state: State::Pending,
-            took: 0,
-            edges,
-        };
-        let run = self.ring[slot].run as usize;
-        self.ring.extra_mut(slot).record = number(self.runs[run].record.len());
-        self.runs[run].record.push(entry);
+        if let (Some(slab), false) = (slab, is_manual) {
+            let whole = Region::whole(slab.bytes.cast_signed());
+            let effect = Tag::Output.effect(false);
+            record.access(slab.buffer, (&whole, effect), ArgumentOf::NONE);
+        }
+        entry.path = entry.path.max(record.finish());
+        self.ring.extra_mut(slot).record = at;
     }
 }

@@ -67,23 +67,25 @@ impl Accesses {
         }
     }
 
-    /// Tells `found` all whom a writer must wait for.
+    /// Tells `found` all whom a writer must wait for, and returns how many readers it looked at.
     pub(crate) fn meet_all(
         &self,
         users: Users,
         task: u32,
         effect: Effect,
         found: &mut dyn FnMut(u32, Kinds),
-    ) {
+    ) -> u64 {
         self.meet_writer(users, task, effect.on_write(), found);
-        let mut reader = users.readers;
+        let (mut reader, mut count) = (users.readers, 0);
         while reader != NONE {
             let access = &self.all[reader];
             if access.task != task {
                 found(access.task, Kinds::WRITE_AFTER_READ);
             }
+            count += 1;
             reader = access.next;
         }
+        count
     }
 
     pub(crate) fn set_writer(&mut self, users: &mut Users, node: u32, access: u32) {

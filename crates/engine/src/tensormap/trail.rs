@@ -2,7 +2,6 @@
 
 use super::RunKey;
 use crate::arena::NONE;
-use crate::few::Few;
 use crate::task::TaskId;
 use crate::view::Region;
 
@@ -21,8 +20,54 @@ pub(crate) struct Trail {
     pub(crate) writer: TaskId,
 }
 
-/// Tasks that have read it since it was written.
-pub(crate) type Readers = Few<TaskId, 4>;
+/// How many readers of an only region there can be; with more, it goes to a tree.
+const READERS: usize = 7;
+
+/// Tasks that have read an only region since it was written, in one cache line.
+#[derive(Debug)]
+pub(crate) struct Readers {
+    count: u32,
+    tasks: [TaskId; READERS],
+}
+
+impl Readers {
+    pub(crate) fn new() -> Self {
+        Self { count: 0, tasks: [TaskId::NONE; READERS] }
+    }
+
+    #[inline]
+    pub(crate) fn is_full(&self) -> bool {
+        self.count as usize >= READERS
+    }
+
+    /// Adds one, unless it is full.
+    #[inline]
+    pub(crate) fn push(&mut self, task: TaskId) {
+        if let Some(place) = self.tasks.get_mut(self.count as usize) {
+            *place = task;
+            self.count += 1;
+        }
+    }
+
+    #[inline]
+    pub(crate) fn clear(&mut self) {
+        self.count = 0;
+    }
+
+    #[inline]
+    pub(crate) fn tasks(&self) -> &[TaskId] {
+        &self.tasks[..(self.count as usize).min(READERS)]
+    }
+
+    /// Keeps those that `is_wanted`, in their order.
+    pub(crate) fn retain(&mut self, is_wanted: impl Fn(TaskId) -> bool) {
+        let tasks = self.tasks;
+        let count = std::mem::take(&mut self.count) as usize;
+        for task in tasks.into_iter().take(count).filter(|task| is_wanted(*task)) {
+            self.push(task);
+        }
+    }
+}
 
 impl Trail {
     pub(crate) fn new() -> Self {

@@ -23,6 +23,8 @@ pub(crate) struct Node {
 pub(crate) struct Tree {
     nodes: Arena<Node>,
     count: u64,
+    /// How many nodes were looked at.
+    pub(crate) visits: u64,
 }
 
 impl Tree {
@@ -42,22 +44,29 @@ impl Tree {
     }
 
     /// Appends the nodes below `root` that share a byte with `region`.
-    pub(crate) fn meeting(&self, root: u32, region: &Region, met: &mut Vec<u32>) {
-        if root == NONE || self.nodes[root].last <= region.start {
+    pub(crate) fn meeting(&mut self, root: u32, region: &Region, met: &mut Vec<u32>) {
+        if root == NONE {
             return;
         }
+        self.visits += 1;
         let node = &self.nodes[root];
-        self.meeting(node.left, region, met);
-        if node.region.start < region.end {
-            if node.region.overlaps(region) {
-                met.push(root);
-            }
-            self.meeting(node.right, region, met);
+        if node.last <= region.start {
+            return;
+        }
+        let (left, right) = (node.left, node.right);
+        let (is_before, is_met) = (node.region.start < region.end, node.region.overlaps(region));
+        self.meeting(left, region, met);
+        if is_met {
+            met.push(root);
+        }
+        if is_before {
+            self.meeting(right, region, met);
         }
     }
 
     /// The root after `node` was put below `root`.
     pub(crate) fn insert(&mut self, root: u32, node: u32) -> u32 {
+        self.visits += 1;
         if root == NONE {
             return node;
         }
@@ -78,6 +87,7 @@ impl Tree {
 
     /// The root after `node` was taken from below `root`; its number is free again.
     pub(crate) fn remove(&mut self, root: u32, node: u32) -> u32 {
+        self.visits += 1;
         if root == node {
             let merged = self.merge(self.nodes[node].left, self.nodes[node].right);
             self.nodes.remove(node);
@@ -95,6 +105,7 @@ impl Tree {
 
     /// Those before `node` and those behind it.
     fn split(&mut self, root: u32, node: u32) -> (u32, u32) {
+        self.visits += 1;
         if root == NONE {
             return (NONE, NONE);
         }
@@ -113,6 +124,7 @@ impl Tree {
 
     /// One tree of two, of which `left` is before `right`.
     fn merge(&mut self, left: u32, right: u32) -> u32 {
+        self.visits += 1;
         if left == NONE || right == NONE {
             return if left == NONE { right } else { left };
         }

@@ -109,3 +109,51 @@ fn why_3_the_critical_path_adds_up_to_the_report() {
         "P10: the spans add up"
     );
 }
+
+#[test]
+fn why_3_a_recording_engine_knows_edges_from_tasks_that_had_ended() {
+    let mut bench = Bench::with(1, Config { is_recording: true, slots: 2, ..Config::default() });
+    let buffer = bench.buffer(64);
+    let run = bench.begin();
+    let write = bench.task(run, 1, &[view(buffer, 0, 64).output()]);
+    bench.done(1);
+    let halves = [(2, 0, 32), (3, 32, 64)].map(|(work, start, end)| {
+        let half = bench.task(run, work, &[view(buffer, start, end).in_out()]);
+        bench.done(work);
+        half
+    });
+    assert_eq!(bench.engine.state(write), State::Consumed, "nobody waits for anybody here");
+    let read = [view(buffer, 16, 48).input()];
+    let after = [write];
+    let spec = TaskSpec::new(Place::Pool(bench.pool)).args(&read).after(&after).work(4);
+    let last = bench.spec(run, &spec);
+    bench.done(4);
+    let (_, slab) = bench.slab(run, 5, 8);
+    bench.done(5);
+    let named = [View::bytes(slab.buffer, 0, 8).expect("a small view").input()];
+    let reader = bench.task(run, 6, &named);
+    bench.done(6);
+    let graph = bench.engine.graph(run);
+    let told: Vec<_> = graph
+        .edges
+        .iter()
+        .map(|edge| (edge.from, edge.to, edge.argument, edge.kinds.to_string()))
+        .collect();
+    let edge = |from, to, argument, kinds: &str| (from, to, argument, kinds.to_owned());
+    let owner = graph.nodes[4].task;
+    let expected = [
+        edge(write, halves[0], Some(0), "RaW+WaW"),
+        edge(write, halves[1], Some(0), "RaW+WaW"),
+        edge(write, last, Some(0), "RaW"),
+        edge(halves[0], last, Some(0), "RaW"),
+        edge(halves[1], last, Some(0), "RaW"),
+        edge(write, last, None, "after"),
+        edge(owner, reader, Some(0), "RaW"),
+    ];
+    assert_eq!(told, expected);
+    let works: Vec<u64> =
+        bench.engine.critical_path(run).iter().map(|(_, work, _)| *work).collect();
+    let report = bench.seal_and_finish(run).report;
+    assert_eq!((works.len(), works[0], works[2]), (3, 1, 4), "{works:?}");
+    assert_eq!(report.critical, 3, "along all edges, though nobody waited");
+}

@@ -172,3 +172,43 @@ fn b_11_b_12_que_3_what_can_start_has_started_after_every_call() {
     bench.done(1);
     assert_eq!(bench.works(), [0, 2, 3]);
 }
+
+#[test]
+fn que_4_what_a_task_makes_ready_goes_where_it_ran() {
+    let mut bench = Bench::new(3);
+    let run = bench.begin();
+    let data = bench.buffer(8);
+    let view = View::bytes(data, 0, 8).expect("small");
+    for work in 1..=4 {
+        let args = [view.in_out()];
+        bench.spec(run, &TaskSpec::new(Place::Pool(bench.pool)).args(&args).work(work));
+    }
+    bench.look();
+    let first = bench.running[0].worker;
+    for work in 1..=4 {
+        bench.look();
+        assert_eq!(bench.running[0].worker, first, "QUE-4");
+        bench.done(work);
+    }
+}
+
+#[test]
+fn que_4_the_nearest_worker_is_given_a_task_whenever_it_has_none() {
+    let mut bench = Bench::new(3);
+    let near = bench.workers[1];
+    bench.engine.prefer(near);
+    let run = bench.begin();
+    for work in 1..=5 {
+        bench.spec(run, &TaskSpec::new(Place::Pool(bench.pool)).work(work));
+    }
+    bench.look();
+    assert_eq!(bench.running[0].worker, near);
+    assert_eq!(bench.running.len(), 3, "QUE-3: the others work too");
+    for work in [1, 4, 5] {
+        bench.done(work);
+        bench.look();
+    }
+    bench.spec(run, &TaskSpec::new(Place::Pool(bench.pool)).work(6));
+    bench.look();
+    assert_eq!(bench.running.last().map(|start| start.worker), Some(near), "QUE-4");
+}

@@ -135,13 +135,39 @@ fn b_30_dog_2_each_class_of_stall_is_told_with_its_task() {
     bench.engine.step(Time(60), Event::Resolved { task: root, ending: Ending::Done });
     bench.now = 60;
     bench.finish();
-    // A run that is ready behind one whose submitter does nothing.
+    // A task that waits for the driver, and nobody waits for it.
     bench.engine.seal(run).expect("no scope is open");
     let idle = bench.begin();
     let first = bench.task(idle, 4, &[]);
     bench.end(4, Ending::Deferred);
     let found = stall(&bench, 70);
     assert_eq!((found.class, found.task), (Class::DependencyDeadlock, Some(first)));
+}
+
+#[test]
+fn dog_2_a_submitter_that_waits_for_another_one_is_told_for_whom() {
+    let mut bench = Bench::with(2, Config { slots: 4, ..Config::default() });
+    let workers = bench.workers.clone();
+    let only = |worker: &'static str, at: usize| RunSpec {
+        resources: Resources::Only(&workers[at..=at], &[]),
+        ..RunSpec::new(worker)
+    };
+    let (holder, starved) =
+        (bench.begin_with(&only("holder", 0)), bench.begin_with(&only("starved", 1)));
+    let scope = bench.engine.open(holder, "kept", Mode::Automatic).expect("building");
+    for _ in 0..4 {
+        bench.engine.allocate(holder, 8).expect("there is room");
+    }
+    let far = Time(1 << 40);
+    assert_eq!(watch(&bench.engine, far, &budgets()), Verdict::Idle, "nobody waits");
+    let task = TaskSpec::new(Place::Worker(workers[1])).work(1);
+    assert!(matches!(bench.engine.submit(starved, &task), Ok(Submit::Blocked { .. })));
+    assert_eq!(watch(&bench.engine, Time(9), &budgets()), Verdict::Busy(Time(10)));
+    let found = stall(&bench, 10);
+    assert_eq!((found.class, found.run, found.task), (Class::SubmitterStarved, Some(holder), None));
+    bench.engine.close(scope).expect("open");
+    assert_eq!(watch(&bench.engine, far, &budgets()), Verdict::Idle, "it has let go");
+    assert!(matches!(bench.engine.submit(starved, &task), Ok(Submit::Accepted { .. })));
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! The engine alone, driven by the thread that submits.
 
-use crate::patterns::Task;
+use crate::patterns::Tasks;
 use phalanx_engine::{
     Action, Arg, Begin, BufferId, Config, Ending, Engine, Event, Grant, Identity, Place, PoolId,
-    RunSpec, Start, Submit, TaskSpec, Time, View,
+    RunSpec, Start, Submit, Tag, TaskSpec, Time, View,
 };
 
 /// An engine whose tasks end as soon as they are started.
@@ -51,22 +51,20 @@ impl Inline {
         }
     }
 
-    pub fn run(&mut self, data: &[BufferId], tasks: &[Task], batch: usize) {
+    pub fn run(&mut self, data: &[BufferId], tasks: &Tasks, batch: usize) {
         let Begin::Started(run) = self.engine.begin(&RunSpec::new("bench")) else {
             unreachable!("runs are forgotten")
         };
         self.ran = 0;
-        let is_chain = tasks.iter().all(|task| task.data == [0]);
+        let is_chain = tasks.iter().all(|task| task == [0]);
+        let written = if is_chain { Tag::InOut } else { Tag::Output };
         let mut args: Vec<Arg> = Vec::new();
         for (count, task) in tasks.iter().enumerate() {
-            let view = |datum: &usize| View::bytes(data[*datum], 0, 4096).expect("a small view");
             args.clear();
-            args.push(if is_chain {
-                view(&task.data[0]).in_out()
-            } else {
-                view(&task.data[0]).output()
-            });
-            args.extend(task.data[1..].iter().map(|datum| view(datum).input()));
+            for (at, datum) in task.iter().enumerate() {
+                let view = View::bytes(data[*datum as usize], 0, 4096).expect("a small view");
+                args.push(Arg { view, tag: if at == 0 { written } else { Tag::Input } });
+            }
             let spec = TaskSpec::new(Place::Pool(self.pool)).args(&args);
             while let Submit::Blocked { .. } =
                 self.engine.submit(run, &spec).expect("a correct task")
@@ -79,7 +77,7 @@ impl Inline {
         }
         self.engine.seal(run).expect("no scope is open");
         self.drain();
-        assert_eq!(self.ran, tasks.len(), "every task ran once");
+        assert_eq!(self.ran, tasks.count(), "every task ran once");
         assert!(
             self.engine.outcome(run).is_some_and(|outcome| outcome.error.is_none()),
             "the run ended well"

@@ -1,7 +1,7 @@
 //! Nanoseconds per task of the engine, alone and over threads, as one JSON object.
 //!
 //! ```text
-//! cargo run --release -p phalanx-runtime --example engine_bench [repeats [tasks]]
+//! cargo run --release -p phalanx-runtime --example engine_bench [repeats [tasks [pattern]]]
 //! ```
 //!
 //! No-op tasks in five patterns: `independent` (each its own datum), `chain` (one datum), `stencil` (64 wide, 3 reads and a
@@ -31,14 +31,17 @@ fn row(pattern: &str, runtime: &str, threads: u32, nanoseconds: f64) -> String {
 }
 
 fn main() -> Result<(), Error> {
-    let mut numbers = std::env::args().skip(1).map(|number| number.parse().expect("a number"));
-    let repeats: usize = numbers.next().unwrap_or(20);
-    let count: usize = numbers.next().unwrap_or(50_000);
+    let mut arguments = std::env::args().skip(1);
+    let mut number = |usual| arguments.next().map_or(usual, |text| text.parse().expect("a number"));
+    let (repeats, count): (usize, usize) = (number(20), number(50_000));
+    let wanted = arguments.next();
+    let is_wanted = |name: &str| wanted.as_ref().is_none_or(|wanted| wanted == name);
     let mut inline = Inline::new();
     let data = inline.data(count.max(128));
     let threads = Threads::new(count.max(128))?;
     let mut rows = Vec::new();
-    for (pattern, tasks) in &patterns::patterns(count) {
+    let patterns = patterns::patterns(count);
+    for (pattern, tasks) in patterns.iter().filter(|(name, _)| is_wanted(name)) {
         for (runtime, batch) in [("phalanx-inline", usize::MAX), ("phalanx-inline-64", 64)] {
             let times = (0..repeats).map(|_| {
                 let begun = Instant::now();
@@ -46,7 +49,7 @@ fn main() -> Result<(), Error> {
                 begun.elapsed().as_nanos()
             });
             let best = times.min().unwrap_or_default() as f64;
-            rows.push(row(pattern, runtime, 1, best / tasks.len().max(1) as f64));
+            rows.push(row(pattern, runtime, 1, best / count.max(1) as f64));
         }
         let mut times = Vec::new();
         for _ in 0..repeats {
@@ -55,7 +58,10 @@ fn main() -> Result<(), Error> {
         times.sort_unstable_by(f64::total_cmp);
         rows.push(row(pattern, "phalanx-threads", THREADS, times[times.len() / 2]));
     }
-    let metg = threads::metg(&threads, THREADS as usize, STEPS, repeats.clamp(1, 5))?;
+    let metg = match wanted {
+        Some(_) => None,
+        None => threads::metg(&threads, THREADS as usize, STEPS, repeats.clamp(1, 5))?,
+    };
     let metg = metg.map_or("null".to_owned(), |metg| format!("{metg:.0}"));
     println!(
         "{{\"tasks\":{count},\"repeats\":{repeats},\"rows\":[{}],\"metg_ns\":{{\"phalanx-threads\":{metg}}}}}",

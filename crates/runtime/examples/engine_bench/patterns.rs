@@ -1,35 +1,57 @@
 //! Which task touches what.
 
-/// The data a task touches: the first it writes, the others it reads; of a chain it does both.
-pub struct Task {
-    pub data: Vec<usize>,
+/// The data that tasks touch, one task after the other: the first of each it writes, the others it reads; of a chain it
+/// does both.
+#[derive(Default)]
+pub struct Tasks {
+    data: Vec<u32>,
+    /// Where in `data` each task ends.
+    ends: Vec<u32>,
+}
+
+impl Tasks {
+    fn add(&mut self, data: impl IntoIterator<Item = usize>) {
+        let number = |count: usize| u32::try_from(count).expect("a small number");
+        self.data.extend(data.into_iter().map(number));
+        self.ends.push(number(self.data.len()));
+    }
+
+    /// What each task touches.
+    pub fn iter(&self) -> impl Iterator<Item = &[u32]> {
+        let mut begin = 0;
+        self.ends.iter().map(move |end| {
+            let task = &self.data[begin as usize..*end as usize];
+            begin = *end;
+            task
+        })
+    }
+
+    /// How many tasks there are.
+    pub fn count(&self) -> usize {
+        self.ends.len()
+    }
 }
 
 /// The five patterns with `count` tasks each.
-pub fn patterns(count: usize) -> Vec<(&'static str, Vec<Task>)> {
-    let task = |data: Vec<usize>| Task { data };
-    let independent = (0..count).map(|at| task(vec![at]));
-    let chain = (0..count).map(|_| task(vec![0]));
+pub fn patterns(count: usize) -> Vec<(&'static str, Tasks)> {
     let side = count.isqrt().max(1);
-    let wavefront = (0..count).map(|at| {
-        let left = (at % side > 0).then(|| at - 1);
-        task(std::iter::once(at).chain(left).chain(at.checked_sub(side)).collect())
-    });
     let mut seed = 1u64;
-    let random = (0..count).map(|at| {
+    let mut patterns = ["independent", "chain", "stencil", "wavefront", "random"]
+        .map(|name| (name, Tasks::default()));
+    let [independent, chain, stencil, wavefront, random] = &mut patterns;
+    for at in 0..count {
+        independent.1.add([at]);
+        chain.1.add([0]);
+        stencil.1.add(cell_of(at, 64));
+        let left = (at % side > 0).then(|| at - 1);
+        wavefront.1.add(std::iter::once(at).chain(left).chain(at.checked_sub(side)));
         let mut producers: Vec<usize> =
             (0..3.min(at)).map(|_| at - 1 - draw(&mut seed, at.min(256))).collect();
         producers.sort_unstable();
         producers.dedup();
-        task(std::iter::once(at).chain(producers).collect())
-    });
-    vec![
-        ("independent", independent.collect()),
-        ("chain", chain.collect()),
-        ("stencil", stencil(count, 64)),
-        ("wavefront", wavefront.collect()),
-        ("random", random.collect()),
-    ]
+        random.1.add(std::iter::once(at).chain(producers));
+    }
+    patterns.into()
 }
 
 fn draw(seed: &mut u64, below: usize) -> usize {
@@ -37,13 +59,17 @@ fn draw(seed: &mut u64, below: usize) -> usize {
     usize::try_from(*seed >> 33).unwrap_or_default() % below.max(1)
 }
 
-/// Two rows of `width` data: each task reads three neighbours in one and writes the other.
-pub fn stencil(count: usize, width: usize) -> Vec<Task> {
-    let tasks = (0..count).map(|at| {
-        let (step, cell) = (at / width, at % width);
-        let (from, to) = (step % 2 * width, (step + 1) % 2 * width);
-        let read = cell.saturating_sub(1)..(cell + 2).min(width);
-        Task { data: std::iter::once(to + cell).chain(read.map(|cell| from + cell)).collect() }
-    });
-    tasks.collect()
+/// What task `at` of a stencil touches: it reads three neighbours in one row of `width` data and writes to the other.
+fn cell_of(at: usize, width: usize) -> impl Iterator<Item = usize> {
+    let (step, cell) = (at / width, at % width);
+    let (from, to) = (step % 2 * width, (step + 1) % 2 * width);
+    let read = cell.saturating_sub(1)..(cell + 2).min(width);
+    std::iter::once(to + cell).chain(read.map(move |cell| from + cell))
+}
+
+/// A stencil of any width.
+pub fn stencil(count: usize, width: usize) -> Tasks {
+    let mut tasks = Tasks::default();
+    (0..count).for_each(|at| tasks.add(cell_of(at, width)));
+    tasks
 }

@@ -1,6 +1,6 @@
 //! The same patterns over threads: the caller, who helps while it waits, and one more.
 
-use crate::patterns::Task as Pattern;
+use crate::patterns::Tasks;
 use phalanx_runtime::{
     Call, Callable, DType, Error, Failure, Orchestrator, Program, Task, Tensor, Worker, register,
 };
@@ -68,30 +68,30 @@ impl Threads {
     }
 
     /// Nanoseconds per task of one run.
-    pub fn run(&self, tasks: &[Pattern], iterations: u64) -> Result<f64, Error> {
+    pub fn run(&self, tasks: &Tasks, iterations: u64) -> Result<f64, Error> {
         let begun = Instant::now();
         let finished = self.worker.run("bench", |graph| self.build(graph, tasks, iterations))?;
         let took = begun.elapsed().as_nanos() as f64;
-        assert_eq!(finished.report.completed, tasks.len() as u64, "every task ran once");
-        Ok(took / tasks.len() as f64)
+        assert_eq!(finished.report.completed, tasks.count() as u64, "every task ran once");
+        Ok(took / tasks.count() as f64)
     }
 
     fn build(
         &self,
         graph: &mut Orchestrator<'_>,
-        tasks: &[Pattern],
+        tasks: &Tasks,
         iterations: u64,
     ) -> Result<(), Failure> {
-        let is_chain = tasks.iter().all(|task| task.data == [0]);
-        for task in tasks {
+        let is_chain = tasks.iter().all(|task| task == [0]);
+        for task in tasks.iter() {
             let call = if iterations == 0 {
                 Call::new(&NOTHING)
             } else {
                 Call::new(&COMPUTE).scalar(iterations)
             };
-            let first = &self.data[task.data[0]];
+            let first = &self.data[task[0] as usize];
             let first = if is_chain { first.in_out() } else { first.output() };
-            let others = task.data[1..].iter().map(|datum| self.data[*datum].input());
+            let others = task[1..].iter().map(|datum| self.data[*datum as usize].input());
             graph.submit_sub(&call.args(std::iter::once(first).chain(others)))?;
         }
         Ok(())

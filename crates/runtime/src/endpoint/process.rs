@@ -44,7 +44,7 @@ impl Process {
         }
         let end = self.child.obituary(exit);
         let broken = self.broken.take().or(damaged);
-        let words = broken.map_or_else(|| end.clone(), |broken| format!("{broken}; {end}").into());
+        let words = broken.map_or_else(|| end.clone(), |broken| format!("{broken}; {end}"));
         reports.push(Report::Lost(words.into()));
     }
 
@@ -56,7 +56,9 @@ impl Process {
         let since = *self.dying.get_or_insert_with(Instant::now);
         if !self.is_warned && since.elapsed() >= PATIENCE {
             self.is_warned = true;
-            let words = "the process has died and is being torn down";
+            let said = self.child.last_words();
+            let said = if said.is_empty() { said } else { format!("; its last words: {said}") };
+            let words = format!("the process has died and is being torn down{said}");
             reports.push(Report::Dying(words.into()));
         }
     }
@@ -112,7 +114,7 @@ impl Endpoint for Process {
     }
 
     fn death_word(&self) -> Option<DeathWord> {
-        if self.is_told {
+        if self.is_told || self.dying.is_some() {
             return None;
         }
         let segment = self.mail.side.segment().clone();

@@ -42,7 +42,7 @@ pub(crate) fn spawn_thread(
     let body = move || {
         let mut server = Server::new(child, runner, waiting);
         // A mailbox of our own process is damaged only by a bug, and the node says so when it looks.
-        let _ = server.serve(|| node.upgrade().is_some_and(|node| node.lend_a_hand()));
+        let _ = server.serve(|| node.upgrade().is_some_and(|node| node.lend_a_hand_if_wanted()));
         drop((server, alive));
         if let Some(node) = node.upgrade() {
             node.announce();

@@ -53,7 +53,10 @@ pub(crate) struct Lane {
     unflushed: u32,
     /// The last sign of progress.
     progress: u64,
-    pub(crate) is_lost: bool,
+    /// How it was lost, if it is.
+    pub(crate) lost: Option<Box<str>>,
+    /// The first task it had when somebody last looked for progress.
+    first: u64,
     /// Why it was ended, if its end is not proven yet.
     doom: Option<Box<str>>,
 }
@@ -104,6 +107,8 @@ pub(crate) struct Core {
     pub(crate) last_buffer: u64,
     /// Whether a run has finished or room was made since someone last looked.
     pub(crate) has_news: bool,
+    /// Whether the last pumping moved something.
+    pub(crate) is_moving: bool,
     /// When the watchdog looks again.
     pub(crate) next_look: Time,
     /// Remembers what ran when, if that is asked for.
@@ -129,6 +134,7 @@ impl Core {
             clock: Instant::now(),
             last_buffer: 0,
             has_news: false,
+            is_moving: false,
             next_look: Time(0),
             recorder: None,
         }
@@ -147,8 +153,8 @@ impl Core {
     /// A worker behind `endpoint`, which the engine knows by the next number.
     pub(crate) fn add_lane(&mut self, endpoint: Box<dyn Endpoint>) {
         let flights = VecDeque::new();
-        let (unflushed, progress, is_lost, doom) = (0, 0, false, None);
-        self.lanes.push(Lane { endpoint, flights, unflushed, progress, is_lost, doom });
+        let (unflushed, progress, lost, first, doom) = (0, 0, None, 0, None);
+        self.lanes.push(Lane { endpoint, flights, unflushed, progress, lost, first, doom });
     }
 
     /// The place for the bytes of a task that was just accepted.
@@ -215,6 +221,7 @@ impl Core {
             }
         }
         self.reports = reports;
+        self.is_moving = is_moved;
         if is_moved {
             self.carry_out();
         }
@@ -272,7 +279,7 @@ impl Core {
     /// Fails what a worker had, with the reason it is gone.
     pub(crate) fn worker_lost(&mut self, now: Time, worker: WorkerId, words: &str) {
         let lane = &mut self.lanes[worker.index()];
-        lane.is_lost = true;
+        lane.lost = Some(words.into());
         lane.unflushed = 0;
         self.has_news = true;
         for flight in std::mem::take(&mut lane.flights) {
@@ -403,11 +410,11 @@ impl Core {
         let now = self.now();
         for at in 0..self.lanes.len() {
             let lane = &mut self.lanes[at];
-            if lane.flights.is_empty() {
-                continue;
-            }
+            let Some(first) = lane.flights.front().map(|flight| flight.dispatch) else { continue };
             let progress = lane.endpoint.evidence().progress;
-            if std::mem::replace(&mut lane.progress, progress) != progress {
+            // Another first task is progress: the time before it was sent was not its own.
+            let is_another = std::mem::replace(&mut lane.first, first) != first;
+            if std::mem::replace(&mut lane.progress, progress) != progress || is_another {
                 let worker = self.worker(at);
                 self.engine.step(now, Event::Progress(worker));
             }
@@ -441,7 +448,7 @@ impl Core {
 
     /// Asks every worker to leave.
     pub(crate) fn stop_all(&mut self) {
-        for lane in self.lanes.iter_mut().filter(|lane| !lane.is_lost) {
+        for lane in self.lanes.iter_mut().filter(|lane| lane.lost.is_none()) {
             lane.endpoint.stop();
             lane.endpoint.flush();
         }
@@ -514,10 +521,13 @@ impl Core {
         )
     }
 
-    /// What the worker at `at` is called, and how it was lost.
-    pub(crate) fn lost(&self, at: usize) -> Option<Lost> {
-        let lane = self.lanes.get(at)?;
-        lane.is_lost.then(|| Lost { worker: lane.endpoint.name() })
+    /// Who was lost, and how.
+    pub(crate) fn losses(&self) -> Vec<Lost> {
+        let lost = |lane: &Lane| {
+            let (worker, words) = (lane.endpoint.name(), lane.lost.clone()?);
+            Some(Lost { worker, words })
+        };
+        self.lanes.iter().filter_map(lost).collect()
     }
 }
 

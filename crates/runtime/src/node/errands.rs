@@ -3,25 +3,67 @@
 use crate::endpoint::{Endpoint, Evidence, Report};
 use crate::message::Ended;
 use crate::runner::Runner;
-use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Tasks in a row.
+#[derive(Default)]
+struct Row {
+    /// Their messages, one after the other.
+    bytes: Vec<u8>,
+    /// The number of each, and where its message ends.
+    tasks: Vec<(u64, usize)>,
+}
+
+impl Row {
+    fn push(&mut self, dispatch: u64, message: &[u8]) {
+        self.bytes.extend_from_slice(message);
+        self.tasks.push((dispatch, self.bytes.len()));
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.tasks.clear();
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (u64, &[u8])> {
+        let mut from = 0;
+        self.tasks.iter().map(move |(dispatch, end)| {
+            let message = &self.bytes[from..*end];
+            from = *end;
+            (*dispatch, message)
+        })
+    }
+}
 
 /// What waits for a caller, and what callers have ended.
 #[derive(Default)]
 struct Baskets {
-    /// Messages of tasks, one after the other: dispatch, and where the message lies in `bytes`.
-    waiting: VecDeque<(u64, Vec<u8>)>,
+    waiting: Row,
+    /// Those in `waiting` that must not begin any more.
+    recalled: Vec<u64>,
     ended: Vec<Report>,
-    spare: Vec<Vec<u8>>,
 }
+
+/// Who runs errands, and what it uses for that.
+struct Errand {
+    runner: Runner,
+    row: Row,
+    recalled: Vec<u64>,
+    ended: Vec<Report>,
+}
+
+/// An errand that took longer than this lets others look after the node meanwhile, and so does the next.
+const LONG_NANOSECONDS: u64 = 10_000;
 
 /// The worker that is whoever waits.
 pub(crate) struct Errands {
-    runner: Mutex<Runner>,
+    errand: Mutex<Errand>,
     baskets: Mutex<Baskets>,
     count: AtomicUsize,
     is_stopped: AtomicBool,
+    /// Whether the last errand was a long one.
+    is_long: AtomicBool,
 }
 
 fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -30,32 +72,55 @@ fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Errands {
     pub(crate) fn new(runner: Runner) -> Self {
-        let (count, is_stopped) = (AtomicUsize::new(0), AtomicBool::new(false));
-        Self { runner: Mutex::new(runner), baskets: Mutex::default(), count, is_stopped }
+        let errand =
+            Errand { runner, row: Row::default(), recalled: Vec::new(), ended: Vec::new() };
+        Self {
+            errand: Mutex::new(errand),
+            baskets: Mutex::default(),
+            count: AtomicUsize::new(0),
+            is_stopped: AtomicBool::new(false),
+            is_long: AtomicBool::new(false),
+        }
     }
 
     /// Whether a task waits for a caller.
+    #[inline]
     pub(crate) fn has_some(&self) -> bool {
         self.count.load(Ordering::Acquire) > 0
     }
 
+    /// Whether the next errand is thought to be a long one.
+    pub(crate) fn are_long(&self) -> bool {
+        self.is_long.load(Ordering::Relaxed)
+    }
+
     /// Runs what waits, unless somebody does.
     pub(crate) fn run(&self) {
-        let Ok(mut runner) = self.runner.try_lock() else {
+        let Ok(mut errand) = self.errand.try_lock() else {
             std::thread::yield_now();
             return;
         };
-        let mut taken = std::mem::take(&mut held(&self.baskets).waiting);
-        self.count.fetch_sub(taken.len(), Ordering::AcqRel);
-        let mut ended = Vec::new();
+        let Errand { runner, row, recalled, ended } = &mut *errand;
+        let mut baskets = held(&self.baskets);
+        std::mem::swap(&mut baskets.waiting, row);
+        std::mem::swap(&mut baskets.recalled, recalled);
+        self.count.store(0, Ordering::Release);
+        drop(baskets);
         runner.paused();
-        for (dispatch, message) in &taken {
-            let (end, words) = runner.run(*dispatch, message);
+        let mut longest = 0;
+        for (dispatch, message) in row.iter() {
+            if recalled.contains(&dispatch) {
+                ended.push(Report::Ended(Ended::skipped(dispatch), None));
+                continue;
+            }
+            let (end, words) = runner.run(dispatch, message);
+            longest = longest.max(end.nanoseconds);
             ended.push(Report::Ended(end, words));
         }
-        let mut baskets = held(&self.baskets);
-        baskets.ended.append(&mut ended);
-        baskets.spare.extend(taken.drain(..).map(|(_, message)| message));
+        row.clear();
+        recalled.clear();
+        self.is_long.store(longest > LONG_NANOSECONDS, Ordering::Relaxed);
+        held(&self.baskets).ended.append(ended);
     }
 }
 
@@ -68,21 +133,15 @@ impl Endpoint for Caller {
     }
 
     fn send(&mut self, dispatch: u64, message: &[u8]) {
-        let mut baskets = held(&self.0.baskets);
-        let mut copy = baskets.spare.pop().unwrap_or_default();
-        copy.clear();
-        copy.extend_from_slice(message);
-        baskets.waiting.push_back((dispatch, copy));
+        held(&self.0.baskets).waiting.push(dispatch, message);
         self.0.count.fetch_add(1, Ordering::AcqRel);
     }
 
     fn recall(&mut self, dispatch: u64) {
         let mut baskets = held(&self.0.baskets);
-        let before = baskets.waiting.len();
-        baskets.waiting.retain(|(waiting, _)| *waiting != dispatch);
-        if baskets.waiting.len() < before {
-            self.0.count.fetch_sub(1, Ordering::AcqRel);
-            baskets.ended.push(Report::Ended(Ended::skipped(dispatch), None));
+        // What somebody has taken already ends as it ends.
+        if baskets.waiting.tasks.iter().any(|(waiting, _)| *waiting == dispatch) {
+            baskets.recalled.push(dispatch);
         }
     }
 

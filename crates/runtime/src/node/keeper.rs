@@ -8,7 +8,6 @@
 //! - **KEEP-2 (out of the way).** While somebody attends, it does not touch the node.
 
 use super::{Core, Node};
-use crate::shm::Waiting;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -61,6 +60,18 @@ impl Attendance<'_> {
     }
 }
 
+impl Attendance<'_> {
+    /// Does something that may take long; others look after the node meanwhile.
+    pub(crate) fn step_aside(&self, work: impl FnOnce()) {
+        let keeper = &self.node.keeper;
+        if keeper.attendants.fetch_sub(1, Ordering::SeqCst) == 1 {
+            keeper.call();
+        }
+        work();
+        keeper.attendants.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
 impl Drop for Attendance<'_> {
     fn drop(&mut self) {
         let keeper = &self.node.keeper;
@@ -73,6 +84,11 @@ impl Drop for Attendance<'_> {
 }
 
 impl Node {
+    /// Whether somebody looks after the node.
+    pub(crate) fn is_attended(&self) -> bool {
+        self.keeper.attendants.load(Ordering::SeqCst) > 0
+    }
+
     /// From now on the caller looks after the node, until the guard is gone.
     pub(crate) fn arrive(&self) -> Attendance<'_> {
         self.keeper.attendants.fetch_add(1, Ordering::SeqCst);
@@ -81,8 +97,7 @@ impl Node {
 
     /// Wakes whoever looks after the node, the keeper too: something has happened that nobody will ring for again.
     pub(crate) fn alarm(&self) {
-        self.news.fetch_add(1, Ordering::Release);
-        self.bell.ring();
+        self.announce();
         self.keeper.call();
     }
 
@@ -95,7 +110,6 @@ impl Node {
 
     /// Moves everything while nobody else does, until the node is closed.
     fn keep(&self) {
-        let waiting = Waiting::calibrate();
         let attendants = || self.keeper.attendants.load(Ordering::SeqCst) > 0;
         let is_closed = || self.is_closed.load(Ordering::Acquire);
         while !is_closed() {
@@ -108,9 +122,35 @@ impl Node {
             self.tell(&mut core);
             let (until, words) = self.judge(&mut core);
             drop(core);
-            let words: Vec<_> = words.iter().filter_map(super::DeathWord::alive).collect();
-            let is_over = || is_closed() || attendants() || self.lend_a_hand();
-            waiting.wait(&self.bell, &words, until, is_over);
+            self.sleep_until(until, &words, || is_closed() || attendants() || self.lend_a_hand());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keep_2_the_keeper_is_out_of_the_way_until_it_is_called() {
+        let keeper = Keeper::default();
+        // Nobody attends: it does not stay out of the way.
+        keeper.park();
+        keeper.attendants.store(1, Ordering::SeqCst);
+        for _ in 0..200 {
+            let is_back = AtomicBool::new(false);
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    keeper.park();
+                    is_back.store(true, Ordering::SeqCst);
+                });
+                while !keeper.is_parked.load(Ordering::SeqCst) {
+                    thread::yield_now();
+                }
+                assert!(!is_back.load(Ordering::SeqCst), "somebody attends");
+                keeper.call();
+            });
+            assert!(is_back.load(Ordering::SeqCst));
         }
     }
 }

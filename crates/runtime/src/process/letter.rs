@@ -211,7 +211,8 @@ fn take<'a>(rest: &mut &'a [u8], count: usize) -> Option<&'a [u8]> {
 pub(crate) fn say_last_words(socket: BorrowedFd<'_>, words: &str) {
     /// A socket takes this much even if nobody reads.
     const MOST: usize = 128 << 10;
-    let cut = words.floor_char_boundary(MOST);
+    let cut = (0..=MOST.min(words.len())).rev().find(|at| words.is_char_boundary(*at));
+    let cut = cut.unwrap_or(0);
     let more = words.len() - cut;
     let more = if more > 0 { format!(" … and {more} bytes more") } else { String::new() };
     let text = format!("{}{more}\n", &words[..cut]);

@@ -204,3 +204,78 @@ impl Shared {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    /// Starts a child that does what `words` say.
+    fn start(words: &str) -> Arc<Ward> {
+        use std::os::unix::process::CommandExt;
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", words]).stdin(Stdio::null()).process_group(0);
+        #[expect(clippy::zombie_processes, reason = "the reaper waits for it")]
+        let child = command.spawn().expect("a shell");
+        let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).expect("a number");
+        Arc::new(Ward::new(pid).expect("a child"))
+    }
+
+    fn reaper() -> (Reaper, mpsc::Receiver<()>) {
+        let (tell, told) = mpsc::channel();
+        let alarm = move || {
+            let _ = tell.send(());
+        };
+        (Reaper::start(alarm).expect("a thread"), told)
+    }
+
+    #[test]
+    fn reap_1_a_child_is_gone_with_its_status_and_not_before() {
+        let (reaper, told) = reaper();
+        for (words, exit) in [
+            ("exit 0", Exit::Status(0)),
+            ("exit 7", Exit::Status(7)),
+            ("kill -9 $$", Exit::Signal(9)),
+        ] {
+            let ward = start(words);
+            reaper.add(Arc::clone(&ward));
+            told.recv_timeout(Duration::from_secs(60)).expect("it ends");
+            assert_eq!(ward.exit(), Some(exit));
+            let path = format!("/proc/{}", ward.pid.as_raw_nonzero());
+            assert!(!std::path::Path::new(&path).exists(), "it is reaped");
+        }
+        let ward = start("sleep 60");
+        reaper.add(Arc::clone(&ward));
+        assert_eq!(ward.exit(), None);
+        ward.kill();
+        told.recv_timeout(Duration::from_secs(60)).expect("it ends");
+        assert_eq!(ward.exit(), Some(Exit::Signal(9)));
+    }
+
+    #[test]
+    fn reap_2_many_children_are_reaped_once_and_killing_the_dead_does_nothing() {
+        let (reaper, told) = reaper();
+        let wards: Vec<_> = (0..20).map(|number| start(&format!("exit {number}"))).collect();
+        for ward in &wards {
+            reaper.add(Arc::clone(ward));
+        }
+        while wards.iter().any(|ward| ward.exit().is_none()) {
+            told.recv_timeout(Duration::from_secs(60)).expect("they end");
+        }
+        for (number, ward) in (0..).zip(&wards) {
+            ward.kill();
+            assert!(ward.reap(), "nothing is left to take");
+            assert_eq!(ward.exit(), Some(Exit::Status(number)));
+        }
+    }
+
+    #[test]
+    fn an_end_is_said_in_words() {
+        assert_eq!(Exit::Status(3).to_string(), "exited with 3");
+        assert_eq!(Exit::Signal(9).to_string(), "killed by signal 9 (SIGKILL)");
+        assert_eq!(Exit::Signal(11).to_string(), "killed by signal 11 (SIGSEGV)");
+        assert!(Exit::Signal(64).to_string().contains("without a name"));
+    }
+}

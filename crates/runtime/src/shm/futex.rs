@@ -81,8 +81,8 @@ mod tests {
     use super::*;
     use crate::sync::Ordering;
 
-    fn soon() -> Option<Instant> {
-        Some(Instant::now() + Duration::from_millis(5))
+    fn soon() -> Instant {
+        Instant::now() + Duration::from_millis(5)
     }
 
     #[test]
@@ -115,13 +115,13 @@ mod tests {
         let words: Vec<AtomicU32> = (0..2 * MOST).map(|_| AtomicU32::new(0)).collect();
         let rest: Vec<(&AtomicU32, u32)> = words[1..].iter().map(|word| (word, 0)).collect();
         wait_any((&words[0], 0), &rest, None);
-        wait_any((&words[0], 0), &rest[..MOST - 1], soon());
+        wait_any((&words[0], 0), &rest[..MOST - 1], Some(soon()));
     }
 
     #[test]
     fn ftx_4_a_deadline_ends_every_sleep() {
         let (first, second) = (AtomicU32::new(0), AtomicU32::new(0));
-        for deadline in [soon(), Some(Instant::now())] {
+        for deadline in [soon(), Instant::now()].map(Some) {
             wait(&first, 0, deadline);
             wait_any((&first, 0), &[(&second, 0)], deadline);
         }

@@ -10,7 +10,7 @@ use std::time::Instant;
 use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use loom::thread::{self, Thread};
 
-use super::bell::{Bell, FOOTPRINT};
+use super::bell::{ASLEEP, Bell, COUNT, FOOTPRINT, TICKET};
 use super::mailbox::{GO, SHUTDOWN, is_said, say};
 use super::memory::Memory;
 use super::ring::{PushError, Receiver, Sender, footprint};
@@ -167,6 +167,37 @@ fn loom_bell_loses_no_wake_up() {
 #[should_panic(expected = "deadlock")]
 fn loom_bell_without_fences_loses_a_wake_up() {
     bell_model(Flaw::NoFence);
+}
+
+/// Why the count is read before lying down: one who reads it after may read what the ringer, who thinks it is woken
+/// already, has counted up.
+#[test]
+#[should_panic(expected = "deadlock")]
+fn loom_bell_count_read_too_late_loses_a_wake_up() {
+    loom::model(|| {
+        let facts = Model::new(Flaw::Sound, 2 * WORD);
+        let words = Model::new(Flaw::Sound, FOOTPRINT);
+        let bell = Bell::over(words.clone(), 0);
+        let publisher = {
+            let facts = facts.clone();
+            thread::spawn(move || {
+                for at in 0..2 {
+                    set(&facts, at);
+                    bell.ring();
+                }
+            })
+        };
+        while !(is_set(&facts, 0) && is_set(&facts, 1)) {
+            words.add(ASLEEP, 1 + (1 << TICKET), Ordering::Relaxed);
+            words.fence();
+            let count = words.load32(COUNT, Ordering::Acquire);
+            if !(is_set(&facts, 0) && is_set(&facts, 1)) {
+                words.sleep(COUNT, count, None);
+            }
+            words.add(ASLEEP, u64::MAX, Ordering::Relaxed);
+        }
+        publisher.join().expect("the publisher");
+    });
 }
 
 /// Two children ring the parent's bell, and one of them has something: the other's waking does not hide it.

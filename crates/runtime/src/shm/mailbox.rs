@@ -345,6 +345,11 @@ impl ChildSide {
         self.words.load(QUESTION, Ordering::Acquire)
     }
 
+    /// The number that was answered last.
+    pub fn answered(&self) -> u64 {
+        self.words.load(ANSWER, Ordering::Relaxed)
+    }
+
     /// Answers a question, and wakes the parent.
     pub fn answer(&mut self, question: u64) {
         // SYNC: pairs with `ParentSide::answer`.
@@ -485,3 +490,6 @@ impl Parts {
 
 /// The largest ring: far from where sums overflow.
 const MOST_CAPACITY: usize = 1 << 30;
+
+#[cfg(test)]
+mod tests;

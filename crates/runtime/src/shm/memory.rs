@@ -129,7 +129,12 @@ impl Memory for Region {
     #[inline]
     fn write(&self, at: usize, from: &[u8]) {
         let words = &self.slice()[at..at + from.len().div_ceil(WORD)];
-        for (word, bytes) in words.iter().zip(from.chunks(WORD)) {
+        let whole = from.chunks_exact(WORD);
+        let last = whole.remainder();
+        if let (Some(word), false) = (words.last(), last.is_empty()) {
+            word.store(word_of(last), Ordering::Relaxed);
+        }
+        for (word, bytes) in words.iter().zip(whole) {
             word.store(word_of(bytes), Ordering::Relaxed);
         }
     }

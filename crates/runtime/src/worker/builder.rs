@@ -243,6 +243,9 @@ impl Builder {
             let pool = engine.add_pool();
             crew.sub_pool = Some(pool);
             crew.subs = (0..subs).map(|_| engine.add_worker(Some(pool), self.depth)).collect();
+            if self.is_helping {
+                engine.prefer(crew.subs[0]);
+            }
         }
         crew
     }

@@ -4,7 +4,7 @@ use super::{Builder, Worker};
 use crate::bootstrap::{Bootstrap, ChipContext, Report};
 use crate::endpoint::Endpoint;
 use crate::endpoint::thread::spawn_thread;
-use crate::error::{Error, StartError};
+use crate::error::{Error, Lost, StartError};
 use crate::failure::Failure;
 use crate::memory::Home;
 use crate::process::Startup;
@@ -26,10 +26,11 @@ pub(crate) struct Children {
     startup: Startup,
     contexts: Vec<ChipContext>,
     /// Starts and reaps processes; goes last.
-    _nursery: Option<Nursery>,
+    nursery: Option<Nursery>,
 }
 
-type Device = Box<dyn Any + Send>;
+/// What the bootstrap of a chip made, and what it reports.
+type SetUp = (Option<Box<dyn Any + Send>>, Report);
 
 impl Worker {
     /// What each chip reported when it was ready, in the order of their ranks.
@@ -40,6 +41,13 @@ impl Worker {
     /// How the start of the processes went; empty if there are none.
     pub fn startup(&self) -> &Startup {
         &self.children.startup
+    }
+
+    /// Workers that are gone although nobody told them to leave, and how they ended.
+    pub fn lost(&self) -> Vec<Lost> {
+        let mut core = self.node.enter();
+        core.pump();
+        core.losses()
     }
 
     /// Makes buffers of what a chip has cut out of its window.
@@ -120,7 +128,7 @@ impl Builder {
         let budget = Duration::from_nanos(self.ladder.startup.0);
         let node = &worker.node;
         let started = start(&nursery, &roles, &node.bell, &node.waiting, budget)?;
-        worker.children._nursery = Some(nursery);
+        worker.children.nursery = Some(nursery);
         worker.children.startup = started.startup;
         let keeper = worker.node.start_keeper();
         worker.threads.push(keeper.map_err(|error| Error::system("the keeper", error))?);
@@ -153,12 +161,8 @@ impl Builder {
     }
 
     /// Runs the bootstrap of every chip in a thread of its own: a device and a report for each chip, nothing for others.
-    fn set_up(
-        &self,
-        roles: &[Role],
-        memory: &Segment,
-    ) -> Result<Vec<Option<(Option<Device>, Report)>>, Error> {
-        let one = |role: &Role| -> Result<Option<(Option<Device>, Report)>, Failure> {
+    fn set_up(&self, roles: &[Role], memory: &Segment) -> Result<Vec<Option<SetUp>>, Error> {
+        let one = |role: &Role| -> Result<Option<SetUp>, Failure> {
             let Role::Chip(chip) = role else { return Ok(None) };
             let Some(bootstrap) = self.program.bootstrap() else {
                 return Ok(Some((None, Report { window: chip.window, ..Report::default() })));

@@ -1,6 +1,6 @@
 //! What the tests let workers do.
 
-use phalanx_runtime::{Call, Callable, Failure, Program, Task, register};
+use phalanx_runtime::{Call, Callable, Failure, Program, Task};
 use std::time::{Duration, Instant};
 
 pub(crate) fn nothing(_: &mut Task<'_>) -> Result<(), Failure> {
@@ -101,16 +101,23 @@ pub(crate) fn until_told(task: &mut Task<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-pub(crate) const NOTHING: Callable = register!(nothing);
-pub(crate) const ADD: Callable = register!(add);
-pub(crate) const SCALE: Callable = register!(scale);
-pub(crate) const SUM: Callable = register!(sum);
-pub(crate) const FILL: Callable = register!(fill);
-pub(crate) const NOTE: Callable = register!(note);
-pub(crate) const FAIL: Callable = register!(fail);
-pub(crate) const PANIC: Callable = register!(panic);
-pub(crate) const MEET: Callable = register!(meet).collective();
-pub(crate) const UNTIL_TOLD: Callable = register!(until_told);
+/// The same name in the test and in its children.
+macro_rules! named {
+    ($function:ident) => {
+        Callable::new(concat!("graphs::", stringify!($function)), $function)
+    };
+}
+
+pub(crate) const NOTHING: Callable = named!(nothing);
+pub(crate) const ADD: Callable = named!(add);
+pub(crate) const SCALE: Callable = named!(scale);
+pub(crate) const SUM: Callable = named!(sum);
+pub(crate) const FILL: Callable = named!(fill);
+pub(crate) const NOTE: Callable = named!(note);
+pub(crate) const FAIL: Callable = named!(fail);
+pub(crate) const PANIC: Callable = named!(panic);
+pub(crate) const MEET: Callable = named!(meet).collective();
+pub(crate) const UNTIL_TOLD: Callable = named!(until_told);
 
 pub(crate) static PROGRAM: Program =
     Program::new(&[NOTHING, ADD, SCALE, SUM, FILL, NOTE, FAIL, PANIC, MEET, UNTIL_TOLD]);

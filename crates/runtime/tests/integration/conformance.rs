@@ -43,6 +43,12 @@ macro_rules! conformance {
 conformance!(caller, super::builder().threads().helping());
 conformance!(thread, super::builder().threads().sub_workers(1));
 conformance!(thread_and_caller, super::builder().threads().sub_workers(1).helping().depth(1));
+conformance!(process, super::processes());
+conformance!(process_and_caller, super::processes().helping().depth(1));
+
+fn processes() -> Builder {
+    builder().program_path(env!("CARGO_BIN_EXE_phalanx-graph-fixture")).sub_workers(1)
+}
 
 fn builder() -> Builder {
     Worker::builder(&PROGRAM).memory(1 << 24).ring(64, 1 << 20)

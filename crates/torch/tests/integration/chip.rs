@@ -29,14 +29,11 @@ fn tensor<T: Number>(worker: &Worker, dtype: DType, elements: &[T]) -> Result<Te
     Ok(tensor)
 }
 
-/// The words of the task that failed.
+/// The words of the task that failed, without a backtrace.
 fn words(result: Result<Finished, Error>) -> String {
-    match result {
-        Err(Error::Run(error)) => {
-            error.root().map_or_else(String::new, |root| root.words.to_string())
-        }
-        other => panic!("no task failed: {other:?}"),
-    }
+    let Err(Error::Run(error)) = result else { panic!("no task failed: {result:?}") };
+    let words = error.root().map(|root| root.words.to_string()).unwrap_or_default();
+    words.lines().take_while(|line| !line.starts_with("   0: ")).collect::<Vec<_>>().join("\n")
 }
 
 fn add_of<T: Number>(dtype: DType, number: impl Fn(u8) -> T) -> Result<(), Error> {

@@ -156,13 +156,20 @@ impl<M: Memory> Receiver<M> {
     #[inline]
     fn payload(&mut self, length: usize, into: &mut Vec<u8>) {
         let (at, left) = self.shape.place(self.position);
-        let start = into.len();
-        into.resize(start + length, 0);
-        let (now, wrapped) = into[start..].split_at_mut(length.min(left - HEADER));
-        self.memory.read(at + HEADER / WORD, now);
-        if !wrapped.is_empty() {
-            let (first, _) = self.shape.place(0);
-            self.memory.read(first, wrapped);
+        if length <= LINE - HEADER {
+            // The usual record: one line, copied whole and cut to its length.
+            let mut line = [0; LINE - HEADER];
+            self.memory.read(at + HEADER / WORD, &mut line);
+            into.extend_from_slice(&line[..length]);
+        } else {
+            let start = into.len();
+            into.resize(start + length, 0);
+            let (now, wrapped) = into[start..].split_at_mut(length.min(left - HEADER));
+            self.memory.read(at + HEADER / WORD, now);
+            if !wrapped.is_empty() {
+                let (first, _) = self.shape.place(0);
+                self.memory.read(first, wrapped);
+            }
         }
         self.position += Shape::record(length);
         self.sequence = self.sequence.wrapping_add(1);

@@ -63,7 +63,7 @@ impl<M: Memory> Sender<M> {
         self.push_slowly(head, body)
     }
 
-    #[cold]
+    #[inline(never)]
     fn push_slowly(&mut self, head: &[u8], body: &[u8]) -> Result<(), PushError> {
         let (bytes, largest) = (head.len() + body.len(), self.shape.largest);
         if bytes > largest {
@@ -110,6 +110,13 @@ impl<M: Memory> Sender<M> {
         }
         let free = usize::try_from(self.free()).unwrap_or(usize::MAX);
         free.saturating_sub(HEADER).min(self.shape.fragment).min(self.shape.largest)
+    }
+
+    /// Whether the receiver has released anything since we last looked: what to wait for after a refusal, or while
+    /// the rest of a message is pending.
+    pub fn has_new_room(&self) -> bool {
+        // SYNC: whoever goes on looks again with `look`, which acquires.
+        self.corrupt.is_some() || self.memory.load(HEAD, Ordering::Relaxed) != self.head
     }
 
     /// The largest message it takes.
@@ -226,9 +233,18 @@ impl<M: Memory> Sender<M> {
         let mut line = Line { bytes: [0; LINE], used: HEADER, position: self.written };
         line.bytes[..WORD].copy_from_slice(&(length as u64 | kind << 32).to_ne_bytes());
         line.bytes[WORD..HEADER].copy_from_slice(&self.sequence.to_ne_bytes());
-        line.append(&self.memory, self.shape, head);
-        line.append(&self.memory, self.shape, body);
-        line.flush(&self.memory, self.shape);
+        if length <= LINE - HEADER {
+            // The usual record: one line, written whole.
+            let (first, second) = line.bytes[HEADER..HEADER + length].split_at_mut(head.len());
+            first.copy_from_slice(head);
+            second.copy_from_slice(body);
+            let (at, _) = self.shape.place(self.written);
+            self.memory.write(at, &line.bytes);
+        } else {
+            line.append(&self.memory, self.shape, head);
+            line.append(&self.memory, self.shape, body);
+            line.flush(&self.memory, self.shape);
+        }
         self.written += Shape::record(length);
         self.sequence = self.sequence.wrapping_add(1);
     }

@@ -1,0 +1,46 @@
+//! Workers that have nothing to do cost nothing, and one that is stopped for a while is not taken for dead.
+
+use crate::callables::SLEEP;
+use crate::support::{builder, eventually, is_usable, ladder, signal, ticks, turn};
+use phalanx_runtime::{Call, DType, Error};
+use rustix::process::Signal;
+use std::time::Duration;
+
+#[test]
+fn reap_3_eight_idle_children_and_their_parent_use_no_processor() -> Result<(), Error> {
+    let _turn = turn();
+    let worker = builder().chips(4).sub_workers(4).init()?;
+    is_usable(&worker)?;
+    let mut all: Vec<u32> = worker.startup().children.iter().map(|child| child.process).collect();
+    all.push(std::process::id());
+    std::thread::sleep(Duration::from_millis(50));
+    let before: Vec<u64> = all.iter().map(|process| ticks(*process)).collect();
+    std::thread::sleep(Duration::from_secs(1));
+    let used: Vec<u64> = all.iter().zip(before).map(|(one, before)| ticks(*one) - before).collect();
+    println!("ticks in one second, the parent last: {used:?}");
+    assert!(used.iter().all(|ticks| *ticks <= 5), "{used:?}");
+    worker.close()
+}
+
+#[test]
+fn a_child_that_is_stopped_within_its_budget_is_waited_for() -> Result<(), Error> {
+    let _turn = turn();
+    let worker = builder().sub_workers(1).budgets(ladder(500, 20_000)).init()?;
+    let child = worker.startup().children[0].process;
+    let number = worker.tensor(DType::I64, &[1])?;
+    for round in 1..=3 {
+        let call = Call::new(&SLEEP).scalar(50).args([number.in_out()]);
+        let run = worker.submit("stopped", |graph| Ok(graph.submit_sub(&call).map(drop)?))?;
+        signal(child, Signal::STOP);
+        // Longer than the budget in which nothing may run, shorter than that of an operation.
+        std::thread::sleep(Duration::from_millis(700));
+        assert!(!run.is_done() || round > 0);
+        signal(child, Signal::CONT);
+        run.wait()?;
+        drop(run);
+        eventually("the buffer is free", || worker.read::<i64>(&number).is_ok());
+        assert_eq!(worker.read::<i64>(&number)?, [round]);
+    }
+    assert!(worker.lost().is_empty());
+    worker.close()
+}
