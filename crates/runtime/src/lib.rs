@@ -5,6 +5,7 @@
 pub mod bootstrap;
 pub mod call;
 pub mod callable;
+pub mod doctor;
 pub mod endpoint;
 pub mod error;
 pub mod failure;

@@ -8,6 +8,8 @@
 //!   submits it, a consumer begins after its producer has ended.
 //! - **TIM-2 (all).** Every task that was begun is in the timeline once, each member of a group by itself.
 
+mod write;
+
 use phalanx_engine::{RunId, TaskId};
 use rustix::time::{ClockId, clock_gettime};
 use std::time::Instant;

@@ -21,6 +21,7 @@ pub mod error;
 pub mod graph;
 pub mod launch;
 pub mod multiprocessing;
+pub mod node;
 pub mod placement;
 pub mod pool;
 mod random;
