@@ -3,8 +3,8 @@
 //! - **QUE-1 (FIFO).** Tasks leave a queue in the order in which they became ready, those that became ready together in
 //!   the order of submission; only a higher priority goes ahead.
 //! - **QUE-2 (directed).** A task for one worker stands in that worker's queue and runs there or nowhere.
-//! - **QUE-4 (near).** Of what the end of a task makes ready, the first for the same pool goes to the same worker, unless
-//!   the worker that is nearest has nothing to do.
+//! - **QUE-4 (spread, then near).** A task of a pool goes to a worker without tasks if there is one: to the preferred one,
+//!   or to the one whose task has made it ready, before others.
 //! - **QUE-3 (work conserving).** No task waits in a queue while a worker it may run on has room and is not reserved.
 
 use crate::task::Time;
@@ -58,6 +58,8 @@ pub(crate) struct Lane {
     pub(crate) reserved: u32,
     /// Whether it is in its pool's list of those with room.
     is_listed: bool,
+    /// Whether it is in its pool's list of those without tasks.
+    is_listed_idle: bool,
     /// When it last said or did something, or was sent something while it had nothing.
     pub(crate) progress: Time,
 }
@@ -72,6 +74,7 @@ impl Lane {
             pool,
             reserved: crate::arena::NONE,
             is_listed: false,
+            is_listed_idle: false,
             progress: Time(0),
         }
     }
@@ -107,6 +110,8 @@ pub(crate) struct Pool {
     pub(crate) queue: Fifo,
     /// Those that had room when they were listed, longest ago first.
     free: VecDeque<u32>,
+    /// Those that had no task when they were listed, longest ago first.
+    idle: VecDeque<u32>,
     /// Who is given a task whenever it has none.
     pub(crate) near: Option<u32>,
     /// Who is just ending a task: what that makes ready is likely to use the same data.
@@ -119,25 +124,43 @@ impl Pool {
     /// Lists `worker` unless it is listed.
     #[inline]
     pub(crate) fn list(&mut self, worker: u32, lane: &mut Lane) {
+        if lane.flights.is_empty() && !lane.is_listed_idle {
+            lane.is_listed_idle = true;
+            self.idle.push_back(worker);
+        }
         if !lane.is_listed {
             lane.is_listed = true;
             self.free.push_back(worker);
         }
     }
 
-    /// The next worker that has room; if it is the only room it has, it is listed no longer.
+    #[inline(never)]
+    fn rotate(&mut self) {
+        self.free.rotate_left(1);
+    }
+
+    /// The worker for the next task: one without tasks if there is any, else the next that has room.
     #[inline]
     pub(crate) fn next_free(&mut self, lanes: &mut [Lane]) -> Option<u32> {
-        if let Some(worker) = self.near {
+        for worker in self.near.into_iter().chain(self.ending.take()) {
             let lane = &lanes[worker as usize];
             if lane.flights.is_empty() && lane.has_room() {
                 return Some(worker);
             }
         }
-        if let Some(worker) = self.ending.take().filter(|worker| lanes[*worker as usize].has_room())
-        {
-            return Some(worker);
+        while let Some(worker) = self.idle.pop_front() {
+            let lane = &mut lanes[worker as usize];
+            lane.is_listed_idle = false;
+            if lane.flights.is_empty() && lane.has_room() {
+                return Some(worker);
+            }
         }
+        self.next_with_room(lanes)
+    }
+
+    /// The next worker that has room; if it is the only room it has, it is listed no longer.
+    #[inline]
+    fn next_with_room(&mut self, lanes: &mut [Lane]) -> Option<u32> {
         while let Some(&worker) = self.free.front() {
             let lane = &mut lanes[worker as usize];
             let has_room = lane.has_room();
@@ -145,7 +168,7 @@ impl Pool {
                 lane.is_listed = false;
                 self.free.pop_front();
             } else if self.free.len() > 1 {
-                self.free.rotate_left(1);
+                self.rotate();
             }
             if has_room {
                 return Some(worker);

@@ -1,6 +1,7 @@
 //! A task as a graph's code writes it down.
 
 use crate::callable::Callable;
+use crate::domain::Domain;
 use crate::tensor::Argument;
 use phalanx_engine::{TaskId, Time};
 use std::time::Duration;
@@ -12,9 +13,11 @@ pub struct Call {
     pub(crate) arguments: Vec<Argument>,
     pub(crate) scalars: Vec<u64>,
     pub(crate) blob: Vec<u8>,
+    pub(crate) domains: Vec<Domain>,
     pub(crate) after: Vec<TaskId>,
     pub(crate) priority: u8,
     pub(crate) is_unordered: bool,
+    pub(crate) is_idempotent: bool,
     pub(crate) expected: Time,
 }
 
@@ -26,9 +29,11 @@ impl Call {
             arguments: Vec::new(),
             scalars: Vec::new(),
             blob: Vec::new(),
+            domains: Vec::new(),
             after: Vec::new(),
             priority: 0,
             is_unordered: false,
+            is_idempotent: false,
             expected: Time(0),
         }
     }
@@ -77,6 +82,12 @@ impl Call {
     #[must_use]
     pub fn unordered(self) -> Self {
         Self { is_unordered: true, ..self }
+    }
+
+    /// May run again from the beginning if its worker is lost half-way; see [`crate::Builder::restart`].
+    #[must_use]
+    pub fn idempotent(self) -> Self {
+        Self { is_idempotent: true, ..self }
     }
 
     /// Takes about this long; it is not taken for stuck before that.

@@ -1,5 +1,6 @@
 //! What goes wrong, for whom, and what to do next.
 
+use crate::domain::DomainError;
 use crate::memory::NoMemory;
 use crate::program::ProgramError;
 use crate::shm::Phase;
@@ -161,6 +162,9 @@ pub enum Error {
     /// There is no memory.
     #[error("{0}")]
     NoMemory(#[from] NoMemory),
+    /// A domain is none, or is used wrongly.
+    #[error("{0}")]
+    Domain(#[from] DomainError),
     /// The program's callables are wrong.
     #[error("{0}")]
     Program(#[from] ProgramError),

@@ -5,8 +5,15 @@
 //! - **MSG-1 (round trip).** What was encoded is decoded as it was.
 //! - **MSG-2 (strict).** Bytes that no encoder makes are refused with the place and what was expected; nothing panics.
 
+mod seat;
+mod step;
+
+pub use seat::{MAX_DOMAINS, Seat};
+pub use step::Step;
+
 use crate::tensor::{Access, DType, Layout, MAX_RANK};
 use bytemuck::{Pod, Zeroable};
+use seat::{decode_seat, encode_seat};
 use std::fmt;
 
 /// The most arguments of a task.
@@ -54,7 +61,8 @@ struct Head {
     member: [u8; 2],
     members: [u8; 2],
     arguments: [u8; 2],
-    scalars: [u8; 2],
+    scalars: u8,
+    domains: u8,
 }
 
 /// How an argument begins; its shape follows unless it is one dense axis, its strides unless it is dense.
@@ -75,11 +83,13 @@ struct PlaceHead {
 const DENSE: u8 = 0x80;
 
 /// Appends a task to `bytes`.
+#[inline]
 pub fn encode_task(
     bytes: &mut Vec<u8>,
     order: &Order,
-    places: &[Place],
+    places: impl ExactSizeIterator<Item = Place>,
     scalars: &[u64],
+    seats: &[Seat],
     blob: &[u8],
 ) {
     let head = Head {
@@ -89,14 +99,18 @@ pub fn encode_task(
         member: order.member.to_le_bytes(),
         members: order.members.to_le_bytes(),
         arguments: count(places.len()).to_le_bytes(),
-        scalars: count(scalars.len()).to_le_bytes(),
+        scalars: u8::try_from(scalars.len()).unwrap_or(u8::MAX),
+        domains: u8::try_from(seats.len()).unwrap_or(u8::MAX),
     };
     bytes.extend_from_slice(bytemuck::bytes_of(&head));
     for place in places {
-        encode_place(bytes, place);
+        encode_place(bytes, &place);
     }
     for scalar in scalars {
         bytes.extend_from_slice(&scalar.to_le_bytes());
+    }
+    for seat in seats {
+        encode_seat(bytes, seat);
     }
     bytes.extend_from_slice(blob);
 }
@@ -175,6 +189,14 @@ impl<'a> Reader<'a> {
         Ok(bytemuck::pod_read_unaligned(taken))
     }
 
+    /// Some bytes as they are.
+    fn bytes(&mut self, count: usize, what: &'static str) -> Result<&'a [u8], BadMessage> {
+        let missing = BadMessage { what, at: self.at, found: (self.bytes.len() - self.at) as u64 };
+        let taken = self.bytes[self.at..].get(..count).ok_or(missing)?;
+        self.at += count;
+        Ok(taken)
+    }
+
     fn byte(&mut self, what: &'static str) -> Result<u8, BadMessage> {
         self.take::<1>(what).map(|[byte]| byte)
     }
@@ -201,11 +223,12 @@ pub struct Received<'a> {
     pub blob: &'a [u8],
 }
 
-/// Reads a task; its arguments and scalars go to the end of `places` and `scalars`.
+/// Reads a task; its arguments, scalars and seats go to the end of `places`, `scalars` and `seats`.
 pub fn decode_task<'a>(
     bytes: &'a [u8],
     places: &mut Vec<Place>,
     scalars: &mut Vec<u64>,
+    seats: &mut Vec<Seat>,
 ) -> Result<Received<'a>, BadMessage> {
     let mut reader = Reader { bytes, at: 0 };
     let head: Head = reader.record("the head of a task")?;
@@ -220,16 +243,21 @@ pub fn decode_task<'a>(
         return Err(reader.refuse("member", u64::from(order.member)));
     }
     let arguments = u16::from_le_bytes(head.arguments);
-    let numbers = u16::from_le_bytes(head.scalars);
-    if usize::from(arguments) > MAX_ARGUMENTS || usize::from(numbers) > MAX_SCALARS {
-        let found = u64::from(arguments.max(numbers));
+    if usize::from(arguments) > MAX_ARGUMENTS || usize::from(head.scalars) > MAX_SCALARS {
+        let found = u64::from(arguments.max(head.scalars.into()));
         return Err(reader.refuse("count of arguments or scalars", found));
+    }
+    if usize::from(head.domains) > MAX_DOMAINS {
+        return Err(reader.refuse("count of domains", head.domains.into()));
     }
     for _ in 0..arguments {
         places.push(decode_place(&mut reader)?);
     }
-    for _ in 0..numbers {
+    for _ in 0..head.scalars {
         scalars.push(reader.long("scalar")?);
+    }
+    for _ in 0..head.domains {
+        seats.push(decode_seat(&mut reader)?);
     }
     Ok(Received { order, blob: reader.rest() })
 }

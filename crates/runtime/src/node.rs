@@ -15,9 +15,11 @@
 //! - **NODE-2 (no lock while waiting).** Nobody holds the core while a task runs or while it sleeps.
 //! - **NODE-3 (idle costs nothing).** Without tasks nobody looks at a clock or at a worker.
 
+mod buffers;
 mod core;
 mod errands;
 mod keeper;
+mod peers;
 
 pub(crate) use self::core::Core;
 pub use self::core::Finished;
@@ -61,6 +63,7 @@ impl Node {
         budgets: Budgets,
         errands: Option<Arc<Errands>>,
         program: &'static Program,
+        waiting: Waiting,
     ) -> Self {
         let prefixes = program.callables().iter().map(|one| one.digest().prefix()).collect();
         let some_room = core.engine.free_slots() / 8;
@@ -68,7 +71,7 @@ impl Node {
             core: Mutex::new(core),
             some_room,
             bell,
-            waiting: Waiting::calibrate(),
+            waiting,
             budgets,
             errands,
             is_closed: AtomicBool::new(false),
@@ -135,9 +138,10 @@ impl Node {
         mut done: impl FnMut(&mut Core) -> Option<T>,
     ) -> Option<T> {
         let here = self.arrive();
+        let mut clock = None;
         loop {
             let mut core = self.enter();
-            core.pump();
+            core.pump_at(&mut clock);
             let result = done(&mut core);
             self.tell(&mut core);
             let is_late = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
@@ -147,13 +151,14 @@ impl Node {
             }
             if let Some(errands) = self.errands.as_ref().filter(|errands| errands.has_some()) {
                 drop(core);
-                if errands.are_long() {
-                    here.step_aside(|| errands.run());
+                clock = if errands.are_long() {
+                    here.step_aside(|| errands.run(None))
                 } else {
-                    errands.run();
-                }
+                    errands.run(clock.take())
+                };
                 continue;
             }
+            clock = None;
             let (until, words) = self.judge(&mut core);
             let seen = self.news.load(Ordering::Acquire);
             drop(core);

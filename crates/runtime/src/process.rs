@@ -29,6 +29,8 @@
 //! - **PRC-7 (leaves nothing).** When a worker is closed or dropped, all its processes are gone and reaped.
 //! - **PRC-8 (must be asked).** A program that does not begin with [`Program::serve_if_child`] starts no child: it would run
 //!   the program again.
+//! - **PRC-9 (again).** With [`Builder::restart`](crate::Builder::restart) a lost worker is replaced; only tasks that were
+//!   declared idempotent run twice.
 
 pub(crate) mod child;
 pub(crate) mod letter;

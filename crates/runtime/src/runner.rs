@@ -6,10 +6,10 @@
 
 use crate::callable::Body;
 use crate::failure::Failure;
-use crate::message::{Ended, Order, Place, Verdict, decode_task};
+use crate::message::{Ended, Order, Place, Seat, Verdict, decode_task};
 use crate::program::Program;
 use crate::shm::Segment;
-use crate::task::{Setting, Task};
+use crate::task::{Given, Setting, Task};
 use crate::timeline::Clock;
 use std::any::Any;
 use std::cell::RefCell;
@@ -24,6 +24,7 @@ pub(crate) struct Runner {
     setting: Setting,
     places: Vec<Place>,
     scalars: Vec<u64>,
+    seats: Vec<Seat>,
     /// When the last task ended, if the next follows at once.
     last: Option<Instant>,
     clock: Clock,
@@ -62,13 +63,24 @@ impl Runner {
         keep_panics_quiet();
         let prefixes = program.callables().iter().map(|one| one.digest().prefix()).collect();
         let setting = Setting::new(memories, device);
-        let (places, scalars, last) = (Vec::new(), Vec::new(), None);
-        Self { program, prefixes, setting, places, scalars, last, clock: Clock::start() }
+        let (places, scalars, seats) = (Vec::new(), Vec::new(), Vec::new());
+        let (last, clock) = (None, Clock::start());
+        Self { program, prefixes, setting, places, scalars, seats, last, clock }
     }
 
     /// What tasks see of their worker.
     pub(crate) fn setting(&mut self) -> &mut Setting {
         &mut self.setting
+    }
+
+    /// The next task begins at `now`, if that is known.
+    pub(crate) fn resume(&mut self, now: Option<Instant>) {
+        self.last = now;
+    }
+
+    /// When the last task ended.
+    pub(crate) fn last(&self) -> Option<Instant> {
+        self.last
     }
 
     /// The next task does not follow the last at once.
@@ -96,15 +108,17 @@ impl Runner {
     fn call(&mut self, message: &[u8]) -> Result<(), Failure> {
         self.places.clear();
         self.scalars.clear();
-        let received = decode_task(message, &mut self.places, &mut self.scalars)?;
+        self.seats.clear();
+        let (places, scalars) = (&mut self.places, &mut self.scalars);
+        let received = decode_task(message, places, scalars, &mut self.seats)?;
         let body = find(self.program, &self.prefixes, &received.order)?;
-        let mut task = Task::open(
-            &mut self.setting,
-            received.order,
-            &self.places,
-            &self.scalars,
-            received.blob,
-        )?;
+        let given = Given {
+            places: &self.places,
+            scalars: &self.scalars,
+            seats: &self.seats,
+            blob: received.blob,
+        };
+        let mut task = Task::open(&mut self.setting, received.order, given)?;
         caught(|| match body {
             Body::Function(function) => function(&mut task),
             Body::Orchestration(_) => {

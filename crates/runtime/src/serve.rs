@@ -6,7 +6,7 @@
 //! - **SRV-2 (leaves late).** A worker that is told to leave runs what it was sent before.
 //! - **SRV-3 (prompt).** Nothing that has ended is kept back while the worker sleeps or runs something long.
 
-use crate::message::Ended;
+use crate::message::{Ended, Step};
 use crate::runner::Runner;
 use crate::shm::{ChildSide, Corrupt, Phase, PushError, Waiting};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,9 +15,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const BATCH: u32 = 8;
 /// A task that took longer than this is reported at once.
 const LONG_NANOSECONDS: u64 = 2_000;
-/// Steps of a task, as evidence.
-const IDLE: u64 = 0;
-const RUNNING: u64 = 1;
 /// A task that must not begin any more.
 pub(crate) const RECALL: u8 = 1;
 
@@ -52,8 +49,7 @@ pub(crate) enum ServeError {
 
 impl Server {
     pub(crate) fn new(side: ChildSide, mut runner: Runner, waiting: Waiting) -> Self {
-        let mut witness = side.witness.clone();
-        runner.setting().progress = Some(Box::new(move || witness.advance()));
+        runner.setting().serve_with(side.witness.clone(), waiting);
         let (bytes, recalled) = (Vec::new(), Vec::new());
         let is_orphan = &NO_ORPHAN;
         Self { side, runner, waiting, bytes, recalled, unpublished: 0, is_orphan }
@@ -130,10 +126,10 @@ impl Server {
         let (ended, words) = if self.take_recalled(dispatch) {
             (Ended::skipped(dispatch), None)
         } else {
-            self.side.witness.begin(dispatch, RUNNING);
+            self.side.witness.begin(dispatch, Step::Running.encode());
             self.runner.run(dispatch, &self.bytes[8..])
         };
-        self.side.witness.begin(0, IDLE);
+        self.side.witness.begin(0, Step::Idle.encode());
         self.say(&ended.encode(), words.unwrap_or_default().as_bytes())?;
         self.unpublished += 1;
         if self.unpublished >= BATCH || ended.nanoseconds > LONG_NANOSECONDS {

@@ -4,10 +4,12 @@
 //!   written.
 //! - **TSK-2 (in bounds).** An argument outside the memory it names is refused before the callable is called.
 
+use crate::domain::{DomainError, DomainView, check_memory};
 use crate::failure::Failure;
-use crate::message::{MAX_ARGUMENTS, Order, Place};
-use crate::shm::Segment;
+use crate::message::{MAX_ARGUMENTS, Order, Place, Seat};
 use crate::shm::grant::Grant;
+use crate::shm::mailbox::Witness;
+use crate::shm::{Segment, Waiting};
 use crate::tensor::{Access, Layout};
 use bytemuck::Pod;
 use std::any::Any;
@@ -18,8 +20,10 @@ pub(crate) struct Setting {
     device: Option<Box<dyn Any + Send>>,
     /// Simulated time of the task that runs.
     pub(crate) simulated: u64,
-    /// Called when a task says that it moves.
-    pub(crate) progress: Option<Box<dyn FnMut() + Send>>,
+    /// Where to say that a task moves, if anybody looks.
+    witness: Option<Witness>,
+    /// How to wait for peers.
+    waiting: Option<Waiting>,
 }
 
 impl Setting {
@@ -38,23 +42,41 @@ impl Setting {
         Err(DataError::Memory { index, words })
     }
 
-    fn open(&self, index: usize, place: &Place) -> Result<Data, DataError> {
+    /// Whether a domain lies in the memory it names.
+    fn check_seat(&self, seat: &Seat) -> Result<&Segment, DomainError> {
+        let memory = self.memories.get(usize::from(seat.roster.memory));
+        let memory = memory.ok_or_else(|| DomainError::Memory {
+            domain: seat.roster.name.clone(),
+            words: format!("memory {} is not shared with this worker", seat.roster.memory),
+        })?;
+        check_memory(&seat.roster, memory)?;
+        Ok(memory)
+    }
+
+    /// From now on somebody looks at how tasks move.
+    pub(crate) fn serve_with(&mut self, witness: Witness, waiting: Waiting) {
+        (self.witness, self.waiting) = (Some(witness), Some(waiting));
+    }
+
+    fn open(&self, index: usize, place: &Place, is_shared: bool) -> Result<Data, DataError> {
         self.check(index, place)?;
         let offset = usize::try_from(place.offset).unwrap_or(usize::MAX);
         let bytes = usize::try_from(place.layout.extent).unwrap_or(usize::MAX);
         let segment = self.memories[usize::from(place.memory)].clone();
         let grant = match place.access {
             Access::Unordered => Ok(None),
+            _ if is_shared => Ok(None),
             _ if !place.layout.is_dense() => Ok(None),
             Access::Read => Grant::reading(&segment, offset, bytes).map(Some),
             Access::Write | Access::ReadWrite => Grant::writing(&segment, offset, bytes).map(Some),
         };
         let grant = grant.map_err(|error| DataError::Memory { index, words: error.to_string() })?;
-        Ok(Data { segment, offset, grant, access: place.access, layout: place.layout, index })
+        let Place { access, layout, .. } = *place;
+        Ok(Data { segment, offset, grant, access, layout, index, is_shared })
     }
 
     pub(crate) fn new(memories: Vec<Segment>, device: Option<Box<dyn Any + Send>>) -> Self {
-        Self { memories, device, simulated: 0, progress: None }
+        Self { memories, device, simulated: 0, witness: None, waiting: None }
     }
 }
 
@@ -68,6 +90,8 @@ pub struct Data {
     access: Access,
     layout: Layout,
     index: usize,
+    /// Whether peers can reach it.
+    is_shared: bool,
 }
 
 /// Why an argument cannot be used so.
@@ -115,6 +139,14 @@ pub enum DataError {
         /// How many it has.
         wanted: u64,
     },
+    /// Peers can reach it.
+    #[error(
+        "argument {index} lies in a window that peers can reach: use `read_elements`/`write_elements`"
+    )]
+    Shared {
+        /// Which argument.
+        index: usize,
+    },
     /// It is not in the memory.
     #[error("argument {index}: {words}")]
     Memory {
@@ -139,7 +171,7 @@ impl Data {
     /// Its elements, to read.
     pub fn slice<T: Pod>(&self) -> Result<&[T], DataError> {
         self.check::<T>()?;
-        let grant = self.grant.as_ref().ok_or_else(|| self.refuse("seen in place, only copied"))?;
+        let grant = self.grant.as_ref().ok_or_else(|| self.only_copied())?;
         grant.slice().map_err(|error| self.memory(&error))
     }
 
@@ -149,7 +181,7 @@ impl Data {
             return Err(self.refuse("written"));
         }
         self.check::<T>()?;
-        let (index, refused) = (self.index, self.refuse("seen in place, only copied"));
+        let (index, refused) = (self.index, self.only_copied());
         let grant = self.grant.as_mut().ok_or(refused)?;
         grant.slice_mut().map_err(|error| DataError::Memory { index, words: error.to_string() })
     }
@@ -201,6 +233,13 @@ impl Data {
         Err(DataError::Element { index: self.index, bytes, wanted })
     }
 
+    fn only_copied(&self) -> DataError {
+        if self.is_shared {
+            return DataError::Shared { index: self.index };
+        }
+        self.refuse("seen in place, only copied")
+    }
+
     fn refuse(&self, wanted: &'static str) -> DataError {
         DataError::Access { index: self.index, access: self.access, wanted }
     }
@@ -236,31 +275,39 @@ fn rows(layout: &Layout, row: usize) -> impl Iterator<Item = usize> + use<> {
 pub struct Task<'a> {
     setting: &'a mut Setting,
     order: Order,
-    places: &'a [Place],
+    given: Given<'a>,
     /// One bit for each argument that was taken.
     taken: [u64; MAX_ARGUMENTS.div_ceil(64)],
-    scalars: &'a [u64],
-    blob: &'a [u8],
+}
+
+/// What a task was sent with.
+#[derive(Clone, Copy)]
+pub(crate) struct Given<'a> {
+    pub(crate) places: &'a [Place],
+    pub(crate) scalars: &'a [u64],
+    pub(crate) seats: &'a [Seat],
+    pub(crate) blob: &'a [u8],
 }
 
 impl<'a> Task<'a> {
     pub(crate) fn open(
         setting: &'a mut Setting,
         order: Order,
-        places: &'a [Place],
-        scalars: &'a [u64],
-        blob: &'a [u8],
-    ) -> Result<Self, DataError> {
-        for (index, place) in places.iter().enumerate() {
+        given: Given<'a>,
+    ) -> Result<Self, Failure> {
+        for (index, place) in given.places.iter().enumerate() {
             setting.check(index, place)?;
         }
-        Ok(Self { setting, order, places, taken: Default::default(), scalars, blob })
+        for seat in given.seats {
+            setting.check_seat(seat)?;
+        }
+        Ok(Self { setting, order, given, taken: Default::default() })
     }
 
     /// All arguments, to be used side by side; each can be taken once.
     pub fn arguments<const N: usize>(&mut self) -> Result<[Data; N], Failure> {
-        if N != self.places.len() {
-            let given = self.places.len();
+        if N != self.given.places.len() {
+            let given = self.given.places.len();
             return Err(Failure::new(format!("{N} arguments are wanted, {given} were given")));
         }
         let taken: Result<Vec<Data>, Failure> = (0..N).map(|index| self.argument(index)).collect();
@@ -269,8 +316,8 @@ impl<'a> Task<'a> {
 
     /// One argument; each can be taken once.
     pub fn argument(&mut self, index: usize) -> Result<Data, Failure> {
-        let given = self.places.len();
-        let Some(place) = self.places.get(index) else {
+        let given = self.given.places.len();
+        let Some(place) = self.given.places.get(index) else {
             return Err(Failure::new(format!("argument {index} is wanted, {given} were given")));
         };
         let (word, bit) = (index / 64, 1 << (index % 64));
@@ -278,18 +325,24 @@ impl<'a> Task<'a> {
             return Err(Failure::new(format!("argument {index} was taken before")));
         }
         self.taken[word] |= bit;
-        Ok(self.setting.open(index, place)?)
+        let meets =
+            |seat: &Seat| seat.roster.touches(place.memory, place.offset, place.layout.extent);
+        let is_shared = self.given.seats.iter().any(meets);
+        Ok(self.setting.open(index, place, is_shared)?)
     }
 
     /// How many arguments it was given.
     pub fn argument_count(&self) -> usize {
-        self.places.len()
+        self.given.places.len()
     }
 
     /// A number it was given.
     pub fn scalar(&self, index: usize) -> Result<u64, Failure> {
-        self.scalars.get(index).copied().ok_or_else(|| {
-            Failure::new(format!("scalar {index} is wanted, {} were given", self.scalars.len()))
+        self.given.scalars.get(index).copied().ok_or_else(|| {
+            Failure::new(format!(
+                "scalar {index} is wanted, {} were given",
+                self.given.scalars.len()
+            ))
         })
     }
 
@@ -300,7 +353,7 @@ impl<'a> Task<'a> {
 
     /// The bytes it was given.
     pub fn bytes(&self) -> &[u8] {
-        self.blob
+        self.given.blob
     }
 
     /// Which member of its group it is, from 0.
@@ -311,6 +364,23 @@ impl<'a> Task<'a> {
     /// How many members its group has; 1 if it is no group.
     pub fn members(&self) -> usize {
         usize::from(self.order.members)
+    }
+
+    /// A domain it was given, in the order of [`Call::domain`](crate::Call::domain).
+    pub fn domain(&self, index: usize) -> Result<DomainView, Failure> {
+        let Given { seats, .. } = self.given;
+        let Some(seat) = seats.get(index) else {
+            let given = seats.len();
+            return Err(Failure::new(format!("domain {index} is wanted, {given} were given")));
+        };
+        let memory = self.setting.check_seat(seat)?;
+        let waiting = self.setting.waiting.unwrap_or_else(Waiting::calibrate);
+        Ok(DomainView::open(seat, memory, self.setting.witness.clone(), waiting)?)
+    }
+
+    /// How many domains it was given.
+    pub fn domain_count(&self) -> usize {
+        self.given.seats.len()
     }
 
     /// The device of this worker, as its bootstrap made it.
@@ -332,8 +402,8 @@ impl<'a> Task<'a> {
 
     /// Says that a long task moves, so that nobody takes it for stuck.
     pub fn progress(&mut self) {
-        if let Some(progress) = &mut self.setting.progress {
-            progress();
+        if let Some(witness) = &self.setting.witness {
+            witness.advance();
         }
     }
 }

@@ -22,10 +22,10 @@ use crate::node::{Finished, Node};
 use crate::orchestrator::{Crew, Orchestrator};
 use crate::program::Program;
 use crate::shm::Segment;
-use crate::tensor::{Buffer, Bytes, DType, Layout, Tensor};
+use crate::tensor::{Buffer, DType, Layout, Tensor};
 use crate::timeline::Timeline;
 use bytemuck::Pod;
-use phalanx_engine::{Begin, Grant, Identity, RunSpec};
+use phalanx_engine::{Begin, RunSpec};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
@@ -149,19 +149,7 @@ impl Worker {
 
     pub(crate) fn buffer_at(&self, bytes: u64, home: Home) -> Result<Buffer, Error> {
         self.check_open()?;
-        let mut core = self.node.enter();
-        core.release_dropped();
-        let offset = core.memory.allocate(bytes)?;
-        core.last_buffer += 1;
-        let (number, generation) = (core.last_buffer, 1);
-        let identity = Identity { owner: self.node.nonce, number, generation };
-        let id = core.engine.register(identity, bytes, Grant::ReadWrite);
-        let id = id.map_err(|error| Error::Setting(error.to_string()))?;
-        let dropped = Some(Arc::clone(&core.memory.dropped));
-        let owner = self.node.nonce;
-        let bytes =
-            Bytes { id, owner, number, generation, memory: 0, offset, bytes, home, dropped };
-        Ok(Buffer(Arc::new(bytes)))
+        self.node.new_buffer(&mut self.node.enter(), bytes, home)
     }
 
     /// A zeroed tensor that all workers share.

@@ -3,7 +3,7 @@
 use super::{Evidence, Report};
 use crate::message::Ended;
 use crate::serve::RECALL;
-use crate::shm::{ParentSide, PushError};
+use crate::shm::{self, ParentSide, PushError};
 use std::collections::VecDeque;
 
 /// The parent's end of a mailbox.
@@ -93,8 +93,8 @@ impl Mailed {
     }
 
     pub(crate) fn evidence(&self) -> Evidence {
-        let evidence = self.side.evidence();
-        Evidence { progress: evidence.progress, dispatch: evidence.dispatch }
+        let shm::mailbox::Evidence { progress, dispatch, step } = self.side.evidence();
+        Evidence { progress, dispatch, step }
     }
 
     pub(crate) fn stop(&mut self) {

@@ -1,5 +1,7 @@
 use super::*;
+use crate::domain::roster::{LINE, Member, Part, Roster};
 use proptest::prelude::*;
+use std::sync::Arc;
 
 fn place() -> impl Strategy<Value = Place> {
     let layout = (0u8..=7, prop::collection::vec((1u64..9, 1u64..9), 0..=MAX_RANK), any::<bool>());
@@ -21,21 +23,51 @@ fn place() -> impl Strategy<Value = Place> {
     )
 }
 
+/// A domain whose windows follow each other in some order, and a rank of it.
+fn seat() -> impl Strategy<Value = Seat> {
+    let parts = prop::collection::vec((0u8..=7, prop::collection::vec(0u64..9, 0..3)), 0..4);
+    let order = (1usize..6).prop_flat_map(|ranks| (Just(ranks), 0..ranks, any::<bool>()));
+    (any::<u64>(), any::<u8>(), 0u32..4, order, parts).prop_map(
+        |(id, memory, signals, (ranks, rank, is_turned), parts)| {
+            let mut data = 0;
+            let part = |(number, (dtype, shape)): (usize, (u8, Vec<u64>))| {
+                let dtype = DType::from_byte(dtype).expect("one of eight");
+                let layout = Layout::dense(dtype, &shape).expect("small");
+                let part = Part { name: format!("part {number}"), offset: data, layout };
+                data += layout.extent.next_multiple_of(LINE);
+                part
+            };
+            let parts = parts.into_iter().enumerate().map(part).collect();
+            let name = format!("domain {id}");
+            let members = Vec::new();
+            let mut roster = Roster { id, name, memory, data, signals, members, parts };
+            for at in 0..ranks as u64 {
+                let at = if is_turned { ranks as u64 - at } else { at };
+                let window = at * (1 << 20);
+                roster.members.push(Member { chip: u32::try_from(at).unwrap_or(0), window });
+            }
+            Seat { rank, roster: Arc::new(roster) }
+        },
+    )
+}
+
 proptest! {
     #[test]
     fn msg_1_a_task_comes_out_as_it_went_in(
         callable: u32, digest: u32, run: u64, members in 1u16..9,
         given in prop::collection::vec(place(), 0..7),
         numbers in prop::collection::vec(any::<u64>(), 0..7),
+        taken in prop::collection::vec(seat(), 0..3),
         blob in prop::collection::vec(any::<u8>(), 0..40),
     ) {
         let order = Order { callable, digest, run, member: members - 1, members };
         let mut bytes = Vec::new();
-        encode_task(&mut bytes, &order, &given, &numbers, &blob);
-        let (mut places, mut scalars) = (Vec::new(), Vec::new());
-        let received = decode_task(&bytes, &mut places, &mut scalars).expect("MSG-1");
+        encode_task(&mut bytes, &order, given.iter().copied(), &numbers, &taken, &blob);
+        let (mut places, mut scalars, mut seats) = (Vec::new(), Vec::new(), Vec::new());
+        let received = decode_task(&bytes, &mut places, &mut scalars, &mut seats);
+        let received = received.expect("MSG-1");
         prop_assert_eq!(received, Received { order, blob: &blob });
-        prop_assert_eq!((places, scalars), (given, numbers));
+        prop_assert_eq!((places, scalars, seats), (given, numbers, taken));
     }
 
     #[test]
@@ -50,16 +82,50 @@ proptest! {
 
     #[test]
     fn msg_2_any_bytes_are_a_message_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-        let _ = decode_task(&bytes, &mut Vec::new(), &mut Vec::new());
+        let _ = decode_task(&bytes, &mut Vec::new(), &mut Vec::new(), &mut Vec::new());
         let _ = Ended::decode(&bytes);
     }
 
     #[test]
-    fn msg_2_a_message_that_was_cut_is_refused(given in prop::collection::vec(place(), 1..4), cut in 1usize..30) {
+    fn msg_2_a_message_that_was_cut_is_refused(
+        given in prop::collection::vec(place(), 1..4),
+        taken in prop::collection::vec(seat(), 0..3),
+        cut in 1usize..30,
+    ) {
         let order = Order { members: 1, ..Order::default() };
         let mut bytes = Vec::new();
-        encode_task(&mut bytes, &order, &given, &[], &[]);
+        encode_task(&mut bytes, &order, given.iter().copied(), &[], &taken, &[]);
         let cut = bytes.len().saturating_sub(cut);
-        prop_assert!(decode_task(&bytes[..cut], &mut Vec::new(), &mut Vec::new()).is_err());
+        let (places, scalars, seats) = (&mut Vec::new(), &mut Vec::new(), &mut Vec::new());
+        prop_assert!(decode_task(&bytes[..cut], places, scalars, seats).is_err());
+    }
+
+    #[test]
+    fn msg_2_a_seat_that_was_changed_is_refused_or_means_what_it_says(
+        taken in seat(), at: prop::sample::Index, byte: u8,
+    ) {
+        let order = Order { members: 1, ..Order::default() };
+        let mut bytes = Vec::new();
+        encode_task(&mut bytes, &order, [].into_iter(), &[], &[taken], &[]);
+        let at = size_of::<Head>() + at.index(bytes.len() - size_of::<Head>());
+        bytes[at] = byte;
+        let mut seats = Vec::new();
+        if let Ok(received) = decode_task(&bytes, &mut Vec::new(), &mut Vec::new(), &mut seats) {
+            let mut again = Vec::new();
+            encode_task(&mut again, &order, [].into_iter(), &[], &seats, received.blob);
+            prop_assert_eq!(again, bytes, "MSG-2");
+        }
+    }
+
+    #[test]
+    fn msg_1_a_step_comes_out_as_it_went_in(domain in 0u32..1 << 24, rank in 0u8..64, cell in 0u32..4096) {
+        for step in [Step::Idle, Step::Running, Step::Waits { domain, rank, cell }] {
+            prop_assert_eq!(Step::decode(step.encode()), step);
+        }
+    }
+
+    #[test]
+    fn msg_2_any_number_is_a_step(number: u64) {
+        let _ = Step::decode(number);
     }
 }

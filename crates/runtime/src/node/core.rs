@@ -1,5 +1,8 @@
 //! What moves: the engine, its endpoints, and the bytes between them.
 
+mod losses;
+
+use crate::domain::Allocated;
 use crate::endpoint::{Endpoint, Report};
 use crate::error::{Lost, RunError, TaskFailure};
 use crate::failure::Failure;
@@ -13,7 +16,7 @@ use phalanx_engine::{
     Stall, Start, TaskId, Time, WorkerId,
 };
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 /// How many failures of one run keep their words.
@@ -24,6 +27,8 @@ const MAX_FAILURES: usize = 16;
 pub(crate) struct Job {
     pub(crate) run: Option<RunId>,
     pub(crate) callable: u32,
+    /// Whether it may run again if its worker is lost.
+    pub(crate) is_idempotent: bool,
     pub(crate) bytes: Vec<u8>,
     /// Where the message of each member ends.
     pub(crate) ends: Vec<usize>,
@@ -62,6 +67,11 @@ pub(crate) struct Lane {
 }
 
 impl Lane {
+    /// Whether it has a task.
+    pub(crate) fn is_busy(&self) -> bool {
+        !self.flights.is_empty()
+    }
+
     fn land(&mut self, dispatch: u64) -> Option<Flight> {
         let at = self.flights.iter().position(|flight| flight.dispatch == dispatch)?;
         self.flights.remove(at)
@@ -105,6 +115,10 @@ pub(crate) struct Core {
     released: Vec<Released>,
     clock: Instant,
     pub(crate) last_buffer: u64,
+    /// Domains that may be alive, for reports.
+    pub(crate) domains: Vec<Weak<Allocated>>,
+    /// Workers that were lost and replaced, the last ones.
+    replaced: VecDeque<Lost>,
     /// Whether a run has finished or room was made since someone last looked.
     pub(crate) has_news: bool,
     /// Whether the last pumping moved something.
@@ -133,6 +147,8 @@ impl Core {
             released: Vec::new(),
             clock: Instant::now(),
             last_buffer: 0,
+            domains: Vec::new(),
+            replaced: VecDeque::new(),
             has_news: false,
             is_moving: false,
             next_look: Time(0),
@@ -143,6 +159,12 @@ impl Core {
     /// A reading of the clock, in nanoseconds.
     pub(crate) fn now(&self) -> Time {
         Time(u64::try_from(self.clock.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    /// What the clock shows at an instant.
+    fn at(&self, instant: Instant) -> Time {
+        let since = instant.saturating_duration_since(self.clock);
+        Time(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
     }
 
     /// When the clock shows `time`.
@@ -207,6 +229,11 @@ impl Core {
 
     /// Takes in what workers say and does what follows; whether anything was said.
     pub(crate) fn pump(&mut self) -> bool {
+        self.pump_at(&mut None)
+    }
+
+    /// The same; `clock` is a fresh reading of the clock, if there is one, and is one afterwards if one was needed.
+    pub(crate) fn pump_at(&mut self, clock: &mut Option<Instant>) -> bool {
         let mut reports = std::mem::take(&mut self.reports);
         let mut is_moved = false;
         for at in 0..self.lanes.len() {
@@ -215,7 +242,8 @@ impl Core {
                 continue;
             }
             is_moved = true;
-            let (now, worker) = (self.now(), self.worker(at));
+            let reading = *clock.get_or_insert_with(Instant::now);
+            let (now, worker) = (self.at(reading), self.worker(at));
             for report in reports.drain(..) {
                 self.take_in(now, worker, report);
             }
@@ -254,38 +282,9 @@ impl Core {
             }
             Report::Left => self.has_news = true,
             Report::Dying(words) => self.worker_dying(worker, &words),
-            Report::Lost(words) => {
-                let doom = self.lanes[worker.index()].doom.take();
-                let words = doom.map_or(words.clone(), |doom| format!("{doom}; {words}").into());
-                self.worker_lost(now, worker, &words);
-            }
+            Report::Lost(words) => self.worker_lost(now, worker, &words),
+            Report::Replaced(words) => self.worker_replaced(now, worker, &words),
         }
-    }
-
-    /// Tells those who wait for what a worker had, before it is certain that it touches nothing any more.
-    fn worker_dying(&mut self, worker: WorkerId, words: &str) {
-        for at in 0..self.lanes[worker.index()].flights.len() {
-            let flight = self.lanes[worker.index()].flights[at];
-            let Some(run) = self.jobs[flight.task.slot()].run else { continue };
-            let failures = vec![self.failure(worker, flight, words.into())];
-            let Flight { task, member, .. } = flight;
-            let (task, reason) = (Some(task), Reason::WorkerLost(worker));
-            let cause = Cause { task, member, work: 0, reason };
-            self.give_up(run, RunError::new(cause, RunReport::default(), failures));
-        }
-        self.has_news = true;
-    }
-
-    /// Fails what a worker had, with the reason it is gone.
-    pub(crate) fn worker_lost(&mut self, now: Time, worker: WorkerId, words: &str) {
-        let lane = &mut self.lanes[worker.index()];
-        lane.lost = Some(words.into());
-        lane.unflushed = 0;
-        self.has_news = true;
-        for flight in std::mem::take(&mut lane.flights) {
-            self.note_failure(worker, flight, words.into());
-        }
-        self.engine.step(now, Event::Lost(worker));
     }
 
     fn failure(&self, worker: WorkerId, flight: Flight, words: Box<str>) -> TaskFailure {
@@ -342,7 +341,8 @@ impl Core {
         if let Some(recorder) = &mut self.recorder {
             recorder.ended(run);
         }
-        notes.keep.clear();
+        // The last first: it may be made of what came before.
+        while notes.keep.pop().is_some() {}
         if notes.is_abandoned {
             self.forget(run);
         }
@@ -382,6 +382,12 @@ impl Core {
         }
     }
 
+    /// What was kept for a run, which then is not.
+    #[cfg(test)]
+    pub(crate) fn take_kept(&mut self, run: RunId) -> Vec<Box<dyn std::any::Any + Send>> {
+        self.runs.get_mut(&run).map(|notes| std::mem::take(&mut notes.keep)).unwrap_or_default()
+    }
+
     /// Gives back what no handle and no run names any more.
     pub(crate) fn release_dropped(&mut self) {
         let dropped = Arc::clone(&self.memory.dropped);
@@ -414,7 +420,9 @@ impl Core {
             let progress = lane.endpoint.evidence().progress;
             // Another first task is progress: the time before it was sent was not its own.
             let is_another = std::mem::replace(&mut lane.first, first) != first;
-            if std::mem::replace(&mut lane.progress, progress) != progress || is_another {
+            let is_moved = std::mem::replace(&mut lane.progress, progress) != progress;
+            // Whoever it waits for has a budget of its own.
+            if is_moved || is_another || self.is_held_up(at) {
                 let worker = self.worker(at);
                 self.engine.step(now, Event::Progress(worker));
             }
@@ -448,9 +456,12 @@ impl Core {
 
     /// Asks every worker to leave.
     pub(crate) fn stop_all(&mut self) {
-        for lane in self.lanes.iter_mut().filter(|lane| lane.lost.is_none()) {
-            lane.endpoint.stop();
-            lane.endpoint.flush();
+        // A thread that was given up may still come to itself, and then it is to leave.
+        for lane in &mut self.lanes {
+            if !lane.endpoint.has_left() {
+                lane.endpoint.stop();
+                lane.endpoint.flush();
+            }
         }
     }
 
@@ -510,7 +521,8 @@ impl Core {
                 let callable = self.jobs[task.slot()].callable as usize;
                 let callable = self.program.callables().get(callable).map_or("?", |one| one.name());
                 let name = lane.endpoint.name();
-                format!("{name} has shown no progress in task {task} (`{callable}`)")
+                let wait = self.say_wait(worker.index());
+                format!("{name} has shown no progress in task {task} (`{callable}`){wait}")
             }
             (_, Some(task)) => format!("nobody runs anything and task {task} waits"),
             _ => "nothing moves".to_owned(),
@@ -519,15 +531,6 @@ impl Core {
             "{what} for {since:.1?} ({:?}: {} running, {} ready, {} waiting)",
             stall.class, counts.running, counts.ready, counts.pending
         )
-    }
-
-    /// Who was lost, and how.
-    pub(crate) fn losses(&self) -> Vec<Lost> {
-        let lost = |lane: &Lane| {
-            let (worker, words) = (lane.endpoint.name(), lane.lost.clone()?);
-            Some(Lost { worker, words })
-        };
-        self.lanes.iter().filter_map(lost).collect()
     }
 }
 

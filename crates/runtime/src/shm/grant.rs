@@ -156,16 +156,19 @@ impl Held {
 impl Outstanding {
     fn take(&self, held: Held) -> Result<(), GrantError> {
         let mut all = self.lock();
-        if let Some(taken) = all.iter().find(|taken| taken.hinders(held)) {
-            return Err(GrantError::Overlap {
-                offset: held.offset,
-                bytes: held.bytes,
-                taken_offset: taken.offset,
-                taken_bytes: taken.bytes,
-            });
-        }
+        hindrance(held, &all)?;
         all.push(held);
         Ok(())
+    }
+
+    /// Refuses bytes that a running task of this process sees in place, if either writes.
+    pub(crate) fn check(
+        &self,
+        offset: usize,
+        bytes: usize,
+        writes: bool,
+    ) -> Result<(), GrantError> {
+        hindrance(Held { offset, bytes, writes }, &self.lock())
     }
 
     fn give_back(&self, held: Held) {
@@ -178,6 +181,19 @@ impl Outstanding {
     fn lock(&self) -> MutexGuard<'_, Vec<Held>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The first grant that is in the way of another.
+fn hindrance(held: Held, all: &[Held]) -> Result<(), GrantError> {
+    let taken = all.iter().find(|taken| taken.hinders(held));
+    taken.map_or(Ok(()), |taken| {
+        Err(GrantError::Overlap {
+            offset: held.offset,
+            bytes: held.bytes,
+            taken_offset: taken.offset,
+            taken_bytes: taken.bytes,
+        })
+    })
 }
 
 #[cfg(test)]

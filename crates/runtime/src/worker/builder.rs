@@ -9,7 +9,7 @@ use crate::node::{Caller, Core, Errands, Node};
 use crate::orchestrator::Crew;
 use crate::program::Program;
 use crate::runner::Runner;
-use crate::shm::Bell;
+use crate::shm::{Bell, Waiting};
 use crate::timeline::Recorder;
 use phalanx_engine::{Config, Engine, Event, Ladder, Time};
 use std::path::PathBuf;
@@ -46,6 +46,7 @@ pub struct Builder {
     pub(crate) window: u64,
     pub(crate) device_ids: Option<Vec<u32>>,
     pub(crate) setting: Vec<u8>,
+    pub(crate) is_restarting: bool,
 }
 
 impl Builder {
@@ -69,6 +70,7 @@ impl Builder {
             window: 0,
             device_ids: None,
             setting: Vec::new(),
+            is_restarting: false,
         }
     }
 
@@ -168,6 +170,14 @@ impl Builder {
         Self { setting: setting.into(), ..self }
     }
 
+    /// A worker whose process is lost is started again. Tasks that it had and that are
+    /// [idempotent](crate::Call::idempotent) run again, the others have failed; one that is lost again and again without
+    /// having done anything stays lost. What its window held stays.
+    #[must_use]
+    pub fn restart(self) -> Self {
+        Self { is_restarting: true, ..self }
+    }
+
     /// Starts everything; when it returns, every worker is ready.
     pub fn init(self) -> Result<Worker, Error> {
         self.check()?;
@@ -188,7 +198,7 @@ impl Builder {
         let segment = memory.segment.clone();
         let mut core = Core::new(engine, self.slots as usize, memory, self.program);
         core.recorder = self.is_recording.then(Recorder::start);
-        let node = Arc::new(Node::new(core, bell, budgets, errands, self.program));
+        let node = Arc::new(Node::new(core, bell, budgets, errands, self.program, self.waiting()));
         let (threads, children) = (Vec::new(), Children::default());
         let mut worker =
             Worker { node, crew, memory: segment, threads, children, close: self.close };
@@ -227,6 +237,12 @@ impl Builder {
             return Err(Error::Setting(format!("{given} device ids were given for {chips} chips")));
         }
         Ok(())
+    }
+
+    /// How everybody waits: a processor is kept only while there is one for each.
+    fn waiting(&self) -> Waiting {
+        let runners = self.chips.saturating_add(self.subs).saturating_add(1);
+        Waiting::calibrate().among(usize::try_from(runners).unwrap_or(usize::MAX))
     }
 
     /// Tells the engine of all workers: chips first, then whoever helps, then sub workers.

@@ -10,7 +10,7 @@ use crate::memory::Home;
 use crate::process::Startup;
 use crate::process::letter::{Chip, Role};
 use crate::process::spawn::Nursery;
-use crate::process::startup::start;
+use crate::process::startup::{Plan, start};
 use crate::runner::{Runner, caught};
 use crate::shm::{Phase, Segment};
 use crate::tensor::{Buffer, Bytes};
@@ -26,7 +26,7 @@ pub(crate) struct Children {
     startup: Startup,
     contexts: Vec<ChipContext>,
     /// Starts and reaps processes; goes last.
-    nursery: Option<Nursery>,
+    nursery: Option<Arc<Nursery>>,
 }
 
 /// What the bootstrap of a chip made, and what it reports.
@@ -48,6 +48,13 @@ impl Worker {
         let mut core = self.node.enter();
         core.pump();
         core.losses()
+    }
+
+    /// Workers that were lost and replaced, the last first; see [`Builder::restart`].
+    pub fn replaced(&self) -> Vec<Lost> {
+        let mut core = self.node.enter();
+        core.pump();
+        core.replaced()
     }
 
     /// Makes buffers of what a chip has cut out of its window.
@@ -125,9 +132,11 @@ impl Builder {
         let path = self.program_path.clone();
         let setting = &self.setting;
         let nursery = Nursery::new(self.program, setting, path, &worker.node.bell, &memory, alarm)?;
+        let nursery = Arc::new(nursery);
         let budget = Duration::from_nanos(self.ladder.startup.0);
         let node = &worker.node;
-        let started = start(&nursery, &roles, &node.bell, &node.waiting, budget)?;
+        let plan = Plan { roles: &roles, budget, is_restarting: self.is_restarting };
+        let started = start(&nursery, &plan, &node.bell, &node.waiting)?;
         worker.children.nursery = Some(nursery);
         worker.children.startup = started.startup;
         let keeper = worker.node.start_keeper();

@@ -4,11 +4,16 @@
 #[path = "../fixture/callables.rs"]
 mod callables;
 
+#[path = "../fixture/collectives.rs"]
+mod collectives;
+
 mod closing;
 mod death;
+mod domains;
 mod graphs;
 mod idle;
 mod parent;
+mod restart;
 mod start;
 mod support;
 mod words;

@@ -1,0 +1,301 @@
+//! What a task sees of a domain: its peers' windows, its own, and the cells.
+
+use super::DomainError;
+use super::error::{no_buffer, no_rank};
+use super::roster::{Part, Roster};
+use crate::message::{Seat, Step};
+use crate::shm::mailbox::Witness;
+use crate::shm::{Bell, Segment, SegmentError, Waiting, Woken};
+use crate::sync::{AtomicU64, Ordering};
+use crate::tensor::Layout;
+use bytemuck::Pod;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A domain, seen by one of its ranks.
+pub struct DomainView {
+    rank: usize,
+    roster: Arc<Roster>,
+    memory: Segment,
+    /// The bell of each window.
+    bells: Vec<Bell>,
+    witness: Option<Witness>,
+    waiting: Waiting,
+}
+
+impl DomainView {
+    pub(crate) fn open(
+        seat: &Seat,
+        memory: &Segment,
+        witness: Option<Witness>,
+        waiting: Waiting,
+    ) -> Result<Self, DomainError> {
+        let roster = Arc::clone(&seat.roster);
+        check_memory(&roster, memory)?;
+        let bell = |at: u64| Bell::at(memory, place(at + roster.bell()));
+        let bells: Result<Vec<Bell>, _> =
+            roster.members.iter().map(|member| bell(member.window)).collect();
+        let bells = bells.map_err(|error| memory_error(&roster, &error))?;
+        let (rank, memory) = (seat.rank, memory.clone());
+        Ok(Self { rank, roster, memory, bells, witness, waiting })
+    }
+
+    /// What the domain is called.
+    pub fn name(&self) -> &str {
+        &self.roster.name
+    }
+
+    /// Which rank this is.
+    pub fn rank(&self) -> usize {
+        self.rank
+    }
+
+    /// How many ranks there are.
+    pub fn ranks(&self) -> usize {
+        self.roster.members.len()
+    }
+
+    /// Writes elements into a buffer of a peer, from element `offset` on.
+    pub fn put<T: Pod>(
+        &self,
+        peer: usize,
+        buffer: &str,
+        offset: usize,
+        elements: &[T],
+    ) -> Result<(), DomainError> {
+        let at = self.range::<T>(peer, buffer, offset, elements.len(), true)?;
+        let bytes: &[u8] = bytemuck::cast_slice(elements);
+        self.memory.write(at, bytes).map_err(|error| memory_error(&self.roster, &error))
+    }
+
+    /// Reads elements of a buffer of a peer, from element `offset` on.
+    pub fn get<T: Pod>(
+        &self,
+        peer: usize,
+        buffer: &str,
+        offset: usize,
+        elements: &mut [T],
+    ) -> Result<(), DomainError> {
+        let at = self.range::<T>(peer, buffer, offset, elements.len(), false)?;
+        let bytes: &mut [u8] = bytemuck::cast_slice_mut(elements);
+        self.memory.read(at, bytes).map_err(|error| memory_error(&self.roster, &error))
+    }
+
+    /// A buffer of this rank's own window.
+    pub fn buffer(&self, name: &str) -> Result<WindowBuffer<'_>, DomainError> {
+        let part = self.roster.part(name).ok_or_else(|| no_buffer(&self.roster, name))?;
+        Ok(WindowBuffer { view: self, part })
+    }
+
+    /// Sets this rank's cell in the window of a peer, after all that was put before; it cannot go back.
+    pub fn notify(&self, peer: usize, cell: u32, value: u64) -> Result<(), DomainError> {
+        self.check_cell(cell)?;
+        self.set(peer, cell, |_| value)
+    }
+
+    /// Adds to this rank's cell in the window of a peer, after all that was put before.
+    pub fn notify_add(&self, peer: usize, cell: u32, amount: u64) -> Result<(), DomainError> {
+        self.check_cell(cell)?;
+        self.set(peer, cell, |found| found.saturating_add(amount))
+    }
+
+    /// What a peer's cell in this rank's window holds now; what was put before can be seen.
+    pub fn test(&self, peer: usize, cell: u32) -> Result<u64, DomainError> {
+        self.check_cell(cell)?;
+        // SYNC: DOM-5: pairs with the store in `set`.
+        Ok(self.word(self.rank, peer, cell)?.load(Ordering::Acquire))
+    }
+
+    /// Waits until a peer's cell in this rank's window holds at least `wanted`, and gives what it holds.
+    pub fn wait(
+        &self,
+        peer: usize,
+        cell: u32,
+        wanted: u64,
+        timeout: Duration,
+    ) -> Result<u64, DomainError> {
+        self.check_cell(cell)?;
+        let deadline = deadline(timeout)?;
+        self.wait_until(peer, cell, wanted, deadline, timeout)
+    }
+
+    /// Waits until all ranks have come as often as this one.
+    ///
+    /// A rank that has failed in it is not in step any more: the domain is of no further use.
+    pub fn barrier(&self, timeout: Duration) -> Result<(), DomainError> {
+        let (deadline, cell) = (deadline(timeout)?, self.roster.signals);
+        let round = self.word(self.rank, self.rank, cell)?.load(Ordering::Relaxed) + 1;
+        for peer in 0..self.ranks() {
+            self.set(peer, cell, |_| round)?;
+        }
+        for peer in 0..self.ranks() {
+            self.wait_until(peer, cell, round, deadline, timeout)?;
+        }
+        Ok(())
+    }
+
+    fn wait_until(
+        &self,
+        peer: usize,
+        cell: u32,
+        wanted: u64,
+        deadline: Instant,
+        within: Duration,
+    ) -> Result<u64, DomainError> {
+        let word = self.word(self.rank, peer, cell)?;
+        // SYNC: DOM-5: pairs with the store in `set`.
+        let seen = word.load(Ordering::Acquire);
+        if seen >= wanted {
+            return Ok(seen);
+        }
+        self.tell(self.step(peer, cell));
+        let is_there = || word.load(Ordering::Acquire) >= wanted;
+        let woken = self.waiting.wait(&self.bells[self.rank], &[], Some(deadline), is_there);
+        self.tell(Step::Running);
+        let seen = word.load(Ordering::Acquire);
+        if woken == Woken::Ready || seen >= wanted {
+            return Ok(seen);
+        }
+        let is_barrier = cell == self.roster.signals;
+        Err(DomainError::TimedOut {
+            domain: self.roster.name.clone(),
+            rank: self.rank,
+            what: if is_barrier { "the barrier".to_owned() } else { format!("cell {cell}") },
+            peer,
+            chip: self.roster.members[peer].chip,
+            seen,
+            wanted,
+            within,
+        })
+    }
+
+    fn set(&self, peer: usize, cell: u32, change: impl Fn(u64) -> u64) -> Result<(), DomainError> {
+        let word = self.word(peer, self.rank, cell)?;
+        let found = word.load(Ordering::Relaxed);
+        let value = change(found);
+        if value < found {
+            let (domain, writer, owner) = (self.roster.name.clone(), self.rank, peer);
+            return Err(DomainError::Backwards { domain, cell, writer, owner, found, value });
+        }
+        // SYNC: DOM-5: all that was put before; pairs with the loads of who waits.
+        word.store(value, Ordering::Release);
+        self.bells[peer].ring();
+        Ok(())
+    }
+
+    /// Says to the parent where we are.
+    fn tell(&self, step: Step) {
+        if let Some(witness) = &self.witness {
+            witness.step(step.encode());
+        }
+    }
+
+    fn step(&self, peer: usize, cell: u32) -> Step {
+        let rank = u8::try_from(peer).unwrap_or(u8::MAX);
+        Step::Waits { domain: Step::short(self.roster.id), rank, cell }
+    }
+
+    fn word(&self, owner: usize, writer: usize, cell: u32) -> Result<&AtomicU64, DomainError> {
+        let roster = &self.roster;
+        let window = roster.members.get(owner).ok_or_else(|| no_rank(roster, owner))?.window;
+        if writer >= roster.members.len() {
+            return Err(no_rank(roster, writer));
+        }
+        let word = self.memory.word64(place(window + roster.cell(writer, cell)));
+        word.map_err(|error| memory_error(roster, &error))
+    }
+
+    /// Only cells of the caller's: the one behind them is the barrier's.
+    fn check_cell(&self, cell: u32) -> Result<(), DomainError> {
+        let cells = self.roster.signals;
+        if cell < cells {
+            return Ok(());
+        }
+        Err(DomainError::NoCell { domain: self.roster.name.clone(), cell, cells })
+    }
+
+    /// Where elements of a buffer lie in the memory.
+    fn range<T: Pod>(
+        &self,
+        rank: usize,
+        buffer: &str,
+        offset: usize,
+        count: usize,
+        writes: bool,
+    ) -> Result<usize, DomainError> {
+        let roster = &self.roster;
+        let member = roster.members.get(rank).ok_or_else(|| no_rank(roster, rank))?;
+        let part = roster.part(buffer).ok_or_else(|| no_buffer(roster, buffer))?;
+        let element = check_element::<T>(part)?;
+        let end = offset.checked_add(count).and_then(|end| end.checked_mul(element));
+        if end.is_none_or(|end| end as u64 > part.layout.extent) {
+            let (name, elements) = (buffer.to_owned(), part.layout.extent / element as u64);
+            return Err(DomainError::Bounds { name, offset, count, elements });
+        }
+        let at = place(member.window + part.offset) + offset * element;
+        self.memory.granted().check(at, count * element, writes).map_err(|error| {
+            let (name, words) = (buffer.to_owned(), error.to_string());
+            DomainError::Taken { name, rank, words }
+        })?;
+        Ok(at)
+    }
+}
+
+/// A buffer of a rank's own window; it is copied, since peers may reach it at any time.
+pub struct WindowBuffer<'v> {
+    view: &'v DomainView,
+    part: &'v Part,
+}
+
+impl WindowBuffer<'_> {
+    /// What it holds, and how.
+    pub fn layout(&self) -> &Layout {
+        &self.part.layout
+    }
+
+    /// All its elements.
+    pub fn read<T: Pod>(&self) -> Result<Vec<T>, DomainError> {
+        let bytes = check_element::<T>(self.part)?;
+        let mut elements = vec![T::zeroed(); place(self.part.layout.extent) / bytes];
+        self.view.get(self.view.rank, &self.part.name, 0, &mut elements)?;
+        Ok(elements)
+    }
+
+    /// Sets elements from `offset` on.
+    pub fn write<T: Pod>(&self, offset: usize, elements: &[T]) -> Result<(), DomainError> {
+        self.view.put(self.view.rank, &self.part.name, offset, elements)
+    }
+}
+
+/// Refuses a domain that does not lie in the memory it names.
+pub(crate) fn check_memory(roster: &Roster, memory: &Segment) -> Result<(), DomainError> {
+    let last = roster.members.iter().map(|member| member.window).max().unwrap_or(0);
+    let end = roster.window_bytes().and_then(|bytes| last.checked_add(bytes));
+    if end.is_some_and(|end| end <= memory.len() as u64) {
+        return Ok(());
+    }
+    let words = format!("a window at {last} does not end within {}", memory.len());
+    Err(DomainError::Memory { domain: roster.name.clone(), words })
+}
+
+/// How many bytes an element has, if the buffer holds such; bytes are in every buffer.
+fn check_element<T: Pod>(part: &Part) -> Result<usize, DomainError> {
+    let (bytes, wanted) = (part.layout.dtype.bytes(), size_of::<T>());
+    if bytes == wanted as u64 || wanted == 1 {
+        return Ok(wanted);
+    }
+    Err(DomainError::Element { name: part.name.clone(), bytes, wanted })
+}
+
+fn deadline(within: Duration) -> Result<Instant, DomainError> {
+    Instant::now().checked_add(within).ok_or(DomainError::Endless { within })
+}
+
+/// A place in a memory that was checked to have it.
+fn place(offset: u64) -> usize {
+    usize::try_from(offset).unwrap_or(usize::MAX)
+}
+
+fn memory_error(roster: &Roster, error: &SegmentError) -> DomainError {
+    DomainError::Memory { domain: roster.name.clone(), words: error.to_string() }
+}
