@@ -8,9 +8,10 @@ use crate::endpoint::{Endpoint, Report};
 use crate::error::{Lost, RunError, TaskFailure};
 use crate::failure::Failure;
 use crate::memory::Memory;
-use crate::message::Verdict;
+use crate::message::{Ended as TaskEnded, Verdict};
 use crate::program::Program;
 use crate::tensor::Released;
+use crate::timeline::{Recorder, TaskSpan};
 use phalanx_engine::{
     Action, BufferError, Cause, Ending, Engine, Event, Outcome, Reason, Report as RunReport, RunId,
     Stall, Start, TaskId, Time, WorkerId,
@@ -133,6 +134,8 @@ pub(crate) struct Core {
     pub(crate) is_moving: bool,
     /// When the watchdog looks again.
     pub(crate) next_look: Time,
+    /// Remembers what ran when, if that is asked for.
+    pub(crate) recorder: Option<Recorder>,
 }
 
 impl Core {
@@ -162,6 +165,7 @@ impl Core {
             has_news: false,
             is_moving: false,
             next_look: Time(0),
+            recorder: None,
         }
     }
 
@@ -332,6 +336,7 @@ impl Core {
                 if ended.picoseconds > 0 {
                     self.note_simulated(flight.task, ended.picoseconds);
                 }
+                self.record(worker, flight, &ended);
                 let (dispatch, took) = (ended.dispatch, ended.nanoseconds);
                 self.engine.step(now, Event::Finished { worker, dispatch, ending, took });
             }
@@ -360,6 +365,26 @@ impl Core {
         }
     }
 
+    /// Remembers when a task ran, if it has and that is asked for.
+    #[inline]
+    fn record(&mut self, worker: WorkerId, flight: Flight, ended: &TaskEnded) {
+        let Some(recorder) = self.recorder.as_mut() else { return };
+        let job = &self.jobs[flight.task.slot()];
+        let Some(run) = job.run.filter(|_| ended.verdict != Verdict::Skipped) else { return };
+        let callable = self.program.callables().get(job.callable as usize);
+        recorder.task(TaskSpan {
+            run,
+            task: flight.task,
+            member: flight.member,
+            worker: worker.index(),
+            callable: callable.map_or("?", |callable| callable.name()),
+            begun: ended.begun,
+            ended: ended.begun.saturating_add(ended.nanoseconds),
+            simulated: ended.picoseconds,
+            is_done: ended.verdict == Verdict::Done,
+        });
+    }
+
     fn note_simulated(&mut self, task: TaskId, picoseconds: u64) {
         let run = self.jobs[task.slot()].run;
         if let Some(notes) = run.and_then(|run| self.runs.get_mut(&run)) {
@@ -373,6 +398,9 @@ impl Core {
         let Some(notes) = self.runs.get_mut(&run) else { return };
         let ended = notes.ended(outcome);
         notes.outcome.get_or_insert(ended);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.ended(run);
+        }
         // The last first: it may be made of what came before.
         while notes.keep.pop().is_some() {}
         if notes.is_abandoned {

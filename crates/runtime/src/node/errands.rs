@@ -1,7 +1,7 @@
 //! Tasks that a waiting caller runs itself, so that its core is of use.
 
 use crate::endpoint::{Endpoint, Evidence, Report};
-use crate::message::{Ended, Verdict};
+use crate::message::Ended;
 use crate::runner::Runner;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, TryLockError};
@@ -66,9 +66,7 @@ impl Errand {
         runner.resume(now);
         for (dispatch, message) in row.iter() {
             if recalled.contains(&dispatch) {
-                let verdict = Verdict::Skipped;
-                let end = Ended { dispatch, verdict, nanoseconds: 0, picoseconds: 0 };
-                ended.push(Report::Ended(end, None));
+                ended.push(Report::Ended(Ended::skipped(dispatch), None));
                 continue;
             }
             let (end, words) = runner.run(dispatch, message);
