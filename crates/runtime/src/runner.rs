@@ -10,6 +10,7 @@ use crate::message::{Ended, Order, Place, Seat, Verdict, decode_task};
 use crate::program::Program;
 use crate::shm::Segment;
 use crate::task::{Given, Setting, Task};
+use crate::timeline::Clock;
 use std::any::Any;
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -26,6 +27,7 @@ pub(crate) struct Runner {
     seats: Vec<Seat>,
     /// When the last task ended, if the next follows at once.
     last: Option<Instant>,
+    clock: Clock,
 }
 
 thread_local! {
@@ -62,7 +64,8 @@ impl Runner {
         let prefixes = program.callables().iter().map(|one| one.digest().prefix()).collect();
         let setting = Setting::new(memories, device);
         let (places, scalars, seats) = (Vec::new(), Vec::new(), Vec::new());
-        Self { program, prefixes, setting, places, scalars, seats, last: None }
+        let (last, clock) = (None, Clock::start());
+        Self { program, prefixes, setting, places, scalars, seats, last, clock }
     }
 
     /// What tasks see of their worker.
@@ -98,7 +101,8 @@ impl Runner {
             Ok(()) => (Verdict::Done, None),
             Err(failure) => (Verdict::Failed, Some(failure.words().into())),
         };
-        (Ended { dispatch, verdict, nanoseconds, picoseconds }, words)
+        let begun = self.clock.reading(begun);
+        (Ended { dispatch, verdict, begun, nanoseconds, picoseconds }, words)
     }
 
     fn call(&mut self, message: &[u8]) -> Result<(), Failure> {

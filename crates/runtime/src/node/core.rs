@@ -2,14 +2,16 @@
 
 mod losses;
 
+use super::errands::{Errand, Errands, Row};
 use crate::domain::Allocated;
 use crate::endpoint::{Endpoint, Report};
 use crate::error::{Lost, RunError, TaskFailure};
 use crate::failure::Failure;
 use crate::memory::Memory;
-use crate::message::Verdict;
+use crate::message::{Ended as TaskEnded, Verdict};
 use crate::program::Program;
 use crate::tensor::Released;
+use crate::timeline::{Recorder, TaskSpan};
 use phalanx_engine::{
     Action, BufferError, Cause, Ending, Engine, Event, Outcome, Reason, Report as RunReport, RunId,
     Stall, Start, TaskId, Time, WorkerId,
@@ -118,12 +120,22 @@ pub(crate) struct Core {
     pub(crate) domains: Vec<Weak<Allocated>>,
     /// Workers that were lost and replaced, the last ones.
     replaced: VecDeque<Lost>,
+    /// The worker that is whoever waits.
+    pub(crate) caller: Option<(WorkerId, Arc<Errands>)>,
+    /// How many callers wait.
+    waiters: usize,
+    /// Its tasks that nobody has taken.
+    pub(crate) row: Row,
+    /// Those of them that must not begin any more.
+    recalled: Vec<u64>,
     /// Whether a run has finished or room was made since someone last looked.
     pub(crate) has_news: bool,
     /// Whether the last pumping moved something.
     pub(crate) is_moving: bool,
     /// When the watchdog looks again.
     pub(crate) next_look: Time,
+    /// Remembers what ran when, if that is asked for.
+    pub(crate) recorder: Option<Recorder>,
 }
 
 impl Core {
@@ -146,9 +158,14 @@ impl Core {
             last_buffer: 0,
             domains: Vec::new(),
             replaced: VecDeque::new(),
+            caller: None,
+            waiters: 0,
+            row: Row::default(),
+            recalled: Vec::new(),
             has_news: false,
             is_moving: false,
             next_look: Time(0),
+            recorder: None,
         }
     }
 
@@ -192,12 +209,19 @@ impl Core {
         while let Some(action) = self.engine.actions().next() {
             match action {
                 Action::Start(start) => self.start(&start),
-                Action::Recall { worker, dispatch } => {
-                    self.lanes[worker.index()].endpoint.recall(dispatch);
-                }
+                Action::Recall { worker, dispatch } => self.recall(worker, dispatch),
                 Action::RoomFreed | Action::AdmissionFreed => self.has_news = true,
                 Action::RunFinished(run) => self.run_finished(run),
             }
+        }
+    }
+
+    fn recall(&mut self, worker: WorkerId, dispatch: u64) {
+        if self.caller.as_ref().is_none_or(|(caller, _)| *caller != worker) {
+            self.lanes[worker.index()].endpoint.recall(dispatch);
+        } else if self.row.has(dispatch) {
+            // What somebody has taken already ends as it ends.
+            self.recalled.push(dispatch);
         }
     }
 
@@ -205,8 +229,16 @@ impl Core {
     fn start(&mut self, start: &Start) {
         let Start { worker, dispatch, task, member, .. } = *start;
         let lane = &mut self.lanes[worker.index()];
-        lane.endpoint.send(dispatch, self.jobs[task.slot()].message(member));
+        let message = self.jobs[task.slot()].message(member);
         lane.flights.push_back(Flight { dispatch, task, member });
+        if let Some((caller, errands)) = &self.caller
+            && *caller == worker
+        {
+            self.row.push(dispatch, message);
+            errands.wait(self.row.len());
+            return;
+        }
+        lane.endpoint.send(dispatch, message);
         lane.unflushed += 1;
         // An idle worker gets its first task at once, a busy one several at a time.
         if lane.flights.len() == 1 || lane.unflushed >= 8 {
@@ -253,6 +285,38 @@ impl Core {
         is_moved
     }
 
+    /// Hands the tasks of the caller over to who will run them.
+    pub(crate) fn hand_over(&mut self, errand: &mut Errand) {
+        std::mem::swap(&mut self.row, &mut errand.row);
+        std::mem::swap(&mut self.recalled, &mut errand.recalled);
+        if let Some((_, errands)) = &self.caller {
+            errands.wait(0);
+        }
+    }
+
+    /// Takes back what they ended as.
+    pub(crate) fn take_back(&mut self, errand: &mut Errand, clock: &mut Option<Instant>) {
+        let Some((worker, _)) = self.caller else { return };
+        let now = self.at(*clock.get_or_insert_with(Instant::now));
+        for report in errand.ended.drain(..) {
+            self.take_in(now, worker, report);
+        }
+        self.carry_out();
+    }
+
+    /// One caller more or less waits; while any does, tasks are given to it.
+    pub(crate) fn caller_waits(&mut self, more: isize) {
+        let Some((worker, _)) = &self.caller else { return };
+        let worker = *worker;
+        self.waiters = self.waiters.saturating_add_signed(more);
+        if self.waiters == 0 {
+            self.engine.pause(worker);
+        } else if more == 1 && self.waiters == 1 {
+            self.engine.resume(worker);
+            self.carry_out();
+        }
+    }
+
     pub(crate) fn worker(&self, at: usize) -> WorkerId {
         self.engine.workers().nth(at).expect("NODE-1: each lane is a worker")
     }
@@ -272,6 +336,7 @@ impl Core {
                 if ended.picoseconds > 0 {
                     self.note_simulated(flight.task, ended.picoseconds);
                 }
+                self.record(worker, flight, &ended);
                 let (dispatch, took) = (ended.dispatch, ended.nanoseconds);
                 self.engine.step(now, Event::Finished { worker, dispatch, ending, took });
             }
@@ -300,6 +365,26 @@ impl Core {
         }
     }
 
+    /// Remembers when a task ran, if it has and that is asked for.
+    #[inline]
+    fn record(&mut self, worker: WorkerId, flight: Flight, ended: &TaskEnded) {
+        let Some(recorder) = self.recorder.as_mut() else { return };
+        let job = &self.jobs[flight.task.slot()];
+        let Some(run) = job.run.filter(|_| ended.verdict != Verdict::Skipped) else { return };
+        let callable = self.program.callables().get(job.callable as usize);
+        recorder.task(TaskSpan {
+            run,
+            task: flight.task,
+            member: flight.member,
+            worker: worker.index(),
+            callable: callable.map_or("?", |callable| callable.name()),
+            begun: ended.begun,
+            ended: ended.begun.saturating_add(ended.nanoseconds),
+            simulated: ended.picoseconds,
+            is_done: ended.verdict == Verdict::Done,
+        });
+    }
+
     fn note_simulated(&mut self, task: TaskId, picoseconds: u64) {
         let run = self.jobs[task.slot()].run;
         if let Some(notes) = run.and_then(|run| self.runs.get_mut(&run)) {
@@ -313,6 +398,9 @@ impl Core {
         let Some(notes) = self.runs.get_mut(&run) else { return };
         let ended = notes.ended(outcome);
         notes.outcome.get_or_insert(ended);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.ended(run);
+        }
         // The last first: it may be made of what came before.
         while notes.keep.pop().is_some() {}
         if notes.is_abandoned {

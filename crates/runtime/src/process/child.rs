@@ -95,7 +95,7 @@ fn serve(
     side.enter(Phase::Bootstrapping);
     let memory = Segment::adopt_whole(memory).map_err(|error| error.to_string())?;
     let set_up = letter::compare_callables(program, callables).map_err(Failure::new);
-    let set_up = set_up.and_then(|()| set_up_device(program, role, &memory, &side));
+    let set_up = set_up.and_then(|told| set_up_device(program, role, &memory, &told, &side));
     let device = match set_up {
         Ok((device, report)) => {
             tell(&mut side, REPORT, &report.encode());
@@ -136,6 +136,7 @@ fn set_up_device(
     program: &Program,
     role: Role,
     memory: &Segment,
+    told: &[u8],
     side: &ChildSide,
 ) -> Result<(Device, Report), Failure> {
     let (Role::Chip(chip), Some(bootstrap)) = (role, program.bootstrap()) else {
@@ -143,7 +144,7 @@ fn set_up_device(
         return Ok((None, Report { window, ..Report::default() }));
     };
     let is_over = || side.is_shut_down() || is_orphan();
-    let mut setting = Bootstrap::new(chip, memory, &is_over);
+    let mut setting = Bootstrap::new(chip, memory, told, &is_over);
     let device = caught(|| bootstrap(&mut setting))?;
     Ok((Some(device), setting.finish()))
 }

@@ -10,6 +10,7 @@ use crate::orchestrator::Crew;
 use crate::program::Program;
 use crate::runner::Runner;
 use crate::shm::{Bell, Waiting};
+use crate::timeline::Recorder;
 use phalanx_engine::{Config, Engine, Event, Ladder, Time};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -44,6 +45,7 @@ pub struct Builder {
     pub(crate) program_path: Option<PathBuf>,
     pub(crate) window: u64,
     pub(crate) device_ids: Option<Vec<u32>>,
+    pub(crate) setting: Vec<u8>,
     pub(crate) is_restarting: bool,
 }
 
@@ -67,6 +69,7 @@ impl Builder {
             program_path: None,
             window: 0,
             device_ids: None,
+            setting: Vec::new(),
             is_restarting: false,
         }
     }
@@ -137,7 +140,7 @@ impl Builder {
         Self { close, ..self }
     }
 
-    /// Runs remember their tasks, for graphs and critical paths.
+    /// Runs remember their tasks, for graphs and critical paths, and the worker when they ran ([`Worker::timeline`]).
     #[must_use]
     pub fn recording(self) -> Self {
         Self { is_recording: true, ..self }
@@ -159,6 +162,12 @@ impl Builder {
     #[must_use]
     pub fn device_ids(self, device_ids: &[u32]) -> Self {
         Self { device_ids: Some(device_ids.to_vec()), ..self }
+    }
+
+    /// What the bootstrap of every chip is told ([`Bootstrap::setting`](crate::Bootstrap::setting)): a machine, say.
+    #[must_use]
+    pub fn setting(self, setting: impl Into<Vec<u8>>) -> Self {
+        Self { setting: setting.into(), ..self }
     }
 
     /// A worker whose process is lost is started again. Tasks that it had and that are
@@ -185,9 +194,9 @@ impl Builder {
         let crew = self.crew(&mut engine);
         let runner = || Runner::new(self.program, vec![memory.segment.clone()], None);
         let errands = self.is_helping.then(|| Arc::new(Errands::new(runner())));
-        let caller = errands.as_ref().map(|errands| Caller(Arc::clone(errands)));
         let segment = memory.segment.clone();
-        let core = Core::new(engine, self.slots as usize, memory, self.program);
+        let mut core = Core::new(engine, self.slots as usize, memory, self.program);
+        core.recorder = self.is_recording.then(Recorder::start);
         let node = Arc::new(Node::new(core, bell, budgets, errands, self.program, self.waiting()));
         let (threads, children) = (Vec::new(), Children::default());
         let mut worker =
@@ -196,10 +205,11 @@ impl Builder {
             Isolation::Thread => self.start_threads(&mut worker)?,
             Isolation::Process => self.start_processes(&mut worker)?,
         };
-        if let Some(caller) = caller {
-            lanes.insert(self.chips as usize, Box::new(caller));
-        }
         let mut core = worker.node.enter();
+        if let Some(errands) = &worker.node.errands {
+            lanes.insert(self.chips as usize, Box::new(Caller { is_stopped: false }));
+            core.caller = Some((worker.crew.subs[0], Arc::clone(errands)));
+        }
         for lane in lanes {
             core.add_lane(lane);
         }
@@ -207,6 +217,7 @@ impl Builder {
         for one in workers {
             core.engine.step(Time(0), Event::Ready(one));
         }
+        core.caller_waits(0);
         drop(core);
         Ok(worker)
     }

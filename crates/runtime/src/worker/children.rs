@@ -130,7 +130,8 @@ impl Builder {
         };
         let memory = worker.node.enter().memory.segment.clone();
         let path = self.program_path.clone();
-        let nursery = Nursery::new(self.program, path, &worker.node.bell, &memory, alarm)?;
+        let setting = &self.setting;
+        let nursery = Nursery::new(self.program, setting, path, &worker.node.bell, &memory, alarm)?;
         let nursery = Arc::new(nursery);
         let budget = Duration::from_nanos(self.ladder.startup.0);
         let node = &worker.node;
@@ -175,7 +176,7 @@ impl Builder {
             let Some(bootstrap) = self.program.bootstrap() else {
                 return Ok(Some((None, Report { window: chip.window, ..Report::default() })));
             };
-            let mut setting = Bootstrap::new(*chip, memory, &|| false);
+            let mut setting = Bootstrap::new(*chip, memory, &self.setting, &|| false);
             let device = caught(|| bootstrap(&mut setting))?;
             Ok(Some((Some(device), setting.finish())))
         };
