@@ -311,7 +311,8 @@ class FakeNode:
 
     def __init__(self, **changes: float) -> None:
         self.calls: list[str] = []
-        floors = {"raw_spin_us": 0.3, "raw_futex_us": 50.0, "spawn_true_ms": 0.7, "spawn_self_ms": 0.8, "spawn8_ms": 4.0}
+        floors = {"raw_spin_us": 0.3, "raw_yield_us": 2.4, "raw_futex_us": 50.0}
+        floors |= {"spawn_true_ms": 0.7, "spawn_self_ms": 0.8, "spawn8_ms": 4.0}
         values = {name: must for _, name, _, must, _ in node.BARS} | floors | {"spawn_ms": 3.0, "independent2_us": 1.0}
         self.values = values | changes
 

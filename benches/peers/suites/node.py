@@ -43,7 +43,9 @@ BARS = (
 # What, the name of ours, the name and the words of the floor.
 FLOORS = (
     ("task in a chain, one child", "chain_us", "raw_spin_us", "a word, spinning"),
+    ("task in a chain, one child", "chain_us", "raw_yield_us", "a word, yielding"),
     ("one task, run end to end", "run_one_us", "raw_spin_us", "a word, spinning"),
+    ("one task, run end to end", "run_one_us", "raw_yield_us", "a word, yielding"),
     ("one task, run end to end", "run_one_us", "raw_futex_us", "a word, sleeping"),
     ("one child until it is ready", "spawn_ms", "spawn_self_ms", "posix_spawn of the same"),
     ("one child until it is ready", "spawn_ms", "spawn_true_ms", "posix_spawn of true"),

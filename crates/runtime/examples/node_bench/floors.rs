@@ -21,18 +21,40 @@ const OVER: u32 = u32::MAX;
 /// Round trips that are timed together.
 const BATCH: u32 = 200;
 
+/// How the two wait for each other.
+#[derive(Clone, Copy, PartialEq)]
+enum How {
+    Spin,
+    Yield,
+    Futex,
+}
+
+impl How {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Spin => "spin",
+            Self::Yield => "yield",
+            Self::Futex => "futex",
+        }
+    }
+
+    fn of(name: &str) -> Option<Self> {
+        [Self::Spin, Self::Yield, Self::Futex].into_iter().find(|how| how.name() == name)
+    }
+}
+
 /// Does its part, if this process is a partner of the floors.
 pub(crate) fn is_partner(arguments: &[String]) -> Result<bool, Failed> {
     match arguments.first().map(String::as_str) {
         Some(NOBODY) => Ok(true),
         Some(PARTNER) => {
             let memory = Segment::adopt(inherited(MEMORY)?, 4096)?;
-            let is_asleep = arguments.get(1).is_some_and(|one| one == "futex");
+            let how = arguments.get(1).and_then(|name| How::of(name)).ok_or("wait how?")?;
             let [ask, answer] = words(&memory)?;
             let mut last = 0;
             while last != OVER {
-                last = await_change(ask, last, is_asleep);
-                say(answer, last, is_asleep);
+                last = await_change(ask, last, how);
+                say(answer, last, how);
             }
             Ok(true)
         }
@@ -45,33 +67,33 @@ fn words(memory: &Segment) -> Result<[&AtomicU32; 2], Failed> {
     Ok([ask?, answer?])
 }
 
-fn say(word: &AtomicU32, value: u32, is_asleep: bool) {
+fn say(word: &AtomicU32, value: u32, how: How) {
     word.store(value, Ordering::Release);
-    if is_asleep {
+    if how == How::Futex {
         futex::wake(word);
     }
 }
 
-fn await_change(word: &AtomicU32, last: u32, is_asleep: bool) -> u32 {
+fn await_change(word: &AtomicU32, last: u32, how: How) -> u32 {
     loop {
         let found = word.load(Ordering::Acquire);
         if found != last {
             return found;
         }
-        if is_asleep {
-            futex::wait(word, last, None);
-        } else {
-            std::hint::spin_loop();
+        match how {
+            How::Spin => std::hint::spin_loop(),
+            How::Yield => std::thread::yield_now(),
+            How::Futex => futex::wait(word, last, None),
         }
     }
 }
 
 /// Microseconds there and back, the best of several batches.
-fn round_trip(batches: usize, is_asleep: bool) -> Result<f64, Failed> {
+fn round_trip(batches: usize, how: How) -> Result<f64, Failed> {
     let memory = Segment::create("phalanx-floor", 4096)?;
     let parent_fd = memory.fd().as_fd().try_clone_to_owned()?;
     let mut command = Command::new(std::env::current_exe()?);
-    command.args([PARTNER, if is_asleep { "futex" } else { "spin" }]);
+    command.args([PARTNER, how.name()]);
     command.fd_mappings(vec![FdMapping { parent_fd, child_fd: MEMORY }])?;
     let mut partner = command.spawn()?;
     let [ask, answer] = words(&memory)?;
@@ -80,12 +102,12 @@ fn round_trip(batches: usize, is_asleep: bool) -> Result<f64, Failed> {
         let begun = Instant::now();
         for _ in 0..BATCH {
             turn += 1;
-            say(ask, turn, is_asleep);
-            await_change(answer, turn - 1, is_asleep);
+            say(ask, turn, how);
+            await_change(answer, turn - 1, how);
         }
         times.push(begun.elapsed().as_secs_f64() * 1e6 / f64::from(BATCH));
     }
-    say(ask, OVER, is_asleep);
+    say(ask, OVER, how);
     partner.wait()?;
     Ok(best(&times))
 }
@@ -112,8 +134,9 @@ fn spawned(program: &std::path::Path, count: usize, lives: usize) -> Result<f64,
 pub(crate) fn floors(plan: Plan) -> Result<Vec<Row>, Failed> {
     let ours = std::env::current_exe()?;
     Ok(vec![
-        ("raw_spin_us", round_trip(plan.calls / 10, false)?, "us"),
-        ("raw_futex_us", round_trip(plan.lives, true)?, "us"),
+        ("raw_spin_us", round_trip(plan.calls / 10, How::Spin)?, "us"),
+        ("raw_yield_us", round_trip(plan.calls / 10, How::Yield)?, "us"),
+        ("raw_futex_us", round_trip(plan.lives, How::Futex)?, "us"),
         ("spawn_true_ms", spawned("/bin/true".as_ref(), 1, plan.lives)?, "ms"),
         ("spawn_self_ms", spawned(&ours, 1, plan.lives)?, "ms"),
         ("spawn8_ms", spawned(&ours, 8, plan.lives)?, "ms"),

@@ -54,14 +54,19 @@ pub(crate) fn tasks(plan: Plan) -> Result<Vec<Row>, Failed> {
         let time = best(&times.collect::<Result<Vec<_>, _>>()?);
         worst = worst.max(time);
         rows.push((name, time, "us"));
-        if children == 1 {
-            let times = (0..plan.repeats).map(|_| chain(&worker, plan.tasks / 5));
-            rows.push(("chain_us", best(&times.collect::<Result<Vec<_>, _>>()?), "us"));
-        }
         worker.close()?;
     }
     rows.push(("independent_us", worst, "us"));
     Ok(rows)
+}
+
+/// Tasks of which each waits for the one before.
+pub(crate) fn chained(plan: Plan) -> Result<Vec<Row>, Failed> {
+    let worker = processes(1).init()?;
+    let times = (0..plan.repeats).map(|_| chain(&worker, plan.tasks / 5));
+    let time = best(&times.collect::<Result<Vec<_>, _>>()?);
+    worker.close()?;
+    Ok(vec![("chain_us", time, "us")])
 }
 
 /// Tasks on many children.
@@ -70,9 +75,9 @@ pub(crate) fn many(plan: Plan) -> Result<Vec<Row>, Failed> {
     let data = data(&worker)?;
     let times = (0..plan.repeats).map(|_| independent(&worker, &data, plan.tasks));
     let time = best(&times.collect::<Result<Vec<_>, _>>()?);
-    let (iterations, count) = (iterations_of(MICROS), plan.tasks / 4);
+    let (iterations, count) = (iterations_of(MICROS), plan.tasks);
     let mut shares = Vec::new();
-    for _ in 0..plan.repeats {
+    for _ in 0..plan.repeats.div_ceil(6) {
         let span = Duration::from_millis(100);
         let before = rate_of_all(CHILDREN, span);
         let begun = Instant::now();
