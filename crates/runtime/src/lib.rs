@@ -5,6 +5,7 @@
 pub mod bootstrap;
 pub mod call;
 pub mod callable;
+mod clock;
 pub mod doctor;
 pub mod domain;
 pub mod endpoint;

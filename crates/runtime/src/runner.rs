@@ -5,17 +5,16 @@
 //!   outside shared memory fail the task with words that say so, before anything is called.
 
 use crate::callable::Body;
+use crate::clock;
 use crate::failure::Failure;
 use crate::message::{Ended, Order, Place, Seat, Verdict, decode_task};
 use crate::program::Program;
 use crate::shm::Segment;
 use crate::task::{Given, Setting, Task};
-use crate::timeline::Clock;
 use std::any::Any;
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
-use std::time::Instant;
 
 /// What runs tasks on one worker.
 pub(crate) struct Runner {
@@ -26,8 +25,7 @@ pub(crate) struct Runner {
     scalars: Vec<u64>,
     seats: Vec<Seat>,
     /// When the last task ended, if the next follows at once.
-    last: Option<Instant>,
-    clock: Clock,
+    last: Option<u64>,
 }
 
 thread_local! {
@@ -64,8 +62,7 @@ impl Runner {
         let prefixes = program.callables().iter().map(|one| one.digest().prefix()).collect();
         let setting = Setting::new(memories, device);
         let (places, scalars, seats) = (Vec::new(), Vec::new(), Vec::new());
-        let (last, clock) = (None, Clock::start());
-        Self { program, prefixes, setting, places, scalars, seats, last, clock }
+        Self { program, prefixes, setting, places, scalars, seats, last: None }
     }
 
     /// What tasks see of their worker.
@@ -74,12 +71,12 @@ impl Runner {
     }
 
     /// The next task begins at `now`, if that is known.
-    pub(crate) fn resume(&mut self, now: Option<Instant>) {
+    pub(crate) fn resume(&mut self, now: Option<u64>) {
         self.last = now;
     }
 
     /// When the last task ended.
-    pub(crate) fn last(&self) -> Option<Instant> {
+    pub(crate) fn last(&self) -> Option<u64> {
         self.last
     }
 
@@ -90,18 +87,17 @@ impl Runner {
 
     /// Runs the task in `message` and says how it ended.
     pub(crate) fn run(&mut self, dispatch: u64, message: &[u8]) -> (Ended, Option<Box<str>>) {
-        let begun = self.last.unwrap_or_else(Instant::now);
+        let begun = self.last.unwrap_or_else(clock::now);
         self.setting.simulated = 0;
         let result = self.call(message);
-        let now = Instant::now();
+        let now = clock::now();
         self.last = Some(now);
-        let nanoseconds = u64::try_from((now - begun).as_nanos()).unwrap_or(u64::MAX);
+        let nanoseconds = now.saturating_sub(begun);
         let picoseconds = self.setting.simulated;
         let (verdict, words) = match result {
             Ok(()) => (Verdict::Done, None),
             Err(failure) => (Verdict::Failed, Some(failure.words().into())),
         };
-        let begun = self.clock.reading(begun);
         (Ended { dispatch, verdict, begun, nanoseconds, picoseconds }, words)
     }
 

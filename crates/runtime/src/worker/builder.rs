@@ -11,7 +11,7 @@ use crate::program::Program;
 use crate::runner::Runner;
 use crate::shm::{Bell, Waiting};
 use crate::timeline::Recorder;
-use phalanx_engine::{Config, Engine, Event, Ladder, Time};
+use phalanx_engine::{Config, Engine, Event, Ladder};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -213,9 +213,9 @@ impl Builder {
         for lane in lanes {
             core.add_lane(lane);
         }
-        let workers: Vec<_> = core.engine.workers().collect();
+        let (now, workers): (_, Vec<_>) = (core.now(), core.engine.workers().collect());
         for one in workers {
-            core.engine.step(Time(0), Event::Ready(one));
+            core.engine.step(now, Event::Ready(one));
         }
         core.caller_waits(0);
         drop(core);
