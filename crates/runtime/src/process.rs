@@ -52,6 +52,11 @@ pub(crate) fn is_asked() -> bool {
     IS_ASKED.load(Ordering::Acquire)
 }
 
+/// This process knows what to do if it is started as a child.
+pub(crate) fn ask() {
+    IS_ASKED.store(true, Ordering::Release);
+}
+
 impl Program {
     /// Serves, and never returns, if this process was started as a worker of this program; else it does nothing.
     ///
@@ -60,6 +65,6 @@ impl Program {
         if std::env::args_os().nth(1).is_some_and(|argument| argument == CHILD_ARGUMENT) {
             child::live(self);
         }
-        IS_ASKED.store(true, Ordering::Release);
+        ask();
     }
 }

@@ -1,17 +1,19 @@
 //! Waits for children to be gone, without asking again and again, and takes their exit status.
 //!
-//! - **REAP-1 (proof).** A child is said to be gone only after its exit status was taken: no thread of it runs.
+//! - **REAP-1 (proof).** A child is said to be gone only after its exit status was taken: no thread of it runs, and no
+//!   process that it had below it.
 //! - **REAP-2 (once).** Its status is taken once, and it is never signalled after that: its number may be another's.
 //! - **REAP-3 (asleep).** Between deaths the reaper sleeps.
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus};
+use rustix::time::Timespec;
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 
 /// How a child ended.
@@ -77,13 +79,16 @@ pub(crate) struct Ward {
     /// How it ended; its number is its own only while this is nothing.
     exit: Mutex<Option<Exit>>,
     is_gone: AtomicBool,
+    /// The processes below it, which end when it does.
+    kin: OnceLock<Vec<OwnedFd>>,
 }
 
 impl Ward {
     /// The child with this number, which nobody has reaped.
     pub(crate) fn new(pid: Pid) -> io::Result<Self> {
         let pidfd = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())?;
-        Ok(Self { pid, pidfd, exit: Mutex::new(None), is_gone: AtomicBool::new(false) })
+        let (exit, is_gone, kin) = (Mutex::new(None), AtomicBool::new(false), OnceLock::new());
+        Ok(Self { pid, pidfd, exit, is_gone, kin })
     }
 
     /// How it ended, if it is gone.
@@ -93,6 +98,39 @@ impl Ward {
             return None;
         }
         *held(&self.exit)
+    }
+
+    /// Remembers the processes below it, which are alive now; said once.
+    pub(crate) fn know_kin(&self, processes: &[u32]) {
+        let open = |process: &u32| {
+            let pid = i32::try_from(*process).ok().and_then(Pid::from_raw)?;
+            rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).ok()
+        };
+        let _ = self.kin.set(processes.iter().filter_map(open).collect());
+    }
+
+    /// Whether a process below it runs still; they are ended.
+    fn has_kin(&self) -> bool {
+        let mut fds: Vec<PollFd<'_>> =
+            self.kin.get().into_iter().flatten().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
+        let polled = rustix::event::poll(&mut fds, Some(&Timespec::default()));
+        let is_left = polled.is_ok() && fds.iter().any(|fd| fd.revents().is_empty());
+        for fd in self.kin.get().into_iter().flatten().filter(|_| is_left) {
+            let _ = rustix::process::pidfd_send_signal(fd, Signal::KILL);
+        }
+        is_left
+    }
+
+    /// What says that something of it has ended.
+    fn watched(&self) -> Vec<PollFd<'_>> {
+        if held(&self.exit).is_none() {
+            return vec![PollFd::new(&self.pidfd, PollFlags::IN)];
+        }
+        let mut kin: Vec<PollFd<'_>> =
+            self.kin.get().into_iter().flatten().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
+        let _ = rustix::event::poll(&mut kin, Some(&Timespec::default()));
+        kin.retain(|fd| fd.revents().is_empty());
+        kin
     }
 
     /// Ends it and all it started, whatever they do.
@@ -113,7 +151,12 @@ impl Ward {
     fn reap(&self) -> bool {
         let mut exit = held(&self.exit);
         if exit.is_some() {
-            return true;
+            return self.finish();
+        }
+        let mut ended = [PollFd::new(&self.pidfd, PollFlags::IN)];
+        let polled = rustix::event::poll(&mut ended, Some(&Timespec::default()));
+        if polled.is_err() || ended[0].revents().is_empty() {
+            return false;
         }
         // It has ended but is not reaped: its number and its group are still its own.
         let _ = rustix::process::kill_process_group(self.pid, Signal::KILL);
@@ -127,9 +170,17 @@ impl Ward {
             }
         };
         *exit = Some(found);
-        // SYNC: the exit before the flag; pairs with the load in `exit`.
-        self.is_gone.store(true, Ordering::Release);
-        true
+        self.finish()
+    }
+
+    /// Says that it is gone, if all below it are.
+    fn finish(&self) -> bool {
+        let is_gone = !self.has_kin();
+        if is_gone {
+            // SYNC: the exit before the flag; pairs with the load in `exit`.
+            self.is_gone.store(true, Ordering::Release);
+        }
+        is_gone
     }
 }
 
@@ -187,16 +238,14 @@ impl Shared {
         while !self.is_over.load(Ordering::Acquire) {
             let wards = held(&self.wards).clone();
             let mut fds = vec![PollFd::new(&self.wake, PollFlags::IN)];
-            fds.extend(wards.iter().map(|ward| PollFd::new(&ward.pidfd, PollFlags::IN)));
+            fds.extend(wards.iter().flat_map(|ward| ward.watched()));
             match rustix::event::poll(&mut fds, None) {
                 Ok(_) | Err(Errno::INTR) => {}
                 // Nothing can be waited for: every ward counts as unwatched, and its owner sees the robust word.
                 Err(_) => return,
             }
             let _ = rustix::io::read(&self.wake, &mut [0; 8]);
-            let ended = fds[1..].iter().zip(&wards).filter(|(fd, _)| !fd.revents().is_empty());
-            let gone: Vec<_> =
-                ended.filter(|(_, ward)| ward.reap()).map(|(_, ward)| ward).collect();
+            let gone: Vec<_> = wards.iter().filter(|ward| ward.reap()).collect();
             if !gone.is_empty() {
                 held(&self.wards).retain(|ward| !gone.iter().any(|one| Arc::ptr_eq(one, ward)));
                 alarm();

@@ -1,7 +1,7 @@
 //! Starts a child: the same program again, with descriptors of what both share.
 
 use super::CHILD_ARGUMENT;
-use super::letter::{self, Role};
+use super::letter::{self, Enclosed, Role};
 use super::reaper::{Exit, Reaper, Ward};
 use crate::error::Error;
 use crate::program::Program;
@@ -22,7 +22,10 @@ pub(crate) struct Nursery {
     program: PathBuf,
     callables: Segment,
     bell: Bell,
-    memory: Segment,
+    /// Of the worker, then of its parents.
+    memories: Vec<Segment>,
+    /// What each child that is a worker is to be.
+    settings: Vec<Segment>,
     pub(crate) reaper: Reaper,
 }
 
@@ -42,7 +45,7 @@ impl Nursery {
         program: &Program,
         path: Option<PathBuf>,
         bell: &Bell,
-        memory: &Segment,
+        (memories, settings): (Vec<Segment>, Vec<Segment>),
         alarm: impl Fn() + Send + 'static,
     ) -> Result<Self, Error> {
         let callables = letter::write_callables(program);
@@ -52,7 +55,8 @@ impl Nursery {
             program: path.unwrap_or_else(|| "/proc/self/exe".into()),
             callables,
             bell: bell.clone(),
-            memory: memory.clone(),
+            memories,
+            settings,
             reaper: reaper.map_err(|error| Error::system("the thread that reaps", error))?,
         })
     }
@@ -75,8 +79,18 @@ impl Nursery {
             SocketFlags::CLOEXEC,
             None,
         )?;
-        let descriptors = [mailbox.segment(), self.bell.segment(), &self.callables, &self.memory];
-        letter::send(socket.as_fd(), role, descriptors.map(Segment::fd))?;
+        let settings = match role {
+            Role::Worker { number, .. } => self.settings.get(number as usize),
+            Role::Chip(_) | Role::Sub { .. } => None,
+        };
+        let enclosed = Enclosed {
+            mailbox: mailbox.segment(),
+            bell: self.bell.segment(),
+            callables: &self.callables,
+            memories: &self.memories,
+            settings,
+        };
+        letter::send(socket.as_fd(), role, &enclosed)?;
         // Nothing here asks for code between fork and exec, so that the library takes the fast way.
         let mut command = Command::new(&self.program);
         command.arg0(argument_0()).arg(CHILD_ARGUMENT).arg(role.name());
@@ -118,6 +132,11 @@ impl Child {
     /// How it ended, once it is gone.
     pub(crate) fn exit(&self) -> Option<Exit> {
         self.ward.exit()
+    }
+
+    /// Remembers the processes below it: it is gone when they are.
+    pub(crate) fn know_descendants(&self, processes: &[u32]) {
+        self.ward.know_kin(processes);
     }
 
     /// What it could say nowhere else.

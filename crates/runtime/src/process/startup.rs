@@ -41,6 +41,8 @@ pub struct ChildStart {
     pub bootstrapping: Option<Duration>,
     /// When it was ready.
     pub ready: Option<Duration>,
+    /// The processes below it, if it has workers of its own.
+    pub descendants: Vec<u32>,
 }
 
 impl Startup {
@@ -103,7 +105,11 @@ pub(crate) fn start(
     let mut started =
         Started { lanes: Vec::new(), reports: Vec::new(), startup: Startup::default() };
     started.startup.total = total;
-    for one in all {
+    for mut one in all {
+        if let Some(report) = &one.report {
+            one.times.descendants.clone_from(&report.descendants);
+            one.child.know_descendants(&report.descendants);
+        }
         one.side.open();
         if let (Role::Chip(chip), Some(report)) = (one.child.role, one.report) {
             started.reports.push((chip, report));
@@ -248,6 +254,10 @@ impl Starting {
         match &self.child.role {
             Role::Chip(chip) => Report::decode(bytes, chip),
             Role::Sub { .. } => Ok(Report::default()),
+            Role::Worker { number, .. } => {
+                let (device_id, rank, nranks, window) = (0, *number, 0, (0, 0));
+                Report::decode(bytes, &Chip { device_id, rank, nranks, window })
+            }
         }
     }
 
