@@ -54,21 +54,28 @@ impl<T: Vacant, const N: usize> Default for Few<T, N> {
 }
 
 impl<T: Vacant, const N: usize> Few<T, N> {
-    /// Appends an entry; whether the list is not short any more.
+    /// Whether one more entry can stand here.
     #[inline]
-    pub(crate) fn push(&mut self, entry: T, chunks: &mut Chunks<T>) -> bool {
-        let at = self.count as usize;
-        self.count += 1;
-        if let Some(place) = self.first.get_mut(at) {
-            *place = entry;
-            return false;
-        }
-        self.push_more(at - N, entry, chunks)
+    pub(crate) fn has_place(&self) -> bool {
+        (self.count as usize) < N
     }
 
-    #[cold]
-    #[inline(never)]
-    fn push_more(&mut self, at: usize, entry: T, chunks: &mut Chunks<T>) -> bool {
+    /// Appends an entry that can stand here.
+    #[inline]
+    pub(crate) fn place(&mut self, entry: T) {
+        if let Some(place) = self.first.get_mut(self.count as usize) {
+            *place = entry;
+            self.count += 1;
+        }
+    }
+
+    /// Appends an entry.
+    pub(crate) fn push(&mut self, entry: T, chunks: &mut Chunks<T>) {
+        if self.has_place() {
+            return self.place(entry);
+        }
+        let at = self.count as usize - N;
+        self.count += 1;
         if at.is_multiple_of(CHUNK) {
             let chunk = chunks.0.add(Chunk { entries: [T::VACANT; CHUNK], next: NONE });
             if self.last == NONE {
@@ -79,7 +86,6 @@ impl<T: Vacant, const N: usize> Few<T, N> {
             self.last = chunk;
         }
         chunks.0[self.last].entries[at % CHUNK] = entry;
-        true
     }
 
     #[inline]
@@ -142,7 +148,7 @@ mod tests {
         let (mut a, mut b) = (Few::<u32, 3>::default(), Few::<u32, 3>::default());
         for round in 0..3 {
             for entry in 0..40 {
-                assert_eq!(a.push(entry, &mut chunks), entry >= 3);
+                a.push(entry, &mut chunks);
                 b.push(100 + entry, &mut chunks);
             }
             assert!(a.iter(&chunks).eq(0..40), "round {round}");

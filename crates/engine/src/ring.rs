@@ -74,7 +74,11 @@ impl Ring {
     }
 
     /// A free slot for a task of `run` that is submitted as number `sequence`.
-    #[inline]
+    #[inline(always)]
+    #[expect(
+        clippy::inline_always,
+        reason = "on the way of every task: a call costs a tenth of it"
+    )]
     pub(crate) fn take(&mut self, run: u32, route: Route, sequence: u64) -> u32 {
         let slot = self.free.pop().unwrap_or_else(|| self.grow());
         let entry = &mut self.slots[slot as usize];
@@ -251,14 +255,31 @@ impl Joining<'_> {
         if producer.slot == self.slot {
             return;
         }
+        let consumers = &mut self.consumers[producer.slot as usize].0;
+        let (edge, edges) = (Edge { producer, at, kinds }, &mut self.extra.edges);
+        if !consumers.has_place() || !edges.has_place() {
+            return self.wait_long(edge);
+        }
+        edges.place(edge);
         let entry = &mut self.slots[producer.slot as usize];
         if entry.mark != self.sequence {
             entry.mark = self.sequence;
-            self.consumers[producer.slot as usize].0.push(self.slot, self.long.0);
+            consumers.place(self.slot);
             self.slots[self.slot as usize].waits += 1;
         }
-        if self.extra.edges.push(Edge { producer, at, kinds }, self.long.1) {
-            self.slots[self.slot as usize].is_bulky = true;
+    }
+
+    /// The same if one of the two lists may be long.
+    #[cold]
+    #[inline(never)]
+    fn wait_long(&mut self, edge: Edge) {
+        let producer = edge.producer.slot as usize;
+        self.extra.edges.push(edge, self.long.1);
+        self.slots[self.slot as usize].is_bulky = true;
+        if self.slots[producer].mark != self.sequence {
+            self.slots[producer].mark = self.sequence;
+            self.consumers[producer].0.push(self.slot, self.long.0);
+            self.slots[self.slot as usize].waits += 1;
         }
     }
 

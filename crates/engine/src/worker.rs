@@ -134,6 +134,11 @@ impl Pool {
         }
     }
 
+    #[inline(never)]
+    fn rotate(&mut self) {
+        self.free.rotate_left(1);
+    }
+
     /// The worker for the next task: one without tasks if there is any, else the next that has room.
     #[inline]
     pub(crate) fn next_free(&mut self, lanes: &mut [Lane]) -> Option<u32> {
@@ -163,7 +168,7 @@ impl Pool {
                 lane.is_listed = false;
                 self.free.pop_front();
             } else if self.free.len() > 1 {
-                self.free.rotate_left(1);
+                self.rotate();
             }
             if has_room {
                 return Some(worker);

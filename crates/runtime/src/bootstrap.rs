@@ -161,6 +161,12 @@ impl<'a> Bootstrap<'a> {
 }
 
 impl Report {
+    /// Whether who reports this can take the place of who reported `other`.
+    pub(crate) fn agrees(&self, other: &Self) -> bool {
+        let descendants = other.descendants.clone();
+        Self { descendants, ..self.clone() } == *other
+    }
+
     /// As bytes.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::new();

@@ -17,6 +17,7 @@ pub struct Call {
     pub(crate) after: Vec<TaskId>,
     pub(crate) priority: u8,
     pub(crate) is_unordered: bool,
+    pub(crate) is_idempotent: bool,
     pub(crate) expected: Time,
 }
 
@@ -32,6 +33,7 @@ impl Call {
             after: Vec::new(),
             priority: 0,
             is_unordered: false,
+            is_idempotent: false,
             expected: Time(0),
         }
     }
@@ -80,6 +82,12 @@ impl Call {
     #[must_use]
     pub fn unordered(self) -> Self {
         Self { is_unordered: true, ..self }
+    }
+
+    /// May run again from the beginning if its worker is lost half-way; see [`crate::Builder::restart`].
+    #[must_use]
+    pub fn idempotent(self) -> Self {
+        Self { is_idempotent: true, ..self }
     }
 
     /// Takes about this long; it is not taken for stuck before that.

@@ -26,6 +26,8 @@ pub enum Report {
     Ended(Ended, Option<Box<str>>),
     /// The worker has died, but may still touch memory for a moment: who waits for it need not, says why.
     Dying(Box<str>),
+    /// The worker is gone, and another has taken its place, with nothing to do: why it is gone.
+    Replaced(Box<str>),
     /// The worker has left, as it was told to.
     Left,
     /// The worker is gone, and nothing it had will end: why.
@@ -94,6 +96,11 @@ pub trait Endpoint: Send {
     /// A word that changes when the worker dies, if it has one and has not been seen to die.
     fn death_word(&self) -> Option<DeathWord> {
         None
+    }
+
+    /// Whether another would take its place if it were lost.
+    fn is_replaced(&self) -> bool {
+        false
     }
 
     /// When it wants to be polled even if it says nothing.

@@ -83,10 +83,11 @@ struct PlaceHead {
 const DENSE: u8 = 0x80;
 
 /// Appends a task to `bytes`.
+#[inline]
 pub fn encode_task(
     bytes: &mut Vec<u8>,
     order: &Order,
-    places: &[Place],
+    places: impl ExactSizeIterator<Item = Place>,
     scalars: &[u64],
     seats: &[Seat],
     blob: &[u8],
@@ -103,7 +104,7 @@ pub fn encode_task(
     };
     bytes.extend_from_slice(bytemuck::bytes_of(&head));
     for place in places {
-        encode_place(bytes, place);
+        encode_place(bytes, &place);
     }
     for scalar in scalars {
         bytes.extend_from_slice(&scalar.to_le_bytes());

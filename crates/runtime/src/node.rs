@@ -138,9 +138,10 @@ impl Node {
         mut done: impl FnMut(&mut Core) -> Option<T>,
     ) -> Option<T> {
         let here = self.arrive();
+        let mut clock = None;
         loop {
             let mut core = self.enter();
-            core.pump();
+            core.pump_at(&mut clock);
             let result = done(&mut core);
             self.tell(&mut core);
             let is_late = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
@@ -150,13 +151,14 @@ impl Node {
             }
             if let Some(errands) = self.errands.as_ref().filter(|errands| errands.has_some()) {
                 drop(core);
-                if errands.are_long() {
-                    here.step_aside(|| errands.run());
+                clock = if errands.are_long() {
+                    here.step_aside(|| errands.run(None))
                 } else {
-                    errands.run();
-                }
+                    errands.run(clock.take())
+                };
                 continue;
             }
+            clock = None;
             let (until, words) = self.judge(&mut core);
             let seen = self.news.load(Ordering::Acquire);
             drop(core);

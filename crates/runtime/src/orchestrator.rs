@@ -8,9 +8,9 @@
 use crate::call::Call;
 use crate::error::Error;
 use crate::memory::Home;
-use crate::message::{MAX_ARGUMENTS, MAX_SCALARS, Order, Place as Placed, encode_task};
+use crate::message::{MAX_ARGUMENTS, MAX_SCALARS, Order, encode_task};
 use crate::node::{Core, Node};
-use crate::tensor::{Access, Buffer, Bytes, DType, Layout, Tensor};
+use crate::tensor::{Access, Argument, Buffer, Bytes, DType, Layout, Tensor};
 use phalanx_engine::{Arg, Mode, Place, PoolId, RunId, Slab, Submit, TaskId, TaskSpec, WorkerId};
 use std::sync::Arc;
 
@@ -48,7 +48,6 @@ pub struct Orchestrator<'n> {
     pub(crate) crew: &'n Crew,
     pub(crate) run: RunId,
     args: Vec<Arg>,
-    places: Vec<Placed>,
     since: u32,
     /// Domains that are kept for the run.
     pub(crate) held: Vec<u64>,
@@ -57,7 +56,7 @@ pub struct Orchestrator<'n> {
 impl<'n> Orchestrator<'n> {
     pub(crate) fn new(node: &'n Node, crew: &'n Crew, run: RunId) -> Self {
         let held = Vec::new();
-        Self { node, crew, run, args: Vec::new(), places: Vec::new(), since: 0, held }
+        Self { node, crew, run, args: Vec::new(), since: 0, held }
     }
 
     /// How many workers the next level has.
@@ -168,29 +167,28 @@ impl<'n> Orchestrator<'n> {
         call: &Call,
     ) -> Result<TaskId, Error> {
         let order = self.order(call)?;
-        self.places.clear();
         self.args.clear();
         self.check(call, home)?;
         let seats = self.seats(call, home)?;
         for argument in &call.arguments {
-            self.places.push(argument.place());
             self.args.push(argument.engine()?);
         }
         let args = std::mem::take(&mut self.args);
-        let places = std::mem::take(&mut self.places);
         let run = self.run;
         let result = self.with_room(|core| {
             let submit = core.engine.submit(run, &spec(place, call, &args))?;
             if let Some(task) = submit.task() {
                 let job = core.job(task);
                 (job.run, job.callable) = (Some(run), order.callable);
-                encode_task(&mut job.bytes, &order, &places, &call.scalars, &seats, &call.blob);
+                job.is_idempotent = call.is_idempotent;
+                let places = call.arguments.iter().map(Argument::place);
+                encode_task(&mut job.bytes, &order, places, &call.scalars, &seats, &call.blob);
                 job.ends.push(job.bytes.len());
                 core.carry_out();
             }
             Ok(submit)
         });
-        (self.args, self.places) = (args, places);
+        self.args = args;
         result.map(|(task, _)| task)
     }
 
@@ -210,9 +208,9 @@ impl<'n> Orchestrator<'n> {
             let count = |number: usize| u16::try_from(number).unwrap_or(u16::MAX);
             let (member, all) = (count(number), count(members.len()));
             let order = Order { member, members: all, ..self.order(call)? };
-            let places: Vec<Placed> = call.arguments.iter().map(|one| one.place()).collect();
+            let places = call.arguments.iter().map(Argument::place);
             let seats = self.seats(call, *home)?;
-            encode_task(&mut bytes, &order, &places, &call.scalars, &seats, &call.blob);
+            encode_task(&mut bytes, &order, places, &call.scalars, &seats, &call.blob);
             ends.push(bytes.len());
             let engine = call.arguments.iter().map(|argument| argument.engine());
             args.push(engine.collect::<Result<Vec<Arg>, _>>()?);
@@ -230,6 +228,7 @@ impl<'n> Orchestrator<'n> {
             if let Some(task) = submit.task() {
                 let job = core.job(task);
                 (job.run, job.callable) = (Some(run), callable);
+                job.is_idempotent = members.iter().all(|(.., call)| call.is_idempotent);
                 job.bytes.extend_from_slice(&bytes);
                 job.ends.extend_from_slice(&ends);
                 core.carry_out();

@@ -29,6 +29,8 @@
 //! - **PRC-7 (leaves nothing).** When a worker is closed or dropped, all its processes are gone and reaped.
 //! - **PRC-8 (must be asked).** A program that does not begin with [`Program::serve_if_child`] starts no child: it would run
 //!   the program again.
+//! - **PRC-9 (again).** With [`Builder::restart`](crate::Builder::restart) a lost worker is replaced; only tasks that were
+//!   declared idempotent run twice.
 
 pub(crate) mod child;
 pub(crate) mod letter;
@@ -39,6 +41,8 @@ pub(crate) mod startup;
 pub use startup::{ChildStart, Startup};
 
 use crate::program::Program;
+use std::os::fd::OwnedFd;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The first argument of a program that is started as a child.
@@ -50,6 +54,14 @@ static IS_ASKED: AtomicBool = AtomicBool::new(false);
 /// Whether [`Program::serve_if_child`] was called in this process.
 pub(crate) fn is_asked() -> bool {
     IS_ASKED.load(Ordering::Acquire)
+}
+
+/// What every process below this one holds too, so that those above know when all are gone.
+static LINES: OnceLock<Vec<OwnedFd>> = OnceLock::new();
+
+/// The sockets of this process and of those above it; none if nobody has started it.
+pub(crate) fn lines() -> &'static [OwnedFd] {
+    LINES.get().map_or(&[], Vec::as_slice)
 }
 
 /// This process knows what to do if it is started as a child.

@@ -80,6 +80,16 @@ impl Runner {
         &mut self.setting
     }
 
+    /// The next task begins at `now`, if that is known.
+    pub(crate) fn resume(&mut self, now: Option<Instant>) {
+        self.last = now;
+    }
+
+    /// When the last task ended.
+    pub(crate) fn last(&self) -> Option<Instant> {
+        self.last
+    }
+
     /// The next task does not follow the last at once.
     pub(crate) fn paused(&mut self) {
         self.last = None;

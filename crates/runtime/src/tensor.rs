@@ -379,6 +379,7 @@ impl Tensor {
         Argument { tensor: self.clone(), tag }
     }
 
+    #[inline]
     pub(crate) fn view(&self) -> Result<View, ViewError> {
         let Layout { dtype, .. } = self.layout;
         let start = self.buffer.0.base + self.start;
@@ -398,10 +399,12 @@ pub struct Argument {
 }
 
 impl Argument {
+    #[inline]
     pub(crate) fn engine(&self) -> Result<Arg, ViewError> {
         Ok(Arg { view: self.tensor.view()?, tag: self.tag })
     }
 
+    #[inline]
     pub(crate) fn place(&self) -> crate::message::Place {
         let Tensor { buffer, start, layout } = &self.tensor;
         crate::message::Place {

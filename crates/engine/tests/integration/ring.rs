@@ -174,7 +174,7 @@ fn slots_held_by_open_scopes_are_reported_with_their_knob() {
 }
 
 #[test]
-fn two_submitters_that_wait_for_each_others_scopes_are_told() {
+fn b_47_two_submitters_that_wait_for_each_others_scopes_are_told_and_only_they() {
     let mut bench = small(8, 2048);
     let (a, b) = ([bench.workers[0]], [bench.workers[1]]);
     let one =

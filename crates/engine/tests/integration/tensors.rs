@@ -129,10 +129,10 @@ fn b_73_view_2_sizes_that_do_not_fit_are_refused_and_never_wrapped() {
 fn b_06_buf_1_identities_that_differ_in_anything_are_different_buffers() {
     let mut bench = Bench::new(2);
     let mut all = Vec::new();
-    // All of these have the same sum, exclusive or and product of their parts.
-    for (owner, number, generation) in
-        [(1, 2, 3), (2, 1, 3), (3, 2, 1), (1, 3, 2), (2, 3, 1), (3, 1, 2)]
-    {
+    // These have the same sum, exclusive or and product of their parts; those differ from the first in one part only.
+    let alike = [(1, 2, 3), (2, 1, 3), (3, 2, 1), (1, 3, 2), (2, 3, 1), (3, 1, 2)];
+    let close = [(4, 2, 3), (1, 4, 3), (1, 2, 4)];
+    for (owner, number, generation) in alike.into_iter().chain(close) {
         let identity = Identity { owner, number, generation };
         let id = bench.engine.register(identity, 64, Grant::ReadWrite).expect("new");
         assert_eq!(bench.engine.register(identity, 64, Grant::ReadWrite), Ok(id));
@@ -202,19 +202,49 @@ fn waits(bench: &Bench, task: TaskId) -> Vec<TaskId> {
 #[test]
 fn b_09_tm_1_a_writer_waits_for_readers_and_a_reader_for_the_writer() {
     let (mut bench, buffer) = buffer();
-    let run = bench.begin();
-    let write = bench.task(run, 1, &[view(buffer, 0, 8).output()]);
-    let reads = [2, 3].map(|work| bench.task(run, work, &[view(buffer, 0, 4).input()]));
-    let again = bench.task(run, 4, &[view(buffer, 2, 6).output()]);
-    assert_eq!(waits(&bench, reads[0]), [write]);
-    assert_eq!(waits(&bench, again), [write, reads[0], reads[1]]);
-    bench.done(1);
-    assert_eq!(bench.works(), [2, 3], "readers run together");
-    bench.done(2);
-    assert_eq!(bench.works(), [3]);
-    bench.done(3);
-    assert_eq!(bench.works(), [4]);
-    bench.seal_and_finish(run);
+    // In parts, which need a tree, and always the same bytes, which do not.
+    for [(from, to), (start, end)] in [[(0, 4), (2, 6)], [(0, 8), (0, 8)]] {
+        let run = bench.begin();
+        let write = bench.task(run, 1, &[view(buffer, 0, 8).output()]);
+        let reads = [2, 3].map(|work| bench.task(run, work, &[view(buffer, from, to).input()]));
+        let again = bench.task(run, 4, &[view(buffer, start, end).output()]);
+        assert_eq!(waits(&bench, reads[0]), [write]);
+        let mut all = [write, reads[0], reads[1]];
+        all.sort_unstable();
+        assert_eq!(waits(&bench, again), all);
+        bench.done(1);
+        assert_eq!(bench.works(), [2, 3], "readers run together");
+        bench.done(2);
+        assert_eq!(bench.works(), [3]);
+        bench.done(3);
+        assert_eq!(bench.works(), [4]);
+        bench.seal_and_finish(run);
+    }
+}
+
+#[test]
+fn tm_1_a_writer_waits_for_however_many_readers() {
+    let mut bench = Bench::new(1);
+    let buffer = bench.buffer(64);
+    // Seven readers stand in the buffer's record; more go to a tree, and tasks that have ended make room for others.
+    for (ended, count) in [(0, 6), (0, 7), (0, 8), (0, 40), (5, 6), (5, 40)] {
+        let run = bench.begin();
+        for work in 0..ended {
+            bench.task(run, work, &[view(buffer, 0, 64).input()]);
+            bench.done(work);
+        }
+        let reads: Vec<TaskId> = (100..100 + count)
+            .map(|work| bench.task(run, work, &[view(buffer, 0, 64).input()]))
+            .collect();
+        let write = bench.task(run, 1000, &[view(buffer, 0, 64).output()]);
+        let mut waited = waits(&bench, write);
+        waited.sort_unstable();
+        let mut reads = reads;
+        reads.sort_unstable();
+        assert_eq!(waited, reads, "{count} readers after {ended} that had ended");
+        assert_eq!(bench.seal_and_finish(run).report.completed, ended + count + 1);
+        bench.assert_empty();
+    }
 }
 
 #[test]

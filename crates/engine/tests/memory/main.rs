@@ -25,6 +25,21 @@ fn eng_3_in_steady_state_a_task_allocates_nothing() {
     }
 }
 
+#[test]
+fn b_45_memory_is_flat_over_many_runs_of_an_engine_that_is_never_idle() {
+    let mut driver = Driver::new(256);
+    let mut some_runs = || {
+        for pattern in PATTERNS.into_iter().cycle().take(30) {
+            driver.submit(pattern, 2000);
+            driver.next_run();
+        }
+    };
+    some_runs();
+    some_runs();
+    let grown = allocation_counter::measure(some_runs).bytes_current;
+    assert_eq!(grown, 0, "bytes more after 60000 tasks than before");
+}
+
 /// Says that this is the child of the test below.
 const CHILD: &str = "PHALANX_ENGINE_MEMORY_CHILD";
 

@@ -174,6 +174,18 @@ impl Driver {
         self.engine.step_all(Time(0), done);
     }
 
+    /// Seals the run while its last tasks are under way, and begins another one.
+    pub(crate) fn next_run(&mut self) {
+        self.engine.seal(self.run).expect("no scope is open");
+        let Begin::Started(next) = self.engine.begin(&RunSpec::new("patterns")) else {
+            panic!("one of two is sealed")
+        };
+        let before = std::mem::replace(&mut self.run, next);
+        while !self.engine.forget(before) {
+            self.end_ready();
+        }
+    }
+
     /// Ends everything.
     pub(crate) fn finish(&mut self) {
         while self.engine.stats().tasks > 0 {

@@ -2,11 +2,19 @@
 
 use super::mailbox::Mailed;
 use super::{DeathWord, Endpoint, Evidence, Report};
-use crate::process::spawn::Child;
+use crate::bootstrap;
+use crate::message::{Ended, Verdict};
+use crate::process::reaper::Exit;
+use crate::process::spawn::{Child, Nursery};
+use crate::process::startup::Starting;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 /// How long the proof of a death may take before waiters are told without it.
 const PATIENCE: Duration = Duration::from_millis(2);
+/// How often a worker is started again that has done nothing since it was started.
+const ATTEMPTS: u32 = 3;
 
 /// The node's end of a process.
 pub(crate) struct Process {
@@ -19,12 +27,70 @@ pub(crate) struct Process {
     is_warned: bool,
     is_told: bool,
     is_stopped: bool,
+    /// How it is started again, if it is.
+    again: Option<Rebirth>,
+}
+
+/// How a worker that is lost is started again.
+pub(crate) struct Rebirth {
+    /// The worker's own; it goes when the worker does.
+    nursery: Weak<Nursery>,
+    /// What it reported when it was first ready.
+    report: bootstrap::Report,
+    /// How long it may take to be ready.
+    budget: Duration,
+    /// How often it may still be lost without having done anything.
+    left: u32,
+    /// The process that is to take its place, and until when it must be ready.
+    next: Option<(Starting, Instant)>,
+    /// What it is sent meanwhile.
+    held: Vec<(u64, Vec<u8>)>,
+    /// What was recalled of that.
+    skipped: Vec<u64>,
+    /// A process that starts makes progress in its own way.
+    looks: AtomicU64,
+}
+
+impl Rebirth {
+    pub(crate) fn new(nursery: &Arc<Nursery>, report: bootstrap::Report, budget: Duration) -> Self {
+        let (nursery, looks) = (Arc::downgrade(nursery), AtomicU64::new(0));
+        let (left, next, held, skipped) = (ATTEMPTS, None, Vec::new(), Vec::new());
+        Self { nursery, report, budget, left, next, held, skipped, looks }
+    }
+
+    /// Starts another process in the place of `child`.
+    fn begin(&mut self, child: &Child) -> Result<(), String> {
+        if self.left == 0 {
+            return Err(format!("it was lost {ATTEMPTS} times without having done anything"));
+        }
+        self.left -= 1;
+        let now = Instant::now();
+        let nursery = self.nursery.upgrade().ok_or("the worker is closed")?;
+        let next = Starting::new(&nursery, child.role, now);
+        let next = next.map_err(|error| format!("it cannot be started again: {error}"))?;
+        self.next = Some((next, now + self.budget));
+        Ok(())
+    }
+
+    /// The process that takes over, as soon as it is ready.
+    fn look(&mut self) -> Result<Option<Starting>, String> {
+        let Some((next, until)) = &mut self.next else { return Ok(None) };
+        let is_ready = next.look().map_err(|error| error.to_string())?;
+        if is_ready && !next.report.as_ref().is_some_and(|report| report.agrees(&self.report)) {
+            return Err("its bootstrap reports other buffers than at first".to_owned());
+        }
+        if !is_ready && Instant::now() >= *until {
+            return Err(format!("it was not ready again within {:.1?}", self.budget));
+        }
+        Ok(if is_ready { self.next.take().map(|(next, _)| next) } else { None })
+    }
 }
 
 impl Process {
-    pub(crate) fn new(mail: Mailed, child: Child) -> Self {
+    pub(crate) fn new(mail: Mailed, child: Child, again: Option<Rebirth>) -> Self {
         let (broken, dying) = (None, None);
-        Self { mail, child, broken, dying, is_warned: false, is_told: false, is_stopped: false }
+        let (is_warned, is_told, is_stopped) = (false, false, false);
+        Self { mail, child, broken, dying, is_warned, is_told, is_stopped, again }
     }
 
     /// What it says cannot be believed any more: it is ended, and its end is proven before anything else.
@@ -33,19 +99,59 @@ impl Process {
         self.child.kill();
     }
 
-    /// The process is gone: all that it published counts, and then it is lost.
+    /// The process is gone: all that it published counts, and then it is lost, or replaced.
     fn bury(&mut self, reports: &mut Vec<Report>) {
         let Some(exit) = self.child.exit() else { return };
         self.is_told = true;
         // What was published before the death can be seen now, also if it was not a moment ago.
         let damaged = if self.broken.is_none() { self.mail.poll(reports).err() } else { None };
-        if self.is_stopped && exit == crate::process::reaper::Exit::Status(0) {
+        if self.is_stopped && exit == Exit::Status(0) {
             return reports.push(Report::Left);
         }
         let end = self.child.obituary(exit);
         let broken = self.broken.take().or(damaged);
         let words = broken.map_or_else(|| end.clone(), |broken| format!("{broken}; {end}"));
-        reports.push(Report::Lost(words.into()));
+        self.note_work(reports);
+        let again = self.again.as_mut().filter(|_| !self.is_stopped);
+        reports.push(match again.map(|again| again.begin(&self.child)) {
+            None => Report::Lost(words.into()),
+            Some(Ok(())) => Report::Replaced(words.into()),
+            Some(Err(why)) => Report::Lost(format!("{words}; {why}").into()),
+        });
+    }
+
+    /// Lets the process that takes over take over, if it can.
+    fn look_after_next(&mut self, reports: &mut Vec<Report>) {
+        let Some(again) = self.again.as_mut().filter(|again| again.next.is_some()) else { return };
+        for dispatch in again.skipped.drain(..) {
+            let verdict = Verdict::Skipped;
+            let ended = Ended { dispatch, verdict, nanoseconds: 0, picoseconds: 0 };
+            reports.push(Report::Ended(ended, None));
+        }
+        match again.look() {
+            Ok(None) => {}
+            Ok(Some(next)) => {
+                let held = std::mem::take(&mut again.held);
+                next.side.open();
+                (self.mail, self.child) = (Mailed::new(next.side), next.child);
+                (self.dying, self.is_warned, self.is_told) = (None, false, false);
+                for (dispatch, message) in held {
+                    self.send(dispatch, &message);
+                }
+                self.flush();
+                if self.is_stopped {
+                    self.mail.stop();
+                }
+            }
+            Err(why) => {
+                if let Some((next, _)) = again.next.take() {
+                    next.child.kill();
+                    self.child = next.child;
+                }
+                reports.push(Report::Lost(why.into()));
+                self.again = None;
+            }
+        }
     }
 
     /// The kernel says that it dies, but it is not gone yet.
@@ -62,6 +168,20 @@ impl Process {
             reports.push(Report::Dying(words.into()));
         }
     }
+
+    /// Who has ended a task is worth being started again.
+    fn note_work(&mut self, reports: &[Report]) {
+        if let Some(again) = &mut self.again
+            && reports.iter().any(|report| matches!(report, Report::Ended(..)))
+        {
+            again.left = ATTEMPTS;
+        }
+    }
+
+    /// The process that starts in its place.
+    fn next(&self) -> Option<&(Starting, Instant)> {
+        self.again.as_ref().and_then(|again| again.next.as_ref())
+    }
 }
 
 impl Endpoint for Process {
@@ -70,6 +190,9 @@ impl Endpoint for Process {
     }
 
     fn send(&mut self, dispatch: u64, message: &[u8]) {
+        if let Some(again) = self.again.as_mut().filter(|again| again.next.is_some()) {
+            return again.held.push((dispatch, message.to_vec()));
+        }
         if self.broken.is_none()
             && let Err(words) = self.mail.send(dispatch, message)
         {
@@ -78,6 +201,11 @@ impl Endpoint for Process {
     }
 
     fn recall(&mut self, dispatch: u64) {
+        if let Some(again) = self.again.as_mut().filter(|again| again.next.is_some()) {
+            let at = again.held.iter().position(|(held, _)| *held == dispatch);
+            again.skipped.extend(at.map(|at| again.held.remove(at).0));
+            return;
+        }
         self.mail.recall(dispatch);
     }
 
@@ -87,13 +215,14 @@ impl Endpoint for Process {
 
     fn poll(&mut self, reports: &mut Vec<Report>) {
         if self.is_told {
-            return;
+            return self.look_after_next(reports);
         }
         if self.broken.is_none()
             && let Err(words) = self.mail.poll(reports)
         {
             self.give_up(words);
         }
+        self.note_work(reports);
         self.bury(reports);
         if !self.is_told {
             self.notice_dying(reports);
@@ -101,16 +230,24 @@ impl Endpoint for Process {
     }
 
     fn evidence(&self) -> Evidence {
-        self.mail.evidence()
+        match (self.next(), &self.again) {
+            (Some(_), Some(again)) => {
+                let progress = again.looks.fetch_add(1, Ordering::Relaxed);
+                Evidence { progress, ..Evidence::default() }
+            }
+            _ => self.mail.evidence(),
+        }
     }
 
     fn stop(&mut self) {
         self.is_stopped = true;
-        self.mail.stop();
+        if self.next().is_none() {
+            self.mail.stop();
+        }
     }
 
     fn has_left(&mut self) -> bool {
-        self.child.exit().is_some()
+        self.next().is_none() && self.child.exit().is_some()
     }
 
     fn death_word(&self) -> Option<DeathWord> {
@@ -121,13 +258,23 @@ impl Endpoint for Process {
         Some(DeathWord { segment, offset: self.mail.side.robust_offset() })
     }
 
+    fn is_replaced(&self) -> bool {
+        self.again.as_ref().is_some_and(|again| again.left > 0) && !self.is_stopped
+    }
+
     fn look_again(&self) -> Option<Instant> {
+        if let Some((_, until)) = self.next() {
+            return Some(*until);
+        }
         let is_waiting = !self.is_told && !self.is_warned;
         self.dying.filter(|_| is_waiting).map(|dying| dying + PATIENCE)
     }
 
     fn kill(&mut self) -> bool {
-        self.child.kill();
+        match self.next() {
+            Some((next, _)) => next.child.kill(),
+            None => self.child.kill(),
+        }
         true
     }
 }

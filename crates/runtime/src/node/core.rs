@@ -1,5 +1,7 @@
 //! What moves: the engine, its endpoints, and the bytes between them.
 
+mod losses;
+
 use crate::domain::Allocated;
 use crate::endpoint::{Endpoint, Report};
 use crate::error::{Lost, RunError, TaskFailure};
@@ -24,6 +26,8 @@ const MAX_FAILURES: usize = 16;
 pub(crate) struct Job {
     pub(crate) run: Option<RunId>,
     pub(crate) callable: u32,
+    /// Whether it may run again if its worker is lost.
+    pub(crate) is_idempotent: bool,
     pub(crate) bytes: Vec<u8>,
     /// Where the message of each member ends.
     pub(crate) ends: Vec<usize>,
@@ -112,6 +116,8 @@ pub(crate) struct Core {
     pub(crate) last_buffer: u64,
     /// Domains that may be alive, for reports.
     pub(crate) domains: Vec<Weak<Allocated>>,
+    /// Workers that were lost and replaced, the last ones.
+    replaced: VecDeque<Lost>,
     /// Whether a run has finished or room was made since someone last looked.
     pub(crate) has_news: bool,
     /// Whether the last pumping moved something.
@@ -139,6 +145,7 @@ impl Core {
             clock: Instant::now(),
             last_buffer: 0,
             domains: Vec::new(),
+            replaced: VecDeque::new(),
             has_news: false,
             is_moving: false,
             next_look: Time(0),
@@ -148,6 +155,12 @@ impl Core {
     /// A reading of the clock, in nanoseconds.
     pub(crate) fn now(&self) -> Time {
         Time(u64::try_from(self.clock.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    /// What the clock shows at an instant.
+    fn at(&self, instant: Instant) -> Time {
+        let since = instant.saturating_duration_since(self.clock);
+        Time(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
     }
 
     /// When the clock shows `time`.
@@ -212,6 +225,11 @@ impl Core {
 
     /// Takes in what workers say and does what follows; whether anything was said.
     pub(crate) fn pump(&mut self) -> bool {
+        self.pump_at(&mut None)
+    }
+
+    /// The same; `clock` is a fresh reading of the clock, if there is one, and is one afterwards if one was needed.
+    pub(crate) fn pump_at(&mut self, clock: &mut Option<Instant>) -> bool {
         let mut reports = std::mem::take(&mut self.reports);
         let mut is_moved = false;
         for at in 0..self.lanes.len() {
@@ -220,7 +238,8 @@ impl Core {
                 continue;
             }
             is_moved = true;
-            let (now, worker) = (self.now(), self.worker(at));
+            let reading = *clock.get_or_insert_with(Instant::now);
+            let (now, worker) = (self.at(reading), self.worker(at));
             for report in reports.drain(..) {
                 self.take_in(now, worker, report);
             }
@@ -258,38 +277,9 @@ impl Core {
             }
             Report::Left => self.has_news = true,
             Report::Dying(words) => self.worker_dying(worker, &words),
-            Report::Lost(words) => {
-                let doom = self.lanes[worker.index()].doom.take();
-                let words = doom.map_or(words.clone(), |doom| format!("{doom}; {words}").into());
-                self.worker_lost(now, worker, &words);
-            }
+            Report::Lost(words) => self.worker_lost(now, worker, &words),
+            Report::Replaced(words) => self.worker_replaced(now, worker, &words),
         }
-    }
-
-    /// Tells those who wait for what a worker had, before it is certain that it touches nothing any more.
-    fn worker_dying(&mut self, worker: WorkerId, words: &str) {
-        for at in 0..self.lanes[worker.index()].flights.len() {
-            let flight = self.lanes[worker.index()].flights[at];
-            let Some(run) = self.jobs[flight.task.slot()].run else { continue };
-            let failures = vec![self.failure(worker, flight, words.into())];
-            let Flight { task, member, .. } = flight;
-            let (task, reason) = (Some(task), Reason::WorkerLost(worker));
-            let cause = Cause { task, member, work: 0, reason };
-            self.give_up(run, RunError::new(cause, RunReport::default(), failures));
-        }
-        self.has_news = true;
-    }
-
-    /// Fails what a worker had, with the reason it is gone.
-    pub(crate) fn worker_lost(&mut self, now: Time, worker: WorkerId, words: &str) {
-        let lane = &mut self.lanes[worker.index()];
-        lane.lost = Some(words.into());
-        lane.unflushed = 0;
-        self.has_news = true;
-        for flight in std::mem::take(&mut lane.flights) {
-            self.note_failure(worker, flight, words.into());
-        }
-        self.engine.step(now, Event::Lost(worker));
     }
 
     fn failure(&self, worker: WorkerId, flight: Flight, words: Box<str>) -> TaskFailure {
@@ -513,15 +503,6 @@ impl Core {
             "{what} for {since:.1?} ({:?}: {} running, {} ready, {} waiting)",
             stall.class, counts.running, counts.ready, counts.pending
         )
-    }
-
-    /// Who was lost, and how.
-    pub(crate) fn losses(&self) -> Vec<Lost> {
-        let lost = |lane: &Lane| {
-            let (worker, words) = (lane.endpoint.name(), lane.lost.clone()?);
-            Some(Lost { worker, words })
-        };
-        self.lanes.iter().filter_map(lost).collect()
     }
 }
 

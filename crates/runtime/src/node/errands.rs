@@ -5,6 +5,7 @@ use crate::message::{Ended, Verdict};
 use crate::runner::Runner;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 /// Tasks in a row.
 #[derive(Default)]
@@ -94,11 +95,11 @@ impl Errands {
         self.is_long.load(Ordering::Relaxed)
     }
 
-    /// Runs what waits, unless somebody does.
-    pub(crate) fn run(&self) {
+    /// Runs what waits, unless somebody does; `now` is a fresh reading of the clock, and so is what it returns.
+    pub(crate) fn run(&self, now: Option<Instant>) -> Option<Instant> {
         let Ok(mut errand) = self.errand.try_lock() else {
             std::thread::yield_now();
-            return;
+            return None;
         };
         let Errand { runner, row, recalled, ended } = &mut *errand;
         let mut baskets = held(&self.baskets);
@@ -106,7 +107,7 @@ impl Errands {
         std::mem::swap(&mut baskets.recalled, recalled);
         self.count.store(0, Ordering::Release);
         drop(baskets);
-        runner.paused();
+        runner.resume(now);
         let mut longest = 0;
         for (dispatch, message) in row.iter() {
             if recalled.contains(&dispatch) {
@@ -123,6 +124,7 @@ impl Errands {
         recalled.clear();
         self.is_long.store(longest > LONG_NANOSECONDS, Ordering::Relaxed);
         held(&self.baskets).ended.append(ended);
+        runner.last()
     }
 }
 

@@ -62,13 +62,14 @@ impl Attendance<'_> {
 
 impl Attendance<'_> {
     /// Does something that may take long; others look after the node meanwhile.
-    pub(crate) fn step_aside(&self, work: impl FnOnce()) {
+    pub(crate) fn step_aside<T>(&self, work: impl FnOnce() -> T) -> T {
         let keeper = &self.node.keeper;
         if keeper.attendants.fetch_sub(1, Ordering::SeqCst) == 1 {
             keeper.call();
         }
-        work();
+        let result = work();
         keeper.attendants.fetch_add(1, Ordering::SeqCst);
+        result
     }
 }
 

@@ -84,11 +84,14 @@ fn serve(
     letter: Letter,
     socket: &'static OwnedFd,
 ) -> Result<(), String> {
-    let Letter { role, mailbox, bell, callables, memories, settings } = letter;
+    let Letter { role, mailbox, bell, callables, memories, mut lines, settings } = letter;
     name_process(&role);
     let mut side = Mailbox::adopt(mailbox, bell).map_err(|error| error.to_string())?;
     let bell = side.bell().clone();
-    let pipe = socket.try_clone().map_err(|error| error.to_string())?;
+    let copy = || socket.try_clone().map_err(|error| error.to_string());
+    lines.push(copy()?);
+    super::LINES.get_or_init(|| lines);
+    let pipe = copy()?;
     let (segment, word) = (side.segment().clone(), side.robust_offset());
     Sentinel::stand(&segment, word, pipe, move || be_orphan(&bell))
         .map_err(|error| format!("it cannot watch its parent: {error}"))?;

@@ -18,8 +18,10 @@ const NUMBERS: usize = 8;
 const DESCRIPTORS: usize = 3;
 /// The most memories that a worker can share: its parent's and those of its parent's parents.
 pub(crate) const MAX_MEMORIES: usize = 16;
+/// The most lines: the sockets of those above.
+const MAX_LINES: usize = 16;
 /// The most descriptors in a letter.
-const MOST: usize = DESCRIPTORS + MAX_MEMORIES + 1;
+const MOST: usize = DESCRIPTORS + MAX_MEMORIES + MAX_LINES + 1;
 
 /// What a child is to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,16 +62,16 @@ impl Role {
         }
     }
 
-    fn numbers(self, memories: usize) -> [u64; NUMBERS] {
-        let memories = memories as u64;
+    /// As numbers, the last of which says how many descriptors there are of each kind.
+    fn numbers(self, counts: u64) -> [u64; NUMBERS] {
         match self {
             Self::Chip(Chip { device_id, rank, nranks, window }) => {
                 let [device_id, rank, nranks] = [device_id, rank, nranks].map(u64::from);
-                [MARK, 1, device_id, rank, nranks, window.0, window.1, memories]
+                [MARK, 1, device_id, rank, nranks, window.0, window.1, counts]
             }
-            Self::Sub { number } => [MARK, 2, u64::from(number), 0, 0, 0, 0, memories],
+            Self::Sub { number } => [MARK, 2, u64::from(number), 0, 0, 0, 0, counts],
             Self::Worker { number, level } => {
-                [MARK, 3, u64::from(number), u64::from(level), 0, 0, 0, memories]
+                [MARK, 3, u64::from(number), u64::from(level), 0, 0, 0, counts]
             }
         }
     }
@@ -102,6 +104,8 @@ pub(crate) struct Letter {
     pub(crate) callables: OwnedFd,
     /// The parent's memory first, then those of its parents.
     pub(crate) memories: Vec<OwnedFd>,
+    /// To be held for life, so that those above know when all below are gone.
+    pub(crate) lines: Vec<OwnedFd>,
     /// What a worker that has workers is to be.
     pub(crate) settings: Option<OwnedFd>,
 }
@@ -112,17 +116,22 @@ pub(crate) struct Enclosed<'a> {
     pub(crate) bell: &'a Segment,
     pub(crate) callables: &'a Segment,
     pub(crate) memories: &'a [Segment],
+    pub(crate) lines: &'a [OwnedFd],
     pub(crate) settings: Option<&'a Segment>,
 }
 
 /// Sends a letter; it is short, and the socket takes it whether or not somebody reads.
 pub(crate) fn send(socket: BorrowedFd<'_>, role: Role, enclosed: &Enclosed<'_>) -> io::Result<()> {
-    let Enclosed { mailbox, bell, callables, memories, settings } = enclosed;
-    let numbers = role.numbers(memories.len());
+    let Enclosed { mailbox, bell, callables, memories, lines, settings } = enclosed;
+    if memories.len() > MAX_MEMORIES || lines.len() > MAX_LINES {
+        return Err(io::Error::other("workers are too deep inside workers"));
+    }
+    let numbers = role.numbers(memories.len() as u64 | (lines.len() as u64) << 32);
     let bytes: Vec<u8> = numbers.into_iter().flat_map(u64::to_le_bytes).collect();
-    let first = [*mailbox, *bell, *callables].into_iter();
-    let all = first.chain(*memories).chain(*settings);
-    let descriptors: Vec<BorrowedFd<'_>> = all.map(Segment::fd).collect();
+    let first = [*mailbox, *bell, *callables].into_iter().chain(*memories).map(Segment::fd);
+    let lines = lines.iter().map(OwnedFd::as_fd);
+    let descriptors: Vec<BorrowedFd<'_>> =
+        first.chain(lines).chain(settings.map(Segment::fd)).collect();
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     let is_taken = control.push(SendAncillaryMessage::ScmRights(&descriptors));
@@ -154,9 +163,12 @@ pub(crate) fn receive(socket: BorrowedFd<'_>) -> io::Result<Letter> {
         *number = bytes.try_into().map_or(0, u64::from_le_bytes);
     }
     let role = Role::of(numbers).ok_or_else(|| wrong("the letter is of another version"))?;
-    let memories = usize::try_from(numbers[NUMBERS - 1]).unwrap_or(usize::MAX);
+    let counts = numbers[NUMBERS - 1];
+    let count = |number: u64| usize::try_from(number & 0xffff_ffff).unwrap_or(usize::MAX);
+    let (memories, lines) = (count(counts), count(counts >> 32));
     let is_worker = matches!(role, Role::Worker { .. });
-    let needed = DESCRIPTORS.saturating_add(memories).saturating_add(usize::from(is_worker));
+    let needed = DESCRIPTORS + usize::from(is_worker);
+    let needed = needed.saturating_add(memories).saturating_add(lines);
     let count = descriptors.len();
     if count != needed || memories == 0 {
         return Err(wrong(&format!("the letter has {count} descriptors, and {needed} are needed")));
@@ -165,8 +177,9 @@ pub(crate) fn receive(socket: BorrowedFd<'_>) -> io::Result<Letter> {
     let mut next = || descriptors.next().ok_or_else(|| wrong("a descriptor is missing"));
     let [mailbox, bell, callables] = [next()?, next()?, next()?];
     let memories = descriptors.by_ref().take(memories).collect();
+    let lines = descriptors.by_ref().take(lines).collect();
     let settings = descriptors.next();
-    Ok(Letter { role, mailbox, bell, callables, memories, settings })
+    Ok(Letter { role, mailbox, bell, callables, memories, lines, settings })
 }
 
 /// The callables of a program, as its children compare them with theirs.

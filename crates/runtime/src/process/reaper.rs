@@ -79,16 +79,18 @@ pub(crate) struct Ward {
     /// How it ended; its number is its own only while this is nothing.
     exit: Mutex<Option<Exit>>,
     is_gone: AtomicBool,
-    /// The processes below it, which end when it does.
+    /// Our end of a socket whose other end it holds, and all below it; only if it has workers.
+    line: Option<OwnedFd>,
+    /// The processes below it that we know, to be ended when it does.
     kin: OnceLock<Vec<OwnedFd>>,
 }
 
 impl Ward {
-    /// The child with this number, which nobody has reaped.
-    pub(crate) fn new(pid: Pid) -> io::Result<Self> {
+    /// The child with this number, which nobody has reaped; `line` ends with it and all below it.
+    pub(crate) fn new(pid: Pid, line: Option<OwnedFd>) -> io::Result<Self> {
         let pidfd = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())?;
         let (exit, is_gone, kin) = (Mutex::new(None), AtomicBool::new(false), OnceLock::new());
-        Ok(Self { pid, pidfd, exit, is_gone, kin })
+        Ok(Self { pid, pidfd, exit, is_gone, line, kin })
     }
 
     /// How it ended, if it is gone.
@@ -109,28 +111,12 @@ impl Ward {
         let _ = self.kin.set(processes.iter().filter_map(open).collect());
     }
 
-    /// Whether a process below it runs still; they are ended.
-    fn has_kin(&self) -> bool {
-        let mut fds: Vec<PollFd<'_>> =
-            self.kin.get().into_iter().flatten().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
-        let polled = rustix::event::poll(&mut fds, Some(&Timespec::default()));
-        let is_left = polled.is_ok() && fds.iter().any(|fd| fd.revents().is_empty());
-        for fd in self.kin.get().into_iter().flatten().filter(|_| is_left) {
-            let _ = rustix::process::pidfd_send_signal(fd, Signal::KILL);
+    /// What says that something of it has ended: first its own process, then all below.
+    fn watched(&self) -> PollFd<'_> {
+        match &self.line {
+            Some(line) if held(&self.exit).is_some() => PollFd::new(line, PollFlags::empty()),
+            _ => PollFd::new(&self.pidfd, PollFlags::IN),
         }
-        is_left
-    }
-
-    /// What says that something of it has ended.
-    fn watched(&self) -> Vec<PollFd<'_>> {
-        if held(&self.exit).is_none() {
-            return vec![PollFd::new(&self.pidfd, PollFlags::IN)];
-        }
-        let mut kin: Vec<PollFd<'_>> =
-            self.kin.get().into_iter().flatten().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
-        let _ = rustix::event::poll(&mut kin, Some(&Timespec::default()));
-        kin.retain(|fd| fd.revents().is_empty());
-        kin
     }
 
     /// Ends it and all it started, whatever they do.
@@ -153,11 +139,6 @@ impl Ward {
         if exit.is_some() {
             return self.finish();
         }
-        let mut ended = [PollFd::new(&self.pidfd, PollFlags::IN)];
-        let polled = rustix::event::poll(&mut ended, Some(&Timespec::default()));
-        if polled.is_err() || ended[0].revents().is_empty() {
-            return false;
-        }
         // It has ended but is not reaped: its number and its group are still its own.
         let _ = rustix::process::kill_process_group(self.pid, Signal::KILL);
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
@@ -170,18 +151,30 @@ impl Ward {
             }
         };
         *exit = Some(found);
+        // Those below run for nobody. What they have started since we knew them leaves of itself.
+        for one in self.kin.get().into_iter().flatten() {
+            let _ = rustix::process::pidfd_send_signal(one, Signal::KILL);
+        }
         self.finish()
     }
 
     /// Says that it is gone, if all below it are.
     fn finish(&self) -> bool {
-        let is_gone = !self.has_kin();
+        let is_gone = self.line.as_ref().is_none_or(has_ended);
         if is_gone {
             // SYNC: the exit before the flag; pairs with the load in `exit`.
             self.is_gone.store(true, Ordering::Release);
         }
         is_gone
     }
+}
+
+/// Whether nobody holds the other end of a socket any more.
+fn has_ended(line: &OwnedFd) -> bool {
+    let mut fds = [PollFd::new(line, PollFlags::empty())];
+    let polled = rustix::event::poll(&mut fds, Some(&Timespec::default()));
+    // A line that cannot be watched says nothing.
+    polled.is_err() || !fds[0].revents().is_empty()
 }
 
 /// The thread that waits, and those it waits for.
@@ -238,14 +231,16 @@ impl Shared {
         while !self.is_over.load(Ordering::Acquire) {
             let wards = held(&self.wards).clone();
             let mut fds = vec![PollFd::new(&self.wake, PollFlags::IN)];
-            fds.extend(wards.iter().flat_map(|ward| ward.watched()));
+            fds.extend(wards.iter().map(|ward| ward.watched()));
             match rustix::event::poll(&mut fds, None) {
                 Ok(_) | Err(Errno::INTR) => {}
                 // Nothing can be waited for: every ward counts as unwatched, and its owner sees the robust word.
                 Err(_) => return,
             }
             let _ = rustix::io::read(&self.wake, &mut [0; 8]);
-            let gone: Vec<_> = wards.iter().filter(|ward| ward.reap()).collect();
+            let ended = fds[1..].iter().zip(&wards).filter(|(fd, _)| !fd.revents().is_empty());
+            let gone: Vec<_> =
+                ended.filter(|(_, ward)| ward.reap()).map(|(_, ward)| ward).collect();
             if !gone.is_empty() {
                 held(&self.wards).retain(|ward| !gone.iter().any(|one| Arc::ptr_eq(one, ward)));
                 alarm();
@@ -269,7 +264,7 @@ mod tests {
         #[expect(clippy::zombie_processes, reason = "the reaper waits for it")]
         let child = command.spawn().expect("a shell");
         let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).expect("a number");
-        Arc::new(Ward::new(pid).expect("a child"))
+        Arc::new(Ward::new(pid, None).expect("a child"))
     }
 
     fn reaper() -> (Reaper, mpsc::Receiver<()>) {

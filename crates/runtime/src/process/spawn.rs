@@ -88,6 +88,7 @@ impl Nursery {
             bell: self.bell.segment(),
             callables: &self.callables,
             memories: &self.memories,
+            lines: super::lines(),
             settings,
         };
         letter::send(socket.as_fd(), role, &enclosed)?;
@@ -96,7 +97,10 @@ impl Nursery {
         command.arg0(argument_0()).arg(CHILD_ARGUMENT).arg(role.name());
         command.stdin(Stdio::from(theirs)).process_group(0);
         let mut child = command.spawn()?;
-        let ward = match ward_of(&child) {
+        // Who has workers is gone when they are, and until then they hold the other end of the socket.
+        let is_worker = matches!(role, Role::Worker { .. });
+        let line = if is_worker { Some(socket.try_clone()?) } else { None };
+        let ward = match ward_of(&child, line) {
             Ok(ward) => Arc::new(ward),
             Err(error) => {
                 let _ = child.kill().and_then(|()| child.wait());
@@ -108,9 +112,9 @@ impl Nursery {
     }
 }
 
-fn ward_of(child: &std::process::Child) -> io::Result<Ward> {
+fn ward_of(child: &std::process::Child, line: Option<OwnedFd>) -> io::Result<Ward> {
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-    Ward::new(pid.ok_or_else(|| io::Error::other("the child has no number"))?)
+    Ward::new(pid.ok_or_else(|| io::Error::other("the child has no number"))?, line)
 }
 
 /// What this program calls itself, so that children show under the same name.

@@ -7,11 +7,12 @@ use super::letter::{Chip, Role};
 use super::spawn::{Child, Nursery};
 use crate::bootstrap::Report;
 use crate::endpoint::mailbox::Mailed;
-use crate::endpoint::process::Process;
+use crate::endpoint::process::{Process, Rebirth};
 use crate::endpoint::{DeathWord, Endpoint};
 use crate::error::{Error, StartError};
 use crate::shm::{Bell, ParentSide, Phase, Waiting};
 use std::fmt;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long those who can still leave in order are given when another could not start.
@@ -69,12 +70,20 @@ impl fmt::Display for Startup {
 }
 
 /// A child on its way to being ready.
-struct Starting {
-    child: Child,
-    side: ParentSide,
+pub(crate) struct Starting {
+    pub(crate) child: Child,
+    pub(crate) side: ParentSide,
     bytes: Vec<u8>,
-    report: Option<Report>,
+    pub(crate) report: Option<Report>,
     times: ChildStart,
+    begun: Instant,
+}
+
+/// Who is to start, how long that may take, and whether who is lost is started again.
+pub(crate) struct Plan<'a> {
+    pub(crate) roles: &'a [Role],
+    pub(crate) budget: Duration,
+    pub(crate) is_restarting: bool,
 }
 
 /// What became of all children: their endpoints, and what the chips report, in order.
@@ -86,67 +95,51 @@ pub(crate) struct Started {
 
 /// Starts a child for each role and returns when all are ready; else none is left.
 pub(crate) fn start(
-    nursery: &Nursery,
-    roles: &[Role],
+    nursery: &Arc<Nursery>,
+    plan: &Plan<'_>,
     bell: &Bell,
     waiting: &Waiting,
-    budget: Duration,
 ) -> Result<Started, Error> {
     let begun = Instant::now();
-    let deadline = begun.checked_add(budget);
-    let mut all = Vec::with_capacity(roles.len());
-    let outcome = spawn_all(nursery, roles, begun, &mut all)
-        .and_then(|()| wait_until_ready(&mut all, bell, waiting, begun, deadline, budget));
+    let mut all = Vec::with_capacity(plan.roles.len());
+    let spawned = plan.roles.iter().try_for_each(|role| {
+        all.push(Starting::new(nursery, *role, begun)?);
+        Ok(())
+    });
+    let outcome = spawned.and_then(|()| wait_until_ready(&mut all, bell, waiting, plan.budget));
     if let Err(error) = outcome {
         roll_back(&all, bell, waiting);
         return Err(error);
     }
-    let total = begun.elapsed();
-    let mut started =
-        Started { lanes: Vec::new(), reports: Vec::new(), startup: Startup::default() };
-    started.startup.total = total;
+    let startup = Startup { children: Vec::new(), total: begun.elapsed() };
+    let mut started = Started { lanes: Vec::new(), reports: Vec::new(), startup };
     for mut one in all {
         if let Some(report) = &one.report {
             one.times.descendants.clone_from(&report.descendants);
-            one.child.know_descendants(&report.descendants);
         }
         one.side.open();
-        if let (Role::Chip(chip), Some(report)) = (one.child.role, one.report) {
-            started.reports.push((chip, report));
+        let report = one.report.unwrap_or_default();
+        if let Role::Chip(chip) = one.child.role {
+            started.reports.push((chip, report.clone()));
         }
         started.startup.children.push(one.times);
-        started.lanes.push(Box::new(Process::new(Mailed::new(one.side), one.child)));
+        let again = plan.is_restarting.then(|| Rebirth::new(nursery, report, plan.budget));
+        started.lanes.push(Box::new(Process::new(Mailed::new(one.side), one.child, again)));
     }
     Ok(started)
-}
-
-fn spawn_all(
-    nursery: &Nursery,
-    roles: &[Role],
-    begun: Instant,
-    all: &mut Vec<Starting>,
-) -> Result<(), Error> {
-    for role in roles {
-        let (child, side) = nursery.spawn(*role)?;
-        let (name, process) = (role.name(), child.number());
-        let times = ChildStart { name, process, spawned: begun.elapsed(), ..ChildStart::default() };
-        all.push(Starting { child, side, bytes: Vec::new(), report: None, times });
-    }
-    Ok(())
 }
 
 fn wait_until_ready(
     all: &mut [Starting],
     bell: &Bell,
     waiting: &Waiting,
-    begun: Instant,
-    deadline: Option<Instant>,
     budget: Duration,
 ) -> Result<(), Error> {
+    let deadline = all.first().and_then(|first| first.begun.checked_add(budget));
     loop {
         let mut are_ready = true;
         for one in &mut *all {
-            are_ready &= one.look(begun)?;
+            are_ready &= one.look()?;
         }
         if are_ready {
             return Ok(());
@@ -175,6 +168,14 @@ fn too_late(all: &[Starting], budget: Duration) -> Error {
 }
 
 impl Starting {
+    /// Starts a child; times count from `begun`.
+    pub(crate) fn new(nursery: &Nursery, role: Role, begun: Instant) -> Result<Self, Error> {
+        let (child, side) = nursery.spawn(role)?;
+        let (name, process) = (role.name(), child.number());
+        let times = ChildStart { name, process, spawned: begun.elapsed(), ..ChildStart::default() };
+        Ok(Self { child, side, bytes: Vec::new(), report: None, times, begun })
+    }
+
     fn phase(&self) -> Phase {
         self.side.phase().unwrap_or(Phase::Failed)
     }
@@ -199,7 +200,8 @@ impl Starting {
     }
 
     /// Takes notice of how far it is; whether it is ready.
-    fn look(&mut self, begun: Instant) -> Result<bool, Error> {
+    pub(crate) fn look(&mut self) -> Result<bool, Error> {
+        let begun = self.begun;
         let exit = self.child.exit();
         let phase = self.side.phase().map_err(|error| self.failed(error.to_string()))?;
         self.listen()?;
@@ -215,9 +217,10 @@ impl Starting {
             Phase::Failed => Err(self.failed("it did not say why".to_owned())),
             Phase::Ready | Phase::Serving | Phase::Leaving => {
                 self.times.ready.get_or_insert_with(|| begun.elapsed());
-                if self.report.is_none() {
+                let Some(report) = &self.report else {
                     return Err(self.failed("it reported nothing".to_owned()));
-                }
+                };
+                self.child.know_descendants(&report.descendants);
                 Ok(true)
             }
         }

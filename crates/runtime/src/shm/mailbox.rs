@@ -4,7 +4,7 @@
 //!   handshake       magic, version, layout hash, sizes            written by the parent, before the child exists
 //!   parent's line   shutdown, go, question                        written by the parent
 //!   child's line    phase, answer                                 written by the child
-//!   evidence        progress, dispatch, step                      written by the child (by whoever runs the task)
+//!   evidence        progress, dispatch, step, pulse                   written by the child (by whoever runs the task)
 //!   robust word     who lives                                     written by the child, marked by the kernel
 //!   child's bell    rung by the parent; the parent's bell is in a segment of its own, one for all children
 //!   rings           tasks and controls to the child, events to the parent
@@ -48,6 +48,7 @@ layout! {
     PROGRESS: usize = 48;
     DISPATCH: usize = 49;
     STEP: usize = 50;
+    PULSE: usize = 51;
     ROBUST: usize = 64;
     CHILD_BELL: usize = 80;
     RINGS: usize = 128;
@@ -283,7 +284,8 @@ impl ParentSide {
     pub fn evidence(&self) -> Evidence {
         // SYNC: pairs with the stores of `Witness`; evidence orders nothing.
         let load = |at| self.words.load(at, Ordering::Relaxed);
-        Evidence { progress: load(PROGRESS), dispatch: load(DISPATCH), step: load(STEP) }
+        let progress = load(PROGRESS).wrapping_add(load(PULSE));
+        Evidence { progress, dispatch: load(DISPATCH), step: load(STEP) }
     }
 
     /// The child's robust word, to wait on: see [`is_dead`].
@@ -370,7 +372,28 @@ impl ChildSide {
     }
 }
 
+/// Says for a task that it gets on, wherever that runs.
+#[derive(Debug)]
+pub struct Pulse<M: Memory = Region> {
+    words: M,
+    beats: u64,
+}
+
+impl<M: Memory> Pulse<M> {
+    /// The task gets on.
+    pub fn beat(&mut self) {
+        self.beats = self.beats.wrapping_add(1);
+        // SYNC: pairs with `ParentSide::evidence`; evidence orders nothing.
+        self.words.store(PULSE, self.beats, Ordering::Relaxed);
+    }
+}
+
 impl<M: Memory> Witness<M> {
+    /// What tasks say themselves; there is one for each witness.
+    pub fn pulse(&self) -> Pulse<M> {
+        Pulse { words: self.words.clone(), beats: 0 }
+    }
+
     /// A dispatch begins; 0 says that none runs.
     pub fn begin(&self, dispatch: u64, step: u64) {
         // SYNC: pairs with `ParentSide::evidence`; evidence orders nothing.

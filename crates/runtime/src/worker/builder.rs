@@ -45,6 +45,7 @@ pub struct Builder {
     pub(crate) window: u64,
     pub(crate) device_ids: Option<Vec<u32>>,
     pub(crate) workers: Vec<Builder>,
+    pub(crate) is_restarting: bool,
 }
 
 impl Builder {
@@ -68,6 +69,7 @@ impl Builder {
             window: 0,
             device_ids: None,
             workers: Vec::new(),
+            is_restarting: false,
         }
     }
 
@@ -159,6 +161,14 @@ impl Builder {
     #[must_use]
     pub fn device_ids(self, device_ids: &[u32]) -> Self {
         Self { device_ids: Some(device_ids.to_vec()), ..self }
+    }
+
+    /// A worker whose process is lost is started again. Tasks that it had and that are
+    /// [idempotent](crate::Call::idempotent) run again, the others have failed; one that is lost again and again without
+    /// having done anything stays lost. What its window held stays.
+    #[must_use]
+    pub fn restart(self) -> Self {
+        Self { is_restarting: true, ..self }
     }
 
     /// Starts everything; when it returns, every worker is ready.

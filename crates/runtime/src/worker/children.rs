@@ -10,7 +10,7 @@ use crate::memory::Home;
 use crate::process::Startup;
 use crate::process::letter::{Chip, Role};
 use crate::process::spawn::Nursery;
-use crate::process::startup::start;
+use crate::process::startup::{Plan, start};
 use crate::runner::{Runner, caught};
 use crate::shm::{Phase, Segment};
 use crate::tensor::{Access, Buffer, Bytes};
@@ -28,7 +28,7 @@ pub(crate) struct Children {
     /// Every process below this worker.
     descendants: Vec<u32>,
     /// Starts and reaps processes; goes last.
-    nursery: Option<Nursery>,
+    nursery: Option<Arc<Nursery>>,
 }
 
 /// What a worker that is a thread consists of.
@@ -68,6 +68,13 @@ impl Worker {
         let mut core = self.node.enter();
         core.pump();
         core.losses()
+    }
+
+    /// Workers that were lost and replaced, the last first; see [`Builder::restart`].
+    pub fn replaced(&self) -> Vec<Lost> {
+        let mut core = self.node.enter();
+        core.pump();
+        core.replaced()
     }
 
     /// Makes buffers of what a chip has cut out of its window.
@@ -159,9 +166,11 @@ impl Builder {
         let settings = settings.map_err(|error| Error::system("settings of a worker", error))?;
         let (path, shared) = (self.program_path.clone(), (worker.memories(), settings));
         let nursery = Nursery::new(self.program, path, &worker.node.bell, shared, alarm)?;
+        let nursery = Arc::new(nursery);
         let budget = Duration::from_nanos(self.ladder.startup.0);
         let node = &worker.node;
-        let started = start(&nursery, &roles, &node.bell, &node.waiting, budget)?;
+        let plan = Plan { roles: &roles, budget, is_restarting: self.is_restarting };
+        let started = start(&nursery, &plan, &node.bell, &node.waiting)?;
         worker.children.nursery = Some(nursery);
         for child in &started.startup.children {
             worker.children.descendants.push(child.process);

@@ -60,6 +60,7 @@ fn put(builder: &Builder, numbers: &mut Vec<u64>) {
         window,
         device_ids,
         workers,
+        is_restarting,
     } = builder;
     let isolation = isolation.map_or(0, |isolation| match isolation {
         Isolation::Process => 1,
@@ -71,7 +72,7 @@ fn put(builder: &Builder, numbers: &mut Vec<u64>) {
     numbers.extend([*runs as u64, *depth as u64]);
     numbers.extend([progress, operation, wait, startup, harness, guard].map(|time| time.0));
     numbers.push(u64::try_from(close.as_nanos()).unwrap_or(u64::MAX));
-    numbers.extend([u64::from(*is_recording), *window]);
+    numbers.extend([u64::from(*is_recording), u64::from(*is_restarting), *window]);
     numbers.push(device_ids.as_ref().map_or(0, |ids| ids.len() as u64 + 1));
     numbers.extend(device_ids.iter().flatten().map(|id| u64::from(*id)));
     numbers.push(workers.len() as u64);
@@ -112,6 +113,7 @@ fn take(numbers: &mut &[u64], program: &'static Program, depth: usize) -> Option
     builder.ladder = ladder(numbers)?;
     builder.close = Duration::from_nanos(next(numbers)?);
     builder.is_recording = flag(numbers)?;
+    builder.is_restarting = flag(numbers)?;
     builder.window = next(numbers)?;
     if let Some(count) = next(numbers)?.checked_sub(1) {
         let ids = (0..count).map(|_| small(next(numbers)?));

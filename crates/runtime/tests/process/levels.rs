@@ -285,3 +285,28 @@ fn lvl_7_who_is_lost_is_lost_with_all_below() {
         leftovers.check();
     }
 }
+
+#[test]
+fn lvl_7_a_whole_subtree_is_started_again() {
+    let _turn = turn();
+    let leftovers = Leftovers::before();
+    let worker = tree(builder().restart()).init().expect("a tree");
+    let (middle, below) = processes(&worker)[0].clone();
+    let number = worker.tensor(DType::I64, &[1]).expect("memory");
+    let handle = worker.submit("twice", |graph| {
+        let call = Call::new(&DO_BELOW).args([number.in_out()]).idempotent();
+        let call = call.scalar(0).scalar(1).scalar(deed::NAP);
+        graph.submit_next_level(Target::Worker(0), &call)?;
+        Ok(())
+    });
+    let handle = handle.expect("a run");
+    let is_begun = || worker.read_unordered::<i64>(&number).is_ok_and(|number| number[0] == 1);
+    eventually("the bottom has begun", is_begun);
+    signal(middle, Signal::KILL);
+    handle.wait().expect("LVL-7: the second time nobody is killed");
+    assert_eq!(worker.read::<i64>(&number).expect("over"), [2], "LVL-7: it has begun twice");
+    assert!(below.iter().all(|process| is_gone(*process)), "LVL-7: nobody of before is left");
+    drop(handle);
+    worker.close().expect("all leave");
+    leftovers.check();
+}

@@ -17,6 +17,7 @@ mod graphs;
 mod idle;
 mod levels;
 mod parent;
+mod restart;
 mod start;
 mod support;
 mod words;

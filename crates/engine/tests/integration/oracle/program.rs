@@ -138,8 +138,10 @@ pub(crate) fn bytes_of(shape: &Shape) -> Option<u32> {
 
 impl Program {
     pub(crate) fn decode(words: &[u64], seed: u64) -> Self {
-        let mut decoder =
-            Decoder { ops: Vec::new(), scopes: vec![(Mode::Automatic, Vec::new())], run: 0 };
+        let scopes = vec![(Mode::Automatic, Vec::new())];
+        // In some programs buffers are always, mostly, sometimes or never named whole.
+        let whole = [4, 3, 2, 0][usize::try_from(seed >> 8 & 3).unwrap_or_default()];
+        let mut decoder = Decoder { ops: Vec::new(), scopes, run: 0, whole };
         let may_fail = seed.is_multiple_of(4);
         for word in words {
             decoder.add(Bits(*word), may_fail);
@@ -158,6 +160,8 @@ struct Decoder {
     /// Open scopes, each with the slabs made in it.
     scopes: Vec<(Mode, Vec<usize>)>,
     run: usize,
+    /// How many of four arguments are whole buffers.
+    whole: u64,
 }
 
 impl Decoder {
@@ -237,7 +241,11 @@ impl Decoder {
             6 => Tag::OutputExisting,
             _ => Tag::NoDep,
         };
-        let shape = shape(bits);
+        let shape = if bits.take(4) < self.whole {
+            Shape { offset: 0, shape: vec![BYTES as u64], strides: vec![1] }
+        } else {
+            shape(bits)
+        };
         let touched = bytes_of(&shape)?;
         Some(Argument { base, shape, tag, touched })
     }

@@ -1,0 +1,142 @@
+//! Workers that are started again.
+
+use crate::callables::{DEVICE, EXIT, HANG, NOTHING, SLEEP, WHO};
+use crate::support::{
+    Dice, Leftovers, builder, describe, eventually, is_usable, signal, timed, turn,
+};
+use phalanx_runtime::{Call, DType, Error, Target, Worker};
+use rustix::process::Signal;
+use std::time::Duration;
+
+/// The process that a sub worker is now.
+fn process_of(worker: &Worker) -> Result<u32, Error> {
+    let number = worker.tensor(DType::I64, &[1])?;
+    worker.call(&Call::new(&WHO).args([number.output()]).idempotent())?;
+    Ok(u32::try_from(worker.read::<i64>(&number)?[0]).expect("a process"))
+}
+
+#[test]
+fn a_worker_that_is_lost_while_idle_is_started_again() -> Result<(), Error> {
+    let _turn = turn();
+    let left = Leftovers::before();
+    let worker = builder().sub_workers(1).restart().init()?;
+    let mut times = Vec::new();
+    for round in 1..=20 {
+        let process = process_of(&worker)?;
+        signal(process, Signal::KILL);
+        let (next, time) = timed(|| process_of(&worker));
+        assert_ne!(next?, process);
+        times.push(time);
+        eventually("the loss is known", || worker.replaced().len() == round);
+    }
+    let words = worker.replaced()[0].words.clone();
+    assert!(words.contains("SIGKILL") && worker.lost().is_empty(), "{words}");
+    worker.close()?;
+    left.check();
+    println!("killed and used again: {}", describe(&mut times));
+    Ok(())
+}
+
+#[test]
+fn prc_9_idempotent_tasks_run_again_and_all_end_well() -> Result<(), Error> {
+    let _turn = turn();
+    let left = Leftovers::before();
+    let mut dice = Dice::new(7);
+    let worker = builder().sub_workers(3).restart().init()?;
+    let numbers = worker.tensor(DType::I64, &[120])?;
+    let run = worker.submit("again", |graph| {
+        for at in 0..120 {
+            let call = Call::new(&SLEEP).scalar(3).args([numbers.rows(at, at + 1)?.in_out()]);
+            graph.submit_sub(&call.idempotent())?;
+        }
+        Ok(())
+    })?;
+    let mut kills = 0;
+    while !run.is_done() {
+        std::thread::sleep(Duration::from_micros(5000 + dice.below(10_000)));
+        let ours: Vec<u32> = crate::support::children().into_iter().collect();
+        let victim = usize::try_from(dice.below(3)).expect("few");
+        if let Some(process) = ours.get(victim).filter(|_| kills < 10) {
+            signal(*process, Signal::KILL);
+            kills += 1;
+        }
+    }
+    assert_eq!(run.wait()?.report.completed, 120);
+    drop(run);
+    eventually("the tensor is free", || worker.read::<i64>(&numbers).is_ok());
+    let counts = worker.read::<i64>(&numbers)?;
+    assert!(counts.iter().all(|count| *count >= 1), "{counts:?}");
+    let again: i64 = counts.iter().map(|count| count - 1).sum();
+    println!("{kills} kills, {again} tasks ran again, {} were replaced", worker.replaced().len());
+    // The last kill may not be known yet, and what is sent to the dead meanwhile fails.
+    eventually("all are there again", || is_usable(&worker).is_ok());
+    drop(numbers);
+    worker.close()?;
+    left.check();
+    Ok(())
+}
+
+#[test]
+fn other_tasks_fail_and_the_worker_goes_on() -> Result<(), Error> {
+    let _turn = turn();
+    let worker = builder().chips(1).device_ids(&[9]).window(4096).restart().init()?;
+    let number = worker.tensor(DType::I64, &[1])?;
+    for _ in 0..5 {
+        let exit = Call::new(&EXIT).scalar(5);
+        let run = worker.run("it leaves", |graph| {
+            graph.submit_next_level(Target::Chip(0), &exit)?;
+            Ok(())
+        });
+        let Err(Error::Run(error)) = run else { panic!("it fails") };
+        let words = error.root().expect("a task").words.to_string();
+        assert!(words.contains("exited with 5") || words.contains("torn down"), "{words}");
+        worker.run("the device is there again", |graph| {
+            let call = Call::new(&DEVICE).args([number.output()]);
+            graph.submit_next_level(Target::Chip(0), &call)?;
+            Ok(())
+        })?;
+        assert_eq!(worker.read::<i64>(&number)?, [9]);
+    }
+    worker.close()
+}
+
+#[test]
+fn a_task_that_always_ends_its_worker_ends_it_for_good() -> Result<(), Error> {
+    let _turn = turn();
+    let left = Leftovers::before();
+    let worker = builder().sub_workers(2).restart().init()?;
+    let Err(Error::Run(error)) = worker.call(&Call::new(&EXIT).scalar(1).idempotent()) else {
+        panic!("it can never end well")
+    };
+    let words = error.to_string();
+    assert!(words.contains("without having done anything"), "{words}");
+    assert_eq!(worker.lost().len(), 1);
+    is_usable(&worker)?;
+    worker.close()?;
+    left.check();
+    Ok(())
+}
+
+#[test]
+fn closing_while_a_worker_starts_again_leaves_nothing() -> Result<(), Error> {
+    let _turn = turn();
+    let left = Leftovers::before();
+    for seed in 0..10 {
+        let mut dice = Dice::new(seed);
+        let within = Duration::from_millis(500);
+        let worker = builder().sub_workers(2).restart().close_within(within).init()?;
+        let number = worker.tensor(DType::I64, &[1])?;
+        let run = worker.submit("hangs", |graph| {
+            graph.submit_sub(&Call::new(&HANG).args([number.output()]))?;
+            graph.submit_sub(&Call::new(&NOTHING))?;
+            Ok(())
+        })?;
+        signal(worker.startup().children[0].process, Signal::KILL);
+        std::thread::sleep(Duration::from_micros(dice.below(6000)));
+        // The task that hangs is on either of them.
+        let _ = worker.close();
+        drop((run, number));
+        left.check();
+    }
+    Ok(())
+}
