@@ -13,6 +13,7 @@ pub mod error;
 pub mod failure;
 pub mod memory;
 pub mod message;
+pub mod nested;
 mod node;
 pub mod orchestrator;
 pub mod process;

@@ -4,13 +4,15 @@
 //! - **RUNR-2 (refused).** A message that is no task, a callable that is not there, a digest that differs and an argument
 //!   outside shared memory fail the task with words that say so, before anything is called.
 
-use crate::callable::Body;
+use crate::callable::{Body, Callable};
 use crate::clock;
 use crate::failure::Failure;
 use crate::message::{Ended, Order, Place, Seat, Verdict, decode_task};
+use crate::orchestrator::Orchestrator;
 use crate::program::Program;
 use crate::shm::Segment;
 use crate::task::{Given, Setting, Task};
+use crate::worker::Worker;
 use std::any::Any;
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -24,6 +26,8 @@ pub(crate) struct Runner {
     places: Vec<Place>,
     scalars: Vec<u64>,
     seats: Vec<Seat>,
+    /// What graphs are run on.
+    worker: Option<Box<Worker>>,
     /// When the last task ended, if the next follows at once.
     last: Option<u64>,
 }
@@ -62,7 +66,13 @@ impl Runner {
         let prefixes = program.callables().iter().map(|one| one.digest().prefix()).collect();
         let setting = Setting::new(memories, device);
         let (places, scalars, seats) = (Vec::new(), Vec::new(), Vec::new());
-        Self { program, prefixes, setting, places, scalars, seats, last: None }
+        let worker = None;
+        Self { program, prefixes, setting, places, scalars, seats, worker, last: None }
+    }
+
+    /// Runs graphs too, on this worker.
+    pub(crate) fn over(self, worker: Option<Worker>) -> Self {
+        Self { worker: worker.map(Box::new), ..self }
     }
 
     /// What tasks see of their worker.
@@ -107,7 +117,7 @@ impl Runner {
         self.seats.clear();
         let (places, scalars) = (&mut self.places, &mut self.scalars);
         let received = decode_task(message, places, scalars, &mut self.seats)?;
-        let body = find(self.program, &self.prefixes, &received.order)?;
+        let Callable { name, body, .. } = find(self.program, &self.prefixes, &received.order)?;
         let given = Given {
             places: &self.places,
             scalars: &self.scalars,
@@ -115,12 +125,22 @@ impl Runner {
             blob: received.blob,
         };
         let mut task = Task::open(&mut self.setting, received.order, given)?;
-        caught(|| match body {
-            Body::Function(function) => function(&mut task),
-            Body::Orchestration(_) => {
+        match (body, &self.worker) {
+            (Body::Function(function), _) => caught(|| function(&mut task)),
+            (Body::Orchestration(graph), Some(worker)) => {
+                let witness = task.witness();
+                let run = |orchestrator: &mut Orchestrator<'_>, foreign| {
+                    task.inherit(foreign);
+                    graph(orchestrator, &mut task)
+                };
+                let ended = worker.run_for_parent(name, given.places, witness.as_ref(), run)?;
+                self.setting.simulated = self.setting.simulated.saturating_add(ended.simulated);
+                Ok(())
+            }
+            (Body::Orchestration(_), None) => {
                 Err(Failure::new("this worker has no workers to run a graph on"))
             }
-        })
+        }
     }
 }
 
@@ -137,7 +157,7 @@ pub(crate) fn caught<T>(code: impl FnOnce() -> Result<T, Failure>) -> Result<T, 
 }
 
 /// The callable an order names, if both sides mean the same one.
-fn find(program: &Program, prefixes: &[u32], order: &Order) -> Result<Body, Failure> {
+fn find(program: &Program, prefixes: &[u32], order: &Order) -> Result<Callable, Failure> {
     let at = order.callable as usize;
     let callable = program.callables().get(at).ok_or_else(|| {
         Failure::new(format!(
@@ -153,5 +173,5 @@ fn find(program: &Program, prefixes: &[u32], order: &Order) -> Result<Body, Fail
             prefixes[at]
         )));
     }
-    Ok(callable.body)
+    Ok(*callable)
 }
