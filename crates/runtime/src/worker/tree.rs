@@ -118,11 +118,11 @@ mod tests {
 
     #[test]
     fn lvl_6_levels_are_labels_that_fit() {
-        let mut tree = Worker::builder(&PROGRAM)
+        let mut top = Worker::builder(&PROGRAM)
             .workers(2, |four| four.workers(1, |three| three.chips(2).threads()).sub_workers(1));
-        tree.settle(0).expect("LVL-6");
-        assert_eq!(tree.level, Some(5), "LVL-6: counted from the bottom");
-        let four = &tree.workers[1];
+        top.settle(0).expect("LVL-6");
+        assert_eq!(top.level, Some(5), "LVL-6: counted from the bottom");
+        let four = &top.workers[1];
         assert_eq!((four.level, four.isolation), (Some(4), Some(Isolation::Process)));
         let three = &four.workers[0];
         assert_eq!((three.level, three.isolation), (Some(3), Some(Isolation::Thread)));
