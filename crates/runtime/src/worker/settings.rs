@@ -23,7 +23,7 @@ pub(crate) fn write(builder: &Builder) -> io::Result<Segment> {
     Ok(segment)
 }
 
-/// Reads what [`write`] wrote.
+/// Reads what [`write`](fn@write) wrote.
 pub(crate) fn read(segment: &Segment, program: &'static Program) -> Result<Builder, String> {
     let mut bytes = vec![0; segment.len()];
     segment.read(0, &mut bytes).map_err(|error| error.to_string())?;
