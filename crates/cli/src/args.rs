@@ -16,6 +16,7 @@ Examples:
   phalanx run gemm                                  a matrix product on the default machine
   phalanx run ring --machine octo-ring -p bytes=4MiB --trace ring.pftrace
   phalanx ccl all_reduce -b 1K -e 1M -a all         which algorithm is fastest, by size
+  phalanx node multi-chip-add                       four chips in four processes, and a check
   phalanx machines                                  the machines there are
 
 Exit codes: 0 fine, 1 a run that failed or a file that cannot be written, 2 bad input";
@@ -32,6 +33,13 @@ Examples:
   phalanx ccl all_reduce                            1 KiB to 64 MiB with the algorithm that is fastest
   phalanx ccl all_reduce -b 1K -e 1M -a all         all algorithms, and which wins where
   phalanx ccl all_gather -d f16 --check --machine torus-16";
+
+const NODE_EXAMPLES: &str = "\
+Examples:
+  phalanx node list                                 the workloads and their parameters
+  phalanx node multi-chip-add --chips 2 --threads   two chips, as threads of one process
+  phalanx node ffn-tp -p repeats=5 --trace ffn.pftrace
+  phalanx node doctor                               whether this host can run workers";
 
 /// Runs multi-chip accelerator programs on machines that have no accelerator
 #[derive(Debug, Parser)]
@@ -50,6 +58,8 @@ pub(crate) enum Command {
     Run(RunArgs),
     /// Measure a collective over sizes and algorithms, in the table of nccl-tests
     Ccl(CclArgs),
+    /// Drive simulated chips, each a process of its own, with graphs of tasks
+    Node(NodeArgs),
     /// List the machines that come with the program, or show one
     Machines(MachinesArgs),
     /// Check machine files without running anything
@@ -64,6 +74,7 @@ impl Command {
         match self {
             Self::Run(args) => args.json,
             Self::Ccl(args) => args.json,
+            Self::Node(args) => args.json,
             Self::Machines(args) => args.json,
             Self::Check(_) | Self::Completions(_) => false,
         }
@@ -151,6 +162,47 @@ pub(crate) struct CclArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = NODE_EXAMPLES, args_conflicts_with_subcommands = true)]
+pub(crate) struct NodeArgs {
+    /// What to run; without it, the workloads are listed
+    pub(crate) workload: Option<String>,
+    /// How many chips, each one SIP of the machine (default: as the workload says)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) chips: Option<u32>,
+    /// How many workers without a device
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub(crate) sub_workers: u32,
+    /// A machine's name, or a machine file
+    #[arg(long, value_name = "NAME|FILE", default_value = DEFAULT_PRESET)]
+    pub(crate) machine: String,
+    /// Override a part of the machine, as in `system.sips.count=8`
+    #[arg(long = "set", value_name = "PATH=VALUE")]
+    pub(crate) overrides: Vec<String>,
+    /// Set a parameter of the workload, as in `repeats=5`
+    #[arg(short, long = "param", value_name = "NAME=VALUE", requires = "workload")]
+    pub(crate) parameters: Vec<String>,
+    /// Workers are threads of this process, not processes
+    #[arg(long)]
+    pub(crate) threads: bool,
+    /// Print JSON
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// Write what ran when, in all processes, for Perfetto (`.pftrace`) or any viewer of Chrome traces (`.json`)
+    #[arg(long, value_name = "FILE", requires = "workload")]
+    pub(crate) trace: Option<PathBuf>,
+    #[command(subcommand)]
+    pub(crate) command: Option<NodeCommand>,
+}
+
+#[derive(Clone, Copy, Debug, Subcommand)]
+pub(crate) enum NodeCommand {
+    /// List the workloads
+    List,
+    /// Check whether this host can run workers, and what to change if it cannot
+    Doctor,
 }
 
 #[derive(Debug, Args)]

@@ -4,5 +4,6 @@ pub(crate) mod ccl;
 pub(crate) mod check;
 pub(crate) mod completions;
 pub(crate) mod machines;
+pub(crate) mod node;
 pub(crate) mod run;
 mod workloads;

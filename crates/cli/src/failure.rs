@@ -2,6 +2,7 @@
 
 use phalanx_sim::config::ConfigErrors;
 use phalanx_sim::machine::RunError;
+use phalanx_torch::node::NodeError;
 use phalanx_torch::workload::{ParameterError, WorkloadError};
 use std::fmt;
 
@@ -38,6 +39,10 @@ pub(crate) enum Kind {
     Time,
     Memory,
     WrongResult,
+    /// A worker that could not start, or that is gone.
+    Worker,
+    /// A task of a node that failed.
+    Task,
     /// A file that cannot be written.
     Output,
 }
@@ -55,6 +60,8 @@ impl Kind {
             Self::Time => "time",
             Self::Memory => "memory",
             Self::WrongResult => "wrong_result",
+            Self::Worker => "worker",
+            Self::Task => "task",
             Self::Output => "output",
         }
     }
@@ -144,6 +151,29 @@ impl From<ParameterError> for Failure {
     fn from(error: ParameterError) -> Self {
         let failure = Self::new(Kind::Parameter, error.message);
         if error.help.is_empty() { failure } else { failure.hint(error.help) }
+    }
+}
+
+impl From<NodeError> for Failure {
+    fn from(error: NodeError) -> Self {
+        use phalanx_runtime::Error;
+        let error = match error {
+            NodeError::Parameter(error) => return error.into(),
+            NodeError::Runtime(error) => error,
+        };
+        let kind = match &error {
+            Error::Run(run) if run.stall().is_some() => Kind::Deadlock,
+            Error::Run(_) => Kind::Task,
+            Error::NoMemory(_) => Kind::Memory,
+            _ => Kind::Worker,
+        };
+        let failure = Self::new(kind, error.to_string());
+        match error {
+            Error::Start(_) | Error::System { .. } => {
+                failure.hint("`phalanx node doctor` looks for what this host lacks")
+            }
+            _ => failure,
+        }
     }
 }
 

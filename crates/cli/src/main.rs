@@ -25,6 +25,8 @@ use std::io;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    // A worker of a node is this program, started again.
+    phalanx_torch::node::PROGRAM.serve_if_child();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return mistyped(&error),
@@ -33,6 +35,7 @@ fn main() -> ExitCode {
     let outcome = match &cli.command {
         Command::Run(args) => commands::run::run(args),
         Command::Ccl(args) => commands::ccl::ccl(args),
+        Command::Node(args) => commands::node::node(args),
         Command::Machines(args) => commands::machines::machines(args),
         Command::Check(args) => commands::check::check(args),
         Command::Completions(args) => commands::completions::completions(args),

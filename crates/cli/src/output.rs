@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 
 /// What a run has to leave behind.
 pub(crate) struct Outputs {
-    trace: Option<(Target, Format)>,
+    trace: Option<Trace>,
     op_log: Option<OpLog>,
 }
 
@@ -33,7 +33,7 @@ impl Outputs {
         if args.trace.is_some() && args.trace == args.op_log {
             return Err(Failure::input("`--trace` and `--op-log` name the same file"));
         }
-        let trace = args.trace.as_deref().map(trace).transpose()?;
+        let trace = args.trace.as_deref().map(Trace::prepare).transpose()?;
         let op_log = match args.op_log.as_deref() {
             Some(path) if path != Path::new("-") => Some(OpLog::File(Target::prepare(path)?)),
             Some(_) if args.json => return Err(both_on_stdout()),
@@ -53,12 +53,8 @@ impl Outputs {
     }
 
     pub(crate) fn write(&self, report: &Report) -> anyhow::Result<()> {
-        if let Some((target, format)) = &self.trace {
-            target.fill(|file| {
-                let mut writer = Writer::new(file, *format)?;
-                timeline::write(report, &mut writer)?;
-                writer.finish().map(drop)
-            })?;
+        if let Some(trace) = &self.trace {
+            trace.fill(|writer| timeline::write(report, writer))?;
         }
         match &self.op_log {
             None => Ok(()),
@@ -70,9 +66,31 @@ impl Outputs {
     }
 }
 
-fn trace(path: &Path) -> Result<(Target, Format), Failure> {
-    let format = Format::from_path(path).map_err(|unknown| Failure::input(unknown.to_string()))?;
-    Ok((Target::prepare(path)?, format))
+/// A timeline to be written.
+pub(crate) struct Trace {
+    target: Target,
+    format: Format,
+}
+
+impl Trace {
+    /// Checks name and place (OUT-2).
+    pub(crate) fn prepare(path: &Path) -> Result<Self, Failure> {
+        let format = Format::from_path(path);
+        let format = format.map_err(|unknown| Failure::input(unknown.to_string()))?;
+        Ok(Self { target: Target::prepare(path)?, format })
+    }
+
+    /// Lets `write` fill it (OUT-1).
+    pub(crate) fn fill(
+        &self,
+        write: impl FnOnce(&mut Writer<&File>) -> io::Result<()>,
+    ) -> Result<(), Failure> {
+        self.target.fill(|file| {
+            let mut writer = Writer::new(file, self.format)?;
+            write(&mut writer)?;
+            writer.finish().map(drop)
+        })
+    }
 }
 
 fn both_on_stdout() -> Failure {

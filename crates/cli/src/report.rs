@@ -4,6 +4,7 @@ mod json;
 pub(crate) mod sweep;
 mod text;
 
+pub(crate) use json::Parameters;
 use phalanx_sim::MachineSpec;
 use phalanx_torch::workload::{Outcome, Settings, Workload};
 use std::time::Duration;

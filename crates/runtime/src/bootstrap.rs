@@ -28,6 +28,7 @@ const ALIGNMENT: u64 = 64;
 pub struct Bootstrap<'a> {
     chip: Chip,
     memory: &'a Segment,
+    setting: &'a [u8],
     /// Whether the parent wants it to stop.
     is_over: &'a dyn Fn() -> bool,
     report: Report,
@@ -79,9 +80,19 @@ impl fmt::Debug for Bootstrap<'_> {
 }
 
 impl<'a> Bootstrap<'a> {
-    pub(crate) fn new(chip: Chip, memory: &'a Segment, is_over: &'a dyn Fn() -> bool) -> Self {
+    pub(crate) fn new(
+        chip: Chip,
+        memory: &'a Segment,
+        setting: &'a [u8],
+        is_over: &'a dyn Fn() -> bool,
+    ) -> Self {
         let report = Report { window: chip.window, ..Report::default() };
-        Self { chip, memory, is_over, report, used: 0 }
+        Self { chip, memory, setting, is_over, report, used: 0 }
+    }
+
+    /// What all chips are told by [`Builder::setting`](crate::Builder::setting); empty if nothing is.
+    pub fn setting(&self) -> &'a [u8] {
+        self.setting
     }
 
     /// Which device it is to use.
@@ -239,7 +250,7 @@ mod tests {
     #[test]
     fn boot_3_a_chip_writes_into_its_window_only() {
         let memory = Segment::create("test", 16384).expect("memory");
-        let mut setting = Bootstrap::new(chip(4096), &memory, &|| false);
+        let mut setting = Bootstrap::new(chip(4096), &memory, &[], &|| false);
         setting.buffer("one", 10).expect("fits");
         setting.buffer("two", 4096 - 64).expect("fits exactly");
         assert!(setting.buffer("three", 1).is_err(), "the window is full");
@@ -260,7 +271,7 @@ mod tests {
             cut in 0usize..200,
         ) {
             let memory = Segment::create("test", 8192).expect("memory");
-            let mut setting = Bootstrap::new(chip(4096), &memory, &|| false);
+            let mut setting = Bootstrap::new(chip(4096), &memory, &[], &|| false);
             for (number, bytes) in sizes.iter().enumerate() {
                 setting.buffer(&format!("buffer {number}"), *bytes).expect("fits");
             }

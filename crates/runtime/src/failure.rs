@@ -17,6 +17,13 @@ impl Failure {
         Self { words: with_backtrace(words.into()) }
     }
 
+    /// Calls `code`; if it panics, that is a failure with the panic's words and place, and nothing is printed.
+    ///
+    /// What a worker does with every task; for devices that have a thread of their own.
+    pub fn catch<T>(code: impl FnOnce() -> Result<T, Self>) -> Result<T, Self> {
+        crate::runner::caught(code)
+    }
+
     /// What it says.
     pub fn words(&self) -> &str {
         &self.words

@@ -5,6 +5,8 @@
 pub mod bootstrap;
 pub mod call;
 pub mod callable;
+mod clock;
+pub mod doctor;
 pub mod domain;
 pub mod endpoint;
 pub mod error;
@@ -22,6 +24,7 @@ pub mod shm;
 mod sync;
 pub mod task;
 pub mod tensor;
+pub mod timeline;
 pub mod worker;
 
 pub use bootstrap::{Bootstrap, ChipContext};
@@ -36,5 +39,6 @@ pub use orchestrator::{Orchestrator, Target};
 pub use process::{ChildStart, Startup};
 pub use program::Program;
 pub use task::{Data, Task};
-pub use tensor::{Argument, Buffer, DType, Layout, Tensor};
+pub use tensor::{Access, Argument, Buffer, DType, Layout, Tensor};
+pub use timeline::Timeline;
 pub use worker::{Builder, RunHandle, Worker};

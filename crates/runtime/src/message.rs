@@ -183,10 +183,16 @@ impl<'a> Reader<'a> {
     /// A record of plain bytes.
     #[inline]
     fn record<T: Pod>(&mut self, what: &'static str) -> Result<T, BadMessage> {
-        let missing = BadMessage { what, at: self.at, found: (self.bytes.len() - self.at) as u64 };
-        let taken = self.bytes.get(self.at..self.at + size_of::<T>()).ok_or(missing)?;
+        let Some(taken) = self.bytes[self.at..].get(..size_of::<T>()) else {
+            return Err(self.missing(what));
+        };
         self.at += size_of::<T>();
         Ok(bytemuck::pod_read_unaligned(taken))
+    }
+
+    #[cold]
+    fn missing(&self, what: &'static str) -> BadMessage {
+        BadMessage { what, at: self.at, found: (self.bytes.len() - self.at) as u64 }
     }
 
     /// Some bytes as they are.
@@ -209,6 +215,7 @@ impl<'a> Reader<'a> {
         &self.bytes[self.at..]
     }
 
+    #[cold]
     fn refuse(&self, what: &'static str, found: u64) -> BadMessage {
         BadMessage { what, at: self.at, found }
     }
@@ -262,7 +269,11 @@ pub fn decode_task<'a>(
     Ok(Received { order, blob: reader.rest() })
 }
 
-#[inline]
+#[inline(always)]
+#[expect(
+    clippy::inline_always,
+    reason = "it is most of what a worker does with a task that does nothing"
+)]
 fn decode_place(reader: &mut Reader<'_>) -> Result<Place, BadMessage> {
     let head: PlaceHead = reader.record("the head of an argument")?;
     let is_dense = head.access & DENSE != 0;
@@ -340,6 +351,8 @@ pub struct Ended {
     pub dispatch: u64,
     /// How it ended.
     pub verdict: Verdict,
+    /// When it began, in nanoseconds of the clock that all processes of a host share.
+    pub begun: u64,
     /// How long it ran.
     pub nanoseconds: u64,
     /// How long it would have run on the machine that is simulated; 0 if nothing was.
@@ -347,13 +360,19 @@ pub struct Ended {
 }
 
 impl Ended {
+    /// The ending of a task that was recalled before it began.
+    pub fn skipped(dispatch: u64) -> Self {
+        Self { dispatch, verdict: Verdict::Skipped, begun: 0, nanoseconds: 0, picoseconds: 0 }
+    }
+
     /// As bytes; the words of a failure follow them.
-    pub fn encode(&self) -> [u8; 25] {
-        let mut bytes = [0; 25];
+    pub fn encode(&self) -> [u8; 33] {
+        let mut bytes = [0; 33];
         bytes[0] = self.verdict as u8;
         bytes[1..9].copy_from_slice(&self.dispatch.to_le_bytes());
         bytes[9..17].copy_from_slice(&self.nanoseconds.to_le_bytes());
         bytes[17..25].copy_from_slice(&self.picoseconds.to_le_bytes());
+        bytes[25..33].copy_from_slice(&self.begun.to_le_bytes());
         bytes
     }
 
@@ -369,7 +388,8 @@ impl Ended {
         let dispatch = reader.long("dispatch")?;
         let nanoseconds = reader.long("nanoseconds")?;
         let picoseconds = reader.long("picoseconds")?;
-        let ended = Self { dispatch, verdict, nanoseconds, picoseconds };
+        let begun = reader.long("begun")?;
+        let ended = Self { dispatch, verdict, begun, nanoseconds, picoseconds };
         Ok((ended, reader.rest()))
     }
 }

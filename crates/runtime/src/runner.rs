@@ -5,6 +5,7 @@
 //!   outside shared memory fail the task with words that say so, before anything is called.
 
 use crate::callable::{Body, Callable};
+use crate::clock;
 use crate::failure::Failure;
 use crate::message::{Ended, Order, Place, Seat, Verdict, decode_task};
 use crate::orchestrator::Orchestrator;
@@ -16,7 +17,6 @@ use std::any::Any;
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
-use std::time::Instant;
 
 /// What runs tasks on one worker.
 pub(crate) struct Runner {
@@ -29,7 +29,7 @@ pub(crate) struct Runner {
     /// What graphs are run on.
     worker: Option<Box<Worker>>,
     /// When the last task ended, if the next follows at once.
-    last: Option<Instant>,
+    last: Option<u64>,
 }
 
 thread_local! {
@@ -81,12 +81,12 @@ impl Runner {
     }
 
     /// The next task begins at `now`, if that is known.
-    pub(crate) fn resume(&mut self, now: Option<Instant>) {
+    pub(crate) fn resume(&mut self, now: Option<u64>) {
         self.last = now;
     }
 
     /// When the last task ended.
-    pub(crate) fn last(&self) -> Option<Instant> {
+    pub(crate) fn last(&self) -> Option<u64> {
         self.last
     }
 
@@ -97,18 +97,18 @@ impl Runner {
 
     /// Runs the task in `message` and says how it ended.
     pub(crate) fn run(&mut self, dispatch: u64, message: &[u8]) -> (Ended, Option<Box<str>>) {
-        let begun = self.last.unwrap_or_else(Instant::now);
+        let begun = self.last.unwrap_or_else(clock::now);
         self.setting.simulated = 0;
         let result = self.call(message);
-        let now = Instant::now();
+        let now = clock::now();
         self.last = Some(now);
-        let nanoseconds = u64::try_from((now - begun).as_nanos()).unwrap_or(u64::MAX);
+        let nanoseconds = now.saturating_sub(begun);
         let picoseconds = self.setting.simulated;
         let (verdict, words) = match result {
             Ok(()) => (Verdict::Done, None),
             Err(failure) => (Verdict::Failed, Some(failure.words().into())),
         };
-        (Ended { dispatch, verdict, nanoseconds, picoseconds }, words)
+        (Ended { dispatch, verdict, begun, nanoseconds, picoseconds }, words)
     }
 
     fn call(&mut self, message: &[u8]) -> Result<(), Failure> {

@@ -6,7 +6,7 @@
 //! - **SRV-2 (leaves late).** A worker that is told to leave runs what it was sent before.
 //! - **SRV-3 (prompt).** Nothing that has ended is kept back while the worker sleeps or runs something long.
 
-use crate::message::{Ended, Step, Verdict};
+use crate::message::{Ended, Step};
 use crate::runner::Runner;
 use crate::shm::{ChildSide, Corrupt, Phase, PushError, Waiting};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -124,8 +124,7 @@ impl Server {
         };
         let dispatch = u64::from_le_bytes(*dispatch);
         let (ended, words) = if self.take_recalled(dispatch) {
-            let verdict = Verdict::Skipped;
-            (Ended { dispatch, verdict, nanoseconds: 0, picoseconds: 0 }, None)
+            (Ended::skipped(dispatch), None)
         } else {
             self.side.witness.begin(dispatch, Step::Running.encode());
             self.runner.run(dispatch, &self.bytes[8..])

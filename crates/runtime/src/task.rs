@@ -164,6 +164,11 @@ impl Data {
         &self.layout
     }
 
+    /// What may be done with it.
+    pub fn access(&self) -> Access {
+        self.access
+    }
+
     /// Its elements, to read.
     pub fn slice<T: Pod>(&self) -> Result<&[T], DataError> {
         self.check::<T>()?;

@@ -32,6 +32,7 @@ impl DType {
         [Self::U8, Self::I32, Self::I64, Self::F16, Self::BF16, Self::F32, Self::F64, Self::U32];
 
     /// How many bytes an element has.
+    #[inline]
     pub fn bytes(self) -> u64 {
         match self {
             Self::U8 => 1,
@@ -41,6 +42,7 @@ impl DType {
         }
     }
 
+    #[inline]
     pub(crate) fn from_byte(byte: u8) -> Option<Self> {
         Self::ALL.get(usize::from(byte)).copied()
     }
@@ -70,6 +72,7 @@ impl Access {
         }
     }
 
+    #[inline]
     pub(crate) fn from_byte(byte: u8) -> Option<Self> {
         [Self::Read, Self::Write, Self::ReadWrite, Self::Unordered].get(usize::from(byte)).copied()
     }

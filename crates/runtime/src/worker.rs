@@ -25,6 +25,7 @@ use crate::orchestrator::{Crew, Orchestrator};
 use crate::program::Program;
 use crate::shm::Segment;
 use crate::tensor::{Buffer, DType, Layout, Tensor};
+use crate::timeline::Timeline;
 use bytemuck::Pod;
 use phalanx_engine::{Begin, RunSpec};
 use std::sync::Arc;
@@ -108,6 +109,9 @@ impl Worker {
         let begun = self.node.attend(None, |core| match core.engine.begin(&spec) {
             Begin::Started(run) => {
                 core.begin_notes(run);
+                if let Some(recorder) = &mut core.recorder {
+                    recorder.begin(run, label);
+                }
                 Some(run)
             }
             Begin::Blocked { .. } => None,
@@ -120,6 +124,9 @@ impl Worker {
         if let Err(failure) = result {
             core.cancel_graph(run, &failure);
         }
+        if let Some(recorder) = &mut core.recorder {
+            recorder.built(run);
+        }
         // An open scope is impossible here: scopes are closures.
         let _ = core.engine.seal(run);
         core.carry_out();
@@ -127,6 +134,14 @@ impl Worker {
         here.leave(&core);
         drop(core);
         Ok(handle)
+    }
+
+    /// What ran when since it was last asked for; empty unless its builder was asked for [`Builder::recording`].
+    pub fn timeline(&self) -> Timeline {
+        let mut core = self.node.enter();
+        core.pump();
+        let workers = core.lanes.iter().map(|lane| lane.endpoint.name()).collect();
+        core.recorder.as_mut().map(|recorder| recorder.take(workers)).unwrap_or_default()
     }
 
     /// Runs one task on any sub worker and waits for it.

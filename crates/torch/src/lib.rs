@@ -14,12 +14,14 @@
 #![forbid(unsafe_code)]
 
 pub mod ccl;
+pub mod chip;
 pub mod context;
 pub mod distributed;
 pub mod error;
 pub mod graph;
 pub mod launch;
 pub mod multiprocessing;
+pub mod node;
 pub mod placement;
 pub mod pool;
 mod random;
@@ -30,6 +32,7 @@ pub mod tensor;
 pub mod tp;
 pub mod workload;
 
+pub use chip::SimChip;
 pub use context::Context;
 pub use error::Error;
 pub use graph::{GraphOptions, Task, TaskGraph};

@@ -9,9 +9,11 @@
 //!   who has returned.
 //! - **MPS-5 (together).** Every rank reaches its first wait before time moves, and ranks go on in a fixed order.
 
+mod alone;
 mod desync;
 mod guard;
 
+pub(crate) use alone::alone;
 pub use desync::{Desync, GroupState, RankState, Receiving};
 pub(crate) use guard::{LastWords, words};
 

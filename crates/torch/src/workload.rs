@@ -16,11 +16,12 @@ pub(crate) mod room;
 mod tp_block;
 mod tp_mlp;
 mod tp_ranks;
-mod vector_add;
+pub(crate) mod vector_add;
 
 pub use check::Check;
+pub(crate) use check::{number, numbers};
 pub use parameters::{Default, Kind, Parameter, ParameterError, Settings};
-pub(crate) use parameters::{MOST_BYTES, MOST_CHUNKS, MOST_MESSAGE};
+pub(crate) use parameters::{MOST_BYTES, MOST_CHUNKS, MOST_MESSAGE, SEED};
 
 use crate::ccl::CclConfig;
 use crate::multiprocessing::SpawnError;

@@ -85,15 +85,16 @@ fn settings(
     parameters: &[String],
 ) -> Result<Settings, Failure> {
     let given: Vec<(&str, &str)> =
-        parameters.iter().map(|text| pair(text)).collect::<Result<_, _>>()?;
+        parameters.iter().map(|text| pair(text, "run")).collect::<Result<_, _>>()?;
     Ok(workload.settings(spec, &given)?)
 }
 
-fn pair(text: &str) -> Result<(&str, &str), Failure> {
+/// `NAME=VALUE`, as typed for `command`.
+pub(super) fn pair<'a>(text: &'a str, command: &str) -> Result<(&'a str, &'a str), Failure> {
     let pair = text.split_once('=').map(|(name, value)| (name.trim(), value.trim()));
     pair.filter(|(name, value)| !name.is_empty() && !value.is_empty()).ok_or_else(|| {
         Failure::new(Kind::Parameter, format!("a parameter is `NAME=VALUE`: `{text}`"))
-            .hint("as in `-p bytes=64KiB`; `phalanx run` lists the parameters")
+            .hint(format!("as in `-p bytes=64KiB`; `phalanx {command}` lists the parameters"))
     })
 }
 

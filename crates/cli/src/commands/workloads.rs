@@ -20,14 +20,15 @@ fn text(spec: &MachineSpec) -> String {
 }
 
 fn section(workload: &Workload, spec: &MachineSpec) -> String {
-    let table = table(workload, spec).text();
+    let table = table(workload.parameters, spec).text();
     let rows = table.trim_end().replace('\n', "\n  ");
     format!("{}  {}\n  {rows}\n", workload.name.bold(), workload.summary)
 }
 
-fn table(workload: &Workload, spec: &MachineSpec) -> Table {
+/// Parameters with their defaults on a machine.
+pub(super) fn table(parameters: &[Parameter], spec: &MachineSpec) -> Table {
     let mut table = Table::new(&["parameter", "default", "help"], &[]);
-    for parameter in workload.parameters {
+    for parameter in parameters {
         let default = parameter.default_for(spec);
         table.row([
             format!("{:<9}", parameter.name),
@@ -51,26 +52,34 @@ struct WorkloadView {
     parameters: Vec<ParameterView>,
 }
 
+/// A parameter, for programs.
 #[derive(Serialize)]
-struct ParameterView {
+pub(super) struct ParameterView {
     name: &'static str,
     kind: &'static str,
     default: String,
     help: &'static str,
 }
 
-impl<'a> View<'a> {
-    fn new(spec: &'a MachineSpec) -> Self {
-        let parameter = |parameter: &Parameter| ParameterView {
+impl ParameterView {
+    /// Those of a workload, with their defaults on a machine.
+    pub(super) fn all(parameters: &[Parameter], spec: &MachineSpec) -> Vec<Self> {
+        let one = |parameter: &Parameter| Self {
             name: parameter.name,
             kind: kind(parameter.kind),
             default: parameter.default_for(spec),
             help: parameter.help,
         };
+        parameters.iter().map(one).collect()
+    }
+}
+
+impl<'a> View<'a> {
+    fn new(spec: &'a MachineSpec) -> Self {
         let workload = |workload: &Workload| WorkloadView {
             name: workload.name,
             summary: workload.summary,
-            parameters: workload.parameters.iter().map(parameter).collect(),
+            parameters: ParameterView::all(workload.parameters, spec),
         };
         Self { machine: &spec.name, workloads: workload::all().iter().map(workload).collect() }
     }

@@ -94,7 +94,7 @@ fn seed(settings: &Settings) -> u64 {
 }
 
 /// In the order of the workload: numbers where they are numbers, texts otherwise.
-struct Parameters<'a>(&'a Settings);
+pub(crate) struct Parameters<'a>(pub(crate) &'a Settings);
 
 impl Serialize for Parameters<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

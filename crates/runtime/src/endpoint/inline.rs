@@ -1,7 +1,7 @@
 //! The reference: tasks run where they are asked for.
 
 use super::{Endpoint, Evidence, Report};
-use crate::message::{Ended, Verdict};
+use crate::message::Ended;
 use crate::runner::Runner;
 use std::collections::VecDeque;
 
@@ -38,9 +38,7 @@ impl Endpoint for Inline {
     fn poll(&mut self, reports: &mut Vec<Report>) {
         while let Some((dispatch, message)) = self.waiting.pop_front() {
             if self.recalled.contains(&dispatch) {
-                let skipped = Verdict::Skipped;
-                let ended = Ended { dispatch, verdict: skipped, nanoseconds: 0, picoseconds: 0 };
-                reports.push(Report::Ended(ended, None));
+                reports.push(Report::Ended(Ended::skipped(dispatch), None));
                 continue;
             }
             let (ended, words) = self.runner.run(dispatch, &message);

@@ -125,7 +125,7 @@ impl Process {
         let Some(again) = self.again.as_mut().filter(|again| again.next.is_some()) else { return };
         for dispatch in again.skipped.drain(..) {
             let verdict = Verdict::Skipped;
-            let ended = Ended { dispatch, verdict, nanoseconds: 0, picoseconds: 0 };
+            let ended = Ended { dispatch, verdict, begun: 0, nanoseconds: 0, picoseconds: 0 };
             reports.push(Report::Ended(ended, None));
         }
         match again.look() {

@@ -71,9 +71,9 @@ proptest! {
     }
 
     #[test]
-    fn msg_1_an_ending_comes_out_as_it_went_in(dispatch: u64, nanoseconds: u64, picoseconds: u64) {
+    fn msg_1_an_ending_comes_out_as_it_went_in(dispatch: u64, begun: u64, nanoseconds: u64, picoseconds: u64) {
         for verdict in [Verdict::Done, Verdict::Failed, Verdict::Skipped] {
-            let ended = Ended { dispatch, verdict, nanoseconds, picoseconds };
+            let ended = Ended { dispatch, verdict, begun, nanoseconds, picoseconds };
             let mut bytes = ended.encode().to_vec();
             bytes.extend_from_slice(b"words");
             prop_assert_eq!(Ended::decode(&bytes), Ok((ended, &b"words"[..])));

@@ -2,21 +2,24 @@
 
 mod losses;
 
+use super::errands::{Errand, Errands, Row};
+use crate::clock;
 use crate::domain::Allocated;
 use crate::endpoint::{Endpoint, Report};
 use crate::error::{Lost, RunError, TaskFailure};
 use crate::failure::Failure;
 use crate::memory::Memory;
-use crate::message::Verdict;
+use crate::message::{Ended as TaskEnded, Verdict};
 use crate::program::Program;
 use crate::tensor::Released;
+use crate::timeline::{Recorder, TaskSpan};
 use phalanx_engine::{
     Action, BufferError, Cause, Ending, Engine, Event, Outcome, Reason, Report as RunReport, RunId,
     Stall, Start, TaskId, Time, WorkerId,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How many failures of one run keep their words.
 const MAX_FAILURES: usize = 16;
@@ -112,18 +115,29 @@ pub(crate) struct Core {
     runs: BTreeMap<RunId, Notes>,
     reports: Vec<Report>,
     released: Vec<Released>,
-    clock: Instant,
     pub(crate) last_buffer: u64,
     /// Domains that may be alive, for reports.
     pub(crate) domains: Vec<Weak<Allocated>>,
     /// Workers that were lost and replaced, the last ones.
     replaced: VecDeque<Lost>,
+    /// The worker that is whoever waits.
+    pub(crate) caller: Option<(WorkerId, Arc<Errands>)>,
+    /// How many callers wait.
+    waiters: usize,
+    /// Whether some of its tasks have ended since the last pumping.
+    has_ended_errands: bool,
+    /// Its tasks that nobody has taken.
+    pub(crate) row: Row,
+    /// Those of them that must not begin any more.
+    recalled: Vec<u64>,
     /// Whether a run has finished or room was made since someone last looked.
     pub(crate) has_news: bool,
     /// Whether the last pumping moved something.
     pub(crate) is_moving: bool,
     /// When the watchdog looks again.
     pub(crate) next_look: Time,
+    /// Remembers what ran when, if that is asked for.
+    pub(crate) recorder: Option<Recorder>,
 }
 
 impl Core {
@@ -142,30 +156,24 @@ impl Core {
             runs: BTreeMap::new(),
             reports: Vec::new(),
             released: Vec::new(),
-            clock: Instant::now(),
             last_buffer: 0,
             domains: Vec::new(),
             replaced: VecDeque::new(),
+            caller: None,
+            waiters: 0,
+            has_ended_errands: false,
+            row: Row::default(),
+            recalled: Vec::new(),
             has_news: false,
             is_moving: false,
             next_look: Time(0),
+            recorder: None,
         }
     }
 
-    /// A reading of the clock, in nanoseconds.
+    /// A reading of the clock.
     pub(crate) fn now(&self) -> Time {
-        Time(u64::try_from(self.clock.elapsed().as_nanos()).unwrap_or(u64::MAX))
-    }
-
-    /// What the clock shows at an instant.
-    fn at(&self, instant: Instant) -> Time {
-        let since = instant.saturating_duration_since(self.clock);
-        Time(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
-    }
-
-    /// When the clock shows `time`.
-    pub(crate) fn time_of(&self, time: Time) -> Option<Instant> {
-        self.clock.checked_add(Duration::from_nanos(time.0))
+        Time(clock::now())
     }
 
     /// A worker behind `endpoint`, which the engine knows by the next number.
@@ -192,12 +200,19 @@ impl Core {
         while let Some(action) = self.engine.actions().next() {
             match action {
                 Action::Start(start) => self.start(&start),
-                Action::Recall { worker, dispatch } => {
-                    self.lanes[worker.index()].endpoint.recall(dispatch);
-                }
+                Action::Recall { worker, dispatch } => self.recall(worker, dispatch),
                 Action::RoomFreed | Action::AdmissionFreed => self.has_news = true,
                 Action::RunFinished(run) => self.run_finished(run),
             }
+        }
+    }
+
+    fn recall(&mut self, worker: WorkerId, dispatch: u64) {
+        if self.caller.as_ref().is_none_or(|(caller, _)| *caller != worker) {
+            self.lanes[worker.index()].endpoint.recall(dispatch);
+        } else if self.row.has(dispatch) {
+            // What somebody has taken already ends as it ends.
+            self.recalled.push(dispatch);
         }
     }
 
@@ -205,8 +220,16 @@ impl Core {
     fn start(&mut self, start: &Start) {
         let Start { worker, dispatch, task, member, .. } = *start;
         let lane = &mut self.lanes[worker.index()];
-        lane.endpoint.send(dispatch, self.jobs[task.slot()].message(member));
+        let message = self.jobs[task.slot()].message(member);
         lane.flights.push_back(Flight { dispatch, task, member });
+        if let Some((caller, errands)) = &self.caller
+            && *caller == worker
+        {
+            self.row.push(dispatch, message);
+            errands.wait(self.row.len());
+            return;
+        }
+        lane.endpoint.send(dispatch, message);
         lane.unflushed += 1;
         // An idle worker gets its first task at once, a busy one several at a time.
         if lane.flights.len() == 1 || lane.unflushed >= 8 {
@@ -229,7 +252,7 @@ impl Core {
     }
 
     /// The same; `clock` is a fresh reading of the clock, if there is one, and is one afterwards if one was needed.
-    pub(crate) fn pump_at(&mut self, clock: &mut Option<Instant>) -> bool {
+    pub(crate) fn pump_at(&mut self, clock: &mut Option<u64>) -> bool {
         let mut reports = std::mem::take(&mut self.reports);
         let mut is_moved = false;
         for at in 0..self.lanes.len() {
@@ -238,19 +261,51 @@ impl Core {
                 continue;
             }
             is_moved = true;
-            let reading = *clock.get_or_insert_with(Instant::now);
-            let (now, worker) = (self.at(reading), self.worker(at));
+            let (now, worker) = (Time(*clock.get_or_insert_with(clock::now)), self.worker(at));
             for report in reports.drain(..) {
                 self.take_in(now, worker, report);
             }
         }
         self.reports = reports;
-        self.is_moving = is_moved;
+        self.is_moving = std::mem::take(&mut self.has_ended_errands) || is_moved;
         if is_moved {
             self.carry_out();
         }
         self.flush();
         is_moved
+    }
+
+    /// Hands the tasks of the caller over to who will run them.
+    pub(crate) fn hand_over(&mut self, errand: &mut Errand) {
+        std::mem::swap(&mut self.row, &mut errand.row);
+        std::mem::swap(&mut self.recalled, &mut errand.recalled);
+        if let Some((_, errands)) = &self.caller {
+            errands.wait(0);
+        }
+    }
+
+    /// Takes back what they ended as.
+    pub(crate) fn take_back(&mut self, errand: &mut Errand, clock: &mut Option<u64>) {
+        let Some((worker, _)) = self.caller else { return };
+        let now = Time(*clock.get_or_insert_with(clock::now));
+        for report in errand.ended.drain(..) {
+            self.take_in(now, worker, report);
+        }
+        self.carry_out();
+        self.has_ended_errands = true;
+    }
+
+    /// One caller more or less waits; while any does, tasks are given to it.
+    pub(crate) fn caller_waits(&mut self, more: isize) {
+        let Some((worker, _)) = &self.caller else { return };
+        let worker = *worker;
+        self.waiters = self.waiters.saturating_add_signed(more);
+        if self.waiters == 0 {
+            self.engine.pause(worker);
+        } else if more == 1 && self.waiters == 1 {
+            self.engine.resume(worker);
+            self.carry_out();
+        }
     }
 
     pub(crate) fn worker(&self, at: usize) -> WorkerId {
@@ -272,6 +327,7 @@ impl Core {
                 if ended.picoseconds > 0 {
                     self.note_simulated(flight.task, ended.picoseconds);
                 }
+                self.record(worker, flight, &ended);
                 let (dispatch, took) = (ended.dispatch, ended.nanoseconds);
                 self.engine.step(now, Event::Finished { worker, dispatch, ending, took });
             }
@@ -300,6 +356,26 @@ impl Core {
         }
     }
 
+    /// Remembers when a task ran, if it has and that is asked for.
+    #[inline]
+    fn record(&mut self, worker: WorkerId, flight: Flight, ended: &TaskEnded) {
+        let Some(recorder) = self.recorder.as_mut() else { return };
+        let job = &self.jobs[flight.task.slot()];
+        let Some(run) = job.run.filter(|_| ended.verdict != Verdict::Skipped) else { return };
+        let callable = self.program.callables().get(job.callable as usize);
+        recorder.task(TaskSpan {
+            run,
+            task: flight.task,
+            member: flight.member,
+            worker: worker.index(),
+            callable: callable.map_or("?", |callable| callable.name()),
+            begun: ended.begun,
+            ended: ended.begun.saturating_add(ended.nanoseconds),
+            simulated: ended.picoseconds,
+            is_done: ended.verdict == Verdict::Done,
+        });
+    }
+
     fn note_simulated(&mut self, task: TaskId, picoseconds: u64) {
         let run = self.jobs[task.slot()].run;
         if let Some(notes) = run.and_then(|run| self.runs.get_mut(&run)) {
@@ -313,6 +389,9 @@ impl Core {
         let Some(notes) = self.runs.get_mut(&run) else { return };
         let ended = notes.ended(outcome);
         notes.outcome.get_or_insert(ended);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.ended(run);
+        }
         // The last first: it may be made of what came before.
         while notes.keep.pop().is_some() {}
         if notes.is_abandoned {

@@ -100,9 +100,9 @@ fn serve(
         memories.into_iter().map(Segment::adopt_whole).collect();
     let memories = memories.map_err(|error| error.to_string())?;
     let set_up = letter::compare_callables(program, callables).map_err(Failure::new);
-    let set_up = set_up.and_then(|()| match settings {
+    let set_up = set_up.and_then(|told| match settings {
         Some(settings) => set_up_worker(program, settings, memories),
-        None => set_up_device(program, role, memories, &side),
+        None => set_up_device(program, role, memories, &told, &side),
     });
     let runner = match set_up {
         Ok((runner, report)) => {
@@ -156,6 +156,7 @@ fn set_up_device(
     program: &'static Program,
     role: Role,
     memories: Vec<Segment>,
+    told: &[u8],
     side: &ChildSide,
 ) -> Result<(Runner, Report), Failure> {
     let (Role::Chip(chip), Some(bootstrap)) = (role, program.bootstrap()) else {
@@ -164,7 +165,7 @@ fn set_up_device(
         return Ok((Runner::new(program, memories, None), report));
     };
     let is_over = || side.is_shut_down() || is_orphan();
-    let mut setting = Bootstrap::new(chip, &memories[0], &is_over);
+    let mut setting = Bootstrap::new(chip, &memories[0], told, &is_over);
     let device = caught(|| bootstrap(&mut setting))?;
     let report = setting.finish();
     Ok((Runner::new(program, memories, Some(device)), report))

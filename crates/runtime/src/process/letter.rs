@@ -182,8 +182,8 @@ pub(crate) fn receive(socket: BorrowedFd<'_>) -> io::Result<Letter> {
     Ok(Letter { role, mailbox, bell, callables, memories, lines, settings })
 }
 
-/// The callables of a program, as its children compare them with theirs.
-pub(crate) fn write_callables(program: &Program) -> io::Result<Segment> {
+/// The callables of a program, as its children compare them with theirs, and what bootstraps are told.
+pub(crate) fn write_callables(program: &Program, setting: &[u8]) -> io::Result<Segment> {
     let mut bytes = Vec::new();
     let count = u64::try_from(program.callables().len()).unwrap_or(u64::MAX);
     bytes.extend_from_slice(&count.to_le_bytes());
@@ -194,13 +194,15 @@ pub(crate) fn write_callables(program: &Program) -> io::Result<Segment> {
         bytes.extend_from_slice(&(name.len() as u64).to_le_bytes());
         bytes.extend_from_slice(name);
     }
+    bytes.extend_from_slice(&(setting.len() as u64).to_le_bytes());
+    bytes.extend_from_slice(setting);
     let segment = Segment::create("phalanx-callables", bytes.len())?;
     segment.write(0, &bytes).map_err(io::Error::other)?;
     Ok(segment)
 }
 
-/// What differs between the callables of the parent and those of this program, if anything.
-pub(crate) fn compare_callables(program: &Program, callables: OwnedFd) -> Result<(), String> {
+/// What bootstraps are told; or what differs between the callables of the parent and those of this program.
+pub(crate) fn compare_callables(program: &Program, callables: OwnedFd) -> Result<Vec<u8>, String> {
     let unreadable = |error: io::Error| format!("the parent's callables cannot be read: {error}");
     let segment = Segment::adopt_whole(callables).map_err(unreadable)?;
     let mut bytes = vec![0; segment.len()];
@@ -238,7 +240,9 @@ pub(crate) fn compare_callables(program: &Program, callables: OwnedFd) -> Result
                     chips and the other none"
             .to_owned());
     }
-    Ok(())
+    let length = number(&mut rest).and_then(|length| usize::try_from(length).ok());
+    let setting = length.and_then(|length| take(&mut rest, length)).ok_or_else(cut)?;
+    Ok(setting.to_vec())
 }
 
 fn differs(at: u64, what: &str) -> String {

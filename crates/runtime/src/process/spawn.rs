@@ -40,15 +40,16 @@ pub(crate) struct Child {
 }
 
 impl Nursery {
-    /// Children that run `program`, or the same program as we do.
+    /// Children that run `program`, or the same program as we do; `setting` is what bootstraps are told.
     pub(crate) fn new(
         program: &Program,
+        setting: &[u8],
         path: Option<PathBuf>,
         bell: &Bell,
         (memories, settings): (Vec<Segment>, Vec<Segment>),
         alarm: impl Fn() + Send + 'static,
     ) -> Result<Self, Error> {
-        let callables = letter::write_callables(program);
+        let callables = letter::write_callables(program, setting);
         let callables = callables.map_err(|error| Error::system("the list of callables", error))?;
         let reaper = Reaper::start(alarm);
         Ok(Self {

@@ -10,7 +10,8 @@ use crate::orchestrator::Crew;
 use crate::program::Program;
 use crate::runner::Runner;
 use crate::shm::{Bell, Segment, Waiting};
-use phalanx_engine::{Config, Engine, Event, Ladder, Time};
+use crate::timeline::Recorder;
+use phalanx_engine::{Config, Engine, Event, Ladder};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,6 +45,7 @@ pub struct Builder {
     pub(crate) program_path: Option<PathBuf>,
     pub(crate) window: u64,
     pub(crate) device_ids: Option<Vec<u32>>,
+    pub(crate) setting: Vec<u8>,
     pub(crate) workers: Vec<Builder>,
     pub(crate) is_restarting: bool,
 }
@@ -68,6 +70,7 @@ impl Builder {
             program_path: None,
             window: 0,
             device_ids: None,
+            setting: Vec::new(),
             workers: Vec::new(),
             is_restarting: false,
         }
@@ -139,7 +142,7 @@ impl Builder {
         Self { close, ..self }
     }
 
-    /// Runs remember their tasks, for graphs and critical paths.
+    /// Runs remember their tasks, for graphs and critical paths, and the worker when they ran ([`Worker::timeline`]).
     #[must_use]
     pub fn recording(self) -> Self {
         Self { is_recording: true, ..self }
@@ -161,6 +164,12 @@ impl Builder {
     #[must_use]
     pub fn device_ids(self, device_ids: &[u32]) -> Self {
         Self { device_ids: Some(device_ids.to_vec()), ..self }
+    }
+
+    /// What the bootstrap of every chip is told ([`Bootstrap::setting`](crate::Bootstrap::setting)): a machine, say.
+    #[must_use]
+    pub fn setting(self, setting: impl Into<Vec<u8>>) -> Self {
+        Self { setting: setting.into(), ..self }
     }
 
     /// A worker whose process is lost is started again. Tasks that it had and that are
@@ -195,9 +204,9 @@ impl Builder {
         memories.extend_from_slice(&inherited);
         let runner = || Runner::new(self.program, memories.clone(), None);
         let errands = self.is_helping.then(|| Arc::new(Errands::new(runner())));
-        let caller = errands.as_ref().map(|errands| Caller(Arc::clone(errands)));
         let segment = memory.segment.clone();
-        let core = Core::new(engine, self.slots as usize, memory, self.program);
+        let mut core = Core::new(engine, self.slots as usize, memory, self.program);
+        core.recorder = self.is_recording.then(Recorder::start);
         let node = Arc::new(Node::new(core, bell, budgets, errands, self.program, self.waiting()));
         let (threads, children) = (Vec::new(), Children::default());
         let (close, level) = (self.close, self.height());
@@ -207,17 +216,19 @@ impl Builder {
             Isolation::Thread => self.start_threads(&mut worker)?,
             Isolation::Process => self.start_processes(&mut worker)?,
         };
-        if let Some(caller) = caller {
-            lanes.insert(self.next_level() as usize, Box::new(caller));
-        }
         let mut core = worker.node.enter();
+        if let Some(errands) = &worker.node.errands {
+            lanes.insert(self.next_level() as usize, Box::new(Caller { is_stopped: false }));
+            core.caller = Some((worker.crew.subs[0], Arc::clone(errands)));
+        }
         for lane in lanes {
             core.add_lane(lane);
         }
-        let workers: Vec<_> = core.engine.workers().collect();
+        let (now, workers): (_, Vec<_>) = (core.now(), core.engine.workers().collect());
         for one in workers {
-            core.engine.step(Time(0), Event::Ready(one));
+            core.engine.step(now, Event::Ready(one));
         }
+        core.caller_waits(0);
         drop(core);
         Ok(worker)
     }

@@ -165,7 +165,8 @@ impl Builder {
         let settings: Result<Vec<Segment>, _> = self.workers.iter().map(settings::write).collect();
         let settings = settings.map_err(|error| Error::system("settings of a worker", error))?;
         let (path, shared) = (self.program_path.clone(), (worker.memories(), settings));
-        let nursery = Nursery::new(self.program, path, &worker.node.bell, shared, alarm)?;
+        let nursery =
+            Nursery::new(self.program, &self.setting, path, &worker.node.bell, shared, alarm)?;
         let nursery = Arc::new(nursery);
         let budget = Duration::from_nanos(self.ladder.startup.0);
         let node = &worker.node;
@@ -244,7 +245,7 @@ impl Builder {
             let report = Some(Report { window: chip.window, ..Report::default() });
             return Ok(SetUp { report, ..SetUp::default() });
         };
-        let mut setting = Bootstrap::new(chip, memory, &|| false);
+        let mut setting = Bootstrap::new(chip, memory, &self.setting, &|| false);
         let device = Some(caught(|| bootstrap(&mut setting))?);
         Ok(SetUp { device, report: Some(setting.finish()), worker: None })
     }

@@ -78,6 +78,7 @@ impl Builder {
         let (level, isolation, ladder) = (self.height(), self.isolation(), self.ladder);
         // A child must have ended its own before it is ended.
         let close = self.close * 3 / 4;
+        let setting = self.setting.clone();
         self.level = Some(level);
         let wrong = |words: String| Err(Error::Setting(words));
         if level < LOWEST {
@@ -97,6 +98,9 @@ impl Builder {
         for child in &mut self.workers {
             child.isolation.get_or_insert(isolation);
             child.close = child.close.min(close);
+            if child.setting.is_empty() {
+                child.setting.clone_from(&setting);
+            }
             if child.ladder == Ladder::default() {
                 child.ladder = ladder;
             }

@@ -3,3 +3,4 @@
 mod callables;
 mod conformance;
 mod graphs;
+mod timeline;

@@ -4,7 +4,7 @@ use super::Tensor;
 use crate::error::Error;
 use crate::placement::Shard;
 use crate::request::{Access, Asked};
-use phalanx_sim::value::{DType, Value};
+use phalanx_sim::value::{Buffer, DType, Element, Value};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -25,6 +25,16 @@ impl Tensor {
             return Err(Error::argument(format!("{} holds no i32: use `to_vec`", self.describe())));
         }
         self.fetch(Value::to_i32).await
+    }
+
+    /// Its elements as they are, row by row.
+    pub(crate) async fn to_buffer(&self) -> Result<Buffer, Error> {
+        Ok(match self.dtype() {
+            DType::F32 => Buffer::F32(self.fetch(elements).await?),
+            DType::F16 => Buffer::F16(self.fetch(elements).await?),
+            DType::Bf16 => Buffer::Bf16(self.fetch(elements).await?),
+            DType::I32 => Buffer::I32(self.fetch(elements).await?),
+        })
     }
 
     /// Its one number.
@@ -139,6 +149,11 @@ impl Tensor {
             at
         })
     }
+}
+
+/// What a value holds, which is of this type.
+fn elements<T: Element>(value: &Value) -> Vec<T> {
+    T::slice(value.elements()).to_vec()
 }
 
 fn narrow(number: usize) -> u32 {

@@ -45,7 +45,7 @@ impl Check {
 }
 
 /// A small whole number in `-span..=span`, a function of its arguments alone.
-pub(super) fn number(seed: u64, stream: u64, index: u64, span: u16) -> f32 {
+pub(crate) fn number(seed: u64, stream: u64, index: u64, span: u16) -> f32 {
     let mut x = seed.wrapping_mul(0xD6E8_FEB8_6659_FD93)
         ^ stream.wrapping_mul(0x9E37_79B9_7F4A_7C15)
         ^ index;
@@ -56,7 +56,7 @@ pub(super) fn number(seed: u64, stream: u64, index: u64, span: u16) -> f32 {
 }
 
 /// `len` such numbers from `first` on.
-pub(super) fn numbers(seed: u64, stream: u64, first: usize, len: usize, span: u16) -> Vec<f32> {
+pub(crate) fn numbers(seed: u64, stream: u64, first: usize, len: usize, span: u16) -> Vec<f32> {
     (first..first + len).map(|index| number(seed, stream, index as u64, span)).collect()
 }
 

@@ -78,7 +78,7 @@ pub struct ParameterError {
 }
 
 impl ParameterError {
-    pub(super) fn new(message: impl Into<String>, help: impl Into<String>) -> Self {
+    pub(crate) fn new(message: impl Into<String>, help: impl Into<String>) -> Self {
         Self { message: message.into(), help: help.into() }
     }
 }
@@ -92,7 +92,7 @@ impl fmt::Display for ParameterError {
 impl std::error::Error for ParameterError {}
 
 impl Settings {
-    pub(super) fn new(
+    pub(crate) fn new(
         parameters: &'static [Parameter],
         machine: &MachineSpec,
         given: &[(&str, &str)],
@@ -280,7 +280,7 @@ pub(crate) const MOST_CHUNKS: u64 = 1 << 20;
 const MOST_TIME: Time = Time::us(1_000_000_000);
 
 /// Where a workload's numbers come from.
-pub(super) const SEED: Parameter = Parameter {
+pub(crate) const SEED: Parameter = Parameter {
     name: "seed",
     help: "where the input numbers come from",
     kind: Kind::Count { least: 0, most: u64::MAX },

@@ -49,6 +49,19 @@ pub(crate) fn check_numbers(needed: u64) -> Result<(), ParameterError> {
     check_host(needed, budget())
 }
 
+/// Whether buffers of `needed` bytes, which processes share, fit on this host.
+pub(crate) fn check_shared(needed: u64) -> Result<(), ParameterError> {
+    let budget = budget();
+    if needed <= budget {
+        return Ok(());
+    }
+    let (needed, budget) = (needed.div_ceil(GIB), budget / GIB);
+    let message = format!(
+        "the buffers of this run do not fit on this host: {needed} GiB needed, {budget} GiB to spare"
+    );
+    Err(ParameterError::new(message, "use smaller parameters or fewer chips"))
+}
+
 fn check_host(needed: u64, budget: u64) -> Result<(), ParameterError> {
     if needed <= budget {
         return Ok(());

@@ -102,7 +102,7 @@ const SPAN: u16 = 1000;
 const BLOCK: usize = 16 * 1024;
 
 /// One program: its share, block by block, the next block's loads issued before the current sum is waited for.
-async fn add(tl: Tl, [a, b, c]: [Region; 3]) -> Result<(), KernelError> {
+pub(crate) async fn add(tl: Tl, [a, b, c]: [Region; 3]) -> Result<(), KernelError> {
     let (start, len) = tl.share(c.elements);
     let block = |at: usize| View::dense(&c, start + at, BLOCK.min(len - at));
     let mut next = load(&tl, [a, b], start, 0, len);

@@ -1,6 +1,7 @@
 //! The front end as its users see it.
 
 mod ccl_config;
+mod chip;
 mod collectives;
 mod graph;
 mod parameters;

@@ -1,0 +1,86 @@
+//! `phalanx node doctor`: whether this host can run workers, and what to change if it cannot.
+
+use crate::printer;
+use crate::progress::Progress;
+use crate::table::Table;
+use owo_colors::OwoColorize;
+use phalanx_runtime::doctor::{Finding, Status, examine};
+use phalanx_torch::node::{NOTHING, PROGRAM};
+use serde::Serialize;
+use std::process::ExitCode;
+
+pub(super) fn doctor(json: bool) -> anyhow::Result<ExitCode> {
+    let progress = Progress::start("checks");
+    let findings = examine(&PROGRAM, &NOTHING);
+    drop(progress);
+    if json {
+        printer::json(&View::new(&findings))?;
+    } else {
+        printer::data(&text(&findings))?;
+    }
+    let is_broken = worst(&findings) == Status::Broken;
+    Ok(if is_broken { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn worst(findings: &[Finding]) -> Status {
+    findings.iter().map(|finding| finding.status).max().unwrap_or(Status::Fine)
+}
+
+fn text(findings: &[Finding]) -> String {
+    let mut table = Table::new(&["check", "status", "found"], &[]);
+    for Finding { name, status, found, .. } in findings {
+        table.row([(*name).to_owned(), word(*status).to_owned(), found.clone()]);
+    }
+    let mut text = table.text();
+    for Finding { name, status, meaning, advice, .. } in findings {
+        if let Some(advice) = advice {
+            let word = word(*status);
+            let word = if *status == Status::Broken {
+                word.red().to_string()
+            } else {
+                word.yellow().to_string()
+            };
+            text += &format!("\n{word}: {name}: {meaning}\n  {advice}\n");
+        }
+    }
+    let verdict = match worst(findings) {
+        Status::Fine => "this host runs workers",
+        Status::Doubtful => "this host runs workers, with the reservations above",
+        Status::Broken => "this host does not run workers as processes; `--threads` may do",
+    };
+    text + &format!("\n{verdict}\n")
+}
+
+const fn word(status: Status) -> &'static str {
+    match status {
+        Status::Fine => "ok",
+        Status::Doubtful => "warn",
+        Status::Broken => "fail",
+    }
+}
+
+#[derive(Serialize)]
+struct View<'a> {
+    status: &'static str,
+    checks: Vec<FindingView<'a>>,
+}
+
+#[derive(Serialize)]
+struct FindingView<'a> {
+    name: &'static str,
+    status: &'static str,
+    found: &'a str,
+    meaning: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    advice: Option<&'a str>,
+}
+
+impl<'a> View<'a> {
+    fn new(findings: &'a [Finding]) -> Self {
+        let check = |finding: &'a Finding| {
+            let Finding { name, status, found, meaning, advice } = finding;
+            FindingView { name, status: word(*status), found, meaning, advice: advice.as_deref() }
+        };
+        Self { status: word(worst(findings)), checks: findings.iter().map(check).collect() }
+    }
+}

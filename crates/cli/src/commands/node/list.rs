@@ -1,0 +1,53 @@
+//! `phalanx node list`: what there is to run on a node.
+
+use crate::commands::workloads::{ParameterView, table};
+use crate::printer;
+use owo_colors::OwoColorize;
+use phalanx_sim::MachineSpec;
+use phalanx_torch::node::{self, Workload};
+use serde::Serialize;
+use std::io;
+
+pub(super) fn list(spec: &MachineSpec, json: bool) -> io::Result<()> {
+    if json { printer::json(&View::new(spec)) } else { printer::data(&text(spec)) }
+}
+
+fn text(spec: &MachineSpec) -> String {
+    let mut parts = vec![format!("node workloads, with their defaults on {}\n", spec.name)];
+    parts.extend(node::all().iter().map(|workload| section(workload, spec)));
+    parts.push("run one with `phalanx node WORKLOAD -p NAME=VALUE`\n".to_owned());
+    parts.join("\n")
+}
+
+fn section(workload: &Workload, spec: &MachineSpec) -> String {
+    let table = table(workload.parameters, spec).text();
+    let rows = table.trim_end().replace('\n', "\n  ");
+    format!("{}  {}\n  {rows}\n", workload.name.bold(), workload.summary)
+}
+
+#[derive(Serialize)]
+struct View<'a> {
+    machine: &'a str,
+    workloads: Vec<WorkloadView>,
+}
+
+#[derive(Serialize)]
+struct WorkloadView {
+    name: &'static str,
+    summary: &'static str,
+    /// Unless it is said; null if the machine has too few SIPs.
+    chips: Option<u32>,
+    parameters: Vec<ParameterView>,
+}
+
+impl<'a> View<'a> {
+    fn new(spec: &'a MachineSpec) -> Self {
+        let workload = |workload: &Workload| WorkloadView {
+            name: workload.name,
+            summary: workload.summary,
+            chips: workload.chips(spec, None).ok(),
+            parameters: ParameterView::all(workload.parameters, spec),
+        };
+        Self { machine: &spec.name, workloads: node::all().iter().map(workload).collect() }
+    }
+}

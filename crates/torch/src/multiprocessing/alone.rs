@@ -1,0 +1,22 @@
+//! One rank by itself, on any SIP: what the process of one chip runs.
+
+use super::{SpawnError, conclude, start};
+use crate::context::Context;
+use crate::error::Error;
+use crate::rank::Rank;
+use std::rc::Rc;
+
+/// Runs `program` as the rank of this SIP; the others do nothing.
+pub(crate) fn alone<T, P, F>(context: &mut Context, sip: usize, program: P) -> Result<T, SpawnError>
+where
+    T: 'static,
+    P: Fn(Rank) -> F + 'static,
+    F: Future<Output = Result<T, Error>> + 'static,
+{
+    let members = [context.rank(sip, context.default_ranks())];
+    let program = Rc::new(move |_, rank| program(rank));
+    let lives = vec![start(context, &members[0], program)];
+    let ended = context.machine.drive();
+    let results = conclude(context, &members, lives, ended)?;
+    Ok(results.into_iter().next().expect("MPS-1: one rank, one result"))
+}

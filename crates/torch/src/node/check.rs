@@ -1,0 +1,137 @@
+//! Comparing what a node has computed with a plain reference, and naming the first element that differs.
+
+use phalanx_sim::value::bf16;
+use std::fmt;
+
+/// How results compare with their references.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Check {
+    /// How many elements were compared.
+    pub compared: u64,
+    /// The largest difference; infinite if something is not a number.
+    pub max_abs_error: f64,
+    /// The first element that differs by more than it may, in the order of comparison.
+    pub first: Option<Difference>,
+}
+
+/// An element that is not what it should be.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Difference {
+    /// Of what.
+    pub what: String,
+    /// Which element, counted from 0.
+    pub index: u64,
+    /// What it is.
+    pub got: f64,
+    /// What it should be.
+    pub expected: f64,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { what, index, got, expected } = self;
+        write!(f, "element {index} of {what} is {got} and should be {expected}")
+    }
+}
+
+impl Check {
+    /// Whether everything is what it should be.
+    pub fn is_correct(&self) -> bool {
+        self.first.is_none()
+    }
+
+    /// Compares elements that may be off by `tolerance`.
+    pub(super) fn within(
+        &mut self,
+        what: &str,
+        got: &[f32],
+        expected: impl IntoIterator<Item = f64>,
+        tolerance: f64,
+    ) {
+        let mut expected = expected.into_iter();
+        for (index, got) in (0..).zip(got) {
+            let wanted = expected.next().unwrap_or(f64::NAN);
+            let error = (f64::from(*got) - wanted).abs();
+            self.take(what, index, (f64::from(*got), wanted), error, error <= tolerance);
+        }
+    }
+
+    /// Compares elements that may be off by so many steps of their type.
+    pub(super) fn steps(
+        &mut self,
+        what: &str,
+        got: &[bf16],
+        expected: impl IntoIterator<Item = bf16>,
+        steps: u32,
+    ) {
+        let mut expected = expected.into_iter();
+        for (index, got) in (0..).zip(got) {
+            let wanted = expected.next().unwrap_or(bf16::NAN);
+            let is_right = distance(*got, wanted).is_some_and(|apart| apart <= steps);
+            let (got, wanted) = (f64::from(*got), f64::from(wanted));
+            self.take(what, index, (got, wanted), (got - wanted).abs(), is_right);
+        }
+    }
+
+    fn take(&mut self, what: &str, index: u64, pair: (f64, f64), error: f64, is_right: bool) {
+        self.compared += 1;
+        let error = if error.is_nan() { f64::INFINITY } else { error };
+        self.max_abs_error = self.max_abs_error.max(error);
+        if !is_right && self.first.is_none() {
+            let (got, expected) = pair;
+            self.first = Some(Difference { what: what.to_owned(), index, got, expected });
+        }
+    }
+}
+
+/// How many steps two numbers are apart; none if one is not a number.
+fn distance(one: bf16, other: bf16) -> Option<u32> {
+    // Numbers in order are bits in order, if those of negative ones are turned round.
+    let place = |number: bf16| {
+        let bits = i32::from(number.to_bits() & 0x7fff);
+        if number.is_sign_negative() { -bits } else { bits }
+    };
+    (!one.is_nan() && !other.is_nan()).then(|| place(one).abs_diff(place(other)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nde_2_the_first_element_that_differs_is_named() {
+        let mut check = Check::default();
+        check.within("the sum", &[1.0, 2.0], [1.0, 2.00001], 1e-4);
+        assert!(check.is_correct(), "NDE-2: {check:?}");
+        check.within("the sum of chip 1", &[1.0, 2.5, 7.0], [1.0, 2.0, 3.0], 1e-4);
+        check.within("more", &[9.0], [8.0], 0.0);
+        assert_eq!((check.compared, check.max_abs_error), (6, 4.0), "NDE-2");
+        let first = check.first.expect("NDE-2").to_string();
+        assert_eq!(first, "element 1 of the sum of chip 1 is 2.5 and should be 2", "NDE-2");
+    }
+
+    #[test]
+    fn nde_2_what_is_no_number_or_has_no_reference_is_wrong() {
+        let mut check = Check::default();
+        check.within("it", &[f32::NAN], [1.0], 1.0);
+        assert!(!check.is_correct() && check.max_abs_error.is_infinite(), "NDE-2");
+        let mut check = Check::default();
+        check.within("it", &[1.0], [], 1.0);
+        assert!(!check.is_correct(), "NDE-2");
+    }
+
+    #[test]
+    fn nde_2_steps_of_bf16_count_across_zero() {
+        let one = bf16::from_bits(1);
+        assert_eq!(distance(one, -one), Some(2));
+        assert_eq!(distance(bf16::ZERO, bf16::NEG_ZERO), Some(0));
+        assert_eq!(distance(bf16::ONE, bf16::from_bits(bf16::ONE.to_bits() + 3)), Some(3));
+        assert_eq!(distance(bf16::NAN, bf16::ONE), None);
+        let mut check = Check::default();
+        let near = bf16::from_bits(bf16::ONE.to_bits() + 2);
+        check.steps("y", &[near], [bf16::ONE], 2);
+        assert!(check.is_correct(), "NDE-2");
+        check.steps("y", &[near], [bf16::ONE], 1);
+        assert!(!check.is_correct(), "NDE-2");
+    }
+}
