@@ -232,7 +232,7 @@ impl Node {
                 }
             };
         }
-        core.time_of(core.next_look)
+        crate::clock::instant(core.next_look.0)
     }
 }
 

@@ -3,6 +3,7 @@
 mod losses;
 
 use super::errands::{Errand, Errands, Row};
+use crate::clock;
 use crate::domain::Allocated;
 use crate::endpoint::{Endpoint, Report};
 use crate::error::{Lost, RunError, TaskFailure};
@@ -18,7 +19,7 @@ use phalanx_engine::{
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How many failures of one run keep their words.
 const MAX_FAILURES: usize = 16;
@@ -114,7 +115,6 @@ pub(crate) struct Core {
     runs: BTreeMap<RunId, Notes>,
     reports: Vec<Report>,
     released: Vec<Released>,
-    clock: Instant,
     pub(crate) last_buffer: u64,
     /// Domains that may be alive, for reports.
     pub(crate) domains: Vec<Weak<Allocated>>,
@@ -124,6 +124,8 @@ pub(crate) struct Core {
     pub(crate) caller: Option<(WorkerId, Arc<Errands>)>,
     /// How many callers wait.
     waiters: usize,
+    /// Whether some of its tasks have ended since the last pumping.
+    has_ended_errands: bool,
     /// Its tasks that nobody has taken.
     pub(crate) row: Row,
     /// Those of them that must not begin any more.
@@ -154,12 +156,12 @@ impl Core {
             runs: BTreeMap::new(),
             reports: Vec::new(),
             released: Vec::new(),
-            clock: Instant::now(),
             last_buffer: 0,
             domains: Vec::new(),
             replaced: VecDeque::new(),
             caller: None,
             waiters: 0,
+            has_ended_errands: false,
             row: Row::default(),
             recalled: Vec::new(),
             has_news: false,
@@ -169,20 +171,9 @@ impl Core {
         }
     }
 
-    /// A reading of the clock, in nanoseconds.
+    /// A reading of the clock.
     pub(crate) fn now(&self) -> Time {
-        Time(u64::try_from(self.clock.elapsed().as_nanos()).unwrap_or(u64::MAX))
-    }
-
-    /// What the clock shows at an instant.
-    fn at(&self, instant: Instant) -> Time {
-        let since = instant.saturating_duration_since(self.clock);
-        Time(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
-    }
-
-    /// When the clock shows `time`.
-    pub(crate) fn time_of(&self, time: Time) -> Option<Instant> {
-        self.clock.checked_add(Duration::from_nanos(time.0))
+        Time(clock::now())
     }
 
     /// A worker behind `endpoint`, which the engine knows by the next number.
@@ -261,7 +252,7 @@ impl Core {
     }
 
     /// The same; `clock` is a fresh reading of the clock, if there is one, and is one afterwards if one was needed.
-    pub(crate) fn pump_at(&mut self, clock: &mut Option<Instant>) -> bool {
+    pub(crate) fn pump_at(&mut self, clock: &mut Option<u64>) -> bool {
         let mut reports = std::mem::take(&mut self.reports);
         let mut is_moved = false;
         for at in 0..self.lanes.len() {
@@ -270,14 +261,13 @@ impl Core {
                 continue;
             }
             is_moved = true;
-            let reading = *clock.get_or_insert_with(Instant::now);
-            let (now, worker) = (self.at(reading), self.worker(at));
+            let (now, worker) = (Time(*clock.get_or_insert_with(clock::now)), self.worker(at));
             for report in reports.drain(..) {
                 self.take_in(now, worker, report);
             }
         }
         self.reports = reports;
-        self.is_moving = is_moved;
+        self.is_moving = std::mem::take(&mut self.has_ended_errands) || is_moved;
         if is_moved {
             self.carry_out();
         }
@@ -295,13 +285,14 @@ impl Core {
     }
 
     /// Takes back what they ended as.
-    pub(crate) fn take_back(&mut self, errand: &mut Errand, clock: &mut Option<Instant>) {
+    pub(crate) fn take_back(&mut self, errand: &mut Errand, clock: &mut Option<u64>) {
         let Some((worker, _)) = self.caller else { return };
-        let now = self.at(*clock.get_or_insert_with(Instant::now));
+        let now = Time(*clock.get_or_insert_with(clock::now));
         for report in errand.ended.drain(..) {
             self.take_in(now, worker, report);
         }
         self.carry_out();
+        self.has_ended_errands = true;
     }
 
     /// One caller more or less waits; while any does, tasks are given to it.
