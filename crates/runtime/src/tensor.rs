@@ -63,6 +63,15 @@ pub enum Access {
 }
 
 impl Access {
+    /// Whether a task may be given an argument so, if its owner lets it be used like this.
+    pub(crate) fn allows(self, tag: Tag) -> bool {
+        match self {
+            Self::Read => tag == Tag::Input,
+            Self::Write | Self::ReadWrite => true,
+            Self::Unordered => tag == Tag::NoDep,
+        }
+    }
+
     #[inline]
     pub(crate) fn from_byte(byte: u8) -> Option<Self> {
         [Self::Read, Self::Write, Self::ReadWrite, Self::Unordered].get(usize::from(byte)).copied()
@@ -198,7 +207,12 @@ pub(crate) struct Bytes {
     pub(crate) generation: u32,
     pub(crate) memory: u8,
     pub(crate) offset: u64,
+    #[expect(clippy::struct_field_names, reason = "how many there are")]
     pub(crate) bytes: u64,
+    /// Where it begins in what the engine knows as its buffer.
+    pub(crate) base: u64,
+    /// What its owner lets tasks do with it.
+    pub(crate) access: Access,
     pub(crate) home: Home,
     /// Where to leave word when nobody names it any more.
     pub(crate) dropped: Option<Arc<Mutex<Vec<Released>>>>,
@@ -372,11 +386,12 @@ impl Tensor {
     #[inline]
     pub(crate) fn view(&self) -> Result<View, ViewError> {
         let Layout { dtype, .. } = self.layout;
+        let start = self.buffer.0.base + self.start;
         if self.layout.is_dense() {
-            return View::bytes(self.buffer.0.id, self.start, self.layout.extent);
+            return View::bytes(self.buffer.0.id, start, self.layout.extent);
         }
         let (shape, strides) = (self.layout.shape(), self.layout.strides());
-        View::strided(self.buffer.0.id, self.start, shape, strides, dtype.bytes())
+        View::strided(self.buffer.0.id, start, shape, strides, dtype.bytes())
     }
 }
 

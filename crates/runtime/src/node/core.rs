@@ -3,6 +3,7 @@
 mod losses;
 
 use super::errands::{Errand, Errands, Row};
+use crate::clock;
 use crate::domain::Allocated;
 use crate::endpoint::{Endpoint, Report};
 use crate::error::{Lost, RunError, TaskFailure};
@@ -18,7 +19,7 @@ use phalanx_engine::{
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How many failures of one run keep their words.
 const MAX_FAILURES: usize = 16;
@@ -114,7 +115,6 @@ pub(crate) struct Core {
     runs: BTreeMap<RunId, Notes>,
     reports: Vec<Report>,
     released: Vec<Released>,
-    clock: Instant,
     pub(crate) last_buffer: u64,
     /// Domains that may be alive, for reports.
     pub(crate) domains: Vec<Weak<Allocated>>,
@@ -124,6 +124,8 @@ pub(crate) struct Core {
     pub(crate) caller: Option<(WorkerId, Arc<Errands>)>,
     /// How many callers wait.
     waiters: usize,
+    /// Whether some of its tasks have ended since the last pumping.
+    has_ended_errands: bool,
     /// Its tasks that nobody has taken.
     pub(crate) row: Row,
     /// Those of them that must not begin any more.
@@ -154,12 +156,12 @@ impl Core {
             runs: BTreeMap::new(),
             reports: Vec::new(),
             released: Vec::new(),
-            clock: Instant::now(),
             last_buffer: 0,
             domains: Vec::new(),
             replaced: VecDeque::new(),
             caller: None,
             waiters: 0,
+            has_ended_errands: false,
             row: Row::default(),
             recalled: Vec::new(),
             has_news: false,
@@ -167,22 +169,6 @@ impl Core {
             next_look: Time(0),
             recorder: None,
         }
-    }
-
-    /// A reading of the clock, in nanoseconds.
-    pub(crate) fn now(&self) -> Time {
-        Time(u64::try_from(self.clock.elapsed().as_nanos()).unwrap_or(u64::MAX))
-    }
-
-    /// What the clock shows at an instant.
-    fn at(&self, instant: Instant) -> Time {
-        let since = instant.saturating_duration_since(self.clock);
-        Time(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
-    }
-
-    /// When the clock shows `time`.
-    pub(crate) fn time_of(&self, time: Time) -> Option<Instant> {
-        self.clock.checked_add(Duration::from_nanos(time.0))
     }
 
     /// A worker behind `endpoint`, which the engine knows by the next number.
@@ -261,7 +247,7 @@ impl Core {
     }
 
     /// The same; `clock` is a fresh reading of the clock, if there is one, and is one afterwards if one was needed.
-    pub(crate) fn pump_at(&mut self, clock: &mut Option<Instant>) -> bool {
+    pub(crate) fn pump_at(&mut self, clock: &mut Option<u64>) -> bool {
         let mut reports = std::mem::take(&mut self.reports);
         let mut is_moved = false;
         for at in 0..self.lanes.len() {
@@ -270,14 +256,13 @@ impl Core {
                 continue;
             }
             is_moved = true;
-            let reading = *clock.get_or_insert_with(Instant::now);
-            let (now, worker) = (self.at(reading), self.worker(at));
+            let (now, worker) = (Time(*clock.get_or_insert_with(clock::now)), self.worker(at));
             for report in reports.drain(..) {
                 self.take_in(now, worker, report);
             }
         }
         self.reports = reports;
-        self.is_moving = is_moved;
+        self.is_moving = std::mem::take(&mut self.has_ended_errands) || is_moved;
         if is_moved {
             self.carry_out();
         }
@@ -295,13 +280,14 @@ impl Core {
     }
 
     /// Takes back what they ended as.
-    pub(crate) fn take_back(&mut self, errand: &mut Errand, clock: &mut Option<Instant>) {
+    pub(crate) fn take_back(&mut self, errand: &mut Errand, clock: &mut Option<u64>) {
         let Some((worker, _)) = self.caller else { return };
-        let now = self.at(*clock.get_or_insert_with(Instant::now));
+        let now = Time(*clock.get_or_insert_with(clock::now));
         for report in errand.ended.drain(..) {
             self.take_in(now, worker, report);
         }
         self.carry_out();
+        self.has_ended_errands = true;
     }
 
     /// One caller more or less waits; while any does, tasks are given to it.
@@ -473,7 +459,7 @@ impl Core {
 
     /// Tells the engine which workers have moved since the last time.
     pub(crate) fn look_for_progress(&mut self) {
-        let now = self.now();
+        let now = Time(clock::now());
         for at in 0..self.lanes.len() {
             let lane = &mut self.lanes[at];
             let Some(first) = lane.flights.front().map(|flight| flight.dispatch) else { continue };
@@ -544,12 +530,12 @@ impl Core {
     }
 
     /// Nothing moves any more: says so to whom it concerns, and ends the worker that is stuck, if it can be.
-    pub(crate) fn stalled(&mut self, stall: Stall) {
+    pub(crate) fn stalled(&mut self, stall: &Stall) {
         if stall.worker.is_some_and(|worker| self.lanes[worker.index()].doom.is_some()) {
             // Said, and the proof of its end is on its way.
             return;
         }
-        let words = self.describe(&stall);
+        let words = self.describe(stall);
         let is_going = |run: &RunId| self.engine.outcome(*run).is_none();
         let runs: Vec<RunId> = self.runs.keys().copied().filter(is_going).collect();
         let cause = Cause { task: stall.task, member: 0, work: 0, reason: Reason::Cancelled };
@@ -560,7 +546,7 @@ impl Core {
         }
         self.has_news = true;
         if let Some(worker) = stall.worker {
-            let now = self.now();
+            let now = Time(clock::now());
             let lane = &mut self.lanes[worker.index()];
             if lane.endpoint.kill() {
                 lane.doom = Some(words.into());
@@ -573,7 +559,7 @@ impl Core {
 
     /// A stall in words: which worker, which task, since when.
     fn describe(&self, stall: &Stall) -> String {
-        let since = Duration::from_nanos(self.now().0.saturating_sub(stall.since.0));
+        let since = Duration::from_nanos(clock::now().saturating_sub(stall.since.0));
         let counts = stall.counts;
         let what = match (stall.worker, stall.task) {
             (Some(worker), Some(task)) => {

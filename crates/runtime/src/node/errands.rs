@@ -5,7 +5,6 @@ use crate::message::Ended;
 use crate::runner::Runner;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, TryLockError};
-use std::time::Instant;
 
 /// Tasks in a row.
 #[derive(Default)]
@@ -61,7 +60,7 @@ const LONG_NANOSECONDS: u64 = 10_000;
 
 impl Errand {
     /// Runs the row; `now` is a fresh reading of the clock, and so is what it returns.
-    fn run(&mut self, now: Option<Instant>) -> Option<Instant> {
+    fn run(&mut self, now: Option<u64>) -> Option<u64> {
         let Self { runner, row, recalled, ended } = self;
         runner.resume(now);
         for (dispatch, message) in row.iter() {
@@ -145,7 +144,7 @@ pub(crate) struct Taken<'a> {
 
 impl Taken<'_> {
     /// Runs what was taken over; `now` is a fresh reading of the clock, and so is what it returns.
-    pub(crate) fn run(&mut self, now: Option<Instant>) -> Option<Instant> {
+    pub(crate) fn run(&mut self, now: Option<u64>) -> Option<u64> {
         let last = self.errand.run(now);
         let is_long = self.errand.longest() > LONG_NANOSECONDS;
         self.errands.is_long.store(is_long, Ordering::Relaxed);
