@@ -89,15 +89,15 @@ fn build(graph: &mut Orchestrator<'_>, state: State, numbers: &Tensor) -> Result
 /// Who is to be killed: anybody, or who runs the task that does not end.
 fn victim(worker: &Worker, state: State, numbers: &Tensor, dice: &mut Dice) -> Result<u32, Error> {
     let any = usize::try_from(dice.below(CHILDREN.into())).expect("few");
-    let mut process = worker.startup().children[any].process;
-    while matches!(state, State::Stuck) {
+    if !matches!(state, State::Stuck) {
+        return Ok(worker.startup().children[any].process);
+    }
+    loop {
         let found = worker.read_unordered::<i64>(numbers)?[0];
         if found != 0 {
-            process = u32::try_from(found).expect("a process");
-            break;
+            return Ok(u32::try_from(found).expect("a process"));
         }
     }
-    Ok(process)
 }
 
 /// Waits for the end of a run; how long after `begun` it was known.
@@ -110,8 +110,8 @@ fn await_end(run: &RunHandle, begun: Instant) -> (Result<(), Error>, Duration) {
 /// Every dispatch has ended once, and nothing is left of any.
 fn check_settled(worker: &Worker, state: State) {
     let is_settled = || {
-        let stats = worker.stats();
-        stats.tasks == 0 && stats.running == 0 && stats.queued == 0 && stats.groups == 0
+        let now = worker.stats();
+        now.tasks == 0 && now.running == 0 && now.queued == 0 && now.groups == 0
     };
     eventually("every dispatch ends", is_settled);
     assert_eq!(worker.stats().stale, 0, "{state:?}: a dispatch ended twice");

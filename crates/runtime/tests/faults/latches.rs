@@ -1,5 +1,10 @@
 //! No false alarm: workers that start late or stall for less than their budgets fail nothing.
-#![expect(clippy::cast_precision_loss, clippy::float_cmp, reason = "small whole numbers")]
+#![expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::float_cmp,
+    reason = "small whole numbers"
+)]
 
 use crate::callables::wish;
 use crate::collectives::ALL_REDUCE;
@@ -58,7 +63,7 @@ fn round(worker: &Worker, chips: u32, dice: &mut Dice) -> Result<(), Error> {
         let mut calls = Vec::new();
         for chip in members.iter().copied() {
             let data = domain.buffer(chip as usize, "data")?;
-            worker.write(&data, &vec![chip as f32 + 1.0; COUNT as usize])?;
+            worker.write(&data, &[chip as f32 + 1.0; COUNT as usize])?;
             let call = Call::new(&ALL_REDUCE).scalar(mode(chips)).scalar(stall(dice));
             calls.push((chip, call.domain(&domain)));
         }

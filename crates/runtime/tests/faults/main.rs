@@ -20,6 +20,9 @@ mod callables;
 #[path = "../fixture/collectives.rs"]
 mod collectives;
 
+#[path = "../fixture/levels_below.rs"]
+mod levels_below;
+
 #[expect(dead_code, reason = "other tests use the rest")]
 #[path = "../process/support.rs"]
 mod support;

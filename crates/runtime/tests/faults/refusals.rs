@@ -55,7 +55,7 @@ fn arguments_that_are_too_many_or_too_large_are_refused() {
         let number = worker.tensor(DType::I64, &[1]).expect("memory");
         refused(&worker, |graph| {
             let many = Call::new(&NOTHING).args((0..300).map(|_| number.input()));
-            let scalars = (0..5000).fold(Call::new(&NOTHING), |call, at| call.scalar(at));
+            let scalars = (0..5000).fold(Call::new(&NOTHING), Call::scalar);
             let bytes = Call::new(&NOTHING).bytes(&vec![0; (1 << 20) + 1]);
             for call in [many, scalars, bytes] {
                 let error = graph.submit_sub(&call).expect_err("too much");
