@@ -66,6 +66,7 @@ mod transfer;
 pub mod virtual_time;
 
 pub use board::Board;
+pub use transfer::Operand;
 
 use crate::error::Error;
 use crate::graph::{GraphOptions, Outcome, TaskGraph};
@@ -74,8 +75,7 @@ use phalanx_runtime::{Access, Bootstrap, Data, Failure, Task};
 use phalanx_sim::kernel::{KernelError, Tl};
 use phalanx_sim::{MachineSpec, Time, config};
 use std::any::Any;
-use thread::{Home, Pending};
-use transfer::Copied;
+use thread::Home;
 
 /// A simulated chip; see the [module](self).
 pub struct SimChip {
@@ -161,33 +161,48 @@ impl SimChip {
     {
         let arguments = (0..task.argument_count()).map(|index| task.argument(index));
         let mut data = arguments.collect::<Result<Vec<Data>, Failure>>()?;
-        Self::run_on(task, &mut data, program)
+        let operands =
+            data.iter_mut().enumerate().map(|(index, data)| Operand::argument(index, data));
+        let operands = operands.collect::<Result<Vec<Operand<'_>>, Failure>>()?;
+        Self::run_on(task, operands, program)
     }
 
-    /// The same with these arguments only; the others are the callable's own affair.
-    pub fn run_on<T, P>(task: &mut Task<'_>, data: &mut [Data], program: P) -> Result<T, Failure>
+    /// The same with these operands; the arguments of the task are the callable's own affair.
+    pub fn run_on<T, P>(
+        task: &mut Task<'_>,
+        operands: Vec<Operand<'_>>,
+        program: P,
+    ) -> Result<T, Failure>
     where
         T: Send + 'static,
         P: AsyncFnOnce(&Board) -> Result<T, Error> + Send + 'static,
     {
-        let arguments = data.iter().enumerate().map(|(index, data)| Copied::of(index, data));
-        let arguments = arguments.collect::<Result<Vec<Copied>, Failure>>()?;
-        let pending = task.device::<Self>()?.start(arguments, program);
+        let (copied, mut back): (Vec<_>, Vec<_>) = operands.into_iter().map(Operand::apart).unzip();
+        let pending = task.device::<Self>()?.home.start_program(copied, program);
         let (value, written, took) = pending.wait(|| task.progress())?;
         for (index, elements) in written {
-            transfer::write(&mut data[index], &elements)?;
+            if let Some(back) = back[index].take() {
+                back(&elements)?;
+            }
         }
         task.simulated(took.as_ps());
         Ok(value)
     }
 
-    /// Hands a program to the thread of the machine.
-    fn start<T, P>(&self, arguments: Vec<Copied>, program: P) -> Pending<T>
+    /// Runs `kernel` once on each PE of `grid`, on these operands, in order.
+    pub fn launch_on<K, F>(
+        task: &mut Task<'_>,
+        operands: Vec<Operand<'_>>,
+        name: &'static str,
+        grid: Grid,
+        kernel: K,
+    ) -> Result<(), Failure>
     where
-        T: Send + 'static,
-        P: AsyncFnOnce(&Board) -> Result<T, Error> + Send + 'static,
+        K: Fn(Tl, Args) -> F + Send + 'static,
+        F: Future<Output = Result<(), KernelError>> + 'static,
     {
-        self.home.start_program(arguments, program)
+        let program = async move |board: &Board| board.launch(name, grid, kernel)?.wait().await;
+        Self::run_on(task, operands, program)
     }
 }
 

@@ -13,9 +13,13 @@
 //!   named.
 //! - **NDE-3 (bounded).** Parameters, chips and memory are checked before anything is started.
 
+mod allreduce_window;
 mod bench;
 mod check;
+mod domain_rank_map;
+mod dual_domain;
 mod ffn_tp;
+mod moe_dispatch;
 mod multi_chip_add;
 
 pub use check::{Check, Difference};
@@ -25,7 +29,7 @@ use crate::workload::{Default, Kind, Parameter, ParameterError, Settings, room};
 use bench::Bench;
 use phalanx_runtime::worker::Isolation;
 use phalanx_runtime::{Callable, Failure, Program, Startup, Task, Timeline, Worker, register};
-use phalanx_sim::{MachineSpec, config};
+use phalanx_sim::MachineSpec;
 use std::time::Duration;
 
 /// All callables of all workloads, and how chips are set up.
@@ -35,6 +39,13 @@ pub static PROGRAM: Program = Program::new(&[
     multi_chip_add::COUNT_WRONG,
     ffn_tp::PRODUCT,
     ffn_tp::SUM,
+    allreduce_window::ALL_REDUCE,
+    domain_rank_map::MARK,
+    domain_rank_map::FIND,
+    dual_domain::AFFINE,
+    moe_dispatch::DISPATCH,
+    moe_dispatch::EXPERT,
+    moe_dispatch::COMBINE,
 ])
 .chip(SimChip::bootstrap);
 
@@ -160,17 +171,19 @@ const SPOIL: Parameter = Parameter {
 
 /// Every workload, in the order of the manual.
 pub fn all() -> &'static [Workload] {
-    &[multi_chip_add::WORKLOAD, ffn_tp::WORKLOAD]
+    &[
+        multi_chip_add::WORKLOAD,
+        ffn_tp::WORKLOAD,
+        allreduce_window::WORKLOAD,
+        domain_rank_map::WORKLOAD,
+        dual_domain::WORKLOAD,
+        moe_dispatch::WORKLOAD,
+    ]
 }
 
 /// The workload of this name.
 pub fn find(name: &str) -> Option<&'static Workload> {
     all().iter().find(|workload| workload.name == name)
-}
-
-/// The name closest to a misspelt one.
-pub fn near_miss(name: &str) -> Option<&'static str> {
-    config::near_miss(name, all().iter().map(|workload| workload.name))
 }
 
 impl Workload {

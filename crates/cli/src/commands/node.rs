@@ -11,6 +11,7 @@ use crate::output::Trace;
 use crate::progress::Progress;
 use crate::{machine, printer};
 use phalanx_runtime::worker::Isolation;
+use phalanx_sim::config;
 use phalanx_torch::node::{self, Check, Setup, Workload};
 use report::Finished;
 use std::process::ExitCode;
@@ -75,8 +76,9 @@ fn verdict(check: &Check) -> ExitCode {
 }
 
 fn unknown(name: &str) -> Failure {
-    let near =
-        node::near_miss(name).map_or_else(String::new, |near| format!("did you mean `{near}`? "));
+    let names = node::all().iter().map(|workload| workload.name).chain(["list", "doctor"]);
+    let near = config::near_miss(name, names)
+        .map_or_else(String::new, |near| format!("did you mean `{near}`? "));
     Failure::input(format!("no node workload named `{name}`"))
         .hint(format!("{near}`phalanx node list` lists them"))
 }

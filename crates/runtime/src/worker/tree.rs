@@ -125,17 +125,17 @@ mod tests {
 
     #[test]
     fn lvl_6_levels_are_labels_that_fit() {
-        let mut tree = Worker::builder(&PROGRAM)
+        let mut top = Worker::builder(&PROGRAM)
             .workers(2, |four| four.workers(1, |three| three.chips(2).threads()).sub_workers(1));
-        tree.ladder.harness.0 += 1;
-        tree.settle(0).expect("LVL-6");
-        assert_eq!(tree.level, Some(5), "LVL-6: counted from the bottom");
-        let middle = &tree.workers[1];
+        top.ladder.harness.0 += 1;
+        top.settle(0).expect("LVL-6");
+        assert_eq!(top.level, Some(5), "LVL-6: counted from the bottom");
+        let middle = &top.workers[1];
         assert_eq!((middle.level, middle.isolation), (Some(4), Some(Isolation::Process)));
         let bottom = &middle.workers[0];
         assert_eq!((bottom.level, bottom.isolation), (Some(3), Some(Isolation::Thread)));
-        assert!(bottom.close < middle.close && middle.close < tree.close, "the inner first");
-        assert_eq!(bottom.ladder, tree.ladder, "it is inherited");
+        assert!(bottom.close < middle.close && middle.close < top.close, "the inner first");
+        assert_eq!(bottom.ladder, top.ladder, "it is inherited");
         let mut high = Worker::builder(&PROGRAM).workers(1, |child| child.chips(1)).level(9);
         high.settle(0).expect("LVL-6");
         assert_eq!(high.workers[0].level, Some(8), "LVL-6");

@@ -1,24 +1,53 @@
-//! Arguments of a task on their way to the chip and back.
+//! What a program on a chip is given, on its way there and back.
 
 use crate::error::Error;
 use crate::rank::Rank;
 use crate::tensor::Tensor;
 use phalanx_runtime::{Access, DType as Shared, Data, Failure};
-use phalanx_sim::value::{Buffer, DType, Value, bf16, f16};
+use phalanx_sim::value::{Buffer, DType, Element, Slice, Value, bf16, f16};
 
-/// An argument as the thread of the machine gets it.
+/// Elements that a program on a chip is given: an argument of its task, or a slice of the callable's own.
+pub struct Operand<'a> {
+    copied: Copied,
+    back: Option<Back<'a>>,
+}
+
+/// Puts what has come back where it belongs.
+pub(super) type Back<'a> = Box<dyn FnOnce(&Buffer) -> Result<(), Failure> + 'a>;
+
+/// Elements as the thread of the machine gets them.
 pub(super) struct Copied {
-    pub(super) access: Access,
+    access: Access,
     shape: Vec<usize>,
     dtype: DType,
-    /// What it holds, if the task reads it.
+    /// What they are, if the program reads them.
     value: Option<Value>,
 }
 
-impl Copied {
-    /// Copies argument `index` if it is read.
-    pub(super) fn of(index: usize, data: &Data) -> Result<Self, Failure> {
-        let (layout, access) = (data.layout(), data.access());
+impl<'a> Operand<'a> {
+    /// Elements that are read, row by row.
+    pub fn input<T: Element>(elements: &[T], shape: &[usize]) -> Result<Self, Failure> {
+        let value = Some(Value::from_vec(elements.to_vec()));
+        let copied = Copied::new::<T>(Access::Read, elements.len(), shape, value)?;
+        Ok(Self { copied, back: None })
+    }
+
+    /// Elements that are written, all of them.
+    pub fn output<T: Element>(elements: &'a mut [T], shape: &[usize]) -> Result<Self, Failure> {
+        let copied = Copied::new::<T>(Access::Write, elements.len(), shape, None)?;
+        Ok(Self { copied, back: Some(into_slice(elements)) })
+    }
+
+    /// Elements that are read and written.
+    pub fn in_out<T: Element>(elements: &'a mut [T], shape: &[usize]) -> Result<Self, Failure> {
+        let value = Some(Value::from_vec(elements.to_vec()));
+        let copied = Copied::new::<T>(Access::ReadWrite, elements.len(), shape, value)?;
+        Ok(Self { copied, back: Some(into_slice(elements)) })
+    }
+
+    /// An argument of a task, as it was declared; `index` is for messages.
+    pub fn argument(index: usize, data: &'a mut Data) -> Result<Self, Failure> {
+        let (layout, access) = (*data.layout(), data.access());
         let dtype = dtype_of(layout.dtype).ok_or_else(|| {
             Failure::new(format!(
                 "argument {index} holds {:?}, and a chip computes in F32, F16, BF16 and I32",
@@ -37,10 +66,48 @@ impl Copied {
                 )));
             }
         };
-        Ok(Self { access, shape, dtype, value })
+        let back: Option<Back<'a>> = (access != Access::Read)
+            .then(|| Box::new(move |buffer: &Buffer| write(data, buffer)) as Back<'a>);
+        Ok(Self { copied: Copied { access, shape, dtype, value }, back })
     }
 
-    /// Makes a tensor of it; what the task reads crosses the host link.
+    /// What goes to the chip, and what to do with what comes back.
+    pub(super) fn apart(self) -> (Copied, Option<Back<'a>>) {
+        (self.copied, self.back)
+    }
+}
+
+fn into_slice<T: Element>(elements: &mut [T]) -> Back<'_> {
+    Box::new(move |buffer| {
+        elements.copy_from_slice(T::slice(slice_of(buffer)));
+        Ok(())
+    })
+}
+
+fn slice_of(buffer: &Buffer) -> Slice<'_> {
+    match buffer {
+        Buffer::F32(elements) => Slice::F32(elements),
+        Buffer::F16(elements) => Slice::F16(elements),
+        Buffer::Bf16(elements) => Slice::Bf16(elements),
+        Buffer::I32(elements) => Slice::I32(elements),
+    }
+}
+
+impl Copied {
+    fn new<T: Element>(
+        access: Access,
+        count: usize,
+        shape: &[usize],
+        value: Option<Value>,
+    ) -> Result<Self, Failure> {
+        if shape.iter().product::<usize>() != count {
+            let words = format!("{count} elements are no tensor of {shape:?}");
+            return Err(Failure::new(words));
+        }
+        Ok(Self { access, shape: shape.to_vec(), dtype: T::DTYPE, value })
+    }
+
+    /// Makes a tensor of them; what the program reads crosses the host link.
     pub(super) fn into_tensor(self, rank: &Rank) -> Result<(Tensor, Access), Error> {
         let here = rank.placed(crate::placement::DpPolicy::default());
         let tensor = match self.value {
@@ -70,8 +137,7 @@ fn read(data: &Data, dtype: DType) -> Result<Value, Failure> {
     })
 }
 
-/// Puts what came back into the argument.
-pub(super) fn write(data: &mut Data, elements: &Buffer) -> Result<(), Failure> {
+fn write(data: &mut Data, elements: &Buffer) -> Result<(), Failure> {
     match elements {
         Buffer::F32(elements) => data.write_elements(elements)?,
         Buffer::F16(elements) => data.write_elements(elements)?,

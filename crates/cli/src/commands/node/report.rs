@@ -73,8 +73,8 @@ impl Finished<'_> {
     fn runs(&self) -> String {
         let runs = &self.outcome.runs;
         let mut table = Table::new(
-            &["run", "tasks", "simulated", "wall"],
-            &["run", "tasks", "simulated", "wall"],
+            &["run", "tasks", "chip time", "wall"],
+            &["run", "tasks", "chip time", "wall"],
         );
         for (number, run) in (1..).zip(runs.iter().take(RUNS)) {
             let number: u32 = number;
