@@ -65,8 +65,8 @@ pub struct Workload {
     /// What can be set.
     pub parameters: &'static [Parameter],
     chips: Chips,
-    /// How many bytes its tensors have, all together.
-    bytes: fn(&Settings, u32) -> u64,
+    /// How many bytes its tensors have, all together; refuses parameters that do not fit each other.
+    bytes: fn(&Settings, u32) -> Result<u64, ParameterError>,
     run: fn(&mut Bench<'_>) -> Result<(), NodeError>,
 }
 
@@ -226,7 +226,7 @@ impl Workload {
     /// Starts a node, runs it, compares, and ends the node.
     pub fn run(&self, setup: &Setup<'_>, settings: &Settings) -> Result<Outcome, NodeError> {
         let chips = self.chips(setup.machine, Some(setup.chips))?;
-        let bytes = (self.bytes)(settings, chips);
+        let bytes = (self.bytes)(settings, chips)?;
         room::check_shared(bytes)?;
         let mut builder = Worker::builder(&PROGRAM)
             .chips(chips)

@@ -5,7 +5,9 @@ use super::bench::Bench;
 use super::{Chips, NodeError, REPEATS, SPOIL, Workload};
 use crate::chip::SimChip;
 use crate::launch::Grid;
-use crate::workload::{Default, Kind, Parameter, SEED, Settings, number, numbers, vector_add};
+use crate::workload::{
+    Default, Kind, Parameter, ParameterError, SEED, Settings, number, numbers, vector_add,
+};
 use phalanx_runtime::{Call, Callable, DType, Failure, Target, Task, Tensor, register};
 
 pub(super) const WORKLOAD: Workload = Workload {
@@ -27,8 +29,9 @@ pub(super) const WORKLOAD: Workload = Workload {
     run,
 };
 
-fn bytes(settings: &Settings, chips: u32) -> u64 {
-    (settings.count("elements") * 12 + 4096) * u64::from(chips)
+#[expect(clippy::unnecessary_wraps, reason = "others refuse")]
+fn bytes(settings: &Settings, chips: u32) -> Result<u64, ParameterError> {
+    Ok((settings.count("elements") * 12 + 4096) * u64::from(chips))
 }
 
 /// Small whole numbers: their sums are exact.
