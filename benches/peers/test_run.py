@@ -25,6 +25,7 @@ import costs  # noqa: E402
 import interpreter  # noqa: E402
 import metg  # noqa: E402
 import native  # noqa: E402
+import process_pools  # noqa: E402
 import programs  # noqa: E402
 import report  # noqa: E402
 import runner  # noqa: E402
@@ -32,7 +33,7 @@ import steady  # noqa: E402
 from native import Missing, Native  # noqa: E402
 from programs import BenchError, Outcome, Progress  # noqa: E402
 from report import Row  # noqa: E402
-from suites import SUITES, Suite, engine, sim  # noqa: E402
+from suites import SUITES, Suite, engine, node, sim  # noqa: E402
 
 FAKE_BENCH = """#!{python}
 import json, sys
@@ -303,6 +304,77 @@ class EngineSuite(unittest.TestCase):
     def test_the_suite_prints_its_own_shape(self) -> None:
         self.assertIs(SUITES["engine"].as_json, costs.as_json)
         self.assertIs(SUITES["sim"].as_json, report.as_json)
+
+
+class FakeNode:
+    """Answers as node_bench does, all musts reached and no goal; only one peer is installed."""
+
+    def __init__(self, **changes: float) -> None:
+        self.calls: list[str] = []
+        floors = {"raw_spin_us": 0.3, "raw_yield_us": 2.4, "raw_futex_us": 50.0}
+        floors |= {"spawn_true_ms": 0.7, "spawn_self_ms": 0.8, "spawn8_ms": 4.0}
+        values = {name: must for _, name, _, must, _ in node.BARS} | floors | {"spawn_ms": 3.0, "independent2_us": 1.0}
+        self.values = values | changes
+
+    def ours(self) -> Outcome:
+        self.calls.append("ours")
+        rows = [{"measure": name, "value": value, "unit": name.rpartition("_")[2]} for name, value in self.values.items()]
+        return Outcome({"rows": rows}, wall_s=1.0)
+
+    def peer(self, name: str) -> Outcome:
+        self.calls.append(name)
+        if name != "process-pool":
+            return Outcome({"skipped": f"{name} is not installed"}, wall_s=0.1)
+        return Outcome({"independent_us": 156.0, "run_one_us": 255.0}, wall_s=0.1)
+
+
+class NodeSuite(unittest.TestCase):
+    def rows(self, **changes: float) -> dict[tuple[str, str], Row]:
+        rows = node.measure(FakeNode(**changes), 1, quiet())
+        self.assertEqual(len({(row.measure, row.peer_name) for row in rows}), len(rows))
+        return {(row.measure, row.peer_name): row for row in rows}
+
+    def test_every_bar_is_on_our_own_value(self) -> None:
+        rows = self.rows()
+        barred = [row for (_, peer), row in rows.items() if peer == node.LIMIT]
+        self.assertEqual(len(barred), len(node.BARS) + 1)
+        self.assertEqual({row.verdict for row in barred}, {"must", "below goal"})
+        self.assertEqual(self.rows(group8_us=401.0)["group of 8", node.LIMIT].verdict, "missed")
+        self.assertEqual(self.rows(noop8_per_s=2e6)["8 children, no-op tasks a second", node.LIMIT].verdict, "goal")
+
+    def test_starting_is_judged_above_what_exec_takes(self) -> None:
+        for init_ms, verdict in ((9.5, "below goal"), (8.9, "goal"), (1.0, "goal")):
+            row = self.rows(init8_ms=init_ms)["init of 8 children, above exec", node.LIMIT]
+            with self.subTest(init_ms):
+                self.assertEqual(row.verdict, verdict)
+
+    def test_floors_and_peers_are_ratios(self) -> None:
+        rows = self.rows()
+        self.assertAlmostEqual(rows["one task, run end to end", "process-pool"].ratio, 255 / 20)
+        self.assertAlmostEqual(rows["task in a chain, one child", "a word, spinning"].ratio, 0.3 / 5)
+        self.assertEqual([peer for _, peer in rows if peer in node.PEERS], ["process-pool"] * 2)
+
+    def test_ours_and_the_peers_take_turns_and_a_missing_one_gets_a_word_once(self) -> None:
+        fakes, stream = FakeNode(), io.StringIO()
+        node.measure(fakes, 2, Progress(stream))
+        self.assertEqual(fakes.calls, ["ours", *node.PEERS] * 2)
+        self.assertEqual(stream.getvalue().count("skipped: ray is not installed"), 1)
+
+    def test_a_figure_that_we_left_out_stops_the_run(self) -> None:
+        fakes = FakeNode()
+        del fakes.values["chain_us"]
+        with self.assertRaisesRegex(BenchError, "node_bench printed no `chain_us`"):
+            node.measure(fakes, 1, quiet())
+
+    def test_a_pool_that_is_not_installed_says_so(self) -> None:
+        stream = io.StringIO()
+        missing = ModuleNotFoundError("no", name="ray")
+        with (
+            unittest.mock.patch.dict(process_pools.KINDS, {"ray": unittest.mock.Mock(side_effect=missing)}),
+            contextlib.redirect_stdout(stream),
+        ):
+            process_pools.main(["ray"])
+        self.assertIn("ray is not installed", json.loads(stream.getvalue())["skipped"])
 
 
 class SteadyRuns(unittest.TestCase):

@@ -10,7 +10,7 @@ import costs
 import report
 from programs import Progress
 
-from . import engine, ranks, sim
+from . import engine, node, ranks, sim
 
 
 @dataclass(frozen=True)
@@ -27,4 +27,5 @@ SUITES = {
     "sim": Suite(sim.SUMMARY, sim.run),
     "ranks": Suite(ranks.SUMMARY, ranks.run),
     "engine": Suite(engine.SUMMARY, engine.run, costs.as_json, costs.as_table),
+    "node": Suite(node.SUMMARY, node.run),
 }

@@ -255,6 +255,21 @@ impl Engine {
         }
     }
 
+    /// Sends `worker` no single tasks until [`Engine::resume`]; what it has, it keeps.
+    pub fn pause(&mut self, worker: WorkerId) {
+        if let Some(lane) = self.lanes.get_mut(worker.index()) {
+            lane.is_paused = true;
+        }
+    }
+
+    /// Sends `worker` tasks again.
+    pub fn resume(&mut self, worker: WorkerId) {
+        if let Some(lane) = self.lanes.get_mut(worker.index()) {
+            lane.is_paused = false;
+            self.fill(worker.0);
+        }
+    }
+
     /// All workers, in the order in which they were added.
     pub fn workers(&self) -> impl Iterator<Item = WorkerId> + use<> {
         (0..number(self.lanes.len())).map(WorkerId)

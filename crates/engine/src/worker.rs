@@ -56,6 +56,8 @@ pub(crate) struct Lane {
     pub(crate) pool: u32,
     /// The run whose first group waits for it.
     pub(crate) reserved: u32,
+    /// Whether it takes no single tasks for a while.
+    pub(crate) is_paused: bool,
     /// Whether it is in its pool's list of those with room.
     is_listed: bool,
     /// Whether it is in its pool's list of those without tasks.
@@ -73,6 +75,7 @@ impl Lane {
             queue: Fifo::default(),
             pool,
             reserved: crate::arena::NONE,
+            is_paused: false,
             is_listed: false,
             is_listed_idle: false,
             progress: Time(0),
@@ -85,6 +88,7 @@ impl Lane {
         self.health == Health::Ready
             && self.reserved == crate::arena::NONE
             && self.flights.len() < self.depth
+            && !self.is_paused
     }
 
     /// Whether a member of a group can be sent to it.

@@ -41,6 +41,8 @@ pub(crate) struct Report {
     pub(crate) device_ctx: u64,
     pub(crate) window: (u64, u64),
     pub(crate) buffers: Vec<Carved>,
+    /// Every process below it.
+    pub(crate) descendants: Vec<u32>,
 }
 
 /// A named part of a window.
@@ -170,6 +172,12 @@ impl<'a> Bootstrap<'a> {
 }
 
 impl Report {
+    /// Whether who reports this can take the place of who reported `other`.
+    pub(crate) fn agrees(&self, other: &Self) -> bool {
+        let descendants = other.descendants.clone();
+        Self { descendants, ..self.clone() } == *other
+    }
+
     /// As bytes.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
@@ -183,6 +191,10 @@ impl Report {
             }
             bytes.extend_from_slice(name.as_bytes());
         }
+        bytes.extend_from_slice(&(self.descendants.len() as u64).to_le_bytes());
+        for process in &self.descendants {
+            bytes.extend_from_slice(&u64::from(*process).to_le_bytes());
+        }
         bytes
     }
 
@@ -195,7 +207,7 @@ impl Report {
             return Err(format!("its window is {window:?} and should be {:?}", chip.window));
         }
         let count = number(&mut bytes).ok_or_else(cut)?;
-        let mut report = Self { device_ctx, window, buffers: Vec::new() };
+        let mut report = Self { device_ctx, window, ..Self::default() };
         let mut end = 0;
         for at in 0..count {
             let offset = number(&mut bytes).ok_or_else(cut)?;
@@ -211,6 +223,10 @@ impl Report {
                 format!("its buffer `{name}` ({length} bytes at {offset}) does not lie in its window of {} behind the others", window.1)
             })?;
             report.buffers.push(Carved { name, offset, bytes: length });
+        }
+        for _ in 0..number(&mut bytes).ok_or_else(cut)? {
+            let process = number(&mut bytes).and_then(|process| u32::try_from(process).ok());
+            report.descendants.push(process.ok_or_else(cut)?);
         }
         if bytes.is_empty() { Ok(report) } else { Err("its report is too long".to_owned()) }
     }

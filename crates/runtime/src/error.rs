@@ -225,6 +225,16 @@ pub enum Error {
     /// A buffer of another worker.
     #[error("argument {0} belongs to another worker's memory")]
     ForeignBuffer(usize),
+    /// A buffer that was given for something else.
+    #[error(
+        "argument {argument} was given to this graph as {granted:?}: it can only be passed on so"
+    )]
+    NotGranted {
+        /// Which argument.
+        argument: usize,
+        /// What its owner allows.
+        granted: crate::tensor::Access,
+    },
     /// A run that is not over names the buffer.
     #[error("a run that is not over names this buffer: wait for it first")]
     InUse,

@@ -52,7 +52,12 @@ impl<E: std::error::Error> From<E> for Failure {
         let mut words = error.to_string();
         let mut source = error.source();
         while let Some(next) = source {
-            words.push_str(&format!("\n  because: {next}"));
+            let next_words = next.to_string();
+            // An error that says no more than its source is said once.
+            if !words.ends_with(&next_words) {
+                words.push_str("\n  because: ");
+                words.push_str(&next_words);
+            }
             source = next.source();
         }
         Self::new(words)

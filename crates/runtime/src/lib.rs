@@ -5,6 +5,7 @@
 pub mod bootstrap;
 pub mod call;
 pub mod callable;
+mod clock;
 pub mod doctor;
 pub mod domain;
 pub mod endpoint;
@@ -12,6 +13,7 @@ pub mod error;
 pub mod failure;
 pub mod memory;
 pub mod message;
+pub mod nested;
 mod node;
 pub mod orchestrator;
 pub mod process;

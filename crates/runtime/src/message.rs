@@ -183,10 +183,16 @@ impl<'a> Reader<'a> {
     /// A record of plain bytes.
     #[inline]
     fn record<T: Pod>(&mut self, what: &'static str) -> Result<T, BadMessage> {
-        let missing = BadMessage { what, at: self.at, found: (self.bytes.len() - self.at) as u64 };
-        let taken = self.bytes.get(self.at..self.at + size_of::<T>()).ok_or(missing)?;
+        let Some(taken) = self.bytes[self.at..].get(..size_of::<T>()) else {
+            return Err(self.missing(what));
+        };
         self.at += size_of::<T>();
         Ok(bytemuck::pod_read_unaligned(taken))
+    }
+
+    #[cold]
+    fn missing(&self, what: &'static str) -> BadMessage {
+        BadMessage { what, at: self.at, found: (self.bytes.len() - self.at) as u64 }
     }
 
     /// Some bytes as they are.
@@ -209,6 +215,7 @@ impl<'a> Reader<'a> {
         &self.bytes[self.at..]
     }
 
+    #[cold]
     fn refuse(&self, what: &'static str, found: u64) -> BadMessage {
         BadMessage { what, at: self.at, found }
     }
@@ -262,7 +269,11 @@ pub fn decode_task<'a>(
     Ok(Received { order, blob: reader.rest() })
 }
 
-#[inline]
+#[inline(always)]
+#[expect(
+    clippy::inline_always,
+    reason = "it is most of what a worker does with a task that does nothing"
+)]
 fn decode_place(reader: &mut Reader<'_>) -> Result<Place, BadMessage> {
     let head: PlaceHead = reader.record("the head of an argument")?;
     let is_dense = head.access & DENSE != 0;

@@ -139,23 +139,29 @@ impl Node {
     ) -> Option<T> {
         let here = self.arrive();
         let mut clock = None;
+        let mut core = self.enter();
+        core.caller_waits(1);
         loop {
-            let mut core = self.enter();
             core.pump_at(&mut clock);
             let result = done(&mut core);
             self.tell(&mut core);
             let is_late = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
             if result.is_some() || is_late() {
+                core.caller_waits(-1);
                 here.leave(&core);
                 return result;
             }
-            if let Some(errands) = self.errands.as_ref().filter(|errands| errands.has_some()) {
+            let taken = self.errands.as_ref().filter(|_| core.row.len() > 0);
+            if let Some(mut taken) = taken.and_then(|errands| errands.take()) {
+                core.hand_over(&mut taken.errand);
                 drop(core);
-                clock = if errands.are_long() {
-                    here.step_aside(|| errands.run(None))
+                clock = if self.errands.as_ref().is_some_and(|errands| errands.are_long()) {
+                    here.step_aside(|| taken.run(None))
                 } else {
-                    errands.run(clock.take())
+                    taken.run(clock.take())
                 };
+                core = self.enter();
+                core.take_back(&mut taken.errand, &mut clock);
                 continue;
             }
             clock = None;
@@ -164,6 +170,7 @@ impl Node {
             drop(core);
             let until = until.into_iter().chain(deadline).min();
             self.sleep(seen, until, &words);
+            core = self.enter();
         }
     }
 
@@ -225,7 +232,7 @@ impl Node {
                 }
             };
         }
-        core.time_of(core.next_look)
+        crate::clock::instant(core.next_look.0)
     }
 }
 

@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::memory::Home;
 use crate::message::{MAX_ARGUMENTS, MAX_SCALARS, Order, encode_task};
 use crate::node::{Core, Node};
-use crate::tensor::{Argument, Buffer, Bytes, DType, Layout, Tensor};
+use crate::tensor::{Access, Argument, Buffer, Bytes, DType, Layout, Tensor};
 use phalanx_engine::{Arg, Mode, Place, PoolId, RunId, Slab, Submit, TaskId, TaskSpec, WorkerId};
 use std::sync::Arc;
 
@@ -29,8 +29,10 @@ pub(crate) struct Crew {
 /// Which worker of the next level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// The one with this number, counted from 0.
+    /// The chip with this number, counted from 0.
     Chip(u32),
+    /// The child worker with this number, counted from 0.
+    Worker(u32),
     /// Any that is free.
     Any,
 }
@@ -65,11 +67,11 @@ impl<'n> Orchestrator<'n> {
     /// Sends a task to a worker of the next level.
     pub fn submit_next_level(&mut self, target: Target, call: &Call) -> Result<TaskId, Error> {
         let place = match target {
-            Target::Chip(chip) => Place::Worker(self.chip(chip)?),
+            Target::Chip(at) | Target::Worker(at) => Place::Worker(self.chip(at)?),
             Target::Any => Place::Pool(self.crew.next_level_pool.ok_or(Error::NoWorkers("chips"))?),
         };
         let home = match target {
-            Target::Chip(chip) => Some(Home::Chip(chip)),
+            Target::Chip(at) | Target::Worker(at) => Some(Home::Chip(at)),
             Target::Any => None,
         };
         self.submit(place, home, call)
@@ -284,6 +286,10 @@ impl<'n> Orchestrator<'n> {
             if one.tensor.buffer.0.owner != self.node.nonce {
                 return Err(Error::ForeignBuffer(argument));
             }
+            let granted = one.tensor.buffer.0.access;
+            if !granted.allows(one.tag) {
+                return Err(Error::NotGranted { argument, granted });
+            }
             let its = one.tensor.buffer.home();
             if its != Home::Host && Some(its) != home {
                 let target = home.map_or_else(
@@ -308,6 +314,8 @@ impl<'n> Orchestrator<'n> {
             memory: 0,
             offset: slab.offset,
             bytes: slab.bytes,
+            base: 0,
+            access: Access::ReadWrite,
             home: Home::Host,
             dropped: None,
         }))

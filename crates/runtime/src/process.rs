@@ -41,6 +41,8 @@ pub(crate) mod startup;
 pub use startup::{ChildStart, Startup};
 
 use crate::program::Program;
+use std::os::fd::OwnedFd;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The first argument of a program that is started as a child.
@@ -54,6 +56,19 @@ pub(crate) fn is_asked() -> bool {
     IS_ASKED.load(Ordering::Acquire)
 }
 
+/// What every process below this one holds too, so that those above know when all are gone.
+static LINES: OnceLock<Vec<OwnedFd>> = OnceLock::new();
+
+/// The sockets of this process and of those above it; none if nobody has started it.
+pub(crate) fn lines() -> &'static [OwnedFd] {
+    LINES.get().map_or(&[], Vec::as_slice)
+}
+
+/// This process knows what to do if it is started as a child.
+pub(crate) fn ask() {
+    IS_ASKED.store(true, Ordering::Release);
+}
+
 impl Program {
     /// Serves, and never returns, if this process was started as a worker of this program; else it does nothing.
     ///
@@ -62,6 +77,6 @@ impl Program {
         if std::env::args_os().nth(1).is_some_and(|argument| argument == CHILD_ARGUMENT) {
             child::live(self);
         }
-        IS_ASKED.store(true, Ordering::Release);
+        ask();
     }
 }

@@ -4,18 +4,19 @@
 //! - **RUNR-2 (refused).** A message that is no task, a callable that is not there, a digest that differs and an argument
 //!   outside shared memory fail the task with words that say so, before anything is called.
 
-use crate::callable::Body;
+use crate::callable::{Body, Callable};
+use crate::clock;
 use crate::failure::Failure;
 use crate::message::{Ended, Order, Place, Seat, Verdict, decode_task};
+use crate::orchestrator::Orchestrator;
 use crate::program::Program;
 use crate::shm::Segment;
 use crate::task::{Given, Setting, Task};
-use crate::timeline::Clock;
+use crate::worker::Worker;
 use std::any::Any;
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
-use std::time::Instant;
 
 /// What runs tasks on one worker.
 pub(crate) struct Runner {
@@ -25,9 +26,10 @@ pub(crate) struct Runner {
     places: Vec<Place>,
     scalars: Vec<u64>,
     seats: Vec<Seat>,
+    /// What graphs are run on.
+    worker: Option<Box<Worker>>,
     /// When the last task ended, if the next follows at once.
-    last: Option<Instant>,
-    clock: Clock,
+    last: Option<u64>,
 }
 
 thread_local! {
@@ -64,8 +66,13 @@ impl Runner {
         let prefixes = program.callables().iter().map(|one| one.digest().prefix()).collect();
         let setting = Setting::new(memories, device);
         let (places, scalars, seats) = (Vec::new(), Vec::new(), Vec::new());
-        let (last, clock) = (None, Clock::start());
-        Self { program, prefixes, setting, places, scalars, seats, last, clock }
+        let worker = None;
+        Self { program, prefixes, setting, places, scalars, seats, worker, last: None }
+    }
+
+    /// Runs graphs too, on this worker.
+    pub(crate) fn over(self, worker: Option<Worker>) -> Self {
+        Self { worker: worker.map(Box::new), ..self }
     }
 
     /// What tasks see of their worker.
@@ -74,12 +81,12 @@ impl Runner {
     }
 
     /// The next task begins at `now`, if that is known.
-    pub(crate) fn resume(&mut self, now: Option<Instant>) {
+    pub(crate) fn resume(&mut self, now: Option<u64>) {
         self.last = now;
     }
 
     /// When the last task ended.
-    pub(crate) fn last(&self) -> Option<Instant> {
+    pub(crate) fn last(&self) -> Option<u64> {
         self.last
     }
 
@@ -90,18 +97,17 @@ impl Runner {
 
     /// Runs the task in `message` and says how it ended.
     pub(crate) fn run(&mut self, dispatch: u64, message: &[u8]) -> (Ended, Option<Box<str>>) {
-        let begun = self.last.unwrap_or_else(Instant::now);
+        let begun = self.last.unwrap_or_else(clock::now);
         self.setting.simulated = 0;
         let result = self.call(message);
-        let now = Instant::now();
+        let now = clock::now();
         self.last = Some(now);
-        let nanoseconds = u64::try_from((now - begun).as_nanos()).unwrap_or(u64::MAX);
+        let nanoseconds = now.saturating_sub(begun);
         let picoseconds = self.setting.simulated;
         let (verdict, words) = match result {
             Ok(()) => (Verdict::Done, None),
             Err(failure) => (Verdict::Failed, Some(failure.words().into())),
         };
-        let begun = self.clock.reading(begun);
         (Ended { dispatch, verdict, begun, nanoseconds, picoseconds }, words)
     }
 
@@ -111,7 +117,7 @@ impl Runner {
         self.seats.clear();
         let (places, scalars) = (&mut self.places, &mut self.scalars);
         let received = decode_task(message, places, scalars, &mut self.seats)?;
-        let body = find(self.program, &self.prefixes, &received.order)?;
+        let Callable { name, body, .. } = find(self.program, &self.prefixes, &received.order)?;
         let given = Given {
             places: &self.places,
             scalars: &self.scalars,
@@ -119,12 +125,22 @@ impl Runner {
             blob: received.blob,
         };
         let mut task = Task::open(&mut self.setting, received.order, given)?;
-        caught(|| match body {
-            Body::Function(function) => function(&mut task),
-            Body::Orchestration(_) => {
+        match (body, &self.worker) {
+            (Body::Function(function), _) => caught(|| function(&mut task)),
+            (Body::Orchestration(graph), Some(worker)) => {
+                let witness = task.witness();
+                let run = |orchestrator: &mut Orchestrator<'_>, foreign| {
+                    task.inherit(foreign);
+                    graph(orchestrator, &mut task)
+                };
+                let ended = worker.run_for_parent(name, given.places, witness.as_ref(), run)?;
+                self.setting.simulated = self.setting.simulated.saturating_add(ended.simulated);
+                Ok(())
+            }
+            (Body::Orchestration(_), None) => {
                 Err(Failure::new("this worker has no workers to run a graph on"))
             }
-        })
+        }
     }
 }
 
@@ -141,7 +157,7 @@ pub(crate) fn caught<T>(code: impl FnOnce() -> Result<T, Failure>) -> Result<T, 
 }
 
 /// The callable an order names, if both sides mean the same one.
-fn find(program: &Program, prefixes: &[u32], order: &Order) -> Result<Body, Failure> {
+fn find(program: &Program, prefixes: &[u32], order: &Order) -> Result<Callable, Failure> {
     let at = order.callable as usize;
     let callable = program.callables().get(at).ok_or_else(|| {
         Failure::new(format!(
@@ -157,5 +173,5 @@ fn find(program: &Program, prefixes: &[u32], order: &Order) -> Result<Body, Fail
             prefixes[at]
         )));
     }
-    Ok(callable.body)
+    Ok(*callable)
 }

@@ -7,10 +7,11 @@
 use crate::domain::{DomainError, DomainView, check_memory};
 use crate::failure::Failure;
 use crate::message::{MAX_ARGUMENTS, Order, Place, Seat};
+use crate::nested::Foreign;
 use crate::shm::grant::Grant;
 use crate::shm::mailbox::Witness;
 use crate::shm::{Segment, Waiting};
-use crate::tensor::{Access, Layout};
+use crate::tensor::{Access, Layout, Tensor};
 use bytemuck::Pod;
 use std::any::Any;
 
@@ -278,6 +279,8 @@ pub struct Task<'a> {
     given: Given<'a>,
     /// One bit for each argument that was taken.
     taken: [u64; MAX_ARGUMENTS.div_ceil(64)],
+    /// What its arguments are to the workers below, if it is a graph.
+    foreign: Foreign,
 }
 
 /// What a task was sent with.
@@ -301,7 +304,7 @@ impl<'a> Task<'a> {
         for seat in given.seats {
             setting.check_seat(seat)?;
         }
-        Ok(Self { setting, order, given, taken: Default::default() })
+        Ok(Self { setting, order, given, taken: Default::default(), foreign: Foreign::default() })
     }
 
     /// All arguments, to be used side by side; each can be taken once.
@@ -331,6 +334,28 @@ impl<'a> Task<'a> {
         Ok(self.setting.open(index, place, is_shared)?)
     }
 
+    /// One argument as a tensor that a graph can pass on to its own workers, as often as it likes.
+    ///
+    /// Only graphs have such: `register!(graph f)`. It is of use until the graph's run is over.
+    pub fn tensor(&self, index: usize) -> Result<Tensor, Failure> {
+        let given = self.given.places.len();
+        let Some(place) = self.given.places.get(index) else {
+            return Err(Failure::new(format!("argument {index} is wanted, {given} were given")));
+        };
+        let tensor = self.foreign.tensor(place);
+        tensor.ok_or_else(|| Failure::new("only a graph can pass its arguments on"))
+    }
+
+    /// Where to say that it moves.
+    pub(crate) fn witness(&self) -> Option<Witness> {
+        self.setting.witness.clone()
+    }
+
+    /// Its arguments are to be passed on.
+    pub(crate) fn inherit(&mut self, foreign: Foreign) {
+        self.foreign = foreign;
+    }
+
     /// How many arguments it was given.
     pub fn argument_count(&self) -> usize {
         self.given.places.len()
@@ -344,6 +369,11 @@ impl<'a> Task<'a> {
                 self.given.scalars.len()
             ))
         })
+    }
+
+    /// How many numbers it was given.
+    pub fn scalar_count(&self) -> usize {
+        self.given.scalars.len()
     }
 
     /// A real number it was given.

@@ -32,6 +32,7 @@ impl DType {
         [Self::U8, Self::I32, Self::I64, Self::F16, Self::BF16, Self::F32, Self::F64, Self::U32];
 
     /// How many bytes an element has.
+    #[inline]
     pub fn bytes(self) -> u64 {
         match self {
             Self::U8 => 1,
@@ -41,6 +42,7 @@ impl DType {
         }
     }
 
+    #[inline]
     pub(crate) fn from_byte(byte: u8) -> Option<Self> {
         Self::ALL.get(usize::from(byte)).copied()
     }
@@ -61,6 +63,16 @@ pub enum Access {
 }
 
 impl Access {
+    /// Whether a task may be given an argument so, if its owner lets it be used like this.
+    pub(crate) fn allows(self, tag: Tag) -> bool {
+        match self {
+            Self::Read => tag == Tag::Input,
+            Self::Write | Self::ReadWrite => true,
+            Self::Unordered => tag == Tag::NoDep,
+        }
+    }
+
+    #[inline]
     pub(crate) fn from_byte(byte: u8) -> Option<Self> {
         [Self::Read, Self::Write, Self::ReadWrite, Self::Unordered].get(usize::from(byte)).copied()
     }
@@ -196,6 +208,10 @@ pub(crate) struct Bytes {
     pub(crate) memory: u8,
     pub(crate) offset: u64,
     pub(crate) bytes: u64,
+    /// Where it begins in what the engine knows as its buffer.
+    pub(crate) base: u64,
+    /// What its owner lets tasks do with it.
+    pub(crate) access: Access,
     pub(crate) home: Home,
     /// Where to leave word when nobody names it any more.
     pub(crate) dropped: Option<Arc<Mutex<Vec<Released>>>>,
@@ -369,11 +385,12 @@ impl Tensor {
     #[inline]
     pub(crate) fn view(&self) -> Result<View, ViewError> {
         let Layout { dtype, .. } = self.layout;
+        let start = self.buffer.0.base + self.start;
         if self.layout.is_dense() {
-            return View::bytes(self.buffer.0.id, self.start, self.layout.extent);
+            return View::bytes(self.buffer.0.id, start, self.layout.extent);
         }
         let (shape, strides) = (self.layout.shape(), self.layout.strides());
-        View::strided(self.buffer.0.id, self.start, shape, strides, dtype.bytes())
+        View::strided(self.buffer.0.id, start, shape, strides, dtype.bytes())
     }
 }
 

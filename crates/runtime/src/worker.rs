@@ -8,6 +8,8 @@
 mod builder;
 mod children;
 mod handle;
+pub(crate) mod settings;
+mod tree;
 
 pub use builder::{Builder, Isolation};
 pub use handle::RunHandle;
@@ -63,15 +65,23 @@ pub struct Worker {
     pub(crate) node: Arc<Node>,
     pub(crate) crew: Crew,
     pub(crate) memory: Segment,
+    /// The memories of its parents, the nearest first.
+    pub(crate) inherited: Vec<Segment>,
     pub(crate) threads: Vec<JoinHandle<()>>,
     pub(crate) children: Children,
     pub(crate) close: std::time::Duration,
+    pub(crate) level: u32,
 }
 
 impl Worker {
     /// Describes a worker that runs callables of `program`.
     pub fn builder(program: &'static Program) -> Builder {
         Builder::new(program)
+    }
+
+    /// What its level is called.
+    pub fn level(&self) -> u32 {
+        self.level
     }
 
     /// Runs a graph and waits for it.
@@ -185,7 +195,8 @@ impl Worker {
     fn check_mine(&self, tensor: &Tensor) -> Result<(), Error> {
         self.check_open()?;
         self.node.lend_a_hand();
-        let is_mine = tensor.buffer.0.owner == self.node.nonce;
+        let bytes = &tensor.buffer.0;
+        let is_mine = bytes.owner == self.node.nonce && bytes.memory == 0;
         if is_mine { Ok(()) } else { Err(Error::ForeignBuffer(0)) }
     }
 

@@ -212,3 +212,24 @@ fn que_4_the_nearest_worker_is_given_a_task_whenever_it_has_none() {
     bench.look();
     assert_eq!(bench.running.last().map(|start| start.worker), Some(near), "QUE-4");
 }
+
+#[test]
+fn a_worker_that_is_paused_keeps_what_it_has_and_gets_no_more() {
+    let mut bench = Bench::new(2);
+    let run = bench.begin();
+    let paused = bench.workers[0];
+    bench.engine.pause(paused);
+    for work in 1..=3 {
+        bench.spec(run, &TaskSpec::new(Place::Pool(bench.pool)).work(work));
+    }
+    bench.look();
+    assert!(bench.running.iter().all(|start| start.worker != paused));
+    assert_eq!(bench.running.len(), 1);
+    bench.engine.resume(paused);
+    bench.look();
+    assert_eq!(bench.running.iter().filter(|start| start.worker == paused).count(), 1, "QUE-3");
+    bench.engine.pause(paused);
+    bench.done(2);
+    bench.look();
+    assert_eq!(bench.running.iter().filter(|start| start.worker == paused).count(), 0);
+}

@@ -76,7 +76,7 @@ impl Rebirth {
     fn look(&mut self) -> Result<Option<Starting>, String> {
         let Some((next, until)) = &mut self.next else { return Ok(None) };
         let is_ready = next.look().map_err(|error| error.to_string())?;
-        if is_ready && next.report.as_ref() != Some(&self.report) {
+        if is_ready && !next.report.as_ref().is_some_and(|report| report.agrees(&self.report)) {
             return Err("its bootstrap reports other buffers than at first".to_owned());
         }
         if !is_ready && Instant::now() >= *until {

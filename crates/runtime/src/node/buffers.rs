@@ -3,7 +3,7 @@
 use super::{Core, Node};
 use crate::error::Error;
 use crate::memory::Home;
-use crate::tensor::{Buffer, Bytes};
+use crate::tensor::{Access, Buffer, Bytes};
 use phalanx_engine::{Grant, Identity};
 use std::sync::Arc;
 
@@ -26,8 +26,18 @@ impl Node {
             Error::Setting(error.to_string())
         })?;
         let dropped = Some(Arc::clone(&core.memory.dropped));
-        let memory = 0;
-        let bytes = Bytes { id, owner, number, generation, memory, offset, bytes, home, dropped };
-        Ok(Buffer(Arc::new(bytes)))
+        Ok(Buffer(Arc::new(Bytes {
+            id,
+            owner,
+            number,
+            generation,
+            memory: 0,
+            offset,
+            bytes,
+            base: 0,
+            access: Access::ReadWrite,
+            home,
+            dropped,
+        })))
     }
 }

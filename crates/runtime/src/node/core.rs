@@ -2,6 +2,8 @@
 
 mod losses;
 
+use super::errands::{Errand, Errands, Row};
+use crate::clock;
 use crate::domain::Allocated;
 use crate::endpoint::{Endpoint, Report};
 use crate::error::{Lost, RunError, TaskFailure};
@@ -17,7 +19,7 @@ use phalanx_engine::{
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How many failures of one run keep their words.
 const MAX_FAILURES: usize = 16;
@@ -113,12 +115,21 @@ pub(crate) struct Core {
     runs: BTreeMap<RunId, Notes>,
     reports: Vec<Report>,
     released: Vec<Released>,
-    clock: Instant,
     pub(crate) last_buffer: u64,
     /// Domains that may be alive, for reports.
     pub(crate) domains: Vec<Weak<Allocated>>,
     /// Workers that were lost and replaced, the last ones.
     replaced: VecDeque<Lost>,
+    /// The worker that is whoever waits.
+    pub(crate) caller: Option<(WorkerId, Arc<Errands>)>,
+    /// How many callers wait.
+    waiters: usize,
+    /// Whether some of its tasks have ended since the last pumping.
+    has_ended_errands: bool,
+    /// Its tasks that nobody has taken.
+    pub(crate) row: Row,
+    /// Those of them that must not begin any more.
+    recalled: Vec<u64>,
     /// Whether a run has finished or room was made since someone last looked.
     pub(crate) has_news: bool,
     /// Whether the last pumping moved something.
@@ -145,10 +156,14 @@ impl Core {
             runs: BTreeMap::new(),
             reports: Vec::new(),
             released: Vec::new(),
-            clock: Instant::now(),
             last_buffer: 0,
             domains: Vec::new(),
             replaced: VecDeque::new(),
+            caller: None,
+            waiters: 0,
+            has_ended_errands: false,
+            row: Row::default(),
+            recalled: Vec::new(),
             has_news: false,
             is_moving: false,
             next_look: Time(0),
@@ -156,20 +171,9 @@ impl Core {
         }
     }
 
-    /// A reading of the clock, in nanoseconds.
+    /// A reading of the clock.
     pub(crate) fn now(&self) -> Time {
-        Time(u64::try_from(self.clock.elapsed().as_nanos()).unwrap_or(u64::MAX))
-    }
-
-    /// What the clock shows at an instant.
-    fn at(&self, instant: Instant) -> Time {
-        let since = instant.saturating_duration_since(self.clock);
-        Time(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
-    }
-
-    /// When the clock shows `time`.
-    pub(crate) fn time_of(&self, time: Time) -> Option<Instant> {
-        self.clock.checked_add(Duration::from_nanos(time.0))
+        Time(clock::now())
     }
 
     /// A worker behind `endpoint`, which the engine knows by the next number.
@@ -196,12 +200,19 @@ impl Core {
         while let Some(action) = self.engine.actions().next() {
             match action {
                 Action::Start(start) => self.start(&start),
-                Action::Recall { worker, dispatch } => {
-                    self.lanes[worker.index()].endpoint.recall(dispatch);
-                }
+                Action::Recall { worker, dispatch } => self.recall(worker, dispatch),
                 Action::RoomFreed | Action::AdmissionFreed => self.has_news = true,
                 Action::RunFinished(run) => self.run_finished(run),
             }
+        }
+    }
+
+    fn recall(&mut self, worker: WorkerId, dispatch: u64) {
+        if self.caller.as_ref().is_none_or(|(caller, _)| *caller != worker) {
+            self.lanes[worker.index()].endpoint.recall(dispatch);
+        } else if self.row.has(dispatch) {
+            // What somebody has taken already ends as it ends.
+            self.recalled.push(dispatch);
         }
     }
 
@@ -209,8 +220,16 @@ impl Core {
     fn start(&mut self, start: &Start) {
         let Start { worker, dispatch, task, member, .. } = *start;
         let lane = &mut self.lanes[worker.index()];
-        lane.endpoint.send(dispatch, self.jobs[task.slot()].message(member));
+        let message = self.jobs[task.slot()].message(member);
         lane.flights.push_back(Flight { dispatch, task, member });
+        if let Some((caller, errands)) = &self.caller
+            && *caller == worker
+        {
+            self.row.push(dispatch, message);
+            errands.wait(self.row.len());
+            return;
+        }
+        lane.endpoint.send(dispatch, message);
         lane.unflushed += 1;
         // An idle worker gets its first task at once, a busy one several at a time.
         if lane.flights.len() == 1 || lane.unflushed >= 8 {
@@ -233,7 +252,7 @@ impl Core {
     }
 
     /// The same; `clock` is a fresh reading of the clock, if there is one, and is one afterwards if one was needed.
-    pub(crate) fn pump_at(&mut self, clock: &mut Option<Instant>) -> bool {
+    pub(crate) fn pump_at(&mut self, clock: &mut Option<u64>) -> bool {
         let mut reports = std::mem::take(&mut self.reports);
         let mut is_moved = false;
         for at in 0..self.lanes.len() {
@@ -242,19 +261,51 @@ impl Core {
                 continue;
             }
             is_moved = true;
-            let reading = *clock.get_or_insert_with(Instant::now);
-            let (now, worker) = (self.at(reading), self.worker(at));
+            let (now, worker) = (Time(*clock.get_or_insert_with(clock::now)), self.worker(at));
             for report in reports.drain(..) {
                 self.take_in(now, worker, report);
             }
         }
         self.reports = reports;
-        self.is_moving = is_moved;
+        self.is_moving = std::mem::take(&mut self.has_ended_errands) || is_moved;
         if is_moved {
             self.carry_out();
         }
         self.flush();
         is_moved
+    }
+
+    /// Hands the tasks of the caller over to who will run them.
+    pub(crate) fn hand_over(&mut self, errand: &mut Errand) {
+        std::mem::swap(&mut self.row, &mut errand.row);
+        std::mem::swap(&mut self.recalled, &mut errand.recalled);
+        if let Some((_, errands)) = &self.caller {
+            errands.wait(0);
+        }
+    }
+
+    /// Takes back what they ended as.
+    pub(crate) fn take_back(&mut self, errand: &mut Errand, clock: &mut Option<u64>) {
+        let Some((worker, _)) = self.caller else { return };
+        let now = Time(*clock.get_or_insert_with(clock::now));
+        for report in errand.ended.drain(..) {
+            self.take_in(now, worker, report);
+        }
+        self.carry_out();
+        self.has_ended_errands = true;
+    }
+
+    /// One caller more or less waits; while any does, tasks are given to it.
+    pub(crate) fn caller_waits(&mut self, more: isize) {
+        let Some((worker, _)) = &self.caller else { return };
+        let worker = *worker;
+        self.waiters = self.waiters.saturating_add_signed(more);
+        if self.waiters == 0 {
+            self.engine.pause(worker);
+        } else if more == 1 && self.waiters == 1 {
+            self.engine.resume(worker);
+            self.carry_out();
+        }
     }
 
     pub(crate) fn worker(&self, at: usize) -> WorkerId {

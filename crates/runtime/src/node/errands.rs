@@ -4,12 +4,11 @@ use crate::endpoint::{Endpoint, Evidence, Report};
 use crate::message::Ended;
 use crate::runner::Runner;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::sync::{Mutex, MutexGuard, TryLockError};
 
 /// Tasks in a row.
 #[derive(Default)]
-struct Row {
+pub(crate) struct Row {
     /// Their messages, one after the other.
     bytes: Vec<u8>,
     /// The number of each, and where its message ends.
@@ -17,12 +16,22 @@ struct Row {
 }
 
 impl Row {
-    fn push(&mut self, dispatch: u64, message: &[u8]) {
+    pub(crate) fn push(&mut self, dispatch: u64, message: &[u8]) {
         self.bytes.extend_from_slice(message);
         self.tasks.push((dispatch, self.bytes.len()));
     }
 
-    fn clear(&mut self) {
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.tasks.len()
+    }
+
+    /// Whether this one is among them.
+    pub(crate) fn has(&self, dispatch: u64) -> bool {
+        self.tasks.iter().any(|(waiting, _)| *waiting == dispatch)
+    }
+
+    pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         self.tasks.clear();
     }
@@ -37,57 +46,77 @@ impl Row {
     }
 }
 
-/// What waits for a caller, and what callers have ended.
-#[derive(Default)]
-struct Baskets {
-    waiting: Row,
-    /// Those in `waiting` that must not begin any more.
-    recalled: Vec<u64>,
-    ended: Vec<Report>,
-}
-
 /// Who runs errands, and what it uses for that.
-struct Errand {
+pub(crate) struct Errand {
     runner: Runner,
-    row: Row,
-    recalled: Vec<u64>,
-    ended: Vec<Report>,
+    pub(crate) row: Row,
+    /// Those of the row that must not begin any more.
+    pub(crate) recalled: Vec<u64>,
+    pub(crate) ended: Vec<Report>,
 }
 
 /// An errand that took longer than this lets others look after the node meanwhile, and so does the next.
 const LONG_NANOSECONDS: u64 = 10_000;
 
+impl Errand {
+    /// Runs the row; `now` is a fresh reading of the clock, and so is what it returns.
+    fn run(&mut self, now: Option<u64>) -> Option<u64> {
+        let Self { runner, row, recalled, ended } = self;
+        runner.resume(now);
+        for (dispatch, message) in row.iter() {
+            if recalled.contains(&dispatch) {
+                ended.push(Report::Ended(Ended::skipped(dispatch), None));
+                continue;
+            }
+            let (end, words) = runner.run(dispatch, message);
+            ended.push(Report::Ended(end, words));
+        }
+        row.clear();
+        recalled.clear();
+        runner.last()
+    }
+
+    fn longest(&self) -> u64 {
+        let times = self.ended.iter().map(|report| match report {
+            Report::Ended(ended, _) => ended.nanoseconds,
+            _ => 0,
+        });
+        times.max().unwrap_or(0)
+    }
+}
+
 /// The worker that is whoever waits.
 pub(crate) struct Errands {
     errand: Mutex<Errand>,
-    baskets: Mutex<Baskets>,
+    /// How many wait and nobody runs.
     count: AtomicUsize,
-    is_stopped: AtomicBool,
+    is_running: AtomicBool,
     /// Whether the last errand was a long one.
     is_long: AtomicBool,
 }
 
-fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Errands {
     pub(crate) fn new(runner: Runner) -> Self {
-        let errand =
-            Errand { runner, row: Row::default(), recalled: Vec::new(), ended: Vec::new() };
+        let (recalled, ended) = (Vec::new(), Vec::new());
+        let errand = Errand { runner, row: Row::default(), recalled, ended };
         Self {
             errand: Mutex::new(errand),
-            baskets: Mutex::default(),
             count: AtomicUsize::new(0),
-            is_stopped: AtomicBool::new(false),
+            is_running: AtomicBool::new(false),
             is_long: AtomicBool::new(false),
         }
     }
 
-    /// Whether a task waits for a caller.
+    /// Says how many wait.
+    #[inline]
+    pub(crate) fn wait(&self, count: usize) {
+        self.count.store(count, Ordering::Release);
+    }
+
+    /// Whether a task waits for a caller, and nobody runs any.
     #[inline]
     pub(crate) fn has_some(&self) -> bool {
-        self.count.load(Ordering::Acquire) > 0
+        self.count.load(Ordering::Acquire) > 0 && !self.is_running.load(Ordering::Acquire)
     }
 
     /// Whether the next errand is thought to be a long one.
@@ -95,73 +124,67 @@ impl Errands {
         self.is_long.load(Ordering::Relaxed)
     }
 
-    /// Runs what waits, unless somebody does; `now` is a fresh reading of the clock, and so is what it returns.
-    pub(crate) fn run(&self, now: Option<Instant>) -> Option<Instant> {
-        let Ok(mut errand) = self.errand.try_lock() else {
-            std::thread::yield_now();
-            return None;
+    /// The right to run errands, unless somebody has it.
+    pub(crate) fn take(&self) -> Option<Taken<'_>> {
+        let errand = match self.errand.try_lock() {
+            Ok(errand) => errand,
+            Err(TryLockError::Poisoned(errand)) => errand.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
         };
-        let Errand { runner, row, recalled, ended } = &mut *errand;
-        let mut baskets = held(&self.baskets);
-        std::mem::swap(&mut baskets.waiting, row);
-        std::mem::swap(&mut baskets.recalled, recalled);
-        self.count.store(0, Ordering::Release);
-        drop(baskets);
-        runner.resume(now);
-        let mut longest = 0;
-        for (dispatch, message) in row.iter() {
-            if recalled.contains(&dispatch) {
-                ended.push(Report::Ended(Ended::skipped(dispatch), None));
-                continue;
-            }
-            let (end, words) = runner.run(dispatch, message);
-            longest = longest.max(end.nanoseconds);
-            ended.push(Report::Ended(end, words));
-        }
-        row.clear();
-        recalled.clear();
-        self.is_long.store(longest > LONG_NANOSECONDS, Ordering::Relaxed);
-        held(&self.baskets).ended.append(ended);
-        runner.last()
+        self.is_running.store(true, Ordering::Release);
+        Some(Taken { errands: self, errand })
     }
 }
 
-/// The same worker, as the node sees it.
-pub(crate) struct Caller(pub(crate) Arc<Errands>);
+/// The right to run errands.
+pub(crate) struct Taken<'a> {
+    errands: &'a Errands,
+    pub(crate) errand: MutexGuard<'a, Errand>,
+}
+
+impl Taken<'_> {
+    /// Runs what was taken over; `now` is a fresh reading of the clock, and so is what it returns.
+    pub(crate) fn run(&mut self, now: Option<u64>) -> Option<u64> {
+        let last = self.errand.run(now);
+        let is_long = self.errand.longest() > LONG_NANOSECONDS;
+        self.errands.is_long.store(is_long, Ordering::Relaxed);
+        last
+    }
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        self.errands.is_running.store(false, Ordering::Release);
+    }
+}
+
+/// The name of that worker among the others; its tasks wait in the core.
+pub(crate) struct Caller {
+    pub(crate) is_stopped: bool,
+}
 
 impl Endpoint for Caller {
     fn name(&self) -> String {
         "the caller".to_owned()
     }
 
-    fn send(&mut self, dispatch: u64, message: &[u8]) {
-        held(&self.0.baskets).waiting.push(dispatch, message);
-        self.0.count.fetch_add(1, Ordering::AcqRel);
-    }
+    fn send(&mut self, _: u64, _: &[u8]) {}
 
-    fn recall(&mut self, dispatch: u64) {
-        let mut baskets = held(&self.0.baskets);
-        // What somebody has taken already ends as it ends.
-        if baskets.waiting.tasks.iter().any(|(waiting, _)| *waiting == dispatch) {
-            baskets.recalled.push(dispatch);
-        }
-    }
+    fn recall(&mut self, _: u64) {}
 
     fn flush(&mut self) {}
 
-    fn poll(&mut self, reports: &mut Vec<Report>) {
-        reports.append(&mut held(&self.0.baskets).ended);
-    }
+    fn poll(&mut self, _: &mut Vec<Report>) {}
 
     fn evidence(&self) -> Evidence {
         Evidence::default()
     }
 
     fn stop(&mut self) {
-        self.0.is_stopped.store(true, Ordering::Release);
+        self.is_stopped = true;
     }
 
     fn has_left(&mut self) -> bool {
-        self.0.is_stopped.load(Ordering::Acquire)
+        self.is_stopped
     }
 }

@@ -12,7 +12,7 @@ use crate::program::Program;
 use crate::runner::{Runner, caught};
 use crate::serve::Server;
 use crate::shm::{Bell, ChildSide, Mailbox, Phase, Segment, Sentinel};
-use std::any::Any;
+use crate::worker::settings;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::OnceLock;
@@ -84,22 +84,30 @@ fn serve(
     letter: Letter,
     socket: &'static OwnedFd,
 ) -> Result<(), String> {
-    let Letter { role, mailbox, bell, callables, memory } = letter;
+    let Letter { role, mailbox, bell, callables, memories, mut lines, settings } = letter;
     name_process(&role);
     let mut side = Mailbox::adopt(mailbox, bell).map_err(|error| error.to_string())?;
     let bell = side.bell().clone();
-    let pipe = socket.try_clone().map_err(|error| error.to_string())?;
+    let copy = || socket.try_clone().map_err(|error| error.to_string());
+    lines.push(copy()?);
+    super::LINES.get_or_init(|| lines);
+    let pipe = copy()?;
     let (segment, word) = (side.segment().clone(), side.robust_offset());
     Sentinel::stand(&segment, word, pipe, move || be_orphan(&bell))
         .map_err(|error| format!("it cannot watch its parent: {error}"))?;
     side.enter(Phase::Bootstrapping);
-    let memory = Segment::adopt_whole(memory).map_err(|error| error.to_string())?;
+    let memories: Result<Vec<Segment>, _> =
+        memories.into_iter().map(Segment::adopt_whole).collect();
+    let memories = memories.map_err(|error| error.to_string())?;
     let set_up = letter::compare_callables(program, callables).map_err(Failure::new);
-    let set_up = set_up.and_then(|told| set_up_device(program, role, &memory, &told, &side));
-    let device = match set_up {
-        Ok((device, report)) => {
+    let set_up = set_up.and_then(|told| match settings {
+        Some(settings) => set_up_worker(program, settings, memories, told),
+        None => set_up_device(program, role, memories, &told, &side),
+    });
+    let runner = match set_up {
+        Ok((runner, report)) => {
             tell(&mut side, REPORT, &report.encode());
-            device
+            runner
         }
         Err(failure) => {
             tell(&mut side, FAILURE, failure.words().as_bytes());
@@ -107,7 +115,6 @@ fn serve(
             std::process::exit(FAILED);
         }
     };
-    let runner = Runner::new(program, vec![memory], device);
     side.enter(Phase::Ready);
     let waiting = side.waiting();
     let is_on = || side.is_open() || side.is_shut_down() || is_orphan();
@@ -115,38 +122,55 @@ fn serve(
     side.enter(Phase::Serving);
     let mut server = Server::new(side, runner, waiting).with_orphan(&IS_ORPHAN);
     server.serve(|| false).map_err(|error| error.to_string())?;
-    // The device goes in order, before the process does.
+    // The device, or all workers below, go in order, before the process does.
     server.leave();
     Ok(())
 }
 
 /// What shows in lists of processes.
 fn name_process(role: &Role) {
-    let name: String = role.name().replace("sub worker", "sub").replace(' ', "-");
+    let name: String = role.name().replace("sub worker", "sub").replace("level ", "l");
+    let name = name.replace("worker ", "w").replace(' ', "-");
     if let Ok(name) = std::ffi::CString::new(format!("phx-{name}")) {
         // A name is not worth failing for.
         let _ = rustix::thread::set_name(&name);
     }
 }
 
-type Device = Option<Box<dyn Any + Send>>;
+/// Starts all workers below this one, if it has some.
+fn set_up_worker(
+    program: &'static Program,
+    settings: OwnedFd,
+    memories: Vec<Segment>,
+    told: Vec<u8>,
+) -> Result<(Runner, Report), Failure> {
+    super::ask();
+    let settings = Segment::adopt_whole(settings)?;
+    let builder = settings::read(&settings, program).map_err(Failure::new)?;
+    let builder = crate::Builder { setting: told, ..builder };
+    let worker = builder.init_under(memories.clone())?;
+    let report = Report { descendants: worker.descendants().to_vec(), ..Report::default() };
+    Ok((Runner::new(program, memories, None).over(Some(worker)), report))
+}
 
 /// Runs the bootstrap, if this is a chip and there is one.
 fn set_up_device(
-    program: &Program,
+    program: &'static Program,
     role: Role,
-    memory: &Segment,
+    memories: Vec<Segment>,
     told: &[u8],
     side: &ChildSide,
-) -> Result<(Device, Report), Failure> {
+) -> Result<(Runner, Report), Failure> {
     let (Role::Chip(chip), Some(bootstrap)) = (role, program.bootstrap()) else {
         let window = if let Role::Chip(chip) = role { chip.window } else { (0, 0) };
-        return Ok((None, Report { window, ..Report::default() }));
+        let report = Report { window, ..Report::default() };
+        return Ok((Runner::new(program, memories, None), report));
     };
     let is_over = || side.is_shut_down() || is_orphan();
-    let mut setting = Bootstrap::new(chip, memory, told, &is_over);
+    let mut setting = Bootstrap::new(chip, &memories[0], told, &is_over);
     let device = caught(|| bootstrap(&mut setting))?;
-    Ok((Some(device), setting.finish()))
+    let report = setting.finish();
+    Ok((Runner::new(program, memories, Some(device)), report))
 }
 
 /// Says something to the parent before it serves, however long.

@@ -11,11 +11,17 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// What a letter begins with: a mark and a version.
-const MARK: u64 = u64::from_le_bytes(*b"PHXCHLD\x01");
+const MARK: u64 = u64::from_le_bytes(*b"PHXCHLD\x02");
 /// Numbers in a letter.
 const NUMBERS: usize = 8;
-/// Descriptors in a letter: mailbox, bell, callables, memory.
-const DESCRIPTORS: usize = 4;
+/// Descriptors in each letter: mailbox, bell, callables; memories follow, and the settings of a worker.
+const DESCRIPTORS: usize = 3;
+/// The most memories that a worker can share: its parent's and those of its parent's parents.
+pub(crate) const MAX_MEMORIES: usize = 16;
+/// The most lines: the sockets of those above.
+const MAX_LINES: usize = 16;
+/// The most descriptors in a letter.
+const MOST: usize = DESCRIPTORS + MAX_MEMORIES + MAX_LINES + 1;
 
 /// What a child is to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +32,13 @@ pub(crate) enum Role {
     Sub {
         /// Counted from 0.
         number: u32,
+    },
+    /// A worker that has workers.
+    Worker {
+        /// Counted from 0.
+        number: u32,
+        /// What it is called.
+        level: u32,
     },
 }
 
@@ -45,29 +58,37 @@ impl Role {
         match self {
             Self::Chip(chip) => format!("chip {}", chip.rank),
             Self::Sub { number } => format!("sub worker {number}"),
+            Self::Worker { number, level } => format!("level {level} worker {number}"),
         }
     }
 
-    fn numbers(self) -> [u64; NUMBERS] {
+    /// As numbers, the last of which says how many descriptors there are of each kind.
+    fn numbers(self, counts: u64) -> [u64; NUMBERS] {
         match self {
             Self::Chip(Chip { device_id, rank, nranks, window }) => {
                 let [device_id, rank, nranks] = [device_id, rank, nranks].map(u64::from);
-                [MARK, 1, device_id, rank, nranks, window.0, window.1, 0]
+                [MARK, 1, device_id, rank, nranks, window.0, window.1, counts]
             }
-            Self::Sub { number } => [MARK, 2, u64::from(number), 0, 0, 0, 0, 0],
+            Self::Sub { number } => [MARK, 2, u64::from(number), 0, 0, 0, 0, counts],
+            Self::Worker { number, level } => {
+                [MARK, 3, u64::from(number), u64::from(level), 0, 0, 0, counts]
+            }
         }
     }
 
     fn of(numbers: [u64; NUMBERS]) -> Option<Self> {
         let small = |number: u64| u32::try_from(number).ok();
         match numbers {
-            [MARK, 1, device_id, rank, nranks, base, bytes, 0] => Some(Self::Chip(Chip {
+            [MARK, 1, device_id, rank, nranks, base, bytes, _] => Some(Self::Chip(Chip {
                 device_id: small(device_id)?,
                 rank: small(rank)?,
                 nranks: small(nranks)?,
                 window: (base, bytes),
             })),
-            [MARK, 2, number, 0, 0, 0, 0, 0] => Some(Self::Sub { number: small(number)? }),
+            [MARK, 2, number, 0, 0, 0, 0, _] => Some(Self::Sub { number: small(number)? }),
+            [MARK, 3, number, level, 0, 0, 0, _] => {
+                Some(Self::Worker { number: small(number)?, level: small(level)? })
+            }
             _ => None,
         }
     }
@@ -81,17 +102,37 @@ pub(crate) struct Letter {
     pub(crate) bell: OwnedFd,
     /// What the parent can call; see [`write_callables`].
     pub(crate) callables: OwnedFd,
-    pub(crate) memory: OwnedFd,
+    /// The parent's memory first, then those of its parents.
+    pub(crate) memories: Vec<OwnedFd>,
+    /// To be held for life, so that those above know when all below are gone.
+    pub(crate) lines: Vec<OwnedFd>,
+    /// What a worker that has workers is to be.
+    pub(crate) settings: Option<OwnedFd>,
+}
+
+/// What goes with a letter.
+pub(crate) struct Enclosed<'a> {
+    pub(crate) mailbox: &'a Segment,
+    pub(crate) bell: &'a Segment,
+    pub(crate) callables: &'a Segment,
+    pub(crate) memories: &'a [Segment],
+    pub(crate) lines: &'a [OwnedFd],
+    pub(crate) settings: Option<&'a Segment>,
 }
 
 /// Sends a letter; it is short, and the socket takes it whether or not somebody reads.
-pub(crate) fn send(
-    socket: BorrowedFd<'_>,
-    role: Role,
-    descriptors: [BorrowedFd<'_>; DESCRIPTORS],
-) -> io::Result<()> {
-    let bytes: Vec<u8> = role.numbers().into_iter().flat_map(u64::to_le_bytes).collect();
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
+pub(crate) fn send(socket: BorrowedFd<'_>, role: Role, enclosed: &Enclosed<'_>) -> io::Result<()> {
+    let Enclosed { mailbox, bell, callables, memories, lines, settings } = enclosed;
+    if memories.len() > MAX_MEMORIES || lines.len() > MAX_LINES {
+        return Err(io::Error::other("workers are too deep inside workers"));
+    }
+    let numbers = role.numbers(memories.len() as u64 | (lines.len() as u64) << 32);
+    let bytes: Vec<u8> = numbers.into_iter().flat_map(u64::to_le_bytes).collect();
+    let first = [*mailbox, *bell, *callables].into_iter().chain(*memories).map(Segment::fd);
+    let lines = lines.iter().map(OwnedFd::as_fd);
+    let descriptors: Vec<BorrowedFd<'_>> =
+        first.chain(lines).chain(settings.map(Segment::fd)).collect();
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     let is_taken = control.push(SendAncillaryMessage::ScmRights(&descriptors));
     debug_assert!(is_taken, "PRC-1: room for all descriptors");
@@ -103,7 +144,7 @@ pub(crate) fn send(
 /// Reads the letter from the socket.
 pub(crate) fn receive(socket: BorrowedFd<'_>) -> io::Result<Letter> {
     let mut bytes = [0; NUMBERS * 8];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut parts = [IoSliceMut::new(&mut bytes)];
     let received = rustix::net::recvmsg(socket, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC)?;
@@ -122,12 +163,23 @@ pub(crate) fn receive(socket: BorrowedFd<'_>) -> io::Result<Letter> {
         *number = bytes.try_into().map_or(0, u64::from_le_bytes);
     }
     let role = Role::of(numbers).ok_or_else(|| wrong("the letter is of another version"))?;
+    let counts = numbers[NUMBERS - 1];
+    let count = |number: u64| usize::try_from(number & 0xffff_ffff).unwrap_or(usize::MAX);
+    let (memories, lines) = (count(counts), count(counts >> 32));
+    let is_worker = matches!(role, Role::Worker { .. });
+    let needed = DESCRIPTORS + usize::from(is_worker);
+    let needed = needed.saturating_add(memories).saturating_add(lines);
     let count = descriptors.len();
-    let descriptors: [OwnedFd; DESCRIPTORS] = descriptors.try_into().map_err(|_| {
-        wrong(&format!("the letter has {count} descriptors, and {DESCRIPTORS} are needed"))
-    })?;
-    let [mailbox, bell, callables, memory] = descriptors;
-    Ok(Letter { role, mailbox, bell, callables, memory })
+    if count != needed || memories == 0 {
+        return Err(wrong(&format!("the letter has {count} descriptors, and {needed} are needed")));
+    }
+    let mut descriptors = descriptors.into_iter();
+    let mut next = || descriptors.next().ok_or_else(|| wrong("a descriptor is missing"));
+    let [mailbox, bell, callables] = [next()?, next()?, next()?];
+    let memories = descriptors.by_ref().take(memories).collect();
+    let lines = descriptors.by_ref().take(lines).collect();
+    let settings = descriptors.next();
+    Ok(Letter { role, mailbox, bell, callables, memories, lines, settings })
 }
 
 /// The callables of a program, as its children compare them with theirs, and what bootstraps are told.

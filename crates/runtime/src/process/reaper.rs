@@ -1,17 +1,19 @@
 //! Waits for children to be gone, without asking again and again, and takes their exit status.
 //!
-//! - **REAP-1 (proof).** A child is said to be gone only after its exit status was taken: no thread of it runs.
+//! - **REAP-1 (proof).** A child is said to be gone only after its exit status was taken: no thread of it runs, and no
+//!   process that it had below it.
 //! - **REAP-2 (once).** Its status is taken once, and it is never signalled after that: its number may be another's.
 //! - **REAP-3 (asleep).** Between deaths the reaper sleeps.
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus};
+use rustix::time::Timespec;
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 
 /// How a child ended.
@@ -77,13 +79,18 @@ pub(crate) struct Ward {
     /// How it ended; its number is its own only while this is nothing.
     exit: Mutex<Option<Exit>>,
     is_gone: AtomicBool,
+    /// Our end of a socket whose other end it holds, and all below it; only if it has workers.
+    line: Option<OwnedFd>,
+    /// The processes below it that we know, to be ended when it does.
+    kin: OnceLock<Vec<OwnedFd>>,
 }
 
 impl Ward {
-    /// The child with this number, which nobody has reaped.
-    pub(crate) fn new(pid: Pid) -> io::Result<Self> {
+    /// The child with this number, which nobody has reaped; `line` ends with it and all below it.
+    pub(crate) fn new(pid: Pid, line: Option<OwnedFd>) -> io::Result<Self> {
         let pidfd = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())?;
-        Ok(Self { pid, pidfd, exit: Mutex::new(None), is_gone: AtomicBool::new(false) })
+        let (exit, is_gone, kin) = (Mutex::new(None), AtomicBool::new(false), OnceLock::new());
+        Ok(Self { pid, pidfd, exit, is_gone, line, kin })
     }
 
     /// How it ended, if it is gone.
@@ -93,6 +100,23 @@ impl Ward {
             return None;
         }
         *held(&self.exit)
+    }
+
+    /// Remembers the processes below it, which are alive now; said once.
+    pub(crate) fn know_kin(&self, processes: &[u32]) {
+        let open = |process: &u32| {
+            let pid = i32::try_from(*process).ok().and_then(Pid::from_raw)?;
+            rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).ok()
+        };
+        let _ = self.kin.set(processes.iter().filter_map(open).collect());
+    }
+
+    /// What says that something of it has ended: first its own process, then all below.
+    fn watched(&self) -> PollFd<'_> {
+        match &self.line {
+            Some(line) if held(&self.exit).is_some() => PollFd::new(line, PollFlags::empty()),
+            _ => PollFd::new(&self.pidfd, PollFlags::IN),
+        }
     }
 
     /// Ends it and all it started, whatever they do.
@@ -113,7 +137,7 @@ impl Ward {
     fn reap(&self) -> bool {
         let mut exit = held(&self.exit);
         if exit.is_some() {
-            return true;
+            return self.finish();
         }
         // It has ended but is not reaped: its number and its group are still its own.
         let _ = rustix::process::kill_process_group(self.pid, Signal::KILL);
@@ -127,10 +151,30 @@ impl Ward {
             }
         };
         *exit = Some(found);
-        // SYNC: the exit before the flag; pairs with the load in `exit`.
-        self.is_gone.store(true, Ordering::Release);
-        true
+        // Those below run for nobody. What they have started since we knew them leaves of itself.
+        for one in self.kin.get().into_iter().flatten() {
+            let _ = rustix::process::pidfd_send_signal(one, Signal::KILL);
+        }
+        self.finish()
     }
+
+    /// Says that it is gone, if all below it are.
+    fn finish(&self) -> bool {
+        let is_gone = self.line.as_ref().is_none_or(has_ended);
+        if is_gone {
+            // SYNC: the exit before the flag; pairs with the load in `exit`.
+            self.is_gone.store(true, Ordering::Release);
+        }
+        is_gone
+    }
+}
+
+/// Whether nobody holds the other end of a socket any more.
+fn has_ended(line: &OwnedFd) -> bool {
+    let mut fds = [PollFd::new(line, PollFlags::empty())];
+    let polled = rustix::event::poll(&mut fds, Some(&Timespec::default()));
+    // A line that cannot be watched says nothing.
+    polled.is_err() || !fds[0].revents().is_empty()
 }
 
 /// The thread that waits, and those it waits for.
@@ -187,7 +231,7 @@ impl Shared {
         while !self.is_over.load(Ordering::Acquire) {
             let wards = held(&self.wards).clone();
             let mut fds = vec![PollFd::new(&self.wake, PollFlags::IN)];
-            fds.extend(wards.iter().map(|ward| PollFd::new(&ward.pidfd, PollFlags::IN)));
+            fds.extend(wards.iter().map(|ward| ward.watched()));
             match rustix::event::poll(&mut fds, None) {
                 Ok(_) | Err(Errno::INTR) => {}
                 // Nothing can be waited for: every ward counts as unwatched, and its owner sees the robust word.
@@ -220,7 +264,7 @@ mod tests {
         #[expect(clippy::zombie_processes, reason = "the reaper waits for it")]
         let child = command.spawn().expect("a shell");
         let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).expect("a number");
-        Arc::new(Ward::new(pid).expect("a child"))
+        Arc::new(Ward::new(pid, None).expect("a child"))
     }
 
     fn reaper() -> (Reaper, mpsc::Receiver<()>) {

@@ -1,7 +1,7 @@
 //! Starts a child: the same program again, with descriptors of what both share.
 
 use super::CHILD_ARGUMENT;
-use super::letter::{self, Role};
+use super::letter::{self, Enclosed, Role};
 use super::reaper::{Exit, Reaper, Ward};
 use crate::error::Error;
 use crate::program::Program;
@@ -22,7 +22,10 @@ pub(crate) struct Nursery {
     program: PathBuf,
     callables: Segment,
     bell: Bell,
-    memory: Segment,
+    /// Of the worker, then of its parents.
+    memories: Vec<Segment>,
+    /// What each child that is a worker is to be.
+    settings: Vec<Segment>,
     pub(crate) reaper: Reaper,
 }
 
@@ -43,7 +46,7 @@ impl Nursery {
         setting: &[u8],
         path: Option<PathBuf>,
         bell: &Bell,
-        memory: &Segment,
+        (memories, settings): (Vec<Segment>, Vec<Segment>),
         alarm: impl Fn() + Send + 'static,
     ) -> Result<Self, Error> {
         let callables = letter::write_callables(program, setting);
@@ -53,7 +56,8 @@ impl Nursery {
             program: path.unwrap_or_else(|| "/proc/self/exe".into()),
             callables,
             bell: bell.clone(),
-            memory: memory.clone(),
+            memories,
+            settings,
             reaper: reaper.map_err(|error| Error::system("the thread that reaps", error))?,
         })
     }
@@ -76,14 +80,28 @@ impl Nursery {
             SocketFlags::CLOEXEC,
             None,
         )?;
-        let descriptors = [mailbox.segment(), self.bell.segment(), &self.callables, &self.memory];
-        letter::send(socket.as_fd(), role, descriptors.map(Segment::fd))?;
+        let settings = match role {
+            Role::Worker { number, .. } => self.settings.get(number as usize),
+            Role::Chip(_) | Role::Sub { .. } => None,
+        };
+        let enclosed = Enclosed {
+            mailbox: mailbox.segment(),
+            bell: self.bell.segment(),
+            callables: &self.callables,
+            memories: &self.memories,
+            lines: super::lines(),
+            settings,
+        };
+        letter::send(socket.as_fd(), role, &enclosed)?;
         // Nothing here asks for code between fork and exec, so that the library takes the fast way.
         let mut command = Command::new(&self.program);
         command.arg0(argument_0()).arg(CHILD_ARGUMENT).arg(role.name());
         command.stdin(Stdio::from(theirs)).process_group(0);
         let mut child = command.spawn()?;
-        let ward = match ward_of(&child) {
+        // Who has workers is gone when they are, and until then they hold the other end of the socket.
+        let is_worker = matches!(role, Role::Worker { .. });
+        let line = if is_worker { Some(socket.try_clone()?) } else { None };
+        let ward = match ward_of(&child, line) {
             Ok(ward) => Arc::new(ward),
             Err(error) => {
                 let _ = child.kill().and_then(|()| child.wait());
@@ -95,9 +113,9 @@ impl Nursery {
     }
 }
 
-fn ward_of(child: &std::process::Child) -> io::Result<Ward> {
+fn ward_of(child: &std::process::Child, line: Option<OwnedFd>) -> io::Result<Ward> {
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-    Ward::new(pid.ok_or_else(|| io::Error::other("the child has no number"))?)
+    Ward::new(pid.ok_or_else(|| io::Error::other("the child has no number"))?, line)
 }
 
 /// What this program calls itself, so that children show under the same name.
@@ -119,6 +137,11 @@ impl Child {
     /// How it ended, once it is gone.
     pub(crate) fn exit(&self) -> Option<Exit> {
         self.ward.exit()
+    }
+
+    /// Remembers the processes below it: it is gone when they are.
+    pub(crate) fn know_descendants(&self, processes: &[u32]) {
+        self.ward.know_kin(processes);
     }
 
     /// What it could say nowhere else.

@@ -42,6 +42,8 @@ pub struct ChildStart {
     pub bootstrapping: Option<Duration>,
     /// When it was ready.
     pub ready: Option<Duration>,
+    /// The processes below it, if it has workers of its own.
+    pub descendants: Vec<u32>,
 }
 
 impl Startup {
@@ -111,7 +113,10 @@ pub(crate) fn start(
     }
     let startup = Startup { children: Vec::new(), total: begun.elapsed() };
     let mut started = Started { lanes: Vec::new(), reports: Vec::new(), startup };
-    for one in all {
+    for mut one in all {
+        if let Some(report) = &one.report {
+            one.times.descendants.clone_from(&report.descendants);
+        }
         one.side.open();
         let report = one.report.unwrap_or_default();
         if let Role::Chip(chip) = one.child.role {
@@ -212,9 +217,10 @@ impl Starting {
             Phase::Failed => Err(self.failed("it did not say why".to_owned())),
             Phase::Ready | Phase::Serving | Phase::Leaving => {
                 self.times.ready.get_or_insert_with(|| begun.elapsed());
-                if self.report.is_none() {
+                let Some(report) = &self.report else {
                     return Err(self.failed("it reported nothing".to_owned()));
-                }
+                };
+                self.child.know_descendants(&report.descendants);
                 Ok(true)
             }
         }
@@ -251,6 +257,10 @@ impl Starting {
         match &self.child.role {
             Role::Chip(chip) => Report::decode(bytes, chip),
             Role::Sub { .. } => Ok(Report::default()),
+            Role::Worker { number, .. } => {
+                let (device_id, rank, nranks, window) = (0, *number, 0, (0, 0));
+                Report::decode(bytes, &Chip { device_id, rank, nranks, window })
+            }
         }
     }
 

@@ -1,14 +1,17 @@
 //! How long to stay awake, and then how to sleep: the one policy of all who wait.
 //!
 //! Some pauses, then the processor is offered to others for a while (about 60 µs, and never less than it takes to wake
-//! somebody, or both sides of a conversation would sleep after every word), then sleep. Staying on the processor for
-//! longer is worth it only while everybody who runs has a processor.
+//! somebody, or both sides of a conversation would sleep after every word), then sleep. Keeping the processor pays only
+//! while whom we wait for has another one. That is not known beforehand, since other programs run too, so who kept it in
+//! vain offers it at once the next times.
 //!
 //! - **WAIT-1 (result).** `wait` returns only when there is something, a watched word differs, or the deadline is over.
 //! - **WAIT-2 (idle).** Who waits for long sleeps, and uses no processor.
 //! - **WAIT-3 (busy).** If there is something already, `wait` does no system call.
 //! - **WAIT-4 (patience).** The time awake is at least the time that a waking takes.
+//! - **WAIT-5 (yields).** The processor is kept for a few microseconds at most, and not where that was in vain lately.
 
+use std::cell::Cell;
 use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -19,6 +22,10 @@ use crate::sync::{AtomicU32, Ordering};
 
 /// Looks before anything else is done: about a microsecond.
 const PAUSES: u32 = 24;
+/// How many waits do without those looks after they were in vain.
+const MISSED: u32 = 15;
+/// How long the processor is kept where everybody has one: little, for others may want it whom we do not know of.
+const SPIN: Duration = Duration::from_micros(2);
 /// How long the processor is offered to others, at least.
 const PATIENCE: Duration = Duration::from_micros(60);
 /// And at most, whatever was measured.
@@ -72,7 +79,7 @@ impl Waiting {
     /// processor of its own, it is kept.
     #[must_use]
     pub fn among(self, runners: usize) -> Self {
-        let spin = if runners <= self.cores { self.patience } else { Duration::ZERO };
+        let spin = if runners <= self.cores { SPIN } else { Duration::ZERO };
         Self { spin, ..self }
     }
 
@@ -123,27 +130,42 @@ impl Waiting {
         }
     }
 
+    /// Looks again and again for a moment; whether there is something.
+    fn keep_the_processor(&self, ready: &mut impl FnMut() -> bool) -> bool {
+        let mut is_ready = || {
+            std::hint::spin_loop();
+            ready()
+        };
+        if (0..PAUSES).any(|_| is_ready()) {
+            return true;
+        }
+        let begun = (self.spin > Duration::ZERO).then(Instant::now);
+        while begun.is_some_and(|begun| begun.elapsed() < self.spin) {
+            if (0..GLANCE).any(|_| is_ready()) {
+                return true;
+            }
+        }
+        false
+    }
+
     fn stay_awake(
         &self,
         also: &[(&AtomicU32, u32)],
         deadline: Option<Instant>,
         ready: &mut impl FnMut() -> bool,
     ) -> Option<Woken> {
-        for _ in 0..PAUSES {
-            std::hint::spin_loop();
-            if ready() {
+        if Luck::is_tried() {
+            let is_ready = self.keep_the_processor(ready);
+            Luck::note(is_ready);
+            if is_ready {
                 return Some(Woken::Ready);
             }
         }
         let begun = Instant::now();
         let mut awake = Duration::ZERO;
-        while awake < self.spin + self.patience {
+        while awake < self.patience {
             for _ in 0..GLANCE {
-                if awake < self.spin {
-                    std::hint::spin_loop();
-                } else {
-                    thread::yield_now();
-                }
+                thread::yield_now();
                 if ready() {
                     return Some(Woken::Ready);
                 }
@@ -154,6 +176,28 @@ impl Waiting {
             awake = begun.elapsed();
         }
         None
+    }
+}
+
+/// Whether it pays to keep the processor, as the last waits of this thread tell.
+struct Luck;
+
+thread_local! {
+    /// How many waits go without, before it is tried again.
+    static WITHOUT: Cell<u32> = const { Cell::new(0) };
+}
+
+impl Luck {
+    /// Whether to keep the processor for a moment this time.
+    fn is_tried() -> bool {
+        let left = WITHOUT.get();
+        WITHOUT.set(left.saturating_sub(1));
+        left == 0
+    }
+
+    /// Whether that paid. If not, whom we wait for may need this very processor.
+    fn note(has_paid: bool) {
+        WITHOUT.set(if has_paid { 0 } else { MISSED });
     }
 }
 
@@ -311,6 +355,32 @@ mod tests {
         assert_eq!(Waiting::calibrate().wait(&bell, &[], None, || true), Woken::Ready);
         let ticket = bell.segment().word64(8).expect("the second word").load(Ordering::Relaxed);
         assert_eq!(ticket, 0, "WAIT-3");
+    }
+
+    #[test]
+    fn wait_5_who_kept_the_processor_in_vain_offers_it_at_once_the_next_times() {
+        let bell = Bell::create().expect("a bell");
+        let waiting = Waiting::calibrate().among(1000);
+        let looks = || {
+            let mut looks = 0;
+            let nothing = || {
+                looks += 1;
+                false
+            };
+            let woken = waiting.wait(&bell, &[], Some(Instant::now()), nothing);
+            assert_eq!(woken, Woken::Deadline, "WAIT-5");
+            looks
+        };
+        // A thread of its own, which never waited before.
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let first = looks();
+                let others: Vec<u32> = (0..MISSED).map(|_| looks()).collect();
+                assert!(others.iter().all(|few| *few == first - PAUSES), "WAIT-5: {others:?}");
+                assert_eq!(looks(), first, "WAIT-5: it is tried again");
+                assert_eq!(waiting.wait(&bell, &[], None, || true), Woken::Ready);
+            });
+        });
     }
 
     #[test]

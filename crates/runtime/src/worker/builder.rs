@@ -9,9 +9,9 @@ use crate::node::{Caller, Core, Errands, Node};
 use crate::orchestrator::Crew;
 use crate::program::Program;
 use crate::runner::Runner;
-use crate::shm::{Bell, Waiting};
+use crate::shm::{Bell, Segment, Waiting};
 use crate::timeline::Recorder;
-use phalanx_engine::{Config, Engine, Event, Ladder, Time};
+use phalanx_engine::{Config, Engine, Event, Ladder};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,10 +29,10 @@ pub enum Isolation {
 #[derive(Clone, Debug)]
 pub struct Builder {
     pub(crate) program: &'static Program,
-    pub(crate) level: u32,
+    pub(crate) level: Option<u32>,
     pub(crate) chips: u32,
     pub(crate) subs: u32,
-    pub(crate) isolation: Isolation,
+    pub(crate) isolation: Option<Isolation>,
     pub(crate) is_helping: bool,
     pub(crate) memory: u64,
     pub(crate) slots: u32,
@@ -46,6 +46,7 @@ pub struct Builder {
     pub(crate) window: u64,
     pub(crate) device_ids: Option<Vec<u32>>,
     pub(crate) setting: Vec<u8>,
+    pub(crate) workers: Vec<Builder>,
     pub(crate) is_restarting: bool,
 }
 
@@ -53,10 +54,10 @@ impl Builder {
     pub(crate) fn new(program: &'static Program) -> Self {
         Self {
             program,
-            level: 3,
+            level: None,
             chips: 0,
             subs: 0,
-            isolation: Isolation::Process,
+            isolation: None,
             is_helping: false,
             memory: 1 << 30,
             slots: 1024,
@@ -70,14 +71,15 @@ impl Builder {
             window: 0,
             device_ids: None,
             setting: Vec::new(),
+            workers: Vec::new(),
             is_restarting: false,
         }
     }
 
-    /// Its level: 3 is a node; above it, a worker's chips are workers themselves.
+    /// What its level is called: 3 is a node with chips; above it, the next level are workers themselves.
     #[must_use]
     pub fn level(self, level: u32) -> Self {
-        Self { level, ..self }
+        Self { level: Some(level), ..self }
     }
 
     /// How many chips it drives.
@@ -95,7 +97,7 @@ impl Builder {
     /// Its workers are threads of this process, not processes.
     #[must_use]
     pub fn threads(self) -> Self {
-        Self { isolation: Isolation::Thread, ..self }
+        Self { isolation: Some(Isolation::Thread), ..self }
     }
 
     /// Whoever waits is one more sub worker meanwhile.
@@ -180,6 +182,12 @@ impl Builder {
 
     /// Starts everything; when it returns, every worker is ready.
     pub fn init(self) -> Result<Worker, Error> {
+        self.init_under(Vec::new())
+    }
+
+    /// The same, for a worker whose parents have these memories, the nearest first.
+    pub(crate) fn init_under(mut self, inherited: Vec<Segment>) -> Result<Worker, Error> {
+        self.settle(0)?;
         self.check()?;
         let budgets = self.ladder.build().map_err(|error| Error::Setting(error.to_string()))?;
         let memory = Memory::new(self.slabs, self.memory);
@@ -192,31 +200,35 @@ impl Builder {
             is_recording: self.is_recording,
         });
         let crew = self.crew(&mut engine);
-        let runner = || Runner::new(self.program, vec![memory.segment.clone()], None);
+        let mut memories = vec![memory.segment.clone()];
+        memories.extend_from_slice(&inherited);
+        let runner = || Runner::new(self.program, memories.clone(), None);
         let errands = self.is_helping.then(|| Arc::new(Errands::new(runner())));
-        let caller = errands.as_ref().map(|errands| Caller(Arc::clone(errands)));
         let segment = memory.segment.clone();
         let mut core = Core::new(engine, self.slots as usize, memory, self.program);
         core.recorder = self.is_recording.then(Recorder::start);
         let node = Arc::new(Node::new(core, bell, budgets, errands, self.program, self.waiting()));
         let (threads, children) = (Vec::new(), Children::default());
+        let (close, level) = (self.close, self.height());
         let mut worker =
-            Worker { node, crew, memory: segment, threads, children, close: self.close };
-        let mut lanes: Vec<Box<dyn Endpoint>> = match self.isolation {
+            Worker { node, crew, memory: segment, inherited, threads, children, close, level };
+        let mut lanes: Vec<Box<dyn Endpoint>> = match self.isolation() {
             Isolation::Thread => self.start_threads(&mut worker)?,
             Isolation::Process => self.start_processes(&mut worker)?,
         };
-        if let Some(caller) = caller {
-            lanes.insert(self.chips as usize, Box::new(caller));
-        }
         let mut core = worker.node.enter();
+        if let Some(errands) = &worker.node.errands {
+            lanes.insert(self.next_level() as usize, Box::new(Caller { is_stopped: false }));
+            core.caller = Some((worker.crew.subs[0], Arc::clone(errands)));
+        }
         for lane in lanes {
             core.add_lane(lane);
         }
-        let workers: Vec<_> = core.engine.workers().collect();
+        let (now, workers): (_, Vec<_>) = (core.now(), core.engine.workers().collect());
         for one in workers {
-            core.engine.step(Time(0), Event::Ready(one));
+            core.engine.step(now, Event::Ready(one));
         }
+        core.caller_waits(0);
         drop(core);
         Ok(worker)
     }
@@ -224,10 +236,11 @@ impl Builder {
     /// Refuses what cannot be, before anything is made.
     fn check(&self) -> Result<(), Error> {
         self.program.check()?;
-        if self.chips + self.subs == 0 && !self.is_helping {
+        let others = self.next_level().saturating_add(self.subs);
+        if others == 0 && !self.is_helping {
             return Err(Error::NoWorkers("chips and no sub workers"));
         }
-        let is_process = self.isolation == Isolation::Process && self.chips + self.subs > 0;
+        let is_process = self.isolation() == Isolation::Process && others > 0;
         if is_process && self.program_path.is_none() && !crate::process::is_asked() {
             return Err(Error::NotAsked);
         }
@@ -241,18 +254,18 @@ impl Builder {
 
     /// How everybody waits: a processor is kept only while there is one for each.
     fn waiting(&self) -> Waiting {
-        let runners = self.chips.saturating_add(self.subs).saturating_add(1);
+        let runners = self.next_level().saturating_add(self.subs).saturating_add(1);
         Waiting::calibrate().among(usize::try_from(runners).unwrap_or(usize::MAX))
     }
 
     /// Tells the engine of all workers: chips first, then whoever helps, then sub workers.
     fn crew(&self, engine: &mut Engine) -> Crew {
         let mut crew = Crew { is_helping: self.is_helping, ..Crew::default() };
-        if self.chips > 0 {
+        if self.next_level() > 0 {
             let pool = engine.add_pool();
             crew.next_level_pool = Some(pool);
             crew.next_level =
-                (0..self.chips).map(|_| engine.add_worker(Some(pool), self.depth)).collect();
+                (0..self.next_level()).map(|_| engine.add_worker(Some(pool), self.depth)).collect();
         }
         let subs = self.subs + u32::from(self.is_helping);
         if subs > 0 {

@@ -1,6 +1,6 @@
 //! How a worker's workers are made: as processes or as threads, set up, and known by what they report.
 
-use super::{Builder, Worker};
+use super::{Builder, Worker, settings};
 use crate::bootstrap::{Bootstrap, ChipContext, Report};
 use crate::endpoint::Endpoint;
 use crate::endpoint::thread::spawn_thread;
@@ -13,7 +13,7 @@ use crate::process::spawn::Nursery;
 use crate::process::startup::{Plan, start};
 use crate::runner::{Runner, caught};
 use crate::shm::{Phase, Segment};
-use crate::tensor::{Buffer, Bytes};
+use crate::tensor::{Access, Buffer, Bytes};
 use phalanx_engine::{Grant, Identity};
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -25,17 +25,37 @@ use std::time::Duration;
 pub(crate) struct Children {
     startup: Startup,
     contexts: Vec<ChipContext>,
+    /// Every process below this worker.
+    descendants: Vec<u32>,
     /// Starts and reaps processes; goes last.
     nursery: Option<Arc<Nursery>>,
 }
 
-/// What the bootstrap of a chip made, and what it reports.
-type SetUp = (Option<Box<dyn Any + Send>>, Report);
+/// What a worker that is a thread consists of.
+#[derive(Default)]
+struct SetUp {
+    /// Of a chip.
+    device: Option<Box<dyn Any + Send>>,
+    /// Of a chip.
+    report: Option<Report>,
+    /// Of a worker that has workers.
+    worker: Option<Worker>,
+}
 
 impl Worker {
     /// What each chip reported when it was ready, in the order of their ranks.
     pub fn chip_contexts(&self) -> &[ChipContext] {
         &self.children.contexts
+    }
+
+    /// Every process below this worker, at the time when all were ready.
+    pub(crate) fn descendants(&self) -> &[u32] {
+        &self.children.descendants
+    }
+
+    /// What its children share: its own memory first, then those of its parents.
+    fn memories(&self) -> Vec<Segment> {
+        std::iter::once(&self.memory).chain(&self.inherited).cloned().collect()
     }
 
     /// How the start of the processes went; empty if there are none.
@@ -69,9 +89,20 @@ impl Worker {
             let id = id.map_err(|error| Error::Setting(error.to_string()))?;
             let (memory, home, dropped) = (0, Home::Chip(chip.rank), None);
             let (offset, bytes) = (chip.window.0 + carved.offset, carved.bytes);
-            let bytes =
-                Bytes { id, owner, number, generation, memory, offset, bytes, home, dropped };
-            if buffers.insert(carved.name.clone(), Buffer(Arc::new(bytes))).is_some() {
+            let buffer = Buffer(Arc::new(Bytes {
+                id,
+                owner,
+                number,
+                generation,
+                memory,
+                offset,
+                bytes,
+                base: 0,
+                access: Access::ReadWrite,
+                home,
+                dropped,
+            }));
+            if buffers.insert(carved.name.clone(), buffer).is_some() {
                 let words = format!("two of its buffers are called `{}`", carved.name);
                 return Err(start_error(chip, words).into());
             }
@@ -109,6 +140,9 @@ impl Builder {
             let window = (base, self.window);
             roles.push(Role::Chip(Chip { device_id, rank, nranks, window }));
         }
+        for (number, child) in (0..).zip(&self.workers) {
+            roles.push(Role::Worker { number, level: child.height() });
+        }
         roles.extend((0..self.subs).map(|number| Role::Sub { number }));
         Ok(roles)
     }
@@ -128,16 +162,21 @@ impl Builder {
             Some(node) => node.alarm(),
             None => drop(bell.ring()),
         };
-        let memory = worker.node.enter().memory.segment.clone();
-        let path = self.program_path.clone();
-        let setting = &self.setting;
-        let nursery = Nursery::new(self.program, setting, path, &worker.node.bell, &memory, alarm)?;
+        let settings: Result<Vec<Segment>, _> = self.workers.iter().map(settings::write).collect();
+        let settings = settings.map_err(|error| Error::system("settings of a worker", error))?;
+        let (path, shared) = (self.program_path.clone(), (worker.memories(), settings));
+        let nursery =
+            Nursery::new(self.program, &self.setting, path, &worker.node.bell, shared, alarm)?;
         let nursery = Arc::new(nursery);
         let budget = Duration::from_nanos(self.ladder.startup.0);
         let node = &worker.node;
         let plan = Plan { roles: &roles, budget, is_restarting: self.is_restarting };
         let started = start(&nursery, &plan, &node.bell, &node.waiting)?;
         worker.children.nursery = Some(nursery);
+        for child in &started.startup.children {
+            worker.children.descendants.push(child.process);
+            worker.children.descendants.extend_from_slice(&child.descendants);
+        }
         worker.children.startup = started.startup;
         let keeper = worker.node.start_keeper();
         worker.threads.push(keeper.map_err(|error| Error::system("the keeper", error))?);
@@ -153,15 +192,16 @@ impl Builder {
         worker: &mut Worker,
     ) -> Result<Vec<Box<dyn Endpoint>>, Error> {
         let roles = self.roles(worker)?;
-        let memory = worker.node.enter().memory.segment.clone();
-        let devices = self.set_up(&roles, &memory)?;
+        let memories = worker.memories();
+        let made = self.set_up(&roles, &memories)?;
         let mut lanes = Vec::new();
-        for (role, set_up) in roles.iter().zip(devices) {
-            let (device, report) = set_up.map_or((None, None), |(d, r)| (d, Some(r)));
+        for (role, SetUp { device, report, worker: child }) in roles.iter().zip(made) {
             if let (Role::Chip(chip), Some(report)) = (role, report) {
                 worker.know_chip(chip, report)?;
             }
-            let runner = Runner::new(self.program, vec![memory.clone()], device);
+            let descendants = child.as_ref().map(Worker::descendants).unwrap_or_default();
+            worker.children.descendants.extend_from_slice(descendants);
+            let runner = Runner::new(self.program, memories.clone(), device).over(child);
             let (lane, thread) = spawn_thread(&worker.node, role.name(), runner)?;
             worker.threads.push(thread);
             lanes.push(lane);
@@ -169,16 +209,19 @@ impl Builder {
         Ok(lanes)
     }
 
-    /// Runs the bootstrap of every chip in a thread of its own: a device and a report for each chip, nothing for others.
-    fn set_up(&self, roles: &[Role], memory: &Segment) -> Result<Vec<Option<SetUp>>, Error> {
-        let one = |role: &Role| -> Result<Option<SetUp>, Failure> {
-            let Role::Chip(chip) = role else { return Ok(None) };
-            let Some(bootstrap) = self.program.bootstrap() else {
-                return Ok(Some((None, Report { window: chip.window, ..Report::default() })));
-            };
-            let mut setting = Bootstrap::new(*chip, memory, &self.setting, &|| false);
-            let device = caught(|| bootstrap(&mut setting))?;
-            Ok(Some((Some(device), setting.finish())))
+    /// Runs the bootstrap of every chip, and starts every worker that has workers, each in a thread of its own.
+    fn set_up(&self, roles: &[Role], memories: &[Segment]) -> Result<Vec<SetUp>, Error> {
+        let one = |role: &Role| -> Result<SetUp, Failure> {
+            match role {
+                Role::Chip(chip) => self.set_up_chip(*chip, &memories[0]),
+                Role::Sub { .. } => Ok(SetUp::default()),
+                Role::Worker { number, .. } => {
+                    let child = self.workers[*number as usize].clone();
+                    let child = Self { setting: self.setting.clone(), ..child };
+                    let worker = Some(child.init_under(memories.to_vec())?);
+                    Ok(SetUp { worker, ..SetUp::default() })
+                }
+            }
         };
         let results: Vec<_> = std::thread::scope(|scope| {
             let threads: Vec<_> = roles.iter().map(|role| scope.spawn(move || one(role))).collect();
@@ -187,14 +230,24 @@ impl Builder {
             };
             threads.into_iter().map(join).collect()
         });
-        let mut devices = Vec::new();
+        let mut made = Vec::new();
         for (role, result) in roles.iter().zip(results) {
-            devices.push(result.map_err(|failure| StartError {
+            made.push(result.map_err(|failure| StartError {
                 worker: role.name(),
                 phase: Phase::Bootstrapping,
                 words: failure.words().to_owned(),
             })?);
         }
-        Ok(devices)
+        Ok(made)
+    }
+
+    fn set_up_chip(&self, chip: Chip, memory: &Segment) -> Result<SetUp, Failure> {
+        let Some(bootstrap) = self.program.bootstrap() else {
+            let report = Some(Report { window: chip.window, ..Report::default() });
+            return Ok(SetUp { report, ..SetUp::default() });
+        };
+        let mut setting = Bootstrap::new(chip, memory, &self.setting, &|| false);
+        let device = Some(caught(|| bootstrap(&mut setting))?);
+        Ok(SetUp { device, report: Some(setting.finish()), worker: None })
     }
 }

@@ -336,14 +336,14 @@ fn missing(builder: Builder) {
 }
 
 fn slow(builder: Builder) {
-    let worker = chips(builder.budgets(ladder(100, 300)), 2);
+    let worker = chips(builder.budgets(ladder(100, 1000)), 2);
     let run = worker.run("slow", |graph| {
         let domain = allocate(graph, &[0, 1], 8)?;
         let consume = Call::new(&CONSUME).domain(&domain).scalar(1);
         graph.submit_next_level(Target::Chip(0), &consume)?;
         let sleepy = Call::new(&crate::callables::SLEEP)
             .args([domain.buffer(1, "out")?.buffer().tensor(0, DType::I64, &[1])?.in_out()])
-            .scalar(900)
+            .scalar(3000)
             .expected(std::time::Duration::from_secs(20));
         graph.submit_next_level(Target::Chip(1), &sleepy)?;
         let produce = Call::new(&PRODUCE).domain(&domain).scalar(0).real(1.0);

@@ -7,11 +7,15 @@ mod callables;
 #[path = "../fixture/collectives.rs"]
 mod collectives;
 
+#[path = "../fixture/levels_below.rs"]
+mod levels_below;
+
 mod closing;
 mod death;
 mod domains;
 mod graphs;
 mod idle;
+mod levels;
 mod parent;
 mod restart;
 mod start;

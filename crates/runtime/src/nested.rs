@@ -1,0 +1,119 @@
+//! A worker that is the child of a worker: it runs graphs for its parent on workers of its own.
+//!
+//! ```text
+//!   level 5 ── task: graph, arguments ──► level 4 ── task: graph ──► level 3 ── task: function ──► chips, sub workers
+//!              memory 0                   its own memory 0,
+//!                                         the parent's is 1
+//! ```
+//!
+//! All levels are the same code: a child worker is a process (or thread) that serves a mailbox like a chip, and holds a
+//! [`Worker`] of its own. It maps the memories of all its ancestors and hands them on to its children, so a buffer of the
+//! topmost worker is seen at the bottom without a copy.
+//!
+//! - **LVL-1 (own run).** A graph that a parent sends runs on the child's own engine, in a run of its own; the parent's task
+//!   ends when that run is over, and not before, however it ends.
+//! - **LVL-2 (same memory).** Arguments are passed down by identity, not copied; what was given to be read cannot be passed
+//!   on to be written, and nothing can be used after its task.
+//! - **LVL-3 (inferred).** In the child's run, dependencies follow from the bytes, also those of its ancestors.
+//! - **LVL-4 (whole subtree).** A worker is ready when its whole subtree is, and has left when its whole subtree is gone.
+//! - **LVL-5 (words).** A failure at the bottom arrives at the top with each level and worker on its way.
+//! - **LVL-6 (a label).** Nothing but names depends on the number of a level.
+//! - **LVL-7 (gone with all).** A child worker that died counts as lost when all its descendants are gone too.
+//! - **LVL-8 (judged where it runs).** A worker whose children move or are within their budgets moves: its parent does not
+//!   take it for stuck.
+
+use crate::error::Error;
+use crate::failure::Failure;
+use crate::memory::Home;
+use crate::message::Place;
+use crate::node::Finished;
+use crate::orchestrator::Orchestrator;
+use crate::runner::caught;
+use crate::shm::mailbox::Witness;
+use crate::tensor::{Buffer, Bytes, Tensor};
+use crate::worker::Worker;
+use phalanx_engine::{BufferId, Grant, Identity};
+use std::sync::Arc;
+
+/// What the memories of ancestors are to the engine of a child, for one run.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Foreign {
+    /// Whose engine it is.
+    owner: u64,
+    /// What the engine knows each memory by, if the task has something in it.
+    ids: Vec<Option<BufferId>>,
+}
+
+impl Foreign {
+    /// An argument as a tensor of the child's graph.
+    pub(crate) fn tensor(&self, place: &Place) -> Option<Tensor> {
+        let id = (*self.ids.get(usize::from(place.memory))?)?;
+        let (number, generation) = place.buffer;
+        let bytes = Bytes {
+            id,
+            owner: self.owner,
+            number,
+            generation,
+            // The child's own memory comes first.
+            memory: place.memory.checked_add(1)?,
+            offset: place.offset,
+            bytes: place.layout.extent,
+            base: place.offset,
+            access: place.access,
+            home: Home::Host,
+            dropped: None,
+        };
+        Some(Tensor { buffer: Buffer(Arc::new(bytes)), start: 0, layout: place.layout })
+    }
+}
+
+impl Worker {
+    /// Runs a graph for the parent; `graph` is the code that builds it.
+    pub(crate) fn run_for_parent(
+        &self,
+        label: &'static str,
+        places: &[Place],
+        witness: Option<&Witness>,
+        graph: impl FnOnce(&mut Orchestrator<'_>, Foreign) -> Result<(), Failure>,
+    ) -> Result<Finished, Failure> {
+        let mut foreign = Foreign::default();
+        let handle = self.submit(label, |orchestrator| {
+            foreign = self.adopt(places, orchestrator.run.number())?;
+            let given = foreign.clone();
+            caught(|| graph(orchestrator, given))
+        })?;
+        let run = handle.id();
+        // LVL-1: waiters may be told of a failure before the last task has ended; the parent is not.
+        self.node.attend(None, |core| {
+            if let Some(witness) = witness {
+                witness.advance();
+            }
+            core.engine.outcome(run).map(drop)
+        });
+        let ended = handle.wait();
+        let mut core = self.node.enter();
+        for id in foreign.ids.iter().flatten() {
+            // LVL-2: nobody can name it from here on.
+            let _ = core.engine.release(*id);
+        }
+        Ok(ended?)
+    }
+
+    /// Makes the memories that a task's arguments are in known to the engine: whole, so that bytes decide what depends on
+    /// what, and for one run.
+    fn adopt(&self, places: &[Place], run: u64) -> Result<Foreign, Error> {
+        let mut ids = vec![None; self.inherited.len()];
+        let mut core = self.node.enter();
+        for place in places {
+            let at = usize::from(place.memory);
+            let (Some(memory), Some(None)) = (self.inherited.get(at), ids.get(at)) else {
+                continue;
+            };
+            // No buffer of ours has such an owner: the number of a memory is no random number.
+            let identity = Identity { owner: at as u64, number: run, generation: 1 };
+            let id = core.engine.register(identity, memory.len() as u64, Grant::ReadWrite);
+            ids[at] = Some(id.map_err(|error| Error::Setting(error.to_string()))?);
+        }
+        Ok(Foreign { owner: self.node.nonce, ids })
+    }
+}
