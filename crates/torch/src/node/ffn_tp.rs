@@ -51,13 +51,13 @@ pub(super) const PRODUCT: Callable = register!(product);
 
 fn product(task: &mut Task<'_>) -> Result<(), Failure> {
     SimChip::launch(task, "product", Grid::All, |tl, args| async move {
-        let [x, w] = [0, 1].map(|index| args.tensor(index).shape());
-        let [m, k, n] = [x[0], x[1], w[1]];
+        let [rows, columns] = [args.tensor(2).shape()[0], args.tensor(2).shape()[1]];
+        let depth = args.tensor(0).shape()[1];
         let gemm = Gemm {
-            a: Operand::row_major(args.region(0)?, k),
-            b: Operand::row_major(args.region(1)?, n),
-            c: Operand::row_major(args.region(2)?, n),
-            dims: [m, n, k],
+            a: Operand::row_major(args.region(0)?, depth),
+            b: Operand::row_major(args.region(1)?, columns),
+            c: Operand::row_major(args.region(2)?, columns),
+            dims: [rows, columns, depth],
             tile: tl.machine().gemm.tile.map(|side| side as usize),
             buffers: 2,
             share: (0, 1),
