@@ -4,6 +4,7 @@ use crate::callables::*;
 use phalanx_runtime::{Bootstrap, Call, DType, Error, Failure, Program, Worker};
 use std::any::Any;
 
+#[expect(clippy::unnecessary_wraps, reason = "a bootstrap may fail")]
 fn told(chip: &mut Bootstrap<'_>) -> Result<Box<dyn Any + Send>, Failure> {
     chip.device_ctx(chip.setting().iter().map(|byte| u64::from(*byte)).sum());
     Ok(Box::new(()))
