@@ -1,6 +1,7 @@
 //! What users write programs in: ranks with tensors, kernels and collectives ([`multiprocessing`], [`distributed`]),
 //! layers spread over ranks ([`tp`]), the workloads that come with the program, and the thread pool that computes
-//! numbers off the simulation thread.
+//! numbers off the simulation thread. Simulated chips also stand behind the node runtime, one in each process
+//! ([`chip`], [`node`]).
 //!
 //! ```
 //! use phalanx_sim::{config, machine::Options};

@@ -52,6 +52,7 @@ pub static PROGRAM: Program = Program::new(&[
 /// Does nothing: what a host is tried with.
 pub const NOTHING: Callable = register!(nothing);
 
+#[expect(clippy::unnecessary_wraps, reason = "callables can fail")]
 fn nothing(_: &mut Task<'_>) -> Result<(), Failure> {
     Ok(())
 }
@@ -65,8 +66,8 @@ pub struct Workload {
     /// What can be set.
     pub parameters: &'static [Parameter],
     chips: Chips,
-    /// How many bytes its tensors have, all together.
-    bytes: fn(&Settings, u32) -> u64,
+    /// How many bytes its tensors have, all together; refuses parameters that do not fit each other.
+    bytes: fn(&Settings, u32) -> Result<u64, ParameterError>,
     run: fn(&mut Bench<'_>) -> Result<(), NodeError>,
 }
 
@@ -226,7 +227,7 @@ impl Workload {
     /// Starts a node, runs it, compares, and ends the node.
     pub fn run(&self, setup: &Setup<'_>, settings: &Settings) -> Result<Outcome, NodeError> {
         let chips = self.chips(setup.machine, Some(setup.chips))?;
-        let bytes = (self.bytes)(settings, chips);
+        let bytes = (self.bytes)(settings, chips)?;
         room::check_shared(bytes)?;
         let mut builder = Worker::builder(&PROGRAM)
             .chips(chips)

@@ -2,6 +2,7 @@
 
 mod determinism;
 mod files;
+mod node;
 mod reports;
 mod truths;
 

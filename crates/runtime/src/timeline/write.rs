@@ -42,19 +42,18 @@ impl Timeline {
         for run in &self.runs {
             let ended = self.end_of(run);
             let known = tracks.iter().position(|(_, free)| *free <= run.begun);
-            let at = if let Some(at) = known {
-                at
-            } else {
-                let name = format!("runs {}", tracks.len() + 1);
+            let at = known.unwrap_or(tracks.len());
+            if at == tracks.len() {
+                let name = format!("runs {}", at + 1);
                 tracks.push((writer.track(&name, Some(parent))?, 0));
-                tracks.len() - 1
-            };
+            }
             let (track, free) = &mut tracks[at];
             *free = ended;
-            let (label, build) = (writer.name(run.label), writer.name("build"));
-            let (from, complete) = (clock(run.begun), clock(run.built.min(ended)));
-            writer.slice(&Slice::new(*track, label, from, clock(ended)))?;
-            writer.slice(&Slice::new(*track, build, from, complete))?;
+            let begun = clock(run.begun);
+            let label = writer.name(run.label);
+            writer.slice(&Slice::new(*track, label, begun, clock(ended)))?;
+            let label = writer.name("build");
+            writer.slice(&Slice::new(*track, label, begun, clock(run.built.min(ended))))?;
         }
         Ok(())
     }

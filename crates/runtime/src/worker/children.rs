@@ -224,7 +224,6 @@ impl Builder {
                 Role::Sub { .. } => Ok(SetUp::default()),
                 Role::Worker { number, .. } => {
                     let child = self.workers[*number as usize].clone();
-                    let child = Self { setting: self.setting.clone(), ..child };
                     let worker = Some(child.init_under(memories.to_vec())?);
                     Ok(SetUp { worker, ..SetUp::default() })
                 }

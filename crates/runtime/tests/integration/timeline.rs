@@ -2,9 +2,10 @@
 
 use crate::callables::*;
 use phalanx_runtime::{Bootstrap, Call, DType, Error, Failure, Program, Worker};
+use phalanx_trace::{Format, Writer};
 use std::any::Any;
 
-#[expect(clippy::unnecessary_wraps, reason = "a bootstrap may fail")]
+#[expect(clippy::unnecessary_wraps, reason = "bootstraps can fail")]
 fn told(chip: &mut Bootstrap<'_>) -> Result<Box<dyn Any + Send>, Failure> {
     chip.device_ctx(chip.setting().iter().map(|byte| u64::from(*byte)).sum());
     Ok(Box::new(()))
@@ -69,5 +70,29 @@ fn tim_2_members_and_failures_are_there_and_nothing_without_being_asked() -> Res
     let worker = Worker::builder(&PROGRAM).threads().sub_workers(1).init()?;
     worker.call(&Call::new(&NOTHING))?;
     assert_eq!(worker.timeline().tasks, []);
+    worker.close()
+}
+
+#[test]
+fn runs_that_overlap_are_written_on_tracks_of_their_own() -> Result<(), Error> {
+    let worker = Worker::builder(&PROGRAM).threads().sub_workers(2).recording().init()?;
+    let flag = worker.tensor(DType::I64, &[1])?;
+    let first = worker.submit("first", |graph| {
+        graph.submit_sub(&Call::new(&UNTIL_TOLD).args([flag.no_dep()]))?;
+        Ok(())
+    })?;
+    let second = worker.submit("second", |graph| {
+        graph.submit_sub(&Call::new(&NOTHING))?;
+        Ok(())
+    })?;
+    worker.write_unordered(&flag, &[1i64])?;
+    first.wait()?;
+    second.wait()?;
+    let mut writer = Writer::new(Vec::new(), Format::Chrome).expect("memory");
+    worker.timeline().write(&mut writer).expect("no slices overlap");
+    let text = String::from_utf8(writer.finish().expect("memory")).expect("text");
+    for name in ["runs 1", "runs 2", "first", "second", "build", "until_told", "sub worker 1"] {
+        assert!(text.contains(&format!("\"{name}\"")), "{name}: {text}");
+    }
     worker.close()
 }

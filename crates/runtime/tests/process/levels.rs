@@ -308,7 +308,8 @@ fn lvl_7_who_is_lost_is_lost_with_all_below() {
         let words = handle.wait().expect_err("LVL-7").to_string();
         assert!(words.contains("level 4 worker 1"), "LVL-7: {words}");
         eventually("it is lost", || !worker.lost().is_empty());
-        assert!(below.iter().all(|process| is_gone(*process)), "LVL-7: round {round}");
+        // None of them can touch memory any more; the kernel may still be clearing up behind them.
+        eventually("all below are gone", || below.iter().all(|process| is_gone(*process)));
         send(&worker, [0, 1, 1], deed::WHO).expect("LVL-7: the others go on");
         drop(handle);
         worker.close().expect("the others leave");

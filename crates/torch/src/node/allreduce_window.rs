@@ -5,7 +5,7 @@ use super::bench::Bench;
 use super::{Chips, NodeError, REPEATS, SPOIL, Workload};
 use crate::chip::{Operand, SimChip};
 use crate::launch::Grid;
-use crate::workload::{Default, Kind, Parameter, SEED, Settings, numbers};
+use crate::workload::{Default, Kind, Parameter, ParameterError, SEED, Settings, numbers};
 use phalanx_runtime::{
     Call, Callable, DType, Domain, DomainSpec, Failure, Orchestrator, Task, Tensor, register,
 };
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 pub(super) const WORKLOAD: Workload = Workload {
     name: "allreduce-window",
-    summary: "an all-reduce over windows of a domain: put, notify, wait, then the sum on each chip",
+    summary: "an all-reduce over windows of a domain: put, notify, wait, and a sum on each chip",
     parameters: &[ELEMENTS, REPEATS, SEED, SPOIL],
     chips: Chips::All,
     bytes,
@@ -28,9 +28,10 @@ pub(super) const ELEMENTS: Parameter = Parameter {
     default: Default::Text("256"),
 };
 
-fn bytes(settings: &Settings, chips: u32) -> u64 {
+#[expect(clippy::unnecessary_wraps, reason = "others refuse")]
+fn bytes(settings: &Settings, chips: u32) -> Result<u64, ParameterError> {
     let (elements, chips) = (settings.count("elements"), u64::from(chips));
-    (4 * elements * (2 + chips) + LINES * (2 + chips)) * chips
+    Ok((4 * elements * (2 + chips) + LINES * (2 + chips)) * chips)
 }
 
 /// Room for cells and for gaps between buffers, a rank.

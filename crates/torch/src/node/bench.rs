@@ -4,7 +4,6 @@ use super::check::Check;
 use super::{NodeError, Run, Setup};
 use crate::workload::Settings;
 use phalanx_runtime::{DType, Failure, Orchestrator, Tensor, Worker};
-use phalanx_sim::MachineSpec;
 use phalanx_sim::value::{Element, bf16};
 use std::time::Instant;
 
@@ -12,7 +11,6 @@ use std::time::Instant;
 pub(super) struct Bench<'a> {
     pub(super) worker: Worker,
     pub(super) settings: &'a Settings,
-    pub(super) machine: &'a MachineSpec,
     pub(super) chips: u32,
     pub(super) check: Check,
     pub(super) runs: Vec<Run>,
@@ -26,7 +24,6 @@ impl<'a> Bench<'a> {
         Self {
             worker,
             settings,
-            machine: setup.machine,
             chips: setup.chips,
             check: Check::default(),
             runs: Vec::new(),

@@ -4,22 +4,23 @@
 use super::allreduce_window::{ELEMENTS, LINES, Member, domain_of, expected, members, submit};
 use super::bench::Bench;
 use super::{Chips, NodeError, REPEATS, SPOIL, Workload};
-use crate::workload::{SEED, Settings};
+use crate::workload::{ParameterError, SEED, Settings};
 use phalanx_runtime::{
     Call, Callable, DType, Domain, Failure, Orchestrator, Target, Task, Tensor, register,
 };
 
 pub(super) const WORKLOAD: Workload = Workload {
     name: "domain-rank-map",
-    summary: "domains of chips 0, 2 and 1, 2: ranks, memory of the shared chip, refusals, an all-reduce each",
+    summary: "domains of chips 0, 2 and 1, 2: ranks, windows, refusals, an all-reduce in each",
     parameters: &[ELEMENTS, REPEATS, SEED, SPOIL],
     chips: Chips::Exactly(3),
     bytes,
     run,
 };
 
-fn bytes(settings: &Settings, _: u32) -> u64 {
-    4 * (settings.count("elements") * 4 + LINES * 4)
+#[expect(clippy::unnecessary_wraps, reason = "others refuse")]
+fn bytes(settings: &Settings, _: u32) -> Result<u64, ParameterError> {
+    Ok(4 * (settings.count("elements") * 4 + LINES * 4))
 }
 
 /// The two domains.

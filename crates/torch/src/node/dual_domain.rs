@@ -6,21 +6,22 @@ use super::bench::Bench;
 use super::{Chips, NodeError, REPEATS, SPOIL, Workload};
 use crate::chip::SimChip;
 use crate::launch::{Args, Grid};
-use crate::workload::{SEED, Settings};
+use crate::workload::{ParameterError, SEED, Settings};
 use phalanx_runtime::{Call, Callable, DType, Failure, Target, Task, Tensor, register};
 use phalanx_sim::kernel::{KernelError, Tl, View};
 
 pub(super) const WORKLOAD: Workload = Workload {
     name: "dual-domain",
-    summary: "domains of chips 0, 1 and 1, 2: an all-reduce in each, then scale * x + bias on each chip of each",
+    summary: "domains of chips 0, 1 and 1, 2: an all-reduce in each, then scale * x + bias",
     parameters: &[ELEMENTS, REPEATS, SEED, SPOIL],
     chips: Chips::Exactly(3),
     bytes,
     run,
 };
 
-fn bytes(settings: &Settings, _: u32) -> u64 {
-    4 * (settings.count("elements") * 5 + LINES * 4)
+#[expect(clippy::unnecessary_wraps, reason = "others refuse")]
+fn bytes(settings: &Settings, _: u32) -> Result<u64, ParameterError> {
+    Ok(4 * (settings.count("elements") * 5 + LINES * 4))
 }
 
 /// The two domains.

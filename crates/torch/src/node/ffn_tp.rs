@@ -5,7 +5,7 @@ use super::bench::Bench;
 use super::{Chips, NodeError, REPEATS, SPOIL, Workload};
 use crate::chip::SimChip;
 use crate::launch::{Args, Grid};
-use crate::workload::{Default, Kind, Parameter, SEED, Settings, number};
+use crate::workload::{Default, Kind, Parameter, ParameterError, SEED, Settings, number};
 use phalanx_runtime::{Call, Callable, DType, Failure, Target, Task, Tensor, register};
 use phalanx_sim::kernel::{Gemm, KernelError, Operand, Tl, View};
 
@@ -13,7 +13,7 @@ const SIDE: Kind = Kind::Count { least: 1, most: 1 << 11 };
 
 pub(super) const WORKLOAD: Workload = Workload {
     name: "ffn-tp",
-    summary: "a product of shards on each chip, then the sum over chips, behind it through a shared buffer",
+    summary: "a product of shards on each chip, then their sum, behind it through a shared buffer",
     parameters: &[
         Parameter { name: "m", help: "rows of x and y", kind: SIDE, default: Default::Text("64") },
         Parameter {
@@ -40,9 +40,10 @@ pub(super) const WORKLOAD: Workload = Workload {
 /// How far a result may be off: f32 sums against f64 ones.
 const TOLERANCE: f64 = 1e-4;
 
-fn bytes(settings: &Settings, chips: u32) -> u64 {
+#[expect(clippy::unnecessary_wraps, reason = "others refuse")]
+fn bytes(settings: &Settings, chips: u32) -> Result<u64, ParameterError> {
     let [m, n, k] = ["m", "n", "k"].map(|name| settings.count(name));
-    (4 * (m * k + k * n + 2 * m * n) + 4096) * u64::from(chips)
+    Ok((4 * (m * k + k * n + 2 * m * n) + 4096) * u64::from(chips))
 }
 
 /// `part = x · w`, tile by tile on all PEs.
@@ -50,13 +51,13 @@ pub(super) const PRODUCT: Callable = register!(product);
 
 fn product(task: &mut Task<'_>) -> Result<(), Failure> {
     SimChip::launch(task, "product", Grid::All, |tl, args| async move {
-        let [x, w] = [0, 1].map(|index| args.tensor(index).shape());
-        let [m, k, n] = [x[0], x[1], w[1]];
+        let [rows, columns] = [args.tensor(2).shape()[0], args.tensor(2).shape()[1]];
+        let depth = args.tensor(0).shape()[1];
         let gemm = Gemm {
-            a: Operand::row_major(args.region(0)?, k),
-            b: Operand::row_major(args.region(1)?, n),
-            c: Operand::row_major(args.region(2)?, n),
-            dims: [m, n, k],
+            a: Operand::row_major(args.region(0)?, depth),
+            b: Operand::row_major(args.region(1)?, columns),
+            c: Operand::row_major(args.region(2)?, columns),
+            dims: [rows, columns, depth],
             tile: tl.machine().gemm.tile.map(|side| side as usize),
             buffers: 2,
             share: (0, 1),

@@ -48,8 +48,15 @@ pub(super) const WORKLOAD: Workload = Workload {
     run,
 };
 
-fn bytes(settings: &Settings, chips: u32) -> u64 {
-    Plan::new(settings, chips).bytes()
+fn bytes(settings: &Settings, chips: u32) -> Result<u64, ParameterError> {
+    let plan = Plan::new(settings, chips);
+    let (top, all) = (plan.top, plan.experts * plan.ranks);
+    if top > all {
+        let message = format!("parameter `top`: {top} experts of {all} cannot be chosen");
+        let help = "use a smaller `top`, more `experts` or more chips";
+        return Err(ParameterError::new(message, help));
+    }
+    Ok(plan.bytes())
 }
 
 /// How far an output may be off: a rounding of each row, and one of their sum.
@@ -91,15 +98,6 @@ impl Rank {
 
 fn run(bench: &mut Bench<'_>) -> Result<(), NodeError> {
     let plan = Plan::new(bench.settings, bench.chips);
-    if plan.top > plan.experts * plan.ranks {
-        let message = format!(
-            "parameter `top`: {} experts of {} cannot be chosen",
-            plan.top,
-            plan.experts * plan.ranks
-        );
-        let help = "use a smaller `top`, more `experts` or more chips";
-        return Err(ParameterError::new(message, help).into());
-    }
     let ranks = (0..plan.ranks).map(|rank| Rank::new(bench, &plan, rank));
     let ranks = ranks.collect::<Result<Vec<Rank>, NodeError>>()?;
     bench.repeat("moe-dispatch", |graph| submit(graph, &plan, &ranks))?;

@@ -5,7 +5,9 @@ use super::bench::Bench;
 use super::{Chips, NodeError, REPEATS, SPOIL, Workload};
 use crate::chip::SimChip;
 use crate::launch::Grid;
-use crate::workload::{Default, Kind, Parameter, SEED, Settings, number, numbers, vector_add};
+use crate::workload::{
+    Default, Kind, Parameter, ParameterError, SEED, Settings, number, numbers, vector_add,
+};
 use phalanx_runtime::{Call, Callable, DType, Failure, Target, Task, Tensor, register};
 
 pub(super) const WORKLOAD: Workload = Workload {
@@ -27,8 +29,9 @@ pub(super) const WORKLOAD: Workload = Workload {
     run,
 };
 
-fn bytes(settings: &Settings, chips: u32) -> u64 {
-    (settings.count("elements") * 12 + 4096) * u64::from(chips)
+#[expect(clippy::unnecessary_wraps, reason = "others refuse")]
+fn bytes(settings: &Settings, chips: u32) -> Result<u64, ParameterError> {
+    Ok((settings.count("elements") * 12 + 4096) * u64::from(chips))
 }
 
 /// Small whole numbers: their sums are exact.
@@ -53,7 +56,7 @@ fn count_wrong(task: &mut Task<'_>) -> Result<(), Failure> {
         let sum = task.argument(chip)?;
         let wrong = (0..).zip(sum.slice::<f32>()?).filter(|(index, got)| {
             let [a, b] = [0, 1].map(|side| number(seed, stream(chip, side), *index, SPAN));
-            **got != a + b
+            got.to_bits() != (a + b).to_bits()
         });
         counts.push(f32::from(u16::try_from(wrong.count()).unwrap_or(u16::MAX)));
     }

@@ -122,7 +122,7 @@ fn chp_4_what_a_task_keeps_a_later_one_finds() -> Result<(), Error> {
         let call = Call::new(&TIMES_KEPT).args([data.in_out()]);
         let took = on_chip(&worker, 0, &call)?.simulated;
         assert!(took > 0, "CHP-3");
-        assert_eq!(worker.read::<f32>(&data)?[0], times, "CHP-4");
+        assert_eq!(worker.read::<f32>(&data)?[..1], [times], "CHP-4");
     }
     let said = words(on_chip(&worker, 1, &Call::new(&TIMES_KEPT).args([data.in_out()])));
     let expected = "on SIP 1 of `pair`: no task has kept `weight` on this chip; it has nothing";

@@ -31,24 +31,23 @@ fn text(findings: &[Finding]) -> String {
     for Finding { name, status, found, .. } in findings {
         table.row([(*name).to_owned(), word(*status).to_owned(), found.clone()]);
     }
-    let mut text = table.text();
-    for Finding { name, status, meaning, advice, .. } in findings {
-        if let Some(advice) = advice {
-            let word = word(*status);
-            let word = if *status == Status::Broken {
-                word.red().to_string()
-            } else {
-                word.yellow().to_string()
-            };
-            text += &format!("\n{word}: {name}: {meaning}\n  {advice}\n");
-        }
-    }
+    let advice = findings.iter().filter_map(advice);
+    let text = table.text() + &advice.collect::<String>();
     let verdict = match worst(findings) {
         Status::Fine => "this host runs workers",
         Status::Doubtful => "this host runs workers, with the reservations above",
         Status::Broken => "this host does not run workers as processes; `--threads` may do",
     };
     text + &format!("\n{verdict}\n")
+}
+
+/// What to change, and why.
+fn advice(finding: &Finding) -> Option<String> {
+    let Finding { name, status, meaning, advice, .. } = finding;
+    let (advice, word) = (advice.as_ref()?, word(*status));
+    let is_broken = *status == Status::Broken;
+    let word = if is_broken { word.red().to_string() } else { word.yellow().to_string() };
+    Some(format!("\n{word}: {name}: {meaning}\n  {advice}\n"))
 }
 
 const fn word(status: Status) -> &'static str {

@@ -132,10 +132,13 @@ fn wall(span: Duration) -> String {
     show::time(nanoseconds(span).saturating_mul(1_000))
 }
 
-/// An error, with three digits where there are more.
+/// An error with a few digits.
 fn error(error: f64) -> String {
-    let whole = error.to_string();
-    if whole.len() <= 6 { whole } else { format!("{error:.2e}") }
+    if error == 0.0 || error >= 1e-3 {
+        let text = format!("{error:.6}");
+        return text.trim_end_matches('0').trim_end_matches('.').to_owned();
+    }
+    format!("{error:.2e}")
 }
 
 #[derive(Serialize)]
