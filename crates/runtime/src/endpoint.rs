@@ -10,7 +10,6 @@
 //! - **EP-5 (survives).** A task that fails or panics costs itself, not its worker.
 //! - **EP-6 (stop).** A worker that is told to stop runs what it was sent before, and then leaves.
 
-pub(crate) mod inline;
 pub(crate) mod mailbox;
 pub(crate) mod process;
 pub(crate) mod thread;

@@ -87,6 +87,7 @@ impl Memory {
     }
 
     /// How many bytes of buffers are free.
+    #[cfg(test)]
     pub(crate) fn free(&self) -> u64 {
         self.regions.free()
     }

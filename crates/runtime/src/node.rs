@@ -217,7 +217,7 @@ impl Node {
 
     /// Lets the watchdog look, if it is time; when it wants to look again.
     fn watch(&self, core: &mut Core) -> Option<Instant> {
-        let now = core.now();
+        let now = Time(crate::clock::now());
         if now >= core.next_look {
             core.look_for_progress();
             // Work may stop running at any time, and then the shorter budget counts.
@@ -226,7 +226,7 @@ impl Node {
                 Verdict::Idle => Time(soon),
                 Verdict::Busy(Time(until)) => Time(until.clamp(now.0 + 1, soon)),
                 Verdict::Stalled(stall) => {
-                    core.stalled(*stall);
+                    core.stalled(&stall);
                     self.tell(core);
                     Time(soon)
                 }

@@ -212,7 +212,7 @@ impl<'n> Orchestrator<'n> {
             let seats = self.seats(call, *home)?;
             encode_task(&mut bytes, &order, places, &call.scalars, &seats, &call.blob);
             ends.push(bytes.len());
-            let engine = call.arguments.iter().map(|argument| argument.engine());
+            let engine = call.arguments.iter().map(Argument::engine);
             args.push(engine.collect::<Result<Vec<Arg>, _>>()?);
         }
         let directed: Vec<(WorkerId, &[Arg])> =

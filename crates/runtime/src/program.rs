@@ -29,7 +29,7 @@ pub enum ProgramError {
     #[error("two callables are called `{0}`: names must differ")]
     SameName(&'static str),
     /// A callable is none of its.
-    #[error("`{name}` is not registered in this program{}", near(.like))]
+    #[error("`{name}` is not registered in this program{}", near(*.like))]
     Unknown {
         /// What it is called.
         name: &'static str,
@@ -38,7 +38,7 @@ pub enum ProgramError {
     },
 }
 
-fn near(like: &Option<&'static str>) -> String {
+fn near(like: Option<&str>) -> String {
     like.map_or_else(String::new, |like| format!("; did you mean `{like}`?"))
 }
 
@@ -105,6 +105,7 @@ mod tests {
     use super::*;
     use crate::{Failure, Task};
 
+    #[expect(clippy::unnecessary_wraps, reason = "a callable may fail")]
     fn nothing(_: &mut Task<'_>) -> Result<(), Failure> {
         Ok(())
     }
@@ -114,8 +115,8 @@ mod tests {
         const ONE: Callable = Callable::new("one", nothing);
         const TWO: Callable = Callable::new("two", nothing);
         static TWICE: Program = Program::new(&[ONE, TWO, ONE]);
-        assert_eq!(TWICE.check(), Err(ProgramError::SameName("one")));
         static APART: Program = Program::new(&[ONE, TWO]);
+        assert_eq!(TWICE.check(), Err(ProgramError::SameName("one")));
         assert_eq!(APART.check(), Ok(()));
     }
 

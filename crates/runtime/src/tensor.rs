@@ -207,6 +207,7 @@ pub(crate) struct Bytes {
     pub(crate) generation: u32,
     pub(crate) memory: u8,
     pub(crate) offset: u64,
+    #[expect(clippy::struct_field_names, reason = "how many there are")]
     pub(crate) bytes: u64,
     /// Where it begins in what the engine knows as its buffer.
     pub(crate) base: u64,

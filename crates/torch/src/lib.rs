@@ -59,4 +59,10 @@ mod documents {
     struct Collectives;
     #[doc = include_str!("../../../docs/guide/7-tensor-parallel.md")]
     struct TensorParallel;
+    #[doc = include_str!("../../../docs/guide/8-task-graphs.md")]
+    struct TaskGraphs;
+    #[doc = include_str!("../../../docs/guide/9-many-chips.md")]
+    struct ManyChips;
+    #[doc = include_str!("../../../docs/guide/10-my-run-hangs.md")]
+    struct MyRunHangs;
 }

@@ -7,7 +7,7 @@ use phalanx_engine::{
 };
 
 /// An engine whose tasks end as soon as they are started.
-pub struct Inline {
+pub(crate) struct Inline {
     engine: Engine,
     pool: PoolId,
     starts: Vec<Start>,
@@ -15,7 +15,7 @@ pub struct Inline {
 }
 
 impl Inline {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let mut engine =
             Engine::new(Config { slots: 1024, bytes: 1 << 20, depth: 2, is_recording: false });
         let pool = engine.add_pool();
@@ -24,7 +24,7 @@ impl Inline {
         Self { engine, pool, starts: Vec::new(), ran: 0 }
     }
 
-    pub fn data(&mut self, count: usize) -> Vec<BufferId> {
+    pub(crate) fn data(&mut self, count: usize) -> Vec<BufferId> {
         let identity = |number| Identity { owner: 1, number, generation: 1 };
         let buffers = (0..)
             .take(count)
@@ -51,7 +51,7 @@ impl Inline {
         }
     }
 
-    pub fn run(&mut self, data: &[BufferId], tasks: &Tasks, batch: usize) {
+    pub(crate) fn run(&mut self, data: &[BufferId], tasks: &Tasks, batch: usize) {
         let Begin::Started(run) = self.engine.begin(&RunSpec::new("bench")) else {
             unreachable!("runs are forgotten")
         };

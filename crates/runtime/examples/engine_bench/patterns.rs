@@ -3,7 +3,7 @@
 /// The data that tasks touch, one task after the other: the first of each it writes, the others it reads; of a chain it
 /// does both.
 #[derive(Default)]
-pub struct Tasks {
+pub(crate) struct Tasks {
     data: Vec<u32>,
     /// Where in `data` each task ends.
     ends: Vec<u32>,
@@ -17,7 +17,7 @@ impl Tasks {
     }
 
     /// What each task touches.
-    pub fn iter(&self) -> impl Iterator<Item = &[u32]> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &[u32]> {
         let mut begin = 0;
         self.ends.iter().map(move |end| {
             let task = &self.data[begin as usize..*end as usize];
@@ -27,13 +27,13 @@ impl Tasks {
     }
 
     /// How many tasks there are.
-    pub fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.ends.len()
     }
 }
 
 /// The five patterns with `count` tasks each.
-pub fn patterns(count: usize) -> Vec<(&'static str, Tasks)> {
+pub(crate) fn patterns(count: usize) -> Vec<(&'static str, Tasks)> {
     let side = count.isqrt().max(1);
     let mut seed = 1u64;
     let mut patterns = ["independent", "chain", "stencil", "wavefront", "random"]
@@ -68,7 +68,7 @@ fn cell_of(at: usize, width: usize) -> impl Iterator<Item = usize> {
 }
 
 /// A stencil of any width.
-pub fn stencil(count: usize, width: usize) -> Tasks {
+pub(crate) fn stencil(count: usize, width: usize) -> Tasks {
     let mut tasks = Tasks::default();
     (0..count).for_each(|at| tasks.add(cell_of(at, width)));
     tasks

@@ -7,6 +7,7 @@ use phalanx_runtime::{
 use std::hint::black_box;
 use std::time::Instant;
 
+#[expect(clippy::unnecessary_wraps, reason = "a callable may fail")]
 fn nothing(_: &mut Task<'_>) -> Result<(), Failure> {
     Ok(())
 }
@@ -21,10 +22,10 @@ const COMPUTE: Callable = register!(compute);
 static PROGRAM: Program = Program::new(&[NOTHING, COMPUTE]);
 
 /// How many threads there are, the caller included.
-pub const THREADS: u32 = 2;
+pub(crate) const THREADS: u32 = 2;
 
 /// Work without memory: `iterations` times 16 vectors of multiplications and additions.
-pub fn kernel(iterations: u64) {
+pub(crate) fn kernel(iterations: u64) {
     let mut x = [black_box(-0.5f64); 32];
     for _ in 0..iterations {
         for value in &mut x {
@@ -35,7 +36,7 @@ pub fn kernel(iterations: u64) {
 }
 
 /// The most iterations of [`kernel`] per nanosecond on all threads at once.
-pub fn peak() -> f64 {
+pub(crate) fn peak() -> f64 {
     const ITERATIONS: u64 = 1 << 15;
     let one = || {
         let times = (0..61).map(|_| {
@@ -54,13 +55,13 @@ pub fn peak() -> f64 {
 }
 
 /// A worker and the data its tasks touch.
-pub struct Threads {
+pub(crate) struct Threads {
     worker: Worker,
     data: Vec<Tensor>,
 }
 
 impl Threads {
-    pub fn new(data: usize) -> Result<Self, Error> {
+    pub(crate) fn new(data: usize) -> Result<Self, Error> {
         let worker =
             Worker::builder(&PROGRAM).threads().helping().sub_workers(THREADS - 1).init()?;
         let tensors = (0..data).map(|_| worker.tensor(DType::U8, &[4096]));
@@ -68,7 +69,7 @@ impl Threads {
     }
 
     /// Nanoseconds per task of one run.
-    pub fn run(&self, tasks: &Tasks, iterations: u64) -> Result<f64, Error> {
+    pub(crate) fn run(&self, tasks: &Tasks, iterations: u64) -> Result<f64, Error> {
         let begun = Instant::now();
         let finished = self.worker.run("bench", |graph| self.build(graph, tasks, iterations))?;
         let took = begun.elapsed().as_nanos() as f64;
@@ -99,7 +100,7 @@ impl Threads {
 }
 
 /// METG(50 %): the granularity, in nanoseconds, at which half of the peak is reached.
-pub fn metg(
+pub(crate) fn metg(
     threads: &Threads,
     width: usize,
     steps: usize,

@@ -101,18 +101,22 @@ proptest! {
     }
 
     #[test]
-    fn msg_2_a_seat_that_was_changed_is_refused_or_means_what_it_says(
-        taken in seat(), at: prop::sample::Index, byte: u8,
+    fn msg_2_a_task_that_was_changed_is_refused_or_means_what_it_says(
+        given in prop::collection::vec(place(), 0..3),
+        taken in prop::collection::vec(seat(), 0..2),
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
     ) {
         let order = Order { members: 1, ..Order::default() };
         let mut bytes = Vec::new();
-        encode_task(&mut bytes, &order, [].into_iter(), &[], &[taken], &[]);
-        let at = size_of::<Head>() + at.index(bytes.len() - size_of::<Head>());
-        bytes[at] = byte;
-        let mut seats = Vec::new();
-        if let Ok(received) = decode_task(&bytes, &mut Vec::new(), &mut Vec::new(), &mut seats) {
-            let mut again = Vec::new();
-            encode_task(&mut again, &order, [].into_iter(), &[], &seats, received.blob);
+        encode_task(&mut bytes, &order, given.into_iter(), &[7], &taken, &[1, 2]);
+        for (at, byte) in changes {
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+        }
+        let (mut places, mut scalars, mut seats) = (Vec::new(), Vec::new(), Vec::new());
+        if let Ok(received) = decode_task(&bytes, &mut places, &mut scalars, &mut seats) {
+            let (mut again, order, places) = (Vec::new(), received.order, places.into_iter());
+            encode_task(&mut again, &order, places, &scalars, &seats, received.blob);
             prop_assert_eq!(again, bytes, "MSG-2");
         }
     }

@@ -171,11 +171,6 @@ impl Core {
         }
     }
 
-    /// A reading of the clock.
-    pub(crate) fn now(&self) -> Time {
-        Time(clock::now())
-    }
-
     /// A worker behind `endpoint`, which the engine knows by the next number.
     pub(crate) fn add_lane(&mut self, endpoint: Box<dyn Endpoint>) {
         let flights = VecDeque::new();
@@ -464,7 +459,7 @@ impl Core {
 
     /// Tells the engine which workers have moved since the last time.
     pub(crate) fn look_for_progress(&mut self) {
-        let now = self.now();
+        let now = Time(clock::now());
         for at in 0..self.lanes.len() {
             let lane = &mut self.lanes[at];
             let Some(first) = lane.flights.front().map(|flight| flight.dispatch) else { continue };
@@ -535,12 +530,12 @@ impl Core {
     }
 
     /// Nothing moves any more: says so to whom it concerns, and ends the worker that is stuck, if it can be.
-    pub(crate) fn stalled(&mut self, stall: Stall) {
+    pub(crate) fn stalled(&mut self, stall: &Stall) {
         if stall.worker.is_some_and(|worker| self.lanes[worker.index()].doom.is_some()) {
             // Said, and the proof of its end is on its way.
             return;
         }
-        let words = self.describe(&stall);
+        let words = self.describe(stall);
         let is_going = |run: &RunId| self.engine.outcome(*run).is_none();
         let runs: Vec<RunId> = self.runs.keys().copied().filter(is_going).collect();
         let cause = Cause { task: stall.task, member: 0, work: 0, reason: Reason::Cancelled };
@@ -551,7 +546,7 @@ impl Core {
         }
         self.has_news = true;
         if let Some(worker) = stall.worker {
-            let now = self.now();
+            let now = Time(clock::now());
             let lane = &mut self.lanes[worker.index()];
             if lane.endpoint.kill() {
                 lane.doom = Some(words.into());
@@ -564,7 +559,7 @@ impl Core {
 
     /// A stall in words: which worker, which task, since when.
     fn describe(&self, stall: &Stall) -> String {
-        let since = Duration::from_nanos(self.now().0.saturating_sub(stall.since.0));
+        let since = Duration::from_nanos(clock::now().saturating_sub(stall.since.0));
         let counts = stall.counts;
         let what = match (stall.worker, stall.task) {
             (Some(worker), Some(task)) => {

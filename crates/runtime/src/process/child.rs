@@ -101,7 +101,7 @@ fn serve(
     let memories = memories.map_err(|error| error.to_string())?;
     let set_up = letter::compare_callables(program, callables).map_err(Failure::new);
     let set_up = set_up.and_then(|told| match settings {
-        Some(settings) => set_up_worker(program, settings, memories, told),
+        Some(settings) => set_up_worker(program, settings, memories),
         None => set_up_device(program, role, memories, &told, &side),
     });
     let runner = match set_up {
@@ -142,12 +142,10 @@ fn set_up_worker(
     program: &'static Program,
     settings: OwnedFd,
     memories: Vec<Segment>,
-    told: Vec<u8>,
 ) -> Result<(Runner, Report), Failure> {
     super::ask();
     let settings = Segment::adopt_whole(settings)?;
     let builder = settings::read(&settings, program).map_err(Failure::new)?;
-    let builder = crate::Builder { setting: told, ..builder };
     let worker = builder.init_under(memories.clone())?;
     let report = Report { descendants: worker.descendants().to_vec(), ..Report::default() };
     Ok((Runner::new(program, memories, None).over(Some(worker)), report))

@@ -169,7 +169,8 @@ impl Ward {
     }
 }
 
-/// Whether nobody holds the other end of a socket any more.
+/// Whether nobody holds the other end of a socket any more: the kernel takes a process its memory before its descriptors,
+/// so that nobody who held it can touch memory either.
 fn has_ended(line: &OwnedFd) -> bool {
     let mut fds = [PollFd::new(line, PollFlags::empty())];
     let polled = rustix::event::poll(&mut fds, Some(&Timespec::default()));

@@ -11,7 +11,7 @@ use crate::program::Program;
 use crate::runner::Runner;
 use crate::shm::{Bell, Segment, Waiting};
 use crate::timeline::Recorder;
-use phalanx_engine::{Config, Engine, Event, Ladder};
+use phalanx_engine::{Config, Engine, Event, Ladder, Time};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -224,7 +224,8 @@ impl Builder {
         for lane in lanes {
             core.add_lane(lane);
         }
-        let (now, workers): (_, Vec<_>) = (core.now(), core.engine.workers().collect());
+        let (now, workers): (_, Vec<_>) =
+            (Time(crate::clock::now()), core.engine.workers().collect());
         for one in workers {
             core.engine.step(now, Event::Ready(one));
         }

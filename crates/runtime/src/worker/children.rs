@@ -14,7 +14,7 @@ use crate::process::startup::{Plan, start};
 use crate::runner::{Runner, caught};
 use crate::shm::{Phase, Segment};
 use crate::tensor::{Access, Buffer, Bytes};
-use phalanx_engine::{Grant, Identity};
+use phalanx_engine::{Grant, Identity, Stats};
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -61,6 +61,13 @@ impl Worker {
     /// How the start of the processes went; empty if there are none.
     pub fn startup(&self) -> &Startup {
         &self.children.startup
+    }
+
+    /// What its engine holds now, and how often something ended that nobody knew of.
+    pub fn stats(&self) -> Stats {
+        let mut core = self.node.enter();
+        core.pump();
+        core.engine.stats()
     }
 
     /// Workers that are gone although nobody told them to leave, and how they ended.
@@ -217,7 +224,6 @@ impl Builder {
                 Role::Sub { .. } => Ok(SetUp::default()),
                 Role::Worker { number, .. } => {
                     let child = self.workers[*number as usize].clone();
-                    let child = Self { setting: self.setting.clone(), ..child };
                     let worker = Some(child.init_under(memories.to_vec())?);
                     Ok(SetUp { worker, ..SetUp::default() })
                 }

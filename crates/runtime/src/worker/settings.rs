@@ -23,7 +23,7 @@ pub(crate) fn write(builder: &Builder) -> io::Result<Segment> {
     Ok(segment)
 }
 
-/// Reads what [`write`] wrote.
+/// Reads what [`write`](fn@write) wrote.
 pub(crate) fn read(segment: &Segment, program: &'static Program) -> Result<Builder, String> {
     let mut bytes = vec![0; segment.len()];
     segment.read(0, &mut bytes).map_err(|error| error.to_string())?;
@@ -43,8 +43,6 @@ fn put(builder: &Builder, numbers: &mut Vec<u64>) {
     // Named one by one, so that a new setting is not forgotten here.
     let Builder {
         program: _,
-        // Told to all processes of the tree alike.
-        setting: _,
         level,
         chips,
         subs,
@@ -61,6 +59,7 @@ fn put(builder: &Builder, numbers: &mut Vec<u64>) {
         program_path: _,
         window,
         device_ids,
+        setting,
         workers,
         is_restarting,
     } = builder;
@@ -77,6 +76,12 @@ fn put(builder: &Builder, numbers: &mut Vec<u64>) {
     numbers.extend([u64::from(*is_recording), u64::from(*is_restarting), *window]);
     numbers.push(device_ids.as_ref().map_or(0, |ids| ids.len() as u64 + 1));
     numbers.extend(device_ids.iter().flatten().map(|id| u64::from(*id)));
+    numbers.push(setting.len() as u64);
+    numbers.extend(setting.chunks(8).map(|bytes| {
+        let mut number = [0; 8];
+        number[..bytes.len()].copy_from_slice(bytes);
+        u64::from_le_bytes(number)
+    }));
     numbers.push(workers.len() as u64);
     for worker in workers {
         put(worker, numbers);
@@ -121,6 +126,7 @@ fn take(numbers: &mut &[u64], program: &'static Program, depth: usize) -> Option
         let ids = (0..count).map(|_| small(next(numbers)?));
         builder.device_ids = Some(ids.collect::<Option<Vec<u32>>>()?);
     }
+    builder.setting = text(numbers)?;
     let workers = next(numbers)?;
     if workers > 0 && depth >= MAX_DEPTH {
         return None;
@@ -141,6 +147,17 @@ fn ladder(numbers: &mut &[u64]) -> Option<Ladder> {
         harness: time()?,
         guard: time()?,
     })
+}
+
+/// Bytes, eight to a number; what fills the last number up is zero.
+fn text(numbers: &mut &[u64]) -> Option<Vec<u8>> {
+    let count = usize::try_from(next(numbers)?).ok()?;
+    let (taken, rest) = numbers.split_at_checked(count.div_ceil(8))?;
+    *numbers = rest;
+    let mut bytes: Vec<u8> = taken.iter().flat_map(|number| number.to_le_bytes()).collect();
+    let is_filled = bytes[count..].iter().all(|byte| *byte == 0);
+    bytes.truncate(count);
+    is_filled.then_some(bytes)
 }
 
 fn flag(numbers: &mut &[u64]) -> Option<bool> {
@@ -175,6 +192,7 @@ mod tests {
             builder.level = (chips > 7).then_some(u32::from(subs) + 1);
             builder.device_ids = is_helping.then(|| (0..u32::from(subs) % 5).collect());
             builder.close = Duration::from_nanos(memory);
+            builder.setting = memory.to_be_bytes()[..usize::from(chips % 9)].repeat(2);
             builder
         });
         leaf.prop_recursive(4, 12, 3, |inner| {

@@ -2,6 +2,7 @@
 
 use super::{Builder, Isolation, settings};
 use crate::error::Error;
+use phalanx_engine::Ladder;
 
 /// The lowest level of a worker that has workers.
 const LOWEST: u32 = 3;
@@ -51,11 +52,7 @@ impl Builder {
     #[must_use]
     pub fn workers(mut self, count: u32, describe: impl Fn(Self) -> Self) -> Self {
         for _ in 0..count {
-            let mut child = Self::new(self.program);
-            child.ladder = self.ladder;
-            // It must have ended its own before it is ended.
-            child.close = self.close * 3 / 4;
-            self.workers.push(describe(child));
+            self.workers.push(describe(Self::new(self.program)));
         }
         self
     }
@@ -78,7 +75,10 @@ impl Builder {
 
     /// Says to all workers inside what they inherit, or what is wrong with them.
     pub(crate) fn settle(&mut self, depth: usize) -> Result<(), Error> {
-        let (level, isolation) = (self.height(), self.isolation());
+        let (level, isolation, ladder) = (self.height(), self.isolation(), self.ladder);
+        // A child must have ended its own before it is ended.
+        let close = self.close * 3 / 4;
+        let setting = self.setting.clone();
         self.level = Some(level);
         let wrong = |words: String| Err(Error::Setting(words));
         if level < LOWEST {
@@ -97,6 +97,13 @@ impl Builder {
         }
         for child in &mut self.workers {
             child.isolation.get_or_insert(isolation);
+            child.close = child.close.min(close);
+            if child.setting.is_empty() {
+                child.setting.clone_from(&setting);
+            }
+            if child.ladder == Ladder::default() {
+                child.ladder = ladder;
+            }
             let its = *child.level.get_or_insert(level - 1);
             if its != level - 1 {
                 return wrong(format!(
@@ -118,14 +125,17 @@ mod tests {
 
     #[test]
     fn lvl_6_levels_are_labels_that_fit() {
-        let mut tree = Worker::builder(&PROGRAM)
+        let mut top = Worker::builder(&PROGRAM)
             .workers(2, |four| four.workers(1, |three| three.chips(2).threads()).sub_workers(1));
-        tree.settle(0).expect("LVL-6");
-        assert_eq!(tree.level, Some(5), "LVL-6: counted from the bottom");
-        let four = &tree.workers[1];
-        assert_eq!((four.level, four.isolation), (Some(4), Some(Isolation::Process)));
-        let three = &four.workers[0];
-        assert_eq!((three.level, three.isolation), (Some(3), Some(Isolation::Thread)));
+        top.ladder.harness.0 += 1;
+        top.settle(0).expect("LVL-6");
+        assert_eq!(top.level, Some(5), "LVL-6: counted from the bottom");
+        let middle = &top.workers[1];
+        assert_eq!((middle.level, middle.isolation), (Some(4), Some(Isolation::Process)));
+        let bottom = &middle.workers[0];
+        assert_eq!((bottom.level, bottom.isolation), (Some(3), Some(Isolation::Thread)));
+        assert!(bottom.close < middle.close && middle.close < top.close, "the inner first");
+        assert_eq!(bottom.ladder, top.ladder, "it is inherited");
         let mut high = Worker::builder(&PROGRAM).workers(1, |child| child.chips(1)).level(9);
         high.settle(0).expect("LVL-6");
         assert_eq!(high.workers[0].level, Some(8), "LVL-6");

@@ -86,7 +86,7 @@ fn orc_1_refusals_leave_nothing_and_say_why() {
         assert!(words.contains("must be a group"), "ORC-1: {words}");
         let group = vec![Call::new(&MEET); 3];
         let words = graph.submit_sub_group(&group).expect_err("too many").to_string();
-        assert!(words.contains("3") && words.contains("1 workers"), "ORC-1: {words}");
+        assert!(words.contains('3') && words.contains("1 workers"), "ORC-1: {words}");
         let many = Call::new(&NOTHING).args((0..257).map(|_| tensor.input()));
         assert!(matches!(graph.submit_sub(&many), Err(Error::TooMany { .. })), "ORC-1");
         graph.submit_sub(&Call::new(&NOTHING))?;
@@ -151,7 +151,7 @@ fn the_code_of_a_graph_may_fail_and_nothing_hangs() {
 fn members_of_a_group_meet() {
     let worker = threads(3).init().expect("a worker");
     let cells: Vec<_> = (0..3).map(|_| worker.tensor(DType::I64, &[1]).expect("memory")).collect();
-    let call = Call::new(&MEET).args(cells.iter().map(|cell| cell.no_dep()));
+    let call = Call::new(&MEET).args(cells.iter().map(phalanx_runtime::Tensor::no_dep));
     for _ in 0..20 {
         for cell in &cells {
             worker.write(cell, &[0u64]).expect("nobody uses it");
@@ -203,22 +203,24 @@ fn step() -> impl Strategy<Value = Step> {
 
 /// The truth: one step after the other on plain arrays of 8 rows and 4 columns.
 fn execute(steps: &[Step]) -> [[f64; 32]; 3] {
+    let index = |row: u64| usize::try_from(row).expect("small");
     let mut data = [[1.0; 32]; 3];
     for step in steps {
         match *step {
             Step::Add(t, (from, to), x) => {
-                data[t][from as usize * 4..to as usize * 4].iter_mut().for_each(|one| *one += x);
+                data[t][index(from) * 4..index(to) * 4].iter_mut().for_each(|one| *one += x);
             }
             Step::Scale(t, (from, to), x) => {
-                data[t][from as usize * 4..to as usize * 4].iter_mut().for_each(|one| *one *= x);
+                data[t][index(from) * 4..index(to) * 4].iter_mut().for_each(|one| *one *= x);
             }
             Step::Sum(a, b, c) => {
-                for at in 0..32 {
-                    data[c][at] = data[a][at] + data[b][at];
+                let (a, b) = (data[a], data[b]);
+                for ((c, a), b) in data[c].iter_mut().zip(a).zip(b) {
+                    *c = a + b;
                 }
             }
             Step::Column(t, column, x) => {
-                data[t].iter_mut().skip(column as usize).step_by(4).for_each(|one| *one = x);
+                data[t].iter_mut().skip(index(column)).step_by(4).for_each(|one| *one = x);
             }
         }
     }

@@ -95,11 +95,6 @@ impl Leftovers {
         Self { children: children(), descriptors: descriptors() }
     }
 
-    /// Whether nothing more is there now.
-    pub(crate) fn is_clean(&self) -> bool {
-        children() == self.children && descriptors() == self.descriptors
-    }
-
     /// Nothing more is there now.
     pub(crate) fn check(&self) {
         assert_eq!(children(), self.children, "a process was left behind");
