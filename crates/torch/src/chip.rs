@@ -58,7 +58,7 @@
 //!   the host link to the last that has come back. It is the same however busy the host is.
 //! - **CHP-4 (lives on).** A chip outlives its tasks: what one keeps, a later one finds, and a task that fails, panics or
 //!   can never go on costs itself only.
-//! - **CHP-5 (moves).** A task whose simulation gets on says so, and is not taken for stuck, however long it takes.
+//! - **CHP-5 (moves).** A task whose chip computes numbers says so, and is not taken for stuck, however long it takes.
 
 mod board;
 mod thread;

@@ -161,10 +161,10 @@ fn chp_4_a_device_that_the_machine_does_not_have_fails_the_start() {
 fn chp_5_a_simulation_that_gets_on_is_not_stuck() -> Result<(), Error> {
     use phalanx_engine::{Ladder, Time};
     let milliseconds = |count: u64| Time(count * 1_000_000);
-    // A worker that says nothing for 700 ms is ended; this task runs longer than that.
+    // A worker that says nothing for two seconds is ended; this task runs longer than that.
     let ladder = Ladder {
-        progress: milliseconds(400),
-        operation: milliseconds(700),
+        progress: milliseconds(1_000),
+        operation: milliseconds(2_000),
         wait: milliseconds(120_000),
         guard: milliseconds(1),
         ..Ladder::default()
@@ -172,7 +172,7 @@ fn chp_5_a_simulation_that_gets_on_is_not_stuck() -> Result<(), Error> {
     let worker = builder(1).budgets(ladder).init()?;
     let data = tensor(&worker, DType::F32, &[1.0f32; 1024])?;
     let handle = worker.submit("long", |graph| {
-        let call = Call::new(&LONG).scalar(2_000).args([data.in_out()]);
+        let call = Call::new(&LONG).scalar(4_500).args([data.in_out()]);
         graph.submit_next_level(Target::Chip(0), &call)?;
         Ok(())
     })?;
