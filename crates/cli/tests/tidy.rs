@@ -68,6 +68,14 @@ fn untested_promises(files: &[File]) -> Vec<String> {
     offences
 }
 
+/// The name of a test that a macro makes of a line `name => function;`.
+fn listed(line: &str) -> Option<String> {
+    let (name, function) = line.trim().strip_suffix(';')?.split_once(" => ")?;
+    let is_name =
+        |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    (is_name(name) && is_name(function)).then(|| name.to_lowercase())
+}
+
 /// Whether `word` stands in `text` with nothing of its own kind around it.
 fn has_word(text: &str, word: &str) -> bool {
     let bytes = text.as_bytes();
@@ -111,6 +119,9 @@ impl File {
         while lines.any(|line| line.trim() == "#[test]") {
             let name = lines.find_map(|line| line.trim().strip_prefix("fn "));
             names.extend(name.and_then(|name| name.split('(').next()).map(str::to_lowercase));
+        }
+        if self.is_test() {
+            names.extend(self.text.lines().filter_map(listed));
         }
         names
     }

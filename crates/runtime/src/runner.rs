@@ -175,3 +175,82 @@ fn find(program: &Program, prefixes: &[u32], order: &Order) -> Result<Callable, 
     }
     Ok(*callable)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Callable;
+    use crate::message::encode_task;
+    use crate::tensor::{Access, DType, Layout};
+
+    fn panics(_: &mut Task<'_>) -> Result<(), Failure> {
+        panic!("as it should")
+    }
+
+    fn reads(task: &mut Task<'_>) -> Result<(), Failure> {
+        let mut data = task.argument(0)?;
+        data.slice::<u8>()?;
+        data.slice_mut::<u8>()?;
+        Ok(())
+    }
+
+    static PROGRAM: Program =
+        Program::new(&[Callable::new("panics", panics), Callable::new("reads", reads)]);
+
+    fn runner() -> Runner {
+        let memory = Segment::create("runner", 4096).expect("memory");
+        Runner::new(&PROGRAM, vec![memory], None)
+    }
+
+    fn order(callable: u32) -> Order {
+        let digest = PROGRAM.callables()[callable as usize].digest().prefix();
+        Order { callable, digest, run: 1, member: 0, members: 1 }
+    }
+
+    fn place(memory: u8, offset: u64, access: Access) -> Place {
+        let layout = Layout::dense(DType::U8, &[16]).expect("small");
+        Place { memory, access, buffer: (1, 1), offset, layout }
+    }
+
+    /// What the task says that is made of these.
+    fn words(runner: &mut Runner, order: &Order, places: &[Place]) -> String {
+        let mut bytes = Vec::new();
+        encode_task(&mut bytes, order, places.iter().copied(), &[], &[], &[]);
+        let (ended, words) = runner.run(1, &bytes);
+        assert_eq!(ended.verdict, Verdict::Failed);
+        words.expect("it failed").into()
+    }
+
+    #[test]
+    fn runr_1_a_panic_is_caught_with_its_words_and_place() {
+        let mut runner = runner();
+        for _ in 0..2 {
+            let words = words(&mut runner, &order(0), &[]);
+            assert!(words.contains("as it should") && words.contains("runner.rs"), "{words}");
+        }
+    }
+
+    #[test]
+    fn runr_2_tsk_2_what_cannot_be_run_is_refused_with_words() {
+        let mut runner = runner();
+        let (ended, said) = runner.run(1, b"no task");
+        assert_eq!(ended.verdict, Verdict::Failed);
+        assert!(said.expect("words").contains("the head of a task"));
+        let unknown = Order { callable: 7, ..order(0) };
+        let found = words(&mut runner, &unknown, &[]);
+        assert!(found.contains("callable 7 is not registered"), "{found}");
+        let other = Order { digest: 1, ..order(0) };
+        let found = words(&mut runner, &other, &[]);
+        assert!(found.contains("`panics` differs"), "{found}");
+        let found = words(&mut runner, &order(1), &[place(0, 4090, Access::Read)]);
+        assert!(found.contains("does not end within 4096"), "{found}");
+        let found = words(&mut runner, &order(1), &[place(3, 0, Access::Read)]);
+        assert!(found.contains("memory 3 is not shared"), "{found}");
+    }
+
+    #[test]
+    fn tsk_1_what_was_declared_as_input_is_not_written() {
+        let found = words(&mut runner(), &order(1), &[place(0, 0, Access::Read)]);
+        assert!(found.contains("submitted as Read: it cannot be written"), "{found}");
+    }
+}

@@ -1,7 +1,7 @@
 //! Graphs on threads: right answers, order by data, scopes, groups, failures.
 
-use crate::callables::{ADD, FILL, MEET, NOTHING, PROGRAM, SCALE, SUM, UNTIL_TOLD, failing};
-use phalanx_runtime::{Builder, Call, DType, Error, Worker};
+use crate::callables::{ADD, FILL, MEET, NOTE, NOTHING, PROGRAM, SCALE, SUM, UNTIL_TOLD, failing};
+use phalanx_runtime::{Builder, Call, DType, DomainSpec, Error, Target, Worker};
 use proptest::prelude::*;
 
 fn threads(count: u32) -> Builder {
@@ -118,6 +118,47 @@ fn orc_2_memory_that_only_the_submitter_can_free_is_an_error() {
         Ok(())
     });
     assert_eq!(run.expect("ORC-2: scopes give back").report.tasks, 120);
+}
+
+#[test]
+fn orc_3_memory_of_one_chip_goes_to_that_chip_only() {
+    let worker = threads(1).chips(2).init().expect("a worker");
+    let run = worker.run("homes", |graph| {
+        let spec = DomainSpec {
+            name: "alone",
+            chips: &[1],
+            window: 4096,
+            buffers: &[("data", DType::F64, &[4])],
+            signals: 1,
+        };
+        let domain = graph.allocate_domain(&spec)?;
+        let call = Call::new(&FILL).args([domain.buffer(0, "data")?.output()]).real(1.0);
+        let words = graph.submit_next_level(Target::Chip(0), &call).expect_err("ORC-3").to_string();
+        assert!(words.contains("on chip 1") && words.contains("chip 0"), "ORC-3: {words}");
+        assert!(graph.submit_sub(&call).is_err(), "ORC-3");
+        graph.submit_next_level(Target::Chip(1), &call)?;
+        Ok(())
+    });
+    assert_eq!(run.expect("its own chip").report.tasks, 1);
+}
+
+#[test]
+fn srv_1_srv_2_srv_3_a_worker_serves_in_order_at_once_and_to_the_end() {
+    let worker = threads(1).depth(4).init().expect("a worker");
+    let list = worker.tensor(DType::I64, &[101]).expect("memory");
+    let [first, last] = [(0..50), (50..100)].map(|numbers| {
+        worker.submit("some", |graph| {
+            for number in numbers {
+                graph.submit_sub(&Call::new(&NOTE).args([list.in_out()]).scalar(number))?;
+            }
+            Ok(())
+        })
+    });
+    // Nothing more is sent, and what has ended is said all the same.
+    assert_eq!(first.expect("a run").wait().expect("SRV-3").report.completed, 50);
+    let last = last.expect("a run");
+    worker.close().expect("SRV-2: it leaves when all is done");
+    assert_eq!(last.wait().expect("SRV-2").report.completed, 50);
 }
 
 #[test]
