@@ -133,7 +133,8 @@ fn orc_3_memory_of_one_chip_goes_to_that_chip_only() {
         };
         let domain = graph.allocate_domain(&spec)?;
         let call = Call::new(&FILL).args([domain.buffer(0, "data")?.output()]).real(1.0);
-        let words = graph.submit_next_level(Target::Chip(0), &call).expect_err("ORC-3").to_string();
+        let words = graph.submit_next_level(Target::Chip(0), &call);
+        let words = words.expect_err("ORC-3").to_string();
         assert!(words.contains("on chip 1") && words.contains("chip 0"), "ORC-3: {words}");
         assert!(graph.submit_sub(&call).is_err(), "ORC-3");
         graph.submit_next_level(Target::Chip(1), &call)?;
@@ -146,7 +147,7 @@ fn orc_3_memory_of_one_chip_goes_to_that_chip_only() {
 fn srv_1_srv_2_srv_3_a_worker_serves_in_order_at_once_and_to_the_end() {
     let worker = threads(1).depth(4).init().expect("a worker");
     let list = worker.tensor(DType::I64, &[101]).expect("memory");
-    let [first, last] = [(0..50), (50..100)].map(|numbers| {
+    let [first, second] = [(0..50), (50..100)].map(|numbers| {
         worker.submit("some", |graph| {
             for number in numbers {
                 graph.submit_sub(&Call::new(&NOTE).args([list.in_out()]).scalar(number))?;
@@ -156,9 +157,9 @@ fn srv_1_srv_2_srv_3_a_worker_serves_in_order_at_once_and_to_the_end() {
     });
     // Nothing more is sent, and what has ended is said all the same.
     assert_eq!(first.expect("a run").wait().expect("SRV-3").report.completed, 50);
-    let last = last.expect("a run");
+    let second = second.expect("a run");
     worker.close().expect("SRV-2: it leaves when all is done");
-    assert_eq!(last.wait().expect("SRV-2").report.completed, 50);
+    assert_eq!(second.wait().expect("SRV-2").report.completed, 50);
 }
 
 #[test]
