@@ -89,7 +89,7 @@ fn the_critical_path_is_a_chain_of_edges_and_no_number_of_pes_beats_it() {
     let why = outcome.why(last).expect("a task").to_string();
     assert_eq!(
         why,
-        "task #3 `nap d` ended on sip0.cube0.pe1 at 75 ns\n  behind #1 `nap b` (RaW by argument 0), over\n  \
+        "task #3 `nap d` ended on sip0.cube0.pe0 at 75 ns\n  behind #1 `nap b` (RaW by argument 0), over\n  \
          behind #2 `nap c` (RaW+WaW by argument 1), over"
     );
     let dot = outcome.to_dot();
@@ -97,7 +97,7 @@ fn the_critical_path_is_a_chain_of_edges_and_no_number_of_pes_beats_it() {
     let json: serde_json::Value = serde_json::from_str(&outcome.to_json()).expect("JSON");
     assert_eq!(json["simulated_ps"], 75_000);
     assert_eq!(json["critical"], serde_json::json!([0, 2, 3]));
-    assert_eq!(json["tasks"][3]["pes"][0], "sip0.cube0.pe1");
+    assert_eq!(json["tasks"][3]["pes"][0], "sip0.cube0.pe0");
 }
 
 #[test]
