@@ -12,7 +12,9 @@
 #![expect(clippy::print_stdout, reason = "a benchmark prints")]
 #![expect(clippy::cast_precision_loss, reason = "figures are rounded anyway")]
 
+#[path = "../../../engine/examples/engine_alone/inline.rs"]
 mod inline;
+#[path = "../../../engine/examples/engine_alone/patterns.rs"]
 mod patterns;
 mod threads;
 

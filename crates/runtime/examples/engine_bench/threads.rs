@@ -1,6 +1,6 @@
 //! The same patterns over threads: the caller, who helps while it waits, and one more.
 
-use crate::patterns::Tasks;
+use crate::patterns::{Tasks, cell_of};
 use phalanx_runtime::{
     Call, Callable, DType, Error, Failure, Orchestrator, Program, Task, Tensor, Worker, register,
 };
@@ -106,7 +106,7 @@ pub(crate) fn metg(
     steps: usize,
     repeats: usize,
 ) -> Result<Option<f64>, Error> {
-    let tasks = crate::patterns::stencil(width * steps, width);
+    let tasks = stencil(width * steps, width);
     let peak = peak();
     let mut below: Option<(f64, f64)> = None;
     for power in 4..17 {
@@ -132,4 +132,11 @@ fn crossing(below: Option<(f64, f64)>, above: (f64, f64)) -> f64 {
     let Some(below) = below else { return above.0 };
     let share = (0.5 - below.1) / (above.1 - below.1);
     (below.0.ln() + share * (above.0.ln() - below.0.ln())).exp()
+}
+
+/// A stencil of any width.
+fn stencil(count: usize, width: usize) -> Tasks {
+    let mut tasks = Tasks::default();
+    (0..count).for_each(|at| tasks.add(cell_of(at, width)));
+    tasks
 }

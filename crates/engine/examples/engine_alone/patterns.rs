@@ -10,7 +10,8 @@ pub(crate) struct Tasks {
 }
 
 impl Tasks {
-    fn add(&mut self, data: impl IntoIterator<Item = usize>) {
+    /// One more task.
+    pub(crate) fn add(&mut self, data: impl IntoIterator<Item = usize>) {
         let number = |count: usize| u32::try_from(count).expect("a small number");
         self.data.extend(data.into_iter().map(number));
         self.ends.push(number(self.data.len()));
@@ -60,16 +61,9 @@ fn draw(seed: &mut u64, below: usize) -> usize {
 }
 
 /// What task `at` of a stencil touches: it reads three neighbours in one row of `width` data and writes to the other.
-fn cell_of(at: usize, width: usize) -> impl Iterator<Item = usize> {
+pub(crate) fn cell_of(at: usize, width: usize) -> impl Iterator<Item = usize> {
     let (step, cell) = (at / width, at % width);
     let (from, to) = (step % 2 * width, (step + 1) % 2 * width);
     let read = cell.saturating_sub(1)..(cell + 2).min(width);
     std::iter::once(to + cell).chain(read.map(move |cell| from + cell))
-}
-
-/// A stencil of any width.
-pub(crate) fn stencil(count: usize, width: usize) -> Tasks {
-    let mut tasks = Tasks::default();
-    (0..count).for_each(|at| tasks.add(cell_of(at, width)));
-    tasks
 }
