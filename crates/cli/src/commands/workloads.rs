@@ -14,19 +14,27 @@ pub(super) fn list(spec: &MachineSpec, json: bool) -> io::Result<()> {
 
 fn text(spec: &MachineSpec) -> String {
     let mut parts = vec![format!("workloads, with their defaults on {}\n", spec.name)];
-    parts.extend(workload::all().iter().map(|workload| section(workload, spec)));
+    parts.extend(
+        workload::all().iter().map(|one| section(one.name, one.summary, one.parameters, spec)),
+    );
     parts.push("run one with `phalanx run WORKLOAD -p NAME=VALUE`\n".to_owned());
     parts.join("\n")
 }
 
-fn section(workload: &Workload, spec: &MachineSpec) -> String {
-    let table = table(workload.parameters, spec).text();
+/// A workload of any kind: its name, its sentence, its parameters.
+pub(super) fn section(
+    name: &str,
+    summary: &str,
+    parameters: &[Parameter],
+    spec: &MachineSpec,
+) -> String {
+    let table = table(parameters, spec).text();
     let rows = table.trim_end().replace('\n', "\n  ");
-    format!("{}  {}\n  {rows}\n", workload.name.bold(), workload.summary)
+    format!("{}  {summary}\n  {rows}\n", name.bold())
 }
 
 /// Parameters with their defaults on a machine.
-pub(super) fn table(parameters: &[Parameter], spec: &MachineSpec) -> Table {
+fn table(parameters: &[Parameter], spec: &MachineSpec) -> Table {
     let mut table = Table::new(&["parameter", "default", "help"], &[]);
     for parameter in parameters {
         let default = parameter.default_for(spec);

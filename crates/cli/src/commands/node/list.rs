@@ -1,8 +1,7 @@
 //! `phalanx node list`: what there is to run on a node.
 
-use crate::commands::workloads::{ParameterView, table};
+use crate::commands::workloads::{ParameterView, section};
 use crate::printer;
-use owo_colors::OwoColorize;
 use phalanx_sim::MachineSpec;
 use phalanx_torch::node::{self, Workload};
 use serde::Serialize;
@@ -14,15 +13,10 @@ pub(super) fn list(spec: &MachineSpec, json: bool) -> io::Result<()> {
 
 fn text(spec: &MachineSpec) -> String {
     let mut parts = vec![format!("node workloads, with their defaults on {}\n", spec.name)];
-    parts.extend(node::all().iter().map(|workload| section(workload, spec)));
+    parts
+        .extend(node::all().iter().map(|one| section(one.name, one.summary, one.parameters, spec)));
     parts.push("run one with `phalanx node WORKLOAD -p NAME=VALUE`\n".to_owned());
     parts.join("\n")
-}
-
-fn section(workload: &Workload, spec: &MachineSpec) -> String {
-    let table = table(workload.parameters, spec).text();
-    let rows = table.trim_end().replace('\n', "\n  ");
-    format!("{}  {}\n  {rows}\n", workload.name.bold(), workload.summary)
 }
 
 #[derive(Serialize)]
