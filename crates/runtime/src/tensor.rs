@@ -116,14 +116,15 @@ impl Layout {
             extent: 0,
         };
         layout.shape[..shape.len()].copy_from_slice(shape);
+        // An axis of nothing counts as one of one, or strides would depend on which side of it an axis lies.
+        let overflow = TensorError::View(ViewError::Overflow);
         let mut stride = 1u64;
         for axis in (0..shape.len()).rev() {
-            layout.strides[axis] = stride.max(1);
-            stride =
-                stride.checked_mul(shape[axis]).ok_or(TensorError::View(ViewError::Overflow))?;
+            layout.strides[axis] = stride;
+            stride = stride.checked_mul(shape[axis].max(1)).ok_or(overflow)?;
         }
-        let bytes = stride.checked_mul(dtype.bytes());
-        layout.extent = bytes.ok_or(TensorError::View(ViewError::Overflow))?;
+        let bytes = stride.checked_mul(dtype.bytes()).ok_or(overflow)?;
+        layout.extent = if shape.contains(&0) { 0 } else { bytes };
         Ok(layout)
     }
 

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use std::sync::Arc;
 
 fn place() -> impl Strategy<Value = Place> {
-    let layout = (0u8..=7, prop::collection::vec((1u64..9, 1u64..9), 0..=MAX_RANK), any::<bool>());
+    let layout = (0u8..=7, prop::collection::vec((0u64..9, 1u64..9), 0..=MAX_RANK), any::<bool>());
     let layout = layout.prop_map(|(dtype, axes, is_strided)| {
         let shape: Vec<u64> = axes.iter().map(|(count, _)| *count).collect();
         let dtype = DType::from_byte(dtype).expect("one of eight");
@@ -49,6 +49,16 @@ fn seat() -> impl Strategy<Value = Seat> {
             Seat { rank, roster: Arc::new(roster) }
         },
     )
+}
+
+#[test]
+fn msg_2_a_tensor_of_nothing_has_one_encoding() {
+    for shape in [&[0, 2][..], &[2, 0], &[3, 2, 0], &[3, 0, 2], &[0, 0], &[0]] {
+        let layout = Layout::dense(DType::F32, shape).expect("small");
+        assert!(layout.is_dense() && layout.extent == 0, "MSG-2: {shape:?}: {layout:?}");
+        let strided = Layout::strided(DType::F32, shape, layout.strides()).expect("small");
+        assert_eq!(strided, layout, "MSG-2: {shape:?}");
+    }
 }
 
 proptest! {
