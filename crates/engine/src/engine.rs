@@ -29,7 +29,7 @@ use crate::ring::Ring;
 use crate::run::{Reason, Run, RunId};
 use crate::task::{State, TaskId, Time};
 use crate::tensormap::TensorMap;
-use crate::worker::{Health, Lane, Pool, PoolId, WorkerId};
+use crate::worker::{Flight, Health, Lane, Pool, PoolId, WorkerId};
 use std::collections::VecDeque;
 
 /// How large an engine is.
@@ -337,6 +337,22 @@ impl Engine {
     /// How a worker is.
     pub fn health(&self, worker: WorkerId) -> Option<Health> {
         self.lanes.get(worker.index()).map(|lane| lane.health)
+    }
+
+    /// What a worker has, in the order in which it was sent.
+    pub fn flights(&self, worker: WorkerId) -> impl Iterator<Item = Start> {
+        let lane = self.lanes.get(worker.index());
+        lane.into_iter().flat_map(|lane| &lane.flights).map(move |flight| {
+            let (Flight { dispatch, slot, member }, entry) = (*flight, &self.ring[flight.slot]);
+            let task = TaskId { slot, generation: entry.generation };
+            Start { worker, dispatch, task, member, work: entry.work }
+        })
+    }
+
+    /// How many tasks a worker has.
+    #[inline]
+    pub fn in_flight(&self, worker: WorkerId) -> usize {
+        self.lanes.get(worker.index()).map_or(0, |lane| lane.flights.len())
     }
 
     /// How many more tasks the ring has room for.

@@ -146,12 +146,25 @@ impl Pool {
     /// The worker for the next task: one without tasks if there is any, else the next that has room.
     #[inline]
     pub(crate) fn next_free(&mut self, lanes: &mut [Lane]) -> Option<u32> {
-        for worker in self.near.into_iter().chain(self.ending.take()) {
-            let lane = &lanes[worker as usize];
-            if lane.flights.is_empty() && lane.has_room() {
-                return Some(worker);
-            }
+        let is_free = |worker: &u32| {
+            let lane = &lanes[*worker as usize];
+            lane.flights.is_empty() && lane.has_room()
+        };
+        let ending = self.ending.take();
+        if let Some(worker) = self.near.filter(is_free).or_else(|| ending.filter(is_free)) {
+            return Some(worker);
         }
+        if !self.idle.is_empty()
+            && let Some(worker) = self.next_idle(lanes)
+        {
+            return Some(worker);
+        }
+        self.next_with_room(lanes)
+    }
+
+    /// The worker that has had no task for the longest.
+    #[inline(never)]
+    fn next_idle(&mut self, lanes: &mut [Lane]) -> Option<u32> {
         while let Some(worker) = self.idle.pop_front() {
             let lane = &mut lanes[worker as usize];
             lane.is_listed_idle = false;
@@ -159,7 +172,13 @@ impl Pool {
                 return Some(worker);
             }
         }
-        self.next_with_room(lanes)
+        None
+    }
+
+    /// The task that waits longest, if nobody has room for it but who asks.
+    #[inline]
+    pub(crate) fn pop_for_the_only_one(&mut self) -> Option<u32> {
+        if self.free.is_empty() { self.queue.pop() } else { None }
     }
 
     /// The next worker that has room; if it is the only room it has, it is listed no longer.

@@ -4,49 +4,78 @@ use crate::callable::Callable;
 use crate::domain::Domain;
 use crate::tensor::Argument;
 use phalanx_engine::{TaskId, Time};
+use smallvec::SmallVec;
 use std::time::Duration;
 
 /// What to call, with what, and after what.
 #[derive(Clone, Debug)]
 pub struct Call {
-    pub(crate) callable: Callable,
-    pub(crate) arguments: Vec<Argument>,
-    pub(crate) scalars: Vec<u64>,
+    /// What the callable is called.
+    pub(crate) name: &'static str,
+    pub(crate) arguments: SmallVec<[Argument; 4]>,
+    pub(crate) scalars: SmallVec<[u64; 2]>,
+    rare: Option<Box<Rare>>,
+    pub(crate) priority: u8,
+    pub(crate) is_collective: bool,
+    pub(crate) is_unordered: bool,
+    pub(crate) is_idempotent: bool,
+}
+
+/// What few calls have; the others are small without it.
+#[derive(Clone, Debug)]
+pub(crate) struct Rare {
     pub(crate) blob: Vec<u8>,
     pub(crate) domains: Vec<Domain>,
     pub(crate) after: Vec<TaskId>,
-    pub(crate) priority: u8,
-    pub(crate) is_unordered: bool,
-    pub(crate) is_idempotent: bool,
     pub(crate) expected: Time,
 }
 
+static NONE: Rare =
+    Rare { blob: Vec::new(), domains: Vec::new(), after: Vec::new(), expected: Time(0) };
+
 impl Call {
     /// A call without arguments.
+    #[inline]
     pub fn new(callable: &Callable) -> Self {
         Self {
-            callable: *callable,
-            arguments: Vec::new(),
-            scalars: Vec::new(),
-            blob: Vec::new(),
-            domains: Vec::new(),
-            after: Vec::new(),
+            name: callable.name,
+            arguments: SmallVec::new(),
+            scalars: SmallVec::new(),
+            rare: None,
             priority: 0,
+            is_collective: callable.is_collective,
             is_unordered: false,
             is_idempotent: false,
-            expected: Time(0),
         }
+    }
+
+    /// What few calls have.
+    #[inline]
+    pub(crate) fn rare(&self) -> &Rare {
+        self.rare.as_deref().unwrap_or(&NONE)
+    }
+
+    pub(crate) fn rare_mut(&mut self) -> &mut Rare {
+        self.rare.get_or_insert_with(|| Box::new(NONE.clone()))
     }
 
     /// With these arguments, behind those it has: `.args([a.input(), b.output()])`.
     #[must_use]
+    #[inline]
     pub fn args(mut self, arguments: impl IntoIterator<Item = Argument>) -> Self {
         self.arguments.extend(arguments);
         self
     }
 
+    /// Adds an argument behind those it has; for loops, where [`Call::args`] does not fit.
+    #[inline]
+    pub fn push(&mut self, argument: Argument) {
+        self.arguments.push(argument);
+    }
+
     /// With a number, behind those it has.
     #[must_use]
+    #[inline]
     pub fn scalar(mut self, number: u64) -> Self {
         self.scalars.push(number);
         self
@@ -61,14 +90,14 @@ impl Call {
     /// With bytes of its own, copied; large data belongs into a tensor.
     #[must_use]
     pub fn bytes(mut self, bytes: &[u8]) -> Self {
-        self.blob.extend_from_slice(bytes);
+        self.rare_mut().blob.extend_from_slice(bytes);
         self
     }
 
     /// Not before these tasks have ended.
     #[must_use]
     pub fn after(mut self, tasks: &[TaskId]) -> Self {
-        self.after.extend_from_slice(tasks);
+        self.rare_mut().after.extend_from_slice(tasks);
         self
     }
 
@@ -92,7 +121,8 @@ impl Call {
 
     /// Takes about this long; it is not taken for stuck before that.
     #[must_use]
-    pub fn expected(self, expected: Duration) -> Self {
-        Self { expected: Time(u64::try_from(expected.as_nanos()).unwrap_or(u64::MAX)), ..self }
+    pub fn expected(mut self, expected: Duration) -> Self {
+        self.rare_mut().expected = Time(u64::try_from(expected.as_nanos()).unwrap_or(u64::MAX));
+        self
     }
 }

@@ -124,7 +124,8 @@ impl Domain {
         let window = self.0.windows.get(rank);
         let window = window.ok_or_else(|| error::no_rank(roster, rank))?;
         let part = roster.part(name).ok_or_else(|| error::no_buffer(roster, name))?;
-        Ok(Tensor { buffer: window.clone(), start: part.offset, layout: part.layout })
+        let tensor = Tensor::new(window.clone(), part.offset, part.layout);
+        Ok(tensor.expect("TEN-1: a part lies in its window"))
     }
 }
 
@@ -133,7 +134,7 @@ impl Call {
     /// [`Task::domain`](crate::Task::domain), counted from 0.
     #[must_use]
     pub fn domain(mut self, domain: &Domain) -> Self {
-        self.domains.push(domain.clone());
+        self.rare_mut().domains.push(domain.clone());
         self
     }
 }
@@ -183,16 +184,22 @@ impl Orchestrator<'_> {
     }
 
     /// The seats of a call in its domains, if it may have them.
+    #[inline]
     pub(crate) fn seats(&mut self, call: &Call, home: Option<Home>) -> Result<Vec<Seat>, Error> {
-        if call.domains.is_empty() {
+        if call.rare().domains.is_empty() {
             return Ok(Vec::new());
         }
-        let count = call.domains.len();
+        self.take_seats(call, home)
+    }
+
+    #[inline(never)]
+    fn take_seats(&mut self, call: &Call, home: Option<Home>) -> Result<Vec<Seat>, Error> {
+        let count = call.rare().domains.len();
         if count > MAX_DOMAINS {
             return Err(Error::TooMany { what: "domains", limit: MAX_DOMAINS, count });
         }
         let mut seats = Vec::with_capacity(count);
-        for domain in &call.domains {
+        for domain in &call.rare().domains {
             let roster = Arc::clone(&domain.0.roster);
             if domain.0.owner != self.node.nonce {
                 return Err(DomainError::Foreign { domain: roster.name.clone() }.into());
@@ -204,7 +211,7 @@ impl Orchestrator<'_> {
             };
             seats.push(Seat { rank: domain.rank_of(chip)?, roster });
         }
-        for domain in &call.domains {
+        for domain in &call.rare().domains {
             self.hold(domain);
         }
         Ok(seats)

@@ -5,14 +5,17 @@
 //! - **MSG-1 (round trip).** What was encoded is decoded as it was.
 //! - **MSG-2 (strict).** Bytes that no encoder makes are refused with the place and what was expected; nothing panics.
 
+mod place;
 mod seat;
 mod step;
 
+pub use place::{Encode, Place, Places};
+pub(crate) use place::{PlaceHead, Reach, encode_place};
 pub use seat::{MAX_DOMAINS, Seat};
 pub use step::Step;
 
-use crate::tensor::{Access, DType, Layout, MAX_RANK};
-use bytemuck::{Pod, Zeroable};
+use bytemuck::Pod;
+use place::{check_place, push};
 use seat::{decode_seat, encode_seat};
 use std::fmt;
 
@@ -20,21 +23,6 @@ use std::fmt;
 pub const MAX_ARGUMENTS: usize = 256;
 /// The most scalars of a task.
 pub const MAX_SCALARS: usize = 128;
-
-/// One argument as a worker finds it: a tensor in memory that both share.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// Which of the memories both share.
-    pub memory: u8,
-    /// What the task may do.
-    pub access: Access,
-    /// The number of its buffer and how often that was used.
-    pub buffer: (u64, u32),
-    /// The first byte, counted in the memory.
-    pub offset: u64,
-    /// What lies there.
-    pub layout: Layout,
-}
 
 /// The fixed part of a task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,100 +39,39 @@ pub struct Order {
     pub members: u16,
 }
 
-/// How a task begins, in memory as it is sent.
-#[derive(Clone, Copy, Pod, Zeroable)]
-#[repr(C)]
-struct Head {
-    run: [u8; 8],
-    callable: [u8; 4],
-    digest: [u8; 4],
-    member: [u8; 2],
-    members: [u8; 2],
-    arguments: [u8; 2],
-    scalars: u8,
-    domains: u8,
-}
-
-/// How an argument begins; its shape follows unless it is one dense axis, its strides unless it is dense.
-#[derive(Clone, Copy, Pod, Zeroable)]
-#[repr(C)]
-struct PlaceHead {
-    memory: u8,
-    /// The lowest bits say what may be done, the highest that it is dense.
-    access: u8,
-    dtype: u8,
-    rank: u8,
-    generation: [u8; 4],
-    number: [u8; 8],
-    offset: [u8; 8],
-    extent: [u8; 8],
-}
-
-const DENSE: u8 = 0x80;
-
 /// Appends a task to `bytes`.
 #[inline]
 pub fn encode_task(
     bytes: &mut Vec<u8>,
     order: &Order,
-    places: impl ExactSizeIterator<Item = Place>,
+    places: impl ExactSizeIterator<Item = impl Encode>,
     scalars: &[u64],
     seats: &[Seat],
     blob: &[u8],
 ) {
-    let head = Head {
-        run: order.run.to_le_bytes(),
-        callable: order.callable.to_le_bytes(),
-        digest: order.digest.to_le_bytes(),
-        member: order.member.to_le_bytes(),
-        members: order.members.to_le_bytes(),
-        arguments: count(places.len()).to_le_bytes(),
-        scalars: u8::try_from(scalars.len()).unwrap_or(u8::MAX),
-        domains: u8::try_from(seats.len()).unwrap_or(u8::MAX),
-    };
-    bytes.extend_from_slice(bytemuck::bytes_of(&head));
+    let [arguments, scalar_count, seat_count] = [places.len(), scalars.len(), seats.len()];
+    let counts = u64::from(count(arguments))
+        | u64::from(count(scalar_count).min(0xff)) << 16
+        | u64::from(count(seat_count).min(0xff)) << 24;
+    let members = u64::from(order.member) | u64::from(order.members) << 16;
+    let callable = u64::from(order.callable) | u64::from(order.digest) << 32;
+    push(bytes, [order.run, callable, members | counts << 32]);
     for place in places {
-        encode_place(bytes, &place);
+        place.encode(bytes);
     }
     for scalar in scalars {
-        bytes.extend_from_slice(&scalar.to_le_bytes());
+        push(bytes, [*scalar]);
     }
-    for seat in seats {
-        encode_seat(bytes, seat);
+    if !seats.is_empty() {
+        seats.iter().for_each(|seat| encode_seat(bytes, seat));
     }
-    bytes.extend_from_slice(blob);
+    if !blob.is_empty() {
+        bytes.extend_from_slice(blob);
+    }
 }
 
 fn count(length: usize) -> u16 {
     u16::try_from(length).unwrap_or(u16::MAX)
-}
-
-#[inline]
-fn encode_place(bytes: &mut Vec<u8>, place: &Place) {
-    let layout = &place.layout;
-    let is_dense = layout.is_dense();
-    let head = PlaceHead {
-        memory: place.memory,
-        access: place.access as u8 | if is_dense { DENSE } else { 0 },
-        dtype: layout.dtype as u8,
-        rank: layout.rank,
-        generation: place.buffer.1.to_le_bytes(),
-        number: place.buffer.0.to_le_bytes(),
-        offset: place.offset.to_le_bytes(),
-        extent: layout.extent.to_le_bytes(),
-    };
-    bytes.extend_from_slice(bytemuck::bytes_of(&head));
-    if is_dense && layout.rank == 1 {
-        return;
-    }
-    for axis in layout.shape() {
-        bytes.extend_from_slice(&axis.to_le_bytes());
-    }
-    if !is_dense {
-        for stride in layout.strides() {
-            bytes.extend_from_slice(&stride.to_le_bytes());
-        }
-    }
 }
 
 /// Why bytes are no message.
@@ -178,6 +105,17 @@ impl<'a> Reader<'a> {
         let taken = self.bytes.get(self.at..self.at + N).ok_or(missing)?;
         self.at += N;
         taken.try_into().map_err(|_| missing)
+    }
+
+    /// Some whole words.
+    #[inline]
+    fn words<const N: usize>(&mut self, what: &'static str) -> Result<[u64; N], BadMessage> {
+        let (words, _) = self.bytes[self.at..].as_chunks::<8>();
+        let Some(taken) = words.first_chunk::<N>() else {
+            return Err(self.missing(what));
+        };
+        self.at += 8 * N;
+        Ok(taken.map(u64::from_le_bytes))
     }
 
     /// A record of plain bytes.
@@ -222,114 +160,93 @@ impl<'a> Reader<'a> {
 }
 
 /// A task that was read.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Received<'a> {
     /// Its fixed part.
     pub order: Order,
+    /// Its arguments.
+    pub places: Places<'a>,
+    /// Its numbers.
+    pub scalars: Scalars<'a>,
+    /// Its places in domains.
+    pub seats: &'a [Seat],
     /// Whatever bytes it was given.
     pub blob: &'a [u8],
 }
 
-/// Reads a task; its arguments, scalars and seats go to the end of `places`, `scalars` and `seats`.
-pub fn decode_task<'a>(
-    bytes: &'a [u8],
-    places: &mut Vec<Place>,
-    scalars: &mut Vec<u64>,
-    seats: &mut Vec<Seat>,
-) -> Result<Received<'a>, BadMessage> {
+impl Received<'_> {
+    /// The message it was read from, made again.
+    pub fn encode(&self) -> Vec<u8> {
+        let Self { order, places, scalars, seats, blob } = self;
+        let scalars: Vec<u64> = (0..).map_while(|at| scalars.get(at)).collect();
+        let mut bytes = Vec::new();
+        encode_task(&mut bytes, order, places.iter(), &scalars, seats, blob);
+        bytes
+    }
+}
+
+/// The numbers of a task that was read.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Scalars<'a>(&'a [[u8; 8]]);
+
+impl Scalars<'_> {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// One of them.
+    pub fn get(&self, index: usize) -> Option<u64> {
+        self.0.get(index).copied().map(u64::from_le_bytes)
+    }
+}
+
+/// What a message is taken apart into; made once and used again.
+#[derive(Debug, Default)]
+pub struct Parts {
+    starts: Vec<u32>,
+    seats: Vec<Seat>,
+}
+
+/// Reads a task.
+#[inline]
+pub fn decode_task<'a>(bytes: &'a [u8], parts: &'a mut Parts) -> Result<Received<'a>, BadMessage> {
+    let Parts { starts, seats } = parts;
+    starts.clear();
+    seats.clear();
     let mut reader = Reader { bytes, at: 0 };
-    let head: Head = reader.record("the head of a task")?;
-    let order = Order {
-        callable: u32::from_le_bytes(head.callable),
-        digest: u32::from_le_bytes(head.digest),
-        run: u64::from_le_bytes(head.run),
-        member: u16::from_le_bytes(head.member),
-        members: u16::from_le_bytes(head.members),
-    };
+    let [run, callable, rest] = reader.words("the head of a task")?;
+    let (callable, digest) = (callable as u32, (callable >> 32) as u32);
+    let (member, members) = (rest as u16, (rest >> 16) as u16);
+    let (arguments, numbers, domains) =
+        ((rest >> 32) as u16, (rest >> 48) as u8, (rest >> 56) as u8);
+    let order = Order { callable, digest, run, member, members };
     if order.member >= order.members {
         return Err(reader.refuse("member", u64::from(order.member)));
     }
-    let arguments = u16::from_le_bytes(head.arguments);
-    if usize::from(arguments) > MAX_ARGUMENTS || usize::from(head.scalars) > MAX_SCALARS {
-        let found = u64::from(arguments.max(head.scalars.into()));
+    if usize::from(arguments) > MAX_ARGUMENTS || usize::from(numbers) > MAX_SCALARS {
+        let found = u64::from(arguments.max(numbers.into()));
         return Err(reader.refuse("count of arguments or scalars", found));
     }
-    if usize::from(head.domains) > MAX_DOMAINS {
-        return Err(reader.refuse("count of domains", head.domains.into()));
+    if usize::from(domains) > MAX_DOMAINS {
+        return Err(reader.refuse("count of domains", domains.into()));
     }
     for _ in 0..arguments {
-        places.push(decode_place(&mut reader)?);
+        // The arguments of a task are no more than 256, and each has less than a kilobyte.
+        starts.push(u32::try_from(reader.at).unwrap_or(u32::MAX));
+        check_place(&mut reader)?;
     }
-    for _ in 0..head.scalars {
-        scalars.push(reader.long("scalar")?);
-    }
-    for _ in 0..head.domains {
+    let (scalars, _) = reader.bytes(8 * usize::from(numbers), "scalars")?.as_chunks();
+    for _ in 0..domains {
         seats.push(decode_seat(&mut reader)?);
     }
-    Ok(Received { order, blob: reader.rest() })
-}
-
-#[inline(always)]
-#[expect(
-    clippy::inline_always,
-    reason = "it is most of what a worker does with a task that does nothing"
-)]
-fn decode_place(reader: &mut Reader<'_>) -> Result<Place, BadMessage> {
-    let head: PlaceHead = reader.record("the head of an argument")?;
-    let is_dense = head.access & DENSE != 0;
-    let access = Access::from_byte(head.access & !DENSE)
-        .ok_or_else(|| reader.refuse("access", u64::from(head.access)))?;
-    let dtype = DType::from_byte(head.dtype)
-        .ok_or_else(|| reader.refuse("dtype", u64::from(head.dtype)))?;
-    let rank = usize::from(head.rank);
-    if rank > MAX_RANK {
-        return Err(reader.refuse("rank", rank as u64));
-    }
-    let extent = u64::from_le_bytes(head.extent);
-    let layout = if is_dense && rank == 1 {
-        let layout = Layout::row(dtype, extent / dtype.bytes());
-        layout.ok_or_else(|| reader.refuse("extent", extent))?
-    } else {
-        decode_layout(reader, dtype, rank, is_dense)?
-    };
-    if layout.extent != extent {
-        return Err(reader.refuse("extent", extent));
-    }
-    Ok(Place {
-        memory: head.memory,
-        access,
-        buffer: (u64::from_le_bytes(head.number), u32::from_le_bytes(head.generation)),
-        offset: u64::from_le_bytes(head.offset),
-        layout,
-    })
-}
-
-fn decode_layout(
-    reader: &mut Reader<'_>,
-    dtype: DType,
-    rank: usize,
-    is_dense: bool,
-) -> Result<Layout, BadMessage> {
-    let mut shape = [0; MAX_RANK];
-    for axis in &mut shape[..rank] {
-        *axis = reader.long("shape")?;
-    }
-    let shape = &shape[..rank];
-    let dense = Layout::dense(dtype, shape);
-    if is_dense {
-        return dense.map_err(|_| reader.refuse("shape", shape.first().copied().unwrap_or(0)));
-    }
-    let mut strides = [0; MAX_RANK];
-    for stride in &mut strides[..rank] {
-        *stride = reader.long("stride")?;
-    }
-    let found = strides[0];
-    let layout = Layout::strided(dtype, shape, &strides[..rank]);
-    let layout = layout.map_err(|_| reader.refuse("strides", found))?;
-    if layout.is_dense() {
-        return Err(reader.refuse("strides of a dense tensor", found));
-    }
-    Ok(layout)
+    let places = Places { bytes, starts };
+    Ok(Received { order, places, scalars: Scalars(scalars), seats, blob: reader.rest() })
 }
 
 /// How a task ended, as its worker says.

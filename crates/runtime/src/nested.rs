@@ -25,7 +25,7 @@
 use crate::error::Error;
 use crate::failure::Failure;
 use crate::memory::Home;
-use crate::message::Place;
+use crate::message::{Place, Places};
 use crate::node::Finished;
 use crate::orchestrator::Orchestrator;
 use crate::runner::caught;
@@ -63,7 +63,7 @@ impl Foreign {
             home: Home::Host,
             dropped: None,
         };
-        Some(Tensor { buffer: Buffer(Arc::new(bytes)), start: 0, layout: place.layout })
+        Tensor::new(Buffer(Arc::new(bytes)), 0, place.layout).ok()
     }
 }
 
@@ -72,7 +72,7 @@ impl Worker {
     pub(crate) fn run_for_parent(
         &self,
         label: &'static str,
-        places: &[Place],
+        places: Places<'_>,
         witness: Option<&Witness>,
         graph: impl FnOnce(&mut Orchestrator<'_>, Foreign) -> Result<(), Failure>,
     ) -> Result<Finished, Failure> {
@@ -101,10 +101,10 @@ impl Worker {
 
     /// Makes the memories that a task's arguments are in known to the engine: whole, so that bytes decide what depends on
     /// what, and for one run.
-    fn adopt(&self, places: &[Place], run: u64) -> Result<Foreign, Error> {
+    fn adopt(&self, places: Places<'_>, run: u64) -> Result<Foreign, Error> {
         let mut ids = vec![None; self.inherited.len()];
         let mut core = self.node.enter();
-        for place in places {
+        for place in places.reaches() {
             let at = usize::from(place.memory);
             let (Some(memory), Some(None)) = (self.inherited.get(at), ids.get(at)) else {
                 continue;

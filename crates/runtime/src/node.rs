@@ -23,7 +23,7 @@ mod peers;
 
 pub(crate) use self::core::Core;
 pub use self::core::Finished;
-pub(crate) use errands::{Caller, Errands};
+pub(crate) use errands::{Caller, Errand, Errands};
 use keeper::Keeper;
 
 use crate::endpoint::DeathWord;
@@ -33,6 +33,9 @@ use phalanx_engine::{Budgets, Time, Verdict, watch};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::Instant;
+
+/// How many rows of errands are run before somebody looks at other workers.
+const ERRANDS: u32 = 16;
 
 /// The engine and its endpoints, shared by all who may move them.
 pub(crate) struct Node {
@@ -151,17 +154,8 @@ impl Node {
                 here.leave(&core);
                 return result;
             }
-            let taken = self.errands.as_ref().filter(|_| core.row.len() > 0);
-            if let Some(mut taken) = taken.and_then(|errands| errands.take()) {
-                core.hand_over(&mut taken.errand);
-                drop(core);
-                clock = if self.errands.as_ref().is_some_and(|errands| errands.are_long()) {
-                    here.step_aside(|| taken.run(None))
-                } else {
-                    taken.run(clock.take())
-                };
-                core = self.enter();
-                core.take_back(&mut taken.errand, &mut clock);
+            if let Some(errand) = core.hand_over() {
+                (core, clock) = self.run_errands(&here, core, errand, clock);
                 continue;
             }
             clock = None;
@@ -172,6 +166,36 @@ impl Node {
             self.sleep(seen, until, &words);
             core = self.enter();
         }
+    }
+
+    /// Runs what waits for a caller, and what that makes ready; now and then somebody must look at the others.
+    #[inline]
+    fn run_errands<'n>(
+        &'n self,
+        here: &keeper::Attendance<'_>,
+        mut core: MutexGuard<'n, Core>,
+        mut errand: Box<Errand>,
+        mut clock: Option<u64>,
+    ) -> (MutexGuard<'n, Core>, Option<u64>) {
+        for left in (0..ERRANDS).rev() {
+            drop(core);
+            let are_long = self.errands.as_ref().is_some_and(|errands| errands.are_long());
+            clock = if are_long {
+                here.step_aside(|| errand.run(None))
+            } else {
+                errand.run(clock.take())
+            };
+            core = self.enter();
+            core.take_back(errand, &mut clock);
+            if left == 0 || are_long {
+                break;
+            }
+            match core.hand_over() {
+                Some(next) => errand = next,
+                None => break,
+            }
+        }
+        (core, clock)
     }
 
     fn has_errands(&self) -> bool {

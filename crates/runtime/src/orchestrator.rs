@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::memory::Home;
 use crate::message::{MAX_ARGUMENTS, MAX_SCALARS, Order, encode_task};
 use crate::node::{Core, Node};
-use crate::tensor::{Access, Argument, Buffer, Bytes, DType, Layout, Tensor};
+use crate::tensor::{Access, Argument, Buffer, Bytes, DType, Layout, Tensor, Usage};
 use phalanx_engine::{Arg, Mode, Place, PoolId, RunId, Slab, Submit, TaskId, TaskSpec, WorkerId};
 use std::sync::Arc;
 
@@ -68,7 +68,9 @@ impl<'n> Orchestrator<'n> {
     pub fn submit_next_level(&mut self, target: Target, call: &Call) -> Result<TaskId, Error> {
         let place = match target {
             Target::Chip(at) | Target::Worker(at) => Place::Worker(self.chip(at)?),
-            Target::Any => Place::Pool(self.crew.next_level_pool.ok_or(Error::NoWorkers("chips"))?),
+            Target::Any => {
+                Place::Pool(self.crew.next_level_pool.ok_or_else(|| Error::NoWorkers("chips"))?)
+            }
         };
         let home = match target {
             Target::Chip(at) | Target::Worker(at) => Some(Home::Chip(at)),
@@ -79,7 +81,7 @@ impl<'n> Orchestrator<'n> {
 
     /// Sends a task to any sub worker.
     pub fn submit_sub(&mut self, call: &Call) -> Result<TaskId, Error> {
-        let pool = self.crew.sub_pool.ok_or(Error::NoWorkers("sub workers"))?;
+        let pool = self.crew.sub_pool.ok_or_else(|| Error::NoWorkers("sub workers"))?;
         self.submit(Place::Pool(pool), None, call)
     }
 
@@ -94,7 +96,7 @@ impl<'n> Orchestrator<'n> {
 
     /// Starts each call on another sub worker, all at once; it ends when all have ended.
     pub fn submit_sub_group(&mut self, calls: &[Call]) -> Result<TaskId, Error> {
-        let pool = self.crew.sub_pool.ok_or(Error::NoWorkers("sub workers"))?;
+        let pool = self.crew.sub_pool.ok_or_else(|| Error::NoWorkers("sub workers"))?;
         let subs = &self.crew.subs[usize::from(self.crew.is_helping)..];
         if self.crew.is_helping && calls.len() <= subs.len() {
             let members: Vec<_> =
@@ -109,10 +111,12 @@ impl<'n> Orchestrator<'n> {
     pub fn alloc(&mut self, dtype: DType, shape: &[u64]) -> Result<Tensor, Error> {
         let layout = Layout::dense(dtype, shape)?;
         let run = self.run;
-        let slab = self.with_room(|core| Ok(core.engine.allocate(run, layout.extent)?))?.1;
-        let slab = slab.expect("ORC-2: an allocation has a slab");
+        let slab = self.with_room(|core| match core.engine.allocate(run, layout.extent)? {
+            Submit::Accepted { slab, .. } => Ok(slab),
+            Submit::Blocked { .. } => Ok(None),
+        })?;
         let buffer = self.slab_buffer(slab);
-        Ok(Tensor { buffer, start: 0, layout })
+        Ok(Tensor::new(buffer, 0, layout)?)
     }
 
     /// Runs `body` in a scope: what it allocates goes when it returns and nobody names it.
@@ -167,29 +171,32 @@ impl<'n> Orchestrator<'n> {
         call: &Call,
     ) -> Result<TaskId, Error> {
         let order = self.order(call)?;
-        self.args.clear();
         self.check(call, home)?;
         let seats = self.seats(call, home)?;
-        for argument in &call.arguments {
-            self.args.push(argument.engine()?);
-        }
-        let args = std::mem::take(&mut self.args);
+        let mut args = std::mem::take(&mut self.args);
+        args.clear();
+        args.extend(call.arguments.iter().map(Argument::engine));
         let run = self.run;
         let result = self.with_room(|core| {
             let submit = core.engine.submit(run, &spec(place, call, &args))?;
-            if let Some(task) = submit.task() {
-                let job = core.job(task);
-                (job.run, job.callable) = (Some(run), order.callable);
-                job.is_idempotent = call.is_idempotent;
-                let places = call.arguments.iter().map(Argument::place);
-                encode_task(&mut job.bytes, &order, places, &call.scalars, &seats, &call.blob);
-                job.ends.push(job.bytes.len());
-                core.carry_out();
-            }
-            Ok(submit)
+            let Submit::Accepted { task, .. } = submit else { return Ok(None) };
+            let job = core.job(task);
+            (job.run, job.callable) = (Some(run), order.callable);
+            job.is_idempotent = call.is_idempotent;
+            let arguments = call.arguments.iter();
+            encode_task(
+                &mut job.bytes,
+                &order,
+                arguments,
+                &call.scalars,
+                &seats,
+                &call.rare().blob,
+            );
+            core.carry_out();
+            Ok(Some(task))
         });
         self.args = args;
-        result.map(|(task, _)| task)
+        result
     }
 
     fn submit_group(
@@ -208,12 +215,11 @@ impl<'n> Orchestrator<'n> {
             let count = |number: usize| u16::try_from(number).unwrap_or(u16::MAX);
             let (member, all) = (count(number), count(members.len()));
             let order = Order { member, members: all, ..self.order(call)? };
-            let places = call.arguments.iter().map(Argument::place);
             let seats = self.seats(call, *home)?;
-            encode_task(&mut bytes, &order, places, &call.scalars, &seats, &call.blob);
+            let arguments = call.arguments.iter();
+            encode_task(&mut bytes, &order, arguments, &call.scalars, &seats, &call.rare().blob);
             ends.push(bytes.len());
-            let engine = call.arguments.iter().map(Argument::engine);
-            args.push(engine.collect::<Result<Vec<Arg>, _>>()?);
+            args.push(call.arguments.iter().map(Argument::engine).collect::<Vec<Arg>>());
         }
         let directed: Vec<(WorkerId, &[Arg])> =
             members.iter().zip(&args).map(|((worker, ..), args)| (*worker, &args[..])).collect();
@@ -223,86 +229,98 @@ impl<'n> Orchestrator<'n> {
             None => Place::Group(&directed),
         };
         let (run, callable) = (self.run, self.order(first)?.callable);
-        let submitted = self.with_room(|core| {
+        self.with_room(|core| {
             let submit = core.engine.submit(run, &spec(place, first, &[]))?;
-            if let Some(task) = submit.task() {
-                let job = core.job(task);
-                (job.run, job.callable) = (Some(run), callable);
-                job.is_idempotent = members.iter().all(|(.., call)| call.is_idempotent);
-                job.bytes.extend_from_slice(&bytes);
-                job.ends.extend_from_slice(&ends);
-                core.carry_out();
-            }
-            Ok(submit)
-        });
-        submitted.map(|(task, _)| task)
+            let Submit::Accepted { task, .. } = submit else { return Ok(None) };
+            let job = core.job(task);
+            (job.run, job.callable) = (Some(run), callable);
+            job.is_idempotent = members.iter().all(|(.., call)| call.is_idempotent);
+            job.bytes.extend_from_slice(&bytes);
+            job.ends.extend_from_slice(&ends);
+            core.carry_out();
+            Ok(Some(task))
+        })
     }
 
-    /// Submits, and waits for room as often as there is none.
-    fn with_room(
+    /// Does what needs room in the ring, and waits for room as often as there is none.
+    #[inline]
+    fn with_room<T>(
         &mut self,
-        mut submit: impl FnMut(&mut Core) -> Result<Submit, Error>,
-    ) -> Result<(TaskId, Option<Slab>), Error> {
+        mut submit: impl FnMut(&mut Core) -> Result<Option<T>, Error>,
+    ) -> Result<T, Error> {
         let mut core = self.node.enter();
         self.since += 1;
         if self.since >= LISTEN_EVERY {
             self.since = 0;
             core.pump();
         }
-        if let Submit::Accepted { task, slab } = submit(&mut core)? {
-            return Ok((task, slab));
+        if let Some(accepted) = submit(&mut core)? {
+            return Ok(accepted);
         }
         drop(core);
+        self.wait_for_room(submit)
+    }
+
+    #[inline(never)]
+    fn wait_for_room<T>(
+        &self,
+        mut submit: impl FnMut(&mut Core) -> Result<Option<T>, Error>,
+    ) -> Result<T, Error> {
         let accepted = self.node.attend(None, |core| {
             // While tasks end one after the other, a little more room is worth waiting for.
             if core.is_moving && core.engine.free_slots() < self.node.some_room {
                 return None;
             }
-            match submit(core) {
-                Ok(Submit::Accepted { task, slab }) => Some(Ok((task, slab))),
-                Ok(Submit::Blocked { .. }) => None,
-                Err(error) => Some(Err(error)),
-            }
+            submit(core).transpose()
         });
         accepted.unwrap_or(Err(Error::Closed))
     }
 
+    #[inline]
     fn order(&self, call: &Call) -> Result<Order, Error> {
         let program = self.node.program;
-        let callable = program.position(&call.callable)?;
+        let callable = program.position(call.name)?;
         let digest = self.node.prefixes[callable as usize];
         Ok(Order { callable, digest, run: self.run.number(), member: 0, members: 1 })
     }
 
     /// What the engine does not check.
+    #[inline]
     fn check(&self, call: &Call, home: Option<Home>) -> Result<(), Error> {
-        let within = |what, limit, count| {
-            if count > limit { Err(Error::TooMany { what, limit, count }) } else { Ok(()) }
-        };
-        within("arguments", MAX_ARGUMENTS, call.arguments.len())?;
-        within("scalars", MAX_SCALARS, call.scalars.len())?;
-        within("bytes of its own", MAX_BYTES, call.blob.len())?;
-        for (argument, one) in call.arguments.iter().enumerate() {
-            if one.tensor.buffer.0.owner != self.node.nonce {
-                return Err(Error::ForeignBuffer(argument));
-            }
-            let granted = one.tensor.buffer.0.access;
-            if !granted.allows(one.tag) {
-                return Err(Error::NotGranted { argument, granted });
-            }
-            let its = one.tensor.buffer.home();
-            if its != Home::Host && Some(its) != home {
-                let target = home.map_or_else(
-                    || "a worker that is not that chip".to_owned(),
-                    |home| match home {
-                        Home::Chip(chip) => format!("chip {chip}"),
-                        Home::Host => "a sub worker".to_owned(),
-                    },
-                );
-                return Err(Error::WrongHome { argument, home: its, target });
+        let is_within = call.arguments.len() <= MAX_ARGUMENTS
+            && call.scalars.len() <= MAX_SCALARS
+            && call.rare().blob.len() <= MAX_BYTES;
+        if !is_within {
+            return Err(too_many(call));
+        }
+        for (at, argument) in call.arguments.iter().enumerate() {
+            let Usage { owner, access, home: its, .. } = argument.tensor.usage();
+            let is_at_home = *its == Home::Host || Some(*its) == home;
+            if *owner != self.node.nonce || !access.allows(argument.tag) || !is_at_home {
+                return Err(self.refuse(at, argument, home));
             }
         }
         Ok(())
+    }
+
+    /// Why an argument cannot be sent there.
+    #[cold]
+    fn refuse(&self, at: usize, argument: &Argument, home: Option<Home>) -> Error {
+        let Usage { owner, access, home: its, .. } = *argument.tensor.usage();
+        if owner != self.node.nonce {
+            return Error::ForeignBuffer(at);
+        }
+        if !access.allows(argument.tag) {
+            return Error::NotGranted { argument: at, granted: access };
+        }
+        let target = home.map_or_else(
+            || "a worker that is not that chip".to_owned(),
+            |home| match home {
+                Home::Chip(chip) => format!("chip {chip}"),
+                Home::Host => "a sub worker".to_owned(),
+            },
+        );
+        Error::WrongHome { argument: at, home: its, target }
     }
 
     fn slab_buffer(&self, slab: Slab) -> Buffer {
@@ -322,12 +340,26 @@ impl<'n> Orchestrator<'n> {
     }
 }
 
+/// Which limit a call is beyond.
+#[cold]
+fn too_many(call: &Call) -> Error {
+    let limits = [
+        ("arguments", MAX_ARGUMENTS, call.arguments.len()),
+        ("scalars", MAX_SCALARS, call.scalars.len()),
+        ("bytes of its own", MAX_BYTES, call.rare().blob.len()),
+    ];
+    let beyond = limits.into_iter().find(|(_, limit, count)| count > limit);
+    let (what, limit, count) = beyond.unwrap_or(limits[0]);
+    Error::TooMany { what, limit, count }
+}
+
 fn spec<'a>(place: Place<'a>, call: &'a Call, args: &'a [Arg]) -> TaskSpec<'a> {
-    let spec = TaskSpec::new(place).args(args).after(&call.after).priority(call.priority);
+    let rare = call.rare();
+    let spec = TaskSpec::new(place).args(args).after(&rare.after).priority(call.priority);
     TaskSpec {
         is_unordered: call.is_unordered,
-        is_collective: call.callable.is_collective,
-        expected: call.expected,
+        is_collective: call.is_collective,
+        expected: rare.expected,
         ..spec
     }
 }

@@ -84,18 +84,24 @@ impl Program {
         })
     }
 
-    /// The place of a callable.
-    pub(crate) fn position(&self, callable: &Callable) -> Result<u32, ProgramError> {
+    /// The place of the callable of this name.
+    #[inline]
+    pub(crate) fn position(&self, name: &'static str) -> Result<u32, ProgramError> {
         // Mostly it is the very same name; comparing letters is for those from another crate.
-        let is_same = |one: &Callable| std::ptr::eq(one.name, callable.name);
-        let at = self.callables.iter().position(is_same);
-        let at = at.or_else(|| self.callables.iter().position(|one| one.name == callable.name));
+        let is_same = |one: &Callable| std::ptr::eq(one.name, name);
+        let at = self.callables.iter().position(is_same).and_then(|at| u32::try_from(at).ok());
+        at.map_or_else(|| self.position_by_letters(name), Ok)
+    }
+
+    #[inline(never)]
+    fn position_by_letters(&self, name: &'static str) -> Result<u32, ProgramError> {
+        let at = self.callables.iter().position(|one| one.name == name);
         let at = at.and_then(|at| u32::try_from(at).ok());
         at.ok_or_else(|| {
-            let last = callable.name.rsplit("::").next();
+            let last = name.rsplit("::").next();
             let like = self.callables.iter().map(Callable::name);
             let like = like.into_iter().find(|name| name.rsplit("::").next() == last);
-            ProgramError::Unknown { name: callable.name, like }
+            ProgramError::Unknown { name, like }
         })
     }
 }
@@ -123,7 +129,7 @@ mod tests {
     #[test]
     fn a_callable_of_another_module_is_suggested() {
         static PROGRAM: Program = Program::new(&[Callable::new("a::one", nothing)]);
-        let error = PROGRAM.position(&Callable::new("b::one", nothing)).expect_err("not there");
+        let error = PROGRAM.position("b::one").expect_err("not there");
         assert!(error.to_string().contains("did you mean `a::one`?"), "{error}");
     }
 }

@@ -7,11 +7,11 @@
 use crate::callable::{Body, Callable};
 use crate::clock;
 use crate::failure::Failure;
-use crate::message::{Ended, Order, Place, Seat, Verdict, decode_task};
+use crate::message::{Ended, Order, Parts, Verdict, decode_task};
 use crate::orchestrator::Orchestrator;
 use crate::program::Program;
 use crate::shm::Segment;
-use crate::task::{Given, Setting, Task};
+use crate::task::{Setting, Task};
 use crate::worker::Worker;
 use std::any::Any;
 use std::cell::RefCell;
@@ -23,9 +23,7 @@ pub(crate) struct Runner {
     program: &'static Program,
     prefixes: Vec<u32>,
     setting: Setting,
-    places: Vec<Place>,
-    scalars: Vec<u64>,
-    seats: Vec<Seat>,
+    parts: Parts,
     /// What graphs are run on.
     worker: Option<Box<Worker>>,
     /// When the last task ended, if the next follows at once.
@@ -65,9 +63,8 @@ impl Runner {
         keep_panics_quiet();
         let prefixes = program.callables().iter().map(|one| one.digest().prefix()).collect();
         let setting = Setting::new(memories, device);
-        let (places, scalars, seats) = (Vec::new(), Vec::new(), Vec::new());
-        let worker = None;
-        Self { program, prefixes, setting, places, scalars, seats, worker, last: None }
+        let parts = Parts::default();
+        Self { program, prefixes, setting, parts, worker: None, last: None }
     }
 
     /// Runs graphs too, on this worker.
@@ -112,20 +109,12 @@ impl Runner {
     }
 
     fn call(&mut self, message: &[u8]) -> Result<(), Failure> {
-        self.places.clear();
-        self.scalars.clear();
-        self.seats.clear();
-        let (places, scalars) = (&mut self.places, &mut self.scalars);
-        let received = decode_task(message, places, scalars, &mut self.seats)?;
+        let received = decode_task(message, &mut self.parts)?;
         let Callable { name, body, .. } = find(self.program, &self.prefixes, &received.order)?;
-        let given = Given {
-            places: &self.places,
-            scalars: &self.scalars,
-            seats: &self.seats,
-            blob: received.blob,
-        };
-        let mut task = Task::open(&mut self.setting, received.order, given)?;
-        match (body, &self.worker) {
+        let places = received.places;
+        self.setting.check_all(&received)?;
+        let mut task = Task::new(&mut self.setting, received);
+        match (*body, &self.worker) {
             (Body::Function(function), _) => caught(|| function(&mut task)),
             (Body::Orchestration(graph), Some(worker)) => {
                 let witness = task.witness();
@@ -133,7 +122,7 @@ impl Runner {
                     task.inherit(foreign);
                     graph(orchestrator, &mut task)
                 };
-                let ended = worker.run_for_parent(name, given.places, witness.as_ref(), run)?;
+                let ended = worker.run_for_parent(name, places, witness.as_ref(), run)?;
                 self.setting.simulated = self.setting.simulated.saturating_add(ended.simulated);
                 Ok(())
             }
@@ -157,7 +146,12 @@ pub(crate) fn caught<T>(code: impl FnOnce() -> Result<T, Failure>) -> Result<T, 
 }
 
 /// The callable an order names, if both sides mean the same one.
-fn find(program: &Program, prefixes: &[u32], order: &Order) -> Result<Callable, Failure> {
+#[inline]
+fn find<'p>(
+    program: &'p Program,
+    prefixes: &[u32],
+    order: &Order,
+) -> Result<&'p Callable, Failure> {
     let at = order.callable as usize;
     let callable = program.callables().get(at).ok_or_else(|| {
         Failure::new(format!(
@@ -173,14 +167,14 @@ fn find(program: &Program, prefixes: &[u32], order: &Order) -> Result<Callable, 
             prefixes[at]
         )));
     }
-    Ok(*callable)
+    Ok(callable)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::Callable;
-    use crate::message::encode_task;
+    use crate::message::{Place, encode_task};
     use crate::tensor::{Access, DType, Layout};
 
     fn panics(_: &mut Task<'_>) -> Result<(), Failure> {

@@ -6,7 +6,7 @@
 
 use crate::domain::{DomainError, DomainView, check_memory};
 use crate::failure::Failure;
-use crate::message::{MAX_ARGUMENTS, Order, Place, Seat};
+use crate::message::{MAX_ARGUMENTS, Place, Reach, Received, Seat};
 use crate::nested::Foreign;
 use crate::shm::grant::Grant;
 use crate::shm::mailbox::Witness;
@@ -28,19 +28,29 @@ pub(crate) struct Setting {
 }
 
 impl Setting {
+    /// Whether all that a task was given lies in the memory it names.
+    #[inline]
+    pub(crate) fn check_all(&self, given: &Received<'_>) -> Result<(), Failure> {
+        for (index, reach) in given.places.reaches().enumerate() {
+            self.check(index, reach)?;
+        }
+        for seat in given.seats {
+            self.check_seat(seat)?;
+        }
+        Ok(())
+    }
+
     /// Whether an argument lies in the memory it names.
-    fn check(&self, index: usize, place: &Place) -> Result<(), DataError> {
-        let segment = self.memories.get(usize::from(place.memory));
-        let end = place.offset.checked_add(place.layout.extent);
-        let bytes = segment.map(|segment| segment.len() as u64);
-        if bytes.is_some_and(|bytes| end.is_some_and(|end| end <= bytes)) {
+    #[inline]
+    fn check(&self, index: usize, reach: Reach) -> Result<(), DataError> {
+        let segment = self.memories.get(usize::from(reach.memory));
+        let end = reach.offset.checked_add(reach.bytes);
+        if let (Some(segment), Some(end)) = (segment, end)
+            && end <= segment.len() as u64
+        {
             return Ok(());
         }
-        let words = bytes.map_or_else(
-            || format!("memory {} is not shared with this worker", place.memory),
-            |bytes| format!("it begins at byte {} and does not end within {bytes}", place.offset),
-        );
-        Err(DataError::Memory { index, words })
+        Err(outside(index, reach, segment))
     }
 
     /// Whether a domain lies in the memory it names.
@@ -60,7 +70,6 @@ impl Setting {
     }
 
     fn open(&self, index: usize, place: &Place, is_shared: bool) -> Result<Data, DataError> {
-        self.check(index, place)?;
         let offset = usize::try_from(place.offset).unwrap_or(usize::MAX);
         let bytes = usize::try_from(place.layout.extent).unwrap_or(usize::MAX);
         let segment = self.memories[usize::from(place.memory)].clone();
@@ -79,6 +88,20 @@ impl Setting {
     pub(crate) fn new(memories: Vec<Segment>, device: Option<Box<dyn Any + Send>>) -> Self {
         Self { memories, device, simulated: 0, witness: None, waiting: None }
     }
+}
+
+/// Why an argument is not in the memory it names.
+#[cold]
+fn outside(index: usize, reach: Reach, segment: Option<&Segment>) -> DataError {
+    let Reach { memory, offset, .. } = reach;
+    let words = segment.map_or_else(
+        || format!("memory {memory} is not shared with this worker"),
+        |segment| {
+            let bytes = segment.len();
+            format!("it begins at byte {offset} and does not end within {bytes}")
+        },
+    );
+    DataError::Memory { index, words }
 }
 
 /// One argument of a task that runs.
@@ -275,36 +298,17 @@ fn rows(layout: &Layout, row: usize) -> impl Iterator<Item = usize> + use<> {
 /// What a callable is called with.
 pub struct Task<'a> {
     setting: &'a mut Setting,
-    order: Order,
-    given: Given<'a>,
+    given: Received<'a>,
     /// One bit for each argument that was taken.
     taken: [u64; MAX_ARGUMENTS.div_ceil(64)],
     /// What its arguments are to the workers below, if it is a graph.
-    foreign: Foreign,
-}
-
-/// What a task was sent with.
-#[derive(Clone, Copy)]
-pub(crate) struct Given<'a> {
-    pub(crate) places: &'a [Place],
-    pub(crate) scalars: &'a [u64],
-    pub(crate) seats: &'a [Seat],
-    pub(crate) blob: &'a [u8],
+    foreign: Option<Foreign>,
 }
 
 impl<'a> Task<'a> {
-    pub(crate) fn open(
-        setting: &'a mut Setting,
-        order: Order,
-        given: Given<'a>,
-    ) -> Result<Self, Failure> {
-        for (index, place) in given.places.iter().enumerate() {
-            setting.check(index, place)?;
-        }
-        for seat in given.seats {
-            setting.check_seat(seat)?;
-        }
-        Ok(Self { setting, order, given, taken: Default::default(), foreign: Foreign::default() })
+    #[inline]
+    pub(crate) fn new(setting: &'a mut Setting, given: Received<'a>) -> Self {
+        Self { setting, given, taken: Default::default(), foreign: None }
     }
 
     /// All arguments, to be used side by side; each can be taken once.
@@ -331,7 +335,7 @@ impl<'a> Task<'a> {
         let meets =
             |seat: &Seat| seat.roster.touches(place.memory, place.offset, place.layout.extent);
         let is_shared = self.given.seats.iter().any(meets);
-        Ok(self.setting.open(index, place, is_shared)?)
+        Ok(self.setting.open(index, &place, is_shared)?)
     }
 
     /// One argument as a tensor that a graph can pass on to its own workers, as often as it likes.
@@ -342,7 +346,7 @@ impl<'a> Task<'a> {
         let Some(place) = self.given.places.get(index) else {
             return Err(Failure::new(format!("argument {index} is wanted, {given} were given")));
         };
-        let tensor = self.foreign.tensor(place);
+        let tensor = self.foreign.as_ref().and_then(|foreign| foreign.tensor(&place));
         tensor.ok_or_else(|| Failure::new("only a graph can pass its arguments on"))
     }
 
@@ -353,7 +357,7 @@ impl<'a> Task<'a> {
 
     /// Its arguments are to be passed on.
     pub(crate) fn inherit(&mut self, foreign: Foreign) {
-        self.foreign = foreign;
+        self.foreign = Some(foreign);
     }
 
     /// How many arguments it was given.
@@ -363,7 +367,7 @@ impl<'a> Task<'a> {
 
     /// A number it was given.
     pub fn scalar(&self, index: usize) -> Result<u64, Failure> {
-        self.given.scalars.get(index).copied().ok_or_else(|| {
+        self.given.scalars.get(index).ok_or_else(|| {
             Failure::new(format!(
                 "scalar {index} is wanted, {} were given",
                 self.given.scalars.len()
@@ -388,17 +392,17 @@ impl<'a> Task<'a> {
 
     /// Which member of its group it is, from 0.
     pub fn member(&self) -> usize {
-        usize::from(self.order.member)
+        usize::from(self.given.order.member)
     }
 
     /// How many members its group has; 1 if it is no group.
     pub fn members(&self) -> usize {
-        usize::from(self.order.members)
+        usize::from(self.given.order.members)
     }
 
     /// A domain it was given, in the order of [`Call::domain`](crate::Call::domain).
     pub fn domain(&self, index: usize) -> Result<DomainView, Failure> {
-        let Given { seats, .. } = self.given;
+        let seats = self.given.seats;
         let Some(seat) = seats.get(index) else {
             let given = seats.len();
             return Err(Failure::new(format!("domain {index} is wanted, {given} were given")));

@@ -4,6 +4,7 @@
 //! - **TEN-2 (by identity).** A tensor names a buffer, never an address; a buffer lives while anything names it.
 
 use crate::memory::Home;
+use crate::message::{Encode, Place, PlaceHead, encode_place};
 use phalanx_engine::{Arg, BufferId, Tag, View, ViewError};
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -261,8 +262,7 @@ impl Buffer {
 
     /// All of it as bytes.
     pub fn whole(&self) -> Tensor {
-        let layout = Layout::dense(DType::U8, &[self.0.bytes]).expect("TEN-1: one axis");
-        Tensor { buffer: self.clone(), start: 0, layout }
+        self.tensor(0, DType::U8, &[self.0.bytes]).expect("TEN-1: one axis, and all of it")
     }
 
     /// A tensor without gaps from byte `start` on.
@@ -282,12 +282,40 @@ impl Buffer {
     }
 }
 
-/// Elements of one buffer.
-#[derive(Clone, Debug)]
-pub struct Tensor {
-    pub(crate) buffer: Buffer,
-    pub(crate) start: u64,
-    pub(crate) layout: Layout,
+/// Elements of one buffer; a copy is another handle on the same ones.
+#[derive(Clone)]
+pub struct Tensor(Arc<Elements>);
+
+/// What a [`Tensor`] is.
+struct Elements {
+    usage: Usage,
+    buffer: Buffer,
+    start: u64,
+    layout: Layout,
+}
+
+/// What a submission needs of a tensor, worked out when the tensor is made.
+pub(crate) struct Usage {
+    /// The bytes, as the engine knows them.
+    pub(crate) view: View,
+    /// How it begins in a message.
+    head: PlaceHead,
+    /// Whose memory it is a part of.
+    pub(crate) owner: u64,
+    /// What its owner lets tasks do with it.
+    pub(crate) access: Access,
+    pub(crate) home: Home,
+}
+
+impl fmt::Debug for Tensor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Elements { buffer, start, layout, .. } = &*self.0;
+        f.debug_struct("Tensor")
+            .field("buffer", buffer)
+            .field("start", start)
+            .field("layout", layout)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Why a tensor cannot be made.
@@ -317,7 +345,7 @@ pub enum TensorError {
 }
 
 impl Tensor {
-    fn new(buffer: Buffer, start: u64, layout: Layout) -> Result<Self, TensorError> {
+    pub(crate) fn new(buffer: Buffer, start: u64, layout: Layout) -> Result<Self, TensorError> {
         if !start.is_multiple_of(layout.dtype.bytes()) {
             return Err(TensorError::Misaligned { start, dtype: layout.dtype });
         }
@@ -325,22 +353,38 @@ impl Tensor {
         if end > buffer.len() {
             return Err(TensorError::OutOfBounds { end, bytes: buffer.len() });
         }
-        Ok(Self { buffer, start, layout })
+        let Bytes { memory, number, generation, offset, owner, access, home, .. } = *buffer.0;
+        let (identity, offset) = ((number, generation), offset + start);
+        let place = Place { memory, access, buffer: identity, offset, layout };
+        let view = view(&buffer, start, &layout).map_err(TensorError::View)?;
+        let usage = Usage { view, head: place.head(), owner, access, home };
+        Ok(Self(Arc::new(Elements { usage, buffer, start, layout })))
+    }
+
+    /// Where it begins in its memory.
+    pub(crate) fn offset(&self) -> u64 {
+        self.0.buffer.0.offset + self.0.start
+    }
+
+    /// What a submission needs of it.
+    #[inline]
+    pub(crate) fn usage(&self) -> &Usage {
+        &self.0.usage
     }
 
     /// The buffer it is a part of.
     pub fn buffer(&self) -> &Buffer {
-        &self.buffer
+        &self.0.buffer
     }
 
     /// What it holds, and how.
     pub fn layout(&self) -> &Layout {
-        &self.layout
+        &self.0.layout
     }
 
     /// Elements `from..to` of the first axis.
     pub fn rows(&self, from: u64, to: u64) -> Result<Self, TensorError> {
-        let (shape, strides) = (self.layout.shape(), self.layout.strides());
+        let (shape, strides) = (self.layout().shape(), self.layout().strides());
         let (Some(&count), Some(&stride)) = (shape.first(), strides.first()) else {
             return Err(TensorError::View(ViewError::Rank(0)));
         };
@@ -349,10 +393,14 @@ impl Tensor {
         }
         let mut rows = shape.to_vec();
         rows[0] = to - from;
-        let layout = Layout::strided(self.layout.dtype, &rows, strides)?;
+        let layout = Layout::strided(self.layout().dtype, &rows, strides)?;
         let skip = from.checked_mul(stride).and_then(|skip| skip.checked_mul(layout.dtype.bytes()));
-        let start = skip.and_then(|skip| skip.checked_add(self.start));
-        Self::new(self.buffer.clone(), start.ok_or(TensorError::View(ViewError::Overflow))?, layout)
+        let start = skip.and_then(|skip| skip.checked_add(self.0.start));
+        Self::new(
+            self.buffer().clone(),
+            start.ok_or(TensorError::View(ViewError::Overflow))?,
+            layout,
+        )
     }
 
     /// As an argument that is read.
@@ -380,20 +428,19 @@ impl Tensor {
         self.tagged(Tag::NoDep)
     }
 
+    #[inline]
     fn tagged(&self, tag: Tag) -> Argument {
         Argument { tensor: self.clone(), tag }
     }
+}
 
-    #[inline]
-    pub(crate) fn view(&self) -> Result<View, ViewError> {
-        let Layout { dtype, .. } = self.layout;
-        let start = self.buffer.0.base + self.start;
-        if self.layout.is_dense() {
-            return View::bytes(self.buffer.0.id, start, self.layout.extent);
-        }
-        let (shape, strides) = (self.layout.shape(), self.layout.strides());
-        View::strided(self.buffer.0.id, start, shape, strides, dtype.bytes())
+/// The bytes of a tensor, as the engine knows them.
+fn view(buffer: &Buffer, start: u64, layout: &Layout) -> Result<View, ViewError> {
+    let (id, start) = (buffer.0.id, buffer.0.base + start);
+    if layout.is_dense() {
+        return View::bytes(id, start, layout.extent);
     }
+    View::strided(id, start, layout.shape(), layout.strides(), layout.dtype.bytes())
 }
 
 /// A tensor, and what a task does with it.
@@ -405,19 +452,15 @@ pub struct Argument {
 
 impl Argument {
     #[inline]
-    pub(crate) fn engine(&self) -> Result<Arg, ViewError> {
-        Ok(Arg { view: self.tensor.view()?, tag: self.tag })
+    pub(crate) fn engine(&self) -> Arg {
+        Arg { view: self.tensor.usage().view.clone(), tag: self.tag }
     }
+}
 
+impl Encode for &Argument {
     #[inline]
-    pub(crate) fn place(&self) -> crate::message::Place {
-        let Tensor { buffer, start, layout } = &self.tensor;
-        crate::message::Place {
-            memory: buffer.0.memory,
-            access: self.tag.into(),
-            buffer: (buffer.0.number, buffer.0.generation),
-            offset: buffer.0.offset + start,
-            layout: *layout,
-        }
+    fn encode(&self, bytes: &mut Vec<u8>) {
+        let Elements { usage, layout, .. } = &*self.tensor.0;
+        encode_place(bytes, &usage.head.with(self.tag.into()), layout);
     }
 }

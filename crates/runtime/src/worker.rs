@@ -146,7 +146,7 @@ impl Worker {
 
     /// Runs one task on any sub worker and waits for it.
     pub fn call(&self, call: &Call) -> Result<Finished, Error> {
-        self.run(call.callable.name(), |graph| {
+        self.run(call.name, |graph| {
             graph.submit_sub(call)?;
             Ok(())
         })
@@ -195,7 +195,7 @@ impl Worker {
     fn check_mine(&self, tensor: &Tensor) -> Result<(), Error> {
         self.check_open()?;
         self.node.lend_a_hand();
-        let bytes = &tensor.buffer.0;
+        let bytes = &tensor.buffer().0;
         let is_mine = bytes.owner == self.node.nonce && bytes.memory == 0;
         if is_mine { Ok(()) } else { Err(Error::ForeignBuffer(0)) }
     }
@@ -205,7 +205,7 @@ impl Worker {
         self.check_mine(tensor)?;
         let mut core = self.node.enter();
         core.pump();
-        if core.engine.is_in_use(tensor.buffer.0.id) {
+        if core.engine.is_in_use(tensor.buffer().0.id) {
             return Err(Error::InUse);
         }
         Ok(core)
@@ -271,10 +271,10 @@ impl Drop for Worker {
 
 /// Where a dense tensor begins in its memory, if it has so many bytes.
 fn place(tensor: &Tensor, given: usize, bytes: usize) -> Result<usize, Error> {
-    if bytes as u64 != tensor.layout.extent || !tensor.layout.is_dense() {
-        return Err(Error::Elements { given, wanted: tensor.layout.elements() });
+    if bytes as u64 != tensor.layout().extent || !tensor.layout().is_dense() {
+        return Err(Error::Elements { given, wanted: tensor.layout().elements() });
     }
-    Ok(usize::try_from(tensor.buffer.0.offset + tensor.start).unwrap_or(usize::MAX))
+    Ok(usize::try_from(tensor.offset()).unwrap_or(usize::MAX))
 }
 
 fn write_to<T: Pod>(memory: &Segment, tensor: &Tensor, elements: &[T]) -> Result<(), Error> {
@@ -284,7 +284,8 @@ fn write_to<T: Pod>(memory: &Segment, tensor: &Tensor, elements: &[T]) -> Result
 }
 
 fn read_from<T: Pod>(memory: &Segment, tensor: &Tensor) -> Result<Vec<T>, Error> {
-    let count = usize::try_from(tensor.layout.extent).unwrap_or(usize::MAX) / size_of::<T>().max(1);
+    let count =
+        usize::try_from(tensor.layout().extent).unwrap_or(usize::MAX) / size_of::<T>().max(1);
     let at = place(tensor, count, count.saturating_mul(size_of::<T>()))?;
     let mut elements = vec![T::zeroed(); count];
     let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut elements);

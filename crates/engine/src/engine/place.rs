@@ -60,9 +60,17 @@ impl Engine {
         if !lane.queue.is_empty() {
             self.fill_lane(worker);
         }
+        let pool = self.lanes[worker as usize].pool;
+        if pool == NONE {
+            return;
+        }
+        while self.lanes[worker as usize].has_room()
+            && let Some(slot) = self.pools[pool as usize].pop_for_the_only_one()
+        {
+            self.start(worker, slot, 0);
+        }
         let lane = &mut self.lanes[worker as usize];
-        let pool = lane.pool;
-        if pool != NONE && lane.has_room() {
+        if lane.has_room() {
             let entry = &mut self.pools[pool as usize];
             entry.list(worker, lane);
             if !entry.queue.is_empty() {

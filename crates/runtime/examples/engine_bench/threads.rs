@@ -61,9 +61,9 @@ pub(crate) struct Threads {
 }
 
 impl Threads {
-    pub(crate) fn new(data: usize) -> Result<Self, Error> {
-        let worker =
-            Worker::builder(&PROGRAM).threads().helping().sub_workers(THREADS - 1).init()?;
+    /// The caller and `others` more.
+    pub(crate) fn new(data: usize, others: u32) -> Result<Self, Error> {
+        let worker = Worker::builder(&PROGRAM).threads().helping().sub_workers(others).init()?;
         let tensors = (0..data).map(|_| worker.tensor(DType::U8, &[4096]));
         Ok(Self { data: tensors.collect::<Result<_, _>>()?, worker })
     }
@@ -85,15 +85,18 @@ impl Threads {
     ) -> Result<(), Failure> {
         let is_chain = tasks.iter().all(|task| task == [0]);
         for task in tasks.iter() {
-            let call = if iterations == 0 {
+            let first = &self.data[task[0] as usize];
+            let first = if is_chain { first.in_out() } else { first.output() };
+            let mut call = if iterations == 0 {
                 Call::new(&NOTHING)
             } else {
                 Call::new(&COMPUTE).scalar(iterations)
             };
-            let first = &self.data[task[0] as usize];
-            let first = if is_chain { first.in_out() } else { first.output() };
-            let others = task[1..].iter().map(|datum| self.data[*datum as usize].input());
-            graph.submit_sub(&call.args(std::iter::once(first).chain(others)))?;
+            call.push(first);
+            for datum in &task[1..] {
+                call.push(self.data[*datum as usize].input());
+            }
+            graph.submit_sub(&call)?;
         }
         Ok(())
     }

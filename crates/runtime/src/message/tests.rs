@@ -1,5 +1,6 @@
 use super::*;
 use crate::domain::roster::{LINE, Member, Part, Roster};
+use crate::tensor::{Access, DType, Layout, MAX_RANK};
 use proptest::prelude::*;
 use std::sync::Arc;
 
@@ -73,11 +74,12 @@ proptest! {
         let order = Order { callable, digest, run, member: members - 1, members };
         let mut bytes = Vec::new();
         encode_task(&mut bytes, &order, given.iter().copied(), &numbers, &taken, &blob);
-        let (mut places, mut scalars, mut seats) = (Vec::new(), Vec::new(), Vec::new());
-        let received = decode_task(&bytes, &mut places, &mut scalars, &mut seats);
-        let received = received.expect("MSG-1");
-        prop_assert_eq!(received, Received { order, blob: &blob });
-        prop_assert_eq!((places, scalars, seats), (given, numbers, taken));
+        let mut parts = Parts::default();
+        let received = decode_task(&bytes, &mut parts).expect("MSG-1");
+        prop_assert_eq!((received.order, received.blob), (order, &blob[..]));
+        let places: Vec<Place> = received.places.iter().collect();
+        let scalars: Vec<u64> = (0..).map_while(|at| received.scalars.get(at)).collect();
+        prop_assert_eq!((places, scalars, received.seats), (given, numbers, &taken[..]));
     }
 
     #[test]
@@ -92,7 +94,7 @@ proptest! {
 
     #[test]
     fn msg_2_any_bytes_are_a_message_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-        let _ = decode_task(&bytes, &mut Vec::new(), &mut Vec::new(), &mut Vec::new());
+        let _ = decode_task(&bytes, &mut Parts::default());
         let _ = Ended::decode(&bytes);
     }
 
@@ -106,8 +108,7 @@ proptest! {
         let mut bytes = Vec::new();
         encode_task(&mut bytes, &order, given.iter().copied(), &[], &taken, &[]);
         let cut = bytes.len().saturating_sub(cut);
-        let (places, scalars, seats) = (&mut Vec::new(), &mut Vec::new(), &mut Vec::new());
-        prop_assert!(decode_task(&bytes[..cut], places, scalars, seats).is_err());
+        prop_assert!(decode_task(&bytes[..cut], &mut Parts::default()).is_err());
     }
 
     #[test]
@@ -123,11 +124,9 @@ proptest! {
             let at = at.index(bytes.len());
             bytes[at] = byte;
         }
-        let (mut places, mut scalars, mut seats) = (Vec::new(), Vec::new(), Vec::new());
-        if let Ok(received) = decode_task(&bytes, &mut places, &mut scalars, &mut seats) {
-            let (mut again, order, places) = (Vec::new(), received.order, places.into_iter());
-            encode_task(&mut again, &order, places, &scalars, &seats, received.blob);
-            prop_assert_eq!(again, bytes, "MSG-2");
+        let mut parts = Parts::default();
+        if let Ok(received) = decode_task(&bytes, &mut parts) {
+            prop_assert_eq!(received.encode(), bytes, "MSG-2");
         }
     }
 

@@ -32,30 +32,26 @@ pub(crate) struct Job {
     /// Whether it may run again if its worker is lost.
     pub(crate) is_idempotent: bool,
     pub(crate) bytes: Vec<u8>,
-    /// Where the message of each member ends.
+    /// Where the message of each member ends, if it is a group.
     pub(crate) ends: Vec<usize>,
 }
 
 impl Job {
     fn message(&self, member: u16) -> &[u8] {
+        if self.ends.is_empty() {
+            return &self.bytes;
+        }
         let member = usize::from(member);
         let from = member.checked_sub(1).map_or(0, |before| self.ends[before]);
         &self.bytes[from..self.ends[member]]
     }
 }
 
-/// A task that is with a worker.
-#[derive(Clone, Copy, Debug)]
-struct Flight {
-    dispatch: u64,
-    task: TaskId,
-    member: u16,
-}
-
 /// What the node knows of one worker.
 pub(crate) struct Lane {
     pub(crate) endpoint: Box<dyn Endpoint>,
-    flights: VecDeque<Flight>,
+    /// The last task it was sent; the engine may have decided on more.
+    sent: u64,
     /// Sent and not flushed.
     unflushed: u32,
     /// The last sign of progress.
@@ -66,18 +62,6 @@ pub(crate) struct Lane {
     first: u64,
     /// Why it was ended, if its end is not proven yet.
     doom: Option<Box<str>>,
-}
-
-impl Lane {
-    /// Whether it has a task.
-    pub(crate) fn is_busy(&self) -> bool {
-        !self.flights.is_empty()
-    }
-
-    fn land(&mut self, dispatch: u64) -> Option<Flight> {
-        let at = self.flights.iter().position(|flight| flight.dispatch == dispatch)?;
-        self.flights.remove(at)
-    }
 }
 
 /// What is kept of a run beside the engine's own record.
@@ -122,6 +106,8 @@ pub(crate) struct Core {
     replaced: VecDeque<Lost>,
     /// The worker that is whoever waits.
     pub(crate) caller: Option<(WorkerId, Arc<Errands>)>,
+    /// What its tasks are run with, while nobody does.
+    pub(crate) errand: Option<Box<Errand>>,
     /// How many callers wait.
     waiters: usize,
     /// Whether some of its tasks have ended since the last pumping.
@@ -160,6 +146,7 @@ impl Core {
             domains: Vec::new(),
             replaced: VecDeque::new(),
             caller: None,
+            errand: None,
             waiters: 0,
             has_ended_errands: false,
             row: Row::default(),
@@ -173,9 +160,8 @@ impl Core {
 
     /// A worker behind `endpoint`, which the engine knows by the next number.
     pub(crate) fn add_lane(&mut self, endpoint: Box<dyn Endpoint>) {
-        let flights = VecDeque::new();
-        let (unflushed, progress, lost, first, doom) = (0, 0, None, 0, None);
-        self.lanes.push(Lane { endpoint, flights, unflushed, progress, lost, first, doom });
+        let (sent, unflushed, progress, lost, first, doom) = (0, 0, 0, None, 0, None);
+        self.lanes.push(Lane { endpoint, sent, unflushed, progress, lost, first, doom });
     }
 
     /// The place for the bytes of a task that was just accepted.
@@ -216,7 +202,6 @@ impl Core {
         let Start { worker, dispatch, task, member, .. } = *start;
         let lane = &mut self.lanes[worker.index()];
         let message = self.jobs[task.slot()].message(member);
-        lane.flights.push_back(Flight { dispatch, task, member });
         if let Some((caller, errands)) = &self.caller
             && *caller == worker
         {
@@ -225,9 +210,10 @@ impl Core {
             return;
         }
         lane.endpoint.send(dispatch, message);
+        lane.sent = dispatch;
         lane.unflushed += 1;
         // An idle worker gets its first task at once, a busy one several at a time.
-        if lane.flights.len() == 1 || lane.unflushed >= 8 {
+        if lane.unflushed >= 8 || self.engine.in_flight(worker) == 1 {
             lane.unflushed = 0;
             lane.endpoint.flush();
         }
@@ -270,22 +256,29 @@ impl Core {
         is_moved
     }
 
-    /// Hands the tasks of the caller over to who will run them.
-    pub(crate) fn hand_over(&mut self, errand: &mut Errand) {
+    /// The tasks of the caller, for who will run them; nothing if there are none or somebody runs some.
+    pub(crate) fn hand_over(&mut self) -> Option<Box<Errand>> {
+        if self.row.len() == 0 {
+            return None;
+        }
+        let mut errand = self.errand.take()?;
         std::mem::swap(&mut self.row, &mut errand.row);
         std::mem::swap(&mut self.recalled, &mut errand.recalled);
         if let Some((_, errands)) = &self.caller {
-            errands.wait(0);
+            errands.begin();
         }
+        Some(errand)
     }
 
     /// Takes back what they ended as.
-    pub(crate) fn take_back(&mut self, errand: &mut Errand, clock: &mut Option<u64>) {
-        let Some((worker, _)) = self.caller else { return };
-        let now = Time(*clock.get_or_insert_with(clock::now));
-        for report in errand.ended.drain(..) {
-            self.take_in(now, worker, report);
+    pub(crate) fn take_back(&mut self, mut errand: Box<Errand>, clock: &mut Option<u64>) {
+        let Some((worker, errands)) = &self.caller else { return };
+        let (worker, now) = (*worker, Time(*clock.get_or_insert_with(clock::now)));
+        errands.end(&errand);
+        for (ended, words) in errand.ended.drain(..) {
+            self.finish(now, worker, &ended, words);
         }
+        self.errand = Some(errand);
         self.carry_out();
         self.has_ended_errands = true;
     }
@@ -309,23 +302,7 @@ impl Core {
 
     fn take_in(&mut self, now: Time, worker: WorkerId, report: Report) {
         match report {
-            Report::Ended(ended, words) => {
-                let Some(flight) = self.lanes[worker.index()].land(ended.dispatch) else { return };
-                let ending = match ended.verdict {
-                    Verdict::Done => Ending::Done,
-                    Verdict::Skipped => Ending::Skipped,
-                    Verdict::Failed => {
-                        self.note_failure(worker, flight, words.unwrap_or_default());
-                        Ending::Failed(1)
-                    }
-                };
-                if ended.picoseconds > 0 {
-                    self.note_simulated(flight.task, ended.picoseconds);
-                }
-                self.record(worker, flight, &ended);
-                let (dispatch, took) = (ended.dispatch, ended.nanoseconds);
-                self.engine.step(now, Event::Finished { worker, dispatch, ending, took });
-            }
+            Report::Ended(ended, words) => self.finish(now, worker, &ended, words),
             Report::Left => self.has_news = true,
             Report::Dying(words) => self.worker_dying(worker, &words),
             Report::Lost(words) => self.worker_lost(now, worker, &words),
@@ -333,17 +310,47 @@ impl Core {
         }
     }
 
-    fn failure(&self, worker: WorkerId, flight: Flight, words: Box<str>) -> TaskFailure {
+    /// A worker has ended a task.
+    #[inline]
+    fn finish(&mut self, now: Time, worker: WorkerId, ended: &TaskEnded, words: Option<Box<str>>) {
+        let is_plain = ended.verdict == Verdict::Done && ended.picoseconds == 0;
+        if !is_plain || self.recorder.is_some() {
+            self.note(worker, ended, words);
+        }
+        let ending = match ended.verdict {
+            Verdict::Done => Ending::Done,
+            Verdict::Skipped => Ending::Skipped,
+            Verdict::Failed => Ending::Failed(1),
+        };
+        let (dispatch, took) = (ended.dispatch, ended.nanoseconds);
+        self.engine.step(now, Event::Finished { worker, dispatch, ending, took });
+    }
+
+    /// What is to be remembered of a task that has ended.
+    #[inline(never)]
+    fn note(&mut self, worker: WorkerId, ended: &TaskEnded, words: Option<Box<str>>) {
+        let is_meant = |flight: &Start| flight.dispatch == ended.dispatch;
+        let Some(flight) = self.engine.flights(worker).find(is_meant) else { return };
+        if ended.verdict == Verdict::Failed {
+            self.note_failure(&flight, words.unwrap_or_default());
+        }
+        if ended.picoseconds > 0 {
+            self.note_simulated(flight.task, ended.picoseconds);
+        }
+        self.record(&flight, ended);
+    }
+
+    fn failure(&self, flight: &Start, words: Box<str>) -> TaskFailure {
         let job = &self.jobs[flight.task.slot()];
         let callables = self.program.callables();
         let callable = callables.get(job.callable as usize).map_or("?", |callable| callable.name());
-        let worker = self.lanes[worker.index()].endpoint.name();
-        let Flight { task, member, .. } = flight;
+        let worker = self.lanes[flight.worker.index()].endpoint.name();
+        let Start { task, member, .. } = *flight;
         TaskFailure { task, member, callable, worker, words }
     }
 
-    fn note_failure(&mut self, worker: WorkerId, flight: Flight, words: Box<str>) {
-        let failure = self.failure(worker, flight, words);
+    fn note_failure(&mut self, flight: &Start, words: Box<str>) {
+        let failure = self.failure(flight, words);
         let run = self.jobs[flight.task.slot()].run;
         let notes = run.and_then(|run| self.runs.get_mut(&run));
         if let Some(notes) = notes.filter(|notes| notes.failures.len() < MAX_FAILURES) {
@@ -352,8 +359,7 @@ impl Core {
     }
 
     /// Remembers when a task ran, if it has and that is asked for.
-    #[inline]
-    fn record(&mut self, worker: WorkerId, flight: Flight, ended: &TaskEnded) {
+    fn record(&mut self, flight: &Start, ended: &TaskEnded) {
         let Some(recorder) = self.recorder.as_mut() else { return };
         let job = &self.jobs[flight.task.slot()];
         let Some(run) = job.run.filter(|_| ended.verdict != Verdict::Skipped) else { return };
@@ -362,7 +368,7 @@ impl Core {
             run,
             task: flight.task,
             member: flight.member,
-            worker: worker.index(),
+            worker: flight.worker.index(),
             callable: callable.map_or("?", |callable| callable.name()),
             begun: ended.begun,
             ended: ended.begun.saturating_add(ended.nanoseconds),
@@ -454,15 +460,20 @@ impl Core {
 
     /// Whether any task is with a worker.
     pub(crate) fn is_busy(&self) -> bool {
-        self.lanes.iter().any(|lane| !lane.flights.is_empty())
+        self.engine.workers().any(|worker| self.engine.in_flight(worker) > 0)
+    }
+
+    /// Whether the worker at `at` has a task.
+    pub(crate) fn has_task(&self, at: usize) -> bool {
+        self.engine.in_flight(self.worker(at)) > 0
     }
 
     /// Tells the engine which workers have moved since the last time.
     pub(crate) fn look_for_progress(&mut self) {
         let now = Time(clock::now());
         for at in 0..self.lanes.len() {
-            let lane = &mut self.lanes[at];
-            let Some(first) = lane.flights.front().map(|flight| flight.dispatch) else { continue };
+            let Some(first) = self.engine.flights(self.worker(at)).next() else { continue };
+            let (first, lane) = (first.dispatch, &mut self.lanes[at]);
             let progress = lane.endpoint.evidence().progress;
             // Another first task is progress: the time before it was sent was not its own.
             let is_another = std::mem::replace(&mut lane.first, first) != first;

@@ -4,7 +4,6 @@ use crate::endpoint::{Endpoint, Evidence, Report};
 use crate::message::Ended;
 use crate::runner::Runner;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, TryLockError};
 
 /// Tasks in a row.
 #[derive(Default)]
@@ -46,48 +45,48 @@ impl Row {
     }
 }
 
-/// Who runs errands, and what it uses for that.
+/// What errands are run with; who has it runs them.
 pub(crate) struct Errand {
     runner: Runner,
     pub(crate) row: Row,
     /// Those of the row that must not begin any more.
     pub(crate) recalled: Vec<u64>,
-    pub(crate) ended: Vec<Report>,
+    pub(crate) ended: Vec<(Ended, Option<Box<str>>)>,
 }
 
 /// An errand that took longer than this lets others look after the node meanwhile, and so does the next.
 const LONG_NANOSECONDS: u64 = 10_000;
 
 impl Errand {
+    pub(crate) fn new(runner: Runner) -> Self {
+        Self { runner, row: Row::default(), recalled: Vec::new(), ended: Vec::new() }
+    }
+
     /// Runs the row; `now` is a fresh reading of the clock, and so is what it returns.
-    fn run(&mut self, now: Option<u64>) -> Option<u64> {
+    pub(crate) fn run(&mut self, now: Option<u64>) -> Option<u64> {
         let Self { runner, row, recalled, ended } = self;
         runner.resume(now);
         for (dispatch, message) in row.iter() {
-            if recalled.contains(&dispatch) {
-                ended.push(Report::Ended(Ended::skipped(dispatch), None));
+            if !recalled.is_empty() && recalled.contains(&dispatch) {
+                ended.push((Ended::skipped(dispatch), None));
                 continue;
             }
-            let (end, words) = runner.run(dispatch, message);
-            ended.push(Report::Ended(end, words));
+            ended.push(runner.run(dispatch, message));
         }
         row.clear();
         recalled.clear();
         runner.last()
     }
 
-    fn longest(&self) -> u64 {
-        let times = self.ended.iter().map(|report| match report {
-            Report::Ended(ended, _) => ended.nanoseconds,
-            _ => 0,
-        });
-        times.max().unwrap_or(0)
+    /// Whether one of those that have ended was long.
+    fn was_long(&self) -> bool {
+        self.ended.iter().any(|(ended, _)| ended.nanoseconds > LONG_NANOSECONDS)
     }
 }
 
-/// The worker that is whoever waits.
+/// What everybody can see of the errands without holding the core.
+#[derive(Default)]
 pub(crate) struct Errands {
-    errand: Mutex<Errand>,
     /// How many wait and nobody runs.
     count: AtomicUsize,
     is_running: AtomicBool,
@@ -96,17 +95,6 @@ pub(crate) struct Errands {
 }
 
 impl Errands {
-    pub(crate) fn new(runner: Runner) -> Self {
-        let (recalled, ended) = (Vec::new(), Vec::new());
-        let errand = Errand { runner, row: Row::default(), recalled, ended };
-        Self {
-            errand: Mutex::new(errand),
-            count: AtomicUsize::new(0),
-            is_running: AtomicBool::new(false),
-            is_long: AtomicBool::new(false),
-        }
-    }
-
     /// Says how many wait.
     #[inline]
     pub(crate) fn wait(&self, count: usize) {
@@ -124,37 +112,16 @@ impl Errands {
         self.is_long.load(Ordering::Relaxed)
     }
 
-    /// The right to run errands, unless somebody has it.
-    pub(crate) fn take(&self) -> Option<Taken<'_>> {
-        let errand = match self.errand.try_lock() {
-            Ok(errand) => errand,
-            Err(TryLockError::Poisoned(errand)) => errand.into_inner(),
-            Err(TryLockError::WouldBlock) => return None,
-        };
+    /// Somebody runs what waited.
+    pub(crate) fn begin(&self) {
         self.is_running.store(true, Ordering::Release);
-        Some(Taken { errands: self, errand })
+        self.wait(0);
     }
-}
 
-/// The right to run errands.
-pub(crate) struct Taken<'a> {
-    errands: &'a Errands,
-    pub(crate) errand: MutexGuard<'a, Errand>,
-}
-
-impl Taken<'_> {
-    /// Runs what was taken over; `now` is a fresh reading of the clock, and so is what it returns.
-    pub(crate) fn run(&mut self, now: Option<u64>) -> Option<u64> {
-        let last = self.errand.run(now);
-        let is_long = self.errand.longest() > LONG_NANOSECONDS;
-        self.errands.is_long.store(is_long, Ordering::Relaxed);
-        last
-    }
-}
-
-impl Drop for Taken<'_> {
-    fn drop(&mut self) {
-        self.errands.is_running.store(false, Ordering::Release);
+    /// It is done.
+    pub(crate) fn end(&self, errand: &Errand) {
+        self.is_long.store(errand.was_long(), Ordering::Relaxed);
+        self.is_running.store(false, Ordering::Release);
     }
 }
 

@@ -33,7 +33,7 @@ impl Core {
             let Some((domain, rank, _)) = self.waits_for(last) else { break };
             last = domain.lanes[rank];
         }
-        last != at && self.waits_for(last).is_none() && self.lanes[last].is_busy()
+        last != at && self.waits_for(last).is_none() && self.has_task(last)
     }
 
     /// Whom the worker at `at` waits for, in words; nothing if it does not wait.
@@ -42,8 +42,9 @@ impl Core {
         let roster = &domain.roster;
         let is_barrier = cell == roster.signals;
         let what = if is_barrier { "the barrier".to_owned() } else { format!("cell {cell}") };
-        let peer = &self.lanes[domain.lanes[rank]];
-        let does = match (&peer.lost, peer.is_busy()) {
+        let other = domain.lanes[rank];
+        let peer = &self.lanes[other];
+        let does = match (&peer.lost, self.has_task(other)) {
             (Some(words), _) => format!("is lost: {words}"),
             (None, true) => "does not write it".to_owned(),
             (None, false) => "runs nothing".to_owned(),

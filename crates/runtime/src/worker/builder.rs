@@ -5,7 +5,7 @@ use super::children::Children;
 use crate::endpoint::Endpoint;
 use crate::error::Error;
 use crate::memory::Memory;
-use crate::node::{Caller, Core, Errands, Node};
+use crate::node::{Caller, Core, Errand, Errands, Node};
 use crate::orchestrator::Crew;
 use crate::program::Program;
 use crate::runner::Runner;
@@ -203,7 +203,7 @@ impl Builder {
         let mut memories = vec![memory.segment.clone()];
         memories.extend_from_slice(&inherited);
         let runner = || Runner::new(self.program, memories.clone(), None);
-        let errands = self.is_helping.then(|| Arc::new(Errands::new(runner())));
+        let errands = self.is_helping.then(Arc::<Errands>::default);
         let segment = memory.segment.clone();
         let mut core = Core::new(engine, self.slots as usize, memory, self.program);
         core.recorder = self.is_recording.then(Recorder::start);
@@ -220,6 +220,7 @@ impl Builder {
         if let Some(errands) = &worker.node.errands {
             lanes.insert(self.next_level() as usize, Box::new(Caller { is_stopped: false }));
             core.caller = Some((worker.crew.subs[0], Arc::clone(errands)));
+            core.errand = Some(Box::new(Errand::new(runner())));
         }
         for lane in lanes {
             core.add_lane(lane);

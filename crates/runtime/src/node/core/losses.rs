@@ -1,8 +1,8 @@
 //! What becomes of tasks whose worker is gone.
 
-use super::{Core, Ending, Flight, Lane};
+use super::{Core, Ending, Lane};
 use crate::error::{Lost, RunError};
-use phalanx_engine::{Cause, Event, Reason, Report as RunReport, Time, WorkerId};
+use phalanx_engine::{Cause, Event, Reason, Report as RunReport, Start, Time, WorkerId};
 
 /// How many replaced workers are remembered.
 const MAX_REPLACED: usize = 64;
@@ -11,14 +11,13 @@ impl Core {
     /// Tells those who wait for what a worker had, before it is certain that it touches nothing any more.
     pub(super) fn worker_dying(&mut self, worker: WorkerId, words: &str) {
         let is_replaced = self.lanes[worker.index()].endpoint.is_replaced();
-        for at in 0..self.lanes[worker.index()].flights.len() {
-            let flight = self.lanes[worker.index()].flights[at];
+        for flight in self.flights(worker) {
             let job = &self.jobs[flight.task.slot()];
             let Some(run) = job.run.filter(|_| !(is_replaced && job.is_idempotent)) else {
                 continue;
             };
-            let failures = vec![self.failure(worker, flight, words.into())];
-            let Flight { task, member, .. } = flight;
+            let failures = vec![self.failure(&flight, words.into())];
+            let Start { task, member, .. } = flight;
             let (task, reason) = (Some(task), Reason::WorkerLost(worker));
             let cause = Cause { task, member, work: 0, reason };
             self.give_up(run, RunError::new(cause, RunReport::default(), failures));
@@ -33,8 +32,8 @@ impl Core {
         lane.lost = Some(words.clone());
         lane.unflushed = 0;
         self.has_news = true;
-        for flight in std::mem::take(&mut lane.flights) {
-            self.note_failure(worker, flight, words.clone());
+        for flight in self.flights(worker) {
+            self.note_failure(&flight, words.clone());
         }
         self.engine.step(now, Event::Lost(worker));
     }
@@ -48,20 +47,24 @@ impl Core {
         self.replaced.push_front(lost);
         self.lanes[at].unflushed = 0;
         self.has_news = true;
-        for flight in std::mem::take(&mut self.lanes[at].flights) {
+        for flight in self.flights(worker) {
             let job = &self.jobs[flight.task.slot()];
             let is_over = job.run.is_none_or(|run| self.engine.error(run).is_some());
             if job.is_idempotent && !is_over {
-                let lane = &mut self.lanes[at];
-                lane.endpoint.send(flight.dispatch, job.message(flight.member));
-                lane.flights.push_back(flight);
+                self.lanes[at].endpoint.send(flight.dispatch, job.message(flight.member));
                 continue;
             }
-            self.note_failure(worker, flight, words.clone());
+            self.note_failure(&flight, words.clone());
             let (dispatch, ending, took) = (flight.dispatch, Ending::Failed(1), 0);
             self.engine.step(now, Event::Finished { worker, dispatch, ending, took });
         }
         self.lanes[at].endpoint.flush();
+    }
+
+    /// What a worker was sent and has not ended.
+    fn flights(&self, worker: WorkerId) -> Vec<Start> {
+        let sent = self.lanes[worker.index()].sent;
+        self.engine.flights(worker).filter(|flight| flight.dispatch <= sent).collect()
     }
 
     /// Who was lost, and how.
