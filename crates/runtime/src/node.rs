@@ -19,12 +19,14 @@ mod buffers;
 mod core;
 mod errands;
 mod keeper;
+mod local;
 mod peers;
 
 pub(crate) use self::core::Core;
 pub use self::core::Finished;
 pub(crate) use errands::{Caller, Errand, Errands};
 use keeper::Keeper;
+pub(crate) use local::Local;
 
 use crate::endpoint::DeathWord;
 use crate::program::Program;
@@ -168,6 +170,11 @@ impl Node {
         }
     }
 
+    /// Runs what is ready for a caller, until nothing is.
+    pub(crate) fn help(&self) {
+        self.attend(None, |core| (core.row.len() == 0).then_some(()));
+    }
+
     /// Runs what waits for a caller, and what that makes ready; now and then somebody must look at the others.
     #[inline]
     fn run_errands<'n>(
@@ -260,11 +267,11 @@ impl Node {
     }
 }
 
-/// A number that no other worker has, on this machine or another.
+/// A number that no other worker has, on this machine or another; never 0.
 fn nonce() -> u64 {
     use std::hash::{BuildHasher, Hasher};
     // The keys of the hasher are random.
     let mut hasher = std::collections::hash_map::RandomState::new().build_hasher();
     hasher.write_u32(std::process::id());
-    hasher.finish()
+    hasher.finish().max(1)
 }

@@ -10,9 +10,9 @@ use crate::error::Error;
 use crate::memory::Home;
 use crate::message::{MAX_ARGUMENTS, MAX_SCALARS, Order, encode_task};
 use crate::node::{Core, Node};
-use crate::tensor::{Access, Argument, Buffer, Bytes, DType, Layout, Tensor, Usage};
+use crate::tensor::{Access, Argument, Buffer, Bytes, DType, Layout, Tensor};
 use phalanx_engine::{Arg, Mode, Place, PoolId, RunId, Slab, Submit, TaskId, TaskSpec, WorkerId};
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 
 /// Which workers a node has, and what the engine calls them.
 #[derive(Clone, Debug, Default)]
@@ -39,6 +39,8 @@ pub enum Target {
 
 /// How many submissions pass before workers are listened to.
 const LISTEN_EVERY: u32 = 16;
+/// How many pass before those that stay here are run.
+const HELP_EVERY: u32 = 32;
 /// The most bytes a task carries itself.
 pub const MAX_BYTES: usize = 1 << 20;
 
@@ -156,7 +158,14 @@ impl<'n> Orchestrator<'n> {
 
     /// Shows workers all that was submitted, before a graph's code waits for something itself.
     pub fn flush(&mut self) {
-        self.node.enter().pump();
+        let mut core = self.node.enter();
+        core.spread();
+        core.pump();
+        let has_errands = core.row.len() > 0;
+        drop(core);
+        if has_errands {
+            self.node.help();
+        }
     }
 
     pub(crate) fn chip(&self, chip: u32) -> Result<WorkerId, Error> {
@@ -177,6 +186,7 @@ impl<'n> Orchestrator<'n> {
         args.clear();
         args.extend(call.arguments.iter().map(Argument::engine));
         let run = self.run;
+        let is_sub = matches!(place, Place::Pool(pool) if Some(pool) == self.crew.sub_pool);
         let result = self.with_room(|core| {
             let submit = core.engine.submit(run, &spec(place, call, &args))?;
             let Submit::Accepted { task, .. } = submit else { return Ok(None) };
@@ -192,6 +202,9 @@ impl<'n> Orchestrator<'n> {
                 &seats,
                 &call.rare().blob,
             );
+            if is_sub {
+                core.note_submission(order.callable);
+            }
             core.carry_out();
             Ok(Some(task))
         });
@@ -248,17 +261,31 @@ impl<'n> Orchestrator<'n> {
         &mut self,
         mut submit: impl FnMut(&mut Core) -> Result<Option<T>, Error>,
     ) -> Result<T, Error> {
-        let mut core = self.node.enter();
         self.since += 1;
+        let mut core = self.node.enter();
         if self.since >= LISTEN_EVERY {
-            self.since = 0;
-            core.pump();
+            core = self.listen(core);
         }
         if let Some(accepted) = submit(&mut core)? {
             return Ok(accepted);
         }
         drop(core);
         self.wait_for_room(submit)
+    }
+
+    /// Hears what workers have to say, and runs what is ready if that stays here.
+    #[inline(never)]
+    fn listen(&mut self, mut core: MutexGuard<'n, Core>) -> MutexGuard<'n, Core> {
+        if !core.local.is_on() {
+            self.since = 0;
+            core.pump();
+        } else if self.since >= HELP_EVERY {
+            self.since = 0;
+            drop(core);
+            self.node.help();
+            core = self.node.enter();
+        }
+        core
     }
 
     #[inline(never)]
@@ -294,24 +321,25 @@ impl<'n> Orchestrator<'n> {
             return Err(too_many(call));
         }
         for (at, argument) in call.arguments.iter().enumerate() {
-            let Usage { owner, access, home: its, .. } = argument.tensor.usage();
-            let is_at_home = *its == Home::Host || Some(*its) == home;
-            if *owner != self.node.nonce || !access.allows(argument.tag) || !is_at_home {
-                return Err(self.refuse(at, argument, home));
+            if argument.tensor.usage().free_for != self.node.nonce {
+                self.check_use(at, argument, home)?;
             }
         }
         Ok(())
     }
 
-    /// Why an argument cannot be sent there.
-    #[cold]
-    fn refuse(&self, at: usize, argument: &Argument, home: Option<Home>) -> Error {
-        let Usage { owner, access, home: its, .. } = *argument.tensor.usage();
+    /// Whether an argument can be sent there.
+    #[inline(never)]
+    fn check_use(&self, at: usize, argument: &Argument, home: Option<Home>) -> Result<(), Error> {
+        let Bytes { owner, access, home: its, .. } = *argument.tensor.buffer().0;
         if owner != self.node.nonce {
-            return Error::ForeignBuffer(at);
+            return Err(Error::ForeignBuffer(at));
         }
         if !access.allows(argument.tag) {
-            return Error::NotGranted { argument: at, granted: access };
+            return Err(Error::NotGranted { argument: at, granted: access });
+        }
+        if its == Home::Host || Some(its) == home {
+            return Ok(());
         }
         let target = home.map_or_else(
             || "a worker that is not that chip".to_owned(),
@@ -320,7 +348,7 @@ impl<'n> Orchestrator<'n> {
                 Home::Host => "a sub worker".to_owned(),
             },
         );
-        Error::WrongHome { argument: at, home: its, target }
+        Err(Error::WrongHome { argument: at, home: its, target })
     }
 
     fn slab_buffer(&self, slab: Slab) -> Buffer {

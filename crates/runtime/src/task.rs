@@ -298,7 +298,7 @@ fn rows(layout: &Layout, row: usize) -> impl Iterator<Item = usize> + use<> {
 /// What a callable is called with.
 pub struct Task<'a> {
     setting: &'a mut Setting,
-    given: Received<'a>,
+    given: &'a Received<'a>,
     /// One bit for each argument that was taken.
     taken: [u64; MAX_ARGUMENTS.div_ceil(64)],
     /// What its arguments are to the workers below, if it is a graph.
@@ -307,7 +307,7 @@ pub struct Task<'a> {
 
 impl<'a> Task<'a> {
     #[inline]
-    pub(crate) fn new(setting: &'a mut Setting, given: Received<'a>) -> Self {
+    pub(crate) fn new(setting: &'a mut Setting, given: &'a Received<'a>) -> Self {
         Self { setting, given, taken: Default::default(), foreign: None }
     }
 

@@ -286,7 +286,8 @@ impl Buffer {
 #[derive(Clone)]
 pub struct Tensor(Arc<Elements>);
 
-/// What a [`Tensor`] is.
+/// What a [`Tensor`] is; what a submission needs comes first, beside the count of handles.
+#[repr(C)]
 struct Elements {
     usage: Usage,
     buffer: Buffer,
@@ -295,16 +296,14 @@ struct Elements {
 }
 
 /// What a submission needs of a tensor, worked out when the tensor is made.
+#[repr(C)]
 pub(crate) struct Usage {
+    /// Whose memory it is a part of, if any task of the owner's may have it for any use; no owner has 0.
+    pub(crate) free_for: u64,
     /// The bytes, as the engine knows them.
     pub(crate) view: View,
     /// How it begins in a message.
     head: PlaceHead,
-    /// Whose memory it is a part of.
-    pub(crate) owner: u64,
-    /// What its owner lets tasks do with it.
-    pub(crate) access: Access,
-    pub(crate) home: Home,
 }
 
 impl fmt::Debug for Tensor {
@@ -357,7 +356,9 @@ impl Tensor {
         let (identity, offset) = ((number, generation), offset + start);
         let place = Place { memory, access, buffer: identity, offset, layout };
         let view = view(&buffer, start, &layout).map_err(TensorError::View)?;
-        let usage = Usage { view, head: place.head(), owner, access, home };
+        let is_free = access == Access::ReadWrite && home == Home::Host;
+        let free_for = if is_free { owner } else { 0 };
+        let usage = Usage { free_for, view, head: place.head() };
         Ok(Self(Arc::new(Elements { usage, buffer, start, layout })))
     }
 

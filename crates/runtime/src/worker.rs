@@ -121,6 +121,7 @@ impl Worker {
         let here = self.node.arrive();
         let result = graph(&mut Orchestrator::new(&self.node, &self.crew, run));
         let mut core = self.node.enter();
+        core.spread();
         if let Err(failure) = result {
             core.cancel_graph(run, &failure);
         }

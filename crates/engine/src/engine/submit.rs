@@ -29,9 +29,10 @@ impl Engine {
             return Ok(blocked);
         }
         let route = single.unwrap_or_else(|| self.open_group(spec));
-        let accepted = self.enter(run, spec, route);
+        let task = self.enter(run, spec, route);
+        let slab = if spec.bytes == 0 { None } else { self.ring.rare(task.slot).slab };
         self.settle();
-        Ok(accepted)
+        Ok(Submit::Accepted { task, slab })
     }
 
     /// Why a task cannot enter the ring now.
@@ -241,7 +242,7 @@ impl Engine {
 
     /// There is room and nothing to object: this cannot fail.
     #[inline]
-    fn enter(&mut self, run: RunId, spec: &TaskSpec<'_>, route: Route) -> Submit {
+    fn enter(&mut self, run: RunId, spec: &TaskSpec<'_>, route: Route) -> TaskId {
         let at = run.index as usize;
         let slot = self.open_slot(run, route);
         let entry = &mut self.ring[slot];
@@ -258,14 +259,16 @@ impl Engine {
         for task in spec.after {
             self.wire_after(slot, *task);
         }
-        let slab = if spec.bytes > 0 { self.give_slab(slot, at, spec.bytes) } else { None };
+        if spec.bytes > 0 {
+            self.give_slab(slot, at, spec.bytes);
+        }
         if self.config.is_recording {
             self.record(slot, Some(spec));
         }
         if self.ring[slot].waits == 0 {
             self.make_ready(slot);
         }
-        Submit::Accepted { task, slab }
+        task
     }
 
     fn open_group(&mut self, spec: &TaskSpec<'_>) -> Route {

@@ -3,6 +3,7 @@
 mod losses;
 
 use super::errands::{Errand, Errands, Row};
+use super::local::Local;
 use crate::clock;
 use crate::domain::Allocated;
 use crate::endpoint::{Endpoint, Report};
@@ -95,7 +96,7 @@ pub(crate) struct Core {
     pub(crate) lanes: Vec<Lane>,
     pub(crate) memory: Memory,
     pub(crate) program: &'static Program,
-    jobs: Vec<Job>,
+    pub(super) jobs: Vec<Job>,
     runs: BTreeMap<RunId, Notes>,
     reports: Vec<Report>,
     released: Vec<Released>,
@@ -108,6 +109,7 @@ pub(crate) struct Core {
     pub(crate) caller: Option<(WorkerId, Arc<Errands>)>,
     /// What its tasks are run with, while nobody does.
     pub(crate) errand: Option<Box<Errand>>,
+    pub(crate) local: Local,
     /// How many callers wait.
     waiters: usize,
     /// Whether some of its tasks have ended since the last pumping.
@@ -147,6 +149,7 @@ impl Core {
             replaced: VecDeque::new(),
             caller: None,
             errand: None,
+            local: Local::default(),
             waiters: 0,
             has_ended_errands: false,
             row: Row::default(),
@@ -200,7 +203,6 @@ impl Core {
     #[inline]
     fn start(&mut self, start: &Start) {
         let Start { worker, dispatch, task, member, .. } = *start;
-        let lane = &mut self.lanes[worker.index()];
         let message = self.jobs[task.slot()].message(member);
         if let Some((caller, errands)) = &self.caller
             && *caller == worker
@@ -209,6 +211,7 @@ impl Core {
             errands.wait(self.row.len());
             return;
         }
+        let lane = &mut self.lanes[worker.index()];
         lane.endpoint.send(dispatch, message);
         lane.sent = dispatch;
         lane.unflushed += 1;
@@ -275,9 +278,11 @@ impl Core {
         let Some((worker, errands)) = &self.caller else { return };
         let (worker, now) = (*worker, Time(*clock.get_or_insert_with(clock::now)));
         errands.end(&errand);
-        for (ended, words) in errand.ended.drain(..) {
-            self.finish(now, worker, &ended, words);
+        for (ended, words) in &mut errand.ended {
+            self.look_at(worker, ended, words);
         }
+        let events = errand.ended.drain(..).map(|(ended, _)| finished(worker, &ended));
+        self.engine.step_all(now, events);
         self.errand = Some(errand);
         self.carry_out();
         self.has_ended_errands = true;
@@ -302,7 +307,10 @@ impl Core {
 
     fn take_in(&mut self, now: Time, worker: WorkerId, report: Report) {
         match report {
-            Report::Ended(ended, words) => self.finish(now, worker, &ended, words),
+            Report::Ended(ended, mut words) => {
+                self.look_at(worker, &ended, &mut words);
+                self.engine.step(now, finished(worker, &ended));
+            }
             Report::Left => self.has_news = true,
             Report::Dying(words) => self.worker_dying(worker, &words),
             Report::Lost(words) => self.worker_lost(now, worker, &words),
@@ -310,20 +318,16 @@ impl Core {
         }
     }
 
-    /// A worker has ended a task.
+    /// Remembers what is to be remembered of a task that has ended, and that the engine is told of next.
     #[inline]
-    fn finish(&mut self, now: Time, worker: WorkerId, ended: &TaskEnded, words: Option<Box<str>>) {
+    fn look_at(&mut self, worker: WorkerId, ended: &TaskEnded, words: &mut Option<Box<str>>) {
+        if self.local.is_sampled(ended.nanoseconds) {
+            self.note_length(worker, ended);
+        }
         let is_plain = ended.verdict == Verdict::Done && ended.picoseconds == 0;
         if !is_plain || self.recorder.is_some() {
-            self.note(worker, ended, words);
+            self.note(worker, ended, words.take());
         }
-        let ending = match ended.verdict {
-            Verdict::Done => Ending::Done,
-            Verdict::Skipped => Ending::Skipped,
-            Verdict::Failed => Ending::Failed(1),
-        };
-        let (dispatch, took) = (ended.dispatch, ended.nanoseconds);
-        self.engine.step(now, Event::Finished { worker, dispatch, ending, took });
     }
 
     /// What is to be remembered of a task that has ended.
@@ -589,6 +593,18 @@ impl Core {
             stall.class, counts.running, counts.ready, counts.pending
         )
     }
+}
+
+/// The end of a task, as the engine is told.
+#[inline]
+fn finished(worker: WorkerId, ended: &TaskEnded) -> Event {
+    let ending = match ended.verdict {
+        Verdict::Done => Ending::Done,
+        Verdict::Skipped => Ending::Skipped,
+        Verdict::Failed => Ending::Failed(1),
+    };
+    let (dispatch, took) = (ended.dispatch, ended.nanoseconds);
+    Event::Finished { worker, dispatch, ending, took }
 }
 
 impl Notes {

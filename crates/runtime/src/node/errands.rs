@@ -71,7 +71,7 @@ impl Errand {
                 ended.push((Ended::skipped(dispatch), None));
                 continue;
             }
-            ended.push(runner.run(dispatch, message));
+            ended.push(runner.run_short(dispatch, message));
         }
         row.clear();
         recalled.clear();

@@ -121,6 +121,13 @@ impl Node {
             let mut core = self.enter();
             core.pump();
             self.tell(&mut core);
+            if let Some(mut errand) = core.hand_over() {
+                // Whoever was to run these has gone elsewhere.
+                drop(core);
+                let mut clock = errand.run(None);
+                self.enter().take_back(errand, &mut clock);
+                continue;
+            }
             let (until, words) = self.judge(&mut core);
             drop(core);
             self.sleep_until(until, &words, || is_closed() || attendants() || self.lend_a_hand());

@@ -5,7 +5,7 @@ use super::children::Children;
 use crate::endpoint::Endpoint;
 use crate::error::Error;
 use crate::memory::Memory;
-use crate::node::{Caller, Core, Errand, Errands, Node};
+use crate::node::{Caller, Core, Errand, Errands, Local, Node};
 use crate::orchestrator::Crew;
 use crate::program::Program;
 use crate::runner::Runner;
@@ -221,6 +221,8 @@ impl Builder {
             lanes.insert(self.next_level() as usize, Box::new(Caller { is_stopped: false }));
             core.caller = Some((worker.crew.subs[0], Arc::clone(errands)));
             core.errand = Some(Box::new(Errand::new(runner())));
+            let callables = self.program.callables().len();
+            core.local = Local::new(&worker.crew.subs[1..], callables);
         }
         for lane in lanes {
             core.add_lane(lane);

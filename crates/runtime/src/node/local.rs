@@ -1,0 +1,134 @@
+//! Short tasks stay with who submits them: handing one over would take longer than running it.
+//!
+//! What tasks of each callable took is remembered. Once all of the last submissions were of callables whose tasks are short,
+//! the other workers of the pool get no more of them, and the submitter runs what is ready between submissions, while
+//! everything about those tasks is still in its cache. The first submission that is not known to be short ends that.
+//!
+//! - **LOC-1 (short ones only).** Tasks stay only if those of their callable were short lately; what is not known is handed
+//!   over.
+//! - **LOC-2 (not kept back).** When the submitter has submitted its graph, flushes or fails, everybody takes part again.
+
+use super::Core;
+use crate::message::Ended;
+use phalanx_engine::WorkerId;
+
+/// Tasks that take less are short.
+const SHORT_NANOSECONDS: u64 = 600;
+/// Tasks that take more are all looked at.
+const LONG_NANOSECONDS: u64 = 1_200;
+/// And count as if they took this.
+const LONGEST_NANOSECONDS: u64 = 2_000;
+/// So many short submissions in a row, and they stay.
+const STREAK: u32 = 16;
+/// One of so many tasks is looked at.
+const SAMPLE: u32 = 16;
+
+/// What is known of the length of tasks.
+#[derive(Default)]
+pub(crate) struct Local {
+    /// Whether who submits runs tasks at all.
+    is_helping: bool,
+    /// Who else could take them.
+    others: Vec<WorkerId>,
+    /// What a task of each callable takes, if that is known.
+    usual: Vec<Option<u64>>,
+    /// How many submissions in a row were short.
+    streak: u32,
+    /// Whether tasks stay.
+    is_on: bool,
+    /// How many have ended since one was looked at.
+    unseen: u32,
+}
+
+impl Local {
+    /// With these other workers, and so many callables.
+    pub(crate) fn new(others: &[WorkerId], callables: usize) -> Self {
+        let (is_helping, usual) = (true, vec![None; callables]);
+        Self { is_helping, others: others.to_vec(), usual, ..Self::default() }
+    }
+
+    /// Whether tasks stay with who submits them.
+    #[inline]
+    pub(crate) fn is_on(&self) -> bool {
+        self.is_on
+    }
+
+    /// Whether this one of many is to be looked at.
+    #[inline]
+    pub(super) fn is_sampled(&mut self, nanoseconds: u64) -> bool {
+        self.unseen += 1;
+        (self.unseen >= SAMPLE || nanoseconds >= LONG_NANOSECONDS) && self.is_helping
+    }
+
+    fn is_short(&self, callable: u32) -> bool {
+        let usual = self.usual.get(callable as usize).copied().flatten();
+        usual.is_some_and(|usual| usual < SHORT_NANOSECONDS)
+    }
+
+    fn note(&mut self, callable: u32, nanoseconds: u64) {
+        self.unseen = 0;
+        let Some(usual) = self.usual.get_mut(callable as usize) else { return };
+        // A single long one may have met with an interruption; two in a row are long.
+        let counted = nanoseconds.min(LONGEST_NANOSECONDS);
+        *usual = Some(usual.map_or(counted, |before| (3 * before + counted) / 4));
+    }
+}
+
+impl Core {
+    /// A task of this callable was submitted.
+    #[inline]
+    pub(crate) fn note_submission(&mut self, callable: u32) {
+        if !self.local.is_helping {
+            return;
+        }
+        if !self.local.is_short(callable) {
+            self.spread();
+        } else if self.local.streak < STREAK {
+            self.local.streak += 1;
+            if self.local.streak == STREAK {
+                self.stay();
+            }
+        }
+    }
+
+    /// The others get no more tasks.
+    #[cold]
+    fn stay(&mut self) {
+        self.local.is_on = true;
+        for worker in &self.local.others {
+            self.engine.pause(*worker);
+        }
+    }
+
+    /// Everybody takes part.
+    #[inline]
+    pub(crate) fn spread(&mut self) {
+        self.local.streak = 0;
+        if self.local.is_on {
+            self.call_the_others();
+        }
+    }
+
+    #[cold]
+    fn call_the_others(&mut self) {
+        self.local.is_on = false;
+        for worker in &self.local.others {
+            self.engine.resume(*worker);
+        }
+        self.carry_out();
+    }
+
+    /// Remembers what a task took that has just ended and is still known to the engine.
+    #[inline(never)]
+    pub(super) fn note_length(&mut self, worker: WorkerId, ended: &Ended) {
+        let mut flights = self.engine.flights(worker);
+        let flight = flights.find(|flight| flight.dispatch == ended.dispatch);
+        let Some(task) = flight.map(|flight| flight.task) else { return };
+        drop(flights);
+        let callable = self.jobs[task.slot()].callable;
+        self.local.note(callable, ended.nanoseconds);
+        if !self.local.is_short(callable) {
+            self.spread();
+        }
+    }
+}
