@@ -17,23 +17,25 @@
 
 mod buffers;
 mod core;
+mod desk;
 mod errands;
 mod keeper;
 mod local;
+mod parts;
 mod peers;
 
 pub(crate) use self::core::Core;
 pub use self::core::Finished;
+use desk::{Attendance, Desk, Moves, Seen};
 pub(crate) use errands::{Caller, Errand, Errands};
-use keeper::Keeper;
 pub(crate) use local::Local;
 
 use crate::endpoint::DeathWord;
 use crate::program::Program;
+use crate::shm::bell::Look;
 use crate::shm::{Bell, Waiting};
 use phalanx_engine::{Budgets, Time, Verdict, watch};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// How many rows of errands are run before somebody looks at other workers.
@@ -41,17 +43,11 @@ const ERRANDS: u32 = 16;
 
 /// The engine and its endpoints, shared by all who may move them.
 pub(crate) struct Node {
-    core: Mutex<Core>,
-    /// Rung by workers when they have something to say, and by whoever made news for a waiter.
-    pub(crate) bell: Bell,
+    desk: Desk<Core>,
     pub(crate) waiting: Waiting,
     pub(crate) budgets: Budgets,
     /// The tasks that waiting callers run themselves.
     pub(crate) errands: Option<Arc<Errands>>,
-    pub(crate) is_closed: AtomicBool,
-    keeper: Keeper,
-    /// How often something happened that somebody may wait for.
-    news: AtomicU64,
     pub(crate) program: &'static Program,
     /// The first bytes of each callable's digest.
     pub(crate) prefixes: Vec<u32>,
@@ -73,15 +69,11 @@ impl Node {
         let prefixes = program.callables().iter().map(|one| one.digest().prefix()).collect();
         let some_room = core.engine.free_slots() / 8;
         Self {
-            core: Mutex::new(core),
+            desk: Desk::new(core, bell),
             some_room,
-            bell,
             waiting,
             budgets,
             errands,
-            is_closed: AtomicBool::new(false),
-            keeper: Keeper::default(),
-            news: AtomicU64::new(0),
             program,
             prefixes,
             nonce: nonce(),
@@ -89,51 +81,42 @@ impl Node {
     }
 
     /// The core, as soon as nobody else has it; it is never held for long.
-    pub(crate) fn enter(&self) -> MutexGuard<'_, Core> {
-        for _ in 0..64 {
-            if let Some(core) = self.try_enter() {
-                return core;
-            }
-            std::hint::spin_loop();
-        }
-        self.core.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    pub(crate) fn enter(&self) -> Held<'_> {
+        self.desk.enter()
     }
 
-    /// The core, if nobody has it.
-    pub(crate) fn try_enter(&self) -> Option<MutexGuard<'_, Core>> {
-        match self.core.try_lock() {
-            Ok(core) => Some(core),
-            Err(TryLockError::Poisoned(core)) => Some(core.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
-    }
-
-    /// Moves what can be moved, if nobody else does; whether something moved.
-    pub(crate) fn lend_a_hand(&self) -> bool {
-        let Some(mut core) = self.try_enter() else { return false };
-        let is_moved = core.pump();
-        self.tell(&mut core);
-        is_moved
+    /// Moves what can be moved; whether something moved. Not if somebody else does, unless this is the last look.
+    pub(crate) fn lend_a_hand(&self, look: Look) -> bool {
+        self.desk.lend_a_hand(look)
     }
 
     /// The same, unless somebody attends to the node anyway.
-    pub(crate) fn lend_a_hand_if_wanted(&self) -> bool {
-        !self.is_attended() && self.lend_a_hand()
-    }
-
-    /// Wakes those who wait for what has happened.
-    fn tell(&self, core: &mut Core) {
-        if std::mem::take(&mut core.has_news) {
-            self.announce();
-        } else if self.has_errands() {
-            self.bell.ring();
-        }
+    pub(crate) fn lend_a_hand_if_wanted(&self, look: Look) -> bool {
+        self.desk.lend_a_hand_if_wanted(look)
     }
 
     /// Makes all who wait look again.
     pub(crate) fn announce(&self) {
-        self.news.fetch_add(1, Ordering::Release);
-        self.bell.ring();
+        self.desk.announce();
+    }
+
+    /// From now on the caller looks after the node, until the guard is gone.
+    pub(crate) fn arrive(&self) -> Attendance<'_, Core> {
+        self.desk.arrive()
+    }
+
+    /// Lets nothing new begin; whether it was open.
+    pub(crate) fn close(&self) -> bool {
+        self.desk.close()
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.desk.is_closed()
+    }
+
+    /// What workers ring when they have something to say.
+    pub(crate) fn bell(&self) -> &Bell {
+        &self.desk.bell
     }
 
     /// Moves everything until `done` says so; `None` when `deadline` has passed.
@@ -149,11 +132,11 @@ impl Node {
         loop {
             core.pump_at(&mut clock);
             let result = done(&mut core);
-            self.tell(&mut core);
+            core.tell(|| self.has_errands());
             let is_late = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
             if result.is_some() || is_late() {
                 core.caller_waits(-1);
-                here.leave(&core);
+                here.leave(&mut core);
                 return result;
             }
             if let Some(errand) = core.hand_over() {
@@ -162,8 +145,11 @@ impl Node {
             }
             clock = None;
             let (until, words) = self.judge(&mut core);
-            let seen = self.news.load(Ordering::Acquire);
-            drop(core);
+            if core.has_news {
+                // The watchdog's, and it may be what we wait for.
+                continue;
+            }
+            let seen = core.let_go();
             let until = until.into_iter().chain(deadline).min();
             self.sleep(seen, until, &words);
             core = self.enter();
@@ -179,11 +165,11 @@ impl Node {
     #[inline]
     fn run_errands<'n>(
         &'n self,
-        here: &keeper::Attendance<'_>,
-        mut core: MutexGuard<'n, Core>,
+        here: &Attendance<'_, Core>,
+        mut core: Held<'n>,
         mut errand: Box<Errand>,
         mut clock: Option<u64>,
-    ) -> (MutexGuard<'n, Core>, Option<u64>) {
+    ) -> (Held<'n>, Option<u64>) {
         for left in (0..ERRANDS).rev() {
             drop(core);
             let are_long = self.errands.as_ref().is_some_and(|errands| errands.are_long());
@@ -210,10 +196,8 @@ impl Node {
     }
 
     /// Waits for a sign, or until `until`; what others did after `seen` is one.
-    fn sleep(&self, seen: u64, until: Option<Instant>, words: &[DeathWord]) {
-        let is_there = || {
-            self.has_errands() || self.news.load(Ordering::Acquire) != seen || self.lend_a_hand()
-        };
+    fn sleep(&self, seen: Seen, until: Option<Instant>, words: &[DeathWord]) {
+        let is_there = |look| self.has_errands() || self.desk.is_there(seen, look);
         self.sleep_until(until, words, is_there);
     }
 
@@ -222,14 +206,14 @@ impl Node {
         &self,
         until: Option<Instant>,
         words: &[DeathWord],
-        is_there: impl FnMut() -> bool,
+        is_there: impl FnMut(Look) -> bool,
     ) {
         let living: Vec<_> = words.iter().filter_map(DeathWord::alive).collect();
         if words.iter().any(DeathWord::is_dead) {
             // It died since its endpoint was last asked.
             return;
         }
-        self.waiting.wait(&self.bell, &living, until, is_there);
+        self.waiting.wait_looking(&self.desk.bell, &living, until, is_there);
         if words.iter().any(DeathWord::is_dead) {
             // The kernel wakes only one of those who sleep on a word, and that may have been us.
             self.announce();
@@ -258,7 +242,6 @@ impl Node {
                 Verdict::Busy(Time(until)) => Time(until.clamp(now.0 + 1, soon)),
                 Verdict::Stalled(stall) => {
                     core.stalled(&stall);
-                    self.tell(core);
                     Time(soon)
                 }
             };
@@ -266,6 +249,30 @@ impl Node {
         crate::clock::instant(core.next_look.0)
     }
 }
+
+impl Moves for Core {
+    #[inline]
+    fn pump(&mut self) -> bool {
+        Self::pump(self)
+    }
+
+    #[inline]
+    fn take_news(&mut self) -> bool {
+        std::mem::take(&mut self.has_news)
+    }
+
+    #[inline]
+    fn errands(&self) -> usize {
+        self.row.len()
+    }
+
+    fn is_busy(&self) -> bool {
+        Self::is_busy(self)
+    }
+}
+
+/// The core of a node, held by one.
+pub(crate) type Held<'n> = desk::Held<'n, Core>;
 
 /// A number that no other worker has, on this machine or another; never 0.
 fn nonce() -> u64 {

@@ -9,10 +9,10 @@ use crate::call::Call;
 use crate::error::Error;
 use crate::memory::Home;
 use crate::message::{MAX_ARGUMENTS, MAX_SCALARS, Order, encode_task};
-use crate::node::{Core, Node};
+use crate::node::{Core, Held, Node};
 use crate::tensor::{Access, Argument, Buffer, Bytes, DType, Layout, Tensor};
 use phalanx_engine::{Arg, Mode, Place, PoolId, RunId, Slab, Submit, TaskId, TaskSpec, WorkerId};
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 
 /// Which workers a node has, and what the engine calls them.
 #[derive(Clone, Debug, Default)]
@@ -275,7 +275,7 @@ impl<'n> Orchestrator<'n> {
 
     /// Hears what workers have to say, and runs what is ready if that stays here.
     #[inline(never)]
-    fn listen(&mut self, mut core: MutexGuard<'n, Core>) -> MutexGuard<'n, Core> {
+    fn listen(&mut self, mut core: Held<'n>) -> Held<'n> {
         if !core.local.is_on() {
             self.since = 0;
             core.pump();

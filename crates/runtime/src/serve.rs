@@ -8,6 +8,7 @@
 
 use crate::message::{Ended, Step};
 use crate::runner::Runner;
+use crate::shm::bell::Look;
 use crate::shm::{ChildSide, Corrupt, Phase, PushError, Waiting};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -67,7 +68,7 @@ impl Server {
     }
 
     /// Serves until told to leave; `idle` is asked while there is nothing to do, and says whether it did something.
-    pub(crate) fn serve(&mut self, mut idle: impl FnMut() -> bool) -> Result<(), ServeError> {
+    pub(crate) fn serve(&mut self, mut idle: impl FnMut(Look) -> bool) -> Result<(), ServeError> {
         loop {
             self.listen()?;
             if self.is_orphan.load(Ordering::Acquire) {
@@ -88,14 +89,14 @@ impl Server {
             }
             self.runner.paused();
             let (side, is_orphan) = (&self.side, self.is_orphan);
-            let is_there = || {
+            let is_there = |look| {
                 !side.tasks.is_empty()
                     || !side.controls.is_empty()
                     || side.is_shut_down()
                     || is_orphan.load(Ordering::Acquire)
-                    || idle()
+                    || idle(look)
             };
-            self.waiting.wait(side.bell(), &[], None, is_there);
+            self.waiting.wait_looking(side.bell(), &[], None, is_there);
         }
     }
 

@@ -32,4 +32,4 @@ pub use sentinel::{Sentinel, is_dead};
 pub use waiting::{Waiting, Woken};
 
 #[cfg(all(test, loom))]
-mod loom_tests;
+pub(crate) mod loom_tests;

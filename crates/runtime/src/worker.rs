@@ -20,16 +20,16 @@ use crate::call::Call;
 use crate::error::Error;
 use crate::failure::Failure;
 use crate::memory::Home;
-use crate::node::{Finished, Node};
+use crate::node::{Finished, Held, Node};
 use crate::orchestrator::{Crew, Orchestrator};
 use crate::program::Program;
 use crate::shm::Segment;
+use crate::shm::bell::Look;
 use crate::tensor::{Buffer, DType, Layout, Tensor};
 use crate::timeline::Timeline;
 use bytemuck::Pod;
 use phalanx_engine::{Begin, RunSpec};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 
 /// A worker of level 3 or above.
@@ -92,7 +92,7 @@ impl Worker {
     ) -> Result<Finished, Error> {
         let here = self.node.arrive();
         let ended = self.submit(label, graph).and_then(|run| run.wait());
-        here.leave(&self.node.enter());
+        here.leave(&mut self.node.enter());
         ended
     }
 
@@ -132,7 +132,7 @@ impl Worker {
         let _ = core.engine.seal(run);
         core.carry_out();
         core.pump();
-        here.leave(&core);
+        here.leave(&mut core);
         drop(core);
         Ok(handle)
     }
@@ -195,14 +195,14 @@ impl Worker {
 
     fn check_mine(&self, tensor: &Tensor) -> Result<(), Error> {
         self.check_open()?;
-        self.node.lend_a_hand();
+        self.node.lend_a_hand(Look::Passing);
         let bytes = &tensor.buffer().0;
         let is_mine = bytes.owner == self.node.nonce && bytes.memory == 0;
         if is_mine { Ok(()) } else { Err(Error::ForeignBuffer(0)) }
     }
 
     /// The core, once it is sure that nobody writes the tensor.
-    fn idle(&self, tensor: &Tensor) -> Result<std::sync::MutexGuard<'_, crate::node::Core>, Error> {
+    fn idle(&self, tensor: &Tensor) -> Result<Held<'_>, Error> {
         self.check_mine(tensor)?;
         let mut core = self.node.enter();
         core.pump();
@@ -213,7 +213,7 @@ impl Worker {
     }
 
     fn check_open(&self) -> Result<(), Error> {
-        if self.node.is_closed.load(Ordering::Acquire) { Err(Error::Closed) } else { Ok(()) }
+        if self.node.is_closed() { Err(Error::Closed) } else { Ok(()) }
     }
 
     /// Ends all workers: runs that are not over are waited for, then everybody leaves.
@@ -222,10 +222,9 @@ impl Worker {
     }
 
     fn shut(&mut self) -> Result<(), Error> {
-        if self.node.is_closed.swap(true, Ordering::AcqRel) {
+        if !self.node.close() {
             return Ok(());
         }
-        self.node.alarm();
         let until = std::time::Instant::now().checked_add(self.close);
         let settled = self.node.attend(until, |core| core.is_settled().then_some(()));
         let mut core = self.node.enter();

@@ -27,8 +27,8 @@ pub(crate) fn spawn_thread(
     runner: Runner,
 ) -> Result<(Box<dyn Endpoint>, JoinHandle<()>), Error> {
     let wrong = |error| Error::Setting(format!("the mailbox of {name} cannot be made: {error}"));
-    let parent = Mailbox::create(&node.bell, &Sizes::default()).map_err(wrong)?;
-    let child = Mailbox::attach(parent.segment(), node.bell.segment()).map_err(wrong)?;
+    let parent = Mailbox::create(node.bell(), &Sizes::default()).map_err(wrong)?;
+    let child = Mailbox::attach(parent.segment(), node.bell().segment()).map_err(wrong)?;
     let alive = Arc::new(());
     let endpoint = Thread {
         mail: Mailed::new(parent),
@@ -42,7 +42,8 @@ pub(crate) fn spawn_thread(
     let body = move || {
         let mut server = Server::new(child, runner, waiting);
         // A mailbox of our own process is damaged only by a bug, and the node says so when it looks.
-        let _ = server.serve(|| node.upgrade().is_some_and(|node| node.lend_a_hand_if_wanted()));
+        let idle = |look| node.upgrade().is_some_and(|node| node.lend_a_hand_if_wanted(look));
+        let _ = server.serve(idle);
         drop((server, alive));
         if let Some(node) = node.upgrade() {
             node.announce();

@@ -121,7 +121,7 @@ fn serve(
     waiting.wait(side.bell(), &[], None, is_on);
     side.enter(Phase::Serving);
     let mut server = Server::new(side, runner, waiting).with_orphan(&IS_ORPHAN);
-    server.serve(|| false).map_err(|error| error.to_string())?;
+    server.serve(|_| false).map_err(|error| error.to_string())?;
     // The device, or all workers below, go in order, before the process does.
     server.leave();
     Ok(())

@@ -35,6 +35,15 @@ layout! {
 /// One more sleeper, and one more ticket.
 const LIE_DOWN: u64 = 1 + (1 << TICKET);
 
+/// Which of many looks one is at what was published.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Look {
+    /// Others follow, so it may miss something.
+    Passing,
+    /// Nobody looks after it until the bell rings: what it misses may never be seen.
+    Last,
+}
+
 /// A bell in shared memory; clones are the same bell.
 #[derive(Debug)]
 pub struct Bell<M: Memory = Region> {
@@ -118,6 +127,25 @@ impl<M: Memory> Bell<M> {
         // SYNC: BELL-1: our lying down before our last look; pairs with the fence in `ring`.
         self.memory.fence();
         Asleep { bell: self, count }
+    }
+
+    /// Sleeps as `sleep` says until `look` has seen something.
+    pub(crate) fn sleep_until<T>(
+        &self,
+        mut look: impl FnMut(Look) -> Option<T>,
+        sleep: impl Fn(&Asleep<'_, M>),
+    ) -> T {
+        loop {
+            let asleep = self.lie_down();
+            if let Some(seen) = look(Look::Last) {
+                return seen;
+            }
+            sleep(&asleep);
+            drop(asleep);
+            if let Some(seen) = look(Look::Passing) {
+                return seen;
+            }
+        }
     }
 }
 

@@ -18,7 +18,7 @@ use super::segment::{WORD, word_of};
 
 /// A mistake of the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Flaw {
+pub(crate) enum Flaw {
     /// None.
     Sound,
     /// Publishing stores that publish nothing.
@@ -31,7 +31,7 @@ enum Flaw {
 
 /// Words of the checker.
 #[derive(Clone, Debug)]
-struct Model {
+pub(crate) struct Model {
     flaw: Flaw,
     words: Arc<Vec<AtomicU64>>,
     /// The words that are slept on.
@@ -41,7 +41,7 @@ struct Model {
 }
 
 impl Model {
-    fn new(flaw: Flaw, bytes: usize) -> Self {
+    pub(crate) fn new(flaw: Flaw, bytes: usize) -> Self {
         Self {
             flaw,
             words: Arc::new((0..bytes / WORD).map(|_| AtomicU64::new(0)).collect()),
@@ -58,7 +58,7 @@ impl Memory for Model {
 
     fn load(&self, at: usize, ordering: Ordering) -> u64 {
         let ordering = if self.flaw == Flaw::NoAcquire { Ordering::Relaxed } else { ordering };
-        self.words[at].load(ordering)
+        if std::thread::panicking() { 0 } else { self.words[at].load(ordering) }
     }
 
     fn store(&self, at: usize, value: u64, ordering: Ordering) {
@@ -83,7 +83,7 @@ impl Memory for Model {
     }
 
     fn fence(&self) {
-        if self.flaw != Flaw::NoFence {
+        if self.flaw != Flaw::NoFence && !std::thread::panicking() {
             fence(Ordering::SeqCst);
         }
     }
@@ -118,17 +118,7 @@ impl Memory for Model {
 
 /// Sleeps on the bell until there is something: what `Waiting` does once it is out of patience.
 fn sleep_until(bell: &Bell<Model>, mut ready: impl FnMut() -> bool) {
-    loop {
-        let asleep = bell.lie_down();
-        if ready() {
-            return;
-        }
-        asleep.sleep(None);
-        drop(asleep);
-        if ready() {
-            return;
-        }
-    }
+    bell.sleep_until(|_| ready().then_some(()), |asleep| asleep.sleep(None));
 }
 
 fn is_set(words: &Model, at: usize) -> bool {

@@ -16,7 +16,7 @@ use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::bell::Bell;
+use super::bell::{Bell, Look};
 use super::futex;
 use crate::sync::{AtomicU32, Ordering};
 
@@ -107,27 +107,34 @@ impl Waiting {
         deadline: Option<Instant>,
         mut ready: impl FnMut() -> bool,
     ) -> Woken {
-        if ready() {
+        self.wait_looking(bell, also, deadline, |_| ready())
+    }
+
+    /// The same; `ready` is told which look it is asked for.
+    pub(crate) fn wait_looking(
+        &self,
+        bell: &Bell,
+        also: &[(&AtomicU32, u32)],
+        deadline: Option<Instant>,
+        mut ready: impl FnMut(Look) -> bool,
+    ) -> Woken {
+        if ready(Look::Passing) {
             return Woken::Ready;
         }
-        if let Some(woken) = self.stay_awake(also, deadline, &mut ready) {
+        let mut in_passing = || ready(Look::Passing);
+        if let Some(woken) = self.stay_awake(also, deadline, &mut in_passing) {
             return woken;
         }
-        loop {
-            let asleep = bell.lie_down();
-            if let Some(woken) = look(also, deadline, &mut ready) {
-                return woken;
-            }
-            if also.is_empty() {
-                asleep.sleep(deadline);
-            } else {
-                futex::wait_any((bell.count(), asleep.count()), also, deadline);
-            }
-            drop(asleep);
-            if let Some(woken) = look(also, deadline, &mut ready) {
-                return woken;
-            }
-        }
+        bell.sleep_until(
+            |which| look(also, deadline, &mut || ready(which)),
+            |asleep| {
+                if also.is_empty() {
+                    asleep.sleep(deadline);
+                } else {
+                    futex::wait_any((bell.count(), asleep.count()), also, deadline);
+                }
+            },
+        )
     }
 
     /// Looks again and again for a moment; whether there is something.

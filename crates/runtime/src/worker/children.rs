@@ -164,7 +164,7 @@ impl Builder {
             return Ok(Vec::new());
         }
         let node = Arc::downgrade(&worker.node);
-        let bell = worker.node.bell.clone();
+        let bell = worker.node.bell().clone();
         let alarm = move || match node.upgrade() {
             Some(node) => node.alarm(),
             None => drop(bell.ring()),
@@ -173,12 +173,12 @@ impl Builder {
         let settings = settings.map_err(|error| Error::system("settings of a worker", error))?;
         let (path, shared) = (self.program_path.clone(), (worker.memories(), settings));
         let nursery =
-            Nursery::new(self.program, &self.setting, path, &worker.node.bell, shared, alarm)?;
+            Nursery::new(self.program, &self.setting, path, worker.node.bell(), shared, alarm)?;
         let nursery = Arc::new(nursery);
         let budget = Duration::from_nanos(self.ladder.startup.0);
         let node = &worker.node;
         let plan = Plan { roles: &roles, budget, is_restarting: self.is_restarting };
-        let started = start(&nursery, &plan, &node.bell, &node.waiting)?;
+        let started = start(&nursery, &plan, node.bell(), &node.waiting)?;
         worker.children.nursery = Some(nursery);
         for child in &started.startup.children {
             worker.children.descendants.push(child.process);

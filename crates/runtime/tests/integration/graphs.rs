@@ -30,6 +30,30 @@ fn node_1_a_run_goes_on_while_nobody_waits() {
 }
 
 #[test]
+fn node_1_who_waits_for_a_run_hears_that_it_was_cancelled() {
+    let worker = threads(1).init().expect("a worker");
+    let [flag, data] = [(); 2].map(|()| worker.tensor(DType::I64, &[1]).expect("memory"));
+    let submit = |label, call: Call| {
+        let run = worker.submit(label, |graph| Ok(graph.submit_sub(&call).map(drop)?));
+        run.expect("a run")
+    };
+    let first = submit("first", Call::new(&UNTIL_TOLD).args([flag.no_dep(), data.in_out()]));
+    let second = submit("second", Call::new(&NOTHING).args([data.in_out()]));
+    let begun = std::time::Instant::now();
+    let ended = std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| second.wait_for(std::time::Duration::from_secs(5)));
+        // Long enough for the waiter to sleep; no worker has anything to say that would wake it.
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        second.cancel();
+        waiter.join().expect("no panic")
+    });
+    assert!(matches!(ended, Err(Error::Run(_))), "{ended:?}");
+    assert!(begun.elapsed().as_secs() < 4, "NODE-1: it looked only when its time was over");
+    worker.write_unordered(&flag, &[1u64]).expect("it can be told");
+    first.wait().expect("it goes on");
+}
+
+#[test]
 fn wrk_1_more_tasks_than_slots_pass_through() {
     let worker = threads(2).helping().init().expect("a worker");
     let tensors: Vec<_> =

@@ -101,3 +101,22 @@ fn a_closed_worker_refuses_what_its_handles_ask() -> Result<(), Error> {
     assert_eq!(run.wait()?.report.completed, 1);
     Ok(())
 }
+
+#[test]
+fn keep_1_the_watchdog_looks_when_nobody_waits() -> Result<(), Error> {
+    let _turn = turn();
+    let left = Leftovers::before();
+    let worker = builder().sub_workers(1).budgets(ladder(100, 300)).init()?;
+    let number = worker.tensor(DType::I64, &[1])?;
+    // Long enough for the keeper to sleep while there is nothing to look after.
+    std::thread::sleep(Duration::from_millis(50));
+    let run = worker.submit("never returns", |graph| {
+        Ok(graph.submit_sub(&Call::new(&HANG).args([number.output()])).map(drop)?)
+    })?;
+    eventually("the run is given up", || run.is_done());
+    eventually("the loss is proven", || worker.lost().len() == 1);
+    worker.close()?;
+    drop((run, number));
+    left.check();
+    Ok(())
+}

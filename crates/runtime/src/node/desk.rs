@@ -1,0 +1,251 @@
+//! Who holds the core, who looks after it, and how the others learn what happened.
+//!
+//! ```text
+//!   who moves:     hold the core; pump; news up, if there are any; ring; let go
+//!   who waits:     hold the core; pump; read news; let go; lie down; news? errands? hold the core and pump; sleep
+//!   who leaves:    one attendant less; the last one with work under way: where is the keeper?
+//!                  parked: call it; dozing: news up, ring; nowhere: pump once more
+//!   who may park:  parked; does anybody attend? sleep
+//! ```
+//!
+//! A look that finds the core held says nothing of what its holder has seen. Who looks in passing lets that be; who looks
+//! for the last time before it sleeps waits for the core, since the holder may go without looking again.
+//!
+//! It is written over [`Parts`] and [`Memory`], so that the models in `desk/loom_tests.rs` try this very code.
+
+use super::keeper::{Keeper, Where};
+use super::parts::{Lock, Number, Parts, Std};
+use crate::shm::bell::Look;
+use crate::shm::{Bell, Memory, Region};
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::Ordering;
+
+/// What is moved.
+pub(crate) trait Moves {
+    /// Takes in what workers say and does what follows; whether anything was said.
+    fn pump(&mut self) -> bool;
+    /// Whether something has happened that somebody may wait for, since this was last asked.
+    fn take_news(&mut self) -> bool;
+    /// How many tasks wait for a caller to run them.
+    fn errands(&self) -> usize;
+    /// Whether any task is with a worker.
+    fn is_busy(&self) -> bool;
+}
+
+/// The core, and what those who move it know of each other.
+pub(crate) struct Desk<C, M: Memory = Region, P: Parts = Std> {
+    core: P::Lock<C>,
+    /// Rung by workers when they have something to say, and by whoever made news for a waiter.
+    pub(super) bell: Bell<M>,
+    /// How often something happened that somebody may wait for.
+    news: P::Number,
+    pub(super) keeper: Keeper<P>,
+    is_closed: P::Number,
+}
+
+impl<C: Moves, M: Memory, P: Parts> Desk<C, M, P> {
+    pub(super) fn new(core: C, bell: Bell<M>) -> Self {
+        let (news, is_closed) = (P::Number::new(0), P::Number::new(0));
+        Self { core: P::Lock::new(core), bell, news, keeper: Keeper::new(), is_closed }
+    }
+
+    /// The core, as soon as nobody else has it; it is never held for long.
+    pub(super) fn enter(&self) -> Held<'_, C, M, P> {
+        for _ in 0..P::TRIES {
+            if let Some(core) = self.try_enter() {
+                return core;
+            }
+            std::hint::spin_loop();
+        }
+        self.held(self.core.lock())
+    }
+
+    /// The core, if nobody has it.
+    fn try_enter(&self) -> Option<Held<'_, C, M, P>> {
+        self.core.try_lock().map(|core| self.held(core))
+    }
+
+    fn held<'d>(&'d self, core: <P::Lock<C> as Lock<C>>::Held<'d>) -> Held<'d, C, M, P> {
+        let errands = core.errands();
+        Held { desk: self, core, errands }
+    }
+
+    /// Moves what can be moved; whether something moved. Not if somebody else has the core, unless this is the last look.
+    pub(super) fn lend_a_hand(&self, look: Look) -> bool {
+        let core = match look {
+            Look::Passing => self.try_enter(),
+            Look::Last => Some(self.enter()),
+        };
+        core.is_some_and(|mut core| core.pump())
+    }
+
+    /// The same, unless somebody attends to the core anyway.
+    pub(super) fn lend_a_hand_if_wanted(&self, look: Look) -> bool {
+        !self.keeper.is_attended() && self.lend_a_hand(look)
+    }
+
+    /// Makes all who wait look again.
+    pub(super) fn announce(&self) {
+        self.news.fetch_add(1, Ordering::Release);
+        self.bell.ring();
+    }
+
+    /// Whether there is a sign for a waiter: what others did since, or what it moves itself.
+    pub(super) fn is_there(&self, since: Seen, look: Look) -> bool {
+        self.news.load(Ordering::Acquire) != since.0 || self.lend_a_hand(look)
+    }
+
+    /// Closes it, and dismisses the keeper; whether it was open.
+    pub(super) fn close(&self) -> bool {
+        let is_first = self.is_closed.swap(1, Ordering::AcqRel) == 0;
+        if is_first {
+            self.announce();
+            self.keeper.dismiss();
+        }
+        is_first
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::Acquire) != 0
+    }
+
+    /// From now on the caller looks after the core, until the guard is gone.
+    pub(super) fn arrive(&self) -> Attendance<'_, C, M, P> {
+        self.keeper.arrive();
+        Attendance { desk: self }
+    }
+
+    /// Leaves work to the keeper; whether there is none, and who leaves must look once more.
+    fn is_left_alone(&self) -> bool {
+        match self.keeper.call() {
+            Where::Nowhere => {
+                // SYNC: NODE-1: our going before our last look; pairs with the fence in the `ring` of a worker, which
+                // looks who attends after it has said something.
+                P::fence();
+                return true;
+            }
+            // It does not know of this work, nor for how long it may take.
+            Where::Dozing => self.announce(),
+            Where::There | Where::Parked => {}
+        }
+        false
+    }
+
+    /// Moves everything while nobody else does, until closed; `judge` says how long to `sleep`.
+    pub(super) fn keep<T>(
+        &self,
+        judge: impl Fn(&mut C) -> T,
+        sleep: impl Fn(T, &dyn Fn(Look) -> bool),
+    ) {
+        while !self.is_closed() {
+            if self.keeper.is_attended() {
+                self.keeper.park();
+                continue;
+            }
+            let mut core = self.enter();
+            core.pump();
+            let verdict = judge(&mut core);
+            if !core.is_busy() {
+                self.keeper.be(Where::Dozing);
+            }
+            let seen = core.let_go();
+            sleep(verdict, &|look| {
+                self.is_closed() || self.keeper.is_attended() || self.is_there(seen, look)
+            });
+            self.keeper.be(Where::There);
+        }
+    }
+}
+
+/// How much had happened when somebody let go of the core.
+#[derive(Clone, Copy)]
+pub(super) struct Seen(u64);
+
+/// The core, held. Who lets go of it has told those who wait.
+pub(crate) struct Held<'d, C: Moves, M: Memory = Region, P: Parts = Std> {
+    desk: &'d Desk<C, M, P>,
+    core: <P::Lock<C> as Lock<C>>::Held<'d>,
+    /// How many errands others know of.
+    errands: usize,
+}
+
+impl<C: Moves, M: Memory, P: Parts> Held<'_, C, M, P> {
+    /// Wakes those who wait for what has happened, and if nothing has, those who could run errands.
+    #[inline]
+    pub(super) fn tell(&mut self, has_errands: impl FnOnce() -> bool) {
+        if self.core.take_news() {
+            self.desk.announce();
+        } else if self.core.errands() > self.errands || has_errands() {
+            self.desk.bell.ring();
+        }
+        self.errands = self.core.errands();
+    }
+
+    /// Lets go of it; what others do from here on is a sign.
+    pub(super) fn let_go(mut self) -> Seen {
+        self.tell(|| false);
+        Seen(self.desk.news.load(Ordering::Acquire))
+    }
+}
+
+impl<C: Moves, M: Memory, P: Parts> Deref for Held<'_, C, M, P> {
+    type Target = C;
+
+    #[inline]
+    fn deref(&self) -> &C {
+        &self.core
+    }
+}
+
+impl<C: Moves, M: Memory, P: Parts> DerefMut for Held<'_, C, M, P> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut C {
+        &mut self.core
+    }
+}
+
+impl<C: Moves, M: Memory, P: Parts> Drop for Held<'_, C, M, P> {
+    #[inline]
+    fn drop(&mut self) {
+        self.tell(|| false);
+    }
+}
+
+/// Somebody who attends to the core.
+pub(crate) struct Attendance<'d, C: Moves, M: Memory = Region, P: Parts = Std> {
+    desk: &'d Desk<C, M, P>,
+}
+
+impl<C: Moves, M: Memory, P: Parts> Attendance<'_, C, M, P> {
+    /// Goes, and sees to it that work under way is not left to nobody.
+    pub(crate) fn leave(self, core: &mut Held<'_, C, M, P>) {
+        if self.desk.keeper.leave() && core.is_busy() && self.desk.is_left_alone() {
+            core.pump();
+        }
+        std::mem::forget(self);
+    }
+
+    /// Does something that may take long; others look after the core meanwhile.
+    pub(super) fn step_aside<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.go();
+        let result = work();
+        self.desk.keeper.arrive();
+        result
+    }
+
+    /// Goes without the core.
+    fn go(&self) {
+        if self.desk.keeper.leave() && self.desk.is_left_alone() {
+            self.desk.lend_a_hand(Look::Last);
+        }
+    }
+}
+
+impl<C: Moves, M: Memory, P: Parts> Drop for Attendance<'_, C, M, P> {
+    fn drop(&mut self) {
+        self.go();
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests;
