@@ -5,6 +5,7 @@
 //! - **QUE-2 (directed).** A task for one worker stands in that worker's queue and runs there or nowhere.
 //! - **QUE-4 (spread, then near).** A task of a pool goes to a worker without tasks if there is one: to the preferred one,
 //!   or to the one whose task has made it ready, before others.
+//! - **QUE-5 (given back).** What a worker gives back stands where it was, before all that became ready later.
 //! - **QUE-3 (work conserving).** No task waits in a queue while a worker it may run on has room and is not reserved.
 
 use crate::task::Time;
@@ -205,8 +206,10 @@ impl Pool {
 #[derive(Debug, Default)]
 pub(crate) struct Fifo {
     usual: VecDeque<u32>,
-    urgent: BTreeMap<(Reverse<u8>, u64), u32>,
-    count: u64,
+    urgent: BTreeMap<(Reverse<u8>, i64), u32>,
+    count: i64,
+    /// How many were put before all others.
+    before: i64,
 }
 
 impl Fifo {
@@ -217,6 +220,15 @@ impl Fifo {
         }
         self.count += 1;
         self.urgent.insert((Reverse(priority), self.count), slot);
+    }
+
+    /// Puts one back that had left.
+    pub(crate) fn push_front(&mut self, slot: u32, priority: u8) {
+        if priority == 0 {
+            return self.usual.push_front(slot);
+        }
+        self.before += 1;
+        self.urgent.insert((Reverse(priority), -self.before), slot);
     }
 
     #[inline]

@@ -5,6 +5,7 @@ use crate::arena::NONE;
 use crate::run::{Cause, Reason};
 use crate::task::{Route, State, TaskId};
 use crate::worker::{Flight, Health, PoolId, WorkerId};
+use std::collections::VecDeque;
 
 impl Engine {
     /// The last producer of `slot` has ended, or there was none.
@@ -112,6 +113,34 @@ impl Engine {
     /// How many workers of a pool are not gone.
     pub(super) fn living(&self, pool: u32) -> usize {
         self.pools[pool as usize].living
+    }
+
+    /// Takes the single tasks that `worker` has and has not begun, the driver answers for that, and gives them to whoever
+    /// has room; `worker` itself if it is not paused.
+    pub fn give_back(&mut self, worker: WorkerId) {
+        let Some(lane) = self.lanes.get_mut(worker.index()) else { return };
+        let mut kept = VecDeque::new();
+        for flight in std::mem::take(&mut lane.flights).into_iter().rev() {
+            let entry = &mut self.ring[flight.slot];
+            let queue = match entry.route {
+                Route::Worker(worker) => &mut self.lanes[worker as usize].queue,
+                Route::Pool(pool) => &mut self.pools[pool as usize].queue,
+                Route::Group(_) => {
+                    kept.push_front(flight);
+                    continue;
+                }
+            };
+            entry.state = State::Ready;
+            queue.push_front(flight.slot, entry.priority);
+        }
+        let lane = &mut self.lanes[worker.index()];
+        lane.flights = kept;
+        let pool = lane.pool;
+        self.fill(worker.0);
+        if pool != NONE {
+            self.fill_pool(pool);
+        }
+        self.settle();
     }
 
     #[inline(always)]

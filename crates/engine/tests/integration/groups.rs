@@ -233,3 +233,36 @@ fn a_worker_that_is_paused_keeps_what_it_has_and_gets_no_more() {
     bench.look();
     assert_eq!(bench.running.iter().filter(|start| start.worker == paused).count(), 0);
 }
+
+#[test]
+fn que_5_what_is_given_back_stands_where_it_was_and_others_take_it() {
+    let mut bench = Bench::new(2);
+    let run = bench.begin();
+    let (gone, other) = (bench.workers[0], bench.workers[1]);
+    bench.engine.pause(other);
+    for work in 1..=4 {
+        bench.spec(
+            run,
+            &TaskSpec::new(Place::Pool(bench.pool)).work(work).priority(u8::from(work == 4)),
+        );
+    }
+    bench.look();
+    let had: Vec<u64> = bench.running.iter().map(|start| start.work).collect();
+    assert!(bench.running.iter().all(|start| start.worker == gone));
+    bench.running.clear();
+    bench.engine.pause(gone);
+    bench.engine.give_back(gone);
+    bench.look();
+    assert!(bench.running.is_empty(), "QUE-5: nobody has room");
+    assert_eq!(bench.engine.in_flight(gone), 0, "QUE-5");
+    bench.engine.resume(other);
+    let mut order = Vec::new();
+    bench.look();
+    while let Some(start) = bench.running.first().copied() {
+        assert_eq!(start.worker, other, "QUE-5");
+        order.push(start.work);
+        bench.done(start.work);
+        bench.look();
+    }
+    assert_eq!(order, [4, 1, 2, 3], "QUE-5: {had:?} were given back");
+}

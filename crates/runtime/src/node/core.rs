@@ -111,13 +111,13 @@ pub(crate) struct Core {
     pub(crate) errand: Option<Box<Errand>>,
     pub(crate) local: Local,
     /// How many callers wait.
-    waiters: usize,
+    pub(super) waiters: usize,
     /// Whether some of its tasks have ended since the last pumping.
-    has_ended_errands: bool,
+    pub(super) has_ended_errands: bool,
     /// Its tasks that nobody has taken.
     pub(crate) row: Row,
     /// Those of them that must not begin any more.
-    recalled: Vec<u64>,
+    pub(super) recalled: Vec<u64>,
     /// Whether a run has finished or room was made since someone last looked.
     pub(crate) has_news: bool,
     /// Whether the last pumping moved something.
@@ -259,48 +259,6 @@ impl Core {
         is_moved
     }
 
-    /// The tasks of the caller, for who will run them; nothing if there are none or somebody runs some.
-    pub(crate) fn hand_over(&mut self) -> Option<Box<Errand>> {
-        if self.row.len() == 0 {
-            return None;
-        }
-        let mut errand = self.errand.take()?;
-        std::mem::swap(&mut self.row, &mut errand.row);
-        std::mem::swap(&mut self.recalled, &mut errand.recalled);
-        if let Some((_, errands)) = &self.caller {
-            errands.begin();
-        }
-        Some(errand)
-    }
-
-    /// Takes back what they ended as.
-    pub(crate) fn take_back(&mut self, mut errand: Box<Errand>, clock: &mut Option<u64>) {
-        let Some((worker, errands)) = &self.caller else { return };
-        let (worker, now) = (*worker, Time(*clock.get_or_insert_with(clock::now)));
-        errands.end(&errand);
-        for (ended, words) in &mut errand.ended {
-            self.look_at(worker, ended, words);
-        }
-        let events = errand.ended.drain(..).map(|(ended, _)| finished(worker, &ended));
-        self.engine.step_all(now, events);
-        self.errand = Some(errand);
-        self.carry_out();
-        self.has_ended_errands = true;
-    }
-
-    /// One caller more or less waits; while any does, tasks are given to it.
-    pub(crate) fn caller_waits(&mut self, more: isize) {
-        let Some((worker, _)) = &self.caller else { return };
-        let worker = *worker;
-        self.waiters = self.waiters.saturating_add_signed(more);
-        if self.waiters == 0 {
-            self.engine.pause(worker);
-        } else if more == 1 && self.waiters == 1 {
-            self.engine.resume(worker);
-            self.carry_out();
-        }
-    }
-
     pub(crate) fn worker(&self, at: usize) -> WorkerId {
         self.engine.workers().nth(at).expect("NODE-1: each lane is a worker")
     }
@@ -320,7 +278,12 @@ impl Core {
 
     /// Remembers what is to be remembered of a task that has ended, and that the engine is told of next.
     #[inline]
-    fn look_at(&mut self, worker: WorkerId, ended: &TaskEnded, words: &mut Option<Box<str>>) {
+    pub(super) fn look_at(
+        &mut self,
+        worker: WorkerId,
+        ended: &TaskEnded,
+        words: &mut Option<Box<str>>,
+    ) {
         if self.local.is_sampled(ended.nanoseconds) {
             self.note_length(worker, ended);
         }
@@ -597,7 +560,7 @@ impl Core {
 
 /// The end of a task, as the engine is told.
 #[inline]
-fn finished(worker: WorkerId, ended: &TaskEnded) -> Event {
+pub(super) fn finished(worker: WorkerId, ended: &TaskEnded) -> Event {
     let ending = match ended.verdict {
         Verdict::Done => Ending::Done,
         Verdict::Skipped => Ending::Skipped,

@@ -1,8 +1,14 @@
 //! Tasks that a waiting caller runs itself, so that its core is of use.
+//!
+//! - **ERR-1 (not left behind).** A caller that goes gives back what it has not begun, and others run it.
 
+use super::Core;
+use super::core::finished;
+use crate::clock;
 use crate::endpoint::{Endpoint, Evidence, Report};
 use crate::message::Ended;
 use crate::runner::Runner;
+use phalanx_engine::{Time, WorkerId};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Tasks in a row.
@@ -122,6 +128,70 @@ impl Errands {
     pub(crate) fn end(&self, errand: &Errand) {
         self.is_long.store(errand.was_long(), Ordering::Relaxed);
         self.is_running.store(false, Ordering::Release);
+    }
+}
+
+impl Core {
+    /// The tasks of the caller, for who will run them; nothing if there are none or somebody runs some.
+    pub(crate) fn hand_over(&mut self) -> Option<Box<Errand>> {
+        if self.row.len() == 0 {
+            return None;
+        }
+        let mut errand = self.errand.take()?;
+        std::mem::swap(&mut self.row, &mut errand.row);
+        std::mem::swap(&mut self.recalled, &mut errand.recalled);
+        if let Some((_, errands)) = &self.caller {
+            errands.begin();
+        }
+        Some(errand)
+    }
+
+    /// Takes back what they ended as.
+    pub(crate) fn take_back(&mut self, mut errand: Box<Errand>, clock: &mut Option<u64>) {
+        let Some((worker, errands)) = &self.caller else { return };
+        let (worker, now) = (*worker, Time(*clock.get_or_insert_with(clock::now)));
+        errands.end(&errand);
+        for (ended, words) in &mut errand.ended {
+            self.look_at(worker, ended, words);
+        }
+        let events = errand.ended.drain(..).map(|(ended, _)| finished(worker, &ended));
+        self.engine.step_all(now, events);
+        self.errand = Some(errand);
+        self.carry_out();
+        self.has_ended_errands = true;
+    }
+
+    /// One caller more or less waits; while any does, tasks are given to it.
+    pub(crate) fn caller_waits(&mut self, more: isize) {
+        let Some((worker, _)) = &self.caller else { return };
+        let worker = *worker;
+        self.waiters = self.waiters.saturating_add_signed(more);
+        if self.waiters == 0 {
+            self.engine.pause(worker);
+            self.give_back(worker);
+        } else if more == 1 && self.waiters == 1 {
+            self.engine.resume(worker);
+            self.carry_out();
+        }
+    }
+
+    /// Nobody is there to run what the caller was given: others may.
+    fn give_back(&mut self, caller: WorkerId) {
+        if self.row.len() == 0 || self.errand.is_none() {
+            return;
+        }
+        self.carry_out();
+        let now = Time(clock::now());
+        for dispatch in std::mem::take(&mut self.recalled) {
+            let event = finished(caller, &Ended::skipped(dispatch));
+            self.engine.step(now, event);
+        }
+        self.row.clear();
+        if let Some((_, errands)) = &self.caller {
+            errands.wait(0);
+        }
+        self.engine.give_back(caller);
+        self.carry_out();
     }
 }
 

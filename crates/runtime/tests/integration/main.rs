@@ -3,4 +3,5 @@
 mod callables;
 mod conformance;
 mod graphs;
+mod helping;
 mod timeline;

@@ -295,8 +295,33 @@ impl<'a> Execution<'a> {
                 self.engine.step(Time(self.now), Event::Progress(worker));
                 false
             }
+            11..14 => self.give_back(worker),
             _ => false,
         }
+    }
+
+    /// A worker that has begun nothing gives back what it has; sometimes others must take it.
+    fn give_back(&mut self, worker: WorkerId) -> bool {
+        let program = self.program;
+        let is_single = |flight: &Flight| {
+            let op = usize::try_from(flight.start.work).unwrap_or_default();
+            let task = program.task(op).expect("only tasks start");
+            matches!(task.place, Where::Pool | Where::Worker(_))
+        };
+        let flights = &mut self.workers[worker.index()].flights;
+        if flights.is_empty() || flights.iter().any(|one| one.body.is_some() || one.is_recalled) {
+            return false;
+        }
+        flights.retain(|flight| !is_single(flight));
+        let is_elsewhere = self.random.below(2) == 0;
+        if is_elsewhere {
+            self.engine.pause(worker);
+        }
+        self.engine.give_back(worker);
+        if is_elsewhere {
+            self.engine.resume(worker);
+        }
+        true
     }
 
     fn submit_next(&mut self) -> Result<bool, String> {
