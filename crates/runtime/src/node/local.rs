@@ -13,11 +13,11 @@ use crate::message::Ended;
 use phalanx_engine::WorkerId;
 
 /// Tasks that take less are short.
-const SHORT_NANOSECONDS: u64 = 600;
+const SHORT_NANOSECONDS: u64 = 1_000;
 /// Tasks that take more are all looked at.
-const LONG_NANOSECONDS: u64 = 1_200;
+const LONG_NANOSECONDS: u64 = 2_000;
 /// And count as if they took this.
-const LONGEST_NANOSECONDS: u64 = 2_000;
+const LONGEST_NANOSECONDS: u64 = 3_000;
 /// So many short submissions in a row, and they stay.
 const STREAK: u32 = 16;
 /// One of so many tasks is looked at.
