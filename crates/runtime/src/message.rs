@@ -9,7 +9,7 @@ mod place;
 mod seat;
 mod step;
 
-pub use place::{Encode, Place, Places};
+pub use place::{Encode, Place, Places, Rows};
 pub(crate) use place::{PlaceHead, Reach, encode_place};
 pub use seat::{MAX_DOMAINS, Seat};
 pub use step::Step;
@@ -217,7 +217,6 @@ pub struct Parts {
 #[inline]
 pub fn decode_task<'a>(bytes: &'a [u8], parts: &'a mut Parts) -> Result<Received<'a>, BadMessage> {
     let Parts { starts, seats } = parts;
-    starts.clear();
     seats.clear();
     let mut reader = Reader { bytes, at: 0 };
     let [run, callable, rest] = reader.words("the head of a task")?;
@@ -236,17 +235,31 @@ pub fn decode_task<'a>(bytes: &'a [u8], parts: &'a mut Parts) -> Result<Received
     if usize::from(domains) > MAX_DOMAINS {
         return Err(reader.refuse("count of domains", domains.into()));
     }
-    for _ in 0..arguments {
-        // The arguments of a task are no more than 256, and each has less than a kilobyte.
-        starts.push(u32::try_from(reader.at).unwrap_or(u32::MAX));
-        check_place(&mut reader)?;
-    }
+    let places = read_places(&mut reader, starts, arguments.into())?;
     let (scalars, _) = reader.bytes(8 * usize::from(numbers), "scalars")?.as_chunks();
     for _ in 0..domains {
         seats.push(decode_seat(&mut reader)?);
     }
-    let places = Places { bytes, starts };
     Ok(Received { order, places, scalars: Scalars(scalars), seats, blob: reader.rest() })
+}
+
+#[inline]
+fn read_places<'a>(
+    reader: &mut Reader<'a>,
+    starts: &'a mut Vec<u32>,
+    count: usize,
+) -> Result<Places<'a>, BadMessage> {
+    if let Some(rows) = Rows::read(&reader.bytes[reader.at..], count) {
+        reader.at += rows.bytes();
+        return Ok(Places::Rows(rows));
+    }
+    starts.clear();
+    for _ in 0..count {
+        // The arguments of a task are no more than 256, and each has less than a kilobyte.
+        starts.push(u32::try_from(reader.at).unwrap_or(u32::MAX));
+        check_place(reader)?;
+    }
+    Ok(Places::Others { bytes: reader.bytes, starts })
 }
 
 /// How a task ended, as its worker says.

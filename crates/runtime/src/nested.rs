@@ -104,7 +104,7 @@ impl Worker {
     fn adopt(&self, places: Places<'_>, run: u64) -> Result<Foreign, Error> {
         let mut ids = vec![None; self.inherited.len()];
         let mut core = self.node.enter();
-        for place in places.reaches() {
+        for place in places.iter() {
             let at = usize::from(place.memory);
             let (Some(memory), Some(None)) = (self.inherited.get(at), ids.get(at)) else {
                 continue;

@@ -31,9 +31,7 @@ impl Setting {
     /// Whether all that a task was given lies in the memory it names.
     #[inline]
     pub(crate) fn check_all(&self, given: &Received<'_>) -> Result<(), Failure> {
-        for (index, reach) in given.places.reaches().enumerate() {
-            self.check(index, reach)?;
-        }
+        given.places.try_reaches(|index, reach| self.check(index, reach))?;
         for seat in given.seats {
             self.check_seat(seat)?;
         }

@@ -60,6 +60,26 @@ impl PlaceHead {
     }
 
     #[inline]
+    fn of(bytes: &[u8; HEAD]) -> Self {
+        Self(bytemuck::cast::<_, [u64; 4]>(*bytes).map(u64::from_le))
+    }
+
+    /// Whether it is a dense row, and everything about it is right.
+    #[inline]
+    fn is_right_row(&self) -> bool {
+        let dtype = DType::from_byte(self.byte(2));
+        // Sizes of elements are powers of two.
+        let is_whole = dtype.is_some_and(|dtype| self.last() & (dtype.bytes() - 1) == 0);
+        self.is_row() && is_whole && Access::from_byte(self.access() & !DENSE).is_some()
+    }
+
+    /// Its last word.
+    #[inline]
+    pub(crate) fn last(&self) -> u64 {
+        self.0[3]
+    }
+
+    #[inline]
     fn byte(&self, at: u32) -> u8 {
         (self.0[0] >> (8 * at)) as u8
     }
@@ -125,28 +145,62 @@ pub(crate) struct Reach {
 }
 
 /// The arguments of a task that was read: all are known to be right, and each is taken apart when it is asked for.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Places<'a> {
-    pub(super) bytes: &'a [u8],
-    /// Where each begins.
-    pub(super) starts: &'a [u32],
+#[derive(Clone, Copy, Debug)]
+pub enum Places<'a> {
+    /// Dense rows, which are nothing but their heads.
+    Rows(Rows<'a>),
+    /// Any others.
+    Others {
+        /// The message.
+        bytes: &'a [u8],
+        /// Where each begins.
+        starts: &'a [u32],
+    },
+}
+
+/// Arguments that are dense rows.
+#[derive(Clone, Copy, Debug)]
+pub struct Rows<'a>(&'a [[u8; HEAD]]);
+
+/// How many bytes a head has.
+const HEAD: usize = size_of::<PlaceHead>();
+
+impl<'a> Rows<'a> {
+    /// The first `count` arguments in `bytes`, if all are rows and right.
+    #[inline]
+    pub(super) fn read(bytes: &'a [u8], count: usize) -> Option<Self> {
+        let heads = bytes.as_chunks::<HEAD>().0.get(..count)?;
+        heads.iter().all(|head| PlaceHead::of(head).is_right_row()).then_some(Self(heads))
+    }
+
+    /// How many bytes they take.
+    #[inline]
+    pub(super) fn bytes(&self) -> usize {
+        HEAD * self.0.len()
+    }
 }
 
 impl Places<'_> {
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.starts.len()
+        match self {
+            Self::Rows(rows) => rows.0.len(),
+            Self::Others { starts, .. } => starts.len(),
+        }
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.starts.is_empty()
+        self.len() == 0
     }
 
     /// One of them.
     pub fn get(&self, index: usize) -> Option<Place> {
-        let at = *self.starts.get(index)? as usize;
-        decode_place(&mut Reader { bytes: self.bytes, at }).ok()
+        let mut reader = match self {
+            Self::Rows(rows) => Reader { bytes: rows.0.get(index)?, at: 0 },
+            Self::Others { bytes, starts } => Reader { bytes, at: *starts.get(index)? as usize },
+        };
+        decode_place(&mut reader).ok()
     }
 
     /// All of them.
@@ -154,31 +208,28 @@ impl Places<'_> {
         (0..self.len()).map(|index| self.get(index).expect("MSG-2: it was read before"))
     }
 
-    /// Where the bytes of each are.
+    /// Looks at where the bytes of each are, until one is not where it should be.
     #[inline]
-    pub(crate) fn reaches(&self) -> impl Iterator<Item = Reach> {
-        self.starts.iter().map(|at| {
-            let mut reader = Reader { bytes: self.bytes, at: *at as usize };
-            let head = reader.words("the head of an argument").expect("MSG-2: it was read before");
-            PlaceHead(head).reach()
-        })
+    pub(crate) fn try_reaches<E>(
+        &self,
+        mut look: impl FnMut(usize, Reach) -> Result<(), E>,
+    ) -> Result<(), E> {
+        match self {
+            Self::Rows(rows) => (0..)
+                .zip(rows.0)
+                .try_for_each(|(index, head)| look(index, PlaceHead::of(head).reach())),
+            Self::Others { .. } => (0..).zip(self.iter()).try_for_each(|(index, place)| {
+                let Place { memory, offset, layout, .. } = place;
+                look(index, Reach { memory, offset, bytes: layout.extent })
+            }),
+        }
     }
 }
 
 /// Reads over an argument that is right.
-#[inline]
+#[inline(never)]
 pub(super) fn check_place(reader: &mut Reader<'_>) -> Result<(), BadMessage> {
-    let head = PlaceHead(reader.words("the head of an argument")?);
-    let (access, dtype) = known(reader, &head)?;
-    if head.is_row() {
-        let [.., extent] = head.0;
-        // Sizes of elements are powers of two.
-        if extent & (dtype.bytes() - 1) != 0 {
-            return Err(reader.refuse("extent", extent));
-        }
-        return Ok(());
-    }
-    decode_rest(reader, &head, access, dtype).map(drop)
+    decode_place(reader).map(drop)
 }
 
 #[inline]
