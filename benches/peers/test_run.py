@@ -330,7 +330,7 @@ class FakeNode:
 
 class NodeSuite(unittest.TestCase):
     def rows(self, **changes: float) -> dict[tuple[str, str], Row]:
-        rows = node.measure(FakeNode(**changes), 1, quiet())
+        rows = node.measure(FakeNode(**changes), 1, quiet()).verdicts
         self.assertEqual(len({(row.measure, row.peer_name) for row in rows}), len(rows))
         return {(row.measure, row.peer_name): row for row in rows}
 
@@ -341,6 +341,15 @@ class NodeSuite(unittest.TestCase):
         self.assertEqual({row.verdict for row in barred}, {"must", "below goal"})
         self.assertEqual(self.rows(group8_us=401.0)["group of 8", node.LIMIT].verdict, "missed")
         self.assertEqual(self.rows(noop8_per_s=2e6)["8 children, no-op tasks a second", node.LIMIT].verdict, "goal")
+
+    def test_json_has_every_figure_under_its_name(self) -> None:
+        found = node.measure(FakeNode(chain_us=1.5), 1, quiet())
+        printed = json.loads(node.as_json(found))
+        self.assertIn({"measure": "chain_us", "value": 1.5, "unit": "us"}, printed["rows"])
+        names = {row["measure"] for row in printed["rows"]}
+        self.assertLessEqual({name for _, name, *_ in node.BARS} | {"raw_spin_us", "raw_futex_us"}, names)
+        self.assertEqual(len(printed["verdicts"]), len(found.verdicts))
+        self.assertIn("task in a chain", node.as_table(found))
 
     def test_starting_is_judged_above_what_exec_takes(self) -> None:
         for init_ms, verdict in ((9.5, "below goal"), (8.9, "goal"), (1.0, "goal")):

@@ -27,5 +27,5 @@ SUITES = {
     "sim": Suite(sim.SUMMARY, sim.run),
     "ranks": Suite(ranks.SUMMARY, ranks.run),
     "engine": Suite(engine.SUMMARY, engine.run, costs.as_json, costs.as_table),
-    "node": Suite(node.SUMMARY, node.run),
+    "node": Suite(node.SUMMARY, node.run, node.as_json, node.as_table),
 }

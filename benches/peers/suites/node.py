@@ -6,15 +6,18 @@ peers are ratios without a bar, except where the floor is the bar.
 
 from __future__ import annotations
 
+import json
 import os
 import statistics
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+import report
 from interpreter import base_python
 from programs import HERE, ROOT, BenchError, Outcome, Progress, cargo_program, field, given_program, run_json
-from report import Row
+from report import Row, row_object
 
 SUMMARY = "workers that are processes, against the machine's limits and Python's process pools"
 BENCH_VARIABLE = "PHALANX_NODE_BENCH"
@@ -93,12 +96,32 @@ def build_bench() -> Path:
         raise BenchError(f"{error}\n{hint}") from error
 
 
-def run(quick: bool, progress: Progress) -> list[Row]:
+@dataclass(frozen=True)
+class Found:
+    """All figures of ours and of the floors, and what is said about them."""
+
+    figures: Figures
+    verdicts: Sequence[Row]
+
+
+def as_json(found: Found) -> str:
+    """The figures and the verdicts as one JSON object."""
+    figures = found.figures
+    rows = [{"measure": name, "value": figures.value(name), "unit": figures.unit(name)} for name in figures.names()]
+    return json.dumps({"rows": rows, "verdicts": [row_object(row) for row in found.verdicts]}, indent=2)
+
+
+def as_table(found: Found) -> str:
+    """The verdicts as aligned text."""
+    return report.as_table(found.verdicts)
+
+
+def run(quick: bool, progress: Progress) -> Found:
     """Builds what is needed and measures everything."""
     return measure(BuiltPrograms(quick, progress), 1 if quick else ROUNDS, progress)
 
 
-def measure(programs: Programs, rounds: int, progress: Progress) -> list[Row]:
+def measure(programs: Programs, rounds: int, progress: Progress) -> Found:
     """Every figure, the median of the rounds, with the verdicts on ours."""
     progress.note(f"load average before the run: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
     ours: list[dict[str, tuple[float, str]]] = []
@@ -114,7 +137,8 @@ def measure(programs: Programs, rounds: int, progress: Progress) -> list[Row]:
                     progress.note(f"skipped: {values['skipped']}")
                 continue
             theirs[name].append(values)
-    return judge(Figures(ours), {name: found for name, found in theirs.items() if found})
+    figures = Figures(ours)
+    return Found(figures, judge(figures, {name: found for name, found in theirs.items() if found}))
 
 
 class Figures:
@@ -122,6 +146,10 @@ class Figures:
 
     def __init__(self, rounds: Sequence[dict[str, tuple[float, str]]]) -> None:
         self.rounds = rounds
+
+    def names(self) -> Sequence[str]:
+        """What was measured, in order."""
+        return list(self.rounds[0])
 
     def value(self, name: str) -> float:
         """One figure, which has to be there."""
