@@ -62,12 +62,28 @@ pub fn encode_task(
     for scalar in scalars {
         push(bytes, [*scalar]);
     }
-    if !seats.is_empty() {
-        seats.iter().for_each(|seat| encode_seat(bytes, seat));
+    for seat in seats {
+        encode_seat(bytes, seat);
     }
     if !blob.is_empty() {
         bytes.extend_from_slice(blob);
     }
+}
+
+/// The low and the high half of a word.
+#[inline]
+fn halves(word: u64) -> [u32; 2] {
+    let bytes = word.to_le_bytes();
+    let (halves, _) = bytes.as_chunks::<4>();
+    [u32::from_le_bytes(halves[0]), u32::from_le_bytes(halves[1])]
+}
+
+/// The low and the high half of half a word.
+#[inline]
+fn quarters(half: u32) -> [u16; 2] {
+    let bytes = half.to_le_bytes();
+    let (quarters, _) = bytes.as_chunks::<2>();
+    [u16::from_le_bytes(quarters[0]), u16::from_le_bytes(quarters[1])]
 }
 
 fn count(length: usize) -> u16 {
@@ -220,10 +236,11 @@ pub fn decode_task<'a>(bytes: &'a [u8], parts: &'a mut Parts) -> Result<Received
     seats.clear();
     let mut reader = Reader { bytes, at: 0 };
     let [run, callable, rest] = reader.words("the head of a task")?;
-    let (callable, digest) = (callable as u32, (callable >> 32) as u32);
-    let (member, members) = (rest as u16, (rest >> 16) as u16);
-    let (arguments, numbers, domains) =
-        ((rest >> 32) as u16, (rest >> 48) as u8, (rest >> 56) as u8);
+    let [callable, digest] = halves(callable);
+    let [members, counts] = halves(rest);
+    let [member, members] = quarters(members);
+    let [arguments, others] = quarters(counts);
+    let [numbers, domains] = others.to_le_bytes();
     let order = Order { callable, digest, run, member, members };
     if order.member >= order.members {
         return Err(reader.refuse("member", u64::from(order.member)));

@@ -70,9 +70,7 @@ impl<'n> Orchestrator<'n> {
     pub fn submit_next_level(&mut self, target: Target, call: &Call) -> Result<TaskId, Error> {
         let place = match target {
             Target::Chip(at) | Target::Worker(at) => Place::Worker(self.chip(at)?),
-            Target::Any => {
-                Place::Pool(self.crew.next_level_pool.ok_or_else(|| Error::NoWorkers("chips"))?)
-            }
+            Target::Any => Place::Pool(self.crew.next_level_pool.ok_or(Error::NoWorkers("chips"))?),
         };
         let home = match target {
             Target::Chip(at) | Target::Worker(at) => Some(Home::Chip(at)),
@@ -83,7 +81,7 @@ impl<'n> Orchestrator<'n> {
 
     /// Sends a task to any sub worker.
     pub fn submit_sub(&mut self, call: &Call) -> Result<TaskId, Error> {
-        let pool = self.crew.sub_pool.ok_or_else(|| Error::NoWorkers("sub workers"))?;
+        let pool = self.crew.sub_pool.ok_or(Error::NoWorkers("sub workers"))?;
         self.submit(Place::Pool(pool), None, call)
     }
 
@@ -98,7 +96,7 @@ impl<'n> Orchestrator<'n> {
 
     /// Starts each call on another sub worker, all at once; it ends when all have ended.
     pub fn submit_sub_group(&mut self, calls: &[Call]) -> Result<TaskId, Error> {
-        let pool = self.crew.sub_pool.ok_or_else(|| Error::NoWorkers("sub workers"))?;
+        let pool = self.crew.sub_pool.ok_or(Error::NoWorkers("sub workers"))?;
         let subs = &self.crew.subs[usize::from(self.crew.is_helping)..];
         if self.crew.is_helping && calls.len() <= subs.len() {
             let members: Vec<_> =

@@ -1,6 +1,6 @@
 //! Arguments as bytes: a head, then the shape unless it is one dense axis, then the strides unless it is dense.
 
-use super::{BadMessage, Reader};
+use super::{BadMessage, Reader, halves};
 use crate::tensor::{Access, DType, Layout, MAX_RANK};
 
 /// One argument as a worker finds it: a tensor in memory that both share.
@@ -80,8 +80,8 @@ impl PlaceHead {
     }
 
     #[inline]
-    fn byte(&self, at: u32) -> u8 {
-        (self.0[0] >> (8 * at)) as u8
+    fn byte(&self, at: usize) -> u8 {
+        self.0[0].to_le_bytes()[at]
     }
 
     #[inline]
@@ -264,7 +264,8 @@ fn decode_rest(
         return Err(reader.refuse("extent", extent));
     }
     let [first, number, ..] = head.0;
-    let buffer = (number, (first >> 32) as u32);
+    let [_, generation] = halves(first);
+    let buffer = (number, generation);
     Ok(Place { memory, access, buffer, offset, layout })
 }
 
