@@ -147,12 +147,9 @@ impl Pool {
     /// The worker for the next task: one without tasks if there is any, else the next that has room.
     #[inline]
     pub(crate) fn next_free(&mut self, lanes: &mut [Lane]) -> Option<u32> {
-        let is_free = |worker: &u32| {
-            let lane = &lanes[*worker as usize];
-            lane.flights.is_empty() && lane.has_room()
-        };
-        let ending = self.ending.take();
-        if let Some(worker) = self.near.filter(is_free).or_else(|| ending.filter(is_free)) {
+        if (self.near.is_some() || self.ending.is_some())
+            && let Some(worker) = self.next_near(lanes)
+        {
             return Some(worker);
         }
         if !self.idle.is_empty()
@@ -161,6 +158,17 @@ impl Pool {
             return Some(worker);
         }
         self.next_with_room(lanes)
+    }
+
+    /// The preferred worker, or the one that is ending a task, if it has no other.
+    #[inline]
+    fn next_near(&mut self, lanes: &[Lane]) -> Option<u32> {
+        let is_free = |worker: &u32| {
+            let lane = &lanes[*worker as usize];
+            lane.flights.is_empty() && lane.has_room()
+        };
+        let ending = self.ending.take();
+        self.near.filter(is_free).or_else(|| ending.filter(is_free))
     }
 
     /// The worker that has had no task for the longest.

@@ -65,10 +65,8 @@ impl Engine {
         if pool == NONE {
             return;
         }
-        while self.lanes[worker as usize].has_room()
-            && let Some(slot) = self.pools[pool as usize].pop_for_the_only_one()
-        {
-            self.start(worker, slot, 0);
+        if !self.pools[pool as usize].queue.is_empty() {
+            self.feed(worker, pool);
         }
         let lane = &mut self.lanes[worker as usize];
         if lane.has_room() {
@@ -77,6 +75,16 @@ impl Engine {
             if !entry.queue.is_empty() {
                 self.fill_pool(pool);
             }
+        }
+    }
+
+    /// Gives `worker` what waits for its pool, while nobody else has room.
+    #[inline]
+    fn feed(&mut self, worker: u32, pool: u32) {
+        while self.lanes[worker as usize].has_room()
+            && let Some(slot) = self.pools[pool as usize].pop_for_the_only_one()
+        {
+            self.start(worker, slot, 0);
         }
     }
 
