@@ -143,3 +143,30 @@ fn a_caller_alone_runs_everything() {
     });
     assert_eq!(finished.expect("it ends").report.completed, 1_000);
 }
+
+#[test]
+fn wrk_1_a_graph_whose_code_panics_is_cancelled_and_harms_no_other() {
+    let worker = helping(1).init().expect("a worker");
+    let sum = worker.tensor(DType::F64, &[1]).expect("memory");
+    for round in 0..6 {
+        let panics = || {
+            let run = worker.submit("panics", |graph| {
+                submit_short_ones(graph, &sum)?;
+                graph.scope("inner", |graph| {
+                    let own = graph.alloc(DType::F64, &[1])?;
+                    graph.submit_sub(&Call::new(&ADD).args([own.in_out()]).real(1.0))?;
+                    assert!(round % 2 == 0, "in a scope");
+                    Ok::<_, Failure>(())
+                })?;
+                panic!("the code of a graph")
+            });
+            drop(run);
+        };
+        let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(panics));
+        assert!(caught.is_err(), "it panicked");
+    }
+    let handle = worker.submit("after that", |graph| submit_short_ones(graph, &sum));
+    let handle = handle.expect("WRK-1: it is not kept from beginning");
+    assert!(ends_alone(&handle), "WRK-1");
+    worker.close().expect("nothing is left");
+}
