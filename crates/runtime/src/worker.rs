@@ -28,7 +28,7 @@ use crate::shm::bell::Look;
 use crate::tensor::{Buffer, DType, Layout, Tensor};
 use crate::timeline::Timeline;
 use bytemuck::Pod;
-use phalanx_engine::{Begin, RunSpec};
+use phalanx_engine::{Begin, RunId, RunSpec};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -119,19 +119,11 @@ impl Worker {
         let run = begun.ok_or(Error::Closed)?;
         let handle = RunHandle::new(Arc::clone(&self.node), run);
         let here = self.node.arrive();
+        let building = Building { node: &self.node, run };
         let result = graph(&mut Orchestrator::new(&self.node, &self.crew, run));
+        std::mem::forget(building);
         let mut core = self.node.enter();
-        core.spread();
-        if let Err(failure) = result {
-            core.cancel_graph(run, &failure);
-        }
-        if let Some(recorder) = &mut core.recorder {
-            recorder.built(run);
-        }
-        // An open scope is impossible here: scopes are closures.
-        let _ = core.engine.seal(run);
-        core.carry_out();
-        core.pump();
+        core.end_graph(run, result.err().as_ref());
         here.leave(&mut core);
         drop(core);
         Ok(handle)
@@ -257,6 +249,19 @@ impl Worker {
             self.threads.clear();
         }
         Err(Error::Close { within: self.close, killed, stuck })
+    }
+}
+
+/// A graph whose code has not returned; if it panics, its run must not be left open, or no other could begin.
+struct Building<'n> {
+    node: &'n Node,
+    run: RunId,
+}
+
+impl Drop for Building<'_> {
+    fn drop(&mut self) {
+        let failure = Failure::new("the code of the graph panicked");
+        self.node.enter().end_graph(self.run, Some(&failure));
     }
 }
 
