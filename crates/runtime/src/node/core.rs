@@ -91,6 +91,7 @@ pub struct Finished {
 }
 
 /// The engine, its endpoints, and the bytes between them.
+#[expect(clippy::struct_excessive_bools, reason = "each says one thing that has happened")]
 pub(crate) struct Core {
     pub(crate) engine: Engine,
     pub(crate) lanes: Vec<Lane>,
