@@ -361,6 +361,12 @@ impl Engine {
         self.config.slots.min(NONE - 1).saturating_sub(self.ring.live())
     }
 
+    /// How many runs have begun and are not finished.
+    #[inline]
+    pub fn unfinished_runs(&self) -> usize {
+        self.order.len()
+    }
+
     /// How much of everything there is.
     pub fn stats(&self) -> Stats {
         let unended = self.ring.tasks().filter(|(_, slot, _)| !slot.is_ended());

@@ -97,8 +97,12 @@ impl<'n> Orchestrator<'n> {
     /// Starts each call on another sub worker, all at once; it ends when all have ended.
     pub fn submit_sub_group(&mut self, calls: &[Call]) -> Result<TaskId, Error> {
         let pool = self.crew.sub_pool.ok_or(Error::NoWorkers("sub workers"))?;
-        let subs = &self.crew.subs[usize::from(self.crew.is_helping)..];
-        if self.crew.is_helping && calls.len() <= subs.len() {
+        if self.crew.is_helping {
+            let subs = &self.crew.subs[1..];
+            let (members, workers) = (calls.len(), subs.len());
+            if members > workers {
+                return Err(phalanx_engine::SubmitError::GroupTooLarge { members, workers }.into());
+            }
             let members: Vec<_> =
                 subs.iter().zip(calls).map(|(sub, call)| (*sub, None, call)).collect();
             return self.submit_group(None, &members);
@@ -293,7 +297,9 @@ impl<'n> Orchestrator<'n> {
     ) -> Result<T, Error> {
         let accepted = self.node.attend(None, |core| {
             // While tasks end one after the other, a little more room is worth waiting for.
-            if core.is_moving && core.engine.free_slots() < self.node.some_room {
+            let is_little = core.engine.free_slots() < self.node.some_room;
+            if core.is_moving && is_little && core.is_busy() {
+                core.is_awaited = true;
                 return None;
             }
             submit(core).transpose()

@@ -203,9 +203,10 @@ impl Runner {
 /// Calls `code` of the user's; a panic is a failure with the panic's words and place.
 pub(crate) fn caught<T>(code: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
     keep_panics_quiet();
-    IN_TASK.set(true);
+    // The code of a graph may run tasks itself.
+    let was_in_task = IN_TASK.replace(true);
     let result = catch_unwind(AssertUnwindSafe(code));
-    IN_TASK.set(false);
+    IN_TASK.set(was_in_task);
     result.unwrap_or_else(|payload| {
         let place = PANIC_PLACE.with(|slot| slot.borrow_mut().take());
         Err(Failure::of_panic(&*payload, place))
@@ -314,6 +315,16 @@ mod tests {
             let words = words(&mut runner, &order(0), &[]);
             assert!(words.contains("as it should") && words.contains("runner.rs"), "{words}");
         }
+    }
+
+    #[test]
+    fn runr_1_a_graph_that_has_run_tasks_itself_panics_with_its_place() {
+        let failure = caught(|| -> Result<(), Failure> {
+            caught(|| Ok(()))?;
+            panic!("after a task")
+        });
+        let words = failure.expect_err("it panicked");
+        assert!(words.words().contains("runner.rs"), "RUNR-1: {}", words.words());
     }
 
     #[test]

@@ -119,9 +119,11 @@ impl Worker {
         let run = begun.ok_or(Error::Closed)?;
         let handle = RunHandle::new(Arc::clone(&self.node), run);
         let here = self.node.arrive();
-        let mut building = Building { node: &self.node, run, result: None };
-        building.result = Some(graph(&mut Orchestrator::new(&self.node, &self.crew, run)));
-        let mut core = building.end();
+        let building = Building { node: &self.node, run };
+        let result = graph(&mut Orchestrator::new(&self.node, &self.crew, run));
+        std::mem::forget(building);
+        let mut core = self.node.enter();
+        core.end_graph(run, result.err().as_ref());
         here.leave(&mut core);
         drop(core);
         Ok(handle)
@@ -250,48 +252,21 @@ impl Worker {
     }
 }
 
-/// How long the kernel is given to end a process.
-const BURIAL: std::time::Duration = std::time::Duration::from_secs(10);
-
-/// A run whose graph is being built; if its code panics, what it has submitted is cancelled.
-struct Building<'w> {
-    node: &'w Node,
+/// A graph whose code has not returned; if it panics, its run must not be left open, or no other could begin.
+struct Building<'n> {
+    node: &'n Node,
     run: RunId,
-    /// What the code of the graph said, once it has returned.
-    result: Option<Result<(), Failure>>,
-}
-
-impl<'w> Building<'w> {
-    /// Nothing more is submitted.
-    fn end(mut self) -> Held<'w> {
-        let core = self.seal();
-        std::mem::forget(self);
-        core
-    }
-
-    fn seal(&mut self) -> Held<'w> {
-        let mut core = self.node.enter();
-        core.spread();
-        let panicked = || Err(Failure::new("the code of the graph panicked"));
-        if let Err(failure) = self.result.take().unwrap_or_else(panicked) {
-            core.cancel_graph(self.run, &failure);
-        }
-        if let Some(recorder) = &mut core.recorder {
-            recorder.built(self.run);
-        }
-        // A scope is open only if the code panicked in it, and then the run has failed already.
-        let _ = core.engine.seal(self.run);
-        core.carry_out();
-        core.pump();
-        core
-    }
 }
 
 impl Drop for Building<'_> {
     fn drop(&mut self) {
-        self.seal();
+        let failure = Failure::new("the code of the graph panicked");
+        self.node.enter().end_graph(self.run, Some(&failure));
     }
 }
+
+/// How long the kernel is given to end a process.
+const BURIAL: std::time::Duration = std::time::Duration::from_secs(10);
 
 impl Drop for Worker {
     fn drop(&mut self) {

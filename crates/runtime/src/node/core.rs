@@ -91,6 +91,7 @@ pub struct Finished {
 }
 
 /// The engine, its endpoints, and the bytes between them.
+#[expect(clippy::struct_excessive_bools, reason = "each says one thing that has happened")]
 pub(crate) struct Core {
     pub(crate) engine: Engine,
     pub(crate) lanes: Vec<Lane>,
@@ -120,6 +121,8 @@ pub(crate) struct Core {
     pub(super) recalled: Vec<u64>,
     /// Whether a run has finished or room was made since someone last looked.
     pub(crate) has_news: bool,
+    /// Whether somebody waits for whatever ends next.
+    pub(crate) is_awaited: bool,
     /// Whether the last pumping moved something.
     pub(crate) is_moving: bool,
     /// When the watchdog looks again.
@@ -155,6 +158,7 @@ impl Core {
             row: Row::default(),
             recalled: Vec::new(),
             has_news: false,
+            is_awaited: false,
             is_moving: false,
             next_look: Time(0),
             recorder: None,
@@ -253,6 +257,7 @@ impl Core {
         self.reports = reports;
         self.is_moving = std::mem::take(&mut self.has_ended_errands) || is_moved;
         if is_moved {
+            self.has_news |= std::mem::take(&mut self.is_awaited);
             self.carry_out();
         }
         self.flush();
@@ -454,8 +459,23 @@ impl Core {
         self.carry_out();
     }
 
+    /// The code of a graph has ended, well or badly: everybody takes part, and nothing more comes.
+    pub(crate) fn end_graph(&mut self, run: RunId, failure: Option<&Failure>) {
+        self.spread();
+        if let Some(failure) = failure {
+            self.cancel_graph(run, failure);
+        }
+        if let Some(recorder) = &mut self.recorder {
+            recorder.built(run);
+        }
+        // A scope is open only if the code has panicked: scopes are closures.
+        let _ = self.engine.seal(run);
+        self.carry_out();
+        self.pump();
+    }
+
     /// The code of a graph failed: what it submitted is cancelled, and its words are the run's error.
-    pub(crate) fn cancel_graph(&mut self, run: RunId, failure: &Failure) {
+    fn cancel_graph(&mut self, run: RunId, failure: &Failure) {
         if self.engine.error(run).is_none() {
             let cause = Cause { task: None, member: 0, work: 0, reason: Reason::Cancelled };
             let words = failure.words().to_owned();

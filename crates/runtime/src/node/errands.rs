@@ -1,6 +1,7 @@
 //! Tasks that a waiting caller runs itself, so that its core is of use.
 //!
 //! - **ERR-1 (not left behind).** A caller that goes gives back what it has not begun, and others run it.
+//! - **ERR-2 (one long task at a time).** After a long task a caller tells of it and looks whether to go on.
 
 use super::Core;
 use super::core::finished;
@@ -9,7 +10,8 @@ use crate::endpoint::{Endpoint, Evidence, Report};
 use crate::message::Ended;
 use crate::runner::Runner;
 use phalanx_engine::{Time, WorkerId};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// Tasks in a row.
 #[derive(Default)]
@@ -41,6 +43,27 @@ impl Row {
         self.tasks.clear();
     }
 
+    /// The first `count` are over with.
+    fn drop_first(&mut self, count: usize) {
+        if count >= self.tasks.len() {
+            return self.clear();
+        }
+        let Some((_, from)) = count.checked_sub(1).map(|last| self.tasks[last]) else { return };
+        self.bytes.drain(..from);
+        self.tasks.drain(..count);
+        for (_, end) in &mut self.tasks {
+            *end -= from;
+        }
+    }
+
+    /// Puts those of `other` behind its own.
+    fn append(&mut self, other: &mut Self) {
+        for (dispatch, message) in other.iter() {
+            self.push(dispatch, message);
+        }
+        other.clear();
+    }
+
     fn iter(&self) -> impl Iterator<Item = (u64, &[u8])> {
         let mut from = 0;
         self.tasks.iter().map(move |(dispatch, end)| {
@@ -54,6 +77,8 @@ impl Row {
 /// What errands are run with; who has it runs them.
 pub(crate) struct Errand {
     runner: Runner,
+    /// Where to say that one more has ended.
+    errands: Arc<Errands>,
     pub(crate) row: Row,
     /// Those of the row that must not begin any more.
     pub(crate) recalled: Vec<u64>,
@@ -64,23 +89,28 @@ pub(crate) struct Errand {
 const LONG_NANOSECONDS: u64 = 10_000;
 
 impl Errand {
-    pub(crate) fn new(runner: Runner) -> Self {
-        Self { runner, row: Row::default(), recalled: Vec::new(), ended: Vec::new() }
+    pub(crate) fn new(runner: Runner, errands: Arc<Errands>) -> Self {
+        Self { runner, errands, row: Row::default(), recalled: Vec::new(), ended: Vec::new() }
     }
 
-    /// Runs the row; `now` is a fresh reading of the clock, and so is what it returns.
+    /// Runs the row up to its first long task; `now` is a fresh reading of the clock, and so is what it returns.
     pub(crate) fn run(&mut self, now: Option<u64>) -> Option<u64> {
-        let Self { runner, row, recalled, ended } = self;
+        let Self { runner, errands, row, recalled, ended } = self;
         runner.resume(now);
         for (dispatch, message) in row.iter() {
             if !recalled.is_empty() && recalled.contains(&dispatch) {
                 ended.push((Ended::skipped(dispatch), None));
                 continue;
             }
-            ended.push(runner.run_short(dispatch, message));
+            let end = runner.run_short(dispatch, message);
+            let is_long = end.0.nanoseconds > LONG_NANOSECONDS;
+            ended.push(end);
+            errands.last.store(dispatch, Ordering::Relaxed);
+            if is_long {
+                break;
+            }
         }
-        row.clear();
-        recalled.clear();
+        row.drop_first(ended.len());
         runner.last()
     }
 
@@ -98,6 +128,8 @@ pub(crate) struct Errands {
     is_running: AtomicBool,
     /// Whether the last errand was a long one.
     is_long: AtomicBool,
+    /// The task that ended last; the engine is told of it only with the rest of its row.
+    last: AtomicU64,
 }
 
 impl Errands {
@@ -151,6 +183,10 @@ impl Core {
         let Some((worker, errands)) = &self.caller else { return };
         let (worker, now) = (*worker, Time(*clock.get_or_insert_with(clock::now)));
         errands.end(&errand);
+        if errand.row.len() > 0 {
+            self.put_back(&mut errand);
+        }
+        errand.recalled.clear();
         for (ended, words) in &mut errand.ended {
             self.look_at(worker, ended, words);
         }
@@ -159,6 +195,18 @@ impl Core {
         self.errand = Some(errand);
         self.carry_out();
         self.has_ended_errands = true;
+        self.has_news |= std::mem::take(&mut self.is_awaited);
+    }
+
+    /// What was not begun waits again, before what came meanwhile.
+    #[cold]
+    fn put_back(&mut self, errand: &mut Errand) {
+        errand.row.append(&mut self.row);
+        std::mem::swap(&mut errand.row, &mut self.row);
+        self.recalled.append(&mut errand.recalled);
+        if let Some((_, errands)) = &self.caller {
+            errands.wait(self.row.len());
+        }
     }
 
     /// One caller more or less waits; while any does, tasks are given to it.
@@ -197,7 +245,14 @@ impl Core {
 
 /// The name of that worker among the others; its tasks wait in the core.
 pub(crate) struct Caller {
-    pub(crate) is_stopped: bool,
+    errands: Arc<Errands>,
+    is_stopped: bool,
+}
+
+impl Caller {
+    pub(crate) fn new(errands: Arc<Errands>) -> Self {
+        Self { errands, is_stopped: false }
+    }
 }
 
 impl Endpoint for Caller {
@@ -214,7 +269,8 @@ impl Endpoint for Caller {
     fn poll(&mut self, _: &mut Vec<Report>) {}
 
     fn evidence(&self) -> Evidence {
-        Evidence::default()
+        let progress = self.errands.last.load(Ordering::Relaxed);
+        Evidence { progress, ..Evidence::default() }
     }
 
     fn stop(&mut self) {

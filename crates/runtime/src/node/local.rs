@@ -6,7 +6,8 @@
 //!
 //! - **LOC-1 (short ones only).** Tasks stay only if those of their callable were short lately; what is not known is handed
 //!   over.
-//! - **LOC-2 (not kept back).** When the submitter has submitted its graph, flushes or fails, everybody takes part again.
+//! - **LOC-2 (not kept back).** When the submitter has submitted its graph, flushes, fails or panics, everybody takes part again; while an
+//!   earlier run is unfinished, everybody does anyway.
 
 use super::Core;
 use crate::message::Ended;
@@ -86,14 +87,18 @@ impl Core {
         } else if self.local.streak < STREAK {
             self.local.streak += 1;
             if self.local.streak == STREAK {
-                self.stay();
+                self.stay_if_alone();
             }
         }
     }
 
-    /// The others get no more tasks.
+    /// The others get no more tasks, unless there are some of an earlier run, which goes on whatever the submitter does.
     #[cold]
-    fn stay(&mut self) {
+    fn stay_if_alone(&mut self) {
+        if self.engine.unfinished_runs() > 1 {
+            self.local.streak = 0;
+            return;
+        }
         self.local.is_on = true;
         for worker in &self.local.others {
             self.engine.pause(*worker);

@@ -218,9 +218,10 @@ impl Builder {
         };
         let mut core = worker.node.enter();
         if let Some(errands) = &worker.node.errands {
-            lanes.insert(self.next_level() as usize, Box::new(Caller { is_stopped: false }));
+            let caller = Caller::new(Arc::clone(errands));
+            lanes.insert(self.next_level() as usize, Box::new(caller));
             core.caller = Some((worker.crew.subs[0], Arc::clone(errands)));
-            core.errand = Some(Box::new(Errand::new(runner())));
+            core.errand = Some(Box::new(Errand::new(runner(), Arc::clone(errands))));
             let callables = self.program.callables().len();
             core.local = Local::new(&worker.crew.subs[1..], callables);
         }

@@ -102,6 +102,12 @@ pub(crate) fn until_told(task: &mut Task<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Does nothing for some milliseconds.
+pub(crate) fn rest(task: &mut Task<'_>) -> Result<(), Failure> {
+    std::thread::sleep(Duration::from_millis(task.scalar(0)?));
+    Ok(())
+}
+
 /// The same name in the test and in its children.
 macro_rules! named {
     ($function:ident) => {
@@ -120,8 +126,10 @@ pub(crate) const PANIC: Callable = named!(panic);
 pub(crate) const MEET: Callable = named!(meet).collective();
 pub(crate) const UNTIL_TOLD: Callable = named!(until_told);
 
+pub(crate) const REST: Callable = named!(rest);
+
 pub(crate) static PROGRAM: Program =
-    Program::new(&[NOTHING, ADD, SCALE, SUM, FILL, NOTE, FAIL, PANIC, MEET, UNTIL_TOLD]);
+    Program::new(&[NOTHING, ADD, SCALE, SUM, FILL, NOTE, FAIL, PANIC, MEET, UNTIL_TOLD, REST]);
 
 /// A call that fails with these words.
 pub(crate) fn failing(words: &str) -> Call {

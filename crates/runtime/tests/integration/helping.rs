@@ -1,19 +1,16 @@
 //! Callers that run tasks themselves: what they leave behind, and which tasks stay with them.
 
 use crate::callables::{ADD, NOTHING, PROGRAM, UNTIL_TOLD};
-use phalanx_runtime::{Builder, Call, DType, Failure, RunHandle, Tensor, Worker};
+use phalanx_runtime::{Builder, Call, DType, Failure, Orchestrator, RunHandle, Tensor, Worker};
 use std::time::Duration;
 
-fn helping(threads: u32) -> Builder {
+pub(crate) fn helping(threads: u32) -> Builder {
     let worker = Worker::builder(&PROGRAM).threads().memory(1 << 24).ring(64, 1 << 20);
     worker.helping().sub_workers(threads).depth(4)
 }
 
 /// Enough short tasks that the next ones stay with who submits.
-fn submit_short_ones(
-    graph: &mut phalanx_runtime::Orchestrator<'_>,
-    sum: &Tensor,
-) -> Result<(), Failure> {
+pub(crate) fn submit_short_ones(graph: &mut Orchestrator<'_>, sum: &Tensor) -> Result<(), Failure> {
     for _ in 0..2_000 {
         graph.submit_sub(&Call::new(&ADD).args([sum.in_out()]).real(1.0))?;
     }
@@ -21,8 +18,8 @@ fn submit_short_ones(
 }
 
 /// Whether a run ends though nobody waits for it.
-fn ends_alone(handle: &RunHandle) -> bool {
-    (0..10_000).any(|_| {
+pub(crate) fn ends_alone(handle: &RunHandle) -> bool {
+    (0..60_000).any(|_| {
         std::thread::sleep(Duration::from_millis(1));
         handle.is_done()
     })

@@ -4,4 +4,6 @@ mod callables;
 mod conformance;
 mod graphs;
 mod helping;
+mod stress;
 mod timeline;
+mod together;
