@@ -198,8 +198,8 @@ impl Core {
     fn recall(&mut self, worker: WorkerId, dispatch: u64) {
         if self.caller.as_ref().is_none_or(|(caller, _)| *caller != worker) {
             self.lanes[worker.index()].endpoint.recall(dispatch);
-        } else if self.row.has(dispatch) {
-            // What somebody has taken already ends as it ends.
+        } else if self.row.has(dispatch) || self.errand.is_none() {
+            // What somebody has taken already ends as it ends, unless it is put back.
             self.recalled.push(dispatch);
         }
     }

@@ -185,6 +185,8 @@ impl Core {
         errands.end(&errand);
         if errand.row.len() > 0 {
             self.put_back(&mut errand);
+        } else if self.row.len() == 0 {
+            self.recalled.clear();
         }
         errand.recalled.clear();
         for (ended, words) in &mut errand.ended {
@@ -230,7 +232,9 @@ impl Core {
         }
         self.carry_out();
         let now = Time(clock::now());
-        for dispatch in std::mem::take(&mut self.recalled) {
+        let mut recalled = std::mem::take(&mut self.recalled);
+        recalled.retain(|dispatch| self.row.has(*dispatch));
+        for dispatch in recalled {
             let event = finished(caller, &Ended::skipped(dispatch));
             self.engine.step(now, event);
         }

@@ -168,3 +168,30 @@ fn err_2_a_caller_looks_at_its_time_after_each_long_task() {
     assert!(!handle.is_done(), "ERR-2: it ran all of them");
     assert_eq!(handle.wait().expect("it ends").report.completed, 8, "ERR-2");
 }
+
+#[test]
+fn ep_4_what_a_caller_has_taken_and_not_begun_does_not_begin_after_a_cancel() {
+    let worker = helping(0).depth(8).init().expect("a worker");
+    let flag = worker.tensor(DType::I64, &[1]).expect("memory");
+    let cells: Vec<_> = (0..6).map(|_| worker.tensor(DType::F64, &[1]).expect("memory")).collect();
+    let handle = worker.submit("cancelled", |graph| {
+        graph.submit_sub(&Call::new(&UNTIL_TOLD).args([flag.no_dep()]))?;
+        for cell in &cells {
+            graph.submit_sub(&Call::new(&ADD).args([cell.in_out()]).real(1.0))?;
+        }
+        Ok(())
+    });
+    let handle = handle.expect("a run");
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // Long enough for the first to begin; if it has not, none begins.
+            std::thread::sleep(Duration::from_millis(20));
+            handle.cancel();
+            worker.write_unordered(&flag, &[1u64]).expect("it can be told");
+        });
+        handle.wait().expect_err("EP-4: it was cancelled");
+    });
+    for cell in &cells {
+        assert_eq!(worker.read::<f64>(cell).expect("over"), [0.0], "EP-4");
+    }
+}
