@@ -123,8 +123,8 @@ impl Engine {
         self.pools[pool as usize].living
     }
 
-    /// Takes the single tasks that `worker` has and has not begun, the driver answers for that, and gives them to whoever
-    /// has room; `worker` itself if it is not paused.
+    /// Takes back the single tasks that `worker` has, and gives them to whoever has room: `worker` too if it is not paused.
+    /// The driver answers for it that none of them has begun.
     pub fn give_back(&mut self, worker: WorkerId) {
         let Some(lane) = self.lanes.get_mut(worker.index()) else { return };
         let mut kept = VecDeque::new();
