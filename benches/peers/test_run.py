@@ -223,7 +223,7 @@ class FakeEngine:
             for runtime, threads, ns in ((engine.INLINE, 1, 80.0), (costs.OURS, 2, 200.0))
             for pattern in self.changes.get("patterns", engine.PATTERNS)
         ]
-        return Outcome({"rows": rows, "metg_ns": {costs.OURS: 1000.0}}, wall_s=1.0)
+        return Outcome({"rows": rows, "metg_ns": {costs.OURS: self.changes.get("metg", 1000.0)}}, wall_s=1.0)
 
     def peer(self, name: str, *arguments: str) -> Outcome:
         self.calls.append((name, *arguments))
@@ -296,6 +296,12 @@ class EngineSuite(unittest.TestCase):
     def test_a_wrong_order_stops_the_run(self) -> None:
         with self.assertRaisesRegex(BenchError, "openmp-gcc runs the tasks of `independent` out of order"):
             engine.measure(FakeEngine(violations=3), engine.QUICK, quiet())
+
+    def test_without_a_metg_of_ours_the_rest_is_printed(self) -> None:
+        found = engine.measure(FakeEngine(metg=None), engine.QUICK, quiet())
+        self.assertNotIn(costs.OURS, found.metg_ns)
+        self.assertEqual(len(json.loads(costs.as_json(found))["rows"]), 4 * 5)
+        self.assertIn("runs dropped: 0", costs.as_table(found))
 
     def test_a_pattern_that_we_left_out_stops_the_run(self) -> None:
         with self.assertRaisesRegex(BenchError, "no cost of `random` on `phalanx-inline`"):

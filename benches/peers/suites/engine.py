@@ -176,7 +176,7 @@ class Bench:
         for row in field(outcome, "rows"):
             self.add(Cost(row["pattern"], row["runtime"], row["threads"], row["ns_per_task"]))
         for runtime, ns in field(outcome, "metg_ns").items():
-            self.metg.setdefault(runtime, []).append(ns)
+            self.add_metg(runtime, ns)
 
     def take_peer(self, peer: str, pattern: str) -> None:
         """One pattern on one peer."""
@@ -189,7 +189,10 @@ class Bench:
 
     def take_metg(self, runtime: str) -> None:
         """The smallest useful task of one peer, or of the static schedule."""
-        found = metg.sweep(lambda iterations: self.metg_point(runtime, iterations))
+        self.add_metg(runtime, metg.sweep(lambda iterations: self.metg_point(runtime, iterations)))
+
+    def add_metg(self, runtime: str, found: float | None) -> None:
+        """One more METG; a word if there is none."""
         if found is None:
             self.progress.note(f"no METG of {runtime}: it never kept half of the peak")
             return
