@@ -167,8 +167,8 @@ impl Pool {
             let lane = &lanes[*worker as usize];
             lane.flights.is_empty() && lane.has_room()
         };
-        let ending = self.ending.take();
-        self.near.filter(is_free).or_else(|| ending.filter(is_free))
+        // Whoever is ending a task is not listed as idle yet: it is forgotten only once it was asked.
+        self.near.filter(is_free).or_else(|| self.ending.take().filter(is_free))
     }
 
     /// The worker that has had no task for the longest.

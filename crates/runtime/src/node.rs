@@ -158,7 +158,7 @@ impl Node {
 
     /// Runs what is ready for a caller, until nothing is or another caller does.
     pub(crate) fn help(&self) {
-        self.attend(None, |core| (core.row.len() == 0 || core.errand.is_none()).then_some(()));
+        self.attend(None, |core| (!core.has_errand()).then_some(()));
     }
 
     /// Runs what waits for a caller, and what that makes ready; now and then somebody must look at the others.

@@ -298,6 +298,10 @@ impl<'n> Orchestrator<'n> {
         let accepted = self.node.attend(None, |core| {
             // While tasks end one after the other, a little more room is worth waiting for.
             let is_little = core.engine.free_slots() < self.node.some_room;
+            // What this thread was given runs first: there is enough for the others to do.
+            if is_little && core.has_errand() {
+                return None;
+            }
             if core.is_moving && is_little && core.is_busy() {
                 core.is_awaited = true;
                 return None;

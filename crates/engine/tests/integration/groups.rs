@@ -1,6 +1,6 @@
 //! Groups and queues.
 
-use crate::support::{Bench, view};
+use crate::support::{Bench, Random, view};
 use phalanx_engine::*;
 
 /// Members without arguments.
@@ -211,6 +211,53 @@ fn que_4_the_nearest_worker_is_given_a_task_whenever_it_has_none() {
     bench.spec(run, &TaskSpec::new(Place::Pool(bench.pool)).work(6));
     bench.look();
     assert_eq!(bench.running.last().map(|start| start.worker), Some(near), "QUE-4");
+}
+
+/// Runs a graph of `tasks` over workers that take several at once; every start must find the others busy, or be the first
+/// of its worker.
+fn assert_spread(seed: u64, tasks: u64) {
+    let mut random = Random::new(seed);
+    let mut bench = Bench::new(0);
+    let pool = bench.pool;
+    let workers: Vec<WorkerId> =
+        (0..2 + random.below(3)).map(|_| bench.engine.add_worker(Some(pool), 4)).collect();
+    for worker in &workers {
+        bench.engine.step(Time(0), Event::Ready(*worker));
+    }
+    if random.below(4) > 0 {
+        bench.engine.prefer(workers[random.below(workers.len() as u64) as usize]);
+    }
+    let data: Vec<BufferId> = (0..4).map(|_| bench.buffer(8)).collect();
+    let run = bench.begin();
+    let mut flights: Vec<Vec<u64>> = vec![Vec::new(); workers.len()];
+    for work in 0..2 * tasks {
+        if work < tasks {
+            let (write, read) = (random.below(4) as usize, random.below(4) as usize);
+            let view = |at: usize| View::bytes(data[at], 0, 8).expect("small");
+            let args = [view(write).in_out(), view(read).input()];
+            bench.task(run, work, if read == write { &args[..1] } else { &args });
+        }
+        let actions: Vec<Action> = bench.engine.actions().collect();
+        for action in actions {
+            let Action::Start(start) = action else { continue };
+            let of = start.worker.index();
+            let idle = flights.iter().position(Vec::is_empty);
+            assert!(flights[of].is_empty() || idle.is_none(), "QUE-4: {of} again, {idle:?} idle");
+            flights[of].push(start.dispatch);
+        }
+        let busy: Vec<usize> = (0..flights.len()).filter(|of| !flights[*of].is_empty()).collect();
+        if !busy.is_empty() && (work >= tasks || random.below(2) == 0) {
+            let of = busy[random.below(busy.len() as u64) as usize];
+            let (worker, dispatch) = (workers[of], flights[of].remove(0));
+            let event = Event::Finished { worker, dispatch, ending: Ending::Done, took: 1 };
+            bench.engine.step(Time(work), event);
+        }
+    }
+}
+
+#[test]
+fn que_4_nobody_gets_a_second_task_while_another_has_none() {
+    (0..2_000).for_each(|seed| assert_spread(seed, 40));
 }
 
 #[test]

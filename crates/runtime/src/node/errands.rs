@@ -2,6 +2,7 @@
 //!
 //! - **ERR-1 (not left behind).** A caller that goes gives back what it has not begun, and others run it.
 //! - **ERR-2 (one long task at a time).** After a long task a caller tells of it and looks whether to go on.
+//! - **ERR-3 (does its share).** A submitter that waits for room runs what it was given before it submits more.
 
 use super::Core;
 use super::core::finished;
@@ -176,6 +177,12 @@ impl Core {
             errands.begin();
         }
         Some(errand)
+    }
+
+    /// Whether there are some that whoever waits would run.
+    #[inline]
+    pub(crate) fn has_errand(&self) -> bool {
+        self.row.len() > 0 && self.errand.is_some()
     }
 
     /// Takes back what they ended as.

@@ -108,6 +108,16 @@ pub(crate) fn rest(task: &mut Task<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Takes a while, and counts those that a worker's own thread has run.
+pub(crate) fn count_threads(task: &mut Task<'_>) -> Result<(), Failure> {
+    std::thread::sleep(Duration::from_micros(300));
+    let is_worker =
+        std::thread::current().name().is_some_and(|name| name.starts_with("sub worker"));
+    let mut count = task.argument(0)?;
+    count.slice_mut::<u64>()?[0] += u64::from(is_worker);
+    Ok(())
+}
+
 /// The same name in the test and in its children.
 macro_rules! named {
     ($function:ident) => {
@@ -125,11 +135,23 @@ pub(crate) const FAIL: Callable = named!(fail);
 pub(crate) const PANIC: Callable = named!(panic);
 pub(crate) const MEET: Callable = named!(meet).collective();
 pub(crate) const UNTIL_TOLD: Callable = named!(until_told);
-
 pub(crate) const REST: Callable = named!(rest);
+pub(crate) const COUNT_THREADS: Callable = named!(count_threads);
 
-pub(crate) static PROGRAM: Program =
-    Program::new(&[NOTHING, ADD, SCALE, SUM, FILL, NOTE, FAIL, PANIC, MEET, UNTIL_TOLD, REST]);
+pub(crate) static PROGRAM: Program = Program::new(&[
+    NOTHING,
+    ADD,
+    SCALE,
+    SUM,
+    FILL,
+    NOTE,
+    FAIL,
+    PANIC,
+    MEET,
+    UNTIL_TOLD,
+    REST,
+    COUNT_THREADS,
+]);
 
 /// A call that fails with these words.
 pub(crate) fn failing(words: &str) -> Call {

@@ -1,6 +1,6 @@
 //! Callers that run tasks themselves: what they leave behind, and which tasks stay with them.
 
-use crate::callables::{ADD, NOTHING, PROGRAM, UNTIL_TOLD};
+use crate::callables::{ADD, COUNT_THREADS, NOTHING, PROGRAM, UNTIL_TOLD};
 use phalanx_runtime::{Builder, Call, DType, Failure, Orchestrator, RunHandle, Tensor, Worker};
 use std::time::Duration;
 
@@ -78,6 +78,28 @@ fn err_1_what_was_recalled_and_given_back_ends_once() {
         assert!(ends_alone(&handle), "ERR-1");
     }
     worker.close().expect("nothing is left");
+}
+
+#[test]
+fn err_3_a_submitter_that_waits_for_room_does_its_share() {
+    const STEPS: u64 = 200;
+    let worker = helping(1).init().expect("a worker");
+    let cells: Vec<_> = (0..2).map(|_| worker.tensor(DType::I64, &[1]).expect("memory")).collect();
+    // Of two tasks that wait for the same two, each has a thread to run on.
+    let finished = worker.run("two wide", |graph| {
+        for _ in 0..STEPS {
+            for at in 0..2 {
+                let args = [cells[at].in_out(), cells[1 - at].no_dep()];
+                graph.submit_sub(&Call::new(&COUNT_THREADS).args(args))?;
+            }
+            graph.submit_sub(&Call::new(&NOTHING).args([cells[0].in_out(), cells[1].in_out()]))?;
+        }
+        Ok(())
+    });
+    assert_eq!(finished.expect("it ends").report.completed, 3 * STEPS);
+    let by_thread: u64 = cells.iter().map(|cell| worker.read::<u64>(cell).expect("over")[0]).sum();
+    let is_shared = (STEPS / 2..=3 * STEPS / 2).contains(&by_thread);
+    assert!(is_shared, "ERR-3: {by_thread} of {} by the thread", 2 * STEPS);
 }
 
 #[test]
