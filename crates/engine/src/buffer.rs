@@ -29,6 +29,14 @@ pub struct BufferId {
     pub(crate) generation: u32,
 }
 
+impl BufferId {
+    /// Its place among the buffers there are, from 0; another buffer has it later.
+    #[inline]
+    pub fn index(self) -> usize {
+        self.index as usize
+    }
+}
+
 /// What tasks may do with a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grant {
@@ -205,6 +213,10 @@ impl Buffers {
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Buffer> {
         self.all.iter()
+    }
+
+    pub(crate) fn places(&self) -> usize {
+        self.identities.len()
     }
 
     pub(crate) fn live(&self) -> usize {

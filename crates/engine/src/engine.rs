@@ -27,7 +27,7 @@ use crate::buffer::{Buffer, BufferError, BufferId, Buffers, Grant, Identity};
 use crate::group::Group;
 use crate::ring::Ring;
 use crate::run::{Reason, Run, RunId};
-use crate::task::{State, TaskId, Time};
+use crate::task::{OUTSIDE, State, TaskId, Time};
 use crate::tensormap::TensorMap;
 use crate::worker::{Flight, Health, Lane, Pool, PoolId, WorkerId};
 use std::collections::VecDeque;
@@ -202,7 +202,7 @@ impl Engine {
             now: Time(0),
             progress: Time(0),
             next_deadline: Time(u64::MAX),
-            ring: Ring::new(config.slots.min(NONE - 1), config.bytes),
+            ring: Ring::new(config.slots.min(OUTSIDE), config.bytes),
             map: TensorMap::default(),
             buffers: Buffers::default(),
             lanes: Vec::new(),
@@ -298,6 +298,11 @@ impl Engine {
         Ok(())
     }
 
+    /// How many places there are for buffers, used or not.
+    pub fn buffer_places(&self) -> usize {
+        self.buffers.places()
+    }
+
     /// Whether an unfinished run names a buffer.
     pub fn is_in_use(&self, buffer: BufferId) -> bool {
         self.buffers.get(buffer).is_some_and(|entry| self.is_named(entry))
@@ -358,7 +363,7 @@ impl Engine {
     /// How many more tasks the ring has room for.
     #[inline]
     pub fn free_slots(&self) -> u32 {
-        self.config.slots.min(NONE - 1).saturating_sub(self.ring.live())
+        self.config.slots.min(OUTSIDE).saturating_sub(self.ring.live())
     }
 
     /// How many runs have begun and are not finished.

@@ -15,6 +15,7 @@
 //! - **NODE-2 (no lock while waiting).** Nobody holds the core while a task runs or while it sleeps.
 //! - **NODE-3 (idle costs nothing).** Without tasks nobody looks at a clock or at a worker.
 
+mod at_once;
 mod buffers;
 mod core;
 mod desk;
@@ -26,6 +27,7 @@ mod peers;
 
 pub(crate) use self::core::Core;
 pub use self::core::Finished;
+pub(crate) use at_once::AtOnce;
 use desk::{Attendance, Desk, Moves, Seen};
 pub(crate) use errands::{Caller, Errand, Errands};
 pub(crate) use local::Local;
@@ -98,6 +100,11 @@ impl Node {
     /// Makes all who wait look again.
     pub(crate) fn announce(&self) {
         self.desk.announce();
+    }
+
+    /// The same, for what happened outside of the core and no worker reports.
+    pub(crate) fn tell_all(&self) {
+        self.desk.tell_all();
     }
 
     /// From now on the caller looks after the node, until the guard is gone.

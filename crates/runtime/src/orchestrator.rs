@@ -7,9 +7,10 @@
 
 use crate::call::Call;
 use crate::error::Error;
+use crate::failure::Failure;
 use crate::memory::Home;
 use crate::message::{MAX_ARGUMENTS, MAX_SCALARS, Order, encode_task};
-use crate::node::{Core, Held, Node};
+use crate::node::{AtOnce, Core, Node};
 use crate::tensor::{Access, Argument, Buffer, Bytes, DType, Layout, Tensor};
 use phalanx_engine::{Arg, Mode, Place, PoolId, RunId, Slab, Submit, TaskId, TaskSpec, WorkerId};
 use std::sync::Arc;
@@ -51,6 +52,8 @@ pub struct Orchestrator<'n> {
     pub(crate) run: RunId,
     args: Vec<Arg>,
     since: u32,
+    /// What tasks are run with at once, while they may be.
+    at_once: Option<Box<AtOnce>>,
     /// Domains that are kept for the run.
     pub(crate) held: Vec<u64>,
 }
@@ -58,7 +61,7 @@ pub struct Orchestrator<'n> {
 impl<'n> Orchestrator<'n> {
     pub(crate) fn new(node: &'n Node, crew: &'n Crew, run: RunId) -> Self {
         let held = Vec::new();
-        Self { node, crew, run, args: Vec::new(), since: 0, held }
+        Self { node, crew, run, args: Vec::new(), since: 0, at_once: None, held }
     }
 
     /// How many workers the next level has.
@@ -160,6 +163,7 @@ impl<'n> Orchestrator<'n> {
 
     /// Shows workers all that was submitted, before a graph's code waits for something itself.
     pub fn flush(&mut self) {
+        self.end_at_once();
         let mut core = self.node.enter();
         core.spread();
         core.pump();
@@ -182,13 +186,25 @@ impl<'n> Orchestrator<'n> {
         call: &Call,
     ) -> Result<TaskId, Error> {
         let order = self.order(call)?;
+        let is_sub = matches!(place, Place::Pool(pool) if Some(pool) == self.crew.sub_pool);
+        if self.since >= HELP_EVERY {
+            self.catch_up();
+        }
+        if let Some(at_once) = &mut self.at_once {
+            if is_sub && at_once.takes(order.callable, call, self.node.nonce) {
+                return match at_once.run(&order, call) {
+                    Ok(task) => Ok(self.tell_now_and_then(task)),
+                    Err(failure) => self.fail_at_once(&order, call, &failure),
+                };
+            }
+            self.end_at_once();
+        }
         self.check(call, home)?;
         let seats = self.seats(call, home)?;
         let mut args = std::mem::take(&mut self.args);
         args.clear();
         args.extend(call.arguments.iter().map(Argument::engine));
         let run = self.run;
-        let is_sub = matches!(place, Place::Pool(pool) if Some(pool) == self.crew.sub_pool);
         let result = self.with_room(|core| {
             let submit = core.engine.submit(run, &spec(place, call, &args))?;
             let Submit::Accepted { task, .. } = submit else { return Ok(None) };
@@ -212,6 +228,50 @@ impl<'n> Orchestrator<'n> {
         });
         self.args = args;
         result
+    }
+
+    /// A task was run at once; now and then the node hears of that.
+    #[inline]
+    fn tell_now_and_then(&mut self, task: TaskId) -> TaskId {
+        if self.at_once.as_ref().is_some_and(|at_once| at_once.is_to_tell()) {
+            self.tell();
+        }
+        task
+    }
+
+    #[inline(never)]
+    fn tell(&mut self) {
+        let Some(mut at_once) = self.at_once.take() else { return };
+        let mut core = self.node.enter();
+        core.pump();
+        if core.hear_at_once(self.run, &mut at_once) {
+            self.at_once = Some(at_once);
+        } else {
+            core.end_at_once(self.run, at_once);
+        }
+    }
+
+    /// From now on tasks take the usual way.
+    #[inline(never)]
+    fn end_at_once(&mut self) {
+        if let Some(at_once) = self.at_once.take() {
+            self.node.enter().end_at_once(self.run, at_once);
+        }
+    }
+
+    /// The task that was just run at once has failed.
+    #[cold]
+    fn fail_at_once(
+        &mut self,
+        order: &Order,
+        call: &Call,
+        failure: &Failure,
+    ) -> Result<TaskId, Error> {
+        self.end_at_once();
+        let args: Vec<Arg> = call.arguments.iter().map(Argument::engine).collect();
+        let mut core = self.node.enter();
+        let place = Place::Worker(self.crew.subs[0]);
+        core.fail_at_once(self.run, &spec(place, call, &args), order.callable, failure)
     }
 
     fn submit_group(
@@ -264,9 +324,14 @@ impl<'n> Orchestrator<'n> {
         mut submit: impl FnMut(&mut Core) -> Result<Option<T>, Error>,
     ) -> Result<T, Error> {
         self.since += 1;
+        if self.at_once.is_some() {
+            self.end_at_once();
+        }
         let mut core = self.node.enter();
-        if self.since >= LISTEN_EVERY {
-            core = self.listen(core);
+        if self.since >= LISTEN_EVERY && !core.local.is_on() {
+            // Hears what workers have to say.
+            self.since = 0;
+            core.pump();
         }
         if let Some(accepted) = submit(&mut core)? {
             return Ok(accepted);
@@ -275,19 +340,14 @@ impl<'n> Orchestrator<'n> {
         self.wait_for_room(submit)
     }
 
-    /// Hears what workers have to say, and runs what is ready if that stays here.
+    /// Runs what is ready, and if all that stays here has ended, the next ones can be run at once.
     #[inline(never)]
-    fn listen(&mut self, mut core: Held<'n>) -> Held<'n> {
-        if !core.local.is_on() {
+    fn catch_up(&mut self) {
+        if self.node.enter().local.is_on() {
             self.since = 0;
-            core.pump();
-        } else if self.since >= HELP_EVERY {
-            self.since = 0;
-            drop(core);
             self.node.help();
-            core = self.node.enter();
+            self.at_once = self.node.enter().lend_at_once(self.run);
         }
-        core
     }
 
     #[inline(never)]
@@ -373,6 +433,12 @@ impl<'n> Orchestrator<'n> {
             home: Home::Host,
             dropped: None,
         }))
+    }
+}
+
+impl Drop for Orchestrator<'_> {
+    fn drop(&mut self) {
+        self.end_at_once();
     }
 }
 

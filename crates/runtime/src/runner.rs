@@ -143,6 +143,14 @@ impl Runner {
         self.run_until(dispatch, message, begun, |_| clock::now())
     }
 
+    /// Calls what `message` orders; simulated time that passed.
+    #[inline]
+    pub(crate) fn call_at_once(&mut self, message: &[u8]) -> Result<u64, Failure> {
+        self.setting.simulated = 0;
+        self.call(message)?;
+        Ok(self.setting.simulated)
+    }
+
     /// The same; short tasks are timed together.
     #[inline]
     pub(crate) fn run_short(&mut self, dispatch: u64, message: &[u8]) -> (Ended, Option<Box<str>>) {

@@ -300,6 +300,8 @@ struct Elements {
 pub(crate) struct Usage {
     /// Whose memory it is a part of, if any task of the owner's may have it for any use; no owner has 0.
     pub(crate) free_for: u64,
+    /// The same, if besides the engine knows the buffer for as long as a handle names it.
+    pub(crate) lasting_for: u64,
     /// The bytes, as the engine knows them.
     pub(crate) view: View,
     /// How it begins in a message.
@@ -358,7 +360,8 @@ impl Tensor {
         let view = view(&buffer, start, &layout).map_err(TensorError::View)?;
         let is_free = access == Access::ReadWrite && home == Home::Host;
         let free_for = if is_free { owner } else { 0 };
-        let usage = Usage { free_for, view, head: place.head() };
+        let lasting_for = if buffer.0.dropped.is_some() { free_for } else { 0 };
+        let usage = Usage { free_for, lasting_for, view, head: place.head() };
         Ok(Self(Arc::new(Elements { usage, buffer, start, layout })))
     }
 

@@ -198,7 +198,7 @@ impl Worker {
         self.check_mine(tensor)?;
         let mut core = self.node.enter();
         core.pump();
-        if core.engine.is_in_use(tensor.buffer().0.id) {
+        if core.is_in_use(tensor.buffer().0.id) {
             return Err(Error::InUse);
         }
         Ok(core)

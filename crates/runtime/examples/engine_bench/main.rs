@@ -44,6 +44,7 @@ fn main() -> Result<(), Error> {
     let data = inline.data(count.max(128));
     let threads = Threads::new(count.max(128), THREADS - 1)?;
     let caller = Threads::new(count.max(128), 0)?;
+    let handed = Threads::handed(count.max(128))?;
     let mut rows = Vec::new();
     let patterns = patterns::patterns(count);
     for (pattern, tasks) in patterns.iter().filter(|(name, _)| is_wanted(name)) {
@@ -59,7 +60,11 @@ fn main() -> Result<(), Error> {
             let best = times.min().unwrap_or_default() as f64;
             rows.push(row(pattern, runtime, 1, best / count.max(1) as f64));
         }
-        let over = [("phalanx-caller", &caller, 1), ("phalanx-threads", &threads, THREADS)];
+        let over = [
+            ("phalanx-caller", &caller, 1),
+            ("phalanx-threads", &threads, THREADS),
+            ("phalanx-handed", &handed, THREADS),
+        ];
         for (runtime, worker, threads) in over {
             if !is_measured(runtime) {
                 continue;

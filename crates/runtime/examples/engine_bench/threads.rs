@@ -68,6 +68,13 @@ impl Threads {
         Ok(Self { data: tensors.collect::<Result<_, _>>()?, worker })
     }
 
+    /// Two workers, and the caller only submits: every task is handed over.
+    pub(crate) fn handed(data: usize) -> Result<Self, Error> {
+        let worker = Worker::builder(&PROGRAM).threads().sub_workers(THREADS).init()?;
+        let tensors = (0..data).map(|_| worker.tensor(DType::U8, &[4096]));
+        Ok(Self { data: tensors.collect::<Result<_, _>>()?, worker })
+    }
+
     /// Nanoseconds per task of one run.
     pub(crate) fn run(&self, tasks: &Tasks, iterations: u64) -> Result<f64, Error> {
         let begun = Instant::now();

@@ -46,7 +46,7 @@ pub(crate) fn spawn_thread(
         let _ = server.serve(idle);
         drop((server, alive));
         if let Some(node) = node.upgrade() {
-            node.announce();
+            node.tell_all();
         }
     };
     let thread = thread::Builder::new().name(name).spawn(body);

@@ -25,6 +25,7 @@ impl Node {
             core.memory.release(offset, bytes);
             Error::Setting(error.to_string())
         })?;
+        core.named.forget(id);
         let dropped = Some(Arc::clone(&core.memory.dropped));
         Ok(Buffer(Arc::new(Bytes {
             id,

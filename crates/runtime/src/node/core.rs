@@ -1,7 +1,9 @@
 //! What moves: the engine, its endpoints, and the bytes between them.
 
 mod losses;
+mod stalls;
 
+use super::at_once::{AtOnce, Named};
 use super::errands::{Errand, Errands, Row};
 use super::local::Local;
 use crate::clock;
@@ -16,11 +18,10 @@ use crate::tensor::Released;
 use crate::timeline::{Recorder, TaskSpan};
 use phalanx_engine::{
     Action, BufferError, Cause, Ending, Engine, Event, Outcome, Reason, Report as RunReport, RunId,
-    Stall, Start, TaskId, Time, WorkerId,
+    Start, TaskId, Time, WorkerId,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
 /// How many failures of one run keep their words.
 const MAX_FAILURES: usize = 16;
@@ -111,6 +112,9 @@ pub(crate) struct Core {
     /// What its tasks are run with, while nobody does.
     pub(crate) errand: Option<Box<Errand>>,
     pub(crate) local: Local,
+    /// What tasks are run with where they are submitted, while nobody does.
+    pub(crate) at_once: Option<Box<AtOnce>>,
+    pub(super) named: Arc<Named>,
     /// How many callers wait.
     pub(super) waiters: usize,
     /// Whether some of its tasks have ended since the last pumping.
@@ -153,6 +157,8 @@ impl Core {
             caller: None,
             errand: None,
             local: Local::default(),
+            at_once: None,
+            named: Arc::default(),
             waiters: 0,
             has_ended_errands: false,
             row: Row::default(),
@@ -186,12 +192,17 @@ impl Core {
     /// Does what the engine says.
     pub(crate) fn carry_out(&mut self) {
         while let Some(action) = self.engine.actions().next() {
-            match action {
-                Action::Start(start) => self.start(&start),
-                Action::Recall { worker, dispatch } => self.recall(worker, dispatch),
-                Action::RoomFreed | Action::AdmissionFreed => self.has_news = true,
-                Action::RunFinished(run) => self.run_finished(run),
-            }
+            self.act(&action);
+        }
+    }
+
+    #[inline]
+    pub(super) fn act(&mut self, action: &Action) {
+        match action {
+            Action::Start(start) => self.start(start),
+            Action::Recall { worker, dispatch } => self.recall(*worker, *dispatch),
+            Action::RoomFreed | Action::AdmissionFreed => self.has_news = true,
+            Action::RunFinished(run) => self.run_finished(*run),
         }
     }
 
@@ -350,14 +361,20 @@ impl Core {
     }
 
     fn note_simulated(&mut self, task: TaskId, picoseconds: u64) {
-        let run = self.jobs[task.slot()].run;
-        if let Some(notes) = run.and_then(|run| self.runs.get_mut(&run)) {
+        if let Some(run) = self.jobs[task.slot()].run {
+            self.note_simulated_of(run, picoseconds);
+        }
+    }
+
+    pub(super) fn note_simulated_of(&mut self, run: RunId, picoseconds: u64) {
+        if let Some(notes) = self.runs.get_mut(&run) {
             notes.simulated = notes.simulated.saturating_add(picoseconds);
         }
     }
 
     fn run_finished(&mut self, run: RunId) {
         self.has_news = true;
+        self.forget_named(run);
         let Some(outcome) = self.engine.outcome(run) else { return };
         let Some(notes) = self.runs.get_mut(&run) else { return };
         let ended = notes.ended(outcome);
@@ -475,7 +492,7 @@ impl Core {
     }
 
     /// The code of a graph failed: what it submitted is cancelled, and its words are the run's error.
-    fn cancel_graph(&mut self, run: RunId, failure: &Failure) {
+    pub(super) fn cancel_graph(&mut self, run: RunId, failure: &Failure) {
         if self.engine.error(run).is_none() {
             let cause = Cause { task: None, member: 0, work: 0, reason: Reason::Cancelled };
             let words = failure.words().to_owned();
@@ -525,56 +542,6 @@ impl Core {
             }
         }
         (killed, stuck)
-    }
-
-    /// Nothing moves any more: says so to whom it concerns, and ends the worker that is stuck, if it can be.
-    pub(crate) fn stalled(&mut self, stall: &Stall) {
-        if stall.worker.is_some_and(|worker| self.lanes[worker.index()].doom.is_some()) {
-            // Said, and the proof of its end is on its way.
-            return;
-        }
-        let words = self.describe(stall);
-        let is_going = |run: &RunId| self.engine.outcome(*run).is_none();
-        let runs: Vec<RunId> = self.runs.keys().copied().filter(is_going).collect();
-        let cause = Cause { task: stall.task, member: 0, work: 0, reason: Reason::Cancelled };
-        for run in runs {
-            let report = RunReport::default();
-            self.give_up(run, RunError::of_stall(cause, report, stall.clone(), words.clone()));
-            self.engine.cancel(run);
-        }
-        self.has_news = true;
-        if let Some(worker) = stall.worker {
-            let now = Time(clock::now());
-            let lane = &mut self.lanes[worker.index()];
-            if lane.endpoint.kill() {
-                lane.doom = Some(words.into());
-            } else {
-                self.worker_lost(now, worker, &words);
-            }
-        }
-        self.carry_out();
-    }
-
-    /// A stall in words: which worker, which task, since when.
-    fn describe(&self, stall: &Stall) -> String {
-        let since = Duration::from_nanos(clock::now().saturating_sub(stall.since.0));
-        let counts = stall.counts;
-        let what = match (stall.worker, stall.task) {
-            (Some(worker), Some(task)) => {
-                let lane = &self.lanes[worker.index()];
-                let callable = self.jobs[task.slot()].callable as usize;
-                let callable = self.program.callables().get(callable).map_or("?", |one| one.name());
-                let name = lane.endpoint.name();
-                let wait = self.say_wait(worker.index());
-                format!("{name} has shown no progress in task {task} (`{callable}`){wait}")
-            }
-            (_, Some(task)) => format!("nobody runs anything and task {task} waits"),
-            _ => "nothing moves".to_owned(),
-        };
-        format!(
-            "{what} for {since:.1?} ({:?}: {} running, {} ready, {} waiting)",
-            stall.class, counts.running, counts.ready, counts.pending
-        )
     }
 }
 

@@ -90,6 +90,13 @@ impl<C: Moves, M: Memory, P: Parts> Desk<C, M, P> {
         self.bell.ring();
     }
 
+    /// Makes all who wait look again for something that has happened outside of the core. Whoever has looked before and holds
+    /// the core would take the sign for one it has seen.
+    pub(super) fn tell_all(&self) {
+        let _core = self.enter();
+        self.announce();
+    }
+
     /// Whether there is a sign for a waiter: what others did since, or what it moves itself.
     pub(super) fn is_there(&self, since: Seen, look: Look) -> bool {
         self.news.load(Ordering::Acquire) != since.0 || self.lend_a_hand(look)

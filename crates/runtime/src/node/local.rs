@@ -14,7 +14,7 @@ use crate::message::Ended;
 use phalanx_engine::WorkerId;
 
 /// Tasks that take less are short.
-const SHORT_NANOSECONDS: u64 = 1_000;
+pub(super) const SHORT_NANOSECONDS: u64 = 1_000;
 /// Tasks that take more are all looked at.
 const LONG_NANOSECONDS: u64 = 2_000;
 /// And count as if they took this.
@@ -24,15 +24,33 @@ const STREAK: u32 = 16;
 /// One of so many tasks is looked at.
 const SAMPLE: u32 = 16;
 
-/// What is known of the length of tasks.
+/// What a task of each callable takes, if that is known.
+#[derive(Default, Clone)]
+pub(super) struct Lengths(Vec<Option<u64>>);
+
+impl Lengths {
+    #[inline]
+    pub(super) fn is_short(&self, callable: u32) -> bool {
+        let usual = self.0.get(callable as usize).copied().flatten();
+        usual.is_some_and(|usual| usual < SHORT_NANOSECONDS)
+    }
+
+    pub(super) fn note(&mut self, callable: u32, nanoseconds: u64) {
+        let Some(usual) = self.0.get_mut(callable as usize) else { return };
+        // A single long one may have met with an interruption; two in a row are long.
+        let counted = nanoseconds.min(LONGEST_NANOSECONDS);
+        *usual = Some(usual.map_or(counted, |before| (3 * before + counted) / 4));
+    }
+}
+
+/// Which tasks stay.
 #[derive(Default)]
 pub(crate) struct Local {
     /// Whether who submits runs tasks at all.
     is_helping: bool,
     /// Who else could take them.
     others: Vec<WorkerId>,
-    /// What a task of each callable takes, if that is known.
-    usual: Vec<Option<u64>>,
+    pub(super) lengths: Lengths,
     /// How many submissions in a row were short.
     streak: u32,
     /// Whether tasks stay.
@@ -44,8 +62,8 @@ pub(crate) struct Local {
 impl Local {
     /// With these other workers, and so many callables.
     pub(crate) fn new(others: &[WorkerId], callables: usize) -> Self {
-        let (is_helping, usual) = (true, vec![None; callables]);
-        Self { is_helping, others: others.to_vec(), usual, ..Self::default() }
+        let (is_helping, lengths) = (true, Lengths(vec![None; callables]));
+        Self { is_helping, others: others.to_vec(), lengths, ..Self::default() }
     }
 
     /// Whether tasks stay with who submits them.
@@ -60,19 +78,6 @@ impl Local {
         self.unseen += 1;
         (self.unseen >= SAMPLE || nanoseconds >= LONG_NANOSECONDS) && self.is_helping
     }
-
-    fn is_short(&self, callable: u32) -> bool {
-        let usual = self.usual.get(callable as usize).copied().flatten();
-        usual.is_some_and(|usual| usual < SHORT_NANOSECONDS)
-    }
-
-    fn note(&mut self, callable: u32, nanoseconds: u64) {
-        self.unseen = 0;
-        let Some(usual) = self.usual.get_mut(callable as usize) else { return };
-        // A single long one may have met with an interruption; two in a row are long.
-        let counted = nanoseconds.min(LONGEST_NANOSECONDS);
-        *usual = Some(usual.map_or(counted, |before| (3 * before + counted) / 4));
-    }
 }
 
 impl Core {
@@ -82,7 +87,7 @@ impl Core {
         if !self.local.is_helping {
             return;
         }
-        if !self.local.is_short(callable) {
+        if !self.local.lengths.is_short(callable) {
             self.spread();
         } else if self.local.streak < STREAK {
             self.local.streak += 1;
@@ -131,8 +136,9 @@ impl Core {
         let Some(task) = flight.map(|flight| flight.task) else { return };
         drop(flights);
         let callable = self.jobs[task.slot()].callable;
-        self.local.note(callable, ended.nanoseconds);
-        if !self.local.is_short(callable) {
+        self.local.unseen = 0;
+        self.local.lengths.note(callable, ended.nanoseconds);
+        if !self.local.lengths.is_short(callable) {
             self.spread();
         }
     }

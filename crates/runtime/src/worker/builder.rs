@@ -5,7 +5,7 @@ use super::children::Children;
 use crate::endpoint::Endpoint;
 use crate::error::Error;
 use crate::memory::Memory;
-use crate::node::{Caller, Core, Errand, Errands, Local, Node};
+use crate::node::{AtOnce, Caller, Core, Errand, Errands, Local, Node};
 use crate::orchestrator::Crew;
 use crate::program::Program;
 use crate::runner::Runner;
@@ -222,6 +222,7 @@ impl Builder {
             lanes.insert(self.next_level() as usize, Box::new(caller));
             core.caller = Some((worker.crew.subs[0], Arc::clone(errands)));
             core.errand = Some(Box::new(Errand::new(runner(), Arc::clone(errands))));
+            core.at_once = Some(Box::new(AtOnce::new(runner())));
             let callables = self.program.callables().len();
             core.local = Local::new(&worker.crew.subs[1..], callables);
         }

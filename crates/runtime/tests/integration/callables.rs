@@ -108,6 +108,25 @@ pub(crate) fn rest(task: &mut Task<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Computes for some microseconds.
+pub(crate) fn pause(task: &mut Task<'_>) -> Result<(), Failure> {
+    let pause = Duration::from_micros(task.scalar(0)?);
+    let begun = Instant::now();
+    while !pause.is_zero() && begun.elapsed() < pause {
+        std::hint::spin_loop();
+    }
+    Ok(())
+}
+
+/// Ends well for 0, badly for 1, and panics otherwise.
+pub(crate) fn pick(task: &mut Task<'_>) -> Result<(), Failure> {
+    match task.scalar(0)? {
+        0 => Ok(()),
+        1 => Err(Failure::new("as it should")),
+        other => panic!("{other} was picked"),
+    }
+}
+
 /// Takes a while, and counts those that a worker's own thread has run.
 pub(crate) fn count_threads(task: &mut Task<'_>) -> Result<(), Failure> {
     std::thread::sleep(Duration::from_micros(300));
@@ -136,6 +155,8 @@ pub(crate) const PANIC: Callable = named!(panic);
 pub(crate) const MEET: Callable = named!(meet).collective();
 pub(crate) const UNTIL_TOLD: Callable = named!(until_told);
 pub(crate) const REST: Callable = named!(rest);
+pub(crate) const PAUSE: Callable = named!(pause);
+pub(crate) const PICK: Callable = named!(pick);
 pub(crate) const COUNT_THREADS: Callable = named!(count_threads);
 
 pub(crate) static PROGRAM: Program = Program::new(&[
@@ -150,6 +171,8 @@ pub(crate) static PROGRAM: Program = Program::new(&[
     MEET,
     UNTIL_TOLD,
     REST,
+    PAUSE,
+    PICK,
     COUNT_THREADS,
 ]);
 

@@ -1,5 +1,6 @@
 //! Graphs on real workers.
 
+mod at_once;
 mod callables;
 mod conformance;
 mod graphs;

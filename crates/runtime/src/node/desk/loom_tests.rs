@@ -422,6 +422,39 @@ fn loom_node_1_what_others_take_in_is_news() {
     resting::<AFTER>(Flaw::Sound, Room::rest, take_in);
 }
 
+/// Somebody waits for what happens outside of the core: that a thread has gone.
+fn going<const WAY: u8>(tell: fn(&Room<WAY>)) {
+    check(move || {
+        let room = Room::<WAY>::new(Flaw::Sound);
+        let gone = Arc::new(AtomicU64::new(0));
+        let thread = Arc::clone(&gone);
+        let thread = room.spawn(move |room| {
+            thread.store(1, Ordering::Release);
+            tell(room);
+        });
+        let mut core = room.desk.enter();
+        while gone.load(Ordering::Acquire) == 0 {
+            room.rest(core);
+            core = room.desk.enter();
+        }
+        drop(core);
+        thread.join().expect("the thread");
+    });
+}
+
+#[test]
+fn loom_node_1_what_happens_outside_of_the_core_is_told() {
+    going::<BEFORE>(|room| room.desk.tell_all());
+    going::<AFTER>(|room| room.desk.tell_all());
+}
+
+/// What went wrong once: who had looked, and held the core, took the sign for one of before.
+#[test]
+#[should_panic(expected = "deadlock")]
+fn loom_node_1_what_is_told_without_the_core_is_missed() {
+    going::<BEFORE>(|room| room.desk.announce());
+}
+
 #[test]
 #[should_panic(expected = "deadlock")]
 fn loom_node_1_news_read_after_letting_go_are_missed() {

@@ -1,0 +1,368 @@
+//! Tasks that are run where they are submitted, at once.
+//!
+//! While no task of a run is unfinished, the next one waits for nothing, whatever it touches: the order in which tasks are
+//! submitted is one in which they may run. So when short tasks stay with their submitter (see `local`) and all of them have
+//! ended, it runs the next ones at once: nothing is wired, queued or sent, and a task costs little more than its call.
+//!
+//! - **ONCE-1 (in order).** A task is run at once only while no task of its run is unfinished, and only if the engine would
+//!   accept it; all others take the usual way.
+//! - **ONCE-2 (short ones only).** They are run at once while their callable's tasks are short; the submitter finds out when
+//!   they no longer are.
+//! - **ONCE-3 (as elsewhere).** They count in the report of their run, one that fails is its error, and the tensors they
+//!   named are in use until it is over.
+
+use super::Core;
+use super::core::finished;
+use super::local::{Lengths, SHORT_NANOSECONDS};
+use crate::call::Call;
+use crate::clock;
+use crate::error::Error;
+use crate::failure::Failure;
+use crate::message::{Ended, Order, Verdict, encode_task};
+use crate::runner::Runner;
+use crate::tensor::Argument;
+use phalanx_engine::{Action, BufferId, Place, RunId, Start, Submit, Tag, TaskId, TaskSpec, Time};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// How many pass before the node hears of them.
+pub(crate) const TELL_EVERY: u64 = 128;
+/// The most arguments of one that is run at once.
+const MOST_ARGUMENTS: usize = 8;
+
+/// What tasks are run with at once; who submits has it meanwhile.
+pub(crate) struct AtOnce {
+    runner: Runner,
+    bytes: Vec<u8>,
+    lengths: Lengths,
+    named: Arc<Named>,
+    stopwatch: Stopwatch,
+    /// How many the node has not heard of, and their simulated time.
+    untold: u64,
+    simulated: u64,
+    /// How many there were, ever.
+    last: u64,
+}
+
+/// Which buffers the tasks of a run have named: one bit for each.
+#[derive(Default)]
+pub(crate) struct Named {
+    run: Option<RunId>,
+    bits: Box<[AtomicU64]>,
+}
+
+impl Named {
+    fn new(run: RunId, buffers: usize) -> Self {
+        Self {
+            run: Some(run),
+            bits: (0..buffers.div_ceil(64)).map(|_| AtomicU64::new(0)).collect(),
+        }
+    }
+
+    /// Remembers a buffer; whether it can.
+    #[inline]
+    fn add(&self, buffer: BufferId) -> bool {
+        let Some(word) = self.bits.get(buffer.index() / 64) else { return false };
+        // Only who submits adds.
+        let bits = word.load(Ordering::Relaxed) | 1 << (buffer.index() % 64);
+        word.store(bits, Ordering::Relaxed);
+        true
+    }
+
+    /// Another buffer has this place from now on.
+    pub(super) fn forget(&self, buffer: BufferId) {
+        if let Some(word) = self.bits.get(buffer.index() / 64) {
+            word.fetch_and(!(1 << (buffer.index() % 64)), Ordering::Relaxed);
+        }
+    }
+
+    fn has(&self, buffer: BufferId) -> bool {
+        let word = self.bits.get(buffer.index() / 64);
+        word.is_some_and(|word| word.load(Ordering::Relaxed) >> (buffer.index() % 64) & 1 == 1)
+    }
+
+    /// For `run`, with room for so many buffers; what it named before is kept.
+    fn renew(this: &Arc<Self>, run: RunId, buffers: usize) -> Arc<Self> {
+        let is_same = this.run == Some(run);
+        if is_same && this.bits.len() * 64 >= buffers {
+            return Arc::clone(this);
+        }
+        let new = Self::new(run, 2 * buffers);
+        if is_same {
+            for (new, old) in new.bits.iter().zip(&this.bits) {
+                new.store(old.load(Ordering::Relaxed), Ordering::Relaxed);
+            }
+        }
+        Arc::new(new)
+    }
+}
+
+impl AtOnce {
+    pub(crate) fn new(runner: Runner) -> Self {
+        Self {
+            runner,
+            bytes: Vec::new(),
+            lengths: Lengths::default(),
+            named: Arc::default(),
+            stopwatch: Stopwatch::default(),
+            untold: 0,
+            simulated: 0,
+            last: 0,
+        }
+    }
+
+    /// Whether a task can be run at once: the engine would have nothing to say about it.
+    #[inline]
+    pub(crate) fn takes(&self, callable: u32, call: &Call, owner: u64) -> bool {
+        if !self.lengths.is_short(callable) || !call.is_plain() {
+            return false;
+        }
+        let arguments = &call.arguments;
+        if arguments.len() > MOST_ARGUMENTS {
+            return false;
+        }
+        for (at, argument) in arguments.iter().enumerate() {
+            let usage = argument.tensor.usage();
+            if usage.lasting_for != owner
+                || argument.tag == Tag::NoDep
+                || !self.named.add(usage.view.buffer())
+                || arguments[..at].iter().any(|other| may_clash(argument, other))
+            {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Runs a task.
+    #[inline]
+    pub(crate) fn run(&mut self, order: &Order, call: &Call) -> Result<TaskId, Failure> {
+        self.bytes.clear();
+        encode_task(&mut self.bytes, order, call.arguments.iter(), &call.scalars, &[], &[]);
+        let begun = self.stopwatch.begin(clock::now);
+        self.simulated += self.runner.call_at_once(&self.bytes)?;
+        if let Some(took) = self.stopwatch.end(begun, clock::now) {
+            self.lengths.note(order.callable, took);
+        }
+        self.untold += 1;
+        self.last += 1;
+        Ok(TaskId::ended(self.last))
+    }
+
+    /// Whether the node is to hear of what was run.
+    #[inline]
+    pub(crate) fn is_to_tell(&self) -> bool {
+        self.untold >= TELL_EVERY
+    }
+}
+
+/// Whether two arguments of one task may not be in it together.
+#[inline]
+fn may_clash(one: &Argument, other: &Argument) -> bool {
+    let (a, b) = (&one.tensor.usage().view, &other.tensor.usage().view);
+    if a.buffer() != b.buffer() || one.tag == Tag::Input && other.tag == Tag::Input {
+        return false;
+    }
+    a.start() < b.end() && b.start() < a.end()
+}
+
+/// Tells how long tasks take without a look at the clock before and after each.
+///
+/// Tasks and what is between them are timed together. If that is short, so are the tasks; if it is not, the next ones are
+/// timed alone.
+#[derive(Default)]
+struct Stopwatch {
+    /// When it was last looked at.
+    base: u64,
+    /// How many have ended since.
+    ended: u64,
+    is_alone: bool,
+    /// What those took that the node has not heard of.
+    work: u64,
+    longest: u64,
+}
+
+/// How many are timed together.
+const TOGETHER: u64 = 16;
+
+impl Stopwatch {
+    fn restart(&mut self, now: u64) {
+        (self.base, self.ended, self.is_alone) = (now, 0, false);
+    }
+
+    #[inline]
+    fn begin(&self, now: impl FnOnce() -> u64) -> u64 {
+        if self.is_alone { now() } else { 0 }
+    }
+
+    /// A task has ended; what it took, if it was timed alone.
+    #[inline]
+    fn end(&mut self, begun: u64, now: impl FnOnce() -> u64) -> Option<u64> {
+        self.ended += 1;
+        if self.is_alone {
+            return Some(self.end_alone(now().saturating_sub(begun)));
+        }
+        if self.ended == TOGETHER {
+            self.end_together(now());
+        }
+        None
+    }
+
+    #[inline(never)]
+    fn end_alone(&mut self, took: u64) -> u64 {
+        self.work += took;
+        self.longest = self.longest.max(took);
+        took
+    }
+
+    #[inline(never)]
+    fn end_together(&mut self, now: u64) {
+        let took = now.saturating_sub(self.base);
+        let mean = took / TOGETHER;
+        if mean < SHORT_NANOSECONDS {
+            self.work += took;
+            self.longest = self.longest.max(mean);
+        } else {
+            // Nobody knows what of it were tasks.
+            self.work += TOGETHER * self.longest.min(SHORT_NANOSECONDS);
+            self.is_alone = true;
+        }
+        (self.base, self.ended) = (now, 0);
+    }
+
+    /// What is not counted yet.
+    fn take(&mut self, now: u64) -> (u64, u64) {
+        if !self.is_alone && self.ended > 0 {
+            self.work += now.saturating_sub(self.base).min(self.ended * SHORT_NANOSECONDS);
+        }
+        (std::mem::take(&mut self.work), std::mem::take(&mut self.longest))
+    }
+}
+
+impl Core {
+    /// What tasks of `run` are run with at once, if they may be.
+    pub(crate) fn lend_at_once(&mut self, run: RunId) -> Option<Box<AtOnce>> {
+        if !self.may_run_at_once(run) {
+            return None;
+        }
+        let mut lent = self.at_once.take()?;
+        lent.lengths.clone_from(&self.local.lengths);
+        self.named = Named::renew(&self.named, run, self.engine.buffer_places());
+        lent.named = Arc::clone(&self.named);
+        lent.stopwatch.restart(clock::now());
+        Some(lent)
+    }
+
+    fn may_run_at_once(&self, run: RunId) -> bool {
+        self.local.is_on() && self.recorder.is_none() && self.engine.is_caught_up(run)
+    }
+
+    /// Hears of what was run at once since it last did; whether it may go on.
+    pub(crate) fn hear_at_once(&mut self, run: RunId, lent: &mut AtOnce) -> bool {
+        let now = clock::now();
+        let (work, longest) = lent.stopwatch.take(now);
+        self.engine.count_ended(run, std::mem::take(&mut lent.untold), work, longest);
+        self.note_simulated_of(run, std::mem::take(&mut lent.simulated));
+        lent.stopwatch.restart(now);
+        self.may_run_at_once(run)
+    }
+
+    /// Takes back what tasks were run with.
+    pub(crate) fn end_at_once(&mut self, run: RunId, mut lent: Box<AtOnce>) {
+        self.hear_at_once(run, &mut lent);
+        self.local.lengths.clone_from(&lent.lengths);
+        self.at_once = Some(lent);
+    }
+
+    /// Whether an unfinished run names a buffer.
+    pub(crate) fn is_in_use(&self, buffer: BufferId) -> bool {
+        self.engine.is_in_use(buffer) || self.named.has(buffer)
+    }
+
+    /// A run is over, and names nothing.
+    pub(super) fn forget_named(&mut self, run: RunId) {
+        if self.named.run == Some(run) {
+            self.named = Arc::default();
+        }
+    }
+
+    /// A task that was run at once has failed: it is submitted after all, as one that the caller has run.
+    pub(crate) fn fail_at_once(
+        &mut self,
+        run: RunId,
+        spec: &TaskSpec<'_>,
+        callable: u32,
+        failure: &Failure,
+    ) -> Result<TaskId, Error> {
+        let Place::Worker(worker) = spec.place else { unreachable!("ONCE-3: it was the caller") };
+        self.engine.resume(worker);
+        let submit = self.engine.submit(run, spec);
+        let start = self.carry_out_but(|start| start.worker == worker);
+        if self.waiters == 0 {
+            self.engine.pause(worker);
+        }
+        let Submit::Accepted { task, .. } = submit? else {
+            // All slots hold memory of scopes: the run fails of it without a task.
+            self.cancel_graph(run, failure);
+            self.carry_out();
+            return Ok(TaskId::ended(0));
+        };
+        let job = self.job(task);
+        (job.run, job.callable) = (Some(run), callable);
+        if let Some(Start { dispatch, .. }) = start {
+            let (begun, verdict) = (clock::now(), Verdict::Failed);
+            let ended = Ended { dispatch, verdict, begun, nanoseconds: 0, picoseconds: 0 };
+            self.look_at(worker, &ended, &mut Some(failure.words().into()));
+            self.engine.step(Time(begun), finished(worker, &ended));
+            self.carry_out();
+        }
+        Ok(task)
+    }
+
+    /// Does what the engine says, but for a start that is meant.
+    fn carry_out_but(&mut self, is_meant: impl Fn(&Start) -> bool) -> Option<Start> {
+        let actions: Vec<Action> = self.engine.actions().collect();
+        let mut meant = None;
+        for action in actions {
+            match action {
+                Action::Start(start) if is_meant(&start) => meant = Some(start),
+                other => self.act(&other),
+            }
+        }
+        meant
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Times tasks that take so long, with so much code before each: what is noted of them, and what they are said to have
+    /// taken together.
+    fn timed(lengths: &[u64], between: u64) -> (Vec<u64>, u64) {
+        let (mut stopwatch, mut now, mut noted) = (Stopwatch::default(), 1_000, Vec::new());
+        stopwatch.restart(now);
+        for length in lengths {
+            now += between;
+            let begun = stopwatch.begin(|| now);
+            now += length;
+            noted.extend(stopwatch.end(begun, || now));
+        }
+        (noted, stopwatch.take(now).0)
+    }
+
+    #[test]
+    fn once_2_short_tasks_are_timed_together_and_others_alone() {
+        assert_eq!(timed(&[100; 64], 50), (vec![], 64 * 150), "ONCE-2");
+        let (noted, work) = timed(&[5_000; 64], 50);
+        assert_eq!(noted, [5_000; 48], "ONCE-2: the first show that it is worth a look");
+        assert!(work >= 48 * 5_000, "ONCE-2: {work}");
+    }
+
+    #[test]
+    fn once_2_code_between_tasks_is_not_taken_for_them() {
+        let (noted, work) = timed(&[100; 64], 20_000);
+        assert_eq!(noted, [100; 48], "ONCE-2");
+        assert!(work <= 64 * SHORT_NANOSECONDS, "ONCE-2: {work}");
+    }
+}

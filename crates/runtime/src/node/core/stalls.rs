@@ -1,0 +1,59 @@
+//! When nothing moves any more.
+
+use super::Core;
+use crate::clock;
+use crate::error::RunError;
+use phalanx_engine::{Cause, Reason, Report as RunReport, RunId, Stall, Time};
+use std::time::Duration;
+
+impl Core {
+    /// Nothing moves any more: says so to whom it concerns, and ends the worker that is stuck, if it can be.
+    pub(crate) fn stalled(&mut self, stall: &Stall) {
+        if stall.worker.is_some_and(|worker| self.lanes[worker.index()].doom.is_some()) {
+            // Said, and the proof of its end is on its way.
+            return;
+        }
+        let words = self.describe(stall);
+        let is_going = |run: &RunId| self.engine.outcome(*run).is_none();
+        let runs: Vec<RunId> = self.runs.keys().copied().filter(is_going).collect();
+        let cause = Cause { task: stall.task, member: 0, work: 0, reason: Reason::Cancelled };
+        for run in runs {
+            let report = RunReport::default();
+            self.give_up(run, RunError::of_stall(cause, report, stall.clone(), words.clone()));
+            self.engine.cancel(run);
+        }
+        self.has_news = true;
+        if let Some(worker) = stall.worker {
+            let now = Time(clock::now());
+            let lane = &mut self.lanes[worker.index()];
+            if lane.endpoint.kill() {
+                lane.doom = Some(words.into());
+            } else {
+                self.worker_lost(now, worker, &words);
+            }
+        }
+        self.carry_out();
+    }
+
+    /// A stall in words: which worker, which task, since when.
+    fn describe(&self, stall: &Stall) -> String {
+        let since = Duration::from_nanos(clock::now().saturating_sub(stall.since.0));
+        let counts = stall.counts;
+        let what = match (stall.worker, stall.task) {
+            (Some(worker), Some(task)) => {
+                let lane = &self.lanes[worker.index()];
+                let callable = self.jobs[task.slot()].callable as usize;
+                let callable = self.program.callables().get(callable).map_or("?", |one| one.name());
+                let name = lane.endpoint.name();
+                let wait = self.say_wait(worker.index());
+                format!("{name} has shown no progress in task {task} (`{callable}`){wait}")
+            }
+            (_, Some(task)) => format!("nobody runs anything and task {task} waits"),
+            _ => "nothing moves".to_owned(),
+        };
+        format!(
+            "{what} for {since:.1?} ({:?}: {} running, {} ready, {} waiting)",
+            stall.class, counts.running, counts.ready, counts.pending
+        )
+    }
+}
