@@ -40,6 +40,8 @@ pub(crate) struct AtOnce {
     /// How many the node has not heard of, and their simulated time.
     untold: u64,
     simulated: u64,
+    /// Whose task was the longest of them, if they were timed alone.
+    longest: Option<u32>,
     /// How many there were, ever.
     last: u64,
 }
@@ -107,6 +109,7 @@ impl AtOnce {
             stopwatch: Stopwatch::default(),
             untold: 0,
             simulated: 0,
+            longest: None,
             last: 0,
         }
     }
@@ -142,11 +145,20 @@ impl AtOnce {
         let begun = self.stopwatch.begin(clock::now);
         self.simulated += self.runner.call_at_once(&self.bytes)?;
         if let Some(took) = self.stopwatch.end(begun, clock::now) {
-            self.lengths.note(order.callable, took);
+            self.note(order.callable, took);
         }
         self.untold += 1;
         self.last += 1;
         Ok(TaskId::ended(self.last))
+    }
+
+    /// A task was timed alone.
+    #[inline(never)]
+    fn note(&mut self, callable: u32, took: u64) {
+        self.lengths.note(callable, took);
+        if took == self.stopwatch.longest {
+            self.longest = Some(callable);
+        }
     }
 
     /// Whether the node is to hear of what was run.
@@ -176,7 +188,8 @@ struct Stopwatch {
     base: u64,
     /// How many have ended since.
     ended: u64,
-    is_alone: bool,
+    /// How many are timed alone from now on.
+    alone: u32,
     /// What those took that the node has not heard of.
     work: u64,
     longest: u64,
@@ -184,24 +197,27 @@ struct Stopwatch {
 
 /// How many are timed together.
 const TOGETHER: u64 = 16;
+/// How many are timed alone after some that were not short.
+const ALONE: u32 = 1024;
 
 impl Stopwatch {
     fn restart(&mut self, now: u64) {
-        (self.base, self.ended, self.is_alone) = (now, 0, false);
+        (self.base, self.ended) = (now, 0);
     }
 
     #[inline]
     fn begin(&self, now: impl FnOnce() -> u64) -> u64 {
-        if self.is_alone { now() } else { 0 }
+        if self.alone > 0 { now() } else { 0 }
     }
 
     /// A task has ended; what it took, if it was timed alone.
     #[inline]
     fn end(&mut self, begun: u64, now: impl FnOnce() -> u64) -> Option<u64> {
-        self.ended += 1;
-        if self.is_alone {
-            return Some(self.end_alone(now().saturating_sub(begun)));
+        if self.alone > 0 {
+            let now = now();
+            return Some(self.end_alone(now, now.saturating_sub(begun)));
         }
+        self.ended += 1;
         if self.ended == TOGETHER {
             self.end_together(now());
         }
@@ -209,7 +225,9 @@ impl Stopwatch {
     }
 
     #[inline(never)]
-    fn end_alone(&mut self, took: u64) -> u64 {
+    fn end_alone(&mut self, now: u64, took: u64) -> u64 {
+        self.alone = if took < SHORT_NANOSECONDS { self.alone - 1 } else { ALONE };
+        self.base = now;
         self.work += took;
         self.longest = self.longest.max(took);
         took
@@ -225,14 +243,14 @@ impl Stopwatch {
         } else {
             // Nobody knows what of it were tasks.
             self.work += TOGETHER * self.longest.min(SHORT_NANOSECONDS);
-            self.is_alone = true;
+            self.alone = ALONE;
         }
         (self.base, self.ended) = (now, 0);
     }
 
     /// What is not counted yet.
     fn take(&mut self, now: u64) -> (u64, u64) {
-        if !self.is_alone && self.ended > 0 {
+        if self.ended > 0 {
             self.work += now.saturating_sub(self.base).min(self.ended * SHORT_NANOSECONDS);
         }
         (std::mem::take(&mut self.work), std::mem::take(&mut self.longest))
@@ -261,7 +279,12 @@ impl Core {
     pub(crate) fn hear_at_once(&mut self, run: RunId, lent: &mut AtOnce) -> bool {
         let now = clock::now();
         let (work, longest) = lent.stopwatch.take(now);
-        self.engine.count_ended(run, std::mem::take(&mut lent.untold), work, longest);
+        let tasks = std::mem::take(&mut lent.untold);
+        if let Some(callable) = lent.longest.take().filter(|_| work >= tasks * SHORT_NANOSECONDS) {
+            // Most may be short, and yet together they are not.
+            lent.lengths.note_long(callable);
+        }
+        self.engine.count_ended(run, tasks, work, longest);
         self.note_simulated_of(run, std::mem::take(&mut lent.simulated));
         lent.stopwatch.restart(now);
         self.may_run_at_once(run)

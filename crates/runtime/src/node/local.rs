@@ -35,6 +35,13 @@ impl Lengths {
         usual.is_some_and(|usual| usual < SHORT_NANOSECONDS)
     }
 
+    /// Tasks of this callable are long, whatever most of them take.
+    pub(super) fn note_long(&mut self, callable: u32) {
+        if let Some(usual) = self.0.get_mut(callable as usize) {
+            *usual = Some(LONGEST_NANOSECONDS);
+        }
+    }
+
     pub(super) fn note(&mut self, callable: u32, nanoseconds: u64) {
         let Some(usual) = self.0.get_mut(callable as usize) else { return };
         // A single long one may have met with an interruption; two in a row are long.

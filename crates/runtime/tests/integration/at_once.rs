@@ -110,6 +110,24 @@ fn once_2_tasks_that_are_no_longer_short_are_handed_over() {
 }
 
 #[test]
+fn once_2_a_few_long_tasks_among_many_short_ones_are_handed_over() {
+    let worker = helping(1).init().expect("a worker");
+    let [cell] = cells(&worker);
+    let pause = |microseconds| Call::new(&PAUSE).args([cell.in_out()]).scalar(microseconds);
+    let mut long_at_once = 0;
+    let run = worker.run("one of 200", |graph| {
+        for number in 0..40_000 {
+            let is_long = number % 200 == 199;
+            let is_at_once = is_at_once(graph, &pause(if is_long { 500 } else { 0 }))?;
+            long_at_once += u32::from(is_long && is_at_once);
+        }
+        Ok(())
+    });
+    run.expect("it ends");
+    assert!(long_at_once < 150, "ONCE-2: {long_at_once} of 200 long ones at once");
+}
+
+#[test]
 fn once_2_code_of_a_graph_that_takes_its_time_is_not_taken_for_its_tasks() {
     let worker = helping(1).init().expect("a worker");
     let [cell] = cells(&worker);
