@@ -29,6 +29,7 @@ pub(crate) use self::core::Core;
 pub use self::core::Finished;
 pub(crate) use at_once::AtOnce;
 use desk::{Attendance, Desk, Moves, Seen};
+use errands::LONG_NANOSECONDS;
 pub(crate) use errands::{Caller, Errand, Errands};
 pub(crate) use local::Local;
 
@@ -177,6 +178,7 @@ impl Node {
         mut errand: Box<Errand>,
         mut clock: Option<u64>,
     ) -> (Held<'n>, Option<u64>) {
+        let mut begun = clock;
         for left in (0..ERRANDS).rev() {
             drop(core);
             let are_long = self.errands.as_ref().is_some_and(|errands| errands.are_long());
@@ -187,7 +189,9 @@ impl Node {
             };
             core = self.enter();
             core.take_back(errand, &mut clock);
-            if left == 0 || are_long {
+            let now = clock.unwrap_or_default();
+            let took = now.saturating_sub(*begun.get_or_insert(now));
+            if left == 0 || are_long || took > LONG_NANOSECONDS {
                 break;
             }
             match core.hand_over() {
