@@ -8,7 +8,8 @@
 //! write, two buffers), `wavefront` (2 reads), `random` (3 producers among the last 256). Building, inferring, dispatching
 //! and completing are all timed. `phalanx-inline` fills the ring of 1024 and then runs all that is ready, so that every
 //! edge is a real one; `phalanx-inline-64` runs what is ready after every 64 submissions. `phalanx-threads` is a worker
-//! with two threads, the caller being one of them, `phalanx-caller` one with the caller alone. `metg_ns` is METG(50 %) of a stencil as wide as there are threads.
+//! with two threads, the caller being one of them, `phalanx-caller` one with the caller alone; both run short tasks where they are submitted.
+//! `phalanx-handed` is one with two threads that are handed every task. `metg_ns` is METG(50 %) of a stencil as wide as there are threads.
 #![expect(clippy::print_stdout, reason = "a benchmark prints")]
 #![expect(clippy::cast_precision_loss, reason = "figures are rounded anyway")]
 

@@ -100,7 +100,7 @@ impl Builder {
         Self { isolation: Some(Isolation::Thread), ..self }
     }
 
-    /// Whoever waits is one more sub worker meanwhile.
+    /// Whoever waits is one more sub worker meanwhile, and whoever submits runs short tasks itself.
     #[must_use]
     pub fn helping(self) -> Self {
         Self { is_helping: true, ..self }
