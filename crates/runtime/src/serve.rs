@@ -16,6 +16,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const BATCH: u32 = 8;
 /// A task that took longer than this is reported at once.
 const LONG_NANOSECONDS: u64 = 2_000;
+/// After one that took longer than this its worker looks what follows from it.
+const SO_LONG_NANOSECONDS: u64 = 20_000;
 /// A task that must not begin any more.
 pub(crate) const RECALL: u8 = 1;
 
@@ -67,7 +69,8 @@ impl Server {
         drop(self.runner);
     }
 
-    /// Serves until told to leave; `idle` is asked while there is nothing to do, and says whether it did something.
+    /// Serves until told to leave; `idle` is asked while there is nothing to do, or nothing was done for long, and says whether
+    /// it did something.
     pub(crate) fn serve(&mut self, mut idle: impl FnMut(Look) -> bool) -> Result<(), ServeError> {
         loop {
             self.listen()?;
@@ -75,7 +78,11 @@ impl Server {
                 return Ok(());
             }
             if self.side.tasks.next(&mut self.bytes)? {
-                self.run_one()?;
+                if self.run_one()? > SO_LONG_NANOSECONDS {
+                    // Others may wait for what follows from it, and nobody else may be there to find out.
+                    idle(Look::Last);
+                    self.runner.paused();
+                }
                 continue;
             }
             self.release();
@@ -119,7 +126,8 @@ impl Server {
         Ok(())
     }
 
-    fn run_one(&mut self) -> Result<(), ServeError> {
+    /// Runs the task that was just read; how long it took.
+    fn run_one(&mut self) -> Result<u64, ServeError> {
         let Some(dispatch) = self.bytes.first_chunk::<8>() else {
             return Err(ServeError::NoMessage(self.bytes.len()));
         };
@@ -137,7 +145,7 @@ impl Server {
             self.release();
             self.publish();
         }
-        Ok(())
+        Ok(ended.nanoseconds)
     }
 
     /// Says something to the parent; waits for room if it must.

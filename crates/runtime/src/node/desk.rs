@@ -4,7 +4,8 @@
 //!   who moves:     hold the core; pump; news up, if there are any; ring; let go
 //!   who waits:     hold the core; pump; read news; let go; lie down; news? errands? hold the core and pump; sleep
 //!   who leaves:    one attendant less; the last one with work under way: where is the keeper?
-//!                  parked: call it; dozing: news up, ring; nowhere: pump once more
+//!                  parked: call it; dozing: news up, ring
+//!   a thread that would sleep, or whose task was long: hold the core and pump
 //!   who may park:  parked; does anybody attend? sleep
 //! ```
 //!
@@ -79,9 +80,10 @@ impl<C: Moves, M: Memory, P: Parts> Desk<C, M, P> {
         core.is_some_and(|mut core| core.pump())
     }
 
-    /// The same, unless somebody attends to the core anyway.
+    /// The same, unless somebody attends to the core anyway; who looks for the last time does not rely on that, since an
+    /// attendant may be code of a graph that computes.
     pub(super) fn lend_a_hand_if_wanted(&self, look: Look) -> bool {
-        !self.keeper.is_attended() && self.lend_a_hand(look)
+        (look == Look::Last || !self.keeper.is_attended()) && self.lend_a_hand(look)
     }
 
     /// Makes all who wait look again.
@@ -122,20 +124,12 @@ impl<C: Moves, M: Memory, P: Parts> Desk<C, M, P> {
         Attendance { desk: self }
     }
 
-    /// Leaves work to the keeper; whether there is none, and who leaves must look once more.
-    fn is_left_alone(&self) -> bool {
-        match self.keeper.call() {
-            Where::Nowhere => {
-                // SYNC: NODE-1: our going before our last look; pairs with the fence in the `ring` of a worker, which
-                // looks who attends after it has said something.
-                P::fence();
-                return true;
-            }
-            // It does not know of this work, nor for how long it may take.
-            Where::Dozing => self.announce(),
-            Where::There | Where::Parked => {}
+    /// Leaves work to the keeper. Where there is none, workers are threads, and each looks before it sleeps.
+    fn leave_to_keeper(&self) {
+        // One that dozes does not know of this work, nor for how long it may take.
+        if self.keeper.call() == Where::Dozing {
+            self.announce();
         }
-        false
     }
 
     /// Moves everything while nobody else does, until closed; `judge` says how long to `sleep`.
@@ -226,8 +220,8 @@ pub(crate) struct Attendance<'d, C: Moves, M: Memory = Region, P: Parts = Std> {
 impl<C: Moves, M: Memory, P: Parts> Attendance<'_, C, M, P> {
     /// Goes, and sees to it that work under way is not left to nobody.
     pub(crate) fn leave(self, core: &mut Held<'_, C, M, P>) {
-        if self.desk.keeper.leave() && core.is_busy() && self.desk.is_left_alone() {
-            core.pump();
+        if self.desk.keeper.leave() && core.is_busy() {
+            self.desk.leave_to_keeper();
         }
         std::mem::forget(self);
     }
@@ -242,8 +236,8 @@ impl<C: Moves, M: Memory, P: Parts> Attendance<'_, C, M, P> {
 
     /// Goes without the core.
     fn go(&self) {
-        if self.desk.keeper.leave() && self.desk.is_left_alone() {
-            self.desk.lend_a_hand(Look::Last);
+        if self.desk.keeper.leave() {
+            self.desk.leave_to_keeper();
         }
     }
 }

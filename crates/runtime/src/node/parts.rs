@@ -3,17 +3,15 @@
 //! The product has the standard library's parts; the models have those of a checker that tries every order of events.
 
 use std::ops::DerefMut;
-use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 
-/// Where numbers, locks and fences come from.
+/// Where numbers and locks come from.
 pub(crate) trait Parts {
     /// How often a lock is tried before it is waited for.
     const TRIES: u32;
     type Number: Number;
     type Lock<T>: Lock<T>;
-    /// Orders what comes before it before what comes after it, for all sides that do so.
-    fn fence();
 }
 
 /// A number that threads share.
@@ -49,11 +47,6 @@ impl Parts for Std {
     const TRIES: u32 = 64;
     type Number = AtomicU64;
     type Lock<T> = Mutex<T>;
-
-    #[inline]
-    fn fence() {
-        fence(Ordering::SeqCst);
-    }
 }
 
 impl Number for AtomicU64 {

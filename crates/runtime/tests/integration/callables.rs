@@ -1,6 +1,7 @@
 //! What the tests let workers do.
 
 use phalanx_runtime::{Call, Callable, Failure, Program, Task};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 #[expect(clippy::unnecessary_wraps, reason = "a callable may fail")]
@@ -92,11 +93,14 @@ pub(crate) fn meet(task: &mut Task<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Runs until its flag is set.
+/// Runs until its flag is set; fails if nobody does that in 30 seconds, or as many as it is given.
 pub(crate) fn until_told(task: &mut Task<'_>) -> Result<(), Failure> {
     let flag = task.argument(0)?;
-    let until = Instant::now() + Duration::from_secs(60);
-    while flag.read_elements::<u64>()? == [0] && Instant::now() < until {
+    let until = Instant::now() + Duration::from_secs(task.scalar(0).unwrap_or(30));
+    while flag.read_elements::<u64>()? == [0] {
+        if Instant::now() > until {
+            return Err(Failure::new("nobody told"));
+        }
         std::thread::sleep(Duration::from_micros(50));
     }
     Ok(())
@@ -125,6 +129,25 @@ pub(crate) fn pick(task: &mut Task<'_>) -> Result<(), Failure> {
         1 => Err(Failure::new("as it should")),
         other => panic!("{other} was picked"),
     }
+}
+
+/// How often [`tell`] was called.
+pub(crate) static TOLD: AtomicU64 = AtomicU64::new(0);
+
+/// Sets a flag.
+pub(crate) fn tell(task: &mut Task<'_>) -> Result<(), Failure> {
+    task.argument(0)?.write_elements(&[1u64])?;
+    TOLD.fetch_add(1, Ordering::SeqCst);
+    Ok(())
+}
+
+/// How often [`tally`] was called.
+pub(crate) static TALLIED: AtomicU64 = AtomicU64::new(0);
+
+#[expect(clippy::unnecessary_wraps, reason = "a callable may fail")]
+pub(crate) fn tally(_: &mut Task<'_>) -> Result<(), Failure> {
+    TALLIED.fetch_add(1, Ordering::SeqCst);
+    Ok(())
 }
 
 /// Takes a while, and counts those that a worker's own thread has run.
@@ -157,6 +180,8 @@ pub(crate) const UNTIL_TOLD: Callable = named!(until_told);
 pub(crate) const REST: Callable = named!(rest);
 pub(crate) const PAUSE: Callable = named!(pause);
 pub(crate) const PICK: Callable = named!(pick);
+pub(crate) const TELL: Callable = named!(tell);
+pub(crate) const TALLY: Callable = named!(tally);
 pub(crate) const COUNT_THREADS: Callable = named!(count_threads);
 
 pub(crate) static PROGRAM: Program = Program::new(&[
@@ -173,6 +198,8 @@ pub(crate) static PROGRAM: Program = Program::new(&[
     REST,
     PAUSE,
     PICK,
+    TALLY,
+    TELL,
     COUNT_THREADS,
 ]);
 

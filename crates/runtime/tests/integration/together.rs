@@ -1,9 +1,10 @@
 //! Several who use one helping worker at the same time, and graphs that end badly while short tasks stay.
 
-use crate::callables::{ADD, MEET, NOTHING, REST, UNTIL_TOLD};
+use crate::callables::{ADD, MEET, NOTHING, PROGRAM, REST, TALLIED, TALLY, TELL, TOLD, UNTIL_TOLD};
 use crate::helping::{ends_alone, helping, submit_short_ones};
 use phalanx_engine::{Ladder, Time};
-use phalanx_runtime::{Call, DType, Failure, Tensor};
+use phalanx_runtime::{Call, DType, Failure, Tensor, Worker};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -152,6 +153,52 @@ fn dog_1_a_row_of_tasks_that_a_caller_runs_is_not_one_long_task() {
     });
     assert_eq!(one.expect("DOG-1").report.completed, 8);
     other.expect("DOG-1");
+}
+
+#[test]
+fn node_1_work_goes_on_while_code_of_a_graph_computes() {
+    let worker = Worker::builder(&PROGRAM).threads().sub_workers(1).depth(2).init();
+    let worker = worker.expect("a worker");
+    let cell = worker.tensor(DType::F64, &[1]).expect("memory");
+    let run = worker.run("computes", |graph| {
+        for _ in 0..50 {
+            graph.submit_sub(&Call::new(&TALLY).args([cell.in_out()]))?;
+        }
+        graph.flush();
+        let all = || TALLIED.load(Ordering::SeqCst) == 50;
+        let is_done = (0..20_000).any(|_| {
+            std::thread::sleep(Duration::from_millis(1));
+            all()
+        });
+        assert!(is_done, "NODE-1: {} of 50", TALLIED.load(Ordering::SeqCst));
+        Ok(())
+    });
+    run.expect("it ends");
+}
+
+#[test]
+fn node_1_what_a_busy_thread_has_ended_is_taken_in() {
+    let worker = Worker::builder(&PROGRAM).threads().sub_workers(3).depth(2).init();
+    let worker = worker.expect("a worker");
+    let [cell, flag] = [(); 2].map(|()| worker.tensor(DType::I64, &[1]).expect("memory"));
+    let run = worker.submit("one behind the other", |graph| {
+        graph.submit_sub(&Call::new(&REST).args([cell.in_out()]).scalar(20))?;
+        for _ in 0..2 {
+            graph.submit_sub(&Call::new(&REST).scalar(1))?;
+        }
+        // It is sent behind the first, and waits for what only follows from the end of that.
+        graph.submit_sub(&Call::new(&UNTIL_TOLD).args([flag.no_dep()]).scalar(5))?;
+        graph.submit_sub(&Call::new(&TELL).args([flag.no_dep(), cell.input()]))?;
+        Ok(())
+    });
+    // Whoever asks how the run is would take it in.
+    let is_told = |_| {
+        std::thread::sleep(Duration::from_millis(1));
+        TOLD.load(Ordering::SeqCst) > 0
+    };
+    (0..10_000).any(is_told);
+    let ended = run.expect("a run").wait();
+    assert_eq!(ended.expect("NODE-1").report.completed, 5);
 }
 
 #[test]
