@@ -348,7 +348,7 @@ impl Engine {
     pub fn flights(&self, worker: WorkerId) -> impl Iterator<Item = Start> {
         let lane = self.lanes.get(worker.index());
         lane.into_iter().flat_map(|lane| &lane.flights).map(move |flight| {
-            let (Flight { dispatch, slot, member }, entry) = (*flight, &self.ring[flight.slot]);
+            let (Flight { dispatch, slot, member, .. }, entry) = (*flight, &self.ring[flight.slot]);
             let task = TaskId { slot, generation: entry.generation };
             Start { worker, dispatch, task, member, work: entry.work }
         })

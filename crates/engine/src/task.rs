@@ -167,6 +167,8 @@ pub struct TaskSpec<'a> {
     pub is_collective: bool,
     /// How long it may take without being thought stuck, if longer than the budget.
     pub expected: Time,
+    /// Whether it takes so long that no other task of a pool is to wait behind it at a worker, nor it behind another.
+    pub is_alone: bool,
 }
 
 impl<'a> TaskSpec<'a> {
@@ -191,6 +193,7 @@ impl<'a> TaskSpec<'a> {
             is_unordered: false,
             is_collective: false,
             expected: Time(0),
+            is_alone: false,
         }
     }
 
@@ -234,6 +237,12 @@ impl<'a> TaskSpec<'a> {
     #[must_use]
     pub fn collective(self) -> Self {
         Self { is_collective: true, ..self }
+    }
+
+    /// Has its worker to itself, if it is one of a pool.
+    #[must_use]
+    pub fn alone(self, is_alone: bool) -> Self {
+        Self { is_alone, ..self }
     }
 
     /// Takes about this long.
@@ -331,6 +340,8 @@ pub(crate) struct Slot {
     pub(crate) has_held: bool,
     /// Whether it has memory beyond this that is given back.
     pub(crate) is_bulky: bool,
+    /// Whether it has its worker to itself.
+    pub(crate) is_alone: bool,
     pub(crate) route: Route,
     pub(crate) run: u32,
     /// Producers that have not ended.
@@ -404,6 +415,7 @@ impl Slot {
             has_accesses: false,
             has_held: false,
             is_bulky: false,
+            is_alone: false,
             route: Route::Pool(NONE),
             run: NONE,
             waits: 0,

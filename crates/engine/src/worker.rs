@@ -5,6 +5,8 @@
 //! - **QUE-2 (directed).** A task for one worker stands in that worker's queue and runs there or nowhere.
 //! - **QUE-4 (spread, then near).** A task of a pool goes to a worker without tasks if there is one: to the preferred one,
 //!   or to the one whose task has made it ready, before others.
+//! - **QUE-6 (alone).** A task that is to be alone is sent only to a worker of its pool that has none, and no task of a pool is
+//!   sent behind it.
 //! - **QUE-5 (given back).** What a worker gives back stands where it was, before all that became ready later.
 //! - **QUE-3 (work conserving).** No task waits in a queue while a worker it may run on has room and is not reserved.
 
@@ -44,6 +46,8 @@ pub(crate) struct Flight {
     pub(crate) dispatch: u64,
     pub(crate) slot: u32,
     pub(crate) member: u16,
+    /// Whether nothing is sent behind it.
+    pub(crate) is_alone: bool,
 }
 
 /// What stands between the engine and one worker.
@@ -53,6 +57,8 @@ pub(crate) struct Lane {
     /// How many tasks it may have at a time.
     depth: usize,
     pub(crate) flights: VecDeque<Flight>,
+    /// How many of them have it to themselves.
+    alone: u32,
     pub(crate) queue: Fifo,
     pub(crate) pool: u32,
     /// The run whose first group waits for it.
@@ -73,6 +79,7 @@ impl Lane {
             health: Health::Starting,
             depth,
             flights: VecDeque::with_capacity(depth),
+            alone: 0,
             queue: Fifo::default(),
             pool,
             reserved: crate::arena::NONE,
@@ -83,9 +90,15 @@ impl Lane {
         }
     }
 
-    /// Whether a single task can be sent to it.
+    /// Whether a task of its pool can be sent to it.
     #[inline]
     pub(crate) fn has_room(&self) -> bool {
+        self.alone == 0 && self.has_room_of_its_own()
+    }
+
+    /// Whether a task that can only run here can be sent to it: it would wait here or there.
+    #[inline]
+    pub(crate) fn has_room_of_its_own(&self) -> bool {
         self.health == Health::Ready
             && self.reserved == crate::arena::NONE
             && self.flights.len() < self.depth
@@ -100,11 +113,27 @@ impl Lane {
     /// Takes the flight `dispatch` off the lane.
     #[inline]
     pub(crate) fn land(&mut self, dispatch: u64) -> Option<Flight> {
-        if self.flights.front().is_some_and(|flight| flight.dispatch == dispatch) {
-            return self.flights.pop_front();
-        }
-        let at = self.flights.iter().position(|flight| flight.dispatch == dispatch)?;
-        self.flights.remove(at)
+        let is_first = self.flights.front().is_some_and(|flight| flight.dispatch == dispatch);
+        let flight = if is_first {
+            self.flights.pop_front()
+        } else {
+            let at = self.flights.iter().position(|flight| flight.dispatch == dispatch)?;
+            self.flights.remove(at)
+        };
+        self.alone -= u32::from(flight.is_some_and(|flight| flight.is_alone));
+        flight
+    }
+
+    #[inline]
+    pub(crate) fn take_off(&mut self, flight: Flight) {
+        self.alone += u32::from(flight.is_alone);
+        self.flights.push_back(flight);
+    }
+
+    /// All that is with it, which then is not.
+    pub(crate) fn take_flights(&mut self) -> VecDeque<Flight> {
+        self.alone = 0;
+        std::mem::take(&mut self.flights)
     }
 }
 
@@ -144,9 +173,9 @@ impl Pool {
         self.free.rotate_left(1);
     }
 
-    /// The worker for the next task: one without tasks if there is any, else the next that has room.
+    /// The worker for the next task: one without tasks if there is any, else the next that has room, unless it is to be alone.
     #[inline]
-    pub(crate) fn next_free(&mut self, lanes: &mut [Lane]) -> Option<u32> {
+    pub(crate) fn next_free(&mut self, lanes: &mut [Lane], is_alone: bool) -> Option<u32> {
         if (self.near.is_some() || self.ending.is_some())
             && let Some(worker) = self.next_near(lanes)
         {
@@ -157,7 +186,7 @@ impl Pool {
         {
             return Some(worker);
         }
-        self.next_with_room(lanes)
+        if is_alone { None } else { self.next_with_room(lanes) }
     }
 
     /// The preferred worker, or the one that is ending a task, if it has no other.
@@ -184,10 +213,10 @@ impl Pool {
         None
     }
 
-    /// The task that waits longest, if nobody has room for it but who asks.
+    /// The task that leaves next, if nobody has room for it but who asks.
     #[inline]
-    pub(crate) fn pop_for_the_only_one(&mut self) -> Option<u32> {
-        if self.free.is_empty() { self.queue.pop() } else { None }
+    pub(crate) fn next_for_the_only_one(&mut self) -> Option<u32> {
+        if self.free.is_empty() { self.queue.first() } else { None }
     }
 
     /// The next worker that has room; if it is the only room it has, it is listed no longer.
@@ -245,6 +274,15 @@ impl Fifo {
             return self.usual.pop_front();
         }
         self.urgent.pop_first().map(|(_, slot)| slot)
+    }
+
+    /// The one that leaves next.
+    #[inline]
+    pub(crate) fn first(&self) -> Option<u32> {
+        if self.urgent.is_empty() {
+            return self.usual.front().copied();
+        }
+        self.urgent.first_key_value().map(|(_, slot)| *slot)
     }
 
     #[inline]

@@ -206,8 +206,12 @@ impl<'n> Orchestrator<'n> {
         args.extend(call.arguments.iter().map(Argument::engine));
         let run = self.run;
         let result = self.with_room(|core| {
-            let submit = core.engine.submit(run, &spec(place, call, &args))?;
-            let Submit::Accepted { task, .. } = submit else { return Ok(None) };
+            let is_alone =
+                matches!(place, Place::Pool(_)) && core.local.is_to_be_alone(order.callable);
+            let spec = spec(place, call, &args).alone(is_alone);
+            let Submit::Accepted { task, .. } = core.engine.submit(run, &spec)? else {
+                return Ok(None);
+            };
             let job = core.job(task);
             (job.run, job.callable) = (Some(run), order.callable);
             job.is_idempotent = call.is_idempotent;

@@ -25,6 +25,7 @@ impl Engine {
     pub(super) fn route(&mut self, slot: u32) {
         let entry = &self.ring[slot];
         let (route, priority, run) = (entry.route, entry.priority, entry.run);
+        let is_alone = entry.is_alone;
         match route {
             Route::Worker(worker) => {
                 if self.lanes[worker as usize].health == Health::Lost {
@@ -36,7 +37,7 @@ impl Engine {
             Route::Pool(pool) => {
                 let entry = &mut self.pools[pool as usize];
                 if entry.queue.is_empty()
-                    && let Some(worker) = entry.next_free(&mut self.lanes)
+                    && let Some(worker) = entry.next_free(&mut self.lanes, is_alone)
                 {
                     return self.start(worker, slot, 0);
                 }
@@ -82,15 +83,19 @@ impl Engine {
     #[inline]
     fn feed(&mut self, worker: u32, pool: u32) {
         while self.lanes[worker as usize].has_room()
-            && let Some(slot) = self.pools[pool as usize].pop_for_the_only_one()
+            && let Some(slot) = self.pools[pool as usize].next_for_the_only_one()
         {
+            if self.ring[slot].is_alone && !self.lanes[worker as usize].flights.is_empty() {
+                return;
+            }
+            self.pools[pool as usize].queue.pop();
             self.start(worker, slot, 0);
         }
     }
 
     #[inline(never)]
     fn fill_lane(&mut self, worker: u32) {
-        while self.lanes[worker as usize].has_room() {
+        while self.lanes[worker as usize].has_room_of_its_own() {
             let Some(slot) = self.lanes[worker as usize].queue.pop() else { return };
             self.start(worker, slot, 0);
         }
@@ -102,12 +107,11 @@ impl Engine {
         if entry.living == 0 {
             return self.fail_abandoned(pool);
         }
-        while !self.pools[pool as usize].queue.is_empty() {
-            let entry = &mut self.pools[pool as usize];
-            let Some(worker) = entry.next_free(&mut self.lanes) else { return };
-            if let Some(slot) = entry.queue.pop() {
-                self.start(worker, slot, 0);
-            }
+        while let Some(slot) = self.pools[pool as usize].queue.first() {
+            let (entry, is_alone) = (&mut self.pools[pool as usize], self.ring[slot].is_alone);
+            let Some(worker) = entry.next_free(&mut self.lanes, is_alone) else { return };
+            entry.queue.pop();
+            self.start(worker, slot, 0);
         }
     }
 
@@ -128,7 +132,7 @@ impl Engine {
     pub fn give_back(&mut self, worker: WorkerId) {
         let Some(lane) = self.lanes.get_mut(worker.index()) else { return };
         let mut kept = VecDeque::new();
-        for flight in std::mem::take(&mut lane.flights).into_iter().rev() {
+        for flight in lane.take_flights().into_iter().rev() {
             let entry = &mut self.ring[flight.slot];
             let queue = match entry.route {
                 Route::Worker(worker) => &mut self.lanes[worker as usize].queue,
@@ -142,7 +146,7 @@ impl Engine {
             queue.push_front(flight.slot, entry.priority);
         }
         let lane = &mut self.lanes[worker.index()];
-        lane.flights = kept;
+        kept.into_iter().for_each(|flight| lane.take_off(flight));
         let pool = lane.pool;
         self.fill(worker.0);
         if pool != NONE {
@@ -163,8 +167,8 @@ impl Engine {
         if lane.flights.is_empty() {
             lane.progress = self.now;
         }
-        lane.flights.push_back(Flight { dispatch, slot, member });
         let entry = &mut self.ring[slot];
+        lane.take_off(Flight { dispatch, slot, member, is_alone: entry.is_alone });
         entry.state = State::Running;
         let (work, task) = (entry.work, TaskId { slot, generation: entry.generation });
         let start = Start { worker: WorkerId(worker), dispatch, task, member, work };

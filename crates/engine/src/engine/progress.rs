@@ -73,7 +73,7 @@ impl Engine {
         if was != Health::Lost && pool != NONE {
             self.pools[pool as usize].living -= 1;
         }
-        for flight in std::mem::take(&mut lane.flights) {
+        for flight in lane.take_flights() {
             let reason = lost(worker.0);
             self.end_with(flight.slot, Some(self.cause(flight.slot, flight.member, reason)), 0);
         }

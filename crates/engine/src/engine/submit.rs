@@ -247,6 +247,7 @@ impl Engine {
         let slot = self.open_slot(run, route);
         let entry = &mut self.ring[slot];
         (entry.work, entry.priority) = (spec.work, spec.priority);
+        entry.is_alone = spec.is_alone;
         let task = TaskId { slot, generation: entry.generation };
         self.ring.extra_mut(slot).expected = spec.expected.0;
         self.runs[at].report.tasks += 1;

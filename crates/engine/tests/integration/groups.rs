@@ -213,8 +213,20 @@ fn que_4_the_nearest_worker_is_given_a_task_whenever_it_has_none() {
     assert_eq!(bench.running.last().map(|start| start.worker), Some(near), "QUE-4");
 }
 
-/// Runs a graph of `tasks` over workers that take several at once; every start must find the others busy, or be the first
-/// of its worker.
+/// What a worker has been sent and has not ended: dispatch, and whether it is to be alone.
+type Flights = Vec<(u64, bool)>;
+
+/// Looks at a start beside what all workers have.
+fn assert_fair(flights: &[Flights], of: usize, is_alone: bool) {
+    let idle = flights.iter().position(Vec::is_empty);
+    let is_first = flights[of].is_empty();
+    assert!(is_first || idle.is_none(), "QUE-4: {of} again, {idle:?} idle");
+    let is_behind_one = flights[of].iter().any(|(_, is_alone)| *is_alone);
+    assert!(is_first || !is_alone && !is_behind_one, "QUE-6: {of} has {:?}", flights[of]);
+}
+
+/// Runs a graph of `tasks` over workers that take several at once, a few of them alone; every start must be fair, and
+/// nothing may wait that can start.
 fn assert_spread(seed: u64, tasks: u64) {
     let mut random = Random::new(seed);
     let mut bench = Bench::new(0);
@@ -227,37 +239,63 @@ fn assert_spread(seed: u64, tasks: u64) {
     if random.below(4) > 0 {
         bench.engine.prefer(workers[random.below(workers.len() as u64) as usize]);
     }
+    let of_alone = random.below(5);
     let data: Vec<BufferId> = (0..4).map(|_| bench.buffer(8)).collect();
     let run = bench.begin();
-    let mut flights: Vec<Vec<u64>> = vec![Vec::new(); workers.len()];
-    for work in 0..2 * tasks {
+    let mut flights: Vec<Flights> = vec![Vec::new(); workers.len()];
+    let (mut alone, mut ended) = (std::collections::BTreeSet::new(), 0);
+    for work in 0..3 * tasks {
         if work < tasks {
             let (write, read) = (random.below(4) as usize, random.below(4) as usize);
             let view = |at: usize| View::bytes(data[at], 0, 8).expect("small");
             let args = [view(write).in_out(), view(read).input()];
-            bench.task(run, work, if read == write { &args[..1] } else { &args });
+            let args = if read == write { &args[..1] } else { &args[..] };
+            let is_alone = random.below(10) < of_alone;
+            let spec = TaskSpec::new(Place::Pool(pool)).args(args).work(work).alone(is_alone);
+            bench.spec(run, &spec);
+            if is_alone {
+                alone.insert(work);
+            }
         }
         let actions: Vec<Action> = bench.engine.actions().collect();
         for action in actions {
             let Action::Start(start) = action else { continue };
-            let of = start.worker.index();
-            let idle = flights.iter().position(Vec::is_empty);
-            assert!(flights[of].is_empty() || idle.is_none(), "QUE-4: {of} again, {idle:?} idle");
-            flights[of].push(start.dispatch);
+            let is_alone = alone.contains(&start.work);
+            assert_fair(&flights, start.worker.index(), is_alone);
+            flights[start.worker.index()].push((start.dispatch, is_alone));
         }
         let busy: Vec<usize> = (0..flights.len()).filter(|of| !flights[*of].is_empty()).collect();
+        let queued = bench.engine.stats().queued;
+        assert!(queued == 0 || busy.len() == workers.len(), "QUE-3: {queued} wait");
         if !busy.is_empty() && (work >= tasks || random.below(2) == 0) {
             let of = busy[random.below(busy.len() as u64) as usize];
-            let (worker, dispatch) = (workers[of], flights[of].remove(0));
+            let (worker, (dispatch, _)) = (workers[of], flights[of].remove(0));
             let event = Event::Finished { worker, dispatch, ending: Ending::Done, took: 1 };
             bench.engine.step(Time(work), event);
+            ended += 1;
         }
     }
+    assert_eq!(ended, tasks, "QUE-3: all have ended");
 }
 
 #[test]
-fn que_4_nobody_gets_a_second_task_while_another_has_none() {
-    (0..2_000).for_each(|seed| assert_spread(seed, 40));
+fn que_4_que_6_nobody_gets_a_second_task_while_another_has_none_nor_behind_one_that_is_alone() {
+    (0..4_000).for_each(|seed| assert_spread(seed, 40));
+}
+
+#[test]
+fn que_6_what_can_run_nowhere_else_is_sent_behind_one_that_is_alone() {
+    let mut bench = Bench::new(0);
+    let worker = bench.engine.add_worker(Some(bench.pool), 2);
+    bench.engine.step(Time(0), Event::Ready(worker));
+    let run = bench.begin();
+    bench.spec(run, &TaskSpec::new(Place::Pool(bench.pool)).work(1).alone(true));
+    bench.spec(run, &TaskSpec::new(Place::Pool(bench.pool)).work(2));
+    bench.spec(run, &TaskSpec::new(Place::Worker(worker)).work(3));
+    assert_eq!(bench.works(), [1, 3], "QUE-6");
+    bench.done(1);
+    assert_eq!(bench.works(), [3, 2], "QUE-6");
+    bench.finish();
 }
 
 #[test]

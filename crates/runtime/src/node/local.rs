@@ -6,6 +6,8 @@
 //!
 //! - **LOC-1 (short ones only).** Tasks stay only if those of their callable were short lately; what is not known is handed
 //!   over.
+//! - **LOC-3 (to itself).** A task of a pool that is known to take a millisecond or more, or of whose callable nothing is known,
+//!   has its worker to itself.
 //! - **LOC-2 (not kept back).** When the submitter has submitted its graph, flushes, fails or panics, everybody takes part again; while an
 //!   earlier run is unfinished, everybody does anyway.
 
@@ -15,6 +17,10 @@ use phalanx_engine::WorkerId;
 
 /// Tasks that take less are short.
 pub(super) const SHORT_NANOSECONDS: u64 = 1_000;
+/// Tasks that take more have a worker to themselves: nobody waits behind one while another worker has nothing to do.
+const ALONE_NANOSECONDS: u64 = 1_000_000;
+/// How many that end are all looked at after one was submitted of which nothing is known.
+const EAGER: u32 = 64;
 /// Tasks that take more are all looked at.
 const LONG_NANOSECONDS: u64 = 2_000;
 /// And count as if they took this.
@@ -24,29 +30,54 @@ const STREAK: u32 = 16;
 /// One of so many tasks is looked at.
 const SAMPLE: u32 = 16;
 
-/// What a task of each callable takes, if that is known.
+/// What tasks of each callable take, as far as that is known.
 #[derive(Default, Clone)]
-pub(super) struct Lengths(Vec<Option<u64>>);
+pub(super) struct Lengths(Vec<Option<Length>>);
+
+/// What tasks of a callable take, in nanoseconds; the last ones count most.
+#[derive(Clone, Copy)]
+struct Length {
+    /// Interruptions count for little.
+    usual: u64,
+    /// They count for what they took.
+    whole: u64,
+}
 
 impl Lengths {
+    fn of(callables: usize) -> Self {
+        Self(vec![None; callables])
+    }
+
+    fn get(&self, callable: u32) -> Option<Length> {
+        self.0.get(callable as usize).copied().flatten()
+    }
+
     #[inline]
     pub(super) fn is_short(&self, callable: u32) -> bool {
-        let usual = self.0.get(callable as usize).copied().flatten();
-        usual.is_some_and(|usual| usual < SHORT_NANOSECONDS)
+        self.get(callable).is_some_and(|length| length.usual < SHORT_NANOSECONDS)
+    }
+
+    /// Whether its tasks are worth a worker of their own, or nobody knows.
+    #[inline]
+    fn is_worth_a_worker(&self, callable: u32) -> bool {
+        self.get(callable).is_none_or(|length| length.whole >= ALONE_NANOSECONDS)
     }
 
     /// Tasks of this callable are long, whatever most of them take.
     pub(super) fn note_long(&mut self, callable: u32) {
-        if let Some(usual) = self.0.get_mut(callable as usize) {
-            *usual = Some(LONGEST_NANOSECONDS);
+        if let Some(Some(length)) = self.0.get_mut(callable as usize) {
+            length.usual = LONGEST_NANOSECONDS;
         }
     }
 
     pub(super) fn note(&mut self, callable: u32, nanoseconds: u64) {
-        let Some(usual) = self.0.get_mut(callable as usize) else { return };
+        let Some(length) = self.0.get_mut(callable as usize) else { return };
         // A single long one may have met with an interruption; two in a row are long.
         let counted = nanoseconds.min(LONGEST_NANOSECONDS);
-        *usual = Some(usual.map_or(counted, |before| (3 * before + counted) / 4));
+        let before = length.unwrap_or(Length { usual: counted, whole: nanoseconds });
+        let mean = |before: u64, now: u64| (before / 4).saturating_mul(3).saturating_add(now / 4);
+        let whole = mean(before.whole, nanoseconds);
+        *length = Some(Length { usual: (3 * before.usual + counted) / 4, whole });
     }
 }
 
@@ -64,13 +95,30 @@ pub(crate) struct Local {
     is_on: bool,
     /// How many have ended since one was looked at.
     unseen: u32,
+    /// How many of the next to end are looked at.
+    eager: u32,
 }
 
 impl Local {
     /// With these other workers, and so many callables.
     pub(crate) fn new(others: &[WorkerId], callables: usize) -> Self {
-        let (is_helping, lengths) = (true, Lengths(vec![None; callables]));
+        let (is_helping, lengths) = (true, Lengths::of(callables));
         Self { is_helping, others: others.to_vec(), lengths, ..Self::default() }
+    }
+
+    /// Where who submits runs nothing.
+    pub(crate) fn elsewhere(callables: usize) -> Self {
+        Self { lengths: Lengths::of(callables), ..Self::default() }
+    }
+
+    /// Whether a task of this callable is to have a worker to itself.
+    #[inline]
+    pub(crate) fn is_to_be_alone(&mut self, callable: u32) -> bool {
+        if !self.lengths.is_worth_a_worker(callable) {
+            return false;
+        }
+        self.eager = EAGER;
+        true
     }
 
     /// Whether tasks stay with who submits them.
@@ -83,7 +131,7 @@ impl Local {
     #[inline]
     pub(super) fn is_sampled(&mut self, nanoseconds: u64) -> bool {
         self.unseen += 1;
-        (self.unseen >= SAMPLE || nanoseconds >= LONG_NANOSECONDS) && self.is_helping
+        self.unseen >= SAMPLE || nanoseconds >= LONG_NANOSECONDS || self.eager > 0
     }
 }
 
@@ -144,6 +192,7 @@ impl Core {
         drop(flights);
         let callable = self.jobs[task.slot()].callable;
         self.local.unseen = 0;
+        self.local.eager = self.local.eager.saturating_sub(1);
         self.local.lengths.note(callable, ended.nanoseconds);
         if !self.local.lengths.is_short(callable) {
             self.spread();

@@ -206,6 +206,7 @@ impl Builder {
         let errands = self.is_helping.then(Arc::<Errands>::default);
         let segment = memory.segment.clone();
         let mut core = Core::new(engine, self.slots as usize, memory, self.program);
+        core.local = Local::elsewhere(self.program.callables().len());
         core.recorder = self.is_recording.then(Recorder::start);
         let node = Arc::new(Node::new(core, bell, budgets, errands, self.program, self.waiting()));
         let (threads, children) = (Vec::new(), Children::default());

@@ -1,6 +1,6 @@
 //! Callers that run tasks themselves: what they leave behind, and which tasks stay with them.
 
-use crate::callables::{ADD, COUNT_THREADS, NOTHING, PROGRAM, UNTIL_TOLD};
+use crate::callables::{ADD, COUNT_THREADS, NOTHING, PROGRAM, REST, TELL, UNTIL_TOLD};
 use phalanx_runtime::{Builder, Call, DType, Failure, Orchestrator, RunHandle, Tensor, Worker};
 use std::time::Duration;
 
@@ -17,6 +17,20 @@ pub(crate) fn submit_short_ones(graph: &mut Orchestrator<'_>, sum: &Tensor) -> R
     Ok(())
 }
 
+/// Lets the worker think that tasks which wait or rest are short, so that it sends one behind the other.
+pub(crate) fn mislead(worker: &Worker) {
+    let flag = worker.tensor(DType::I64, &[1]).expect("memory");
+    worker.write(&flag, &[1u64]).expect("no run names it");
+    let run = worker.run("short for once", |graph| {
+        for _ in 0..200 {
+            graph.submit_sub(&Call::new(&UNTIL_TOLD).args([flag.no_dep()]))?;
+            graph.submit_sub(&Call::new(&REST).scalar(0))?;
+        }
+        Ok(())
+    });
+    run.expect("it ends");
+}
+
 /// Whether a run ends though nobody waits for it.
 pub(crate) fn ends_alone(handle: &RunHandle) -> bool {
     (0..60_000).any(|_| {
@@ -29,6 +43,7 @@ pub(crate) fn ends_alone(handle: &RunHandle) -> bool {
 fn err_1_what_a_caller_that_goes_has_not_begun_is_run_by_others() {
     for round in 0..5 {
         let worker = helping(1).init().expect("a worker");
+        mislead(&worker);
         let flags: Vec<_> =
             (0..24).map(|_| worker.tensor(DType::I64, &[1]).expect("memory")).collect();
         let handle = worker.submit("a row for each", |graph| {
@@ -59,6 +74,7 @@ fn err_1_what_a_caller_that_goes_has_not_begun_is_run_by_others() {
 fn err_1_what_was_recalled_and_given_back_ends_once() {
     let worker = helping(1).init().expect("a worker");
     for _ in 0..50 {
+        mislead(&worker);
         let flag = worker.tensor(DType::I64, &[1]).expect("memory");
         let handle = worker.submit("cancelled", |graph| {
             for _ in 0..12 {
@@ -123,6 +139,39 @@ fn loc_1_tasks_that_are_not_known_to_be_short_are_handed_over() {
         assert_eq!(handle.wait().expect("LOC-1").report.completed, 2_001);
         let total = worker.read::<f64>(&sum).expect("over")[0];
         assert!((total - f64::from(round) * 2_000.0).abs() < f64::EPSILON, "LOC-1: {total}");
+    }
+}
+
+#[test]
+fn loc_3_nobody_waits_behind_a_long_task_while_another_worker_has_nothing_to_do() {
+    for is_helping in [false, true] {
+        let builder = Worker::builder(&PROGRAM).threads().sub_workers(2);
+        let worker = if is_helping { builder.helping() } else { builder }.init().expect("a worker");
+        let sum = worker.tensor(DType::F64, &[1]).expect("memory");
+        let flag = worker.tensor(DType::I64, &[1]).expect("memory");
+        let cells: Vec<_> =
+            (0..20).map(|_| worker.tensor(DType::F64, &[1]).expect("memory")).collect();
+        // Nothing is known of them at first, then that they are long.
+        for _ in 0..3 {
+            worker.write(&flag, &[0u64]).expect("no run names it");
+            worker.run("known", |graph| submit_short_ones(graph, &sum)).expect("it ends");
+            let run = worker.submit("one waits for all others", |graph| {
+                graph.submit_sub(&Call::new(&UNTIL_TOLD).args([flag.no_dep()]).scalar(20))?;
+                for (number, cell) in cells.iter().enumerate() {
+                    let call = if number % 2 == 0 {
+                        Call::new(&REST).scalar(2)
+                    } else {
+                        Call::new(&ADD).real(1.0)
+                    };
+                    graph.submit_sub(&call.args([cell.in_out()]))?;
+                }
+                let others = cells.iter().map(Tensor::input);
+                graph.submit_sub(&Call::new(&TELL).args([flag.no_dep()]).args(others))?;
+                Ok(())
+            });
+            let ended = run.expect("a run").wait().expect("LOC-3");
+            assert_eq!(ended.report.completed, 22, "LOC-3");
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Several who use one helping worker at the same time, and graphs that end badly while short tasks stay.
 
 use crate::callables::{ADD, MEET, NOTHING, PROGRAM, REST, TALLIED, TALLY, TELL, TOLD, UNTIL_TOLD};
-use crate::helping::{ends_alone, helping, submit_short_ones};
+use crate::helping::{ends_alone, helping, mislead, submit_short_ones};
 use phalanx_engine::{Ladder, Time};
 use phalanx_runtime::{Call, DType, Failure, Tensor, Worker};
 use std::sync::atomic::Ordering;
@@ -94,6 +94,7 @@ fn wrk_1_short_tasks_that_stay_do_not_stop_an_earlier_run() {
         for _ in 0..4 {
             worker.run("known", |graph| submit_short_ones(graph, &sum)).expect("it ends");
         }
+        mislead(&worker);
         let earlier = worker.submit("earlier", |graph| {
             for _ in 0..24 {
                 graph.submit_sub(&Call::new(&UNTIL_TOLD).args([flag.no_dep()]))?;
@@ -141,6 +142,7 @@ fn dog_1_a_row_of_tasks_that_a_caller_runs_is_not_one_long_task() {
         ..Ladder::default()
     };
     let worker = helping(1).budgets(ladder).init().expect("a worker");
+    mislead(&worker);
     let handle = worker.submit("rows", |graph| {
         for _ in 0..8 {
             graph.submit_sub(&Call::new(&REST).scalar(300))?;
@@ -180,6 +182,7 @@ fn node_1_work_goes_on_while_code_of_a_graph_computes() {
 fn node_1_what_a_busy_thread_has_ended_is_taken_in() {
     let worker = Worker::builder(&PROGRAM).threads().sub_workers(3).depth(2).init();
     let worker = worker.expect("a worker");
+    mislead(&worker);
     let [cell, flag] = [(); 2].map(|()| worker.tensor(DType::I64, &[1]).expect("memory"));
     let run = worker.submit("one behind the other", |graph| {
         graph.submit_sub(&Call::new(&REST).args([cell.in_out()]).scalar(20))?;
@@ -204,6 +207,7 @@ fn node_1_what_a_busy_thread_has_ended_is_taken_in() {
 #[test]
 fn err_2_a_caller_looks_at_its_time_after_each_long_task() {
     let worker = helping(0).depth(8).init().expect("a worker");
+    mislead(&worker);
     let handle = worker.submit("long ones", |graph| {
         for _ in 0..8 {
             graph.submit_sub(&Call::new(&REST).scalar(20))?;
@@ -219,6 +223,7 @@ fn err_2_a_caller_looks_at_its_time_after_each_long_task() {
 #[test]
 fn ep_4_what_a_caller_has_taken_and_not_begun_does_not_begin_after_a_cancel() {
     let worker = helping(0).depth(8).init().expect("a worker");
+    mislead(&worker);
     let flag = worker.tensor(DType::I64, &[1]).expect("memory");
     let cells: Vec<_> = (0..6).map(|_| worker.tensor(DType::F64, &[1]).expect("memory")).collect();
     let handle = worker.submit("cancelled", |graph| {

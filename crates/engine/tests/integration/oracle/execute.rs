@@ -401,7 +401,8 @@ impl<'a> Execution<'a> {
             .args(args)
             .after(&after)
             .work(self.at as u64)
-            .priority(task.priority);
+            .priority(task.priority)
+            .alone(task.priority % 2 == 1);
         spec.bytes = if task.has_slab { BYTES as u64 } else { 0 };
         spec.is_unordered = task.is_unordered;
         match self.engine.submit(run, &spec) {
