@@ -115,18 +115,22 @@ impl Lane {
     pub(crate) fn land(&mut self, dispatch: u64) -> Option<Flight> {
         let is_first = self.flights.front().is_some_and(|flight| flight.dispatch == dispatch);
         let flight = if is_first {
-            self.flights.pop_front()
+            self.flights.pop_front()?
         } else {
             let at = self.flights.iter().position(|flight| flight.dispatch == dispatch)?;
-            self.flights.remove(at)
+            self.flights.remove(at)?
         };
-        self.alone -= u32::from(flight.is_some_and(|flight| flight.is_alone));
-        flight
+        if flight.is_alone {
+            self.alone -= 1;
+        }
+        Some(flight)
     }
 
     #[inline]
     pub(crate) fn take_off(&mut self, flight: Flight) {
-        self.alone += u32::from(flight.is_alone);
+        if flight.is_alone {
+            self.alone += 1;
+        }
         self.flights.push_back(flight);
     }
 
@@ -213,10 +217,10 @@ impl Pool {
         None
     }
 
-    /// The task that leaves next, if nobody has room for it but who asks.
+    /// The task that waits longest, if nobody has room for it but who asks.
     #[inline]
-    pub(crate) fn next_for_the_only_one(&mut self) -> Option<u32> {
-        if self.free.is_empty() { self.queue.first() } else { None }
+    pub(crate) fn pop_for_the_only_one(&mut self) -> Option<u32> {
+        if self.free.is_empty() { self.queue.pop() } else { None }
     }
 
     /// The next worker that has room; if it is the only room it has, it is listed no longer.

@@ -83,12 +83,12 @@ impl Engine {
     #[inline]
     fn feed(&mut self, worker: u32, pool: u32) {
         while self.lanes[worker as usize].has_room()
-            && let Some(slot) = self.pools[pool as usize].next_for_the_only_one()
+            && let Some(slot) = self.pools[pool as usize].pop_for_the_only_one()
         {
             if self.ring[slot].is_alone && !self.lanes[worker as usize].flights.is_empty() {
-                return;
+                let priority = self.ring[slot].priority;
+                return self.pools[pool as usize].queue.push_front(slot, priority);
             }
-            self.pools[pool as usize].queue.pop();
             self.start(worker, slot, 0);
         }
     }

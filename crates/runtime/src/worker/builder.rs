@@ -124,7 +124,7 @@ impl Builder {
         Self { runs, ..self }
     }
 
-    /// How many tasks a worker is sent ahead.
+    /// How many tasks a worker is sent ahead, unless they are long.
     #[must_use]
     pub fn depth(self, depth: usize) -> Self {
         Self { depth, ..self }
