@@ -118,9 +118,11 @@ impl<'n> Orchestrator<'n> {
     pub fn alloc(&mut self, dtype: DType, shape: &[u64]) -> Result<Tensor, Error> {
         let layout = Layout::dense(dtype, shape)?;
         let run = self.run;
-        let slab = self.with_room(|core| match core.engine.allocate(run, layout.extent)? {
-            Submit::Accepted { slab, .. } => Ok(slab),
-            Submit::Blocked { .. } => Ok(None),
+        let slab = self.with_room(|core| {
+            let submit = core.engine.allocate(run, layout.extent)?;
+            let Submit::Accepted { slab: Some(slab), .. } = submit else { return Ok(None) };
+            core.forget_name(slab.buffer);
+            Ok(Some(slab))
         })?;
         let buffer = self.slab_buffer(slab);
         Ok(Tensor::new(buffer, 0, layout)?)
@@ -192,10 +194,13 @@ impl<'n> Orchestrator<'n> {
         }
         if let Some(at_once) = &mut self.at_once {
             if is_sub && at_once.takes(order.callable, call, self.node.nonce) {
-                return match at_once.run(&order, call) {
-                    Ok(task) => Ok(self.tell_now_and_then(task)),
+                if !at_once.has_named(call) {
+                    self.node.enter().name(self.run, at_once, call);
+                }
+                return Ok(match at_once.run(&order, call) {
+                    Ok(task) => self.tell_now_and_then(task),
                     Err(failure) => self.fail_at_once(&order, call, &failure),
-                };
+                });
             }
             self.end_at_once();
         }
@@ -261,12 +266,7 @@ impl<'n> Orchestrator<'n> {
 
     /// The task that was just run at once has failed.
     #[cold]
-    fn fail_at_once(
-        &mut self,
-        order: &Order,
-        call: &Call,
-        failure: &Failure,
-    ) -> Result<TaskId, Error> {
+    fn fail_at_once(&mut self, order: &Order, call: &Call, failure: &Failure) -> TaskId {
         self.end_at_once();
         let args: Vec<Arg> = call.arguments.iter().map(Argument::engine).collect();
         let mut core = self.node.enter();
