@@ -7,11 +7,11 @@
 //! - **LOC-1 (short ones only).** Tasks stay only if those of their callable were short lately; what is not known is handed
 //!   over.
 //! - **LOC-2 (not kept back).** When the submitter has submitted its graph, flushes, fails or panics, everybody takes part again; while an
-//!   earlier run is unfinished, everybody does anyway.
+//!   earlier run is unfinished, or once callers were given up as stuck, everybody does anyway.
 
 use super::Core;
 use crate::message::Ended;
-use phalanx_engine::WorkerId;
+use phalanx_engine::{Health, WorkerId};
 
 /// Tasks that take less are short.
 pub(super) const SHORT_NANOSECONDS: u64 = 1_000;
@@ -104,10 +104,12 @@ impl Core {
         }
     }
 
-    /// The others get no more tasks, unless there are some of an earlier run, which goes on whatever the submitter does.
+    /// The others get no more tasks, unless there are some of an earlier run, which goes on whatever the submitter does, or
+    /// callers get none.
     #[cold]
     fn stay_if_alone(&mut self) {
-        if self.engine.unfinished_runs() > 1 {
+        let caller = self.caller.as_ref().and_then(|(caller, _)| self.engine.health(*caller));
+        if self.engine.unfinished_runs() > 1 || caller != Some(Health::Ready) {
             self.local.streak = 0;
             return;
         }

@@ -209,3 +209,32 @@ fn once_3_buffers_that_others_make_meanwhile_are_not_in_use() {
         other.join().expect("no panic").expect("nobody names it");
     });
 }
+
+#[test]
+fn loc_2_short_tasks_do_not_wait_for_callers_that_were_given_up() {
+    let worker = helping(1).depth(1).budgets(ladder(50, 200)).init().expect("a worker");
+    let run = worker.submit("stuck", |graph| {
+        for length in [30, 30, 30, 30, 800] {
+            graph.submit_sub(&Call::new(&REST).scalar(length))?;
+        }
+        Ok(())
+    });
+    let run = run.expect("a run");
+    std::thread::scope(|scope| {
+        // Whichever of them does not run it sees that it takes too long.
+        let waiters = [(); 2].map(|()| scope.spawn(|| run.wait()));
+        for waiter in waiters {
+            assert!(waiter.join().expect("no panic").is_err(), "it takes too long");
+        }
+    });
+    let short = {
+        let run = worker.submit("short", |graph| {
+            for _ in 0..500 {
+                graph.submit_sub(&look_at(None))?;
+            }
+            Ok(())
+        });
+        run.expect("a run").wait_for(Duration::from_secs(5)).expect("LOC-2").report.completed
+    };
+    assert_eq!(short, 500, "LOC-2");
+}
