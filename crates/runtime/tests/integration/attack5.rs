@@ -238,3 +238,14 @@ fn loc_2_short_tasks_do_not_wait_for_callers_that_were_given_up() {
     };
     assert_eq!(short, 500, "LOC-2");
 }
+
+#[test]
+fn lvl_8_a_child_that_runs_short_tasks_at_once_is_not_stuck() {
+    let pod = Worker::builder(&PROGRAM).threads().level(4).budgets(ladder(50, 200));
+    let pod = pod.workers(1, |node| node.sub_workers(1).helping()).init().expect("a pod");
+    let run = pod.run("below", |graph| {
+        graph.submit_next_level(Target::Worker(0), &Call::new(&SHORT_ONES).scalar(700))?;
+        Ok(())
+    });
+    run.expect("LVL-8");
+}
