@@ -238,23 +238,23 @@ impl Stopwatch {
 
     #[inline(never)]
     fn end_together(&mut self, now: u64) {
-        let took = now.saturating_sub(self.base);
-        let mean = took / TOGETHER;
+        let (took, ended) = (now.saturating_sub(self.base), self.ended);
+        let mean = took / ended;
         if mean < SHORT_NANOSECONDS {
             self.work += took;
             self.longest = self.longest.max(mean);
         } else {
             // Nobody knows what of it were tasks.
-            self.work += TOGETHER * self.longest.min(SHORT_NANOSECONDS);
+            self.work += ended * self.longest.min(SHORT_NANOSECONDS);
             self.alone = ALONE;
         }
         (self.base, self.ended) = (now, 0);
     }
 
-    /// What is not counted yet.
+    /// What is not counted yet; those that were to be timed with others are timed now.
     fn take(&mut self, now: u64) -> (u64, u64) {
         if self.ended > 0 {
-            self.work += now.saturating_sub(self.base).min(self.ended * SHORT_NANOSECONDS);
+            self.end_together(now);
         }
         (std::mem::take(&mut self.work), std::mem::take(&mut self.longest))
     }
@@ -399,6 +399,17 @@ mod tests {
         let (noted, work) = timed(&[5_000; 64], 50);
         assert_eq!(noted, [5_000; 48], "ONCE-2: the first show that it is worth a look");
         assert!(work >= 48 * 5_000, "ONCE-2: {work}");
+    }
+
+    #[test]
+    fn once_2_a_few_that_are_not_short_are_found_out_when_the_node_hears_of_them() {
+        let mut stopwatch = Stopwatch::default();
+        stopwatch.restart(1_000);
+        for _ in 1..TOGETHER {
+            assert_eq!(stopwatch.end(0, || unreachable!("ONCE-2: too few")), None);
+        }
+        stopwatch.take(1_000 + TOGETHER * 500_000);
+        assert_eq!(stopwatch.alone, ALONE, "ONCE-2: the next ones are worth a look");
     }
 
     #[test]

@@ -27,7 +27,10 @@ fn look(task: &mut Task<'_>) -> Result<(), Failure> {
 }
 
 fn rest(task: &mut Task<'_>) -> Result<(), Failure> {
-    std::thread::sleep(Duration::from_millis(task.scalar(0)?));
+    let length = task.scalar(0)?;
+    if length > 0 {
+        std::thread::sleep(Duration::from_millis(length));
+    }
     Ok(())
 }
 
@@ -209,6 +212,27 @@ fn once_3_buffers_that_others_make_meanwhile_are_not_in_use() {
         run.expect("it ends");
         other.join().expect("no panic").expect("nobody names it");
     });
+}
+
+#[test]
+fn once_2_a_few_at_a_time_that_are_no_longer_short_are_handed_over() {
+    let worker = helping(1).init().expect("a worker");
+    let pause = |length| Call::new(&REST).scalar(length);
+    let mut at_once = 0;
+    let run = worker.run("a few at a time", |graph| {
+        submit_until_at_once(graph, &pause(0))?;
+        for _ in 0..60 {
+            submit_until_at_once(graph, &look_at(None))?;
+            for _ in 0..4 {
+                at_once += u32::from(graph.submit_sub(&pause(1))?.to_string().starts_with('o'));
+            }
+            // This one is not run at once.
+            graph.submit_sub(&look_at(None).bytes(b"rare"))?;
+        }
+        Ok(())
+    });
+    run.expect("it ends");
+    assert!(at_once < 60, "ONCE-2: {at_once} of 240 long ones at once");
 }
 
 #[test]
