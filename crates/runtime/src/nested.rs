@@ -80,6 +80,7 @@ impl Worker {
         let handle = self.submit(label, |orchestrator| {
             foreign = self.adopt(places, orchestrator.run.number())?;
             let given = foreign.clone();
+            orchestrator.witness = witness.cloned();
             caught(|| graph(orchestrator, given))
         })?;
         let run = handle.id();

@@ -164,9 +164,12 @@ impl Node {
         }
     }
 
-    /// Runs what is ready for a caller, until nothing is or another caller does.
-    pub(crate) fn help(&self) {
-        self.attend(None, |core| (!core.has_errand()).then_some(()));
+    /// Runs what is ready for a caller, until nothing is or another caller does; `moves` is told now and then.
+    pub(crate) fn help(&self, moves: impl Fn()) {
+        self.attend(None, |core| {
+            moves();
+            (!core.has_errand()).then_some(())
+        });
     }
 
     /// Runs what waits for a caller, and what that makes ready; now and then somebody must look at the others.

@@ -11,6 +11,7 @@ use crate::failure::Failure;
 use crate::memory::Home;
 use crate::message::{MAX_ARGUMENTS, MAX_SCALARS, Order, encode_task};
 use crate::node::{AtOnce, Core, Node};
+use crate::shm::mailbox::Witness;
 use crate::tensor::{Access, Argument, Buffer, Bytes, DType, Layout, Tensor};
 use phalanx_engine::{Arg, Mode, Place, PoolId, RunId, Slab, Submit, TaskId, TaskSpec, WorkerId};
 use std::sync::Arc;
@@ -54,14 +55,16 @@ pub struct Orchestrator<'n> {
     since: u32,
     /// What tasks are run with at once, while they may be.
     at_once: Option<Box<AtOnce>>,
+    /// Where to tell a parent that its worker moves.
+    pub(crate) witness: Option<Witness>,
     /// Domains that are kept for the run.
     pub(crate) held: Vec<u64>,
 }
 
 impl<'n> Orchestrator<'n> {
     pub(crate) fn new(node: &'n Node, crew: &'n Crew, run: RunId) -> Self {
-        let held = Vec::new();
-        Self { node, crew, run, args: Vec::new(), since: 0, at_once: None, held }
+        let (args, held) = (Vec::new(), Vec::new());
+        Self { node, crew, run, args, since: 0, at_once: None, witness: None, held }
     }
 
     /// How many workers the next level has.
@@ -118,9 +121,11 @@ impl<'n> Orchestrator<'n> {
     pub fn alloc(&mut self, dtype: DType, shape: &[u64]) -> Result<Tensor, Error> {
         let layout = Layout::dense(dtype, shape)?;
         let run = self.run;
-        let slab = self.with_room(|core| match core.engine.allocate(run, layout.extent)? {
-            Submit::Accepted { slab, .. } => Ok(slab),
-            Submit::Blocked { .. } => Ok(None),
+        let slab = self.with_room(|core| {
+            let submit = core.engine.allocate(run, layout.extent)?;
+            let Submit::Accepted { slab: Some(slab), .. } = submit else { return Ok(None) };
+            core.forget_name(slab.buffer);
+            Ok(Some(slab))
         })?;
         let buffer = self.slab_buffer(slab);
         Ok(Tensor::new(buffer, 0, layout)?)
@@ -170,7 +175,7 @@ impl<'n> Orchestrator<'n> {
         let has_errands = core.row.len() > 0;
         drop(core);
         if has_errands {
-            self.node.help();
+            self.help();
         }
     }
 
@@ -192,10 +197,13 @@ impl<'n> Orchestrator<'n> {
         }
         if let Some(at_once) = &mut self.at_once {
             if is_sub && at_once.takes(order.callable, call, self.node.nonce) {
-                return match at_once.run(&order, call) {
-                    Ok(task) => Ok(self.tell_now_and_then(task)),
+                if !at_once.has_named(call) {
+                    self.node.enter().name(self.run, at_once, call);
+                }
+                return Ok(match at_once.run(&order, call) {
+                    Ok(task) => self.tell_now_and_then(task),
                     Err(failure) => self.fail_at_once(&order, call, &failure),
-                };
+                });
             }
             self.end_at_once();
         }
@@ -246,6 +254,7 @@ impl<'n> Orchestrator<'n> {
     #[inline(never)]
     fn tell(&mut self) {
         let Some(mut at_once) = self.at_once.take() else { return };
+        self.move_on();
         let mut core = self.node.enter();
         core.pump();
         if core.hear_at_once(self.run, &mut at_once) {
@@ -265,12 +274,7 @@ impl<'n> Orchestrator<'n> {
 
     /// The task that was just run at once has failed.
     #[cold]
-    fn fail_at_once(
-        &mut self,
-        order: &Order,
-        call: &Call,
-        failure: &Failure,
-    ) -> Result<TaskId, Error> {
+    fn fail_at_once(&mut self, order: &Order, call: &Call, failure: &Failure) -> TaskId {
         self.end_at_once();
         let args: Vec<Arg> = call.arguments.iter().map(Argument::engine).collect();
         let mut core = self.node.enter();
@@ -335,6 +339,7 @@ impl<'n> Orchestrator<'n> {
         if self.since >= LISTEN_EVERY && !core.local.is_on() {
             // Hears what workers have to say.
             self.since = 0;
+            self.move_on();
             core.pump();
         }
         if let Some(accepted) = submit(&mut core)? {
@@ -344,12 +349,25 @@ impl<'n> Orchestrator<'n> {
         self.wait_for_room(submit)
     }
 
+    /// Runs what is ready here.
+    fn help(&self) {
+        self.node.help(|| self.move_on());
+    }
+
+    /// LVL-8: the workers of this graph move, or are looked after.
+    #[inline]
+    fn move_on(&self) {
+        if let Some(witness) = &self.witness {
+            witness.advance();
+        }
+    }
+
     /// Runs what is ready, and if all that stays here has ended, the next ones can be run at once.
     #[inline(never)]
     fn catch_up(&mut self) {
         if self.node.enter().local.is_on() {
             self.since = 0;
-            self.node.help();
+            self.help();
             self.at_once = self.node.enter().lend_at_once(self.run);
         }
     }
@@ -360,6 +378,7 @@ impl<'n> Orchestrator<'n> {
         mut submit: impl FnMut(&mut Core) -> Result<Option<T>, Error>,
     ) -> Result<T, Error> {
         let accepted = self.node.attend(None, |core| {
+            self.move_on();
             // While tasks end one after the other, a little more room is worth waiting for.
             let is_little = core.engine.free_slots() < self.node.some_room;
             // What this thread was given runs first: there is enough for the others to do.

@@ -16,9 +16,8 @@ use super::core::finished;
 use super::local::{Lengths, SHORT_NANOSECONDS};
 use crate::call::Call;
 use crate::clock;
-use crate::error::Error;
 use crate::failure::Failure;
-use crate::message::{Ended, Order, Verdict, encode_task};
+use crate::message::{Ended, MAX_SCALARS, Order, Verdict, encode_task};
 use crate::runner::Runner;
 use crate::tensor::Argument;
 use phalanx_engine::{Action, BufferId, Place, RunId, Start, Submit, Tag, TaskId, TaskSpec, Time};
@@ -61,23 +60,21 @@ impl Named {
         }
     }
 
-    /// Remembers a buffer; whether it can.
-    #[inline]
-    fn add(&self, buffer: BufferId) -> bool {
-        let Some(word) = self.bits.get(buffer.index() / 64) else { return false };
-        // Only who submits adds.
-        let bits = word.load(Ordering::Relaxed) | 1 << (buffer.index() % 64);
-        word.store(bits, Ordering::Relaxed);
-        true
+    /// Remembers a buffer.
+    fn add(&self, buffer: BufferId) {
+        if let Some(word) = self.bits.get(buffer.index() / 64) {
+            word.fetch_or(1 << (buffer.index() % 64), Ordering::Relaxed);
+        }
     }
 
     /// Another buffer has this place from now on.
-    pub(super) fn forget(&self, buffer: BufferId) {
+    fn forget(&self, buffer: BufferId) {
         if let Some(word) = self.bits.get(buffer.index() / 64) {
             word.fetch_and(!(1 << (buffer.index() % 64)), Ordering::Relaxed);
         }
     }
 
+    #[inline]
     fn has(&self, buffer: BufferId) -> bool {
         let word = self.bits.get(buffer.index() / 64);
         word.is_some_and(|word| word.load(Ordering::Relaxed) >> (buffer.index() % 64) & 1 == 1)
@@ -121,14 +118,13 @@ impl AtOnce {
             return false;
         }
         let arguments = &call.arguments;
-        if arguments.len() > MOST_ARGUMENTS {
+        if arguments.len() > MOST_ARGUMENTS || call.scalars.len() > MAX_SCALARS {
             return false;
         }
         for (at, argument) in arguments.iter().enumerate() {
             let usage = argument.tensor.usage();
             if usage.lasting_for != owner
                 || argument.tag == Tag::NoDep
-                || !self.named.add(usage.view.buffer())
                 || arguments[..at].iter().any(|other| may_clash(argument, other))
             {
                 return false;
@@ -137,13 +133,20 @@ impl AtOnce {
         true
     }
 
+    /// Whether the run has named all arguments of a task.
+    #[inline]
+    pub(crate) fn has_named(&self, call: &Call) -> bool {
+        call.arguments.iter().all(|argument| self.named.has(argument.tensor.usage().view.buffer()))
+    }
+
     /// Runs a task.
     #[inline]
     pub(crate) fn run(&mut self, order: &Order, call: &Call) -> Result<TaskId, Failure> {
         self.bytes.clear();
         encode_task(&mut self.bytes, order, call.arguments.iter(), &call.scalars, &[], &[]);
         let begun = self.stopwatch.begin(clock::now);
-        self.simulated += self.runner.call_at_once(&self.bytes)?;
+        let simulated = self.runner.call_at_once(&self.bytes)?;
+        self.simulated = self.simulated.saturating_add(simulated);
         if let Some(took) = self.stopwatch.end(begun, clock::now) {
             self.note(order.callable, took);
         }
@@ -235,23 +238,23 @@ impl Stopwatch {
 
     #[inline(never)]
     fn end_together(&mut self, now: u64) {
-        let took = now.saturating_sub(self.base);
-        let mean = took / TOGETHER;
+        let (took, ended) = (now.saturating_sub(self.base), self.ended);
+        let mean = took / ended;
         if mean < SHORT_NANOSECONDS {
             self.work += took;
             self.longest = self.longest.max(mean);
         } else {
             // Nobody knows what of it were tasks.
-            self.work += TOGETHER * self.longest.min(SHORT_NANOSECONDS);
+            self.work += ended * self.longest.min(SHORT_NANOSECONDS);
             self.alone = ALONE;
         }
         (self.base, self.ended) = (now, 0);
     }
 
-    /// What is not counted yet.
+    /// What is not counted yet; those that were to be timed with others are timed now.
     fn take(&mut self, now: u64) -> (u64, u64) {
         if self.ended > 0 {
-            self.work += now.saturating_sub(self.base).min(self.ended * SHORT_NANOSECONDS);
+            self.end_together(now);
         }
         (std::mem::take(&mut self.work), std::mem::take(&mut self.longest))
     }
@@ -297,6 +300,22 @@ impl Core {
         self.at_once = Some(lent);
     }
 
+    /// A task that will be run at once names these. Who reads or writes what nobody names holds the core meanwhile: that is
+    /// over now, and is not begun from here on.
+    #[inline(never)]
+    pub(crate) fn name(&mut self, run: RunId, lent: &mut AtOnce, call: &Call) {
+        self.named = Named::renew(&self.named, run, self.engine.buffer_places());
+        lent.named = Arc::clone(&self.named);
+        for argument in &call.arguments {
+            self.named.add(argument.tensor.usage().view.buffer());
+        }
+    }
+
+    /// A buffer is new: nobody has named it, whatever had its place before.
+    pub(crate) fn forget_name(&self, buffer: BufferId) {
+        self.named.forget(buffer);
+    }
+
     /// Whether an unfinished run names a buffer.
     pub(crate) fn is_in_use(&self, buffer: BufferId) -> bool {
         self.engine.is_in_use(buffer) || self.named.has(buffer)
@@ -316,7 +335,7 @@ impl Core {
         spec: &TaskSpec<'_>,
         callable: u32,
         failure: &Failure,
-    ) -> Result<TaskId, Error> {
+    ) -> TaskId {
         let Place::Worker(worker) = spec.place else { unreachable!("ONCE-3: it was the caller") };
         self.engine.resume(worker);
         let submit = self.engine.submit(run, spec);
@@ -324,11 +343,11 @@ impl Core {
         if self.waiters == 0 {
             self.engine.pause(worker);
         }
-        let Submit::Accepted { task, .. } = submit? else {
-            // All slots hold memory of scopes: the run fails of it without a task.
+        let Ok(Submit::Accepted { task, .. }) = submit else {
+            // All slots hold memory of scopes, or the caller is lost: the run fails of it without a task.
             self.cancel_graph(run, failure);
             self.carry_out();
-            return Ok(TaskId::ended(0));
+            return TaskId::ended(0);
         };
         let job = self.job(task);
         (job.run, job.callable) = (Some(run), callable);
@@ -339,7 +358,7 @@ impl Core {
             self.engine.step(Time(begun), finished(worker, &ended));
             self.carry_out();
         }
-        Ok(task)
+        task
     }
 
     /// Does what the engine says, but for a start that is meant.
@@ -380,6 +399,17 @@ mod tests {
         let (noted, work) = timed(&[5_000; 64], 50);
         assert_eq!(noted, [5_000; 48], "ONCE-2: the first show that it is worth a look");
         assert!(work >= 48 * 5_000, "ONCE-2: {work}");
+    }
+
+    #[test]
+    fn once_2_a_few_that_are_not_short_are_found_out_when_the_node_hears_of_them() {
+        let mut stopwatch = Stopwatch::default();
+        stopwatch.restart(1_000);
+        for _ in 1..TOGETHER {
+            assert_eq!(stopwatch.end(0, || unreachable!("ONCE-2: too few")), None);
+        }
+        stopwatch.take(1_000 + TOGETHER * 500_000);
+        assert_eq!(stopwatch.alone, ALONE, "ONCE-2: the next ones are worth a look");
     }
 
     #[test]

@@ -9,11 +9,11 @@
 //! - **LOC-3 (to itself).** A task of a pool that is known to take a millisecond or more, or of whose callable nothing is known,
 //!   has its worker to itself.
 //! - **LOC-2 (not kept back).** When the submitter has submitted its graph, flushes, fails or panics, everybody takes part again; while an
-//!   earlier run is unfinished, everybody does anyway.
+//!   earlier run is unfinished, or once callers were given up as stuck, everybody does anyway.
 
 use super::Core;
 use crate::message::Ended;
-use phalanx_engine::WorkerId;
+use phalanx_engine::{Health, WorkerId};
 
 /// Tasks that take less are short.
 pub(super) const SHORT_NANOSECONDS: u64 = 1_000;
@@ -152,10 +152,12 @@ impl Core {
         }
     }
 
-    /// The others get no more tasks, unless there are some of an earlier run, which goes on whatever the submitter does.
+    /// The others get no more tasks, unless there are some of an earlier run, which goes on whatever the submitter does, or
+    /// callers get none.
     #[cold]
     fn stay_if_alone(&mut self) {
-        if self.engine.unfinished_runs() > 1 {
+        let caller = self.caller.as_ref().and_then(|(caller, _)| self.engine.health(*caller));
+        if self.engine.unfinished_runs() > 1 || caller != Some(Health::Ready) {
             self.local.streak = 0;
             return;
         }

@@ -11,7 +11,10 @@ fn is_at_once(graph: &mut Orchestrator<'_>, call: &Call) -> Result<bool, Failure
 }
 
 /// Enough short calls that the next one is run at once.
-fn submit_until_at_once(graph: &mut Orchestrator<'_>, call: &Call) -> Result<(), Failure> {
+pub(crate) fn submit_until_at_once(
+    graph: &mut Orchestrator<'_>,
+    call: &Call,
+) -> Result<(), Failure> {
     for _ in 0..100_000 {
         if is_at_once(graph, call)? {
             return Ok(());

@@ -1,6 +1,7 @@
 //! Graphs on real workers.
 
 mod at_once;
+mod attack5;
 mod callables;
 mod conformance;
 mod graphs;
