@@ -22,6 +22,7 @@ mod desk;
 mod errands;
 mod keeper;
 mod local;
+mod named;
 mod parts;
 mod peers;
 
@@ -32,6 +33,7 @@ use desk::{Attendance, Desk, Moves, Seen};
 use errands::LONG_NANOSECONDS;
 pub(crate) use errands::{Caller, Errand, Errands};
 pub(crate) use local::Local;
+pub(crate) use named::Touch;
 
 use crate::endpoint::DeathWord;
 use crate::program::Program;

@@ -197,7 +197,7 @@ impl<'n> Orchestrator<'n> {
         }
         if let Some(at_once) = &mut self.at_once {
             if is_sub && at_once.takes(order.callable, call, self.node.nonce) {
-                if !at_once.has_named(call) {
+                if !at_once.name(call) {
                     self.node.enter().name(self.run, at_once, call);
                 }
                 return Ok(match at_once.run(&order, call) {

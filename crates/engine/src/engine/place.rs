@@ -146,7 +146,9 @@ impl Engine {
             queue.push_front(flight.slot, entry.priority);
         }
         let lane = &mut self.lanes[worker.index()];
-        kept.into_iter().for_each(|flight| lane.take_off(flight));
+        for flight in kept {
+            lane.take_off(flight);
+        }
         let pool = lane.pool;
         self.fill(worker.0);
         if pool != NONE {

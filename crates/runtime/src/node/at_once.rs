@@ -14,6 +14,7 @@
 use super::Core;
 use super::core::finished;
 use super::local::{Lengths, SHORT_NANOSECONDS};
+use super::named::{Named, Touch};
 use crate::call::Call;
 use crate::clock;
 use crate::failure::Failure;
@@ -22,7 +23,6 @@ use crate::runner::Runner;
 use crate::tensor::Argument;
 use phalanx_engine::{Action, BufferId, Place, RunId, Start, Submit, Tag, TaskId, TaskSpec, Time};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How many pass before the node hears of them.
 pub(crate) const TELL_EVERY: u64 = 128;
@@ -43,57 +43,6 @@ pub(crate) struct AtOnce {
     longest: Option<u32>,
     /// How many there were, ever.
     last: u64,
-}
-
-/// Which buffers the tasks of a run have named: one bit for each.
-#[derive(Default)]
-pub(crate) struct Named {
-    run: Option<RunId>,
-    bits: Box<[AtomicU64]>,
-}
-
-impl Named {
-    fn new(run: RunId, buffers: usize) -> Self {
-        Self {
-            run: Some(run),
-            bits: (0..buffers.div_ceil(64)).map(|_| AtomicU64::new(0)).collect(),
-        }
-    }
-
-    /// Remembers a buffer.
-    fn add(&self, buffer: BufferId) {
-        if let Some(word) = self.bits.get(buffer.index() / 64) {
-            word.fetch_or(1 << (buffer.index() % 64), Ordering::Relaxed);
-        }
-    }
-
-    /// Another buffer has this place from now on.
-    fn forget(&self, buffer: BufferId) {
-        if let Some(word) = self.bits.get(buffer.index() / 64) {
-            word.fetch_and(!(1 << (buffer.index() % 64)), Ordering::Relaxed);
-        }
-    }
-
-    #[inline]
-    fn has(&self, buffer: BufferId) -> bool {
-        let word = self.bits.get(buffer.index() / 64);
-        word.is_some_and(|word| word.load(Ordering::Relaxed) >> (buffer.index() % 64) & 1 == 1)
-    }
-
-    /// For `run`, with room for so many buffers; what it named before is kept.
-    fn renew(this: &Arc<Self>, run: RunId, buffers: usize) -> Arc<Self> {
-        let is_same = this.run == Some(run);
-        if is_same && this.bits.len() * 64 >= buffers {
-            return Arc::clone(this);
-        }
-        let new = Self::new(run, 2 * buffers);
-        if is_same {
-            for (new, old) in new.bits.iter().zip(&this.bits) {
-                new.store(old.load(Ordering::Relaxed), Ordering::Relaxed);
-            }
-        }
-        Arc::new(new)
-    }
 }
 
 impl AtOnce {
@@ -133,10 +82,13 @@ impl AtOnce {
         true
     }
 
-    /// Whether the run has named all arguments of a task.
+    /// Names the arguments of a task; whether that can be known without the core.
     #[inline]
-    pub(crate) fn has_named(&self, call: &Call) -> bool {
-        call.arguments.iter().all(|argument| self.named.has(argument.tensor.usage().view.buffer()))
+    pub(crate) fn name(&self, call: &Call) -> bool {
+        let places = call.arguments.iter().map(|one| one.tensor.usage().view.buffer().index());
+        let mut unnamed = places.filter(|place| !self.named.has(*place)).peekable();
+        unnamed.peek().is_none()
+            || unnamed.all(|place| self.named.add(place)) && !self.named.is_touched()
     }
 
     /// Runs a task.
@@ -300,25 +252,28 @@ impl Core {
         self.at_once = Some(lent);
     }
 
-    /// A task that will be run at once names these. Who reads or writes what nobody names holds the core meanwhile: that is
-    /// over now, and is not begun from here on.
+    /// Names the arguments of a task that will be run at once. Who touches one of them is over with it, since it held the core.
     #[inline(never)]
     pub(crate) fn name(&mut self, run: RunId, lent: &mut AtOnce, call: &Call) {
         self.named = Named::renew(&self.named, run, self.engine.buffer_places());
         lent.named = Arc::clone(&self.named);
-        for argument in &call.arguments {
-            self.named.add(argument.tensor.usage().view.buffer());
-        }
+        lent.name(call);
     }
 
     /// A buffer is new: nobody has named it, whatever had its place before.
     pub(crate) fn forget_name(&self, buffer: BufferId) {
-        self.named.forget(buffer);
+        self.named.forget(buffer.index());
+    }
+
+    /// Lets somebody touch a buffer that no unfinished run names, while it holds the core.
+    pub(crate) fn touch(&self, buffer: BufferId) -> Option<Touch> {
+        let touch = Named::touch(&self.named);
+        (!self.is_in_use(buffer)).then_some(touch)
     }
 
     /// Whether an unfinished run names a buffer.
-    pub(crate) fn is_in_use(&self, buffer: BufferId) -> bool {
-        self.engine.is_in_use(buffer) || self.named.has(buffer)
+    fn is_in_use(&self, buffer: BufferId) -> bool {
+        self.engine.is_in_use(buffer) || self.named.has(buffer.index())
     }
 
     /// A run is over, and names nothing.

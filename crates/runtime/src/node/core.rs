@@ -3,9 +3,10 @@
 mod losses;
 mod stalls;
 
-use super::at_once::{AtOnce, Named};
+use super::at_once::AtOnce;
 use super::errands::{Errand, Errands, Row};
 use super::local::Local;
+use super::named::Named;
 use crate::clock;
 use crate::domain::Allocated;
 use crate::endpoint::{Endpoint, Report};

@@ -22,6 +22,8 @@ pub(crate) trait Number {
     fn store(&self, value: u64, ordering: Ordering);
     fn fetch_add(&self, value: u64, ordering: Ordering) -> u64;
     fn fetch_sub(&self, value: u64, ordering: Ordering) -> u64;
+    fn fetch_or(&self, value: u64, ordering: Ordering) -> u64;
+    fn fetch_and(&self, value: u64, ordering: Ordering) -> u64;
 }
 
 /// A lock, and what can be waited for while it is held. A holder that panics does no harm.
@@ -78,6 +80,16 @@ impl Number for AtomicU64 {
     #[inline]
     fn fetch_sub(&self, value: u64, ordering: Ordering) -> u64 {
         self.fetch_sub(value, ordering)
+    }
+
+    #[inline]
+    fn fetch_or(&self, value: u64, ordering: Ordering) -> u64 {
+        self.fetch_or(value, ordering)
+    }
+
+    #[inline]
+    fn fetch_and(&self, value: u64, ordering: Ordering) -> u64 {
+        self.fetch_and(value, ordering)
     }
 }
 

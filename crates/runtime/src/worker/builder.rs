@@ -100,7 +100,8 @@ impl Builder {
         Self { isolation: Some(Isolation::Thread), ..self }
     }
 
-    /// Whoever waits is one more sub worker meanwhile, and whoever submits runs short tasks itself.
+    /// Whoever waits is one more sub worker meanwhile, and whoever submits runs short tasks itself: a task must not wait for
+    /// what the code of its graph does after it was submitted.
     #[must_use]
     pub fn helping(self) -> Self {
         Self { is_helping: true, ..self }

@@ -4,6 +4,7 @@
 //! knows sequential consistency of fences only, so accesses that ask for it are made of fences, in one of two ways
 //! (`BEFORE`, `AFTER`) that compilers have too; each model holds for both.
 
+use super::super::named::Named;
 use super::super::parts::{Lock, Number, Parts};
 use super::*;
 use crate::shm::bell::FOOTPRINT;
@@ -78,6 +79,14 @@ impl<const WAY: u8> Number for Checking<WAY> {
 
     fn fetch_sub(&self, value: u64, ordering: Ordering) -> u64 {
         self.access(ordering, |number| number.fetch_sub(value, weaker(ordering, Ordering::AcqRel)))
+    }
+
+    fn fetch_or(&self, value: u64, ordering: Ordering) -> u64 {
+        self.access(ordering, |number| number.fetch_or(value, weaker(ordering, Ordering::AcqRel)))
+    }
+
+    fn fetch_and(&self, value: u64, ordering: Ordering) -> u64 {
+        self.access(ordering, |number| number.fetch_and(value, weaker(ordering, Ordering::AcqRel)))
     }
 }
 
@@ -634,4 +643,49 @@ fn loom_node_1_an_errand_told_of_while_others_run_waits() {
         drop(core);
         callers.is_running.store(0, Ordering::Release);
     });
+}
+
+/// Somebody touches a buffer from outside, holding the core, while another names it and runs a task at once.
+fn touching<const WAY: u8>(name: fn(&Named<Checked<WAY>>) -> bool) {
+    check(move || {
+        let named = Arc::new(Named::<Checked<WAY>>::new(None, 64));
+        let (core, users) = (Arc::new(Mutex::new(())), Arc::new(AtomicU64::new(0)));
+        let (names, its_core, its_users) = (named.clone(), core.clone(), users.clone());
+        let submitter = thread::spawn(move || {
+            if !name(&names) {
+                drop(its_core.lock().expect("nobody panics"));
+            }
+            assert_eq!(its_users.fetch_add(1, Ordering::AcqRel), 0, "NAM-1");
+            its_users.fetch_sub(1, Ordering::AcqRel);
+        });
+        let held = core.lock().expect("nobody panics");
+        let touch = Named::touch(&named);
+        if !named.has(7) {
+            assert_eq!(users.fetch_add(1, Ordering::AcqRel), 0, "NAM-1");
+            users.fetch_sub(1, Ordering::AcqRel);
+        }
+        drop((touch, held));
+        submitter.join().expect("the submitter");
+    });
+}
+
+#[test]
+fn loom_nam_1_a_buffer_is_not_touched_while_a_task_uses_it() {
+    touching::<BEFORE>(|named| named.add(7) && !named.is_touched());
+    touching::<AFTER>(|named| named.add(7) && !named.is_touched());
+}
+
+#[test]
+#[should_panic(expected = "NAM-1")]
+fn loom_nam_1_a_look_before_naming_sees_nobody() {
+    touching::<BEFORE>(|named| {
+        let is_touched = named.is_touched();
+        named.add(7) && !is_touched
+    });
+}
+
+#[test]
+#[should_panic(expected = "NAM-1")]
+fn loom_nam_1_weaker_numbers_miss_each_other() {
+    touching::<WEAK>(|named| named.add(7) && !named.is_touched());
 }
