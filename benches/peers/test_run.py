@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 import json
 import os
 import subprocess
@@ -296,6 +297,11 @@ class EngineSuite(unittest.TestCase):
     def test_a_wrong_order_stops_the_run(self) -> None:
         with self.assertRaisesRegex(BenchError, "openmp-gcc runs the tasks of `independent` out of order"):
             engine.measure(FakeEngine(violations=3), engine.QUICK, quiet())
+
+    def test_ours_counts_even_if_the_machine_never_stands_still(self) -> None:
+        with unittest.mock.patch.object(steady, "PAUSE_S", 0.0):
+            found = engine.measure(FakeEngine(lines=itertools.cycle([100.0, 1000.0])), engine.QUICK, quiet())
+        self.assertEqual({cost.runtime for cost in found.rows}, {costs.OURS, engine.INLINE})
 
     def test_without_a_metg_of_ours_the_rest_is_printed(self) -> None:
         found = engine.measure(FakeEngine(metg=None), engine.QUICK, quiet())
