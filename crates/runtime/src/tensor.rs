@@ -295,17 +295,18 @@ struct Elements {
     layout: Layout,
 }
 
-/// What a submission needs of a tensor, worked out when the tensor is made.
+/// What a submission needs of a tensor, worked out when the tensor is made; what is needed most often comes first.
 #[repr(C)]
 pub(crate) struct Usage {
-    /// Whose memory it is a part of, if any task of the owner's may have it for any use; no owner has 0.
-    pub(crate) free_for: u64,
-    /// The same, if besides the engine knows the buffer for as long as a handle names it.
+    /// As `free_for`, if besides the engine knows the buffer for as long as a handle names it.
     pub(crate) lasting_for: u64,
-    /// The bytes, as the engine knows them.
-    pub(crate) view: View,
+    pub(crate) buffer: BufferId,
     /// How it begins in a message.
     head: PlaceHead,
+    /// Whose memory it is a part of, if any task of the owner's may have it for any use; no owner has 0.
+    pub(crate) free_for: u64,
+    /// The bytes, as the engine knows them.
+    pub(crate) view: View,
 }
 
 impl fmt::Debug for Tensor {
@@ -361,7 +362,7 @@ impl Tensor {
         let is_free = access == Access::ReadWrite && home == Home::Host;
         let free_for = if is_free { owner } else { 0 };
         let lasting_for = if buffer.0.dropped.is_some() { free_for } else { 0 };
-        let usage = Usage { free_for, lasting_for, view, head: place.head() };
+        let usage = Usage { lasting_for, buffer: buffer.0.id, head: place.head(), free_for, view };
         Ok(Self(Arc::new(Elements { usage, buffer, start, layout })))
     }
 

@@ -85,7 +85,7 @@ impl AtOnce {
     /// Names the arguments of a task; whether that can be known without the core.
     #[inline]
     pub(crate) fn name(&self, call: &Call) -> bool {
-        let places = call.arguments.iter().map(|one| one.tensor.usage().view.buffer().index());
+        let places = call.arguments.iter().map(|one| one.tensor.usage().buffer.index());
         let mut unnamed = places.filter(|place| !self.named.has(*place)).peekable();
         unnamed.peek().is_none()
             || unnamed.all(|place| self.named.add(place)) && !self.named.is_touched()
@@ -126,10 +126,11 @@ impl AtOnce {
 /// Whether two arguments of one task may not be in it together.
 #[inline]
 fn may_clash(one: &Argument, other: &Argument) -> bool {
-    let (a, b) = (&one.tensor.usage().view, &other.tensor.usage().view);
-    if a.buffer() != b.buffer() || one.tag == Tag::Input && other.tag == Tag::Input {
+    let (one_is, other_is) = (one.tensor.usage(), other.tensor.usage());
+    if one_is.buffer != other_is.buffer || one.tag == Tag::Input && other.tag == Tag::Input {
         return false;
     }
+    let (a, b) = (&one_is.view, &other_is.view);
     a.start() < b.end() && b.start() < a.end()
 }
 
