@@ -9,7 +9,7 @@
 use crate::callable::{Body, Callable};
 use crate::clock;
 use crate::failure::Failure;
-use crate::message::{Ended, Order, Parts, Verdict, decode_task};
+use crate::message::{Ended, Order, Parts, Received, Verdict, decode_task};
 use crate::orchestrator::Orchestrator;
 use crate::program::Program;
 use crate::shm::Segment;
@@ -143,11 +143,11 @@ impl Runner {
         self.run_until(dispatch, message, begun, |_| clock::now())
     }
 
-    /// Calls what `message` orders; simulated time that passed.
+    /// Calls what was received; simulated time that passed.
     #[inline]
-    pub(crate) fn call_at_once(&mut self, message: &[u8]) -> Result<u64, Failure> {
+    pub(crate) fn call_at_once(&mut self, received: &Received<'_>) -> Result<u64, Failure> {
         self.setting.simulated = 0;
-        self.call(message)?;
+        self.call_received(received)?;
         Ok(self.setting.simulated)
     }
 
@@ -184,11 +184,21 @@ impl Runner {
     }
 
     fn call(&mut self, message: &[u8]) -> Result<(), Failure> {
-        let received = decode_task(message, &mut self.parts)?;
+        let mut parts = std::mem::take(&mut self.parts);
+        let result = match decode_task(message, &mut parts) {
+            Ok(received) => self.call_received(&received),
+            Err(error) => Err(error.into()),
+        };
+        self.parts = parts;
+        result
+    }
+
+    #[inline]
+    fn call_received(&mut self, received: &Received<'_>) -> Result<(), Failure> {
         let Callable { name, body, .. } = find(self.program, &self.prefixes, &received.order)?;
         let places = received.places;
-        self.setting.check_all(&received)?;
-        let mut task = Task::new(&mut self.setting, &received);
+        self.setting.check_all(received)?;
+        let mut task = Task::new(&mut self.setting, received);
         match (*body, &self.worker) {
             (Body::Function(function), _) => caught(|| function(&mut task)),
             (Body::Orchestration(graph), Some(worker)) => {

@@ -464,10 +464,18 @@ impl Argument {
     }
 }
 
+impl Argument {
+    /// How it begins in a message.
+    #[inline]
+    pub(crate) fn head(&self) -> PlaceHead {
+        self.tensor.usage().head.with(self.tag.into())
+    }
+}
+
 impl Encode for &Argument {
     #[inline]
     fn encode(&self, bytes: &mut Vec<u8>) {
-        let Elements { usage, layout, .. } = &*self.tensor.0;
-        encode_place(bytes, &usage.head.with(self.tag.into()), layout);
+        let layout = &self.tensor.0.layout;
+        encode_place(bytes, &self.head(), layout);
     }
 }
