@@ -237,7 +237,7 @@ fn assert_spread(seed: u64, tasks: u64) {
         bench.engine.step(Time(0), Event::Ready(*worker));
     }
     if random.below(4) > 0 {
-        bench.engine.prefer(workers[random.below(workers.len() as u64) as usize]);
+        bench.engine.prefer(random.pick(&workers));
     }
     let of_alone = random.below(5);
     let data: Vec<BufferId> = (0..4).map(|_| bench.buffer(8)).collect();
@@ -246,8 +246,8 @@ fn assert_spread(seed: u64, tasks: u64) {
     let (mut alone, mut ended) = (std::collections::BTreeSet::new(), 0);
     for work in 0..3 * tasks {
         if work < tasks {
-            let (write, read) = (random.below(4) as usize, random.below(4) as usize);
-            let view = |at: usize| View::bytes(data[at], 0, 8).expect("small");
+            let (write, read) = (random.pick(&data), random.pick(&data));
+            let view = |buffer| View::bytes(buffer, 0, 8).expect("small");
             let args = [view(write).in_out(), view(read).input()];
             let args = if read == write { &args[..1] } else { &args[..] };
             let is_alone = random.below(10) < of_alone;
@@ -268,7 +268,7 @@ fn assert_spread(seed: u64, tasks: u64) {
         let queued = bench.engine.stats().queued;
         assert!(queued == 0 || busy.len() == workers.len(), "QUE-3: {queued} wait");
         if !busy.is_empty() && (work >= tasks || random.below(2) == 0) {
-            let of = busy[random.below(busy.len() as u64) as usize];
+            let of = random.pick(&busy);
             let (worker, (dispatch, _)) = (workers[of], flights[of].remove(0));
             let event = Event::Finished { worker, dispatch, ending: Ending::Done, took: 1 };
             bench.engine.step(Time(work), event);

@@ -17,6 +17,12 @@ impl Random {
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         (z ^ (z >> 31)) % limit.max(1)
     }
+
+    /// One of `of`.
+    pub(crate) fn pick<T: Copy>(&mut self, of: &[T]) -> T {
+        let at = self.below(of.len() as u64);
+        of[usize::try_from(at).expect("below a length")]
+    }
 }
 
 /// An engine whose tasks end when the test says so, in one pool of ready workers.
