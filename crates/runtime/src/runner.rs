@@ -47,8 +47,8 @@ struct Pace {
     usual: u64,
 }
 
-/// Tasks that take longer are timed alone.
-const SHORT_NANOSECONDS: u64 = 1_000;
+/// Tasks that take less are short; others are timed alone.
+pub(crate) const SHORT_NANOSECONDS: u64 = 1_000;
 /// The most tasks that are timed together.
 const TOGETHER: u32 = 16;
 

@@ -13,7 +13,7 @@
 
 use super::Core;
 use super::core::finished;
-use super::local::{Lengths, SHORT_NANOSECONDS};
+use super::local::Lengths;
 use super::named::{Named, Touch};
 use crate::call::Call;
 use crate::clock;
@@ -21,7 +21,7 @@ use crate::failure::Failure;
 use crate::message::{
     Ended, MAX_SCALARS, Order, Parts, Received, RowBytes, Verdict, decode_task, encode_task,
 };
-use crate::runner::Runner;
+use crate::runner::{Runner, SHORT_NANOSECONDS};
 use crate::tensor::Argument;
 use phalanx_engine::{Action, BufferId, Place, RunId, Start, Submit, Tag, TaskId, TaskSpec, Time};
 use std::sync::Arc;

@@ -13,10 +13,9 @@
 
 use super::Core;
 use crate::message::Ended;
+use crate::runner::SHORT_NANOSECONDS;
 use phalanx_engine::{Health, WorkerId};
 
-/// Tasks that take less are short.
-pub(super) const SHORT_NANOSECONDS: u64 = 1_000;
 /// Tasks that take more have a worker to themselves: nobody waits behind one while another worker has nothing to do.
 const ALONE_NANOSECONDS: u64 = 1_000_000;
 /// How many that end are all looked at after one was submitted of which nothing is known.

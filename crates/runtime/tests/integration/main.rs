@@ -1,7 +1,7 @@
 //! Graphs on real workers.
 
+mod as_elsewhere;
 mod at_once;
-mod attack5;
 mod callables;
 mod conformance;
 mod graphs;

@@ -1,8 +1,8 @@
 //! Several who use one helping worker at the same time, and graphs that end badly while short tasks stay.
 
+use crate::as_elsewhere::ladder;
 use crate::callables::{ADD, MEET, NOTHING, PROGRAM, REST, TALLIED, TALLY, TELL, TOLD, UNTIL_TOLD};
 use crate::helping::{ends_alone, helping, mislead, submit_short_ones};
-use phalanx_engine::{Ladder, Time};
 use phalanx_runtime::{Call, DType, Failure, Tensor, Worker};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc;
@@ -133,15 +133,7 @@ fn who_waits_is_no_member_of_a_group() {
 
 #[test]
 fn dog_1_a_row_of_tasks_that_a_caller_runs_is_not_one_long_task() {
-    let millis = |millis: u64| Time(millis * 1_000_000);
-    let ladder = Ladder {
-        progress: millis(250),
-        operation: millis(1_000),
-        wait: millis(2_000),
-        guard: millis(1),
-        ..Ladder::default()
-    };
-    let worker = helping(1).budgets(ladder).init().expect("a worker");
+    let worker = helping(1).budgets(ladder(250, 1_000)).init().expect("a worker");
     mislead(&worker);
     let handle = worker.submit("rows", |graph| {
         for _ in 0..8 {

@@ -43,10 +43,10 @@ fn short_ones(graph: &mut Orchestrator<'_>, task: &mut Task<'_>) -> Result<(), F
     Ok(())
 }
 
-const LOOK: Callable = Callable::new("attack5::look", look);
-const REST: Callable = Callable::new("attack5::rest", rest);
-const SHORT_ONES: Callable = Callable::orchestration("attack5::short_ones", short_ones);
-const MIX: Callable = Callable::new("attack5::mix", mix);
+const LOOK: Callable = Callable::new("as_elsewhere::look", look);
+const REST: Callable = Callable::new("as_elsewhere::rest", rest);
+const SHORT_ONES: Callable = Callable::orchestration("as_elsewhere::short_ones", short_ones);
+const MIX: Callable = Callable::new("as_elsewhere::mix", mix);
 static PROGRAM: Program = Program::new(&[LOOK, REST, SHORT_ONES, MIX]);
 
 fn helping(threads: u32) -> Builder {
@@ -62,7 +62,8 @@ fn cell(worker: &Worker) -> Tensor {
     worker.tensor(DType::I64, &[1]).expect("memory")
 }
 
-fn ladder(progress: u64, operation: u64) -> Ladder {
+/// Budgets in milliseconds.
+pub(crate) fn ladder(progress: u64, operation: u64) -> Ladder {
     let millis = |millis: u64| Time(millis * 1_000_000);
     let (progress, operation, wait) = (millis(progress), millis(operation), millis(10_000));
     Ladder { progress, operation, wait, guard: millis(1), ..Ladder::default() }
