@@ -3,7 +3,7 @@
 use crate::domain::DomainError;
 use crate::memory::NoMemory;
 use crate::program::ProgramError;
-use crate::shm::Phase;
+use crate::shm::{MailboxError, Phase};
 use crate::tensor::TensorError;
 use phalanx_engine::{Cause, Reason, Report, ScopeError, Stall, SubmitError, TaskId, ViewError};
 use std::fmt;
@@ -253,7 +253,7 @@ pub enum Error {
     #[error("not done after {0:?}; it goes on, wait again or cancel it")]
     TimedOut(std::time::Duration),
     /// The system refused something.
-    #[error("{what}: {error}")]
+    #[error("{what}: {error}{}", hint(error))]
     System {
         /// What was tried.
         what: String,
@@ -273,8 +273,35 @@ fn left(killed: &[String], stuck: &[String]) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
+/// What to do about a limit of the system.
+fn hint(error: &std::io::Error) -> &'static str {
+    match error.raw_os_error() {
+        Some(libc::EMFILE) => "; raise the limit of descriptors (`ulimit -n`)",
+        Some(libc::ENFILE) => "; this host has no descriptors left (`fs.file-max`)",
+        Some(libc::EAGAIN) => {
+            "; raise the limit of processes and threads (`ulimit -u`, `pids.max`) or of memory (`ulimit -v`)"
+        }
+        Some(libc::ENOMEM) => "; free memory, or raise its limit (`ulimit -v`, `memory.max`)",
+        _ => "",
+    }
+}
+
 impl Error {
     pub(crate) fn system(what: impl Into<String>, error: std::io::Error) -> Self {
         Self::System { what: what.into(), error: Arc::new(error) }
+    }
+
+    /// There is no thread for a worker.
+    pub(crate) fn thread(worker: &str, error: std::io::Error) -> Self {
+        Self::system(format!("{worker} cannot be started, there is no thread for it"), error)
+    }
+
+    /// There is no mailbox for a worker.
+    pub(crate) fn mailbox(worker: &str, error: MailboxError) -> Self {
+        let what = format!("the mailbox of {worker} cannot be made");
+        match error {
+            MailboxError::Io(error) => Self::system(what, error),
+            other => Self::Setting(format!("{what}: {other}")),
+        }
     }
 }

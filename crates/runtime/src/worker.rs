@@ -4,6 +4,8 @@
 //! - **WRK-2 (same words).** Everybody who waits for a run is told the same.
 //! - **WRK-3 (close).** Closing ends every worker once, in order, and says what it could not do; a closed worker refuses
 //!   everything.
+//! - **WRK-4 (starts whole).** If one of its workers cannot be had, none is left, no thread and no descriptor stays behind,
+//!   and the error says what is missing.
 
 mod builder;
 mod children;

@@ -59,19 +59,20 @@ fn shared_futex() -> Finding {
         let word = here.word32(0).map_err(io::Error::other)?;
         let same = there.word32(0).map_err(io::Error::other)?;
         let deadline = Instant::now() + PATIENCE;
+        let waker = || {
+            std::thread::sleep(Duration::from_millis(5));
+            let begun = Instant::now();
+            same.store(1, Ordering::Release);
+            futex::wake(same);
+            begun
+        };
         let begun = std::thread::scope(|scope| {
-            let waker = scope.spawn(|| {
-                std::thread::sleep(Duration::from_millis(5));
-                let begun = Instant::now();
-                same.store(1, Ordering::Release);
-                futex::wake(same);
-                begun
-            });
+            let waker = std::thread::Builder::new().spawn_scoped(scope, waker)?;
             while word.load(Ordering::Acquire) == 0 && Instant::now() < deadline {
                 futex::wait(word, 0, Some(deadline));
             }
-            waker.join()
-        });
+            io::Result::Ok(waker.join())
+        })?;
         if Instant::now() >= deadline {
             return Err(io::Error::other("a sleeper was not woken through another mapping"));
         }

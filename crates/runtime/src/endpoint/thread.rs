@@ -26,7 +26,7 @@ pub(crate) fn spawn_thread(
     name: String,
     runner: Runner,
 ) -> Result<(Box<dyn Endpoint>, JoinHandle<()>), Error> {
-    let wrong = |error| Error::Setting(format!("the mailbox of {name} cannot be made: {error}"));
+    let wrong = |error| Error::mailbox(&name, error);
     let parent = Mailbox::create(node.bell(), &Sizes::default()).map_err(wrong)?;
     let child = Mailbox::attach(parent.segment(), node.bell().segment()).map_err(wrong)?;
     let alive = Arc::new(());
@@ -49,8 +49,8 @@ pub(crate) fn spawn_thread(
             node.tell_all();
         }
     };
-    let thread = thread::Builder::new().name(name).spawn(body);
-    let thread = thread.map_err(|error| Error::system("a thread", error))?;
+    let thread = thread::Builder::new().name(name.clone()).spawn(body);
+    let thread = thread.map_err(|error| Error::thread(&name, error))?;
     Ok((Box::new(endpoint), thread))
 }
 

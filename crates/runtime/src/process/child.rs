@@ -40,10 +40,12 @@ static SOCKET: OnceLock<OwnedFd> = OnceLock::new();
 
 /// Lives, and ends the process.
 pub(crate) fn live(program: &'static Program) -> ! {
-    let letter = take_socket().and_then(|socket| Ok((letter::receive(socket.as_fd())?, socket)));
-    let (letter, socket) = match letter {
+    let letter = letter::receive(io::stdin().as_fd());
+    let (letter, socket) = match letter.and_then(|letter| Ok((letter, take_socket()?))) {
         Ok(found) => found,
         Err(error) => {
+            // A parent hears it; if there is none, somebody has started this by hand.
+            letter::say_last_words(io::stdin().as_fd(), &error.to_string());
             let name = super::CHILD_ARGUMENT;
             let words = format!("`{name}` is how this program starts its own workers: {error}\n");
             let _ = io::stderr().write_all(words.as_bytes());
@@ -62,10 +64,11 @@ pub(crate) fn live(program: &'static Program) -> ! {
     std::process::exit(status.unwrap_or(PANICKED));
 }
 
-/// The socket to the parent, which is the standard input until now.
+/// The socket to the parent, which is the standard input until now, and still is if this fails.
 fn take_socket() -> io::Result<OwnedFd> {
+    let nothing = std::fs::File::open("/dev/null")?;
     let socket = io::stdin().as_fd().try_clone_to_owned()?;
-    rustix::stdio::dup2_stdin(std::fs::File::open("/dev/null")?)?;
+    rustix::stdio::dup2_stdin(nothing)?;
     Ok(socket)
 }
 

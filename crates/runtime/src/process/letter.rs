@@ -3,7 +3,7 @@
 use crate::program::Program;
 use crate::shm::Segment;
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags,
 };
 use std::io::{self, IoSlice, IoSliceMut};
@@ -20,6 +20,8 @@ const DESCRIPTORS: usize = 3;
 pub(crate) const MAX_MEMORIES: usize = 16;
 /// The most lines: the sockets of those above.
 const MAX_LINES: usize = 16;
+/// What to do about descriptors that are missing.
+const LIMIT: &str = "; raise the limit of descriptors (`ulimit -n`)";
 /// The most descriptors in a letter.
 const MOST: usize = DESCRIPTORS + MAX_MEMORIES + MAX_LINES + 1;
 
@@ -171,7 +173,10 @@ pub(crate) fn receive(socket: BorrowedFd<'_>) -> io::Result<Letter> {
     let needed = needed.saturating_add(memories).saturating_add(lines);
     let count = descriptors.len();
     if count != needed || memories == 0 {
-        return Err(wrong(&format!("the letter has {count} descriptors, and {needed} are needed")));
+        // The kernel leaves out what is beyond the limit.
+        let limit = if received.flags.contains(ReturnFlags::CTRUNC) { LIMIT } else { "" };
+        let words = format!("the letter has {count} descriptors, and {needed} are needed{limit}");
+        return Err(wrong(&words));
     }
     let mut descriptors = descriptors.into_iter();
     let mut next = || descriptors.next().ok_or_else(|| wrong("a descriptor is missing"));

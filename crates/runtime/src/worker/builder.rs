@@ -2,7 +2,6 @@
 
 use super::Worker;
 use super::children::Children;
-use crate::endpoint::Endpoint;
 use crate::error::Error;
 use crate::memory::Memory;
 use crate::node::{AtOnce, Caller, Core, Errand, Errands, Local, Node};
@@ -214,10 +213,7 @@ impl Builder {
         let (close, level) = (self.close, self.height());
         let mut worker =
             Worker { node, crew, memory: segment, inherited, threads, children, close, level };
-        let mut lanes: Vec<Box<dyn Endpoint>> = match self.isolation() {
-            Isolation::Thread => self.start_threads(&mut worker)?,
-            Isolation::Process => self.start_processes(&mut worker)?,
-        };
+        let mut lanes = self.start(&mut worker)?;
         let mut core = worker.node.enter();
         if let Some(errands) = &worker.node.errands {
             let caller = Caller::new(Arc::clone(errands));

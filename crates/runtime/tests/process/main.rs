@@ -16,6 +16,7 @@ mod domains;
 mod graphs;
 mod idle;
 mod levels;
+mod limits;
 mod parent;
 mod restart;
 mod start;
