@@ -12,6 +12,7 @@
 
 pub(crate) mod mailbox;
 pub(crate) mod process;
+pub(crate) mod rebirth;
 pub(crate) mod thread;
 
 use crate::message::Ended;
@@ -27,6 +28,8 @@ pub enum Report {
     Dying(Box<str>),
     /// The worker is gone, and another has taken its place, with nothing to do: why it is gone.
     Replaced(Box<str>),
+    /// The process that was to take its place is gone before it did, says why, and the next one is tried.
+    Again(Box<str>),
     /// The worker has left, as it was told to.
     Left,
     /// The worker is gone, and nothing it had will end: why.

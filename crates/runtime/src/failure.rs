@@ -1,6 +1,7 @@
 //! How a callable says that it failed.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
+use std::borrow::Cow;
 use std::fmt;
 
 /// Why a task failed, in its own words; made of any error by `?`.
@@ -37,6 +38,16 @@ impl Failure {
         let place = place.map(|place| format!(" at {place}")).unwrap_or_default();
         Self { words: format!("panicked{place}: {text}") }
     }
+}
+
+/// The first `most` bytes of `words`, or a little less, and how many more there were.
+pub(crate) fn cut(words: &str, most: usize) -> Cow<'_, str> {
+    if words.len() <= most {
+        return Cow::Borrowed(words);
+    }
+    let at = (0..=most).rev().find(|at| words.is_char_boundary(*at)).unwrap_or(0);
+    let more = words.len() - at;
+    Cow::Owned(format!("{} … and {more} bytes more", &words[..at]))
 }
 
 fn with_backtrace(words: String) -> String {

@@ -30,7 +30,9 @@
 //! - **PRC-8 (must be asked).** A program that does not begin with [`Program::serve_if_child`] starts no child: it would run
 //!   the program again.
 //! - **PRC-9 (again).** With [`Builder::restart`](crate::Builder::restart) a lost worker is replaced; only tasks that were
-//!   declared idempotent run twice.
+//!   declared idempotent run twice. A replacement that does not get ready, whatever the reason, is replaced in turn, and
+//!   what was kept for it runs on the next one. After three that did nothing the worker is lost, and the error names every
+//!   cause.
 
 pub(crate) mod child;
 pub(crate) mod letter;

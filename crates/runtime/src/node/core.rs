@@ -290,6 +290,7 @@ impl Core {
             Report::Dying(words) => self.worker_dying(worker, &words),
             Report::Lost(words) => self.worker_lost(now, worker, &words),
             Report::Replaced(words) => self.worker_replaced(now, worker, &words),
+            Report::Again(words) => self.note_replaced(worker, words),
         }
     }
 

@@ -1,5 +1,6 @@
 //! What a child is handed when it starts: who it is, and the memory it shares, over a socket.
 
+use crate::failure::cut;
 use crate::program::Program;
 use crate::shm::Segment;
 use rustix::net::{
@@ -268,11 +269,7 @@ fn take<'a>(rest: &mut &'a [u8], count: usize) -> Option<&'a [u8]> {
 pub(crate) fn say_last_words(socket: BorrowedFd<'_>, words: &str) {
     /// A socket takes this much even if nobody reads.
     const MOST: usize = 128 << 10;
-    let cut = (0..=MOST.min(words.len())).rev().find(|at| words.is_char_boundary(*at));
-    let cut = cut.unwrap_or(0);
-    let more = words.len() - cut;
-    let more = if more > 0 { format!(" … and {more} bytes more") } else { String::new() };
-    let text = format!("{}{more}\n", &words[..cut]);
+    let text = format!("{}\n", cut(words, MOST));
     // Nobody is left to tell if this fails.
     let _ = rustix::net::send(
         socket.as_fd(),

@@ -173,8 +173,8 @@ impl Builder {
     }
 
     /// A worker whose process is lost is started again. Tasks that it had and that are
-    /// [idempotent](crate::Call::idempotent) run again, the others have failed; one that is lost again and again without
-    /// having done anything stays lost. What its window held stays.
+    /// [idempotent](crate::Call::idempotent) run again, the others have failed. One that was started again three times
+    /// without having done anything, or without having got ready at all, stays lost. What its window held stays.
     #[must_use]
     pub fn restart(self) -> Self {
         Self { is_restarting: true, ..self }

@@ -42,11 +42,8 @@ impl Core {
     pub(super) fn worker_replaced(&mut self, now: Time, worker: WorkerId, words: &str) {
         let at = worker.index();
         let words = self.lanes[at].with_doom(words);
-        let lost = Lost { worker: self.lanes[at].endpoint.name(), words: words.clone() };
-        self.replaced.truncate(MAX_REPLACED - 1);
-        self.replaced.push_front(lost);
+        self.note_replaced(worker, words.clone());
         self.lanes[at].unflushed = 0;
-        self.has_news = true;
         for flight in self.flights(worker) {
             let job = &self.jobs[flight.task.slot()];
             let is_over = job.run.is_none_or(|run| self.engine.error(run).is_some());
@@ -59,6 +56,14 @@ impl Core {
             self.engine.step(now, Event::Finished { worker, dispatch, ending, took });
         }
         self.lanes[at].endpoint.flush();
+    }
+
+    /// Remembers that a process was lost in whose place there is another.
+    pub(super) fn note_replaced(&mut self, worker: WorkerId, words: Box<str>) {
+        let worker = self.lanes[worker.index()].endpoint.name();
+        self.replaced.truncate(MAX_REPLACED - 1);
+        self.replaced.push_front(Lost { worker, words });
+        self.has_news = true;
     }
 
     /// What a worker was sent and has not ended.
