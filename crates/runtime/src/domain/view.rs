@@ -107,6 +107,8 @@ impl DomainView {
     }
 
     /// Waits until a peer's cell in this rank's window holds at least `wanted`, and gives what it holds.
+    ///
+    /// The timeout is by the clock, also while this process is stopped.
     pub fn wait(
         &self,
         peer: usize,
@@ -119,7 +121,7 @@ impl DomainView {
         self.wait_until(peer, cell, wanted, deadline, timeout)
     }
 
-    /// Waits until all ranks have come as often as this one.
+    /// Waits until all ranks have come as often as this one. The timeout is by the clock, also while this process is stopped.
     ///
     /// A rank that has failed in it is not in step any more: the domain is of no further use.
     pub fn barrier(&self, timeout: Duration) -> Result<(), DomainError> {

@@ -130,8 +130,9 @@ pub(crate) struct Core {
     pub(crate) is_awaited: bool,
     /// Whether the last pumping moved something.
     pub(crate) is_moving: bool,
-    /// When the watchdog looks again.
-    pub(crate) next_look: Time,
+    /// When the watchdog has looked, and when it looks again.
+    pub(super) last_look: Time,
+    pub(super) next_look: Time,
     /// Remembers what ran when, if that is asked for.
     pub(crate) recorder: Option<Recorder>,
 }
@@ -167,6 +168,7 @@ impl Core {
             has_news: false,
             is_awaited: false,
             is_moving: false,
+            last_look: Time(0),
             next_look: Time(0),
             recorder: None,
         }

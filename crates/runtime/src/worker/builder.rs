@@ -130,13 +130,13 @@ impl Builder {
         Self { depth, ..self }
     }
 
-    /// How long what may take.
+    /// How long what may take. Time in which nobody could run, because all of this was stopped, is part of no budget.
     #[must_use]
     pub fn budgets(self, ladder: Ladder) -> Self {
         Self { ladder, ..self }
     }
 
-    /// How long closing may take.
+    /// How long closing may take, while this process is not stopped.
     #[must_use]
     pub fn close_within(self, close: Duration) -> Self {
         Self { close, ..self }

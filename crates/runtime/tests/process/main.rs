@@ -13,6 +13,7 @@ mod levels_below;
 mod closing;
 mod death;
 mod domains;
+mod frozen;
 mod graphs;
 mod idle;
 mod levels;
