@@ -5,10 +5,12 @@
 //!
 //! - **EP-1 (exactly once).** Each dispatch ends exactly once: by its own ending, or by the loss of the worker.
 //! - **EP-2 (in order).** A worker runs what it was sent in the order in which it was sent.
-//! - **EP-3 (whole).** The words of a failure arrive as they were, however long.
+//! - **EP-3 (whole).** The words of a failure arrive as they were, up to a mebibyte; of longer ones the beginning, and how much
+//!   was cut.
 //! - **EP-4 (recall).** A task that was recalled before it began ends as skipped; one that had begun ends as it ends.
-//! - **EP-5 (survives).** A task that fails or panics costs itself, not its worker.
+//! - **EP-5 (survives).** A task that fails or panics costs itself, not its worker, whatever it says and panics with.
 //! - **EP-6 (stop).** A worker that is told to stop runs what it was sent before, and then leaves.
+//! - **EP-7 (gone).** A worker that is gone and was not told to leave is lost at once, with what is known of why.
 
 pub(crate) mod mailbox;
 pub(crate) mod process;

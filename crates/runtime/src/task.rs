@@ -4,6 +4,7 @@
 //!   written.
 //! - **TSK-2 (in bounds).** An argument outside the memory it names is refused before the callable is called.
 
+use crate::bootstrap::Device;
 use crate::domain::{DomainError, DomainView, check_memory};
 use crate::failure::Failure;
 use crate::message::{MAX_ARGUMENTS, Place, Reach, Received, Seat};
@@ -13,12 +14,11 @@ use crate::shm::mailbox::Witness;
 use crate::shm::{Segment, Waiting};
 use crate::tensor::{Access, Layout, Tensor};
 use bytemuck::Pod;
-use std::any::Any;
 
 /// What tasks see of their worker.
 pub(crate) struct Setting {
     memories: Vec<Segment>,
-    device: Option<Box<dyn Any + Send>>,
+    device: Option<Device>,
     /// Simulated time of the task that runs.
     pub(crate) simulated: u64,
     /// Where to say that a task moves, if anybody looks.
@@ -83,7 +83,7 @@ impl Setting {
         Ok(Data { segment, offset, grant, access, layout, index, is_shared })
     }
 
-    pub(crate) fn new(memories: Vec<Segment>, device: Option<Box<dyn Any + Send>>) -> Self {
+    pub(crate) fn new(memories: Vec<Segment>, device: Option<Device>) -> Self {
         Self { memories, device, simulated: 0, witness: None, waiting: None }
     }
 }

@@ -26,6 +26,7 @@ use crate::memory::Home;
 use crate::node::{Core, Finished, Held, Node, Touch};
 use crate::orchestrator::{Crew, Orchestrator};
 use crate::program::Program;
+use crate::runner::discard;
 use crate::shm::Segment;
 use crate::shm::bell::Look;
 use crate::tensor::{Buffer, DType, Layout, Tensor};
@@ -231,7 +232,7 @@ impl Worker {
         let have_left = self.attend(&mut allowance, Core::have_all_left);
         let outcome = if have_left { Ok(()) } else { self.end_by_force() };
         for thread in self.threads.drain(..) {
-            let _ = thread.join();
+            discard(thread.join());
         }
         outcome
     }

@@ -6,10 +6,10 @@
 //! ```
 
 use super::letter::{self, Letter, Role};
-use crate::bootstrap::{Bootstrap, Report};
-use crate::failure::Failure;
+use crate::bootstrap::{Bootstrap, Device, Report};
+use crate::failure::{Failure, MAX_WORDS, cut};
 use crate::program::Program;
-use crate::runner::{Runner, caught};
+use crate::runner::{Runner, discard};
 use crate::serve::Server;
 use crate::shm::{Bell, ChildSide, Mailbox, Phase, Segment, Sentinel};
 use crate::worker::settings;
@@ -61,7 +61,10 @@ pub(crate) fn live(program: &'static Program) -> ! {
             FAILED
         }
     });
-    std::process::exit(status.unwrap_or(PANICKED));
+    std::process::exit(status.unwrap_or_else(|payload| {
+        discard(payload);
+        PANICKED
+    }));
 }
 
 /// The socket to the parent, which is the standard input until now, and still is if this fails.
@@ -113,7 +116,7 @@ fn serve(
             runner
         }
         Err(failure) => {
-            tell(&mut side, FAILURE, failure.words().as_bytes());
+            tell(&mut side, FAILURE, cut(failure.words(), MAX_WORDS).as_bytes());
             side.enter(Phase::Failed);
             std::process::exit(FAILED);
         }
@@ -169,7 +172,7 @@ fn set_up_device(
     };
     let is_over = || side.is_shut_down() || is_orphan();
     let mut setting = Bootstrap::new(chip, &memories[0], told, &is_over);
-    let device = caught(|| bootstrap(&mut setting))?;
+    let device = Device::make(bootstrap, &mut setting)?;
     let report = setting.finish();
     Ok((Runner::new(program, memories, Some(device)), report))
 }

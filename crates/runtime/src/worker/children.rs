@@ -1,7 +1,7 @@
 //! How a worker's workers are made: as processes or as threads, set up, and known by what they report.
 
 use super::{Builder, Isolation, Worker, settings};
-use crate::bootstrap::{Bootstrap, ChipContext, Report};
+use crate::bootstrap::{Bootstrap, ChipContext, Device, Report};
 use crate::endpoint::Endpoint;
 use crate::endpoint::thread::spawn_thread;
 use crate::error::{Error, Lost, StartError};
@@ -15,7 +15,6 @@ use crate::runner::{Runner, caught};
 use crate::shm::{Phase, Segment};
 use crate::tensor::{Access, Buffer, Bytes};
 use phalanx_engine::{Grant, Identity, Stats};
-use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, ScopedJoinHandle};
@@ -36,7 +35,7 @@ pub(crate) struct Children {
 #[derive(Default)]
 struct SetUp {
     /// Of a chip.
-    device: Option<Box<dyn Any + Send>>,
+    device: Option<Device>,
     /// Of a chip.
     report: Option<Report>,
     /// Of a worker that has workers.
@@ -293,7 +292,7 @@ impl Builder {
             return Ok(SetUp { report, ..SetUp::default() });
         };
         let mut setting = Bootstrap::new(chip, memory, &self.setting, is_over);
-        let device = Some(caught(|| bootstrap(&mut setting))?);
+        let device = Some(Device::make(bootstrap, &mut setting)?);
         Ok(SetUp { device, report: Some(setting.finish()), worker: None })
     }
 }
