@@ -138,18 +138,13 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    pub(crate) fn new(
-        engine: Engine,
-        slots: usize,
-        memory: Memory,
-        program: &'static Program,
-    ) -> Self {
+    pub(crate) fn new(engine: Engine, memory: Memory, program: &'static Program) -> Self {
         Self {
             engine,
             lanes: Vec::new(),
             memory,
             program,
-            jobs: std::iter::repeat_with(Job::default).take(slots).collect(),
+            jobs: Vec::new(),
             runs: BTreeMap::new(),
             reports: Vec::new(),
             released: Vec::new(),
@@ -182,7 +177,11 @@ impl Core {
 
     /// The place for the bytes of a task that was just accepted.
     pub(crate) fn job(&mut self, task: TaskId) -> &mut Job {
-        let job = &mut self.jobs[task.slot()];
+        let slot = task.slot();
+        if slot >= self.jobs.len() {
+            self.jobs.resize_with(slot + 1, Job::default);
+        }
+        let job = &mut self.jobs[slot];
         job.bytes.clear();
         job.ends.clear();
         job

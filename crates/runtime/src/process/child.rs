@@ -149,7 +149,6 @@ fn set_up_worker(
     settings: OwnedFd,
     memories: Vec<Segment>,
 ) -> Result<(Runner, Report), Failure> {
-    super::ask();
     let settings = Segment::adopt_whole(settings)?;
     let builder = settings::read(&settings, program).map_err(Failure::new)?;
     let worker = builder.init_under(memories.clone())?;
