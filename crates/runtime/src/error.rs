@@ -16,6 +16,8 @@ pub struct TaskFailure {
     pub task: TaskId,
     /// Which member of a group.
     pub member: u16,
+    /// What it is called, if it has a name of its own.
+    pub name: Option<Arc<str>>,
     /// What it called.
     pub callable: &'static str,
     /// Where it ran.
@@ -26,8 +28,12 @@ pub struct TaskFailure {
 
 impl fmt::Display for TaskFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { task, member, callable, worker, words } = self;
-        write!(f, "task {task} (`{callable}`, member {member}) on {worker}: {words}")
+        let Self { task, member, name, callable, worker, words } = self;
+        write!(f, "task {task}")?;
+        if let Some(name) = name {
+            write!(f, " `{name}`")?;
+        }
+        write!(f, " (`{callable}`, member {member}) on {worker}: {words}")
     }
 }
 

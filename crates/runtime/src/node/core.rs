@@ -37,6 +37,8 @@ pub(crate) struct Job {
     pub(crate) bytes: Vec<u8>,
     /// Where the message of each member ends, if it is a group.
     pub(crate) ends: Vec<usize>,
+    /// What each member is called; none if no member has a name of its own.
+    pub(crate) names: Vec<Option<Arc<str>>>,
 }
 
 impl Job {
@@ -47,6 +49,11 @@ impl Job {
         let member = usize::from(member);
         let from = member.checked_sub(1).map_or(0, |before| self.ends[before]);
         &self.bytes[from..self.ends[member]]
+    }
+
+    /// What a member is called, if it has a name of its own.
+    fn name(&self, member: u16) -> Option<Arc<str>> {
+        self.names.get(usize::from(member)).cloned().flatten()
     }
 }
 
@@ -184,6 +191,7 @@ impl Core {
         let job = &mut self.jobs[slot];
         job.bytes.clear();
         job.ends.clear();
+        job.names.clear();
         job
     }
 
@@ -332,7 +340,7 @@ impl Core {
         let callable = callables.get(job.callable as usize).map_or("?", |callable| callable.name());
         let worker = self.lanes[flight.worker.index()].endpoint.name();
         let Start { task, member, .. } = *flight;
-        TaskFailure { task, member, callable, worker, words }
+        TaskFailure { task, member, name: job.name(member), callable, worker, words }
     }
 
     fn note_failure(&mut self, flight: &Start, words: Box<str>) {
@@ -354,6 +362,7 @@ impl Core {
             run,
             task: flight.task,
             member: flight.member,
+            name: job.name(flight.member),
             worker: flight.worker.index(),
             callable: callable.map_or("?", |callable| callable.name()),
             begun: ended.begun,

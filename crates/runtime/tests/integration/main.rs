@@ -6,6 +6,7 @@ mod callables;
 mod conformance;
 mod graphs;
 mod helping;
+mod names;
 mod settings;
 mod stress;
 mod timeline;
