@@ -287,7 +287,9 @@ fn hint(error: &std::io::Error) -> &'static str {
         Some(libc::EAGAIN) => {
             "; raise the limit of processes and threads (`ulimit -u`, `pids.max`) or of memory (`ulimit -v`)"
         }
-        Some(libc::ENOMEM) => "; free memory, or raise its limit (`ulimit -v`, `memory.max`)",
+        Some(libc::ENOMEM) => {
+            "; free memory, raise its limit (`ulimit -v`, `memory.max`), or ask for less"
+        }
         _ => "",
     }
 }

@@ -110,6 +110,7 @@ impl Rebirth {
 
     /// A number that grows whenever it is asked for.
     pub(super) fn progress(&self) -> u64 {
+        // SYNC: only that it differs counts; it orders nothing.
         self.looks.fetch_add(1, Ordering::Relaxed)
     }
 

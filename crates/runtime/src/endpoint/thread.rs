@@ -45,25 +45,21 @@ impl Fate {
 /// Starts a thread that serves; it moves the node when it has nothing to do.
 pub(crate) fn spawn_thread(
     node: &Arc<Node>,
-    name: String,
+    name: &str,
     runner: Runner,
 ) -> Result<(Box<dyn Endpoint>, JoinHandle<()>), Error> {
     let (endpoint, thread) = spawn(node, name, runner)?;
     Ok((Box::new(endpoint), thread))
 }
 
-fn spawn(
-    node: &Arc<Node>,
-    name: String,
-    runner: Runner,
-) -> Result<(Thread, JoinHandle<()>), Error> {
-    let wrong = |error| Error::mailbox(&name, error);
+fn spawn(node: &Arc<Node>, name: &str, runner: Runner) -> Result<(Thread, JoinHandle<()>), Error> {
+    let wrong = |error| Error::mailbox(name, error);
     let parent = Mailbox::create(node.bell(), &Sizes::default()).map_err(wrong)?;
     let child = Mailbox::attach(parent.segment(), node.bell().segment()).map_err(wrong)?;
     let fate = Arc::new(Fate::default());
     let endpoint = Thread {
         mail: Mailed::new(parent),
-        name: name.clone(),
+        name: name.to_owned(),
         fate: Arc::clone(&fate),
         is_stopped: false,
         is_told: false,
@@ -77,18 +73,18 @@ fn spawn(
             node.tell_all();
         }
     };
-    let thread = thread::Builder::new().name(name.clone()).spawn(body);
-    let thread = thread.map_err(|error| Error::thread(&name, error))?;
+    let thread = thread::Builder::new().name(name.to_owned()).spawn(body);
+    let thread = thread.map_err(|error| Error::thread(name, error))?;
     Ok((endpoint, thread))
 }
 
 /// The life of the thread; whatever happens in it, its end is known.
 fn live(mut server: Server, node: &Weak<Node>, fate: &Fate) {
     let idle = |look| node.upgrade().is_some_and(|node| node.lend_a_hand_if_wanted(look));
-    let served = caught(|| Ok(server.serve(idle)?));
+    let outcome = caught(|| Ok(server.serve(idle)?));
     // The device, or all workers below.
     discard(server);
-    if let Err(failure) = served {
+    if let Err(failure) = outcome {
         let _ = fate.words.set(format!("its thread has ended: {}", failure.words()).into());
     }
     fate.say_gone();
@@ -156,7 +152,7 @@ mod tests {
         let worker = Worker::builder(&PROGRAM).threads().sub_workers(1).memory(1 << 20);
         let worker = worker.init().expect("a worker");
         let runner = Runner::new(&PROGRAM, Vec::new(), None);
-        let (mut thread, handle) = spawn(&worker.node, "extra".into(), runner).expect("a thread");
+        let (mut thread, handle) = spawn(&worker.node, "extra", runner).expect("a thread");
         let mut reports = Vec::new();
         thread.poll(&mut reports);
         assert!(reports.is_empty() && !thread.has_left(), "EP-7: it lives");

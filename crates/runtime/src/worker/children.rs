@@ -163,7 +163,9 @@ impl Builder {
         };
         if let Err(error) = started {
             let mut core = worker.node.enter();
-            lanes.into_iter().for_each(|lane| core.add_lane(lane));
+            for lane in lanes {
+                core.add_lane(lane);
+            }
             return Err(error);
         }
         Ok(lanes)
@@ -228,7 +230,7 @@ impl Builder {
             let descendants = child.as_ref().map(Worker::descendants).unwrap_or_default();
             worker.children.descendants.extend_from_slice(descendants);
             let runner = Runner::new(self.program, memories.clone(), device).over(child);
-            let (lane, thread) = spawn_thread(&worker.node, role.name(), runner)?;
+            let (lane, thread) = spawn_thread(&worker.node, &role.name(), runner)?;
             worker.threads.push(thread);
             lanes.push(lane);
         }

@@ -127,8 +127,8 @@ impl Script {
     }
 
     fn write(&self, lines: &[&str]) {
-        let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
-        std::fs::write(&self.0, text).expect("a temporary file");
+        let text: Vec<&str> = lines.iter().flat_map(|line| [*line, "\n"]).collect();
+        std::fs::write(&self.0, text.concat()).expect("a temporary file");
     }
 
     /// A worker with one chip that follows it, and a tensor for answers.
