@@ -129,8 +129,6 @@ pub struct Start {
     pub member: u16,
     /// What the task is to the driver.
     pub work: u64,
-    /// Whether it is sent before all that it waits for has ended; see [`Engine::keeps_order`].
-    pub is_behind: bool,
 }
 
 /// How much of everything there is.
@@ -328,7 +326,7 @@ impl Engine {
         lane.into_iter().flat_map(|lane| &lane.flights).map(move |flight| {
             let (Flight { dispatch, slot, member, .. }, entry) = (*flight, &self.ring[flight.slot]);
             let task = TaskId { slot, generation: entry.generation };
-            Start { worker, dispatch, task, member, work: entry.work, is_behind: false }
+            Start { worker, dispatch, task, member, work: entry.work }
         })
     }
 

@@ -97,7 +97,7 @@ impl Ring {
         let extra = &mut self.extras[slot as usize];
         extra.sequence = sequence;
         (extra.expected, extra.record, extra.deferred) = (0, NONE, 0);
-        (extra.entered, extra.lane) = (0, NONE);
+        extra.entered = 0;
         extra.edges.clear(&mut self.long_edges);
         slot
     }

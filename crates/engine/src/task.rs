@@ -358,7 +358,7 @@ pub(crate) struct Extra {
     pub(crate) accesses: u32,
     /// Whether a scope holds it.
     pub(crate) is_scoped: bool,
-    /// The worker that has it, if it is no group and has been started.
+    /// The worker it was started on, of which it may be the last member if it is a group; kept only while a worker keeps order.
     pub(crate) lane: u32,
     /// What it waited for.
     pub(crate) edges: Few<Edge, 8>,

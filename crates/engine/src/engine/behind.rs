@@ -11,7 +11,8 @@ use crate::worker::WorkerId;
 
 impl Engine {
     /// Says that `worker` runs tasks in the order in which they are sent, never defers one, and ends a task that was sent
-    /// [behind](crate::Start::is_behind) one that failed or was skipped as [`Ending::Skipped`](crate::Ending::Skipped).
+    /// [behind](Engine::behind) one that failed or was skipped as [`Ending::Skipped`](crate::Ending::Skipped). Whoever carries
+    /// out a start looks whether the task [is doomed](Engine::is_doomed) by then.
     pub fn keeps_order(&mut self, worker: WorkerId) {
         if let Some(lane) = self.lanes.get_mut(worker.index()) {
             lane.keeps_order = true;
@@ -19,7 +20,8 @@ impl Engine {
         }
     }
 
-    /// The dispatches that `task`, which is with a worker, was sent behind and that have not ended.
+    /// The dispatches that `task`, which is with a worker, was sent behind and that have not ended: none for most tasks.
+    #[inline]
     pub fn behind(&self, task: TaskId) -> impl Iterator<Item = u64> {
         let slot = self.ring.find(task).filter(|slot| self.ring[*slot].waits > 0);
         let edges = slot.into_iter().flat_map(|slot| self.ring.edges(slot));
@@ -34,6 +36,7 @@ impl Engine {
     }
 
     /// Whether a task that is with a worker was sent behind one that has failed since: it will not begin.
+    #[inline]
     pub fn is_doomed(&self, task: TaskId) -> bool {
         self.ring.find(task).is_some_and(|slot| self.ring[slot].is_failing)
     }
@@ -46,8 +49,8 @@ impl Engine {
         }
     }
 
-    /// `worker` has room and its queues are empty: sends it tasks that wait for what it has.
-    #[inline]
+    /// Sends `worker` tasks that wait for what it has, if it has room for more.
+    #[inline(never)]
     pub(super) fn extend(&mut self, worker: u32) {
         while let Some(slot) = self.next_behind(worker) {
             self.start(worker, slot, 0);
@@ -88,7 +91,8 @@ impl Engine {
                 continue;
             }
             let (producer, lane) = (edge.producer.slot, self.ring.extra(edge.producer.slot).lane);
-            if self.ring[producer].state != State::Running || lane == NONE {
+            let is_group = matches!(self.ring[producer].route, Route::Group(_));
+            if self.ring[producer].state != State::Running || is_group {
                 return None;
             }
             if worker == NONE {

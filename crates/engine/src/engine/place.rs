@@ -61,12 +61,11 @@ impl Engine {
         if !lane.queue.is_empty() {
             self.fill_lane(worker);
         }
-        let lane = &self.lanes[worker as usize];
-        let (pool, keeps_order) = (lane.pool, lane.keeps_order);
+        let pool = self.lanes[worker as usize].pool;
         if pool != NONE {
             self.fill_from(pool, worker);
         }
-        if keeps_order {
+        if self.has_order {
             self.extend(worker);
         }
     }
@@ -148,15 +147,13 @@ impl Engine {
             lane.progress = self.now;
         }
         let entry = &mut self.ring[slot];
-        let is_behind = entry.waits > 0;
         lane.take_off(Flight { dispatch, slot, member, is_alone: entry.is_alone });
-        let keeps_order = lane.keeps_order;
         entry.state = State::Running;
         let (work, task) = (entry.work, TaskId { slot, generation: entry.generation });
-        if keeps_order && !matches!(entry.route, Route::Group(_)) {
+        if self.has_order {
             self.ring.extra_mut(slot).lane = worker;
         }
-        let start = Start { worker: WorkerId(worker), dispatch, task, member, work, is_behind };
+        let start = Start { worker: WorkerId(worker), dispatch, task, member, work };
         self.actions.push_back(Action::Start(start));
     }
 

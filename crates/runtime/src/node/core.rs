@@ -186,14 +186,12 @@ impl Core {
 
     #[inline]
     fn start(&mut self, start: &Start) {
-        let Start { worker, dispatch, task, member, is_behind, .. } = *start;
-        self.behind.clear();
-        if is_behind {
-            if self.engine.is_doomed(task) {
-                return self.skip(worker, dispatch);
-            }
-            self.behind.extend(self.engine.behind(task));
+        let Start { worker, dispatch, task, member, .. } = *start;
+        if self.engine.is_doomed(task) {
+            return self.skip(worker, dispatch);
         }
+        self.behind.clear();
+        self.behind.extend(self.engine.behind(task));
         let message = self.jobs[task.slot()].message(member);
         let lane = &mut self.lanes[worker.index()];
         lane.endpoint.send(dispatch, &self.behind, message);
