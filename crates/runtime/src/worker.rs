@@ -23,7 +23,7 @@ use crate::call::Call;
 use crate::error::Error;
 use crate::failure::Failure;
 use crate::memory::Home;
-use crate::node::{Core, Finished, Held, Node, Touch};
+use crate::node::{Core, Finished, Held, Node};
 use crate::orchestrator::{Crew, Orchestrator};
 use crate::program::Program;
 use crate::runner::discard;
@@ -167,13 +167,13 @@ impl Worker {
 
     /// Fills a dense tensor that no unfinished run names.
     pub fn write<T: Pod>(&self, tensor: &Tensor, elements: &[T]) -> Result<(), Error> {
-        let (core, _touch) = self.idle(tensor)?;
+        let core = self.idle(tensor)?;
         write_to(&core.memory.segment, tensor, elements)
     }
 
     /// The elements of a dense tensor that no unfinished run names.
     pub fn read<T: Pod>(&self, tensor: &Tensor) -> Result<Vec<T>, Error> {
-        let (core, _touch) = self.idle(tensor)?;
+        let core = self.idle(tensor)?;
         read_from(&core.memory.segment, tensor)
     }
 
@@ -198,12 +198,14 @@ impl Worker {
     }
 
     /// The core, once it is sure that nobody writes the tensor.
-    fn idle(&self, tensor: &Tensor) -> Result<(Held<'_>, Touch), Error> {
+    fn idle(&self, tensor: &Tensor) -> Result<Held<'_>, Error> {
         self.check_mine(tensor)?;
         let mut core = self.node.enter();
         core.pump();
-        let touch = core.touch(tensor.buffer().0.id).ok_or(Error::InUse)?;
-        Ok((core, touch))
+        if core.engine.is_in_use(tensor.buffer().0.id) {
+            return Err(Error::InUse);
+        }
+        Ok(core)
     }
 
     fn check_open(&self) -> Result<(), Error> {

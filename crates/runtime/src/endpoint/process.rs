@@ -86,12 +86,12 @@ impl Process {
 
     /// Another process takes the place of the one that was lost, and gets what was kept for it.
     fn take_over(&mut self, next: Starting) {
-        let held = self.again.as_mut().map(|again| std::mem::take(&mut again.held));
+        let held = self.again.as_mut().map(Rebirth::take_held);
         next.side.open();
         (self.mail, self.child) = (Mailed::new(next.side), next.child);
         (self.dying, self.is_warned, self.is_told) = (None, false, false);
-        for (dispatch, message) in held.into_iter().flatten() {
-            self.send(dispatch, &message);
+        for (dispatch, behind, message) in held.into_iter().flatten() {
+            self.send(dispatch, &behind, &message);
         }
         self.flush();
         if self.is_stopped {
@@ -138,12 +138,12 @@ impl Endpoint for Process {
         self.child.name()
     }
 
-    fn send(&mut self, dispatch: u64, message: &[u8]) {
+    fn send(&mut self, dispatch: u64, behind: &[u64], message: &[u8]) {
         if let Some(again) = self.next_mut() {
-            return again.held.push((dispatch, message.to_vec()));
+            return again.hold(dispatch, behind, message);
         }
         if self.broken.is_none()
-            && let Err(words) = self.mail.send(dispatch, message)
+            && let Err(words) = self.mail.send(dispatch, behind, message)
         {
             self.give_up(words);
         }
@@ -151,9 +151,7 @@ impl Endpoint for Process {
 
     fn recall(&mut self, dispatch: u64) {
         if let Some(again) = self.next_mut() {
-            let at = again.held.iter().position(|(held, _)| *held == dispatch);
-            again.skipped.extend(at.map(|at| again.held.remove(at).0));
-            return;
+            return again.recall(dispatch);
         }
         self.mail.recall(dispatch);
     }

@@ -40,12 +40,15 @@ pub(crate) struct Rebirth {
     causes: Vec<String>,
     state: State,
     /// What it is sent meanwhile.
-    pub(super) held: Vec<(u64, Vec<u8>)>,
+    held: Vec<Held>,
     /// What was recalled of that.
     pub(super) skipped: Vec<u64>,
     /// A process that starts makes progress in its own way.
     looks: AtomicU64,
 }
+
+/// A task that waits for a process to take over: its dispatch, what it is behind, its message.
+pub(super) type Held = (u64, Vec<u64>, Vec<u8>);
 
 /// How far it is.
 enum State {
@@ -114,6 +117,26 @@ impl Rebirth {
         self.looks.fetch_add(1, Ordering::Relaxed)
     }
 
+    /// Keeps a task for the process that takes over.
+    pub(super) fn hold(&mut self, dispatch: u64, behind: &[u64], message: &[u8]) {
+        if behind.iter().any(|one| self.skipped.contains(one)) {
+            return self.skipped.push(dispatch);
+        }
+        self.held.push((dispatch, behind.to_vec(), message.to_vec()));
+    }
+
+    /// Skips a task that is kept, and what was sent behind it (EP-7).
+    pub(super) fn recall(&mut self, dispatch: u64) {
+        let Self { held, skipped, .. } = self;
+        held.retain(|(one, behind, _)| {
+            let is_skipped = *one == dispatch || behind.iter().any(|one| skipped.contains(one));
+            if is_skipped {
+                skipped.push(*one);
+            }
+            !is_skipped
+        });
+    }
+
     /// When to look even if nobody says anything.
     pub(super) fn look_again(&self) -> Option<Instant> {
         match &self.state {
@@ -121,6 +144,11 @@ impl Rebirth {
             State::Starting(_, allowance) => Some(allowance.next()),
             State::Pausing(until) => Some(*until),
         }
+    }
+
+    /// What was kept for the process that takes over.
+    pub(super) fn take_held(&mut self) -> Vec<Held> {
+        std::mem::take(&mut self.held)
     }
 
     /// Ends the process that starts, if there is one.

@@ -5,8 +5,8 @@ use super::{Endpoint, Evidence, Report};
 use crate::error::Error;
 use crate::node::Node;
 use crate::runner::{Runner, caught, discard};
-use crate::serve::Server;
-use crate::shm::{Mailbox, Sizes};
+use crate::serve::{Parent, Server};
+use crate::shm::{ChildSide, Mailbox, Sizes};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread::{self, JoinHandle};
@@ -42,7 +42,22 @@ impl Fate {
     }
 }
 
-/// Starts a thread that serves; it moves the node when it has nothing to do.
+/// The node of a worker that is a thread: whoever is told moves it.
+struct Here(Weak<Node>);
+
+impl Parent for Here {
+    fn tell(&self, _: &ChildSide) {
+        if let Some(node) = self.0.upgrade() {
+            node.ask();
+        }
+    }
+
+    fn tell_in_passing(&self, _: &ChildSide) -> bool {
+        self.0.upgrade().is_none_or(|node| node.ask_in_passing())
+    }
+}
+
+/// Starts a thread that serves, and moves the node whenever it has something to say.
 pub(crate) fn spawn_thread(
     node: &Arc<Node>,
     name: &str,
@@ -65,10 +80,10 @@ fn spawn(node: &Arc<Node>, name: &str, runner: Runner) -> Result<(Thread, JoinHa
         is_told: false,
         broken: None,
     };
-    let server = Server::new(child, runner, node.waiting);
-    let node = Arc::downgrade(node);
+    let (waiting, node) = (node.waiting, Arc::downgrade(node));
+    let server = Server::new(child, Here(node.clone()), runner, waiting);
     let body = move || {
-        live(server, &node, &fate);
+        live(server, &fate);
         if let Some(node) = node.upgrade() {
             node.tell_all();
         }
@@ -79,9 +94,8 @@ fn spawn(node: &Arc<Node>, name: &str, runner: Runner) -> Result<(Thread, JoinHa
 }
 
 /// The life of the thread; whatever happens in it, its end is known.
-fn live(mut server: Server, node: &Weak<Node>, fate: &Fate) {
-    let idle = |look| node.upgrade().is_some_and(|node| node.lend_a_hand_if_wanted(look));
-    let outcome = caught(|| Ok(server.serve(idle)?));
+fn live(mut server: Server<Here>, fate: &Fate) {
+    let outcome = caught(|| Ok(server.serve()?));
     // The device, or all workers below.
     discard(server);
     if let Err(failure) = outcome {
@@ -95,8 +109,8 @@ impl Endpoint for Thread {
         self.name.clone()
     }
 
-    fn send(&mut self, dispatch: u64, message: &[u8]) {
-        if let Err(words) = self.mail.send(dispatch, message) {
+    fn send(&mut self, dispatch: u64, behind: &[u64], message: &[u8]) {
+        if let Err(words) = self.mail.send(dispatch, behind, message) {
             self.broken.get_or_insert(words);
         }
     }
@@ -148,23 +162,23 @@ mod tests {
     static PROGRAM: Program = Program::new(&[]);
 
     #[test]
-    fn ep_7_a_thread_that_is_gone_is_lost_at_once_and_says_why() {
+    fn ep_8_a_thread_that_is_gone_is_lost_at_once_and_says_why() {
         let worker = Worker::builder(&PROGRAM).threads().sub_workers(1).memory(1 << 20);
         let worker = worker.init().expect("a worker");
         let runner = Runner::new(&PROGRAM, Vec::new(), None);
         let (mut thread, handle) = spawn(&worker.node, "extra", runner).expect("a thread");
         let mut reports = Vec::new();
         thread.poll(&mut reports);
-        assert!(reports.is_empty() && !thread.has_left(), "EP-7: it lives");
+        assert!(reports.is_empty() && !thread.has_left(), "EP-8: it lives");
         thread.mail.side.controls.push(&[0xff], b"no control").expect("room");
         thread.mail.side.controls.publish();
         thread.mail.side.ring();
-        handle.join().expect("EP-7: it ends in order");
+        handle.join().expect("EP-8: it ends in order");
         thread.poll(&mut reports);
-        let [Report::Lost(words)] = &reports[..] else { panic!("EP-7: {reports:?}") };
-        assert!(words.contains("its thread has ended: the parent sent 11 bytes"), "EP-7: {words}");
+        let [Report::Lost(words)] = &reports[..] else { panic!("EP-8: {reports:?}") };
+        assert!(words.contains("its thread has ended: the parent sent 11 bytes"), "EP-8: {words}");
         thread.poll(&mut reports);
-        assert!(reports.len() == 1 && thread.has_left(), "EP-7: it is said once");
-        worker.close().expect("EP-7");
+        assert!(reports.len() == 1 && thread.has_left(), "EP-8: it is said once");
+        worker.close().expect("EP-8");
     }
 }

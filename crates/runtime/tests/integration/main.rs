@@ -1,13 +1,12 @@
 //! Graphs on real workers.
 
-mod as_elsewhere;
-mod at_once;
 mod callables;
+mod callers;
 mod conformance;
 mod graphs;
-mod helping;
+mod mixed;
 mod names;
+mod prompt;
 mod settings;
 mod stress;
 mod timeline;
-mod together;

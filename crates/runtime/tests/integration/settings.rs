@@ -19,6 +19,7 @@ fn bld_1_numbers_with_which_nothing_can_run_are_refused_by_name() {
         (builder().ring(0, 1 << 16), "`ring` has place for 1 to 2147483648 tasks: 0"),
         (builder().ring(u32::MAX, 0), "`ring` has place for 1 to 2147483648 tasks: 4294967295"),
         (builder().runs(0), "`runs` is at least 1"),
+        (builder().depth(usize::MAX), "`depth` is at most 65536: 18446744073709551615"),
         (builder().chips(u32::MAX), "at most 65535 chips, workers and sub workers: 4294967295"),
         (builder().sub_workers(65_536), "at most 65535"),
         (builder().workers(1, |node| node.chips(1).ring(0, 0)), "`ring` has place for"),
@@ -41,7 +42,7 @@ fn bld_1_small_and_large_numbers_that_mean_something_work() -> Result<(), Error>
     for builder in [
         builder().memory(0).ring(1, 0),
         builder().depth(0),
-        builder().depth(usize::MAX),
+        builder().depth(1 << 16),
         builder().runs(usize::MAX),
         builder().ring(1 << 31, 1 << 16),
         builder().close_within(Duration::MAX),
