@@ -90,12 +90,7 @@ impl Node {
         self.desk.enter()
     }
 
-    /// Moves what can be moved; whether something moved. Not if somebody else does, unless this is the last look.
-    pub(crate) fn lend_a_hand(&self, look: Look) -> bool {
-        self.desk.lend_a_hand(look)
-    }
-
-    /// The same, unless somebody attends to the node anyway.
+    /// Moves what can be moved, unless somebody attends to the node anyway; whether something moved.
     pub(crate) fn lend_a_hand_if_wanted(&self, look: Look) -> bool {
         self.desk.lend_a_hand_if_wanted(look)
     }

@@ -3,6 +3,7 @@
 use super::mailbox::Mailed;
 use super::{Endpoint, Evidence, Report};
 use crate::error::Error;
+use crate::inside;
 use crate::node::Node;
 use crate::runner::Runner;
 use crate::serve::Server;
@@ -20,9 +21,10 @@ struct Thread {
     broken: Option<Box<str>>,
 }
 
-/// Starts a thread that serves; it moves the node when it has nothing to do.
+/// Starts a thread that serves; it moves the node when it has nothing to do. Its tasks are those of all workers in `tasks_of`.
 pub(crate) fn spawn_thread(
     node: &Arc<Node>,
+    tasks_of: &[u64],
     name: String,
     runner: Runner,
 ) -> Result<(Box<dyn Endpoint>, JoinHandle<()>), Error> {
@@ -39,7 +41,9 @@ pub(crate) fn spawn_thread(
     };
     let waiting = node.waiting;
     let node = Arc::downgrade(node);
+    let tasks_of = tasks_of.to_vec();
     let body = move || {
+        inside::serve(tasks_of);
         let mut server = Server::new(child, runner, waiting);
         // A mailbox of our own process is damaged only by a bug, and the node says so when it looks.
         let idle = |look| node.upgrade().is_some_and(|node| node.lend_a_hand_if_wanted(look));
