@@ -25,7 +25,7 @@ use crate::error::Error;
 use crate::failure::Failure;
 use crate::inside::{self, InGraph};
 use crate::memory::Home;
-use crate::node::{Finished, Held, Node, Touch};
+use crate::node::{Finished, Held, Node};
 use crate::orchestrator::{Crew, Orchestrator};
 use crate::program::Program;
 use crate::shm::Segment;
@@ -175,13 +175,13 @@ impl Worker {
 
     /// Fills a dense tensor that no unfinished run names.
     pub fn write<T: Pod>(&self, tensor: &Tensor, elements: &[T]) -> Result<(), Error> {
-        let (core, _touch) = self.idle(tensor)?;
+        let core = self.idle(tensor)?;
         write_to(&core.memory.segment, tensor, elements)
     }
 
     /// The elements of a dense tensor that no unfinished run names.
     pub fn read<T: Pod>(&self, tensor: &Tensor) -> Result<Vec<T>, Error> {
-        let (core, _touch) = self.idle(tensor)?;
+        let core = self.idle(tensor)?;
         read_from(&core.memory.segment, tensor)
     }
 
@@ -218,10 +218,9 @@ impl Worker {
     }
 
     /// The core, once it is sure that nobody writes the tensor.
-    fn idle(&self, tensor: &Tensor) -> Result<(Held<'_>, Touch), Error> {
+    fn idle(&self, tensor: &Tensor) -> Result<Held<'_>, Error> {
         let core = self.known(tensor)?;
-        let touch = core.touch(tensor.buffer().0.id).ok_or(Error::InUse)?;
-        Ok((core, touch))
+        if core.engine.is_in_use(tensor.buffer().0.id) { Err(Error::InUse) } else { Ok(core) }
     }
 
     fn check_open(&self) -> Result<(), Error> {

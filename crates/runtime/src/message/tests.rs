@@ -83,23 +83,6 @@ proptest! {
     }
 
     #[test]
-    fn msg_1_what_is_not_sent_is_what_would_be_received(
-        run: u64, places in prop::collection::vec(place(), 0..5), scalars in prop::collection::vec(any::<u64>(), 0..4),
-    ) {
-        let order = Order { callable: 3, digest: 5, run, member: 0, members: 1 };
-        let is_row = |place: &Place| place.layout.is_dense() && place.layout.shape().len() == 1;
-        let (mut room, heads) = (Vec::new(), places.iter().map(Place::head));
-        let received = Received::of_rows(order, heads, &scalars, &mut room);
-        prop_assert_eq!(received.is_some(), places.iter().all(is_row));
-        if let Some(received) = received {
-            let mut bytes = Vec::new();
-            encode_task(&mut bytes, &order, places.iter().copied(), &scalars, &[], &[]);
-            prop_assert_eq!(received.encode(), bytes);
-            prop_assert!(received.places.iter().eq(places.iter().copied()));
-        }
-    }
-
-    #[test]
     fn msg_1_an_ending_comes_out_as_it_went_in(dispatch: u64, begun: u64, nanoseconds: u64, picoseconds: u64) {
         for verdict in [Verdict::Done, Verdict::Failed, Verdict::Skipped] {
             let ended = Ended { dispatch, verdict, begun, nanoseconds, picoseconds };

@@ -1,14 +1,13 @@
 //! Graphs on real workers.
 
-mod as_elsewhere;
-mod at_once;
 mod callables;
+mod callers;
 mod conformance;
 mod given_back;
 mod graphs;
-mod helping;
 mod in_place;
 mod inside;
+mod mixed;
+mod prompt;
 mod stress;
 mod timeline;
-mod together;
