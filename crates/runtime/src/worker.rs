@@ -4,6 +4,7 @@
 //! - **WRK-2 (same words).** Everybody who waits for a run is told the same.
 //! - **WRK-3 (close).** Closing ends every worker once, in order, and says what it could not do; a closed worker refuses
 //!   everything.
+//! - **WRK-4 (keeps its time).** A wait with a time limit returns when that is over, whatever tasks do.
 
 mod builder;
 mod children;
