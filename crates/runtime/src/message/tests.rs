@@ -97,7 +97,7 @@ proptest! {
         if let Some(sent) = Sent::read(&bytes) {
             let behind: Vec<u64> = sent.behind().collect();
             let again = [&Sent::head(sent.dispatch, &behind)[..], sent.message].concat();
-            prop_assert_eq!(again, bytes, "MSG-2");
+            prop_assert_eq!(&again, &bytes, "MSG-2");
             let _ = sent.callable();
         }
     }
