@@ -4,9 +4,10 @@
 //! - **WRK-2 (same words).** Everybody who waits for a run is told the same.
 //! - **WRK-3 (close).** Closing ends every worker once, in order, and says what it could not do; a closed worker refuses
 //!   everything.
-//! - **WRK-4 (one's own memory).** A tensor whose memory was given back is neither read nor written: the memory is another
+//! - **WRK-4 (keeps its time).** A wait with a time limit returns when that is over, whatever tasks do.
+//! - **WRK-5 (one's own memory).** A tensor whose memory was given back is neither read nor written: the memory is another
 //!   task's.
-//! - **WRK-5 (not inside itself).** Waiting for a run where it cannot end, inside the code of a graph or a task of the same
+//! - **WRK-6 (not inside itself).** Waiting for a run where it cannot end, inside the code of a graph or a task of the same
 //!   worker, is an error at once.
 
 mod builder;

@@ -15,14 +15,14 @@ fn touch(worker: &Worker, tensor: &Tensor) -> [Result<(), Error>; 4] {
 
 fn check_refused(worker: &Worker, tensor: &Tensor) {
     for (at, result) in touch(worker, tensor).into_iter().enumerate() {
-        let words = result.expect_err("WRK-4").to_string();
+        let words = result.expect_err("WRK-5").to_string();
         assert!(words.contains("the memory of this tensor was given back"), "{at}: {words}");
         assert!(words.contains("take `tensor` of the worker"), "{at}: {words}");
     }
 }
 
 #[test]
-fn wrk_4_what_a_graph_allocated_is_refused_after_its_run() {
+fn wrk_5_what_a_graph_allocated_is_refused_after_its_run() {
     for builder in kinds() {
         let worker = builder.init().expect("a worker");
         let mut kept = None;
@@ -35,7 +35,7 @@ fn wrk_4_what_a_graph_allocated_is_refused_after_its_run() {
         check_refused(&worker, &kept);
         let watched = Watched::begin(&worker, |graph| Ok(graph.alloc(DType::I64, &[64])?.in_out()));
         check_refused(&worker, &kept);
-        watched.end().expect("WRK-4: nobody wrote its memory");
+        watched.end().expect("WRK-5: nobody wrote its memory");
         let again = worker.run("after", |graph| {
             let call = Call::new(&crate::callables::NOTHING).args([kept.in_out()]);
             let words = graph.submit_sub(&call).expect_err("as a submission is").to_string();
@@ -48,7 +48,7 @@ fn wrk_4_what_a_graph_allocated_is_refused_after_its_run() {
 }
 
 #[test]
-fn wrk_4_what_a_scope_allocated_is_refused_while_its_run_goes_on() {
+fn wrk_5_what_a_scope_allocated_is_refused_while_its_run_goes_on() {
     for builder in kinds() {
         let worker = builder.init().expect("a worker");
         let mut kept = None;
@@ -63,13 +63,13 @@ fn wrk_4_what_a_scope_allocated_is_refused_while_its_run_goes_on() {
             Ok(next.in_out())
         });
         check_refused(&worker, kept.as_ref().expect("a tensor"));
-        watched.end().expect("WRK-4: nobody wrote its memory");
+        watched.end().expect("WRK-5: nobody wrote its memory");
         worker.close().expect("all leave");
     }
 }
 
 #[test]
-fn wrk_4_what_a_scope_holds_is_in_use() {
+fn wrk_5_what_a_scope_holds_is_in_use() {
     let [threads, _] = kinds();
     let worker = threads.init().expect("a worker");
     let run = worker.run("open", |graph| {

@@ -18,7 +18,7 @@ fn nothing(_: &mut Task<'_>) -> Result<(), Failure> {
 
 fn uses_its_worker(_: &mut Task<'_>) -> Result<(), Failure> {
     let worker = OUTER.get().ok_or_else(|| Failure::new("no worker"))?;
-    let told = begin(worker).map(|one| one.expect_err("WRK-5").to_string());
+    let told = begin(worker).map(|one| one.expect_err("WRK-6").to_string());
     TOLD.lock().map_err(|_| Failure::new("poisoned"))?.extend(told);
     Ok(())
 }
@@ -60,7 +60,7 @@ static PROGRAM: Program =
 fn soon<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     let (tell, told) = mpsc::channel();
     std::thread::spawn(move || tell.send(work()));
-    told.recv_timeout(Duration::from_secs(120)).expect("WRK-5: it hangs, or has panicked")
+    told.recv_timeout(Duration::from_secs(120)).expect("WRK-6: it hangs, or has panicked")
 }
 
 fn threads() -> Worker {
@@ -78,14 +78,14 @@ fn begin(worker: &Worker) -> [Result<(), Error>; 3] {
 
 fn check_refused(worker: &Worker) {
     for result in begin(worker) {
-        let words = result.expect_err("WRK-5").to_string();
+        let words = result.expect_err("WRK-6").to_string();
         assert!(words.contains("this is the code of a graph of the same worker"), "{words}");
         assert!(words.contains("submit the tasks to this graph"), "{words}");
     }
 }
 
 #[test]
-fn wrk_5_a_run_inside_the_code_of_a_graph_is_an_error() {
+fn wrk_6_a_run_inside_the_code_of_a_graph_is_an_error() {
     soon(|| {
         let worker = threads();
         let earlier = worker.submit("earlier", |graph| {
@@ -100,24 +100,24 @@ fn wrk_5_a_run_inside_the_code_of_a_graph_is_an_error() {
             check_refused(&worker);
             Ok(())
         });
-        assert_eq!(run.expect("WRK-5: it goes on").report.completed, 1);
-        assert!(begin(&worker).iter().all(Result::is_ok), "WRK-5: when its code has returned");
+        assert_eq!(run.expect("WRK-6: it goes on").report.completed, 1);
+        assert!(begin(&worker).iter().all(Result::is_ok), "WRK-6: when its code has returned");
     });
 }
 
 #[test]
-fn wrk_5_a_graph_of_another_worker_is_fine_but_not_the_outer_one_in_it() {
+fn wrk_6_a_graph_of_another_worker_is_fine_but_not_the_outer_one_in_it() {
     soon(|| {
         let (outer, inner) = (threads(), threads());
         let run = outer.run("outer", |_| {
-            assert!(begin(&inner).iter().all(Result::is_ok), "WRK-5: another worker");
+            assert!(begin(&inner).iter().all(Result::is_ok), "WRK-6: another worker");
             inner.run("inner", |_| {
                 check_refused(&outer);
                 check_refused(&inner);
                 Ok(())
             })?;
             check_refused(&outer);
-            assert!(begin(&inner).iter().all(Result::is_ok), "WRK-5: its code has returned");
+            assert!(begin(&inner).iter().all(Result::is_ok), "WRK-6: its code has returned");
             Ok(())
         });
         run.expect("it ends");
@@ -125,7 +125,7 @@ fn wrk_5_a_graph_of_another_worker_is_fine_but_not_the_outer_one_in_it() {
 }
 
 #[test]
-fn wrk_5_another_thread_waits_until_the_code_has_returned() {
+fn wrk_6_another_thread_waits_until_the_code_has_returned() {
     soon(|| {
         let worker = threads();
         let (is_inside, other) = (std::sync::Barrier::new(2), &worker);
@@ -141,24 +141,24 @@ fn wrk_5_another_thread_waits_until_the_code_has_returned() {
                 Ok(())
             });
             run.expect("it ends");
-            waiter.join().expect("no panic").expect("WRK-5");
+            waiter.join().expect("no panic").expect("WRK-6");
         });
     });
 }
 
 #[test]
-fn wrk_5_who_has_left_the_code_of_a_graph_by_a_panic_is_not_inside() {
+fn wrk_6_who_has_left_the_code_of_a_graph_by_a_panic_is_not_inside() {
     soon(|| {
         let worker = threads();
         let panics =
             std::panic::AssertUnwindSafe(|| worker.run("panics", |_| panic!("as it should")));
         assert!(std::panic::catch_unwind(panics).is_err());
-        assert!(begin(&worker).iter().all(Result::is_ok), "WRK-5");
+        assert!(begin(&worker).iter().all(Result::is_ok), "WRK-6");
     });
 }
 
 #[test]
-fn wrk_5_a_run_inside_a_task_is_an_error_at_every_level() {
+fn wrk_6_a_run_inside_a_task_is_an_error_at_every_level() {
     let told = soon(|| {
         let builder = Worker::builder(&PROGRAM).threads().sub_workers(1);
         let worker = builder.workers(1, |below| below.sub_workers(1)).init().expect("a worker");
@@ -168,11 +168,11 @@ fn wrk_5_a_run_inside_a_task_is_an_error_at_every_level() {
             graph.submit_next_level(Target::Worker(0), &Call::new(&BELOW))?;
             Ok(())
         });
-        run.expect("WRK-5: it goes on");
-        assert!(begin(worker).iter().all(Result::is_ok), "WRK-5: outside");
+        run.expect("WRK-6: it goes on");
+        assert!(begin(worker).iter().all(Result::is_ok), "WRK-6: outside");
         TOLD.lock().expect("nobody panicked").clone()
     });
-    assert_eq!(told.len(), 3 * 3, "WRK-5: {told:?}");
+    assert_eq!(told.len(), 3 * 3, "WRK-6: {told:?}");
     for words in told {
         assert!(words.contains("this is a task of the same worker"), "{words}");
         assert!(words.contains("give the task workers of its own"), "{words}");
@@ -180,7 +180,7 @@ fn wrk_5_a_run_inside_a_task_is_an_error_at_every_level() {
 }
 
 #[test]
-fn wrk_5_a_task_that_waits_for_its_own_run_or_a_later_one_fails_at_once() {
+fn wrk_6_a_task_that_waits_for_its_own_run_or_a_later_one_fails_at_once() {
     let told = soon(|| {
         let worker = threads();
         let submit = |call: &Callable| {
@@ -193,19 +193,19 @@ fn wrk_5_a_task_that_waits_for_its_own_run_or_a_later_one_fails_at_once() {
         };
         let own = submit(&WAITS_FOR_A_RUN);
         tell(&own);
-        let told = own.wait().expect_err("WRK-5").to_string();
+        let told = own.wait().expect_err("WRK-6").to_string();
         let (before, later) = (submit(&WAITS_FOR_A_RUN), submit(&NOTHING));
         tell(&later);
-        let told = [told, before.wait().expect_err("WRK-5").to_string()];
-        later.wait().expect("WRK-5: the worker goes on");
+        let told = [told, before.wait().expect_err("WRK-6").to_string()];
+        later.wait().expect("WRK-6: the worker goes on");
         told
     });
     for words in told {
-        assert!(words.contains("this is a task of the same worker"), "WRK-5: {words}");
+        assert!(words.contains("this is a task of the same worker"), "WRK-6: {words}");
     }
 }
 
 #[test]
-fn wrk_5_a_task_can_run_graphs_on_a_worker_of_its_own() {
-    soon(|| threads().call(&Call::new(&HAS_ITS_OWN)).map(drop)).expect("WRK-5");
+fn wrk_6_a_task_can_run_graphs_on_a_worker_of_its_own() {
+    soon(|| threads().call(&Call::new(&HAS_ITS_OWN)).map(drop)).expect("WRK-6");
 }
