@@ -238,6 +238,21 @@ pub enum Error {
     /// A run that is not over names the buffer.
     #[error("a run that is not over names this buffer: wait for it first")]
     InUse,
+    /// Memory that was given back.
+    #[error(
+        "the memory of this tensor was given back: what `alloc` of a graph gives goes with its scope, at the latest with its run; \
+         take `tensor` of the worker for what is used later"
+    )]
+    Stale,
+    /// A task has bytes of the tensor in place, or was sent to a worker that will.
+    #[error(
+        "a task that runs, or was sent to its worker, has bytes of this tensor in place: they cannot be {wanted} meanwhile; wait for its \
+         run, or submit them to it as `no_dep`, which it copies"
+    )]
+    InPlace {
+        /// What was tried.
+        wanted: &'static str,
+    },
     /// The sizes do not agree.
     #[error("{given} elements were given for a tensor of {wanted}")]
     Elements {
@@ -246,6 +261,18 @@ pub enum Error {
         /// How many it has.
         wanted: u64,
     },
+    /// A run inside the code of a graph of the same worker.
+    #[error(
+        "this is the code of a graph of the same worker, which builds one graph after the other: a run here would wait for ever; \
+         submit the tasks to this graph, or begin the run when its code has returned"
+    )]
+    InsideGraph,
+    /// A run inside a task of the same worker.
+    #[error(
+        "this is a task of the same worker, whose next run begins when that of the task is over: waiting for it here would be for \
+         ever; begin the run where the worker was made, or give the task workers of its own (`workers`, `register!(graph …)`)"
+    )]
+    InsideTask,
     /// The worker is closed.
     #[error("the worker is closed")]
     Closed,

@@ -116,6 +116,14 @@ impl Runner {
 
     #[inline]
     fn call_received(&mut self, received: &Received<'_>) -> Result<(), Failure> {
+        let result = self.call_body(received);
+        // TSK-3: also what the callable forgot.
+        self.setting.settle();
+        result
+    }
+
+    #[inline]
+    fn call_body(&mut self, received: &Received<'_>) -> Result<(), Failure> {
         let Callable { name, body, .. } = find(self.program, &self.prefixes, &received.order)?;
         let places = received.places;
         self.setting.check_all(received)?;

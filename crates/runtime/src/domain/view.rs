@@ -4,6 +4,8 @@ use super::DomainError;
 use super::error::{no_buffer, no_rank};
 use super::roster::{Part, Roster};
 use crate::message::{Seat, Step};
+use crate::shm::copying::Copying;
+use crate::shm::grant::GrantError;
 use crate::shm::mailbox::Witness;
 use crate::shm::{Bell, Segment, SegmentError, Waiting, Woken};
 use crate::sync::{AtomicU64, Ordering};
@@ -12,22 +14,22 @@ use bytemuck::Pod;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A domain, seen by one of its ranks.
-pub struct DomainView {
+/// A domain, seen by one of its ranks while its task runs.
+pub struct DomainView<'a> {
     rank: usize,
     roster: Arc<Roster>,
-    memory: Segment,
+    memory: &'a Segment,
     /// The bell of each window.
     bells: Vec<Bell>,
-    witness: Option<Witness>,
+    witness: Option<&'a Witness>,
     waiting: Waiting,
 }
 
-impl DomainView {
+impl<'a> DomainView<'a> {
     pub(crate) fn open(
         seat: &Seat,
-        memory: &Segment,
-        witness: Option<Witness>,
+        memory: &'a Segment,
+        witness: Option<&'a Witness>,
         waiting: Waiting,
     ) -> Result<Self, DomainError> {
         let roster = Arc::clone(&seat.roster);
@@ -36,8 +38,7 @@ impl DomainView {
         let bells: Result<Vec<Bell>, _> =
             roster.members.iter().map(|member| bell(member.window)).collect();
         let bells = bells.map_err(|error| memory_error(&roster, &error))?;
-        let (rank, memory) = (seat.rank, memory.clone());
-        Ok(Self { rank, roster, memory, bells, witness, waiting })
+        Ok(Self { rank: seat.rank, roster, memory, bells, witness, waiting })
     }
 
     /// What the domain is called.
@@ -63,9 +64,9 @@ impl DomainView {
         offset: usize,
         elements: &[T],
     ) -> Result<(), DomainError> {
-        let at = self.range::<T>(peer, buffer, offset, elements.len(), true)?;
-        let bytes: &[u8] = bytemuck::cast_slice(elements);
-        self.memory.write(at, bytes).map_err(|error| memory_error(&self.roster, &error))
+        let at = self.range::<T>(peer, buffer, offset, elements.len())?;
+        let written = Copying::new(self.memory).write(at, bytemuck::cast_slice(elements));
+        written.map_err(|error| self.taken(peer, buffer, &error))
     }
 
     /// Reads elements of a buffer of a peer, from element `offset` on.
@@ -76,9 +77,9 @@ impl DomainView {
         offset: usize,
         elements: &mut [T],
     ) -> Result<(), DomainError> {
-        let at = self.range::<T>(peer, buffer, offset, elements.len(), false)?;
-        let bytes: &mut [u8] = bytemuck::cast_slice_mut(elements);
-        self.memory.read(at, bytes).map_err(|error| memory_error(&self.roster, &error))
+        let at = self.range::<T>(peer, buffer, offset, elements.len())?;
+        let read = Copying::new(self.memory).read(at, bytemuck::cast_slice_mut(elements));
+        read.map_err(|error| self.taken(peer, buffer, &error))
     }
 
     /// A buffer of this rank's own window.
@@ -185,7 +186,7 @@ impl DomainView {
 
     /// Says to the parent where we are.
     fn tell(&self, step: Step) {
-        if let Some(witness) = &self.witness {
+        if let Some(witness) = self.witness {
             witness.step(step.encode());
         }
     }
@@ -221,7 +222,6 @@ impl DomainView {
         buffer: &str,
         offset: usize,
         count: usize,
-        writes: bool,
     ) -> Result<usize, DomainError> {
         let roster = &self.roster;
         let member = roster.members.get(rank).ok_or_else(|| no_rank(roster, rank))?;
@@ -232,18 +232,25 @@ impl DomainView {
             let (name, elements) = (buffer.to_owned(), part.layout.extent / element as u64);
             return Err(DomainError::Bounds { name, offset, count, elements });
         }
-        let at = place(member.window + part.offset) + offset * element;
-        self.memory.granted().check(at, count * element, writes).map_err(|error| {
-            let (name, words) = (buffer.to_owned(), error.to_string());
-            DomainError::Taken { name, rank, words }
-        })?;
-        Ok(at)
+        Ok(place(member.window + part.offset) + offset * element)
+    }
+
+    /// Why elements of a buffer are not copied.
+    #[cold]
+    fn taken(&self, rank: usize, buffer: &str, error: &GrantError) -> DomainError {
+        match error {
+            GrantError::Segment(error) => memory_error(&self.roster, error),
+            error => {
+                let (name, words) = (buffer.to_owned(), error.to_string());
+                DomainError::Taken { name, rank, words }
+            }
+        }
     }
 }
 
 /// A buffer of a rank's own window; it is copied, since peers may reach it at any time.
 pub struct WindowBuffer<'v> {
-    view: &'v DomainView,
+    view: &'v DomainView<'v>,
     part: &'v Part,
 }
 

@@ -3,6 +3,7 @@
 use super::mailbox::Mailed;
 use super::{Endpoint, Evidence, Report};
 use crate::error::Error;
+use crate::inside;
 use crate::node::Node;
 use crate::runner::Runner;
 use crate::serve::{Parent, Server};
@@ -35,9 +36,11 @@ impl Parent for Here {
     }
 }
 
-/// Starts a thread that serves, and moves the node whenever it has something to say.
+/// Starts a thread that serves, and moves the node whenever it has something to say. Its tasks are those of all
+/// workers in `tasks_of`.
 pub(crate) fn spawn_thread(
     node: &Arc<Node>,
+    tasks_of: &[u64],
     name: String,
     runner: Runner,
 ) -> Result<(Box<dyn Endpoint>, JoinHandle<()>), Error> {
@@ -54,7 +57,9 @@ pub(crate) fn spawn_thread(
     };
     let waiting = node.waiting;
     let node = Arc::downgrade(node);
+    let tasks_of = tasks_of.to_vec();
     let body = move || {
+        inside::serve(tasks_of);
         let mut server = Server::new(child, Here(node.clone()), runner, waiting);
         // A mailbox of our own process is damaged only by a bug, and the node says so when it looks.
         let _ = server.serve();

@@ -37,7 +37,7 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    fn message(&self, member: u16) -> &[u8] {
+    pub(super) fn message(&self, member: u16) -> &[u8] {
         if self.ends.is_empty() {
             return &self.bytes;
         }

@@ -58,6 +58,11 @@ impl Worker {
         std::iter::once(&self.memory).chain(&self.inherited).cloned().collect()
     }
 
+    /// Whose tasks those are that its threads run: its own, and so those of all above it.
+    fn tasks_of(&self) -> Vec<u64> {
+        std::iter::once(self.node.nonce).chain(self.above.iter().copied()).collect()
+    }
+
     /// How the start of the processes went; empty if there are none.
     pub fn startup(&self) -> &Startup {
         &self.children.startup
@@ -200,7 +205,8 @@ impl Builder {
     ) -> Result<Vec<Box<dyn Endpoint>>, Error> {
         let roles = self.roles(worker)?;
         let memories = worker.memories();
-        let made = self.set_up(&roles, &memories)?;
+        let tasks_of = worker.tasks_of();
+        let made = self.set_up(&roles, &memories, &tasks_of)?;
         let mut lanes = Vec::new();
         for (role, SetUp { device, report, worker: child }) in roles.iter().zip(made) {
             if let (Role::Chip(chip), Some(report)) = (role, report) {
@@ -209,7 +215,7 @@ impl Builder {
             let descendants = child.as_ref().map(Worker::descendants).unwrap_or_default();
             worker.children.descendants.extend_from_slice(descendants);
             let runner = Runner::new(self.program, memories.clone(), device).over(child);
-            let (lane, thread) = spawn_thread(&worker.node, role.name(), runner)?;
+            let (lane, thread) = spawn_thread(&worker.node, &tasks_of, role.name(), runner)?;
             worker.threads.push(thread);
             lanes.push(lane);
         }
@@ -217,14 +223,19 @@ impl Builder {
     }
 
     /// Runs the bootstrap of every chip, and starts every worker that has workers, each in a thread of its own.
-    fn set_up(&self, roles: &[Role], memories: &[Segment]) -> Result<Vec<SetUp>, Error> {
+    fn set_up(
+        &self,
+        roles: &[Role],
+        memories: &[Segment],
+        tasks_of: &[u64],
+    ) -> Result<Vec<SetUp>, Error> {
         let one = |role: &Role| -> Result<SetUp, Failure> {
             match role {
                 Role::Chip(chip) => self.set_up_chip(*chip, &memories[0]),
                 Role::Sub { .. } => Ok(SetUp::default()),
                 Role::Worker { number, .. } => {
                     let child = self.workers[*number as usize].clone();
-                    let worker = Some(child.init_under(memories.to_vec())?);
+                    let worker = Some(child.init_under(memories.to_vec(), tasks_of.to_vec())?);
                     Ok(SetUp { worker, ..SetUp::default() })
                 }
             }

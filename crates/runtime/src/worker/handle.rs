@@ -1,6 +1,7 @@
 //! A run that is on its way.
 
 use crate::error::Error;
+use crate::inside;
 use crate::node::{Finished, Node};
 use phalanx_engine::RunId;
 use std::sync::Arc;
@@ -24,6 +25,11 @@ impl RunHandle {
 
     /// Waits until it is over.
     pub fn wait(&self) -> Result<Finished, Error> {
+        if let Err(inside) = inside::check_wait(self.node.nonce)
+            && !self.is_done()
+        {
+            return Err(inside);
+        }
         let ended = self.node.attend(None, |core| core.outcome(self.run));
         Ok(ended.ok_or(Error::Closed)??)
     }
