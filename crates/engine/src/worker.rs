@@ -65,6 +65,8 @@ pub(crate) struct Lane {
     pub(crate) reserved: u32,
     /// Whether it takes no single tasks for a while.
     pub(crate) is_paused: bool,
+    /// Whether it only waits for another worker.
+    pub(crate) is_held_up: bool,
     /// Whether it is in its pool's list of those with room.
     is_listed: bool,
     /// Whether it is in its pool's list of those without tasks.
@@ -84,6 +86,7 @@ impl Lane {
             pool,
             reserved: crate::arena::NONE,
             is_paused: false,
+            is_held_up: false,
             is_listed: false,
             is_listed_idle: false,
             progress: Time(0),
