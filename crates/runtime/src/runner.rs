@@ -170,7 +170,7 @@ impl Runner {
         begun: u64,
         ended: impl FnOnce(&mut Pace) -> u64,
     ) -> (Ended, Option<Box<str>>) {
-        self.setting.simulated = 0;
+        (self.setting.simulated, self.setting.dispatch) = (0, dispatch);
         let result = self.call(message);
         let now = ended(&mut self.pace);
         self.last = Some(now);

@@ -4,7 +4,7 @@
 //!   written.
 //! - **TSK-2 (in bounds).** An argument outside the memory it names is refused before the callable is called.
 
-use crate::domain::{DomainError, DomainView, check_memory};
+use crate::domain::{DomainError, DomainView, Visitor, check_memory};
 use crate::failure::Failure;
 use crate::message::{MAX_ARGUMENTS, Place, Reach, Received, Seat};
 use crate::nested::Foreign;
@@ -21,6 +21,9 @@ pub(crate) struct Setting {
     device: Option<Box<dyn Any + Send>>,
     /// Simulated time of the task that runs.
     pub(crate) simulated: u64,
+    /// The number that the task that runs was sent with.
+    pub(crate) dispatch: u64,
+    process: u32,
     /// Where to say that a task moves, if anybody looks.
     witness: Option<Witness>,
     /// How to wait for peers.
@@ -84,7 +87,8 @@ impl Setting {
     }
 
     pub(crate) fn new(memories: Vec<Segment>, device: Option<Box<dyn Any + Send>>) -> Self {
-        Self { memories, device, simulated: 0, witness: None, waiting: None }
+        let (simulated, dispatch, process) = (0, 0, std::process::id());
+        Self { memories, device, simulated, dispatch, process, witness: None, waiting: None }
     }
 }
 
@@ -407,7 +411,10 @@ impl<'a> Task<'a> {
         };
         let memory = self.setting.check_seat(seat)?;
         let waiting = self.setting.waiting.unwrap_or_else(Waiting::calibrate);
-        Ok(DomainView::open(seat, memory, self.setting.witness.clone(), waiting)?)
+        let Setting { dispatch, process, .. } = *self.setting;
+        let visitor = Visitor { run: self.given.order.run, dispatch, process };
+        let witness = self.setting.witness.clone();
+        Ok(DomainView::open(seat, visitor, memory, witness, waiting)?)
     }
 
     /// How many domains it was given.

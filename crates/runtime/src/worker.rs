@@ -196,10 +196,19 @@ impl Worker {
     /// The core, once it is sure that nobody writes the tensor.
     fn idle(&self, tensor: &Tensor) -> Result<(Held<'_>, Touch), Error> {
         self.check_mine(tensor)?;
-        let mut core = self.node.enter();
-        core.pump();
-        let touch = core.touch(tensor.buffer().0.id).ok_or(Error::InUse)?;
-        Ok((core, touch))
+        let id = tensor.buffer().0.id;
+        loop {
+            let mut core = self.node.enter();
+            core.pump();
+            if let Some(touch) = core.touch(id) {
+                return Ok((core, touch));
+            }
+            if !core.is_soon_idle(id) {
+                return Err(Error::InUse);
+            }
+            drop(core);
+            self.node.attend(None, |core| (!core.is_soon_idle(id)).then_some(()));
+        }
     }
 
     fn check_open(&self) -> Result<(), Error> {

@@ -58,12 +58,20 @@ fn dog_1_who_waits_for_another_is_no_evidence_and_does_not_speak_for_it() {
     bench.engine.step(Time(40), Event::Progress(waits));
     assert_eq!(watch(&bench.engine, Time(44), &budgets()), Verdict::Busy(Time(45)), "DOG-1");
     let found = stall(&bench, 45);
-    assert_eq!((found.worker, found.since), (Some(stuck), Time(0)), "DOG-1: the one that is waited for");
+    assert_eq!(
+        (found.worker, found.since),
+        (Some(stuck), Time(0)),
+        "DOG-1: the one that is waited for"
+    );
     bench.engine.step(Time(45), Event::Progress(stuck));
     assert_eq!(watch(&bench.engine, Time(46), &budgets()), Verdict::Busy(Time(90)), "DOG-1");
     bench.engine.hold_up(waits, false);
     bench.engine.step(Time(60), Event::Progress(waits));
-    assert_eq!(watch(&bench.engine, Time(90), &budgets()), Verdict::Busy(Time(105)), "DOG-1: it speaks");
+    assert_eq!(
+        watch(&bench.engine, Time(90), &budgets()),
+        Verdict::Busy(Time(105)),
+        "DOG-1: it speaks"
+    );
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! What moves: the engine, its endpoints, and the bytes between them.
 
 mod losses;
+mod outcomes;
 mod stalls;
 
 use super::at_once::AtOnce;
@@ -18,8 +19,8 @@ use crate::program::Program;
 use crate::tensor::Released;
 use crate::timeline::{Recorder, TaskSpan};
 use phalanx_engine::{
-    Action, BufferError, Cause, Ending, Engine, Event, Outcome, Reason, Report as RunReport, RunId,
-    Start, TaskId, Time, WorkerId,
+    Action, BufferError, Cause, Ending, Engine, Event, Reason, Report as RunReport, RunId, Start,
+    TaskId, Time, WorkerId,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Weak};
@@ -40,7 +41,7 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    fn message(&self, member: u16) -> &[u8] {
+    pub(super) fn message(&self, member: u16) -> &[u8] {
         if self.ends.is_empty() {
             return &self.bytes;
         }
@@ -315,8 +316,13 @@ impl Core {
     fn note(&mut self, worker: WorkerId, ended: &TaskEnded, words: Option<Box<str>>) {
         let is_meant = |flight: &Start| flight.dispatch == ended.dispatch;
         let Some(flight) = self.engine.flights(worker).find(is_meant) else { return };
-        if ended.verdict == Verdict::Failed {
-            self.note_failure(&flight, words.unwrap_or_default());
+        match ended.verdict {
+            Verdict::Done => {}
+            Verdict::Failed => self.note_failure(&flight, words.unwrap_or_default()),
+            Verdict::Skipped => {
+                let failure = self.failure(&flight, "it was recalled before it began".into());
+                self.tell_of_failure(&flight, &failure.to_string());
+            }
         }
         if ended.picoseconds > 0 {
             self.note_simulated(flight.task, ended.picoseconds);
@@ -333,8 +339,12 @@ impl Core {
         TaskFailure { task, member, callable, worker, words }
     }
 
+    /// Remembers a failure, and tells those who may wait for the task in a domain.
     fn note_failure(&mut self, flight: &Start, words: Box<str>) {
         let failure = self.failure(flight, words);
+        if !self.domains.is_empty() {
+            self.tell_of_failure(flight, &failure.to_string());
+        }
         let run = self.jobs[flight.task.slot()].run;
         let notes = run.and_then(|run| self.runs.get_mut(&run));
         if let Some(notes) = notes.filter(|notes| notes.failures.len() < MAX_FAILURES) {
@@ -377,8 +387,11 @@ impl Core {
         self.has_news = true;
         self.forget_named(run);
         let Some(outcome) = self.engine.outcome(run) else { return };
+        if outcome.error.is_some() {
+            self.bring_in_step();
+        }
+        let ended = self.ended(run, outcome);
         let Some(notes) = self.runs.get_mut(&run) else { return };
-        let ended = notes.ended(outcome);
         notes.outcome.get_or_insert(ended);
         if let Some(recorder) = &mut self.recorder {
             recorder.ended(run);
@@ -469,8 +482,9 @@ impl Core {
             let is_another = std::mem::replace(&mut lane.first, first) != first;
             let is_moved = std::mem::replace(&mut lane.progress, progress) != progress;
             // Whoever it waits for has a budget of its own.
-            if is_moved || is_another || self.is_held_up(at) {
-                let worker = self.worker(at);
+            let (worker, is_held_up) = (self.worker(at), self.is_held_up(at));
+            self.engine.hold_up(worker, is_held_up);
+            if is_moved || is_another || is_held_up {
                 self.engine.step(now, Event::Progress(worker));
             }
         }
@@ -497,7 +511,7 @@ impl Core {
         if self.engine.error(run).is_none() {
             let cause = Cause { task: None, member: 0, work: 0, reason: Reason::Cancelled };
             let words = failure.words().to_owned();
-            self.give_up(run, RunError::of_graph(cause, RunReport::default(), words));
+            self.give_up(run, RunError::of_graph(cause, self.report_so_far(run), words));
         }
         self.engine.cancel(run);
     }
@@ -556,13 +570,4 @@ pub(super) fn finished(worker: WorkerId, ended: &TaskEnded) -> Event {
     };
     let (dispatch, took) = (ended.dispatch, ended.nanoseconds);
     Event::Finished { worker, dispatch, ending, took }
-}
-
-impl Notes {
-    fn ended(&self, outcome: Outcome) -> Ended {
-        match outcome.error {
-            None => Ok(Finished { report: outcome.report, simulated: self.simulated }),
-            Some(cause) => Err(RunError::new(cause, outcome.report, self.failures.clone())),
-        }
-    }
 }
