@@ -259,7 +259,7 @@ pub enum Error {
         /// What its owner allows.
         granted: crate::tensor::Access,
     },
-    /// A run that is not over names the buffer.
+    /// A run that is not over, and that nobody was told to have failed, names the buffer.
     #[error("a run that is not over names this buffer: wait for it first")]
     InUse,
     /// The sizes do not agree.

@@ -19,12 +19,12 @@ const LOST: usize = 1;
 const RUN_BYTES: usize = 2;
 const LOST_BYTES: usize = 3;
 const RUN_WORDS: usize = 8;
-const LOST_WORDS: usize = 36;
+const LOST_WORDS: usize = 68;
 
 /// Bytes of a notice.
-pub(crate) const NOTICE: u64 = 8 * LINE;
+pub(crate) const NOTICE: u64 = 16 * LINE;
 /// The most bytes of words; of longer ones the middle is left out.
-const MAX_WORDS: usize = 28 * size_of::<u64>();
+const MAX_WORDS: usize = 60 * size_of::<u64>();
 /// How many of them are of the beginning.
 const HEAD: usize = 80;
 /// What stands for what is left out.
@@ -102,7 +102,7 @@ impl<M: Memory> Notice<M> {
     }
 }
 
-/// Words that fit: the root of a chain of failures stands at their end.
+/// Words that fit, with their end: the root of a chain of failures stands there.
 fn shortened(words: &str) -> String {
     if words.len() <= MAX_WORDS {
         return words.to_owned();
@@ -144,7 +144,8 @@ mod tests {
     fn dom_10_long_words_keep_their_beginning_and_their_end() {
         let notice = notice();
         for length in [MAX_WORDS, MAX_WORDS + 1, 3 * MAX_WORDS, 1 << 20] {
-            let words = format!("the task failed: {}, killed by signal 9", "é".repeat(length / 2));
+            let long = "é".repeat(length / 2);
+            let words = format!("the task failed: {long}, killed by signal 9");
             notice.post(Until::EndOf(length as u64), &words);
             let found = notice.words(length as u64).expect("posted");
             assert!(found.len() <= MAX_WORDS, "DOM-10: {}", found.len());

@@ -198,11 +198,11 @@ fn dom_2_a_domain_of_another_worker_is_refused() {
 
 #[test]
 fn dom_8_a_peer_does_not_write_under_an_argument_in_place() {
-    let memory = crate::shm::Segment::create("test", 8192).expect("memory");
+    let memory = crate::shm::Segment::create("test", 12288).expect("memory");
     let (parts, data) = plan(&spec(&[0, 1])).expect("it can be");
     let member = |chip: u32| Member { chip, window: u64::from(chip) * 4096 };
     let (id, name, members) = (1, "d".to_owned(), vec![member(0), member(1)]);
-    let (memory_0, notices, signals) = (0, 2048, 1);
+    let (memory_0, notices, signals) = (0, 8192, 1);
     let roster = Roster { id, name, memory: memory_0, notices, data, signals, members, parts };
     let seat = Seat { rank: 0, roster: Arc::new(roster) };
     let (waiting, visitor) = (crate::shm::Waiting::calibrate(), Visitor::default());

@@ -24,7 +24,9 @@ impl Core {
         self.domains.iter().filter_map(std::sync::Weak::upgrade).collect()
     }
 
+    /// How a worker was lost, in one line.
     fn say_lost(&self, at: usize, words: &str) -> String {
+        let words = words.lines().collect::<Vec<_>>().join(" ");
         format!("{} is lost: {words}", self.lanes[at].endpoint.name())
     }
 
@@ -45,6 +47,8 @@ impl Core {
         let Some(run) = self.jobs[flight.task.slot()].run.filter(|_| !domains.is_empty()) else {
             return;
         };
+        // A backtrace may follow.
+        let words = words.lines().next().unwrap_or_default();
         for (id, rank) in self.seats_of(flight) {
             if let Some(domain) = domains.iter().find(|domain| domain.roster.id == id) {
                 self.tell_peers(domain, rank, Until::EndOf(run.number()), words);

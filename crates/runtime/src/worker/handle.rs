@@ -22,7 +22,8 @@ impl RunHandle {
         self.run
     }
 
-    /// Waits until it is over.
+    /// Waits until it is over, or until a death or a stall is known that it fails of: then the last of its tasks may still be
+    /// ending, and who reads what it names waits for that (WRK-4).
     pub fn wait(&self) -> Result<Finished, Error> {
         let ended = self.node.attend(None, |core| core.outcome(self.run));
         Ok(ended.ok_or(Error::Closed)??)
@@ -35,7 +36,7 @@ impl RunHandle {
         Ok(ended.ok_or(Error::TimedOut(timeout))??)
     }
 
-    /// Whether it is over.
+    /// Whether [`RunHandle::wait`] would return at once.
     pub fn is_done(&self) -> bool {
         let mut core = self.node.enter();
         core.pump();
