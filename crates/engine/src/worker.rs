@@ -52,6 +52,7 @@ pub(crate) struct Flight {
 
 /// What stands between the engine and one worker.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each says one thing about it")]
 pub(crate) struct Lane {
     pub(crate) health: Health,
     /// How many tasks it may have at a time.

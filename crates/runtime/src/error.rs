@@ -94,7 +94,7 @@ impl RunError {
         self.0.report
     }
 
-    /// Tasks that failed of themselves, the root first; not those that only waited for them.
+    /// Tasks, and members of groups, that failed themselves or with their worker; not those that never began because of them.
     pub fn failures(&self) -> &[TaskFailure] {
         &self.0.failures
     }
@@ -123,7 +123,7 @@ impl fmt::Display for RunError {
         }
         let others = failures.len().saturating_sub(1);
         if others > 0 {
-            write!(f, "\n{others} more failed of themselves")?;
+            write!(f, "\n{others} more failed")?;
         }
         let is_failure = matches!(cause.reason, Reason::Failed(_) | Reason::WorkerLost(_));
         if is_failure && report.completed < report.tasks {

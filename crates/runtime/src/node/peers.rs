@@ -5,7 +5,7 @@ use crate::clock;
 use crate::domain::notice::Until;
 use crate::domain::{Allocated, Domain};
 use crate::message::{Parts, Step, decode_task};
-use phalanx_engine::{Event, Start, Time, WorkerId};
+use phalanx_engine::{Event, RunId, Start, Time, WorkerId};
 use std::sync::Arc;
 
 impl Core {
@@ -64,13 +64,17 @@ impl Core {
         received.seats.iter().map(|seat| (seat.roster.id, seat.rank)).collect()
     }
 
-    /// Who is told that its wait is over moves from here on.
+    /// Tells all ranks of a domain that nobody waits for one of them. Who waits there moves from here on, however long nobody
+    /// has looked.
     fn tell_peers(&mut self, domain: &Allocated, rank: usize, until: Until, words: &str) {
         domain.tell(rank, until, words);
         let now = Time(clock::now());
-        for at in &domain.lanes {
-            let worker = self.worker(*at);
-            self.engine.step(now, Event::Progress(worker));
+        for at in domain.lanes.iter().copied() {
+            let waits = self.waits_for(at);
+            if waits.is_some_and(|(waited, ..)| waited.roster.id == domain.roster.id) {
+                let worker = self.worker(at);
+                self.engine.step(now, Event::Progress(worker));
+            }
         }
     }
 
@@ -79,8 +83,7 @@ impl Core {
         let Some((domain, rank, _)) = self.waits_for(worker.index()) else { return false };
         let flight = self.engine.flights(worker).next();
         let run = flight.and_then(|flight| self.jobs[flight.task.slot()].run);
-        let Some(run) = run.map(|run| run.number()).filter(|run| !domain.is_told(rank, *run))
-        else {
+        let Some(run) = run.map(RunId::number).filter(|run| !domain.is_told(rank, *run)) else {
             return false;
         };
         let (name, does) = self.say_peer(&domain, rank);
