@@ -2,8 +2,8 @@
 //!
 //! - **WRK-1 (runs in the background).** A run that was submitted goes on whether or not somebody waits for it.
 //! - **WRK-2 (same words).** Everybody who waits for a run is told the same.
-//! - **WRK-4 (told early).** Waiters of a run are told of a death or a stall before all its tasks have ended. Reading and writing a
-//!   tensor that such a run names waits until they have ended or are proven dead, and then succeeds.
+//! - **WRK-4 (told early).** Waiters are told that a run has failed of a death, a stall or its own code before all its tasks have
+//!   ended. Reading and writing a tensor that such a run names waits until they have ended or are proven dead, and succeeds.
 //! - **WRK-3 (close).** Closing ends every worker once, in order, and says what it could not do; a closed worker refuses
 //!   everything.
 
@@ -163,15 +163,15 @@ impl Worker {
         Ok(self.buffer(layout.extent)?.tensor(0, dtype, shape)?)
     }
 
-    /// Fills a dense tensor that no unfinished run names; if runs name it whose waiters were told of a death or a stall before
-    /// the last task had ended, waits until those have ended (WRK-4).
+    /// Fills a dense tensor that no unfinished run names. If a run names it whose waiters know already that it has failed, waits
+    /// until the last task of that run has ended or is proven dead.
     pub fn write<T: Pod>(&self, tensor: &Tensor, elements: &[T]) -> Result<(), Error> {
         let (core, _touch) = self.idle(tensor)?;
         write_to(&core.memory.segment, tensor, elements)
     }
 
-    /// The elements of a dense tensor that no unfinished run names; if runs name it whose waiters were told of a death or a
-    /// stall before the last task had ended, waits until those have ended (WRK-4).
+    /// The elements of a dense tensor that no unfinished run names. If a run names it whose waiters know already that it has
+    /// failed, waits until the last task of that run has ended or is proven dead.
     pub fn read<T: Pod>(&self, tensor: &Tensor) -> Result<Vec<T>, Error> {
         let (core, _touch) = self.idle(tensor)?;
         read_from(&core.memory.segment, tensor)

@@ -82,7 +82,7 @@ impl<M: Memory> Notice<M> {
 
     fn is_out(&self, run: u64) -> bool {
         // SYNC: DOM-10: pairs with the store in `post`.
-        self.0.load(RUN, Ordering::Acquire) >= run
+        self.0.load(RUN, Ordering::Acquire) >= run.max(1)
     }
 
     /// Why nobody waits for the rank in this run, if nobody does.

@@ -22,8 +22,8 @@ impl RunHandle {
         self.run
     }
 
-    /// Waits until it is over, or until a death or a stall is known that it fails of: then the last of its tasks may still be
-    /// ending, and who reads what it names waits for that (WRK-4).
+    /// Waits until it is over, or until it is known to have failed of a death, a stall or its own code. In that case some of
+    /// its tasks may still be ending; [`Worker::read`](crate::Worker::read) of what it names waits for them.
     pub fn wait(&self) -> Result<Finished, Error> {
         let ended = self.node.attend(None, |core| core.outcome(self.run));
         Ok(ended.ok_or(Error::Closed)??)

@@ -322,7 +322,7 @@ fn refused(builder: Builder) {
 }
 
 fn missing(builder: Builder) {
-    let worker = chips(builder.budgets(ladder(100, 300)), 2);
+    let worker = chips(builder.budgets(ladder(100, 1000)), 2);
     let run = worker.run("missing", |graph| {
         let domain = allocate(graph, &[0, 1], 8)?;
         let call = Call::new(&AWAIT).domain(&domain);

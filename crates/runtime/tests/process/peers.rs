@@ -193,7 +193,7 @@ fn dom_11_who_has_failed_comes_to_no_more_barriers_of_that_run() {
 fn dom_10_a_peer_that_hangs_is_the_one_that_is_ended() {
     let _turn = turn();
     for make in [threads, builder] {
-        let meeting = Meeting::new(make().budgets(ladder(100, 300)));
+        let meeting = Meeting::new(make().budgets(ladder(200, 1500)));
         let run = meeting.hold([1, deed::HANG, way::BARRIER]);
         let Err(Error::Run(error)) = run else { panic!("DOM-10: {run:?}") };
         assert!(error.stall().is_some(), "{error}");
@@ -283,12 +283,12 @@ fn dom_10_single_tasks_are_told_too() {
 #[test]
 fn dom_10_a_death_while_the_code_of_the_graph_sleeps_costs_nobody_else() {
     let _turn = turn();
-    let meeting = Meeting::new(builder().budgets(ladder(100, 300)));
+    let meeting = Meeting::new(builder().budgets(ladder(200, 1500)));
     let run = meeting.worker.run("asleep", |graph| {
         meeting.submit(graph, [1, deed::ABORT, way::BARRIER])?;
         graph.flush();
         // Nobody looks at the node meanwhile, for longer than every budget.
-        std::thread::sleep(Duration::from_millis(1500));
+        std::thread::sleep(Duration::from_secs(4));
         Ok(())
     });
     let words = run.expect_err("DOM-10").to_string();
