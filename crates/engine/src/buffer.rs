@@ -215,10 +215,6 @@ impl Buffers {
         self.all.iter()
     }
 
-    pub(crate) fn places(&self) -> usize {
-        self.identities.len()
-    }
-
     pub(crate) fn live(&self) -> usize {
         self.all.live()
     }

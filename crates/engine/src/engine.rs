@@ -15,6 +15,7 @@
 //!   allocates nothing.
 //! - **ENG-4 (refusals leave nothing).** A call that is refused has changed nothing.
 
+mod behind;
 mod cancel;
 mod place;
 mod progress;
@@ -27,7 +28,7 @@ use crate::buffer::{Buffer, BufferError, BufferId, Buffers, Grant, Identity};
 use crate::group::Group;
 use crate::ring::Ring;
 use crate::run::{Reason, Run, RunId};
-use crate::task::{OUTSIDE, State, TaskId, Time};
+use crate::task::{State, TaskId, Time};
 use crate::tensormap::{RunKey, TensorMap};
 use crate::worker::{Flight, Health, Lane, Pool, PoolId, WorkerId};
 use std::collections::VecDeque;
@@ -183,6 +184,8 @@ pub struct Engine {
     /// A submitter was told to wait for room, and none has come.
     pub(crate) wants_room: bool,
     wants_admission: bool,
+    /// Whether a worker keeps order.
+    has_order: bool,
     dispatches: u64,
     sequence: u64,
     last_run: u64,
@@ -202,7 +205,7 @@ impl Engine {
             now: Time(0),
             progress: Time(0),
             next_deadline: Time(u64::MAX),
-            ring: Ring::new(config.slots.min(OUTSIDE), config.bytes),
+            ring: Ring::new(config.slots, config.bytes),
             map: TensorMap::default(),
             buffers: Buffers::default(),
             lanes: Vec::new(),
@@ -216,6 +219,7 @@ impl Engine {
             ending: Vec::new(),
             wants_room: false,
             wants_admission: false,
+            has_order: false,
             dispatches: 0,
             sequence: 0,
             last_run: 0,
@@ -245,29 +249,6 @@ impl Engine {
         }
         self.lanes.push(Lane::new(depth.max(1), pool));
         WorkerId(worker)
-    }
-
-    /// Gives `worker` a task of its pool whenever it has none: tasks cost less there than elsewhere.
-    pub fn prefer(&mut self, worker: WorkerId) {
-        let pool = self.lanes.get(worker.index()).map(|lane| lane.pool as usize);
-        if let Some(pool) = pool.and_then(|pool| self.pools.get_mut(pool)) {
-            pool.near = Some(worker.0);
-        }
-    }
-
-    /// Sends `worker` no single tasks until [`Engine::resume`]; what it has, it keeps.
-    pub fn pause(&mut self, worker: WorkerId) {
-        if let Some(lane) = self.lanes.get_mut(worker.index()) {
-            lane.is_paused = true;
-        }
-    }
-
-    /// Sends `worker` tasks again.
-    pub fn resume(&mut self, worker: WorkerId) {
-        if let Some(lane) = self.lanes.get_mut(worker.index()) {
-            lane.is_paused = false;
-            self.fill(worker.0);
-        }
     }
 
     /// Says whether `worker` only waits for another worker with its task: then that one is judged, by its own budget, and
@@ -310,11 +291,6 @@ impl Engine {
         }
         self.buffers.remove(buffer);
         Ok(())
-    }
-
-    /// How many places there are for buffers, used or not.
-    pub fn buffer_places(&self) -> usize {
-        self.buffers.places()
     }
 
     /// Whether an unfinished run names a buffer.
@@ -387,13 +363,7 @@ impl Engine {
     /// How many more tasks the ring has room for.
     #[inline]
     pub fn free_slots(&self) -> u32 {
-        self.config.slots.min(OUTSIDE).saturating_sub(self.ring.live())
-    }
-
-    /// How many runs have begun and are not finished.
-    #[inline]
-    pub fn unfinished_runs(&self) -> usize {
-        self.order.len()
+        self.config.slots.saturating_sub(self.ring.live())
     }
 
     /// How much of everything there is.

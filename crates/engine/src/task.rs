@@ -30,20 +30,9 @@ pub struct TaskId {
     pub(crate) generation: u32,
 }
 
-/// No ring has a slot with this bit.
-pub(crate) const OUTSIDE: u32 = 1 << 31;
-
 impl TaskId {
     /// The name of no task.
     pub(crate) const NONE: Self = Self { slot: NONE, generation: 0 };
-
-    /// The name of a task that has ended and never was in the ring; each number names another one.
-    #[inline]
-    pub fn ended(number: u64) -> Self {
-        let [low, high] = [number & 0xffff_ffff, number >> 32 & 0x7fff_ffff];
-        let half = |half: u64| u32::try_from(half).unwrap_or(u32::MAX);
-        Self { slot: OUTSIDE | half(high), generation: half(low) }
-    }
 
     /// Which place of the ring it has, from 0; another task has it later.
     #[inline]
@@ -54,10 +43,6 @@ impl TaskId {
 
 impl std::fmt::Display for TaskId {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        if self.slot & OUTSIDE != 0 {
-            let high = u64::from(self.slot & !OUTSIDE) << 32;
-            return write!(f, "o{}", high | u64::from(self.generation));
-        }
         write!(f, "t{}.{}", self.slot, self.generation)
     }
 }
@@ -373,6 +358,8 @@ pub(crate) struct Extra {
     pub(crate) accesses: u32,
     /// Whether a scope holds it.
     pub(crate) is_scoped: bool,
+    /// The worker it was started on, of which it may be the last member if it is a group; kept only while a worker keeps order.
+    pub(crate) lane: u32,
     /// What it waited for.
     pub(crate) edges: Few<Edge, 8>,
 }
@@ -438,6 +425,7 @@ impl Extra {
             entered: 0,
             accesses: NONE,
             is_scoped: false,
+            lane: NONE,
             edges: Few::default(),
         }
     }

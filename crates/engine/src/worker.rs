@@ -3,12 +3,14 @@
 //! - **QUE-1 (FIFO).** Tasks leave a queue in the order in which they became ready, those that became ready together in
 //!   the order of submission; only a higher priority goes ahead.
 //! - **QUE-2 (directed).** A task for one worker stands in that worker's queue and runs there or nowhere.
-//! - **QUE-4 (spread, then near).** A task of a pool goes to a worker without tasks if there is one: to the preferred one,
-//!   or to the one whose task has made it ready, before others.
-//! - **QUE-6 (alone).** A task that is to be alone is sent only to a worker of its pool that has none, and no task of a pool is
-//!   sent behind it.
-//! - **QUE-5 (given back).** What a worker gives back stands where it was, before all that became ready later.
-//! - **QUE-3 (work conserving).** No task waits in a queue while a worker it may run on has room and is not reserved.
+//! - **QUE-3 (work conserving).** The first task of a queue does not wait while a worker can take it. A worker can take a task
+//!   if it is ready, not reserved for a group, and has fewer tasks than its depth; what else a pool asks of it says QUE-6.
+//! - **QUE-4 (spread, then near).** A ready task of a pool goes to a worker without tasks if there is one: to the one whose
+//!   task has made it ready, before others.
+//! - **QUE-5 (behind).** A task that waits is sent behind the tasks it waits for if one worker that keeps order has all of them,
+//!   the last task of that worker is one of them, and no ready task waits in the queue that the task would go to.
+//! - **QUE-6 (alone).** A worker can take a task of a pool that is alone only if it has no task, and other tasks of the pool only
+//!   if none of its tasks is alone. A task for one certain worker is not asked whether it is alone.
 
 use crate::task::Time;
 use std::cmp::Reverse;
@@ -64,10 +66,10 @@ pub(crate) struct Lane {
     pub(crate) pool: u32,
     /// The run whose first group waits for it.
     pub(crate) reserved: u32,
-    /// Whether it takes no single tasks for a while.
-    pub(crate) is_paused: bool,
     /// Whether it only waits for another worker.
     pub(crate) is_held_up: bool,
+    /// Whether it runs tasks in the order in which they were sent, each only if what it is behind ended well.
+    pub(crate) keeps_order: bool,
     /// Whether it is in its pool's list of those with room.
     is_listed: bool,
     /// Whether it is in its pool's list of those without tasks.
@@ -86,8 +88,8 @@ impl Lane {
             queue: Fifo::default(),
             pool,
             reserved: crate::arena::NONE,
-            is_paused: false,
             is_held_up: false,
+            keeps_order: false,
             is_listed: false,
             is_listed_idle: false,
             progress: Time(0),
@@ -106,7 +108,6 @@ impl Lane {
         self.health == Health::Ready
             && self.reserved == crate::arena::NONE
             && self.flights.len() < self.depth
-            && !self.is_paused
     }
 
     /// Whether a member of a group can be sent to it.
@@ -154,8 +155,6 @@ pub(crate) struct Pool {
     free: VecDeque<u32>,
     /// Those that had no task when they were listed, longest ago first.
     idle: VecDeque<u32>,
-    /// Who is given a task whenever it has none.
-    pub(crate) near: Option<u32>,
     /// Who is just ending a task: what that makes ready is likely to use the same data.
     pub(crate) ending: Option<u32>,
     /// How many workers are not gone.
@@ -184,7 +183,7 @@ impl Pool {
     /// The worker for the next task: one without tasks if there is any, else the next that has room, unless it is to be alone.
     #[inline]
     pub(crate) fn next_free(&mut self, lanes: &mut [Lane], is_alone: bool) -> Option<u32> {
-        if (self.near.is_some() || self.ending.is_some())
+        if self.ending.is_some()
             && let Some(worker) = self.next_near(lanes)
         {
             return Some(worker);
@@ -197,7 +196,7 @@ impl Pool {
         if is_alone { None } else { self.next_with_room(lanes) }
     }
 
-    /// The preferred worker, or the one that is ending a task, if it has no other.
+    /// The worker that is ending a task, if it has no other.
     #[inline]
     fn next_near(&mut self, lanes: &[Lane]) -> Option<u32> {
         let is_free = |worker: &u32| {
@@ -205,7 +204,7 @@ impl Pool {
             lane.flights.is_empty() && lane.has_room()
         };
         // Whoever is ending a task is not listed as idle yet: it is forgotten only once it was asked.
-        self.near.filter(is_free).or_else(|| self.ending.take().filter(is_free))
+        self.ending.take().filter(is_free)
     }
 
     /// The worker that has had no task for the longest.

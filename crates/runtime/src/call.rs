@@ -55,12 +55,6 @@ impl Call {
         self.rare.as_deref().unwrap_or(&NONE)
     }
 
-    /// Whether there is nothing to it but arguments and numbers.
-    #[inline]
-    pub(crate) fn is_plain(&self) -> bool {
-        self.rare.is_none() && !self.is_collective && !self.is_unordered
-    }
-
     pub(crate) fn rare_mut(&mut self) -> &mut Rare {
         self.rare.get_or_insert_with(|| Box::new(NONE.clone()))
     }

@@ -9,6 +9,7 @@
 //! - **EP-4 (recall).** A task that was recalled before it began ends as skipped; one that had begun ends as it ends.
 //! - **EP-5 (survives).** A task that fails or panics costs itself, not its worker.
 //! - **EP-6 (stop).** A worker that is told to stop runs what it was sent before, and then leaves.
+//! - **EP-7 (behind).** A task that was sent behind one that failed or was skipped ends as skipped.
 
 pub(crate) mod mailbox;
 pub(crate) mod process;
@@ -71,8 +72,8 @@ pub trait Endpoint: Send {
     /// What reports call it: `chip 2 (process 4711)`.
     fn name(&self) -> String;
 
-    /// Takes a task. The worker may see it only after [`Endpoint::flush`].
-    fn send(&mut self, dispatch: u64, message: &[u8]);
+    /// Takes a task that was sent behind other dispatches. The worker may see it only after [`Endpoint::flush`].
+    fn send(&mut self, dispatch: u64, behind: &[u64], message: &[u8]);
 
     /// Asks that a task not begin any more.
     fn recall(&mut self, dispatch: u64);

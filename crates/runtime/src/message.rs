@@ -7,11 +7,13 @@
 
 mod place;
 mod seat;
+mod sent;
 mod step;
 
 pub use place::{Encode, Place, Places, Rows};
-pub(crate) use place::{PlaceHead, Reach, RowBytes, encode_place};
+pub(crate) use place::{PlaceHead, Reach, encode_place};
 pub use seat::{MAX_DOMAINS, Seat};
+pub use sent::{Head, Sent};
 pub use step::Step;
 
 use bytemuck::Pod;
@@ -188,25 +190,6 @@ pub struct Received<'a> {
     pub seats: &'a [Seat],
     /// Whatever bytes it was given.
     pub blob: &'a [u8],
-}
-
-impl<'a> Received<'a> {
-    /// What would be received if this were sent, made without a message if it has nothing but dense rows and numbers;
-    /// `room` is for the rows.
-    #[inline]
-    pub(crate) fn of_rows(
-        order: Order,
-        heads: impl Iterator<Item = PlaceHead>,
-        scalars: &'a [u64],
-        room: &'a mut Vec<RowBytes>,
-    ) -> Option<Self> {
-        if cfg!(target_endian = "big") {
-            return None;
-        }
-        let places = Places::Rows(Rows::collect(heads, room)?);
-        let scalars = Scalars(bytemuck::cast_slice(scalars));
-        Some(Self { order, places, scalars, seats: &[], blob: &[] })
-    }
 }
 
 impl Received<'_> {

@@ -15,44 +15,34 @@
 //! - **NODE-2 (no lock while waiting).** Nobody holds the core while a task runs or while it sleeps.
 //! - **NODE-3 (idle costs nothing).** Without tasks nobody looks at a clock or at a worker.
 
-mod at_once;
 mod buffers;
 mod core;
 mod desk;
-mod errands;
 mod keeper;
-mod local;
-mod named;
+mod lengths;
 mod parts;
 mod peers;
 
 pub(crate) use self::core::Core;
 pub use self::core::Finished;
-pub(crate) use at_once::AtOnce;
+pub(crate) use desk::Submitting;
 use desk::{Attendance, Desk, Moves, Seen};
-use errands::LONG_NANOSECONDS;
-pub(crate) use errands::{Caller, Errand, Errands};
-pub(crate) use local::Local;
-pub(crate) use named::Touch;
 
 use crate::endpoint::DeathWord;
 use crate::program::Program;
 use crate::shm::bell::Look;
 use crate::shm::{Bell, Waiting};
 use phalanx_engine::{Budgets, Time, Verdict, watch};
-use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-/// How many rows of errands are run before somebody looks at other workers.
-const ERRANDS: u32 = 16;
+/// How long an ending may go unnoticed whose worker thought that it would tell of it at once.
+const UNTOLD: Duration = Duration::from_millis(10);
 
 /// The engine and its endpoints, shared by all who may move them.
 pub(crate) struct Node {
     desk: Desk<Core>,
     pub(crate) waiting: Waiting,
     pub(crate) budgets: Budgets,
-    /// The tasks that waiting callers run themselves.
-    pub(crate) errands: Option<Arc<Errands>>,
     pub(crate) program: &'static Program,
     /// The first bytes of each callable's digest.
     pub(crate) prefixes: Vec<u32>,
@@ -67,18 +57,16 @@ impl Node {
         core: Core,
         bell: Bell,
         budgets: Budgets,
-        errands: Option<Arc<Errands>>,
         program: &'static Program,
-        waiting: Waiting,
+        (waiting, has_threads): (Waiting, bool),
     ) -> Self {
         let prefixes = program.callables().iter().map(|one| one.digest().prefix()).collect();
         let some_room = core.engine.free_slots() / 8;
         Self {
-            desk: Desk::new(core, bell),
+            desk: Desk::new(core, bell, has_threads),
             some_room,
             waiting,
             budgets,
-            errands,
             program,
             prefixes,
             nonce: nonce(),
@@ -95,9 +83,19 @@ impl Node {
         self.desk.lend_a_hand(look)
     }
 
-    /// The same, unless somebody attends to the node anyway.
-    pub(crate) fn lend_a_hand_if_wanted(&self, look: Look) -> bool {
-        self.desk.lend_a_hand_if_wanted(look)
+    /// Takes in what the thread of a worker has published.
+    pub(crate) fn ask(&self) {
+        self.desk.ask();
+    }
+
+    /// The same, unless somebody submits, who looks now and then; whether it was done.
+    pub(crate) fn ask_in_passing(&self) -> bool {
+        self.desk.ask_in_passing()
+    }
+
+    /// From now on the caller submits, and looks after the node with every submission, until the guard is gone.
+    pub(crate) fn begin_submitting(&self) -> Submitting<'_, Core> {
+        self.desk.begin_submitting()
     }
 
     /// Makes all who wait look again.
@@ -136,24 +134,16 @@ impl Node {
         mut done: impl FnMut(&mut Core) -> Option<T>,
     ) -> Option<T> {
         let here = self.arrive();
-        let mut clock = None;
         let mut core = self.enter();
-        core.caller_waits(1);
         loop {
-            core.pump_at(&mut clock);
+            core.pump();
             let result = done(&mut core);
-            core.tell(|| self.has_errands());
+            core.tell();
             let is_late = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
             if result.is_some() || is_late() {
-                core.caller_waits(-1);
                 here.leave(&mut core);
                 return result;
             }
-            if let Some(errand) = core.hand_over() {
-                (core, clock) = self.run_errands(&here, core, errand, clock);
-                continue;
-            }
-            clock = None;
             let (until, words) = self.judge(&mut core);
             if core.has_news {
                 // The watchdog's, and it may be what we wait for.
@@ -166,55 +156,9 @@ impl Node {
         }
     }
 
-    /// Runs what is ready for a caller, until nothing is or another caller does; `moves` is told now and then.
-    pub(crate) fn help(&self, moves: impl Fn()) {
-        self.attend(None, |core| {
-            moves();
-            (!core.has_errand()).then_some(())
-        });
-    }
-
-    /// Runs what waits for a caller, and what that makes ready; now and then somebody must look at the others.
-    #[inline]
-    fn run_errands<'n>(
-        &'n self,
-        here: &Attendance<'_, Core>,
-        mut core: Held<'n>,
-        mut errand: Box<Errand>,
-        mut clock: Option<u64>,
-    ) -> (Held<'n>, Option<u64>) {
-        let mut begun = clock;
-        for left in (0..ERRANDS).rev() {
-            drop(core);
-            let are_long = self.errands.as_ref().is_some_and(|errands| errands.are_long());
-            clock = if are_long {
-                here.step_aside(|| errand.run(None))
-            } else {
-                errand.run(clock.take())
-            };
-            core = self.enter();
-            core.take_back(errand, &mut clock);
-            let now = clock.unwrap_or_default();
-            let took = now.saturating_sub(*begun.get_or_insert(now));
-            if left == 0 || are_long || took > LONG_NANOSECONDS {
-                break;
-            }
-            match core.hand_over() {
-                Some(next) => errand = next,
-                None => break,
-            }
-        }
-        (core, clock)
-    }
-
-    fn has_errands(&self) -> bool {
-        self.errands.as_ref().is_some_and(|errands| errands.has_some())
-    }
-
     /// Waits for a sign, or until `until`; what others did after `seen` is one.
     fn sleep(&self, seen: Seen, until: Option<Instant>, words: &[DeathWord]) {
-        let is_there = |look| self.has_errands() || self.desk.is_there(seen, look);
-        self.sleep_until(until, words, is_there);
+        self.sleep_until(until, words, |look| self.desk.is_there(seen, look));
     }
 
     /// Sleeps until `is_there`, a worker dies, or `until`.
@@ -243,7 +187,10 @@ impl Node {
         }
         let words = core.lanes.iter().filter_map(|lane| lane.endpoint.death_word()).collect();
         let again = core.lanes.iter().filter_map(|lane| lane.endpoint.look_again()).min();
-        (self.watch(core).into_iter().chain(again).min(), words)
+        // Only a worker that has something behind what it runs can have ended a task that nobody was told of (SRV-3).
+        let may_be_untold = core.engine.workers().any(|worker| core.engine.in_flight(worker) > 1);
+        let soon = may_be_untold.then(|| Instant::now() + UNTOLD);
+        (self.watch(core).into_iter().chain(again).chain(soon).min(), words)
     }
 
     /// Lets the watchdog look, if it is time; when it wants to look again.
@@ -275,11 +222,6 @@ impl Moves for Core {
     #[inline]
     fn take_news(&mut self) -> bool {
         std::mem::take(&mut self.has_news)
-    }
-
-    #[inline]
-    fn errands(&self) -> usize {
-        self.row.len()
     }
 
     fn is_busy(&self) -> bool {

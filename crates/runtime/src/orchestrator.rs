@@ -1,20 +1,21 @@
 //! What a graph's code says: tasks, scopes, memory; dependencies follow from the tensors.
 //!
 //! - **ORC-1 (refusals leave nothing).** A submission that is refused has changed nothing, and says which argument and why.
-//! - **ORC-2 (waits, never fails).** A full ring makes the submitter wait while tasks end, and it runs tasks meanwhile if it
-//!   may; memory that only the submitter can free is an error at once.
+//! - **ORC-2 (waits, never fails).** A full ring makes the submitter wait while tasks end; memory that only the submitter can
+//!   free is an error at once.
+//! - **ORC-4 (only submits).** A submission runs no task: whatever the tasks do, the code of the graph goes on.
 //! - **ORC-3 (homes).** A buffer of one chip goes to that chip only.
 
 use crate::call::Call;
 use crate::error::Error;
-use crate::failure::Failure;
 use crate::memory::Home;
 use crate::message::{MAX_ARGUMENTS, MAX_SCALARS, Order, encode_task};
-use crate::node::{AtOnce, Core, Node};
+use crate::node::{Core, Node, Submitting};
 use crate::shm::mailbox::Witness;
 use crate::tensor::{Access, Argument, Buffer, Bytes, DType, Layout, Tensor};
 use phalanx_engine::{Arg, Mode, Place, PoolId, RunId, Slab, Submit, TaskId, TaskSpec, WorkerId};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// Which workers a node has, and what the engine calls them.
 #[derive(Clone, Debug, Default)]
@@ -24,8 +25,6 @@ pub(crate) struct Crew {
     pub(crate) next_level_pool: Option<PoolId>,
     pub(crate) subs: Vec<WorkerId>,
     pub(crate) sub_pool: Option<PoolId>,
-    /// Whether the first of `subs` is whoever waits, which cannot be in a group.
-    pub(crate) is_helping: bool,
 }
 
 /// Which worker of the next level.
@@ -41,8 +40,8 @@ pub enum Target {
 
 /// How many submissions pass before workers are listened to.
 const LISTEN_EVERY: u32 = 16;
-/// How many pass before those that stay here are run.
-const HELP_EVERY: u32 = 32;
+/// How long a submitter that found no room waits for more of it than one task needs.
+const ROOM_PATIENCE: Duration = Duration::from_micros(500);
 /// The most bytes a task carries itself.
 pub const MAX_BYTES: usize = 1 << 20;
 
@@ -53,8 +52,7 @@ pub struct Orchestrator<'n> {
     pub(crate) run: RunId,
     args: Vec<Arg>,
     since: u32,
-    /// What tasks are run with at once, while they may be.
-    at_once: Option<Box<AtOnce>>,
+    submitting: Submitting<'n, Core>,
     /// Where to tell a parent that its worker moves.
     pub(crate) witness: Option<Witness>,
     /// Domains that are kept for the run.
@@ -64,7 +62,8 @@ pub struct Orchestrator<'n> {
 impl<'n> Orchestrator<'n> {
     pub(crate) fn new(node: &'n Node, crew: &'n Crew, run: RunId) -> Self {
         let (args, held) = (Vec::new(), Vec::new());
-        Self { node, crew, run, args, since: 0, at_once: None, witness: None, held }
+        let submitting = node.begin_submitting();
+        Self { node, crew, run, args, since: 0, submitting, witness: None, held }
     }
 
     /// How many workers the next level has.
@@ -103,16 +102,6 @@ impl<'n> Orchestrator<'n> {
     /// Starts each call on another sub worker, all at once; it ends when all have ended.
     pub fn submit_sub_group(&mut self, calls: &[Call]) -> Result<TaskId, Error> {
         let pool = self.crew.sub_pool.ok_or(Error::NoWorkers("sub workers"))?;
-        if self.crew.is_helping {
-            let subs = &self.crew.subs[1..];
-            let (members, workers) = (calls.len(), subs.len());
-            if members > workers {
-                return Err(phalanx_engine::SubmitError::GroupTooLarge { members, workers }.into());
-            }
-            let members: Vec<_> =
-                subs.iter().zip(calls).map(|(sub, call)| (*sub, None, call)).collect();
-            return self.submit_group(None, &members);
-        }
         let members: Vec<_> = calls.iter().map(|call| (self.crew.subs[0], None, call)).collect();
         self.submit_group(Some(pool), &members)
     }
@@ -126,7 +115,6 @@ impl<'n> Orchestrator<'n> {
             let submit =
                 submit.map_err(|refused| core.refusal(run, &Place::Group(&[]), refused))?;
             let Submit::Accepted { slab: Some(slab), .. } = submit else { return Ok(None) };
-            core.forget_name(slab.buffer);
             Ok(Some(slab))
         })?;
         let buffer = self.slab_buffer(slab);
@@ -170,15 +158,7 @@ impl<'n> Orchestrator<'n> {
 
     /// Shows workers all that was submitted, before a graph's code waits for something itself.
     pub fn flush(&mut self) {
-        self.end_at_once();
-        let mut core = self.node.enter();
-        core.spread();
-        core.pump();
-        let has_errands = core.row.len() > 0;
-        drop(core);
-        if has_errands {
-            self.help();
-        }
+        self.node.enter().pump();
     }
 
     pub(crate) fn chip(&self, chip: u32) -> Result<WorkerId, Error> {
@@ -193,22 +173,6 @@ impl<'n> Orchestrator<'n> {
         call: &Call,
     ) -> Result<TaskId, Error> {
         let order = self.order(call)?;
-        let is_sub = matches!(place, Place::Pool(pool) if Some(pool) == self.crew.sub_pool);
-        if self.since >= HELP_EVERY {
-            self.catch_up();
-        }
-        if let Some(at_once) = &mut self.at_once {
-            if is_sub && at_once.takes(order.callable, call, self.node.nonce) {
-                if !at_once.name(call) {
-                    self.node.enter().name(self.run, at_once, call);
-                }
-                return Ok(match at_once.run(&order, call) {
-                    Ok(task) => self.tell_now_and_then(task),
-                    Err(failure) => self.fail_at_once(&order, call, &failure),
-                });
-            }
-            self.end_at_once();
-        }
         self.check(call, home)?;
         let seats = self.seats(call, home)?;
         let mut args = std::mem::take(&mut self.args);
@@ -217,7 +181,7 @@ impl<'n> Orchestrator<'n> {
         let run = self.run;
         let result = self.with_room(|core| {
             let is_alone =
-                matches!(place, Place::Pool(_)) && core.local.is_to_be_alone(order.callable);
+                matches!(place, Place::Pool(_)) && core.lengths.is_to_be_alone(order.callable);
             let spec = spec(place, call, &args).alone(is_alone).work(order.callable.into());
             let submit = core.engine.submit(run, &spec);
             let submit = submit.map_err(|refused| core.refusal(run, &place, refused))?;
@@ -234,54 +198,11 @@ impl<'n> Orchestrator<'n> {
                 &seats,
                 &call.rare().blob,
             );
-            if is_sub {
-                core.note_submission(order.callable);
-            }
             core.carry_out();
             Ok(Some(task))
         });
         self.args = args;
         result
-    }
-
-    /// A task was run at once; now and then the node hears of that.
-    #[inline]
-    fn tell_now_and_then(&mut self, task: TaskId) -> TaskId {
-        if self.at_once.as_ref().is_some_and(|at_once| at_once.is_to_tell()) {
-            self.tell();
-        }
-        task
-    }
-
-    #[inline(never)]
-    fn tell(&mut self) {
-        let Some(mut at_once) = self.at_once.take() else { return };
-        self.move_on();
-        let mut core = self.node.enter();
-        core.pump();
-        if core.hear_at_once(self.run, &mut at_once) {
-            self.at_once = Some(at_once);
-        } else {
-            core.end_at_once(self.run, at_once);
-        }
-    }
-
-    /// From now on tasks take the usual way.
-    #[inline(never)]
-    fn end_at_once(&mut self) {
-        if let Some(at_once) = self.at_once.take() {
-            self.node.enter().end_at_once(self.run, at_once);
-        }
-    }
-
-    /// The task that was just run at once has failed.
-    #[cold]
-    fn fail_at_once(&mut self, order: &Order, call: &Call, failure: &Failure) -> TaskId {
-        self.end_at_once();
-        let args: Vec<Arg> = call.arguments.iter().map(Argument::engine).collect();
-        let mut core = self.node.enter();
-        let place = Place::Worker(self.crew.subs[0]);
-        core.fail_at_once(self.run, &spec(place, call, &args), order.callable, failure)
     }
 
     fn submit_group(
@@ -336,11 +257,8 @@ impl<'n> Orchestrator<'n> {
         mut submit: impl FnMut(&mut Core) -> Result<Option<T>, Error>,
     ) -> Result<T, Error> {
         self.since += 1;
-        if self.at_once.is_some() {
-            self.end_at_once();
-        }
         let mut core = self.node.enter();
-        if self.since >= LISTEN_EVERY && !core.local.is_on() {
+        if self.since >= LISTEN_EVERY {
             // Hears what workers have to say.
             self.since = 0;
             self.move_on();
@@ -349,13 +267,9 @@ impl<'n> Orchestrator<'n> {
         if let Some(accepted) = submit(&mut core)? {
             return Ok(accepted);
         }
+        core.room_wanted = self.node.some_room;
         drop(core);
-        self.wait_for_room(submit)
-    }
-
-    /// Runs what is ready here.
-    fn help(&self) {
-        self.node.help(|| self.move_on());
+        self.submitting.pause(|| self.wait_for_room(submit))
     }
 
     /// LVL-8: the workers of this graph move, or are looked after.
@@ -366,34 +280,25 @@ impl<'n> Orchestrator<'n> {
         }
     }
 
-    /// Runs what is ready, and if all that stays here has ended, the next ones can be run at once.
-    #[inline(never)]
-    fn catch_up(&mut self) {
-        if self.node.enter().local.is_on() {
-            self.since = 0;
-            self.help();
-            self.at_once = self.node.enter().lend_at_once(self.run);
-        }
-    }
-
+    /// Waits for room: for some more than is needed now, as long as workers have enough to do meanwhile.
     #[inline(never)]
     fn wait_for_room<T>(
         &self,
         mut submit: impl FnMut(&mut Core) -> Result<Option<T>, Error>,
     ) -> Result<T, Error> {
-        let accepted = self.node.attend(None, |core| {
+        let some = self.node.some_room;
+        let soon = Instant::now().checked_add(ROOM_PATIENCE);
+        let accepted = self.node.attend(soon, |core| {
             self.move_on();
-            // While tasks end one after the other, a little more room is worth waiting for.
-            let is_little = core.engine.free_slots() < self.node.some_room;
-            // What this thread was given runs first: there is enough for the others to do.
-            if is_little && core.has_errand() {
-                return None;
-            }
-            if core.is_moving && is_little && core.is_busy() {
-                core.is_awaited = true;
-                return None;
-            }
-            submit(core).transpose()
+            core.room_wanted = if core.has_room(some) { 0 } else { some };
+            if core.room_wanted > 0 { None } else { submit(core).transpose() }
+        });
+        let accepted = accepted.or_else(|| {
+            self.node.attend(None, |core| {
+                self.move_on();
+                core.room_wanted = 0;
+                submit(core).transpose()
+            })
         });
         accepted.unwrap_or(Err(Error::Closed))
     }
@@ -460,12 +365,6 @@ impl<'n> Orchestrator<'n> {
             home: Home::Host,
             dropped: None,
         }))
-    }
-}
-
-impl Drop for Orchestrator<'_> {
-    fn drop(&mut self) {
-        self.end_at_once();
     }
 }
 

@@ -3,8 +3,6 @@
 //! - **RUNR-1 (caught).** A callable that panics fails its task with the panic's words and place; the runner goes on.
 //! - **RUNR-2 (refused).** A message that is no task, a callable that is not there, a digest that differs and an argument
 //!   outside shared memory fail the task with words that say so, before anything is called.
-//! - **RUNR-3 (timed).** Tasks that take a microsecond or more are timed alone. Of shorter ones that a caller runs in a row, up
-//!   to 16 are timed together, and each is said to have taken what those before took on average.
 
 use crate::callable::{Body, Callable};
 use crate::clock;
@@ -30,48 +28,6 @@ pub(crate) struct Runner {
     worker: Option<Box<Worker>>,
     /// When the last task ended, if the next follows at once.
     last: Option<u64>,
-    /// How tasks that follow each other are timed.
-    pace: Pace,
-}
-
-/// Times short tasks together: reading the clock takes as long as some of them.
-#[derive(Clone, Copy, Debug)]
-struct Pace {
-    /// When the clock was read last.
-    base: u64,
-    /// How many have ended since.
-    ended: u32,
-    /// How many are timed together.
-    together: u32,
-    /// What one of them is thought to take.
-    usual: u64,
-}
-
-/// Tasks that take less are short; others are timed alone.
-pub(crate) const SHORT_NANOSECONDS: u64 = 1_000;
-/// The most tasks that are timed together.
-const TOGETHER: u32 = 16;
-
-impl Pace {
-    /// The clock was read just now.
-    fn from(base: u64) -> Self {
-        Self { base, ended: 0, together: 1, usual: 0 }
-    }
-
-    /// A task that began at `begun` has ended: when.
-    #[inline]
-    fn tick(&mut self, begun: u64, clock: impl FnOnce() -> u64) -> u64 {
-        self.ended += 1;
-        if self.ended < self.together { begun + self.usual } else { self.read(clock()) }
-    }
-
-    fn read(&mut self, now: u64) -> u64 {
-        self.usual = now.saturating_sub(self.base) / u64::from(self.ended);
-        let is_short = self.usual < SHORT_NANOSECONDS;
-        self.together = if is_short { (2 * self.together).min(TOGETHER) } else { 1 };
-        (self.base, self.ended) = (now, 0);
-        now
-    }
 }
 
 thread_local! {
@@ -108,7 +64,7 @@ impl Runner {
         let prefixes = program.callables().iter().map(|one| one.digest().prefix()).collect();
         let setting = Setting::new(memories, device);
         let parts = Parts::default();
-        Self { program, prefixes, setting, parts, worker: None, last: None, pace: Pace::from(0) }
+        Self { program, prefixes, setting, parts, worker: None, last: None }
     }
 
     /// Runs graphs too, on this worker.
@@ -121,14 +77,9 @@ impl Runner {
         &mut self.setting
     }
 
-    /// The next task begins at `now`, if that is known.
-    pub(crate) fn resume(&mut self, now: Option<u64>) {
-        self.last = now;
-    }
-
-    /// When the last task ended.
-    pub(crate) fn last(&self) -> Option<u64> {
-        self.last
+    /// How many callables it knows.
+    pub(crate) fn callables(&self) -> usize {
+        self.prefixes.len()
     }
 
     /// The next task does not follow the last at once.
@@ -140,39 +91,9 @@ impl Runner {
     #[inline]
     pub(crate) fn run(&mut self, dispatch: u64, message: &[u8]) -> (Ended, Option<Box<str>>) {
         let begun = self.last.unwrap_or_else(clock::now);
-        self.run_until(dispatch, message, begun, |_| clock::now())
-    }
-
-    /// Calls what was received; simulated time that passed.
-    #[inline]
-    pub(crate) fn call_at_once(&mut self, received: &Received<'_>) -> Result<u64, Failure> {
-        self.setting.simulated = 0;
-        self.call_received(received)?;
-        Ok(self.setting.simulated)
-    }
-
-    /// The same; short tasks are timed together.
-    #[inline]
-    pub(crate) fn run_short(&mut self, dispatch: u64, message: &[u8]) -> (Ended, Option<Box<str>>) {
-        let begun = self.last.unwrap_or_else(|| {
-            let now = clock::now();
-            self.pace = Pace::from(now);
-            now
-        });
-        self.run_until(dispatch, message, begun, |pace| pace.tick(begun, clock::now))
-    }
-
-    #[inline]
-    fn run_until(
-        &mut self,
-        dispatch: u64,
-        message: &[u8],
-        begun: u64,
-        ended: impl FnOnce(&mut Pace) -> u64,
-    ) -> (Ended, Option<Box<str>>) {
         (self.setting.simulated, self.setting.dispatch) = (0, dispatch);
         let result = self.call(message);
-        let now = ended(&mut self.pace);
+        let now = clock::now();
         self.last = Some(now);
         let nanoseconds = now.saturating_sub(begun);
         let picoseconds = self.setting.simulated;
@@ -299,31 +220,6 @@ mod tests {
         let (ended, words) = runner.run(1, &bytes);
         assert_eq!(ended.verdict, Verdict::Failed);
         words.expect("it failed").into()
-    }
-
-    /// What tasks that take so long are said to have taken.
-    fn said(lengths: &[u64]) -> Vec<u64> {
-        let (mut pace, mut now, mut last) = (Pace::from(100), 100, 100);
-        let said = lengths.iter().map(|length| {
-            now += length;
-            let begun = last;
-            last = pace.tick(begun, || now);
-            last.saturating_sub(begun)
-        });
-        said.collect()
-    }
-
-    #[test]
-    fn runr_3_long_tasks_are_timed_alone_and_short_ones_add_up() {
-        let long: Vec<u64> = (0..100).map(|task| 1_000 + 37 * task).collect();
-        assert_eq!(said(&long), long, "RUNR-3");
-        let mixed = [[2_000; 3], [100, 300, 200], [5_000; 3]].concat();
-        assert_eq!(said(&mixed)[..4], mixed[..4], "RUNR-3");
-        let short = vec![250; 31];
-        assert_eq!(said(&short), short, "RUNR-3: all the same");
-        let uneven: Vec<u64> = (0..310).map(|task| 50 + task * 7919 % 400).collect();
-        let (said, real) = (said(&uneven).iter().sum::<u64>(), uneven.iter().sum::<u64>());
-        assert!(said.abs_diff(real) < 20 * 400, "RUNR-3: {said} said, {real} passed");
     }
 
     #[test]

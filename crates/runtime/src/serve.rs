@@ -1,34 +1,71 @@
-//! The life of a worker that is not the caller: take a task, run it, say how it ended, sleep when there is none.
+//! The life of a worker: take a task, run it, say how it ended, sleep when there is none.
 //!
-//! The same loop serves in a thread and in a process of its own.
+//! The same loop serves in a thread and in a process of its own; the two differ in how they get their parent to look.
 //!
 //! - **SRV-1 (in order).** Tasks are run in the order in which they were sent, one at a time.
 //! - **SRV-2 (leaves late).** A worker that is told to leave runs what it was sent before.
-//! - **SRV-3 (prompt).** Nothing that has ended is kept back while the worker sleeps or runs something long.
+//! - **SRV-3 (prompt).** An ending is published before the next task begins. The parent is told to look before the worker
+//!   sleeps, and before it begins a task that is not known to be short.
+//! - **SRV-4 (behind).** A task that was sent behind one that failed or was skipped is skipped.
 
-use crate::message::{Ended, Step};
+mod habits;
+
+use crate::message::{Ended, Sent, Step, Verdict};
 use crate::runner::Runner;
 use crate::shm::bell::Look;
 use crate::shm::{ChildSide, Corrupt, Phase, PushError, Waiting};
+use habits::Habits;
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Endings that are published together, at most.
+/// Endings of short tasks that the parent is told of together, at most.
 const BATCH: u32 = 8;
-/// A task that took longer than this is reported at once.
+/// The parent is told at once of a task that took longer than this.
 const LONG_NANOSECONDS: u64 = 2_000;
-/// After one that took longer than this its worker looks what follows from it.
-const SO_LONG_NANOSECONDS: u64 = 20_000;
+/// Looks for a task before a worker insists that its parent looks: a microsecond or so.
+const LOOKS: u32 = 64;
 /// A task that must not begin any more.
 pub(crate) const RECALL: u8 = 1;
+/// The most tasks that a worker may have at a time.
+pub(crate) const MAX_DEPTH: usize = 1 << 16;
+
+/// Who sends tasks to a worker.
+pub(crate) trait Parent {
+    /// Gets the parent to look at what the worker at this end of the mailbox has published.
+    fn tell(&self, side: &ChildSide);
+
+    /// The same, unless the parent looks soon anyway; whether it was told. If it was not, the worker tells it before it sleeps
+    /// or begins something long.
+    fn tell_in_passing(&self, side: &ChildSide) -> bool {
+        self.tell(side);
+        true
+    }
+}
+
+/// A parent in another process.
+pub(crate) struct Elsewhere;
+
+impl Parent for Elsewhere {
+    fn tell(&self, side: &ChildSide) {
+        side.ring();
+    }
+}
 
 /// A worker, from the inside.
-pub(crate) struct Server {
+pub(crate) struct Server<P: Parent> {
     side: ChildSide,
+    parent: P,
     runner: Runner,
     waiting: Waiting,
     bytes: Vec<u8>,
     recalled: Vec<u64>,
-    unpublished: u32,
+    /// How many tasks it was sent and has ended.
+    ended: u64,
+    /// Those among the last that failed or were skipped: when that was, and the dispatch.
+    failed: VecDeque<(u64, u64)>,
+    habits: Habits,
+    /// Endings that the parent was not told of.
+    untold: u32,
     /// Whether nobody is left to serve.
     is_orphan: &'static AtomicBool,
 }
@@ -50,12 +87,22 @@ pub(crate) enum ServeError {
     TooLong(#[from] PushError),
 }
 
-impl Server {
-    pub(crate) fn new(side: ChildSide, mut runner: Runner, waiting: Waiting) -> Self {
+impl<P: Parent> Server<P> {
+    pub(crate) fn new(side: ChildSide, parent: P, mut runner: Runner, waiting: Waiting) -> Self {
         runner.setting().serve_with(side.witness.clone(), waiting);
-        let (bytes, recalled) = (Vec::new(), Vec::new());
-        let is_orphan = &NO_ORPHAN;
-        Self { side, runner, waiting, bytes, recalled, unpublished: 0, is_orphan }
+        Self {
+            side,
+            parent,
+            runner,
+            waiting,
+            bytes: Vec::new(),
+            recalled: Vec::new(),
+            ended: 0,
+            failed: VecDeque::new(),
+            habits: Habits::default(),
+            untold: 0,
+            is_orphan: &NO_ORPHAN,
+        }
     }
 
     /// Serves only until this is true.
@@ -69,24 +116,18 @@ impl Server {
         drop(self.runner);
     }
 
-    /// Serves until told to leave; `idle` is asked while there is nothing to do, or nothing was done for long, and says whether
-    /// it did something.
-    pub(crate) fn serve(&mut self, mut idle: impl FnMut(Look) -> bool) -> Result<(), ServeError> {
+    /// Serves until told to leave.
+    pub(crate) fn serve(&mut self) -> Result<(), ServeError> {
         loop {
             self.listen()?;
             if self.is_orphan.load(Ordering::Acquire) {
                 return Ok(());
             }
             if self.side.tasks.next(&mut self.bytes)? {
-                if self.run_one()? > SO_LONG_NANOSECONDS {
-                    // Others may wait for what follows from it, and nobody else may be there to find out.
-                    idle(Look::Last);
-                    self.runner.paused();
-                }
+                self.run_one()?;
                 continue;
             }
-            self.release();
-            self.publish();
+            self.tell_in_passing();
             if self.side.events.is_pending() {
                 self.finish_saying();
                 continue;
@@ -95,16 +136,33 @@ impl Server {
                 return Ok(());
             }
             self.runner.paused();
-            let (side, is_orphan) = (&self.side, self.is_orphan);
-            let is_there = |look| {
-                !side.tasks.is_empty()
-                    || !side.controls.is_empty()
-                    || side.is_shut_down()
-                    || is_orphan.load(Ordering::Acquire)
-                    || idle(look)
-            };
-            self.waiting.wait_looking(side.bell(), &[], None, is_there);
+            self.wait();
         }
+    }
+
+    /// Waits until there is something to do.
+    fn wait(&mut self) {
+        let (side, is_orphan, parent) = (&self.side, self.is_orphan, &self.parent);
+        let untold = &mut self.untold;
+        let is_there = || {
+            !side.tasks.is_empty()
+                || !side.controls.is_empty()
+                || side.is_shut_down()
+                || is_orphan.load(Ordering::Acquire)
+        };
+        let mut looks = 0;
+        self.waiting.wait_looking(side.bell(), &[], None, |look| {
+            looks += 1;
+            if is_there() {
+                return true;
+            }
+            let is_time = *untold > 0 && (looks >= LOOKS || look == Look::Last);
+            is_time && {
+                *untold = 0;
+                parent.tell(side);
+                is_there()
+            }
+        });
     }
 
     /// Takes in what does not wait its turn.
@@ -126,26 +184,63 @@ impl Server {
         Ok(())
     }
 
-    /// Runs the task that was just read; how long it took.
-    fn run_one(&mut self) -> Result<u64, ServeError> {
-        let Some(dispatch) = self.bytes.first_chunk::<8>() else {
-            return Err(ServeError::NoMessage(self.bytes.len()));
+    /// Runs the task that was just read.
+    fn run_one(&mut self) -> Result<(), ServeError> {
+        let bytes = std::mem::take(&mut self.bytes);
+        let result = match Sent::read(&bytes) {
+            Some(sent) => self.run(&sent),
+            None => Err(ServeError::NoMessage(bytes.len())),
         };
-        let dispatch = u64::from_le_bytes(*dispatch);
-        let (ended, words) = if self.take_recalled(dispatch) {
+        self.bytes = bytes;
+        result
+    }
+
+    #[inline]
+    fn run(&mut self, sent: &Sent<'_>) -> Result<(), ServeError> {
+        let callable = sent.callable().unwrap_or(u32::MAX);
+        if self.untold > 0 && !self.habits.is_short(callable) {
+            self.tell();
+        }
+        let dispatch = sent.dispatch;
+        let (ended, words) = if self.take_recalled(dispatch) || self.is_in_vain(sent) {
             (Ended::skipped(dispatch), None)
         } else {
             self.side.witness.begin(dispatch, Step::Running.encode());
-            self.runner.run(dispatch, &self.bytes[8..])
+            let ended = self.runner.run(dispatch, sent.message);
+            self.habits.note(callable, self.runner.callables(), ended.0.nanoseconds);
+            ended
         };
+        self.ended += 1;
+        if ended.verdict != Verdict::Done {
+            self.note_failed(dispatch);
+        }
         self.side.witness.begin(0, Step::Idle.encode());
         self.say(&ended.encode(), words.unwrap_or_default().as_bytes())?;
-        self.unpublished += 1;
-        if self.unpublished >= BATCH || ended.nanoseconds > LONG_NANOSECONDS {
-            self.release();
-            self.publish();
+        self.side.events.publish();
+        self.untold += 1;
+        if ended.nanoseconds > LONG_NANOSECONDS {
+            self.tell();
+        } else if self.untold.is_multiple_of(BATCH) {
+            self.tell_in_passing();
         }
-        Ok(ended.nanoseconds)
+        Ok(())
+    }
+
+    /// Whether a task was sent behind one that has not ended well.
+    #[inline]
+    fn is_in_vain(&self, sent: &Sent<'_>) -> bool {
+        let has_failed = |dispatch| self.failed.iter().any(|(_, failed)| *failed == dispatch);
+        !self.failed.is_empty() && sent.behind().any(has_failed)
+    }
+
+    /// Remembers a task that has not ended well for as long as one may come that was sent behind it.
+    #[cold]
+    fn note_failed(&mut self, dispatch: u64) {
+        let oldest = self.ended.saturating_sub(MAX_DEPTH as u64);
+        while self.failed.front().is_some_and(|(when, _)| *when < oldest) {
+            self.failed.pop_front();
+        }
+        self.failed.push_back((self.ended, dispatch));
     }
 
     /// Says something to the parent; waits for room if it must.
@@ -160,11 +255,13 @@ impl Server {
     #[cold]
     fn say_late(&mut self, head: &[u8], body: &[u8]) -> Result<(), ServeError> {
         let (is_orphan, bell) = (self.is_orphan, self.side.bell().clone());
-        let side = &mut self.side;
+        let (side, parent) = (&mut self.side, &self.parent);
+        side.events.publish();
+        parent.tell(side);
         let mut result = Ok(());
         self.waiting.wait(&bell, &[], None, || {
             if side.events.publish() {
-                side.ring();
+                parent.tell(side);
             }
             result = side.events.push(head, body);
             !matches!(result, Err(PushError::Full { .. })) || is_orphan.load(Ordering::Acquire)
@@ -179,10 +276,10 @@ impl Server {
     #[cold]
     fn finish_saying(&mut self) {
         let (is_orphan, bell) = (self.is_orphan, self.side.bell().clone());
-        let side = &mut self.side;
+        let (side, parent) = (&mut self.side, &self.parent);
         self.waiting.wait(&bell, &[], None, || {
             if side.events.publish() {
-                side.ring();
+                parent.tell(side);
             }
             !side.events.is_pending() || is_orphan.load(Ordering::Acquire)
         });
@@ -198,17 +295,24 @@ impl Server {
         at.map(|at| self.recalled.swap_remove(at)).is_some()
     }
 
-    /// Gives the room of what was read back to the parent.
-    fn release(&mut self) {
-        if self.side.tasks.release() {
-            self.side.ring();
+    /// Gives the room of what was read back to the parent, and gets it to look at what was said.
+    fn tell(&mut self) {
+        if self.has_something_to_tell() {
+            self.parent.tell(&self.side);
         }
     }
 
-    fn publish(&mut self) {
-        self.unpublished = 0;
-        if self.side.events.publish() {
-            self.side.ring();
+    /// The same, if the worker will tell again.
+    fn tell_in_passing(&mut self) {
+        let untold = self.untold;
+        if self.has_something_to_tell() && !self.parent.tell_in_passing(&self.side) {
+            self.untold = untold.max(1);
         }
+    }
+
+    fn has_something_to_tell(&mut self) -> bool {
+        let has_room = self.side.tasks.release();
+        let has_said = self.side.events.publish();
+        std::mem::take(&mut self.untold) > 0 || has_room || has_said
     }
 }

@@ -298,9 +298,6 @@ struct Elements {
 /// What a submission needs of a tensor, worked out when the tensor is made; what is needed most often comes first.
 #[repr(C)]
 pub(crate) struct Usage {
-    /// As `free_for`, if besides the engine knows the buffer for as long as a handle names it.
-    pub(crate) lasting_for: u64,
-    pub(crate) buffer: BufferId,
     /// How it begins in a message.
     head: PlaceHead,
     /// Whose memory it is a part of, if any task of the owner's may have it for any use; no owner has 0.
@@ -361,8 +358,7 @@ impl Tensor {
         let view = view(&buffer, start, &layout).map_err(TensorError::View)?;
         let is_free = access == Access::ReadWrite && home == Home::Host;
         let free_for = if is_free { owner } else { 0 };
-        let lasting_for = if buffer.0.dropped.is_some() { free_for } else { 0 };
-        let usage = Usage { lasting_for, buffer: buffer.0.id, head: place.head(), free_for, view };
+        let usage = Usage { head: place.head(), free_for, view };
         Ok(Self(Arc::new(Elements { usage, buffer, start, layout })))
     }
 

@@ -2,10 +2,11 @@
 //!
 //! - **WRK-1 (runs in the background).** A run that was submitted goes on whether or not somebody waits for it.
 //! - **WRK-2 (same words).** Everybody who waits for a run is told the same.
-//! - **WRK-4 (told early).** Waiters are told that a run has failed of a death, a stall or its own code before all its tasks have
-//!   ended. Reading and writing a tensor that such a run names waits until they have ended or are proven dead, and succeeds.
 //! - **WRK-3 (close).** Closing ends every worker once, in order, and says what it could not do; a closed worker refuses
 //!   everything.
+//! - **WRK-4 (keeps its time).** A wait with a time limit returns when that is over, whatever tasks do.
+//! - **WRK-7 (told early).** Waiters are told that a run has failed of a death, a stall or its own code before all its tasks have
+//!   ended. Reading and writing a tensor that such a run names waits until they have ended or are proven dead, and succeeds.
 
 mod builder;
 mod children;
@@ -22,7 +23,7 @@ use crate::call::Call;
 use crate::error::Error;
 use crate::failure::Failure;
 use crate::memory::Home;
-use crate::node::{Finished, Held, Node, Touch};
+use crate::node::{Finished, Held, Node};
 use crate::orchestrator::{Crew, Orchestrator};
 use crate::program::Program;
 use crate::shm::Segment;
@@ -166,14 +167,14 @@ impl Worker {
     /// Fills a dense tensor that no unfinished run names. If a run names it whose waiters know already that it has failed, waits
     /// until the last task of that run has ended or is proven dead.
     pub fn write<T: Pod>(&self, tensor: &Tensor, elements: &[T]) -> Result<(), Error> {
-        let (core, _touch) = self.idle(tensor)?;
+        let core = self.idle(tensor)?;
         write_to(&core.memory.segment, tensor, elements)
     }
 
     /// The elements of a dense tensor that no unfinished run names. If a run names it whose waiters know already that it has
     /// failed, waits until the last task of that run has ended or is proven dead.
     pub fn read<T: Pod>(&self, tensor: &Tensor) -> Result<Vec<T>, Error> {
-        let (core, _touch) = self.idle(tensor)?;
+        let core = self.idle(tensor)?;
         read_from(&core.memory.segment, tensor)
     }
 
@@ -198,14 +199,14 @@ impl Worker {
     }
 
     /// The core, once it is sure that nobody writes the tensor.
-    fn idle(&self, tensor: &Tensor) -> Result<(Held<'_>, Touch), Error> {
+    fn idle(&self, tensor: &Tensor) -> Result<Held<'_>, Error> {
         self.check_mine(tensor)?;
         let id = tensor.buffer().0.id;
         loop {
             let mut core = self.node.enter();
             core.pump();
-            if let Some(touch) = core.touch(id) {
-                return Ok((core, touch));
+            if !core.engine.is_in_use(id) {
+                return Ok(core);
             }
             if !core.is_soon_idle(id) {
                 return Err(Error::InUse);

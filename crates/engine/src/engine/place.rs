@@ -5,7 +5,6 @@ use crate::arena::NONE;
 use crate::run::{Cause, Reason};
 use crate::task::{Route, State, TaskId};
 use crate::worker::{Flight, Health, PoolId, WorkerId};
-use std::collections::VecDeque;
 
 impl Engine {
     /// The last producer of `slot` has ended, or there was none.
@@ -63,9 +62,17 @@ impl Engine {
             self.fill_lane(worker);
         }
         let pool = self.lanes[worker as usize].pool;
-        if pool == NONE {
-            return;
+        if pool != NONE {
+            self.fill_from(pool, worker);
         }
+        if self.has_order {
+            self.extend(worker);
+        }
+    }
+
+    /// Gives `worker` what waits for its pool, and lists it if it has room for more.
+    #[inline]
+    fn fill_from(&mut self, pool: u32, worker: u32) {
         if !self.pools[pool as usize].queue.is_empty() {
             self.feed(worker, pool);
         }
@@ -127,42 +134,12 @@ impl Engine {
         self.pools[pool as usize].living
     }
 
-    /// Takes back the single tasks that `worker` has, and gives them to whoever has room: `worker` too if it is not paused.
-    /// The driver answers for it that none of them has begun.
-    pub fn give_back(&mut self, worker: WorkerId) {
-        let Some(lane) = self.lanes.get_mut(worker.index()) else { return };
-        let mut kept = VecDeque::new();
-        for flight in lane.take_flights().into_iter().rev() {
-            let entry = &mut self.ring[flight.slot];
-            let queue = match entry.route {
-                Route::Worker(worker) => &mut self.lanes[worker as usize].queue,
-                Route::Pool(pool) => &mut self.pools[pool as usize].queue,
-                Route::Group(_) => {
-                    kept.push_front(flight);
-                    continue;
-                }
-            };
-            entry.state = State::Ready;
-            queue.push_front(flight.slot, entry.priority);
-        }
-        let lane = &mut self.lanes[worker.index()];
-        for flight in kept {
-            lane.take_off(flight);
-        }
-        let pool = lane.pool;
-        self.fill(worker.0);
-        if pool != NONE {
-            self.fill_pool(pool);
-        }
-        self.settle();
-    }
-
     #[inline(always)]
     #[expect(
         clippy::inline_always,
         reason = "on the way of every task: a call costs a tenth of it"
     )]
-    fn start(&mut self, worker: u32, slot: u32, member: u16) {
+    pub(super) fn start(&mut self, worker: u32, slot: u32, member: u16) {
         self.dispatches += 1;
         let dispatch = self.dispatches;
         let lane = &mut self.lanes[worker as usize];
@@ -173,6 +150,9 @@ impl Engine {
         lane.take_off(Flight { dispatch, slot, member, is_alone: entry.is_alone });
         entry.state = State::Running;
         let (work, task) = (entry.work, TaskId { slot, generation: entry.generation });
+        if self.has_order {
+            self.ring.extra_mut(slot).lane = worker;
+        }
         let start = Start { worker: WorkerId(worker), dispatch, task, member, work };
         self.actions.push_back(Action::Start(start));
     }

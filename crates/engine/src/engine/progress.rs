@@ -102,12 +102,13 @@ impl Engine {
         self.end_with(slot, cause, took);
     }
 
-    /// Why a recalled task did not begin: what its group or its run failed of.
+    /// Why a task that was sent did not begin: what its group, the task it was sent behind, or its run failed of.
     fn skipped(&self, slot: u32, member: u16) -> Cause {
-        let of_group = if let Route::Group(group) = self.ring[slot].route {
-            self.groups[group].cause
-        } else {
-            None
+        let of_group = match self.ring[slot].route {
+            Route::Group(group) => self.groups[group].cause,
+            // What it was sent behind has failed.
+            _ if self.ring[slot].is_failing => self.ring.rare(slot).cause,
+            _ => None,
         };
         let of_run = self.runs[self.ring[slot].run as usize].error;
         of_group.or(of_run).unwrap_or_else(|| self.cause(slot, member, Reason::Cancelled))
@@ -223,6 +224,8 @@ impl Engine {
             let itself = if is_last && entry.is_ended() { entry.itself.take() } else { None };
             if let Some(itself) = itself {
                 self.drop_reference(itself);
+            } else if self.ring[slot].is_failing {
+                self.doom(slot, consumer);
             }
         } else if self.ring[slot].is_failing {
             if let Some(cause) = self.ring.rare(slot).cause {
@@ -230,6 +233,15 @@ impl Engine {
             }
         } else if is_last {
             self.make_ready(consumer);
+        }
+    }
+
+    /// The producer in `slot` of a task that was sent behind it has failed: so will the task.
+    #[cold]
+    fn doom(&mut self, slot: u32, consumer: u32) {
+        let entry = &self.ring[consumer];
+        if entry.state == State::Running && !entry.is_failing {
+            self.blame(consumer, self.ring.rare(slot).cause);
         }
     }
 

@@ -137,27 +137,6 @@ impl Engine {
         self.run_index(run).is_none_or(|at| self.runs[at].is_sealed)
     }
 
-    /// Whether a run is being built and executed, and all that was submitted to it has ended well: what is submitted to it
-    /// next waits for nothing.
-    pub fn is_caught_up(&self, run: RunId) -> bool {
-        self.run_index(run).map(|at| &self.runs[at]).is_some_and(|run| {
-            let is_under_way = run.is_active && !run.is_sealed && run.error.is_none();
-            is_under_way && run.report.tasks == run.report.completed
-        })
-    }
-
-    /// Counts tasks of `run` that were run in the order of their submission, each before the next, while it
-    /// [is caught up](Engine::is_caught_up): `work` is how long they took together, `longest` what one took at most.
-    pub fn count_ended(&mut self, run: RunId, tasks: u64, work: u64, longest: u64) {
-        let Some(at) = self.run_index(run) else { return };
-        let report = &mut self.runs[at].report;
-        report.tasks += tasks;
-        report.completed += tasks;
-        report.work = report.work.saturating_add(work);
-        report.critical = report.critical.max(longest);
-        self.progress = self.now;
-    }
-
     /// The first error of a run so far.
     pub fn error(&self, run: RunId) -> Option<Cause> {
         self.runs[self.run_index(run)?].error

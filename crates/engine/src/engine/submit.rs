@@ -268,6 +268,8 @@ impl Engine {
         }
         if self.ring[slot].waits == 0 {
             self.make_ready(slot);
+        } else if self.has_order {
+            self.send_behind(slot);
         }
         task
     }

@@ -192,27 +192,6 @@ fn que_4_what_a_task_makes_ready_goes_where_it_ran() {
     }
 }
 
-#[test]
-fn que_4_the_nearest_worker_is_given_a_task_whenever_it_has_none() {
-    let mut bench = Bench::new(3);
-    let near = bench.workers[1];
-    bench.engine.prefer(near);
-    let run = bench.begin();
-    for work in 1..=5 {
-        bench.spec(run, &TaskSpec::new(Place::Pool(bench.pool)).work(work));
-    }
-    bench.look();
-    assert_eq!(bench.running[0].worker, near);
-    assert_eq!(bench.running.len(), 3, "QUE-3: the others work too");
-    for work in [1, 4, 5] {
-        bench.done(work);
-        bench.look();
-    }
-    bench.spec(run, &TaskSpec::new(Place::Pool(bench.pool)).work(6));
-    bench.look();
-    assert_eq!(bench.running.last().map(|start| start.worker), Some(near), "QUE-4");
-}
-
 /// What a worker has been sent and has not ended: dispatch, and whether it is to be alone.
 type Flights = Vec<(u64, bool)>;
 
@@ -235,9 +214,6 @@ fn assert_spread(seed: u64, tasks: u64) {
         (0..2 + random.below(3)).map(|_| bench.engine.add_worker(Some(pool), 4)).collect();
     for worker in &workers {
         bench.engine.step(Time(0), Event::Ready(*worker));
-    }
-    if random.below(4) > 0 {
-        bench.engine.prefer(random.pick(&workers));
     }
     let of_alone = random.below(5);
     let data: Vec<BufferId> = (0..4).map(|_| bench.buffer(8)).collect();
@@ -296,58 +272,4 @@ fn que_6_what_can_run_nowhere_else_is_sent_behind_one_that_is_alone() {
     bench.done(1);
     assert_eq!(bench.works(), [3, 2], "QUE-6");
     bench.finish();
-}
-
-#[test]
-fn a_worker_that_is_paused_keeps_what_it_has_and_gets_no_more() {
-    let mut bench = Bench::new(2);
-    let run = bench.begin();
-    let paused = bench.workers[0];
-    bench.engine.pause(paused);
-    for work in 1..=3 {
-        bench.spec(run, &TaskSpec::new(Place::Pool(bench.pool)).work(work));
-    }
-    bench.look();
-    assert!(bench.running.iter().all(|start| start.worker != paused));
-    assert_eq!(bench.running.len(), 1);
-    bench.engine.resume(paused);
-    bench.look();
-    assert_eq!(bench.running.iter().filter(|start| start.worker == paused).count(), 1, "QUE-3");
-    bench.engine.pause(paused);
-    bench.done(2);
-    bench.look();
-    assert_eq!(bench.running.iter().filter(|start| start.worker == paused).count(), 0);
-}
-
-#[test]
-fn que_5_what_is_given_back_stands_where_it_was_and_others_take_it() {
-    let mut bench = Bench::new(2);
-    let run = bench.begin();
-    let (gone, other) = (bench.workers[0], bench.workers[1]);
-    bench.engine.pause(other);
-    for work in 1..=4 {
-        bench.spec(
-            run,
-            &TaskSpec::new(Place::Pool(bench.pool)).work(work).priority(u8::from(work == 4)),
-        );
-    }
-    bench.look();
-    let had: Vec<u64> = bench.running.iter().map(|start| start.work).collect();
-    assert!(bench.running.iter().all(|start| start.worker == gone));
-    bench.running.clear();
-    bench.engine.pause(gone);
-    bench.engine.give_back(gone);
-    bench.look();
-    assert!(bench.running.is_empty(), "QUE-5: nobody has room");
-    assert_eq!(bench.engine.in_flight(gone), 0, "QUE-5");
-    bench.engine.resume(other);
-    let mut order = Vec::new();
-    bench.look();
-    while let Some(start) = bench.running.first().copied() {
-        assert_eq!(start.worker, other, "QUE-5");
-        order.push(start.work);
-        bench.done(start.work);
-        bench.look();
-    }
-    assert_eq!(order, [4, 1, 2, 3], "QUE-5: {had:?} were given back");
 }

@@ -1,5 +1,6 @@
 //! The behaviours of the engine, one module each.
 
+mod behind;
 mod bugs;
 mod explain;
 mod groups;

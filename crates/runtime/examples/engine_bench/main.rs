@@ -7,9 +7,9 @@
 //! No-op tasks in five patterns: `independent` (each its own datum), `chain` (one datum), `stencil` (64 wide, 3 reads and a
 //! write, two buffers), `wavefront` (2 reads), `random` (3 producers among the last 256). Building, inferring, dispatching
 //! and completing are all timed. `phalanx-inline` fills the ring of 1024 and then runs all that is ready, so that every
-//! edge is a real one; `phalanx-inline-64` runs what is ready after every 64 submissions. `phalanx-threads` is a worker
-//! with two threads, the caller being one of them, `phalanx-caller` one with the caller alone; both run short tasks where they are submitted.
-//! `phalanx-handed` is one with two threads that are handed every task. `metg_ns` is METG(50 %) of a stencil as wide as there are threads.
+//! edge is a real one; `phalanx-inline-64` runs what is ready after every 64 submissions. `phalanx` is a worker with two
+//! threads, as the README shows it: `.threads().sub_workers(2)`; the caller submits and waits. `metg_ns` is METG(50 %) of a
+//! stencil as wide as there are threads, on that worker.
 #![expect(clippy::print_stdout, reason = "a benchmark prints")]
 #![expect(clippy::cast_precision_loss, reason = "figures are rounded anyway")]
 
@@ -43,9 +43,7 @@ fn main() -> Result<(), Error> {
     let is_measured = |runtime: &str| only.as_ref().is_none_or(|only| only == runtime);
     let mut inline = Inline::new();
     let data = inline.data(count.max(128));
-    let threads = Threads::new(count.max(128), THREADS - 1)?;
-    let caller = Threads::new(count.max(128), 0)?;
-    let handed = Threads::handed(count.max(128))?;
+    let threads = Threads::new(count.max(128))?;
     let mut rows = Vec::new();
     let patterns = patterns::patterns(count);
     for (pattern, tasks) in patterns.iter().filter(|(name, _)| is_wanted(name)) {
@@ -61,21 +59,13 @@ fn main() -> Result<(), Error> {
             let best = times.min().unwrap_or_default() as f64;
             rows.push(row(pattern, runtime, 1, best / count.max(1) as f64));
         }
-        let over = [
-            ("phalanx-caller", &caller, 1),
-            ("phalanx-threads", &threads, THREADS),
-            ("phalanx-handed", &handed, THREADS),
-        ];
-        for (runtime, worker, threads) in over {
-            if !is_measured(runtime) {
-                continue;
-            }
+        if is_measured("phalanx") {
             let mut times = Vec::new();
             for _ in 0..repeats {
-                times.push(worker.run(tasks, 0)?);
+                times.push(threads.run(tasks, 0)?);
             }
             times.sort_unstable_by(f64::total_cmp);
-            rows.push(row(pattern, runtime, threads, times[times.len() / 2]));
+            rows.push(row(pattern, "phalanx", THREADS, times[times.len() / 2]));
         }
     }
     let metg = match wanted {
@@ -84,7 +74,7 @@ fn main() -> Result<(), Error> {
     };
     let metg = metg.map_or("null".to_owned(), |metg| format!("{metg:.0}"));
     println!(
-        "{{\"tasks\":{count},\"repeats\":{repeats},\"rows\":[{}],\"metg_ns\":{{\"phalanx-threads\":{metg}}}}}",
+        "{{\"tasks\":{count},\"repeats\":{repeats},\"rows\":[{}],\"metg_ns\":{{\"phalanx\":{metg}}}}}",
         rows.join(",")
     );
     Ok(())

@@ -1,4 +1,4 @@
-//! The same patterns over threads: the caller, who helps while it waits, and one more.
+//! The same patterns over two threads, beside a caller that submits and waits.
 
 use crate::patterns::{Tasks, cell_of};
 use phalanx_runtime::{
@@ -21,7 +21,7 @@ const NOTHING: Callable = register!(nothing);
 const COMPUTE: Callable = register!(compute);
 static PROGRAM: Program = Program::new(&[NOTHING, COMPUTE]);
 
-/// How many threads there are, the caller included.
+/// How many workers there are.
 pub(crate) const THREADS: u32 = 2;
 
 /// Work without memory: `iterations` times 16 vectors of multiplications and additions.
@@ -61,15 +61,8 @@ pub(crate) struct Threads {
 }
 
 impl Threads {
-    /// The caller and `others` more.
-    pub(crate) fn new(data: usize, others: u32) -> Result<Self, Error> {
-        let worker = Worker::builder(&PROGRAM).threads().helping().sub_workers(others).init()?;
-        let tensors = (0..data).map(|_| worker.tensor(DType::U8, &[4096]));
-        Ok(Self { data: tensors.collect::<Result<_, _>>()?, worker })
-    }
-
-    /// Two workers, and the caller only submits: every task is handed over.
-    pub(crate) fn handed(data: usize) -> Result<Self, Error> {
+    /// Two workers.
+    pub(crate) fn new(data: usize) -> Result<Self, Error> {
         let worker = Worker::builder(&PROGRAM).threads().sub_workers(THREADS).init()?;
         let tensors = (0..data).map(|_| worker.tensor(DType::U8, &[4096]));
         Ok(Self { data: tensors.collect::<Result<_, _>>()?, worker })

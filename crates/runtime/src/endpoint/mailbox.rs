@@ -1,7 +1,7 @@
 //! A worker behind a mailbox, whether it is a thread or a process.
 
 use super::{Evidence, Report};
-use crate::message::Ended;
+use crate::message::{Ended, Sent};
 use crate::serve::RECALL;
 use crate::shm::{self, ParentSide, PushError};
 use std::collections::VecDeque;
@@ -10,8 +10,8 @@ use std::collections::VecDeque;
 pub(crate) struct Mailed {
     pub(crate) side: ParentSide,
     bytes: Vec<u8>,
-    /// What the ring had no room for.
-    unsent: VecDeque<(u64, Vec<u8>)>,
+    /// Messages that the ring had no room for.
+    unsent: VecDeque<Vec<u8>>,
 }
 
 impl Mailed {
@@ -19,16 +19,22 @@ impl Mailed {
         Self { side, bytes: Vec::new(), unsent: VecDeque::new() }
     }
 
-    pub(crate) fn send(&mut self, dispatch: u64, message: &[u8]) -> Result<(), Box<str>> {
-        if self.unsent.is_empty() && self.push(dispatch, message)? {
+    pub(crate) fn send(
+        &mut self,
+        dispatch: u64,
+        behind: &[u64],
+        message: &[u8],
+    ) -> Result<(), Box<str>> {
+        let head = Sent::head(dispatch, behind);
+        if self.unsent.is_empty() && self.push(&head, message)? {
             return Ok(());
         }
-        self.unsent.push_back((dispatch, message.to_vec()));
+        self.unsent.push_back([&head, message].concat());
         Ok(())
     }
 
-    fn push(&mut self, dispatch: u64, message: &[u8]) -> Result<bool, Box<str>> {
-        match self.side.tasks.push(&dispatch.to_le_bytes(), message) {
+    fn push(&mut self, head: &[u8], message: &[u8]) -> Result<bool, Box<str>> {
+        match self.side.tasks.push(head, message) {
             Ok(()) => Ok(true),
             Err(PushError::Full { .. }) => Ok(false),
             Err(error) => Err(format!("the task cannot be sent: {error}").into()),
@@ -37,9 +43,9 @@ impl Mailed {
 
     /// Sends what there was no room for.
     fn catch_up(&mut self) -> Result<(), Box<str>> {
-        while let Some((dispatch, message)) = self.unsent.pop_front() {
-            if !self.push(dispatch, &message)? {
-                self.unsent.push_front((dispatch, message));
+        while let Some(message) = self.unsent.pop_front() {
+            if !self.push(&[], &message)? {
+                self.unsent.push_front(message);
                 break;
             }
         }

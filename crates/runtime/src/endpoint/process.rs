@@ -44,12 +44,15 @@ pub(crate) struct Rebirth {
     /// The process that is to take its place, and until when it must be ready.
     next: Option<(Starting, Instant)>,
     /// What it is sent meanwhile.
-    held: Vec<(u64, Vec<u8>)>,
+    held: Vec<Held>,
     /// What was recalled of that.
     skipped: Vec<u64>,
     /// A process that starts makes progress in its own way.
     looks: AtomicU64,
 }
+
+/// A task that waits for a process to take over: its dispatch, what it is behind, its message.
+type Held = (u64, Vec<u64>, Vec<u8>);
 
 impl Rebirth {
     pub(crate) fn new(nursery: &Arc<Nursery>, report: bootstrap::Report, budget: Duration) -> Self {
@@ -135,8 +138,8 @@ impl Process {
                 next.side.open();
                 (self.mail, self.child) = (Mailed::new(next.side), next.child);
                 (self.dying, self.is_warned, self.is_told) = (None, false, false);
-                for (dispatch, message) in held {
-                    self.send(dispatch, &message);
+                for (dispatch, behind, message) in held {
+                    self.send(dispatch, &behind, &message);
                 }
                 self.flush();
                 if self.is_stopped {
@@ -186,12 +189,12 @@ impl Endpoint for Process {
         self.child.name()
     }
 
-    fn send(&mut self, dispatch: u64, message: &[u8]) {
+    fn send(&mut self, dispatch: u64, behind: &[u64], message: &[u8]) {
         if let Some(again) = self.again.as_mut().filter(|again| again.next.is_some()) {
-            return again.held.push((dispatch, message.to_vec()));
+            return again.held.push((dispatch, behind.to_vec(), message.to_vec()));
         }
         if self.broken.is_none()
-            && let Err(words) = self.mail.send(dispatch, message)
+            && let Err(words) = self.mail.send(dispatch, behind, message)
         {
             self.give_up(words);
         }
@@ -199,7 +202,7 @@ impl Endpoint for Process {
 
     fn recall(&mut self, dispatch: u64) {
         if let Some(again) = self.again.as_mut().filter(|again| again.next.is_some()) {
-            let at = again.held.iter().position(|(held, _)| *held == dispatch);
+            let at = again.held.iter().position(|(held, ..)| *held == dispatch);
             again.skipped.extend(at.map(|at| again.held.remove(at).0));
             return;
         }

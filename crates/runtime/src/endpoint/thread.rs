@@ -5,8 +5,8 @@ use super::{Endpoint, Evidence, Report};
 use crate::error::Error;
 use crate::node::Node;
 use crate::runner::Runner;
-use crate::serve::Server;
-use crate::shm::{Mailbox, Sizes};
+use crate::serve::{Parent, Server};
+use crate::shm::{ChildSide, Mailbox, Sizes};
 use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
 
@@ -20,7 +20,22 @@ struct Thread {
     broken: Option<Box<str>>,
 }
 
-/// Starts a thread that serves; it moves the node when it has nothing to do.
+/// The node of a worker that is a thread: whoever is told moves it.
+struct Here(Weak<Node>);
+
+impl Parent for Here {
+    fn tell(&self, _: &ChildSide) {
+        if let Some(node) = self.0.upgrade() {
+            node.ask();
+        }
+    }
+
+    fn tell_in_passing(&self, _: &ChildSide) -> bool {
+        self.0.upgrade().is_none_or(|node| node.ask_in_passing())
+    }
+}
+
+/// Starts a thread that serves, and moves the node whenever it has something to say.
 pub(crate) fn spawn_thread(
     node: &Arc<Node>,
     name: String,
@@ -40,10 +55,9 @@ pub(crate) fn spawn_thread(
     let waiting = node.waiting;
     let node = Arc::downgrade(node);
     let body = move || {
-        let mut server = Server::new(child, runner, waiting);
+        let mut server = Server::new(child, Here(node.clone()), runner, waiting);
         // A mailbox of our own process is damaged only by a bug, and the node says so when it looks.
-        let idle = |look| node.upgrade().is_some_and(|node| node.lend_a_hand_if_wanted(look));
-        let _ = server.serve(idle);
+        let _ = server.serve();
         drop((server, alive));
         if let Some(node) = node.upgrade() {
             node.tell_all();
@@ -59,8 +73,8 @@ impl Endpoint for Thread {
         self.name.clone()
     }
 
-    fn send(&mut self, dispatch: u64, message: &[u8]) {
-        if let Err(words) = self.mail.send(dispatch, message) {
+    fn send(&mut self, dispatch: u64, behind: &[u64], message: &[u8]) {
+        if let Err(words) = self.mail.send(dispatch, behind, message) {
             self.broken.get_or_insert(words);
         }
     }

@@ -163,7 +163,7 @@ pub enum Places<'a> {
 pub struct Rows<'a>(&'a [RowBytes]);
 
 /// A dense row in a message.
-pub(crate) type RowBytes = [u8; HEAD];
+type RowBytes = [u8; HEAD];
 
 /// How many bytes a head has.
 const HEAD: usize = size_of::<PlaceHead>();
@@ -174,22 +174,6 @@ impl<'a> Rows<'a> {
     pub(super) fn read(bytes: &'a [u8], count: usize) -> Option<Self> {
         let heads = bytes.as_chunks::<HEAD>().0.get(..count)?;
         heads.iter().all(|head| PlaceHead::of(head).is_right_row()).then_some(Self(heads))
-    }
-
-    /// What would be read of these, if all are rows; `room` is for them.
-    #[inline]
-    pub(super) fn collect(
-        heads: impl Iterator<Item = PlaceHead>,
-        room: &'a mut Vec<RowBytes>,
-    ) -> Option<Self> {
-        room.clear();
-        for head in heads {
-            if !head.is_row() {
-                return None;
-            }
-            room.push(bytemuck::cast(head.0.map(u64::to_le)));
-        }
-        Some(Self(room))
     }
 
     /// How many bytes they take.

@@ -83,19 +83,22 @@ proptest! {
     }
 
     #[test]
-    fn msg_1_what_is_not_sent_is_what_would_be_received(
-        run: u64, places in prop::collection::vec(place(), 0..5), scalars in prop::collection::vec(any::<u64>(), 0..4),
+    fn msg_1_what_is_sent_comes_out_as_it_went_in(
+        dispatch: u64, behind in prop::collection::vec(any::<u64>(), 0..5), message in prop::collection::vec(any::<u8>(), 0..80),
     ) {
-        let order = Order { callable: 3, digest: 5, run, member: 0, members: 1 };
-        let is_row = |place: &Place| place.layout.is_dense() && place.layout.shape().len() == 1;
-        let (mut room, heads) = (Vec::new(), places.iter().map(Place::head));
-        let received = Received::of_rows(order, heads, &scalars, &mut room);
-        prop_assert_eq!(received.is_some(), places.iter().all(is_row));
-        if let Some(received) = received {
-            let mut bytes = Vec::new();
-            encode_task(&mut bytes, &order, places.iter().copied(), &scalars, &[], &[]);
-            prop_assert_eq!(received.encode(), bytes);
-            prop_assert!(received.places.iter().eq(places.iter().copied()));
+        let bytes = [&Sent::head(dispatch, &behind)[..], &message].concat();
+        let sent = Sent::read(&bytes).expect("MSG-1");
+        prop_assert_eq!((sent.dispatch, sent.message), (dispatch, &message[..]));
+        prop_assert!(sent.behind().eq(behind), "MSG-1");
+    }
+
+    #[test]
+    fn msg_2_any_bytes_are_sent_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
+        if let Some(sent) = Sent::read(&bytes) {
+            let behind: Vec<u64> = sent.behind().collect();
+            let again = [&Sent::head(sent.dispatch, &behind)[..], sent.message].concat();
+            prop_assert_eq!(&again, &bytes, "MSG-2");
+            let _ = sent.callable();
         }
     }
 

@@ -25,7 +25,6 @@ impl Node {
             core.memory.release(offset, bytes);
             Error::Setting(error.to_string())
         })?;
-        core.forget_name(id);
         let dropped = Some(Arc::clone(&core.memory.dropped));
         Ok(Buffer(Arc::new(Bytes {
             id,

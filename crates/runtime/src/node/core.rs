@@ -4,10 +4,7 @@ mod losses;
 mod outcomes;
 mod stalls;
 
-use super::at_once::AtOnce;
-use super::errands::{Errand, Errands, Row};
-use super::local::Local;
-use super::named::Named;
+use super::lengths::Lengths;
 use crate::clock;
 use crate::domain::Allocated;
 use crate::endpoint::{Endpoint, Report};
@@ -94,7 +91,6 @@ pub struct Finished {
 }
 
 /// The engine, its endpoints, and the bytes between them.
-#[expect(clippy::struct_excessive_bools, reason = "each says one thing that has happened")]
 pub(crate) struct Core {
     pub(crate) engine: Engine,
     pub(crate) lanes: Vec<Lane>,
@@ -103,34 +99,20 @@ pub(crate) struct Core {
     pub(super) jobs: Vec<Job>,
     runs: BTreeMap<RunId, Notes>,
     reports: Vec<Report>,
+    /// What the task that is being sent is behind.
+    behind: Vec<u64>,
     released: Vec<Released>,
     pub(crate) last_buffer: u64,
     /// Domains that may be alive, for reports.
     pub(crate) domains: Vec<Weak<Allocated>>,
     /// Workers that were lost and replaced, the last ones.
     replaced: VecDeque<Lost>,
-    /// The worker that is whoever waits.
-    pub(crate) caller: Option<(WorkerId, Arc<Errands>)>,
-    /// What its tasks are run with, while nobody does.
-    pub(crate) errand: Option<Box<Errand>>,
-    pub(crate) local: Local,
-    /// What tasks are run with where they are submitted, while nobody does.
-    pub(crate) at_once: Option<Box<AtOnce>>,
-    pub(super) named: Arc<Named>,
-    /// How many callers wait.
-    pub(super) waiters: usize,
-    /// Whether some of its tasks have ended since the last pumping.
-    pub(super) has_ended_errands: bool,
-    /// Its tasks that nobody has taken.
-    pub(crate) row: Row,
-    /// Those of them that must not begin any more.
-    pub(super) recalled: Vec<u64>,
+    /// How long tasks of each callable take.
+    pub(crate) lengths: Lengths,
     /// Whether a run has finished or room was made since someone last looked.
     pub(crate) has_news: bool,
-    /// Whether somebody waits for whatever ends next.
-    pub(crate) is_awaited: bool,
-    /// Whether the last pumping moved something.
-    pub(crate) is_moving: bool,
+    /// How many free slots a submitter waits for that found none; 0 if none waits for so many.
+    pub(crate) room_wanted: u32,
     /// When the watchdog looks again.
     pub(crate) next_look: Time,
     /// Remembers what ran when, if that is asked for.
@@ -152,22 +134,14 @@ impl Core {
             jobs: std::iter::repeat_with(Job::default).take(slots).collect(),
             runs: BTreeMap::new(),
             reports: Vec::new(),
+            behind: Vec::new(),
             released: Vec::new(),
             last_buffer: 0,
             domains: Vec::new(),
             replaced: VecDeque::new(),
-            caller: None,
-            errand: None,
-            local: Local::default(),
-            at_once: None,
-            named: Arc::default(),
-            waiters: 0,
-            has_ended_errands: false,
-            row: Row::default(),
-            recalled: Vec::new(),
+            lengths: Lengths::new(program.callables().len()),
             has_news: false,
-            is_awaited: false,
-            is_moving: false,
+            room_wanted: 0,
             next_look: Time(0),
             recorder: None,
         }
@@ -202,34 +176,26 @@ impl Core {
     pub(super) fn act(&mut self, action: &Action) {
         match action {
             Action::Start(start) => self.start(start),
-            Action::Recall { worker, dispatch } => self.recall(*worker, *dispatch),
-            Action::RoomFreed | Action::AdmissionFreed => self.has_news = true,
+            Action::Recall { worker, dispatch } => {
+                self.lanes[worker.index()].endpoint.recall(*dispatch);
+            }
+            Action::RoomFreed => self.has_news |= self.room_wanted == 0,
+            Action::AdmissionFreed => self.has_news = true,
             Action::RunFinished(run) => self.run_finished(*run),
-        }
-    }
-
-    fn recall(&mut self, worker: WorkerId, dispatch: u64) {
-        if self.caller.as_ref().is_none_or(|(caller, _)| *caller != worker) {
-            self.lanes[worker.index()].endpoint.recall(dispatch);
-        } else if self.row.has(dispatch) || self.errand.is_none() {
-            // What somebody has taken already ends as it ends, unless it is put back.
-            self.recalled.push(dispatch);
         }
     }
 
     #[inline]
     fn start(&mut self, start: &Start) {
         let Start { worker, dispatch, task, member, .. } = *start;
-        let message = self.jobs[task.slot()].message(member);
-        if let Some((caller, errands)) = &self.caller
-            && *caller == worker
-        {
-            self.row.push(dispatch, message);
-            errands.wait(self.row.len());
-            return;
+        if self.engine.is_doomed(task) {
+            return self.skip(start);
         }
+        self.behind.clear();
+        self.behind.extend(self.engine.behind(task));
+        let message = self.jobs[task.slot()].message(member);
         let lane = &mut self.lanes[worker.index()];
-        lane.endpoint.send(dispatch, message);
+        lane.endpoint.send(dispatch, &self.behind, message);
         lane.sent = dispatch;
         lane.unflushed += 1;
         // An idle worker gets its first task at once, a busy one several at a time.
@@ -237,6 +203,14 @@ impl Core {
             lane.unflushed = 0;
             lane.endpoint.flush();
         }
+    }
+
+    /// Ends a task that was to be sent behind one that has failed meanwhile.
+    #[cold]
+    fn skip(&mut self, start: &Start) {
+        self.note_skipped(start);
+        let (worker, dispatch) = (start.worker, start.dispatch);
+        self.engine.step(Time(clock::now()), finished(worker, &TaskEnded::skipped(dispatch)));
     }
 
     /// Shows workers what they were sent.
@@ -249,11 +223,7 @@ impl Core {
 
     /// Takes in what workers say and does what follows; whether anything was said.
     pub(crate) fn pump(&mut self) -> bool {
-        self.pump_at(&mut None)
-    }
-
-    /// The same; `clock` is a fresh reading of the clock, if there is one, and is one afterwards if one was needed.
-    pub(crate) fn pump_at(&mut self, clock: &mut Option<u64>) -> bool {
+        let mut clock = None;
         let mut reports = std::mem::take(&mut self.reports);
         let mut is_moved = false;
         for at in 0..self.lanes.len() {
@@ -268,13 +238,18 @@ impl Core {
             }
         }
         self.reports = reports;
-        self.is_moving = std::mem::take(&mut self.has_ended_errands) || is_moved;
         if is_moved {
-            self.has_news |= std::mem::take(&mut self.is_awaited);
             self.carry_out();
+            self.has_news |= self.room_wanted > 0 && self.has_room(self.room_wanted);
         }
         self.flush();
         is_moved
+    }
+
+    /// Whether so many slots are free, or workers run out of tasks before they are.
+    pub(crate) fn has_room(&self, slots: u32) -> bool {
+        let sent: usize = self.engine.workers().map(|worker| self.engine.in_flight(worker)).sum();
+        self.engine.free_slots() >= slots || sent <= self.lanes.len()
     }
 
     pub(crate) fn worker(&self, at: usize) -> WorkerId {
@@ -302,7 +277,7 @@ impl Core {
         ended: &TaskEnded,
         words: &mut Option<Box<str>>,
     ) {
-        if self.local.is_sampled(ended.nanoseconds) {
+        if self.lengths.is_sampled(ended.nanoseconds) {
             self.note_length(worker, ended);
         }
         let is_plain = ended.verdict == Verdict::Done && ended.picoseconds == 0;
@@ -319,10 +294,7 @@ impl Core {
         match ended.verdict {
             Verdict::Done => {}
             Verdict::Failed => self.note_failure(&flight, words.unwrap_or_default()),
-            Verdict::Skipped => {
-                let failure = self.failure(&flight, "it was recalled before it began".into());
-                self.tell_of_failure(&flight, &failure.to_string());
-            }
+            Verdict::Skipped => self.note_skipped(&flight),
         }
         if ended.picoseconds > 0 {
             self.note_simulated(flight.task, ended.picoseconds);
@@ -352,6 +324,15 @@ impl Core {
         }
     }
 
+    /// Tells those who may wait for a task in a domain that it never begins.
+    fn note_skipped(&mut self, flight: &Start) {
+        if !self.domains.is_empty() {
+            let words = "it was not begun, since it was recalled or what it waits for has failed";
+            let failure = self.failure(flight, words.into());
+            self.tell_of_failure(flight, &failure.to_string());
+        }
+    }
+
     /// Remembers when a task ran, if it has and that is asked for.
     fn record(&mut self, flight: &Start, ended: &TaskEnded) {
         let Some(recorder) = self.recorder.as_mut() else { return };
@@ -372,20 +353,24 @@ impl Core {
     }
 
     fn note_simulated(&mut self, task: TaskId, picoseconds: u64) {
-        if let Some(run) = self.jobs[task.slot()].run {
-            self.note_simulated_of(run, picoseconds);
-        }
-    }
-
-    pub(super) fn note_simulated_of(&mut self, run: RunId, picoseconds: u64) {
-        if let Some(notes) = self.runs.get_mut(&run) {
+        let run = self.jobs[task.slot()].run;
+        if let Some(notes) = run.and_then(|run| self.runs.get_mut(&run)) {
             notes.simulated = notes.simulated.saturating_add(picoseconds);
         }
     }
 
+    /// Remembers how long a task took that has just ended and is still known to the engine.
+    #[inline(never)]
+    fn note_length(&mut self, worker: WorkerId, ended: &TaskEnded) {
+        let mut flights = self.engine.flights(worker);
+        let flight = flights.find(|flight| flight.dispatch == ended.dispatch);
+        let Some(task) = flight.map(|flight| flight.task) else { return };
+        drop(flights);
+        self.lengths.note(self.jobs[task.slot()].callable, ended.nanoseconds);
+    }
+
     fn run_finished(&mut self, run: RunId) {
         self.has_news = true;
-        self.forget_named(run);
         let Some(outcome) = self.engine.outcome(run) else { return };
         if outcome.error.is_some() {
             self.bring_in_step();
@@ -491,9 +476,8 @@ impl Core {
         self.carry_out();
     }
 
-    /// The code of a graph has ended, well or badly: everybody takes part, and nothing more comes.
+    /// The code of a graph has ended, well or badly: nothing more comes.
     pub(crate) fn end_graph(&mut self, run: RunId, failure: Option<&Failure>) {
-        self.spread();
         if let Some(failure) = failure {
             self.cancel_graph(run, failure);
         }

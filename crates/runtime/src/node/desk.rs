@@ -2,15 +2,21 @@
 //!
 //! ```text
 //!   who moves:     hold the core; pump; news up, if there are any; ring; let go
-//!   who waits:     hold the core; pump; read news; let go; lie down; news? errands? hold the core and pump; sleep
+//!   who waits:     hold the core; pump; read news; let go; lie down; news? hold the core and pump; sleep
 //!   who leaves:    one attendant less; the last one with work under way: where is the keeper?
 //!                  parked: call it; dozing: news up, ring
-//!   a thread that would sleep, or whose task was long: hold the core and pump
 //!   who may park:  parked; does anybody attend? sleep
+//!   a thread that has published something:
+//!                  asked; fence; is the core free? hold it; not asked any more; pump; let go; fence; asked? again
+//!   who lets go of the core: let go; fence; asked? is the core free? ...
 //! ```
 //!
 //! A look that finds the core held says nothing of what its holder has seen. Who looks in passing lets that be; who looks
-//! for the last time before it sleeps waits for the core, since the holder may go without looking again.
+//! for the last time before it sleeps waits for the core, since the holder may go without looking again. A thread that asks
+//! does not wait: whoever holds the core looks again for it.
+//!
+//! - **DESK-1 (answered).** What a thread published before it asked is taken in by that thread, or by whoever held the core
+//!   meanwhile.
 //!
 //! It is written over [`Parts`] and [`Memory`], so that the models in `desk/loom_tests.rs` try this very code.
 
@@ -27,8 +33,6 @@ pub(crate) trait Moves {
     fn pump(&mut self) -> bool;
     /// Whether something has happened that somebody may wait for, since this was last asked.
     fn take_news(&mut self) -> bool;
-    /// How many tasks wait for a caller to run them.
-    fn errands(&self) -> usize;
     /// Whether any task is with a worker.
     fn is_busy(&self) -> bool;
 }
@@ -42,12 +46,26 @@ pub(crate) struct Desk<C, M: Memory = Region, P: Parts = Std> {
     news: P::Number,
     pub(super) keeper: Keeper<P>,
     is_closed: P::Number,
+    /// Whether a thread has published something since the core was last pumped for those who ask.
+    asked: P::Number,
+    /// How many submit, and do not wait.
+    submitters: P::Number,
+    /// Whether workers are threads, which ask.
+    has_threads: bool,
 }
 
 impl<C: Moves, M: Memory, P: Parts> Desk<C, M, P> {
-    pub(super) fn new(core: C, bell: Bell<M>) -> Self {
-        let (news, is_closed) = (P::Number::new(0), P::Number::new(0));
-        Self { core: P::Lock::new(core), bell, news, keeper: Keeper::new(), is_closed }
+    pub(super) fn new(core: C, bell: Bell<M>, has_threads: bool) -> Self {
+        Self {
+            core: P::Lock::new(core),
+            bell,
+            news: P::Number::new(0),
+            keeper: Keeper::new(),
+            is_closed: P::Number::new(0),
+            asked: P::Number::new(0),
+            submitters: P::Number::new(0),
+            has_threads,
+        }
     }
 
     /// The core, as soon as nobody else has it; it is never held for long.
@@ -67,8 +85,7 @@ impl<C: Moves, M: Memory, P: Parts> Desk<C, M, P> {
     }
 
     fn held<'d>(&'d self, core: <P::Lock<C> as Lock<C>>::Held<'d>) -> Held<'d, C, M, P> {
-        let errands = core.errands();
-        Held { desk: self, core, errands }
+        Held { desk: self, core: Some(core) }
     }
 
     /// Moves what can be moved; whether something moved. Not if somebody else has the core, unless this is the last look.
@@ -80,10 +97,48 @@ impl<C: Moves, M: Memory, P: Parts> Desk<C, M, P> {
         core.is_some_and(|mut core| core.pump())
     }
 
-    /// The same, unless somebody attends to the core anyway; who looks for the last time does not rely on that, since an
-    /// attendant may be code of a graph that computes.
-    pub(super) fn lend_a_hand_if_wanted(&self, look: Look) -> bool {
-        (look == Look::Last || !self.keeper.is_attended()) && self.lend_a_hand(look)
+    /// Takes in what the calling thread has published; whoever holds the core does it, if anybody does.
+    pub(super) fn ask(&self) {
+        // SYNC: DESK-1: what was published before; pairs with the swap in `answer`. A swap and no store, so that who sees what
+        // another thread asked after us sees what we published too.
+        self.asked.swap(1, Ordering::Release);
+        // SYNC: DESK-1: our asking before our look whether the core is free; pairs with the fence in `Held::drop`.
+        P::fence();
+        self.answer();
+    }
+
+    /// The same, unless somebody submits, who looks now and then; whether it was done. The thread must ask before it sleeps,
+    /// since code of a graph may compute.
+    pub(super) fn ask_in_passing(&self) -> bool {
+        let is_alone = self.submitters.load(Ordering::Relaxed) == 0;
+        if is_alone {
+            self.ask();
+        }
+        is_alone
+    }
+
+    /// From now on the caller submits, until the guard is gone.
+    pub(super) fn begin_submitting(&self) -> Submitting<'_, C, M, P> {
+        self.submitters.fetch_add(1, Ordering::Relaxed);
+        Submitting { desk: self }
+    }
+
+    /// Pumps while somebody has asked and nobody else holds the core.
+    #[inline]
+    fn answer(&self) {
+        while self.asked.load(Ordering::Relaxed) != 0 {
+            let Some(mut core) = self.core.try_lock() else { return };
+            // SYNC: DESK-1: pairs with the store in `ask`.
+            self.asked.swap(0, Ordering::Acquire);
+            core.pump();
+            let has_news = core.take_news();
+            drop(core);
+            if has_news {
+                self.announce();
+            }
+            // SYNC: DESK-1: the core is free before our look whether somebody asked; pairs with the fence in `ask`.
+            P::fence();
+        }
     }
 
     /// Makes all who wait look again.
@@ -99,9 +154,11 @@ impl<C: Moves, M: Memory, P: Parts> Desk<C, M, P> {
         self.announce();
     }
 
-    /// Whether there is a sign for a waiter: what others did since, or what it moves itself.
+    /// Whether there is a sign for a waiter: what others did since, or what it moves itself. Threads move what they have to
+    /// say, so a waiter leaves that to them.
     pub(super) fn is_there(&self, since: Seen, look: Look) -> bool {
-        self.news.load(Ordering::Acquire) != since.0 || self.lend_a_hand(look)
+        self.news.load(Ordering::Acquire) != since.0
+            || (look == Look::Last || !self.has_threads) && self.lend_a_hand(look)
     }
 
     /// Closes it, and dismisses the keeper; whether it was open.
@@ -165,26 +222,22 @@ pub(super) struct Seen(u64);
 /// The core, held. Who lets go of it has told those who wait.
 pub(crate) struct Held<'d, C: Moves, M: Memory = Region, P: Parts = Std> {
     desk: &'d Desk<C, M, P>,
-    core: <P::Lock<C> as Lock<C>>::Held<'d>,
-    /// How many errands others know of.
-    errands: usize,
+    /// None only while it is dropped.
+    core: Option<<P::Lock<C> as Lock<C>>::Held<'d>>,
 }
 
 impl<C: Moves, M: Memory, P: Parts> Held<'_, C, M, P> {
-    /// Wakes those who wait for what has happened, and if nothing has, those who could run errands.
+    /// Wakes those who wait for what has happened.
     #[inline]
-    pub(super) fn tell(&mut self, has_errands: impl FnOnce() -> bool) {
-        if self.core.take_news() {
+    pub(super) fn tell(&mut self) {
+        if self.take_news() {
             self.desk.announce();
-        } else if self.core.errands() > self.errands || has_errands() {
-            self.desk.bell.ring();
         }
-        self.errands = self.core.errands();
     }
 
     /// Lets go of it; what others do from here on is a sign.
     pub(super) fn let_go(mut self) -> Seen {
-        self.tell(|| false);
+        self.tell();
         Seen(self.desk.news.load(Ordering::Acquire))
     }
 }
@@ -194,21 +247,48 @@ impl<C: Moves, M: Memory, P: Parts> Deref for Held<'_, C, M, P> {
 
     #[inline]
     fn deref(&self) -> &C {
-        &self.core
+        self.core.as_ref().expect("it is held")
     }
 }
 
 impl<C: Moves, M: Memory, P: Parts> DerefMut for Held<'_, C, M, P> {
     #[inline]
     fn deref_mut(&mut self) -> &mut C {
-        &mut self.core
+        self.core.as_mut().expect("it is held")
     }
 }
 
 impl<C: Moves, M: Memory, P: Parts> Drop for Held<'_, C, M, P> {
     #[inline]
     fn drop(&mut self) {
-        self.tell(|| false);
+        self.tell();
+        self.core = None;
+        if self.desk.has_threads {
+            // SYNC: DESK-1: the core is free before our look whether somebody asked; pairs with the fence in `ask`.
+            P::fence();
+            self.desk.answer();
+        }
+    }
+}
+
+/// Somebody who submits.
+pub(crate) struct Submitting<'d, C: Moves, M: Memory = Region, P: Parts = Std> {
+    desk: &'d Desk<C, M, P>,
+}
+
+impl<C: Moves, M: Memory, P: Parts> Submitting<'_, C, M, P> {
+    /// Waits for something, and does not submit meanwhile.
+    pub(crate) fn pause<T>(&self, wait: impl FnOnce() -> T) -> T {
+        self.desk.submitters.fetch_sub(1, Ordering::Relaxed);
+        let result = wait();
+        self.desk.submitters.fetch_add(1, Ordering::Relaxed);
+        result
+    }
+}
+
+impl<C: Moves, M: Memory, P: Parts> Drop for Submitting<'_, C, M, P> {
+    fn drop(&mut self) {
+        self.desk.submitters.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -224,14 +304,6 @@ impl<C: Moves, M: Memory, P: Parts> Attendance<'_, C, M, P> {
             self.desk.leave_to_keeper();
         }
         std::mem::forget(self);
-    }
-
-    /// Does something that may take long; others look after the core meanwhile.
-    pub(super) fn step_aside<T>(&self, work: impl FnOnce() -> T) -> T {
-        self.go();
-        let result = work();
-        self.desk.keeper.arrive();
-        result
     }
 
     /// Goes without the core.

@@ -12,6 +12,8 @@ pub(crate) trait Parts {
     const TRIES: u32;
     type Number: Number;
     type Lock<T>: Lock<T>;
+    /// A sequentially consistent fence.
+    fn fence();
 }
 
 /// A number that threads share.
@@ -22,8 +24,6 @@ pub(crate) trait Number {
     fn store(&self, value: u64, ordering: Ordering);
     fn fetch_add(&self, value: u64, ordering: Ordering) -> u64;
     fn fetch_sub(&self, value: u64, ordering: Ordering) -> u64;
-    fn fetch_or(&self, value: u64, ordering: Ordering) -> u64;
-    fn fetch_and(&self, value: u64, ordering: Ordering) -> u64;
 }
 
 /// A lock, and what can be waited for while it is held. A holder that panics does no harm.
@@ -49,6 +49,11 @@ impl Parts for Std {
     const TRIES: u32 = 64;
     type Number = AtomicU64;
     type Lock<T> = Mutex<T>;
+
+    #[inline]
+    fn fence() {
+        std::sync::atomic::fence(Ordering::SeqCst);
+    }
 }
 
 impl Number for AtomicU64 {
@@ -80,16 +85,6 @@ impl Number for AtomicU64 {
     #[inline]
     fn fetch_sub(&self, value: u64, ordering: Ordering) -> u64 {
         self.fetch_sub(value, ordering)
-    }
-
-    #[inline]
-    fn fetch_or(&self, value: u64, ordering: Ordering) -> u64 {
-        self.fetch_or(value, ordering)
-    }
-
-    #[inline]
-    fn fetch_and(&self, value: u64, ordering: Ordering) -> u64 {
-        self.fetch_and(value, ordering)
     }
 }
 

@@ -10,7 +10,7 @@ use crate::bootstrap::{Bootstrap, Report};
 use crate::failure::Failure;
 use crate::program::Program;
 use crate::runner::{Runner, caught};
-use crate::serve::Server;
+use crate::serve::{Elsewhere, Server};
 use crate::shm::{Bell, ChildSide, Mailbox, Phase, Segment, Sentinel};
 use crate::worker::settings;
 use std::io::{self, Write};
@@ -120,8 +120,8 @@ fn serve(
     let is_on = || side.is_open() || side.is_shut_down() || is_orphan();
     waiting.wait(side.bell(), &[], None, is_on);
     side.enter(Phase::Serving);
-    let mut server = Server::new(side, runner, waiting).with_orphan(&IS_ORPHAN);
-    server.serve(|_| false).map_err(|error| error.to_string())?;
+    let mut server = Server::new(side, Elsewhere, runner, waiting).with_orphan(&IS_ORPHAN);
+    server.serve().map_err(|error| error.to_string())?;
     // The device, or all workers below, go in order, before the process does.
     server.leave();
     Ok(())

@@ -5,10 +5,9 @@ use super::children::Children;
 use crate::endpoint::Endpoint;
 use crate::error::Error;
 use crate::memory::Memory;
-use crate::node::{AtOnce, Caller, Core, Errand, Errands, Local, Node};
+use crate::node::{Core, Node};
 use crate::orchestrator::Crew;
 use crate::program::Program;
-use crate::runner::Runner;
 use crate::shm::{Bell, Segment, Waiting};
 use crate::timeline::Recorder;
 use phalanx_engine::{Config, Engine, Event, Ladder, Time};
@@ -33,7 +32,6 @@ pub struct Builder {
     pub(crate) chips: u32,
     pub(crate) subs: u32,
     pub(crate) isolation: Option<Isolation>,
-    pub(crate) is_helping: bool,
     pub(crate) memory: u64,
     pub(crate) slots: u32,
     pub(crate) slabs: u64,
@@ -58,7 +56,6 @@ impl Builder {
             chips: 0,
             subs: 0,
             isolation: None,
-            is_helping: false,
             memory: 1 << 30,
             slots: 1024,
             slabs: 1 << 28,
@@ -98,13 +95,6 @@ impl Builder {
     #[must_use]
     pub fn threads(self) -> Self {
         Self { isolation: Some(Isolation::Thread), ..self }
-    }
-
-    /// Whoever waits is one more sub worker meanwhile, and whoever submits runs short tasks itself: a task must not wait for
-    /// what the code of its graph does after it was submitted.
-    #[must_use]
-    pub fn helping(self) -> Self {
-        Self { is_helping: true, ..self }
     }
 
     /// How many bytes of buffers there can be; they cost nothing before they are used.
@@ -201,33 +191,19 @@ impl Builder {
             is_recording: self.is_recording,
         });
         let crew = self.crew(&mut engine);
-        let mut memories = vec![memory.segment.clone()];
-        memories.extend_from_slice(&inherited);
-        let runner = || Runner::new(self.program, memories.clone(), None);
-        let errands = self.is_helping.then(Arc::<Errands>::default);
         let segment = memory.segment.clone();
         let mut core = Core::new(engine, self.slots as usize, memory, self.program);
-        core.local = Local::elsewhere(self.program.callables().len());
         core.recorder = self.is_recording.then(Recorder::start);
-        let node = Arc::new(Node::new(core, bell, budgets, errands, self.program, self.waiting()));
+        let node = Arc::new(Node::new(core, bell, budgets, self.program, self.waiting()));
         let (threads, children) = (Vec::new(), Children::default());
         let (close, level) = (self.close, self.height());
         let mut worker =
             Worker { node, crew, memory: segment, inherited, threads, children, close, level };
-        let mut lanes: Vec<Box<dyn Endpoint>> = match self.isolation() {
+        let lanes: Vec<Box<dyn Endpoint>> = match self.isolation() {
             Isolation::Thread => self.start_threads(&mut worker)?,
             Isolation::Process => self.start_processes(&mut worker)?,
         };
         let mut core = worker.node.enter();
-        if let Some(errands) = &worker.node.errands {
-            let caller = Caller::new(Arc::clone(errands));
-            lanes.insert(self.next_level() as usize, Box::new(caller));
-            core.caller = Some((worker.crew.subs[0], Arc::clone(errands)));
-            core.errand = Some(Box::new(Errand::new(runner(), Arc::clone(errands))));
-            core.at_once = Some(Box::new(AtOnce::new(runner())));
-            let callables = self.program.callables().len();
-            core.local = Local::new(&worker.crew.subs[1..], callables);
-        }
         for lane in lanes {
             core.add_lane(lane);
         }
@@ -236,7 +212,6 @@ impl Builder {
         for one in workers {
             core.engine.step(now, Event::Ready(one));
         }
-        core.caller_waits(0);
         drop(core);
         Ok(worker)
     }
@@ -245,7 +220,7 @@ impl Builder {
     fn check(&self) -> Result<(), Error> {
         self.program.check()?;
         let others = self.next_level().saturating_add(self.subs);
-        if others == 0 && !self.is_helping {
+        if others == 0 {
             return Err(Error::NoWorkers("chips and no sub workers"));
         }
         let is_process = self.isolation() == Isolation::Process && others > 0;
@@ -260,30 +235,32 @@ impl Builder {
         Ok(())
     }
 
-    /// How everybody waits: a processor is kept only while there is one for each.
-    fn waiting(&self) -> Waiting {
-        let runners = self.next_level().saturating_add(self.subs).saturating_add(1);
-        Waiting::calibrate().among(usize::try_from(runners).unwrap_or(usize::MAX))
+    /// How everybody waits, and whether workers are threads. A processor is kept only while there is one for each: for each
+    /// worker, and for a caller that moves what processes say; threads do that themselves, and their caller sleeps.
+    fn waiting(&self) -> (Waiting, bool) {
+        let has_threads = self.isolation() == Isolation::Thread;
+        let workers = self.next_level().saturating_add(self.subs);
+        let runners = workers.saturating_add(u32::from(!has_threads));
+        let runners = usize::try_from(runners).unwrap_or(usize::MAX);
+        (Waiting::calibrate().among(runners), has_threads)
     }
 
-    /// Tells the engine of all workers: chips first, then whoever helps, then sub workers.
+    /// Tells the engine of all workers: chips first, then sub workers.
     fn crew(&self, engine: &mut Engine) -> Crew {
-        let mut crew = Crew { is_helping: self.is_helping, ..Crew::default() };
+        let mut crew = Crew::default();
         if self.next_level() > 0 {
             let pool = engine.add_pool();
             crew.next_level_pool = Some(pool);
             crew.next_level =
                 (0..self.next_level()).map(|_| engine.add_worker(Some(pool), self.depth)).collect();
         }
-        let subs = self.subs + u32::from(self.is_helping);
-        if subs > 0 {
+        if self.subs > 0 {
             let pool = engine.add_pool();
             crew.sub_pool = Some(pool);
-            crew.subs = (0..subs).map(|_| engine.add_worker(Some(pool), self.depth)).collect();
-            if self.is_helping {
-                engine.prefer(crew.subs[0]);
-            }
+            crew.subs = (0..self.subs).map(|_| engine.add_worker(Some(pool), self.depth)).collect();
         }
+        // All kinds of workers run tasks in the order in which they are sent (EP-2, EP-7).
+        engine.workers().for_each(|worker| engine.keeps_order(worker));
         crew
     }
 }

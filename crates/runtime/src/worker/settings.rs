@@ -11,7 +11,7 @@ use std::io;
 use std::time::Duration;
 
 /// What settings begin with: a mark and a version.
-const MARK: u64 = u64::from_le_bytes(*b"PHXSETT\x01");
+const MARK: u64 = u64::from_le_bytes(*b"PHXSETT\x02");
 /// How deep workers can be inside workers.
 pub(crate) const MAX_DEPTH: usize = 8;
 
@@ -47,7 +47,6 @@ fn put(builder: &Builder, numbers: &mut Vec<u64>) {
         chips,
         subs,
         isolation,
-        is_helping,
         memory,
         slots,
         slabs,
@@ -69,7 +68,7 @@ fn put(builder: &Builder, numbers: &mut Vec<u64>) {
     });
     let Ladder { progress, operation, wait, startup, harness, guard } = ladder;
     numbers.extend([u64::from(level.unwrap_or(0)), u64::from(*chips), u64::from(*subs), isolation]);
-    numbers.extend([u64::from(*is_helping), *memory, u64::from(*slots), *slabs]);
+    numbers.extend([*memory, u64::from(*slots), *slabs]);
     numbers.extend([*runs as u64, *depth as u64]);
     numbers.extend([progress, operation, wait, startup, harness, guard].map(|time| time.0));
     numbers.push(u64::try_from(close.as_nanos()).unwrap_or(u64::MAX));
@@ -112,7 +111,6 @@ fn take(numbers: &mut &[u64], program: &'static Program, depth: usize) -> Option
         2 => Some(Isolation::Thread),
         _ => return None,
     };
-    builder.is_helping = flag(numbers)?;
     builder.memory = next(numbers)?;
     (builder.slots, builder.slabs) = (small(next(numbers)?)?, next(numbers)?);
     builder.runs = usize::try_from(next(numbers)?).ok()?;
@@ -183,14 +181,14 @@ mod tests {
 
     fn builder() -> impl Strategy<Value = Builder> {
         let leaf = (any::<u16>(), any::<u16>(), 0u8..3, any::<bool>(), any::<u64>());
-        let leaf = leaf.prop_map(|(chips, subs, isolation, is_helping, memory)| {
+        let leaf = leaf.prop_map(|(chips, subs, isolation, is_recording, memory)| {
             let mut builder = Builder::new(&PROGRAM);
             (builder.chips, builder.subs) = (chips.into(), subs.into());
             builder.isolation =
                 [None, Some(Isolation::Process), Some(Isolation::Thread)][usize::from(isolation)];
-            (builder.is_helping, builder.memory) = (is_helping, memory);
+            (builder.is_recording, builder.memory) = (is_recording, memory);
             builder.level = (chips > 7).then_some(u32::from(subs) + 1);
-            builder.device_ids = is_helping.then(|| (0..u32::from(subs) % 5).collect());
+            builder.device_ids = is_recording.then(|| (0..u32::from(subs) % 5).collect());
             builder.close = Duration::from_nanos(memory);
             builder.setting = memory.to_be_bytes()[..usize::from(chips % 9)].repeat(2);
             builder

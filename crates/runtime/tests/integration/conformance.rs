@@ -33,6 +33,11 @@ macro_rules! conformance {
             }
 
             #[test]
+            fn ep_7_srv_4_what_is_behind_a_failure_does_not_run() {
+                super::what_is_behind_a_failure_does_not_run($make);
+            }
+
+            #[test]
             fn ep_6_what_was_sent_before_the_end_is_run() {
                 super::what_was_sent_before_the_end_is_run($make);
             }
@@ -40,11 +45,10 @@ macro_rules! conformance {
     };
 }
 
-conformance!(caller, super::builder().threads().helping());
 conformance!(thread, super::builder().threads().sub_workers(1));
-conformance!(thread_and_caller, super::builder().threads().sub_workers(1).helping().depth(1));
+conformance!(thread_one_by_one, super::builder().threads().sub_workers(1).depth(1));
 conformance!(process, super::processes());
-conformance!(process_and_caller, super::processes().helping().depth(1));
+conformance!(process_one_by_one, super::processes().depth(1));
 
 fn processes() -> Builder {
     builder().program_path(env!("CARGO_BIN_EXE_phalanx-graph-fixture")).sub_workers(1)
@@ -148,4 +152,26 @@ fn what_was_sent_before_the_end_is_run(builder: Builder) {
     let handle = handle.expect("a run");
     worker.close().expect("everybody leaves");
     assert_eq!(handle.wait().expect("EP-6").report.completed, 10);
+}
+
+fn what_is_behind_a_failure_does_not_run(builder: Builder) {
+    let worker = builder.init().expect("a worker");
+    for at in 0..12 {
+        let list = worker.tensor(DType::I64, &[21]).expect("memory");
+        let run = worker.run("one of a chain fails", |graph| {
+            for number in 0..20 {
+                let call = if number == at { failing("the root") } else { Call::new(&NOTE) };
+                let result = graph.submit_sub(&call.args([list.in_out()]).scalar(number));
+                // What is submitted after the failure was heard of is refused.
+                assert!(result.is_ok() || number > at, "EP-7: {result:?}");
+            }
+            Ok(())
+        });
+        let Err(Error::Run(error)) = run else { panic!("EP-7: it fails") };
+        assert_eq!(error.failures().len(), 1, "EP-7: {error}");
+        assert!(error.to_string().contains("the root"), "EP-7: {error}");
+        let noted: Vec<u64> = worker.read(&list).expect("it is over");
+        assert_eq!(noted[0], at, "EP-7: {noted:?}");
+    }
+    worker.close().expect("everybody leaves");
 }

@@ -55,7 +55,7 @@ fn node_1_who_waits_for_a_run_hears_that_it_was_cancelled() {
 
 #[test]
 fn wrk_1_more_tasks_than_slots_pass_through() {
-    let worker = threads(2).helping().init().expect("a worker");
+    let worker = threads(2).init().expect("a worker");
     let tensors: Vec<_> =
         (0..8).map(|_| worker.tensor(DType::F64, &[4]).expect("memory")).collect();
     let run = worker.run("many", |graph| {
@@ -232,7 +232,7 @@ fn members_of_a_group_meet() {
 }
 
 #[test]
-fn a_wait_with_a_time_limit_changes_nothing() {
+fn wrk_4_a_wait_with_a_time_limit_keeps_its_time_and_changes_nothing() {
     let worker = threads(1).init().expect("a worker");
     let [flag, data] = [(); 2].map(|()| worker.tensor(DType::I64, &[1]).expect("memory"));
     let handle = worker.submit("slow", |graph| {
@@ -297,10 +297,9 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
     fn random_programs_over_threads_give_the_bytes_of_the_oracle(
-        steps in prop::collection::vec(step(), 1..60), count in 1u32..4, is_helping: bool,
+        steps in prop::collection::vec(step(), 1..60), count in 1u32..4, depth in 1usize..9,
     ) {
-        let builder = if is_helping { threads(count).helping() } else { threads(count) };
-        let worker = builder.ring(16, 1 << 16).init().expect("a worker");
+        let worker = threads(count).depth(depth).ring(16, 1 << 16).init().expect("a worker");
         let data: Vec<_> =
             (0..3).map(|_| worker.tensor(DType::F64, &[8, 4]).expect("memory")).collect();
         for tensor in &data {

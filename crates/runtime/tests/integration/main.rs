@@ -1,11 +1,10 @@
 //! Graphs on real workers.
 
-mod as_elsewhere;
-mod at_once;
 mod callables;
+mod callers;
 mod conformance;
 mod graphs;
-mod helping;
+mod mixed;
+mod prompt;
 mod stress;
 mod timeline;
-mod together;

@@ -1,12 +1,12 @@
-//! Random graphs of several callers at once on one helping worker, against the same graphs one task after the other.
+//! Random graphs of several callers on one worker, some cancelled, against the same graphs one task after the other.
 
 use crate::callables::{ADD, PROGRAM, REST, SCALE, SUM};
 use phalanx_runtime::{Builder, Call, DType, Error, Failure, Orchestrator, Tensor, Worker};
 use std::time::Duration;
 
-fn helping(threads: u32, depth: usize) -> Builder {
+fn threads(count: u32, depth: usize) -> Builder {
     let worker = Worker::builder(&PROGRAM).threads().memory(1 << 24).ring(48, 1 << 20);
-    worker.helping().sub_workers(threads).depth(depth)
+    worker.sub_workers(count).depth(depth)
 }
 
 /// The same numbers every time.
@@ -131,12 +131,12 @@ fn use_it(worker: &Worker, seed: u64) {
 
 #[test]
 fn ep_2_random_graphs_of_several_callers_end_as_one_after_the_other() {
-    for (threads, depth) in [(0, 1), (0, 16), (1, 1), (1, 4), (1, 16), (2, 2), (2, 16)] {
-        let worker = helping(threads, depth).init().expect("a worker");
+    for (count, depth) in [(1, 1), (1, 4), (1, 16), (2, 1), (2, 2), (2, 16), (3, 16)] {
+        let worker = threads(count, depth).init().expect("a worker");
         std::thread::scope(|scope| {
             for caller in 0..3 {
                 let worker = &worker;
-                let seed = 1_000 * u64::from(threads) + 10 * depth as u64 + caller;
+                let seed = 1_000 * u64::from(count) + 10 * depth as u64 + caller;
                 scope.spawn(move || use_it(worker, seed));
             }
         });
@@ -145,9 +145,10 @@ fn ep_2_random_graphs_of_several_callers_end_as_one_after_the_other() {
 }
 
 #[test]
-fn wrk_3_a_worker_closes_well_whatever_is_left_of_short_tasks() {
+fn wrk_3_a_worker_closes_well_whatever_is_left_of_its_runs() {
     for round in 0..40u64 {
-        let worker = helping(u32::try_from(round % 3).unwrap_or(0), 4).init().expect("a worker");
+        let worker =
+            threads(1 + u32::try_from(round % 3).unwrap_or(0), 4).init().expect("a worker");
         let cells: Vec<_> =
             (0..CELLS).map(|_| worker.tensor(DType::F64, &[1]).expect("memory")).collect();
         let mut dice = Dice(round);

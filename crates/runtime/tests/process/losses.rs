@@ -186,7 +186,7 @@ fn a_stall_tells_what_the_run_had_done() {
 }
 
 #[test]
-fn wrk_4_what_a_run_that_was_given_up_named_can_be_read_when_its_tasks_have_ended() {
+fn wrk_7_what_a_run_that_was_given_up_named_can_be_read_when_its_tasks_have_ended() {
     let _turn = turn();
     let mut early = 0;
     for _ in 0..3 {
@@ -207,7 +207,7 @@ fn wrk_4_what_a_run_that_was_given_up_named_can_be_read_when_its_tasks_have_ende
         eventually("it is large", is_large);
         signal(worker.startup().children[0].process, Signal::KILL);
         let error = run_error(run.wait());
-        assert!(run.is_done(), "WRK-4: it was told");
+        assert!(run.is_done(), "WRK-7: it was told");
         assert_eq!((error.report().tasks, error.report().completed > 0), (3, true), "{error}");
         let words = error.root().expect("a root").words.to_string();
         assert!(
@@ -215,16 +215,16 @@ fn wrk_4_what_a_run_that_was_given_up_named_can_be_read_when_its_tasks_have_ende
             "PRC-10: {words}"
         );
         early += usize::from(words.contains("torn down"));
-        let found = worker.read::<i64>(&number).expect("WRK-4: it waits for the proof");
-        assert_eq!(found[1], 1, "WRK-4: the other has run");
-        worker.write(&number, &[0i64; 3]).expect("WRK-4: nobody names it");
-        assert_eq!(worker.lost().len(), 1, "WRK-4: the death is proven");
+        let found = worker.read::<i64>(&number).expect("WRK-7: it waits for the proof");
+        assert_eq!(found[1], 1, "WRK-7: the other has run");
+        worker.write(&number, &[0i64; 3]).expect("WRK-7: nobody names it");
+        assert_eq!(worker.lost().len(), 1, "WRK-7: the death is proven");
     }
     println!("{early} of 3 were told early");
 }
 
 #[test]
-fn wrk_4_a_run_that_goes_on_keeps_its_tensors() {
+fn wrk_7_a_run_that_goes_on_keeps_its_tensors() {
     let _turn = turn();
     let worker = builder().sub_workers(1).init().expect("a worker");
     let number = worker.tensor(DType::I64, &[1]).expect("memory");
@@ -232,11 +232,11 @@ fn wrk_4_a_run_that_goes_on_keeps_its_tensors() {
         let call = Call::new(&SLEEP).scalar(300).args([number.in_out()]);
         graph.submit_sub(&call)?;
         // The code of the graph itself cannot wait for its own run.
-        assert!(matches!(worker.read::<i64>(&number), Err(Error::InUse)), "WRK-4");
+        assert!(matches!(worker.read::<i64>(&number), Err(Error::InUse)), "WRK-7");
         Ok(())
     });
     let run = run.expect("it is open");
-    assert!(matches!(worker.read::<i64>(&number), Err(Error::InUse)), "WRK-4");
+    assert!(matches!(worker.read::<i64>(&number), Err(Error::InUse)), "WRK-7");
     run.wait().expect("it ends well");
-    assert_eq!(worker.read::<i64>(&number).expect("WRK-4"), [1]);
+    assert_eq!(worker.read::<i64>(&number).expect("WRK-7"), [1]);
 }

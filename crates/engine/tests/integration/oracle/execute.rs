@@ -16,6 +16,8 @@ struct Body {
 
 struct Flight {
     start: Start,
+    /// What it was sent behind.
+    behind: Vec<u64>,
     body: Option<Body>,
     is_recalled: bool,
 }
@@ -24,6 +26,8 @@ struct Flight {
 struct Worker {
     is_alive: bool,
     flights: VecDeque<Flight>,
+    /// What did not end well here.
+    failed: Vec<u64>,
 }
 
 /// What is known of one operation.
@@ -52,6 +56,8 @@ pub(crate) struct Execution<'a> {
     scopes: Vec<Option<Scope>>,
     is_blocked: bool,
     has_disturbance: bool,
+    /// Whether workers keep order, and are sent tasks behind others.
+    keeps_order: bool,
     at: usize,
     trace: u64,
     now: u64,
@@ -65,9 +71,14 @@ impl<'a> Execution<'a> {
         let mut engine =
             Engine::new(Config { slots, bytes: CAPACITY, depth, is_recording: seed & 64 == 0 });
         let pool = engine.add_pool();
-        let lane = 1 + usize::try_from(random.below(2)).unwrap_or_default();
+        let keeps_order = seed & 128 == 0;
+        let most = if keeps_order { 5 } else { 2 };
+        let lane = 1 + usize::try_from(random.below(most)).unwrap_or_default();
         for _ in 0..WORKERS {
-            engine.add_worker(Some(pool), lane);
+            let worker = engine.add_worker(Some(pool), lane);
+            if keeps_order {
+                engine.keeps_order(worker);
+            }
         }
         let identity = |number| Identity { owner: 7, number, generation: 1 };
         let register = |number| {
@@ -89,6 +100,7 @@ impl<'a> Execution<'a> {
             scopes: Vec::new(),
             is_blocked: false,
             has_disturbance: (seed >> 2).is_multiple_of(4),
+            keeps_order,
             at: 0,
             trace: 0,
             now: 0,
@@ -132,15 +144,19 @@ impl<'a> Execution<'a> {
         for action in actions {
             self.trace = self.trace.wrapping_mul(31).wrapping_add(fingerprint(&action));
             match action {
-                Action::Start(start) => {
-                    let flight = Flight { start, body: None, is_recalled: false };
-                    self.workers[start.worker.index()].flights.push_back(flight);
-                }
+                Action::Start(start) => self.send(start),
                 Action::Recall { worker, dispatch } => {
                     let flights = &mut self.workers[worker.index()].flights;
-                    let flight =
-                        flights.iter_mut().find(|flight| flight.start.dispatch == dispatch);
-                    flight.expect("only what is under way is recalled").is_recalled = true;
+                    let mut flights = flights.iter_mut();
+                    let flight = flights.find(|flight| flight.start.dispatch == dispatch);
+                    // What was not sent, because it was behind what had failed, is not under way.
+                    assert!(
+                        flight.is_some() || self.keeps_order,
+                        "only what is under way is recalled"
+                    );
+                    if let Some(flight) = flight {
+                        flight.is_recalled = true;
+                    }
                 }
                 Action::RoomFreed | Action::AdmissionFreed => self.is_blocked = false,
                 Action::RunFinished(_) => {}
@@ -153,6 +169,33 @@ impl<'a> Execution<'a> {
         }
     }
 
+    /// Sends a task, unless what it is behind has failed since.
+    fn send(&mut self, start: Start) {
+        let Start { worker, dispatch, task, .. } = start;
+        if self.engine.is_doomed(task) {
+            self.workers[worker.index()].failed.push(dispatch);
+            let ending = Ending::Skipped;
+            self.engine.step(Time(self.now), Event::Finished { worker, dispatch, ending, took: 0 });
+            return;
+        }
+        let behind: Vec<u64> = self.engine.behind(task).collect();
+        assert!(self.keeps_order || behind.is_empty(), "QUE-5: nobody keeps order");
+        let is_here = |one: &u64| {
+            let mut flights = self.workers[worker.index()].flights.iter();
+            flights.any(|flight| flight.start.dispatch == *one)
+        };
+        assert!(behind.iter().all(is_here), "QUE-5: it is behind what its worker has");
+        let flight = Flight { start, behind, body: None, is_recalled: false };
+        self.workers[worker.index()].flights.push_back(flight);
+    }
+
+    /// Whether the first task of a worker is behind one that did not end well.
+    fn is_in_vain(&self, worker: usize) -> bool {
+        let Worker { flights, failed, .. } = &self.workers[worker];
+        let behind = flights.front().into_iter().flat_map(|flight| &flight.behind);
+        behind.into_iter().any(|one| failed.contains(one))
+    }
+
     /// The first task of a worker begins, if it has not.
     fn begin(&mut self, worker: usize) {
         let Some(flight) =
@@ -161,6 +204,9 @@ impl<'a> Execution<'a> {
             return;
         };
         let start = flight.start;
+        if self.is_in_vain(worker) {
+            return;
+        }
         let (op, task) = self.op_of(start);
         self.known[op].begun = true;
         let digest = self.read(op, start.member);
@@ -220,7 +266,8 @@ impl<'a> Execution<'a> {
         }
         let worker = usize::try_from(self.random.below(WORKERS as u64)).unwrap_or_default();
         let Some(first) = self.workers[worker].flights.front() else { return Ok(false) };
-        let skips = first.is_recalled && first.body.is_none() && self.random.below(2) == 0;
+        let skips = self.is_in_vain(worker)
+            || first.is_recalled && first.body.is_none() && self.random.below(2) == 0;
         if !skips {
             self.begin(worker);
         }
@@ -228,12 +275,15 @@ impl<'a> Execution<'a> {
         let Start { worker, dispatch, task, .. } = flight.start;
         let ending = if skips {
             Ending::Skipped
-        } else if self.random.below(16) == 0 {
+        } else if !self.keeps_order && self.random.below(16) == 0 {
             self.deferred.push((task, flight));
             Ending::Deferred
         } else {
             self.finish(&mut flight)?
         };
+        if ending != Ending::Done {
+            self.workers[worker.index()].failed.push(dispatch);
+        }
         let took = self.random.below(9);
         let event = Event::Finished { worker, dispatch, ending, took };
         self.engine.step(Time(self.now), event);
@@ -295,33 +345,8 @@ impl<'a> Execution<'a> {
                 self.engine.step(Time(self.now), Event::Progress(worker));
                 false
             }
-            11..14 => self.give_back(worker),
             _ => false,
         }
-    }
-
-    /// A worker that has begun nothing gives back what it has; sometimes others must take it.
-    fn give_back(&mut self, worker: WorkerId) -> bool {
-        let program = self.program;
-        let is_single = |flight: &Flight| {
-            let op = usize::try_from(flight.start.work).unwrap_or_default();
-            let task = program.task(op).expect("only tasks start");
-            matches!(task.place, Where::Pool | Where::Worker(_))
-        };
-        let flights = &mut self.workers[worker.index()].flights;
-        if flights.is_empty() || flights.iter().any(|one| one.body.is_some() || one.is_recalled) {
-            return false;
-        }
-        flights.retain(|flight| !is_single(flight));
-        let is_elsewhere = self.random.below(2) == 0;
-        if is_elsewhere {
-            self.engine.pause(worker);
-        }
-        self.engine.give_back(worker);
-        if is_elsewhere {
-            self.engine.resume(worker);
-        }
-        true
     }
 
     fn submit_next(&mut self) -> Result<bool, String> {

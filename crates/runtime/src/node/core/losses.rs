@@ -56,12 +56,17 @@ impl Core {
         for flight in self.flights(worker) {
             let job = &self.jobs[flight.task.slot()];
             let is_over = job.run.is_none_or(|run| self.engine.error(run).is_some());
-            if job.is_idempotent && !is_over {
-                self.lanes[at].endpoint.send(flight.dispatch, job.message(flight.member));
+            let is_doomed = self.engine.is_doomed(flight.task);
+            if job.is_idempotent && !is_over && !is_doomed {
+                let behind: Vec<u64> = self.engine.behind(flight.task).collect();
+                self.lanes[at].endpoint.send(flight.dispatch, &behind, job.message(flight.member));
                 continue;
             }
-            self.note_failure(&flight, words.clone());
-            let (dispatch, ending, took) = (flight.dispatch, Ending::Failed(1), 0);
+            let ending = if is_doomed { Ending::Skipped } else { Ending::Failed(1) };
+            if !is_doomed {
+                self.note_failure(&flight, words.clone());
+            }
+            let (dispatch, took) = (flight.dispatch, 0);
             self.engine.step(now, Event::Finished { worker, dispatch, ending, took });
         }
         self.lanes[at].endpoint.flush();

@@ -4,7 +4,6 @@
 //! knows sequential consistency of fences only, so accesses that ask for it are made of fences, in one of two ways
 //! (`BEFORE`, `AFTER`) that compilers have too; each model holds for both.
 
-use super::super::named::Named;
 use super::super::parts::{Lock, Number, Parts};
 use super::*;
 use crate::shm::bell::FOOTPRINT;
@@ -28,6 +27,12 @@ impl<const WAY: u8> Parts for Checked<WAY> {
     const TRIES: u32 = 0;
     type Number = Checking<WAY>;
     type Lock<T> = Mutex<T>;
+
+    fn fence() {
+        if WAY != WEAK && !std::thread::panicking() {
+            fence(Ordering::SeqCst);
+        }
+    }
 }
 
 /// A number of the checker.
@@ -80,14 +85,6 @@ impl<const WAY: u8> Number for Checking<WAY> {
     fn fetch_sub(&self, value: u64, ordering: Ordering) -> u64 {
         self.access(ordering, |number| number.fetch_sub(value, weaker(ordering, Ordering::AcqRel)))
     }
-
-    fn fetch_or(&self, value: u64, ordering: Ordering) -> u64 {
-        self.access(ordering, |number| number.fetch_or(value, weaker(ordering, Ordering::AcqRel)))
-    }
-
-    fn fetch_and(&self, value: u64, ordering: Ordering) -> u64 {
-        self.access(ordering, |number| number.fetch_and(value, weaker(ordering, Ordering::AcqRel)))
-    }
 }
 
 impl<T> Lock<T> for Mutex<T> {
@@ -130,7 +127,6 @@ struct Toy {
     has_task: bool,
     is_taken: bool,
     has_news: bool,
-    errands: usize,
 }
 
 impl Moves for Toy {
@@ -145,10 +141,6 @@ impl Moves for Toy {
 
     fn take_news(&mut self) -> bool {
         std::mem::take(&mut self.has_news)
-    }
-
-    fn errands(&self) -> usize {
-        self.errands
     }
 
     fn is_busy(&self) -> bool {
@@ -167,11 +159,20 @@ struct Room<const WAY: u8> {
 
 impl<const WAY: u8> Room<WAY> {
     fn new(flaw: Flaw) -> Arc<Self> {
+        Self::of(flaw, false)
+    }
+
+    /// The same, whose worker is a thread.
+    fn of_thread() -> Arc<Self> {
+        Self::of(Flaw::Sound, true)
+    }
+
+    fn of(flaw: Flaw, has_threads: bool) -> Arc<Self> {
         let [ended, taken] = [(); 2].map(|()| Arc::new(AtomicU64::new(0)));
-        let (has_task, is_taken, has_news, errands) = (true, false, false, 0);
+        let (has_task, is_taken, has_news) = (true, false, false);
         let (said, seen) = (Arc::clone(&ended), Arc::clone(&taken));
-        let toy = Toy { ended: said, taken: seen, has_task, is_taken, has_news, errands };
-        let desk = Desk::new(toy, Bell::over(Model::new(flaw, FOOTPRINT), 0));
+        let toy = Toy { ended: said, taken: seen, has_task, is_taken, has_news };
+        let desk = Desk::new(toy, Bell::over(Model::new(flaw, FOOTPRINT), 0), has_threads);
         Arc::new(Self { desk, ended, taken })
     }
 
@@ -202,7 +203,7 @@ impl<const WAY: u8> Room<WAY> {
         let mut core = self.desk.enter();
         loop {
             core.pump();
-            core.tell(|| false);
+            core.tell();
             if core.is_taken {
                 return here.leave(&mut core);
             }
@@ -225,14 +226,6 @@ impl<const WAY: u8> Room<WAY> {
             }
         };
         self.desk.keep(judge, |(), is_there| self.sleep_until(is_there));
-    }
-
-    /// The thread of a worker, from the end of its task until it sleeps; what it does then is nothing.
-    fn serve(&self, look: fn(&Self)) {
-        self.end(&self.desk.bell.clone());
-        let own = Bell::over(Model::new(Flaw::Sound, FOOTPRINT), 0);
-        let _asleep = own.lie_down();
-        look(self);
     }
 }
 
@@ -358,44 +351,6 @@ fn loom_keep_1_a_keeper_that_is_only_called_stays() {
     });
 }
 
-/// The keeper takes over from somebody who steps aside for as long as that takes.
-fn stepping_aside<const WAY: u8>(step: fn(&Room<WAY>)) {
-    check(move || {
-        let room = Room::<WAY>::new(Flaw::Sound);
-        room.desk.keeper.be(Where::There);
-        room.desk.keeper.arrive();
-        let keeper = room.spawn(Room::keep);
-        room.end(&room.desk.bell.clone());
-        step(&room);
-        assert!(room.is_taken(), "KEEP-1");
-        keeper.join().expect("the keeper");
-    });
-}
-
-fn long<const WAY: u8>(room: &Room<WAY>) {
-    room.sleep_until(|_| room.is_taken());
-}
-
-#[test]
-fn loom_keep_1_who_steps_aside_is_replaced() {
-    fn step<const WAY: u8>(room: &Room<WAY>) {
-        let here = Attendance { desk: &room.desk };
-        here.step_aside(|| long(room));
-        here.leave(&mut room.desk.enter());
-    }
-    stepping_aside::<BEFORE>(step);
-    stepping_aside::<AFTER>(step);
-}
-
-#[test]
-#[should_panic(expected = "deadlock")]
-fn loom_keep_1_who_steps_aside_and_calls_nobody_is_not_replaced() {
-    stepping_aside::<BEFORE>(|room| {
-        room.desk.keeper.leave();
-        long(room);
-    });
-}
-
 /// Somebody has looked and goes to sleep while another takes the ending in, and for that no worker rings.
 fn resting<const WAY: u8>(
     flaw: Flaw,
@@ -515,177 +470,114 @@ fn loom_node_1_a_last_look_in_passing_misses_an_ending() {
     });
 }
 
-/// A task ends whose worker is a thread, and no keeper is there: who attends goes, whatever the worker does.
-fn without_keeper<const WAY: u8>(go: fn(&Room<WAY>), look: fn(&Room<WAY>)) {
+/// A thread ends its task and asks, while somebody holds the core who has looked already, and goes.
+fn asking<const WAY: u8>(ask: fn(&Room<WAY>), hold: fn(&Room<WAY>)) {
     check(move || {
-        let room = Room::<WAY>::new(Flaw::Sound);
-        room.desk.keeper.arrive();
-        let worker = room.spawn(move |room| room.serve(look));
-        go(&room);
-        worker.join().expect("the worker");
-        assert!(room.is_taken(), "NODE-1");
-    });
-}
-
-/// As if its work never ended.
-fn step_for_good<const WAY: u8>(room: &Room<WAY>) {
-    let here = Attendance { desk: &room.desk };
-    here.go();
-    std::mem::forget(here);
-}
-
-fn last_look<const WAY: u8>(room: &Room<WAY>) {
-    room.desk.lend_a_hand_if_wanted(Look::Last);
-}
-
-#[test]
-fn loom_node_1_threads_look_before_they_sleep_whoever_leaves() {
-    without_keeper::<BEFORE>(leave, last_look);
-    without_keeper::<AFTER>(leave, last_look);
-    without_keeper::<WEAK>(leave, last_look);
-    without_keeper::<WEAK>(step_for_good, last_look);
-    // Who stays and computes is no help either.
-    without_keeper::<WEAK>(|_| {}, last_look);
-}
-
-#[test]
-#[should_panic(expected = "NODE-1")]
-fn loom_node_1_threads_that_rely_on_an_attendant_leave_an_ending() {
-    without_keeper::<BEFORE>(leave, |room| {
-        if !room.desk.keeper.is_attended() {
-            room.desk.lend_a_hand(Look::Last);
-        }
-    });
-}
-
-#[test]
-#[should_panic(expected = "NODE-1")]
-fn loom_node_1_threads_that_look_in_passing_leave_an_ending() {
-    without_keeper::<BEFORE>(leave, |room| {
-        room.desk.lend_a_hand_if_wanted(Look::Passing);
-    });
-}
-
-/// Two callers, and a task for one of them, as `Errands` says it: how many wait, and whether somebody runs some.
-struct Callers {
-    room: Arc<Room<BEFORE>>,
-    count: AtomicU64,
-    is_running: AtomicU64,
-}
-
-impl Callers {
-    fn has_some(&self) -> bool {
-        self.count.load(Ordering::Acquire) > 0 && self.is_running.load(Ordering::Acquire) == 0
-    }
-
-    /// Waits as a caller that has no other wish than to run the task.
-    fn wait(&self) {
-        let desk = &self.room.desk;
-        loop {
-            let mut core = desk.enter();
-            if self.has_some() {
-                core.core.errands = 0;
-                return self.count.store(0, Ordering::Release);
-            }
-            let seen = core.let_go();
-            self.room.sleep_until(|look| self.has_some() || desk.is_there(seen, look));
-        }
-    }
-}
-
-/// One caller waits; the other, who at first runs something or not, does its part.
-fn calling(is_running: u64, part: fn(&Callers)) {
-    check(move || {
-        let (room, running) = (Room::new(Flaw::Sound), AtomicU64::new(is_running));
-        let callers = Callers { room, count: AtomicU64::new(is_running), is_running: running };
-        let callers = Arc::new(callers);
-        let other = {
-            let callers = Arc::clone(&callers);
-            thread::spawn(move || part(&callers))
-        };
-        callers.wait();
-        other.join().expect("the other");
-    });
-}
-
-fn submit(callers: &Callers, core: &mut Held<'_, Toy, Model, Checked<BEFORE>>) {
-    core.core.errands += 1;
-    callers.count.store(1, Ordering::Release);
-}
-
-#[test]
-fn loom_node_1_who_waits_hears_of_an_errand() {
-    calling(0, |callers| submit(callers, &mut callers.room.desk.enter()));
-    calling(1, |callers| {
-        let mut core = callers.room.desk.enter();
-        callers.is_running.store(0, Ordering::Release);
-        core.tell(|| callers.has_some());
-    });
-}
-
-/// What went wrong once: who submitted it did not tell.
-#[test]
-#[should_panic(expected = "deadlock")]
-fn loom_node_1_an_errand_that_nobody_tells_of_waits() {
-    calling(0, |callers| {
-        let mut core = callers.room.desk.enter();
-        submit(callers, &mut core);
-        core.errands = core.core.errands;
-    });
-}
-
-#[test]
-#[should_panic(expected = "deadlock")]
-fn loom_node_1_an_errand_told_of_while_others_run_waits() {
-    calling(1, |callers| {
-        let mut core = callers.room.desk.enter();
-        core.tell(|| callers.has_some());
-        drop(core);
-        callers.is_running.store(0, Ordering::Release);
-    });
-}
-
-/// Somebody touches a buffer from outside, holding the core, while another names it and runs a task at once.
-fn touching<const WAY: u8>(name: fn(&Named<Checked<WAY>>) -> bool) {
-    check(move || {
-        let named = Arc::new(Named::<Checked<WAY>>::new(None, 64));
-        let (core, users) = (Arc::new(Mutex::new(())), Arc::new(AtomicU64::new(0)));
-        let (names, its_core, its_users) = (named.clone(), core.clone(), users.clone());
-        let submitter = thread::spawn(move || {
-            if !name(&names) {
-                drop(its_core.lock().expect("nobody panics"));
-            }
-            assert_eq!(its_users.fetch_add(1, Ordering::AcqRel), 0, "NAM-1");
-            its_users.fetch_sub(1, Ordering::AcqRel);
+        let room = Room::<WAY>::of_thread();
+        let thread = room.spawn(move |room| {
+            room.ended.store(1, Ordering::Release);
+            ask(room);
         });
-        let held = core.lock().expect("nobody panics");
-        let touch = Named::touch(&named);
-        if !named.has(7) {
-            assert_eq!(users.fetch_add(1, Ordering::AcqRel), 0, "NAM-1");
-            users.fetch_sub(1, Ordering::AcqRel);
+        hold(&room);
+        thread.join().expect("the thread");
+        assert!(room.is_taken(), "DESK-1");
+    });
+}
+
+fn ask<const WAY: u8>(room: &Room<WAY>) {
+    room.desk.ask();
+}
+
+/// Holds the core for something else, and looks at no worker; others may run meanwhile.
+fn hold<const WAY: u8>(room: &Room<WAY>) {
+    let core = room.desk.enter();
+    room.is_taken();
+    drop(core);
+}
+
+#[test]
+fn loom_desk_1_what_a_thread_asks_for_is_done_by_it_or_by_who_holds_the_core() {
+    asking::<BEFORE>(ask, hold);
+    asking::<AFTER>(ask, hold);
+}
+
+#[test]
+fn loom_desk_1_two_threads_that_ask_are_both_answered() {
+    check_within(Some(3), || {
+        let room = Room::<BEFORE>::of_thread();
+        let first = room.spawn(|room| room.desk.ask());
+        let second = room.spawn(|room| {
+            room.ended.store(1, Ordering::Release);
+            room.desk.ask();
+        });
+        hold(&room);
+        for thread in [first, second] {
+            thread.join().expect("the thread");
         }
-        drop((touch, held));
-        submitter.join().expect("the submitter");
+        assert!(room.is_taken(), "DESK-1");
+    });
+}
+
+/// Who waits for what a thread has ended is told, and does not look itself.
+#[test]
+fn loom_desk_1_who_waits_hears_of_what_a_thread_has_ended() {
+    check_within(Some(3), || {
+        let room = Room::<BEFORE>::of_thread();
+        let thread = room.spawn(|room| {
+            room.ended.store(1, Ordering::Release);
+            room.desk.ask();
+        });
+        room.attend(|core| room.rest(core));
+        thread.join().expect("the thread");
+    });
+}
+
+/// A submitter is at work and computes: the thread left its ending to that one, and asks before it sleeps.
+#[test]
+fn loom_desk_1_a_thread_that_left_its_ending_to_a_submitter_asks_before_it_sleeps() {
+    check(|| {
+        let room = Room::<BEFORE>::of_thread();
+        let submitting = room.desk.begin_submitting();
+        let thread = room.spawn(|room| {
+            room.ended.store(1, Ordering::Release);
+            if !room.desk.ask_in_passing() {
+                room.desk.ask();
+            }
+        });
+        hold(&room);
+        thread.join().expect("the thread");
+        assert!(room.is_taken(), "DESK-1");
+        drop(submitting);
     });
 }
 
 #[test]
-fn loom_nam_1_a_buffer_is_not_touched_while_a_task_uses_it() {
-    touching::<BEFORE>(|named| named.add(7) && !named.is_touched());
-    touching::<AFTER>(|named| named.add(7) && !named.is_touched());
+#[should_panic(expected = "DESK-1")]
+fn loom_desk_1_without_fences_nobody_looks() {
+    asking::<WEAK>(ask, hold);
 }
 
 #[test]
-#[should_panic(expected = "NAM-1")]
-fn loom_nam_1_a_look_before_naming_sees_nobody() {
-    touching::<BEFORE>(|named| {
-        let is_touched = named.is_touched();
-        named.add(7) && !is_touched
+#[should_panic(expected = "DESK-1")]
+fn loom_desk_1_a_holder_that_looks_before_it_lets_go_misses_who_asks() {
+    asking::<BEFORE>(ask, |room| {
+        let core = room.desk.core.lock();
+        room.is_taken();
+        let is_asked = room.desk.asked.load(Ordering::Relaxed) != 0;
+        drop(core);
+        if is_asked {
+            room.desk.answer();
+        }
     });
 }
 
 #[test]
-#[should_panic(expected = "NAM-1")]
-fn loom_nam_1_weaker_numbers_miss_each_other() {
-    touching::<WEAK>(|named| named.add(7) && !named.is_touched());
+#[should_panic(expected = "DESK-1")]
+fn loom_desk_1_a_thread_that_only_tries_misses_a_holder_that_goes() {
+    asking::<BEFORE>(
+        |room| {
+            room.desk.lend_a_hand(Look::Passing);
+        },
+        hold,
+    );
 }

@@ -1,12 +1,45 @@
-//! Several who use one helping worker at the same time, and graphs that end badly while short tasks stay.
+//! Several callers of one worker, runs that nobody waits for, and graphs that end badly.
 
-use crate::as_elsewhere::ladder;
-use crate::callables::{ADD, MEET, NOTHING, PROGRAM, REST, TALLIED, TALLY, TELL, TOLD, UNTIL_TOLD};
-use crate::helping::{ends_alone, helping, mislead, submit_short_ones};
-use phalanx_runtime::{Call, DType, Failure, Tensor, Worker};
+use crate::callables::{ADD, NOTHING, PROGRAM, REST, TALLIED, TALLY, TELL, TOLD, UNTIL_TOLD};
+use phalanx_runtime::{Builder, Call, DType, Failure, Orchestrator, RunHandle, Tensor, Worker};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc;
 use std::time::Duration;
+
+fn threads(count: u32) -> Builder {
+    let worker = Worker::builder(&PROGRAM).threads().memory(1 << 24).ring(64, 1 << 20);
+    worker.sub_workers(count).depth(4)
+}
+
+/// Enough short tasks that their callable is known to be short.
+fn submit_short_ones(graph: &mut Orchestrator<'_>, sum: &Tensor) -> Result<(), Failure> {
+    for _ in 0..2_000 {
+        graph.submit_sub(&Call::new(&ADD).args([sum.in_out()]).real(1.0))?;
+    }
+    Ok(())
+}
+
+/// Lets the worker think that tasks which wait or rest are short, so that it sends one behind the other.
+pub(crate) fn mislead(worker: &Worker) {
+    let flag = worker.tensor(DType::I64, &[1]).expect("memory");
+    worker.write(&flag, &[1u64]).expect("no run names it");
+    let run = worker.run("short for once", |graph| {
+        for _ in 0..200 {
+            graph.submit_sub(&Call::new(&UNTIL_TOLD).args([flag.no_dep()]))?;
+            graph.submit_sub(&Call::new(&REST).scalar(0))?;
+        }
+        Ok(())
+    });
+    run.expect("it ends");
+}
+
+/// Whether a run ends though nobody waits for it.
+fn ends_alone(handle: &RunHandle) -> bool {
+    (0..60_000).any(|_| {
+        std::thread::sleep(Duration::from_millis(1));
+        handle.is_done()
+    })
+}
 
 /// What `work` returns, if that ends at all; a thread that hangs is left behind.
 fn soon<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
@@ -16,10 +49,10 @@ fn soon<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<
 }
 
 #[test]
-fn callers_that_run_each_others_tasks_do_not_wait_for_a_sign_that_nobody_gives() {
-    for threads in [0, 1, 2] {
+fn node_1_no_caller_waits_for_a_sign_that_nobody_gives() {
+    for count in [1, 2, 3] {
         let ended = soon(move || {
-            let worker = helping(threads).init().expect("a worker");
+            let worker = threads(count).init().expect("a worker");
             std::thread::scope(|scope| {
                 for _ in 0..3 {
                     scope.spawn(|| {
@@ -35,14 +68,14 @@ fn callers_that_run_each_others_tasks_do_not_wait_for_a_sign_that_nobody_gives()
             });
             worker.close().expect("nothing is left");
         });
-        assert!(ended.is_some(), "ERR-1, NODE-1: with {threads} threads");
+        assert!(ended.is_some(), "NODE-1: with {count} threads");
     }
 }
 
 #[test]
 fn a_flush_does_not_wait_for_what_another_caller_runs() {
     let ended = soon(|| {
-        let worker = helping(0).init().expect("a worker");
+        let worker = threads(1).init().expect("a worker");
         std::thread::scope(|scope| {
             for _ in 0..2 {
                 scope.spawn(|| {
@@ -60,14 +93,14 @@ fn a_flush_does_not_wait_for_what_another_caller_runs() {
             }
         });
     });
-    assert!(ended.is_some(), "LOC-2");
+    assert!(ended.is_some(), "a flush waits for nobody");
 }
 
 #[test]
 fn orc_2_a_ring_that_is_nearly_full_of_memory_does_not_stop_the_submitter() {
-    for threads in [0, 1] {
+    for count in [1, 2] {
         let ended = soon(move || {
-            let worker = helping(threads).init().expect("a worker");
+            let worker = threads(count).init().expect("a worker");
             let run = worker.run("nearly full", |graph| {
                 graph.scope("kept", |graph| {
                     for _ in 0..60 {
@@ -81,14 +114,14 @@ fn orc_2_a_ring_that_is_nearly_full_of_memory_does_not_stop_the_submitter() {
             });
             run.expect("it ends");
         });
-        assert!(ended.is_some(), "ORC-2: with {threads} threads");
+        assert!(ended.is_some(), "ORC-2: with {count} threads");
     }
 }
 
 #[test]
-fn wrk_1_short_tasks_that_stay_do_not_stop_an_earlier_run() {
+fn wrk_1_a_graph_that_is_being_built_does_not_stop_an_earlier_run() {
     let ended = soon(|| {
-        let worker = helping(1).init().expect("a worker");
+        let worker = threads(1).init().expect("a worker");
         let sum = worker.tensor(DType::F64, &[1]).expect("memory");
         let flag = worker.tensor(DType::I64, &[1]).expect("memory");
         for _ in 0..4 {
@@ -113,40 +146,6 @@ fn wrk_1_short_tasks_that_stay_do_not_stop_an_earlier_run() {
         later.expect("it ends");
     });
     assert!(ended.is_some(), "WRK-1");
-}
-
-#[test]
-fn who_waits_is_no_member_of_a_group() {
-    let worker = helping(2).init().expect("a worker");
-    let cells: Vec<_> = (0..3).map(|_| worker.tensor(DType::I64, &[1]).expect("memory")).collect();
-    let call = || Call::new(&MEET).args(cells.iter().map(Tensor::no_dep));
-    let refused = worker.submit("too many", |graph| {
-        graph.submit_sub_group(&[call(), call(), call()])?;
-        Ok(())
-    });
-    let refused = refused.expect("a run");
-    let early = refused.wait_for(Duration::ZERO);
-    let ended = refused.wait_for(Duration::from_secs(60));
-    assert!(ended.is_err(), "{early:?} {ended:?}");
-    assert!(!matches!(ended, Err(phalanx_runtime::Error::TimedOut(_))), "it was never run");
-}
-
-#[test]
-fn dog_1_a_row_of_tasks_that_a_caller_runs_is_not_one_long_task() {
-    let worker = helping(1).budgets(ladder(250, 1_000)).init().expect("a worker");
-    mislead(&worker);
-    let handle = worker.submit("rows", |graph| {
-        for _ in 0..8 {
-            graph.submit_sub(&Call::new(&REST).scalar(300))?;
-        }
-        Ok(())
-    });
-    let handle = handle.expect("a run");
-    let [one, other] = std::thread::scope(|scope| {
-        [(); 2].map(|()| scope.spawn(|| handle.wait())).map(|waiter| waiter.join().expect("ends"))
-    });
-    assert_eq!(one.expect("DOG-1").report.completed, 8);
-    other.expect("DOG-1");
 }
 
 #[test]
@@ -197,24 +196,8 @@ fn node_1_what_a_busy_thread_has_ended_is_taken_in() {
 }
 
 #[test]
-fn err_2_a_caller_looks_at_its_time_after_each_long_task() {
-    let worker = helping(0).depth(8).init().expect("a worker");
-    mislead(&worker);
-    let handle = worker.submit("long ones", |graph| {
-        for _ in 0..8 {
-            graph.submit_sub(&Call::new(&REST).scalar(20))?;
-        }
-        Ok(())
-    });
-    let handle = handle.expect("a run");
-    handle.wait_for(Duration::from_millis(5)).expect_err("ERR-2: they take longer");
-    assert!(!handle.is_done(), "ERR-2: it ran all of them");
-    assert_eq!(handle.wait().expect("it ends").report.completed, 8, "ERR-2");
-}
-
-#[test]
-fn ep_4_what_a_caller_has_taken_and_not_begun_does_not_begin_after_a_cancel() {
-    let worker = helping(0).depth(8).init().expect("a worker");
+fn ep_4_what_a_worker_was_sent_and_has_not_begun_does_not_begin_after_a_cancel() {
+    let worker = threads(1).depth(8).init().expect("a worker");
     mislead(&worker);
     let flag = worker.tensor(DType::I64, &[1]).expect("memory");
     let cells: Vec<_> = (0..6).map(|_| worker.tensor(DType::F64, &[1]).expect("memory")).collect();
@@ -238,4 +221,99 @@ fn ep_4_what_a_caller_has_taken_and_not_begun_does_not_begin_after_a_cancel() {
     for cell in &cells {
         assert_eq!(worker.read::<f64>(cell).expect("over"), [0.0], "EP-4");
     }
+}
+
+#[test]
+fn len_1_nobody_waits_behind_a_long_task_while_another_worker_has_nothing_to_do() {
+    for count in [2, 3] {
+        let worker =
+            Worker::builder(&PROGRAM).threads().sub_workers(count).init().expect("a worker");
+        let sum = worker.tensor(DType::F64, &[1]).expect("memory");
+        let flag = worker.tensor(DType::I64, &[1]).expect("memory");
+        let cells: Vec<_> =
+            (0..20).map(|_| worker.tensor(DType::F64, &[1]).expect("memory")).collect();
+        // Nothing is known of them at first, then that they are long.
+        for _ in 0..3 {
+            worker.write(&flag, &[0u64]).expect("no run names it");
+            worker.run("known", |graph| submit_short_ones(graph, &sum)).expect("it ends");
+            let run = worker.submit("one waits for all others", |graph| {
+                graph.submit_sub(&Call::new(&UNTIL_TOLD).args([flag.no_dep()]).scalar(20))?;
+                for (number, cell) in cells.iter().enumerate() {
+                    let call = if number % 2 == 0 {
+                        Call::new(&REST).scalar(2)
+                    } else {
+                        Call::new(&ADD).real(1.0)
+                    };
+                    graph.submit_sub(&call.args([cell.in_out()]))?;
+                }
+                let others = cells.iter().map(Tensor::input);
+                graph.submit_sub(&Call::new(&TELL).args([flag.no_dep()]).args(others))?;
+                Ok(())
+            });
+            let ended = run.expect("a run").wait().expect("LEN-1");
+            assert_eq!(ended.report.completed, 22, "LEN-1");
+        }
+    }
+}
+
+#[test]
+fn wrk_1_a_graph_whose_code_panics_is_cancelled_and_harms_no_other() {
+    let worker = threads(1).init().expect("a worker");
+    let sum = worker.tensor(DType::F64, &[1]).expect("memory");
+    for round in 0..6 {
+        let panics = || {
+            let run = worker.submit("panics", |graph| {
+                submit_short_ones(graph, &sum)?;
+                graph.scope("inner", |graph| {
+                    let own = graph.alloc(DType::F64, &[1])?;
+                    graph.submit_sub(&Call::new(&ADD).args([own.in_out()]).real(1.0))?;
+                    assert!(round % 2 == 0, "in a scope");
+                    Ok::<_, Failure>(())
+                })?;
+                panic!("the code of a graph")
+            });
+            drop(run);
+        };
+        let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(panics));
+        assert!(caught.is_err(), "it panicked");
+    }
+    let handle = worker.submit("after that", |graph| submit_short_ones(graph, &sum));
+    let handle = handle.expect("WRK-1: it is not kept from beginning");
+    assert!(ends_alone(&handle), "WRK-1");
+    worker.close().expect("nothing is left");
+}
+
+#[test]
+fn orc_4_a_submission_runs_no_task() {
+    let worker = threads(1).init().expect("a worker");
+    mislead(&worker);
+    let flag = worker.tensor(DType::I64, &[1]).expect("memory");
+    let finished = worker.run("told later", |graph| {
+        // All end only after the graph's code has gone on.
+        for _ in 0..40 {
+            graph.submit_sub(&Call::new(&UNTIL_TOLD).args([flag.no_dep()]))?;
+        }
+        worker.write_unordered(&flag, &[1u64])?;
+        Ok(())
+    });
+    assert_eq!(finished.expect("ORC-4").report.completed, 40);
+}
+
+#[test]
+fn critical_is_the_longest_chain_and_work_the_sum_of_all() {
+    let worker = threads(2).init().expect("a worker");
+    let cell = worker.tensor(DType::I64, &[1]).expect("memory");
+    let finished = worker.run("a chain and others", |graph| {
+        for _ in 0..10 {
+            graph.submit_sub(&Call::new(&REST).args([cell.in_out()]).scalar(2))?;
+        }
+        for _ in 0..10 {
+            graph.submit_sub(&Call::new(&REST).scalar(1))?;
+        }
+        Ok(())
+    });
+    let report = finished.expect("it ends").report;
+    let ms = 1_000_000;
+    assert!(report.critical >= 20 * ms, "ten tasks of two milliseconds each: {report:?}");
+    assert!(report.work >= report.critical + 10 * ms, "{report:?}");
 }

@@ -1,0 +1,122 @@
+//! Tasks that are sent before all they wait for has ended: behind it, on the same worker.
+//!
+//! A worker that keeps order runs what it was sent one after the other. If it has all the tasks that another one waits for,
+//! that one can be sent behind them: nobody has to hear of their ends in between. It goes directly behind one of them, so
+//! it could not have begun earlier elsewhere (QUE-5).
+
+use super::Engine;
+use crate::arena::NONE;
+use crate::task::{Route, State, TaskId};
+use crate::worker::WorkerId;
+
+impl Engine {
+    /// Says that `worker` runs tasks in the order in which they are sent, never defers one, and ends a task that was sent
+    /// [behind](Engine::behind) one that failed or was skipped as [`Ending::Skipped`](crate::Ending::Skipped). Whoever carries
+    /// out a start looks whether the task [is doomed](Engine::is_doomed) by then.
+    pub fn keeps_order(&mut self, worker: WorkerId) {
+        if let Some(lane) = self.lanes.get_mut(worker.index()) {
+            lane.keeps_order = true;
+            self.has_order = true;
+        }
+    }
+
+    /// The dispatches that `task`, which is with a worker, was sent behind and that have not ended: none for most tasks.
+    #[inline]
+    pub fn behind(&self, task: TaskId) -> impl Iterator<Item = u64> {
+        let slot = self.ring.find(task).filter(|slot| self.ring[*slot].waits > 0);
+        let edges = slot.into_iter().flat_map(|slot| self.ring.edges(slot));
+        let producers = edges.map(|edge| edge.producer);
+        producers
+            .filter(|producer| self.ring.is_under_way(*producer))
+            .filter_map(|producer| {
+                let lane = self.lanes.get(self.ring.extra(producer.slot).lane as usize)?;
+                lane.flights.iter().rev().find(|flight| flight.slot == producer.slot)
+            })
+            .map(|flight| flight.dispatch)
+    }
+
+    /// Whether a task that is with a worker was sent behind one that has failed since: it will not begin.
+    #[inline]
+    pub fn is_doomed(&self, task: TaskId) -> bool {
+        self.ring.find(task).is_some_and(|slot| self.ring[slot].is_failing)
+    }
+
+    /// Sends `slot`, which waits, behind what it waits for, if it can be.
+    #[inline]
+    pub(super) fn send_behind(&mut self, slot: u32) {
+        if let Some(worker) = self.worker_ahead(slot) {
+            self.start(worker, slot, 0);
+        }
+    }
+
+    /// Sends `worker` tasks that wait for what it has, if it has room for more.
+    #[inline(never)]
+    pub(super) fn extend(&mut self, worker: u32) {
+        while let Some(slot) = self.next_behind(worker) {
+            self.start(worker, slot, 0);
+        }
+    }
+
+    /// A task that can be sent behind the last one of `worker`: the first that was submitted.
+    fn next_behind(&self, worker: u32) -> Option<u32> {
+        let lane = &self.lanes[worker as usize];
+        if !lane.keeps_order || !lane.has_room() {
+            return None;
+        }
+        let last = lane.flights.back()?.slot;
+        let (count, first, mut more) = self.ring.consumers(last);
+        let can_follow = |slot: &u32| self.worker_ahead(*slot) == Some(worker);
+        if let Some(slot) = first.into_iter().take(count).find(can_follow) {
+            return Some(slot);
+        }
+        while let Some((mut some, next)) = self.ring.more_consumers(more) {
+            if let Some(slot) = some.find(can_follow) {
+                return Some(slot);
+            }
+            more = next;
+        }
+        None
+    }
+
+    /// The worker behind whose last task `slot` can be sent: it has all that `slot` waits for.
+    fn worker_ahead(&self, slot: u32) -> Option<u32> {
+        let entry = &self.ring[slot];
+        if entry.state != State::Pending || entry.is_alone {
+            return None;
+        }
+        let mut worker = NONE;
+        let mut has_last = false;
+        for edge in self.ring.edges(slot) {
+            if !self.ring.is_under_way(edge.producer) {
+                continue;
+            }
+            let (producer, lane) = (edge.producer.slot, self.ring.extra(edge.producer.slot).lane);
+            let is_group = matches!(self.ring[producer].route, Route::Group(_));
+            if self.ring[producer].state != State::Running || is_group {
+                return None;
+            }
+            if worker == NONE {
+                worker = lane;
+            } else if worker != lane {
+                return None;
+            }
+            let last = self.lanes.get(lane as usize)?.flights.back()?.slot;
+            has_last |= last == producer;
+        }
+        let lane = self.lanes.get(worker as usize)?;
+        let is_next = has_last && lane.keeps_order && lane.has_room() && lane.queue.is_empty();
+        (is_next && self.may_follow(slot, worker)).then_some(worker)
+    }
+
+    /// Whether `slot` may run on `worker` and would be the next to go there.
+    fn may_follow(&self, slot: u32, worker: u32) -> bool {
+        match self.ring[slot].route {
+            Route::Worker(only) => only == worker,
+            Route::Pool(pool) => {
+                let is_its = self.lanes[worker as usize].pool == pool;
+                is_its && self.pools[pool as usize].queue.is_empty()
+            }
+            Route::Group(_) => false,
+        }
+    }
+}

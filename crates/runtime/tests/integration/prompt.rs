@@ -1,0 +1,110 @@
+//! Endings are not kept back: what follows from them begins while their worker runs on.
+
+use crate::callables::{NOTE, NOTHING, PROGRAM, TELL, UNTIL_TOLD};
+use crate::callers::mislead;
+use phalanx_runtime::{Builder, Call, DType, Target, Worker};
+
+/// Two workers of the next level, in threads and in processes.
+fn pairs() -> [Builder; 2] {
+    let builder = || Worker::builder(&PROGRAM).memory(1 << 24).chips(2).sub_workers(1);
+    let path = env!("CARGO_BIN_EXE_phalanx-graph-fixture");
+    [builder().threads(), builder().program_path(path)]
+}
+
+#[test]
+fn srv_3_an_ending_is_told_before_a_task_begins_that_is_not_known_to_be_short() {
+    for builder in pairs() {
+        let worker = builder.init().expect("a worker");
+        for short in [1, 6, 7, 8, 9, 40] {
+            let [list, flag] = [64, 1].map(|n| worker.tensor(DType::I64, &[n]).expect("memory"));
+            let run = worker.run("one waits for what follows from those before it", |graph| {
+                let mut before = Vec::new();
+                for number in 0..short {
+                    let note = Call::new(&NOTE).args([list.in_out()]).scalar(number);
+                    before = vec![graph.submit_next_level(Target::Chip(0), &note)?];
+                }
+                let waits = Call::new(&UNTIL_TOLD).args([flag.no_dep()]).after(&before);
+                graph.submit_next_level(Target::Chip(0), &waits)?;
+                let tells = Call::new(&TELL).args([flag.no_dep(), list.input()]);
+                graph.submit_next_level(Target::Chip(1), &tells)?;
+                Ok(())
+            });
+            assert_eq!(run.expect("SRV-3").report.completed, short + 2, "SRV-3");
+        }
+    }
+}
+
+#[test]
+fn srv_3_a_task_that_was_thought_to_be_short_holds_back_no_ending_for_good() {
+    for builder in pairs() {
+        let worker = builder.init().expect("a worker");
+        mislead(&worker);
+        let tensor = |count| worker.tensor(DType::I64, &[count]).expect("memory");
+        let (list, flag) = (tensor(64), tensor(1));
+        worker.write(&flag, &[1u64]).expect("no run names it");
+        let known = worker.run("known to be short on this chip", |graph| {
+            for _ in 0..100 {
+                let call = Call::new(&UNTIL_TOLD).args([flag.no_dep()]);
+                graph.submit_next_level(Target::Chip(0), &call)?;
+            }
+            Ok(())
+        });
+        known.expect("it ends");
+        worker.write(&flag, &[0u64]).expect("no run names it");
+        let run = worker.run("and now it waits", |graph| {
+            let first = Call::new(&NOTE).args([list.in_out()]).scalar(0);
+            let first = graph.submit_next_level(Target::Chip(0), &first)?;
+            let waits = Call::new(&UNTIL_TOLD).args([flag.no_dep()]).after(&[first]);
+            graph.submit_next_level(Target::Chip(0), &waits)?;
+            let tells = Call::new(&TELL).args([flag.no_dep(), list.input()]);
+            graph.submit_next_level(Target::Chip(1), &tells)?;
+            Ok(())
+        });
+        assert_eq!(run.expect("SRV-3").report.completed, 3, "SRV-3");
+    }
+}
+
+#[test]
+fn srv_3_what_ended_before_a_worker_died_has_ended() {
+    let path = env!("CARGO_BIN_EXE_phalanx-graph-fixture");
+    let worker = Worker::builder(&PROGRAM).memory(1 << 24).program_path(path).chips(2);
+    let worker = worker.init().expect("a worker");
+    let process = rustix::process::Pid::from_raw(
+        i32::try_from(worker.startup().children[0].process).expect("a process"),
+    );
+    let [flag, list] = [1, 64].map(|n| worker.tensor(DType::I64, &[n]).expect("memory"));
+    let run = worker.submit("dies in the last", |graph| {
+        let mut before = Vec::new();
+        for number in 0..6 {
+            let note = Call::new(&NOTE).args([list.in_out()]).scalar(number);
+            before = vec![graph.submit_next_level(Target::Chip(0), &note)?];
+        }
+        let waits = Call::new(&UNTIL_TOLD).args([flag.no_dep()]).after(&before);
+        graph.submit_next_level(Target::Chip(0), &waits)?;
+        Ok(())
+    });
+    let run = run.expect("a run");
+    // All six have been noted once the list says so.
+    let noted = || worker.read_unordered::<u64>(&list).expect("it can be seen")[0];
+    assert!((0..60_000).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+        noted() == 6
+    }));
+    // The last of them may not be published yet.
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    let process = process.expect("no process has number 0");
+    rustix::process::kill_process(process, rustix::process::Signal::KILL).expect("it lives");
+    let _ = run.wait();
+    while !worker.lost().iter().any(|lost| lost.worker.contains("chip 0")) {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    let phalanx_runtime::Error::Run(error) = run.wait().expect_err("it died") else {
+        panic!("a run failed")
+    };
+    assert_eq!(error.failures().len(), 1, "SRV-3: only what it was running failed: {error:?}");
+    let other = worker.run("the other goes on", |graph| {
+        graph.submit_next_level(Target::Chip(1), &Call::new(&NOTHING))?;
+        Ok(())
+    });
+    other.expect("SRV-3");
+}
