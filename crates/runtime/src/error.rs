@@ -40,6 +40,19 @@ pub struct Lost {
     pub words: Box<str>,
 }
 
+impl Lost {
+    /// All of them in one line.
+    pub(crate) fn all(lost: &[Self]) -> String {
+        lost.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+    }
+}
+
+impl fmt::Display for Lost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.worker, self.words)
+    }
+}
+
 /// Why a run did not end well: its first error, the same for every waiter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunError(Arc<Story>);
@@ -76,12 +89,12 @@ impl RunError {
         self.0.cause
     }
 
-    /// What the run did before it ended.
+    /// What the run had done when its waiters were told: at its end, or earlier if a worker died or got stuck.
     pub fn report(&self) -> Report {
         self.0.report
     }
 
-    /// Tasks that failed of themselves, the root first; not those that only waited for them.
+    /// Tasks, and members of groups, that failed themselves or with their worker; not those that never began because of them.
     pub fn failures(&self) -> &[TaskFailure] {
         &self.0.failures
     }
@@ -110,7 +123,7 @@ impl fmt::Display for RunError {
         }
         let others = failures.len().saturating_sub(1);
         if others > 0 {
-            write!(f, "\n{others} more failed of themselves")?;
+            write!(f, "\n{others} more failed")?;
         }
         let is_failure = matches!(cause.reason, Reason::Failed(_) | Reason::WorkerLost(_));
         if is_failure && report.completed < report.tasks {
@@ -150,6 +163,17 @@ pub enum Error {
     /// A task is refused; nothing of it remains.
     #[error("the task is refused: {0}")]
     Submit(#[from] SubmitError),
+    /// A task is refused because workers that it needs are lost; nothing of it remains.
+    #[error("the task is refused: {}", without(.refused, .lost))]
+    WorkersLost {
+        /// What the engine says.
+        refused: SubmitError,
+        /// Who is lost, and how.
+        lost: Vec<Lost>,
+    },
+    /// A task is refused because its run has failed; nothing of it remains.
+    #[error("the task is refused: its run has failed: {0}")]
+    RunFailed(RunError),
     /// A scope is used wrongly.
     #[error("{0}")]
     Scope(#[from] ScopeError),
@@ -235,7 +259,7 @@ pub enum Error {
         /// What its owner allows.
         granted: crate::tensor::Access,
     },
-    /// A run that is not over names the buffer.
+    /// A run that is not over, and that nobody was told to have failed, names the buffer.
     #[error("a run that is not over names this buffer: wait for it first")]
     InUse,
     /// Memory that was given back.
@@ -290,6 +314,24 @@ pub enum Error {
     /// Something that was set cannot be.
     #[error("{0}")]
     Setting(String),
+}
+
+/// Who is missing, and what can be done.
+fn without(refused: &SubmitError, lost: &[Lost]) -> String {
+    let who = Lost::all(lost);
+    let advice = "a builder with `restart` replaces lost workers";
+    match refused {
+        SubmitError::GroupTooLarge { workers: 0, .. } => {
+            format!("all workers that could run it are lost: {who}; {advice}")
+        }
+        SubmitError::GroupTooLarge { members, workers } => {
+            let count = lost.len();
+            format!(
+                "a group of {members} can never start on {workers} workers, and {count} are lost: {who}; {advice}"
+            )
+        }
+        _ => format!("its worker is lost: {who}; {advice}"),
+    }
 }
 
 fn left(killed: &[String], stuck: &[String]) -> String {

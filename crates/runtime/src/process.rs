@@ -31,6 +31,9 @@
 //!   the program again.
 //! - **PRC-9 (again).** With [`Builder::restart`](crate::Builder::restart) a lost worker is replaced; only tasks that were
 //!   declared idempotent run twice.
+//! - **PRC-10 (named).** A run that fails because of a lost worker, and a submission that is refused because of one, then or later,
+//!   name it, its process, how it ended and what it said last. Before its end is proven, how it ended is told if the kernel
+//!   tells.
 
 pub(crate) mod child;
 pub(crate) mod letter;

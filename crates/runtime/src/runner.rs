@@ -91,7 +91,7 @@ impl Runner {
     #[inline]
     pub(crate) fn run(&mut self, dispatch: u64, message: &[u8]) -> (Ended, Option<Box<str>>) {
         let begun = self.last.unwrap_or_else(clock::now);
-        self.setting.simulated = 0;
+        (self.setting.simulated, self.setting.dispatch) = (0, dispatch);
         let result = self.call(message);
         let now = clock::now();
         self.last = Some(now);

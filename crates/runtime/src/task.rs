@@ -12,7 +12,7 @@ mod data;
 
 pub use data::{Data, DataError};
 
-use crate::domain::{DomainError, DomainView, check_memory};
+use crate::domain::{DomainError, DomainView, Visitor, check_memory};
 use crate::failure::Failure;
 use crate::message::{MAX_ARGUMENTS, Reach, Received, Seat};
 use crate::nested::Foreign;
@@ -30,6 +30,9 @@ pub(crate) struct Setting {
     device: Option<Box<dyn Any + Send>>,
     /// Simulated time of the task that runs.
     pub(crate) simulated: u64,
+    /// The number that the task that runs was sent with.
+    pub(crate) dispatch: u64,
+    process: u32,
     /// Where to say that a task moves, if anybody looks.
     witness: Option<Witness>,
     /// How to wait for peers.
@@ -72,8 +75,9 @@ impl Setting {
     }
 
     pub(crate) fn new(memories: Vec<Segment>, device: Option<Box<dyn Any + Send>>) -> Self {
-        let holder = Holder::new();
-        Self { memories, holder, device, simulated: 0, witness: None, waiting: None }
+        let (holder, simulated, dispatch, process) = (Holder::new(), 0, 0, std::process::id());
+        let (witness, waiting) = (None, None);
+        Self { memories, holder, device, simulated, dispatch, process, witness, waiting }
     }
 }
 
@@ -110,6 +114,8 @@ pub struct Task<'a> {
     simulated: &'a mut u64,
     witness: Option<&'a Witness>,
     waiting: Option<Waiting>,
+    /// Who it is to the domains it is in.
+    visitor: Visitor,
     given: &'a Received<'a>,
     /// One bit for each argument that was taken.
     taken: [u64; MAX_ARGUMENTS.div_ceil(64)],
@@ -120,8 +126,11 @@ pub struct Task<'a> {
 impl<'a> Task<'a> {
     #[inline]
     pub(crate) fn new(setting: &'a mut Setting, given: &'a Received<'a>) -> Self {
-        let Setting { memories, holder, device, simulated, witness, waiting } = setting;
+        let Setting { memories, holder, device, simulated, dispatch, process, witness, waiting } =
+            setting;
+        let visitor = Visitor { run: given.order.run, dispatch: *dispatch, process: *process };
         Self {
+            visitor,
             memories,
             holder,
             device,
@@ -234,7 +243,7 @@ impl<'a> Task<'a> {
         };
         let memory = memory_of(seat, self.memories)?;
         let waiting = self.waiting.unwrap_or_else(Waiting::calibrate);
-        Ok(DomainView::open(seat, memory, self.witness, waiting)?)
+        Ok(DomainView::open(seat, self.visitor, memory, self.witness, waiting)?)
     }
 
     /// How many domains it was given.

@@ -9,6 +9,8 @@
 //!   task's.
 //! - **WRK-6 (not inside itself).** Waiting for a run where it cannot end, inside the code of a graph or a task of the same
 //!   worker, is an error at once.
+//! - **WRK-7 (told early).** Waiters are told that a run has failed of a death, a stall or its own code before all its tasks have
+//!   ended. Reading and writing a tensor that such a run names waits until they have ended or are proven dead, and succeeds.
 
 mod builder;
 mod children;
@@ -174,13 +176,15 @@ impl Worker {
         Ok(self.buffer(layout.extent)?.tensor(0, dtype, shape)?)
     }
 
-    /// Fills a dense tensor that no unfinished run names.
+    /// Fills a dense tensor that no unfinished run names. If a run names it whose waiters know already that it has failed, waits
+    /// until the last task of that run has ended or is proven dead.
     pub fn write<T: Pod>(&self, tensor: &Tensor, elements: &[T]) -> Result<(), Error> {
         let core = self.idle(tensor)?;
         write_to(&core.memory.segment, tensor, elements)
     }
 
-    /// The elements of a dense tensor that no unfinished run names.
+    /// The elements of a dense tensor that no unfinished run names. If a run names it whose waiters know already that it has
+    /// failed, waits until the last task of that run has ended or is proven dead.
     pub fn read<T: Pod>(&self, tensor: &Tensor) -> Result<Vec<T>, Error> {
         let core = self.idle(tensor)?;
         read_from(&core.memory.segment, tensor)
@@ -220,8 +224,18 @@ impl Worker {
 
     /// The core, once it is sure that nobody writes the tensor.
     fn idle(&self, tensor: &Tensor) -> Result<Held<'_>, Error> {
-        let core = self.known(tensor)?;
-        if core.engine.is_in_use(tensor.buffer().0.id) { Err(Error::InUse) } else { Ok(core) }
+        let id = tensor.buffer().0.id;
+        loop {
+            let core = self.known(tensor)?;
+            if !core.engine.is_in_use(id) {
+                return Ok(core);
+            }
+            if !core.is_soon_idle(id) {
+                return Err(Error::InUse);
+            }
+            drop(core);
+            self.node.attend(None, |core| (!core.is_soon_idle(id)).then_some(()));
+        }
     }
 
     fn check_open(&self) -> Result<(), Error> {

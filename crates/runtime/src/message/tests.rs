@@ -40,8 +40,8 @@ fn seat() -> impl Strategy<Value = Seat> {
             };
             let parts = parts.into_iter().enumerate().map(part).collect();
             let name = format!("domain {id}");
-            let members = Vec::new();
-            let mut roster = Roster { id, name, memory, data, signals, members, parts };
+            let (members, notices) = (Vec::new(), 1 << 30);
+            let mut roster = Roster { id, name, memory, notices, data, signals, members, parts };
             for at in 0..ranks as u64 {
                 let at = if is_turned { ranks as u64 - at } else { at };
                 let window = at * (1 << 20);

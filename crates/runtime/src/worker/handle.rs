@@ -23,7 +23,8 @@ impl RunHandle {
         self.run
     }
 
-    /// Waits until it is over.
+    /// Waits until it is over, or until it is known to have failed of a death, a stall or its own code. In that case some of
+    /// its tasks may still be ending; [`Worker::read`](crate::Worker::read) of what it names waits for them.
     pub fn wait(&self) -> Result<Finished, Error> {
         if let Err(inside) = inside::check_wait(self.node.nonce)
             && !self.is_done()
@@ -41,7 +42,7 @@ impl RunHandle {
         Ok(ended.ok_or(Error::TimedOut(timeout))??)
     }
 
-    /// Whether it is over.
+    /// Whether [`RunHandle::wait`] would return at once.
     pub fn is_done(&self) -> bool {
         let mut core = self.node.enter();
         core.pump();
