@@ -2,6 +2,7 @@
 //!
 //! [`Worker`] is where to begin.
 
+mod allowance;
 pub mod bootstrap;
 pub mod call;
 pub mod callable;

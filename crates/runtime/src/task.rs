@@ -12,6 +12,7 @@ mod data;
 
 pub use data::{Data, DataError};
 
+use crate::bootstrap::Device;
 use crate::domain::{DomainError, DomainView, Visitor, check_memory};
 use crate::failure::Failure;
 use crate::message::{MAX_ARGUMENTS, Reach, Received, Seat};
@@ -20,14 +21,13 @@ use crate::shm::grant::Holder;
 use crate::shm::mailbox::Witness;
 use crate::shm::{Segment, Waiting};
 use crate::tensor::Tensor;
-use std::any::Any;
 
 /// What tasks see of their worker.
 pub(crate) struct Setting {
     memories: Vec<Segment>,
     /// What the task that runs has in place.
     holder: Holder,
-    device: Option<Box<dyn Any + Send>>,
+    device: Option<Device>,
     /// Simulated time of the task that runs.
     pub(crate) simulated: u64,
     /// The number that the task that runs was sent with.
@@ -74,7 +74,7 @@ impl Setting {
         self.holder.give_back_all(&self.memories);
     }
 
-    pub(crate) fn new(memories: Vec<Segment>, device: Option<Box<dyn Any + Send>>) -> Self {
+    pub(crate) fn new(memories: Vec<Segment>, device: Option<Device>) -> Self {
         let (holder, simulated, dispatch, process) = (Holder::new(), 0, 0, std::process::id());
         let (witness, waiting) = (None, None);
         Self { memories, holder, device, simulated, dispatch, process, witness, waiting }
@@ -110,7 +110,7 @@ fn outside(index: usize, reach: Reach, segment: Option<&Segment>) -> DataError {
 pub struct Task<'a> {
     memories: &'a [Segment],
     holder: &'a Holder,
-    device: &'a mut Option<Box<dyn Any + Send>>,
+    device: &'a mut Option<Device>,
     simulated: &'a mut u64,
     witness: Option<&'a Witness>,
     waiting: Option<Waiting>,

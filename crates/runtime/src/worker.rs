@@ -11,6 +11,8 @@
 //!   worker, is an error at once.
 //! - **WRK-7 (told early).** Waiters are told that a run has failed of a death, a stall or its own code before all its tasks have
 //!   ended. Reading and writing a tensor that such a run names waits until they have ended or are proven dead, and succeeds.
+//! - **WRK-8 (starts whole).** If one of its workers cannot be had, none is left, no thread and no descriptor stays behind,
+//!   and the error says what is missing.
 
 mod builder;
 mod children;
@@ -23,14 +25,16 @@ pub use handle::RunHandle;
 
 use children::Children;
 
+use crate::allowance::Allowance;
 use crate::call::Call;
 use crate::error::Error;
 use crate::failure::Failure;
 use crate::inside::{self, InGraph};
 use crate::memory::Home;
-use crate::node::{Finished, Held, Node};
+use crate::node::{Core, Finished, Held, Node};
 use crate::orchestrator::{Crew, Orchestrator};
 use crate::program::Program;
+use crate::runner::discard;
 use crate::shm::Segment;
 use crate::shm::copying::Copying;
 use crate::shm::grant::GrantError;
@@ -251,31 +255,42 @@ impl Worker {
         if !self.node.close() {
             return Ok(());
         }
-        let until = std::time::Instant::now().checked_add(self.close);
-        let settled = self.node.attend(until, |core| core.is_settled().then_some(()));
+        let mut allowance = Allowance::new(self.close);
+        let settled = self.attend(&mut allowance, |core| core.is_settled());
         let mut core = self.node.enter();
-        if settled.is_none() {
+        if !settled {
             core.cancel_all();
             core.carry_out();
         }
         core.stop_all();
         drop(core);
         self.node.announce();
-        let left = self.node.attend(until, |core| core.have_all_left().then_some(()));
-        let outcome = if left.is_some() { Ok(()) } else { self.end_by_force() };
+        let have_left = self.attend(&mut allowance, Core::have_all_left);
+        let outcome = if have_left { Ok(()) } else { self.end_by_force() };
         for thread in self.threads.drain(..) {
-            let _ = thread.join();
+            discard(thread.join());
         }
         outcome
+    }
+
+    /// Moves everything until something is so; `false` if the time is over before.
+    fn attend(&self, allowance: &mut Allowance, is_so: impl Fn(&mut Core) -> bool) -> bool {
+        loop {
+            let is_now = |core: &mut Core| is_so(core).then_some(());
+            if self.node.attend(Some(allowance.next()), is_now).is_some() {
+                return true;
+            }
+            if !allowance.look() {
+                return false;
+            }
+        }
     }
 
     /// Ends those who did not leave.
     fn end_by_force(&mut self) -> Result<(), Error> {
         let (killed, mut stuck) = self.node.enter().end_all();
-        let until = std::time::Instant::now().checked_add(BURIAL);
         if stuck.is_empty() {
-            let gone = self.node.attend(until, |core| core.have_all_left().then_some(()));
-            if gone.is_none() {
+            if !self.attend(&mut Allowance::new(BURIAL), Core::have_all_left) {
                 stuck.clone_from(&killed);
             }
         } else {

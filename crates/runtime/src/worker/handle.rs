@@ -35,7 +35,8 @@ impl RunHandle {
         Ok(ended.ok_or(Error::Closed)??)
     }
 
-    /// Waits until it is over, but not longer than `timeout`; a run that is not over goes on.
+    /// Waits until it is over, but not longer than `timeout`; a run that is not over goes on. The timeout is by the clock,
+    /// also while this process is stopped.
     pub fn wait_for(&self, timeout: Duration) -> Result<Finished, Error> {
         let deadline = Instant::now().checked_add(timeout);
         let ended = self.node.attend(deadline, |core| core.outcome(self.run));

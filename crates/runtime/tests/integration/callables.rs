@@ -75,6 +75,40 @@ pub(crate) fn panic(_: &mut Task<'_>) -> Result<(), Failure> {
     panic!("a callable that panics")
 }
 
+/// Panics when it is dropped.
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        panic!("a payload that panics");
+    }
+}
+
+#[derive(Debug)]
+struct Mute;
+
+impl std::fmt::Display for Mute {
+    fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        panic!("an error that cannot be said")
+    }
+}
+
+impl std::error::Error for Mute {}
+
+/// How many bytes the words of [`misbehave`] have.
+pub(crate) const MANY_WORDS: usize = 65 << 20;
+
+/// Fails in one of the worst ways that there are.
+pub(crate) fn misbehave(task: &mut Task<'_>) -> Result<(), Failure> {
+    match task.scalar(0)? {
+        0 => std::panic::panic_any(Bomb),
+        1 => std::panic::panic_any(42u8),
+        2 => Err(Mute.into()),
+        3 => Err(Failure::new("ä".repeat(MANY_WORDS / 2))),
+        _ => panic!("{}", "ö".repeat(MANY_WORDS / 2)),
+    }
+}
+
 /// Waits until all members of its group have come: one cell for each.
 pub(crate) fn meet(task: &mut Task<'_>) -> Result<(), Failure> {
     let (member, members) = (task.member(), task.members());
@@ -202,6 +236,7 @@ pub(crate) const FILL: Callable = named!(fill);
 pub(crate) const NOTE: Callable = named!(note);
 pub(crate) const FAIL: Callable = named!(fail);
 pub(crate) const PANIC: Callable = named!(panic);
+pub(crate) const MISBEHAVE: Callable = named!(misbehave);
 pub(crate) const MEET: Callable = named!(meet).collective();
 pub(crate) const UNTIL_TOLD: Callable = named!(until_told);
 pub(crate) const WATCH: Callable = named!(watch);
@@ -222,6 +257,7 @@ pub(crate) static PROGRAM: Program = Program::new(&[
     NOTE,
     FAIL,
     PANIC,
+    MISBEHAVE,
     MEET,
     UNTIL_TOLD,
     WATCH,

@@ -8,6 +8,8 @@ mod graphs;
 mod in_place;
 mod inside;
 mod mixed;
+mod names;
 mod prompt;
+mod settings;
 mod stress;
 mod timeline;
