@@ -11,6 +11,9 @@ impl Core {
     /// Tells those who wait for what a worker had, before it is certain that it touches nothing any more.
     pub(super) fn worker_dying(&mut self, worker: WorkerId, words: &str) {
         let is_replaced = self.lanes[worker.index()].endpoint.is_replaced();
+        if !is_replaced {
+            self.tell_of_loss(worker.index(), words);
+        }
         for flight in self.flights(worker) {
             let job = &self.jobs[flight.task.slot()];
             let Some(run) = job.run.filter(|_| !(is_replaced && job.is_idempotent)) else {
@@ -24,9 +27,6 @@ impl Core {
             let report = self.report_so_far(run);
             self.give_up(run, RunError::new(cause, report, vec![failure]));
         }
-        if !is_replaced {
-            self.tell_of_loss(worker.index(), words);
-        }
         self.has_news = true;
     }
 
@@ -37,10 +37,10 @@ impl Core {
         lane.lost = Some(words.clone());
         lane.unflushed = 0;
         self.has_news = true;
+        self.tell_of_loss(worker.index(), &words);
         for flight in self.flights(worker) {
             self.note_failure(&flight, words.clone());
         }
-        self.tell_of_loss(worker.index(), &words);
         self.engine.step(now, Event::Lost(worker));
     }
 
@@ -60,7 +60,9 @@ impl Core {
                 continue;
             }
             let ending = if is_doomed { Ending::Skipped } else { Ending::Failed(1) };
-            if !is_doomed {
+            if is_doomed {
+                self.note_skipped(&flight);
+            } else {
                 self.note_failure(&flight, words.clone());
             }
             let (dispatch, took) = (flight.dispatch, 0);
