@@ -28,6 +28,7 @@ PATTERNS = ("independent", "chain", "stencil", "wavefront", "random")
 THREADS = 2
 INLINE = "phalanx-inline"
 STATIC = "static"
+METG_PEER = "onetbb"
 LIMIT = "its limit"
 QUIET_LOAD = 0.7
 
@@ -240,26 +241,27 @@ def judge(costs: Costs) -> list[Row]:
         inline = find_ours(costs, pattern, INLINE)
         must = 400.0 if pattern == "random" else 250.0
         rows.append(Row(f"inline, {pattern}", inline, must, LIMIT, "ns", True, "ours", must=must, goal=100.0))
-    for peer in ("openmp-gcc", "openmp-clang", "starpu", "taskflow-dynamic"):
+    for peer in ("openmp-gcc", "openmp-clang", "starpu"):
         rows += [row for pattern in PATTERNS if (row := threads_row(costs, pattern, peer))]
-    ours, floor = costs.metg_ns.get(OURS), costs.metg_ns.get(STATIC)
-    if ours and floor:
-        rows.append(Row("threads, METG(50 %)", ours, floor, STATIC, "ns", True, "ratio", goal=1 / 4))
+    ours, theirs = costs.metg_ns.get(OURS), costs.metg_ns.get(METG_PEER)
+    if ours and theirs:
+        rows.append(Row("METG(50 %)", ours, theirs, METG_PEER, "ns", True, "ratio", must=1 / 2, goal=1.0))
     return rows
 
 
 def threads_row(costs: Costs, pattern: str, peer: str) -> Row | None:
-    """Our threads against one peer, if something is asked of them there."""
+    """Our threads against one peer."""
     hard = pattern in ("stencil", "wavefront", "random")
     must, goal = {
-        "starpu": (10.0, 25.0 if hard else None),
-        "taskflow-dynamic": (1 / 1.5, 1 / 0.7 if hard else None),
-    }.get(peer, (1.0 if hard else None, None))
+        "openmp-gcc": (1.0 if hard else None, 1.0),
+        "openmp-clang": (1.0, 2.0),
+        "starpu": (4.0, 10.0),
+    }[peer]
     theirs = costs.find(pattern, peer)
-    if must is None or theirs is None:
+    if theirs is None:
         return None
     ours = find_ours(costs, pattern, OURS)
-    return Row(f"threads, {pattern}", ours, theirs, peer, "ns", True, "ratio", must=must, goal=goal)
+    return Row(f"task, {pattern}", ours, theirs, peer, "ns", True, "ratio", must=must, goal=goal)
 
 
 def find_ours(costs: Costs, pattern: str, runtime: str) -> float:

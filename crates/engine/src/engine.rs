@@ -29,7 +29,7 @@ use crate::group::Group;
 use crate::ring::Ring;
 use crate::run::{Reason, Run, RunId};
 use crate::task::{State, TaskId, Time};
-use crate::tensormap::TensorMap;
+use crate::tensormap::{RunKey, TensorMap};
 use crate::worker::{Flight, Health, Lane, Pool, PoolId, WorkerId};
 use std::collections::VecDeque;
 
@@ -251,9 +251,23 @@ impl Engine {
         WorkerId(worker)
     }
 
+    /// Says whether `worker` only waits for another worker with its task: then that one is judged, by its own budget, and
+    /// `worker` is no evidence of a stall nor speaks for the others of its group.
+    pub fn hold_up(&mut self, worker: WorkerId, is_held_up: bool) {
+        if let Some(lane) = self.lanes.get_mut(worker.index()) {
+            lane.is_held_up = is_held_up;
+        }
+    }
+
     /// All workers, in the order in which they were added.
     pub fn workers(&self) -> impl Iterator<Item = WorkerId> + use<> {
         (0..number(self.lanes.len())).map(WorkerId)
+    }
+
+    /// The workers of a pool, those that are gone too.
+    pub fn pool_workers(&self, pool: PoolId) -> impl Iterator<Item = WorkerId> {
+        let pool = self.pools.get(pool.0 as usize);
+        pool.into_iter().flat_map(|pool| &pool.workers).copied().map(WorkerId)
     }
 
     /// Makes a buffer known; the same identity gives the same number.
@@ -279,15 +293,30 @@ impl Engine {
         Ok(())
     }
 
+    /// Whether there is still such a buffer: it was not released, or, if it is a slab, not given to another task.
+    pub fn knows(&self, buffer: BufferId) -> bool {
+        self.buffers.get(buffer).is_some()
+    }
+
     /// Whether an unfinished run names a buffer.
     pub fn is_in_use(&self, buffer: BufferId) -> bool {
         self.buffers.get(buffer).is_some_and(|entry| self.is_named(entry))
     }
 
+    /// Whether an unfinished run of which `is_meant` is true names a buffer.
+    pub fn is_in_use_by(&self, buffer: BufferId, is_meant: impl Fn(RunId) -> bool) -> bool {
+        let is_meant = |(index, number)| is_meant(RunId { number, index });
+        self.buffers.get(buffer).is_some_and(|entry| self.is_named_by(entry, is_meant))
+    }
+
     /// Whether a run that is not finished names `buffer`.
     fn is_named(&self, buffer: &Buffer) -> bool {
-        let is_over = |run| is_over(&self.runs, run);
-        !is_over(buffer.trail.run()) || self.map.is_named(buffer.trail.maps, is_over)
+        self.is_named_by(buffer, |_| true)
+    }
+
+    fn is_named_by(&self, buffer: &Buffer, is_meant: impl Fn(RunKey) -> bool) -> bool {
+        let is_left_out = |run| is_over(&self.runs, run) || !is_meant(run);
+        !is_left_out(buffer.trail.run()) || self.map.is_named(buffer.trail.maps, is_left_out)
     }
 
     /// Takes notice of an event at `now` and says what to do about it.

@@ -4,8 +4,8 @@
 //!
 //! - **DOG-1 (evidence).** A stall is reported only if the worker of a running task has shown no progress for its budget,
 //!   or if nobody runs anything, unfinished tasks exist or a submitter waits for room, and nothing has changed for the
-//!   budget. A slow peer of a group, a worker that is starting, a busy sibling and an idle submitter for whom nobody waits
-//!   are no evidence.
+//!   budget. A slow peer of a group, a worker that waits for another one, a worker that is starting, a busy sibling and an
+//!   idle submitter for whom nobody waits are no evidence.
 //! - **DOG-2 (classes).** Running and stuck comes before ready but idle, that before waiting for each other, that before
 //!   waiting for a submitter; the report names the task, the worker and the counts.
 //! - **DOG-3 (ladder).** Budgets that would let an outer limit fire before an inner one cannot be built, and the error
@@ -239,16 +239,18 @@ fn flights(
     budgets: &Budgets,
 ) -> impl Iterator<Item = (WorkerId, Time, Time, TaskId)> {
     let quiet = move |slot: u32| {
-        // Members of a group wait for each other: the last to move speaks for all.
+        // Members of a group wait for each other: the last to move speaks for all, unless it only waits for another.
         let lanes = engine
             .lanes
             .iter()
+            .filter(|lane| !lane.is_held_up)
             .filter_map(move |lane| lane.flights.front().map(|flight| (lane, flight)));
         let same = lanes.filter(move |(_, flight)| flight.slot == slot);
         same.map(|(lane, _)| lane.progress).max().unwrap_or_default()
     };
     let operation = budgets.0.operation.0;
-    (0..).map(WorkerId).zip(&engine.lanes).filter_map(move |(worker, lane)| {
+    let judged = (0..).map(WorkerId).zip(&engine.lanes).filter(|(_, lane)| !lane.is_held_up);
+    judged.filter_map(move |(worker, lane)| {
         let slot = lane.flights.front()?.slot;
         let since = quiet(slot);
         let budget = operation.max(engine.ring.extra(slot).expected);

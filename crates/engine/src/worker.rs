@@ -54,6 +54,7 @@ pub(crate) struct Flight {
 
 /// What stands between the engine and one worker.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each says one thing about it")]
 pub(crate) struct Lane {
     pub(crate) health: Health,
     /// How many tasks it may have at a time.
@@ -65,6 +66,8 @@ pub(crate) struct Lane {
     pub(crate) pool: u32,
     /// The run whose first group waits for it.
     pub(crate) reserved: u32,
+    /// Whether it only waits for another worker.
+    pub(crate) is_held_up: bool,
     /// Whether it runs tasks in the order in which they were sent, each only if what it is behind ended well.
     pub(crate) keeps_order: bool,
     /// Whether it is in its pool's list of those with room.
@@ -88,6 +91,7 @@ impl Lane {
             queue: Fifo::default(),
             pool,
             reserved: crate::arena::NONE,
+            is_held_up: false,
             keeps_order: false,
             is_listed: false,
             is_listed_idle: false,

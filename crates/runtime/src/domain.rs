@@ -23,23 +23,31 @@
 //! - **DOM-8 (no aliases).** Buffers, cells and windows never overlap. What peers can reach is copied, never seen in place:
 //!   an argument in a window of a domain that its task has is copied too.
 //! - **DOM-9 (no false alarm).** A task that waits for a peer is not taken for stuck while the peer runs; if the peer runs
-//!   nothing, the report names it.
+//!   nothing, the report names it, and the wait ends, not the worker that waits.
+//! - **DOM-10 (no wait for the lost).** A wait for a rank whose worker is lost, or of which a task with this domain has failed in
+//!   the same run, ends at once; the error names the worker and what became of it. A cell that holds what is wanted is as good
+//!   as ever, and so are waits among the others.
+//! - **DOM-11 (in step).** A barrier ends for nobody before all have come to it. A rank that has failed comes to no more barriers
+//!   of that run; in the run after one that failed all ranks are in step again.
 
+mod allocated;
 mod error;
+pub(crate) mod notice;
 pub(crate) mod roster;
 mod view;
 
+pub(crate) use allocated::Allocated;
 pub use error::DomainError;
 pub use roster::{LINE, MAX_BUFFERS, MAX_NAME, MAX_RANKS, MAX_SIGNALS};
-pub(crate) use view::check_memory;
 pub use view::{DomainView, WindowBuffer};
+pub(crate) use view::{Visitor, check_memory};
 
 use crate::call::Call;
 use crate::error::Error;
 use crate::memory::Home;
 use crate::message::{MAX_DOMAINS, Seat};
 use crate::orchestrator::Orchestrator;
-use crate::tensor::{Buffer, DType, Layout, Tensor};
+use crate::tensor::{DType, Layout, Tensor};
 use roster::{Member, Part, Roster};
 use std::fmt;
 use std::sync::Arc;
@@ -62,23 +70,6 @@ pub struct DomainSpec<'a> {
 /// A domain; clones are the same. Its memory lasts until nobody names it and all runs that use it are over.
 #[derive(Clone)]
 pub struct Domain(pub(crate) Arc<Allocated>);
-
-/// What a [`Domain`] is.
-pub(crate) struct Allocated {
-    pub(crate) roster: Arc<Roster>,
-    /// Which workers of the node the ranks are.
-    pub(crate) lanes: Vec<usize>,
-    /// Whose memory it is in.
-    owner: u64,
-    /// The windows; the last goes first.
-    windows: Vec<Buffer>,
-}
-
-impl Drop for Allocated {
-    fn drop(&mut self) {
-        while self.windows.pop().is_some() {}
-    }
-}
 
 impl fmt::Debug for Domain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -121,7 +112,7 @@ impl Domain {
     /// A buffer in the window of a rank, as an argument for its chip, or for the host to read and write.
     pub fn buffer(&self, rank: usize, name: &str) -> Result<Tensor, DomainError> {
         let roster = &self.0.roster;
-        let window = self.0.windows.get(rank);
+        let window = self.0.window(rank);
         let window = window.ok_or_else(|| error::no_rank(roster, rank))?;
         let part = roster.part(name).ok_or_else(|| error::no_buffer(roster, name))?;
         let tensor = Tensor::new(window.clone(), part.offset, part.layout);
@@ -152,6 +143,7 @@ impl Orchestrator<'_> {
             id: 0,
             name: spec.name.to_owned(),
             memory: 0,
+            notices: 0,
             data,
             signals: spec.signals,
             members: chips.collect(),
@@ -159,16 +151,19 @@ impl Orchestrator<'_> {
         };
         let bytes = roster.window_bytes().ok_or(DomainError::Overflow)?;
         let mut core = self.node.enter();
-        let mut windows = Vec::with_capacity(lanes.len());
+        let mut buffers = Vec::with_capacity(lanes.len() + 1);
+        buffers.push(self.node.new_buffer(&mut core, roster.notice_bytes(), Home::Host)?);
+        roster.notices = buffers[0].0.offset;
         for member in &mut roster.members {
             let window = self.node.new_buffer(&mut core, bytes, Home::Chip(member.chip))?;
             member.window = window.0.offset;
-            windows.push(window);
+            buffers.push(window);
         }
-        roster.id = windows[0].0.number;
-        roster.memory = windows[0].0.memory;
-        let (roster, owner) = (Arc::new(roster), self.node.nonce);
-        let domain = Domain(Arc::new(Allocated { roster, lanes, owner, windows }));
+        roster.id = buffers[1].0.number;
+        roster.memory = buffers[1].0.memory;
+        let (owner, memory) = (self.node.nonce, &core.memory.segment);
+        let domain = Allocated::new(roster, lanes, owner, buffers, memory);
+        let domain = Domain(Arc::new(domain.map_err(|error| Error::Setting(error.to_string()))?));
         core.know_domain(&domain);
         drop(core);
         self.hold(&domain);

@@ -46,6 +46,19 @@ pub struct Lost {
     pub words: Box<str>,
 }
 
+impl Lost {
+    /// All of them in one line.
+    pub(crate) fn all(lost: &[Self]) -> String {
+        lost.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+    }
+}
+
+impl fmt::Display for Lost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.worker, self.words)
+    }
+}
+
 /// Why a run did not end well: its first error, the same for every waiter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunError(Arc<Story>);
@@ -82,12 +95,12 @@ impl RunError {
         self.0.cause
     }
 
-    /// What the run did before it ended.
+    /// What the run had done when its waiters were told: at its end, or earlier if a worker died or got stuck.
     pub fn report(&self) -> Report {
         self.0.report
     }
 
-    /// Tasks that failed of themselves, the root first; not those that only waited for them.
+    /// Tasks, and members of groups, that failed themselves or with their worker; not those that never began because of them.
     pub fn failures(&self) -> &[TaskFailure] {
         &self.0.failures
     }
@@ -116,7 +129,7 @@ impl fmt::Display for RunError {
         }
         let others = failures.len().saturating_sub(1);
         if others > 0 {
-            write!(f, "\n{others} more failed of themselves")?;
+            write!(f, "\n{others} more failed")?;
         }
         let is_failure = matches!(cause.reason, Reason::Failed(_) | Reason::WorkerLost(_));
         if is_failure && report.completed < report.tasks {
@@ -156,6 +169,17 @@ pub enum Error {
     /// A task is refused; nothing of it remains.
     #[error("the task is refused: {0}")]
     Submit(#[from] SubmitError),
+    /// A task is refused because workers that it needs are lost; nothing of it remains.
+    #[error("the task is refused: {}", without(.refused, .lost))]
+    WorkersLost {
+        /// What the engine says.
+        refused: SubmitError,
+        /// Who is lost, and how.
+        lost: Vec<Lost>,
+    },
+    /// A task is refused because its run has failed; nothing of it remains.
+    #[error("the task is refused: its run has failed: {0}")]
+    RunFailed(RunError),
     /// A scope is used wrongly.
     #[error("{0}")]
     Scope(#[from] ScopeError),
@@ -241,9 +265,24 @@ pub enum Error {
         /// What its owner allows.
         granted: crate::tensor::Access,
     },
-    /// A run that is not over names the buffer.
+    /// A run that is not over, and that nobody was told to have failed, names the buffer.
     #[error("a run that is not over names this buffer: wait for it first")]
     InUse,
+    /// Memory that was given back.
+    #[error(
+        "the memory of this tensor was given back: what `alloc` of a graph gives goes with its scope, at the latest with its run; \
+         take `tensor` of the worker for what is used later"
+    )]
+    Stale,
+    /// A task has bytes of the tensor in place, or was sent to a worker that will.
+    #[error(
+        "a task that runs, or was sent to its worker, has bytes of this tensor in place: they cannot be {wanted} meanwhile; wait for its \
+         run, or submit them to it as `no_dep`, which it copies"
+    )]
+    InPlace {
+        /// What was tried.
+        wanted: &'static str,
+    },
     /// The sizes do not agree.
     #[error("{given} elements were given for a tensor of {wanted}")]
     Elements {
@@ -252,6 +291,18 @@ pub enum Error {
         /// How many it has.
         wanted: u64,
     },
+    /// A run inside the code of a graph of the same worker.
+    #[error(
+        "this is the code of a graph of the same worker, which builds one graph after the other: a run here would wait for ever; \
+         submit the tasks to this graph, or begin the run when its code has returned"
+    )]
+    InsideGraph,
+    /// A run inside a task of the same worker.
+    #[error(
+        "this is a task of the same worker, whose next run begins when that of the task is over: waiting for it here would be for \
+         ever; begin the run where the worker was made, or give the task workers of its own (`workers`, `register!(graph …)`)"
+    )]
+    InsideTask,
     /// The worker is closed.
     #[error("the worker is closed")]
     Closed,
@@ -269,6 +320,24 @@ pub enum Error {
     /// Something that was set cannot be.
     #[error("{0}")]
     Setting(String),
+}
+
+/// Who is missing, and what can be done.
+fn without(refused: &SubmitError, lost: &[Lost]) -> String {
+    let who = Lost::all(lost);
+    let advice = "a builder with `restart` replaces lost workers";
+    match refused {
+        SubmitError::GroupTooLarge { workers: 0, .. } => {
+            format!("all workers that could run it are lost: {who}; {advice}")
+        }
+        SubmitError::GroupTooLarge { members, workers } => {
+            let count = lost.len();
+            format!(
+                "a group of {members} can never start on {workers} workers, and {count} are lost: {who}; {advice}"
+            )
+        }
+        _ => format!("its worker is lost: {who}; {advice}"),
+    }
 }
 
 fn left(killed: &[String], stuck: &[String]) -> String {

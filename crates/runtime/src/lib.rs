@@ -12,6 +12,7 @@ pub mod domain;
 pub mod endpoint;
 pub mod error;
 pub mod failure;
+mod inside;
 pub mod memory;
 pub mod message;
 pub mod nested;

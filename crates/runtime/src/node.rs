@@ -79,11 +79,6 @@ impl Node {
         self.desk.enter()
     }
 
-    /// Moves what can be moved; whether something moved. Not if somebody else does, unless this is the last look.
-    pub(crate) fn lend_a_hand(&self, look: Look) -> bool {
-        self.desk.lend_a_hand(look)
-    }
-
     /// Takes in what the thread of a worker has published.
     pub(crate) fn ask(&self) {
         self.desk.ask();

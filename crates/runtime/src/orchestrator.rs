@@ -111,7 +111,9 @@ impl<'n> Orchestrator<'n> {
         let layout = Layout::dense(dtype, shape)?;
         let run = self.run;
         let slab = self.with_room(|core| {
-            let submit = core.engine.allocate(run, layout.extent)?;
+            let submit = core.engine.allocate(run, layout.extent);
+            let submit =
+                submit.map_err(|refused| core.refusal(run, &Place::Group(&[]), refused))?;
             let Submit::Accepted { slab: Some(slab), .. } = submit else { return Ok(None) };
             Ok(Some(slab))
         })?;
@@ -180,10 +182,10 @@ impl<'n> Orchestrator<'n> {
         let result = self.with_room(|core| {
             let is_alone =
                 matches!(place, Place::Pool(_)) && core.lengths.is_to_be_alone(order.callable);
-            let spec = spec(place, call, &args).alone(is_alone);
-            let Submit::Accepted { task, .. } = core.engine.submit(run, &spec)? else {
-                return Ok(None);
-            };
+            let spec = spec(place, call, &args).alone(is_alone).work(order.callable.into());
+            let submit = core.engine.submit(run, &spec);
+            let submit = submit.map_err(|refused| core.refusal(run, &place, refused))?;
+            let Submit::Accepted { task, .. } = submit else { return Ok(None) };
             let job = core.job(task);
             (job.run, job.callable) = (Some(run), order.callable);
             job.is_idempotent = call.is_idempotent;
@@ -235,7 +237,9 @@ impl<'n> Orchestrator<'n> {
         };
         let (run, callable) = (self.run, self.order(first)?.callable);
         self.with_room(|core| {
-            let submit = core.engine.submit(run, &spec(place, first, &[]))?;
+            let spec = spec(place, first, &[]).work(callable.into());
+            let submit = core.engine.submit(run, &spec);
+            let submit = submit.map_err(|refused| core.refusal(run, &place, refused))?;
             let Submit::Accepted { task, .. } = submit else { return Ok(None) };
             let job = core.job(task);
             (job.run, job.callable) = (Some(run), callable);

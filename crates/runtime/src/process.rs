@@ -33,6 +33,9 @@
 //!   declared idempotent run twice. A replacement that does not get ready, whatever the reason, is replaced in turn, and
 //!   what was kept for it runs on the next one. After three that did nothing the worker is lost, and the error names every
 //!   cause.
+//! - **PRC-10 (named).** A run that fails because of a lost worker, and a submission that is refused because of one, then or later,
+//!   name it, its process, how it ended and what it said last. Before its end is proven, how it ended is told if the kernel
+//!   tells.
 
 pub(crate) mod child;
 pub(crate) mod letter;

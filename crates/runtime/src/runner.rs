@@ -92,7 +92,7 @@ impl Runner {
     #[inline]
     pub(crate) fn run(&mut self, dispatch: u64, message: &[u8]) -> (Ended, Option<Box<str>>) {
         let begun = self.last.unwrap_or_else(clock::now);
-        self.setting.simulated = 0;
+        (self.setting.simulated, self.setting.dispatch) = (0, dispatch);
         let result = self.call(message);
         let now = clock::now();
         self.last = Some(now);
@@ -117,6 +117,14 @@ impl Runner {
 
     #[inline]
     fn call_received(&mut self, received: &Received<'_>) -> Result<(), Failure> {
+        let result = self.call_body(received);
+        // TSK-3: also what the callable forgot.
+        self.setting.settle();
+        result
+    }
+
+    #[inline]
+    fn call_body(&mut self, received: &Received<'_>) -> Result<(), Failure> {
         let Callable { name, body, .. } = find(self.program, &self.prefixes, &received.order)?;
         let places = received.places;
         self.setting.check_all(received)?;

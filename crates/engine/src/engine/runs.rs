@@ -3,7 +3,7 @@
 use super::{Action, Engine};
 use crate::arena::{NONE, number};
 use crate::error::Begin;
-use crate::run::{Cause, Outcome, Reason, Resources, Run, RunId, RunSpec};
+use crate::run::{Cause, Outcome, Reason, Report, Resources, Run, RunId, RunSpec};
 use crate::scope::{MAX_DEPTH, Mode, OpenScope, Scope, ScopeError};
 use crate::task::Time;
 
@@ -125,6 +125,16 @@ impl Engine {
     pub fn outcome(&self, run: RunId) -> Option<Outcome> {
         let run = &self.runs[self.run_index(run)?];
         run.is_finished.then_some(Outcome { report: run.report, error: run.error })
+    }
+
+    /// What a run has done so far, finished or not.
+    pub fn report(&self, run: RunId) -> Option<Report> {
+        Some(self.runs[self.run_index(run)?].report)
+    }
+
+    /// Whether nothing more can be submitted to a run: it is sealed, or not known.
+    pub fn is_sealed(&self, run: RunId) -> bool {
+        self.run_index(run).is_none_or(|at| self.runs[at].is_sealed)
     }
 
     /// The first error of a run so far.

@@ -287,3 +287,23 @@ fn b_41_a_task_is_ready_when_its_last_producer_has_ended_not_before() {
     bench.done(2);
     assert_eq!(bench.works(), [99]);
 }
+
+#[test]
+fn a_run_that_goes_on_can_be_asked_what_it_has_done_and_names() {
+    let mut bench = Bench::new(2);
+    let buffer = bench.buffer(64);
+    let run = bench.begin();
+    bench.task(run, 1, &[view(buffer, 0, 8).in_out()]);
+    bench.task(run, 2, &[view(buffer, 8, 16).in_out()]);
+    bench.done(1);
+    let report = bench.engine.report(run).expect("it is known");
+    assert_eq!((report.tasks, report.completed), (2, 1));
+    assert!(!bench.engine.is_sealed(run));
+    assert!(bench.engine.is_in_use_by(buffer, |one| one == run));
+    assert!(!bench.engine.is_in_use_by(buffer, |one| one != run), "no other names it");
+    let pool: Vec<WorkerId> = bench.engine.pool_workers(bench.pool).collect();
+    assert_eq!(pool, bench.workers, "those that are gone too");
+    bench.seal_and_finish(run);
+    assert!(bench.engine.is_sealed(run) && !bench.engine.is_in_use_by(buffer, |_| true));
+    assert!(bench.engine.forget(run) && bench.engine.report(run).is_none());
+}

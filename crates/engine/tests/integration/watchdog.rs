@@ -46,6 +46,35 @@ fn b_28_dog_1_idle_siblings_and_slow_peers_are_no_evidence() {
 }
 
 #[test]
+fn dog_1_who_waits_for_another_is_no_evidence_and_does_not_speak_for_it() {
+    let mut bench = Bench::new(2);
+    let run = bench.begin();
+    let members: Vec<(WorkerId, &[Arg])> =
+        bench.workers.iter().map(|worker| (*worker, &[] as &[Arg])).collect();
+    bench.spec(run, &TaskSpec::new(Place::Group(&members)).work(1));
+    bench.look();
+    let (waits, stuck) = (bench.workers[0], bench.workers[1]);
+    bench.engine.hold_up(waits, true);
+    bench.engine.step(Time(40), Event::Progress(waits));
+    assert_eq!(watch(&bench.engine, Time(44), &budgets()), Verdict::Busy(Time(45)), "DOG-1");
+    let found = stall(&bench, 45);
+    assert_eq!(
+        (found.worker, found.since),
+        (Some(stuck), Time(0)),
+        "DOG-1: the one that is waited for"
+    );
+    bench.engine.step(Time(45), Event::Progress(stuck));
+    assert_eq!(watch(&bench.engine, Time(46), &budgets()), Verdict::Busy(Time(90)), "DOG-1");
+    bench.engine.hold_up(waits, false);
+    bench.engine.step(Time(60), Event::Progress(waits));
+    assert_eq!(
+        watch(&bench.engine, Time(90), &budgets()),
+        Verdict::Busy(Time(105)),
+        "DOG-1: it speaks"
+    );
+}
+
+#[test]
 fn dog_1_an_idle_engine_and_an_idle_submitter_are_no_stall() {
     let mut bench = Bench::new(1);
     assert_eq!(watch(&bench.engine, Time(1 << 40), &budgets()), Verdict::Idle);

@@ -177,6 +177,34 @@ pub enum DomainError {
         /// For how long.
         within: Duration,
     },
+    /// Who should have written is lost, or has failed in this run.
+    #[error("rank {rank} of domain `{domain}` waits in vain for {what} of rank {peer}: {words}")]
+    InVain {
+        /// Which domain.
+        domain: String,
+        /// Who waited.
+        rank: usize,
+        /// For what: `cell 3` or `the barrier`.
+        what: String,
+        /// Who should have written.
+        peer: usize,
+        /// Which chip that is.
+        chip: u32,
+        /// Who it is, and what became of it.
+        words: String,
+    },
+    /// A rank would come to another barrier than the others are at.
+    #[error(
+        "rank {rank} of domain `{domain}` cannot come to a barrier in this run any more: {words}"
+    )]
+    OutOfStep {
+        /// Which domain.
+        domain: String,
+        /// Which rank.
+        rank: usize,
+        /// What became of it before.
+        words: String,
+    },
     /// A wait without an end.
     #[error("a wait must have an end: {within:?} is too long for this clock")]
     Endless {

@@ -2,11 +2,14 @@
 //!
 //! ```text
 //!   a window:  buffers, one after the other │ bell │ cells of writer 0 │ cells of writer 1 │ …
+//!   notices:   of rank 0 │ of rank 1 │ …                                   (apart from all windows)
 //! ```
 //!
 //! The bell is rung by whoever writes a cell; it wakes the owner of the window. Each cell has a line of its own, and only
-//! its writer writes to it. The last cell of each writer is the barrier's.
+//! its writer writes to it. The last cell of each writer is the barrier's; in the line of a rank's own barrier cell in its own
+//! window stand behind it the task and the process that came to a barrier last. The notices are written by the node.
 
+use super::notice::NOTICE;
 use crate::tensor::Layout;
 use std::fmt;
 
@@ -50,6 +53,8 @@ pub struct Roster {
     pub name: String,
     /// Which memory the windows are in.
     pub memory: u8,
+    /// Where the notices begin in the memory.
+    pub notices: u64,
     /// How many bytes of a window are for buffers; a multiple of [`LINE`].
     pub data: u64,
     /// How many cells each rank has in each window, beside the barrier's.
@@ -76,6 +81,16 @@ impl Roster {
     pub(crate) fn window_bytes(&self) -> Option<u64> {
         let cells = self.members.len() as u64 * (u64::from(self.signals) + 1);
         self.data.checked_add(LINE)?.checked_add(cells * LINE)
+    }
+
+    /// Where the notice of a rank stands in the memory; nothing if no memory has that.
+    pub(crate) fn notice(&self, rank: usize) -> Option<u64> {
+        self.notices.checked_add(rank as u64 * NOTICE)
+    }
+
+    /// How many bytes the notices have.
+    pub(crate) fn notice_bytes(&self) -> u64 {
+        self.members.len() as u64 * NOTICE
     }
 
     /// Whether a window of this domain and these bytes of a memory have one in common.
@@ -127,7 +142,12 @@ mod tests {
         let members = (0..3).map(|chip| Member { chip, window: u64::from(chip) * 4096 });
         let (members, parts) = (members.collect(), vec![part]);
         let (id, name, memory) = (1, "d".to_owned(), 0);
-        let roster = Roster { id, name, memory, data: 64, signals: 2, members, parts };
+        let (notices, data, signals) = (1 << 16, 64, 2);
+        let roster = Roster { id, name, memory, notices, data, signals, members, parts };
+        assert_eq!(
+            (roster.notice(2), roster.notice_bytes()),
+            (Some((1 << 16) + 2 * NOTICE), 3 * NOTICE)
+        );
         let mut lines: Vec<u64> =
             (0..3).flat_map(|writer| [0, 1, 2].map(|cell| roster.cell(writer, cell))).collect();
         lines.push(roster.bell());

@@ -82,7 +82,7 @@ fn dom_3_memory_that_was_used_before_is_zero_again() {
         let run = worker.run("used", |graph| {
             let domain = graph.allocate_domain(&spec(&[0, 1]))?;
             for rank in 0..2 {
-                let zero = worker.read::<u8>(&domain.0.windows[rank].whole())?;
+                let zero = worker.read::<u8>(&domain.0.window(rank).expect("a window").whole())?;
                 assert!(zero.iter().all(|byte| *byte == 0), "DOM-3: round {round}");
             }
             graph.submit_next_level(crate::Target::Chip(1), &Call::new(&FILL).domain(&domain))?;
@@ -91,7 +91,8 @@ fn dom_3_memory_that_was_used_before_is_zero_again() {
         });
         run.expect("it runs");
         let domain = kept.expect("a domain");
-        let window = worker.read::<u8>(&domain.0.windows[0].whole()).expect("over");
+        let window =
+            worker.read::<u8>(&domain.0.window(0).expect("a window").whole()).expect("over");
         assert_eq!((window[999], window[1000]), (7, 0), "it was used");
         assert!(!seen.contains(&domain.id()), "DOM-4: numbers are not used again");
         seen.push(domain.id());
@@ -152,7 +153,9 @@ fn dom_4_the_last_window_goes_first() {
         let first = graph.allocate_domain(&spec(&[0, 1]))?;
         let second = graph.allocate_domain(&spec(&[2]))?;
         let numbers = |domain: &Domain| {
-            domain.0.windows.iter().map(|window| window.0.offset).collect::<Vec<_>>()
+            let windows = (0..domain.ranks()).filter_map(|rank| domain.0.window(rank));
+            let windows = windows.map(|window| window.0.offset);
+            [domain.0.roster.notices].into_iter().chain(windows).collect::<Vec<_>>()
         };
         let mut wanted = [numbers(&first), numbers(&second)].concat();
         wanted.reverse();
@@ -195,15 +198,18 @@ fn dom_2_a_domain_of_another_worker_is_refused() {
 
 #[test]
 fn dom_8_a_peer_does_not_write_under_an_argument_in_place() {
-    let memory = crate::shm::Segment::create("test", 8192).expect("memory");
+    let memory = crate::shm::Segment::create("test", 12288).expect("memory");
     let (parts, data) = plan(&spec(&[0, 1])).expect("it can be");
     let member = |chip: u32| Member { chip, window: u64::from(chip) * 4096 };
     let (id, name, members) = (1, "d".to_owned(), vec![member(0), member(1)]);
-    let roster = Roster { id, name, memory: 0, data, signals: 1, members, parts };
+    let (memory_0, notices, signals) = (0, 8192, 1);
+    let roster = Roster { id, name, memory: memory_0, notices, data, signals, members, parts };
     let seat = Seat { rank: 0, roster: Arc::new(roster) };
-    let waiting = crate::shm::Waiting::calibrate();
-    let view = DomainView::open(&seat, &memory, None, waiting).expect("it lies in the memory");
-    let grant = crate::shm::grant::Grant::reading(&memory, 4096, 100).expect("free");
+    let (waiting, visitor) = (crate::shm::Waiting::calibrate(), Visitor::default());
+    let view =
+        DomainView::open(&seat, visitor, &memory, None, waiting).expect("it lies in the memory");
+    let holder = crate::shm::grant::Holder::new();
+    let grant = crate::shm::grant::Grant::reading(&holder, &memory, 4096, 100).expect("free");
     let mut byte = [0u8];
     view.get(1, "x", 50, &mut byte).expect("both read");
     view.put(1, "x", 100, &byte).expect("behind it");
@@ -212,5 +218,5 @@ fn dom_8_a_peer_does_not_write_under_an_argument_in_place() {
     drop(grant);
     view.put(1, "x", 99, &byte).expect("nobody looks");
     let small = crate::shm::Segment::create("test", 4096).expect("memory");
-    assert!(DomainView::open(&seat, &small, None, waiting).is_err(), "DOM-8: bounds");
+    assert!(DomainView::open(&seat, visitor, &small, None, waiting).is_err(), "DOM-8: bounds");
 }

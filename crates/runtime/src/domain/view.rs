@@ -1,33 +1,51 @@
 //! What a task sees of a domain: its peers' windows, its own, and the cells.
 
+mod waits;
+
 use super::DomainError;
 use super::error::{no_buffer, no_rank};
+use super::notice::Notice;
 use super::roster::{Part, Roster};
-use crate::message::{Seat, Step};
+use crate::message::Seat;
+use crate::shm::copying::Copying;
+use crate::shm::grant::GrantError;
 use crate::shm::mailbox::Witness;
-use crate::shm::{Bell, Segment, SegmentError, Waiting, Woken};
+use crate::shm::{Bell, Segment, SegmentError, Waiting};
 use crate::sync::{AtomicU64, Ordering};
 use crate::tensor::Layout;
 use bytemuck::Pod;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-/// A domain, seen by one of its ranks.
-pub struct DomainView {
+/// Which task looks at a domain, and in which process.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Visitor {
+    /// The number of its run.
+    pub(crate) run: u64,
+    /// The number it was sent with; a task that is sent again keeps it.
+    pub(crate) dispatch: u64,
+    pub(crate) process: u32,
+}
+
+/// A domain, seen by one of its ranks while its task runs.
+pub struct DomainView<'a> {
     rank: usize,
     roster: Arc<Roster>,
-    memory: Segment,
+    memory: &'a Segment,
+    visitor: Visitor,
     /// The bell of each window.
     bells: Vec<Bell>,
-    witness: Option<Witness>,
+    /// What the node says of each rank.
+    notices: Vec<Notice>,
+    witness: Option<&'a Witness>,
     waiting: Waiting,
 }
 
-impl DomainView {
+impl<'a> DomainView<'a> {
     pub(crate) fn open(
         seat: &Seat,
-        memory: &Segment,
-        witness: Option<Witness>,
+        visitor: Visitor,
+        memory: &'a Segment,
+        witness: Option<&'a Witness>,
         waiting: Waiting,
     ) -> Result<Self, DomainError> {
         let roster = Arc::clone(&seat.roster);
@@ -36,8 +54,10 @@ impl DomainView {
         let bells: Result<Vec<Bell>, _> =
             roster.members.iter().map(|member| bell(member.window)).collect();
         let bells = bells.map_err(|error| memory_error(&roster, &error))?;
-        let (rank, memory) = (seat.rank, memory.clone());
-        Ok(Self { rank, roster, memory, bells, witness, waiting })
+        let notice = |rank| Notice::at(memory, roster.notice(rank).unwrap_or(u64::MAX));
+        let notices: Result<Vec<Notice>, _> = (0..roster.members.len()).map(notice).collect();
+        let notices = notices.map_err(|error| memory_error(&roster, &error))?;
+        Ok(Self { rank: seat.rank, roster, memory, visitor, bells, notices, witness, waiting })
     }
 
     /// What the domain is called.
@@ -63,9 +83,9 @@ impl DomainView {
         offset: usize,
         elements: &[T],
     ) -> Result<(), DomainError> {
-        let at = self.range::<T>(peer, buffer, offset, elements.len(), true)?;
-        let bytes: &[u8] = bytemuck::cast_slice(elements);
-        self.memory.write(at, bytes).map_err(|error| memory_error(&self.roster, &error))
+        let at = self.range::<T>(peer, buffer, offset, elements.len())?;
+        let written = Copying::new(self.memory).write(at, bytemuck::cast_slice(elements));
+        written.map_err(|error| self.taken(peer, buffer, &error))
     }
 
     /// Reads elements of a buffer of a peer, from element `offset` on.
@@ -76,9 +96,9 @@ impl DomainView {
         offset: usize,
         elements: &mut [T],
     ) -> Result<(), DomainError> {
-        let at = self.range::<T>(peer, buffer, offset, elements.len(), false)?;
-        let bytes: &mut [u8] = bytemuck::cast_slice_mut(elements);
-        self.memory.read(at, bytes).map_err(|error| memory_error(&self.roster, &error))
+        let at = self.range::<T>(peer, buffer, offset, elements.len())?;
+        let read = Copying::new(self.memory).read(at, bytemuck::cast_slice_mut(elements));
+        read.map_err(|error| self.taken(peer, buffer, &error))
     }
 
     /// A buffer of this rank's own window.
@@ -104,97 +124,6 @@ impl DomainView {
         self.check_cell(cell)?;
         // SYNC: DOM-5: pairs with the store in `set`.
         Ok(self.word(self.rank, peer, cell)?.load(Ordering::Acquire))
-    }
-
-    /// Waits until a peer's cell in this rank's window holds at least `wanted`, and gives what it holds.
-    ///
-    /// The timeout is by the clock, also while this process is stopped.
-    pub fn wait(
-        &self,
-        peer: usize,
-        cell: u32,
-        wanted: u64,
-        timeout: Duration,
-    ) -> Result<u64, DomainError> {
-        self.check_cell(cell)?;
-        let deadline = deadline(timeout)?;
-        self.wait_until(peer, cell, wanted, deadline, timeout)
-    }
-
-    /// Waits until all ranks have come as often as this one. The timeout is by the clock, also while this process is stopped.
-    ///
-    /// A rank that has failed in it is not in step any more: the domain is of no further use.
-    pub fn barrier(&self, timeout: Duration) -> Result<(), DomainError> {
-        let (deadline, cell) = (deadline(timeout)?, self.roster.signals);
-        let round = self.word(self.rank, self.rank, cell)?.load(Ordering::Relaxed) + 1;
-        for peer in 0..self.ranks() {
-            self.set(peer, cell, |_| round)?;
-        }
-        for peer in 0..self.ranks() {
-            self.wait_until(peer, cell, round, deadline, timeout)?;
-        }
-        Ok(())
-    }
-
-    fn wait_until(
-        &self,
-        peer: usize,
-        cell: u32,
-        wanted: u64,
-        deadline: Instant,
-        within: Duration,
-    ) -> Result<u64, DomainError> {
-        let word = self.word(self.rank, peer, cell)?;
-        // SYNC: DOM-5: pairs with the store in `set`.
-        let seen = word.load(Ordering::Acquire);
-        if seen >= wanted {
-            return Ok(seen);
-        }
-        self.tell(self.step(peer, cell));
-        let is_there = || word.load(Ordering::Acquire) >= wanted;
-        let woken = self.waiting.wait(&self.bells[self.rank], &[], Some(deadline), is_there);
-        self.tell(Step::Running);
-        let seen = word.load(Ordering::Acquire);
-        if woken == Woken::Ready || seen >= wanted {
-            return Ok(seen);
-        }
-        let is_barrier = cell == self.roster.signals;
-        Err(DomainError::TimedOut {
-            domain: self.roster.name.clone(),
-            rank: self.rank,
-            what: if is_barrier { "the barrier".to_owned() } else { format!("cell {cell}") },
-            peer,
-            chip: self.roster.members[peer].chip,
-            seen,
-            wanted,
-            within,
-        })
-    }
-
-    fn set(&self, peer: usize, cell: u32, change: impl Fn(u64) -> u64) -> Result<(), DomainError> {
-        let word = self.word(peer, self.rank, cell)?;
-        let found = word.load(Ordering::Relaxed);
-        let value = change(found);
-        if value < found {
-            let (domain, writer, owner) = (self.roster.name.clone(), self.rank, peer);
-            return Err(DomainError::Backwards { domain, cell, writer, owner, found, value });
-        }
-        // SYNC: DOM-5: all that was put before; pairs with the loads of who waits.
-        word.store(value, Ordering::Release);
-        self.bells[peer].ring();
-        Ok(())
-    }
-
-    /// Says to the parent where we are.
-    fn tell(&self, step: Step) {
-        if let Some(witness) = &self.witness {
-            witness.step(step.encode());
-        }
-    }
-
-    fn step(&self, peer: usize, cell: u32) -> Step {
-        let rank = u8::try_from(peer).unwrap_or(u8::MAX);
-        Step::Waits { domain: Step::short(self.roster.id), rank, cell }
     }
 
     fn word(&self, owner: usize, writer: usize, cell: u32) -> Result<&AtomicU64, DomainError> {
@@ -223,7 +152,6 @@ impl DomainView {
         buffer: &str,
         offset: usize,
         count: usize,
-        writes: bool,
     ) -> Result<usize, DomainError> {
         let roster = &self.roster;
         let member = roster.members.get(rank).ok_or_else(|| no_rank(roster, rank))?;
@@ -234,18 +162,25 @@ impl DomainView {
             let (name, elements) = (buffer.to_owned(), part.layout.extent / element as u64);
             return Err(DomainError::Bounds { name, offset, count, elements });
         }
-        let at = place(member.window + part.offset) + offset * element;
-        self.memory.granted().check(at, count * element, writes).map_err(|error| {
-            let (name, words) = (buffer.to_owned(), error.to_string());
-            DomainError::Taken { name, rank, words }
-        })?;
-        Ok(at)
+        Ok(place(member.window + part.offset) + offset * element)
+    }
+
+    /// Why elements of a buffer are not copied.
+    #[cold]
+    fn taken(&self, rank: usize, buffer: &str, error: &GrantError) -> DomainError {
+        match error {
+            GrantError::Segment(error) => memory_error(&self.roster, error),
+            error => {
+                let (name, words) = (buffer.to_owned(), error.to_string());
+                DomainError::Taken { name, rank, words }
+            }
+        }
     }
 }
 
 /// A buffer of a rank's own window; it is copied, since peers may reach it at any time.
 pub struct WindowBuffer<'v> {
-    view: &'v DomainView,
+    view: &'v DomainView<'v>,
     part: &'v Part,
 }
 
@@ -273,10 +208,13 @@ impl WindowBuffer<'_> {
 pub(crate) fn check_memory(roster: &Roster, memory: &Segment) -> Result<(), DomainError> {
     let last = roster.members.iter().map(|member| member.window).max().unwrap_or(0);
     let end = roster.window_bytes().and_then(|bytes| last.checked_add(bytes));
-    if end.is_some_and(|end| end <= memory.len() as u64) {
+    let notices = roster.notices.checked_add(roster.notice_bytes());
+    let is_inside = |end: Option<u64>| end.is_some_and(|end| end <= memory.len() as u64);
+    if is_inside(end) && is_inside(notices) {
         return Ok(());
     }
-    let words = format!("a window at {last} does not end within {}", memory.len());
+    let (notices, bytes) = (roster.notices, memory.len());
+    let words = format!("a window at {last} or the notices at {notices} do not end within {bytes}");
     Err(DomainError::Memory { domain: roster.name.clone(), words })
 }
 
@@ -287,10 +225,6 @@ fn check_element<T: Pod>(part: &Part) -> Result<usize, DomainError> {
         return Ok(wanted);
     }
     Err(DomainError::Element { name: part.name.clone(), bytes, wanted })
-}
-
-fn deadline(within: Duration) -> Result<Instant, DomainError> {
-    Instant::now().checked_add(within).ok_or(DomainError::Endless { within })
 }
 
 /// A place in a memory that was checked to have it.

@@ -107,10 +107,7 @@ impl Process {
         let since = *self.dying.get_or_insert_with(Instant::now);
         if !self.is_warned && since.elapsed() >= PATIENCE {
             self.is_warned = true;
-            let said = self.child.last_words();
-            let said = if said.is_empty() { said } else { format!("; its last words: {said}") };
-            let words = format!("the process has died and is being torn down{said}");
-            reports.push(Report::Dying(words.into()));
+            reports.push(Report::Dying(self.child.notice().into()));
         }
     }
 

@@ -3,6 +3,7 @@
 use super::mailbox::Mailed;
 use super::{Endpoint, Evidence, Report};
 use crate::error::Error;
+use crate::inside;
 use crate::node::Node;
 use crate::runner::{Runner, caught, discard};
 use crate::serve::{Parent, Server};
@@ -57,17 +58,24 @@ impl Parent for Here {
     }
 }
 
-/// Starts a thread that serves, and moves the node whenever it has something to say.
+/// Starts a thread that serves, and moves the node whenever it has something to say. Its tasks are those of all
+/// workers in `tasks_of`.
 pub(crate) fn spawn_thread(
     node: &Arc<Node>,
+    tasks_of: &[u64],
     name: &str,
     runner: Runner,
 ) -> Result<(Box<dyn Endpoint>, JoinHandle<()>), Error> {
-    let (endpoint, thread) = spawn(node, name, runner)?;
+    let (endpoint, thread) = spawn(node, tasks_of, name, runner)?;
     Ok((Box::new(endpoint), thread))
 }
 
-fn spawn(node: &Arc<Node>, name: &str, runner: Runner) -> Result<(Thread, JoinHandle<()>), Error> {
+fn spawn(
+    node: &Arc<Node>,
+    tasks_of: &[u64],
+    name: &str,
+    runner: Runner,
+) -> Result<(Thread, JoinHandle<()>), Error> {
     let wrong = |error| Error::mailbox(name, error);
     let parent = Mailbox::create(node.bell(), &Sizes::default()).map_err(wrong)?;
     let child = Mailbox::attach(parent.segment(), node.bell().segment()).map_err(wrong)?;
@@ -82,7 +90,9 @@ fn spawn(node: &Arc<Node>, name: &str, runner: Runner) -> Result<(Thread, JoinHa
     };
     let (waiting, node) = (node.waiting, Arc::downgrade(node));
     let server = Server::new(child, Here(node.clone()), runner, waiting);
+    let tasks_of = tasks_of.to_vec();
     let body = move || {
+        inside::serve(tasks_of);
         live(server, &fate);
         if let Some(node) = node.upgrade() {
             node.tell_all();
@@ -166,7 +176,7 @@ mod tests {
         let worker = Worker::builder(&PROGRAM).threads().sub_workers(1).memory(1 << 20);
         let worker = worker.init().expect("a worker");
         let runner = Runner::new(&PROGRAM, Vec::new(), None);
-        let (mut thread, handle) = spawn(&worker.node, "extra", runner).expect("a thread");
+        let (mut thread, handle) = spawn(&worker.node, &[], "extra", runner).expect("a thread");
         let mut reports = Vec::new();
         thread.poll(&mut reports);
         assert!(reports.is_empty() && !thread.has_left(), "EP-8: it lives");

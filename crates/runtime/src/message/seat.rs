@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// The most domains of a task.
 pub const MAX_DOMAINS: usize = 8;
 /// Changes when the meaning of what follows does.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 /// Which rank of which domain a task is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +36,7 @@ struct SeatHead {
     signals: [u8; 4],
     also_zero: [u8; 4],
     id: [u8; 8],
+    notices: [u8; 8],
     data: [u8; 8],
 }
 
@@ -56,7 +57,7 @@ fn small(count: usize) -> u8 {
 }
 
 pub(super) fn encode_seat(bytes: &mut Vec<u8>, seat: &Seat) {
-    let Roster { id, name, memory, data, signals, members, parts } = &*seat.roster;
+    let Roster { id, name, memory, notices, data, signals, members, parts } = &*seat.roster;
     let head = SeatHead {
         version: VERSION,
         rank: small(seat.rank),
@@ -68,6 +69,7 @@ pub(super) fn encode_seat(bytes: &mut Vec<u8>, seat: &Seat) {
         signals: signals.to_le_bytes(),
         also_zero: [0; 4],
         id: id.to_le_bytes(),
+        notices: notices.to_le_bytes(),
         data: data.to_le_bytes(),
     };
     bytes.extend_from_slice(bytemuck::bytes_of(&head));
@@ -123,6 +125,7 @@ pub(super) fn decode_seat(reader: &mut Reader<'_>) -> Result<Seat, BadMessage> {
         id: u64::from_le_bytes(head.id),
         name,
         memory: head.memory,
+        notices: u64::from_le_bytes(head.notices),
         data,
         signals,
         members,
@@ -136,20 +139,22 @@ pub(super) fn decode_seat(reader: &mut Reader<'_>) -> Result<Seat, BadMessage> {
     Ok(Seat { rank: head.rank.into(), roster: Arc::new(roster) })
 }
 
-/// Windows begin at a line, do not wrap, and no two overlap or are of one chip.
+/// Windows and notices begin at a line, do not wrap, and no two overlap; no two windows are of one chip.
 fn check_windows(reader: &Reader<'_>, roster: &Roster) -> Result<(), BadMessage> {
     let bytes = roster.window_bytes().ok_or_else(|| reader.refuse("window", roster.data))?;
-    let mut windows: Vec<u64> = roster.members.iter().map(|member| member.window).collect();
-    windows.sort_unstable();
+    let windows = roster.members.iter().map(|member| (member.window, bytes));
+    let notices = (roster.notices, roster.notice_bytes());
+    let mut pieces: Vec<(u64, u64)> = windows.chain([notices]).collect();
+    pieces.sort_unstable();
     let mut chips = roster.chips();
     chips.sort_unstable();
     if let Some(pair) = chips.windows(2).find(|pair| pair[0] == pair[1]) {
         return Err(reader.refuse("two ranks of one chip", pair[0].into()));
     }
     let mut free = 0;
-    for window in windows {
-        let end = window.checked_add(bytes).filter(|_| window % LINE == 0 && window >= free);
-        free = end.ok_or_else(|| reader.refuse("window", window))?;
+    for (at, bytes) in pieces {
+        let end = at.checked_add(bytes).filter(|_| at % LINE == 0 && at >= free);
+        free = end.ok_or_else(|| reader.refuse("window", at))?;
     }
     Ok(())
 }

@@ -40,8 +40,8 @@ fn seat() -> impl Strategy<Value = Seat> {
             };
             let parts = parts.into_iter().enumerate().map(part).collect();
             let name = format!("domain {id}");
-            let members = Vec::new();
-            let mut roster = Roster { id, name, memory, data, signals, members, parts };
+            let (members, notices) = (Vec::new(), 1 << 30);
+            let mut roster = Roster { id, name, memory, notices, data, signals, members, parts };
             for at in 0..ranks as u64 {
                 let at = if is_turned { ranks as u64 - at } else { at };
                 let window = at * (1 << 20);
@@ -80,6 +80,26 @@ proptest! {
         let places: Vec<Place> = received.places.iter().collect();
         let scalars: Vec<u64> = (0..).map_while(|at| received.scalars.get(at)).collect();
         prop_assert_eq!((places, scalars, received.seats), (given, numbers, &taken[..]));
+    }
+
+    #[test]
+    fn msg_1_what_is_sent_comes_out_as_it_went_in(
+        dispatch: u64, behind in prop::collection::vec(any::<u64>(), 0..5), message in prop::collection::vec(any::<u8>(), 0..80),
+    ) {
+        let bytes = [&Sent::head(dispatch, &behind)[..], &message].concat();
+        let sent = Sent::read(&bytes).expect("MSG-1");
+        prop_assert_eq!((sent.dispatch, sent.message), (dispatch, &message[..]));
+        prop_assert!(sent.behind().eq(behind), "MSG-1");
+    }
+
+    #[test]
+    fn msg_2_any_bytes_are_sent_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
+        if let Some(sent) = Sent::read(&bytes) {
+            let behind: Vec<u64> = sent.behind().collect();
+            let again = [&Sent::head(sent.dispatch, &behind)[..], sent.message].concat();
+            prop_assert_eq!(&again, &bytes, "MSG-2");
+            let _ = sent.callable();
+        }
     }
 
     #[test]

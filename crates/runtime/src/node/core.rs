@@ -1,6 +1,7 @@
 //! What moves: the engine, its endpoints, and the bytes between them.
 
 mod losses;
+mod outcomes;
 mod stalls;
 
 use super::lengths::Lengths;
@@ -15,8 +16,8 @@ use crate::program::Program;
 use crate::tensor::Released;
 use crate::timeline::{Recorder, TaskSpan};
 use phalanx_engine::{
-    Action, BufferError, Cause, Ending, Engine, Event, Outcome, Reason, Report as RunReport, RunId,
-    Start, TaskId, Time, WorkerId,
+    Action, BufferError, Cause, Ending, Engine, Event, Reason, Report as RunReport, RunId, Start,
+    TaskId, Time, WorkerId,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Weak};
@@ -39,7 +40,7 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    fn message(&self, member: u16) -> &[u8] {
+    pub(super) fn message(&self, member: u16) -> &[u8] {
         if self.ends.is_empty() {
             return &self.bytes;
         }
@@ -49,7 +50,7 @@ impl Job {
     }
 
     /// What a member is called, if it has a name of its own.
-    fn name(&self, member: u16) -> Option<Arc<str>> {
+    pub(super) fn name(&self, member: u16) -> Option<Arc<str>> {
         self.names.get(usize::from(member)).cloned().flatten()
     }
 }
@@ -197,7 +198,7 @@ impl Core {
     fn start(&mut self, start: &Start) {
         let Start { worker, dispatch, task, member, .. } = *start;
         if self.engine.is_doomed(task) {
-            return self.skip(worker, dispatch);
+            return self.skip(start);
         }
         self.behind.clear();
         self.behind.extend(self.engine.behind(task));
@@ -215,7 +216,9 @@ impl Core {
 
     /// Ends a task that was to be sent behind one that has failed meanwhile.
     #[cold]
-    fn skip(&mut self, worker: WorkerId, dispatch: u64) {
+    fn skip(&mut self, start: &Start) {
+        self.note_skipped(start);
+        let (worker, dispatch) = (start.worker, start.dispatch);
         self.engine.step(Time(clock::now()), finished(worker, &TaskEnded::skipped(dispatch)));
     }
 
@@ -298,8 +301,10 @@ impl Core {
     fn note(&mut self, worker: WorkerId, ended: &TaskEnded, words: Option<Box<str>>) {
         let is_meant = |flight: &Start| flight.dispatch == ended.dispatch;
         let Some(flight) = self.engine.flights(worker).find(is_meant) else { return };
-        if ended.verdict == Verdict::Failed {
-            self.note_failure(&flight, words.unwrap_or_default());
+        match ended.verdict {
+            Verdict::Done => {}
+            Verdict::Failed => self.note_failure(&flight, words.unwrap_or_default()),
+            Verdict::Skipped => self.note_skipped(&flight),
         }
         if ended.picoseconds > 0 {
             self.note_simulated(flight.task, ended.picoseconds);
@@ -316,12 +321,25 @@ impl Core {
         TaskFailure { task, member, name: job.name(member), callable, worker, words }
     }
 
+    /// Remembers a failure, and tells those who may wait for the task in a domain.
     fn note_failure(&mut self, flight: &Start, words: Box<str>) {
         let failure = self.failure(flight, words);
+        if !self.domains.is_empty() {
+            self.tell_of_failure(flight, &failure.to_string());
+        }
         let run = self.jobs[flight.task.slot()].run;
         let notes = run.and_then(|run| self.runs.get_mut(&run));
         if let Some(notes) = notes.filter(|notes| notes.failures.len() < MAX_FAILURES) {
             notes.failures.push(failure);
+        }
+    }
+
+    /// Tells those who may wait for a task in a domain that it never begins.
+    fn note_skipped(&mut self, flight: &Start) {
+        if !self.domains.is_empty() {
+            let words = "it was not begun, since it was recalled or what it waits for has failed";
+            let failure = self.failure(flight, words.into());
+            self.tell_of_failure(flight, &failure.to_string());
         }
     }
 
@@ -365,8 +383,11 @@ impl Core {
     fn run_finished(&mut self, run: RunId) {
         self.has_news = true;
         let Some(outcome) = self.engine.outcome(run) else { return };
+        if outcome.error.is_some() {
+            self.bring_in_step();
+        }
+        let ended = self.ended(run, outcome);
         let Some(notes) = self.runs.get_mut(&run) else { return };
-        let ended = notes.ended(outcome);
         notes.outcome.get_or_insert(ended);
         if let Some(recorder) = &mut self.recorder {
             recorder.ended(run);
@@ -457,8 +478,9 @@ impl Core {
             let is_another = std::mem::replace(&mut lane.first, first) != first;
             let is_moved = std::mem::replace(&mut lane.progress, progress) != progress;
             // Whoever it waits for has a budget of its own.
-            if is_moved || is_another || self.is_held_up(at) {
-                let worker = self.worker(at);
+            let (worker, is_held_up) = (self.worker(at), self.is_held_up(at));
+            self.engine.hold_up(worker, is_held_up);
+            if is_moved || is_another || is_held_up {
                 self.engine.step(now, Event::Progress(worker));
             }
         }
@@ -484,7 +506,7 @@ impl Core {
         if self.engine.error(run).is_none() {
             let cause = Cause { task: None, member: 0, work: 0, reason: Reason::Cancelled };
             let words = failure.words().to_owned();
-            self.give_up(run, RunError::of_graph(cause, RunReport::default(), words));
+            self.give_up(run, RunError::of_graph(cause, self.report_so_far(run), words));
         }
         self.engine.cancel(run);
     }
@@ -543,13 +565,4 @@ pub(super) fn finished(worker: WorkerId, ended: &TaskEnded) -> Event {
     };
     let (dispatch, took) = (ended.dispatch, ended.nanoseconds);
     Event::Finished { worker, dispatch, ending, took }
-}
-
-impl Notes {
-    fn ended(&self, outcome: Outcome) -> Ended {
-        match outcome.error {
-            None => Ok(Finished { report: outcome.report, simulated: self.simulated }),
-            Some(cause) => Err(RunError::new(cause, outcome.report, self.failures.clone())),
-        }
-    }
 }

@@ -151,7 +151,7 @@ fn set_up_worker(
 ) -> Result<(Runner, Report), Failure> {
     let settings = Segment::adopt_whole(settings)?;
     let builder = settings::read(&settings, program).map_err(Failure::new)?;
-    let worker = builder.init_under(memories.clone())?;
+    let worker = builder.init_under(memories.clone(), Vec::new())?;
     let report = Report { descendants: worker.descendants().to_vec(), ..Report::default() };
     Ok((Runner::new(program, memories, None).over(Some(worker)), report))
 }

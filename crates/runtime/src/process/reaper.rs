@@ -35,6 +35,22 @@ impl Exit {
     }
 }
 
+/// Which field behind the name has the exit status.
+const STATUS_FIELD: usize = 49;
+
+impl Exit {
+    /// What `/proc/PID/stat` says; a process that has not ended, and one that ended with 0, have none there.
+    fn in_stat(stat: &str) -> Option<Self> {
+        let (_, fields) = stat.rsplit_once(')')?;
+        let status: i32 = fields.split_ascii_whitespace().nth(STATUS_FIELD)?.parse().ok()?;
+        match (status & 0x7f, status >> 8 & 0xff) {
+            (0, 0) => None,
+            (0, status) => Some(Self::Status(status)),
+            (signal, _) => Some(Self::Signal(signal)),
+        }
+    }
+}
+
 impl fmt::Display for Exit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -100,6 +116,17 @@ impl Ward {
             return None;
         }
         *held(&self.exit)
+    }
+
+    /// How it ended, if the kernel tells that before it is gone: while it is torn down, its status stands in `/proc`.
+    pub(crate) fn ending(&self) -> Option<Exit> {
+        // Nobody reaps it meanwhile, so its number is its own.
+        let exit = held(&self.exit);
+        if exit.is_some() {
+            return *exit;
+        }
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid.as_raw_nonzero()));
+        Exit::in_stat(&stat.ok()?)
     }
 
     /// Remembers the processes below it, which are alive now; said once.
@@ -313,6 +340,32 @@ mod tests {
             ward.kill();
             assert!(ward.reap(), "nothing is left to take");
             assert_eq!(ward.exit(), Some(Exit::Status(number)));
+        }
+    }
+
+    #[test]
+    fn how_a_process_ended_is_known_before_it_is_reaped() {
+        for (words, exit) in [
+            ("exit 7", Some(Exit::Status(7))),
+            ("kill -9 $$", Some(Exit::Signal(9))),
+            ("sleep 60", None),
+        ] {
+            // No reaper waits for it.
+            let ward = start(words);
+            let mut found = None;
+            for _ in 0..2000 {
+                found = ward.ending();
+                if found.is_some() || exit.is_none() {
+                    break;
+                }
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            assert_eq!(found, exit, "{words}");
+            ward.kill();
+            while !ward.reap() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            assert!(ward.ending().is_some(), "what is known is told");
         }
     }
 

@@ -122,6 +122,15 @@ fn argument_0() -> OsString {
     std::env::args_os().next().unwrap_or_else(|| CHILD_ARGUMENT.into())
 }
 
+fn in_words(exit: Exit) -> String {
+    let verb = match exit {
+        Exit::Status(_) => "has",
+        Exit::Signal(_) => "was",
+        Exit::Unknown => "is",
+    };
+    format!("the process {verb} {exit}")
+}
+
 impl Child {
     /// What reports call it: `chip 2 (process 4711)`.
     pub(crate) fn name(&self) -> String {
@@ -151,10 +160,18 @@ impl Child {
 
     /// Its end in words: `the process was killed by signal 9 (SIGKILL)`, and what it said last.
     pub(crate) fn obituary(&mut self, exit: Exit) -> String {
+        self.with_last_words(in_words(exit))
+    }
+
+    /// Its end in words before it is proven: how it ended only if the kernel tells already.
+    pub(crate) fn notice(&mut self) -> String {
+        let end = self.ward.ending();
+        let end = end.map_or_else(|| "the process has died".to_owned(), in_words);
+        self.with_last_words(format!("{end} and is being torn down"))
+    }
+
+    fn with_last_words(&mut self, end: String) -> String {
         let words = self.last_words();
-        let verb = if matches!(exit, Exit::Status(_)) { "has" } else { "was" };
-        let verb = if exit == Exit::Unknown { "is" } else { verb };
-        let end = format!("the process {verb} {exit}");
         if words.is_empty() { end } else { format!("{end}; its last words: {words}") }
     }
 

@@ -290,8 +290,10 @@ fn merge(word: &AtomicU64, skip: usize, bytes: &[u8]) {
     let (mut keep, mut new) = ([0xff; WORD], [0; WORD]);
     keep[skip..skip + bytes.len()].fill(0);
     new[skip..skip + bytes.len()].copy_from_slice(bytes);
-    word.fetch_and(u64::from_ne_bytes(keep), Ordering::Relaxed);
-    word.fetch_or(u64::from_ne_bytes(new), Ordering::Relaxed);
+    let (keep, new) = (u64::from_ne_bytes(keep), u64::from_ne_bytes(new));
+    // SYNC: SEG-3: in one step, so that a reader sees old or new bytes, also if the writer is killed here.
+    let _ =
+        word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |found| Some(found & keep | new));
 }
 
 /// Whether a file of so many bytes may be made: the kernel ends a process that tries and may not.
@@ -324,6 +326,28 @@ mod tests {
 
     fn segment(bytes: usize) -> Segment {
         Segment::create("test", bytes).expect("a segment")
+    }
+
+    #[test]
+    fn seg_3_parts_of_a_word_are_old_or_new_and_never_neither() {
+        let segment = segment(64);
+        let parts = [[0x55u8; 4], [0xaa; 4]];
+        segment.write(0, &[parts[0], parts[0]].concat()).expect("inside");
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| {
+                for round in 0..2_000_000 {
+                    segment.write(0, &parts[round % 2]).expect("inside");
+                }
+            });
+            while !writer.is_finished() {
+                for _ in 0..1000 {
+                    let mut word = [0; 8];
+                    segment.read(0, &mut word).expect("inside");
+                    let is_written = parts.iter().any(|part| *part == word[..4]);
+                    assert!(is_written && word[4..] == parts[0], "SEG-3: {word:x?}");
+                }
+            }
+        });
     }
 
     #[test]

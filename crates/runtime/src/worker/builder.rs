@@ -184,11 +184,16 @@ impl Builder {
 
     /// Starts everything; when it returns, every worker is ready.
     pub fn init(self) -> Result<Worker, Error> {
-        self.init_under(Vec::new())
+        self.init_under(Vec::new(), Vec::new())
     }
 
-    /// The same, for a worker whose parents have these memories, the nearest first.
-    pub(crate) fn init_under(mut self, inherited: Vec<Segment>) -> Result<Worker, Error> {
+    /// The same, for a worker whose parents have these memories, the nearest first, and of which some are `above` it in this
+    /// process.
+    pub(crate) fn init_under(
+        mut self,
+        inherited: Vec<Segment>,
+        above: Vec<u64>,
+    ) -> Result<Worker, Error> {
         self.settle(0)?;
         self.check()?;
         let budgets = self.ladder.build().map_err(|error| Error::Setting(error.to_string()))?;
@@ -208,8 +213,9 @@ impl Builder {
         let node = Arc::new(Node::new(core, bell, budgets, self.program, self.waiting()));
         let (threads, children) = (Vec::new(), Children::default());
         let (close, level) = (self.close, self.height());
+        let memory = segment;
         let mut worker =
-            Worker { node, crew, memory: segment, inherited, threads, children, close, level };
+            Worker { node, crew, memory, inherited, threads, children, close, level, above };
         let lanes = self.start(&mut worker)?;
         let mut core = worker.node.enter();
         for lane in lanes {

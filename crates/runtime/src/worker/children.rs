@@ -58,6 +58,11 @@ impl Worker {
         std::iter::once(&self.memory).chain(&self.inherited).cloned().collect()
     }
 
+    /// Whose tasks those are that its threads run: its own, and so those of all above it.
+    fn tasks_of(&self) -> Vec<u64> {
+        std::iter::once(self.node.nonce).chain(self.above.iter().copied()).collect()
+    }
+
     /// How the start of the processes went; empty if there are none.
     pub fn startup(&self) -> &Startup {
         &self.children.startup
@@ -222,7 +227,8 @@ impl Builder {
     ) -> Result<(), Error> {
         let roles = self.roles(worker)?;
         let memories = worker.memories();
-        let made = self.set_up(&roles, &memories)?;
+        let tasks_of = worker.tasks_of();
+        let made = self.set_up(&roles, (&memories, &tasks_of))?;
         for (role, SetUp { device, report, worker: child }) in roles.iter().zip(made) {
             if let (Role::Chip(chip), Some(report)) = (role, report) {
                 worker.know_chip(chip, report)?;
@@ -230,7 +236,7 @@ impl Builder {
             let descendants = child.as_ref().map(Worker::descendants).unwrap_or_default();
             worker.children.descendants.extend_from_slice(descendants);
             let runner = Runner::new(self.program, memories.clone(), device).over(child);
-            let (lane, thread) = spawn_thread(&worker.node, &role.name(), runner)?;
+            let (lane, thread) = spawn_thread(&worker.node, &tasks_of, &role.name(), runner)?;
             worker.threads.push(thread);
             lanes.push(lane);
         }
@@ -239,11 +245,11 @@ impl Builder {
 
     /// Runs the bootstrap of every chip, and starts every worker that has workers, each in a thread of its own. The first
     /// that cannot be set up decides the error.
-    fn set_up(&self, roles: &[Role], memories: &[Segment]) -> Result<Vec<SetUp>, Error> {
+    fn set_up(&self, roles: &[Role], above: (&[Segment], &[u64])) -> Result<Vec<SetUp>, Error> {
         let first: OnceLock<Error> = OnceLock::new();
         let one = |role: &Role| {
             let is_over = || first.get().is_some();
-            let made = caught(|| self.set_up_one(role, memories, &is_over));
+            let made = caught(|| self.set_up_one(role, above, &is_over));
             let made = made.map_err(|failure| {
                 let (worker, words) = (role.name(), failure.words().to_owned());
                 let _ = first.set(StartError { worker, phase: Phase::Bootstrapping, words }.into());
@@ -269,7 +275,7 @@ impl Builder {
     fn set_up_one(
         &self,
         role: &Role,
-        memories: &[Segment],
+        (memories, tasks_of): (&[Segment], &[u64]),
         is_over: &dyn Fn() -> bool,
     ) -> Result<SetUp, Failure> {
         match role {
@@ -277,7 +283,7 @@ impl Builder {
             Role::Sub { .. } => Ok(SetUp::default()),
             Role::Worker { number, .. } => {
                 let child = self.workers[*number as usize].clone();
-                let worker = Some(child.init_under(memories.to_vec())?);
+                let worker = Some(child.init_under(memories.to_vec(), tasks_of.to_vec())?);
                 Ok(SetUp { worker, ..SetUp::default() })
             }
         }

@@ -1,6 +1,7 @@
 //! A run that is on its way.
 
 use crate::error::Error;
+use crate::inside;
 use crate::node::{Finished, Node};
 use phalanx_engine::RunId;
 use std::sync::Arc;
@@ -22,8 +23,14 @@ impl RunHandle {
         self.run
     }
 
-    /// Waits until it is over.
+    /// Waits until it is over, or until it is known to have failed of a death, a stall or its own code. In that case some of
+    /// its tasks may still be ending; [`Worker::read`](crate::Worker::read) of what it names waits for them.
     pub fn wait(&self) -> Result<Finished, Error> {
+        if let Err(inside) = inside::check_wait(self.node.nonce)
+            && !self.is_done()
+        {
+            return Err(inside);
+        }
         let ended = self.node.attend(None, |core| core.outcome(self.run));
         Ok(ended.ok_or(Error::Closed)??)
     }
@@ -36,7 +43,7 @@ impl RunHandle {
         Ok(ended.ok_or(Error::TimedOut(timeout))??)
     }
 
-    /// Whether it is over.
+    /// Whether [`RunHandle::wait`] would return at once.
     pub fn is_done(&self) -> bool {
         let mut core = self.node.enter();
         core.pump();

@@ -9,6 +9,7 @@
 //! | test | few | full |
 //! |---|---|---|
 //! | kills in every state of a worker | 40 | 640 |
+//! | kills among barriers | 16 | 400 |
 //! | all-reduces with skewed starts and stalls, on 2 and 4 chips | 40 | 1 000 |
 //! | deadlocks, and kernels that never return | 4 each | 100 each |
 //! | runs of the soak | 10 000 | 1 000 000 |
@@ -29,6 +30,7 @@ mod support;
 
 mod kills;
 mod latches;
+mod meetings;
 mod refusals;
 mod soak;
 mod stalls;

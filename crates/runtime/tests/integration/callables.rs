@@ -1,6 +1,6 @@
 //! What the tests let workers do.
 
-use phalanx_runtime::{Call, Callable, Failure, Program, Task};
+use phalanx_runtime::{Access, Call, Callable, Failure, Program, Task};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -140,6 +140,33 @@ pub(crate) fn until_told(task: &mut Task<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Sees its third argument in place until it is told to end, and fails if that changes; says in its first when it has begun, and
+/// is told in its second.
+pub(crate) fn watch(task: &mut Task<'_>) -> Result<(), Failure> {
+    let [mut begun, told, mut data] = task.arguments()?;
+    let is_alone = data.access() != Access::Read;
+    let slice = if is_alone { data.slice_mut::<u64>()? } else { data.slice::<u64>()? };
+    let before = slice.to_vec();
+    begun.write_elements(&[1u64])?;
+    let until = Instant::now() + Duration::from_secs(30);
+    while told.read_elements::<u64>()? == [0] {
+        if Instant::now() > until {
+            return Err(Failure::new("nobody told"));
+        }
+        std::thread::sleep(Duration::from_micros(50));
+    }
+    if std::hint::black_box(slice) == before {
+        return Ok(());
+    }
+    Err(Failure::new("what it saw in place has changed"))
+}
+
+/// Forgets its argument, and then ends as [`pick`] does.
+pub(crate) fn forget(task: &mut Task<'_>) -> Result<(), Failure> {
+    std::mem::forget(task.argument(0)?);
+    pick(task)
+}
+
 /// Does nothing for some milliseconds.
 pub(crate) fn rest(task: &mut Task<'_>) -> Result<(), Failure> {
     std::thread::sleep(Duration::from_millis(task.scalar(0)?));
@@ -212,6 +239,8 @@ pub(crate) const PANIC: Callable = named!(panic);
 pub(crate) const MISBEHAVE: Callable = named!(misbehave);
 pub(crate) const MEET: Callable = named!(meet).collective();
 pub(crate) const UNTIL_TOLD: Callable = named!(until_told);
+pub(crate) const WATCH: Callable = named!(watch);
+pub(crate) const FORGET: Callable = named!(forget);
 pub(crate) const REST: Callable = named!(rest);
 pub(crate) const PAUSE: Callable = named!(pause);
 pub(crate) const PICK: Callable = named!(pick);
@@ -231,6 +260,8 @@ pub(crate) static PROGRAM: Program = Program::new(&[
     MISBEHAVE,
     MEET,
     UNTIL_TOLD,
+    WATCH,
+    FORGET,
     REST,
     PAUSE,
     PICK,

@@ -38,7 +38,7 @@ macro_rules! conformance {
             }
 
             #[test]
-            fn ep_7_what_is_behind_a_failure_does_not_run() {
+            fn ep_7_srv_4_what_is_behind_a_failure_does_not_run() {
                 super::what_is_behind_a_failure_does_not_run($make);
             }
 

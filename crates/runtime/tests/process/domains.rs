@@ -7,7 +7,7 @@
     reason = "small whole numbers"
 )]
 
-use crate::callables::PROGRAM;
+use crate::callables::{NOTHING, PROGRAM};
 use crate::collectives::{
     AFFINE, ALL_GATHER, ALL_REDUCE, ALL_TO_ALL, AWAIT, BROADCAST, CONSUME, Mode, PRODUCE, RANKS,
     REDUCE_SCATTER, REFUSALS, ROUNDS,
@@ -322,17 +322,23 @@ fn refused(builder: Builder) {
 }
 
 fn missing(builder: Builder) {
-    let worker = chips(builder.budgets(ladder(100, 300)), 2);
+    let worker = chips(builder.budgets(ladder(100, 1000)), 2);
     let run = worker.run("missing", |graph| {
         let domain = allocate(graph, &[0, 1], 8)?;
         let call = Call::new(&AWAIT).domain(&domain);
-        let call = [1, 1, 1, 3_000].into_iter().fold(call, Call::scalar);
+        let call = [1, 1, 1, 600_000].into_iter().fold(call, Call::scalar);
         graph.submit_next_level(Target::Chip(0), &call)?;
         Ok(())
     });
     let words = run.expect_err("DOM-9").to_string();
     let wanted = "it waits for cell 1 of rank 1 of domain `all`, and that is chip 1";
     assert!(words.contains(wanted) && words.contains("which runs nothing"), "DOM-9: {words}");
+    let run = worker.run("the one that waited", |graph| {
+        graph.submit_next_level(Target::Chip(0), &Call::new(&NOTHING))?;
+        Ok(())
+    });
+    run.expect("DOM-9: its wait has ended, not the worker");
+    assert!(worker.lost().is_empty(), "DOM-9: {:?}", worker.lost());
 }
 
 fn slow(builder: Builder) {

@@ -42,12 +42,12 @@ fn check(isolation: &str, what: &str, hint: &str) {
 }
 
 #[test]
-fn wrk_4_threads_that_run_out_of_descriptors_fail_whole() {
+fn wrk_8_threads_that_run_out_of_descriptors_fail_whole() {
     check("threads", "descriptors", "ulimit -n");
 }
 
 #[test]
-fn wrk_4_threads_that_cannot_be_had_fail_whole() {
+fn wrk_8_threads_that_cannot_be_had_fail_whole() {
     check("threads", "addresses", "ulimit -v");
 }
 

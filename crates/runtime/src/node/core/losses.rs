@@ -1,8 +1,8 @@
 //! What becomes of tasks whose worker is gone.
 
 use super::{Core, Ending, Lane};
-use crate::error::{Lost, RunError};
-use phalanx_engine::{Cause, Event, Reason, Report as RunReport, Start, Time, WorkerId};
+use crate::error::{Error, Lost, RunError, TaskFailure};
+use phalanx_engine::{Cause, Event, Place, Reason, RunId, Start, SubmitError, Time, WorkerId};
 
 /// How many replaced workers are remembered.
 const MAX_REPLACED: usize = 64;
@@ -11,16 +11,21 @@ impl Core {
     /// Tells those who wait for what a worker had, before it is certain that it touches nothing any more.
     pub(super) fn worker_dying(&mut self, worker: WorkerId, words: &str) {
         let is_replaced = self.lanes[worker.index()].endpoint.is_replaced();
+        if !is_replaced {
+            self.tell_of_loss(worker.index(), words);
+        }
         for flight in self.flights(worker) {
             let job = &self.jobs[flight.task.slot()];
             let Some(run) = job.run.filter(|_| !(is_replaced && job.is_idempotent)) else {
                 continue;
             };
-            let failures = vec![self.failure(&flight, words.into())];
-            let Start { task, member, .. } = flight;
+            let failure = self.failure(&flight, words.into());
+            self.tell_of_failure(&flight, &failure.to_string());
+            let Start { task, member, work, .. } = flight;
             let (task, reason) = (Some(task), Reason::WorkerLost(worker));
-            let cause = Cause { task, member, work: 0, reason };
-            self.give_up(run, RunError::new(cause, RunReport::default(), failures));
+            let cause = Cause { task, member, work, reason };
+            let report = self.report_so_far(run);
+            self.give_up(run, RunError::new(cause, report, vec![failure]));
         }
         self.has_news = true;
     }
@@ -32,6 +37,7 @@ impl Core {
         lane.lost = Some(words.clone());
         lane.unflushed = 0;
         self.has_news = true;
+        self.tell_of_loss(worker.index(), &words);
         for flight in self.flights(worker) {
             self.note_failure(&flight, words.clone());
         }
@@ -54,7 +60,9 @@ impl Core {
                 continue;
             }
             let ending = if is_doomed { Ending::Skipped } else { Ending::Failed(1) };
-            if !is_doomed {
+            if is_doomed {
+                self.note_skipped(&flight);
+            } else {
                 self.note_failure(&flight, words.clone());
             }
             let (dispatch, took) = (flight.dispatch, 0);
@@ -79,11 +87,50 @@ impl Core {
 
     /// Who was lost, and how.
     pub(crate) fn losses(&self) -> Vec<Lost> {
-        let lost = |lane: &Lane| {
-            let (worker, words) = (lane.endpoint.name(), lane.lost.clone()?);
-            Some(Lost { worker, words })
+        self.lanes.iter().filter_map(Lane::loss).collect()
+    }
+
+    /// Who of these was lost, and how.
+    fn losses_of(&self, workers: impl Iterator<Item = WorkerId>) -> Vec<Lost> {
+        workers.filter_map(|worker| self.lanes[worker.index()].loss()).collect()
+    }
+
+    /// A task that failed because nobody was left to run it: nobody has noted that when it happened.
+    pub(super) fn failure_without_worker(&self, run: RunId, cause: &Cause) -> Option<TaskFailure> {
+        let (worker, words) = match cause.reason {
+            Reason::WorkerLost(worker) => {
+                let lost = self.lanes[worker.index()].loss()?;
+                (lost.worker, format!("it is lost: {}", lost.words))
+            }
+            Reason::PoolLost(pool) => {
+                let lost = self.losses_of(self.engine.pool_workers(pool));
+                ("no worker".to_owned(), format!("too few are left: {}", Lost::all(&lost)))
+            }
+            _ => return None,
         };
-        self.lanes.iter().filter_map(lost).collect()
+        let (task, member, words) = (cause.task?, cause.member, words.into());
+        let callable = usize::try_from(cause.work).ok();
+        let callable = callable.and_then(|at| self.program.callables().get(at));
+        let callable = callable.map_or("?", |callable| callable.name());
+        // Its slot may be another task's by now.
+        let job = self.jobs.get(task.slot()).filter(|job| job.run == Some(run));
+        let name = job.and_then(|job| job.name(member));
+        Some(TaskFailure { task, member, name, callable, worker, words })
+    }
+
+    /// Why a submission is refused, with the names of those who are lost and how they ended.
+    pub(crate) fn refusal(&self, run: RunId, place: &Place<'_>, refused: SubmitError) -> Error {
+        let lost = match (refused, place) {
+            (SubmitError::RunFailed(cause), _) => {
+                return Error::RunFailed(self.error_so_far(run, cause));
+            }
+            (SubmitError::WorkerLost(worker), _) => self.losses_of([worker].into_iter()),
+            (SubmitError::GroupTooLarge { .. }, Place::Pool(pool) | Place::PoolGroup(pool, _)) => {
+                self.losses_of(self.engine.pool_workers(*pool))
+            }
+            _ => Vec::new(),
+        };
+        if lost.is_empty() { refused.into() } else { Error::WorkersLost { refused, lost } }
     }
 
     /// Who was lost and replaced, the last first.
@@ -93,6 +140,12 @@ impl Core {
 }
 
 impl Lane {
+    /// Who it was and how it was lost, if it is.
+    fn loss(&self) -> Option<Lost> {
+        let words = self.lost.clone()?;
+        Some(Lost { worker: self.endpoint.name(), words })
+    }
+
     /// How a worker ended, behind why it was ended.
     fn with_doom(&mut self, words: &str) -> Box<str> {
         let doom = self.doom.take();

@@ -3,12 +3,13 @@
 use super::Core;
 use crate::clock;
 use crate::error::RunError;
-use phalanx_engine::{Cause, Reason, Report as RunReport, RunId, Stall, TaskId, Time, WorkerId};
+use phalanx_engine::{Cause, Reason, RunId, Stall, TaskId, Time, WorkerId};
 use std::sync::Arc;
 use std::time::Duration;
 
 impl Core {
-    /// Nothing moves any more: says so to whom it concerns, and ends the worker that is stuck, if it can be.
+    /// Nothing moves any more: says so to whom it concerns, and ends the worker that is stuck, if it can be. One that only waits
+    /// in a domain is well: its wait ends.
     pub(crate) fn stalled(&mut self, stall: &Stall) {
         if stall.worker.is_some_and(|worker| self.lanes[worker.index()].doom.is_some()) {
             // Said, and the proof of its end is on its way.
@@ -19,12 +20,12 @@ impl Core {
         let runs: Vec<RunId> = self.runs.keys().copied().filter(is_going).collect();
         let cause = Cause { task: stall.task, member: 0, work: 0, reason: Reason::Cancelled };
         for run in runs {
-            let report = RunReport::default();
+            let report = self.report_so_far(run);
             self.give_up(run, RunError::of_stall(cause, report, stall.clone(), words.clone()));
             self.engine.cancel(run);
         }
         self.has_news = true;
-        if let Some(worker) = stall.worker {
+        if let Some(worker) = stall.worker.filter(|worker| !self.end_wait(*worker)) {
             let now = Time(clock::now());
             let lane = &mut self.lanes[worker.index()];
             if lane.endpoint.kill() {
