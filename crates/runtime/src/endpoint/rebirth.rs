@@ -250,3 +250,54 @@ impl Rebirth {
         words
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rebirth() -> Rebirth {
+        Rebirth {
+            nursery: Weak::new(),
+            role: Role::Sub { number: 0 },
+            report: Report::default(),
+            budget: Duration::from_secs(1),
+            left: ATTEMPTS,
+            causes: Vec::new(),
+            state: State::Over,
+            held: Vec::new(),
+            skipped: Vec::new(),
+            looks: AtomicU64::new(0),
+        }
+    }
+
+    #[test]
+    fn ep_4_ep_7_what_is_kept_behind_a_recalled_task_is_skipped_too() {
+        let mut rebirth = rebirth();
+        for (dispatch, behind) in [(1, vec![]), (2, vec![1]), (3, vec![]), (4, vec![3, 2])] {
+            rebirth.hold(dispatch, &behind, b"a task");
+        }
+        rebirth.recall(7);
+        assert!(rebirth.skipped.is_empty(), "EP-4: nobody knows it");
+        rebirth.recall(1);
+        assert_eq!(rebirth.skipped, [1, 2, 4], "EP-7");
+        rebirth.hold(5, &[4], b"a task");
+        rebirth.hold(6, &[3], b"a task");
+        assert_eq!(rebirth.skipped, [1, 2, 4, 5], "EP-7: also what comes later");
+        let held: Vec<u64> = rebirth.take_held().into_iter().map(|(held, ..)| held).collect();
+        assert_eq!(held, [3, 6], "EP-4: the others stay");
+    }
+
+    #[test]
+    fn prc_9_a_story_names_every_cause_and_is_not_endless() {
+        let mut rebirth = rebirth();
+        let long = "x".repeat(1 << 20);
+        rebirth.causes = ["it was killed", "it failed", &long].map(str::to_owned).to_vec();
+        rebirth.left = 0;
+        let words = rebirth.begin(&long).expect_err("PRC-9: no attempt is left");
+        assert!(words.starts_with("it was killed; it was started again 3 times"), "PRC-9");
+        assert!(words.contains("1. it failed") && words.ends_with("bytes more"), "PRC-9");
+        rebirth.has_worked();
+        let words = rebirth.begin("it was killed").expect_err("PRC-9: nobody could start it");
+        assert_eq!(words, "it was killed; the worker is closed", "PRC-9");
+    }
+}
