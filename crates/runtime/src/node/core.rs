@@ -201,7 +201,9 @@ impl Core {
             return self.skip(start);
         }
         self.behind.clear();
-        self.behind.extend(self.engine.behind(task));
+        if self.engine.is_behind(task) {
+            self.behind.extend(self.engine.behind(task));
+        }
         let message = self.jobs[task.slot()].message(member);
         let lane = &mut self.lanes[worker.index()];
         lane.endpoint.send(dispatch, &self.behind, message);
