@@ -293,6 +293,11 @@ impl Engine {
         Ok(())
     }
 
+    /// Whether there is still such a buffer: it was not released, or, if it is a slab, not given to another task.
+    pub fn knows(&self, buffer: BufferId) -> bool {
+        self.buffers.get(buffer).is_some()
+    }
+
     /// Whether an unfinished run names a buffer.
     pub fn is_in_use(&self, buffer: BufferId) -> bool {
         self.buffers.get(buffer).is_some_and(|entry| self.is_named(entry))

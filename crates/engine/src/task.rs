@@ -263,6 +263,11 @@ pub(crate) enum Route {
     Group(u32),
 }
 
+impl Route {
+    /// That of a slab without a task.
+    pub(crate) const NOWHERE: Self = Self::Pool(NONE);
+}
+
 /// What a task waited for, and why.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Edge {
@@ -403,7 +408,7 @@ impl Slot {
             has_held: false,
             is_bulky: false,
             is_alone: false,
-            route: Route::Pool(NONE),
+            route: Route::NOWHERE,
             run: NONE,
             waits: 0,
             itself: None,

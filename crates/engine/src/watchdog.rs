@@ -10,6 +10,7 @@
 //!   waiting for a submitter; the report names the task, the worker and the counts.
 //! - **DOG-3 (ladder).** Budgets that would let an outer limit fire before an inner one cannot be built, and the error
 //!   names the two.
+//! - **DOG-4 (forgiven).** Time that the driver forgives, because nobody could run in it, is part of no budget.
 
 use crate::engine::Engine;
 use crate::run::RunId;
@@ -149,6 +150,18 @@ pub enum Verdict {
     Busy(Time),
     /// Nothing will.
     Stalled(Box<Stall>),
+}
+
+impl Engine {
+    /// Takes `time` out of all budgets: so much of the time before `now` could nobody use.
+    pub fn forgive(&mut self, now: Time, time: Time) {
+        // What has happened since is not in the future for that.
+        let later = |since: Time| Time(since.0.saturating_add(time.0).min(now.0).max(since.0));
+        self.progress = later(self.progress);
+        for lane in &mut self.lanes {
+            lane.progress = later(lane.progress);
+        }
+    }
 }
 
 /// Judges `engine` at `now`.

@@ -78,12 +78,15 @@ pub(crate) struct Lane {
     pub(crate) progress: Time,
 }
 
+/// How many tasks of a lane have their place from the beginning; a lane that is deeper grows.
+const ROOM: usize = 64;
+
 impl Lane {
     pub(crate) fn new(depth: usize, pool: u32) -> Self {
         Self {
             health: Health::Starting,
             depth,
-            flights: VecDeque::with_capacity(depth),
+            flights: VecDeque::with_capacity(depth.min(ROOM)),
             alone: 0,
             queue: Fifo::default(),
             pool,

@@ -11,6 +11,7 @@
 
 use crate::failure::Failure;
 use crate::process::letter::Chip;
+use crate::runner::{caught, discard};
 use crate::shm::Segment;
 use crate::tensor::Buffer;
 use bytemuck::Pod;
@@ -20,6 +21,29 @@ use std::fmt;
 
 /// What sets a chip up; the device is what callables find with [`Task::device`](crate::Task::device).
 pub type BootstrapFunction = fn(&mut Bootstrap<'_>) -> Result<Box<dyn Any + Send>, Failure>;
+
+/// What a bootstrap has made. It is the user's: a panic while it is dropped ends there.
+pub(crate) struct Device(Option<Box<dyn Any + Send>>);
+
+impl Device {
+    /// Lets `bootstrap` set a chip up.
+    pub(crate) fn make(
+        bootstrap: BootstrapFunction,
+        chip: &mut Bootstrap<'_>,
+    ) -> Result<Self, Failure> {
+        caught(|| bootstrap(chip)).map(|device| Self(Some(device)))
+    }
+
+    pub(crate) fn downcast_mut<D: 'static>(&mut self) -> Option<&mut D> {
+        self.0.as_mut()?.downcast_mut()
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        discard(self.0.take());
+    }
+}
 
 /// Buffers in a window begin at multiples of this.
 const ALIGNMENT: u64 = 64;

@@ -5,6 +5,7 @@ use crate::domain::Domain;
 use crate::tensor::Argument;
 use phalanx_engine::{TaskId, Time};
 use smallvec::SmallVec;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What to call, with what, and after what.
@@ -28,10 +29,16 @@ pub(crate) struct Rare {
     pub(crate) domains: Vec<Domain>,
     pub(crate) after: Vec<TaskId>,
     pub(crate) expected: Time,
+    pub(crate) name: Option<Arc<str>>,
 }
 
-static NONE: Rare =
-    Rare { blob: Vec::new(), domains: Vec::new(), after: Vec::new(), expected: Time(0) };
+static NONE: Rare = Rare {
+    blob: Vec::new(),
+    domains: Vec::new(),
+    after: Vec::new(),
+    expected: Time(0),
+    name: None,
+};
 
 impl Call {
     /// A call without arguments.
@@ -117,6 +124,13 @@ impl Call {
     #[must_use]
     pub fn idempotent(self) -> Self {
         Self { is_idempotent: true, ..self }
+    }
+
+    /// Has a name of its own, which errors, stalls and timelines show beside that of its callable: `softmax 3`.
+    #[must_use]
+    pub fn named(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.rare_mut().name = Some(name.into());
+        self
     }
 
     /// Takes about this long; it is not taken for stuck before that.

@@ -5,6 +5,7 @@
 //! - **DOC-1 (tried).** What the runtime needs of the kernel is tried, not looked up: a version proves nothing.
 //! - **DOC-2 (bounded).** No check waits for more than a few seconds.
 //! - **DOC-3 (advice).** Whatever is not fine says what it means and what to change.
+//! - **DOC-4 (survives).** A limit that is too low is a finding, and does not end who looks.
 
 mod kernel;
 mod limits;
@@ -77,7 +78,9 @@ pub fn examine(program: &'static Program, nothing: &Callable) -> Vec<Finding> {
 /// Starts this program as its own child, and lets it run a task.
 fn round_trip(program: &'static Program, nothing: &Callable) -> Finding {
     let tried = || -> Result<String, Error> {
-        let worker = Worker::builder(program).sub_workers(1).memory(1 << 20).init()?;
+        // Little memory: how much is allowed is another question.
+        let small = Worker::builder(program).memory(1 << 16).ring(16, 1 << 16);
+        let worker = small.sub_workers(1).init()?;
         let started = worker.startup().total;
         let call = Call::new(nothing);
         worker.call(&call)?;

@@ -5,14 +5,17 @@
 //!
 //! - **EP-1 (exactly once).** Each dispatch ends exactly once: by its own ending, or by the loss of the worker.
 //! - **EP-2 (in order).** A worker runs what it was sent in the order in which it was sent.
-//! - **EP-3 (whole).** The words of a failure arrive as they were, however long.
+//! - **EP-3 (whole).** The words of a failure arrive as they were, up to a mebibyte; of longer ones the beginning, and how much
+//!   was cut.
 //! - **EP-4 (recall).** A task that was recalled before it began ends as skipped; one that had begun ends as it ends.
-//! - **EP-5 (survives).** A task that fails or panics costs itself, not its worker.
+//! - **EP-5 (survives).** A task that fails or panics costs itself, not its worker, whatever it says and panics with.
 //! - **EP-6 (stop).** A worker that is told to stop runs what it was sent before, and then leaves.
 //! - **EP-7 (behind).** A task that was sent behind one that failed or was skipped ends as skipped.
+//! - **EP-8 (gone).** A worker that is gone and was not told to leave is lost at once, with what is known of why.
 
 pub(crate) mod mailbox;
 pub(crate) mod process;
+pub(crate) mod rebirth;
 pub(crate) mod thread;
 
 use crate::message::Ended;
@@ -28,6 +31,8 @@ pub enum Report {
     Dying(Box<str>),
     /// The worker is gone, and another has taken its place, with nothing to do: why it is gone.
     Replaced(Box<str>),
+    /// The process that was to take its place is gone before it did, says why, and the next one is tried.
+    Again(Box<str>),
     /// The worker has left, as it was told to.
     Left,
     /// The worker is gone, and nothing it had will end: why.

@@ -3,7 +3,7 @@
 use crate::domain::DomainError;
 use crate::memory::NoMemory;
 use crate::program::ProgramError;
-use crate::shm::Phase;
+use crate::shm::{MailboxError, Phase};
 use crate::tensor::TensorError;
 use phalanx_engine::{Cause, Reason, Report, ScopeError, Stall, SubmitError, TaskId, ViewError};
 use std::fmt;
@@ -16,6 +16,8 @@ pub struct TaskFailure {
     pub task: TaskId,
     /// Which member of a group.
     pub member: u16,
+    /// What it is called, if it has a name of its own.
+    pub name: Option<Arc<str>>,
     /// What it called.
     pub callable: &'static str,
     /// Where it ran.
@@ -26,8 +28,12 @@ pub struct TaskFailure {
 
 impl fmt::Display for TaskFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { task, member, callable, worker, words } = self;
-        write!(f, "task {task} (`{callable}`, member {member}) on {worker}: {words}")
+        let Self { task, member, name, callable, worker, words } = self;
+        write!(f, "task {task}")?;
+        if let Some(name) = name {
+            write!(f, " `{name}`")?;
+        }
+        write!(f, " (`{callable}`, member {member}) on {worker}: {words}")
     }
 }
 
@@ -262,6 +268,21 @@ pub enum Error {
     /// A run that is not over, and that nobody was told to have failed, names the buffer.
     #[error("a run that is not over names this buffer: wait for it first")]
     InUse,
+    /// Memory that was given back.
+    #[error(
+        "the memory of this tensor was given back: what `alloc` of a graph gives goes with its scope, at the latest with its run; \
+         take `tensor` of the worker for what is used later"
+    )]
+    Stale,
+    /// A task has bytes of the tensor in place, or was sent to a worker that will.
+    #[error(
+        "a task that runs, or was sent to its worker, has bytes of this tensor in place: they cannot be {wanted} meanwhile; wait for its \
+         run, or submit them to it as `no_dep`, which it copies"
+    )]
+    InPlace {
+        /// What was tried.
+        wanted: &'static str,
+    },
     /// The sizes do not agree.
     #[error("{given} elements were given for a tensor of {wanted}")]
     Elements {
@@ -270,6 +291,18 @@ pub enum Error {
         /// How many it has.
         wanted: u64,
     },
+    /// A run inside the code of a graph of the same worker.
+    #[error(
+        "this is the code of a graph of the same worker, which builds one graph after the other: a run here would wait for ever; \
+         submit the tasks to this graph, or begin the run when its code has returned"
+    )]
+    InsideGraph,
+    /// A run inside a task of the same worker.
+    #[error(
+        "this is a task of the same worker, whose next run begins when that of the task is over: waiting for it here would be for \
+         ever; begin the run where the worker was made, or give the task workers of its own (`workers`, `register!(graph …)`)"
+    )]
+    InsideTask,
     /// The worker is closed.
     #[error("the worker is closed")]
     Closed,
@@ -277,7 +310,7 @@ pub enum Error {
     #[error("not done after {0:?}; it goes on, wait again or cancel it")]
     TimedOut(std::time::Duration),
     /// The system refused something.
-    #[error("{what}: {error}")]
+    #[error("{what}: {error}{}", hint(error))]
     System {
         /// What was tried.
         what: String,
@@ -315,8 +348,37 @@ fn left(killed: &[String], stuck: &[String]) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
+/// What to do about a limit of the system.
+fn hint(error: &std::io::Error) -> &'static str {
+    match error.raw_os_error() {
+        Some(libc::EMFILE) => "; raise the limit of descriptors (`ulimit -n`)",
+        Some(libc::ENFILE) => "; this host has no descriptors left (`fs.file-max`)",
+        Some(libc::EAGAIN) => {
+            "; raise the limit of processes and threads (`ulimit -u`, `pids.max`) or of memory (`ulimit -v`)"
+        }
+        Some(libc::ENOMEM) => {
+            "; free memory, raise its limit (`ulimit -v`, `memory.max`), or ask for less"
+        }
+        _ => "",
+    }
+}
+
 impl Error {
     pub(crate) fn system(what: impl Into<String>, error: std::io::Error) -> Self {
         Self::System { what: what.into(), error: Arc::new(error) }
+    }
+
+    /// There is no thread for a worker.
+    pub(crate) fn thread(worker: &str, error: std::io::Error) -> Self {
+        Self::system(format!("{worker} cannot be started, there is no thread for it"), error)
+    }
+
+    /// There is no mailbox for a worker.
+    pub(crate) fn mailbox(worker: &str, error: MailboxError) -> Self {
+        let what = format!("the mailbox of {worker} cannot be made");
+        match error {
+            MailboxError::Io(error) => Self::system(what, error),
+            other => Self::Setting(format!("{what}: {other}")),
+        }
     }
 }

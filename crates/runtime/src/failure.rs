@@ -1,11 +1,13 @@
 //! How a callable says that it failed.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
+use std::borrow::Cow;
 use std::fmt;
 
 /// Why a task failed, in its own words; made of any error by `?`.
 ///
-/// The words are those of the error and of all its sources, and the backtrace if `RUST_BACKTRACE` asks for one.
+/// The words are those of the error and of all its sources, and the backtrace if `RUST_BACKTRACE` asks for one. A parent is
+/// told the first mebibyte of them.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Failure {
     words: String,
@@ -37,6 +39,19 @@ impl Failure {
         let place = place.map(|place| format!(" at {place}")).unwrap_or_default();
         Self { words: format!("panicked{place}: {text}") }
     }
+}
+
+/// The most bytes of words that are sent to a parent.
+pub(crate) const MAX_WORDS: usize = 1 << 20;
+
+/// The first `most` bytes of `words`, or a little less, and a line that says how many more there were.
+pub(crate) fn cut(words: &str, most: usize) -> Cow<'_, str> {
+    if words.len() <= most {
+        return Cow::Borrowed(words);
+    }
+    let at = (0..=most).rev().find(|at| words.is_char_boundary(*at)).unwrap_or(0);
+    let more = words.len() - at;
+    Cow::Owned(format!("{}\n… and {more} bytes more", &words[..at]))
 }
 
 fn with_backtrace(words: String) -> String {
@@ -73,5 +88,17 @@ impl fmt::Display for Failure {
 impl fmt::Debug for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.words)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_cut_between_letters() {
+        assert_eq!(cut("äöü", 6), "äöü");
+        assert_eq!(cut("äöü", 5), "äö\n… and 2 bytes more");
+        assert_eq!(cut("äöü", 1), "\n… and 6 bytes more");
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! [`Worker`] is where to begin.
 
+mod allowance;
 pub mod bootstrap;
 pub mod call;
 pub mod callable;
@@ -11,6 +12,7 @@ pub mod domain;
 pub mod endpoint;
 pub mod error;
 pub mod failure;
+mod inside;
 pub mod memory;
 pub mod message;
 pub mod nested;

@@ -47,6 +47,9 @@ pub struct NoMemory {
     pub capacity: u64,
 }
 
+/// Both parts are whole pages.
+const PAGE: usize = 4096;
+
 /// The shared piece: slabs of the ring first, buffers behind them.
 pub(crate) struct Memory {
     pub(crate) segment: Segment,
@@ -59,11 +62,13 @@ pub(crate) struct Memory {
 impl Memory {
     /// A piece with so many bytes for slabs and so many for buffers.
     pub(crate) fn new(slabs: u64, buffers: u64) -> io::Result<Self> {
-        let too_large = || io::Error::from(io::ErrorKind::InvalidInput);
-        let round = |bytes: u64| bytes.checked_next_multiple_of(4096).ok_or_else(too_large);
+        let too_large = || io::Error::other("that is more than there are addresses");
+        let round = |bytes: u64| bytes.checked_next_multiple_of(PAGE as u64).ok_or_else(too_large);
         let (slabs, buffers) = (round(slabs)?, round(buffers)?);
         let bytes = slabs.checked_add(buffers).and_then(|bytes| usize::try_from(bytes).ok());
-        let segment = Segment::create("phalanx-memory", bytes.ok_or_else(too_large)?)?;
+        // Who needs no memory gets a page.
+        let bytes = bytes.ok_or_else(too_large)?.max(PAGE);
+        let segment = Segment::create("phalanx-memory", bytes)?;
         Ok(Self { segment, slabs, regions: Regions::new(buffers), dropped: Arc::default() })
     }
 

@@ -193,6 +193,13 @@ pub struct Received<'a> {
 }
 
 impl Received<'_> {
+    /// Whether peers can reach an argument: it lies in a window of a domain that the task has.
+    #[inline]
+    pub(crate) fn is_shared(&self, place: &Place) -> bool {
+        let Place { memory, offset, layout, .. } = place;
+        self.seats.iter().any(|seat| seat.roster.touches(*memory, *offset, layout.extent))
+    }
+
     /// The message it was read from, made again.
     pub fn encode(&self) -> Vec<u8> {
         let Self { order, places, scalars, seats, blob } = self;

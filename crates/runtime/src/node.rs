@@ -22,6 +22,7 @@ mod keeper;
 mod lengths;
 mod parts;
 mod peers;
+mod watch;
 
 pub(crate) use self::core::Core;
 pub use self::core::Finished;
@@ -32,7 +33,7 @@ use crate::endpoint::DeathWord;
 use crate::program::Program;
 use crate::shm::bell::Look;
 use crate::shm::{Bell, Waiting};
-use phalanx_engine::{Budgets, Time, Verdict, watch};
+use phalanx_engine::Budgets;
 use std::time::{Duration, Instant};
 
 /// How long an ending may go unnoticed whose worker thought that it would tell of it at once.
@@ -76,11 +77,6 @@ impl Node {
     /// The core, as soon as nobody else has it; it is never held for long.
     pub(crate) fn enter(&self) -> Held<'_> {
         self.desk.enter()
-    }
-
-    /// Moves what can be moved; whether something moved. Not if somebody else does, unless this is the last look.
-    pub(crate) fn lend_a_hand(&self, look: Look) -> bool {
-        self.desk.lend_a_hand(look)
     }
 
     /// Takes in what the thread of a worker has published.
@@ -191,25 +187,6 @@ impl Node {
         let may_be_untold = core.engine.workers().any(|worker| core.engine.in_flight(worker) > 1);
         let soon = may_be_untold.then(|| Instant::now() + UNTOLD);
         (self.watch(core).into_iter().chain(again).chain(soon).min(), words)
-    }
-
-    /// Lets the watchdog look, if it is time; when it wants to look again.
-    fn watch(&self, core: &mut Core) -> Option<Instant> {
-        let now = Time(crate::clock::now());
-        if now >= core.next_look {
-            core.look_for_progress();
-            // Work may stop running at any time, and then the shorter budget counts.
-            let soon = now.0.saturating_add(self.budgets.ladder().progress.0);
-            core.next_look = match watch(&core.engine, now, &self.budgets) {
-                Verdict::Idle => Time(soon),
-                Verdict::Busy(Time(until)) => Time(until.clamp(now.0 + 1, soon)),
-                Verdict::Stalled(stall) => {
-                    core.stalled(&stall);
-                    Time(soon)
-                }
-            };
-        }
-        crate::clock::instant(core.next_look.0)
     }
 }
 

@@ -189,6 +189,7 @@ impl<'n> Orchestrator<'n> {
             let job = core.job(task);
             (job.run, job.callable) = (Some(run), order.callable);
             job.is_idempotent = call.is_idempotent;
+            job.names.extend(call.rare().name.clone().map(Some));
             let arguments = call.arguments.iter();
             encode_task(
                 &mut job.bytes,
@@ -243,6 +244,9 @@ impl<'n> Orchestrator<'n> {
             let job = core.job(task);
             (job.run, job.callable) = (Some(run), callable);
             job.is_idempotent = members.iter().all(|(.., call)| call.is_idempotent);
+            if members.iter().any(|(.., call)| call.rare().name.is_some()) {
+                job.names.extend(members.iter().map(|(.., call)| call.rare().name.clone()));
+            }
             job.bytes.extend_from_slice(&bytes);
             job.ends.extend_from_slice(&ends);
             core.carry_out();

@@ -28,9 +28,11 @@
 //! - **PRC-6 (no orphans).** However the parent ends, its children leave, and no shared memory remains.
 //! - **PRC-7 (leaves nothing).** When a worker is closed or dropped, all its processes are gone and reaped.
 //! - **PRC-8 (must be asked).** A program that does not begin with [`Program::serve_if_child`] starts no child: it would run
-//!   the program again.
+//!   the program again. One that does starts children wherever it is asked to, also in a task of a child.
 //! - **PRC-9 (again).** With [`Builder::restart`](crate::Builder::restart) a lost worker is replaced; only tasks that were
-//!   declared idempotent run twice.
+//!   declared idempotent run twice. A replacement that does not get ready, whatever the reason, is replaced in turn, and
+//!   what was kept for it runs on the next one. After three that did nothing the worker is lost, and the error names every
+//!   cause.
 //! - **PRC-10 (named).** A run that fails because of a lost worker, and a submission that is refused because of one, then or later,
 //!   name it, its process, how it ended and what it said last. Before its end is proven, how it ended is told if the kernel
 //!   tells.
@@ -77,9 +79,10 @@ impl Program {
     ///
     /// To be called first in `main`, before threads are started and arguments are read.
     pub fn serve_if_child(&'static self) {
+        // A child too may start children of its own.
+        ask();
         if std::env::args_os().nth(1).is_some_and(|argument| argument == CHILD_ARGUMENT) {
             child::live(self);
         }
-        ask();
     }
 }

@@ -1,19 +1,20 @@
 //! Runs one task after the other: finds the callable, opens the arguments, calls, and catches what goes wrong.
 //!
-//! - **RUNR-1 (caught).** A callable that panics fails its task with the panic's words and place; the runner goes on.
+//! - **RUNR-1 (caught).** A callable that panics fails its task with the panic's words and place, whatever it panics with; the
+//!   runner goes on.
 //! - **RUNR-2 (refused).** A message that is no task, a callable that is not there, a digest that differs and an argument
 //!   outside shared memory fail the task with words that say so, before anything is called.
 
+use crate::bootstrap::Device;
 use crate::callable::{Body, Callable};
 use crate::clock;
-use crate::failure::Failure;
+use crate::failure::{Failure, MAX_WORDS, cut};
 use crate::message::{Ended, Order, Parts, Received, Verdict, decode_task};
 use crate::orchestrator::Orchestrator;
 use crate::program::Program;
 use crate::shm::Segment;
 use crate::task::{Setting, Task};
 use crate::worker::Worker;
-use std::any::Any;
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
@@ -58,7 +59,7 @@ impl Runner {
     pub(crate) fn new(
         program: &'static Program,
         memories: Vec<Segment>,
-        device: Option<Box<dyn Any + Send>>,
+        device: Option<Device>,
     ) -> Self {
         keep_panics_quiet();
         let prefixes = program.callables().iter().map(|one| one.digest().prefix()).collect();
@@ -99,7 +100,7 @@ impl Runner {
         let picoseconds = self.setting.simulated;
         let (verdict, words) = match result {
             Ok(()) => (Verdict::Done, None),
-            Err(failure) => (Verdict::Failed, Some(failure.words().into())),
+            Err(failure) => (Verdict::Failed, Some(cut(failure.words(), MAX_WORDS).into())),
         };
         (Ended { dispatch, verdict, begun, nanoseconds, picoseconds }, words)
     }
@@ -116,6 +117,14 @@ impl Runner {
 
     #[inline]
     fn call_received(&mut self, received: &Received<'_>) -> Result<(), Failure> {
+        let result = self.call_body(received);
+        // TSK-3: also what the callable forgot.
+        self.setting.settle();
+        result
+    }
+
+    #[inline]
+    fn call_body(&mut self, received: &Received<'_>) -> Result<(), Failure> {
         let Callable { name, body, .. } = find(self.program, &self.prefixes, &received.order)?;
         let places = received.places;
         self.setting.check_all(received)?;
@@ -144,12 +153,22 @@ pub(crate) fn caught<T>(code: impl FnOnce() -> Result<T, Failure>) -> Result<T, 
     keep_panics_quiet();
     // The code of a graph may run tasks itself.
     let was_in_task = IN_TASK.replace(true);
-    let result = catch_unwind(AssertUnwindSafe(code));
-    IN_TASK.set(was_in_task);
-    result.unwrap_or_else(|payload| {
+    let result = catch_unwind(AssertUnwindSafe(code)).unwrap_or_else(|payload| {
         let place = PANIC_PLACE.with(|slot| slot.borrow_mut().take());
-        Err(Failure::of_panic(&*payload, place))
-    })
+        let failure = Failure::of_panic(&*payload, place);
+        discard(payload);
+        Err(failure)
+    });
+    IN_TASK.set(was_in_task);
+    result
+}
+
+/// Drops something of the user's; what panics in that ends there.
+pub(crate) fn discard<T>(value: T) {
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(value))) {
+        // It may do so again.
+        std::mem::forget(payload);
+    }
 }
 
 /// The callable an order names, if both sides mean the same one.
@@ -228,6 +247,25 @@ mod tests {
         for _ in 0..2 {
             let words = words(&mut runner, &order(0), &[]);
             assert!(words.contains("as it should") && words.contains("runner.rs"), "{words}");
+        }
+    }
+
+    #[test]
+    fn runr_1_a_payload_that_panics_when_it_is_dropped_does_no_harm() {
+        struct Bomb(u32);
+        impl Drop for Bomb {
+            fn drop(&mut self) {
+                if self.0 > 0 {
+                    std::panic::panic_any(Self(self.0 - 1));
+                }
+            }
+        }
+        for depth in 1..4 {
+            let failure = caught(|| -> Result<(), Failure> { std::panic::panic_any(Bomb(depth)) });
+            let words = failure.expect_err("it panicked").words().to_owned();
+            assert!(words.contains("not text") && words.contains("runner.rs"), "RUNR-1: {words}");
+            assert!(!IN_TASK.get(), "RUNR-1");
+            discard(Bomb(depth));
         }
     }
 

@@ -144,6 +144,8 @@ impl<P: Parent> Server<P> {
     fn wait(&mut self) {
         let (side, is_orphan, parent) = (&self.side, self.is_orphan, &self.parent);
         let untold = &mut self.untold;
+        // While somebody submits, that one needs a processor too.
+        let waiting = if *untold > 0 { self.waiting.among(usize::MAX) } else { self.waiting };
         let is_there = || {
             !side.tasks.is_empty()
                 || !side.controls.is_empty()
@@ -151,7 +153,7 @@ impl<P: Parent> Server<P> {
                 || is_orphan.load(Ordering::Acquire)
         };
         let mut looks = 0;
-        self.waiting.wait_looking(side.bell(), &[], None, |look| {
+        waiting.wait_looking(side.bell(), &[], None, |look| {
             looks += 1;
             if is_there() {
                 return true;

@@ -3,6 +3,7 @@
 //! ```text
 //!   Segment          memory that two processes map
 //!     Grant          a range of it that a running task sees as a slice
+//!     Copying        copies of ranges that nobody sees so
 //!     Region         words of it; the protocols below are written over `Memory`, which the models replace
 //!       Ring         records from one side to the other
 //!       Bell         wakes who sleeps until something is published; `Waiting` says how long to stay awake
@@ -11,6 +12,7 @@
 //! ```
 
 pub mod bell;
+pub(crate) mod copying;
 pub mod futex;
 pub(crate) mod grant;
 mod inherited;

@@ -12,6 +12,7 @@ mod write;
 
 use crate::clock;
 use phalanx_engine::{RunId, TaskId};
+use std::sync::Arc;
 
 /// What ran where and when; see [`Worker::timeline`](crate::Worker::timeline). Times are in nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -40,7 +41,7 @@ pub struct RunSpan {
 }
 
 /// A task, or a member of a group, as its worker saw it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskSpan {
     /// Of which run.
     pub run: RunId,
@@ -48,6 +49,8 @@ pub struct TaskSpan {
     pub task: TaskId,
     /// Which member of a group.
     pub member: u16,
+    /// What it is called, if it has a name of its own.
+    pub name: Option<Arc<str>>,
     /// Where it ran: a place in [`Timeline::workers`].
     pub worker: usize,
     /// What it called.

@@ -5,8 +5,14 @@
 //! - **WRK-3 (close).** Closing ends every worker once, in order, and says what it could not do; a closed worker refuses
 //!   everything.
 //! - **WRK-4 (keeps its time).** A wait with a time limit returns when that is over, whatever tasks do.
+//! - **WRK-5 (one's own memory).** A tensor whose memory was given back is neither read nor written: the memory is another
+//!   task's.
+//! - **WRK-6 (not inside itself).** Waiting for a run where it cannot end, inside the code of a graph or a task of the same
+//!   worker, is an error at once.
 //! - **WRK-7 (told early).** Waiters are told that a run has failed of a death, a stall or its own code before all its tasks have
 //!   ended. Reading and writing a tensor that such a run names waits until they have ended or are proven dead, and succeeds.
+//! - **WRK-8 (starts whole).** If one of its workers cannot be had, none is left, no thread and no descriptor stays behind,
+//!   and the error says what is missing.
 
 mod builder;
 mod children;
@@ -19,15 +25,19 @@ pub use handle::RunHandle;
 
 use children::Children;
 
+use crate::allowance::Allowance;
 use crate::call::Call;
 use crate::error::Error;
 use crate::failure::Failure;
+use crate::inside::{self, InGraph};
 use crate::memory::Home;
-use crate::node::{Finished, Held, Node};
+use crate::node::{Core, Finished, Held, Node};
 use crate::orchestrator::{Crew, Orchestrator};
 use crate::program::Program;
+use crate::runner::discard;
 use crate::shm::Segment;
-use crate::shm::bell::Look;
+use crate::shm::copying::Copying;
+use crate::shm::grant::GrantError;
 use crate::tensor::{Buffer, DType, Layout, Tensor};
 use crate::timeline::Timeline;
 use bytemuck::Pod;
@@ -74,6 +84,8 @@ pub struct Worker {
     pub(crate) children: Children,
     pub(crate) close: std::time::Duration,
     pub(crate) level: u32,
+    /// The workers it is inside of in this process.
+    pub(crate) above: Vec<u64>,
 }
 
 impl Worker {
@@ -101,13 +113,15 @@ impl Worker {
 
     /// Builds a graph, here and now; its tasks run meanwhile and after.
     ///
-    /// If the code of the graph fails, what it has submitted is cancelled, and the error is the code's own.
+    /// If the code of the graph fails, what it has submitted is cancelled, and the error is the code's own. A graph is built
+    /// when the one before it is: another thread that submits meanwhile waits, and the code of a graph cannot submit another.
     pub fn submit(
         &self,
         label: &'static str,
         graph: impl FnOnce(&mut Orchestrator<'_>) -> Result<(), Failure>,
     ) -> Result<RunHandle, Error> {
         self.check_open()?;
+        inside::check_run(self.node.nonce)?;
         let spec = RunSpec::new(label);
         let begun = self.node.attend(None, |core| match core.engine.begin(&spec) {
             Begin::Started(run) => {
@@ -123,7 +137,9 @@ impl Worker {
         let handle = RunHandle::new(Arc::clone(&self.node), run);
         let here = self.node.arrive();
         let building = Building { node: &self.node, run };
+        let inside = InGraph::of(self.node.nonce);
         let result = graph(&mut Orchestrator::new(&self.node, &self.crew, run));
+        drop(inside);
         std::mem::forget(building);
         let mut core = self.node.enter();
         core.end_graph(run, result.err().as_ref());
@@ -178,33 +194,43 @@ impl Worker {
         read_from(&core.memory.segment, tensor)
     }
 
-    /// Fills a dense tensor whatever tasks do with it meanwhile: how to talk to a task that runs.
+    /// Fills a dense tensor that unfinished runs may name: how to talk to a task that runs.
+    ///
+    /// Such a task has the tensor as `no_dep`, and copies it. While a task that has it in any other way is with a worker, this
+    /// is refused: what a task sees in place does not change under it.
     pub fn write_unordered<T: Pod>(&self, tensor: &Tensor, elements: &[T]) -> Result<(), Error> {
-        self.check_mine(tensor)?;
-        write_to(&self.memory, tensor, elements)
+        let core = self.known(tensor)?;
+        if core.may_be_seen(tensor) {
+            return Err(Error::InPlace { wanted: "written" });
+        }
+        write_to(&core.memory.segment, tensor, elements)
     }
 
-    /// The elements of a dense tensor whatever tasks do with it meanwhile; some may be of before, some of after.
+    /// The elements of a dense tensor that unfinished runs may name; some may be of before, some of after what tasks do.
+    ///
+    /// While a task that is a thread of this process changes them in place, this is refused.
     pub fn read_unordered<T: Pod>(&self, tensor: &Tensor) -> Result<Vec<T>, Error> {
-        self.check_mine(tensor)?;
-        read_from(&self.memory, tensor)
+        let core = self.known(tensor)?;
+        read_from(&core.memory.segment, tensor)
     }
 
-    fn check_mine(&self, tensor: &Tensor) -> Result<(), Error> {
+    /// The core, if the tensor's memory is still its own; it is, as long as the core is held.
+    fn known(&self, tensor: &Tensor) -> Result<Held<'_>, Error> {
         self.check_open()?;
-        self.node.lend_a_hand(Look::Passing);
         let bytes = &tensor.buffer().0;
-        let is_mine = bytes.owner == self.node.nonce && bytes.memory == 0;
-        if is_mine { Ok(()) } else { Err(Error::ForeignBuffer(0)) }
+        if bytes.owner != self.node.nonce || bytes.memory != 0 {
+            return Err(Error::ForeignBuffer(0));
+        }
+        let mut core = self.node.enter();
+        core.pump();
+        if core.engine.knows(bytes.id) { Ok(core) } else { Err(Error::Stale) }
     }
 
     /// The core, once it is sure that nobody writes the tensor.
     fn idle(&self, tensor: &Tensor) -> Result<Held<'_>, Error> {
-        self.check_mine(tensor)?;
         let id = tensor.buffer().0.id;
         loop {
-            let mut core = self.node.enter();
-            core.pump();
+            let core = self.known(tensor)?;
             if !core.engine.is_in_use(id) {
                 return Ok(core);
             }
@@ -229,31 +255,42 @@ impl Worker {
         if !self.node.close() {
             return Ok(());
         }
-        let until = std::time::Instant::now().checked_add(self.close);
-        let settled = self.node.attend(until, |core| core.is_settled().then_some(()));
+        let mut allowance = Allowance::new(self.close);
+        let settled = self.attend(&mut allowance, |core| core.is_settled());
         let mut core = self.node.enter();
-        if settled.is_none() {
+        if !settled {
             core.cancel_all();
             core.carry_out();
         }
         core.stop_all();
         drop(core);
         self.node.announce();
-        let left = self.node.attend(until, |core| core.have_all_left().then_some(()));
-        let outcome = if left.is_some() { Ok(()) } else { self.end_by_force() };
+        let have_left = self.attend(&mut allowance, Core::have_all_left);
+        let outcome = if have_left { Ok(()) } else { self.end_by_force() };
         for thread in self.threads.drain(..) {
-            let _ = thread.join();
+            discard(thread.join());
         }
         outcome
+    }
+
+    /// Moves everything until something is so; `false` if the time is over before.
+    fn attend(&self, allowance: &mut Allowance, is_so: impl Fn(&mut Core) -> bool) -> bool {
+        loop {
+            let is_now = |core: &mut Core| is_so(core).then_some(());
+            if self.node.attend(Some(allowance.next()), is_now).is_some() {
+                return true;
+            }
+            if !allowance.look() {
+                return false;
+            }
+        }
     }
 
     /// Ends those who did not leave.
     fn end_by_force(&mut self) -> Result<(), Error> {
         let (killed, mut stuck) = self.node.enter().end_all();
-        let until = std::time::Instant::now().checked_add(BURIAL);
         if stuck.is_empty() {
-            let gone = self.node.attend(until, |core| core.have_all_left().then_some(()));
-            if gone.is_none() {
+            if !self.attend(&mut Allowance::new(BURIAL), Core::have_all_left) {
                 stuck.clone_from(&killed);
             }
         } else {
@@ -297,7 +334,7 @@ fn place(tensor: &Tensor, given: usize, bytes: usize) -> Result<usize, Error> {
 fn write_to<T: Pod>(memory: &Segment, tensor: &Tensor, elements: &[T]) -> Result<(), Error> {
     let bytes: &[u8] = bytemuck::cast_slice(elements);
     let at = place(tensor, elements.len(), bytes.len())?;
-    memory.write(at, bytes).map_err(|error| Error::Setting(error.to_string()))
+    Copying::new(memory).write(at, bytes).map_err(|error| uncopied(&error, "written"))
 }
 
 fn read_from<T: Pod>(memory: &Segment, tensor: &Tensor) -> Result<Vec<T>, Error> {
@@ -306,6 +343,14 @@ fn read_from<T: Pod>(memory: &Segment, tensor: &Tensor) -> Result<Vec<T>, Error>
     let at = place(tensor, count, count.saturating_mul(size_of::<T>()))?;
     let mut elements = vec![T::zeroed(); count];
     let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut elements);
-    memory.read(at, bytes).map_err(|error| Error::Setting(error.to_string()))?;
+    Copying::new(memory).read(at, bytes).map_err(|error| uncopied(&error, "read"))?;
     Ok(elements)
+}
+
+/// Why elements are not copied.
+fn uncopied(error: &GrantError, wanted: &'static str) -> Error {
+    match error {
+        GrantError::Overlap { .. } => Error::InPlace { wanted },
+        other => Error::Setting(other.to_string()),
+    }
 }

@@ -160,7 +160,7 @@ impl SimChip {
         P: AsyncFnOnce(&Board) -> Result<T, Error> + Send + 'static,
     {
         let arguments = (0..task.argument_count()).map(|index| task.argument(index));
-        let mut data = arguments.collect::<Result<Vec<Data>, Failure>>()?;
+        let mut data = arguments.collect::<Result<Vec<Data<'_>>, Failure>>()?;
         let operands =
             data.iter_mut().enumerate().map(|(index, data)| Operand::argument(index, data));
         let operands = operands.collect::<Result<Vec<Operand<'_>>, Failure>>()?;

@@ -171,6 +171,7 @@ fn the_doctor_looks_at_everything_and_says_what_it_found() {
         "cores",
         "RLIMIT_NOFILE",
         "RLIMIT_NPROC",
+        "RLIMIT_FSIZE",
         "memory",
         "/proc",
         "overcommit",

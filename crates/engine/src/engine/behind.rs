@@ -20,6 +20,12 @@ impl Engine {
         }
     }
 
+    /// Whether `task`, which is with a worker, was sent behind tasks that have not ended.
+    #[inline]
+    pub fn is_behind(&self, task: TaskId) -> bool {
+        self.ring.find(task).is_some_and(|slot| self.ring[slot].waits > 0)
+    }
+
     /// The dispatches that `task`, which is with a worker, was sent behind and that have not ended: none for most tasks.
     #[inline]
     pub fn behind(&self, task: TaskId) -> impl Iterator<Item = u64> {

@@ -174,7 +174,7 @@ impl Engine {
         let cause = if is_failing { self.ring.rare(slot).cause } else { None };
         match cause {
             Some(cause) => run.fail(cause),
-            None => run.report.completed += 1,
+            None => run.report.completed += u64::from(route != Route::NOWHERE),
         }
         run.report.work = run.report.work.saturating_add(took);
         run.report.critical = run.report.critical.max(until);

@@ -47,15 +47,15 @@ impl Engine {
         Ok(None)
     }
 
-    /// A slab of its own without a task: it belongs to the innermost scope and is there at once.
+    /// A slab of its own without a task: it belongs to the innermost scope and is there at once. It has a slot, and is no task
+    /// in reports.
     pub fn allocate(&mut self, run: RunId, bytes: u64) -> Result<Submit, SubmitError> {
         let bytes = bytes.max(1);
         let at = self.building(run)?;
         if let Some(blocked) = self.check_room(at, bytes)? {
             return Ok(blocked);
         }
-        let slot = self.open_slot(run, Route::Pool(crate::arena::NONE));
-        self.runs[at].report.tasks += 1;
+        let slot = self.open_slot(run, Route::NOWHERE);
         let slab = self.give_slab(slot, at, bytes);
         let task = self.ring.id(slot);
         if self.config.is_recording {

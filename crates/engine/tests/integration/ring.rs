@@ -222,7 +222,8 @@ fn a_slab_without_task_is_there_at_once_and_can_be_depended_on() {
     assert_eq!(bench.works(), [1, 2]);
     assert_eq!(bench.engine.why(second).expect("live").dependencies, []);
     assert!(bench.engine.allocate(run, 0).is_ok());
-    bench.seal_and_finish(run);
+    let report = bench.seal_and_finish(run).report;
+    assert_eq!((report.tasks, report.completed), (2, 2), "slabs are no tasks");
     bench.assert_empty();
 }
 

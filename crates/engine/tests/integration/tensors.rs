@@ -161,9 +161,12 @@ fn buf_2_buf_3_a_buffer_goes_when_no_run_names_it_and_its_number_is_never_confus
         "the run is not finished"
     );
     bench.seal_and_finish(run);
+    assert!(bench.engine.knows(buffer), "BUF-2");
     assert_eq!(bench.engine.release(buffer), Ok(()));
+    assert!(!bench.engine.knows(buffer), "BUF-2");
     let next = bench.buffer(1 << 20);
     assert_ne!(next, buffer);
+    assert!(bench.engine.knows(next) && !bench.engine.knows(buffer), "BUF-2");
     let run = bench.begin();
     let stale = [view(buffer, 0, 8).input()];
     let error = bench.engine.submit(run, &TaskSpec::new(Place::Pool(bench.pool)).args(&stale));

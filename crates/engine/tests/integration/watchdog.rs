@@ -94,6 +94,43 @@ fn dog_1_an_idle_engine_and_an_idle_submitter_are_no_stall() {
 }
 
 #[test]
+fn dog_4_forgiven_time_is_part_of_no_budget() {
+    let mut bench = Bench::new(1);
+    let run = bench.begin();
+    bench.task(run, 1, &[]);
+    bench.look();
+    bench.engine.forgive(Time(1000), Time(990));
+    assert_eq!(
+        watch(&bench.engine, Time(1034), &budgets()),
+        Verdict::Busy(Time(1035)),
+        "DOG-4: 990 and a budget of 45"
+    );
+    assert_eq!(stall(&bench, 1035).since, Time(990), "DOG-4: what is used up is charged");
+    // What has just happened does not lie in the future.
+    bench.engine.step(Time(1000), Event::Progress(bench.workers[0]));
+    bench.engine.forgive(Time(1010), Time(500));
+    assert_eq!(stall(&bench, 1055).since, Time(1010), "DOG-4: no more than until now");
+}
+
+#[test]
+fn dog_4_time_is_forgiven_when_nobody_runs_anything_too() {
+    let mut bench = Bench::new(1);
+    let run = bench.begin();
+    let (worker, task) = (bench.workers[0], bench.task(run, 1, &[]));
+    bench.look();
+    let flight = bench.engine.flights(worker).next().expect("it runs");
+    let (dispatch, ending, took) = (flight.dispatch, Ending::Deferred, 0);
+    bench.engine.step(Time(0), Event::Finished { worker, dispatch, ending, took });
+    bench.engine.forgive(Time(100), Time(95));
+    assert_eq!(
+        watch(&bench.engine, Time(104), &budgets()),
+        Verdict::Busy(Time(105)),
+        "DOG-4: 95 and a budget of 10"
+    );
+    assert_eq!(stall(&bench, 105).task, Some(task), "DOG-4");
+}
+
+#[test]
 fn b_29_only_time_counts_not_how_often_one_looks() {
     let mut bench = Bench::new(1);
     let run = bench.begin();

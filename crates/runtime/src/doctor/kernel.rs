@@ -1,6 +1,7 @@
 //! What the runtime asks of the kernel, tried.
 
 use super::{Finding, Status};
+use crate::shm::segment::check_file_size;
 use crate::shm::{Segment, Sentinel, futex, is_dead};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{MemfdFlags, SealFlags};
@@ -30,16 +31,17 @@ fn memfd() -> Finding {
 }
 
 fn sealing() -> Finding {
-    let tried = || -> rustix::io::Result<()> {
+    let tried = || -> io::Result<()> {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let fd = rustix::fs::memfd_create("phalanx-doctor", flags)?;
+        check_file_size(4096)?;
         rustix::fs::ftruncate(&fd, 4096)?;
         let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
         rustix::fs::fcntl_add_seals(&fd, seals)?;
         match rustix::fs::ftruncate(&fd, 0) {
             Err(Errno::PERM) => Ok(()),
-            Ok(()) => Err(Errno::OPNOTSUPP),
-            Err(error) => Err(error),
+            Ok(()) => Err(Errno::OPNOTSUPP.into()),
+            Err(error) => Err(error.into()),
         }
     };
     Finding::of(
@@ -59,19 +61,20 @@ fn shared_futex() -> Finding {
         let word = here.word32(0).map_err(io::Error::other)?;
         let same = there.word32(0).map_err(io::Error::other)?;
         let deadline = Instant::now() + PATIENCE;
+        let waker = || {
+            std::thread::sleep(Duration::from_millis(5));
+            let begun = Instant::now();
+            same.store(1, Ordering::Release);
+            futex::wake(same);
+            begun
+        };
         let begun = std::thread::scope(|scope| {
-            let waker = scope.spawn(|| {
-                std::thread::sleep(Duration::from_millis(5));
-                let begun = Instant::now();
-                same.store(1, Ordering::Release);
-                futex::wake(same);
-                begun
-            });
+            let waker = std::thread::Builder::new().spawn_scoped(scope, waker)?;
             while word.load(Ordering::Acquire) == 0 && Instant::now() < deadline {
                 futex::wait(word, 0, Some(deadline));
             }
-            waker.join()
-        });
+            io::Result::Ok(waker.join())
+        })?;
         if Instant::now() >= deadline {
             return Err(io::Error::other("a sleeper was not woken through another mapping"));
         }

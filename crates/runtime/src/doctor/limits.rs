@@ -11,10 +11,13 @@ const WORKERS: u64 = 64;
 /// What a worker is given for buffers unless its builder says otherwise, and for what tasks allocate.
 const ARENA: u64 = (1 << 30) + (1 << 28);
 
+/// What each worker needs to be spoken to, at most.
+const MAILBOX: u64 = 1 << 19;
+
 const GIB: u64 = 1 << 30;
 
 pub(super) fn examine() -> Vec<Finding> {
-    vec![cores(), descriptors(), processes(), memory(), proc(), overcommit()]
+    vec![cores(), descriptors(), processes(), file_size(), memory(), proc(), overcommit()]
 }
 
 fn cores() -> Finding {
@@ -54,6 +57,28 @@ fn processes() -> Finding {
         return finding;
     }
     finding.but(Status::Doubtful, "raise it with `ulimit -u 4096`")
+}
+
+fn file_size() -> Finding {
+    let limit = getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX);
+    judge_file_size(limit)
+}
+
+/// Shared memory counts as a file.
+fn judge_file_size(limit: u64) -> Finding {
+    const MEANING: &str = "shared memory is a file without a name, and no file may be larger";
+    let found = match limit {
+        u64::MAX => "files may have any size".to_owned(),
+        _ => format!("files may have {limit} bytes, and a worker may use {}", gib(ARENA)),
+    };
+    let finding = Finding::fine("RLIMIT_FSIZE", MEANING, found);
+    let advice =
+        "raise it with `ulimit -f unlimited`, or give the builder less `memory` and `ring`";
+    match limit {
+        0..MAILBOX => finding.but(Status::Broken, advice),
+        MAILBOX..ARENA => finding.but(Status::Doubtful, advice),
+        _ => finding,
+    }
 }
 
 fn memory() -> Finding {
@@ -147,6 +172,15 @@ mod tests {
                 let has_advice = finding.advice.is_some();
                 assert_eq!(finding.status == Status::Fine, !has_advice, "DOC-3: {finding:?}");
             }
+        }
+        for limit in [0, 4096, MAILBOX - 1, MAILBOX, ARENA - 1, ARENA, u64::MAX] {
+            let finding = judge_file_size(limit);
+            let (is_fine, has_advice) = (finding.status == Status::Fine, finding.advice.is_some());
+            assert_eq!(
+                (is_fine, has_advice),
+                (limit >= ARENA, limit < ARENA),
+                "DOC-3: {finding:?}"
+            );
         }
         for finding in examine() {
             let has_advice = finding.advice.is_some();

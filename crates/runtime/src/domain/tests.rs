@@ -208,7 +208,8 @@ fn dom_8_a_peer_does_not_write_under_an_argument_in_place() {
     let (waiting, visitor) = (crate::shm::Waiting::calibrate(), Visitor::default());
     let view =
         DomainView::open(&seat, visitor, &memory, None, waiting).expect("it lies in the memory");
-    let grant = crate::shm::grant::Grant::reading(&memory, 4096, 100).expect("free");
+    let holder = crate::shm::grant::Holder::new();
+    let grant = crate::shm::grant::Grant::reading(&holder, &memory, 4096, 100).expect("free");
     let mut byte = [0u8];
     view.get(1, "x", 50, &mut byte).expect("both read");
     view.put(1, "x", 100, &byte).expect("behind it");

@@ -7,6 +7,8 @@ use super::error::{no_buffer, no_rank};
 use super::notice::Notice;
 use super::roster::{Part, Roster};
 use crate::message::Seat;
+use crate::shm::copying::Copying;
+use crate::shm::grant::GrantError;
 use crate::shm::mailbox::Witness;
 use crate::shm::{Bell, Segment, SegmentError, Waiting};
 use crate::sync::{AtomicU64, Ordering};
@@ -24,26 +26,26 @@ pub(crate) struct Visitor {
     pub(crate) process: u32,
 }
 
-/// A domain, seen by one of its ranks.
-pub struct DomainView {
+/// A domain, seen by one of its ranks while its task runs.
+pub struct DomainView<'a> {
     rank: usize,
     roster: Arc<Roster>,
-    memory: Segment,
+    memory: &'a Segment,
     visitor: Visitor,
     /// The bell of each window.
     bells: Vec<Bell>,
     /// What the node says of each rank.
     notices: Vec<Notice>,
-    witness: Option<Witness>,
+    witness: Option<&'a Witness>,
     waiting: Waiting,
 }
 
-impl DomainView {
+impl<'a> DomainView<'a> {
     pub(crate) fn open(
         seat: &Seat,
         visitor: Visitor,
-        memory: &Segment,
-        witness: Option<Witness>,
+        memory: &'a Segment,
+        witness: Option<&'a Witness>,
         waiting: Waiting,
     ) -> Result<Self, DomainError> {
         let roster = Arc::clone(&seat.roster);
@@ -55,8 +57,7 @@ impl DomainView {
         let notice = |rank| Notice::at(memory, roster.notice(rank).unwrap_or(u64::MAX));
         let notices: Result<Vec<Notice>, _> = (0..roster.members.len()).map(notice).collect();
         let notices = notices.map_err(|error| memory_error(&roster, &error))?;
-        let (rank, memory) = (seat.rank, memory.clone());
-        Ok(Self { rank, roster, memory, visitor, bells, notices, witness, waiting })
+        Ok(Self { rank: seat.rank, roster, memory, visitor, bells, notices, witness, waiting })
     }
 
     /// What the domain is called.
@@ -82,9 +83,9 @@ impl DomainView {
         offset: usize,
         elements: &[T],
     ) -> Result<(), DomainError> {
-        let at = self.range::<T>(peer, buffer, offset, elements.len(), true)?;
-        let bytes: &[u8] = bytemuck::cast_slice(elements);
-        self.memory.write(at, bytes).map_err(|error| memory_error(&self.roster, &error))
+        let at = self.range::<T>(peer, buffer, offset, elements.len())?;
+        let written = Copying::new(self.memory).write(at, bytemuck::cast_slice(elements));
+        written.map_err(|error| self.taken(peer, buffer, &error))
     }
 
     /// Reads elements of a buffer of a peer, from element `offset` on.
@@ -95,9 +96,9 @@ impl DomainView {
         offset: usize,
         elements: &mut [T],
     ) -> Result<(), DomainError> {
-        let at = self.range::<T>(peer, buffer, offset, elements.len(), false)?;
-        let bytes: &mut [u8] = bytemuck::cast_slice_mut(elements);
-        self.memory.read(at, bytes).map_err(|error| memory_error(&self.roster, &error))
+        let at = self.range::<T>(peer, buffer, offset, elements.len())?;
+        let read = Copying::new(self.memory).read(at, bytemuck::cast_slice_mut(elements));
+        read.map_err(|error| self.taken(peer, buffer, &error))
     }
 
     /// A buffer of this rank's own window.
@@ -151,7 +152,6 @@ impl DomainView {
         buffer: &str,
         offset: usize,
         count: usize,
-        writes: bool,
     ) -> Result<usize, DomainError> {
         let roster = &self.roster;
         let member = roster.members.get(rank).ok_or_else(|| no_rank(roster, rank))?;
@@ -162,18 +162,25 @@ impl DomainView {
             let (name, elements) = (buffer.to_owned(), part.layout.extent / element as u64);
             return Err(DomainError::Bounds { name, offset, count, elements });
         }
-        let at = place(member.window + part.offset) + offset * element;
-        self.memory.granted().check(at, count * element, writes).map_err(|error| {
-            let (name, words) = (buffer.to_owned(), error.to_string());
-            DomainError::Taken { name, rank, words }
-        })?;
-        Ok(at)
+        Ok(place(member.window + part.offset) + offset * element)
+    }
+
+    /// Why elements of a buffer are not copied.
+    #[cold]
+    fn taken(&self, rank: usize, buffer: &str, error: &GrantError) -> DomainError {
+        match error {
+            GrantError::Segment(error) => memory_error(&self.roster, error),
+            error => {
+                let (name, words) = (buffer.to_owned(), error.to_string());
+                DomainError::Taken { name, rank, words }
+            }
+        }
     }
 }
 
 /// A buffer of a rank's own window; it is copied, since peers may reach it at any time.
 pub struct WindowBuffer<'v> {
-    view: &'v DomainView,
+    view: &'v DomainView<'v>,
     part: &'v Part,
 }
 

@@ -26,10 +26,11 @@ impl Mailed {
         message: &[u8],
     ) -> Result<(), Box<str>> {
         let head = Sent::head(dispatch, behind);
-        if self.unsent.is_empty() && self.push(&head, message)? {
+        let head: &[u8] = bytemuck::cast_slice(&head);
+        if self.unsent.is_empty() && self.push(head, message)? {
             return Ok(());
         }
-        self.unsent.push_back([&head, message].concat());
+        self.unsent.push_back([head, message].concat());
         Ok(())
     }
 

@@ -1,20 +1,16 @@
 //! A worker that is a process of its own.
 
 use super::mailbox::Mailed;
+use super::rebirth::{News, Rebirth};
 use super::{DeathWord, Endpoint, Evidence, Report};
-use crate::bootstrap;
-use crate::message::{Ended, Verdict};
+use crate::message::Ended;
 use crate::process::reaper::Exit;
-use crate::process::spawn::{Child, Nursery};
+use crate::process::spawn::Child;
 use crate::process::startup::Starting;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 /// How long the proof of a death may take before waiters are told without it.
 const PATIENCE: Duration = Duration::from_millis(2);
-/// How often a worker is started again that has done nothing since it was started.
-const ATTEMPTS: u32 = 3;
 
 /// The node's end of a process.
 pub(crate) struct Process {
@@ -29,64 +25,6 @@ pub(crate) struct Process {
     is_stopped: bool,
     /// How it is started again, if it is.
     again: Option<Rebirth>,
-}
-
-/// How a worker that is lost is started again.
-pub(crate) struct Rebirth {
-    /// The worker's own; it goes when the worker does.
-    nursery: Weak<Nursery>,
-    /// What it reported when it was first ready.
-    report: bootstrap::Report,
-    /// How long it may take to be ready.
-    budget: Duration,
-    /// How often it may still be lost without having done anything.
-    left: u32,
-    /// The process that is to take its place, and until when it must be ready.
-    next: Option<(Starting, Instant)>,
-    /// What it is sent meanwhile.
-    held: Vec<Held>,
-    /// What was recalled of that.
-    skipped: Vec<u64>,
-    /// A process that starts makes progress in its own way.
-    looks: AtomicU64,
-}
-
-/// A task that waits for a process to take over: its dispatch, what it is behind, its message.
-type Held = (u64, Vec<u64>, Vec<u8>);
-
-impl Rebirth {
-    pub(crate) fn new(nursery: &Arc<Nursery>, report: bootstrap::Report, budget: Duration) -> Self {
-        let (nursery, looks) = (Arc::downgrade(nursery), AtomicU64::new(0));
-        let (left, next, held, skipped) = (ATTEMPTS, None, Vec::new(), Vec::new());
-        Self { nursery, report, budget, left, next, held, skipped, looks }
-    }
-
-    /// Starts another process in the place of `child`.
-    fn begin(&mut self, child: &Child) -> Result<(), String> {
-        if self.left == 0 {
-            return Err(format!("it was lost {ATTEMPTS} times without having done anything"));
-        }
-        self.left -= 1;
-        let now = Instant::now();
-        let nursery = self.nursery.upgrade().ok_or("the worker is closed")?;
-        let next = Starting::new(&nursery, child.role, now);
-        let next = next.map_err(|error| format!("it cannot be started again: {error}"))?;
-        self.next = Some((next, now + self.budget));
-        Ok(())
-    }
-
-    /// The process that takes over, as soon as it is ready.
-    fn look(&mut self) -> Result<Option<Starting>, String> {
-        let Some((next, until)) = &mut self.next else { return Ok(None) };
-        let is_ready = next.look().map_err(|error| error.to_string())?;
-        if is_ready && !next.report.as_ref().is_some_and(|report| report.agrees(&self.report)) {
-            return Err("its bootstrap reports other buffers than at first".to_owned());
-        }
-        if !is_ready && Instant::now() >= *until {
-            return Err(format!("it was not ready again within {:.1?}", self.budget));
-        }
-        Ok(if is_ready { self.next.take().map(|(next, _)| next) } else { None })
-    }
 }
 
 impl Process {
@@ -116,44 +54,48 @@ impl Process {
         let words = broken.map_or_else(|| end.clone(), |broken| format!("{broken}; {end}"));
         self.note_work(reports);
         let again = self.again.as_mut().filter(|_| !self.is_stopped);
-        reports.push(match again.map(|again| again.begin(&self.child)) {
+        reports.push(match again.map(|again| again.begin(&words)) {
             None => Report::Lost(words.into()),
             Some(Ok(())) => Report::Replaced(words.into()),
-            Some(Err(why)) => Report::Lost(format!("{words}; {why}").into()),
+            Some(Err(story)) => Report::Lost(story.into()),
         });
     }
 
     /// Lets the process that takes over take over, if it can.
     fn look_after_next(&mut self, reports: &mut Vec<Report>) {
-        let Some(again) = self.again.as_mut().filter(|again| again.next.is_some()) else { return };
+        let Some(again) = self.again.as_mut().filter(|again| again.is_on()) else { return };
         for dispatch in again.skipped.drain(..) {
-            let verdict = Verdict::Skipped;
-            let ended = Ended { dispatch, verdict, begun: 0, nanoseconds: 0, picoseconds: 0 };
-            reports.push(Report::Ended(ended, None));
+            reports.push(Report::Ended(Ended::skipped(dispatch), None));
         }
-        match again.look() {
-            Ok(None) => {}
-            Ok(Some(next)) => {
-                let held = std::mem::take(&mut again.held);
-                next.side.open();
-                (self.mail, self.child) = (Mailed::new(next.side), next.child);
-                (self.dying, self.is_warned, self.is_told) = (None, false, false);
-                for (dispatch, behind, message) in held {
-                    self.send(dispatch, &behind, &message);
-                }
-                self.flush();
-                if self.is_stopped {
-                    self.mail.stop();
-                }
+        match again.look(self.is_stopped) {
+            News::None => {}
+            News::Ready(next) => self.take_over(*next),
+            News::Again(child, words) => {
+                self.child = child;
+                reports.push(Report::Again(words.into()));
             }
-            Err(why) => {
-                if let Some((next, _)) = again.next.take() {
-                    next.child.kill();
-                    self.child = next.child;
+            News::Lost(child, words) => {
+                if let Some(child) = child {
+                    self.child = child;
                 }
-                reports.push(Report::Lost(why.into()));
                 self.again = None;
+                reports.push(Report::Lost(words.into()));
             }
+        }
+    }
+
+    /// Another process takes the place of the one that was lost, and gets what was kept for it.
+    fn take_over(&mut self, next: Starting) {
+        let held = self.again.as_mut().map(Rebirth::take_held);
+        next.side.open();
+        (self.mail, self.child) = (Mailed::new(next.side), next.child);
+        (self.dying, self.is_warned, self.is_told) = (None, false, false);
+        for (dispatch, behind, message) in held.into_iter().flatten() {
+            self.send(dispatch, &behind, &message);
+        }
+        self.flush();
+        if self.is_stopped {
+            self.mail.stop();
         }
     }
 
@@ -174,13 +116,17 @@ impl Process {
         if let Some(again) = &mut self.again
             && reports.iter().any(|report| matches!(report, Report::Ended(..)))
         {
-            again.left = ATTEMPTS;
+            again.has_worked();
         }
     }
 
-    /// The process that starts in its place.
-    fn next(&self) -> Option<&(Starting, Instant)> {
-        self.again.as_ref().and_then(|again| again.next.as_ref())
+    /// What is under way to replace it.
+    fn next(&self) -> Option<&Rebirth> {
+        self.again.as_ref().filter(|again| again.is_on())
+    }
+
+    fn next_mut(&mut self) -> Option<&mut Rebirth> {
+        self.again.as_mut().filter(|again| again.is_on())
     }
 }
 
@@ -190,8 +136,8 @@ impl Endpoint for Process {
     }
 
     fn send(&mut self, dispatch: u64, behind: &[u64], message: &[u8]) {
-        if let Some(again) = self.again.as_mut().filter(|again| again.next.is_some()) {
-            return again.held.push((dispatch, behind.to_vec(), message.to_vec()));
+        if let Some(again) = self.next_mut() {
+            return again.hold(dispatch, behind, message);
         }
         if self.broken.is_none()
             && let Err(words) = self.mail.send(dispatch, behind, message)
@@ -201,10 +147,8 @@ impl Endpoint for Process {
     }
 
     fn recall(&mut self, dispatch: u64) {
-        if let Some(again) = self.again.as_mut().filter(|again| again.next.is_some()) {
-            let at = again.held.iter().position(|(held, ..)| *held == dispatch);
-            again.skipped.extend(at.map(|at| again.held.remove(at).0));
-            return;
+        if let Some(again) = self.next_mut() {
+            return again.recall(dispatch);
         }
         self.mail.recall(dispatch);
     }
@@ -230,12 +174,9 @@ impl Endpoint for Process {
     }
 
     fn evidence(&self) -> Evidence {
-        match (self.next(), &self.again) {
-            (Some(_), Some(again)) => {
-                let progress = again.looks.fetch_add(1, Ordering::Relaxed);
-                Evidence { progress, ..Evidence::default() }
-            }
-            _ => self.mail.evidence(),
+        match self.next() {
+            Some(again) => Evidence { progress: again.progress(), ..Evidence::default() },
+            None => self.mail.evidence(),
         }
     }
 
@@ -259,12 +200,12 @@ impl Endpoint for Process {
     }
 
     fn is_replaced(&self) -> bool {
-        self.again.as_ref().is_some_and(|again| again.left > 0) && !self.is_stopped
+        self.again.as_ref().is_some_and(Rebirth::has_attempts) && !self.is_stopped
     }
 
     fn look_again(&self) -> Option<Instant> {
-        if let Some((_, until)) = self.next() {
-            return Some(*until);
+        if let Some(again) = self.next() {
+            return again.look_again();
         }
         let is_waiting = !self.is_told && !self.is_warned;
         self.dying.filter(|_| is_waiting).map(|dying| dying + PATIENCE)
@@ -272,7 +213,7 @@ impl Endpoint for Process {
 
     fn kill(&mut self) -> bool {
         match self.next() {
-            Some((next, _)) => next.child.kill(),
+            Some(again) => again.kill(),
             None => self.child.kill(),
         }
         true

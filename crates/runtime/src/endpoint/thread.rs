@@ -3,21 +3,44 @@
 use super::mailbox::Mailed;
 use super::{Endpoint, Evidence, Report};
 use crate::error::Error;
+use crate::inside;
 use crate::node::Node;
-use crate::runner::Runner;
+use crate::runner::{Runner, caught, discard};
 use crate::serve::{Parent, Server};
 use crate::shm::{ChildSide, Mailbox, Sizes};
-use std::sync::{Arc, Weak};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 use std::thread::{self, JoinHandle};
 
 /// The node's end of a thread.
 struct Thread {
     mail: Mailed,
     name: String,
-    /// Dead when the thread is gone.
-    alive: Weak<()>,
+    fate: Arc<Fate>,
+    is_stopped: bool,
     is_told: bool,
     broken: Option<Box<str>>,
+}
+
+/// What becomes of a thread.
+#[derive(Default)]
+struct Fate {
+    /// Why it is gone, if nobody told it to leave.
+    words: OnceLock<Box<str>>,
+    is_gone: AtomicBool,
+}
+
+impl Fate {
+    /// Said last by the thread: nothing of it is left but its end.
+    fn say_gone(&self) {
+        // SYNC: all that it published, and why it is gone; pairs with `is_gone`.
+        self.is_gone.store(true, Ordering::Release);
+    }
+
+    fn is_gone(&self) -> bool {
+        // SYNC: pairs with `say_gone`.
+        self.is_gone.load(Ordering::Acquire)
+    }
 }
 
 /// The node of a worker that is a thread: whoever is told moves it.
@@ -35,37 +58,60 @@ impl Parent for Here {
     }
 }
 
-/// Starts a thread that serves, and moves the node whenever it has something to say.
+/// Starts a thread that serves, and moves the node whenever it has something to say. Its tasks are those of all
+/// workers in `tasks_of`.
 pub(crate) fn spawn_thread(
     node: &Arc<Node>,
-    name: String,
+    tasks_of: &[u64],
+    name: &str,
     runner: Runner,
 ) -> Result<(Box<dyn Endpoint>, JoinHandle<()>), Error> {
-    let wrong = |error| Error::Setting(format!("the mailbox of {name} cannot be made: {error}"));
+    let (endpoint, thread) = spawn(node, tasks_of, name, runner)?;
+    Ok((Box::new(endpoint), thread))
+}
+
+fn spawn(
+    node: &Arc<Node>,
+    tasks_of: &[u64],
+    name: &str,
+    runner: Runner,
+) -> Result<(Thread, JoinHandle<()>), Error> {
+    let wrong = |error| Error::mailbox(name, error);
     let parent = Mailbox::create(node.bell(), &Sizes::default()).map_err(wrong)?;
     let child = Mailbox::attach(parent.segment(), node.bell().segment()).map_err(wrong)?;
-    let alive = Arc::new(());
+    let fate = Arc::new(Fate::default());
     let endpoint = Thread {
         mail: Mailed::new(parent),
-        name: name.clone(),
-        alive: Arc::downgrade(&alive),
+        name: name.to_owned(),
+        fate: Arc::clone(&fate),
+        is_stopped: false,
         is_told: false,
         broken: None,
     };
-    let waiting = node.waiting;
-    let node = Arc::downgrade(node);
+    let (waiting, node) = (node.waiting, Arc::downgrade(node));
+    let server = Server::new(child, Here(node.clone()), runner, waiting);
+    let tasks_of = tasks_of.to_vec();
     let body = move || {
-        let mut server = Server::new(child, Here(node.clone()), runner, waiting);
-        // A mailbox of our own process is damaged only by a bug, and the node says so when it looks.
-        let _ = server.serve();
-        drop((server, alive));
+        inside::serve(tasks_of);
+        live(server, &fate);
         if let Some(node) = node.upgrade() {
             node.tell_all();
         }
     };
-    let thread = thread::Builder::new().name(name).spawn(body);
-    let thread = thread.map_err(|error| Error::system("a thread", error))?;
-    Ok((Box::new(endpoint), thread))
+    let thread = thread::Builder::new().name(name.to_owned()).spawn(body);
+    let thread = thread.map_err(|error| Error::thread(name, error))?;
+    Ok((endpoint, thread))
+}
+
+/// The life of the thread; whatever happens in it, its end is known.
+fn live(mut server: Server<Here>, fate: &Fate) {
+    let outcome = caught(|| Ok(server.serve()?));
+    // The device, or all workers below.
+    discard(server);
+    if let Err(failure) = outcome {
+        let _ = fate.words.set(format!("its thread has ended: {}", failure.words()).into());
+    }
+    fate.say_gone();
 }
 
 impl Endpoint for Thread {
@@ -88,8 +134,14 @@ impl Endpoint for Thread {
     }
 
     fn poll(&mut self, reports: &mut Vec<Report>) {
+        let is_gone = self.fate.is_gone();
         if let Err(words) = self.mail.poll(reports) {
             self.broken.get_or_insert(words);
+        }
+        if is_gone && !self.is_stopped {
+            // All that it had published was read just now.
+            let words = self.fate.words.get().cloned();
+            self.broken.get_or_insert_with(|| words.unwrap_or_else(|| "its thread is gone".into()));
         }
         if let Some(words) =
             self.broken.take().filter(|_| !std::mem::replace(&mut self.is_told, true))
@@ -103,10 +155,40 @@ impl Endpoint for Thread {
     }
 
     fn stop(&mut self) {
+        self.is_stopped = true;
         self.mail.stop();
     }
 
     fn has_left(&mut self) -> bool {
-        self.alive.strong_count() == 0
+        self.fate.is_gone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Program, Worker};
+
+    static PROGRAM: Program = Program::new(&[]);
+
+    #[test]
+    fn ep_8_a_thread_that_is_gone_is_lost_at_once_and_says_why() {
+        let worker = Worker::builder(&PROGRAM).threads().sub_workers(1).memory(1 << 20);
+        let worker = worker.init().expect("a worker");
+        let runner = Runner::new(&PROGRAM, Vec::new(), None);
+        let (mut thread, handle) = spawn(&worker.node, &[], "extra", runner).expect("a thread");
+        let mut reports = Vec::new();
+        thread.poll(&mut reports);
+        assert!(reports.is_empty() && !thread.has_left(), "EP-8: it lives");
+        thread.mail.side.controls.push(&[0xff], b"no control").expect("room");
+        thread.mail.side.controls.publish();
+        thread.mail.side.ring();
+        handle.join().expect("EP-8: it ends in order");
+        thread.poll(&mut reports);
+        let [Report::Lost(words)] = &reports[..] else { panic!("EP-8: {reports:?}") };
+        assert!(words.contains("its thread has ended: the parent sent 11 bytes"), "EP-8: {words}");
+        thread.poll(&mut reports);
+        assert!(reports.len() == 1 && thread.has_left(), "EP-8: it is said once");
+        worker.close().expect("EP-8");
     }
 }

@@ -31,6 +31,11 @@ impl Encode for Place {
 }
 
 impl Place {
+    /// Whether a task can see it in place, unless peers can reach it: it has an order and no gaps.
+    pub(crate) fn is_in_place(&self) -> bool {
+        self.access != Access::Unordered && self.layout.is_dense()
+    }
+
     /// How it begins as bytes.
     pub(crate) fn head(&self) -> PlaceHead {
         let Self { memory, access, buffer, offset, layout } = self;

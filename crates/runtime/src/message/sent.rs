@@ -14,18 +14,17 @@ pub struct Sent<'a> {
     pub message: &'a [u8],
 }
 
-/// What stands before the task in a message.
-pub type Head = SmallVec<[u8; 32]>;
+/// What stands before the task in a message: whole numbers.
+pub type Head = SmallVec<[u64; 4]>;
 
 impl<'a> Sent<'a> {
     /// What stands before a task that is sent as `dispatch`, behind those.
     #[inline]
     pub fn head(dispatch: u64, behind: &[u64]) -> Head {
-        let mut head = Head::new();
-        head.extend_from_slice(&dispatch.to_le_bytes());
-        head.extend_from_slice(&(behind.len() as u64).to_le_bytes());
-        for other in behind {
-            head.extend_from_slice(&other.to_le_bytes());
+        let mut head = Head::from_buf_and_len([dispatch.to_le(), 0, 0, 0], 2);
+        if !behind.is_empty() {
+            head[1] = (behind.len() as u64).to_le();
+            head.extend(behind.iter().map(|other| other.to_le()));
         }
         head
     }

@@ -86,7 +86,8 @@ proptest! {
     fn msg_1_what_is_sent_comes_out_as_it_went_in(
         dispatch: u64, behind in prop::collection::vec(any::<u64>(), 0..5), message in prop::collection::vec(any::<u8>(), 0..80),
     ) {
-        let bytes = [&Sent::head(dispatch, &behind)[..], &message].concat();
+        let head = Sent::head(dispatch, &behind);
+        let bytes = [bytemuck::cast_slice(&head), &message].concat();
         let sent = Sent::read(&bytes).expect("MSG-1");
         prop_assert_eq!((sent.dispatch, sent.message), (dispatch, &message[..]));
         prop_assert!(sent.behind().eq(behind), "MSG-1");
@@ -96,7 +97,8 @@ proptest! {
     fn msg_2_any_bytes_are_sent_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
         if let Some(sent) = Sent::read(&bytes) {
             let behind: Vec<u64> = sent.behind().collect();
-            let again = [&Sent::head(sent.dispatch, &behind)[..], sent.message].concat();
+            let head = Sent::head(sent.dispatch, &behind);
+            let again = [bytemuck::cast_slice(&head), sent.message].concat();
             prop_assert_eq!(&again, &bytes, "MSG-2");
             let _ = sent.callable();
         }

@@ -35,6 +35,8 @@ pub(crate) struct Job {
     pub(crate) bytes: Vec<u8>,
     /// Where the message of each member ends, if it is a group.
     pub(crate) ends: Vec<usize>,
+    /// What each member is called; none if no member has a name of its own.
+    pub(crate) names: Vec<Option<Arc<str>>>,
 }
 
 impl Job {
@@ -45,6 +47,11 @@ impl Job {
         let member = usize::from(member);
         let from = member.checked_sub(1).map_or(0, |before| self.ends[before]);
         &self.bytes[from..self.ends[member]]
+    }
+
+    /// What a member is called, if it has a name of its own.
+    pub(super) fn name(&self, member: u16) -> Option<Arc<str>> {
+        self.names.get(usize::from(member)).cloned().flatten()
     }
 }
 
@@ -113,25 +120,21 @@ pub(crate) struct Core {
     pub(crate) has_news: bool,
     /// How many free slots a submitter waits for that found none; 0 if none waits for so many.
     pub(crate) room_wanted: u32,
-    /// When the watchdog looks again.
-    pub(crate) next_look: Time,
+    /// When the watchdog has looked, and when it looks again.
+    pub(super) last_look: Time,
+    pub(super) next_look: Time,
     /// Remembers what ran when, if that is asked for.
     pub(crate) recorder: Option<Recorder>,
 }
 
 impl Core {
-    pub(crate) fn new(
-        engine: Engine,
-        slots: usize,
-        memory: Memory,
-        program: &'static Program,
-    ) -> Self {
+    pub(crate) fn new(engine: Engine, memory: Memory, program: &'static Program) -> Self {
         Self {
             engine,
             lanes: Vec::new(),
             memory,
             program,
-            jobs: std::iter::repeat_with(Job::default).take(slots).collect(),
+            jobs: Vec::new(),
             runs: BTreeMap::new(),
             reports: Vec::new(),
             behind: Vec::new(),
@@ -142,6 +145,7 @@ impl Core {
             lengths: Lengths::new(program.callables().len()),
             has_news: false,
             room_wanted: 0,
+            last_look: Time(0),
             next_look: Time(0),
             recorder: None,
         }
@@ -155,9 +159,14 @@ impl Core {
 
     /// The place for the bytes of a task that was just accepted.
     pub(crate) fn job(&mut self, task: TaskId) -> &mut Job {
-        let job = &mut self.jobs[task.slot()];
+        let slot = task.slot();
+        if slot >= self.jobs.len() {
+            self.jobs.resize_with(slot + 1, Job::default);
+        }
+        let job = &mut self.jobs[slot];
         job.bytes.clear();
         job.ends.clear();
+        job.names.clear();
         job
     }
 
@@ -192,7 +201,9 @@ impl Core {
             return self.skip(start);
         }
         self.behind.clear();
-        self.behind.extend(self.engine.behind(task));
+        if self.engine.is_behind(task) {
+            self.behind.extend(self.engine.behind(task));
+        }
         let message = self.jobs[task.slot()].message(member);
         let lane = &mut self.lanes[worker.index()];
         lane.endpoint.send(dispatch, &self.behind, message);
@@ -266,6 +277,7 @@ impl Core {
             Report::Dying(words) => self.worker_dying(worker, &words),
             Report::Lost(words) => self.worker_lost(now, worker, &words),
             Report::Replaced(words) => self.worker_replaced(now, worker, &words),
+            Report::Again(words) => self.note_replaced(worker, words),
         }
     }
 
@@ -308,7 +320,7 @@ impl Core {
         let callable = callables.get(job.callable as usize).map_or("?", |callable| callable.name());
         let worker = self.lanes[flight.worker.index()].endpoint.name();
         let Start { task, member, .. } = *flight;
-        TaskFailure { task, member, callable, worker, words }
+        TaskFailure { task, member, name: job.name(member), callable, worker, words }
     }
 
     /// Remembers a failure, and tells those who may wait for the task in a domain.
@@ -343,6 +355,7 @@ impl Core {
             run,
             task: flight.task,
             member: flight.member,
+            name: job.name(flight.member),
             worker: flight.worker.index(),
             callable: callable.map_or("?", |callable| callable.name()),
             begun: ended.begun,

@@ -132,13 +132,15 @@ impl Node {
     pub(crate) fn start_keeper(self: &Arc<Self>) -> std::io::Result<JoinHandle<()>> {
         let node = Arc::clone(self);
         let keeper = thread::Builder::new().name("phalanx-keeper".into());
-        node.desk.keeper.be(Where::There);
-        keeper.spawn(move || {
+        self.desk.keeper.be(Where::There);
+        let spawned = keeper.spawn(move || {
             let sleep = |(until, words): (_, Vec<_>), is_there: &dyn Fn(_) -> bool| {
                 node.sleep_until(until, &words, is_there);
             };
             node.desk.keep(|core| node.judge(core), sleep);
-        })
+        });
+        // Nobody relies on one that is not there.
+        spawned.inspect_err(|_| self.desk.keeper.be(Where::Nowhere))
     }
 }
 

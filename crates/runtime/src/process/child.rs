@@ -6,10 +6,10 @@
 //! ```
 
 use super::letter::{self, Letter, Role};
-use crate::bootstrap::{Bootstrap, Report};
-use crate::failure::Failure;
+use crate::bootstrap::{Bootstrap, Device, Report};
+use crate::failure::{Failure, MAX_WORDS, cut};
 use crate::program::Program;
-use crate::runner::{Runner, caught};
+use crate::runner::{Runner, discard};
 use crate::serve::{Elsewhere, Server};
 use crate::shm::{Bell, ChildSide, Mailbox, Phase, Segment, Sentinel};
 use crate::worker::settings;
@@ -40,10 +40,12 @@ static SOCKET: OnceLock<OwnedFd> = OnceLock::new();
 
 /// Lives, and ends the process.
 pub(crate) fn live(program: &'static Program) -> ! {
-    let letter = take_socket().and_then(|socket| Ok((letter::receive(socket.as_fd())?, socket)));
-    let (letter, socket) = match letter {
+    let letter = letter::receive(io::stdin().as_fd());
+    let (letter, socket) = match letter.and_then(|letter| Ok((letter, take_socket()?))) {
         Ok(found) => found,
         Err(error) => {
+            // A parent hears it; if there is none, somebody has started this by hand.
+            letter::say_last_words(io::stdin().as_fd(), &error.to_string());
             let name = super::CHILD_ARGUMENT;
             let words = format!("`{name}` is how this program starts its own workers: {error}\n");
             let _ = io::stderr().write_all(words.as_bytes());
@@ -59,13 +61,17 @@ pub(crate) fn live(program: &'static Program) -> ! {
             FAILED
         }
     });
-    std::process::exit(status.unwrap_or(PANICKED));
+    std::process::exit(status.unwrap_or_else(|payload| {
+        discard(payload);
+        PANICKED
+    }));
 }
 
-/// The socket to the parent, which is the standard input until now.
+/// The socket to the parent, which is the standard input until now, and still is if this fails.
 fn take_socket() -> io::Result<OwnedFd> {
+    let nothing = std::fs::File::open("/dev/null")?;
     let socket = io::stdin().as_fd().try_clone_to_owned()?;
-    rustix::stdio::dup2_stdin(std::fs::File::open("/dev/null")?)?;
+    rustix::stdio::dup2_stdin(nothing)?;
     Ok(socket)
 }
 
@@ -110,7 +116,7 @@ fn serve(
             runner
         }
         Err(failure) => {
-            tell(&mut side, FAILURE, failure.words().as_bytes());
+            tell(&mut side, FAILURE, cut(failure.words(), MAX_WORDS).as_bytes());
             side.enter(Phase::Failed);
             std::process::exit(FAILED);
         }
@@ -143,10 +149,9 @@ fn set_up_worker(
     settings: OwnedFd,
     memories: Vec<Segment>,
 ) -> Result<(Runner, Report), Failure> {
-    super::ask();
     let settings = Segment::adopt_whole(settings)?;
     let builder = settings::read(&settings, program).map_err(Failure::new)?;
-    let worker = builder.init_under(memories.clone())?;
+    let worker = builder.init_under(memories.clone(), Vec::new())?;
     let report = Report { descendants: worker.descendants().to_vec(), ..Report::default() };
     Ok((Runner::new(program, memories, None).over(Some(worker)), report))
 }
@@ -166,7 +171,7 @@ fn set_up_device(
     };
     let is_over = || side.is_shut_down() || is_orphan();
     let mut setting = Bootstrap::new(chip, &memories[0], told, &is_over);
-    let device = caught(|| bootstrap(&mut setting))?;
+    let device = Device::make(bootstrap, &mut setting)?;
     let report = setting.finish();
     Ok((Runner::new(program, memories, Some(device)), report))
 }

@@ -1,9 +1,10 @@
 //! What a child is handed when it starts: who it is, and the memory it shares, over a socket.
 
+use crate::failure::cut;
 use crate::program::Program;
 use crate::shm::Segment;
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags,
 };
 use std::io::{self, IoSlice, IoSliceMut};
@@ -20,6 +21,8 @@ const DESCRIPTORS: usize = 3;
 pub(crate) const MAX_MEMORIES: usize = 16;
 /// The most lines: the sockets of those above.
 const MAX_LINES: usize = 16;
+/// What to do about descriptors that are missing.
+const LIMIT: &str = "; raise the limit of descriptors (`ulimit -n`)";
 /// The most descriptors in a letter.
 const MOST: usize = DESCRIPTORS + MAX_MEMORIES + MAX_LINES + 1;
 
@@ -171,7 +174,10 @@ pub(crate) fn receive(socket: BorrowedFd<'_>) -> io::Result<Letter> {
     let needed = needed.saturating_add(memories).saturating_add(lines);
     let count = descriptors.len();
     if count != needed || memories == 0 {
-        return Err(wrong(&format!("the letter has {count} descriptors, and {needed} are needed")));
+        // The kernel leaves out what is beyond the limit.
+        let limit = if received.flags.contains(ReturnFlags::CTRUNC) { LIMIT } else { "" };
+        let words = format!("the letter has {count} descriptors, and {needed} are needed{limit}");
+        return Err(wrong(&words));
     }
     let mut descriptors = descriptors.into_iter();
     let mut next = || descriptors.next().ok_or_else(|| wrong("a descriptor is missing"));
@@ -263,11 +269,7 @@ fn take<'a>(rest: &mut &'a [u8], count: usize) -> Option<&'a [u8]> {
 pub(crate) fn say_last_words(socket: BorrowedFd<'_>, words: &str) {
     /// A socket takes this much even if nobody reads.
     const MOST: usize = 128 << 10;
-    let cut = (0..=MOST.min(words.len())).rev().find(|at| words.is_char_boundary(*at));
-    let cut = cut.unwrap_or(0);
-    let more = words.len() - cut;
-    let more = if more > 0 { format!(" … and {more} bytes more") } else { String::new() };
-    let text = format!("{}{more}\n", &words[..cut]);
+    let text = format!("{}\n", cut(words, MOST));
     // Nobody is left to tell if this fails.
     let _ = rustix::net::send(
         socket.as_fd(),

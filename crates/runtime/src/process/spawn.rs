@@ -58,16 +58,15 @@ impl Nursery {
             bell: bell.clone(),
             memories,
             settings,
-            reaper: reaper.map_err(|error| Error::system("the thread that reaps", error))?,
+            reaper: reaper.map_err(|error| Error::system("the reaper cannot be started", error))?,
         })
     }
 
     /// Starts a child, and gives the parent's side of its mailbox.
     pub(crate) fn spawn(&self, role: Role) -> Result<(Child, ParentSide), Error> {
         let name = role.name();
-        let mailbox = Mailbox::create(&self.bell, &Sizes::default()).map_err(|error| {
-            Error::Setting(format!("the mailbox of {name} cannot be made: {error}"))
-        })?;
+        let mailbox = Mailbox::create(&self.bell, &Sizes::default());
+        let mailbox = mailbox.map_err(|error| Error::mailbox(&name, error))?;
         let child = self.start(role, &mailbox);
         let what = || format!("{name} cannot be started ({})", self.program.display());
         Ok((child.map_err(|error| Error::system(what(), error))?, mailbox))
@@ -100,8 +99,8 @@ impl Nursery {
         let mut child = command.spawn()?;
         // Who has workers is gone when they are, and until then they hold the other end of the socket.
         let is_worker = matches!(role, Role::Worker { .. });
-        let line = if is_worker { Some(socket.try_clone()?) } else { None };
-        let ward = match ward_of(&child, line) {
+        let line = is_worker.then(|| socket.try_clone()).transpose();
+        let ward = match line.and_then(|line| ward_of(&child, line)) {
             Ok(ward) => Arc::new(ward),
             Err(error) => {
                 let _ = child.kill().and_then(|()| child.wait());

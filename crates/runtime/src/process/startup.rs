@@ -5,9 +5,11 @@
 use super::child::{FAILURE, REPORT};
 use super::letter::{Chip, Role};
 use super::spawn::{Child, Nursery};
+use crate::allowance::Allowance;
 use crate::bootstrap::Report;
 use crate::endpoint::mailbox::Mailed;
-use crate::endpoint::process::{Process, Rebirth};
+use crate::endpoint::process::Process;
+use crate::endpoint::rebirth::Rebirth;
 use crate::endpoint::{DeathWord, Endpoint};
 use crate::error::{Error, StartError};
 use crate::shm::{Bell, ParentSide, Phase, Waiting};
@@ -100,13 +102,14 @@ pub(crate) fn start(
     bell: &Bell,
     waiting: &Waiting,
 ) -> Result<Started, Error> {
-    let begun = Instant::now();
+    let (begun, allowance) = (Instant::now(), Allowance::new(plan.budget));
     let mut all = Vec::with_capacity(plan.roles.len());
     let spawned = plan.roles.iter().try_for_each(|role| {
         all.push(Starting::new(nursery, *role, begun)?);
         Ok(())
     });
-    let outcome = spawned.and_then(|()| wait_until_ready(&mut all, bell, waiting, plan.budget));
+    let ready = |()| wait_until_ready(&mut all, bell, waiting, (plan.budget, allowance));
+    let outcome = spawned.and_then(ready);
     if let Err(error) = outcome {
         roll_back(&all, bell, waiting);
         return Err(error);
@@ -123,7 +126,8 @@ pub(crate) fn start(
             started.reports.push((chip, report.clone()));
         }
         started.startup.children.push(one.times);
-        let again = plan.is_restarting.then(|| Rebirth::new(nursery, report, plan.budget));
+        let rebirth = || Rebirth::new(nursery, one.child.role, report, plan.budget);
+        let again = plan.is_restarting.then(rebirth);
         started.lanes.push(Box::new(Process::new(Mailed::new(one.side), one.child, again)));
     }
     Ok(started)
@@ -133,9 +137,8 @@ fn wait_until_ready(
     all: &mut [Starting],
     bell: &Bell,
     waiting: &Waiting,
-    budget: Duration,
+    (budget, mut allowance): (Duration, Allowance),
 ) -> Result<(), Error> {
-    let deadline = all.first().and_then(|first| first.begun.checked_add(budget));
     loop {
         let mut are_ready = true;
         for one in &mut *all {
@@ -144,13 +147,13 @@ fn wait_until_ready(
         if are_ready {
             return Ok(());
         }
-        if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+        if !allowance.look() {
             return Err(too_late(all, budget));
         }
         let words: Vec<_> = all.iter().map(Starting::death_word).collect();
         let words: Vec<_> = words.iter().filter_map(DeathWord::alive).collect();
         let has_news = || all.iter().any(Starting::has_news);
-        waiting.wait(bell, &words, deadline, has_news);
+        waiting.wait(bell, &words, Some(allowance.next()), has_news);
     }
 }
 
@@ -274,13 +277,19 @@ impl Starting {
 
 /// Ends all children: in order those who can, the others by force; when it returns, all are gone and reaped.
 fn roll_back(all: &[Starting], bell: &Bell, waiting: &Waiting) {
-    let are_gone = || all.iter().all(|one| one.child.exit().is_some());
+    let wait = |budget| {
+        let are_gone = || all.iter().all(|one| one.child.exit().is_some());
+        let mut allowance = Allowance::new(budget);
+        while !are_gone() && allowance.look() {
+            waiting.wait(bell, &[], Some(allowance.next()), are_gone);
+        }
+    };
     for one in all {
         one.side.shut_down();
     }
-    waiting.wait(bell, &[], Some(Instant::now() + ROLLBACK), are_gone);
+    wait(ROLLBACK);
     for one in all {
         one.child.kill();
     }
-    waiting.wait(bell, &[], Some(Instant::now() + BURIAL), are_gone);
+    wait(BURIAL);
 }

@@ -1,29 +1,49 @@
 //! A range of shared memory that a running task sees as a slice.
 //!
 //! The contract: the engine runs no two tasks at the same time if one of them writes what the other touches. Inside one
-//! process it is checked here; between processes it is the engine's word, and if that were broken the values would be
-//! mixed, since every bit pattern is a value of the types allowed. Arguments without order (those that ask for no
-//! dependence) get no grant, only copies by [`Segment::read`] and [`Segment::write`].
+//! process it is checked here. Between processes it is the engine's word, which `Worker::write_unordered` keeps by asking
+//! what was sent to whom. What a submitter takes out of that order itself (`no_dep`, a manual scope, peers of a domain) is for
+//! the submitter to answer for; between processes the values would be mixed, since every bit pattern is a value of the types
+//! allowed. Arguments without order get no grant, only copies by [`Copying`](super::copying::Copying).
+//!
+//! ```text
+//!   who sees in place:  no grant in the way? one more grant      … look, change …      one grant less
+//!   who copies:         no grant in the way? copy some; look again before the next; no grant is given meanwhile
+//! ```
 //!
 //! - **GRT-1 (no overlap).** A process has at no time two grants that overlap and of which one may write.
 //! - **GRT-2 (bounds and alignment).** A slice lies in its grant, begins aligned and has whole elements, or is an error.
+//! - **GRT-3 (copies look).** Bytes that somebody in this process sees in place are not written by a copy, and those that
+//!   somebody changes in place are not read by one.
+//! - **GRT-4 (given back).** When a task has ended its grants are gone, also those that it forgot.
 
 #![allow(dead_code, reason = "the endpoints are built on top of it")]
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use bytemuck::Pod;
 
 use super::segment::{Segment, SegmentError};
+use crate::sync::{AtomicU64, Ordering};
 
 /// The right of a running task to look at a range of a segment, or to change it.
 #[derive(Debug)]
-pub(crate) struct Grant {
-    segment: Segment,
+pub(crate) struct Grant<'t> {
+    segment: &'t Segment,
+    holder: &'t Holder,
     held: Held,
 }
 
-/// Why a range is not granted, or not as a slice of that type.
+/// Who has grants: somebody who runs one task after the other.
+#[derive(Debug)]
+pub(crate) struct Holder {
+    /// What tells its grants from those of others in this process.
+    number: u64,
+    /// How many grants it has.
+    grants: AtomicU64,
+}
+
+/// Why a range is not granted, or not as a slice of that type, or not copied.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum GrantError {
     /// The range leaves the segment.
@@ -67,39 +87,70 @@ pub(crate) enum GrantError {
 
 /// One range that is out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Held {
-    offset: usize,
-    bytes: usize,
-    writes: bool,
+pub(super) struct Held {
+    pub(super) offset: usize,
+    pub(super) bytes: usize,
+    pub(super) writes: bool,
+    /// Whose it is; nobody is 0.
+    pub(super) holder: u64,
 }
 
 /// The grants of one mapping.
 #[derive(Debug, Default)]
-pub(crate) struct Outstanding(Mutex<Vec<Held>>);
+pub(crate) struct Outstanding(RwLock<Vec<Held>>);
 
-impl Grant {
+impl Holder {
+    /// Somebody without grants.
+    pub(crate) fn new() -> Self {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        // SYNC: a number that no other has; nothing is published with it.
+        Self { number: LAST.fetch_add(1, Ordering::Relaxed) + 1, grants: AtomicU64::new(0) }
+    }
+
+    /// Gives back what its task has forgotten to give back. It is borrowed alone, so nobody can use such a grant any more.
+    #[inline]
+    pub(crate) fn give_back_all(&mut self, segments: &[Segment]) {
+        if std::mem::take(self.grants.get_mut()) > 0 {
+            for segment in segments {
+                segment.granted().lock().retain(|held| held.holder != self.number);
+            }
+        }
+    }
+}
+
+impl<'t> Grant<'t> {
     /// The right to read `bytes` at `offset`.
     pub(crate) fn reading(
-        segment: &Segment,
+        holder: &'t Holder,
+        segment: &'t Segment,
         offset: usize,
         bytes: usize,
     ) -> Result<Self, GrantError> {
-        Self::new(segment, Held { offset, bytes, writes: false })
+        Self::new(holder, segment, (offset, bytes), false)
     }
 
     /// The right to read and write `bytes` at `offset`.
     pub(crate) fn writing(
-        segment: &Segment,
+        holder: &'t Holder,
+        segment: &'t Segment,
         offset: usize,
         bytes: usize,
     ) -> Result<Self, GrantError> {
-        Self::new(segment, Held { offset, bytes, writes: true })
+        Self::new(holder, segment, (offset, bytes), true)
     }
 
-    fn new(segment: &Segment, held: Held) -> Result<Self, GrantError> {
-        segment.check(held.offset, held.bytes)?;
+    fn new(
+        holder: &'t Holder,
+        segment: &'t Segment,
+        (offset, bytes): (usize, usize),
+        writes: bool,
+    ) -> Result<Self, GrantError> {
+        let held = Held { offset, bytes, writes, holder: holder.number };
+        segment.check(offset, bytes)?;
         segment.granted().take(held)?;
-        Ok(Self { segment: segment.clone(), held })
+        // SYNC: a count; who looks at it is alone (`Holder::give_back_all`).
+        holder.grants.fetch_add(1, Ordering::Relaxed);
+        Ok(Self { segment, holder, held })
     }
 
     /// How many bytes it covers.
@@ -111,8 +162,9 @@ impl Grant {
     pub(crate) fn slice<T: Pod>(&self) -> Result<&[T], GrantError> {
         let (address, count) = self.elements::<T>()?;
         // SAFETY: `count` elements from an aligned address inside the mapping, which `self.segment` keeps; any bytes
-        // are a `T`. GRT-1: nobody in this process writes there while `self` is borrowed, and by the contract of the
-        // module no other process does.
+        // are a `T`. GRT-1 and GRT-3: nobody in this process writes there while `self` is borrowed, also if it is never
+        // dropped: then the grant is given back when its holder is borrowed alone, which is after every borrow of
+        // `self`. By the contract of the module no other process writes there.
         Ok(unsafe { std::slice::from_raw_parts(address, count) })
     }
 
@@ -122,8 +174,8 @@ impl Grant {
             return Err(GrantError::ReadOnly { offset: self.held.offset, bytes: self.held.bytes });
         }
         let (address, count) = self.elements::<T>()?;
-        // SAFETY: as in `slice`; the grant writes, so by GRT-1 no other grant overlaps it, and `self` is borrowed
-        // mutably for as long as the slice lives.
+        // SAFETY: as in `slice`; the grant writes, so by GRT-1 no other grant overlaps it and by GRT-3 nobody copies
+        // from there, and `self` is borrowed mutably for as long as the slice lives.
         Ok(unsafe { std::slice::from_raw_parts_mut(address, count) })
     }
 
@@ -138,9 +190,11 @@ impl Grant {
     }
 }
 
-impl Drop for Grant {
+impl Drop for Grant<'_> {
     fn drop(&mut self) {
         self.segment.granted().give_back(self.held);
+        // SYNC: a count; who looks at it is alone (`Holder::give_back_all`).
+        self.holder.grants.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -161,16 +215,6 @@ impl Outstanding {
         Ok(())
     }
 
-    /// Refuses bytes that a running task of this process sees in place, if either writes.
-    pub(crate) fn check(
-        &self,
-        offset: usize,
-        bytes: usize,
-        writes: bool,
-    ) -> Result<(), GrantError> {
-        hindrance(Held { offset, bytes, writes }, &self.lock())
-    }
-
     fn give_back(&self, held: Held) {
         let mut all = self.lock();
         let at = all.iter().position(|taken| *taken == held);
@@ -178,13 +222,18 @@ impl Outstanding {
         at.map(|at| all.swap_remove(at));
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Held>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> RwLockWriteGuard<'_, Vec<Held>> {
+        self.0.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is out; nothing more is given while this is held.
+    pub(super) fn look(&self) -> RwLockReadGuard<'_, Vec<Held>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// The first grant that is in the way of another.
-fn hindrance(held: Held, all: &[Held]) -> Result<(), GrantError> {
+pub(super) fn hindrance(held: Held, all: &[Held]) -> Result<(), GrantError> {
     let taken = all.iter().find(|taken| taken.hinders(held));
     taken.map_or(Ok(()), |taken| {
         Err(GrantError::Overlap {
@@ -204,56 +253,90 @@ mod tests {
         Segment::create("test", 256).expect("a segment")
     }
 
+    fn reading<'t>(
+        (holder, segment): (&'t Holder, &'t Segment),
+        offset: usize,
+        bytes: usize,
+    ) -> Result<Grant<'t>, GrantError> {
+        Grant::reading(holder, segment, offset, bytes)
+    }
+
+    fn writing<'t>(
+        (holder, segment): (&'t Holder, &'t Segment),
+        offset: usize,
+        bytes: usize,
+    ) -> Result<Grant<'t>, GrantError> {
+        Grant::writing(holder, segment, offset, bytes)
+    }
+
     #[test]
     fn grt_1_who_writes_is_alone() {
-        let segment = segment();
-        let mut writer = Grant::writing(&segment, 64, 64).expect("free");
+        let (holder, segment) = (Holder::new(), segment());
+        let at = (&holder, &segment);
+        let mut writer = writing(at, 64, 64).expect("free");
         writer.slice_mut::<u32>().expect("aligned").fill(7);
         for offset in [1, 64, 100, 127] {
-            assert!(Grant::reading(&segment, offset, 64).is_err(), "GRT-1");
-            assert!(Grant::writing(&segment, offset, 64).is_err(), "GRT-1");
+            assert!(reading(at, offset, 64).is_err(), "GRT-1");
+            assert!(writing(at, offset, 64).is_err(), "GRT-1");
         }
-        let around = [Grant::writing(&segment, 0, 64), Grant::writing(&segment, 128, 64)];
+        let around = [writing(at, 0, 64), writing(at, 128, 64)];
         assert!(around.iter().all(Result::is_ok), "GRT-1");
         drop(writer);
-        let readers = [Grant::reading(&segment, 64, 64), Grant::reading(&segment, 64, 8)];
+        let readers = [reading(at, 64, 64), reading(at, 64, 8)];
         for reader in &readers {
             let slice = reader.as_ref().expect("shared").slice::<u32>().expect("aligned");
             assert!(slice.iter().all(|number| *number == 7), "GRT-1");
         }
-        let error = Grant::writing(&segment, 64, 4).expect_err("GRT-1").to_string();
+        let error = writing(at, 64, 4).expect_err("GRT-1").to_string();
         assert!(error.starts_with("4 bytes at 64 overlap 64 bytes at 64 that another"), "{error}");
         drop(readers);
-        assert!(Grant::writing(&segment, 64, 4).is_ok(), "GRT-1");
+        assert!(writing(at, 64, 4).is_ok(), "GRT-1");
     }
 
     #[test]
     fn grt_1_grants_follow_the_memory_and_not_the_handle() {
-        let segment = segment();
-        let writer = Grant::writing(&segment, 0, 8).expect("free");
-        assert!(Grant::writing(&segment.clone(), 0, 8).is_err(), "GRT-1");
-        drop(segment);
+        let (holder, segment) = (Holder::new(), segment());
+        let at = (&holder, &segment);
+        let writer = writing(at, 0, 8).expect("free");
+        assert!(Grant::writing(&holder, &segment.clone(), 0, 8).is_err(), "GRT-1");
         assert_eq!(writer.slice::<u64>().expect("aligned"), [0], "GRT-1");
     }
 
     #[test]
     fn grt_2_slices_are_inside_aligned_and_whole() {
-        let segment = segment();
+        let (holder, segment) = (Holder::new(), segment());
+        let at = (&holder, &segment);
         for (offset, bytes) in [(0, 257), (256, 1), (usize::MAX, 2), (8, usize::MAX)] {
-            assert!(
-                matches!(Grant::reading(&segment, offset, bytes), Err(GrantError::Segment(_))),
-                "GRT-2"
-            );
+            assert!(matches!(reading(at, offset, bytes), Err(GrantError::Segment(_))), "GRT-2");
         }
-        let mut odd = Grant::writing(&segment, 2, 10).expect("inside");
+        let mut odd = writing(at, 2, 10).expect("inside");
         assert_eq!(odd.bytes(), 10);
         assert!(odd.slice::<u32>().is_err() && odd.slice::<u64>().is_err(), "GRT-2");
         assert_eq!(odd.slice_mut::<u16>().expect("fits").len(), 5, "GRT-2");
         assert!(odd.slice::<()>().is_err(), "GRT-2");
         drop(odd);
-        let mut reader = Grant::reading(&segment, 0, 8).expect("inside");
+        let mut reader = reading(at, 0, 8).expect("inside");
         assert!(matches!(reader.slice_mut::<u8>(), Err(GrantError::ReadOnly { .. })), "GRT-2");
-        let empty = Grant::writing(&segment, 256, 0).expect("empty");
+        let empty = writing(at, 256, 0).expect("empty");
         assert!(empty.slice::<u8>().expect("empty").is_empty());
+    }
+
+    #[test]
+    fn grt_4_what_was_forgotten_is_given_back_and_what_others_have_is_not() {
+        let (mut holder, other, segment) = (Holder::new(), Holder::new(), segment());
+        let segments = [segment.clone(), self::segment()];
+        let theirs = Grant::reading(&other, &segment, 0, 8).expect("free");
+        for _ in 0..3 {
+            let dropped = Grant::reading(&holder, &segment, 0, 8).expect("shared");
+            std::mem::forget(Grant::reading(&holder, &segment, 0, 8).expect("shared"));
+            std::mem::forget(Grant::writing(&holder, &segments[1], 0, 8).expect("free"));
+            drop(dropped);
+            assert!(Grant::reading(&other, &segments[1], 0, 8).is_err(), "GRT-4: not before");
+            holder.give_back_all(&segments);
+            assert_eq!(segment.granted().look().len(), 1, "GRT-4: theirs");
+        }
+        assert!(Grant::writing(&holder, &segment, 0, 8).is_err(), "GRT-1");
+        drop(theirs);
+        assert!(Grant::writing(&holder, &segment, 0, 8).is_ok(), "GRT-4");
     }
 }

@@ -112,7 +112,7 @@ const ALL_PHASES: [Phase; 6] = [
 #[derive(Debug, thiserror::Error)]
 pub enum MailboxError {
     /// The system refused.
-    #[error("cannot share memory for a mailbox")]
+    #[error("cannot share memory for a mailbox: {0}")]
     Io(#[from] io::Error),
     /// The memory is too small.
     #[error(transparent)]

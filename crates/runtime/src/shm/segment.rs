@@ -7,6 +7,8 @@
 //!   bytes or both, and leave the bytes around the range alone.
 //! - **SEG-4 (zero).** A fresh segment is zero, and so is a range after `zero`.
 //! - **SEG-5 (at hand).** Touching memory after `prefault` costs no page fault, and its bytes are as before.
+//! - **SEG-6 (limited).** Memory beyond the limit of file sizes is refused with words, not with the signal that the kernel has
+//!   for that.
 
 use std::io;
 use std::ops::Range;
@@ -76,6 +78,7 @@ impl Segment {
     /// New memory of zeros; `label` shows in `/proc`.
     pub fn create(label: &str, bytes: usize) -> io::Result<Self> {
         let mapped = whole_pages(bytes)?;
+        check_file_size(mapped as u64)?;
         let fd = rustix::fs::memfd_create(label, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         rustix::fs::ftruncate(&fd, mapped as u64)?;
         rustix::fs::fcntl_add_seals(&fd, SEALS)?;
@@ -291,6 +294,20 @@ fn merge(word: &AtomicU64, skip: usize, bytes: &[u8]) {
     // SYNC: SEG-3: in one step, so that a reader sees old or new bytes, also if the writer is killed here.
     let _ =
         word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |found| Some(found & keep | new));
+}
+
+/// Whether a file of so many bytes may be made: the kernel ends a process that tries and may not.
+pub(crate) fn check_file_size(bytes: u64) -> io::Result<()> {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
+    match limit.filter(|limit| bytes > *limit) {
+        None => Ok(()),
+        Some(limit) => Err(io::Error::new(
+            io::ErrorKind::FileTooLarge,
+            format!(
+                "shared memory of {bytes} bytes is beyond the limit of file sizes, {limit} bytes; raise it (`ulimit -f`) or ask for less"
+            ),
+        )),
+    }
 }
 
 fn whole_pages(bytes: usize) -> io::Result<usize> {

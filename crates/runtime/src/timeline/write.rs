@@ -7,6 +7,7 @@ use std::io;
 impl Timeline {
     /// Writes it as a trace whose time begins with the first thing that happened.
     ///
+    /// A task is called what its callable is, behind a name of its own if it has one: `softmax 3 (softmax)`.
     /// Runs are tracks of the parent, with the building of their graph inside; runs that overlap get a track each.
     pub fn write<W: io::Write>(&self, writer: &mut Writer<W>) -> io::Result<()> {
         let runs = self.runs.iter().map(|run| run.begun);
@@ -24,7 +25,10 @@ impl Timeline {
                 let begun = clock(task.begun).max(free);
                 free = clock(task.ended).max(begun);
                 let last = task.callable.rsplit("::").next().unwrap_or(task.callable);
-                let name = writer.name(last);
+                let name = match &task.name {
+                    Some(name) => writer.name(&format!("{name} ({last})")),
+                    None => writer.name(last),
+                };
                 writer.slice(&Slice::new(track, name, begun, free))?;
             }
         }

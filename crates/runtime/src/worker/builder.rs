@@ -1,19 +1,29 @@
 //! What a worker is to be, before it is.
+//!
+//! - **BLD-1 (refused early).** Numbers with which nothing could ever run are refused by their name, before anything is made;
+//!   with all others a worker runs, or says what the system does not give.
 
 use super::Worker;
 use super::children::Children;
-use crate::endpoint::Endpoint;
 use crate::error::Error;
 use crate::memory::Memory;
 use crate::node::{Core, Node};
 use crate::orchestrator::Crew;
 use crate::program::Program;
+use crate::serve::MAX_DEPTH;
 use crate::shm::{Bell, Segment, Waiting};
 use crate::timeline::Recorder;
 use phalanx_engine::{Config, Engine, Event, Ladder, Time};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// The longest time that can be set, which is as good as for ever: the most nanoseconds that travel to a child.
+const LONGEST: Duration = Duration::from_nanos(u64::MAX);
+/// The most tasks that can be live.
+const MAX_SLOTS: u32 = 1 << 31;
+/// The most workers that one worker has.
+const MAX_WORKERS: u32 = 0xffff;
 
 /// What keeps workers apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,34 +113,35 @@ impl Builder {
         Self { memory: bytes, ..self }
     }
 
-    /// How many tasks can be live, and how many bytes of what they allocate.
+    /// How many tasks can be live, one at least, and how many bytes of what they allocate.
     #[must_use]
     pub fn ring(self, slots: u32, bytes: u64) -> Self {
         Self { slots, slabs: bytes, ..self }
     }
 
-    /// How many runs can be unfinished.
+    /// How many runs can be unfinished, one at least.
     #[must_use]
     pub fn runs(self, runs: usize) -> Self {
         Self { runs, ..self }
     }
 
-    /// How many tasks a worker is sent ahead, unless they are long.
+    /// How many tasks a worker is sent ahead, unless they are long; with 0 and with 1 it is sent the next one when it has ended
+    /// the last.
     #[must_use]
     pub fn depth(self, depth: usize) -> Self {
         Self { depth, ..self }
     }
 
-    /// How long what may take.
+    /// How long what may take. Time in which nobody could run, because all of this was stopped, is part of no budget.
     #[must_use]
     pub fn budgets(self, ladder: Ladder) -> Self {
         Self { ladder, ..self }
     }
 
-    /// How long closing may take.
+    /// How long closing may take, while this process is not stopped.
     #[must_use]
     pub fn close_within(self, close: Duration) -> Self {
-        Self { close, ..self }
+        Self { close: close.min(LONGEST), ..self }
     }
 
     /// Runs remember their tasks, for graphs and critical paths, and the worker when they ran ([`Worker::timeline`]).
@@ -164,8 +175,8 @@ impl Builder {
     }
 
     /// A worker whose process is lost is started again. Tasks that it had and that are
-    /// [idempotent](crate::Call::idempotent) run again, the others have failed; one that is lost again and again without
-    /// having done anything stays lost. What its window held stays.
+    /// [idempotent](crate::Call::idempotent) run again, the others have failed. One that was started again three times
+    /// without having done anything, or without having got ready at all, stays lost. What its window held stays.
     #[must_use]
     pub fn restart(self) -> Self {
         Self { is_restarting: true, ..self }
@@ -173,16 +184,21 @@ impl Builder {
 
     /// Starts everything; when it returns, every worker is ready.
     pub fn init(self) -> Result<Worker, Error> {
-        self.init_under(Vec::new())
+        self.init_under(Vec::new(), Vec::new())
     }
 
-    /// The same, for a worker whose parents have these memories, the nearest first.
-    pub(crate) fn init_under(mut self, inherited: Vec<Segment>) -> Result<Worker, Error> {
+    /// The same, for a worker whose parents have these memories, the nearest first, and of which some are `above` it in this
+    /// process.
+    pub(crate) fn init_under(
+        mut self,
+        inherited: Vec<Segment>,
+        above: Vec<u64>,
+    ) -> Result<Worker, Error> {
         self.settle(0)?;
         self.check()?;
         let budgets = self.ladder.build().map_err(|error| Error::Setting(error.to_string()))?;
         let memory = Memory::new(self.slabs, self.memory);
-        let memory = memory.map_err(|error| Error::system("shared memory of the worker", error))?;
+        let memory = memory.map_err(|error| self.no_memory(error))?;
         let bell = Bell::create().map_err(|error| Error::system("a bell", error))?;
         let mut engine = Engine::new(Config {
             slots: self.slots,
@@ -192,17 +208,15 @@ impl Builder {
         });
         let crew = self.crew(&mut engine);
         let segment = memory.segment.clone();
-        let mut core = Core::new(engine, self.slots as usize, memory, self.program);
+        let mut core = Core::new(engine, memory, self.program);
         core.recorder = self.is_recording.then(Recorder::start);
         let node = Arc::new(Node::new(core, bell, budgets, self.program, self.waiting()));
         let (threads, children) = (Vec::new(), Children::default());
         let (close, level) = (self.close, self.height());
+        let memory = segment;
         let mut worker =
-            Worker { node, crew, memory: segment, inherited, threads, children, close, level };
-        let lanes: Vec<Box<dyn Endpoint>> = match self.isolation() {
-            Isolation::Thread => self.start_threads(&mut worker)?,
-            Isolation::Process => self.start_processes(&mut worker)?,
-        };
+            Worker { node, crew, memory, inherited, threads, children, close, level, above };
+        let lanes = self.start(&mut worker)?;
         let mut core = worker.node.enter();
         for lane in lanes {
             core.add_lane(lane);
@@ -216,9 +230,16 @@ impl Builder {
         Ok(worker)
     }
 
+    fn no_memory(&self, error: std::io::Error) -> Error {
+        let (memory, slabs) = (self.memory, self.slabs);
+        let what = format!("shared memory of the worker (`memory` {memory}, `ring` {slabs} bytes)");
+        Error::system(what, error)
+    }
+
     /// Refuses what cannot be, before anything is made.
     fn check(&self) -> Result<(), Error> {
         self.program.check()?;
+        self.check_numbers()?;
         let others = self.next_level().saturating_add(self.subs);
         if others == 0 {
             return Err(Error::NoWorkers("chips and no sub workers"));
@@ -233,6 +254,24 @@ impl Builder {
             return Err(Error::Setting(format!("{given} device ids were given for {chips} chips")));
         }
         Ok(())
+    }
+
+    /// Refuses numbers with which nothing could ever run, here and in all workers inside.
+    fn check_numbers(&self) -> Result<(), Error> {
+        let Self { slots, runs, depth, .. } = *self;
+        let workers = self.next_level().saturating_add(self.subs);
+        let wrong = if slots == 0 || slots > MAX_SLOTS {
+            format!("`ring` has place for 1 to {MAX_SLOTS} tasks: {slots}")
+        } else if runs == 0 {
+            "`runs` is at least 1, or no run could begin: 0".to_owned()
+        } else if depth > MAX_DEPTH {
+            format!("`depth` is at most {MAX_DEPTH}: {depth}")
+        } else if workers > MAX_WORKERS {
+            format!("a worker has at most {MAX_WORKERS} chips, workers and sub workers: {workers}")
+        } else {
+            return self.workers.iter().try_for_each(Self::check_numbers);
+        };
+        Err(Error::Setting(wrong))
     }
 
     /// How everybody waits, and whether workers are threads. A processor is kept only while there is one for each: for each

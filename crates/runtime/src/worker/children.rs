@@ -1,7 +1,7 @@
 //! How a worker's workers are made: as processes or as threads, set up, and known by what they report.
 
-use super::{Builder, Worker, settings};
-use crate::bootstrap::{Bootstrap, ChipContext, Report};
+use super::{Builder, Isolation, Worker, settings};
+use crate::bootstrap::{Bootstrap, ChipContext, Device, Report};
 use crate::endpoint::Endpoint;
 use crate::endpoint::thread::spawn_thread;
 use crate::error::{Error, Lost, StartError};
@@ -15,9 +15,9 @@ use crate::runner::{Runner, caught};
 use crate::shm::{Phase, Segment};
 use crate::tensor::{Access, Buffer, Bytes};
 use phalanx_engine::{Grant, Identity, Stats};
-use std::any::Any;
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
 
 /// What a worker keeps of the start of its workers.
@@ -35,7 +35,7 @@ pub(crate) struct Children {
 #[derive(Default)]
 struct SetUp {
     /// Of a chip.
-    device: Option<Box<dyn Any + Send>>,
+    device: Option<Device>,
     /// Of a chip.
     report: Option<Report>,
     /// Of a worker that has workers.
@@ -56,6 +56,11 @@ impl Worker {
     /// What its children share: its own memory first, then those of its parents.
     fn memories(&self) -> Vec<Segment> {
         std::iter::once(&self.memory).chain(&self.inherited).cloned().collect()
+    }
+
+    /// Whose tasks those are that its threads run: its own, and so those of all above it.
+    fn tasks_of(&self) -> Vec<u64> {
+        std::iter::once(self.node.nonce).chain(self.above.iter().copied()).collect()
     }
 
     /// How the start of the processes went; empty if there are none.
@@ -154,14 +159,32 @@ impl Builder {
         Ok(roles)
     }
 
+    /// Starts all workers. If one cannot be had, `worker` is left with those that can, and ends them when it is dropped.
+    pub(super) fn start(&self, worker: &mut Worker) -> Result<Vec<Box<dyn Endpoint>>, Error> {
+        let mut lanes = Vec::new();
+        let started = match self.isolation() {
+            Isolation::Thread => self.start_threads(worker, &mut lanes),
+            Isolation::Process => self.start_processes(worker, &mut lanes),
+        };
+        if let Err(error) = started {
+            let mut core = worker.node.enter();
+            for lane in lanes {
+                core.add_lane(lane);
+            }
+            return Err(error);
+        }
+        Ok(lanes)
+    }
+
     /// Starts a process for each, and returns when all are ready.
-    pub(super) fn start_processes(
+    fn start_processes(
         &self,
         worker: &mut Worker,
-    ) -> Result<Vec<Box<dyn Endpoint>>, Error> {
+        lanes: &mut Vec<Box<dyn Endpoint>>,
+    ) -> Result<(), Error> {
         let roles = self.roles(worker)?;
         if roles.is_empty() {
-            return Ok(Vec::new());
+            return Ok(());
         }
         let node = Arc::downgrade(&worker.node);
         let bell = worker.node.bell().clone();
@@ -180,28 +203,32 @@ impl Builder {
         let plan = Plan { roles: &roles, budget, is_restarting: self.is_restarting };
         let started = start(&nursery, &plan, node.bell(), &node.waiting)?;
         worker.children.nursery = Some(nursery);
+        lanes.extend(started.lanes);
         for child in &started.startup.children {
             worker.children.descendants.push(child.process);
             worker.children.descendants.extend_from_slice(&child.descendants);
         }
         worker.children.startup = started.startup;
         let keeper = worker.node.start_keeper();
-        worker.threads.push(keeper.map_err(|error| Error::system("the keeper", error))?);
+        worker
+            .threads
+            .push(keeper.map_err(|error| Error::system("the keeper cannot be started", error))?);
         for (chip, report) in started.reports {
             worker.know_chip(&chip, report)?;
         }
-        Ok(started.lanes)
+        Ok(())
     }
 
     /// Starts a thread for each; chips set themselves up first, all at the same time.
-    pub(super) fn start_threads(
+    fn start_threads(
         &self,
         worker: &mut Worker,
-    ) -> Result<Vec<Box<dyn Endpoint>>, Error> {
+        lanes: &mut Vec<Box<dyn Endpoint>>,
+    ) -> Result<(), Error> {
         let roles = self.roles(worker)?;
         let memories = worker.memories();
-        let made = self.set_up(&roles, &memories)?;
-        let mut lanes = Vec::new();
+        let tasks_of = worker.tasks_of();
+        let made = self.set_up(&roles, (&memories, &tasks_of))?;
         for (role, SetUp { device, report, worker: child }) in roles.iter().zip(made) {
             if let (Role::Chip(chip), Some(report)) = (role, report) {
                 worker.know_chip(chip, report)?;
@@ -209,51 +236,71 @@ impl Builder {
             let descendants = child.as_ref().map(Worker::descendants).unwrap_or_default();
             worker.children.descendants.extend_from_slice(descendants);
             let runner = Runner::new(self.program, memories.clone(), device).over(child);
-            let (lane, thread) = spawn_thread(&worker.node, role.name(), runner)?;
+            let (lane, thread) = spawn_thread(&worker.node, &tasks_of, &role.name(), runner)?;
             worker.threads.push(thread);
             lanes.push(lane);
         }
-        Ok(lanes)
+        Ok(())
     }
 
-    /// Runs the bootstrap of every chip, and starts every worker that has workers, each in a thread of its own.
-    fn set_up(&self, roles: &[Role], memories: &[Segment]) -> Result<Vec<SetUp>, Error> {
-        let one = |role: &Role| -> Result<SetUp, Failure> {
-            match role {
-                Role::Chip(chip) => self.set_up_chip(*chip, &memories[0]),
-                Role::Sub { .. } => Ok(SetUp::default()),
-                Role::Worker { number, .. } => {
-                    let child = self.workers[*number as usize].clone();
-                    let worker = Some(child.init_under(memories.to_vec())?);
-                    Ok(SetUp { worker, ..SetUp::default() })
-                }
-            }
+    /// Runs the bootstrap of every chip, and starts every worker that has workers, each in a thread of its own. The first
+    /// that cannot be set up decides the error.
+    fn set_up(&self, roles: &[Role], above: (&[Segment], &[u64])) -> Result<Vec<SetUp>, Error> {
+        let first: OnceLock<Error> = OnceLock::new();
+        let one = |role: &Role| {
+            let is_over = || first.get().is_some();
+            let made = caught(|| self.set_up_one(role, above, &is_over));
+            let made = made.map_err(|failure| {
+                let (worker, words) = (role.name(), failure.words().to_owned());
+                let _ = first.set(StartError { worker, phase: Phase::Bootstrapping, words }.into());
+            });
+            made.unwrap_or_default()
         };
-        let results: Vec<_> = std::thread::scope(|scope| {
-            let threads: Vec<_> = roles.iter().map(|role| scope.spawn(move || one(role))).collect();
-            let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
-                thread.join().unwrap_or_else(|_| Err(Failure::new("its thread panicked")))
+        let made = thread::scope(|scope| {
+            let begin = |role| {
+                if matches!(role, &Role::Sub { .. }) || first.get().is_some() {
+                    return None;
+                }
+                let thread = thread::Builder::new().spawn_scoped(scope, move || one(role));
+                let cannot = |error| Error::thread(&role.name(), error);
+                thread.map_err(|error| first.set(cannot(error))).ok()
             };
-            threads.into_iter().map(join).collect()
+            let threads: Vec<_> = roles.iter().map(begin).collect();
+            let join = |thread: ScopedJoinHandle<'_, SetUp>| thread.join().unwrap_or_default();
+            threads.into_iter().map(|thread| thread.map(join).unwrap_or_default()).collect()
         });
-        let mut made = Vec::new();
-        for (role, result) in roles.iter().zip(results) {
-            made.push(result.map_err(|failure| StartError {
-                worker: role.name(),
-                phase: Phase::Bootstrapping,
-                words: failure.words().to_owned(),
-            })?);
-        }
-        Ok(made)
+        first.into_inner().map_or(Ok(made), Err)
     }
 
-    fn set_up_chip(&self, chip: Chip, memory: &Segment) -> Result<SetUp, Failure> {
+    fn set_up_one(
+        &self,
+        role: &Role,
+        (memories, tasks_of): (&[Segment], &[u64]),
+        is_over: &dyn Fn() -> bool,
+    ) -> Result<SetUp, Failure> {
+        match role {
+            Role::Chip(chip) => self.set_up_chip(*chip, &memories[0], is_over),
+            Role::Sub { .. } => Ok(SetUp::default()),
+            Role::Worker { number, .. } => {
+                let child = self.workers[*number as usize].clone();
+                let worker = Some(child.init_under(memories.to_vec(), tasks_of.to_vec())?);
+                Ok(SetUp { worker, ..SetUp::default() })
+            }
+        }
+    }
+
+    fn set_up_chip(
+        &self,
+        chip: Chip,
+        memory: &Segment,
+        is_over: &dyn Fn() -> bool,
+    ) -> Result<SetUp, Failure> {
         let Some(bootstrap) = self.program.bootstrap() else {
             let report = Some(Report { window: chip.window, ..Report::default() });
             return Ok(SetUp { report, ..SetUp::default() });
         };
-        let mut setting = Bootstrap::new(chip, memory, &self.setting, &|| false);
-        let device = Some(caught(|| bootstrap(&mut setting))?);
+        let mut setting = Bootstrap::new(chip, memory, &self.setting, is_over);
+        let device = Some(Device::make(bootstrap, &mut setting)?);
         Ok(SetUp { device, report: Some(setting.finish()), worker: None })
     }
 }

@@ -1,6 +1,7 @@
 //! A run that is on its way.
 
 use crate::error::Error;
+use crate::inside;
 use crate::node::{Finished, Node};
 use phalanx_engine::RunId;
 use std::sync::Arc;
@@ -25,11 +26,17 @@ impl RunHandle {
     /// Waits until it is over, or until it is known to have failed of a death, a stall or its own code. In that case some of
     /// its tasks may still be ending; [`Worker::read`](crate::Worker::read) of what it names waits for them.
     pub fn wait(&self) -> Result<Finished, Error> {
+        if let Err(inside) = inside::check_wait(self.node.nonce)
+            && !self.is_done()
+        {
+            return Err(inside);
+        }
         let ended = self.node.attend(None, |core| core.outcome(self.run));
         Ok(ended.ok_or(Error::Closed)??)
     }
 
-    /// Waits until it is over, but not longer than `timeout`; a run that is not over goes on.
+    /// Waits until it is over, but not longer than `timeout`; a run that is not over goes on. The timeout is by the clock,
+    /// also while this process is stopped.
     pub fn wait_for(&self, timeout: Duration) -> Result<Finished, Error> {
         let deadline = Instant::now().checked_add(timeout);
         let ended = self.node.attend(deadline, |core| core.outcome(self.run));

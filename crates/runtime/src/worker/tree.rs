@@ -69,7 +69,7 @@ impl Builder {
 
     /// What its level is called.
     pub(crate) fn height(&self) -> u32 {
-        let above = self.workers.iter().map(|child| child.height() + 1).max();
+        let above = self.workers.iter().map(|child| child.height().saturating_add(1)).max();
         self.level.or(above).unwrap_or(LOWEST)
     }
 
@@ -77,7 +77,7 @@ impl Builder {
     pub(crate) fn settle(&mut self, depth: usize) -> Result<(), Error> {
         let (level, isolation, ladder) = (self.height(), self.isolation(), self.ladder);
         // A child must have ended its own before it is ended.
-        let close = self.close * 3 / 4;
+        let close = self.close / 4 * 3;
         let setting = self.setting.clone();
         self.level = Some(level);
         let wrong = |words: String| Err(Error::Setting(words));

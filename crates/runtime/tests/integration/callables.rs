@@ -1,6 +1,6 @@
 //! What the tests let workers do.
 
-use phalanx_runtime::{Call, Callable, Failure, Program, Task};
+use phalanx_runtime::{Access, Call, Callable, Failure, Program, Task};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -75,6 +75,40 @@ pub(crate) fn panic(_: &mut Task<'_>) -> Result<(), Failure> {
     panic!("a callable that panics")
 }
 
+/// Panics when it is dropped.
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        panic!("a payload that panics");
+    }
+}
+
+#[derive(Debug)]
+struct Mute;
+
+impl std::fmt::Display for Mute {
+    fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        panic!("an error that cannot be said")
+    }
+}
+
+impl std::error::Error for Mute {}
+
+/// How many bytes the words of [`misbehave`] have.
+pub(crate) const MANY_WORDS: usize = 65 << 20;
+
+/// Fails in one of the worst ways that there are.
+pub(crate) fn misbehave(task: &mut Task<'_>) -> Result<(), Failure> {
+    match task.scalar(0)? {
+        0 => std::panic::panic_any(Bomb),
+        1 => std::panic::panic_any(42u8),
+        2 => Err(Mute.into()),
+        3 => Err(Failure::new("ä".repeat(MANY_WORDS / 2))),
+        _ => panic!("{}", "ö".repeat(MANY_WORDS / 2)),
+    }
+}
+
 /// Waits until all members of its group have come: one cell for each.
 pub(crate) fn meet(task: &mut Task<'_>) -> Result<(), Failure> {
     let (member, members) = (task.member(), task.members());
@@ -104,6 +138,33 @@ pub(crate) fn until_told(task: &mut Task<'_>) -> Result<(), Failure> {
         std::thread::sleep(Duration::from_micros(50));
     }
     Ok(())
+}
+
+/// Sees its third argument in place until it is told to end, and fails if that changes; says in its first when it has begun, and
+/// is told in its second.
+pub(crate) fn watch(task: &mut Task<'_>) -> Result<(), Failure> {
+    let [mut begun, told, mut data] = task.arguments()?;
+    let is_alone = data.access() != Access::Read;
+    let slice = if is_alone { data.slice_mut::<u64>()? } else { data.slice::<u64>()? };
+    let before = slice.to_vec();
+    begun.write_elements(&[1u64])?;
+    let until = Instant::now() + Duration::from_secs(30);
+    while told.read_elements::<u64>()? == [0] {
+        if Instant::now() > until {
+            return Err(Failure::new("nobody told"));
+        }
+        std::thread::sleep(Duration::from_micros(50));
+    }
+    if std::hint::black_box(slice) == before {
+        return Ok(());
+    }
+    Err(Failure::new("what it saw in place has changed"))
+}
+
+/// Forgets its argument, and then ends as [`pick`] does.
+pub(crate) fn forget(task: &mut Task<'_>) -> Result<(), Failure> {
+    std::mem::forget(task.argument(0)?);
+    pick(task)
 }
 
 /// Does nothing for some milliseconds.
@@ -175,8 +236,11 @@ pub(crate) const FILL: Callable = named!(fill);
 pub(crate) const NOTE: Callable = named!(note);
 pub(crate) const FAIL: Callable = named!(fail);
 pub(crate) const PANIC: Callable = named!(panic);
+pub(crate) const MISBEHAVE: Callable = named!(misbehave);
 pub(crate) const MEET: Callable = named!(meet).collective();
 pub(crate) const UNTIL_TOLD: Callable = named!(until_told);
+pub(crate) const WATCH: Callable = named!(watch);
+pub(crate) const FORGET: Callable = named!(forget);
 pub(crate) const REST: Callable = named!(rest);
 pub(crate) const PAUSE: Callable = named!(pause);
 pub(crate) const PICK: Callable = named!(pick);
@@ -193,8 +257,11 @@ pub(crate) static PROGRAM: Program = Program::new(&[
     NOTE,
     FAIL,
     PANIC,
+    MISBEHAVE,
     MEET,
     UNTIL_TOLD,
+    WATCH,
+    FORGET,
     REST,
     PAUSE,
     PICK,

@@ -1,6 +1,6 @@
 //! What every kind of worker promises, whoever it is.
 
-use crate::callables::{FAIL, NOTE, NOTHING, PANIC, PROGRAM, UNTIL_TOLD, failing};
+use crate::callables::{FAIL, MISBEHAVE, NOTE, NOTHING, PANIC, PROGRAM, UNTIL_TOLD, failing};
 use phalanx_runtime::{Builder, Call, DType, Error, Worker};
 
 /// Makes the tests of one kind of worker: `$make` describes one with one sub worker.
@@ -30,6 +30,11 @@ macro_rules! conformance {
             #[test]
             fn ep_5_a_failure_costs_itself_only() {
                 super::a_failure_costs_itself_only($make);
+            }
+
+            #[test]
+            fn ep_3_ep_5_the_worst_failure_costs_itself_only() {
+                super::the_worst_failure_costs_itself_only($make);
             }
 
             #[test]
@@ -137,6 +142,26 @@ fn a_failure_costs_itself_only(builder: Builder) {
         assert!(words.contains("callables.rs") && words.contains("a callable that panics"));
         worker.call(&Call::new(&NOTHING)).expect("EP-5");
     }
+}
+
+fn the_worst_failure_costs_itself_only(builder: Builder) {
+    let worker = builder.init().expect("a worker");
+    let said = ["not text", "not text", "cannot be said", "ää", "öö"];
+    for (number, said) in (0..).zip(said) {
+        let Err(Error::Run(error)) = worker.call(&Call::new(&MISBEHAVE).scalar(number)) else {
+            panic!("EP-5: it fails")
+        };
+        let words = &error.root().expect("EP-5: a task").words;
+        let begin: String = words.chars().take(200).collect();
+        assert!(words.contains(said), "EP-5: {begin}");
+        if number > 2 {
+            let is_cut = words.len() < 2 << 20 && words.ends_with("bytes more");
+            assert!(is_cut, "EP-3: {} bytes: {begin}", words.len());
+        }
+        worker.call(&Call::new(&NOTHING)).expect("EP-5: the worker goes on");
+    }
+    assert!(worker.lost().is_empty(), "EP-5: {:?}", worker.lost());
+    worker.close().expect("everybody leaves");
 }
 
 fn what_was_sent_before_the_end_is_run(builder: Builder) {

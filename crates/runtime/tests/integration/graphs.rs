@@ -141,7 +141,7 @@ fn orc_2_memory_that_only_the_submitter_can_free_is_an_error() {
         }
         Ok(())
     });
-    assert_eq!(run.expect("ORC-2: scopes give back").report.tasks, 120);
+    assert_eq!(run.expect("ORC-2: scopes give back").report.tasks, 80);
 }
 
 #[test]

@@ -3,8 +3,13 @@
 mod callables;
 mod callers;
 mod conformance;
+mod given_back;
 mod graphs;
+mod in_place;
+mod inside;
 mod mixed;
+mod names;
 mod prompt;
+mod settings;
 mod stress;
 mod timeline;

@@ -1,9 +1,9 @@
 //! How a worker ends.
 
-use crate::callables::{HANG, NOTHING, SLEEP, wish};
+use crate::callables::{HANG, NOTHING, PROGRAM, SLEEP, wish};
 use crate::support::{Leftovers, builder, eventually, ladder, turn};
 use phalanx_engine::Reason;
-use phalanx_runtime::{Call, DType, Error};
+use phalanx_runtime::{Call, DType, Error, Target, Worker};
 use std::time::Duration;
 
 #[test]
@@ -41,6 +41,27 @@ fn who_does_not_leave_in_time_is_killed_and_named() -> Result<(), Error> {
     assert!(killed.len() == 1 && killed[0].starts_with("chip 1 (process "), "{killed:?}");
     assert!(stuck.is_empty(), "{stuck:?}");
     left.check();
+    Ok(())
+}
+
+#[test]
+fn a_device_that_panics_when_it_is_given_back_keeps_nobody_from_leaving() -> Result<(), Error> {
+    let _turn = turn();
+    let left = Leftovers::before();
+    for builder in [builder(), Worker::builder(&PROGRAM).threads()] {
+        let worker = builder.clone().chips(2).device_ids(&[wish::BOMB, 1]).init()?;
+        worker.run("used", |graph| {
+            graph.submit_next_level(Target::Chip(0), &Call::new(&NOTHING))?;
+            Ok(())
+        })?;
+        worker.close()?;
+        left.check();
+        // The same where it is given back because another chip cannot be set up.
+        let refused = builder.chips(2).device_ids(&[wish::BOMB, wish::FAIL]).init();
+        let words = refused.err().expect("one is on fire").to_string();
+        assert!(words.contains("is on fire"), "{words}");
+        left.check();
+    }
     Ok(())
 }
 

@@ -1,10 +1,10 @@
 //! Workers that are started again.
 
-use crate::callables::{DEVICE, EXIT, HANG, NOTHING, SLEEP, WHO};
+use crate::callables::{DEVICE, EXIT, HANG, NOTHING, SLEEP, WHO, wish};
 use crate::support::{
     Dice, Leftovers, builder, describe, eventually, is_usable, signal, timed, turn,
 };
-use phalanx_runtime::{Call, DType, Error, Target, Worker};
+use phalanx_runtime::{Call, DType, Error, RunHandle, Target, Tensor, Worker};
 use rustix::process::Signal;
 use std::time::Duration;
 
@@ -112,6 +112,146 @@ fn a_task_that_always_ends_its_worker_ends_it_for_good() -> Result<(), Error> {
     assert!(words.contains("without having done anything"), "{words}");
     assert_eq!(worker.lost().len(), 1);
     is_usable(&worker)?;
+    worker.close()?;
+    left.check();
+    Ok(())
+}
+
+/// A file that tells the bootstrap of a chip what to do, one line each time.
+struct Script(std::path::PathBuf);
+
+impl Script {
+    fn new(name: &str) -> Self {
+        let name = format!("phalanx-{name}-{}", std::process::id());
+        Self(std::env::temp_dir().join(name))
+    }
+
+    fn write(&self, lines: &[&str]) {
+        let text: Vec<&str> = lines.iter().flat_map(|line| [*line, "\n"]).collect();
+        std::fs::write(&self.0, text.concat()).expect("a temporary file");
+    }
+
+    /// A worker with one chip that follows it, and a tensor for answers.
+    fn start(&self) -> Result<(Worker, Tensor), Error> {
+        self.write(&[]);
+        let path = self.0.to_str().expect("text").as_bytes();
+        let chip =
+            builder().chips(1).device_ids(&[wish::SCRIPT]).window(4096).setting(path).restart();
+        let worker = chip.init()?;
+        let number = worker.tensor(DType::I64, &[4])?;
+        Ok((worker, number))
+    }
+}
+
+impl Drop for Script {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// Three tasks on chip 0, of which the second may not run twice.
+fn three_tasks(worker: &Worker, number: &Tensor) -> Result<RunHandle, Error> {
+    worker.submit("three", |graph| {
+        for at in 0..3 {
+            let call = Call::new(&SLEEP).scalar(0).args([number.rows(at, at + 1)?.in_out()]);
+            let call = if at == 1 { call } else { call.idempotent() };
+            graph.submit_next_level(Target::Chip(0), &call)?;
+        }
+        Ok(())
+    })
+}
+
+/// Ends the process of chip 0, and waits until that is known.
+fn lose(worker: &Worker) {
+    let before = worker.replaced().len();
+    signal(worker.startup().children[0].process, Signal::KILL);
+    eventually("the loss is known", || worker.replaced().len() > before);
+}
+
+#[test]
+fn prc_9_a_replacement_that_cannot_start_is_replaced_in_turn() -> Result<(), Error> {
+    let _turn = turn();
+    let left = Leftovers::before();
+    let script = Script::new("again");
+    for bad in [["fail", "die"], ["panic", "fail"], ["die", "change"]] {
+        let (worker, number) = script.start()?;
+        script.write(&bad);
+        lose(&worker);
+        let run = three_tasks(&worker, &number)?;
+        let report = run.wait()?.report;
+        assert_eq!(report.completed, 3, "PRC-9: what was kept for it has run");
+        drop(run);
+        assert_eq!(worker.read::<i64>(&number)?, [1, 1, 1, 0], "PRC-9: once");
+        let replaced = worker.replaced();
+        assert_eq!((replaced.len(), worker.lost().len()), (3, 0), "PRC-9: {replaced:?}");
+        let names: std::collections::BTreeSet<_> =
+            replaced.iter().map(|lost| lost.worker.clone()).collect();
+        assert_eq!(names.len(), 3, "PRC-9: each has a name of its own: {replaced:?}");
+        drop(number);
+        worker.close()?;
+        left.check();
+    }
+    Ok(())
+}
+
+#[test]
+fn prc_9_when_all_attempts_are_used_up_each_cause_is_named() -> Result<(), Error> {
+    let _turn = turn();
+    let left = Leftovers::before();
+    let script = Script::new("used-up");
+    let (worker, number) = script.start()?;
+    script.write(&["hold", "die", "panic", "fail"]);
+    lose(&worker);
+    let run = three_tasks(&worker, &number)?;
+    eventually("the first attempt is under way", || {
+        std::fs::read_to_string(&script.0).is_ok_and(|lines| lines.lines().count() == 3)
+    });
+    std::fs::remove_file(&script.0).expect("it is there");
+    let Err(Error::Run(error)) = run.wait() else { panic!("PRC-9: it can never start") };
+    let words = error.to_string();
+    let causes =
+        ["SIGKILL", "started again 3 times", "1. ", "on fire again", "2. ", "exited with 3", "3. "];
+    for cause in causes.into_iter().chain(["it panics again"]) {
+        assert!(words.contains(cause), "PRC-9: {cause}: {words}");
+    }
+    assert_eq!(error.failures().len(), 3, "EP-1: each task has failed once: {words}");
+    assert!(error.report().completed == 0 && error.report().tasks == 3, "{words}");
+    drop(run);
+    assert_eq!(worker.read::<i64>(&number)?, [0; 4], "none has run");
+    assert_eq!(worker.lost().len(), 1);
+    drop(number);
+    worker.close()?;
+    left.check();
+    Ok(())
+}
+
+#[test]
+fn prc_9_a_replacement_that_is_killed_while_it_starts_is_replaced_in_turn() -> Result<(), Error> {
+    let _turn = turn();
+    let left = Leftovers::before();
+    let script = Script::new("killed");
+    let (worker, number) = script.start()?;
+    let first = worker.startup().children[0].process;
+    script.write(&["slow", "slow"]);
+    lose(&worker);
+    let run = three_tasks(&worker, &number)?;
+    let mut gone = vec![first];
+    for round in 1..=2 {
+        let mut next = None;
+        eventually("another starts", || {
+            next = crate::support::children().into_iter().find(|process| !gone.contains(process));
+            // It bootstraps when it has taken its line.
+            let script = std::fs::read_to_string(&script.0).unwrap_or_default();
+            next.is_some() && script.lines().count() == 2 - round
+        });
+        signal(next.expect("a process"), Signal::KILL);
+        gone.extend(next);
+    }
+    assert_eq!(run.wait()?.report.completed, 3, "PRC-9");
+    let replaced = worker.replaced();
+    assert_eq!(replaced.len(), 3, "PRC-9: {replaced:?}");
+    assert!(replaced.iter().all(|lost| lost.words.contains("SIGKILL")), "{replaced:?}");
+    drop((run, number));
     worker.close()?;
     left.check();
     Ok(())

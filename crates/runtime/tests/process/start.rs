@@ -1,11 +1,14 @@
 //! How children start, and what is left if they cannot.
 
-use crate::callables::{ADD, LONG_WORDS, NOTHING, PROGRAM, WHO, wish};
-use crate::support::{FIXTURE, Leftovers, builder, describe, ladder, timed, turn};
+use crate::callables::{ADD, EMPLOY, LONG_WORDS, NOTHING, PROGRAM, WHO, wish};
+use crate::support::{
+    FIXTURE, Leftovers, builder, describe, eventually, is_gone, ladder, signal, timed, turn,
+};
 use phalanx_engine::{Ladder, Time};
 use phalanx_runtime::error::StartError;
 use phalanx_runtime::shm::Phase;
 use phalanx_runtime::{Builder, Call, DType, Error, Program, Target, Worker};
+use rustix::process::Signal;
 
 /// How the start of a builder failed.
 fn refusal(builder: Builder) -> StartError {
@@ -186,5 +189,40 @@ fn eight_children_start_and_leave_quickly() -> Result<(), Error> {
         closes.push(time);
     }
     println!("8 children: start {}, close {}", describe(&mut starts), describe(&mut closes));
+    Ok(())
+}
+
+#[test]
+fn prc_8_a_task_of_a_child_starts_workers_of_its_own() -> Result<(), Error> {
+    let _turn = turn();
+    let left = Leftovers::before();
+    let worker = builder().chips(1).sub_workers(1).init()?;
+    let number = worker.tensor(DType::I64, &[3])?;
+    let employ = |stays| Call::new(&EMPLOY).scalar(stays).args([number.no_dep()]);
+    worker.call(&employ(0))?;
+    worker.run("on a chip", |graph| {
+        graph.submit_next_level(Target::Chip(0), &employ(0))?;
+        Ok(())
+    })?;
+    let employed: Vec<i64> = worker.read(&number)?;
+    assert!(employed.iter().all(|process| *process > 0), "PRC-8: {employed:?}");
+    // Who is ended takes them along.
+    worker.write(&number, &[0i64; 3])?;
+    let run = worker.submit("stays", |graph| {
+        graph.submit_sub(&employ(1))?;
+        Ok(())
+    })?;
+    let mut processes = vec![0; 3];
+    eventually("all are there", || {
+        processes = worker.read_unordered::<i64>(&number).expect("ours");
+        !processes.contains(&0)
+    });
+    let processes: Vec<u32> = processes.into_iter().filter_map(|one| one.try_into().ok()).collect();
+    signal(processes[0], Signal::KILL);
+    assert!(run.wait().is_err(), "PRC-8: it was killed");
+    eventually("they leave", || processes.iter().all(|process| is_gone(*process)));
+    drop((run, number));
+    worker.close()?;
+    left.check();
     Ok(())
 }

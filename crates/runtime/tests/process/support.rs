@@ -50,6 +50,21 @@ pub(crate) fn children() -> BTreeSet<u32> {
     numbers.filter(|number| stat(*number).is_some_and(|fields| fields[1] == ours)).collect()
 }
 
+/// All processes below one.
+pub(crate) fn descendants(process: u32) -> Vec<u32> {
+    let numbers = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let numbers = numbers.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let parent = |number: u32| Some((number, stat(number)?[1].parse::<u32>().ok()?));
+    let parents: Vec<(u32, u32)> = numbers.filter_map(parent).collect();
+    let mut found = vec![process];
+    let mut at = 0;
+    while let Some(above) = found.get(at).copied() {
+        found.extend(parents.iter().filter(|(_, parent)| *parent == above).map(|(one, _)| *one));
+        at += 1;
+    }
+    found.split_off(1)
+}
+
 /// Whether a process is gone, or waits only for its parent to notice.
 pub(crate) fn is_gone(process: u32) -> bool {
     stat(process).is_none_or(|fields| fields[0] == "Z" || fields[0] == "X")

@@ -1,6 +1,6 @@
 //! What a failure says arrives as it was said.
 
-use crate::callables::{CHAIN, EXIT, FAIL, LAST_WORDS, PANIC};
+use crate::callables::{CHAIN, EXIT, FAIL, HOOK, LAST_WORDS, PANIC};
 use crate::support::{builder, eventually, is_usable, turn};
 use phalanx_runtime::{Call, Error, Worker};
 
@@ -32,6 +32,18 @@ fn a_panic_says_where_and_an_error_says_why() -> Result<(), Error> {
     assert!(words.contains("callables.rs:") && words.contains("met a wall"), "{words}");
     let words = words_of(&worker, &Call::new(&CHAIN));
     assert!(words.contains("the setting is wrong\n  because: invalid digit"), "{words}");
+    is_usable(&worker)?;
+    worker.close()
+}
+
+#[test]
+fn a_panic_under_a_hook_of_the_callable_is_a_failure_too() -> Result<(), Error> {
+    let _turn = turn();
+    let worker = builder().sub_workers(1).init()?;
+    for _ in 0..2 {
+        let words = words_of(&worker, &Call::new(&HOOK));
+        assert!(words.contains("it panics under a hook of its own"), "{words}");
+    }
     is_usable(&worker)?;
     worker.close()
 }

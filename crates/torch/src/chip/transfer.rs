@@ -46,7 +46,7 @@ impl<'a> Operand<'a> {
     }
 
     /// An argument of a task, as it was declared; `index` is for messages.
-    pub fn argument(index: usize, data: &'a mut Data) -> Result<Self, Failure> {
+    pub fn argument(index: usize, data: &'a mut Data<'_>) -> Result<Self, Failure> {
         let (layout, access) = (*data.layout(), data.access());
         let dtype = dtype_of(layout.dtype).ok_or_else(|| {
             Failure::new(format!(
@@ -128,7 +128,7 @@ fn dtype_of(dtype: Shared) -> Option<DType> {
     }
 }
 
-fn read(data: &Data, dtype: DType) -> Result<Value, Failure> {
+fn read(data: &Data<'_>, dtype: DType) -> Result<Value, Failure> {
     Ok(match dtype {
         DType::F32 => Value::from_vec(data.read_elements::<f32>()?),
         DType::F16 => Value::from_vec(data.read_elements::<f16>()?),
@@ -137,7 +137,7 @@ fn read(data: &Data, dtype: DType) -> Result<Value, Failure> {
     })
 }
 
-fn write(data: &mut Data, elements: &Buffer) -> Result<(), Failure> {
+fn write(data: &mut Data<'_>, elements: &Buffer) -> Result<(), Failure> {
     match elements {
         Buffer::F32(elements) => data.write_elements(elements)?,
         Buffer::F16(elements) => data.write_elements(elements)?,

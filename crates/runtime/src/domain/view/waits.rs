@@ -15,7 +15,7 @@ struct Wanted {
     within: Duration,
 }
 
-impl DomainView {
+impl DomainView<'_> {
     /// Waits until a peer's cell in this rank's window holds at least `wanted`, and gives what it holds.
     ///
     /// If the peer is lost, or a task of its has failed in this run, the wait ends at once, and the error says who and how;

@@ -51,11 +51,8 @@ impl Core {
         let at = worker.index();
         let words = self.lanes[at].with_doom(words);
         self.lanes[at].doom = None;
-        let lost = Lost { worker: self.lanes[at].endpoint.name(), words: words.clone() };
-        self.replaced.truncate(MAX_REPLACED - 1);
-        self.replaced.push_front(lost);
+        self.note_replaced(worker, words.clone());
         self.lanes[at].unflushed = 0;
-        self.has_news = true;
         for flight in self.flights(worker) {
             let job = &self.jobs[flight.task.slot()];
             let is_over = job.run.is_none_or(|run| self.engine.error(run).is_some());
@@ -77,6 +74,14 @@ impl Core {
         self.lanes[at].endpoint.flush();
     }
 
+    /// Remembers that a process was lost in whose place there is another.
+    pub(super) fn note_replaced(&mut self, worker: WorkerId, words: Box<str>) {
+        let worker = self.lanes[worker.index()].endpoint.name();
+        self.replaced.truncate(MAX_REPLACED - 1);
+        self.replaced.push_front(Lost { worker, words });
+        self.has_news = true;
+    }
+
     /// What a worker was sent and has not ended.
     fn flights(&self, worker: WorkerId) -> Vec<Start> {
         let sent = self.lanes[worker.index()].sent;
@@ -94,7 +99,7 @@ impl Core {
     }
 
     /// A task that failed because nobody was left to run it: nobody has noted that when it happened.
-    pub(super) fn failure_without_worker(&self, cause: &Cause) -> Option<TaskFailure> {
+    pub(super) fn failure_without_worker(&self, run: RunId, cause: &Cause) -> Option<TaskFailure> {
         let (worker, words) = match cause.reason {
             Reason::WorkerLost(worker) => {
                 let lost = self.lanes[worker.index()].loss()?;
@@ -110,7 +115,10 @@ impl Core {
         let callable = usize::try_from(cause.work).ok();
         let callable = callable.and_then(|at| self.program.callables().get(at));
         let callable = callable.map_or("?", |callable| callable.name());
-        Some(TaskFailure { task, member, callable, worker, words })
+        // Its slot may be another task's by now.
+        let job = self.jobs.get(task.slot()).filter(|job| job.run == Some(run));
+        let name = job.and_then(|job| job.name(member));
+        Some(TaskFailure { task, member, name, callable, worker, words })
     }
 
     /// Why a submission is refused, with the names of those who are lost and how they ended.

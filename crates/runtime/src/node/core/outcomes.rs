@@ -24,7 +24,7 @@ impl Core {
         let is_root =
             |one: &TaskFailure| Some(one.task) == cause.task && one.member == cause.member;
         if !failures.iter().any(is_root) {
-            failures.splice(0..0, self.failure_without_worker(&cause));
+            failures.splice(0..0, self.failure_without_worker(run, &cause));
         }
         RunError::new(cause, self.report_so_far(run), failures)
     }

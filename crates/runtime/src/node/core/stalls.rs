@@ -3,7 +3,8 @@
 use super::Core;
 use crate::clock;
 use crate::error::RunError;
-use phalanx_engine::{Cause, Reason, RunId, Stall, Time};
+use phalanx_engine::{Cause, Reason, RunId, Stall, TaskId, Time, WorkerId};
+use std::sync::Arc;
 use std::time::Duration;
 
 impl Core {
@@ -36,6 +37,13 @@ impl Core {
         self.carry_out();
     }
 
+    /// What a worker's task is called, or its member of it, if that has a name of its own.
+    fn name_of(&self, worker: WorkerId, task: TaskId) -> Option<Arc<str>> {
+        let mut flights = self.engine.flights(worker);
+        let flight = flights.find(|flight| flight.task == task)?;
+        self.jobs[task.slot()].name(flight.member)
+    }
+
     /// A stall in words: which worker, which task, since when.
     fn describe(&self, stall: &Stall) -> String {
         let since = Duration::from_nanos(clock::now().saturating_sub(stall.since.0));
@@ -43,11 +51,13 @@ impl Core {
         let what = match (stall.worker, stall.task) {
             (Some(worker), Some(task)) => {
                 let lane = &self.lanes[worker.index()];
-                let callable = self.jobs[task.slot()].callable as usize;
-                let callable = self.program.callables().get(callable).map_or("?", |one| one.name());
-                let name = lane.endpoint.name();
-                let wait = self.say_wait(worker.index());
-                format!("{name} has shown no progress in task {task} (`{callable}`){wait}")
+                let job = &self.jobs[task.slot()];
+                let callable = self.program.callables().get(job.callable as usize);
+                let callable = callable.map_or("?", |one| one.name());
+                let name = self.name_of(worker, task).map(|name| format!(" `{name}`"));
+                let name = name.unwrap_or_default();
+                let (lane, wait) = (lane.endpoint.name(), self.say_wait(worker.index()));
+                format!("{lane} has shown no progress in task {task}{name} (`{callable}`){wait}")
             }
             (_, Some(task)) => format!("nobody runs anything and task {task} waits"),
             _ => "nothing moves".to_owned(),

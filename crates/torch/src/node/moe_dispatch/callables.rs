@@ -14,7 +14,7 @@ const ROWS: u32 = 1;
 const BACK: u32 = 2;
 
 /// Tells all peers something, and waits until all have told it.
-fn meet(view: &DomainView, cell: u32) -> Result<(), Failure> {
+fn meet(view: &DomainView<'_>, cell: u32) -> Result<(), Failure> {
     for peer in 0..view.ranks() {
         view.notify(peer, cell, 1)?;
     }
@@ -62,7 +62,11 @@ fn dispatch(task: &mut Task<'_>) -> Result<(), Failure> {
 }
 
 /// Counts how many rows go to each expert, tells all, and gives the counts of all ranks.
-fn publish(view: &DomainView, routes: &[i32], experts: usize) -> Result<Vec<Vec<i32>>, Failure> {
+fn publish(
+    view: &DomainView<'_>,
+    routes: &[i32],
+    experts: usize,
+) -> Result<Vec<Vec<i32>>, Failure> {
     let mut histogram = vec![0i32; experts];
     for route in routes {
         let expert = usize::try_from(*route)?;
@@ -78,7 +82,7 @@ fn publish(view: &DomainView, routes: &[i32], experts: usize) -> Result<Vec<Vec<
 }
 
 /// Where this rank's first row for each expert lies at the expert's chip: prefix sums over experts, then over senders.
-fn first_rows(view: &DomainView, all: &[Vec<i32>], experts: usize) -> Vec<usize> {
+fn first_rows(view: &DomainView<'_>, all: &[Vec<i32>], experts: usize) -> Vec<usize> {
     let count = |rank: usize, expert: usize| usize::try_from(all[rank][expert]).unwrap_or(0);
     let mut first = Vec::new();
     for chip in 0..view.ranks() {

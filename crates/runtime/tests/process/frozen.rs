@@ -1,0 +1,112 @@
+//! What becomes of a tree of workers that is stopped as a whole, and of one in which only some are.
+
+use crate::callables::{PROGRAM, SLEEP};
+use crate::support::{FIXTURE, descendants, eventually, ladder, signal, turn};
+use phalanx_runtime::{Call, DType, Error, Worker};
+use rustix::process::Signal;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+/// Longer than every budget of the fixture.
+const STOP: Duration = Duration::from_secs(6);
+
+/// A fixture that has something under way.
+struct Parent {
+    what: &'static str,
+    process: Child,
+    out: BufReader<ChildStdout>,
+}
+
+impl Parent {
+    fn start(what: &'static str) -> Self {
+        let mut command = Command::new(FIXTURE);
+        command.args(["frozen", what]).stdout(Stdio::piped());
+        let mut process = command.spawn().expect("the fixture starts");
+        let out = BufReader::new(process.stdout.take().expect("a pipe"));
+        let mut parent = Self { what, process, out };
+        assert_eq!(parent.line(), "begun", "{what}");
+        parent
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.out.read_line(&mut line).expect("a line");
+        line.trim().to_owned()
+    }
+
+    /// Stops those below it, and itself if `is_whole`; or lets them go on.
+    fn signal(&self, what: Signal, is_whole: bool) {
+        if is_whole {
+            signal(self.process.id(), what);
+        }
+        for process in descendants(self.process.id()) {
+            signal(process, what);
+        }
+    }
+
+    /// What it says at its end.
+    fn end(mut self) -> String {
+        let words = self.line();
+        eventually("it ends", || self.process.try_wait().is_ok_and(|status| status.is_some()));
+        words
+    }
+}
+
+#[test]
+fn wch_1_alw_1_a_tree_that_is_stopped_as_a_whole_goes_on_as_if_it_had_not_been() {
+    let _turn = turn();
+    let all = ["waits", "kept", "threads", "levels", "starts", "closes"].map(Parent::start);
+    std::thread::sleep(Duration::from_millis(200));
+    for parent in &all {
+        parent.signal(Signal::STOP, true);
+    }
+    std::thread::sleep(STOP);
+    for parent in &all {
+        parent.signal(Signal::CONT, true);
+    }
+    for parent in all {
+        let what = parent.what;
+        assert_eq!(parent.end(), "ended well", "WCH-1: {what}");
+    }
+}
+
+#[test]
+fn wch_1_workers_that_are_stopped_without_their_parent_are_found_out() {
+    let _turn = turn();
+    let all = ["waits", "kept", "levels"].map(Parent::start);
+    for parent in &all {
+        parent.signal(Signal::STOP, false);
+    }
+    for parent in all {
+        let what = parent.what;
+        let words = parent.end();
+        assert!(words.contains("has shown no progress"), "WCH-1: {what}: {words}");
+    }
+}
+
+/// What the clock of budgets shows, in nanoseconds.
+fn clock() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
+}
+
+#[test]
+fn wch_2_a_thread_that_is_stuck_while_nobody_waits_is_found_out_by_who_waits() -> Result<(), Error>
+{
+    let _turn = turn();
+    let worker =
+        Worker::builder(&PROGRAM).threads().sub_workers(1).budgets(ladder(40, 120)).init()?;
+    let number = worker.tensor(DType::I64, &[1])?;
+    let run = worker.submit("stuck", |graph| {
+        graph.submit_sub(&Call::new(&SLEEP).scalar(3000).args([number.in_out()]))?;
+        Ok(())
+    })?;
+    // Longer than the budget, and nobody looks.
+    std::thread::sleep(Duration::from_millis(400));
+    let begun = clock();
+    let Err(Error::Run(error)) = run.wait() else { panic!("WCH-2: it is stuck") };
+    let stall = error.stall().expect("WCH-2: the watchdog has ended it");
+    assert!(stall.since.0 >= begun, "WCH-2: {stall:?}, and nobody looked before {begun}");
+    Ok(())
+}
