@@ -10,16 +10,17 @@ const MAX_REPLACED: usize = 64;
 impl Core {
     /// Tells those who wait for what a worker had, before it is certain that it touches nothing any more.
     pub(super) fn worker_dying(&mut self, worker: WorkerId, words: &str) {
-        let is_replaced = self.lanes[worker.index()].endpoint.is_replaced();
+        let lane = &self.lanes[worker.index()];
+        let (is_replaced, words) = (lane.endpoint.is_replaced(), lane.with_doom(words));
         if !is_replaced {
-            self.tell_of_loss(worker.index(), words);
+            self.tell_of_loss(worker.index(), &words);
         }
         for flight in self.flights(worker) {
             let job = &self.jobs[flight.task.slot()];
             let Some(run) = job.run.filter(|_| !(is_replaced && job.is_idempotent)) else {
                 continue;
             };
-            let failure = self.failure(&flight, words.into());
+            let failure = self.failure(&flight, words.clone());
             self.tell_of_failure(&flight, &failure.to_string());
             let Start { task, member, work, .. } = flight;
             let (task, reason) = (Some(task), Reason::WorkerLost(worker));
@@ -34,6 +35,7 @@ impl Core {
     pub(crate) fn worker_lost(&mut self, now: Time, worker: WorkerId, words: &str) {
         let lane = &mut self.lanes[worker.index()];
         let words = lane.with_doom(words);
+        lane.doom = None;
         lane.lost = Some(words.clone());
         lane.unflushed = 0;
         self.has_news = true;
@@ -48,6 +50,7 @@ impl Core {
     pub(super) fn worker_replaced(&mut self, now: Time, worker: WorkerId, words: &str) {
         let at = worker.index();
         let words = self.lanes[at].with_doom(words);
+        self.lanes[at].doom = None;
         self.note_replaced(worker, words.clone());
         self.lanes[at].unflushed = 0;
         for flight in self.flights(worker) {
@@ -147,8 +150,8 @@ impl Lane {
     }
 
     /// How a worker ended, behind why it was ended.
-    fn with_doom(&mut self, words: &str) -> Box<str> {
-        let doom = self.doom.take();
+    fn with_doom(&self, words: &str) -> Box<str> {
+        let doom = self.doom.as_ref();
         doom.map_or_else(|| words.into(), |doom| format!("{doom}; {words}").into())
     }
 }
