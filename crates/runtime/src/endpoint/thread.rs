@@ -168,7 +168,7 @@ mod tests {
     static PROGRAM: Program = Program::new(&[]);
 
     #[test]
-    fn ep_8_a_thread_that_is_gone_is_lost_at_once_and_says_why() {
+    fn ep_8_a_thread_that_is_gone_is_lost_immediately_and_says_why() {
         let worker = Worker::builder(&PROGRAM).threads().sub_workers(1).memory(1 << 20);
         let worker = worker.init().expect("a worker");
         let runner = Runner::new(&PROGRAM, Vec::new(), None);
