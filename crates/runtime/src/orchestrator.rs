@@ -41,7 +41,7 @@ pub enum Target {
 /// How many submissions pass before workers are listened to.
 const LISTEN_EVERY: u32 = 16;
 /// How long a submitter that found no room waits for more of it than one task needs.
-const ROOM_PATIENCE: Duration = Duration::from_micros(500);
+const ROOM_PATIENCE: Duration = Duration::from_millis(10);
 /// The most bytes a task carries itself.
 pub const MAX_BYTES: usize = 1 << 20;
 

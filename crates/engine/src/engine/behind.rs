@@ -26,19 +26,20 @@ impl Engine {
         self.ring.find(task).is_some_and(|slot| self.ring[slot].waits > 0)
     }
 
-    /// The dispatches that `task`, which is with a worker, was sent behind and that have not ended: none for most tasks.
-    #[inline]
-    pub fn behind(&self, task: TaskId) -> impl Iterator<Item = u64> {
-        let slot = self.ring.find(task).filter(|slot| self.ring[*slot].waits > 0);
-        let edges = slot.into_iter().flat_map(|slot| self.ring.edges(slot));
-        let producers = edges.map(|edge| edge.producer);
-        producers
-            .filter(|producer| self.ring.is_under_way(*producer))
-            .filter_map(|producer| {
-                let lane = self.lanes.get(self.ring.extra(producer.slot).lane as usize)?;
-                lane.flights.iter().rev().find(|flight| flight.slot == producer.slot)
-            })
-            .map(|flight| flight.dispatch)
+    /// Names the dispatches that `task`, which is with a worker, was sent behind and that have not ended.
+    pub fn behind(&self, task: TaskId, mut name: impl FnMut(u64)) {
+        let Some(slot) = self.ring.find(task) else { return };
+        for edge in self.ring.edges(slot) {
+            let producer = edge.producer;
+            if !self.ring.is_under_way(producer) {
+                continue;
+            }
+            let lane = self.lanes.get(self.ring.extra(producer.slot).lane as usize);
+            let mut flights = lane.into_iter().flat_map(|lane| lane.flights.iter().rev());
+            if let Some(flight) = flights.find(|flight| flight.slot == producer.slot) {
+                name(flight.dispatch);
+            }
+        }
     }
 
     /// Whether a task that is with a worker was sent behind one that has failed since: it will not begin.
@@ -87,7 +88,7 @@ impl Engine {
     /// The worker behind whose last task `slot` can be sent: it has all that `slot` waits for.
     fn worker_ahead(&self, slot: u32) -> Option<u32> {
         let entry = &self.ring[slot];
-        if entry.state != State::Pending || entry.is_alone {
+        if entry.state != State::Pending || entry.is_alone || !self.is_next_in_queue(entry.route) {
             return None;
         }
         let mut worker = NONE;
@@ -111,17 +112,25 @@ impl Engine {
         }
         let lane = self.lanes.get(worker as usize)?;
         let is_next = has_last && lane.keeps_order && lane.has_room() && lane.queue.is_empty();
-        (is_next && self.may_follow(slot, worker)).then_some(worker)
+        (is_next && self.may_run(entry.route, worker)).then_some(worker)
     }
 
-    /// Whether `slot` may run on `worker` and would be the next to go there.
-    fn may_follow(&self, slot: u32, worker: u32) -> bool {
-        match self.ring[slot].route {
+    /// Whether nothing waits in the queue that a task of this route would go to.
+    #[inline]
+    fn is_next_in_queue(&self, route: Route) -> bool {
+        match route {
+            Route::Worker(worker) => self.lanes[worker as usize].queue.is_empty(),
+            Route::Pool(pool) => self.pools[pool as usize].queue.is_empty(),
+            Route::Group(_) => false,
+        }
+    }
+
+    /// Whether a task of this route may run on `worker`.
+    #[inline]
+    fn may_run(&self, route: Route, worker: u32) -> bool {
+        match route {
             Route::Worker(only) => only == worker,
-            Route::Pool(pool) => {
-                let is_its = self.lanes[worker as usize].pool == pool;
-                is_its && self.pools[pool as usize].queue.is_empty()
-            }
+            Route::Pool(pool) => self.lanes[worker as usize].pool == pool,
             Route::Group(_) => false,
         }
     }

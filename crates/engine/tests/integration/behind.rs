@@ -15,6 +15,13 @@ fn ordered(workers: usize, depth: usize) -> Bench {
     bench
 }
 
+/// What a task was sent behind.
+fn behind(bench: &Bench, task: TaskId) -> Vec<u64> {
+    let mut behind = Vec::new();
+    bench.engine.behind(task, |dispatch| behind.push(dispatch));
+    behind
+}
+
 /// The work of what each worker has, in order.
 fn lanes(bench: &mut Bench) -> Vec<Vec<u64>> {
     bench.look();
@@ -34,12 +41,12 @@ fn que_5_a_chain_is_sent_to_one_worker_as_deep_as_that_goes() {
         bench.task(run, work, &[view(data, 0, 8).in_out()]);
     }
     assert_eq!(lanes(&mut bench), [vec![1, 2, 3, 4], vec![]], "QUE-5");
-    let is_behind = |start: &Start| bench.engine.behind(start.task).count() == 1;
+    let is_behind = |start: &Start| behind(&bench, start.task).len() == 1;
     assert!(bench.running[1..].iter().all(is_behind), "QUE-5");
     bench.done(1);
     assert_eq!(lanes(&mut bench), [vec![2, 3, 4, 5], vec![]], "QUE-5: room is used at once");
     let second = bench.running[1].task;
-    let before: Vec<u64> = bench.engine.behind(second).collect();
+    let before = behind(&bench, second);
     assert_eq!(before, [bench.running[0].dispatch], "QUE-5: what it is behind");
     let outcome = bench.seal_and_finish(run);
     assert_eq!((outcome.report.completed, outcome.report.critical), (10, 10), "QUE-5");
@@ -197,7 +204,7 @@ fn assert_work_conserving(seed: u64) {
         for action in actions {
             let Action::Start(start) = action else { continue };
             let worker = start.worker.index();
-            let behind: Vec<u64> = bench.engine.behind(start.task).collect();
+            let behind = behind(&bench, start.task);
             let has = |one: &u64| sent.iter().any(|s| s.worker == worker && s.dispatch == *one);
             assert!(behind.iter().all(has), "QUE-5");
             let last = sent.iter().rev().find(|sent| sent.worker == worker);

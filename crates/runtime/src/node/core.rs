@@ -202,7 +202,7 @@ impl Core {
         }
         self.behind.clear();
         if self.engine.is_behind(task) {
-            self.behind.extend(self.engine.behind(task));
+            self.engine.behind(task, |dispatch| self.behind.push(dispatch));
         }
         let message = self.jobs[task.slot()].message(member);
         let lane = &mut self.lanes[worker.index()];
@@ -257,10 +257,9 @@ impl Core {
         is_moved
     }
 
-    /// Whether so many slots are free, or workers run out of tasks before they are.
+    /// Whether so many slots are free, or no worker has a task that could free more.
     pub(crate) fn has_room(&self, slots: u32) -> bool {
-        let sent: usize = self.engine.workers().map(|worker| self.engine.in_flight(worker)).sum();
-        self.engine.free_slots() >= slots || sent <= self.lanes.len()
+        self.engine.free_slots() >= slots || !self.is_busy()
     }
 
     pub(crate) fn worker(&self, at: usize) -> WorkerId {

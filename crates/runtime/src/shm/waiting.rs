@@ -25,7 +25,7 @@ const PAUSES: u32 = 24;
 /// How many waits do without those looks after they were in vain.
 const MISSED: u32 = 15;
 /// How long the processor is kept where everybody has one: little, for others may want it whom we do not know of.
-const SPIN: Duration = Duration::from_micros(2);
+const SPIN: Duration = Duration::from_micros(6);
 /// How long the processor is offered to others, at least.
 const PATIENCE: Duration = Duration::from_micros(60);
 /// And at most, whatever was measured.

@@ -178,7 +178,8 @@ impl<'a> Execution<'a> {
             self.engine.step(Time(self.now), Event::Finished { worker, dispatch, ending, took: 0 });
             return;
         }
-        let behind: Vec<u64> = self.engine.behind(task).collect();
+        let mut behind = Vec::new();
+        self.engine.behind(task, |dispatch| behind.push(dispatch));
         assert!(self.keeps_order || behind.is_empty(), "QUE-5: nobody keeps order");
         let is_here = |one: &u64| {
             let mut flights = self.workers[worker.index()].flights.iter();

@@ -58,7 +58,8 @@ impl Core {
             let is_over = job.run.is_none_or(|run| self.engine.error(run).is_some());
             let is_doomed = self.engine.is_doomed(flight.task);
             if job.is_idempotent && !is_over && !is_doomed {
-                let behind: Vec<u64> = self.engine.behind(flight.task).collect();
+                let mut behind = Vec::new();
+                self.engine.behind(flight.task, |dispatch| behind.push(dispatch));
                 self.lanes[at].endpoint.send(flight.dispatch, &behind, job.message(flight.member));
                 continue;
             }
