@@ -125,7 +125,7 @@ fn ring_1_ring_3_a_full_ring_is_an_answer_and_room_an_action() {
 }
 
 #[test]
-fn b_47_ring_4_a_submitter_that_holds_everything_is_told_at_once_and_only_then() {
+fn b_47_ring_4_a_submitter_that_holds_everything_is_told_immediately_and_only_then() {
     let mut bench = small(8, 4096);
     let run = bench.begin();
     let scope = bench.engine.open(run, "layer 3", Mode::Automatic).expect("room");
@@ -211,7 +211,7 @@ fn b_44_an_empty_ring_takes_whatever_fits_its_capacity() {
 }
 
 #[test]
-fn a_slab_without_task_is_there_at_once_and_can_be_depended_on() {
+fn a_slab_without_task_is_there_immediately_and_can_be_depended_on() {
     let mut bench = small(8, 4096);
     let run = bench.begin();
     let answer = bench.engine.allocate(run, 100).expect("room");

@@ -52,7 +52,7 @@ fn run_3_runs_that_share_no_worker_execute_side_by_side() {
 }
 
 #[test]
-fn run_4_a_run_finishes_once_and_an_empty_one_at_once() {
+fn run_4_a_run_finishes_once_and_an_empty_one_immediately() {
     let mut bench = Bench::new(1);
     let run = bench.begin();
     bench.engine.seal(run).expect("no scope is open");

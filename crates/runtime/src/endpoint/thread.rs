@@ -9,7 +9,7 @@ use crate::runner::{Runner, caught, discard};
 use crate::serve::{Parent, Server};
 use crate::shm::{ChildSide, Mailbox, Sizes};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 
 /// The node's end of a thread.
@@ -43,18 +43,16 @@ impl Fate {
     }
 }
 
-/// The node of a worker that is a thread: whoever is told moves it.
-struct Here(Weak<Node>);
+/// The node of a worker that is a thread: the thread moves it when it has something to tell.
+struct Here(Arc<Node>);
 
 impl Parent for Here {
     fn tell(&self, _: &ChildSide) {
-        if let Some(node) = self.0.upgrade() {
-            node.ask();
-        }
+        self.0.ask();
     }
 
     fn tell_in_passing(&self, _: &ChildSide) -> bool {
-        self.0.upgrade().is_none_or(|node| node.ask_in_passing())
+        self.0.ask_in_passing()
     }
 }
 
@@ -88,15 +86,13 @@ fn spawn(
         is_told: false,
         broken: None,
     };
-    let (waiting, node) = (node.waiting, Arc::downgrade(node));
-    let server = Server::new(child, Here(node.clone()), runner, waiting);
+    let node = Arc::clone(node);
+    let server = Server::new(child, Here(Arc::clone(&node)), runner, node.waiting);
     let tasks_of = tasks_of.to_vec();
     let body = move || {
         inside::serve(tasks_of);
         live(server, &fate);
-        if let Some(node) = node.upgrade() {
-            node.tell_all();
-        }
+        node.tell_all();
     };
     let thread = thread::Builder::new().name(name.to_owned()).spawn(body);
     let thread = thread.map_err(|error| Error::thread(name, error))?;
@@ -172,7 +168,7 @@ mod tests {
     static PROGRAM: Program = Program::new(&[]);
 
     #[test]
-    fn ep_8_a_thread_that_is_gone_is_lost_at_once_and_says_why() {
+    fn ep_8_a_thread_that_is_gone_is_lost_immediately_and_says_why() {
         let worker = Worker::builder(&PROGRAM).threads().sub_workers(1).memory(1 << 20);
         let worker = worker.init().expect("a worker");
         let runner = Runner::new(&PROGRAM, Vec::new(), None);

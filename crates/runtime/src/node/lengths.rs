@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn len_1_a_long_task_is_noted_at_once_and_short_ones_now_and_then() {
+    fn len_1_a_long_task_is_noted_immediately_and_short_ones_now_and_then() {
         let mut lengths = Lengths::new(1);
         assert!(lengths.is_sampled(LONG_NANOSECONDS), "LEN-1");
         lengths.note(0, 300);

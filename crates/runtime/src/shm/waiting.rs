@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn wait_5_who_kept_the_processor_in_vain_offers_it_at_once_the_next_times() {
+    fn wait_5_who_kept_the_processor_in_vain_offers_it_without_delay_the_next_times() {
         let bell = Bell::create().expect("a bell");
         let waiting = Waiting::calibrate().among(1000);
         let looks = || {

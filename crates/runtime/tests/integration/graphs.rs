@@ -168,7 +168,7 @@ fn orc_3_memory_of_one_chip_goes_to_that_chip_only() {
 }
 
 #[test]
-fn srv_1_srv_2_srv_3_a_worker_serves_in_order_at_once_and_to_the_end() {
+fn srv_1_srv_2_srv_3_a_worker_serves_in_order_promptly_and_to_the_end() {
     let worker = threads(1).depth(4).init().expect("a worker");
     let list = worker.tensor(DType::I64, &[101]).expect("memory");
     let [first, second] = [(0..50), (50..100)].map(|numbers| {

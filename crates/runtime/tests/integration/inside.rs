@@ -180,7 +180,7 @@ fn wrk_6_a_run_inside_a_task_is_an_error_at_every_level() {
 }
 
 #[test]
-fn wrk_6_a_task_that_waits_for_its_own_run_or_a_later_one_fails_at_once() {
+fn wrk_6_a_task_that_waits_for_its_own_run_or_a_later_one_fails_immediately() {
     let told = soon(|| {
         let worker = threads();
         let submit = |call: &Callable| {

@@ -287,7 +287,7 @@ fn sim_8_dozing_ends_at_its_instant_and_keeps_no_run_alive() {
 }
 
 #[test]
-fn sim_8_a_deadlock_is_reported_at_once_and_without_the_one_who_dozes() {
+fn sim_8_a_deadlock_is_reported_immediately_and_without_the_one_who_dozes() {
     let mut executor = Executor::new(1);
     let sim = executor.sim();
     executor.spawn(Place(0), "watcher", async move { sim.doze_until(Time::us(1)).await }).detach();

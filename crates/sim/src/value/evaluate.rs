@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn node_1_threads_that_look_at_once_see_one_buffer() {
+    fn node_1_threads_that_look_together_see_one_buffer() {
         for _ in 0..50 {
             let shared = Value::unary(Unary::Neg, &plus(&leaf(), &leaf()));
             let ends: Vec<Value> = (0..4).map(|_| plus(&shared, &leaf())).collect();

@@ -105,7 +105,7 @@ fn loading_together(pes: u32, dma: u64, hbm: u64, bytes: usize) -> Report {
 }
 
 #[test]
-fn hbm_bandwidth_is_shared_by_those_who_load_at_once() {
+fn hbm_bandwidth_is_shared_by_those_who_load_together() {
     assert_eq!(loading_together(1, 16, 16, 1600).simulated, Time::ns(100));
     assert_eq!(loading_together(2, 16, 16, 1600).simulated, Time::ns(200));
     // Eight of 8 B/ns each, though each could take 16.

@@ -103,7 +103,7 @@ fn pool_3_dropping_joins_and_leaves_values_usable() {
 }
 
 #[test]
-fn pool_3_many_callers_at_once() {
+fn pool_3_many_callers_together() {
     let pool = Pool::new(3);
     let (values, truth) = (workload(DType::F32, 5), bytes(&workload(DType::F32, 5)));
     let barrier = Barrier::new(4);

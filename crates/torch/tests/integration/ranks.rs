@@ -83,7 +83,7 @@ pub(crate) async fn both<A: Future, B: Future>(one: A, other: B) -> (A::Output, 
 }
 
 /// Whether a future is over when it is first looked at.
-pub(crate) async fn at_once(future: impl Future) -> bool {
+pub(crate) async fn is_over_now(future: impl Future) -> bool {
     let mut future = pin!(future);
     poll_fn(|context| Poll::Ready(future.as_mut().poll(context).is_ready())).await
 }

@@ -100,7 +100,7 @@ fn grf_6_a_task_may_be_expected_to_wait_longer_than_others() {
 }
 
 #[test]
-fn grf_6_if_nothing_can_happen_any_more_that_is_a_deadlock_at_once() {
+fn grf_6_if_nothing_can_happen_any_more_that_is_a_deadlock_immediately() {
     let mut context = chip();
     let error = context
         .run(|cx| async move {

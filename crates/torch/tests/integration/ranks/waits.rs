@@ -1,6 +1,6 @@
 //! Waiting: who makes time pass, in which order, and how often (seeds T3, g13 to g19).
 
-use super::{at_once, both, machine, nap, quad, recorded};
+use super::{both, is_over_now, machine, nap, quad, recorded};
 use phalanx_sim::executor::PlaceOrder;
 use phalanx_sim::ipcq::EdgeSpec;
 use phalanx_sim::kernel::Tl;
@@ -99,10 +99,10 @@ fn g17_waiting_for_what_is_over_does_not_give_way() {
         .run(|cx| async move {
             let x = cx.zeros([8], DType::F32)?;
             let handle = nap(&cx, &x, Time::ns(1));
-            assert!(!at_once(handle.wait()).await);
+            assert!(!is_over_now(handle.wait()).await);
             handle.wait().await?;
-            assert!(at_once(handle.wait()).await, "REQ-2");
-            assert!(at_once(cx.wait(&handle)).await && at_once(x.ready()).await);
+            assert!(is_over_now(handle.wait()).await, "REQ-2");
+            assert!(is_over_now(cx.wait(&handle)).await && is_over_now(x.ready()).await);
             Ok(())
         })
         .unwrap();
