@@ -1,11 +1,9 @@
 //! What is said of workers that are lost: who, how, and what the run had done.
 
-use crate::callables::{GROW, HANG, LAST_WORDS, NOTHING, PROGRAM, SLEEP};
+use crate::callables::{GROW, HANG, LAST_WORDS, NOTHING, SLEEP};
 use crate::support::{builder, eventually, is_usable, ladder, signal, turn};
 use phalanx_engine::{Reason, SubmitError};
-use phalanx_runtime::{
-    Builder, Call, DType, Error, Finished, Orchestrator, RunError, Target, Worker,
-};
+use phalanx_runtime::{Call, DType, Error, Finished, Orchestrator, RunError, Target, Worker};
 use rustix::process::Signal;
 
 /// Kills these children and waits until that is known; what each was called.
@@ -166,23 +164,19 @@ fn prc_10_a_run_that_has_failed_refuses_with_its_own_error() {
 #[test]
 fn a_stall_tells_what_the_run_had_done() {
     let _turn = turn();
-    let threads: fn() -> Builder = || Worker::builder(&PROGRAM).threads();
-    for make in [threads, builder] {
-        let worker =
-            make().chips(1).sub_workers(1).budgets(ladder(100, 300)).init().expect("a worker");
-        let number = worker.tensor(DType::I64, &[1]).expect("memory");
-        let run = worker.run("three and one", |graph| {
-            let before: Vec<_> =
-                (0..3).map(|_| graph.submit_sub(&Call::new(&NOTHING))).collect::<Result<_, _>>()?;
-            // Longer than every budget, and then it ends: a thread cannot be ended.
-            let call = Call::new(&SLEEP).args([number.in_out()]).scalar(1500).after(&before);
-            graph.submit_next_level(Target::Chip(0), &call)?;
-            Ok(())
-        });
-        let error = run_error(run);
-        assert!(error.stall().is_some(), "{error}");
-        assert_eq!((error.report().tasks, error.report().completed), (4, 3), "{error}");
-    }
+    let small = builder().chips(1).sub_workers(1).budgets(ladder(100, 300));
+    let worker = small.init().expect("a worker");
+    let number = worker.tensor(DType::I64, &[1]).expect("memory");
+    let run = worker.run("three and one", |graph| {
+        let before: Vec<_> =
+            (0..3).map(|_| graph.submit_sub(&Call::new(&NOTHING))).collect::<Result<_, _>>()?;
+        let call = Call::new(&HANG).args([number.output()]).after(&before);
+        graph.submit_next_level(Target::Chip(0), &call)?;
+        Ok(())
+    });
+    let error = run_error(run);
+    assert!(error.stall().is_some(), "{error}");
+    assert_eq!((error.report().tasks, error.report().completed), (4, 3), "{error}");
 }
 
 #[test]
