@@ -20,8 +20,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Endings of short tasks that the parent is told of together, at most.
 const BATCH: u32 = 8;
-/// The parent is told at once of a task that took longer than this: about as long as telling takes.
-const LONG_NANOSECONDS: u64 = 500;
+/// The parent is told at once of a task that took longer than this.
+const LONG_NANOSECONDS: u64 = 2_000;
 /// Looks for a task before a worker insists that its parent looks: a microsecond or so.
 const LOOKS: u32 = 64;
 /// A task that must not begin any more.
