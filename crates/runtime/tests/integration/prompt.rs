@@ -1,8 +1,8 @@
 //! Endings are not kept back: what follows from them begins while their worker runs on.
 
-use crate::callables::{NOTE, NOTHING, PROGRAM, TELL, UNTIL_TOLD};
+use crate::callables::{NOTE, NOTHING, PROGRAM, REST, TELL, UNTIL_TOLD};
 use crate::callers::mislead;
-use phalanx_runtime::{Builder, Call, DType, Target, Worker};
+use phalanx_runtime::{Builder, Call, DType, Failure, Orchestrator, Target, Tensor, Worker};
 
 /// Two workers of the next level, in threads and in processes.
 fn pairs() -> [Builder; 2] {
@@ -11,25 +11,46 @@ fn pairs() -> [Builder; 2] {
     [builder().threads(), builder().program_path(path)]
 }
 
+/// Chip 0 is sent short tasks, each with a list of its own, while it rests; the last one waits for its flag.
+fn submit_ahead(
+    graph: &mut Orchestrator<'_>,
+    lists: &[Tensor],
+    flag: &Tensor,
+) -> Result<(), Failure> {
+    graph.submit_next_level(Target::Chip(0), &Call::new(&REST).scalar(20))?;
+    for list in lists {
+        let note = Call::new(&NOTE).args([list.in_out()]).scalar(1);
+        graph.submit_next_level(Target::Chip(0), &note)?;
+    }
+    let waits = Call::new(&UNTIL_TOLD).args([flag.no_dep()]);
+    graph.submit_next_level(Target::Chip(0), &waits)?;
+    graph.flush();
+    Ok(())
+}
+
+/// Tensors of two numbers each.
+fn lists(worker: &Worker, count: usize) -> Vec<Tensor> {
+    (0..count).map(|_| worker.tensor(DType::I64, &[2]).expect("memory")).collect()
+}
+
+/// A run whose last task on chip 0 waits for what follows from those before it, on chip 1.
+fn run_ahead(worker: &Worker, short: usize) -> u64 {
+    let (lists, flag) = (lists(worker, short), worker.tensor(DType::I64, &[1]).expect("memory"));
+    let run = worker.run("one waits for what follows from those before it", |graph| {
+        submit_ahead(graph, &lists, &flag)?;
+        let tells = Call::new(&TELL).args([flag.no_dep()]).args(lists.iter().map(Tensor::input));
+        graph.submit_next_level(Target::Chip(1), &tells)?;
+        Ok(())
+    });
+    run.expect("SRV-3").report.completed
+}
+
 #[test]
 fn srv_3_an_ending_is_told_before_a_task_begins_that_is_not_known_to_be_short() {
     for builder in pairs() {
         let worker = builder.init().expect("a worker");
-        for short in [1, 6, 7, 8, 9, 40] {
-            let [list, flag] = [64, 1].map(|n| worker.tensor(DType::I64, &[n]).expect("memory"));
-            let run = worker.run("one waits for what follows from those before it", |graph| {
-                let mut before = Vec::new();
-                for number in 0..short {
-                    let note = Call::new(&NOTE).args([list.in_out()]).scalar(number);
-                    before = vec![graph.submit_next_level(Target::Chip(0), &note)?];
-                }
-                let waits = Call::new(&UNTIL_TOLD).args([flag.no_dep()]).after(&before);
-                graph.submit_next_level(Target::Chip(0), &waits)?;
-                let tells = Call::new(&TELL).args([flag.no_dep(), list.input()]);
-                graph.submit_next_level(Target::Chip(1), &tells)?;
-                Ok(())
-            });
-            assert_eq!(run.expect("SRV-3").report.completed, short + 2, "SRV-3");
+        for short in [1, 6, 7, 8, 9, 13] {
+            assert_eq!(run_ahead(&worker, short), short as u64 + 3, "SRV-3");
         }
     }
 }
@@ -39,8 +60,7 @@ fn srv_3_a_task_that_was_thought_to_be_short_holds_back_no_ending_for_good() {
     for builder in pairs() {
         let worker = builder.init().expect("a worker");
         mislead(&worker);
-        let tensor = |count| worker.tensor(DType::I64, &[count]).expect("memory");
-        let (list, flag) = (tensor(64), tensor(1));
+        let flag = worker.tensor(DType::I64, &[1]).expect("memory");
         worker.write(&flag, &[1u64]).expect("no run names it");
         let known = worker.run("known to be short on this chip", |graph| {
             for _ in 0..100 {
@@ -50,17 +70,7 @@ fn srv_3_a_task_that_was_thought_to_be_short_holds_back_no_ending_for_good() {
             Ok(())
         });
         known.expect("it ends");
-        worker.write(&flag, &[0u64]).expect("no run names it");
-        let run = worker.run("and now it waits", |graph| {
-            let first = Call::new(&NOTE).args([list.in_out()]).scalar(0);
-            let first = graph.submit_next_level(Target::Chip(0), &first)?;
-            let waits = Call::new(&UNTIL_TOLD).args([flag.no_dep()]).after(&[first]);
-            graph.submit_next_level(Target::Chip(0), &waits)?;
-            let tells = Call::new(&TELL).args([flag.no_dep(), list.input()]);
-            graph.submit_next_level(Target::Chip(1), &tells)?;
-            Ok(())
-        });
-        assert_eq!(run.expect("SRV-3").report.completed, 3, "SRV-3");
+        assert_eq!(run_ahead(&worker, 3), 6, "SRV-3");
     }
 }
 
@@ -72,23 +82,14 @@ fn srv_3_what_ended_before_a_worker_died_has_ended() {
     let process = rustix::process::Pid::from_raw(
         i32::try_from(worker.startup().children[0].process).expect("a process"),
     );
-    let [flag, list] = [1, 64].map(|n| worker.tensor(DType::I64, &[n]).expect("memory"));
-    let run = worker.submit("dies in the last", |graph| {
-        let mut before = Vec::new();
-        for number in 0..6 {
-            let note = Call::new(&NOTE).args([list.in_out()]).scalar(number);
-            before = vec![graph.submit_next_level(Target::Chip(0), &note)?];
-        }
-        let waits = Call::new(&UNTIL_TOLD).args([flag.no_dep()]).after(&before);
-        graph.submit_next_level(Target::Chip(0), &waits)?;
-        Ok(())
-    });
+    let (lists, flag) = (lists(&worker, 6), worker.tensor(DType::I64, &[1]).expect("memory"));
+    let run = worker.submit("dies in the last", |graph| submit_ahead(graph, &lists, &flag));
     let run = run.expect("a run");
-    // All six have been noted once the list says so.
-    let noted = || worker.read_unordered::<u64>(&list).expect("it can be seen")[0];
+    // All six have ended, but for the last, once their lists say so.
+    let is_noted = |list| worker.read_unordered::<u64>(list).expect("it can be seen")[0] == 1;
     assert!((0..60_000).any(|_| {
         std::thread::sleep(std::time::Duration::from_millis(1));
-        noted() == 6
+        lists.iter().all(is_noted)
     }));
     // The last of them may not be published yet.
     std::thread::sleep(std::time::Duration::from_millis(20));
