@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Nobody is appointed to do this. Whoever waits holds the core for a moment, carries messages and judges; workers that
-//! are threads do it when they have nothing to do, and a keeper does it when nobody else comes by. So a waiting caller is
+//! are threads do it when they have something to say, and a keeper does it when nobody else comes by. So a waiting caller is
 //! never a core that only spins, and work goes on when the caller is elsewhere.
 //!
 //! - **NODE-1 (moves).** While a worker has something to say or a task can be sent, somebody does it, also when no caller

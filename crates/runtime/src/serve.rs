@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const BATCH: u32 = 8;
 /// The parent is told at once of a task that took longer than this.
 const LONG_NANOSECONDS: u64 = 2_000;
-/// Looks for a task before a worker insists that its parent looks: a microsecond or so.
+/// Looks for a task before a worker insists that its parent looks: some microseconds, most of them offered to others.
 const LOOKS: u32 = 64;
 /// A task that must not begin any more.
 pub(crate) const RECALL: u8 = 1;

@@ -3,7 +3,7 @@
 //! The keeper is a thread. While somebody attends to the node it is out of the way, asleep on a lock of its own; while
 //! nobody does it sleeps on the node's bell like any waiter, and moves what there is to move. Who leaves the node with work
 //! under way, as the last one, makes sure that the keeper is not out of the way; where there is no keeper, workers are
-//! threads, and each moves the node before it sleeps and after a long task.
+//! threads, and each moves the node when it has something to say.
 //!
 //! - **KEEP-1 (takes over).** While work is under way and nobody attends, the keeper does.
 //! - **KEEP-2 (out of the way).** While somebody attends, it does not touch the node.
