@@ -159,6 +159,12 @@ impl Ring {
         (consumers.len(), consumers.first(), consumers.more())
     }
 
+    /// Whether any task waits for `slot`.
+    #[inline]
+    pub(crate) fn has_consumers(&self, slot: u32) -> bool {
+        self.consumers[slot as usize].0.len() > 0
+    }
+
     /// Some of the others, and where the next ones are; those that are none are not there.
     pub(crate) fn more_consumers(
         &self,

@@ -189,7 +189,9 @@ impl<'n> Orchestrator<'n> {
             let job = core.job(task);
             (job.run, job.callable) = (Some(run), order.callable);
             job.is_idempotent = call.is_idempotent;
-            job.names.extend(call.rare().name.clone().map(Some));
+            if let Some(name) = &call.rare().name {
+                job.names.push(Some(Arc::clone(name)));
+            }
             let arguments = call.arguments.iter();
             encode_task(
                 &mut job.bytes,

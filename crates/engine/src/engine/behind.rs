@@ -12,7 +12,7 @@ use crate::worker::WorkerId;
 impl Engine {
     /// Says that `worker` runs tasks in the order in which they are sent, never defers one, and ends a task that was sent
     /// [behind](Engine::behind) one that failed or was skipped as [`Ending::Skipped`](crate::Ending::Skipped). Whoever carries
-    /// out a start looks whether the task [is doomed](Engine::is_doomed) by then.
+    /// out a start of a task that was sent behind others looks whether it [is doomed](Engine::is_doomed) by then.
     pub fn keeps_order(&mut self, worker: WorkerId) {
         if let Some(lane) = self.lanes.get_mut(worker.index()) {
             lane.keeps_order = true;
@@ -20,10 +20,11 @@ impl Engine {
         }
     }
 
-    /// Whether `task`, which is with a worker, was sent behind tasks that have not ended.
+    /// Whether `task`, which is with a worker, was sent behind tasks that have not ended or have failed.
     #[inline]
     pub fn is_behind(&self, task: TaskId) -> bool {
-        self.ring.find(task).is_some_and(|slot| self.ring[slot].waits > 0)
+        let is_so = |slot| self.ring[slot].waits > 0 || self.ring[slot].is_failing;
+        self.ring.find(task).is_some_and(is_so)
     }
 
     /// Names the dispatches that `task`, which is with a worker, was sent behind and that have not ended.
@@ -42,7 +43,7 @@ impl Engine {
         }
     }
 
-    /// Whether a task that is with a worker was sent behind one that has failed since: it will not begin.
+    /// Whether a task that is with a worker and [is behind](Engine::is_behind) others was sent behind one that has failed since: it will not begin.
     #[inline]
     pub fn is_doomed(&self, task: TaskId) -> bool {
         self.ring.find(task).is_some_and(|slot| self.ring[slot].is_failing)
@@ -71,6 +72,9 @@ impl Engine {
             return None;
         }
         let last = lane.flights.back()?.slot;
+        if !self.ring.has_consumers(last) {
+            return None;
+        }
         let (count, first, mut more) = self.ring.consumers(last);
         let can_follow = |slot: &u32| self.worker_ahead(*slot) == Some(worker);
         if let Some(slot) = first.into_iter().take(count).find(can_follow) {

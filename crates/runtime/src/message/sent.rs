@@ -1,8 +1,12 @@
 //! What a worker is sent: a task, its dispatch, and what it is behind.
 //!
-//! The dispatch, the number of dispatches it is behind, those, and then the task; all numbers have eight bytes.
+//! The dispatch and then the task. A task that is behind others has a mark on its dispatch; the number of dispatches it is
+//! behind, and those, stand before the task then. All numbers have eight bytes.
 
 use smallvec::SmallVec;
+
+/// On the dispatch of a task that is behind others.
+const IS_BEHIND: u64 = 1 << 63;
 
 /// A task on its way to a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,9 +25,10 @@ impl<'a> Sent<'a> {
     /// What stands before a task that is sent as `dispatch`, behind those.
     #[inline]
     pub fn head(dispatch: u64, behind: &[u64]) -> Head {
-        let mut head = Head::from_buf_and_len([dispatch.to_le(), 0, 0, 0], 2);
+        let mut head = Head::from_buf_and_len([dispatch.to_le(), 0, 0, 0], 1);
         if !behind.is_empty() {
-            head[1] = (behind.len() as u64).to_le();
+            head[0] = (dispatch | IS_BEHIND).to_le();
+            head.push((behind.len() as u64).to_le());
             head.extend(behind.iter().map(|other| other.to_le()));
         }
         head
@@ -32,12 +37,15 @@ impl<'a> Sent<'a> {
     /// What was sent; nothing if `bytes` are no such message.
     #[inline]
     pub fn read(bytes: &'a [u8]) -> Option<Self> {
-        let (words, _) = bytes.as_chunks::<8>();
-        let [dispatch, count, rest @ ..] = words else { return None };
-        let count = usize::try_from(u64::from_le_bytes(*count)).ok()?;
-        let behind = rest.get(..count)?;
+        let (dispatch, message) = bytes.split_first_chunk::<8>()?;
         let dispatch = u64::from_le_bytes(*dispatch);
-        Some(Self { dispatch, behind, message: &bytes[16 + 8 * count..] })
+        if dispatch & IS_BEHIND == 0 {
+            return Some(Self { dispatch, behind: &[], message });
+        }
+        let (count, rest) = message.split_first_chunk::<8>()?;
+        let count = usize::try_from(u64::from_le_bytes(*count)).ok()?;
+        let behind = rest.as_chunks::<8>().0.get(..count).filter(|behind| !behind.is_empty())?;
+        Some(Self { dispatch: dispatch & !IS_BEHIND, behind, message: &rest[8 * count..] })
     }
 
     /// The dispatches that it is behind: if one of them failed or was skipped, it is skipped.

@@ -166,7 +166,9 @@ impl Core {
         let job = &mut self.jobs[slot];
         job.bytes.clear();
         job.ends.clear();
-        job.names.clear();
+        if !job.names.is_empty() {
+            job.names.clear();
+        }
         job
     }
 
@@ -197,11 +199,11 @@ impl Core {
     #[inline]
     fn start(&mut self, start: &Start) {
         let Start { worker, dispatch, task, member, .. } = *start;
-        if self.engine.is_doomed(task) {
-            return self.skip(start);
-        }
         self.behind.clear();
         if self.engine.is_behind(task) {
+            if self.engine.is_doomed(task) {
+                return self.skip(start);
+            }
             self.engine.behind(task, |dispatch| self.behind.push(dispatch));
         }
         let message = self.jobs[task.slot()].message(member);
