@@ -2,7 +2,7 @@
 
 use super::drive::{Entry, Graph, Work};
 use super::task::{KernelTask, Member, Tag, TaskId, TaskTarget, bytes_of, writes};
-use phalanx_engine::{Arg, Place as EnginePlace, PoolId, Submit, SubmitError, TaskSpec, WorkerId};
+use phalanx_engine::{Arg, Placement, PoolId, Submit, SubmitError, TaskSpec, WorkerId};
 use phalanx_sim::topology::PeId;
 use phalanx_torch::Error;
 use phalanx_torch::Tensor;
@@ -144,11 +144,11 @@ impl Graph {
             Route::Group(workers) => workers.iter().copied().zip(slices.iter().copied()).collect(),
             _ => Vec::new(),
         };
-        let (place, own): (EnginePlace<'_>, &[Arg]) = match route {
-            Route::Worker(worker) => (EnginePlace::Worker(*worker), slices[0]),
-            Route::Pool(pool) => (EnginePlace::Pool(*pool), slices[0]),
-            Route::Group(_) => (EnginePlace::Group(&targets), &[]),
-            Route::PoolGroup(pool) => (EnginePlace::PoolGroup(*pool, &slices), &[]),
+        let (placement, own): (Placement<'_>, &[Arg]) = match route {
+            Route::Worker(worker) => (Placement::Worker(*worker), slices[0]),
+            Route::Pool(pool) => (Placement::Pool(*pool), slices[0]),
+            Route::Group(_) => (Placement::Group(&targets), &[]),
+            Route::PoolGroup(pool) => (Placement::PoolGroup(*pool, &slices), &[]),
         };
         let after: Vec<_> =
             task.after.iter().filter_map(|id| state.tasks[id.number].task).collect();
@@ -158,7 +158,7 @@ impl Graph {
             priority: task.priority,
             is_unordered: task.is_unordered,
             expected: super::drive::reading(task.expected),
-            ..TaskSpec::new(place).args(own).work(number as u64)
+            ..TaskSpec::new(placement).args(own).work(number as u64)
         };
         let taken = match state.engine.submit(state.run, &spec) {
             Ok(Submit::Accepted { task, .. }) => Some(task),

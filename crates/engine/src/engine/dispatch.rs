@@ -27,16 +27,16 @@ impl Engine {
         let is_alone = entry.is_alone;
         match route {
             Route::Worker(worker) => {
-                if self.lanes[worker as usize].health == Health::Lost {
+                if self.workers[worker as usize].health == Health::Lost {
                     return self.fail(slot, lost(worker));
                 }
-                self.lanes[worker as usize].queue.push(slot, priority);
-                self.fill_lane(worker);
+                self.workers[worker as usize].queue.push(slot, priority);
+                self.fill_worker(worker);
             }
             Route::Pool(pool) => {
                 let entry = &mut self.pools[pool as usize];
                 if entry.queue.is_empty()
-                    && let Some(worker) = entry.next_free(&mut self.lanes, is_alone)
+                    && let Some(worker) = entry.next_free(&mut self.workers, is_alone)
                 {
                     return self.start(worker, slot, 0);
                 }
@@ -53,15 +53,15 @@ impl Engine {
     /// `worker` may have room: gives it what waits for it, then what waits for its pool.
     #[inline]
     pub(super) fn fill(&mut self, worker: u32) {
-        let lane = &mut self.lanes[worker as usize];
-        if lane.reserved != NONE {
-            let run = lane.reserved;
+        let state = &mut self.workers[worker as usize];
+        if state.reserved != NONE {
+            let run = state.reserved;
             return self.launch_groups(run);
         }
-        if !lane.queue.is_empty() {
-            self.fill_lane(worker);
+        if !state.queue.is_empty() {
+            self.fill_worker(worker);
         }
-        let pool = self.lanes[worker as usize].pool;
+        let pool = self.workers[worker as usize].pool;
         if pool != NONE {
             self.fill_from(pool, worker);
         }
@@ -76,10 +76,10 @@ impl Engine {
         if !self.pools[pool as usize].queue.is_empty() {
             self.feed(worker, pool);
         }
-        let lane = &mut self.lanes[worker as usize];
-        if lane.has_room() {
+        let state = &mut self.workers[worker as usize];
+        if state.has_room() {
             let entry = &mut self.pools[pool as usize];
-            entry.list(worker, lane);
+            entry.list(worker, state);
             if !entry.queue.is_empty() {
                 self.fill_pool(pool);
             }
@@ -89,10 +89,10 @@ impl Engine {
     /// Gives `worker` what waits for its pool, while nobody else has room.
     #[inline]
     fn feed(&mut self, worker: u32, pool: u32) {
-        while self.lanes[worker as usize].has_room()
+        while self.workers[worker as usize].has_room()
             && let Some(slot) = self.pools[pool as usize].pop_for_the_only_one()
         {
-            if self.ring[slot].is_alone && !self.lanes[worker as usize].flights.is_empty() {
+            if self.ring[slot].is_alone && !self.workers[worker as usize].flights.is_empty() {
                 let priority = self.ring[slot].priority;
                 return self.pools[pool as usize].queue.push_front(slot, priority);
             }
@@ -101,9 +101,9 @@ impl Engine {
     }
 
     #[inline(never)]
-    fn fill_lane(&mut self, worker: u32) {
-        while self.lanes[worker as usize].has_room_of_its_own() {
-            let Some(slot) = self.lanes[worker as usize].queue.pop() else { return };
+    fn fill_worker(&mut self, worker: u32) {
+        while self.workers[worker as usize].has_room_of_its_own() {
+            let Some(slot) = self.workers[worker as usize].queue.pop() else { return };
             self.start(worker, slot, 0);
         }
     }
@@ -116,7 +116,7 @@ impl Engine {
         }
         while let Some(slot) = self.pools[pool as usize].queue.first() {
             let (entry, is_alone) = (&mut self.pools[pool as usize], self.ring[slot].is_alone);
-            let Some(worker) = entry.next_free(&mut self.lanes, is_alone) else { return };
+            let Some(worker) = entry.next_free(&mut self.workers, is_alone) else { return };
             entry.queue.pop();
             self.start(worker, slot, 0);
         }
@@ -142,16 +142,16 @@ impl Engine {
     pub(super) fn start(&mut self, worker: u32, slot: u32, member: u16) {
         self.dispatches += 1;
         let dispatch = self.dispatches;
-        let lane = &mut self.lanes[worker as usize];
-        if lane.flights.is_empty() {
-            lane.progress = self.now;
+        let state = &mut self.workers[worker as usize];
+        if state.flights.is_empty() {
+            state.progress = self.now;
         }
         let entry = &mut self.ring[slot];
-        lane.take_off(Flight { dispatch, slot, member, is_alone: entry.is_alone });
+        state.take_off(Flight { dispatch, slot, member, is_alone: entry.is_alone });
         entry.state = State::Running;
         let (work, task) = (entry.work, TaskId { slot, generation: entry.generation });
         if self.has_order {
-            self.ring.extra_mut(slot).lane = worker;
+            self.ring.extra_mut(slot).worker = worker;
         }
         let start = Start { worker: WorkerId(worker), dispatch, task, member, work };
         self.actions.push_back(Action::Start(start));
@@ -170,7 +170,7 @@ impl Engine {
                 continue;
             }
             for worker in self.wanted(group) {
-                self.lanes[worker as usize].reserved = run;
+                self.workers[worker as usize].reserved = run;
             }
             if !self.choose(group) {
                 break;
@@ -182,7 +182,7 @@ impl Engine {
             }
         }
         for worker in freed {
-            if self.lanes[worker as usize].reserved == NONE {
+            if self.workers[worker as usize].reserved == NONE {
                 self.fill(worker);
             }
         }
@@ -194,7 +194,7 @@ impl Engine {
         if let Some(pool) = group.pool {
             return (self.living(pool) < group.members).then_some(Reason::PoolLost(PoolId(pool)));
         }
-        let is_lost = |worker: &&u32| self.lanes[**worker as usize].health == Health::Lost;
+        let is_lost = |worker: &&u32| self.workers[**worker as usize].health == Health::Lost;
         group.targets.iter().find(is_lost).map(|worker| lost(*worker))
     }
 
@@ -212,12 +212,12 @@ impl Engine {
             return self.groups[group]
                 .targets
                 .iter()
-                .all(|worker| self.lanes[*worker as usize].is_idle());
+                .all(|worker| self.workers[*worker as usize].is_idle());
         };
         let idle = self.pools[pool as usize]
             .workers
             .iter()
-            .filter(|worker| self.lanes[**worker as usize].is_idle());
+            .filter(|worker| self.workers[**worker as usize].is_idle());
         let targets: Vec<u32> = idle.take(self.groups[group].members).copied().collect();
         let is_enough = targets.len() == self.groups[group].members;
         if is_enough {
@@ -230,7 +230,7 @@ impl Engine {
     fn release_group(&mut self, run: u32, group: u32, freed: &mut Vec<u32>) {
         self.runs[run as usize].groups.pop_front();
         for worker in self.wanted(group) {
-            self.lanes[worker as usize].reserved = NONE;
+            self.workers[worker as usize].reserved = NONE;
             freed.push(worker);
         }
     }
