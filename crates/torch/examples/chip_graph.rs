@@ -11,7 +11,7 @@
 #![expect(clippy::print_stdout, reason = "an example")]
 
 use phalanx_sim::kernel::{KernelError, Tl};
-use phalanx_sim::{DType, config, machine::Options};
+use phalanx_sim::{DType, MachineSpec, machine::Options};
 use phalanx_torch::graph::{Dispatch, Outcome};
 use phalanx_torch::{Args, Context, DpPolicy, Error, GraphOptions, Grid, Rank, Task, Tensor};
 
@@ -87,8 +87,7 @@ fn reference() -> Vec<f32> {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let quad = config::preset("quad-sip").ok_or("the preset is built in")?;
-    let machine = config::parse_machine("quad-sip", quad.text)?;
+    let machine = MachineSpec::preset("quad-sip")?;
     let want = reference();
     println!("{SIDE}x{SIDE}x{SIDE} in tiles of {TILE}, f32, on a chip of `quad-sip`");
     println!(

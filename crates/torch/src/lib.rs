@@ -4,9 +4,9 @@
 //! ([`chip`], [`node`]).
 //!
 //! ```
-//! use phalanx_sim::{config, machine::Options};
+//! use phalanx_sim::{MachineSpec, machine::Options};
 //! use phalanx_torch::workload;
-//! let bare = config::parse_machine("bare", config::preset("bare").unwrap().text).unwrap();
+//! let bare = MachineSpec::preset("bare").unwrap();
 //! let ping = workload::find("ping").unwrap();
 //! let settings = ping.settings(&bare, &[("bytes", "64 KiB")]).unwrap();
 //! let outcome = ping.run(bare, Options::default(), &settings).unwrap();

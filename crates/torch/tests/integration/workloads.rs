@@ -1,17 +1,14 @@
 //! Workloads: checked before they run, verified after, and whole in their reports.
 
 use phalanx_sim::MachineSpec;
-use phalanx_sim::config::{Override, parse_machine_with, preset};
 use phalanx_sim::executor::PlaceOrder;
 use phalanx_sim::machine::Options;
 use phalanx_torch::workload::{self, Outcome, ParameterError, WorkloadError};
 use proptest::prelude::*;
 
 fn machine(name: &str, overrides: &[String]) -> MachineSpec {
-    let overrides: Vec<Override> =
-        overrides.iter().map(|text| Override::parse(text).unwrap()).collect();
-    parse_machine_with(name, preset(name).unwrap().text, &overrides)
-        .unwrap_or_else(|errors| panic!("{errors}"))
+    let machine = MachineSpec::preset(name).and_then(|machine| machine.with_all(overrides));
+    machine.unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn attempt(
