@@ -13,7 +13,7 @@
 use phalanx_device::graph::{Dispatch, Outcome};
 use phalanx_device::{GraphOptions, KernelTask, OpenGraph};
 use phalanx_sim::kernel::{KernelError, Tl};
-use phalanx_sim::{DType, config, machine::Options};
+use phalanx_sim::{DType, MachineSpec, machine::Options};
 use phalanx_torch::{Args, Context, DpPolicy, Error, Grid, Rank, Tensor};
 
 const TILE: usize = 128;
@@ -88,8 +88,7 @@ fn reference() -> Vec<f32> {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let quad = config::preset("quad-sip").ok_or("the preset is built in")?;
-    let machine = config::parse_machine("quad-sip", quad.text)?;
+    let machine = MachineSpec::preset("quad-sip")?;
     let want = reference();
     println!("{SIDE}x{SIDE}x{SIDE} in tiles of {TILE}, f32, on a chip of `quad-sip`");
     println!(

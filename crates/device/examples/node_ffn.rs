@@ -14,7 +14,7 @@
 
 use phalanx_device::SimChip;
 use phalanx_runtime::{Call, Callable, DType, Failure, Program, Target, Task, Worker, register};
-use phalanx_sim::config;
+use phalanx_sim::MachineSpec;
 use phalanx_torch::Grid;
 
 const SIDE: usize = 64;
@@ -50,8 +50,7 @@ fn numbers(stream: usize) -> Vec<f32> {
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     // A chip is this program, started again.
     PROGRAM.serve_if_child();
-    let pair = config::preset("pair").ok_or("the preset is built in")?;
-    let machine = config::parse_machine("pair", pair.text)?;
+    let machine = MachineSpec::preset("pair")?;
     let worker = Worker::builder(&PROGRAM).chips(2).setting(SimChip::setting(&machine)).init()?;
     println!("{}", worker.startup());
 

@@ -19,7 +19,7 @@
 //! use phalanx_runtime::{Call, Callable, DType, Failure, Program, Target, Task, Worker, register};
 //! use phalanx_device::SimChip;
 //! use phalanx_torch::Grid;
-//! use phalanx_sim::config;
+//! use phalanx_sim::MachineSpec;
 //!
 //! /// `c = a + b`: what is declared as input is copied in, what is declared as output is copied back.
 //! fn add(task: &mut Task<'_>) -> Result<(), Failure> {
@@ -33,7 +33,7 @@
 //! const ADD: Callable = register!(add);
 //! static PROGRAM: Program = Program::new(&[ADD]).chip(SimChip::bootstrap);
 //!
-//! let machine = config::parse_machine("pair", config::preset("pair").unwrap().text).unwrap();
+//! let machine = MachineSpec::preset("pair").unwrap();
 //! // Without `threads`, each chip is a process: then `main` begins with `PROGRAM.serve_if_child()`.
 //! let worker = Worker::builder(&PROGRAM).threads().chips(2).setting(SimChip::setting(&machine)).init()?;
 //! let tensor = || worker.tensor(DType::F32, &[256]);

@@ -4,9 +4,9 @@
 //! no table that they share (PAR-1).
 //!
 //! ```
-//! use phalanx_sim::{config, machine::Options, DType};
+//! use phalanx_sim::{MachineSpec, machine::Options, DType};
 //! use phalanx_torch::{Context, distributed as dist, multiprocessing};
-//! let quad = config::parse_machine("quad-sip", config::preset("quad-sip").unwrap().text).unwrap();
+//! let quad = MachineSpec::preset("quad-sip").unwrap();
 //! let mut context = Context::new(quad, Options::default());
 //! let sums = multiprocessing::spawn(&mut context, 4, |rank, cx| async move {
 //!     dist::init_process_group(&cx)?;

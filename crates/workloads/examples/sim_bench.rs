@@ -7,7 +7,6 @@
 //! ```
 #![expect(clippy::cast_precision_loss, reason = "small numbers")]
 
-use phalanx_sim::config::{self, Override};
 use phalanx_sim::ipcq::EdgeSpec;
 use phalanx_sim::kernel::{Gemm, Operand};
 use phalanx_sim::machine::{Machine, Options};
@@ -69,10 +68,7 @@ impl Arguments {
 }
 
 fn bare(overrides: &[String]) -> Outcome<MachineSpec> {
-    let overrides =
-        overrides.iter().map(|text| Override::parse(text)).collect::<Result<Vec<_>, _>>()?;
-    let text = config::preset("bare").ok_or("no preset `bare`")?.text;
-    Ok(config::parse_machine_with("bare", text, &overrides)?)
+    Ok(MachineSpec::preset("bare")?.with_all(overrides)?)
 }
 
 /// The vector of each rank, and the slots it travels in.

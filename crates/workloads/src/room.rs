@@ -51,13 +51,12 @@ pub(super) fn bytes(size: usize, bytes: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use phalanx_sim::config;
+    use phalanx_sim::MachineSpec;
     use phalanx_sim::machine::Options;
 
     #[test]
     fn looking_for_room_takes_none() {
-        let text = config::preset("pair").expect("a preset").text;
-        let spec = config::parse_machine("pair", text).expect("a machine");
+        let spec = MachineSpec::preset("pair").expect("a machine");
         let machine = Machine::new(spec, Options::default());
         let half = Tensor { sip: 1, cube: 0, dtype: DType::F32, elements: 1 << 31 };
         let empty = Tensor { elements: 0, ..half };

@@ -54,7 +54,7 @@ pub enum TaskTarget {
 ///
 /// ```
 /// # use phalanx_sim::DType;
-/// # use phalanx_sim::{config, machine::Options, kernel::{KernelError, Tl}};
+/// # use phalanx_sim::{MachineSpec, machine::Options, kernel::{KernelError, Tl}};
 /// # use phalanx_device::{GraphOptions, KernelTask, OpenGraph};
 /// # use phalanx_torch::{Args, Context};
 /// async fn double(tl: Tl, args: Args) -> Result<(), KernelError> {
@@ -62,7 +62,7 @@ pub enum TaskTarget {
 ///     let y = tl.add(&x, &x).await?;
 ///     tl.store(&args.view(1)?, &y).await
 /// }
-/// # let quad = config::parse_machine("quad-sip", config::preset("quad-sip").unwrap().text).unwrap();
+/// # let quad = MachineSpec::preset("quad-sip").unwrap();
 /// let mut context = Context::new(quad, Options::default());
 /// let doubled = context.run(|cx| async move {
 ///     let (x, y) = (cx.full([4, 8], 3.0, DType::F32)?, cx.zeros([4, 8], DType::F32)?);

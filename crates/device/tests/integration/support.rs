@@ -1,6 +1,5 @@
 //! Shared pieces of these tests.
 
-use phalanx_sim::config::{self, Override};
 use phalanx_sim::kernel::{KernelError, Tl};
 use phalanx_sim::{DType, MachineSpec, Time};
 use phalanx_torch::{
@@ -9,10 +8,8 @@ use phalanx_torch::{
 
 /// A preset with other settings.
 pub(crate) fn machine(name: &str, set: &[&str]) -> MachineSpec {
-    let text = config::preset(name).expect("a preset").text;
-    let overrides: Vec<Override> =
-        set.iter().map(|text| Override::parse(text).expect("an override")).collect();
-    config::parse_machine_with(name, text, &overrides).expect("a machine")
+    let preset = MachineSpec::preset(name).expect("a preset");
+    preset.with_all(set).expect("a machine")
 }
 
 /// Launches a kernel that keeps a PE busy and declares a write that it does not make.

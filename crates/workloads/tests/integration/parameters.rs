@@ -1,16 +1,13 @@
 //! Parameters: which are refused, and when.
 
-use phalanx_sim::config::{self, Override};
 use phalanx_sim::machine::Options;
 use phalanx_sim::memory::MemoryError;
 use phalanx_sim::{Bytes, MachineSpec};
 use phalanx_workloads::{self as workload, Outcome, ParameterError, WorkloadError};
 
 fn preset(name: &str, overrides: &[&str]) -> MachineSpec {
-    let overrides: Vec<Override> =
-        overrides.iter().map(|text| Override::parse(text).unwrap()).collect();
-    let text = config::preset(name).unwrap().text;
-    config::parse_machine_with(name, text, &overrides).unwrap_or_else(|error| panic!("{error}"))
+    let machine = MachineSpec::preset(name).and_then(|machine| machine.with_all(overrides));
+    machine.unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn run(

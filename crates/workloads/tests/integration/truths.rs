@@ -1,16 +1,13 @@
 //! Every number of the closed forms for links, slots, the bounded-slot ring and GEMM, exact, through the public API.
 
-use phalanx_sim::config::{self, Override};
+use phalanx_sim::MachineSpec;
 use phalanx_sim::machine::Options;
 use phalanx_workloads::{self as workload, Outcome};
 
 /// Runs a workload on `bare` with overrides; both lists are `name=value`.
 fn bare(name: &str, overrides: &[&str], parameters: &[(&str, &str)], options: Options) -> Outcome {
-    let overrides: Vec<Override> =
-        overrides.iter().map(|text| Override::parse(text).unwrap()).collect();
-    let text = config::preset("bare").unwrap().text;
-    let machine =
-        config::parse_machine_with("bare", text, &overrides).unwrap_or_else(|e| panic!("{e}"));
+    let machine = MachineSpec::preset("bare").and_then(|machine| machine.with_all(overrides));
+    let machine = machine.unwrap_or_else(|error| panic!("{error}"));
     let workload = workload::find(name).unwrap();
     let settings = workload.settings(&machine, parameters).unwrap();
     workload.run(machine, options, &settings).unwrap_or_else(|error| panic!("{name}: {error}"))
