@@ -2,7 +2,7 @@
 
 use phalanx_sim::MachineSpec;
 use phalanx_sim::config::{Override, parse_machine_with, preset};
-use phalanx_sim::executor::PlaceOrder;
+use phalanx_sim::executor::PartitionOrder;
 use phalanx_sim::machine::Options;
 use phalanx_torch::workload::{self, Outcome, ParameterError, WorkloadError};
 use proptest::prelude::*;
@@ -83,7 +83,7 @@ fn wrk_1_settings_show_every_parameter_with_its_value() {
             given.iter().map(|(name, value)| (*name, value.as_str())).collect();
         assert!(workload.settings(&bare, &given).is_ok(), "WRK-1: what is shown can be set");
     }
-    assert_eq!(workload::near_miss("vectoradd"), Some("vector-add"));
+    assert_eq!(workload::suggestion("vectoradd"), Some("vector-add"));
 }
 
 /// Small parameters for every workload.
@@ -130,16 +130,19 @@ fn wrk_2_and_rpt_1_every_workload_is_right_and_adds_up_on_every_machine() {
 #[test]
 fn mch_3_and_par_2_every_workload_is_the_same_without_data_and_in_any_order() {
     for (name, parameters) in SMALL {
-        let run = |data, place_order| {
-            let options = Options { data, place_order, record: true, ..Options::default() };
+        let run = |data, partition_order| {
+            let options = Options { data, partition_order, record: true, ..Options::default() };
             let report =
                 attempt(machine("quad-sip", &[]), name, parameters, options).unwrap().report;
             (report.simulated, report.events, report.op_log())
         };
-        let usual = run(true, PlaceOrder::default());
-        assert!(run(false, PlaceOrder::default()) == usual, "MCH-3: {name}");
+        let usual = run(true, PartitionOrder::default());
+        assert!(run(false, PartitionOrder::default()) == usual, "MCH-3: {name}");
         for seed in 0..5 {
-            assert!(run(false, PlaceOrder::Shuffled(seed)) == usual, "PAR-2: {name}, seed {seed}");
+            assert!(
+                run(false, PartitionOrder::Shuffled(seed)) == usual,
+                "PAR-2: {name}, seed {seed}"
+            );
         }
     }
 }
