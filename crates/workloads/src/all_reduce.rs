@@ -191,7 +191,7 @@ fn plan(
     let Some(plan) = ccl.plan(name, &names) else {
         let plans = ccl.plans(&names);
         let known: Vec<&str> = plans.iter().map(|plan| plan.name.as_str()).collect();
-        let near = config::near_miss(name, known.iter().copied());
+        let near = config::suggestion(name, known.iter().copied());
         let near = near.map_or_else(String::new, |near| format!("did you mean `{near}`? "));
         let message = format!("parameter `algorithm`: there is no `{name}`");
         return Err(ParameterError::new(

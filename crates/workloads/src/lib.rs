@@ -133,8 +133,8 @@ pub fn find(name: &str) -> Option<&'static Workload> {
 }
 
 /// The name closest to a misspelt one.
-pub fn near_miss(name: &str) -> Option<&'static str> {
-    config::near_miss(name, all().iter().map(|workload| workload.name))
+pub fn suggestion(name: &str) -> Option<&'static str> {
+    config::suggestion(name, all().iter().map(|workload| workload.name))
 }
 
 impl Workload {

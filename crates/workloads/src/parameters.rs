@@ -160,7 +160,7 @@ impl fmt::Display for Setting {
 
 fn unknown(parameters: &[Parameter], name: &str) -> ParameterError {
     let names: Vec<&str> = parameters.iter().map(|parameter| parameter.name).collect();
-    let near = config::near_miss(name, names.iter().copied());
+    let near = config::suggestion(name, names.iter().copied());
     let hint = near.map_or_else(String::new, |near| format!("did you mean `{near}`? "));
     ParameterError::new(
         format!("unknown parameter `{name}`"),
@@ -237,7 +237,7 @@ impl Parameter {
             }),
             Kind::Word(words) if words.contains(&text) => Ok(Setting::Word(text.to_owned())),
             Kind::Word(words) => {
-                let near = config::near_miss(text, words.iter().copied());
+                let near = config::suggestion(text, words.iter().copied());
                 let near = near.map_or_else(String::new, |near| format!("did you mean `{near}`? "));
                 let help = format!("{near}allowed: {}", words.join(", "));
                 Err(bad(format!("`{text}` is not one of its words"), help))

@@ -77,7 +77,7 @@ fn verdict(check: &Check) -> ExitCode {
 
 fn unknown(name: &str) -> Failure {
     let names = node::all().iter().map(|workload| workload.name).chain(["list", "doctor"]);
-    let near = config::near_miss(name, names)
+    let near = config::suggestion(name, names)
         .map_or_else(String::new, |near| format!("did you mean `{near}`? "));
     Failure::input(format!("no node workload named `{name}`"))
         .hint(format!("{near}`phalanx node list` lists them"))

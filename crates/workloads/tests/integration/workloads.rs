@@ -1,7 +1,7 @@
 //! Workloads: checked before they run, verified after, and whole in their reports.
 
 use phalanx_sim::MachineSpec;
-use phalanx_sim::executor::PlaceOrder;
+use phalanx_sim::executor::PartitionOrder;
 use phalanx_sim::machine::Options;
 use phalanx_workloads::{self as workload, Outcome, ParameterError, WorkloadError};
 use proptest::prelude::*;
@@ -80,7 +80,7 @@ fn wkl_1_settings_show_every_parameter_with_its_value() {
             given.iter().map(|(name, value)| (*name, value.as_str())).collect();
         assert!(workload.settings(&bare, &given).is_ok(), "WKL-1: what is shown can be set");
     }
-    assert_eq!(workload::near_miss("vectoradd"), Some("vector-add"));
+    assert_eq!(workload::suggestion("vectoradd"), Some("vector-add"));
 }
 
 /// Small parameters for every workload.
@@ -127,16 +127,19 @@ fn wkl_2_and_rpt_1_every_workload_is_right_and_adds_up_on_every_machine() {
 #[test]
 fn mch_3_and_par_2_every_workload_is_the_same_without_data_and_in_any_order() {
     for (name, parameters) in SMALL {
-        let run = |data, place_order| {
-            let options = Options { data, place_order, record: true, ..Options::default() };
+        let run = |data, partition_order| {
+            let options = Options { data, partition_order, record: true, ..Options::default() };
             let report =
                 attempt(machine("quad-sip", &[]), name, parameters, options).unwrap().report;
             (report.simulated, report.events, report.op_log())
         };
-        let usual = run(true, PlaceOrder::default());
-        assert!(run(false, PlaceOrder::default()) == usual, "MCH-3: {name}");
+        let usual = run(true, PartitionOrder::default());
+        assert!(run(false, PartitionOrder::default()) == usual, "MCH-3: {name}");
         for seed in 0..5 {
-            assert!(run(false, PlaceOrder::Shuffled(seed)) == usual, "PAR-2: {name}, seed {seed}");
+            assert!(
+                run(false, PartitionOrder::Shuffled(seed)) == usual,
+                "PAR-2: {name}, seed {seed}"
+            );
         }
     }
 }
@@ -206,91 +209,6 @@ proptest! {
 
 fn quad_sip() -> MachineSpec {
     MachineSpec::preset("quad-sip").expect("a preset")
-}
-
-#[test]
-fn mch_3_and_par_2_every_workload_is_the_same_without_data_and_in_any_order() {
-    for (name, parameters) in SMALL {
-        let run = |data, place_order| {
-            let options = Options { data, place_order, record: true, ..Options::default() };
-            let report =
-                attempt(machine("quad-sip", &[]), name, parameters, options).unwrap().report;
-            (report.simulated, report.events, report.op_log())
-        };
-        let usual = run(true, PlaceOrder::default());
-        assert!(run(false, PlaceOrder::default()) == usual, "MCH-3: {name}");
-        for seed in 0..5 {
-            assert!(run(false, PlaceOrder::Shuffled(seed)) == usual, "PAR-2: {name}, seed {seed}");
-        }
-    }
-}
-
-#[test]
-fn tensor_parallel_workloads_say_what_their_ranks_did() {
-    for (name, parameters) in &SMALL[5..] {
-        let outcome = attempt(machine("bare", &[]), name, parameters, Options::default()).unwrap();
-        let ranks = outcome.ranks.expect("a program of ranks");
-        assert_eq!(ranks.finished.len(), 8);
-        assert_eq!(ranks.finished.iter().max(), Some(&outcome.report.simulated));
-        assert!(phalanx_torch::ccl::Algorithm::find(&ranks.algorithm).is_some());
-        let alone = [&[("ranks", "1")], *parameters].concat();
-        let outcome = attempt(machine("bare", &[]), name, &alone, Options::default()).unwrap();
-        let ranks = outcome.ranks.expect("a program of ranks");
-        assert_eq!((ranks.algorithm.as_str(), ranks.finished.len()), ("none", 1));
-        assert!(outcome.check.unwrap().correct);
-    }
-}
-
-#[test]
-fn wkl_1_tensor_parallel_workloads_refuse_what_ranks_cannot_share() {
-    for (name, parameter, value) in [
-        ("tp-mlp", "ffn", "7"),
-        ("tp-mlp", "ranks", "3"),
-        ("tp-mlp", "dtype", "i32"),
-        ("tp-mlp", "activation", "swish"),
-        ("tp-block", "heads", "3"),
-        ("tp-block", "hidden", "510"),
-        ("tp-block", "causal", "maybe"),
-    ] {
-        let error = refused(name, &[(parameter, value)]);
-        assert!(
-            error.message.starts_with(&format!("parameter `{parameter}`")),
-            "WKL-1: {}",
-            error.message
-        );
-        assert!(error.help.starts_with("allowed: "), "WKL-1: {}", error.help);
-    }
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
-
-    #[test]
-    fn wkl_2_a_ring_of_any_size_reduces_right(ranks in 1..9u32, words in 1..300u32, slot in 1..64u32, slots in 1..5u32) {
-        let count = format!("system.sips.count={ranks}");
-        let text = [words * 4, slot * 4, slots].map(|number| number.to_string());
-        let parameters = [("bytes", &*text[0]), ("slot_size", &*text[1]), ("n_slots", &*text[2])];
-        let outcome = attempt(machine("bare", &[count]), "ring", &parameters, Options::default()).unwrap();
-        prop_assert!(outcome.check.unwrap().correct, "WKL-2");
-    }
-
-    #[test]
-    fn wkl_2_a_product_of_any_size_on_any_pes_is_right(
-        dims in prop::array::uniform3(1..300u32), pes in 1..129u32, buffers in 1..3u32,
-        dtype in prop::sample::select(vec!["f32", "f16", "bf16", "i32"]),
-    ) {
-        let text = [dims[0], dims[1], dims[2], pes, buffers].map(|number| number.to_string());
-        let names = ["m", "n", "k", "pes", "buffers"];
-        let mut parameters: Vec<(&str, &str)> = names.into_iter().zip(text.iter().map(String::as_str)).collect();
-        parameters.push(("dtype", dtype));
-        let outcome = attempt(machine("quad-sip", &[]), "gemm", &parameters, Options::default()).unwrap();
-        prop_assert!(outcome.check.unwrap().correct, "WKL-2");
-    }
-}
-
-fn quad_sip() -> MachineSpec {
-    parse_machine_with("quad-sip", preset("quad-sip").expect("a preset").text, &[])
-        .expect("a machine")
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! A tiled product and its reduction, with inferred edges only: right, the same again, and faster with more PEs.
 
 use super::*;
-use phalanx_sim::executor::PlaceOrder;
+use phalanx_sim::executor::PartitionOrder;
 use phalanx_sim::timeline;
 use phalanx_torch::multiprocessing::spawn;
 use phalanx_trace::{Format, Writer};
@@ -126,8 +126,8 @@ async fn whole(cx: &Rank, pes: usize) -> Result<Vec<f32>, Error> {
 }
 
 /// Everything a run of four ranks, each with its own graph, has shown.
-fn image(place_order: PlaceOrder) -> (Vec<u8>, Vec<String>) {
-    let options = Options { record: true, place_order, ..Options::default() };
+fn image(partition_order: PartitionOrder) -> (Vec<u8>, Vec<String>) {
+    let options = Options { record: true, partition_order, ..Options::default() };
     let mut context = Context::new(machine("quad-sip", &[]), options);
     let outcomes = spawn(&mut context, 4, |rank, cx| async move {
         // So short a budget that the watchdog looks again and again.
@@ -142,10 +142,10 @@ fn image(place_order: PlaceOrder) -> (Vec<u8>, Vec<String>) {
 
 #[test]
 fn grf_3_the_same_program_gives_the_same_trace_twice_and_in_any_order_of_ranks() {
-    let first = image(PlaceOrder::Queued);
-    assert!(first == image(PlaceOrder::Queued), "GRF-3");
+    let first = image(PartitionOrder::Queued);
+    assert!(first == image(PartitionOrder::Queued), "GRF-3");
     for seed in 0..3 {
-        assert!(first == image(PlaceOrder::Shuffled(seed)), "GRF-3, PAR-2: seed {seed}");
+        assert!(first == image(PartitionOrder::Shuffled(seed)), "GRF-3, PAR-2: seed {seed}");
     }
 }
 

@@ -7,11 +7,14 @@
 /// The near miss among `candidates`: the closest by edits (insert, delete, replace, swap), if close enough.
 ///
 /// ```
-/// use phalanx_sim::config::near_miss;
-/// assert_eq!(near_miss("bandwith", ["latency", "bandwidth"]), Some("bandwidth"));
-/// assert_eq!(near_miss("zebra", ["latency", "bandwidth"]), None);
+/// use phalanx_sim::config::suggestion;
+/// assert_eq!(suggestion("bandwith", ["latency", "bandwidth"]), Some("bandwidth"));
+/// assert_eq!(suggestion("zebra", ["latency", "bandwidth"]), None);
 /// ```
-pub fn near_miss<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn suggestion<'a>(
+    word: &str,
+    candidates: impl IntoIterator<Item = &'a str>,
+) -> Option<&'a str> {
     // No name is that long, and the distance takes time quadratic in the length.
     if word.len() > 100 {
         return None;
@@ -57,17 +60,17 @@ mod tests {
 
     #[test]
     fn near_1_only_close_words_are_suggested() {
-        assert_eq!(near_miss("coutn", ["count", "link"]), Some("count"), "NEAR-1: a swap");
-        assert_eq!(near_miss("torus2d", ["ring_1d", "torus_2d"]), Some("torus_2d"));
-        assert_eq!(near_miss("Ring-1d", ["ring_1d"]), Some("ring_1d"));
-        assert_eq!(near_miss("ring", ["ring_1d"]), Some("ring_1d"), "NEAR-1: the rest is missing");
-        assert_eq!(near_miss("frequency", ["count", "link"]), None, "NEAR-1");
-        assert_eq!(near_miss("", ["a"]), None);
-        assert_eq!(near_miss(&"a".repeat(10_000), ["a"]), None);
+        assert_eq!(suggestion("coutn", ["count", "link"]), Some("count"), "NEAR-1: a swap");
+        assert_eq!(suggestion("torus2d", ["ring_1d", "torus_2d"]), Some("torus_2d"));
+        assert_eq!(suggestion("Ring-1d", ["ring_1d"]), Some("ring_1d"));
+        assert_eq!(suggestion("ring", ["ring_1d"]), Some("ring_1d"), "NEAR-1: the rest is missing");
+        assert_eq!(suggestion("frequency", ["count", "link"]), None, "NEAR-1");
+        assert_eq!(suggestion("", ["a"]), None);
+        assert_eq!(suggestion(&"a".repeat(10_000), ["a"]), None);
     }
 
     #[test]
     fn near_2_the_first_of_equals_wins() {
-        assert_eq!(near_miss("ab", ["ac", "ad"]), Some("ac"), "NEAR-2");
+        assert_eq!(suggestion("ab", ["ac", "ad"]), Some("ac"), "NEAR-2");
     }
 }

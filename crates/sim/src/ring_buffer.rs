@@ -6,20 +6,20 @@
 use std::ops::{Index, IndexMut};
 
 /// A FIFO of reusable slots.
-pub(crate) struct Row<T> {
+pub(crate) struct RingBuffer<T> {
     /// A power of two of them, or none.
     slots: Vec<T>,
     head: usize,
     len: usize,
 }
 
-impl<T> Default for Row<T> {
+impl<T> Default for RingBuffer<T> {
     fn default() -> Self {
         Self { slots: Vec::new(), head: 0, len: 0 }
     }
 }
 
-impl<T: Default> Row<T> {
+impl<T: Default> RingBuffer<T> {
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.len
@@ -62,7 +62,7 @@ impl<T: Default> Row<T> {
     }
 }
 
-impl<T> Index<usize> for Row<T> {
+impl<T> Index<usize> for RingBuffer<T> {
     type Output = T;
 
     #[inline]
@@ -72,7 +72,7 @@ impl<T> Index<usize> for Row<T> {
     }
 }
 
-impl<T> IndexMut<usize> for Row<T> {
+impl<T> IndexMut<usize> for RingBuffer<T> {
     #[inline]
     fn index_mut(&mut self, index: usize) -> &mut T {
         debug_assert!(index < self.len);
@@ -90,19 +90,19 @@ mod tests {
     proptest! {
         #[test]
         fn row_1_row_2_it_is_a_queue_that_keeps_its_slots(script in prop::collection::vec(any::<bool>(), 0..300)) {
-            let (mut row, mut model, mut most) = (Row::<usize>::default(), VecDeque::new(), 0usize);
+            let (mut ring, mut model, mut most) = (RingBuffer::<usize>::default(), VecDeque::new(), 0usize);
             for (number, push) in script.into_iter().enumerate() {
                 if push {
-                    *row.push() = number;
+                    *ring.push() = number;
                     model.push_back(number);
                 } else {
-                    prop_assert_eq!(row.pop().map(|slot| *slot), model.pop_front(), "ROW-1");
+                    prop_assert_eq!(ring.pop().map(|slot| *slot), model.pop_front(), "ROW-1");
                 }
                 most = most.max(model.len());
-                prop_assert_eq!(row.is_empty(), model.is_empty());
-                prop_assert!((0..row.len()).map(|index| row[index]).eq(model.iter().copied()), "ROW-1");
+                prop_assert_eq!(ring.is_empty(), model.is_empty());
+                prop_assert!((0..ring.len()).map(|index| ring[index]).eq(model.iter().copied()), "ROW-1");
             }
-            prop_assert!(row.slots.len() <= most.next_power_of_two().max(4), "ROW-2");
+            prop_assert!(ring.slots.len() <= most.next_power_of_two().max(4), "ROW-2");
         }
     }
 }

@@ -10,41 +10,41 @@ use std::collections::VecDeque;
 
 /// A FIFO of waiting processes.
 #[derive(Default)]
-pub(crate) struct Line {
+pub(crate) struct WaitQueue {
     waiting: RefCell<VecDeque<(u64, TaskId)>>,
     next: Cell<u64>,
 }
 
 /// A place in a line.
 #[derive(Default)]
-pub(crate) struct Spot(Option<u64>);
+pub(crate) struct Ticket(Option<u64>);
 
-impl Line {
-    /// Whether the holder of `spot` is at the front (or nobody waits at all).
-    pub(crate) fn is_first(&self, spot: &Spot) -> bool {
-        self.waiting.borrow().front().is_none_or(|(number, _)| Some(*number) == spot.0)
+impl WaitQueue {
+    /// Whether the holder of `ticket` is at the front (or nobody waits at all).
+    pub(crate) fn is_first(&self, ticket: &Ticket) -> bool {
+        self.waiting.borrow().front().is_none_or(|(number, _)| Some(*number) == ticket.0)
     }
 
     /// Waits at the end of the line, if not in it already.
-    pub(crate) fn join(&self, spot: &mut Spot, task: TaskId) {
-        if spot.0.is_none() {
+    pub(crate) fn join(&self, ticket: &mut Ticket, task: TaskId) {
+        if ticket.0.is_none() {
             let number = self.next.replace(self.next.get() + 1);
-            spot.0 = Some(number);
+            ticket.0 = Some(number);
             self.waiting.borrow_mut().push_back((number, task));
         }
     }
 
     /// Leaves the line.
-    pub(crate) fn leave(&self, spot: &mut Spot) {
-        if let Some(number) = spot.0.take() {
+    pub(crate) fn leave(&self, ticket: &mut Ticket) {
+        if let Some(number) = ticket.0.take() {
             self.waiting.borrow_mut().retain(|(other, _)| *other != number);
         }
     }
 
     /// Leaves the line without having passed: the next one gets the turn (LINE-2).
-    pub(crate) fn give_up(&self, spot: &mut Spot, sim: &Sim) {
-        if spot.0.is_some() {
-            self.leave(spot);
+    pub(crate) fn give_up(&self, ticket: &mut Ticket, sim: &Sim) {
+        if ticket.0.is_some() {
+            self.leave(ticket);
             self.call(sim);
         }
     }
