@@ -11,6 +11,7 @@
 
 use crate::spec::MachineSpec;
 
+mod door;
 mod error;
 mod machine;
 mod overrides;
@@ -23,6 +24,7 @@ mod size;
 mod yaml;
 
 pub use crate::spelling::suggestion;
+pub use door::{MachineError, read_text};
 pub use error::{ConfigError, ConfigErrors};
 pub use overrides::Override;
 pub use preset::{DEFAULT_PRESET, Preset, preset, presets};

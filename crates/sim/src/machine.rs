@@ -150,8 +150,8 @@ impl ZeroCost {
 /// A simulated machine.
 ///
 /// ```
-/// use phalanx_sim::{config, machine::{Machine, Options}, Time};
-/// let bare = config::parse_machine("bare", config::preset("bare").unwrap().text).unwrap();
+/// use phalanx_sim::{MachineSpec, machine::{Machine, Options}, Time};
+/// let bare = MachineSpec::preset("bare").unwrap();
 /// let mut machine = Machine::new(bare, Options::default());
 /// machine.launch(0, "nap", &machine.pes(0), |tl| async move {
 ///     tl.compute(Time::ns(5)).await;

@@ -13,7 +13,7 @@ use phalanx_torch::Pool;
 use phalanx_torch::ccl::sweep::{Measured, Sweep};
 use phalanx_torch::ccl::{Algorithm, CclConfig, Choice, Operation, Plan, ReduceOp};
 use phalanx_torch::multiprocessing::SpawnError;
-use phalanx_torch::workload::WorkloadError;
+use phalanx_workloads::WorkloadError;
 use std::process::ExitCode;
 use std::sync::Arc;
 

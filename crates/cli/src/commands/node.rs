@@ -12,7 +12,7 @@ use crate::progress::Progress;
 use crate::{machine, printer};
 use phalanx_runtime::worker::Isolation;
 use phalanx_sim::config;
-use phalanx_torch::node::{self, Check, Setup, Workload};
+use phalanx_workloads::node::{self, Check, Setup, Workload};
 use report::Finished;
 use std::process::ExitCode;
 use std::time::Instant;

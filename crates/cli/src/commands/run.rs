@@ -10,7 +10,7 @@ use crate::{collectives, machine, printer};
 use phalanx_sim::MachineSpec;
 use phalanx_sim::machine::Options;
 use phalanx_torch::Pool;
-use phalanx_torch::workload::{self, Settings, Setup, Workload};
+use phalanx_workloads::{self as workload, Settings, Setup, Workload};
 use std::num::NonZero;
 use std::process::ExitCode;
 use std::sync::Arc;

@@ -6,7 +6,7 @@ use phalanx_sim::ipcq::{Backpressure, BufferKind, EdgeSpec};
 use phalanx_sim::spec::TopologyKind;
 
 use super::{AUTO, CclConfig, Choice, Entry, Plan};
-use crate::workload::{MOST_BYTES, MOST_CHUNKS, MOST_MESSAGE};
+use crate::limits::{MOST_BYTES, MOST_CHUNKS, MOST_MESSAGE};
 
 const ROOT: (&str, &[&str]) = ("a file of collectives", &["defaults", "algorithms"]);
 const DEFAULTS: &[&str] = &[
