@@ -70,7 +70,7 @@ pub(crate) fn reason(error: &io::Error) -> String {
 
 fn unknown(name: &str) -> Failure {
     let names = config::presets().iter().map(|preset| preset.name);
-    let near = config::near_miss(name, names)
+    let near = config::suggestion(name, names)
         .map_or_else(String::new, |near| format!("did you mean `{near}`? "));
     Failure::input(format!("no machine named `{name}`"))
         .hint(format!("{near}`phalanx machines` lists them; a file needs a `/` or `.yaml`"))

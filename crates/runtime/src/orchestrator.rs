@@ -13,7 +13,9 @@ use crate::message::{MAX_ARGUMENTS, MAX_SCALARS, Order, encode_task};
 use crate::node::{Core, Node, Submitting};
 use crate::shm::mailbox::Witness;
 use crate::tensor::{Access, Argument, Buffer, Bytes, DType, Layout, Tensor};
-use phalanx_engine::{Arg, Mode, Place, PoolId, RunId, Slab, Submit, TaskId, TaskSpec, WorkerId};
+use phalanx_engine::{
+    Arg, Mode, Placement, PoolId, RunId, Slab, Submit, TaskId, TaskSpec, WorkerId,
+};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -74,8 +76,10 @@ impl<'n> Orchestrator<'n> {
     /// Sends a task to a worker of the next level.
     pub fn submit_next_level(&mut self, target: Target, call: &Call) -> Result<TaskId, Error> {
         let place = match target {
-            Target::Chip(at) | Target::Worker(at) => Place::Worker(self.chip(at)?),
-            Target::Any => Place::Pool(self.crew.next_level_pool.ok_or(Error::NoWorkers("chips"))?),
+            Target::Chip(at) | Target::Worker(at) => Placement::Worker(self.chip(at)?),
+            Target::Any => {
+                Placement::Pool(self.crew.next_level_pool.ok_or(Error::NoWorkers("chips"))?)
+            }
         };
         let home = match target {
             Target::Chip(at) | Target::Worker(at) => Some(Home::Chip(at)),
@@ -87,7 +91,7 @@ impl<'n> Orchestrator<'n> {
     /// Sends a task to any sub worker.
     pub fn submit_sub(&mut self, call: &Call) -> Result<TaskId, Error> {
         let pool = self.crew.sub_pool.ok_or(Error::NoWorkers("sub workers"))?;
-        self.submit(Place::Pool(pool), None, call)
+        self.submit(Placement::Pool(pool), None, call)
     }
 
     /// Starts one call on each of these chips, all at once; it ends when all have ended.
@@ -113,7 +117,7 @@ impl<'n> Orchestrator<'n> {
         let slab = self.with_room(|core| {
             let submit = core.engine.allocate(run, layout.extent);
             let submit =
-                submit.map_err(|refused| core.refusal(run, &Place::Group(&[]), refused))?;
+                submit.map_err(|refused| core.refusal(run, &Placement::Group(&[]), refused))?;
             let Submit::Accepted { slab: Some(slab), .. } = submit else { return Ok(None) };
             Ok(Some(slab))
         })?;
@@ -168,7 +172,7 @@ impl<'n> Orchestrator<'n> {
 
     fn submit(
         &mut self,
-        place: Place<'_>,
+        place: Placement<'_>,
         home: Option<Home>,
         call: &Call,
     ) -> Result<TaskId, Error> {
@@ -181,7 +185,7 @@ impl<'n> Orchestrator<'n> {
         let run = self.run;
         let result = self.with_room(|core| {
             let is_alone =
-                matches!(place, Place::Pool(_)) && core.lengths.is_to_be_alone(order.callable);
+                matches!(place, Placement::Pool(_)) && core.lengths.is_to_be_alone(order.callable);
             let spec = spec(place, call, &args).alone(is_alone).work(order.callable.into());
             let submit = core.engine.submit(run, &spec);
             let submit = submit.map_err(|refused| core.refusal(run, &place, refused))?;
@@ -234,8 +238,8 @@ impl<'n> Orchestrator<'n> {
             members.iter().zip(&args).map(|((worker, ..), args)| (*worker, &args[..])).collect();
         let anywhere: Vec<&[Arg]> = args.iter().map(Vec::as_slice).collect();
         let place = match pool {
-            Some(pool) => Place::PoolGroup(pool, &anywhere),
-            None => Place::Group(&directed),
+            Some(pool) => Placement::PoolGroup(pool, &anywhere),
+            None => Placement::Group(&directed),
         };
         let (run, callable) = (self.run, self.order(first)?.callable);
         self.with_room(|core| {
@@ -387,7 +391,7 @@ fn too_many(call: &Call) -> Error {
     Error::TooMany { what, limit, count }
 }
 
-fn spec<'a>(place: Place<'a>, call: &'a Call, args: &'a [Arg]) -> TaskSpec<'a> {
+fn spec<'a>(place: Placement<'a>, call: &'a Call, args: &'a [Arg]) -> TaskSpec<'a> {
     let rare = call.rare();
     let spec = TaskSpec::new(place).args(args).after(&rare.after).priority(call.priority);
     TaskSpec {

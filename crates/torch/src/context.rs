@@ -67,6 +67,11 @@ impl Context {
         self.machine.spec()
     }
 
+    /// The simulated machine: its memory can be read after a run.
+    pub fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
     /// How many ranks a program has unless it says otherwise: one a SIP.
     pub fn default_ranks(&self) -> usize {
         self.machine.spec().sips.count as usize

@@ -30,7 +30,8 @@ mod operations;
 mod work;
 
 pub use crate::ccl::part::ReduceOp;
-pub(crate) use collective::{Asking, all_reduce_by, launch_by};
+pub(crate) use collective::{Asking, launch_by};
+pub use collective::{all_reduce_by, all_reduce_plan};
 pub(crate) use group::Groups;
 pub use group::{
     ProcessGroup, destroy_process_group, get_rank, get_world_size, init_process_group, new_group,

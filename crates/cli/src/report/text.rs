@@ -4,7 +4,7 @@ use super::Finished;
 use crate::show;
 use owo_colors::OwoColorize;
 use phalanx_sim::report::Style;
-use phalanx_torch::workload::Ranks;
+use phalanx_workloads::Ranks;
 
 /// Follows the number of rows that a table leaves out.
 const HINT: &str = "; `--json` has all";

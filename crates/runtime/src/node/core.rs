@@ -16,8 +16,8 @@ use crate::program::Program;
 use crate::tensor::Released;
 use crate::timeline::{Recorder, TaskSpan};
 use phalanx_engine::{
-    Action, BufferError, Cause, Ending, Engine, Event, Reason, Report as RunReport, RunId, Start,
-    TaskId, Time, WorkerId,
+    Action, BufferError, Cause, Ending, Engine, Event, Reason, RunId, RunReport, Start, TaskId,
+    Time, WorkerId,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Weak};

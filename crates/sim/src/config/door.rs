@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use super::{ConfigErrors, LONGEST, Override, near_miss, parse_machine, parse_machine_with};
+use super::{ConfigErrors, LONGEST, Override, parse_machine, parse_machine_with, suggestion};
 use super::{preset, presets, to_yaml};
 use crate::spec::MachineSpec;
 
@@ -53,7 +53,7 @@ impl MachineSpec {
     /// ```
     pub fn preset(name: &str) -> Result<Self, MachineError> {
         let Some(found) = preset(name) else {
-            let suggestion = near_miss(name, presets().iter().map(|preset| preset.name));
+            let suggestion = suggestion(name, presets().iter().map(|preset| preset.name));
             return Err(MachineError::UnknownPreset { name: name.to_owned(), suggestion });
         };
         Ok(parse_machine(name, found.text)?)

@@ -2,7 +2,7 @@
 
 use super::{Core, Ended, Finished};
 use crate::error::{RunError, TaskFailure};
-use phalanx_engine::{BufferId, Cause, Outcome, Report as RunReport, RunId};
+use phalanx_engine::{BufferId, Cause, Outcome, RunId, RunReport};
 
 impl Core {
     /// What those who wait for a run are told of its end.
