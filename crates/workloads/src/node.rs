@@ -8,7 +8,6 @@
 //!
 //! A binary that runs them begins with `PROGRAM.serve_if_child()`, so that it can be its own child.
 //!
-//! - **NDE-1 (same anywhere).** Results and simulated times are the same with threads and with processes.
 //! - **NDE-2 (checked).** Every result is compared with a plain reference in the parent; the first element that differs is
 //!   named.
 //! - **NDE-3 (bounded).** Parameters, chips and memory are checked before anything is started.

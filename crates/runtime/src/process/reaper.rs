@@ -353,7 +353,7 @@ mod tests {
             // No reaper waits for it.
             let ward = start(words);
             let mut found = None;
-            for _ in 0..2000 {
+            for _ in 0..12_000 {
                 found = ward.ending();
                 if found.is_some() || exit.is_none() {
                     break;
