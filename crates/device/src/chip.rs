@@ -21,7 +21,7 @@
 //! use phalanx_torch::Grid;
 //! use phalanx_sim::MachineSpec;
 //!
-//! /// `c = a + b`: what is declared as input is copied in, what is declared as output is copied back.
+//! /// `c = a + b`: what is declared as input is staged in, what is declared as output is staged back.
 //! fn add(task: &mut Task<'_>) -> Result<(), Failure> {
 //!     SimChip::launch(task, "add", Grid::Pes(1), |tl, args| async move {
 //!         let (a, b) = tl.load_pair(&args.view(0)?, &args.view(1)?).await?;
@@ -53,8 +53,8 @@
 //!
 //! - **CHP-1 (right).** What a task leaves in its arguments are the numbers of the kernel, bit for bit, for every type that
 //!   a chip has, in threads and in processes alike.
-//! - **CHP-2 (as declared).** What is declared as input is copied in and never back; what is declared as output is copied
-//!   back and never in; what is both is copied both ways. An output that was not written fails the task.
+//! - **CHP-2 (as declared).** What is declared as input is staged in and never back; what is declared as output is staged
+//!   back and never in; what is both is staged both ways. An output that was not written fails the task.
 //! - **CHP-3 (time).** The simulated time of a task is what passed on its chip's clock, from the first argument that crosses
 //!   the host link to the last that has come back. It is the same however busy the host is.
 //! - **CHP-4 (lives on).** A chip outlives its tasks: what one keeps, a later one finds, and a task that fails, panics or
@@ -71,17 +71,17 @@ pub use transfer::Operand;
 use crate::graph::{GraphOptions, OpenGraph, Outcome, TaskGraph};
 use phalanx_runtime::{Access, Bootstrap, Data, Failure, Task};
 use phalanx_sim::kernel::{KernelError, Tl};
-use phalanx_sim::{MachineSpec, Time, config};
+use phalanx_sim::{MachineSpec, config};
 use phalanx_torch::Error;
 use phalanx_torch::{Arg, Args, Grid};
 use std::any::Any;
-use thread::Home;
+use thread::{ChipThread, Completed};
 
 /// A simulated chip; see the [module](self).
 pub struct SimChip {
     device_id: u32,
     machine: MachineSpec,
-    home: Home,
+    thread: ChipThread,
 }
 
 impl SimChip {
@@ -94,8 +94,8 @@ impl SimChip {
                 machine.name
             )));
         }
-        let home = Home::start(machine.clone(), device_id)?;
-        Ok(Self { device_id, machine: machine.clone(), home })
+        let thread = ChipThread::start(machine.clone(), device_id)?;
+        Ok(Self { device_id, machine: machine.clone(), thread })
     }
 
     /// Sets a chip up, for [`Program::chip`](phalanx_runtime::Program::chip): the machine is the one that the worker was
@@ -177,9 +177,9 @@ impl SimChip {
         T: Send + 'static,
         P: AsyncFnOnce(&Board) -> Result<T, Error> + Send + 'static,
     {
-        let (copied, mut back): (Vec<_>, Vec<_>) = operands.into_iter().map(Operand::apart).unzip();
-        let pending = task.device::<Self>()?.home.start_program(copied, program);
-        let (value, written, took) = pending.wait(|| task.progress())?;
+        let (staged, mut back): (Vec<_>, Vec<_>) = operands.into_iter().map(Operand::split).unzip();
+        let pending = task.device::<Self>()?.thread.start_program(staged, program);
+        let Completed { value, written, took } = pending.wait(|| task.progress())?;
         for (index, elements) in written {
             if let Some(back) = back[index].take() {
                 back(&elements)?;
@@ -239,6 +239,3 @@ fn machine_of(setting: &[u8]) -> Result<MachineSpec, Failure> {
         Failure::new(lines.collect::<Vec<_>>().join("\n"))
     })
 }
-
-/// How long a program took.
-type Took = Time;

@@ -47,7 +47,7 @@ pub use failure::{GraphFailure, TaskError, TaskFailure};
 pub use outcome::{Edge, Outcome, TaskReport, TaskState};
 pub use phalanx_engine::{Kinds, Mode, Scope};
 pub use task::{KernelTask, Member, Tag, TaskId, TaskTarget};
-pub use why::Why;
+pub use why::{Dependency, Why};
 
 use drive::Graph;
 use phalanx_sim::Time;

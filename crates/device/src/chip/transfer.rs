@@ -8,15 +8,15 @@ use phalanx_torch::Tensor;
 
 /// Elements that a program on a chip is given: an argument of its task, or a slice of the callable's own.
 pub struct Operand<'a> {
-    copied: Copied,
-    back: Option<Back<'a>>,
+    staged: StagedTensor,
+    back: Option<CopyBack<'a>>,
 }
 
 /// Puts what has come back where it belongs.
-pub(super) type Back<'a> = Box<dyn FnOnce(&Buffer) -> Result<(), Failure> + 'a>;
+pub(super) type CopyBack<'a> = Box<dyn FnOnce(&Buffer) -> Result<(), Failure> + 'a>;
 
 /// Elements as the thread of the machine gets them.
-pub(super) struct Copied {
+pub(super) struct StagedTensor {
     access: Access,
     shape: Vec<usize>,
     dtype: DType,
@@ -28,21 +28,21 @@ impl<'a> Operand<'a> {
     /// Elements that are read, row by row.
     pub fn input<T: Element>(elements: &[T], shape: &[usize]) -> Result<Self, Failure> {
         let value = Some(Value::from_vec(elements.to_vec()));
-        let copied = Copied::new::<T>(Access::Read, elements.len(), shape, value)?;
-        Ok(Self { copied, back: None })
+        let staged = StagedTensor::new::<T>(Access::Read, elements.len(), shape, value)?;
+        Ok(Self { staged, back: None })
     }
 
     /// Elements that are written, all of them.
     pub fn output<T: Element>(elements: &'a mut [T], shape: &[usize]) -> Result<Self, Failure> {
-        let copied = Copied::new::<T>(Access::Write, elements.len(), shape, None)?;
-        Ok(Self { copied, back: Some(into_slice(elements)) })
+        let staged = StagedTensor::new::<T>(Access::Write, elements.len(), shape, None)?;
+        Ok(Self { staged, back: Some(into_slice(elements)) })
     }
 
     /// Elements that are read and written.
     pub fn in_out<T: Element>(elements: &'a mut [T], shape: &[usize]) -> Result<Self, Failure> {
         let value = Some(Value::from_vec(elements.to_vec()));
-        let copied = Copied::new::<T>(Access::ReadWrite, elements.len(), shape, value)?;
-        Ok(Self { copied, back: Some(into_slice(elements)) })
+        let staged = StagedTensor::new::<T>(Access::ReadWrite, elements.len(), shape, value)?;
+        Ok(Self { staged, back: Some(into_slice(elements)) })
     }
 
     /// An argument of a task, as it was declared; `index` is for messages.
@@ -66,18 +66,18 @@ impl<'a> Operand<'a> {
                 )));
             }
         };
-        let back: Option<Back<'a>> = (access != Access::Read)
-            .then(|| Box::new(move |buffer: &Buffer| write(data, buffer)) as Back<'a>);
-        Ok(Self { copied: Copied { access, shape, dtype, value }, back })
+        let back: Option<CopyBack<'a>> = (access != Access::Read)
+            .then(|| Box::new(move |buffer: &Buffer| write(data, buffer)) as CopyBack<'a>);
+        Ok(Self { staged: StagedTensor { access, shape, dtype, value }, back })
     }
 
     /// What goes to the chip, and what to do with what comes back.
-    pub(super) fn apart(self) -> (Copied, Option<Back<'a>>) {
-        (self.copied, self.back)
+    pub(super) fn split(self) -> (StagedTensor, Option<CopyBack<'a>>) {
+        (self.staged, self.back)
     }
 }
 
-fn into_slice<T: Element>(elements: &mut [T]) -> Back<'_> {
+fn into_slice<T: Element>(elements: &mut [T]) -> CopyBack<'_> {
     Box::new(move |buffer| {
         elements.copy_from_slice(T::slice(slice_of(buffer)));
         Ok(())
@@ -93,7 +93,7 @@ fn slice_of(buffer: &Buffer) -> Slice<'_> {
     }
 }
 
-impl Copied {
+impl StagedTensor {
     fn new<T: Element>(
         access: Access,
         count: usize,

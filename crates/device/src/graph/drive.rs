@@ -46,7 +46,7 @@ pub(super) struct State {
     pub(super) run: RunId,
     pub(super) tasks: Vec<Entry>,
     /// By the number of their task.
-    pub(super) flights: BTreeMap<usize, Flight>,
+    pub(super) running: BTreeMap<usize, RunningTask>,
     /// By the number of their storage.
     pub(super) leases: BTreeMap<u64, Lease>,
     /// Processes that wait for room or for the end.
@@ -87,16 +87,23 @@ pub(super) struct Work {
 }
 
 /// A task that is with its PEs.
-pub(super) struct Flight {
+pub(super) struct RunningTask {
     process: JoinHandle<()>,
-    /// Each member: which worker has it, and the number to end it with.
-    pub(super) members: Vec<(WorkerId, u64)>,
-    pub(super) pulses: Rc<[Pulse]>,
+    pub(super) members: Vec<RunningMember>,
+    pub(super) activities: Rc<[Activity]>,
+}
+
+/// A member of a task on its worker.
+#[derive(Clone, Copy)]
+pub(super) struct RunningMember {
+    pub(super) worker: WorkerId,
+    /// The number of the dispatch, for the engine.
+    dispatch: u64,
 }
 
 /// Signs of life of one kernel.
 #[derive(Default)]
-pub(super) struct Pulse {
+pub(super) struct Activity {
     pub(super) started: Cell<Option<Time>>,
     /// When it last did anything.
     pub(super) moved: Cell<Time>,
@@ -205,12 +212,14 @@ impl Graph {
         let Some(work) = entry.work.take() else { return };
         entry.dispatched = Some(self.rank.now());
         entry.pes = starts.iter().map(|start| self.pe_of(start.worker)).collect();
-        let pulses: Rc<[Pulse]> = starts.iter().map(|_| Pulse::default()).collect();
+        let activities: Rc<[Activity]> = starts.iter().map(|_| Activity::default()).collect();
         let process = format!("rank{} graph {} #{number}", self.rank.rank(), self.name);
-        let life = self.clone().run(number, entry, work, pulses.clone(), cause);
-        let process = self.sim().spawn(process, life);
-        let members = starts.iter().map(|start| (start.worker, start.dispatch)).collect();
-        state.flights.insert(number, Flight { process, members, pulses });
+        let body = self.clone().run(number, entry, work, activities.clone(), cause);
+        let process = self.sim().spawn(process, body);
+        let member =
+            |start: &Start| RunningMember { worker: start.worker, dispatch: start.dispatch };
+        let members = starts.iter().map(member).collect();
+        state.running.insert(number, RunningTask { process, members, activities });
     }
 
     /// The life of a task on its PEs.
@@ -219,7 +228,7 @@ impl Graph {
         number: usize,
         entry: &Entry,
         work: Work,
-        pulses: Rc<[Pulse]>,
+        activities: Rc<[Activity]>,
         cause: Cause,
     ) -> impl Future<Output = ()> + 'static {
         let (name, pes) = (entry.kernel_name.clone(), entry.pes.clone());
@@ -236,12 +245,12 @@ impl Graph {
                 }
             };
             let launch = Launch { name: &name, pes: &pes, exclusive: true, cause };
-            let last_words = self.rank.last_words().clone();
+            let drop_panic = self.rank.drop_panic().clone();
             let made = |tl: Tl| {
                 let member = tl.program_id();
                 let (args, sim) = (args[member].clone(), host.sim().clone());
-                let inner = Caught::new(&last_words, || (work.kernel)(tl, args));
-                Living { inner, sim, pulses: pulses.clone(), member }
+                let inner = Caught::new(&drop_panic, || (work.kernel)(tl, args));
+                Tracked { inner, sim, activities: activities.clone(), member }
             };
             let result = host.run(launch, made).await;
             drop(args);
@@ -251,35 +260,35 @@ impl Graph {
 
     /// A task has ended, or is ended by the watchdog.
     pub(super) fn ended(self: &Rc<Self>, number: usize, result: Result<Cause, (PeId, TaskError)>) {
-        let Some(flight) = self.state.borrow_mut().flights.remove(&number) else { return };
-        let cause = self.note(number, &flight, result);
+        let Some(task) = self.state.borrow_mut().running.remove(&number) else { return };
+        let cause = self.report_end(number, &task, result);
         // One that was given up by the watchdog goes with its handle; any other has just returned.
         if self.state.borrow().tasks[number].is_stalled() {
-            drop(flight.process);
+            drop(task.process);
         } else {
-            flight.process.detach();
+            task.process.detach();
         }
         self.carry_out(cause);
     }
 
     /// Tells the engine that a task has ended; what led to that.
-    fn note(
+    fn report_end(
         &self,
         number: usize,
-        flight: &Flight,
+        task: &RunningTask,
         result: Result<Cause, (PeId, TaskError)>,
     ) -> Cause {
         let now = self.rank.now();
         let state = &mut *self.state.borrow_mut();
         let entry = &mut state.tasks[number];
         let took = now.saturating_sub(entry.dispatched.unwrap_or(now)).as_ps();
-        entry.started = flight.pulses.iter().filter_map(|pulse| pulse.started.get()).min();
+        entry.started = task.activities.iter().filter_map(|activity| activity.started.get()).min();
         entry.ended = Some(now);
         let failed = result.as_ref().err().map(|(pe, _)| *pe);
         // The one that failed comes first: it is the root.
-        let mut members = flight.members.clone();
-        members.sort_by_key(|(worker, _)| failed.is_some_and(|pe| self.pe_of(*worker) != pe));
-        let events = (0..).zip(members).map(|(at, (worker, dispatch))| {
+        let mut members = task.members.clone();
+        members.sort_by_key(|member| failed.is_some_and(|pe| self.pe_of(member.worker) != pe));
+        let events = (0..).zip(members).map(|(at, RunningMember { worker, dispatch })| {
             let ending = match (failed, at) {
                 (None, _) => Ending::Done,
                 (Some(_), 0) => Ending::Failed(0),
@@ -325,7 +334,7 @@ impl Graph {
         let state = self.state.borrow();
         let mut running = Vec::new();
         let mut providers = Vec::new();
-        for number in state.flights.keys() {
+        for number in state.running.keys() {
             let entry = &state.tasks[*number];
             let pes: Vec<String> = entry.pes.iter().map(ToString::to_string).collect();
             running.push(format!("{} `{}` on {}", self.id(*number), entry.name(), pes.join(", ")));
@@ -379,11 +388,11 @@ impl Graph {
             return;
         }
         state.watchdog = None;
-        let flights = std::mem::take(&mut state.flights);
-        for number in flights.keys() {
+        let running = std::mem::take(&mut state.running);
+        for number in running.keys() {
             self.rank.host().give_up_edges(&state.tasks[*number].pes);
         }
-        drop(flights);
+        drop(running);
         state.tasks.iter_mut().for_each(|entry| entry.work = None);
         let text = format!("graph `{}` was dropped before it was over; await `finish`", self.name);
         state.leases.values().for_each(|lease| lease.end(Err(Error::Other(text.clone()))));
@@ -396,7 +405,7 @@ impl State {
             engine,
             run,
             tasks: Vec::new(),
-            flights: BTreeMap::new(),
+            running: BTreeMap::new(),
             leases: BTreeMap::new(),
             waiting: Vec::new(),
             room: 0,
@@ -416,21 +425,21 @@ impl Entry {
 }
 
 /// A kernel that shows signs of life.
-struct Living<F> {
+struct Tracked<F> {
     inner: Caught<F>,
     sim: Sim,
-    pulses: Rc<[Pulse]>,
+    activities: Rc<[Activity]>,
     member: usize,
 }
 
-impl<F: Future<Output = Result<(), KernelError>>> Future for Living<F> {
+impl<F: Future<Output = Result<(), KernelError>>> Future for Tracked<F> {
     type Output = Result<(), KernelError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let (now, pulse) = (self.sim.now(), &self.pulses[self.member]);
-        pulse.moved.set(now);
-        if pulse.started.get().is_none() {
-            pulse.started.set(Some(now));
+        let (now, activity) = (self.sim.now(), &self.activities[self.member]);
+        activity.moved.set(now);
+        if activity.started.get().is_none() {
+            activity.started.set(Some(now));
         }
         Pin::new(&mut self.inner).poll(context)
     }

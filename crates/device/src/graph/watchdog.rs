@@ -46,10 +46,12 @@ impl Graph {
     /// Tells the engine which kernels have moved since the last time, and asks what to think of that.
     fn judge(&self, now: Time, budgets: &Budgets) -> Verdict {
         let state = &mut *self.state.borrow_mut();
-        for flight in state.flights.values() {
-            for ((worker, _), pulse) in flight.members.iter().zip(flight.pulses.iter()) {
-                if pulse.moved.get() > pulse.told.replace(pulse.moved.get()) {
-                    state.engine.step(reading(pulse.moved.get()), Event::Progress(*worker));
+        for task in state.running.values() {
+            for (member, activity) in task.members.iter().zip(task.activities.iter()) {
+                if activity.moved.get() > activity.told.replace(activity.moved.get()) {
+                    state
+                        .engine
+                        .step(reading(activity.moved.get()), Event::Progress(member.worker));
                 }
             }
         }
@@ -58,11 +60,11 @@ impl Graph {
 
     /// Looks at what a task that did not move waits for; whether the graph goes on.
     async fn examine(self: &Rc<Self>, stall: &Stall) -> bool {
-        let Some(number) = self.flight_of(stall) else {
+        let Some(number) = self.running_task_of(stall) else {
             self.give_up(stall);
             return false;
         };
-        let moved = self.pulses(number);
+        let moved = self.activities(number);
         let names = {
             let state = self.state.borrow();
             let entry = &state.tasks[number];
@@ -72,15 +74,15 @@ impl Graph {
         let now = self.rank.now();
         let is_moving = found.is_empty() || found.iter().any(|one| one.waits.is_empty());
         let mut state = self.state.borrow_mut();
-        let Some(flight) = state.flights.get(&number) else { return true };
+        let Some(task) = state.running.get(&number) else { return true };
         if is_moving {
-            let worker = flight.members[0].0;
+            let worker = task.members[0].worker;
             state.engine.step(reading(now), Event::Progress(worker));
             return true;
         }
         // Being looked at is no sign of life.
-        for (pulse, moved) in flight.pulses.iter().zip(&moved) {
-            pulse.moved.set(*moved);
+        for (activity, moved) in task.activities.iter().zip(&moved) {
+            activity.moved.set(*moved);
         }
         let since = moved.into_iter().max().unwrap_or(now);
         let waits = found.into_iter().flat_map(|Waiting { process, waits, .. }| {
@@ -94,17 +96,17 @@ impl Graph {
     }
 
     /// The running task that a stall is about.
-    fn flight_of(&self, stall: &Stall) -> Option<usize> {
+    fn running_task_of(&self, stall: &Stall) -> Option<usize> {
         stall.worker?;
         let state = self.state.borrow();
-        state.flights.keys().copied().find(|number| state.tasks[*number].task == stall.task)
+        state.running.keys().copied().find(|number| state.tasks[*number].task == stall.task)
     }
 
-    fn pulses(&self, number: usize) -> Vec<Time> {
+    fn activities(&self, number: usize) -> Vec<Time> {
         let state = self.state.borrow();
-        let flight = state.flights.get(&number);
-        flight.map_or_else(Vec::new, |flight| {
-            flight.pulses.iter().map(|pulse| pulse.moved.get()).collect()
+        let task = state.running.get(&number);
+        task.map_or_else(Vec::new, |task| {
+            task.activities.iter().map(|activity| activity.moved.get()).collect()
         })
     }
 

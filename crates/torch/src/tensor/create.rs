@@ -4,7 +4,7 @@ use super::{Storage, Tensor, dense};
 use crate::error::{Error, describe};
 use crate::placement::{DpPolicy, Shard};
 use crate::rank::Rank;
-use crate::request::{Access, Asked, Order};
+use crate::request::{Access, Order, RequestSpec};
 use phalanx_sim::value::{DType, Value};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -281,7 +281,7 @@ impl Tensor {
 
     /// Tells the SIP's MMU where the storage is.
     fn map(&self) {
-        let asked = Asked {
+        let asked = RequestSpec {
             what: "map",
             subject: self.subject(),
             touches: &[(&self.storage, Access::Write)],
@@ -296,7 +296,7 @@ impl Tensor {
         if !self.is_whole() {
             return self.copy_(&self.rank.full(self.shape(), number, self.dtype())?);
         }
-        let asked = Asked {
+        let asked = RequestSpec {
             what: "fill",
             subject: self.subject(),
             touches: &[(&self.storage, Access::Overwrite)],
@@ -315,7 +315,7 @@ impl Tensor {
 
     /// Writes a value, the whole tensor row by row, to every shard.
     pub(crate) fn write_(&self, value: Option<Value>) -> crate::request::Handle {
-        let asked = Asked {
+        let asked = RequestSpec {
             what: "write",
             subject: self.subject(),
             touches: &[(&self.storage, Access::Overwrite)],

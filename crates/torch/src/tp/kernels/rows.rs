@@ -166,7 +166,8 @@ fn column(tile: Tile) -> Result<Tile, KernelError> {
 pub(crate) fn layer_norm(
     out: &Tensor,
     x: &Tensor,
-    [gain, bias]: [&Tensor; 2],
+    gain: &Tensor,
+    bias: &Tensor,
     epsilon: f64,
     compute: Compute,
 ) -> Result<Handle, Error> {

@@ -217,10 +217,10 @@ fn dst_2_tensors_that_are_cut_in_other_ways_show_both_sides() {
     assert!(
         mismatch
             .here
-            .1
+            .operation
             .contains("f32[4, 4], row_wise over 2 cubes and replicate over 1 PEs of each, sum")
     );
-    assert!(mismatch.there.1.contains("f32[4, 4], column_wise over 2 cubes"));
+    assert!(mismatch.there.operation.contains("f32[4, 4], column_wise over 2 cubes"));
 }
 
 #[test]
