@@ -5,10 +5,11 @@
 
 pub use crate::launch::Caught;
 pub use crate::multiprocessing::single::run_on_sip;
+pub use crate::multiprocessing::unwind::DropPanic;
 pub use crate::request::Access;
 
 use crate::error::Error;
-use crate::multiprocessing::DropPanic;
+
 use crate::rank::Rank;
 use crate::request::{Handle, RequestSpec};
 use crate::tensor::Tensor;

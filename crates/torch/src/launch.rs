@@ -2,7 +2,6 @@
 
 use crate::error::Error;
 use crate::multiprocessing::{DropPanic, panic_message};
-use crate::placement::Shard;
 use crate::rank::Rank;
 use crate::request::{Access, Handle, RequestSpec};
 use crate::tensor::Tensor;
@@ -121,14 +120,6 @@ impl Args {
     /// The memory of an argument whose storage is not cut.
     pub fn region(&self, index: usize) -> Result<Region, KernelError> {
         self.tensors[index].region().map_err(|error| KernelError::Other(error.to_string()))
-    }
-
-    /// The shard of an argument that is for `pe`.
-    pub fn shard(&self, index: usize, pe: PeId) -> Result<&Shard, KernelError> {
-        let found = self.tensors[index].shards().iter().find(|shard| shard.pe == pe);
-        found.ok_or_else(|| {
-            KernelError::Other(format!("{:?} has no shard for {pe}", self.tensors[index]))
-        })
     }
 }
 

@@ -11,11 +11,10 @@
 
 mod desync;
 pub(crate) mod single;
-mod unwind;
+pub(crate) mod unwind;
 
 pub use desync::{Desync, GroupState, RankState, Receiving};
-pub use unwind::DropPanic;
-pub(crate) use unwind::panic_message;
+pub(crate) use unwind::{DropPanic, panic_message};
 
 use crate::context::Context;
 use crate::error::{Error, Mismatch, MismatchSide};

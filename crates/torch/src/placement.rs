@@ -56,17 +56,17 @@ pub struct Shard {
 
 impl Shard {
     /// The element of the region that holds row `row`, column `column` of the tensor.
-    pub fn at(&self, row: usize, column: usize) -> usize {
+    pub(crate) fn at(&self, row: usize, column: usize) -> usize {
         (row - self.rows.start) * self.columns.len() + column - self.columns.start
     }
 
     /// How many elements.
-    pub fn elements(&self) -> usize {
+    pub(crate) fn elements(&self) -> usize {
         self.rows.len() * self.columns.len()
     }
 
     /// Whether two hold the same block.
-    pub fn is_copy_of(&self, other: &Self) -> bool {
+    pub(crate) fn is_copy_of(&self, other: &Self) -> bool {
         self.rows == other.rows && self.columns == other.columns
     }
 }
@@ -133,7 +133,7 @@ impl DpPolicy {
 
 impl Spread {
     /// `row_wise`, as settings and messages call it.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Replicate => "replicate",
             Self::RowWise => "row_wise",

@@ -89,7 +89,7 @@ impl Rank {
     }
 
     /// Whether numbers are computed in this run.
-    pub fn has_data(&self) -> bool {
+    pub(crate) fn has_data(&self) -> bool {
         self.0.host.has_data()
     }
 

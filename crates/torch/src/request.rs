@@ -34,12 +34,12 @@ struct State {
 
 impl Handle {
     /// Its number among the requests of its rank, as in the log.
-    pub fn number(&self) -> u64 {
+    pub(crate) fn number(&self) -> u64 {
         self.state.number
     }
 
     /// What it is, in words.
-    pub fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.state.name
     }
 

@@ -90,7 +90,7 @@ pub struct Ranks {
 
 impl Outcome {
     /// An outcome without ranks.
-    pub fn new(report: Report, check: Option<Check>) -> Self {
+    pub(crate) fn new(report: Report, check: Option<Check>) -> Self {
         Self { report, check, ranks: None }
     }
 }

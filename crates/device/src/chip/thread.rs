@@ -1,7 +1,7 @@
-//! The thread that a chip's machine lives on.
+//! The thread of a chip's machine.
 //!
-//! A machine is single-threaded and stays where it was made, while the device of a worker may be made on one thread and
-//! used on another. So it has a thread of its own, programs are sent there, and the task waits and says that it moves.
+//! A machine cannot move between threads, but a worker may make its device on one thread and use it on another. So the
+//! machine has a thread of its own. Programs are sent there; meanwhile the task waits and reports progress.
 
 use super::board::{Board, Kept};
 use super::transfer::StagedTensor;
@@ -20,24 +20,24 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How often a task that waits looks whether its simulation gets on.
+/// Interval at which a waiting task looks at the progress of its simulation.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What the thread is asked to do.
+/// A job for the thread.
 type Job = Box<dyn FnOnce(&mut ChipState) + Send>;
 
-/// What lives on the thread.
+/// The state that the thread owns.
 struct ChipState {
     context: Context,
     sip: usize,
     kept: Kept,
 }
 
-/// The thread, from outside.
+/// A handle of the thread.
 pub(super) struct ChipThread {
     jobs: Option<Sender<Job>>,
     thread: Option<JoinHandle<()>>,
-    /// Grows while something is computed.
+    /// Values computed so far.
     computed: Arc<AtomicU64>,
 }
 
@@ -73,7 +73,7 @@ impl ChipThread {
         Ok(Self { jobs: Some(jobs), thread: Some(thread), computed })
     }
 
-    /// Sends a program; it runs when those before it are over.
+    /// Sends a program; the program runs when the programs before it are over.
     pub(super) fn start_program<T, P>(&self, arguments: Vec<StagedTensor>, program: P) -> Pending<T>
     where
         T: Send + 'static,
@@ -82,11 +82,11 @@ impl ChipThread {
         let (say, answer) = channel();
         let job = move |chip: &mut ChipState| {
             let done = Failure::catch(|| chip.run(arguments, program));
-            // Nobody waits for it any more if this fails.
+            // Sending fails if the task no longer waits; then nobody needs the answer.
             let _ = say.send(done);
         };
         if let Some(jobs) = &self.jobs {
-            // If the thread is gone, whoever waits is told so.
+            // If the thread is gone, `Pending::wait` reports that.
             let _ = jobs.send(Box::new(job));
         }
         Pending { answer, computed: self.computed.clone() }
@@ -103,7 +103,7 @@ impl Drop for ChipThread {
 }
 
 impl<T> Pending<T> {
-    /// Waits until the program is over; `moved` is called now and then while it gets on (CHP-5).
+    /// Waits until the program is over; calls `moved` whenever values were computed since the last look (CHP-5).
     pub(super) fn wait(self, mut moved: impl FnMut()) -> Result<Completed<T>, Failure> {
         let mut last = self.computed.load(Ordering::Relaxed);
         loop {
@@ -124,7 +124,7 @@ impl<T> Pending<T> {
 }
 
 impl ChipState {
-    /// Copies the arguments in, runs the program, and copies back what was written.
+    /// Copies the arguments in, runs the program, and copies the outputs back.
     fn run<T, P>(
         &mut self,
         arguments: Vec<StagedTensor>,
@@ -157,7 +157,7 @@ impl ChipState {
         self.context.now().saturating_sub(before)
     }
 
-    /// Why a program failed, in the words of the chip.
+    /// The failure of a program, with the name of the SIP.
     fn explain(&self, error: &SpawnError) -> Failure {
         let own = error.errors.values().next().filter(|_| error.errors.len() == 1);
         let words = own.map_or_else(|| error.to_string(), ToString::to_string);
@@ -166,7 +166,7 @@ impl ChipState {
     }
 }
 
-/// What the arguments hold that were declared as written.
+/// Reads the arguments that were declared as written.
 async fn copy_back(board: &Board) -> Result<Vec<(usize, Buffer)>, Error> {
     let mut written = Vec::new();
     for (index, (tensor, access)) in board.arguments().enumerate() {
@@ -177,7 +177,7 @@ async fn copy_back(board: &Board) -> Result<Vec<(usize, Buffer)>, Error> {
     Ok(written)
 }
 
-/// Computes where it is asked to, and counts.
+/// An evaluator that computes on the calling thread and counts the values.
 struct CountingEvaluator {
     computed: Arc<AtomicU64>,
 }

@@ -1,4 +1,4 @@
-//! The driver: carries out what the engine says, and tells it what happened, in simulated time.
+//! The driver: carries out the actions of the engine and reports events to it, in simulated time.
 
 use super::failure::TaskError;
 use super::lease::Lease;
@@ -25,7 +25,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-/// A graph and everything about it.
+/// A graph and its state.
 pub(super) struct Graph {
     pub(super) rank: Rank,
     pub(super) number: u64,
@@ -34,7 +34,7 @@ pub(super) struct Graph {
     pub(super) budget: Option<Time>,
     /// The PE of each worker.
     pub(super) pes: Vec<PeId>,
-    /// The pool of each cube, or of all under no cube.
+    /// The pool of each cube, or the pool of all PEs under `None`.
     pub(super) pools: BTreeMap<Option<u16>, PoolId>,
     pub(super) workers: Vec<WorkerId>,
     pub(super) began: Time,
@@ -45,28 +45,28 @@ pub(super) struct State {
     pub(super) engine: Engine,
     pub(super) run: RunId,
     pub(super) tasks: Vec<Entry>,
-    /// By the number of their task.
+    /// Tasks on their PEs, by number.
     pub(super) running: BTreeMap<usize, RunningTask>,
-    /// By the number of their storage.
+    /// Leases, by the number of the storage.
     pub(super) leases: BTreeMap<u64, Lease>,
-    /// Processes that wait for room or for the end.
+    /// Processes that wait for a free slot or for the end.
     waiting: Vec<ProcessId>,
-    /// How many times room was freed.
+    /// Number of times that a slot was freed.
     pub(super) room: u64,
     is_over: bool,
     is_closed: bool,
-    /// What led to the last end of a task.
+    /// The cause of the last end of a task.
     pub(super) cause: Cause,
     pub(super) watchdog: Option<JoinHandle<()>>,
-    /// Why the watchdog gave up the whole graph.
+    /// The reason why the watchdog gave up the whole graph.
     pub(super) stall: Option<String>,
 }
 
-/// What is kept of a task until the graph is over.
+/// The record of a task until the graph is over.
 pub(super) struct Entry {
     pub(super) kernel_name: String,
     pub(super) label: String,
-    /// None if the graph had failed when it was submitted.
+    /// `None` if the graph had failed before the task was submitted.
     pub(super) task: Option<phalanx_engine::TaskId>,
     pub(super) work: Option<Work>,
     /// The storages it writes.
@@ -79,14 +79,14 @@ pub(super) struct Entry {
     pub(super) error: Option<(PeId, TaskError)>,
 }
 
-/// What is needed to run a task, once.
+/// Kernel and tensors of a task that has not started.
 pub(super) struct Work {
     pub(super) kernel: Kernel,
     /// The tensors of each member.
     pub(super) tensors: Vec<Vec<phalanx_torch::Tensor>>,
 }
 
-/// A task that is with its PEs.
+/// A task on its PEs.
 pub(super) struct RunningTask {
     process: JoinHandle<()>,
     pub(super) members: Vec<RunningMember>,
@@ -101,13 +101,13 @@ pub(super) struct RunningMember {
     dispatch: u64,
 }
 
-/// Signs of life of one kernel.
+/// The activity of one kernel.
 #[derive(Default)]
 pub(super) struct Activity {
     pub(super) started: Cell<Option<Time>>,
-    /// When it last did anything.
+    /// Time of the last poll.
     pub(super) moved: Cell<Time>,
-    /// What of that the engine knows.
+    /// The part of `moved` that the engine knows.
     pub(super) told: Cell<Time>,
 }
 
@@ -117,7 +117,7 @@ impl Entry {
     }
 }
 
-/// A reading of simulated time for the engine: picoseconds.
+/// Simulated time as a reading of the engine: picoseconds.
 pub(super) fn reading(time: Time) -> Reading {
     Reading(time.as_ps())
 }
@@ -173,7 +173,7 @@ impl Graph {
         self.pes[worker.index()]
     }
 
-    /// Does what the engine wants done; `cause` led to that.
+    /// Carries out the actions of the engine; `cause` led to them.
     pub(super) fn carry_out(self: &Rc<Self>, cause: Cause) {
         let actions: Vec<Action> = self.state.borrow_mut().engine.actions().collect();
         let mut starts = Vec::new();
@@ -188,7 +188,7 @@ impl Graph {
                     self.state.borrow_mut().is_over = true;
                     self.wake();
                 }
-                // A launch ends as a whole, and nothing else begins a run here.
+                // A launch ends as a whole, and the engine has one run.
                 Action::Recall { .. } | Action::AdmissionFreed => {}
             }
         }
@@ -222,7 +222,7 @@ impl Graph {
         state.running.insert(number, RunningTask { process, members, activities });
     }
 
-    /// The life of a task on its PEs.
+    /// Runs a task on its PEs: dispatch, kernels, end.
     fn run(
         self: Rc<Self>,
         number: usize,
@@ -258,11 +258,11 @@ impl Graph {
         }
     }
 
-    /// A task has ended, or is ended by the watchdog.
+    /// Ends a task: its kernels are over, or the watchdog gave it up.
     pub(super) fn ended(self: &Rc<Self>, number: usize, result: Result<Cause, (PeId, TaskError)>) {
         let Some(task) = self.state.borrow_mut().running.remove(&number) else { return };
         let cause = self.report_end(number, &task, result);
-        // One that was given up by the watchdog goes with its handle; any other has just returned.
+        // The process of a stalled task is dropped with its handle; any other process has just returned.
         if self.state.borrow().tasks[number].is_stalled() {
             drop(task.process);
         } else {
@@ -271,7 +271,7 @@ impl Graph {
         self.carry_out(cause);
     }
 
-    /// Tells the engine that a task has ended; what led to that.
+    /// Tells the engine that a task has ended; returns the cause.
     fn report_end(
         &self,
         number: usize,
@@ -285,7 +285,7 @@ impl Graph {
         entry.started = task.activities.iter().filter_map(|activity| activity.started.get()).min();
         entry.ended = Some(now);
         let failed = result.as_ref().err().map(|(pe, _)| *pe);
-        // The one that failed comes first: it is the root.
+        // The failed member comes first: it is the root cause.
         let mut members = task.members.clone();
         members.sort_by_key(|member| failed.is_some_and(|pe| self.pe_of(member.worker) != pe));
         let events = (0..).zip(members).map(|(at, RunningMember { worker, dispatch })| {
@@ -310,7 +310,7 @@ impl Graph {
         }
     }
 
-    /// Waits until `is_there`; `describe` says what for.
+    /// Waits until `is_there`; `describe` describes the wait in reports.
     pub(super) async fn until(
         &self,
         is_there: impl Fn(&State) -> bool,
@@ -329,7 +329,7 @@ impl Graph {
         .await;
     }
 
-    /// Who is at work, for messages: what the end of the graph waits for.
+    /// A wait for the running tasks, for reports.
     pub(super) fn at_work(&self, what: &str) -> Wait {
         let state = self.state.borrow();
         let mut running = Vec::new();
@@ -365,7 +365,7 @@ impl Graph {
         result
     }
 
-    /// Gives everything back: nobody is at work any more.
+    /// Ends all leases; no task runs any more.
     fn close(&self, result: &Result<Outcome, Error>) {
         let state = &mut *self.state.borrow_mut();
         state.is_closed = true;
@@ -381,7 +381,7 @@ impl Graph {
         }
     }
 
-    /// The program has let go of a graph that is not over: everything under way is dropped.
+    /// Cancels a graph that the program dropped before its end.
     pub(super) fn abandon(&self) {
         let state = &mut *self.state.borrow_mut();
         if std::mem::replace(&mut state.is_closed, true) {
@@ -424,7 +424,7 @@ impl Entry {
     }
 }
 
-/// A kernel that shows signs of life.
+/// A kernel that records its activity.
 struct Tracked<F> {
     inner: Caught<F>,
     sim: Sim,

@@ -1,7 +1,8 @@
-//! The watchdog on simulated time: looks when a budget may have run out, and only if the run goes on anyway (SIM-8).
+//! The watchdog of a graph, in simulated time. It wakes when a budget may be exceeded, and only if the run goes on anyway
+//! (SIM-8).
 //!
-//! That a kernel has not moved for its budget is a suspicion; evidence is that all of its programs wait for somebody. One
-//! that waits for its own engines, or whose command is still on its way, will go on by itself.
+//! A kernel without activity for its budget is suspect. It is stuck if all of its programs wait for other processes; a
+//! program that waits for its own engines, or whose command is on its way, goes on by itself.
 
 use super::drive::{Graph, reading};
 use super::failure::TaskError;
@@ -43,7 +44,7 @@ impl Graph {
         }
     }
 
-    /// Tells the engine which kernels have moved since the last time, and asks what to think of that.
+    /// Reports the activity of kernels to the engine, and asks for its verdict.
     fn judge(&self, now: Time, budgets: &Budgets) -> Verdict {
         let state = &mut *self.state.borrow_mut();
         for task in state.running.values() {
@@ -58,7 +59,7 @@ impl Graph {
         watch(&state.engine, reading(now), budgets)
     }
 
-    /// Looks at what a task that did not move waits for; whether the graph goes on.
+    /// Examines the waits of a task without activity. True if the graph goes on.
     async fn examine(self: &Rc<Self>, stall: &Stall) -> bool {
         let Some(number) = self.running_task_of(stall) else {
             self.give_up(stall);
@@ -80,7 +81,7 @@ impl Graph {
             state.engine.step(reading(now), Event::Progress(worker));
             return true;
         }
-        // Being looked at is no sign of life.
+        // The examination itself does not count as activity.
         for (activity, moved) in task.activities.iter().zip(&moved) {
             activity.moved.set(*moved);
         }
@@ -95,7 +96,7 @@ impl Graph {
         true
     }
 
-    /// The running task that a stall is about.
+    /// The running task of a stall.
     fn running_task_of(&self, stall: &Stall) -> Option<usize> {
         stall.worker?;
         let state = self.state.borrow();
@@ -110,7 +111,7 @@ impl Graph {
         })
     }
 
-    /// Nobody runs anything, and tasks remain: what has not begun never will.
+    /// Gives up the graph: no task runs, and the remaining tasks can never start.
     fn give_up(self: &Rc<Self>, stall: &Stall) {
         let cause = {
             let state = &mut *self.state.borrow_mut();
@@ -124,7 +125,7 @@ impl Graph {
     }
 }
 
-/// A ladder with one free rung: what a task may take; the outer ones are nobody's here.
+/// Budgets for one free parameter, the longest wait of a task; the outer budgets are unused here.
 fn budgets(budget: Time) -> Result<Budgets, phalanx_engine::Inverted> {
     let times = |factor: u64| Reading(budget.as_ps().saturating_mul(factor));
     let ladder = Ladder {

@@ -1,4 +1,4 @@
-//! Why a task is where it is, in words that name tasks and PEs.
+//! Explanations of the state of a task, in words that name tasks and PEs.
 
 use super::drive::Graph;
 use super::outcome::{Edge, Outcome, TaskState, listed};
@@ -6,14 +6,14 @@ use super::task::TaskId;
 use phalanx_engine::{State, Waiting, WorkerId};
 use std::fmt;
 
-/// Why a task is where it is.
+/// An explanation of the state of a task.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Why {
-    /// Which task.
+    /// The task.
     pub task: TaskId,
-    /// Its kernel and what it is about.
+    /// Its kernel and label.
     pub name: String,
-    /// What has become of it.
+    /// Its state.
     pub state: State,
     /// The tasks that it has, or had, to wait for.
     pub dependencies: Vec<Dependency>,
@@ -122,7 +122,7 @@ impl Graph {
 }
 
 impl Outcome {
-    /// Why a task ran when it did, or never; `None` if it is another graph's.
+    /// Explains when a task ran, or why it never did; `None` for a task of another graph.
     pub fn why(&self, id: TaskId) -> Option<Why> {
         let report = self.task(id)?;
         let ended = report.ended.unwrap_or(self.ended);

@@ -147,7 +147,7 @@ impl ProcessGroup {
     }
 
     /// The number in the group of a rank of the world.
-    pub fn rank_of(&self, global: usize) -> Option<usize> {
+    pub(crate) fn rank_of(&self, global: usize) -> Option<usize> {
         self.0.members.iter().position(|member| *member == global)
     }
 

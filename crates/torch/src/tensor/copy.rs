@@ -89,26 +89,6 @@ impl Tensor {
         Ok(dense)
     }
 
-    /// A copy of its own, placed alike.
-    pub fn to_owned_copy(&self) -> Result<Self, Error> {
-        let copy = self.rank.placed(self.policy()).empty(self.shape(), self.dtype())?;
-        copy.copy_(self)?;
-        Ok(copy)
-    }
-
-    /// Writes these numbers into the tensor, over the host link.
-    pub fn copy_from_slice(&self, numbers: &[f32]) -> Result<Handle, Error> {
-        if !self.is_whole() || numbers.len() != self.numel() {
-            return Err(Error::argument(format!(
-                "copy_from_slice: {} numbers do not make the whole storage of {}",
-                numbers.len(),
-                self.describe()
-            )));
-        }
-        let value = self.rank.has_data().then(|| super::create::rounded(self.dtype(), numbers));
-        Ok(self.write_(value))
-    }
-
     /// What has to move, block by block.
     fn moves(&self, source: &Self) -> Result<Vec<Move>, Error> {
         if let (Ok(_), Ok(from)) = (self.region(), source.region()) {

@@ -203,7 +203,7 @@ impl Placed<'_> {
     }
 
     /// `start`, `start + step`, ... up to `end`, which is excluded.
-    pub fn arange(&self, start: f64, end: f64, step: f64, dtype: DType) -> Result<Tensor, Error> {
+    fn arange(&self, start: f64, end: f64, step: f64, dtype: DType) -> Result<Tensor, Error> {
         let count = (end - start) / step;
         if !count.is_finite() || step == 0.0 {
             return Err(Error::argument(format!(
@@ -230,12 +230,12 @@ impl Placed<'_> {
     }
 
     /// Random numbers between 0 and 1.
-    pub fn rand(&self, shape: impl AsRef<[usize]>, dtype: DType) -> Result<Tensor, Error> {
+    fn rand(&self, shape: impl AsRef<[usize]>, dtype: DType) -> Result<Tensor, Error> {
         self.drawn(shape.as_ref(), dtype, crate::random::Generator::uniform)
     }
 
     /// Random numbers with mean 0 and variance 1.
-    pub fn randn(&self, shape: impl AsRef<[usize]>, dtype: DType) -> Result<Tensor, Error> {
+    fn randn(&self, shape: impl AsRef<[usize]>, dtype: DType) -> Result<Tensor, Error> {
         self.drawn(shape.as_ref(), dtype, crate::random::Generator::normal)
     }
 

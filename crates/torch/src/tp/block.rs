@@ -11,7 +11,6 @@ use super::row::{RowOptions, RowParallelLinear};
 use crate::error::Error;
 use crate::rank::Rank;
 use crate::tensor::Tensor;
-use phalanx_sim::DType;
 
 /// What a [`TransformerBlock`] is told.
 #[derive(Clone)]
@@ -101,11 +100,6 @@ impl TransformerBlock {
             options: options.clone(),
             layer,
         })
-    }
-
-    /// The type of its activations.
-    pub fn dtype(&self) -> DType {
-        self.layer.dtype
     }
 
     /// The output, which all ranks have alike; `x` is `[s, b, hidden]`, or with `sequence_parallel` a share of its

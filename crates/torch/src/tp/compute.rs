@@ -36,7 +36,7 @@ impl Compute {
     }
 
     /// Where weights are: some of the output features in every cube.
-    pub fn weights(self) -> DpPolicy {
+    pub(crate) fn weights(self) -> DpPolicy {
         DpPolicy::row_wise(self.cubes)
     }
 

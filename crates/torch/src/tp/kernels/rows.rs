@@ -38,7 +38,7 @@ impl Activation {
     }
 
     /// The function, if there is one.
-    pub fn function(self) -> Option<Unary> {
+    pub(crate) fn function(self) -> Option<Unary> {
         match self {
             Self::None => None,
             Self::Relu => Some(Unary::Relu),
