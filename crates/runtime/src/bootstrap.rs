@@ -55,13 +55,13 @@ pub struct Bootstrap<'a> {
     setting: &'a [u8],
     /// Whether the parent wants it to stop.
     is_over: &'a dyn Fn() -> bool,
-    report: Report,
+    report: BootReport,
     used: u64,
 }
 
 /// What a chip reports: its device and its buffers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Report {
+pub(crate) struct BootReport {
     pub(crate) device_ctx: u64,
     pub(crate) window: (u64, u64),
     pub(crate) buffers: Vec<Carved>,
@@ -110,7 +110,7 @@ impl<'a> Bootstrap<'a> {
         setting: &'a [u8],
         is_over: &'a dyn Fn() -> bool,
     ) -> Self {
-        let report = Report { window: chip.window, ..Report::default() };
+        let report = BootReport { window: chip.window, ..BootReport::default() };
         Self { chip, memory, setting, is_over, report, used: 0 }
     }
 
@@ -190,12 +190,12 @@ impl<'a> Bootstrap<'a> {
     }
 
     /// What it reports.
-    pub(crate) fn finish(self) -> Report {
+    pub(crate) fn finish(self) -> BootReport {
         self.report
     }
 }
 
-impl Report {
+impl BootReport {
     /// Whether who reports this can take the place of who reported `other`.
     pub(crate) fn agrees(&self, other: &Self) -> bool {
         let descendants = other.descendants.clone();
@@ -222,7 +222,7 @@ impl Report {
         bytes
     }
 
-    /// What [`Report::encode`] made, if it agrees with itself and with the chip's window.
+    /// What [`BootReport::encode`] made, if it agrees with itself and with the chip's window.
     pub(crate) fn decode(mut bytes: &[u8], chip: &Chip) -> Result<Self, String> {
         let cut = || "its report is cut off".to_owned();
         let device_ctx = number(&mut bytes).ok_or_else(cut)?;
@@ -302,10 +302,10 @@ mod tests {
             setting.device_ctx(9);
             let report = setting.finish();
             let bytes = report.encode();
-            prop_assert_eq!(Report::decode(&bytes, &chip(4096)), Ok(report));
+            prop_assert_eq!(BootReport::decode(&bytes, &chip(4096)), Ok(report));
             let cut = cut.min(bytes.len() - 1);
-            prop_assert!(Report::decode(&bytes[..cut], &chip(4096)).is_err());
-            prop_assert!(Report::decode(&bytes, &chip(4000)).is_err(), "another window");
+            prop_assert!(BootReport::decode(&bytes[..cut], &chip(4096)).is_err());
+            prop_assert!(BootReport::decode(&bytes, &chip(4000)).is_err(), "another window");
         }
     }
 }

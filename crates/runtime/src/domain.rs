@@ -3,7 +3,7 @@
 //! ```text
 //!   graph.allocate_domain(…)           task.domain(0)
 //!        │                                  │
-//!      Domain ── Call::domain ── seat ──► DomainView    put, get, notify, wait, barrier
+//!      Domain ── Call::domain ── membership ──► DomainView    put, get, notify, wait, barrier
 //!        └── buffer(rank, name): a tensor, for arguments and for the host
 //! ```
 //!
@@ -45,7 +45,7 @@ pub(crate) use view::{Visitor, check_memory};
 use crate::call::Call;
 use crate::error::Error;
 use crate::memory::Home;
-use crate::message::{MAX_DOMAINS, Seat};
+use crate::message::{MAX_DOMAINS, Membership};
 use crate::orchestrator::Orchestrator;
 use crate::tensor::{DType, Layout, Tensor};
 use roster::{Member, Part, Roster};
@@ -137,7 +137,7 @@ impl Orchestrator<'_> {
     pub fn allocate_domain(&mut self, spec: &DomainSpec<'_>) -> Result<Domain, Error> {
         let (parts, data) = plan(spec)?;
         let workers: Result<Vec<_>, _> = spec.chips.iter().map(|chip| self.chip(*chip)).collect();
-        let lanes: Vec<usize> = workers?.iter().map(|worker| worker.index()).collect();
+        let links: Vec<usize> = workers?.iter().map(|worker| worker.index()).collect();
         let chips = spec.chips.iter().map(|chip| Member { chip: *chip, window: 0 });
         let mut roster = Roster {
             id: 0,
@@ -150,8 +150,8 @@ impl Orchestrator<'_> {
             parts,
         };
         let bytes = roster.window_bytes().ok_or(DomainError::Overflow)?;
-        let mut core = self.node.enter();
-        let mut buffers = Vec::with_capacity(lanes.len() + 1);
+        let mut core = self.node.lock();
+        let mut buffers = Vec::with_capacity(links.len() + 1);
         buffers.push(self.node.new_buffer(&mut core, roster.notice_bytes(), Home::Host)?);
         roster.notices = buffers[0].0.offset;
         for member in &mut roster.members {
@@ -161,8 +161,8 @@ impl Orchestrator<'_> {
         }
         roster.id = buffers[1].0.number;
         roster.memory = buffers[1].0.memory;
-        let (owner, memory) = (self.node.nonce, &core.memory.segment);
-        let domain = Allocated::new(roster, lanes, owner, buffers, memory);
+        let (owner, memory) = (self.node.nonce, &core.arena.segment);
+        let domain = Allocated::new(roster, links, owner, buffers, memory);
         let domain = Domain(Arc::new(domain.map_err(|error| Error::Setting(error.to_string()))?));
         core.know_domain(&domain);
         drop(core);
@@ -174,26 +174,34 @@ impl Orchestrator<'_> {
     fn hold(&mut self, domain: &Domain) {
         if !self.held.contains(&domain.id()) {
             self.held.push(domain.id());
-            self.node.enter().keep(self.run, Box::new(domain.clone()));
+            self.node.lock().keep(self.run, Box::new(domain.clone()));
         }
     }
 
-    /// The seats of a call in its domains, if it may have them.
+    /// The memberships of a call in its domains, if it may have them.
     #[inline]
-    pub(crate) fn seats(&mut self, call: &Call, home: Option<Home>) -> Result<Vec<Seat>, Error> {
+    pub(crate) fn memberships(
+        &mut self,
+        call: &Call,
+        home: Option<Home>,
+    ) -> Result<Vec<Membership>, Error> {
         if call.rare().domains.is_empty() {
             return Ok(Vec::new());
         }
-        self.take_seats(call, home)
+        self.take_memberships(call, home)
     }
 
     #[inline(never)]
-    fn take_seats(&mut self, call: &Call, home: Option<Home>) -> Result<Vec<Seat>, Error> {
+    fn take_memberships(
+        &mut self,
+        call: &Call,
+        home: Option<Home>,
+    ) -> Result<Vec<Membership>, Error> {
         let count = call.rare().domains.len();
         if count > MAX_DOMAINS {
             return Err(Error::TooMany { what: "domains", limit: MAX_DOMAINS, count });
         }
-        let mut seats = Vec::with_capacity(count);
+        let mut memberships = Vec::with_capacity(count);
         for domain in &call.rare().domains {
             let roster = Arc::clone(&domain.0.roster);
             if domain.0.owner != self.node.nonce {
@@ -204,12 +212,12 @@ impl Orchestrator<'_> {
                 let who = "a task that any worker may take".to_owned();
                 return Err(DomainError::NotAMember { domain, who, members }.into());
             };
-            seats.push(Seat { rank: domain.rank_of(chip)?, roster });
+            memberships.push(Membership { rank: domain.rank_of(chip)?, roster });
         }
         for domain in &call.rare().domains {
             self.hold(domain);
         }
-        Ok(seats)
+        Ok(memberships)
     }
 }
 

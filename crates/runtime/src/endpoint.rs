@@ -15,16 +15,16 @@
 
 pub(crate) mod mailbox;
 pub(crate) mod process;
-pub(crate) mod rebirth;
+pub(crate) mod restart;
 pub(crate) mod thread;
 
 use crate::message::Ended;
 use crate::shm::{Segment, is_dead};
-use crate::sync::{AtomicU32, Ordering};
+use crate::sync::{Ordering, shared::AtomicU32};
 
 /// What a worker had to say.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Report {
+pub enum WorkerEvent {
     /// A task has ended; if it failed, these are its words.
     Ended(Ended, Option<Box<str>>),
     /// The worker has died, but may still touch memory for a moment: who waits for it need not, says why.
@@ -74,7 +74,7 @@ impl DeathWord {
 
 /// One worker, seen from its node; see the [module](self) for what all kinds promise.
 pub trait Endpoint: Send {
-    /// What reports call it: `chip 2 (process 4711)`.
+    /// What events call it: `chip 2 (process 4711)`.
     fn name(&self) -> String;
 
     /// Takes a task that was sent behind other dispatches. The worker may see it only after [`Endpoint::flush`].
@@ -86,8 +86,8 @@ pub trait Endpoint: Send {
     /// Makes the worker see what was sent.
     fn flush(&mut self);
 
-    /// Adds what has happened to `reports`.
-    fn poll(&mut self, reports: &mut Vec<Report>);
+    /// Adds what has happened to `events`.
+    fn poll(&mut self, events: &mut Vec<WorkerEvent>);
 
     /// What it is doing now.
     fn evidence(&self) -> Evidence;

@@ -5,20 +5,20 @@
 //! - **MSG-1 (round trip).** What was encoded is decoded as it was.
 //! - **MSG-2 (strict).** Bytes that no encoder makes are refused with the place and what was expected; nothing panics.
 
-mod place;
-mod seat;
+mod argument;
+mod membership;
 mod sent;
 mod step;
 
-pub use place::{Encode, Place, Places, Rows};
-pub(crate) use place::{PlaceHead, Reach, encode_place};
-pub use seat::{MAX_DOMAINS, Seat};
+pub use argument::{ArgumentDescriptor, ArgumentDescriptors, DenseVectors, Encode};
+pub(crate) use argument::{DescriptorHead, Reach, encode_argument};
+pub use membership::{MAX_DOMAINS, Membership};
 pub use sent::{Head, Sent};
 pub use step::Step;
 
+use argument::{check_argument, push};
 use bytemuck::Pod;
-use place::{check_place, push};
-use seat::{decode_seat, encode_seat};
+use membership::{decode_membership, encode_membership};
 use std::fmt;
 
 /// The most arguments of a task.
@@ -46,26 +46,27 @@ pub struct Order {
 pub fn encode_task(
     bytes: &mut Vec<u8>,
     order: &Order,
-    places: impl ExactSizeIterator<Item = impl Encode>,
+    arguments: impl ExactSizeIterator<Item = impl Encode>,
     scalars: &[u64],
-    seats: &[Seat],
+    memberships: &[Membership],
     blob: &[u8],
 ) {
-    let [arguments, scalar_count, seat_count] = [places.len(), scalars.len(), seats.len()];
-    let counts = u64::from(count(arguments))
+    let [argument_count, scalar_count, membership_count] =
+        [arguments.len(), scalars.len(), memberships.len()];
+    let counts = u64::from(count(argument_count))
         | u64::from(count(scalar_count).min(0xff)) << 16
-        | u64::from(count(seat_count).min(0xff)) << 24;
+        | u64::from(count(membership_count).min(0xff)) << 24;
     let members = u64::from(order.member) | u64::from(order.members) << 16;
     let callable = u64::from(order.callable) | u64::from(order.digest) << 32;
     push(bytes, [order.run, callable, members | counts << 32]);
-    for place in places {
-        place.encode(bytes);
+    for argument in arguments {
+        argument.encode(bytes);
     }
     for scalar in scalars {
         push(bytes, [*scalar]);
     }
-    for seat in seats {
-        encode_seat(bytes, seat);
+    for membership in memberships {
+        encode_membership(bytes, membership);
     }
     if !blob.is_empty() {
         bytes.extend_from_slice(blob);
@@ -183,11 +184,11 @@ pub struct Received<'a> {
     /// Its fixed part.
     pub order: Order,
     /// Its arguments.
-    pub places: Places<'a>,
+    pub arguments: ArgumentDescriptors<'a>,
     /// Its numbers.
     pub scalars: Scalars<'a>,
     /// Its places in domains.
-    pub seats: &'a [Seat],
+    pub memberships: &'a [Membership],
     /// Whatever bytes it was given.
     pub blob: &'a [u8],
 }
@@ -195,17 +196,19 @@ pub struct Received<'a> {
 impl Received<'_> {
     /// Whether peers can reach an argument: it lies in a window of a domain that the task has.
     #[inline]
-    pub(crate) fn is_shared(&self, place: &Place) -> bool {
-        let Place { memory, offset, layout, .. } = place;
-        self.seats.iter().any(|seat| seat.roster.touches(*memory, *offset, layout.extent))
+    pub(crate) fn is_shared(&self, argument: &ArgumentDescriptor) -> bool {
+        let ArgumentDescriptor { memory, offset, layout, .. } = argument;
+        self.memberships
+            .iter()
+            .any(|membership| membership.roster.touches(*memory, *offset, layout.extent))
     }
 
     /// The message it was read from, made again.
     pub fn encode(&self) -> Vec<u8> {
-        let Self { order, places, scalars, seats, blob } = self;
+        let Self { order, arguments, scalars, memberships, blob } = self;
         let scalars: Vec<u64> = (0..).map_while(|at| scalars.get(at)).collect();
         let mut bytes = Vec::new();
-        encode_task(&mut bytes, order, places.iter(), &scalars, seats, blob);
+        encode_task(&mut bytes, order, arguments.iter(), &scalars, memberships, blob);
         bytes
     }
 }
@@ -233,16 +236,19 @@ impl Scalars<'_> {
 
 /// What a message is taken apart into; made once and used again.
 #[derive(Debug, Default)]
-pub struct Parts {
+pub struct DecodeBuffers {
     starts: Vec<u32>,
-    seats: Vec<Seat>,
+    memberships: Vec<Membership>,
 }
 
 /// Reads a task.
 #[inline]
-pub fn decode_task<'a>(bytes: &'a [u8], parts: &'a mut Parts) -> Result<Received<'a>, BadMessage> {
-    let Parts { starts, seats } = parts;
-    seats.clear();
+pub fn decode_task<'a>(
+    bytes: &'a [u8],
+    buffers: &'a mut DecodeBuffers,
+) -> Result<Received<'a>, BadMessage> {
+    let DecodeBuffers { starts, memberships } = buffers;
+    memberships.clear();
     let mut reader = Reader { bytes, at: 0 };
     let [run, callable, rest] = reader.words("the head of a task")?;
     let [callable, digest] = halves(callable);
@@ -261,31 +267,31 @@ pub fn decode_task<'a>(bytes: &'a [u8], parts: &'a mut Parts) -> Result<Received
     if usize::from(domains) > MAX_DOMAINS {
         return Err(reader.refuse("count of domains", domains.into()));
     }
-    let places = read_places(&mut reader, starts, arguments.into())?;
+    let arguments = read_arguments(&mut reader, starts, arguments.into())?;
     let (scalars, _) = reader.bytes(8 * usize::from(numbers), "scalars")?.as_chunks();
     for _ in 0..domains {
-        seats.push(decode_seat(&mut reader)?);
+        memberships.push(decode_membership(&mut reader)?);
     }
-    Ok(Received { order, places, scalars: Scalars(scalars), seats, blob: reader.rest() })
+    Ok(Received { order, arguments, scalars: Scalars(scalars), memberships, blob: reader.rest() })
 }
 
 #[inline]
-fn read_places<'a>(
+fn read_arguments<'a>(
     reader: &mut Reader<'a>,
     starts: &'a mut Vec<u32>,
     count: usize,
-) -> Result<Places<'a>, BadMessage> {
-    if let Some(rows) = Rows::read(&reader.bytes[reader.at..], count) {
-        reader.at += rows.bytes();
-        return Ok(Places::Rows(rows));
+) -> Result<ArgumentDescriptors<'a>, BadMessage> {
+    if let Some(vectors) = DenseVectors::read(&reader.bytes[reader.at..], count) {
+        reader.at += vectors.bytes();
+        return Ok(ArgumentDescriptors::DenseVectors(vectors));
     }
     starts.clear();
     for _ in 0..count {
         // The arguments of a task are no more than 256, and each has less than a kilobyte.
         starts.push(u32::try_from(reader.at).unwrap_or(u32::MAX));
-        check_place(reader)?;
+        check_argument(reader)?;
     }
-    Ok(Places::Others { bytes: reader.bytes, starts })
+    Ok(ArgumentDescriptors::Others { bytes: reader.bytes, starts })
 }
 
 /// How a task ended, as its worker says.

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 /// Which workers a node has, and what the engine calls them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Crew {
+pub(crate) struct WorkerIds {
     /// Chips, or child workers.
     pub(crate) next_level: Vec<WorkerId>,
     pub(crate) next_level_pool: Option<PoolId>,
@@ -48,7 +48,7 @@ pub const MAX_BYTES: usize = 1 << 20;
 /// Builds the graph of one run.
 pub struct Orchestrator<'n> {
     pub(crate) node: &'n Node,
-    pub(crate) crew: &'n Crew,
+    pub(crate) worker_ids: &'n WorkerIds,
     pub(crate) run: RunId,
     args: Vec<Arg>,
     since: u32,
@@ -60,22 +60,24 @@ pub struct Orchestrator<'n> {
 }
 
 impl<'n> Orchestrator<'n> {
-    pub(crate) fn new(node: &'n Node, crew: &'n Crew, run: RunId) -> Self {
+    pub(crate) fn new(node: &'n Node, worker_ids: &'n WorkerIds, run: RunId) -> Self {
         let (args, held) = (Vec::new(), Vec::new());
-        let submitting = node.begin_submitting();
-        Self { node, crew, run, args, since: 0, submitting, witness: None, held }
+        let submitting = node.start_submitting();
+        Self { node, worker_ids, run, args, since: 0, submitting, witness: None, held }
     }
 
     /// How many workers the next level has.
     pub fn chips(&self) -> u32 {
-        u32::try_from(self.crew.next_level.len()).unwrap_or(u32::MAX)
+        u32::try_from(self.worker_ids.next_level.len()).unwrap_or(u32::MAX)
     }
 
     /// Sends a task to a worker of the next level.
     pub fn submit_next_level(&mut self, target: Target, call: &Call) -> Result<TaskId, Error> {
         let place = match target {
             Target::Chip(at) | Target::Worker(at) => Place::Worker(self.chip(at)?),
-            Target::Any => Place::Pool(self.crew.next_level_pool.ok_or(Error::NoWorkers("chips"))?),
+            Target::Any => {
+                Place::Pool(self.worker_ids.next_level_pool.ok_or(Error::NoWorkers("chips"))?)
+            }
         };
         let home = match target {
             Target::Chip(at) | Target::Worker(at) => Some(Home::Chip(at)),
@@ -86,7 +88,7 @@ impl<'n> Orchestrator<'n> {
 
     /// Sends a task to any sub worker.
     pub fn submit_sub(&mut self, call: &Call) -> Result<TaskId, Error> {
-        let pool = self.crew.sub_pool.ok_or(Error::NoWorkers("sub workers"))?;
+        let pool = self.worker_ids.sub_pool.ok_or(Error::NoWorkers("sub workers"))?;
         self.submit(Place::Pool(pool), None, call)
     }
 
@@ -101,8 +103,9 @@ impl<'n> Orchestrator<'n> {
 
     /// Starts each call on another sub worker, all at once; it ends when all have ended.
     pub fn submit_sub_group(&mut self, calls: &[Call]) -> Result<TaskId, Error> {
-        let pool = self.crew.sub_pool.ok_or(Error::NoWorkers("sub workers"))?;
-        let members: Vec<_> = calls.iter().map(|call| (self.crew.subs[0], None, call)).collect();
+        let pool = self.worker_ids.sub_pool.ok_or(Error::NoWorkers("sub workers"))?;
+        let members: Vec<_> =
+            calls.iter().map(|call| (self.worker_ids.subs[0], None, call)).collect();
         self.submit_group(Some(pool), &members)
     }
 
@@ -145,9 +148,9 @@ impl<'n> Orchestrator<'n> {
         mode: Mode,
         body: impl FnOnce(&mut Self) -> Result<T, E>,
     ) -> Result<T, E> {
-        let scope = self.node.enter().engine.open(self.run, label, mode).map_err(Error::from)?;
+        let scope = self.node.lock().engine.open(self.run, label, mode).map_err(Error::from)?;
         let result = body(self);
-        let mut core = self.node.enter();
+        let mut core = self.node.lock();
         let closed = core.engine.close(scope).map_err(Error::from);
         core.carry_out();
         drop(core);
@@ -158,11 +161,11 @@ impl<'n> Orchestrator<'n> {
 
     /// Shows workers all that was submitted, before a graph's code waits for something itself.
     pub fn flush(&mut self) {
-        self.node.enter().pump();
+        self.node.lock().pump();
     }
 
     pub(crate) fn chip(&self, chip: u32) -> Result<WorkerId, Error> {
-        let found = self.crew.next_level.get(chip as usize).copied();
+        let found = self.worker_ids.next_level.get(chip as usize).copied();
         found.ok_or(Error::NoChip { chip, chips: self.chips() })
     }
 
@@ -174,7 +177,7 @@ impl<'n> Orchestrator<'n> {
     ) -> Result<TaskId, Error> {
         let order = self.order(call)?;
         self.check(call, home)?;
-        let seats = self.seats(call, home)?;
+        let memberships = self.memberships(call, home)?;
         let mut args = std::mem::take(&mut self.args);
         args.clear();
         args.extend(call.arguments.iter().map(Argument::engine));
@@ -198,7 +201,7 @@ impl<'n> Orchestrator<'n> {
                 &order,
                 arguments,
                 &call.scalars,
-                &seats,
+                &memberships,
                 &call.rare().blob,
             );
             core.carry_out();
@@ -224,9 +227,16 @@ impl<'n> Orchestrator<'n> {
             let count = |number: usize| u16::try_from(number).unwrap_or(u16::MAX);
             let (member, all) = (count(number), count(members.len()));
             let order = Order { member, members: all, ..self.order(call)? };
-            let seats = self.seats(call, *home)?;
+            let memberships = self.memberships(call, *home)?;
             let arguments = call.arguments.iter();
-            encode_task(&mut bytes, &order, arguments, &call.scalars, &seats, &call.rare().blob);
+            encode_task(
+                &mut bytes,
+                &order,
+                arguments,
+                &call.scalars,
+                &memberships,
+                &call.rare().blob,
+            );
             ends.push(bytes.len());
             args.push(call.arguments.iter().map(Argument::engine).collect::<Vec<Arg>>());
         }
@@ -263,7 +273,7 @@ impl<'n> Orchestrator<'n> {
         mut submit: impl FnMut(&mut Core) -> Result<Option<T>, Error>,
     ) -> Result<T, Error> {
         self.since += 1;
-        let mut core = self.node.enter();
+        let mut core = self.node.lock();
         if self.since >= LISTEN_EVERY {
             // Hears what workers have to say.
             self.since = 0;
@@ -273,7 +283,7 @@ impl<'n> Orchestrator<'n> {
         if let Some(accepted) = submit(&mut core)? {
             return Ok(accepted);
         }
-        core.room_wanted = self.node.some_room;
+        core.news.room_wanted = self.node.some_room;
         drop(core);
         self.submitting.pause(|| self.wait_for_room(submit))
     }
@@ -294,15 +304,15 @@ impl<'n> Orchestrator<'n> {
     ) -> Result<T, Error> {
         let some = self.node.some_room;
         let soon = Instant::now().checked_add(ROOM_PATIENCE);
-        let accepted = self.node.attend(soon, |core| {
+        let accepted = self.node.drive_until(soon, |core| {
             self.move_on();
-            core.room_wanted = if core.has_room(some) { 0 } else { some };
-            if core.room_wanted > 0 { None } else { submit(core).transpose() }
+            core.news.room_wanted = if core.has_room(some) { 0 } else { some };
+            if core.news.room_wanted > 0 { None } else { submit(core).transpose() }
         });
         let accepted = accepted.or_else(|| {
-            self.node.attend(None, |core| {
+            self.node.drive_until(None, |core| {
                 self.move_on();
-                core.room_wanted = 0;
+                core.news.room_wanted = 0;
                 submit(core).transpose()
             })
         });

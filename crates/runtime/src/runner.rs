@@ -9,7 +9,7 @@ use crate::bootstrap::Device;
 use crate::callable::{Body, Callable};
 use crate::clock;
 use crate::failure::{Failure, MAX_WORDS, cut};
-use crate::message::{Ended, Order, Parts, Received, Verdict, decode_task};
+use crate::message::{DecodeBuffers, Ended, Order, Received, Verdict, decode_task};
 use crate::orchestrator::Orchestrator;
 use crate::program::Program;
 use crate::shm::Segment;
@@ -24,7 +24,7 @@ pub(crate) struct Runner {
     program: &'static Program,
     prefixes: Vec<u32>,
     setting: Setting,
-    parts: Parts,
+    buffers: DecodeBuffers,
     /// What graphs are run on.
     worker: Option<Box<Worker>>,
     /// When the last task ended, if the next follows at once.
@@ -64,8 +64,8 @@ impl Runner {
         keep_panics_quiet();
         let prefixes = program.callables().iter().map(|one| one.digest().prefix()).collect();
         let setting = Setting::new(memories, device);
-        let parts = Parts::default();
-        Self { program, prefixes, setting, parts, worker: None, last: None }
+        let buffers = DecodeBuffers::default();
+        Self { program, prefixes, setting, buffers, worker: None, last: None }
     }
 
     /// Runs graphs too, on this worker.
@@ -106,12 +106,12 @@ impl Runner {
     }
 
     fn call(&mut self, message: &[u8]) -> Result<(), Failure> {
-        let mut parts = std::mem::take(&mut self.parts);
-        let result = match decode_task(message, &mut parts) {
+        let mut buffers = std::mem::take(&mut self.buffers);
+        let result = match decode_task(message, &mut buffers) {
             Ok(received) => self.call_received(&received),
             Err(error) => Err(error.into()),
         };
-        self.parts = parts;
+        self.buffers = buffers;
         result
     }
 
@@ -126,7 +126,7 @@ impl Runner {
     #[inline]
     fn call_body(&mut self, received: &Received<'_>) -> Result<(), Failure> {
         let Callable { name, body, .. } = find(self.program, &self.prefixes, &received.order)?;
-        let places = received.places;
+        let arguments = received.arguments;
         self.setting.check_all(received)?;
         let mut task = Task::new(&mut self.setting, received);
         match (*body, &self.worker) {
@@ -137,7 +137,7 @@ impl Runner {
                     task.inherit(foreign);
                     graph(orchestrator, &mut task)
                 };
-                let ended = worker.run_for_parent(name, places, witness.as_ref(), run)?;
+                let ended = worker.run_for_parent(name, arguments, witness.as_ref(), run)?;
                 self.setting.simulated = self.setting.simulated.saturating_add(ended.simulated);
                 Ok(())
             }
@@ -200,7 +200,7 @@ fn find<'p>(
 mod tests {
     use super::*;
     use crate::Callable;
-    use crate::message::{Place, encode_task};
+    use crate::message::{ArgumentDescriptor, encode_task};
     use crate::tensor::{Access, DType, Layout};
 
     fn panics(_: &mut Task<'_>) -> Result<(), Failure> {
@@ -227,15 +227,15 @@ mod tests {
         Order { callable, digest, run: 1, member: 0, members: 1 }
     }
 
-    fn place(memory: u8, offset: u64, access: Access) -> Place {
+    fn argument(memory: u8, offset: u64, access: Access) -> ArgumentDescriptor {
         let layout = Layout::dense(DType::U8, &[16]).expect("small");
-        Place { memory, access, buffer: (1, 1), offset, layout }
+        ArgumentDescriptor { memory, access, buffer: (1, 1), offset, layout }
     }
 
     /// What the task says that is made of these.
-    fn words(runner: &mut Runner, order: &Order, places: &[Place]) -> String {
+    fn words(runner: &mut Runner, order: &Order, arguments: &[ArgumentDescriptor]) -> String {
         let mut bytes = Vec::new();
-        encode_task(&mut bytes, order, places.iter().copied(), &[], &[], &[]);
+        encode_task(&mut bytes, order, arguments.iter().copied(), &[], &[], &[]);
         let (ended, words) = runner.run(1, &bytes);
         assert_eq!(ended.verdict, Verdict::Failed);
         words.expect("it failed").into()
@@ -291,15 +291,15 @@ mod tests {
         let other = Order { digest: 1, ..order(0) };
         let found = words(&mut runner, &other, &[]);
         assert!(found.contains("`panics` differs"), "{found}");
-        let found = words(&mut runner, &order(1), &[place(0, 4090, Access::Read)]);
+        let found = words(&mut runner, &order(1), &[argument(0, 4090, Access::Read)]);
         assert!(found.contains("does not end within 4096"), "{found}");
-        let found = words(&mut runner, &order(1), &[place(3, 0, Access::Read)]);
+        let found = words(&mut runner, &order(1), &[argument(3, 0, Access::Read)]);
         assert!(found.contains("memory 3 is not shared"), "{found}");
     }
 
     #[test]
     fn tsk_1_what_was_declared_as_input_is_not_written() {
-        let found = words(&mut runner(), &order(1), &[place(0, 0, Access::Read)]);
+        let found = words(&mut runner(), &order(1), &[argument(0, 0, Access::Read)]);
         assert!(found.contains("submitted as Read: it cannot be written"), "{found}");
     }
 }

@@ -15,7 +15,7 @@ pub use data::{Data, DataError};
 use crate::bootstrap::Device;
 use crate::domain::{DomainError, DomainView, Visitor, check_memory};
 use crate::failure::Failure;
-use crate::message::{MAX_ARGUMENTS, Reach, Received, Seat};
+use crate::message::{MAX_ARGUMENTS, Membership, Reach, Received};
 use crate::nested::Foreign;
 use crate::shm::grant::Holder;
 use crate::shm::mailbox::Witness;
@@ -43,9 +43,9 @@ impl Setting {
     /// Whether all that a task was given lies in the memory it names.
     #[inline]
     pub(crate) fn check_all(&self, given: &Received<'_>) -> Result<(), Failure> {
-        given.places.try_reaches(|index, reach| self.check(index, reach))?;
-        for seat in given.seats {
-            memory_of(seat, &self.memories)?;
+        given.arguments.try_reaches(|index, reach| self.check(index, reach))?;
+        for membership in given.memberships {
+            memory_of(membership, &self.memories)?;
         }
         Ok(())
     }
@@ -82,13 +82,16 @@ impl Setting {
 }
 
 /// The memory that a domain lies in, if it does.
-fn memory_of<'m>(seat: &Seat, memories: &'m [Segment]) -> Result<&'m Segment, DomainError> {
-    let memory = memories.get(usize::from(seat.roster.memory));
+fn memory_of<'m>(
+    membership: &Membership,
+    memories: &'m [Segment],
+) -> Result<&'m Segment, DomainError> {
+    let memory = memories.get(usize::from(membership.roster.memory));
     let memory = memory.ok_or_else(|| DomainError::Memory {
-        domain: seat.roster.name.clone(),
-        words: format!("memory {} is not shared with this worker", seat.roster.memory),
+        domain: membership.roster.name.clone(),
+        words: format!("memory {} is not shared with this worker", membership.roster.memory),
     })?;
-    check_memory(&seat.roster, memory)?;
+    check_memory(&membership.roster, memory)?;
     Ok(memory)
 }
 
@@ -145,8 +148,8 @@ impl<'a> Task<'a> {
 
     /// All arguments, to be used side by side; each can be taken once.
     pub fn arguments<const N: usize>(&mut self) -> Result<[Data<'a>; N], Failure> {
-        if N != self.given.places.len() {
-            let given = self.given.places.len();
+        if N != self.given.arguments.len() {
+            let given = self.given.arguments.len();
             return Err(Failure::new(format!("{N} arguments are wanted, {given} were given")));
         }
         let mut taken = [const { None }; N];
@@ -158,8 +161,8 @@ impl<'a> Task<'a> {
 
     /// One argument; each can be taken once.
     pub fn argument(&mut self, index: usize) -> Result<Data<'a>, Failure> {
-        let given = self.given.places.len();
-        let Some(place) = self.given.places.get(index) else {
+        let given = self.given.arguments.len();
+        let Some(descriptor) = self.given.arguments.get(index) else {
             return Err(Failure::new(format!("argument {index} is wanted, {given} were given")));
         };
         let (word, bit) = (index / 64, 1 << (index % 64));
@@ -167,20 +170,20 @@ impl<'a> Task<'a> {
             return Err(Failure::new(format!("argument {index} was taken before")));
         }
         self.taken[word] |= bit;
-        let memory = &self.memories[usize::from(place.memory)];
-        let is_shared = self.given.is_shared(&place);
-        Ok(Data::open((self.holder, memory), index, &place, is_shared)?)
+        let memory = &self.memories[usize::from(descriptor.memory)];
+        let is_shared = self.given.is_shared(&descriptor);
+        Ok(Data::open((self.holder, memory), index, &descriptor, is_shared)?)
     }
 
     /// One argument as a tensor that a graph can pass on to its own workers, as often as it likes.
     ///
     /// Only graphs have such: `register!(graph f)`. It is of use until the graph's run is over.
     pub fn tensor(&self, index: usize) -> Result<Tensor, Failure> {
-        let given = self.given.places.len();
-        let Some(place) = self.given.places.get(index) else {
+        let given = self.given.arguments.len();
+        let Some(descriptor) = self.given.arguments.get(index) else {
             return Err(Failure::new(format!("argument {index} is wanted, {given} were given")));
         };
-        let tensor = self.foreign.as_ref().and_then(|foreign| foreign.tensor(&place));
+        let tensor = self.foreign.as_ref().and_then(|foreign| foreign.tensor(&descriptor));
         tensor.ok_or_else(|| Failure::new("only a graph can pass its arguments on"))
     }
 
@@ -196,7 +199,7 @@ impl<'a> Task<'a> {
 
     /// How many arguments it was given.
     pub fn argument_count(&self) -> usize {
-        self.given.places.len()
+        self.given.arguments.len()
     }
 
     /// A number it was given.
@@ -236,19 +239,19 @@ impl<'a> Task<'a> {
 
     /// A domain it was given, in the order of [`Call::domain`](crate::Call::domain).
     pub fn domain(&self, index: usize) -> Result<DomainView<'a>, Failure> {
-        let seats = self.given.seats;
-        let Some(seat) = seats.get(index) else {
-            let given = seats.len();
+        let memberships = self.given.memberships;
+        let Some(membership) = memberships.get(index) else {
+            let given = memberships.len();
             return Err(Failure::new(format!("domain {index} is wanted, {given} were given")));
         };
-        let memory = memory_of(seat, self.memories)?;
+        let memory = memory_of(membership, self.memories)?;
         let waiting = self.waiting.unwrap_or_else(Waiting::calibrate);
-        Ok(DomainView::open(seat, self.visitor, memory, self.witness, waiting)?)
+        Ok(DomainView::open(membership, self.visitor, memory, self.witness, waiting)?)
     }
 
     /// How many domains it was given.
     pub fn domain_count(&self) -> usize {
-        self.given.seats.len()
+        self.given.memberships.len()
     }
 
     /// The device of this worker, as its bootstrap made it.

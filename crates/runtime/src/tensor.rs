@@ -4,7 +4,7 @@
 //! - **TEN-2 (by identity).** A tensor names a buffer, never an address; a buffer lives while anything names it.
 
 use crate::memory::Home;
-use crate::message::{Encode, Place, PlaceHead, encode_place};
+use crate::message::{ArgumentDescriptor, DescriptorHead, Encode, encode_argument};
 use phalanx_engine::{Arg, BufferId, Tag, View, ViewError};
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -131,7 +131,7 @@ impl Layout {
 
     /// One axis without gaps.
     #[inline]
-    pub(crate) fn row(dtype: DType, elements: u64) -> Option<Self> {
+    pub(crate) fn vector(dtype: DType, elements: u64) -> Option<Self> {
         let extent = elements.checked_mul(dtype.bytes())?;
         let (mut shape, mut strides) = ([0; MAX_RANK], [0; MAX_RANK]);
         (shape[0], strides[0]) = (elements, 1);
@@ -299,7 +299,7 @@ struct Elements {
 #[repr(C)]
 pub(crate) struct Usage {
     /// How it begins in a message.
-    head: PlaceHead,
+    head: DescriptorHead,
     /// Whose memory it is a part of, if any task of the owner's may have it for any use; no owner has 0.
     pub(crate) free_for: u64,
     /// The bytes, as the engine knows them.
@@ -354,11 +354,11 @@ impl Tensor {
         }
         let Bytes { memory, number, generation, offset, owner, access, home, .. } = *buffer.0;
         let (identity, offset) = ((number, generation), offset + start);
-        let place = Place { memory, access, buffer: identity, offset, layout };
+        let descriptor = ArgumentDescriptor { memory, access, buffer: identity, offset, layout };
         let view = view(&buffer, start, &layout).map_err(TensorError::View)?;
         let is_free = access == Access::ReadWrite && home == Home::Host;
         let free_for = if is_free { owner } else { 0 };
-        let usage = Usage { head: place.head(), free_for, view };
+        let usage = Usage { head: descriptor.head(), free_for, view };
         Ok(Self(Arc::new(Elements { usage, buffer, start, layout })))
     }
 
@@ -463,7 +463,7 @@ impl Argument {
 impl Argument {
     /// How it begins in a message.
     #[inline]
-    pub(crate) fn head(&self) -> PlaceHead {
+    pub(crate) fn head(&self) -> DescriptorHead {
         self.tensor.usage().head.with(self.tag.into())
     }
 }
@@ -472,6 +472,6 @@ impl Encode for &Argument {
     #[inline]
     fn encode(&self, bytes: &mut Vec<u8>) {
         let layout = &self.tensor.0.layout;
-        encode_place(bytes, &self.head(), layout);
+        encode_argument(bytes, &self.head(), layout);
     }
 }

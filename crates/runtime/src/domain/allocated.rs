@@ -3,7 +3,7 @@
 use super::notice::{Notice, Until};
 use super::roster::Roster;
 use crate::shm::{Bell, Segment, SegmentError};
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{Ordering, shared::AtomicU64};
 use crate::tensor::Buffer;
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use std::sync::Arc;
 pub(crate) struct Allocated {
     pub(crate) roster: Arc<Roster>,
     /// Which workers of the node the ranks are.
-    pub(crate) lanes: Vec<usize>,
+    pub(crate) links: Vec<usize>,
     /// Whose memory it is in.
     pub(super) owner: u64,
     /// The memory of the notices, which nobody is given, and then the windows; the last goes first.
@@ -33,7 +33,7 @@ impl Allocated {
     /// A domain in `memory`; `buffers` are the notices and the windows that the roster speaks of.
     pub(super) fn new(
         roster: Roster,
-        lanes: Vec<usize>,
+        links: Vec<usize>,
         owner: u64,
         buffers: Vec<Buffer>,
         memory: &Segment,
@@ -44,7 +44,7 @@ impl Allocated {
         let bells = roster.members.iter().map(|member| bell(member.window));
         let bells = bells.collect::<Result<_, _>>()?;
         let (roster, memory) = (Arc::new(roster), memory.clone());
-        Ok(Self { roster, lanes, owner, buffers, notices, bells, memory })
+        Ok(Self { roster, links, owner, buffers, notices, bells, memory })
     }
 
     /// The window of a rank.

@@ -6,12 +6,12 @@ use super::DomainError;
 use super::error::{no_buffer, no_rank};
 use super::notice::Notice;
 use super::roster::{Part, Roster};
-use crate::message::Seat;
+use crate::message::Membership;
 use crate::shm::copying::Copying;
 use crate::shm::grant::GrantError;
 use crate::shm::mailbox::Witness;
 use crate::shm::{Bell, Segment, SegmentError, Waiting};
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{Ordering, shared::AtomicU64};
 use crate::tensor::Layout;
 use bytemuck::Pod;
 use std::sync::Arc;
@@ -42,13 +42,13 @@ pub struct DomainView<'a> {
 
 impl<'a> DomainView<'a> {
     pub(crate) fn open(
-        seat: &Seat,
+        membership: &Membership,
         visitor: Visitor,
         memory: &'a Segment,
         witness: Option<&'a Witness>,
         waiting: Waiting,
     ) -> Result<Self, DomainError> {
-        let roster = Arc::clone(&seat.roster);
+        let roster = Arc::clone(&membership.roster);
         check_memory(&roster, memory)?;
         let bell = |at: u64| Bell::at(memory, place(at + roster.bell()));
         let bells: Result<Vec<Bell>, _> =
@@ -57,7 +57,16 @@ impl<'a> DomainView<'a> {
         let notice = |rank| Notice::at(memory, roster.notice(rank).unwrap_or(u64::MAX));
         let notices: Result<Vec<Notice>, _> = (0..roster.members.len()).map(notice).collect();
         let notices = notices.map_err(|error| memory_error(&roster, &error))?;
-        Ok(Self { rank: seat.rank, roster, memory, visitor, bells, notices, witness, waiting })
+        Ok(Self {
+            rank: membership.rank,
+            roster,
+            memory,
+            visitor,
+            bells,
+            notices,
+            witness,
+            waiting,
+        })
     }
 
     /// What the domain is called.

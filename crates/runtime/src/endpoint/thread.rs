@@ -1,7 +1,7 @@
 //! A worker that is a thread of this process.
 
 use super::mailbox::Mailed;
-use super::{Endpoint, Evidence, Report};
+use super::{Endpoint, Evidence, WorkerEvent};
 use crate::error::Error;
 use crate::inside;
 use crate::node::Node;
@@ -92,7 +92,7 @@ fn spawn(
     let body = move || {
         inside::serve(tasks_of);
         live(server, &fate);
-        node.tell_all();
+        node.announce_outside();
     };
     let thread = thread::Builder::new().name(name.to_owned()).spawn(body);
     let thread = thread.map_err(|error| Error::thread(name, error))?;
@@ -129,9 +129,9 @@ impl Endpoint for Thread {
         self.mail.flush();
     }
 
-    fn poll(&mut self, reports: &mut Vec<Report>) {
+    fn poll(&mut self, events: &mut Vec<WorkerEvent>) {
         let is_gone = self.fate.is_gone();
-        if let Err(words) = self.mail.poll(reports) {
+        if let Err(words) = self.mail.poll(events) {
             self.broken.get_or_insert(words);
         }
         if is_gone && !self.is_stopped {
@@ -142,7 +142,7 @@ impl Endpoint for Thread {
         if let Some(words) =
             self.broken.take().filter(|_| !std::mem::replace(&mut self.is_told, true))
         {
-            reports.push(Report::Lost(words));
+            events.push(WorkerEvent::Lost(words));
         }
     }
 
@@ -173,18 +173,18 @@ mod tests {
         let worker = worker.init().expect("a worker");
         let runner = Runner::new(&PROGRAM, Vec::new(), None);
         let (mut thread, handle) = spawn(&worker.node, &[], "extra", runner).expect("a thread");
-        let mut reports = Vec::new();
-        thread.poll(&mut reports);
-        assert!(reports.is_empty() && !thread.has_left(), "EP-8: it lives");
+        let mut events = Vec::new();
+        thread.poll(&mut events);
+        assert!(events.is_empty() && !thread.has_left(), "EP-8: it lives");
         thread.mail.side.controls.push(&[0xff], b"no control").expect("room");
         thread.mail.side.controls.publish();
         thread.mail.side.ring();
         handle.join().expect("EP-8: it ends in order");
-        thread.poll(&mut reports);
-        let [Report::Lost(words)] = &reports[..] else { panic!("EP-8: {reports:?}") };
+        thread.poll(&mut events);
+        let [WorkerEvent::Lost(words)] = &events[..] else { panic!("EP-8: {events:?}") };
         assert!(words.contains("its thread has ended: the parent sent 11 bytes"), "EP-8: {words}");
-        thread.poll(&mut reports);
-        assert!(reports.len() == 1 && thread.has_left(), "EP-8: it is said once");
+        thread.poll(&mut events);
+        assert!(events.len() == 1 && thread.has_left(), "EP-8: it is said once");
         worker.close().expect("EP-8");
     }
 }

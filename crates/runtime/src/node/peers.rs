@@ -4,7 +4,7 @@ use super::Core;
 use crate::clock;
 use crate::domain::notice::Until;
 use crate::domain::{Allocated, Domain};
-use crate::message::{Parts, Step, decode_task};
+use crate::message::{DecodeBuffers, Step, decode_task};
 use phalanx_engine::{Event, RunId, Start, Time, WorkerId};
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ impl Core {
     pub(crate) fn know_domain(&mut self, domain: &Domain) {
         self.domains.retain(|known| known.strong_count() > 0);
         self.domains.push(Arc::downgrade(&domain.0));
-        for (rank, at) in domain.0.lanes.iter().enumerate() {
-            if let Some(words) = &self.lanes[*at].lost {
+        for (rank, at) in domain.0.links.iter().enumerate() {
+            if let Some(words) = &self.links[*at].lost {
                 domain.0.tell(rank, Until::Ever, &self.say_lost(*at, words));
             }
         }
@@ -27,13 +27,13 @@ impl Core {
     /// How a worker was lost, in one line.
     fn say_lost(&self, at: usize, words: &str) -> String {
         let words = words.lines().collect::<Vec<_>>().join(" ");
-        format!("{} is lost: {words}", self.lanes[at].endpoint.name())
+        format!("{} is lost: {words}", self.links[at].endpoint.name())
     }
 
     /// Tells those who may wait for the worker at `at` in a domain that it is lost for good, and how.
     pub(super) fn tell_of_loss(&mut self, at: usize, words: &str) {
         for domain in self.living_domains() {
-            if let Some(rank) = domain.lanes.iter().position(|lane| *lane == at) {
+            if let Some(rank) = domain.links.iter().position(|link| *link == at) {
                 let words = self.say_lost(at, words);
                 self.tell_peers(&domain, rank, Until::Ever, &words);
             }
@@ -49,7 +49,7 @@ impl Core {
         };
         // A backtrace may follow.
         let words = words.lines().next().unwrap_or_default();
-        for (id, rank) in self.seats_of(flight) {
+        for (id, rank) in self.memberships_of(flight) {
             if let Some(domain) = domains.iter().find(|domain| domain.roster.id == id) {
                 self.tell_peers(domain, rank, Until::EndOf(run.number()), words);
             }
@@ -57,11 +57,15 @@ impl Core {
     }
 
     /// The domains of a task, and its rank in each.
-    fn seats_of(&self, flight: &Start) -> Vec<(u64, usize)> {
-        let mut parts = Parts::default();
+    fn memberships_of(&self, flight: &Start) -> Vec<(u64, usize)> {
+        let mut buffers = DecodeBuffers::default();
         let message = self.jobs[flight.task.slot()].message(flight.member);
-        let Ok(received) = decode_task(message, &mut parts) else { return Vec::new() };
-        received.seats.iter().map(|seat| (seat.roster.id, seat.rank)).collect()
+        let Ok(received) = decode_task(message, &mut buffers) else { return Vec::new() };
+        received
+            .memberships
+            .iter()
+            .map(|membership| (membership.roster.id, membership.rank))
+            .collect()
     }
 
     /// Tells all ranks of a domain that nobody waits for one of them. Who waits there moves from here on, however long nobody
@@ -69,7 +73,7 @@ impl Core {
     fn tell_peers(&mut self, domain: &Allocated, rank: usize, until: Until, words: &str) {
         domain.tell(rank, until, words);
         let now = Time(clock::now());
-        for at in domain.lanes.iter().copied() {
+        for at in domain.links.iter().copied() {
             let waits = self.waits_for(at);
             if waits.is_some_and(|(waited, ..)| waited.roster.id == domain.roster.id) {
                 let worker = self.worker(at);
@@ -100,13 +104,13 @@ impl Core {
 
     /// The domain and the rank that the worker at `at` waits for, and with which cell.
     fn waits_for(&self, at: usize) -> Option<(Arc<Allocated>, usize, u32)> {
-        let step = self.lanes[at].endpoint.evidence().step;
+        let step = self.links[at].endpoint.evidence().step;
         let Step::Waits { domain, rank, cell } = Step::decode(step) else { return None };
         let mut living = self.domains.iter().filter_map(std::sync::Weak::upgrade);
         let is_meant = |known: &Arc<Allocated>| {
             Step::short(known.roster.id) == domain
-                && known.lanes.get(usize::from(rank)).is_some_and(|lane| *lane < self.lanes.len())
-                && known.lanes.contains(&at)
+                && known.links.get(usize::from(rank)).is_some_and(|link| *link < self.links.len())
+                && known.links.contains(&at)
         };
         Some((living.find(is_meant)?, usize::from(rank), cell))
     }
@@ -115,9 +119,9 @@ impl Core {
     pub(crate) fn is_held_up(&self, at: usize) -> bool {
         let mut last = at;
         // Longer chains are circles.
-        for _ in 0..self.lanes.len() {
+        for _ in 0..self.links.len() {
             let Some((domain, rank, _)) = self.waits_for(last) else { break };
-            last = domain.lanes[rank];
+            last = domain.links[rank];
         }
         last != at && self.waits_for(last).is_none() && self.has_task(last)
     }
@@ -136,12 +140,12 @@ impl Core {
 
     /// Who a rank is, and what it does while it is waited for.
     fn say_peer(&self, domain: &Allocated, rank: usize) -> (String, String) {
-        let at = domain.lanes[rank];
-        let does = match (&self.lanes[at].lost, self.has_task(at)) {
+        let at = domain.links[rank];
+        let does = match (&self.links[at].lost, self.has_task(at)) {
             (Some(words), _) => format!("is lost: {words}"),
             (None, true) => "does not write it".to_owned(),
             (None, false) => "runs nothing".to_owned(),
         };
-        (self.lanes[at].endpoint.name(), does)
+        (self.links[at].endpoint.name(), does)
     }
 }

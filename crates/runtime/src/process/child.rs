@@ -6,7 +6,7 @@
 //! ```
 
 use super::letter::{self, Letter, Role};
-use crate::bootstrap::{Bootstrap, Device, Report};
+use crate::bootstrap::{BootReport, Bootstrap, Device};
 use crate::failure::{Failure, MAX_WORDS, cut};
 use crate::program::Program;
 use crate::runner::{Runner, discard};
@@ -148,11 +148,11 @@ fn set_up_worker(
     program: &'static Program,
     settings: OwnedFd,
     memories: Vec<Segment>,
-) -> Result<(Runner, Report), Failure> {
+) -> Result<(Runner, BootReport), Failure> {
     let settings = Segment::adopt_whole(settings)?;
     let builder = settings::read(&settings, program).map_err(Failure::new)?;
     let worker = builder.init_under(memories.clone(), Vec::new())?;
-    let report = Report { descendants: worker.descendants().to_vec(), ..Report::default() };
+    let report = BootReport { descendants: worker.descendants().to_vec(), ..BootReport::default() };
     Ok((Runner::new(program, memories, None).over(Some(worker)), report))
 }
 
@@ -163,10 +163,10 @@ fn set_up_device(
     memories: Vec<Segment>,
     told: &[u8],
     side: &ChildSide,
-) -> Result<(Runner, Report), Failure> {
+) -> Result<(Runner, BootReport), Failure> {
     let (Role::Chip(chip), Some(bootstrap)) = (role, program.bootstrap()) else {
         let window = if let Role::Chip(chip) = role { chip.window } else { (0, 0) };
-        let report = Report { window, ..Report::default() };
+        let report = BootReport { window, ..BootReport::default() };
         return Ok((Runner::new(program, memories, None), report));
     };
     let is_over = || side.is_shut_down() || is_orphan();

@@ -6,10 +6,10 @@ use super::child::{FAILURE, REPORT};
 use super::letter::{Chip, Role};
 use super::spawn::{Child, Nursery};
 use crate::allowance::Allowance;
-use crate::bootstrap::Report;
+use crate::bootstrap::BootReport;
 use crate::endpoint::mailbox::Mailed;
 use crate::endpoint::process::Process;
-use crate::endpoint::rebirth::Rebirth;
+use crate::endpoint::restart::Restart;
 use crate::endpoint::{DeathWord, Endpoint};
 use crate::error::{Error, StartError};
 use crate::shm::{Bell, ParentSide, Phase, Waiting};
@@ -76,7 +76,7 @@ pub(crate) struct Starting {
     pub(crate) child: Child,
     pub(crate) side: ParentSide,
     bytes: Vec<u8>,
-    pub(crate) report: Option<Report>,
+    pub(crate) report: Option<BootReport>,
     times: ChildStart,
     begun: Instant,
 }
@@ -90,8 +90,8 @@ pub(crate) struct Plan<'a> {
 
 /// What became of all children: their endpoints, and what the chips report, in order.
 pub(crate) struct Started {
-    pub(crate) lanes: Vec<Box<dyn Endpoint>>,
-    pub(crate) reports: Vec<(Chip, Report)>,
+    pub(crate) links: Vec<Box<dyn Endpoint>>,
+    pub(crate) reports: Vec<(Chip, BootReport)>,
     pub(crate) startup: Startup,
 }
 
@@ -115,7 +115,7 @@ pub(crate) fn start(
         return Err(error);
     }
     let startup = Startup { children: Vec::new(), total: begun.elapsed() };
-    let mut started = Started { lanes: Vec::new(), reports: Vec::new(), startup };
+    let mut started = Started { links: Vec::new(), reports: Vec::new(), startup };
     for mut one in all {
         if let Some(report) = &one.report {
             one.times.descendants.clone_from(&report.descendants);
@@ -126,9 +126,9 @@ pub(crate) fn start(
             started.reports.push((chip, report.clone()));
         }
         started.startup.children.push(one.times);
-        let rebirth = || Rebirth::new(nursery, one.child.role, report, plan.budget);
-        let again = plan.is_restarting.then(rebirth);
-        started.lanes.push(Box::new(Process::new(Mailed::new(one.side), one.child, again)));
+        let restart = || Restart::new(nursery, one.child.role, report, plan.budget);
+        let again = plan.is_restarting.then(restart);
+        started.links.push(Box::new(Process::new(Mailed::new(one.side), one.child, again)));
     }
     Ok(started)
 }
@@ -256,13 +256,13 @@ impl Starting {
         Ok(())
     }
 
-    fn decode(&self, bytes: &[u8]) -> Result<Report, String> {
+    fn decode(&self, bytes: &[u8]) -> Result<BootReport, String> {
         match &self.child.role {
-            Role::Chip(chip) => Report::decode(bytes, chip),
-            Role::Sub { .. } => Ok(Report::default()),
+            Role::Chip(chip) => BootReport::decode(bytes, chip),
+            Role::Sub { .. } => Ok(BootReport::default()),
             Role::Worker { number, .. } => {
                 let (device_id, rank, nranks, window) = (0, *number, 0, (0, 0));
-                Report::decode(bytes, &Chip { device_id, rank, nranks, window })
+                BootReport::decode(bytes, &Chip { device_id, rank, nranks, window })
             }
         }
     }

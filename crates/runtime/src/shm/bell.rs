@@ -21,7 +21,8 @@ use std::time::Instant;
 use super::layout::layout;
 use super::memory::{Memory, Region};
 use super::segment::{Segment, SegmentError, WORD};
-use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::shared::AtomicU32;
+use crate::sync::{AtomicU64, Ordering};
 
 /// Bytes of shared memory of a bell: a line of its own.
 pub const FOOTPRINT: usize = 64;
@@ -57,11 +58,11 @@ pub struct Bell<M: Memory = Region> {
 impl Bell {
     /// A bell in a small segment of its own.
     pub fn create() -> io::Result<Self> {
-        Ok(Self::row(1)?.remove(0))
+        Ok(Self::create_many(1)?.remove(0))
     }
 
     /// Several bells in one segment.
-    pub fn row(count: usize) -> io::Result<Vec<Self>> {
+    pub fn create_many(count: usize) -> io::Result<Vec<Self>> {
         let bytes = count.saturating_mul(FOOTPRINT);
         let segment = Segment::create("phalanx-bell", bytes)?;
         (0..count)
@@ -227,8 +228,8 @@ mod tests {
 
     #[test]
     fn bell_3_who_dies_asleep_harms_nobody() {
-        let mut row = Bell::row(3).expect("bells");
-        let bell = row.remove(1);
+        let mut bells = Bell::create_many(3).expect("bells");
+        let bell = bells.remove(1);
         assert_eq!(bell.offset(), FOOTPRINT);
         std::mem::forget(bell.lie_down());
         let ringer = Bell::at(bell.segment(), bell.offset()).expect("inside");
@@ -236,6 +237,6 @@ mod tests {
         let asleep = bell.lie_down();
         assert!(ringer.ring(), "BELL-3");
         asleep.sleep(None);
-        assert!(!row[0].ring() && !row[1].ring(), "BELL-3: the neighbours are other bells");
+        assert!(!bells[0].ring() && !bells[1].ring(), "BELL-3: the neighbours are other bells");
     }
 }

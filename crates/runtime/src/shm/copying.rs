@@ -2,7 +2,7 @@
 
 use std::sync::RwLockReadGuard;
 
-use super::grant::{GrantError, Held, hindrance};
+use super::grant::{GrantError, GrantedRange, hindrance};
 use super::segment::Segment;
 
 /// How many bytes are copied before those who want a grant have a chance.
@@ -14,7 +14,7 @@ const AT_ONCE: usize = 1 << 16;
 pub(crate) struct Copying<'s> {
     segment: &'s Segment,
     /// While this is held, nobody gets anything in place.
-    held: Option<RwLockReadGuard<'s, Vec<Held>>>,
+    held: Option<RwLockReadGuard<'s, Vec<GrantedRange>>>,
     /// How many bytes may be copied before it is let go.
     left: usize,
 }
@@ -72,7 +72,7 @@ impl<'s> Copying<'s> {
         }
         self.left -= next;
         let all = self.held.get_or_insert_with(|| self.segment.granted().look());
-        hindrance(Held { offset, bytes, writes, holder: 0 }, all)
+        hindrance(GrantedRange { offset, bytes, writes, holder: 0 }, all)
     }
 }
 

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use rustix::thread::futex;
 use rustix::time::{ClockId, Timespec};
 
-use crate::sync::AtomicU32;
+use crate::sync::shared::AtomicU32;
 
 /// How many words [`wait_any`] can watch.
 pub const MOST: usize = 128;

@@ -24,14 +24,14 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use bytemuck::Pod;
 
 use super::segment::{Segment, SegmentError};
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{Ordering, shared::AtomicU64};
 
 /// The right of a running task to look at a range of a segment, or to change it.
 #[derive(Debug)]
 pub(crate) struct Grant<'t> {
     segment: &'t Segment,
     holder: &'t Holder,
-    held: Held,
+    held: GrantedRange,
 }
 
 /// Who has grants: somebody who runs one task after the other.
@@ -87,7 +87,7 @@ pub(crate) enum GrantError {
 
 /// One range that is out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Held {
+pub(super) struct GrantedRange {
     pub(super) offset: usize,
     pub(super) bytes: usize,
     pub(super) writes: bool,
@@ -97,7 +97,7 @@ pub(super) struct Held {
 
 /// The grants of one mapping.
 #[derive(Debug, Default)]
-pub(crate) struct Outstanding(RwLock<Vec<Held>>);
+pub(crate) struct Outstanding(RwLock<Vec<GrantedRange>>);
 
 impl Holder {
     /// Somebody without grants.
@@ -145,7 +145,7 @@ impl<'t> Grant<'t> {
         (offset, bytes): (usize, usize),
         writes: bool,
     ) -> Result<Self, GrantError> {
-        let held = Held { offset, bytes, writes, holder: holder.number };
+        let held = GrantedRange { offset, bytes, writes, holder: holder.number };
         segment.check(offset, bytes)?;
         segment.granted().take(held)?;
         // SYNC: a count; who looks at it is alone (`Holder::give_back_all`).
@@ -180,7 +180,7 @@ impl<'t> Grant<'t> {
     }
 
     fn elements<T: Pod>(&self) -> Result<(*mut T, usize), GrantError> {
-        let Held { offset, bytes, .. } = self.held;
+        let GrantedRange { offset, bytes, .. } = self.held;
         let (element, alignment) = (size_of::<T>(), align_of::<T>());
         let address = self.segment.address(offset, bytes)?.cast::<T>();
         if element == 0 || !bytes.is_multiple_of(element) || !address.is_aligned() {
@@ -198,7 +198,7 @@ impl Drop for Grant<'_> {
     }
 }
 
-impl Held {
+impl GrantedRange {
     fn hinders(self, other: Self) -> bool {
         // Both lie in the segment, so the sums do not overflow.
         let apart =
@@ -208,32 +208,32 @@ impl Held {
 }
 
 impl Outstanding {
-    fn take(&self, held: Held) -> Result<(), GrantError> {
+    fn take(&self, held: GrantedRange) -> Result<(), GrantError> {
         let mut all = self.lock();
         hindrance(held, &all)?;
         all.push(held);
         Ok(())
     }
 
-    fn give_back(&self, held: Held) {
+    fn give_back(&self, held: GrantedRange) {
         let mut all = self.lock();
         let at = all.iter().position(|taken| *taken == held);
         debug_assert!(at.is_some(), "GRT-1");
         at.map(|at| all.swap_remove(at));
     }
 
-    fn lock(&self) -> RwLockWriteGuard<'_, Vec<Held>> {
+    fn lock(&self) -> RwLockWriteGuard<'_, Vec<GrantedRange>> {
         self.0.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What is out; nothing more is given while this is held.
-    pub(super) fn look(&self) -> RwLockReadGuard<'_, Vec<Held>> {
+    pub(super) fn look(&self) -> RwLockReadGuard<'_, Vec<GrantedRange>> {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// The first grant that is in the way of another.
-pub(super) fn hindrance(held: Held, all: &[Held]) -> Result<(), GrantError> {
+pub(super) fn hindrance(held: GrantedRange, all: &[GrantedRange]) -> Result<(), GrantError> {
     let taken = all.iter().find(|taken| taken.hinders(held));
     taken.map_or(Ok(()), |taken| {
         Err(GrantError::Overlap {

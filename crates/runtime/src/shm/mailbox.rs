@@ -27,7 +27,7 @@ use super::ring::{self, Receiver, RingError, Sender};
 use super::segment::{Segment, SegmentError, WORD};
 use super::sentinel::is_dead;
 use super::waiting::Waiting;
-use crate::sync::{AtomicU32, Ordering};
+use crate::sync::{Ordering, shared::AtomicU32};
 
 layout! {
     MAGIC: usize = 0;
@@ -194,7 +194,7 @@ pub struct Witness<M: Memory = Region> {
 impl Mailbox {
     /// A fresh mailbox for one child, and the parent's side of it; the child gets its segment and that of the bell.
     pub fn create(parent_bell: &Bell, sizes: &Sizes) -> Result<ParentSide, MailboxError> {
-        let parts = Parts::of(sizes)?;
+        let parts = MailboxLayout::of(sizes)?;
         let segment = Segment::create("phalanx-mailbox", parts.bytes)?;
         let words = Region::new(&segment, 0, RINGS * WORD)?;
         for (at, value) in parts.handshake(sizes) {
@@ -221,7 +221,7 @@ impl Mailbox {
     /// The child's side of a mailbox whose memory is mapped already: for a child that is a thread.
     pub fn attach(mailbox: &Segment, parent_bell: &Segment) -> Result<ChildSide, MailboxError> {
         let words = Region::new(mailbox, 0, RINGS * WORD)?;
-        let (parts, sizes) = Parts::read(&words)?;
+        let (parts, sizes) = MailboxLayout::read(&words)?;
         Ok(ChildSide {
             tasks: Receiver::new(parts.tasks(mailbox)?, sizes.largest)?,
             controls: Receiver::new(parts.controls(mailbox)?, sizes.largest)?,
@@ -439,14 +439,14 @@ fn number(word: u64) -> usize {
 
 /// Where the rings stand.
 #[derive(Clone, Copy)]
-struct Parts {
+struct MailboxLayout {
     /// Offset and bytes of each ring.
     rings: [(usize, usize); 3],
     /// Bytes of the whole mailbox.
     bytes: usize,
 }
 
-impl Parts {
+impl MailboxLayout {
     fn of(sizes: &Sizes) -> Result<Self, MailboxError> {
         let mut rings = [(0, 0); 3];
         let mut end = RINGS * WORD;

@@ -20,7 +20,8 @@ use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 
 use super::grant::Outstanding;
-use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::Ordering;
+use crate::sync::shared::{AtomicU32, AtomicU64};
 
 /// Bytes of a word of the copies.
 pub(crate) const WORD: usize = size_of::<u64>();

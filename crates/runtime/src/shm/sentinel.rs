@@ -15,7 +15,7 @@ use std::sync::mpsc;
 use std::thread;
 
 use super::segment::Segment;
-use crate::sync::{AtomicU32, Ordering};
+use crate::sync::{Ordering, shared::AtomicU32};
 
 /// Stack of the thread; `on_orphan` runs on it too.
 const STACK: usize = 64 << 10;

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use super::bell::{Bell, Look};
 use super::futex;
-use crate::sync::{AtomicU32, Ordering};
+use crate::sync::{Ordering, shared::AtomicU32};
 
 /// Looks before anything else is done: about a microsecond.
 const PAUSES: u32 = 24;

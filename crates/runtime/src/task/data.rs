@@ -1,6 +1,6 @@
 //! One argument of a task, while the task runs.
 
-use crate::message::Place;
+use crate::message::ArgumentDescriptor;
 use crate::shm::Segment;
 use crate::shm::copying::Copying;
 use crate::shm::grant::{Grant, GrantError, Holder};
@@ -188,18 +188,18 @@ pub enum DataError {
 }
 
 impl<'a> Data<'a> {
-    /// The argument at `place`; nobody gets it in place while peers can reach it.
+    /// The argument at `descriptor`; nobody gets it in place while peers can reach it.
     pub(super) fn open(
         (holder, segment): (&'a Holder, &'a Segment),
         index: usize,
-        place: &Place,
+        descriptor: &ArgumentDescriptor,
         is_shared: bool,
     ) -> Result<Self, DataError> {
-        let Place { access, layout, .. } = *place;
-        let offset = usize::try_from(place.offset).unwrap_or(usize::MAX);
+        let ArgumentDescriptor { access, layout, .. } = *descriptor;
+        let offset = usize::try_from(descriptor.offset).unwrap_or(usize::MAX);
         let bytes = usize::try_from(layout.extent).unwrap_or(usize::MAX);
         let grant = match access {
-            _ if is_shared || !place.is_in_place() => Ok(None),
+            _ if is_shared || !descriptor.is_in_place() => Ok(None),
             Access::Read => Grant::reading(holder, segment, offset, bytes).map(Some),
             _ => Grant::writing(holder, segment, offset, bytes).map(Some),
         };

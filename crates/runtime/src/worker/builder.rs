@@ -6,9 +6,9 @@
 use super::Worker;
 use super::children::Children;
 use crate::error::Error;
-use crate::memory::Memory;
-use crate::node::{Core, Node};
-use crate::orchestrator::Crew;
+use crate::memory::Arena;
+use crate::node::{Core, Node, NodeSettings};
+use crate::orchestrator::WorkerIds;
 use crate::program::Program;
 use crate::serve::MAX_DEPTH;
 use crate::shm::{Bell, Segment, Waiting};
@@ -197,7 +197,7 @@ impl Builder {
         self.settle(0)?;
         self.check()?;
         let budgets = self.ladder.build().map_err(|error| Error::Setting(error.to_string()))?;
-        let memory = Memory::new(self.slabs, self.memory);
+        let memory = Arena::new(self.slabs, self.memory);
         let memory = memory.map_err(|error| self.no_memory(error))?;
         let bell = Bell::create().map_err(|error| Error::system("a bell", error))?;
         let mut engine = Engine::new(Config {
@@ -206,20 +206,23 @@ impl Builder {
             depth: self.runs,
             is_recording: self.is_recording,
         });
-        let crew = self.crew(&mut engine);
+        let worker_ids = self.add_workers(&mut engine);
         let segment = memory.segment.clone();
-        let mut core = Core::new(engine, memory, self.program);
-        core.recorder = self.is_recording.then(Recorder::start);
-        let node = Arc::new(Node::new(core, bell, budgets, self.program, self.waiting()));
+        let recorder = self.is_recording.then(Recorder::start);
+        let core = Core::new(engine, memory, self.program, recorder);
+        let (program, waiting) = (self.program, self.waiting());
+        let has_threads = self.isolation() == Isolation::Thread;
+        let settings = NodeSettings { bell, budgets, program, waiting, has_threads };
+        let node = Arc::new(Node::new(core, settings));
         let (threads, children) = (Vec::new(), Children::default());
         let (close, level) = (self.close, self.height());
         let memory = segment;
         let mut worker =
-            Worker { node, crew, memory, inherited, threads, children, close, level, above };
-        let lanes = self.start(&mut worker)?;
-        let mut core = worker.node.enter();
-        for lane in lanes {
-            core.add_lane(lane);
+            Worker { node, worker_ids, memory, inherited, threads, children, close, level, above };
+        let links = self.start(&mut worker)?;
+        let mut core = worker.node.lock();
+        for link in links {
+            core.add_link(link);
         }
         let (now, workers): (_, Vec<_>) =
             (Time(crate::clock::now()), core.engine.workers().collect());
@@ -274,32 +277,33 @@ impl Builder {
         Err(Error::Setting(wrong))
     }
 
-    /// How everybody waits, and whether workers are threads. A processor is kept only while there is one for each: for each
-    /// worker, and for a caller that moves what processes say; threads do that themselves, and their caller sleeps.
-    fn waiting(&self) -> (Waiting, bool) {
+    /// Returns the wait policy. A waiter keeps its processor only while there is one for each worker, and for the caller that
+    /// drives processes; threads drive themselves, and their caller sleeps.
+    fn waiting(&self) -> Waiting {
         let has_threads = self.isolation() == Isolation::Thread;
         let workers = self.next_level().saturating_add(self.subs);
         let runners = workers.saturating_add(u32::from(!has_threads));
         let runners = usize::try_from(runners).unwrap_or(usize::MAX);
-        (Waiting::calibrate().among(runners), has_threads)
+        Waiting::calibrate().among(runners)
     }
 
     /// Tells the engine of all workers: chips first, then sub workers.
-    fn crew(&self, engine: &mut Engine) -> Crew {
-        let mut crew = Crew::default();
+    fn add_workers(&self, engine: &mut Engine) -> WorkerIds {
+        let mut worker_ids = WorkerIds::default();
         if self.next_level() > 0 {
             let pool = engine.add_pool();
-            crew.next_level_pool = Some(pool);
-            crew.next_level =
+            worker_ids.next_level_pool = Some(pool);
+            worker_ids.next_level =
                 (0..self.next_level()).map(|_| engine.add_worker(Some(pool), self.depth)).collect();
         }
         if self.subs > 0 {
             let pool = engine.add_pool();
-            crew.sub_pool = Some(pool);
-            crew.subs = (0..self.subs).map(|_| engine.add_worker(Some(pool), self.depth)).collect();
+            worker_ids.sub_pool = Some(pool);
+            worker_ids.subs =
+                (0..self.subs).map(|_| engine.add_worker(Some(pool), self.depth)).collect();
         }
         // All kinds of workers run tasks in the order in which they are sent (EP-2, EP-7).
         engine.workers().for_each(|worker| engine.keeps_order(worker));
-        crew
+        worker_ids
     }
 }

@@ -1,7 +1,7 @@
 //! How a worker's workers are made: as processes or as threads, set up, and known by what they report.
 
 use super::{Builder, Isolation, Worker, settings};
-use crate::bootstrap::{Bootstrap, ChipContext, Device, Report};
+use crate::bootstrap::{BootReport, Bootstrap, ChipContext, Device};
 use crate::endpoint::Endpoint;
 use crate::endpoint::thread::spawn_thread;
 use crate::error::{Error, Lost, StartError};
@@ -37,7 +37,7 @@ struct SetUp {
     /// Of a chip.
     device: Option<Device>,
     /// Of a chip.
-    report: Option<Report>,
+    report: Option<BootReport>,
     /// Of a worker that has workers.
     worker: Option<Worker>,
 }
@@ -70,32 +70,31 @@ impl Worker {
 
     /// What its engine holds now, and how often something ended that nobody knew of.
     pub fn stats(&self) -> Stats {
-        let mut core = self.node.enter();
+        let mut core = self.node.lock();
         core.pump();
         core.engine.stats()
     }
 
     /// Workers that are gone although nobody told them to leave, and how they ended.
     pub fn lost(&self) -> Vec<Lost> {
-        let mut core = self.node.enter();
+        let mut core = self.node.lock();
         core.pump();
         core.losses()
     }
 
     /// Workers that were lost and replaced, the last first; see [`Builder::restart`].
     pub fn replaced(&self) -> Vec<Lost> {
-        let mut core = self.node.enter();
+        let mut core = self.node.lock();
         core.pump();
         core.replaced()
     }
 
     /// Makes buffers of what a chip has cut out of its window.
-    fn know_chip(&mut self, chip: &Chip, report: Report) -> Result<(), Error> {
-        let mut core = self.node.enter();
+    fn know_chip(&mut self, chip: &Chip, report: BootReport) -> Result<(), Error> {
+        let mut core = self.node.lock();
         let mut buffers = BTreeMap::new();
         for carved in report.buffers {
-            core.last_buffer += 1;
-            let (number, generation, owner) = (core.last_buffer, 1, self.node.nonce);
+            let (number, generation, owner) = (core.arena.next_number(), 1, self.node.nonce);
             let identity = Identity { owner, number, generation };
             let id = core.engine.register(identity, carved.bytes, Grant::ReadWrite);
             let id = id.map_err(|error| Error::Setting(error.to_string()))?;
@@ -142,10 +141,10 @@ fn start_error(chip: &Chip, words: String) -> StartError {
 impl Builder {
     /// Who all are to be, with the windows of the chips.
     fn roles(&self, worker: &Worker) -> Result<Vec<Role>, Error> {
-        let mut core = worker.node.enter();
+        let mut core = worker.node.lock();
         let mut roles = Vec::new();
         for rank in 0..self.chips {
-            let base = if self.window > 0 { core.memory.allocate(self.window)? } else { 0 };
+            let base = if self.window > 0 { core.arena.allocate(self.window)? } else { 0 };
             let device_ids = self.device_ids.as_ref();
             let device_id = device_ids.and_then(|ids| ids.get(rank as usize)).copied();
             let (device_id, nranks) = (device_id.unwrap_or(rank), self.chips);
@@ -161,26 +160,26 @@ impl Builder {
 
     /// Starts all workers. If one cannot be had, `worker` is left with those that can, and ends them when it is dropped.
     pub(super) fn start(&self, worker: &mut Worker) -> Result<Vec<Box<dyn Endpoint>>, Error> {
-        let mut lanes = Vec::new();
+        let mut links = Vec::new();
         let started = match self.isolation() {
-            Isolation::Thread => self.start_threads(worker, &mut lanes),
-            Isolation::Process => self.start_processes(worker, &mut lanes),
+            Isolation::Thread => self.start_threads(worker, &mut links),
+            Isolation::Process => self.start_processes(worker, &mut links),
         };
         if let Err(error) = started {
-            let mut core = worker.node.enter();
-            for lane in lanes {
-                core.add_lane(lane);
+            let mut core = worker.node.lock();
+            for link in links {
+                core.add_link(link);
             }
             return Err(error);
         }
-        Ok(lanes)
+        Ok(links)
     }
 
     /// Starts a process for each, and returns when all are ready.
     fn start_processes(
         &self,
         worker: &mut Worker,
-        lanes: &mut Vec<Box<dyn Endpoint>>,
+        links: &mut Vec<Box<dyn Endpoint>>,
     ) -> Result<(), Error> {
         let roles = self.roles(worker)?;
         if roles.is_empty() {
@@ -189,7 +188,7 @@ impl Builder {
         let node = Arc::downgrade(&worker.node);
         let bell = worker.node.bell().clone();
         let alarm = move || match node.upgrade() {
-            Some(node) => node.alarm(),
+            Some(node) => node.wake_drivers(),
             None => drop(bell.ring()),
         };
         let settings: Result<Vec<Segment>, _> = self.workers.iter().map(settings::write).collect();
@@ -203,16 +202,15 @@ impl Builder {
         let plan = Plan { roles: &roles, budget, is_restarting: self.is_restarting };
         let started = start(&nursery, &plan, node.bell(), &node.waiting)?;
         worker.children.nursery = Some(nursery);
-        lanes.extend(started.lanes);
+        links.extend(started.links);
         for child in &started.startup.children {
             worker.children.descendants.push(child.process);
             worker.children.descendants.extend_from_slice(&child.descendants);
         }
         worker.children.startup = started.startup;
-        let keeper = worker.node.start_keeper();
-        worker
-            .threads
-            .push(keeper.map_err(|error| Error::system("the keeper cannot be started", error))?);
+        let thread = worker.node.start_progress_thread();
+        let cannot = |error| Error::system("the progress thread cannot be started", error);
+        worker.threads.push(thread.map_err(cannot)?);
         for (chip, report) in started.reports {
             worker.know_chip(&chip, report)?;
         }
@@ -223,7 +221,7 @@ impl Builder {
     fn start_threads(
         &self,
         worker: &mut Worker,
-        lanes: &mut Vec<Box<dyn Endpoint>>,
+        links: &mut Vec<Box<dyn Endpoint>>,
     ) -> Result<(), Error> {
         let roles = self.roles(worker)?;
         let memories = worker.memories();
@@ -236,9 +234,9 @@ impl Builder {
             let descendants = child.as_ref().map(Worker::descendants).unwrap_or_default();
             worker.children.descendants.extend_from_slice(descendants);
             let runner = Runner::new(self.program, memories.clone(), device).over(child);
-            let (lane, thread) = spawn_thread(&worker.node, &tasks_of, &role.name(), runner)?;
+            let (link, thread) = spawn_thread(&worker.node, &tasks_of, &role.name(), runner)?;
             worker.threads.push(thread);
-            lanes.push(lane);
+            links.push(link);
         }
         Ok(())
     }
@@ -296,7 +294,7 @@ impl Builder {
         is_over: &dyn Fn() -> bool,
     ) -> Result<SetUp, Failure> {
         let Some(bootstrap) = self.program.bootstrap() else {
-            let report = Some(Report { window: chip.window, ..Report::default() });
+            let report = Some(BootReport { window: chip.window, ..BootReport::default() });
             return Ok(SetUp { report, ..SetUp::default() });
         };
         let mut setting = Bootstrap::new(chip, memory, &self.setting, is_over);

@@ -124,7 +124,7 @@ fn a_closed_worker_refuses_what_its_handles_ask() -> Result<(), Error> {
 }
 
 #[test]
-fn keep_1_the_watchdog_looks_when_nobody_waits() -> Result<(), Error> {
+fn pth_1_the_watchdog_looks_when_nobody_waits() -> Result<(), Error> {
     let _turn = turn();
     let left = Leftovers::before();
     let worker = builder().sub_workers(1).budgets(ladder(100, 300)).init()?;

@@ -8,7 +8,7 @@
 //! ```
 
 use crate::allowance::Allowance;
-use crate::bootstrap::Report;
+use crate::bootstrap::BootReport;
 use crate::failure::cut;
 use crate::process::letter::Role;
 use crate::process::spawn::{Child, Nursery};
@@ -26,12 +26,12 @@ const PAUSE: Duration = Duration::from_millis(100);
 const CAUSE_BYTES: usize = 8 << 10;
 
 /// What is needed to start a worker again, and how far that is.
-pub(crate) struct Rebirth {
+pub(crate) struct Restart {
     /// The worker's own; it goes when the worker does.
     nursery: Weak<Nursery>,
     role: Role,
     /// What it reported when it was first ready.
-    report: Report,
+    report: BootReport,
     /// How long it may take to be ready.
     budget: Duration,
     /// How often it is still started again without having done anything.
@@ -39,16 +39,21 @@ pub(crate) struct Rebirth {
     /// How it was lost since it last did something, the first time first.
     causes: Vec<String>,
     state: State,
-    /// What it is sent meanwhile.
-    held: Vec<Held>,
+    /// Tasks to send to the process that takes over.
+    deferred: Vec<DeferredTask>,
     /// What was recalled of that.
     pub(super) skipped: Vec<u64>,
     /// A process that starts makes progress in its own way.
     looks: AtomicU64,
 }
 
-/// A task that waits for a process to take over: its dispatch, what it is behind, its message.
-pub(super) type Held = (u64, Vec<u64>, Vec<u8>);
+/// A task that waits for a process to take over.
+pub(super) struct DeferredTask {
+    pub(super) dispatch: u64,
+    /// The dispatches that the task is behind.
+    pub(super) behind: Vec<u64>,
+    pub(super) message: Vec<u8>,
+}
 
 /// How far it is.
 enum State {
@@ -74,11 +79,11 @@ pub(super) enum News {
     Lost(Option<Child>, String),
 }
 
-impl Rebirth {
+impl Restart {
     pub(crate) fn new(
         nursery: &Arc<Nursery>,
         role: Role,
-        report: Report,
+        report: BootReport,
         budget: Duration,
     ) -> Self {
         Self {
@@ -89,7 +94,7 @@ impl Rebirth {
             left: ATTEMPTS,
             causes: Vec::new(),
             state: State::Over,
-            held: Vec::new(),
+            deferred: Vec::new(),
             skipped: Vec::new(),
             looks: AtomicU64::new(0),
         }
@@ -118,20 +123,22 @@ impl Rebirth {
     }
 
     /// Keeps a task for the process that takes over.
-    pub(super) fn hold(&mut self, dispatch: u64, behind: &[u64], message: &[u8]) {
+    pub(super) fn defer(&mut self, dispatch: u64, behind: &[u64], message: &[u8]) {
         if behind.iter().any(|one| self.skipped.contains(one)) {
             return self.skipped.push(dispatch);
         }
-        self.held.push((dispatch, behind.to_vec(), message.to_vec()));
+        let (behind, message) = (behind.to_vec(), message.to_vec());
+        self.deferred.push(DeferredTask { dispatch, behind, message });
     }
 
     /// Skips a task that is kept, and what was sent behind it (EP-7).
     pub(super) fn recall(&mut self, dispatch: u64) {
-        let Self { held, skipped, .. } = self;
-        held.retain(|(one, behind, _)| {
-            let is_skipped = *one == dispatch || behind.iter().any(|one| skipped.contains(one));
+        let Self { deferred, skipped, .. } = self;
+        deferred.retain(|task| {
+            let is_behind = task.behind.iter().any(|other| skipped.contains(other));
+            let is_skipped = task.dispatch == dispatch || is_behind;
             if is_skipped {
-                skipped.push(*one);
+                skipped.push(task.dispatch);
             }
             !is_skipped
         });
@@ -147,8 +154,8 @@ impl Rebirth {
     }
 
     /// What was kept for the process that takes over.
-    pub(super) fn take_held(&mut self) -> Vec<Held> {
-        std::mem::take(&mut self.held)
+    pub(super) fn take_deferred(&mut self) -> Vec<DeferredTask> {
+        std::mem::take(&mut self.deferred)
     }
 
     /// Ends the process that starts, if there is one.
@@ -255,16 +262,16 @@ impl Rebirth {
 mod tests {
     use super::*;
 
-    fn rebirth() -> Rebirth {
-        Rebirth {
+    fn restart() -> Restart {
+        Restart {
             nursery: Weak::new(),
             role: Role::Sub { number: 0 },
-            report: Report::default(),
+            report: BootReport::default(),
             budget: Duration::from_secs(1),
             left: ATTEMPTS,
             causes: Vec::new(),
             state: State::Over,
-            held: Vec::new(),
+            deferred: Vec::new(),
             skipped: Vec::new(),
             looks: AtomicU64::new(0),
         }
@@ -272,32 +279,32 @@ mod tests {
 
     #[test]
     fn ep_4_ep_7_what_is_kept_behind_a_recalled_task_is_skipped_too() {
-        let mut rebirth = rebirth();
+        let mut restart = restart();
         for (dispatch, behind) in [(1, vec![]), (2, vec![1]), (3, vec![]), (4, vec![3, 2])] {
-            rebirth.hold(dispatch, &behind, b"a task");
+            restart.defer(dispatch, &behind, b"a task");
         }
-        rebirth.recall(7);
-        assert!(rebirth.skipped.is_empty(), "EP-4: nobody knows it");
-        rebirth.recall(1);
-        assert_eq!(rebirth.skipped, [1, 2, 4], "EP-7");
-        rebirth.hold(5, &[4], b"a task");
-        rebirth.hold(6, &[3], b"a task");
-        assert_eq!(rebirth.skipped, [1, 2, 4, 5], "EP-7: also what comes later");
-        let held: Vec<u64> = rebirth.take_held().into_iter().map(|(held, ..)| held).collect();
-        assert_eq!(held, [3, 6], "EP-4: the others stay");
+        restart.recall(7);
+        assert!(restart.skipped.is_empty(), "EP-4: nobody knows it");
+        restart.recall(1);
+        assert_eq!(restart.skipped, [1, 2, 4], "EP-7");
+        restart.defer(5, &[4], b"a task");
+        restart.defer(6, &[3], b"a task");
+        assert_eq!(restart.skipped, [1, 2, 4, 5], "EP-7: also what comes later");
+        let deferred = restart.take_deferred().into_iter().map(|task| task.dispatch);
+        assert_eq!(deferred.collect::<Vec<u64>>(), [3, 6], "EP-4: the others stay");
     }
 
     #[test]
     fn prc_9_a_story_names_every_cause_and_is_not_endless() {
-        let mut rebirth = rebirth();
+        let mut restart = restart();
         let long = "x".repeat(1 << 20);
-        rebirth.causes = ["it was killed", "it failed", &long].map(str::to_owned).to_vec();
-        rebirth.left = 0;
-        let words = rebirth.begin(&long).expect_err("PRC-9: no attempt is left");
+        restart.causes = ["it was killed", "it failed", &long].map(str::to_owned).to_vec();
+        restart.left = 0;
+        let words = restart.begin(&long).expect_err("PRC-9: no attempt is left");
         assert!(words.starts_with("it was killed; it was started again 3 times"), "PRC-9");
         assert!(words.contains("1. it failed") && words.ends_with("bytes more"), "PRC-9");
-        rebirth.has_worked();
-        let words = rebirth.begin("it was killed").expect_err("PRC-9: nobody could start it");
+        restart.has_worked();
+        let words = restart.begin("it was killed").expect_err("PRC-9: nobody could start it");
         assert_eq!(words, "it was killed; the worker is closed", "PRC-9");
     }
 }
