@@ -10,7 +10,7 @@
 //! - **BOOT-3 (zero).** A window is zero before its chip sees it.
 
 use crate::failure::Failure;
-use crate::process::letter::Chip;
+use crate::process::handoff::{Chip, WindowRange};
 use crate::runner::{caught, discard};
 use crate::shm::Segment;
 use crate::tensor::Buffer;
@@ -63,7 +63,7 @@ pub struct Bootstrap<'a> {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct BootReport {
     pub(crate) device_ctx: u64,
-    pub(crate) window: (u64, u64),
+    pub(crate) window: WindowRange,
     pub(crate) buffers: Vec<Carved>,
     /// Every process below it.
     pub(crate) descendants: Vec<u32>,
@@ -136,7 +136,7 @@ impl<'a> Bootstrap<'a> {
 
     /// How many bytes its window has.
     pub fn window_bytes(&self) -> u64 {
-        self.chip.window.1
+        self.chip.window.bytes
     }
 
     /// How many bytes of its window have no name yet.
@@ -184,7 +184,7 @@ impl<'a> Bootstrap<'a> {
             let words = format!("{given} bytes were given for buffer `{name}` of {most}");
             return Err(Failure::new(words));
         }
-        let at = self.chip.window.0 + carved.offset;
+        let at = self.chip.window.base + carved.offset;
         self.memory.write(usize::try_from(at)?, bytes)?;
         Ok(())
     }
@@ -206,7 +206,7 @@ impl BootReport {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         let count = self.buffers.len() as u64;
-        for number in [self.device_ctx, self.window.0, self.window.1, count] {
+        for number in [self.device_ctx, self.window.base, self.window.bytes, count] {
             bytes.extend_from_slice(&number.to_le_bytes());
         }
         for Carved { name, offset, bytes: length } in &self.buffers {
@@ -226,9 +226,14 @@ impl BootReport {
     pub(crate) fn decode(mut bytes: &[u8], chip: &Chip) -> Result<Self, String> {
         let cut = || "its report is cut off".to_owned();
         let device_ctx = number(&mut bytes).ok_or_else(cut)?;
-        let window = (number(&mut bytes).ok_or_else(cut)?, number(&mut bytes).ok_or_else(cut)?);
+        let (base, length) =
+            (number(&mut bytes).ok_or_else(cut)?, number(&mut bytes).ok_or_else(cut)?);
+        let window = WindowRange { base, bytes: length };
         if window != chip.window {
-            return Err(format!("its window is {window:?} and should be {:?}", chip.window));
+            return Err(format!(
+                "its window has {} bytes at {}, and it was given {} bytes at {}",
+                window.bytes, window.base, chip.window.bytes, chip.window.base
+            ));
         }
         let count = number(&mut bytes).ok_or_else(cut)?;
         let mut report = Self { device_ctx, window, ..Self::default() };
@@ -241,10 +246,10 @@ impl BootReport {
             let name = String::from_utf8(named.0.to_vec());
             let name = name.map_err(|_| format!("the name of its buffer {at} is no text"))?;
             bytes = named.1;
-            let next = offset.checked_add(length).filter(|next| *next <= window.1);
+            let next = offset.checked_add(length).filter(|next| *next <= window.bytes);
             let next = next.filter(|_| offset >= end);
             end = next.ok_or_else(|| {
-                format!("its buffer `{name}` ({length} bytes at {offset}) does not lie in its window of {} behind the others", window.1)
+                format!("its buffer `{name}` ({length} bytes at {offset}) does not lie in its window of {} behind the others", window.bytes)
             })?;
             report.buffers.push(Carved { name, offset, bytes: length });
         }
@@ -268,7 +273,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn chip(bytes: u64) -> Chip {
-        Chip { device_id: 0, rank: 0, nranks: 1, window: (4096, bytes) }
+        Chip { device_id: 0, rank: 0, nranks: 1, window: WindowRange { base: 4096, bytes } }
     }
 
     #[test]

@@ -40,7 +40,7 @@ pub(crate) use allocated::Allocated;
 pub use error::DomainError;
 pub use roster::{LINE, MAX_BUFFERS, MAX_NAME, MAX_RANKS, MAX_SIGNALS};
 pub use view::{DomainView, WindowBuffer};
-pub(crate) use view::{Visitor, check_memory};
+pub(crate) use view::{TaskIdentity, check_memory};
 
 use crate::call::Call;
 use crate::error::Error;
@@ -164,7 +164,7 @@ impl Orchestrator<'_> {
         let (owner, memory) = (self.node.nonce, &core.arena.segment);
         let domain = Allocated::new(roster, links, owner, buffers, memory);
         let domain = Domain(Arc::new(domain.map_err(|error| Error::Setting(error.to_string()))?));
-        core.know_domain(&domain);
+        core.register_domain(&domain);
         drop(core);
         self.hold(&domain);
         Ok(domain)

@@ -61,10 +61,10 @@ impl fmt::Display for Lost {
 
 /// Why a run did not end well: its first error, the same for every waiter.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RunError(Arc<Story>);
+pub struct RunError(Arc<Details>);
 
 #[derive(Debug, PartialEq, Eq)]
-struct Story {
+struct Details {
     cause: Cause,
     report: Report,
     failures: Vec<TaskFailure>,
@@ -75,19 +75,19 @@ struct Story {
 
 impl RunError {
     pub(crate) fn new(cause: Cause, report: Report, failures: Vec<TaskFailure>) -> Self {
-        Self(Arc::new(Story { cause, report, failures, words: None, stall: None }))
+        Self(Arc::new(Details { cause, report, failures, words: None, stall: None }))
     }
 
     /// The graph's own code failed while it was built.
     pub(crate) fn of_graph(cause: Cause, report: Report, words: String) -> Self {
         let words = Some(words);
-        Self(Arc::new(Story { cause, report, failures: Vec::new(), words, stall: None }))
+        Self(Arc::new(Details { cause, report, failures: Vec::new(), words, stall: None }))
     }
 
     /// Nothing moved any more.
     pub(crate) fn of_stall(cause: Cause, report: Report, stall: Stall, words: String) -> Self {
         let (words, stall) = (Some(words), Some(stall));
-        Self(Arc::new(Story { cause, report, failures: Vec::new(), words, stall }))
+        Self(Arc::new(Details { cause, report, failures: Vec::new(), words, stall }))
     }
 
     /// The root.
@@ -121,7 +121,7 @@ impl RunError {
 
 impl fmt::Display for RunError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Story { cause, report, failures, words, .. } = &*self.0;
+        let Details { cause, report, failures, words, .. } = &*self.0;
         match (words, self.root()) {
             (Some(words), _) => f.write_str(words)?,
             (None, Some(root)) => write!(f, "{root}")?,

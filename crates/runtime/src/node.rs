@@ -23,8 +23,8 @@ mod progress;
 mod progress_thread;
 mod watch;
 
-pub(crate) use self::core::Core;
 pub use self::core::Finished;
+pub(crate) use self::core::{Core, Remaining};
 pub(crate) use progress::Submitting;
 use progress::{Driver, NewsCount, ProgressLock, Pump};
 

@@ -43,9 +43,9 @@ pub(crate) trait Parent {
 }
 
 /// A parent in another process.
-pub(crate) struct Elsewhere;
+pub(crate) struct ParentProcess;
 
-impl Parent for Elsewhere {
+impl Parent for ParentProcess {
     fn tell(&self, side: &ChildSide) {
         side.ring();
     }

@@ -13,7 +13,7 @@ mod data;
 pub use data::{Data, DataError};
 
 use crate::bootstrap::Device;
-use crate::domain::{DomainError, DomainView, Visitor, check_memory};
+use crate::domain::{DomainError, DomainView, TaskIdentity, check_memory};
 use crate::failure::Failure;
 use crate::message::{MAX_ARGUMENTS, Membership, Reach, Received};
 use crate::nested::Foreign;
@@ -118,7 +118,7 @@ pub struct Task<'a> {
     witness: Option<&'a Witness>,
     waiting: Option<Waiting>,
     /// Who it is to the domains it is in.
-    visitor: Visitor,
+    identity: TaskIdentity,
     given: &'a Received<'a>,
     /// One bit for each argument that was taken.
     taken: [u64; MAX_ARGUMENTS.div_ceil(64)],
@@ -131,9 +131,10 @@ impl<'a> Task<'a> {
     pub(crate) fn new(setting: &'a mut Setting, given: &'a Received<'a>) -> Self {
         let Setting { memories, holder, device, simulated, dispatch, process, witness, waiting } =
             setting;
-        let visitor = Visitor { run: given.order.run, dispatch: *dispatch, process: *process };
+        let identity =
+            TaskIdentity { run: given.order.run, dispatch: *dispatch, process: *process };
         Self {
-            visitor,
+            identity,
             memories,
             holder,
             device,
@@ -172,7 +173,7 @@ impl<'a> Task<'a> {
         self.taken[word] |= bit;
         let memory = &self.memories[usize::from(descriptor.memory)];
         let is_shared = self.given.is_shared(&descriptor);
-        Ok(Data::open((self.holder, memory), index, &descriptor, is_shared)?)
+        Ok(Data::open(self.holder, memory, index, &descriptor, is_shared)?)
     }
 
     /// One argument as a tensor that a graph can pass on to its own workers, as often as it likes.
@@ -246,7 +247,7 @@ impl<'a> Task<'a> {
         };
         let memory = memory_of(membership, self.memories)?;
         let waiting = self.waiting.unwrap_or_else(Waiting::calibrate);
-        Ok(DomainView::open(membership, self.visitor, memory, self.witness, waiting)?)
+        Ok(DomainView::open(membership, self.identity, memory, self.witness, waiting)?)
     }
 
     /// How many domains it was given.

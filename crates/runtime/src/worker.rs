@@ -31,7 +31,7 @@ use crate::error::Error;
 use crate::failure::Failure;
 use crate::inside::{self, InGraph};
 use crate::memory::Home;
-use crate::node::{Core, Finished, Node, ProgressGuard};
+use crate::node::{Core, Finished, Node, ProgressGuard, Remaining};
 use crate::orchestrator::{Orchestrator, WorkerIds};
 use crate::program::Program;
 use crate::runner::discard;
@@ -285,9 +285,9 @@ impl Worker {
 
     /// Ends those who did not leave.
     fn end_by_force(&mut self) -> Result<(), Error> {
-        let (killed, mut stuck) = self.node.lock().end_all();
+        let Remaining { killed, mut stuck } = self.node.lock().end_all();
         if stuck.is_empty() {
-            if !self.drive_within(&mut Allowance::new(BURIAL), Core::have_all_left) {
+            if !self.drive_within(&mut Allowance::new(KILL_TIMEOUT), Core::have_all_left) {
                 stuck.clone_from(&killed);
             }
         } else {
@@ -312,7 +312,7 @@ impl Drop for Building<'_> {
 }
 
 /// How long the kernel is given to end a process.
-const BURIAL: std::time::Duration = std::time::Duration::from_secs(10);
+const KILL_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(10);
 
 impl Drop for Worker {
     fn drop(&mut self) {

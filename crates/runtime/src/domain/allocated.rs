@@ -66,7 +66,7 @@ impl Allocated {
     }
 
     /// Makes it as if every rank had come to as many barriers as the one that came to the most; nobody may be at one.
-    pub(crate) fn bring_in_step(&self) {
+    pub(crate) fn realign_barriers(&self) {
         let ranks = 0..self.roster.members.len();
         let cells =
             ranks.clone().flat_map(|owner| ranks.clone().map(move |writer| (owner, writer)));

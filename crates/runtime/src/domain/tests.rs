@@ -205,8 +205,8 @@ fn dom_8_a_peer_does_not_write_under_an_argument_in_place() {
     let (memory_0, notices, signals) = (0, 8192, 1);
     let roster = Roster { id, name, memory: memory_0, notices, data, signals, members, parts };
     let membership = Membership { rank: 0, roster: Arc::new(roster) };
-    let (waiting, visitor) = (crate::shm::Waiting::calibrate(), Visitor::default());
-    let view = DomainView::open(&membership, visitor, &memory, None, waiting)
+    let (waiting, identity) = (crate::shm::Waiting::calibrate(), TaskIdentity::default());
+    let view = DomainView::open(&membership, identity, &memory, None, waiting)
         .expect("it lies in the memory");
     let holder = crate::shm::grant::Holder::new();
     let grant = crate::shm::grant::Grant::reading(&holder, &memory, 4096, 100).expect("free");
@@ -219,7 +219,7 @@ fn dom_8_a_peer_does_not_write_under_an_argument_in_place() {
     view.put(1, "x", 99, &byte).expect("nobody looks");
     let small = crate::shm::Segment::create("test", 4096).expect("memory");
     assert!(
-        DomainView::open(&membership, visitor, &small, None, waiting).is_err(),
+        DomainView::open(&membership, identity, &small, None, waiting).is_err(),
         "DOM-8: bounds"
     );
 }

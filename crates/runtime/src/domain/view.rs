@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 /// Which task looks at a domain, and in which process.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Visitor {
+pub(crate) struct TaskIdentity {
     /// The number of its run.
     pub(crate) run: u64,
     /// The number it was sent with; a task that is sent again keeps it.
@@ -31,7 +31,7 @@ pub struct DomainView<'a> {
     rank: usize,
     roster: Arc<Roster>,
     memory: &'a Segment,
-    visitor: Visitor,
+    identity: TaskIdentity,
     /// The bell of each window.
     bells: Vec<Bell>,
     /// What the node says of each rank.
@@ -43,7 +43,7 @@ pub struct DomainView<'a> {
 impl<'a> DomainView<'a> {
     pub(crate) fn open(
         membership: &Membership,
-        visitor: Visitor,
+        identity: TaskIdentity,
         memory: &'a Segment,
         witness: Option<&'a Witness>,
         waiting: Waiting,
@@ -61,7 +61,7 @@ impl<'a> DomainView<'a> {
             rank: membership.rank,
             roster,
             memory,
-            visitor,
+            identity,
             bells,
             notices,
             witness,

@@ -7,14 +7,14 @@ use crate::shm::{self, ParentSide, PushError};
 use std::collections::VecDeque;
 
 /// The parent's end of a mailbox.
-pub(crate) struct Mailed {
+pub(crate) struct MailboxClient {
     pub(crate) side: ParentSide,
     bytes: Vec<u8>,
     /// Messages that the ring had no room for.
     unsent: VecDeque<Vec<u8>>,
 }
 
-impl Mailed {
+impl MailboxClient {
     pub(crate) fn new(side: ParentSide) -> Self {
         Self { side, bytes: Vec::new(), unsent: VecDeque::new() }
     }

@@ -1,6 +1,6 @@
 //! A worker that is a process of its own.
 
-use super::mailbox::Mailed;
+use super::mailbox::MailboxClient;
 use super::restart::{News, Restart};
 use super::{DeathWord, Endpoint, Evidence, WorkerEvent};
 use crate::message::Ended;
@@ -14,7 +14,7 @@ const PATIENCE: Duration = Duration::from_millis(2);
 
 /// The node's end of a process.
 pub(crate) struct Process {
-    mail: Mailed,
+    mail: MailboxClient,
     child: Child,
     /// Why it was given up, if that was before it died.
     broken: Option<Box<str>>,
@@ -28,7 +28,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    pub(crate) fn new(mail: Mailed, child: Child, again: Option<Restart>) -> Self {
+    pub(crate) fn new(mail: MailboxClient, child: Child, again: Option<Restart>) -> Self {
         let (broken, dying) = (None, None);
         let (is_warned, is_told, is_stopped) = (false, false, false);
         Self { mail, child, broken, dying, is_warned, is_told, is_stopped, again }
@@ -41,7 +41,7 @@ impl Process {
     }
 
     /// The process is gone: all that it published counts, and then it is lost, or replaced.
-    fn bury(&mut self, events: &mut Vec<WorkerEvent>) {
+    fn reap(&mut self, events: &mut Vec<WorkerEvent>) {
         let Some(exit) = self.child.exit() else { return };
         self.is_told = true;
         // What was published before the death can be seen now, also if it was not a moment ago.
@@ -49,7 +49,7 @@ impl Process {
         if self.is_stopped && exit == Exit::Status(0) {
             return events.push(WorkerEvent::Left);
         }
-        let end = self.child.obituary(exit);
+        let end = self.child.describe_exit(exit);
         let broken = self.broken.take().or(damaged);
         let words = broken.map_or_else(|| end.clone(), |broken| format!("{broken}; {end}"));
         self.note_work(events);
@@ -88,7 +88,7 @@ impl Process {
     fn take_over(&mut self, next: Starting) {
         let deferred = self.again.as_mut().map(Restart::take_deferred);
         next.side.open();
-        (self.mail, self.child) = (Mailed::new(next.side), next.child);
+        (self.mail, self.child) = (MailboxClient::new(next.side), next.child);
         (self.dying, self.is_warned, self.is_told) = (None, false, false);
         for task in deferred.into_iter().flatten() {
             self.send(task.dispatch, &task.behind, &task.message);
@@ -167,7 +167,7 @@ impl Endpoint for Process {
             self.give_up(words);
         }
         self.note_work(events);
-        self.bury(events);
+        self.reap(events);
         if !self.is_told {
             self.notice_dying(events);
         }

@@ -10,8 +10,8 @@
 use crate::allowance::Allowance;
 use crate::bootstrap::BootReport;
 use crate::failure::cut;
-use crate::process::letter::Role;
-use crate::process::spawn::{Child, Nursery};
+use crate::process::handoff::Role;
+use crate::process::spawn::{Child, Spawner};
 use crate::process::startup::Starting;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,7 +28,7 @@ const CAUSE_BYTES: usize = 8 << 10;
 /// What is needed to start a worker again, and how far that is.
 pub(crate) struct Restart {
     /// The worker's own; it goes when the worker does.
-    nursery: Weak<Nursery>,
+    spawner: Weak<Spawner>,
     role: Role,
     /// What it reported when it was first ready.
     report: BootReport,
@@ -81,13 +81,13 @@ pub(super) enum News {
 
 impl Restart {
     pub(crate) fn new(
-        nursery: &Arc<Nursery>,
+        spawner: &Arc<Spawner>,
         role: Role,
         report: BootReport,
         budget: Duration,
     ) -> Self {
         Self {
-            nursery: Arc::downgrade(nursery),
+            spawner: Arc::downgrade(spawner),
             role,
             report,
             budget,
@@ -173,8 +173,8 @@ impl Restart {
         }
         self.left -= 1;
         let closed = || format!("{cause}; the worker is closed");
-        let nursery = self.nursery.upgrade().ok_or_else(closed)?;
-        match Starting::new(&nursery, self.role, Instant::now()) {
+        let spawner = self.spawner.upgrade().ok_or_else(closed)?;
+        match Starting::new(&spawner, self.role, Instant::now()) {
             Ok(next) => self.state = State::Starting(Box::new(next), Allowance::new(self.budget)),
             Err(error) if self.left == 0 => return self.begin(&error.to_string()),
             Err(error) => {
@@ -264,7 +264,7 @@ mod tests {
 
     fn restart() -> Restart {
         Restart {
-            nursery: Weak::new(),
+            spawner: Weak::new(),
             role: Role::Sub { number: 0 },
             report: BootReport::default(),
             budget: Duration::from_secs(1),

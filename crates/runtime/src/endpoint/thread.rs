@@ -1,6 +1,6 @@
 //! A worker that is a thread of this process.
 
-use super::mailbox::Mailed;
+use super::mailbox::MailboxClient;
 use super::{Endpoint, Evidence, WorkerEvent};
 use crate::error::Error;
 use crate::inside;
@@ -14,9 +14,9 @@ use std::thread::{self, JoinHandle};
 
 /// The node's end of a thread.
 struct Thread {
-    mail: Mailed,
+    mail: MailboxClient,
     name: String,
-    fate: Arc<Fate>,
+    exit: Arc<ThreadExit>,
     is_stopped: bool,
     is_told: bool,
     broken: Option<Box<str>>,
@@ -24,13 +24,13 @@ struct Thread {
 
 /// What becomes of a thread.
 #[derive(Default)]
-struct Fate {
+struct ThreadExit {
     /// Why it is gone, if nobody told it to leave.
     words: OnceLock<Box<str>>,
     is_gone: AtomicBool,
 }
 
-impl Fate {
+impl ThreadExit {
     /// Said last by the thread: nothing of it is left but its end.
     fn say_gone(&self) {
         // SYNC: all that it published, and why it is gone; pairs with `is_gone`.
@@ -44,9 +44,9 @@ impl Fate {
 }
 
 /// The node of a worker that is a thread: the thread moves it when it has something to tell.
-struct Here(Arc<Node>);
+struct ParentThread(Arc<Node>);
 
-impl Parent for Here {
+impl Parent for ParentThread {
     fn tell(&self, _: &ChildSide) {
         self.0.ask();
     }
@@ -77,21 +77,21 @@ fn spawn(
     let wrong = |error| Error::mailbox(name, error);
     let parent = Mailbox::create(node.bell(), &Sizes::default()).map_err(wrong)?;
     let child = Mailbox::attach(parent.segment(), node.bell().segment()).map_err(wrong)?;
-    let fate = Arc::new(Fate::default());
+    let exit = Arc::new(ThreadExit::default());
     let endpoint = Thread {
-        mail: Mailed::new(parent),
+        mail: MailboxClient::new(parent),
         name: name.to_owned(),
-        fate: Arc::clone(&fate),
+        exit: Arc::clone(&exit),
         is_stopped: false,
         is_told: false,
         broken: None,
     };
     let node = Arc::clone(node);
-    let server = Server::new(child, Here(Arc::clone(&node)), runner, node.waiting);
+    let server = Server::new(child, ParentThread(Arc::clone(&node)), runner, node.waiting);
     let tasks_of = tasks_of.to_vec();
     let body = move || {
         inside::serve(tasks_of);
-        live(server, &fate);
+        live(server, &exit);
         node.announce_outside();
     };
     let thread = thread::Builder::new().name(name.to_owned()).spawn(body);
@@ -100,14 +100,14 @@ fn spawn(
 }
 
 /// The life of the thread; whatever happens in it, its end is known.
-fn live(mut server: Server<Here>, fate: &Fate) {
+fn live(mut server: Server<ParentThread>, exit: &ThreadExit) {
     let outcome = caught(|| Ok(server.serve()?));
     // The device, or all workers below.
     discard(server);
     if let Err(failure) = outcome {
-        let _ = fate.words.set(format!("its thread has ended: {}", failure.words()).into());
+        let _ = exit.words.set(format!("its thread has ended: {}", failure.words()).into());
     }
-    fate.say_gone();
+    exit.say_gone();
 }
 
 impl Endpoint for Thread {
@@ -130,13 +130,13 @@ impl Endpoint for Thread {
     }
 
     fn poll(&mut self, events: &mut Vec<WorkerEvent>) {
-        let is_gone = self.fate.is_gone();
+        let is_gone = self.exit.is_gone();
         if let Err(words) = self.mail.poll(events) {
             self.broken.get_or_insert(words);
         }
         if is_gone && !self.is_stopped {
             // All that it had published was read just now.
-            let words = self.fate.words.get().cloned();
+            let words = self.exit.words.get().cloned();
             self.broken.get_or_insert_with(|| words.unwrap_or_else(|| "its thread is gone".into()));
         }
         if let Some(words) =
@@ -156,7 +156,7 @@ impl Endpoint for Thread {
     }
 
     fn has_left(&mut self) -> bool {
-        self.fate.is_gone()
+        self.exit.is_gone()
     }
 }
 

@@ -58,6 +58,15 @@ pub(crate) struct News {
     pub(crate) room_wanted: u32,
 }
 
+/// Names of workers that did not leave when told to.
+#[derive(Default)]
+pub(crate) struct Remaining {
+    /// Workers that were killed.
+    pub(crate) killed: Vec<String>,
+    /// Workers that cannot be killed.
+    pub(crate) stuck: Vec<String>,
+}
+
 /// Memory that is used again and again.
 #[derive(Default)]
 struct Scratch {
@@ -295,17 +304,17 @@ impl Core {
         self.links.iter_mut().all(|link| link.endpoint.has_left())
     }
 
-    /// Ends those who have not left: the names of those who were ended, and of those who cannot be.
-    pub(crate) fn end_all(&mut self) -> (Vec<String>, Vec<String>) {
-        let (mut killed, mut stuck) = (Vec::new(), Vec::new());
+    /// Kills workers that have not left.
+    pub(crate) fn end_all(&mut self) -> Remaining {
+        let mut remaining = Remaining::default();
         for link in &mut self.links {
             if !link.endpoint.has_left() {
                 let is_killed = link.endpoint.kill();
-                let names = if is_killed { &mut killed } else { &mut stuck };
+                let names = if is_killed { &mut remaining.killed } else { &mut remaining.stuck };
                 names.push(link.endpoint.name());
             }
         }
-        (killed, stuck)
+        remaining
     }
 }
 

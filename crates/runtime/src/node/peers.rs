@@ -8,9 +8,16 @@ use crate::message::{DecodeBuffers, Step, decode_task};
 use phalanx_engine::{Event, RunId, Start, Time, WorkerId};
 use std::sync::Arc;
 
+/// The worker of a rank that another rank waits for.
+struct Peer {
+    name: String,
+    /// What it does, as the end of a sentence.
+    does: String,
+}
+
 impl Core {
     /// Remembers a domain for as long as it lives; its ranks are told who is lost already.
-    pub(crate) fn know_domain(&mut self, domain: &Domain) {
+    pub(crate) fn register_domain(&mut self, domain: &Domain) {
         self.domains.retain(|known| known.strong_count() > 0);
         self.domains.push(Arc::downgrade(&domain.0));
         for (rank, at) in domain.0.links.iter().enumerate() {
@@ -90,15 +97,15 @@ impl Core {
         let Some(run) = run.map(RunId::number).filter(|run| !domain.is_told(rank, *run)) else {
             return false;
         };
-        let (name, does) = self.say_peer(&domain, rank);
+        let Peer { name, does } = self.describe_peer(&domain, rank);
         self.tell_peers(&domain, rank, Until::EndOf(run), &format!("{name} {does}"));
         true
     }
 
     /// A run that failed is over: ranks that failed in it are in step again.
-    pub(super) fn bring_in_step(&self) {
+    pub(super) fn realign_barriers(&self) {
         for domain in self.living_domains() {
-            domain.bring_in_step();
+            domain.realign_barriers();
         }
     }
 
@@ -132,20 +139,20 @@ impl Core {
         let roster = &domain.roster;
         let is_barrier = cell == roster.signals;
         let what = if is_barrier { "the barrier".to_owned() } else { format!("cell {cell}") };
-        let (name, does) = self.say_peer(&domain, rank);
+        let Peer { name, does } = self.describe_peer(&domain, rank);
         format!(
             "; it waits for {what} of rank {rank} of {roster}, and that is {name}, which {does}"
         )
     }
 
     /// Who a rank is, and what it does while it is waited for.
-    fn say_peer(&self, domain: &Allocated, rank: usize) -> (String, String) {
+    fn describe_peer(&self, domain: &Allocated, rank: usize) -> Peer {
         let at = domain.links[rank];
         let does = match (&self.links[at].lost, self.has_task(at)) {
             (Some(words), _) => format!("is lost: {words}"),
             (None, true) => "does not write it".to_owned(),
             (None, false) => "runs nothing".to_owned(),
         };
-        (self.links[at].endpoint.name(), does)
+        Peer { name: self.links[at].endpoint.name(), does }
     }
 }

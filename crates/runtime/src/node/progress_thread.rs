@@ -19,7 +19,7 @@ pub(super) enum ThreadState {
     Absent,
     /// It drives the node, or is about to look for drivers.
     Active,
-    /// Asleep on the bell without work; nobody has told it of any.
+    /// Sleeper on the bell without work; nobody has told it of any.
     Dozing,
     /// Out of the way of a driver.
     Parked,

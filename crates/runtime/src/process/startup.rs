@@ -3,11 +3,11 @@
 //! One deadline for all, from the first spawn on; whoever fails first ends the start for everybody.
 
 use super::child::{FAILURE, REPORT};
-use super::letter::{Chip, Role};
-use super::spawn::{Child, Nursery};
+use super::handoff::{Chip, Role, WindowRange};
+use super::spawn::{Child, Spawner};
 use crate::allowance::Allowance;
 use crate::bootstrap::BootReport;
-use crate::endpoint::mailbox::Mailed;
+use crate::endpoint::mailbox::MailboxClient;
 use crate::endpoint::process::Process;
 use crate::endpoint::restart::Restart;
 use crate::endpoint::{DeathWord, Endpoint};
@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 /// How long those who can still leave in order are given when another could not start.
 const ROLLBACK: Duration = Duration::from_secs(1);
 /// How long the kernel is given to end a process.
-const BURIAL: Duration = Duration::from_secs(10);
+const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How the start of a worker went.
 #[derive(Clone, Debug, Default)]
@@ -97,7 +97,7 @@ pub(crate) struct Started {
 
 /// Starts a child for each role and returns when all are ready; else none is left.
 pub(crate) fn start(
-    nursery: &Arc<Nursery>,
+    spawner: &Arc<Spawner>,
     plan: &Plan<'_>,
     bell: &Bell,
     waiting: &Waiting,
@@ -105,10 +105,10 @@ pub(crate) fn start(
     let (begun, allowance) = (Instant::now(), Allowance::new(plan.budget));
     let mut all = Vec::with_capacity(plan.roles.len());
     let spawned = plan.roles.iter().try_for_each(|role| {
-        all.push(Starting::new(nursery, *role, begun)?);
+        all.push(Starting::new(spawner, *role, begun)?);
         Ok(())
     });
-    let ready = |()| wait_until_ready(&mut all, bell, waiting, (plan.budget, allowance));
+    let ready = |()| wait_until_ready(&mut all, bell, waiting, plan.budget, allowance);
     let outcome = spawned.and_then(ready);
     if let Err(error) = outcome {
         roll_back(&all, bell, waiting);
@@ -126,9 +126,9 @@ pub(crate) fn start(
             started.reports.push((chip, report.clone()));
         }
         started.startup.children.push(one.times);
-        let restart = || Restart::new(nursery, one.child.role, report, plan.budget);
+        let restart = || Restart::new(spawner, one.child.role, report, plan.budget);
         let again = plan.is_restarting.then(restart);
-        started.links.push(Box::new(Process::new(Mailed::new(one.side), one.child, again)));
+        started.links.push(Box::new(Process::new(MailboxClient::new(one.side), one.child, again)));
     }
     Ok(started)
 }
@@ -137,7 +137,8 @@ fn wait_until_ready(
     all: &mut [Starting],
     bell: &Bell,
     waiting: &Waiting,
-    (budget, mut allowance): (Duration, Allowance),
+    budget: Duration,
+    mut allowance: Allowance,
 ) -> Result<(), Error> {
     loop {
         let mut are_ready = true;
@@ -172,8 +173,8 @@ fn too_late(all: &[Starting], budget: Duration) -> Error {
 
 impl Starting {
     /// Starts a child; times count from `begun`.
-    pub(crate) fn new(nursery: &Nursery, role: Role, begun: Instant) -> Result<Self, Error> {
-        let (child, side) = nursery.spawn(role)?;
+    pub(crate) fn new(spawner: &Spawner, role: Role, begun: Instant) -> Result<Self, Error> {
+        let (child, side) = spawner.spawn(role)?;
         let (name, process) = (role.name(), child.number());
         let times = ChildStart { name, process, spawned: begun.elapsed(), ..ChildStart::default() };
         Ok(Self { child, side, bytes: Vec::new(), report: None, times, begun })
@@ -212,7 +213,7 @@ impl Starting {
             self.times.bootstrapping.get_or_insert_with(|| begun.elapsed());
         }
         if let Some(exit) = exit {
-            let words = self.child.obituary(exit);
+            let words = self.child.describe_exit(exit);
             return Err(self.failed(words));
         }
         match phase {
@@ -223,7 +224,7 @@ impl Starting {
                 let Some(report) = &self.report else {
                     return Err(self.failed("it reported nothing".to_owned()));
                 };
-                self.child.know_descendants(&report.descendants);
+                self.child.register_descendants(&report.descendants);
                 Ok(true)
             }
         }
@@ -261,7 +262,8 @@ impl Starting {
             Role::Chip(chip) => BootReport::decode(bytes, chip),
             Role::Sub { .. } => Ok(BootReport::default()),
             Role::Worker { number, .. } => {
-                let (device_id, rank, nranks, window) = (0, *number, 0, (0, 0));
+                let (device_id, rank, nranks) = (0, *number, 0);
+                let window = WindowRange::default();
                 BootReport::decode(bytes, &Chip { device_id, rank, nranks, window })
             }
         }
@@ -291,5 +293,5 @@ fn roll_back(all: &[Starting], bell: &Bell, waiting: &Waiting) {
     for one in all {
         one.child.kill();
     }
-    wait(BURIAL);
+    wait(KILL_TIMEOUT);
 }

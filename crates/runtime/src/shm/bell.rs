@@ -34,7 +34,7 @@ layout! {
 }
 
 /// One more sleeper, and one more ticket.
-const LIE_DOWN: u64 = 1 + (1 << TICKET);
+const ONE_SLEEPER: u64 = 1 + (1 << TICKET);
 
 /// Which of many looks one is at what was published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,7 +100,7 @@ impl<M: Memory> Bell<M> {
     /// Wakes who sleeps; to be called after publishing. True if anybody had to be woken.
     #[inline]
     pub fn ring(&self) -> bool {
-        // SYNC: BELL-1: what was published before our look; pairs with the fence in `lie_down`.
+        // SYNC: BELL-1: what was published before our look; pairs with the fence in `prepare_sleep`.
         self.memory.fence();
         let asleep = self.memory.load(ASLEEP, Ordering::Relaxed);
         asleep & ((1 << TICKET) - 1) != 0 && self.wake(asleep >> TICKET)
@@ -112,7 +112,7 @@ impl<M: Memory> Bell<M> {
         if self.woken.load(Ordering::Acquire) == ticket {
             return false;
         }
-        // SYNC: what was published before the count; pairs with the load in `lie_down`.
+        // SYNC: what was published before the count; pairs with the load in `prepare_sleep`.
         self.memory.add32(COUNT, 1, Ordering::Release);
         self.memory.wake(COUNT);
         self.woken.store(ticket, Ordering::Release);
@@ -120,24 +120,24 @@ impl<M: Memory> Bell<M> {
     }
 
     /// Lies down: from here on `ring` wakes us. The caller looks once more whether there is something, and sleeps
-    /// while the count is what [`Asleep::count`] says.
-    pub(crate) fn lie_down(&self) -> Asleep<'_, M> {
+    /// while the count is what [`Sleeper::count`] says.
+    pub(crate) fn prepare_sleep(&self) -> Sleeper<'_, M> {
         // SYNC: pairs with the addition in `wake`.
         let count = self.memory.load32(COUNT, Ordering::Acquire);
-        self.memory.add(ASLEEP, LIE_DOWN, Ordering::Relaxed);
+        self.memory.add(ASLEEP, ONE_SLEEPER, Ordering::Relaxed);
         // SYNC: BELL-1: our lying down before our last look; pairs with the fence in `ring`.
         self.memory.fence();
-        Asleep { bell: self, count }
+        Sleeper { bell: self, count }
     }
 
     /// Sleeps as `sleep` says until `look` has seen something.
     pub(crate) fn sleep_until<T>(
         &self,
         mut look: impl FnMut(Look) -> Option<T>,
-        sleep: impl Fn(&Asleep<'_, M>),
+        sleep: impl Fn(&Sleeper<'_, M>),
     ) -> T {
         loop {
-            let asleep = self.lie_down();
+            let asleep = self.prepare_sleep();
             if let Some(seen) = look(Look::Last) {
                 return seen;
             }
@@ -157,12 +157,12 @@ impl<M: Memory> Clone for Bell<M> {
 }
 
 /// Who lies down; gets up when dropped.
-pub(crate) struct Asleep<'a, M: Memory> {
+pub(crate) struct Sleeper<'a, M: Memory> {
     bell: &'a Bell<M>,
     count: u32,
 }
 
-impl<M: Memory> Asleep<'_, M> {
+impl<M: Memory> Sleeper<'_, M> {
     /// What the count was before lying down.
     pub(crate) fn count(&self) -> u32 {
         self.count
@@ -174,7 +174,7 @@ impl<M: Memory> Asleep<'_, M> {
     }
 }
 
-impl<M: Memory> Drop for Asleep<'_, M> {
+impl<M: Memory> Drop for Sleeper<'_, M> {
     fn drop(&mut self) {
         self.bell.memory.add(ASLEEP, u64::MAX, Ordering::Relaxed);
     }
@@ -194,7 +194,7 @@ mod tests {
             scope.spawn(|| {
                 for round in 1..=200 {
                     while fact.load(Ordering::Relaxed) < round {
-                        let asleep = bell.lie_down();
+                        let asleep = bell.prepare_sleep();
                         if fact.load(Ordering::Relaxed) < round {
                             asleep.sleep(None);
                         }
@@ -215,13 +215,13 @@ mod tests {
         let bell = Bell::create().expect("a bell");
         let (ringer, other) = (bell.clone(), bell.clone());
         assert!(!ringer.ring(), "BELL-2: nobody sleeps");
-        let asleep = bell.lie_down();
+        let asleep = bell.prepare_sleep();
         assert!(ringer.ring() && !ringer.ring(), "BELL-2");
         assert!(other.ring(), "BELL-3: it cannot know that the first has got as far as waking");
         asleep.sleep(None);
         drop(asleep);
         assert!(!ringer.ring(), "BELL-2: it got up");
-        let again = bell.lie_down();
+        let again = bell.prepare_sleep();
         assert!(ringer.ring(), "BELL-2: and lay down again");
         drop(again);
     }
@@ -231,10 +231,10 @@ mod tests {
         let mut bells = Bell::create_many(3).expect("bells");
         let bell = bells.remove(1);
         assert_eq!(bell.offset(), FOOTPRINT);
-        std::mem::forget(bell.lie_down());
+        std::mem::forget(bell.prepare_sleep());
         let ringer = Bell::at(bell.segment(), bell.offset()).expect("inside");
         assert!(ringer.ring() && !ringer.ring(), "BELL-3: one call in vain");
-        let asleep = bell.lie_down();
+        let asleep = bell.prepare_sleep();
         assert!(ringer.ring(), "BELL-3");
         asleep.sleep(None);
         assert!(!bells[0].ring() && !bells[1].ring(), "BELL-3: the neighbours are other bells");

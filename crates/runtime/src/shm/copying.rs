@@ -2,7 +2,7 @@
 
 use std::sync::RwLockReadGuard;
 
-use super::grant::{GrantError, GrantedRange, hindrance};
+use super::grant::{GrantError, GrantedRange, check_overlap};
 use super::segment::Segment;
 
 /// How many bytes are copied before those who want a grant have a chance.
@@ -72,7 +72,7 @@ impl<'s> Copying<'s> {
         }
         self.left -= next;
         let all = self.held.get_or_insert_with(|| self.segment.granted().look());
-        hindrance(GrantedRange { offset, bytes, writes, holder: 0 }, all)
+        check_overlap(GrantedRange { offset, bytes, writes, holder: 0 }, all)
     }
 }
 

@@ -17,8 +17,6 @@
 //!   somebody changes in place are not read by one.
 //! - **GRT-4 (given back).** When a task has ended its grants are gone, also those that it forgot.
 
-#![allow(dead_code, reason = "the endpoints are built on top of it")]
-
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use bytemuck::Pod;
@@ -31,7 +29,7 @@ use crate::sync::{Ordering, shared::AtomicU64};
 pub(crate) struct Grant<'t> {
     segment: &'t Segment,
     holder: &'t Holder,
-    held: GrantedRange,
+    range: GrantedRange,
 }
 
 /// Who has grants: somebody who runs one task after the other.
@@ -112,7 +110,7 @@ impl Holder {
     pub(crate) fn give_back_all(&mut self, segments: &[Segment]) {
         if std::mem::take(self.grants.get_mut()) > 0 {
             for segment in segments {
-                segment.granted().lock().retain(|held| held.holder != self.number);
+                segment.granted().lock().retain(|range| range.holder != self.number);
             }
         }
     }
@@ -126,7 +124,11 @@ impl<'t> Grant<'t> {
         offset: usize,
         bytes: usize,
     ) -> Result<Self, GrantError> {
-        Self::new(holder, segment, (offset, bytes), false)
+        Self::new(
+            holder,
+            segment,
+            GrantedRange { offset, bytes, writes: false, holder: holder.number },
+        )
     }
 
     /// The right to read and write `bytes` at `offset`.
@@ -136,26 +138,23 @@ impl<'t> Grant<'t> {
         offset: usize,
         bytes: usize,
     ) -> Result<Self, GrantError> {
-        Self::new(holder, segment, (offset, bytes), true)
+        Self::new(
+            holder,
+            segment,
+            GrantedRange { offset, bytes, writes: true, holder: holder.number },
+        )
     }
 
     fn new(
         holder: &'t Holder,
         segment: &'t Segment,
-        (offset, bytes): (usize, usize),
-        writes: bool,
+        range: GrantedRange,
     ) -> Result<Self, GrantError> {
-        let held = GrantedRange { offset, bytes, writes, holder: holder.number };
-        segment.check(offset, bytes)?;
-        segment.granted().take(held)?;
+        segment.check(range.offset, range.bytes)?;
+        segment.granted().take(range)?;
         // SYNC: a count; who looks at it is alone (`Holder::give_back_all`).
         holder.grants.fetch_add(1, Ordering::Relaxed);
-        Ok(Self { segment, holder, held })
-    }
-
-    /// How many bytes it covers.
-    pub(crate) fn bytes(&self) -> usize {
-        self.held.bytes
+        Ok(Self { segment, holder, range })
     }
 
     /// What stands there.
@@ -170,8 +169,11 @@ impl<'t> Grant<'t> {
 
     /// What stands there, to change.
     pub(crate) fn slice_mut<T: Pod>(&mut self) -> Result<&mut [T], GrantError> {
-        if !self.held.writes {
-            return Err(GrantError::ReadOnly { offset: self.held.offset, bytes: self.held.bytes });
+        if !self.range.writes {
+            return Err(GrantError::ReadOnly {
+                offset: self.range.offset,
+                bytes: self.range.bytes,
+            });
         }
         let (address, count) = self.elements::<T>()?;
         // SAFETY: as in `slice`; the grant writes, so by GRT-1 no other grant overlaps it and by GRT-3 nobody copies
@@ -180,7 +182,7 @@ impl<'t> Grant<'t> {
     }
 
     fn elements<T: Pod>(&self) -> Result<(*mut T, usize), GrantError> {
-        let GrantedRange { offset, bytes, .. } = self.held;
+        let GrantedRange { offset, bytes, .. } = self.range;
         let (element, alignment) = (size_of::<T>(), align_of::<T>());
         let address = self.segment.address(offset, bytes)?.cast::<T>();
         if element == 0 || !bytes.is_multiple_of(element) || !address.is_aligned() {
@@ -192,14 +194,14 @@ impl<'t> Grant<'t> {
 
 impl Drop for Grant<'_> {
     fn drop(&mut self) {
-        self.segment.granted().give_back(self.held);
+        self.segment.granted().give_back(self.range);
         // SYNC: a count; who looks at it is alone (`Holder::give_back_all`).
         self.holder.grants.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 impl GrantedRange {
-    fn hinders(self, other: Self) -> bool {
+    fn conflicts(self, other: Self) -> bool {
         // Both lie in the segment, so the sums do not overflow.
         let apart =
             self.offset + self.bytes <= other.offset || other.offset + other.bytes <= self.offset;
@@ -208,16 +210,16 @@ impl GrantedRange {
 }
 
 impl Outstanding {
-    fn take(&self, held: GrantedRange) -> Result<(), GrantError> {
+    fn take(&self, range: GrantedRange) -> Result<(), GrantError> {
         let mut all = self.lock();
-        hindrance(held, &all)?;
-        all.push(held);
+        check_overlap(range, &all)?;
+        all.push(range);
         Ok(())
     }
 
-    fn give_back(&self, held: GrantedRange) {
+    fn give_back(&self, range: GrantedRange) {
         let mut all = self.lock();
-        let at = all.iter().position(|taken| *taken == held);
+        let at = all.iter().position(|taken| *taken == range);
         debug_assert!(at.is_some(), "GRT-1");
         at.map(|at| all.swap_remove(at));
     }
@@ -233,12 +235,12 @@ impl Outstanding {
 }
 
 /// The first grant that is in the way of another.
-pub(super) fn hindrance(held: GrantedRange, all: &[GrantedRange]) -> Result<(), GrantError> {
-    let taken = all.iter().find(|taken| taken.hinders(held));
+pub(super) fn check_overlap(range: GrantedRange, all: &[GrantedRange]) -> Result<(), GrantError> {
+    let taken = all.iter().find(|taken| taken.conflicts(range));
     taken.map_or(Ok(()), |taken| {
         Err(GrantError::Overlap {
-            offset: held.offset,
-            bytes: held.bytes,
+            offset: range.offset,
+            bytes: range.bytes,
             taken_offset: taken.offset,
             taken_bytes: taken.bytes,
         })
@@ -310,7 +312,7 @@ mod tests {
             assert!(matches!(reading(at, offset, bytes), Err(GrantError::Segment(_))), "GRT-2");
         }
         let mut odd = writing(at, 2, 10).expect("inside");
-        assert_eq!(odd.bytes(), 10);
+        assert_eq!(odd.range.bytes, 10);
         assert!(odd.slice::<u32>().is_err() && odd.slice::<u64>().is_err(), "GRT-2");
         assert_eq!(odd.slice_mut::<u16>().expect("fits").len(), 5, "GRT-2");
         assert!(odd.slice::<()>().is_err(), "GRT-2");

@@ -161,9 +161,9 @@ impl Waiting {
         deadline: Option<Instant>,
         ready: &mut impl FnMut() -> bool,
     ) -> Option<Woken> {
-        if Luck::is_tried() {
+        if SpinHistory::is_tried() {
             let is_ready = self.keep_the_processor(ready);
-            Luck::note(is_ready);
+            SpinHistory::note(is_ready);
             if is_ready {
                 return Some(Woken::Ready);
             }
@@ -187,14 +187,14 @@ impl Waiting {
 }
 
 /// Whether it pays to keep the processor, as the last waits of this thread tell.
-struct Luck;
+struct SpinHistory;
 
 thread_local! {
     /// How many waits go without, before it is tried again.
     static WITHOUT: Cell<u32> = const { Cell::new(0) };
 }
 
-impl Luck {
+impl SpinHistory {
     /// Whether to keep the processor for a moment this time.
     fn is_tried() -> bool {
         let left = WITHOUT.get();

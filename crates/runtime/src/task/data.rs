@@ -190,7 +190,8 @@ pub enum DataError {
 impl<'a> Data<'a> {
     /// The argument at `descriptor`; nobody gets it in place while peers can reach it.
     pub(super) fn open(
-        (holder, segment): (&'a Holder, &'a Segment),
+        holder: &'a Holder,
+        segment: &'a Segment,
         index: usize,
         descriptor: &ArgumentDescriptor,
         is_shared: bool,

@@ -194,7 +194,7 @@ impl Builder {
         inherited: Vec<Segment>,
         above: Vec<u64>,
     ) -> Result<Worker, Error> {
-        self.settle(0)?;
+        self.inherit_settings(0)?;
         self.check()?;
         let budgets = self.ladder.build().map_err(|error| Error::Setting(error.to_string()))?;
         let memory = Arena::new(self.slabs, self.memory);
@@ -248,7 +248,7 @@ impl Builder {
             return Err(Error::NoWorkers("chips and no sub workers"));
         }
         let is_process = self.isolation() == Isolation::Process && others > 0;
-        if is_process && self.program_path.is_none() && !crate::process::is_asked() {
+        if is_process && self.program_path.is_none() && !crate::process::serves_children() {
             return Err(Error::NotAsked);
         }
         let given = self.device_ids.as_ref().map_or(self.chips as usize, Vec::len);

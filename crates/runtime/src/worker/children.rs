@@ -8,8 +8,8 @@ use crate::error::{Error, Lost, StartError};
 use crate::failure::Failure;
 use crate::memory::Home;
 use crate::process::Startup;
-use crate::process::letter::{Chip, Role};
-use crate::process::spawn::Nursery;
+use crate::process::handoff::{Chip, Role, WindowRange};
+use crate::process::spawn::{Spawner, SpawnerSettings};
 use crate::process::startup::{Plan, start};
 use crate::runner::{Runner, caught};
 use crate::shm::{Phase, Segment};
@@ -28,7 +28,7 @@ pub(crate) struct Children {
     /// Every process below this worker.
     descendants: Vec<u32>,
     /// Starts and reaps processes; goes last.
-    nursery: Option<Arc<Nursery>>,
+    spawner: Option<Arc<Spawner>>,
 }
 
 /// What a worker that is a thread consists of.
@@ -40,6 +40,15 @@ struct SetUp {
     report: Option<BootReport>,
     /// Of a worker that has workers.
     worker: Option<Worker>,
+}
+
+/// Parts that a worker thread has from the workers above it.
+#[derive(Clone, Copy)]
+struct Inherited<'a> {
+    /// Memories of the parent and of its parents.
+    memories: &'a [Segment],
+    /// Nonces of the workers whose tasks the thread runs.
+    tasks_of: &'a [u64],
 }
 
 impl Worker {
@@ -90,7 +99,7 @@ impl Worker {
     }
 
     /// Makes buffers of what a chip has cut out of its window.
-    fn know_chip(&mut self, chip: &Chip, report: BootReport) -> Result<(), Error> {
+    fn register_chip(&mut self, chip: &Chip, report: BootReport) -> Result<(), Error> {
         let mut core = self.node.lock();
         let mut buffers = BTreeMap::new();
         for carved in report.buffers {
@@ -99,7 +108,7 @@ impl Worker {
             let id = core.engine.register(identity, carved.bytes, Grant::ReadWrite);
             let id = id.map_err(|error| Error::Setting(error.to_string()))?;
             let (memory, home, dropped) = (0, Home::Chip(chip.rank), None);
-            let (offset, bytes) = (chip.window.0 + carved.offset, carved.bytes);
+            let (offset, bytes) = (chip.window.base + carved.offset, carved.bytes);
             let buffer = Buffer(Arc::new(Bytes {
                 id,
                 owner,
@@ -125,8 +134,8 @@ impl Worker {
             rank,
             nranks,
             device_ctx: report.device_ctx,
-            local_window_base: window.0,
-            actual_window_size: window.1,
+            local_window_base: window.base,
+            actual_window_size: window.bytes,
             buffers,
         });
         Ok(())
@@ -148,7 +157,7 @@ impl Builder {
             let device_ids = self.device_ids.as_ref();
             let device_id = device_ids.and_then(|ids| ids.get(rank as usize)).copied();
             let (device_id, nranks) = (device_id.unwrap_or(rank), self.chips);
-            let window = (base, self.window);
+            let window = WindowRange { base, bytes: self.window };
             roles.push(Role::Chip(Chip { device_id, rank, nranks, window }));
         }
         for (number, child) in (0..).zip(&self.workers) {
@@ -193,15 +202,20 @@ impl Builder {
         };
         let settings: Result<Vec<Segment>, _> = self.workers.iter().map(settings::write).collect();
         let settings = settings.map_err(|error| Error::system("settings of a worker", error))?;
-        let (path, shared) = (self.program_path.clone(), (worker.memories(), settings));
-        let nursery =
-            Nursery::new(self.program, &self.setting, path, worker.node.bell(), shared, alarm)?;
-        let nursery = Arc::new(nursery);
+        let spawner_settings = SpawnerSettings {
+            program: self.program,
+            setting: &self.setting,
+            path: self.program_path.clone(),
+            bell: worker.node.bell(),
+            memories: worker.memories(),
+            workers: settings,
+        };
+        let spawner = Arc::new(Spawner::new(spawner_settings, alarm)?);
         let budget = Duration::from_nanos(self.ladder.startup.0);
         let node = &worker.node;
         let plan = Plan { roles: &roles, budget, is_restarting: self.is_restarting };
-        let started = start(&nursery, &plan, node.bell(), &node.waiting)?;
-        worker.children.nursery = Some(nursery);
+        let started = start(&spawner, &plan, node.bell(), &node.waiting)?;
+        worker.children.spawner = Some(spawner);
         links.extend(started.links);
         for child in &started.startup.children {
             worker.children.descendants.push(child.process);
@@ -212,7 +226,7 @@ impl Builder {
         let cannot = |error| Error::system("the progress thread cannot be started", error);
         worker.threads.push(thread.map_err(cannot)?);
         for (chip, report) in started.reports {
-            worker.know_chip(&chip, report)?;
+            worker.register_chip(&chip, report)?;
         }
         Ok(())
     }
@@ -226,10 +240,10 @@ impl Builder {
         let roles = self.roles(worker)?;
         let memories = worker.memories();
         let tasks_of = worker.tasks_of();
-        let made = self.set_up(&roles, (&memories, &tasks_of))?;
+        let made = self.set_up(&roles, Inherited { memories: &memories, tasks_of: &tasks_of })?;
         for (role, SetUp { device, report, worker: child }) in roles.iter().zip(made) {
             if let (Role::Chip(chip), Some(report)) = (role, report) {
-                worker.know_chip(chip, report)?;
+                worker.register_chip(chip, report)?;
             }
             let descendants = child.as_ref().map(Worker::descendants).unwrap_or_default();
             worker.children.descendants.extend_from_slice(descendants);
@@ -243,11 +257,11 @@ impl Builder {
 
     /// Runs the bootstrap of every chip, and starts every worker that has workers, each in a thread of its own. The first
     /// that cannot be set up decides the error.
-    fn set_up(&self, roles: &[Role], above: (&[Segment], &[u64])) -> Result<Vec<SetUp>, Error> {
+    fn set_up(&self, roles: &[Role], inherited: Inherited<'_>) -> Result<Vec<SetUp>, Error> {
         let first: OnceLock<Error> = OnceLock::new();
         let one = |role: &Role| {
             let is_over = || first.get().is_some();
-            let made = caught(|| self.set_up_one(role, above, &is_over));
+            let made = caught(|| self.set_up_one(role, inherited, &is_over));
             let made = made.map_err(|failure| {
                 let (worker, words) = (role.name(), failure.words().to_owned());
                 let _ = first.set(StartError { worker, phase: Phase::Bootstrapping, words }.into());
@@ -273,15 +287,17 @@ impl Builder {
     fn set_up_one(
         &self,
         role: &Role,
-        (memories, tasks_of): (&[Segment], &[u64]),
+        inherited: Inherited<'_>,
         is_over: &dyn Fn() -> bool,
     ) -> Result<SetUp, Failure> {
         match role {
-            Role::Chip(chip) => self.set_up_chip(*chip, &memories[0], is_over),
+            Role::Chip(chip) => self.set_up_chip(*chip, &inherited.memories[0], is_over),
             Role::Sub { .. } => Ok(SetUp::default()),
             Role::Worker { number, .. } => {
                 let child = self.workers[*number as usize].clone();
-                let worker = Some(child.init_under(memories.to_vec(), tasks_of.to_vec())?);
+                let worker = Some(
+                    child.init_under(inherited.memories.to_vec(), inherited.tasks_of.to_vec())?,
+                );
                 Ok(SetUp { worker, ..SetUp::default() })
             }
         }

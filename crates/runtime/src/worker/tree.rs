@@ -74,7 +74,7 @@ impl Builder {
     }
 
     /// Says to all workers inside what they inherit, or what is wrong with them.
-    pub(crate) fn settle(&mut self, depth: usize) -> Result<(), Error> {
+    pub(crate) fn inherit_settings(&mut self, depth: usize) -> Result<(), Error> {
         let (level, isolation, ladder) = (self.height(), self.isolation(), self.ladder);
         // A child must have ended its own before it is ended.
         let close = self.close / 4 * 3;
@@ -110,7 +110,7 @@ impl Builder {
                     "a worker of level {level} cannot have workers of level {its}"
                 ));
             }
-            child.settle(depth + 1)?;
+            child.inherit_settings(depth + 1)?;
         }
         Ok(())
     }
@@ -128,7 +128,7 @@ mod tests {
         let mut top = Worker::builder(&PROGRAM)
             .workers(2, |four| four.workers(1, |three| three.chips(2).threads()).sub_workers(1));
         top.ladder.harness.0 += 1;
-        top.settle(0).expect("LVL-6");
+        top.inherit_settings(0).expect("LVL-6");
         assert_eq!(top.level, Some(5), "LVL-6: counted from the bottom");
         let middle = &top.workers[1];
         assert_eq!((middle.level, middle.isolation), (Some(4), Some(Isolation::Process)));
@@ -137,7 +137,7 @@ mod tests {
         assert!(bottom.close < middle.close && middle.close < top.close, "the inner first");
         assert_eq!(bottom.ladder, top.ladder, "it is inherited");
         let mut high = Worker::builder(&PROGRAM).workers(1, |child| child.chips(1)).level(9);
-        high.settle(0).expect("LVL-6");
+        high.inherit_settings(0).expect("LVL-6");
         assert_eq!(high.workers[0].level, Some(8), "LVL-6");
         let wrong = [
             Worker::builder(&PROGRAM).workers(1, |child| child.chips(1)).level(3),
@@ -146,7 +146,7 @@ mod tests {
             Worker::builder(&PROGRAM).level(2),
         ];
         for mut wrong in wrong {
-            assert!(wrong.settle(0).is_err(), "LVL-6: {wrong:?}");
+            assert!(wrong.inherit_settings(0).is_err(), "LVL-6: {wrong:?}");
         }
     }
 }

@@ -59,7 +59,7 @@ impl Core {
         self.news.is_pending = true;
         let Some(outcome) = self.engine.outcome(run) else { return };
         if outcome.error.is_some() {
-            self.bring_in_step();
+            self.realign_barriers();
         }
         let ended = self.ended(run, outcome);
         let Some(record) = self.runs.by_id.get_mut(&run) else { return };

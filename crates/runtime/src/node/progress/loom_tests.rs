@@ -451,9 +451,9 @@ fn loom_prg_1_a_holder_that_looks_before_it_unlocks_misses_a_request() {
     asking(SeqCst::FenceBefore, ask, |room| {
         let core = room.lock.core.lock();
         room.is_taken();
-        let is_asked = room.lock.asked.load(Ordering::Relaxed) != 0;
+        let serves_children = room.lock.asked.load(Ordering::Relaxed) != 0;
         drop(core);
-        if is_asked {
+        if serves_children {
             room.lock.answer();
         }
     });
