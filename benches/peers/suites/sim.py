@@ -83,7 +83,7 @@ class BuiltPrograms:
 def build_bench() -> Path:
     """Builds our side of the comparison."""
     try:
-        return cargo_program("sim_bench", ROOT, ["-p", "phalanx-torch", "--example", "sim_bench"])
+        return cargo_program("sim_bench", ROOT, ["-p", "phalanx-workloads", "--example", "sim_bench"])
     except BenchError as error:
         raise BenchError(f"{error}\nhint: `{BENCH_VARIABLE}` can name a `sim_bench` that is built already") from error
 

@@ -2,8 +2,8 @@
 
 use phalanx_sim::config::ConfigErrors;
 use phalanx_sim::machine::RunError;
-use phalanx_torch::node::NodeError;
-use phalanx_torch::workload::{ParameterError, WorkloadError};
+use phalanx_workloads::node::NodeError;
+use phalanx_workloads::{ParameterError, WorkloadError};
 use std::fmt;
 
 /// An error that the user should see.

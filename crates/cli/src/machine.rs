@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use phalanx_sim::MachineSpec;
 use phalanx_sim::config::{self, Override};
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::Path;
 
 /// A machine file as text, and what to call it in messages.
@@ -12,9 +12,6 @@ pub(crate) struct Source {
     pub(crate) file: String,
     pub(crate) text: String,
 }
-
-/// No machine file is longer; what is longer is something else.
-const LONGEST: u64 = config::LONGEST as u64;
 
 impl Source {
     /// The preset or the file that `name` means.
@@ -31,13 +28,7 @@ impl Source {
         let file =
             if path == Path::new("-") { "stdin".to_owned() } else { path.display().to_string() };
         let fail = |reason: String| Failure::input(format!("cannot read `{file}`: {reason}"));
-        let bytes = bytes_of(path).map_err(|error| fail(reason(&error)))?;
-        if bytes.len() as u64 > LONGEST {
-            return Err(fail(format!("it is longer than {} KiB", LONGEST >> 10)));
-        }
-        let text = String::from_utf8(bytes).map_err(|error| {
-            fail(format!("it is not UTF-8 text (byte {})", error.utf8_error().valid_up_to()))
-        })?;
+        let text = text_of(path).map_err(|error| fail(reason(&error)))?;
         Ok(Self { file, text })
     }
 
@@ -58,14 +49,12 @@ fn is_file(name: &str) -> bool {
         || path.is_file()
 }
 
-fn bytes_of(path: &Path) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
+fn text_of(path: &Path) -> io::Result<String> {
     if path == Path::new("-") {
-        io::stdin().take(LONGEST + 1).read_to_end(&mut bytes)?;
+        config::read_text(io::stdin())
     } else {
-        File::open(path)?.take(LONGEST + 1).read_to_end(&mut bytes)?;
+        config::read_text(File::open(path)?)
     }
-    Ok(bytes)
 }
 
 /// An error of the system as people say it.
@@ -81,7 +70,7 @@ pub(crate) fn reason(error: &io::Error) -> String {
 
 fn unknown(name: &str) -> Failure {
     let names = config::presets().iter().map(|preset| preset.name);
-    let near = config::near_miss(name, names)
+    let near = config::suggestion(name, names)
         .map_or_else(String::new, |near| format!("did you mean `{near}`? "));
     Failure::input(format!("no machine named `{name}`"))
         .hint(format!("{near}`phalanx machines` lists them; a file needs a `/` or `.yaml`"))

@@ -26,7 +26,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     // A worker of a node is this program, started again.
-    phalanx_torch::node::PROGRAM.serve_if_child();
+    phalanx_workloads::node::PROGRAM.serve_if_child();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return mistyped(&error),

@@ -6,7 +6,7 @@ mod text;
 
 pub(crate) use json::Parameters;
 use phalanx_sim::MachineSpec;
-use phalanx_torch::workload::{Outcome, Settings, Workload};
+use phalanx_workloads::{Outcome, Settings, Workload};
 use std::time::Duration;
 
 /// What ran, and what came of it.

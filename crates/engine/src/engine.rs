@@ -17,7 +17,7 @@
 
 mod behind;
 mod cancel;
-mod place;
+mod dispatch;
 mod progress;
 mod runs;
 mod submit;
@@ -30,7 +30,7 @@ use crate::ring::Ring;
 use crate::run::{Reason, Run, RunId};
 use crate::task::{State, TaskId, Time};
 use crate::tensormap::{RunKey, TensorMap};
-use crate::worker::{Flight, Health, Lane, Pool, PoolId, WorkerId};
+use crate::worker::{Flight, Health, Pool, PoolId, WorkerId, WorkerState};
 use std::collections::VecDeque;
 
 /// How large an engine is.
@@ -169,7 +169,7 @@ pub struct Engine {
     pub(crate) ring: Ring,
     map: TensorMap,
     buffers: Buffers,
-    pub(crate) lanes: Vec<Lane>,
+    pub(crate) workers: Vec<WorkerState>,
     pub(crate) pools: Vec<Pool>,
     pub(crate) groups: Arena<Group>,
     pub(crate) runs: Vec<Run>,
@@ -208,7 +208,7 @@ impl Engine {
             ring: Ring::new(config.slots, config.bytes),
             map: TensorMap::default(),
             buffers: Buffers::default(),
-            lanes: Vec::new(),
+            workers: Vec::new(),
             pools: Vec::new(),
             groups: Arena::default(),
             runs: Vec::new(),
@@ -238,7 +238,7 @@ impl Engine {
 
     /// A worker that is sent up to `depth` tasks at a time once it is [`Event::Ready`]. Runs that have begun do not use it.
     pub fn add_worker(&mut self, pool: Option<PoolId>, depth: usize) -> WorkerId {
-        let worker = number(self.lanes.len());
+        let worker = number(self.workers.len());
         let pool = pool.map_or(NONE, |pool| pool.0);
         if let Some(pool) = self.pools.get_mut(pool as usize) {
             pool.workers.push(worker);
@@ -247,21 +247,21 @@ impl Engine {
         for run in &mut self.runs {
             run.forget_pool(pool);
         }
-        self.lanes.push(Lane::new(depth.max(1), pool));
+        self.workers.push(WorkerState::new(depth.max(1), pool));
         WorkerId(worker)
     }
 
     /// Says whether `worker` only waits for another worker with its task: then that one is judged, by its own budget, and
     /// `worker` is no evidence of a stall nor speaks for the others of its group.
     pub fn hold_up(&mut self, worker: WorkerId, is_held_up: bool) {
-        if let Some(lane) = self.lanes.get_mut(worker.index()) {
-            lane.is_held_up = is_held_up;
+        if let Some(state) = self.workers.get_mut(worker.index()) {
+            state.is_held_up = is_held_up;
         }
     }
 
     /// All workers, in the order in which they were added.
     pub fn workers(&self) -> impl Iterator<Item = WorkerId> + use<> {
-        (0..number(self.lanes.len())).map(WorkerId)
+        (0..number(self.workers.len())).map(WorkerId)
     }
 
     /// The workers of a pool, those that are gone too.
@@ -346,13 +346,13 @@ impl Engine {
 
     /// How a worker is.
     pub fn health(&self, worker: WorkerId) -> Option<Health> {
-        self.lanes.get(worker.index()).map(|lane| lane.health)
+        self.workers.get(worker.index()).map(|state| state.health)
     }
 
     /// What a worker has, in the order in which it was sent.
     pub fn flights(&self, worker: WorkerId) -> impl Iterator<Item = Start> {
-        let lane = self.lanes.get(worker.index());
-        lane.into_iter().flat_map(|lane| &lane.flights).map(move |flight| {
+        let state = self.workers.get(worker.index());
+        state.into_iter().flat_map(|state| &state.flights).map(move |flight| {
             let (Flight { dispatch, slot, member, .. }, entry) = (*flight, &self.ring[flight.slot]);
             let task = TaskId { slot, generation: entry.generation };
             Start { worker, dispatch, task, member, work: entry.work }
@@ -362,7 +362,7 @@ impl Engine {
     /// How many tasks a worker has.
     #[inline]
     pub fn in_flight(&self, worker: WorkerId) -> usize {
-        self.lanes.get(worker.index()).map_or(0, |lane| lane.flights.len())
+        self.workers.get(worker.index()).map_or(0, |state| state.flights.len())
     }
 
     /// How many more tasks the ring has room for.
@@ -376,9 +376,9 @@ impl Engine {
         let unended = self.ring.tasks().filter(|(_, slot, _)| !slot.is_ended());
         let only = self.buffers.iter().filter(|buffer| buffer.is_used(&self.ring));
         let queues = self
-            .lanes
+            .workers
             .iter()
-            .map(|lane| lane.queue.len())
+            .map(|state| state.queue.len())
             .chain(self.pools.iter().map(|pool| pool.queue.len()));
         let waiting = self.order.iter().map(|run| &self.runs[*run as usize]);
         Stats {
@@ -388,7 +388,7 @@ impl Engine {
             accesses: unended.map(|(_, _, extra)| extra.entered as usize).sum(),
             regions: self.map.live() + only.count(),
             groups: self.groups.live(),
-            running: self.lanes.iter().map(|lane| lane.flights.len()).sum(),
+            running: self.workers.iter().map(|state| state.flights.len()).sum(),
             queued: queues.sum::<usize>()
                 + waiting.map(|run| run.waiting.len() + run.groups.len()).sum::<usize>(),
             runs: self.runs.len() - self.free_runs.len(),

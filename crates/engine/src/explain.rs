@@ -120,8 +120,9 @@ impl Engine {
     }
 
     fn workers_of(&self, slot: u32) -> Vec<WorkerId> {
-        let lanes = (0..).map(WorkerId).zip(&self.lanes);
-        let busy = lanes.filter(|(_, lane)| lane.flights.iter().any(|flight| flight.slot == slot));
+        let workers = (0..).map(WorkerId).zip(&self.workers);
+        let busy =
+            workers.filter(|(_, state)| state.flights.iter().any(|flight| flight.slot == slot));
         busy.map(|(worker, _)| worker).collect()
     }
 
@@ -135,7 +136,7 @@ impl Engine {
             return Waiting::Turn(behind.map_or(run.id, |other| other.id));
         }
         let busy = |worker: &u32| {
-            let flight = self.lanes[*worker as usize].flights.front();
+            let flight = self.workers[*worker as usize].flights.front();
             (WorkerId(*worker), flight.map(|flight| self.ring.id(flight.slot)))
         };
         match slot.route {
@@ -151,20 +152,21 @@ impl Engine {
     }
 
     fn waiting_for(&self, worker: u32) -> Waiting {
-        let lane = &self.lanes[worker as usize];
+        let state = &self.workers[worker as usize];
         let id = WorkerId(worker);
-        if lane.health == Health::Starting {
+        if state.health == Health::Starting {
             return Waiting::Startup(id);
         }
-        let group = if lane.reserved == NONE {
+        let group = if state.reserved == NONE {
             None
         } else {
-            self.runs[lane.reserved as usize].groups.front()
+            self.runs[state.reserved as usize].groups.front()
         };
         if let Some(group) = group {
             return Waiting::Reserved(id, self.ring.id(*group));
         }
-        lane.flights
+        state
+            .flights
             .front()
             .map_or(Waiting::Startup(id), |flight| Waiting::Worker(id, self.ring.id(flight.slot)))
     }
@@ -176,7 +178,7 @@ impl Engine {
         };
         let mut graph = Graph { label: at.label, ..Graph::default() };
         for entry in &at.record.entries {
-            let node = Node {
+            let node = GraphNode {
                 task: entry.task,
                 work: entry.work,
                 members: entry.members,
@@ -206,7 +208,13 @@ impl Engine {
             let task = self.ring.id(at);
             let members =
                 if let Route::Group(group) = slot.route { self.groups[group].members } else { 1 };
-            graph.nodes.push(Node { task, work: slot.work, members, state: slot.state, took: 0 });
+            graph.nodes.push(GraphNode {
+                task,
+                work: slot.work,
+                members,
+                state: slot.state,
+                took: 0,
+            });
             let edges = self.ring.edges(at).filter(|edge| self.ring.find(edge.producer).is_some());
             graph.edges.extend(edges.map(|edge| GraphEdge {
                 from: edge.producer,
@@ -248,14 +256,14 @@ pub struct Graph {
     /// What the run is called.
     pub label: &'static str,
     /// Its tasks in the order of submission.
-    pub nodes: Vec<Node>,
+    pub nodes: Vec<GraphNode>,
     /// Its edges.
     pub edges: Vec<GraphEdge>,
 }
 
 /// A task of a graph.
 #[derive(Clone, Copy, Debug)]
-pub struct Node {
+pub struct GraphNode {
     /// Which task.
     pub task: TaskId,
     /// What it is to the driver.
@@ -287,7 +295,7 @@ impl Graph {
     /// For Graphviz.
     pub fn to_dot(&self) -> String {
         let mut text = format!("digraph \"{}\" {{\n", self.label.replace('"', "'"));
-        for Node { task, work, state, .. } in &self.nodes {
+        for GraphNode { task, work, state, .. } in &self.nodes {
             let _ = writeln!(text, "  \"{task}\" [label=\"{task}\\nwork {work}\\n{state:?}\"];");
         }
         for GraphEdge { from, to, argument, kinds, .. } in &self.edges {
@@ -299,7 +307,7 @@ impl Graph {
 
     /// `{"run": label, "tasks": [...], "edges": [...]}`.
     pub fn to_json(&self) -> String {
-        let tasks = self.nodes.iter().map(|Node { task, work, members, state, took }| {
+        let tasks = self.nodes.iter().map(|GraphNode { task, work, members, state, took }| {
             format!(
                 "{{\"task\":\"{task}\",\"work\":{work},\"members\":{members},\"state\":\"{state:?}\",\"took\":{took}}}"
             )

@@ -11,7 +11,7 @@
 //!   and the knob, before it waits.
 
 use crate::arena::{NONE, number};
-use crate::few::{Chunks, Few};
+use crate::inline_list::{InlineList, Overflow};
 use crate::region::Regions;
 use crate::task::{ArgumentOf, Edge, Extra, Rare, Route, Slot, State, TaskId};
 use crate::tensormap::Kinds;
@@ -26,7 +26,7 @@ const CONSUMERS: usize = 13;
 /// Tasks that wait for one, in one cache line.
 #[derive(Debug, Default)]
 #[repr(align(64))]
-struct Consumers(Few<u32, CONSUMERS>);
+struct Consumers(InlineList<u32, CONSUMERS>);
 
 const _: () = assert!(size_of::<Consumers>() == 64, "one cache line");
 
@@ -38,8 +38,8 @@ pub(crate) struct Ring {
     extras: Vec<Extra>,
     rares: Vec<Rare>,
     /// What is long of `consumers`, and of the edges in `extras`.
-    long_consumers: Chunks<u32>,
-    long_edges: Chunks<Edge>,
+    consumer_overflow: Overflow<u32>,
+    edge_overflow: Overflow<Edge>,
     free: Vec<u32>,
     capacity: u32,
     pub(crate) bytes: Regions,
@@ -52,8 +52,8 @@ impl Ring {
             consumers: Vec::new(),
             extras: Vec::new(),
             rares: Vec::new(),
-            long_consumers: Chunks::default(),
-            long_edges: Chunks::default(),
+            consumer_overflow: Overflow::default(),
+            edge_overflow: Overflow::default(),
             free: Vec::new(),
             capacity,
             bytes: Regions::new(bytes),
@@ -98,7 +98,7 @@ impl Ring {
         extra.sequence = sequence;
         (extra.expected, extra.record, extra.deferred) = (0, NONE, 0);
         extra.entered = 0;
-        extra.edges.clear(&mut self.long_edges);
+        extra.edges.clear(&mut self.edge_overflow);
         slot
     }
 
@@ -130,7 +130,7 @@ impl Ring {
 
     #[cold]
     fn shrink(&mut self, slot: u32) {
-        self.extras[slot as usize].edges.clear(&mut self.long_edges);
+        self.extras[slot as usize].edges.clear(&mut self.edge_overflow);
         let rare = &mut self.rares[slot as usize];
         if rare.held.capacity() > KEPT {
             rare.held = Vec::new();
@@ -146,9 +146,9 @@ impl Ring {
     /// Begins to look for what the task in `slot`, which was submitted as number `sequence`, must wait for.
     #[inline]
     pub(crate) fn joining(&mut self, slot: u32, sequence: u64) -> Joining<'_> {
-        let Self { slots, consumers, extras, long_consumers, long_edges, .. } = self;
+        let Self { slots, consumers, extras, consumer_overflow, edge_overflow, .. } = self;
         let extra = &mut extras[slot as usize];
-        let long = (long_consumers, long_edges);
+        let long = (consumer_overflow, edge_overflow);
         Joining { slots, consumers, extra, long, slot, sequence }
     }
 
@@ -170,7 +170,7 @@ impl Ring {
         &self,
         at: u32,
     ) -> Option<(impl Iterator<Item = u32> + use<>, u32)> {
-        let (some, next) = self.long_consumers.next(at)?;
+        let (some, next) = self.consumer_overflow.next(at)?;
         Some((some.into_iter().filter(|consumer| *consumer != NONE), next))
     }
 
@@ -186,7 +186,7 @@ impl Ring {
     /// Nobody waits for `slot` any more.
     #[inline]
     pub(crate) fn clear_consumers(&mut self, slot: u32) {
-        self.consumers[slot as usize].0.clear(&mut self.long_consumers);
+        self.consumers[slot as usize].0.clear(&mut self.consumer_overflow);
     }
 
     #[inline]
@@ -213,7 +213,7 @@ impl Ring {
 
     /// What a task waited for.
     pub(crate) fn edges(&self, slot: u32) -> impl Iterator<Item = Edge> {
-        self.extras[slot as usize].edges.iter(&self.long_edges)
+        self.extras[slot as usize].edges.iter(&self.edge_overflow)
     }
 
     #[inline]
@@ -239,7 +239,7 @@ pub(crate) struct Joining<'a> {
     slots: &'a mut [Slot],
     consumers: &'a mut [Consumers],
     extra: &'a mut Extra,
-    long: (&'a mut Chunks<u32>, &'a mut Chunks<Edge>),
+    long: (&'a mut Overflow<u32>, &'a mut Overflow<Edge>),
     slot: u32,
     sequence: u64,
 }
@@ -263,14 +263,14 @@ impl Joining<'_> {
         }
         let consumers = &mut self.consumers[producer.slot as usize].0;
         let (edge, edges) = (Edge { producer, at, kinds }, &mut self.extra.edges);
-        if !consumers.has_place() || !edges.has_place() {
+        if !consumers.has_inline_room() || !edges.has_inline_room() {
             return self.wait_long(edge);
         }
-        edges.place(edge);
+        edges.push_inline(edge);
         let entry = &mut self.slots[producer.slot as usize];
         if entry.mark != self.sequence {
             entry.mark = self.sequence;
-            consumers.place(self.slot);
+            consumers.push_inline(self.slot);
             self.slots[self.slot as usize].waits += 1;
         }
     }

@@ -128,7 +128,7 @@ impl std::error::Error for Cause {}
 
 /// What a finished run did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Report {
+pub struct RunReport {
     /// How many tasks were submitted.
     pub tasks: u64,
     /// How many of them ended well.
@@ -145,7 +145,7 @@ pub struct Report {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// What it did.
-    pub report: Report,
+    pub report: RunReport,
     /// Its first error.
     pub error: Option<Cause>,
 }
@@ -176,7 +176,7 @@ pub(crate) struct Run {
     /// Ready groups; the first reserves its workers.
     pub(crate) groups: VecDeque<u32>,
     pub(crate) error: Option<Cause>,
-    pub(crate) report: Report,
+    pub(crate) report: RunReport,
     pub(crate) record: Record,
 }
 
@@ -203,7 +203,7 @@ impl Run {
             waiting: VecDeque::new(),
             groups: VecDeque::new(),
             error: None,
-            report: Report::default(),
+            report: RunReport::default(),
             record: Record::default(),
         }
     }

@@ -11,7 +11,7 @@
 //! - **TASK-1 (generational).** The id of a task that is gone never names another task.
 
 use crate::arena::NONE;
-use crate::few::Few;
+use crate::inline_list::InlineList;
 use crate::refs::{ConsumerRef, Holders, SelfRef};
 use crate::run::Cause;
 use crate::tensormap::{Effect, Kinds};
@@ -120,7 +120,7 @@ impl View {
 
 /// Where a task runs.
 #[derive(Clone, Copy, Debug)]
-pub enum Place<'a> {
+pub enum Placement<'a> {
     /// On this worker and no other.
     Worker(WorkerId),
     /// On any worker of the pool.
@@ -135,7 +135,7 @@ pub enum Place<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct TaskSpec<'a> {
     /// Where it runs.
-    pub place: Place<'a>,
+    pub placement: Placement<'a>,
     /// Its arguments; those of a group's members are given with the members.
     pub args: &'a [Arg],
     /// Tasks of the same run that must have ended before.
@@ -159,17 +159,17 @@ pub struct TaskSpec<'a> {
 impl<'a> TaskSpec<'a> {
     /// The arguments of each member.
     pub(crate) fn members(&self) -> Vec<(u16, &'a [Arg])> {
-        match self.place {
-            Place::Worker(_) | Place::Pool(_) => vec![(0, self.args)],
-            Place::Group(members) => (0..).zip(members.iter().map(|(_, args)| *args)).collect(),
-            Place::PoolGroup(_, members) => (0..).zip(members.iter().copied()).collect(),
+        match self.placement {
+            Placement::Worker(_) | Placement::Pool(_) => vec![(0, self.args)],
+            Placement::Group(members) => (0..).zip(members.iter().map(|(_, args)| *args)).collect(),
+            Placement::PoolGroup(_, members) => (0..).zip(members.iter().copied()).collect(),
         }
     }
 
-    /// A task for `place` without arguments.
-    pub fn new(place: Place<'a>) -> Self {
+    /// A task for `placement` without arguments.
+    pub fn new(placement: Placement<'a>) -> Self {
         Self {
-            place,
+            placement,
             args: &[],
             after: &[],
             bytes: 0,
@@ -355,7 +355,7 @@ pub(crate) struct Extra {
     pub(crate) expected: u64,
     /// Its number in the run's record.
     pub(crate) record: u32,
-    /// Members that have given their lane back but not ended.
+    /// Members whose worker is free again but that have not ended.
     pub(crate) deferred: u32,
     /// Arguments that others may have to wait for.
     pub(crate) entered: u32,
@@ -364,9 +364,9 @@ pub(crate) struct Extra {
     /// Whether a scope holds it.
     pub(crate) is_scoped: bool,
     /// The worker it was started on, of which it may be the last member if it is a group; kept only while a worker keeps order.
-    pub(crate) lane: u32,
+    pub(crate) worker: u32,
     /// What it waited for.
-    pub(crate) edges: Few<Edge, 8>,
+    pub(crate) edges: InlineList<Edge, 8>,
 }
 
 /// What few tasks need.
@@ -430,8 +430,8 @@ impl Extra {
             entered: 0,
             accesses: NONE,
             is_scoped: false,
-            lane: NONE,
-            edges: Few::default(),
+            worker: NONE,
+            edges: InlineList::default(),
         }
     }
 }

@@ -158,8 +158,8 @@ impl Engine {
         // What has happened since is not in the future for that.
         let later = |since: Time| Time(since.0.saturating_add(time.0).min(now.0).max(since.0));
         self.progress = later(self.progress);
-        for lane in &mut self.lanes {
-            lane.progress = later(lane.progress);
+        for state in &mut self.workers {
+            state.progress = later(state.progress);
         }
     }
 }
@@ -193,7 +193,7 @@ pub fn watch(engine: &Engine, now: Time, budgets: &Budgets) -> Verdict {
     if counts.running > 0 {
         return Verdict::Busy(next);
     }
-    let is_starting = engine.lanes.iter().any(|lane| lane.health == Health::Starting);
+    let is_starting = engine.workers.iter().any(|state| state.health == Health::Starting);
     let budget = if is_starting { budgets.0.startup } else { budgets.0.progress };
     let until = Time(engine.progress.0.saturating_add(budget.0));
     if now < until {
@@ -240,18 +240,18 @@ fn flights(
 ) -> impl Iterator<Item = (WorkerId, Time, Time, TaskId)> {
     let quiet = move |slot: u32| {
         // Members of a group wait for each other: the last to move speaks for all, unless it only waits for another.
-        let lanes = engine
-            .lanes
+        let workers = engine
+            .workers
             .iter()
-            .filter(|lane| !lane.is_held_up)
-            .filter_map(move |lane| lane.flights.front().map(|flight| (lane, flight)));
-        let same = lanes.filter(move |(_, flight)| flight.slot == slot);
-        same.map(|(lane, _)| lane.progress).max().unwrap_or_default()
+            .filter(|state| !state.is_held_up)
+            .filter_map(move |state| state.flights.front().map(|flight| (state, flight)));
+        let same = workers.filter(move |(_, flight)| flight.slot == slot);
+        same.map(|(state, _)| state.progress).max().unwrap_or_default()
     };
     let operation = budgets.0.operation.0;
-    let judged = (0..).map(WorkerId).zip(&engine.lanes).filter(|(_, lane)| !lane.is_held_up);
-    judged.filter_map(move |(worker, lane)| {
-        let slot = lane.flights.front()?.slot;
+    let judged = (0..).map(WorkerId).zip(&engine.workers).filter(|(_, state)| !state.is_held_up);
+    judged.filter_map(move |(worker, state)| {
+        let slot = state.flights.front()?.slot;
         let since = quiet(slot);
         let budget = operation.max(engine.ring.extra(slot).expected);
         Some((worker, Time(since.0.saturating_add(budget)), since, engine.ring.id(slot)))

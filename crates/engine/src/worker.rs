@@ -55,7 +55,7 @@ pub(crate) struct Flight {
 /// What stands between the engine and one worker.
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each says one thing about it")]
-pub(crate) struct Lane {
+pub(crate) struct WorkerState {
     pub(crate) health: Health,
     /// How many tasks it may have at a time.
     depth: usize,
@@ -78,10 +78,10 @@ pub(crate) struct Lane {
     pub(crate) progress: Time,
 }
 
-/// How many tasks of a lane have their place from the beginning; a lane that is deeper grows.
+/// Flights that a worker has memory for from the beginning; a deeper worker grows.
 const ROOM: usize = 64;
 
-impl Lane {
+impl WorkerState {
     pub(crate) fn new(depth: usize, pool: u32) -> Self {
         Self {
             health: Health::Starting,
@@ -118,7 +118,7 @@ impl Lane {
         self.health == Health::Ready && self.flights.is_empty()
     }
 
-    /// Takes the flight `dispatch` off the lane.
+    /// Removes the flight `dispatch`.
     #[inline]
     pub(crate) fn land(&mut self, dispatch: u64) -> Option<Flight> {
         let is_first = self.flights.front().is_some_and(|flight| flight.dispatch == dispatch);
@@ -167,13 +167,13 @@ pub(crate) struct Pool {
 impl Pool {
     /// Lists `worker` unless it is listed.
     #[inline]
-    pub(crate) fn list(&mut self, worker: u32, lane: &mut Lane) {
-        if lane.flights.is_empty() && !lane.is_listed_idle {
-            lane.is_listed_idle = true;
+    pub(crate) fn list(&mut self, worker: u32, state: &mut WorkerState) {
+        if state.flights.is_empty() && !state.is_listed_idle {
+            state.is_listed_idle = true;
             self.idle.push_back(worker);
         }
-        if !lane.is_listed {
-            lane.is_listed = true;
+        if !state.is_listed {
+            state.is_listed = true;
             self.free.push_back(worker);
         }
     }
@@ -185,26 +185,26 @@ impl Pool {
 
     /// The worker for the next task: one without tasks if there is any, else the next that has room, unless it is to be alone.
     #[inline]
-    pub(crate) fn next_free(&mut self, lanes: &mut [Lane], is_alone: bool) -> Option<u32> {
+    pub(crate) fn next_free(&mut self, workers: &mut [WorkerState], is_alone: bool) -> Option<u32> {
         if self.ending.is_some()
-            && let Some(worker) = self.next_near(lanes)
+            && let Some(worker) = self.next_near(workers)
         {
             return Some(worker);
         }
         if !self.idle.is_empty()
-            && let Some(worker) = self.next_idle(lanes)
+            && let Some(worker) = self.next_idle(workers)
         {
             return Some(worker);
         }
-        if is_alone { None } else { self.next_with_room(lanes) }
+        if is_alone { None } else { self.next_with_room(workers) }
     }
 
     /// The worker that is ending a task, if it has no other.
     #[inline]
-    fn next_near(&mut self, lanes: &[Lane]) -> Option<u32> {
+    fn next_near(&mut self, workers: &[WorkerState]) -> Option<u32> {
         let is_free = |worker: &u32| {
-            let lane = &lanes[*worker as usize];
-            lane.flights.is_empty() && lane.has_room()
+            let state = &workers[*worker as usize];
+            state.flights.is_empty() && state.has_room()
         };
         // Whoever is ending a task is not listed as idle yet: it is forgotten only once it was asked.
         self.ending.take().filter(is_free)
@@ -212,11 +212,11 @@ impl Pool {
 
     /// The worker that has had no task for the longest.
     #[inline(never)]
-    fn next_idle(&mut self, lanes: &mut [Lane]) -> Option<u32> {
+    fn next_idle(&mut self, workers: &mut [WorkerState]) -> Option<u32> {
         while let Some(worker) = self.idle.pop_front() {
-            let lane = &mut lanes[worker as usize];
-            lane.is_listed_idle = false;
-            if lane.flights.is_empty() && lane.has_room() {
+            let state = &mut workers[worker as usize];
+            state.is_listed_idle = false;
+            if state.flights.is_empty() && state.has_room() {
                 return Some(worker);
             }
         }
@@ -231,12 +231,12 @@ impl Pool {
 
     /// The next worker that has room; if it is the only room it has, it is listed no longer.
     #[inline]
-    fn next_with_room(&mut self, lanes: &mut [Lane]) -> Option<u32> {
+    fn next_with_room(&mut self, workers: &mut [WorkerState]) -> Option<u32> {
         while let Some(&worker) = self.free.front() {
-            let lane = &mut lanes[worker as usize];
-            let has_room = lane.has_room();
-            if !has_room || lane.flights.len() + 1 >= lane.depth {
-                lane.is_listed = false;
+            let state = &mut workers[worker as usize];
+            let has_room = state.has_room();
+            if !has_room || state.flights.len() + 1 >= state.depth {
+                state.is_listed = false;
                 self.free.pop_front();
             } else if self.free.len() > 1 {
                 self.rotate();

@@ -5,7 +5,7 @@ use crate::memory::NoMemory;
 use crate::program::ProgramError;
 use crate::shm::{MailboxError, Phase};
 use crate::tensor::TensorError;
-use phalanx_engine::{Cause, Reason, Report, ScopeError, Stall, SubmitError, TaskId, ViewError};
+use phalanx_engine::{Cause, Reason, RunReport, ScopeError, Stall, SubmitError, TaskId, ViewError};
 use std::fmt;
 use std::sync::Arc;
 
@@ -66,7 +66,7 @@ pub struct RunError(Arc<Details>);
 #[derive(Debug, PartialEq, Eq)]
 struct Details {
     cause: Cause,
-    report: Report,
+    report: RunReport,
     failures: Vec<TaskFailure>,
     /// What the graph's own code said.
     words: Option<String>,
@@ -74,18 +74,18 @@ struct Details {
 }
 
 impl RunError {
-    pub(crate) fn new(cause: Cause, report: Report, failures: Vec<TaskFailure>) -> Self {
+    pub(crate) fn new(cause: Cause, report: RunReport, failures: Vec<TaskFailure>) -> Self {
         Self(Arc::new(Details { cause, report, failures, words: None, stall: None }))
     }
 
     /// The graph's own code failed while it was built.
-    pub(crate) fn of_graph(cause: Cause, report: Report, words: String) -> Self {
+    pub(crate) fn of_graph(cause: Cause, report: RunReport, words: String) -> Self {
         let words = Some(words);
         Self(Arc::new(Details { cause, report, failures: Vec::new(), words, stall: None }))
     }
 
     /// Nothing moved any more.
-    pub(crate) fn of_stall(cause: Cause, report: Report, stall: Stall, words: String) -> Self {
+    pub(crate) fn of_stall(cause: Cause, report: RunReport, stall: Stall, words: String) -> Self {
         let (words, stall) = (Some(words), Some(stall));
         Self(Arc::new(Details { cause, report, failures: Vec::new(), words, stall }))
     }
@@ -96,7 +96,7 @@ impl RunError {
     }
 
     /// What the run had done when its waiters were told: at its end, or earlier if a worker died or got stuck.
-    pub fn report(&self) -> Report {
+    pub fn report(&self) -> RunReport {
         self.0.report
     }
 

@@ -13,7 +13,9 @@ use crate::message::{MAX_ARGUMENTS, MAX_SCALARS, Order, encode_task};
 use crate::node::{Core, Node, Submitting};
 use crate::shm::mailbox::Witness;
 use crate::tensor::{Access, Argument, Buffer, Bytes, DType, Layout, Tensor};
-use phalanx_engine::{Arg, Mode, Place, PoolId, RunId, Slab, Submit, TaskId, TaskSpec, WorkerId};
+use phalanx_engine::{
+    Arg, Mode, Placement, PoolId, RunId, Slab, Submit, TaskId, TaskSpec, WorkerId,
+};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -73,23 +75,23 @@ impl<'n> Orchestrator<'n> {
 
     /// Sends a task to a worker of the next level.
     pub fn submit_next_level(&mut self, target: Target, call: &Call) -> Result<TaskId, Error> {
-        let place = match target {
-            Target::Chip(at) | Target::Worker(at) => Place::Worker(self.chip(at)?),
+        let placement = match target {
+            Target::Chip(at) | Target::Worker(at) => Placement::Worker(self.chip(at)?),
             Target::Any => {
-                Place::Pool(self.worker_ids.next_level_pool.ok_or(Error::NoWorkers("chips"))?)
+                Placement::Pool(self.worker_ids.next_level_pool.ok_or(Error::NoWorkers("chips"))?)
             }
         };
         let home = match target {
             Target::Chip(at) | Target::Worker(at) => Some(Home::Chip(at)),
             Target::Any => None,
         };
-        self.submit(place, home, call)
+        self.submit(placement, home, call)
     }
 
     /// Sends a task to any sub worker.
     pub fn submit_sub(&mut self, call: &Call) -> Result<TaskId, Error> {
         let pool = self.worker_ids.sub_pool.ok_or(Error::NoWorkers("sub workers"))?;
-        self.submit(Place::Pool(pool), None, call)
+        self.submit(Placement::Pool(pool), None, call)
     }
 
     /// Starts one call on each of these chips, all at once; it ends when all have ended.
@@ -116,7 +118,7 @@ impl<'n> Orchestrator<'n> {
         let slab = self.with_room(|core| {
             let submit = core.engine.allocate(run, layout.extent);
             let submit =
-                submit.map_err(|refused| core.refusal(run, &Place::Group(&[]), refused))?;
+                submit.map_err(|refused| core.refusal(run, &Placement::Group(&[]), refused))?;
             let Submit::Accepted { slab: Some(slab), .. } = submit else { return Ok(None) };
             Ok(Some(slab))
         })?;
@@ -171,7 +173,7 @@ impl<'n> Orchestrator<'n> {
 
     fn submit(
         &mut self,
-        place: Place<'_>,
+        placement: Placement<'_>,
         home: Option<Home>,
         call: &Call,
     ) -> Result<TaskId, Error> {
@@ -183,11 +185,11 @@ impl<'n> Orchestrator<'n> {
         args.extend(call.arguments.iter().map(Argument::engine));
         let run = self.run;
         let result = self.with_room(|core| {
-            let is_alone =
-                matches!(place, Place::Pool(_)) && core.lengths.is_to_be_alone(order.callable);
-            let spec = spec(place, call, &args).alone(is_alone).work(order.callable.into());
+            let is_alone = matches!(placement, Placement::Pool(_))
+                && core.lengths.is_to_be_alone(order.callable);
+            let spec = spec(placement, call, &args).alone(is_alone).work(order.callable.into());
             let submit = core.engine.submit(run, &spec);
-            let submit = submit.map_err(|refused| core.refusal(run, &place, refused))?;
+            let submit = submit.map_err(|refused| core.refusal(run, &placement, refused))?;
             let Submit::Accepted { task, .. } = submit else { return Ok(None) };
             let job = core.job(task);
             (job.run, job.callable) = (Some(run), order.callable);
@@ -243,15 +245,15 @@ impl<'n> Orchestrator<'n> {
         let directed: Vec<(WorkerId, &[Arg])> =
             members.iter().zip(&args).map(|((worker, ..), args)| (*worker, &args[..])).collect();
         let anywhere: Vec<&[Arg]> = args.iter().map(Vec::as_slice).collect();
-        let place = match pool {
-            Some(pool) => Place::PoolGroup(pool, &anywhere),
-            None => Place::Group(&directed),
+        let placement = match pool {
+            Some(pool) => Placement::PoolGroup(pool, &anywhere),
+            None => Placement::Group(&directed),
         };
         let (run, callable) = (self.run, self.order(first)?.callable);
         self.with_room(|core| {
-            let spec = spec(place, first, &[]).work(callable.into());
+            let spec = spec(placement, first, &[]).work(callable.into());
             let submit = core.engine.submit(run, &spec);
-            let submit = submit.map_err(|refused| core.refusal(run, &place, refused))?;
+            let submit = submit.map_err(|refused| core.refusal(run, &placement, refused))?;
             let Submit::Accepted { task, .. } = submit else { return Ok(None) };
             let job = core.job(task);
             (job.run, job.callable) = (Some(run), callable);
@@ -397,9 +399,9 @@ fn too_many(call: &Call) -> Error {
     Error::TooMany { what, limit, count }
 }
 
-fn spec<'a>(place: Place<'a>, call: &'a Call, args: &'a [Arg]) -> TaskSpec<'a> {
+fn spec<'a>(placement: Placement<'a>, call: &'a Call, args: &'a [Arg]) -> TaskSpec<'a> {
     let rare = call.rare();
-    let spec = TaskSpec::new(place).args(args).after(&rare.after).priority(call.priority);
+    let spec = TaskSpec::new(placement).args(args).after(&rare.after).priority(call.priority);
     TaskSpec {
         is_unordered: call.is_unordered,
         is_collective: call.is_collective,

@@ -11,6 +11,7 @@
 
 use crate::spec::MachineSpec;
 
+mod door;
 mod error;
 mod machine;
 mod overrides;
@@ -22,7 +23,8 @@ mod sips;
 mod size;
 mod yaml;
 
-pub use crate::near::near_miss;
+pub use crate::spelling::suggestion;
+pub use door::{MachineError, read_text};
 pub use error::{ConfigError, ConfigErrors};
 pub use overrides::Override;
 pub use preset::{DEFAULT_PRESET, Preset, preset, presets};
@@ -51,7 +53,7 @@ pub fn parse_machine_with(
     overrides: &[Override],
 ) -> Result<MachineSpec, ConfigErrors> {
     read(text, overrides).map_err(|findings| {
-        ConfigErrors::all(findings, |finding| place(finding, file, text, overrides))
+        ConfigErrors::all(findings, |finding| location(finding, file, text, overrides))
     })
 }
 
@@ -70,8 +72,8 @@ fn read(text: &str, overrides: &[Override]) -> Result<MachineSpec, Vec<Finding>>
 }
 
 /// Source 0 is the file, the others are overrides.
-fn place(finding: Finding, file: &str, text: &str, overrides: &[Override]) -> ConfigError {
-    match finding.place.source.checked_sub(1) {
+fn location(finding: Finding, file: &str, text: &str, overrides: &[Override]) -> ConfigError {
+    match finding.location.source.checked_sub(1) {
         None => finding.in_text(file, text),
         Some(index) => finding.in_text(overrides::OVERRIDE, overrides[index].text()),
     }

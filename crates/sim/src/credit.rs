@@ -5,7 +5,7 @@
 //! - **CRD-2 (fair).** Takers are served in order of asking, also when a later one wants fewer.
 
 use crate::executor::{Sim, TaskId, Wait};
-use crate::line::{Line, Spot};
+use crate::wait_queue::{Ticket, WaitQueue};
 use std::cell::{Cell, RefCell};
 use std::pin::Pin;
 use std::rc::Rc;
@@ -14,12 +14,12 @@ use std::task::{Context, Poll};
 /// A counter of credits.
 ///
 /// ```
-/// use phalanx_sim::{credit::Credits, executor::{Executor, Place}, Time};
+/// use phalanx_sim::{credit::Credits, executor::{Executor, Partition}, Time};
 /// let mut executor = Executor::new(1);
 /// let credits = Credits::new(&executor.sim(), "slots", 1);
 /// for _ in 0..2 {
 ///     let (sim, credits) = (executor.sim(), credits.clone());
-///     executor.spawn(Place(0), "user", async move {
+///     executor.spawn(Partition(0), "user", async move {
 ///         credits.take(1).await;
 ///         sim.sleep(Time::ns(10)).await;
 ///         credits.give(1);
@@ -36,7 +36,7 @@ struct State {
     name: String,
     total: u64,
     home: Cell<u64>,
-    line: Line,
+    waiters: WaitQueue,
     takers: RefCell<Vec<TaskId>>,
 }
 
@@ -48,7 +48,7 @@ impl Credits {
             name: name.into(),
             total,
             home: Cell::new(total),
-            line: Line::default(),
+            waiters: WaitQueue::default(),
             takers: RefCell::default(),
         }))
     }
@@ -70,7 +70,7 @@ impl Credits {
             self.0.total,
             self.0.name
         );
-        Take { state: self.0.clone(), count, spot: Spot::default() }
+        Take { state: self.0.clone(), count, ticket: Ticket::default() }
     }
 
     /// Gives `count` back.
@@ -85,7 +85,7 @@ impl State {
         assert!(home <= self.total, "CRD-1: `{}` has {home} of {} credits", self.name, self.total);
         self.home.set(home);
         self.takers.borrow_mut().retain(|task| *task != self.sim.task());
-        self.line.call(&self.sim);
+        self.waiters.call(&self.sim);
     }
 
     fn describe(&self, count: u64) -> Wait {
@@ -102,7 +102,7 @@ impl State {
 pub struct Take {
     state: Rc<State>,
     count: u64,
-    spot: Spot,
+    ticket: Ticket,
 }
 
 impl Future for Take {
@@ -111,14 +111,14 @@ impl Future for Take {
     fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
         let this = self.get_mut();
         let state = &*this.state;
-        if state.line.is_first(&this.spot) && state.home.get() >= this.count {
-            state.line.leave(&mut this.spot);
+        if state.waiters.is_first(&this.ticket) && state.home.get() >= this.count {
+            state.waiters.leave(&mut this.ticket);
             state.home.set(state.home.get() - this.count);
             state.takers.borrow_mut().push(state.sim.task());
-            state.line.call(&state.sim);
+            state.waiters.call(&state.sim);
             return Poll::Ready(());
         }
-        state.line.join(&mut this.spot, state.sim.task());
+        state.waiters.join(&mut this.ticket, state.sim.task());
         state.sim.waiting(|| state.describe(this.count));
         Poll::Pending
     }
@@ -126,7 +126,7 @@ impl Future for Take {
 
 impl Drop for Take {
     fn drop(&mut self) {
-        self.state.line.give_up(&mut self.spot, &self.state.sim);
+        self.state.waiters.give_up(&mut self.ticket, &self.state.sim);
     }
 }
 
@@ -160,7 +160,7 @@ impl Drop for Turn {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::executor::{Executor, Place};
+    use crate::executor::{Executor, Partition};
     use crate::time::Time;
 
     #[test]
@@ -177,7 +177,7 @@ mod tests {
         for (index, count) in [3, 4, 1].into_iter().enumerate() {
             let (sim, credits, order) = (executor.sim(), credits.clone(), order.clone());
             executor
-                .spawn(Place(0), format!("p{index}"), async move {
+                .spawn(Partition(0), format!("p{index}"), async move {
                     credits.take(count).await;
                     order.borrow_mut().push(index);
                     sim.sleep(Time::ns(10)).await;
@@ -195,7 +195,7 @@ mod tests {
         let mut executor = Executor::new(1);
         let resource = Resource::new(&executor.sim(), "engine", 1);
         let (sim, other) = (executor.sim(), resource.clone());
-        let handle = executor.spawn(Place(0), "main", async move {
+        let handle = executor.spawn(Partition(0), "main", async move {
             let turn = other.acquire().await;
             let (a, b) = (other.clone(), other.clone());
             let first = sim.spawn("first", async move { drop(a.acquire().await) });
@@ -218,7 +218,7 @@ mod tests {
         for (name, one, two) in [("a", left.clone(), right.clone()), ("b", right, left)] {
             let sim = executor.sim();
             executor
-                .spawn(Place(0), name, async move {
+                .spawn(Partition(0), name, async move {
                     let _one = one.acquire().await;
                     sim.sleep(Time::ns(1)).await;
                     let _two = two.acquire().await;

@@ -1,4 +1,4 @@
-//! The executor: the one place where simulated time moves.
+//! The executor: the only module that moves simulated time.
 //!
 //! ```text
 //!   processes (async)  ── sleep, wait ──►  event queue  ──► devices (scheduled actions)
@@ -6,22 +6,22 @@
 //!          └────────────── resume ◄────────────┴──────── wake ◄──────┘
 //! ```
 //!
-//! Everything happens at a *place*: the part of the machine that could one day run alone (a SIP). Processes are
+//! Everything happens at a *partition*: the part of the machine that could one day run alone (a SIP). Processes are
 //! plain futures kept in a slab and polled by id; no waker, no lock, no thread. Hardware is not a process but a
 //! [`Device`]: it computes when something will be over and schedules one action for that instant.
 //!
 //! - **SIM-1 (monotone).** Time never goes backwards, and only [`Executor::run`] moves it: a process holds a
 //!   [`Sim`], which can read time and wait, but has no way to advance it.
-//! - **SIM-2 (local order).** Events of one place and instant fire in the order of (time of creation, creating
-//!   place, that place's own counter). No global counter takes part, so the order in which places take their
+//! - **SIM-2 (local order).** Events of one partition and instant fire in the order of (time of creation, creating
+//!   partition, that partition's own counter). No global counter takes part, so the order in which partitions take their
 //!   turn cannot change anything (PAR-2).
-//! - **SIM-3 (no shared state).** A place touches another only by an event that lies at least the lookahead ahead;
-//!   waking or resuming a process of another place, or an event for it sooner, is a bug and panics (PAR-1). So each
-//!   place goes through one lookahead of time alone, and the next place after it.
+//! - **SIM-3 (no shared state).** A partition touches another only by an event that lies at least the lookahead ahead;
+//!   waking or resuming a process of another partition, or an event for it sooner, is a bug and panics (PAR-1). So each
+//!   partition goes through one lookahead of time alone, and the next partition after it.
 //! - **SIM-4 (deadlock is a result).** When no event is left and processes are not finished, `run` returns who
 //!   waits for what and who could provide it.
 //! - **SIM-5 (structured).** Dropping a [`JoinHandle`] cancels the process and runs its destructors.
-//! - **SIM-6 (all begin together).** Everything that is due when a run begins happens, at every place, before time
+//! - **SIM-6 (all begin together).** Everything that is due when a run begins happens, at every partition, before time
 //!   moves.
 //! - **SIM-7 (looking is not doing).** A process that only looks again and again ([`Sim::pause`]) goes on as long as
 //!   others do something, and does not keep a run alive.
@@ -47,9 +47,9 @@ use std::rc::Rc;
 use std::task::{Context, Waker};
 use task::{Processes, Slab};
 
-/// The number of a place: what advances through time together, one SIP.
+/// The number of a partition: what advances through time together, one SIP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Place(pub u32);
+pub struct Partition(pub u32);
 
 /// The number of a registered [`Device`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,11 +61,11 @@ pub trait Device {
     fn fire(&self, sim: &Sim, payload: u64);
 }
 
-/// In which order the places with something to do within one window take their turn.
+/// In which order the partitions with something to do within one window take their turn.
 ///
 /// It changes nothing that can be observed (SIM-2); a run with a shuffled order shows that.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum PlaceOrder {
+pub enum PartitionOrder {
     /// By their numbers.
     #[default]
     Queued,
@@ -78,10 +78,10 @@ type Process = Pin<Box<dyn Future<Output = ()>>>;
 /// Owns the processes and drives them through time.
 ///
 /// ```
-/// use phalanx_sim::{executor::{Executor, Place}, Time};
+/// use phalanx_sim::{executor::{Executor, Partition}, Time};
 /// let mut executor = Executor::new(1);
 /// let sim = executor.sim();
-/// let worker = executor.spawn(Place(0), "worker", async move {
+/// let worker = executor.spawn(Partition(0), "worker", async move {
 ///     sim.sleep(Time::ns(5)).await;
 ///     sim.now()
 /// });
@@ -92,9 +92,9 @@ pub struct Executor {
     sim: Sim,
     devices: Vec<Rc<dyn Device>>,
     processes: Processes,
-    order: PlaceOrder,
-    /// The places that have something to do in the current window.
-    turns: Vec<Place>,
+    order: PartitionOrder,
+    /// The partitions that have something to do in the current window.
+    turns: Vec<Partition>,
 }
 
 /// What a process or a device knows of the simulation: the time, and how to wait.
@@ -103,24 +103,24 @@ pub struct Sim(Rc<Core>);
 
 struct Core {
     now: Cell<u64>,
-    place: Cell<Place>,
+    partition: Cell<Partition>,
     task: Cell<TaskId>,
     /// The key of the event that happens now.
     key: Cell<Key>,
-    /// Whether [`Executor::run`] is at work: before it, every place may be prepared.
+    /// Whether [`Executor::run`] is at work: before it, every partition may be prepared.
     running: Cell<bool>,
     stopped: Cell<bool>,
     /// Whether something was to happen after the end of time.
     overflowed: Cell<bool>,
-    /// The latest instant that any place has reached.
+    /// The latest instant that any partition has reached.
     latest: Cell<u64>,
-    /// How long before its effect an event for another place is created at least.
+    /// How long before its effect an event for another partition is created at least.
     lookahead: Cell<u64>,
-    /// Where the window ends in which the current place acts.
+    /// Where the window ends in which the current partition acts.
     horizon: Cell<u64>,
     events: Cell<u64>,
     agendas: RefCell<Agendas>,
-    /// What the place whose turn it is does next, without delay.
+    /// What the partition whose turn it is does next, without delay.
     ready: RefCell<VecDeque<Action>>,
     tasks: RefCell<Slab>,
     newcomers: RefCell<Vec<(TaskId, Process)>>,
@@ -130,25 +130,25 @@ struct Core {
     /// Whether any of the lists above is not empty.
     chores: Cell<bool>,
     /// The processes that look again when something has happened, wherever they are.
-    pausing: RefCell<Vec<(Place, TaskId)>>,
+    pausing: RefCell<Vec<(Partition, TaskId)>>,
     /// How many events there will have been when they have looked.
     looked: Cell<u64>,
     explained: RefCell<Option<Vec<Wait>>>,
     /// Whether waits need not say what for.
     is_quiet: Cell<bool>,
     /// Who wakes up when, if anything else happens then or later (SIM-8).
-    dozing: RefCell<Vec<(u64, Place, TaskId)>>,
+    dozing: RefCell<Vec<(u64, Partition, TaskId)>>,
     /// Whether the process that was polled last dozes.
     has_dozed: Cell<bool>,
     questions: RefCell<Vec<Rc<watch::Question>>>,
 }
 
 impl Executor {
-    /// An executor for `places` places.
-    pub fn new(places: u32) -> Self {
+    /// An executor for `partitions` partitions.
+    pub fn new(partitions: u32) -> Self {
         let core = Core {
             now: Cell::new(0),
-            place: Cell::new(Place(0)),
+            partition: Cell::new(Partition(0)),
             task: Cell::new(TaskId::NONE),
             key: Cell::new(Key::LAST),
             running: Cell::new(false),
@@ -158,7 +158,7 @@ impl Executor {
             lookahead: Cell::new(1),
             horizon: Cell::new(0),
             events: Cell::new(0),
-            agendas: RefCell::new(Agendas::new(places)),
+            agendas: RefCell::new(Agendas::new(partitions)),
             ready: RefCell::default(),
             tasks: RefCell::default(),
             newcomers: RefCell::default(),
@@ -178,17 +178,17 @@ impl Executor {
             sim: Sim(Rc::new(core)),
             devices: Vec::new(),
             processes: Processes::default(),
-            order: PlaceOrder::Queued,
+            order: PartitionOrder::Queued,
             turns: Vec::new(),
         }
     }
 
-    /// Lets places take their turns in another order; see [`PlaceOrder`].
-    pub fn set_place_order(&mut self, order: PlaceOrder) {
+    /// Lets partitions take their turns in another order; see [`PartitionOrder`].
+    pub fn set_partition_order(&mut self, order: PartitionOrder) {
         self.order = order;
     }
 
-    /// Promises that no place acts on another sooner than `span` later: then each place may go through that much
+    /// Promises that no partition acts on another sooner than `span` later: then each partition may go through that much
     /// time alone, which keeps what it works on close at hand. Without a promise it is one picosecond.
     pub fn set_lookahead(&mut self, span: Time) {
         self.sim.0.lookahead.set(span.as_ps().max(1));
@@ -199,14 +199,14 @@ impl Executor {
         self.sim.clone()
     }
 
-    /// Starts a process at `place` when the run begins (or goes on).
+    /// Starts a process at `partition` when the run begins (or goes on).
     pub fn spawn<T: 'static>(
         &mut self,
-        place: Place,
+        partition: Partition,
         name: impl Into<String>,
         process: impl Future<Output = T> + 'static,
     ) -> JoinHandle<T> {
-        task::spawn(&self.sim, place, name.into(), process)
+        task::spawn(&self.sim, partition, name.into(), process)
     }
 
     /// Runs until nothing is left to do.
@@ -235,7 +235,7 @@ impl Executor {
 
     /// Fires everything that happens within the next window; `false` if there is nothing left.
     ///
-    /// The window is as long as the lookahead: what a place does within it reaches others only after it, so that
+    /// The window is as long as the lookahead: what a partition does within it reaches others only after it, so that
     /// each can go through it alone.
     fn step(&mut self, core: &Core, span: u64) -> bool {
         let mut start = core.agendas.borrow_mut().first_due();
@@ -257,17 +257,17 @@ impl Executor {
         true
     }
 
-    /// One place's turn: its events before `end` by time, and at each instant what they cause without delay.
-    fn turn(&mut self, core: &Core, place: Place, end: u64) {
-        core.place.set(place);
+    /// One partition's turn: its events before `end` by time, and at each instant what they cause without delay.
+    fn turn(&mut self, core: &Core, partition: Partition, end: u64) {
+        core.partition.set(partition);
         let (mut time, mut fired) = (0, 0);
-        while let Some(action) = next_action(core, place, &mut time, end) {
+        while let Some(action) = next_action(core, partition, &mut time, end) {
             fired += 1;
             self.fire(core, action);
         }
         core.events.set(core.events.get() + fired);
         core.latest.set(core.latest.get().max(core.now.get()));
-        core.agendas.borrow_mut().end_turn(place);
+        core.agendas.borrow_mut().end_turn(partition);
     }
 
     #[inline]
@@ -343,8 +343,8 @@ impl Executor {
         let core = self.sim.0.clone();
         let tasks: Vec<_> = core.tasks.borrow().iter().collect();
         let mut waiting = Vec::new();
-        for (task, name, place) in tasks {
-            core.place.set(place);
+        for (task, name, partition) in tasks {
+            core.partition.set(partition);
             core.task.set(task);
             *core.explained.borrow_mut() = Some(Vec::new());
             core.has_dozed.set(false);
@@ -354,7 +354,7 @@ impl Executor {
             }
             let waits = core.explained.take().unwrap_or_default();
             if !core.has_dozed.get() {
-                waiting.push(Waiting { process: name, place, waits });
+                waiting.push(Waiting { process: name, partition, waits });
             }
         }
         Deadlock::new(Time::ps(core.latest.get()), waiting)
@@ -383,20 +383,20 @@ impl Core {
         pausing.sort_unstable();
         self.looked.set(self.events.get() + pausing.len() as u64);
         let mut agendas = self.agendas.borrow_mut();
-        for (place, task) in pausing {
-            let (key, action) = (agendas.next_key(time, place), Action::resume(task.pack()));
-            agendas.push(place, Entry { time, key, action });
+        for (partition, task) in pausing {
+            let (key, action) = (agendas.next_key(time, partition), Action::resume(task.pack()));
+            agendas.push(partition, Entry { time, key, action });
         }
         time
     }
 }
 
-/// What a place does next before `end`: its other events of the instant `time`, then what is ready, then the first event
+/// What a partition does next before `end`: its other events of the instant `time`, then what is ready, then the first event
 /// of the next instant, which `time` becomes.
 #[inline]
-fn next_action(core: &Core, place: Place, time: &mut u64, end: u64) -> Option<Action> {
+fn next_action(core: &Core, partition: Partition, time: &mut u64, end: u64) -> Option<Action> {
     let mut agendas = core.agendas.borrow_mut();
-    let agenda = agendas.of(place);
+    let agenda = agendas.of(partition);
     let entry = if let Some(entry) = agenda.pop_before(*time + 1) {
         entry
     } else {
@@ -419,10 +419,10 @@ impl Sim {
         Time::ps(self.0.now.get())
     }
 
-    /// The place whose turn it is.
+    /// The partition whose turn it is.
     #[inline]
-    pub fn place(&self) -> Place {
-        self.0.place.get()
+    pub fn partition(&self) -> Partition {
+        self.0.partition.get()
     }
 
     /// The process that is running.
@@ -450,37 +450,37 @@ impl Sim {
         DeviceId(id)
     }
 
-    /// Schedules an action of `device` at `place`.
+    /// Schedules an action of `device` at `partition`.
     ///
     /// # Panics
     ///
-    /// If `time` is in the past, or is now and `place` is another one (SIM-1, SIM-3): bugs of a model.
+    /// If `time` is in the past, or is now and `partition` is another one (SIM-1, SIM-3): bugs of a model.
     #[inline]
-    pub fn schedule(&self, time: Time, place: Place, device: DeviceId, payload: u64) {
-        self.act_at(time, place, Action::of(device, payload));
+    pub fn schedule(&self, time: Time, partition: Partition, device: DeviceId, payload: u64) {
+        self.act_at(time, partition, Action::of(device, payload));
     }
 
     #[inline(never)]
-    fn act_at(&self, time: Time, place: Place, action: Action) {
+    fn act_at(&self, time: Time, partition: Partition, action: Action) {
         let core = &*self.0;
         let now = core.now.get();
         if time == Time::MAX {
             return self.overflow();
         }
         if !core.running.get() {
-            return self.prepare(time, place, action);
+            return self.prepare(time, partition, action);
         }
-        let origin = core.place.get();
+        let origin = core.partition.get();
         if time.as_ps() <= now {
-            return self.act_now(time, place, action);
+            return self.act_now(time, partition, action);
         }
         assert!(
-            place == origin || time.as_ps() >= core.horizon.get(),
-            "SIM-3: {origin:?} acts on {place:?} within the lookahead"
+            partition == origin || time.as_ps() >= core.horizon.get(),
+            "SIM-3: {origin:?} acts on {partition:?} within the lookahead"
         );
         let mut agendas = core.agendas.borrow_mut();
         let key = agendas.next_key(now, origin);
-        agendas.push(place, Entry { time: time.as_ps(), key, action });
+        agendas.push(partition, Entry { time: time.as_ps(), key, action });
     }
 
     /// The key of an event at `time`, for an event that may turn out not to be needed: [`Sim::schedule_as`] schedules it
@@ -489,10 +489,10 @@ impl Sim {
     pub(crate) fn reserve(&self, time: Time) -> Key {
         let core = &*self.0;
         core.latest.set(core.latest.get().max(time.as_ps()));
-        core.agendas.borrow_mut().next_key(core.now.get(), core.place.get())
+        core.agendas.borrow_mut().next_key(core.now.get(), core.partition.get())
     }
 
-    /// Whether an event of the current place at `time` with this key has happened, or would have.
+    /// Whether an event of the current partition at `time` with this key has happened, or would have.
     #[inline]
     pub(crate) fn has_passed(&self, time: Time, key: Key) -> bool {
         let now = self.now();
@@ -505,7 +505,7 @@ impl Sim {
         &self,
         key: Key,
         time: Time,
-        place: Place,
+        partition: Partition,
         device: DeviceId,
         payload: u64,
     ) {
@@ -513,14 +513,14 @@ impl Sim {
             return self.overflow();
         }
         let action = Action::of(device, payload);
-        self.0.agendas.borrow_mut().push(place, Entry { time: time.as_ps(), key, action });
+        self.0.agendas.borrow_mut().push(partition, Entry { time: time.as_ps(), key, action });
     }
 
     /// Has something happen without delay.
-    fn act_now(&self, time: Time, place: Place, action: Action) {
-        let (now, origin) = (self.now(), self.place());
+    fn act_now(&self, time: Time, partition: Partition, action: Action) {
+        let (now, origin) = (self.now(), self.partition());
         assert!(time == now, "SIM-1: {origin:?} acts at {time}, before {now}");
-        assert!(place == origin, "SIM-3: {origin:?} acts on {place:?} without delay");
+        assert!(partition == origin, "SIM-3: {origin:?} acts on {partition:?} without delay");
         self.0.ready.borrow_mut().push_back(action);
     }
 
@@ -536,23 +536,28 @@ impl Sim {
         self.0.overflowed.get()
     }
 
-    /// Before the run each place creates its own events.
+    /// Before the run each partition creates its own events.
     #[cold]
-    fn prepare(&self, time: Time, place: Place, action: Action) {
+    fn prepare(&self, time: Time, partition: Partition, action: Action) {
         let core = &*self.0;
         let mut agendas = core.agendas.borrow_mut();
-        let key = agendas.next_key(core.now.get(), place);
-        agendas.push(place, Entry { time: time.as_ps(), key, action });
+        let key = agendas.next_key(core.now.get(), partition);
+        agendas.push(partition, Entry { time: time.as_ps(), key, action });
     }
 
-    /// Resumes a process of the current place after what is already due.
+    /// Resumes a process of the current partition after what is already due.
     #[inline]
     pub fn wake(&self, task: TaskId) {
         debug_assert!(
             !self.0.running.get()
-                || self.0.tasks.borrow().place_of(task).is_none_or(|place| place == self.place()),
-            "SIM-3: {:?} wakes a process of another place",
-            self.place()
+                || self
+                    .0
+                    .tasks
+                    .borrow()
+                    .partition_of(task)
+                    .is_none_or(|partition| partition == self.partition()),
+            "SIM-3: {:?} wakes a process of another partition",
+            self.partition()
         );
         self.0.ready.borrow_mut().push_back(Action::resume(task.pack()));
     }
@@ -560,7 +565,7 @@ impl Sim {
     /// Resumes the running process at `time`.
     #[inline]
     pub(crate) fn resume_at(&self, time: Time) {
-        self.act_at(time, self.place(), Action::resume(self.task().pack()));
+        self.act_at(time, self.partition(), Action::resume(self.task().pack()));
     }
 
     /// Waits for `span` of simulated time.
@@ -578,13 +583,13 @@ impl Sim {
         Pause::new(self.clone(), describe)
     }
 
-    /// Starts a process at the current place.
+    /// Starts a process at the current partition.
     pub fn spawn<T: 'static>(
         &self,
         name: impl Into<String>,
         process: impl Future<Output = T> + 'static,
     ) -> JoinHandle<T> {
-        task::spawn(self, self.place(), name.into(), process)
+        task::spawn(self, self.partition(), name.into(), process)
     }
 
     /// Called by every wait that has to go on waiting: says what for, if a deadlock is being explained.

@@ -20,7 +20,7 @@
 
 use crate::executor::{Key, TaskId};
 use crate::record::Path;
-use crate::row::Row;
+use crate::ring_buffer::RingBuffer;
 use crate::time::{Bytes, Time};
 use crate::topology::PeId;
 use crate::value::Value;
@@ -120,7 +120,7 @@ pub(crate) struct Message {
 #[repr(C, align(64))]
 pub(crate) struct Edge {
     /// Arrived, then in flight, then pending.
-    pub(crate) messages: Row<Message>,
+    pub(crate) messages: RingBuffer<Message>,
     pub(crate) arrived: usize,
     pub(crate) in_flight: usize,
     /// How many were ever taken off the front, so that a message keeps its number.
@@ -131,7 +131,7 @@ pub(crate) struct Edge {
     pub(crate) receiver: Option<TaskId>,
     pub(crate) sender: Option<TaskId>,
     /// The credits on their way home, and those that are home but that nobody has asked for.
-    pub(crate) returning: Row<Returning>,
+    pub(crate) returning: RingBuffer<Returning>,
     /// When the last message left.
     pub(crate) last_grant: Time,
     pub(crate) credit_latency: Time,
@@ -208,7 +208,7 @@ impl Edge {
             spec,
             receiver_spec: spec,
             agreed: true,
-            messages: Row::default(),
+            messages: RingBuffer::default(),
             arrived: 0,
             in_flight: 0,
             arriving: 0,
@@ -216,7 +216,7 @@ impl Edge {
             credits: spec.n_slots,
             last_grant: Time::ZERO,
             last_wait: Path::default(),
-            returning: Row::default(),
+            returning: RingBuffer::default(),
             held: 0,
             receiver: None,
             sender: None,

@@ -13,7 +13,7 @@ pub use host::{Cause, Host, Launch, Request};
 pub(crate) use sip::{Engine, Sip};
 
 use crate::credit::Resource as Turnstile;
-use crate::executor::{Deadlock, DeviceId, Executor, Place, PlaceOrder, Sim};
+use crate::executor::{Deadlock, DeviceId, Executor, Partition, PartitionOrder, Sim};
 use crate::ipcq::{EdgeName, Edges};
 use crate::kernel::{KernelError, Program, Tl};
 use crate::memory::{MemoryError, Region};
@@ -42,8 +42,8 @@ pub struct Options {
     pub record: bool,
     /// Who computes the numbers.
     pub evaluator: Arc<dyn Evaluator>,
-    /// In which order places take their turns; any order gives the same run.
-    pub place_order: PlaceOrder,
+    /// In which order partitions take their turns; any order gives the same run.
+    pub partition_order: PartitionOrder,
 }
 
 impl Default for Options {
@@ -53,7 +53,7 @@ impl Default for Options {
             strict: true,
             record: false,
             evaluator: Arc::new(Inline),
-            place_order: PlaceOrder::Queued,
+            partition_order: PartitionOrder::Queued,
         }
     }
 }
@@ -128,8 +128,8 @@ pub(crate) struct World {
 /// A simulated machine.
 ///
 /// ```
-/// use phalanx_sim::{config, machine::{Machine, Options}, Time};
-/// let bare = config::parse_machine("bare", config::preset("bare").unwrap().text).unwrap();
+/// use phalanx_sim::{MachineSpec, machine::{Machine, Options}, Time};
+/// let bare = MachineSpec::preset("bare").unwrap();
 /// let mut machine = Machine::new(bare, Options::default());
 /// machine.launch(0, "nap", &machine.pes(0), |tl| async move {
 ///     tl.compute(Time::ns(5)).await;
@@ -146,7 +146,7 @@ impl Machine {
     /// Builds a machine.
     pub fn new(spec: MachineSpec, options: Options) -> Self {
         let mut executor = Executor::new(spec.sips.count);
-        executor.set_place_order(options.place_order);
+        executor.set_partition_order(options.partition_order);
         if spec.sips.count > 1 {
             executor.set_lookahead(spec.sips.link.latency);
         }
@@ -247,7 +247,7 @@ impl Machine {
         let (world, name, pes) = (self.world.clone(), name.to_owned(), pes.to_vec());
         let host = format!("host{sip}");
         self.executor
-            .spawn(Place(sip), host, async move {
+            .spawn(Partition(sip), host, async move {
                 world.command(sip).await;
                 let group = crate::kernel::Group::new(&name, pes.len());
                 for pe in &pes {
@@ -315,8 +315,8 @@ impl World {
         self.sim.sleep_until(arrival).await;
     }
 
-    pub(crate) fn place(sip: u32) -> Place {
-        Place(sip)
+    pub(crate) fn partition(sip: u32) -> Partition {
+        Partition(sip)
     }
 
     fn turn_on(&self, pe: PeId) -> Turnstile {

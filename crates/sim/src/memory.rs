@@ -189,9 +189,9 @@ pub(crate) struct Mmu {
     hint: Cell<usize>,
 }
 
-/// An element of a region, as long as no region is unmapped.
+/// A translated address: one element of a mapped region. It is valid until a region is unmapped.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct Translation {
     index: usize,
     element: usize,
     pub(crate) cube: u16,
@@ -247,7 +247,7 @@ impl Mmu {
         address: u64,
         dtype: DType,
         reach: usize,
-    ) -> Result<Place, Box<MemoryError>> {
+    ) -> Result<Translation, Box<MemoryError>> {
         if let Some(index) = self.before(address) {
             let region = &self.regions[index].region;
             #[expect(
@@ -258,7 +258,7 @@ impl Mmu {
             // Regions begin at pages (MEM-6).
             let aligned = address.trailing_zeros() >= dtype.size_shift();
             if region.dtype == dtype && aligned && element + reach <= region.elements {
-                return Ok(Place { index, element, cube: region.cube });
+                return Ok(Translation { index, element, cube: region.cube });
             }
         }
         Err(Box::new(self.fault(address, dtype)))
@@ -313,28 +313,28 @@ impl Mmu {
     }
 
     /// Where a region begins.
-    pub(crate) fn start_of(&self, region: &Region) -> Result<Place, Box<MemoryError>> {
+    pub(crate) fn start_of(&self, region: &Region) -> Result<Translation, Box<MemoryError>> {
         let index =
             self.before(region.address).filter(|index| self.regions[*index].region == *region);
         let index = index.ok_or_else(|| Box::new(self.unmapped(region.address, None)))?;
-        Ok(Place { index, element: 0, cube: region.cube })
+        Ok(Translation { index, element: 0, cube: region.cube })
     }
 
-    /// Writes `value` from `offset` elements behind `place` on.
-    pub(crate) fn write(&mut self, place: Place, offset: usize, value: Value) {
-        self.regions[place.index].content.write(place.element + offset, value);
+    /// Writes `value` from `offset` elements behind `translation` on.
+    pub(crate) fn write(&mut self, translation: Translation, offset: usize, value: Value) {
+        self.regions[translation.index].content.write(translation.element + offset, value);
     }
 
-    /// Reads `len` elements from `offset` behind `place` on.
+    /// Reads `len` elements from `offset` behind `translation` on.
     pub(crate) fn read(
         &self,
-        place: Place,
+        translation: Translation,
         offset: usize,
         len: usize,
     ) -> Result<Value, MemoryError> {
-        let Mapping { region, content, .. } = &self.regions[place.index];
+        let Mapping { region, content, .. } = &self.regions[translation.index];
         let mut pieces = Vec::new();
-        for piece in content.read(place.element + offset, len) {
+        for piece in content.read(translation.element + offset, len) {
             pieces.push(match piece {
                 Piece::Known(value) => value,
                 Piece::Unwritten(at, len) => self.unwritten(region, at, len)?,
@@ -343,9 +343,9 @@ impl Mmu {
         Ok(if pieces.is_empty() { Value::zeros(region.dtype, 0) } else { Value::concat(&pieces) })
     }
 
-    /// The one value that covers `len` elements from `place` on, and where in it they begin.
-    pub(crate) fn covering(&self, place: Place, len: usize) -> Option<(&Value, usize)> {
-        self.regions[place.index].content.covering(place.element, len)
+    /// The one value that covers `len` elements from `translation` on, and where in it they begin.
+    pub(crate) fn covering(&self, translation: Translation, len: usize) -> Option<(&Value, usize)> {
+        self.regions[translation.index].content.covering(translation.element, len)
     }
 
     fn unwritten(&self, region: &Region, at: usize, len: usize) -> Result<Value, MemoryError> {
@@ -494,12 +494,12 @@ mod tests {
     fn mem_3_unwritten_memory_is_an_error_or_poison() {
         let (mut mmu, mut hbm) = memory(1 << 20, true);
         let region = mmu.map(&mut hbm, 0, DType::F32, 4).unwrap();
-        let place = mmu.start_of(&region).unwrap();
-        mmu.write(place, 0, Value::zeros(DType::F32, 2));
-        let error = mmu.read(place, 1, 2).unwrap_err();
+        let translation = mmu.start_of(&region).unwrap();
+        mmu.write(translation, 0, Value::zeros(DType::F32, 2));
+        let error = mmu.read(translation, 1, 2).unwrap_err();
         assert_eq!(error.to_string(), "address 0x1008 of sip0 was read but never written", "MEM-3");
         mmu.strict = false;
-        assert!(mmu.read(place, 1, 2).unwrap().to_f32()[1].is_nan(), "MEM-3");
+        assert!(mmu.read(translation, 1, 2).unwrap().to_f32()[1].is_nan(), "MEM-3");
     }
 
     proptest! {

@@ -5,7 +5,7 @@
 //!   seen twice, also when a waiting process is cancelled.
 
 use crate::executor::{Sim, TaskId, Wait};
-use crate::line::{Line, Spot};
+use crate::wait_queue::{Ticket, WaitQueue};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -26,8 +26,8 @@ struct State<T> {
     name: String,
     capacity: usize,
     items: RefCell<VecDeque<T>>,
-    putters: Line,
-    getters: Line,
+    putters: WaitQueue,
+    getters: WaitQueue,
     last_putter: Cell<Option<TaskId>>,
     last_getter: Cell<Option<TaskId>>,
 }
@@ -45,8 +45,8 @@ impl<T> Queue<T> {
             name: name.into(),
             capacity,
             items: RefCell::default(),
-            putters: Line::default(),
-            getters: Line::default(),
+            putters: WaitQueue::default(),
+            getters: WaitQueue::default(),
             last_putter: Cell::new(None),
             last_getter: Cell::new(None),
         }))
@@ -64,19 +64,19 @@ impl<T> Queue<T> {
 
     /// Puts an item in, waiting for room.
     pub fn put(&self, item: T) -> Put<T> {
-        Put { state: self.0.clone(), item: Some(item), spot: Spot::default() }
+        Put { state: self.0.clone(), item: Some(item), ticket: Ticket::default() }
     }
 
     /// Takes the oldest item, waiting for one.
     pub fn get(&self) -> Get<T> {
-        Get { state: self.0.clone(), spot: Spot::default() }
+        Get { state: self.0.clone(), ticket: Ticket::default() }
     }
 }
 
 impl<T> State<T> {
-    fn describe(&self, what: &str, other_side: Option<TaskId>, line: &Line) -> Wait {
+    fn describe(&self, what: &str, other_side: Option<TaskId>, queue: &WaitQueue) -> Wait {
         let (len, capacity) = (self.items.borrow().len(), self.capacity);
-        let mut providers = line.names(&self.sim);
+        let mut providers = queue.names(&self.sim);
         providers.extend(other_side.and_then(|task| self.sim.name_of(task)));
         Wait { what: format!("{what} `{}` ({len} of {capacity} items)", self.name), providers }
     }
@@ -87,7 +87,7 @@ impl<T> State<T> {
 pub struct Put<T> {
     state: Rc<State<T>>,
     item: Option<T>,
-    spot: Spot,
+    ticket: Ticket,
 }
 
 impl<T> Unpin for Put<T> {}
@@ -98,15 +98,15 @@ impl<T> Future for Put<T> {
     fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
         let this = self.get_mut();
         let state = &*this.state;
-        if state.putters.is_first(&this.spot) && state.items.borrow().len() < state.capacity {
-            state.putters.leave(&mut this.spot);
+        if state.putters.is_first(&this.ticket) && state.items.borrow().len() < state.capacity {
+            state.putters.leave(&mut this.ticket);
             state.last_putter.set(Some(state.sim.task()));
             state.items.borrow_mut().extend(this.item.take());
             state.getters.call(&state.sim);
             state.putters.call(&state.sim);
             return Poll::Ready(());
         }
-        state.putters.join(&mut this.spot, state.sim.task());
+        state.putters.join(&mut this.ticket, state.sim.task());
         state.sim.waiting(|| state.describe("room in", state.last_getter.get(), &state.getters));
         Poll::Pending
     }
@@ -114,7 +114,7 @@ impl<T> Future for Put<T> {
 
 impl<T> Drop for Put<T> {
     fn drop(&mut self) {
-        self.state.putters.give_up(&mut self.spot, &self.state.sim);
+        self.state.putters.give_up(&mut self.ticket, &self.state.sim);
     }
 }
 
@@ -122,7 +122,7 @@ impl<T> Drop for Put<T> {
 #[must_use = "does nothing unless awaited"]
 pub struct Get<T> {
     state: Rc<State<T>>,
-    spot: Spot,
+    ticket: Ticket,
 }
 
 impl<T> Unpin for Get<T> {}
@@ -133,16 +133,16 @@ impl<T> Future for Get<T> {
     fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<T> {
         let this = self.get_mut();
         let state = &*this.state;
-        if state.getters.is_first(&this.spot)
+        if state.getters.is_first(&this.ticket)
             && let Some(item) = state.items.borrow_mut().pop_front()
         {
-            state.getters.leave(&mut this.spot);
+            state.getters.leave(&mut this.ticket);
             state.last_getter.set(Some(state.sim.task()));
             state.putters.call(&state.sim);
             state.getters.call(&state.sim);
             return Poll::Ready(item);
         }
-        state.getters.join(&mut this.spot, state.sim.task());
+        state.getters.join(&mut this.ticket, state.sim.task());
         state
             .sim
             .waiting(|| state.describe("an item from", state.last_putter.get(), &state.putters));
@@ -152,14 +152,14 @@ impl<T> Future for Get<T> {
 
 impl<T> Drop for Get<T> {
     fn drop(&mut self) {
-        self.state.getters.give_up(&mut self.spot, &self.state.sim);
+        self.state.getters.give_up(&mut self.ticket, &self.state.sim);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::executor::{Executor, Place};
+    use crate::executor::{Executor, Partition};
     use crate::time::Time;
 
     #[test]
@@ -168,7 +168,7 @@ mod tests {
         let queue = Queue::new(&executor.sim(), "q", 2);
         let (sim, source) = (executor.sim(), queue.clone());
         executor
-            .spawn(Place(0), "producer", async move {
+            .spawn(Partition(0), "producer", async move {
                 for item in 0..6 {
                     source.put((item, sim.now())).await;
                     assert!(source.len() <= 2, "QUE-1");
@@ -176,7 +176,7 @@ mod tests {
             })
             .detach();
         let (sim, sink) = (executor.sim(), queue);
-        let consumer = executor.spawn(Place(0), "consumer", async move {
+        let consumer = executor.spawn(Partition(0), "consumer", async move {
             let mut got = Vec::new();
             for _ in 0..6 {
                 got.push(sink.get().await.0);
@@ -193,7 +193,7 @@ mod tests {
         let mut executor = Executor::new(1);
         let queue = Queue::new(&executor.sim(), "q", 1);
         let sim = executor.sim();
-        let main = executor.spawn(Place(0), "main", async move {
+        let main = executor.spawn(Partition(0), "main", async move {
             let (a, b) = (queue.clone(), queue.clone());
             let first = sim.spawn("first", async move { a.get().await });
             let second = sim.spawn("second", async move { b.get().await });
@@ -211,9 +211,9 @@ mod tests {
         let mut executor = Executor::new(1);
         let queue = Queue::new(&executor.sim(), "tiles", 1);
         let source = queue.clone();
-        executor.spawn(Place(0), "producer", async move { source.put(1).await }).detach();
+        executor.spawn(Partition(0), "producer", async move { source.put(1).await }).detach();
         executor
-            .spawn(Place(0), "consumer", async move {
+            .spawn(Partition(0), "consumer", async move {
                 queue.get().await;
                 queue.get().await;
             })

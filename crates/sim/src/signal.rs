@@ -3,7 +3,7 @@
 //! - **SIG-1 (once).** Setting it twice is a bug and panics; waiting on a set one returns at once.
 
 use crate::executor::{Sim, Wait};
-use crate::line::{Line, Spot};
+use crate::wait_queue::{Ticket, WaitQueue};
 use std::cell::RefCell;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -24,7 +24,7 @@ struct State<T> {
     what: String,
     providers: Vec<String>,
     value: RefCell<Option<T>>,
-    line: Line,
+    waiters: WaitQueue,
 }
 
 impl<T: Clone> Signal<T> {
@@ -41,7 +41,7 @@ impl<T: Clone> Signal<T> {
             what: what.into(),
             providers,
             value: RefCell::new(None),
-            line: Line::default(),
+            waiters: WaitQueue::default(),
         }))
     }
 
@@ -49,7 +49,7 @@ impl<T: Clone> Signal<T> {
     pub fn set(&self, value: T) {
         let before = self.0.value.replace(Some(value));
         assert!(before.is_none(), "SIG-1: set twice: {}", self.0.what);
-        self.0.line.call_all(&self.0.sim);
+        self.0.waiters.call_all(&self.0.sim);
     }
 
     /// Whether it is set.
@@ -59,7 +59,7 @@ impl<T: Clone> Signal<T> {
 
     /// Waits until it is set.
     pub fn wait(&self) -> WaitFor<T> {
-        WaitFor { state: self.0.clone(), spot: Spot::default() }
+        WaitFor { state: self.0.clone(), ticket: Ticket::default() }
     }
 }
 
@@ -67,7 +67,7 @@ impl<T: Clone> Signal<T> {
 #[must_use = "does nothing unless awaited"]
 pub struct WaitFor<T> {
     state: Rc<State<T>>,
-    spot: Spot,
+    ticket: Ticket,
 }
 
 impl<T: Clone> Future for WaitFor<T> {
@@ -79,7 +79,7 @@ impl<T: Clone> Future for WaitFor<T> {
             return Poll::Ready(value.clone());
         }
         let state = &*this.state;
-        state.line.join(&mut this.spot, state.sim.task());
+        state.waiters.join(&mut this.ticket, state.sim.task());
         let describe = || Wait { what: state.what.clone(), providers: state.providers.clone() };
         state.sim.waiting(describe);
         Poll::Pending
@@ -88,14 +88,14 @@ impl<T: Clone> Future for WaitFor<T> {
 
 impl<T> Drop for WaitFor<T> {
     fn drop(&mut self) {
-        self.state.line.leave(&mut self.spot);
+        self.state.waiters.leave(&mut self.ticket);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::executor::{Executor, Place};
+    use crate::executor::{Executor, Partition};
     use crate::time::Time;
 
     #[test]
@@ -105,7 +105,7 @@ mod tests {
         let waiters: Vec<_> = (0..3)
             .map(|n| {
                 let (sim, signal) = (executor.sim(), signal.clone());
-                executor.spawn(Place(0), format!("w{n}"), async move {
+                executor.spawn(Partition(0), format!("w{n}"), async move {
                     sim.sleep(Time::ns(n * 4)).await;
                     (signal.wait().await, sim.now())
                 })
@@ -113,7 +113,7 @@ mod tests {
             .collect();
         let sim = executor.sim();
         executor
-            .spawn(Place(0), "starter", async move {
+            .spawn(Partition(0), "starter", async move {
                 sim.sleep(Time::ns(5)).await;
                 signal.set(9);
             })

@@ -8,7 +8,7 @@
 //! `KB`, `MB`, `GB` are powers of 1000; `KiB`, `MiB`, `GiB` powers of 1024. A number of bytes may go without
 //! a unit, or with a bare `K`, `M`, `G`, which are powers of 1024 as in the field's benchmark programs.
 
-use crate::near::near_miss;
+use crate::spelling::suggestion;
 use crate::time::{Bandwidth, Bytes, Capacity, Rate, Time};
 
 mod error;
@@ -259,7 +259,7 @@ fn wrong_unit(unit: &str, kind: Kind) -> Reason {
 fn near_unit(unit: &str, kind: Kind) -> Option<&'static str> {
     let listed = || kind.units().iter().filter(|unit| unit.listed).map(|unit| unit.name);
     let plain = simplify(unit);
-    listed().find(|name| simplify(name) == plain).or_else(|| near_miss(unit, listed()))
+    listed().find(|name| simplify(name) == plain).or_else(|| suggestion(unit, listed()))
 }
 
 /// Lower case, without the marks in which spellings of the same unit differ.

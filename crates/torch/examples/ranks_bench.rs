@@ -5,7 +5,6 @@
 //! ranks_bench bus                   a large ring all-reduce with enough slots: its share of the bound
 //! ```
 
-use phalanx_sim::config::{self, Override};
 use phalanx_sim::machine::{Machine, Options};
 use phalanx_sim::value::DType;
 use phalanx_sim::{MachineSpec, Time};
@@ -37,9 +36,7 @@ fn main() -> Outcome<()> {
 }
 
 fn machine(ranks: u32) -> Outcome<MachineSpec> {
-    let text = config::preset("bare").ok_or("there is no machine `bare`")?.text;
-    let count = Override::parse(&format!("system.sips.count={ranks}"))?;
-    Ok(config::parse_machine_with("bare", text, &[count])?)
+    Ok(MachineSpec::preset("bare")?.with(&format!("system.sips.count={ranks}"))?)
 }
 
 fn timing_only() -> Options {

@@ -4,7 +4,7 @@
 #![expect(clippy::print_stdout, reason = "an example")]
 #![expect(clippy::cast_precision_loss, reason = "small sizes")]
 
-use phalanx_sim::{DType, config, machine::Options};
+use phalanx_sim::{DType, MachineSpec, machine::Options};
 use phalanx_torch::tp::{
     BlockOptions, Compute, Init, ModelParallel, TransformerBlock, parallel_state,
 };
@@ -81,8 +81,7 @@ fn reference(x: &[f32]) -> Vec<f32> {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let quad = config::preset("quad-sip").ok_or("the preset is built in")?;
-    let machine = config::parse_machine("quad-sip", quad.text)?;
+    let machine = MachineSpec::preset("quad-sip")?;
     let mut context = Context::new(machine, Options::default());
 
     let outputs = multiprocessing::spawn(&mut context, RANKS, |_, cx| async move {

@@ -3,7 +3,7 @@
 //! Run with `cargo run --release -p phalanx-torch --example tp_mlp`.
 #![expect(clippy::print_stdout, reason = "an example")]
 
-use phalanx_sim::{DType, config, machine::Options};
+use phalanx_sim::{DType, MachineSpec, machine::Options};
 use phalanx_torch::tp::{
     Activation, Compute, Init, Mlp, MlpOptions, ModelParallel, parallel_state,
 };
@@ -33,8 +33,7 @@ fn linear(x: &[f32], stream: usize, features: usize, columns: usize) -> Vec<f32>
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let quad = config::preset("quad-sip").ok_or("the preset is built in")?;
-    let machine = config::parse_machine("quad-sip", quad.text)?;
+    let machine = MachineSpec::preset("quad-sip")?;
     let options = Options { evaluator: Arc::new(Pool::new(2)), ..Options::default() };
     let mut context = Context::new(machine, options);
 

@@ -17,9 +17,9 @@ use std::rc::Rc;
 /// but not drive. So there is no second loop that a kernel could be left to.
 ///
 /// ```
-/// use phalanx_sim::{config, machine::Options, DType};
+/// use phalanx_sim::{MachineSpec, machine::Options, DType};
 /// use phalanx_torch::{Context, multiprocessing};
-/// let quad = config::parse_machine("quad-sip", config::preset("quad-sip").unwrap().text).unwrap();
+/// let quad = MachineSpec::preset("quad-sip").unwrap();
 /// let mut context = Context::new(quad, Options::default());
 /// let sums = multiprocessing::spawn(&mut context, 4, |rank, cx| async move {
 ///     let x = cx.full([2, 3], rank as f64, DType::F32)?;
@@ -65,6 +65,11 @@ impl Context {
     /// The machine.
     pub fn spec(&self) -> &MachineSpec {
         self.machine.spec()
+    }
+
+    /// The simulated machine: its memory can be read after a run.
+    pub fn machine(&self) -> &Machine {
+        &self.machine
     }
 
     /// How many ranks a program has unless it says otherwise: one a SIP.

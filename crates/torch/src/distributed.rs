@@ -4,9 +4,9 @@
 //! no table that they share (PAR-1).
 //!
 //! ```
-//! use phalanx_sim::{config, machine::Options, DType};
+//! use phalanx_sim::{MachineSpec, machine::Options, DType};
 //! use phalanx_torch::{Context, distributed as dist, multiprocessing};
-//! let quad = config::parse_machine("quad-sip", config::preset("quad-sip").unwrap().text).unwrap();
+//! let quad = MachineSpec::preset("quad-sip").unwrap();
 //! let mut context = Context::new(quad, Options::default());
 //! let sums = multiprocessing::spawn(&mut context, 4, |rank, cx| async move {
 //!     dist::init_process_group(&cx)?;
@@ -30,7 +30,8 @@ mod operations;
 mod work;
 
 pub use crate::ccl::part::ReduceOp;
-pub(crate) use collective::{Asking, all_reduce_by, launch_by};
+pub(crate) use collective::{Asking, launch_by};
+pub use collective::{all_reduce_by, all_reduce_plan};
 pub(crate) use group::Groups;
 pub use group::{
     ProcessGroup, destroy_process_group, get_rank, get_world_size, init_process_group, new_group,

@@ -1,10 +1,10 @@
 //! What can go wrong in a rank's program.
 
-use crate::graph::GraphFailure;
 use phalanx_sim::machine::RunError;
 use phalanx_sim::memory::MemoryError;
 use phalanx_sim::value::DType;
 use std::fmt;
+use std::sync::Arc;
 
 /// Why an operation, or a rank, did not succeed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -59,9 +59,9 @@ pub enum Error {
         /// What failed before it.
         cause: Box<Error>,
     },
-    /// Tasks of a graph failed.
+    /// An error of a crate that builds on ranks, such as a task graph that failed; see [`Error::downcast_ref`].
     #[error("{0}")]
-    Graph(Box<GraphFailure>),
+    Custom(Custom),
     /// The rank's program panicked.
     #[error("panicked: {0}")]
     Panic(String),
@@ -89,13 +89,44 @@ impl fmt::Display for Mismatch {
     }
 }
 
+/// An error of a crate that builds on ranks.
+#[derive(Clone, Debug)]
+pub struct Custom(Arc<dyn std::error::Error + Send + Sync>);
+
+impl fmt::Display for Custom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl PartialEq for Custom {
+    /// True for the same error, and for errors with the same text.
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || self.to_string() == other.to_string()
+    }
+}
+
 impl Error {
+    /// The error of a crate that builds on ranks.
+    pub fn custom(error: impl std::error::Error + Send + Sync + 'static) -> Self {
+        Self::Custom(Custom(Arc::new(error)))
+    }
+
+    /// The error given to [`Error::custom`], if it is one of type `T`.
+    pub fn downcast_ref<T: std::error::Error + 'static>(&self) -> Option<&T> {
+        match self {
+            Self::Custom(custom) => custom.0.downcast_ref(),
+            _ => None,
+        }
+    }
+
     /// A program's own complaint.
     pub fn other(text: impl fmt::Display) -> Self {
         Self::Other(text.to_string())
     }
 
-    pub(crate) fn argument(text: impl Into<String>) -> Self {
+    /// An argument that cannot be used.
+    pub fn argument(text: impl Into<String>) -> Self {
         Self::Argument(text.into())
     }
 

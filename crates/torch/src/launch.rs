@@ -33,7 +33,7 @@ pub enum Grid {
 
 impl Grid {
     /// The PEs it means, on this rank.
-    pub(crate) fn pes(self, rank: &Rank) -> Result<Vec<PeId>, Error> {
+    pub fn pes(self, rank: &Rank) -> Result<Vec<PeId>, Error> {
         let all = rank.host().pes();
         let machine = rank.machine();
         let refuse = |what: String| {
@@ -89,7 +89,8 @@ pub struct Args {
 }
 
 impl Args {
-    pub(crate) fn new(tensors: impl IntoIterator<Item = Tensor>, pes: Rc<[PeId]>) -> Self {
+    /// The arguments of a kernel that runs on `pes`.
+    pub fn new(tensors: impl IntoIterator<Item = Tensor>, pes: Rc<[PeId]>) -> Self {
         Self { tensors: tensors.into_iter().collect(), pes }
     }
 
@@ -140,13 +141,14 @@ pub(crate) struct On {
 }
 
 /// A kernel whose panic is its error; one of its destructors when it is cancelled is noted.
-pub(crate) struct Caught<F> {
+pub struct Caught<F> {
     kernel: Result<Pin<Box<F>>, String>,
     last_words: LastWords,
 }
 
 impl<F> Caught<F> {
-    pub(crate) fn new(last_words: &LastWords, kernel: impl FnOnce() -> F) -> Self {
+    /// The kernel that `kernel` makes.
+    pub fn new(last_words: &LastWords, kernel: impl FnOnce() -> F) -> Self {
         let made = catch_unwind(AssertUnwindSafe(kernel));
         let kernel = made.map(Box::pin).map_err(|panic| words(&*panic));
         Self { kernel, last_words: last_words.clone() }

@@ -9,13 +9,13 @@
 //!   who has returned.
 //! - **MPS-5 (together).** Every rank reaches its first wait before time moves, and ranks go on in a fixed order.
 
-mod alone;
+pub(crate) mod alone;
 mod desync;
 mod guard;
 
-pub(crate) use alone::alone;
 pub use desync::{Desync, GroupState, RankState, Receiving};
-pub(crate) use guard::{LastWords, words};
+pub use guard::LastWords;
+pub(crate) use guard::words;
 
 use crate::context::Context;
 use crate::error::{Error, Mismatch};

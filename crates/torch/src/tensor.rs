@@ -13,7 +13,6 @@ mod read;
 mod view;
 
 pub use create::Placed;
-pub(crate) use create::rounded;
 
 use crate::error::{Error, describe};
 use crate::placement::{DpPolicy, Shard};

@@ -4,10 +4,10 @@
 //! whoever reads it waits for it. Weights are there when the program begins: loading them takes no simulated time.
 //!
 //! ```
-//! use phalanx_sim::{config, machine::Options};
+//! use phalanx_sim::{MachineSpec, machine::Options};
 //! use phalanx_torch::tp::{Init, Mlp, MlpOptions, ModelParallel, parallel_state};
 //! use phalanx_torch::{Context, distributed as dist, multiprocessing};
-//! let quad = config::parse_machine("quad-sip", config::preset("quad-sip").unwrap().text).unwrap();
+//! let quad = MachineSpec::preset("quad-sip").unwrap();
 //! let mut context = Context::new(quad, Options::default());
 //! let outputs = multiprocessing::spawn(&mut context, 4, |_, cx| async move {
 //!     dist::init_process_group(&cx)?;

@@ -52,7 +52,7 @@ pub struct UnknownFormat {
 
 impl UnknownFormat {
     fn new(path: &Path, extension: &str) -> Self {
-        let suggestion = near_miss(extension).map(|known| path.with_extension(known));
+        let suggestion = suggestion(extension).map(|known| path.with_extension(known));
         Self { path: path.to_owned(), suggestion }
     }
 
@@ -81,7 +81,7 @@ impl fmt::Display for UnknownFormat {
 impl std::error::Error for UnknownFormat {}
 
 /// The extension within two typing mistakes of `given`, or that `given` begins or ends.
-fn near_miss(given: &str) -> Option<&'static str> {
+fn suggestion(given: &str) -> Option<&'static str> {
     let given = given.to_ascii_lowercase();
     let cut =
         |known: &str| given.len() > 1 && (known.starts_with(&given) || known.ends_with(&given));
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn trc_8_near_misses_are_suggested() {
+    fn trc_8_suggestiones_are_suggested() {
         for (name, meant) in [
             ("a.jsn", "a.json"),
             ("a.JSON", "a.json"),

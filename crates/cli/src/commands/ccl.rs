@@ -5,7 +5,7 @@ use crate::failure::{Failure, Kind};
 use crate::progress::Progress;
 use crate::report::sweep::{Heading, Table};
 use crate::{collectives, machine, printer};
-use phalanx_sim::config::near_miss;
+use phalanx_sim::config::suggestion;
 use phalanx_sim::machine::Options;
 use phalanx_sim::units;
 use phalanx_sim::value::DType;
@@ -13,7 +13,7 @@ use phalanx_torch::Pool;
 use phalanx_torch::ccl::sweep::{Measured, Sweep};
 use phalanx_torch::ccl::{Algorithm, CclConfig, Choice, Operation, Plan, ReduceOp};
 use phalanx_torch::multiprocessing::SpawnError;
-use phalanx_torch::workload::WorkloadError;
+use phalanx_workloads::WorkloadError;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -220,7 +220,7 @@ fn size(text: &str) -> Result<u64, Failure> {
 }
 
 fn unknown(what: &str, name: &str, known: &[&str]) -> Failure {
-    let near = near_miss(name, known.iter().copied())
+    let near = suggestion(name, known.iter().copied())
         .map_or_else(String::new, |near| format!("did you mean `{near}`? "));
     Failure::input(format!("no {what} named `{name}`"))
         .hint(format!("{near}there are {}", known.join(", ")))

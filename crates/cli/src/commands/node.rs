@@ -12,7 +12,7 @@ use crate::progress::Progress;
 use crate::{machine, printer};
 use phalanx_runtime::worker::Isolation;
 use phalanx_sim::config;
-use phalanx_torch::node::{self, Check, Setup, Workload};
+use phalanx_workloads::node::{self, Check, Setup, Workload};
 use report::Finished;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -77,7 +77,7 @@ fn verdict(check: &Check) -> ExitCode {
 
 fn unknown(name: &str) -> Failure {
     let names = node::all().iter().map(|workload| workload.name).chain(["list", "doctor"]);
-    let near = config::near_miss(name, names)
+    let near = config::suggestion(name, names)
         .map_or_else(String::new, |near| format!("did you mean `{near}`? "));
     Failure::input(format!("no node workload named `{name}`"))
         .hint(format!("{near}`phalanx node list` lists them"))

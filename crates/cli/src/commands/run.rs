@@ -10,7 +10,7 @@ use crate::{collectives, machine, printer};
 use phalanx_sim::MachineSpec;
 use phalanx_sim::machine::Options;
 use phalanx_torch::Pool;
-use phalanx_torch::workload::{self, Settings, Setup, Workload};
+use phalanx_workloads::{self as workload, Settings, Setup, Workload};
 use std::num::NonZero;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -99,7 +99,7 @@ pub(super) fn pair<'a>(text: &'a str, command: &str) -> Result<(&'a str, &'a str
 }
 
 fn unknown(name: &str) -> Failure {
-    let near = workload::near_miss(name)
+    let near = workload::suggestion(name)
         .map_or_else(String::new, |near| format!("did you mean `{near}`? "));
     Failure::input(format!("no workload named `{name}`"))
         .hint(format!("{near}`phalanx run` lists them"))

@@ -4,7 +4,7 @@ use crate::printer;
 use crate::table::Table;
 use owo_colors::OwoColorize;
 use phalanx_sim::MachineSpec;
-use phalanx_torch::workload::{self, Kind, Parameter, Workload};
+use phalanx_workloads::{self as workload, Kind, Parameter, Workload};
 use serde::Serialize;
 use std::io;
 

@@ -4,7 +4,7 @@ use super::Finished;
 use phalanx_sim::Time;
 use phalanx_sim::report::{CriticalPath, EdgeUsage, PathPart, Report, Stalls, Usage};
 use phalanx_sim::stall::{Kind, Stack};
-use phalanx_torch::workload::{Ranks, Settings};
+use phalanx_workloads::{Ranks, Settings};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 #[derive(serde::Serialize)]

@@ -7,7 +7,7 @@ use owo_colors::OwoColorize;
 use phalanx_sim::record::Resource;
 use phalanx_sim::report::{CriticalPath, Report, Stalls};
 use phalanx_sim::stall::{Kind, Stack};
-use phalanx_torch::workload::Ranks;
+use phalanx_workloads::Ranks;
 use std::cmp::Reverse;
 
 /// How many rows of a table are shown.

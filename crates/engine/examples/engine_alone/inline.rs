@@ -2,8 +2,8 @@
 
 use crate::patterns::Tasks;
 use phalanx_engine::{
-    Action, Arg, Begin, BufferId, Config, Ending, Engine, Event, Grant, Identity, Place, PoolId,
-    RunSpec, Start, Submit, Tag, TaskSpec, Time, View,
+    Action, Arg, Begin, BufferId, Config, Ending, Engine, Event, Grant, Identity, Placement,
+    PoolId, RunSpec, Start, Submit, Tag, TaskSpec, Time, View,
 };
 
 /// An engine whose tasks end as soon as they are started.
@@ -65,7 +65,7 @@ impl Inline {
                 let view = View::bytes(data[*datum as usize], 0, 4096).expect("a small view");
                 args.push(Arg { view, tag: if at == 0 { written } else { Tag::Input } });
             }
-            let spec = TaskSpec::new(Place::Pool(self.pool)).args(&args);
+            let spec = TaskSpec::new(Placement::Pool(self.pool)).args(&args);
             while let Submit::Blocked { .. } =
                 self.engine.submit(run, &spec).expect("a correct task")
             {

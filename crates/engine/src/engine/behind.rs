@@ -14,8 +14,8 @@ impl Engine {
     /// [behind](Engine::behind) one that failed or was skipped as [`Ending::Skipped`](crate::Ending::Skipped). Whoever carries
     /// out a start of a task that was sent behind others looks whether it [is doomed](Engine::is_doomed) by then.
     pub fn keeps_order(&mut self, worker: WorkerId) {
-        if let Some(lane) = self.lanes.get_mut(worker.index()) {
-            lane.keeps_order = true;
+        if let Some(state) = self.workers.get_mut(worker.index()) {
+            state.keeps_order = true;
             self.has_order = true;
         }
     }
@@ -35,8 +35,8 @@ impl Engine {
             if !self.ring.is_under_way(producer) {
                 continue;
             }
-            let lane = self.lanes.get(self.ring.extra(producer.slot).lane as usize);
-            let mut flights = lane.into_iter().flat_map(|lane| lane.flights.iter().rev());
+            let state = self.workers.get(self.ring.extra(producer.slot).worker as usize);
+            let mut flights = state.into_iter().flat_map(|state| state.flights.iter().rev());
             if let Some(flight) = flights.find(|flight| flight.slot == producer.slot) {
                 name(flight.dispatch);
             }
@@ -67,11 +67,11 @@ impl Engine {
 
     /// A task that can be sent behind the last one of `worker`: the first that was submitted.
     fn next_behind(&self, worker: u32) -> Option<u32> {
-        let lane = &self.lanes[worker as usize];
-        if !lane.keeps_order || !lane.has_room() {
+        let state = &self.workers[worker as usize];
+        if !state.keeps_order || !state.has_room() {
             return None;
         }
-        let last = lane.flights.back()?.slot;
+        let last = state.flights.back()?.slot;
         if !self.ring.has_consumers(last) {
             return None;
         }
@@ -101,21 +101,21 @@ impl Engine {
             if !self.ring.is_under_way(edge.producer) {
                 continue;
             }
-            let (producer, lane) = (edge.producer.slot, self.ring.extra(edge.producer.slot).lane);
+            let (producer, on) = (edge.producer.slot, self.ring.extra(edge.producer.slot).worker);
             let is_group = matches!(self.ring[producer].route, Route::Group(_));
             if self.ring[producer].state != State::Running || is_group {
                 return None;
             }
             if worker == NONE {
-                worker = lane;
-            } else if worker != lane {
+                worker = on;
+            } else if worker != on {
                 return None;
             }
-            let last = self.lanes.get(lane as usize)?.flights.back()?.slot;
+            let last = self.workers.get(on as usize)?.flights.back()?.slot;
             has_last |= last == producer;
         }
-        let lane = self.lanes.get(worker as usize)?;
-        let is_next = has_last && lane.keeps_order && lane.has_room() && lane.queue.is_empty();
+        let state = self.workers.get(worker as usize)?;
+        let is_next = has_last && state.keeps_order && state.has_room() && state.queue.is_empty();
         (is_next && self.may_run(entry.route, worker)).then_some(worker)
     }
 
@@ -123,7 +123,7 @@ impl Engine {
     #[inline]
     fn is_next_in_queue(&self, route: Route) -> bool {
         match route {
-            Route::Worker(worker) => self.lanes[worker as usize].queue.is_empty(),
+            Route::Worker(worker) => self.workers[worker as usize].queue.is_empty(),
             Route::Pool(pool) => self.pools[pool as usize].queue.is_empty(),
             Route::Group(_) => false,
         }
@@ -134,7 +134,7 @@ impl Engine {
     fn may_run(&self, route: Route, worker: u32) -> bool {
         match route {
             Route::Worker(only) => only == worker,
-            Route::Pool(pool) => self.lanes[worker as usize].pool == pool,
+            Route::Pool(pool) => self.workers[worker as usize].pool == pool,
             Route::Group(_) => false,
         }
     }

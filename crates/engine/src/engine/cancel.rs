@@ -58,15 +58,15 @@ impl Engine {
         let is_ready = |slot: u32| ring[slot].state == State::Ready;
         self.runs[run as usize].waiting.clear();
         self.runs[run as usize].groups.clear();
-        for lane in &mut self.lanes {
-            lane.queue.retain(is_ready);
+        for state in &mut self.workers {
+            state.queue.retain(is_ready);
         }
         for pool in &mut self.pools {
             pool.queue.retain(is_ready);
         }
-        for worker in 0..self.lanes.len() {
-            if self.lanes[worker].reserved == run {
-                self.lanes[worker].reserved = NONE;
+        for worker in 0..self.workers.len() {
+            if self.workers[worker].reserved == run {
+                self.workers[worker].reserved = NONE;
                 self.fill(number(worker));
             }
         }

@@ -11,10 +11,10 @@ impl Engine {
     #[inline]
     pub(super) fn finished(&mut self, worker: WorkerId, dispatch: u64, ending: Ending, took: u64) {
         let now = self.now;
-        let flight = self.lanes.get_mut(worker.index()).and_then(|lane| {
-            let flight = lane.land(dispatch)?;
-            lane.progress = now;
-            Some((flight, lane.pool))
+        let flight = self.workers.get_mut(worker.index()).and_then(|state| {
+            let flight = state.land(dispatch)?;
+            state.progress = now;
+            Some((flight, state.pool))
         });
         let Some((flight, pool)) = flight else {
             self.stale += 1;
@@ -48,11 +48,11 @@ impl Engine {
 
     pub(super) fn worker_ready(&mut self, worker: WorkerId) {
         let now = self.now;
-        if let Some(lane) = self.lanes.get_mut(worker.index()) {
-            let was = std::mem::replace(&mut lane.health, Health::Ready);
-            (lane.progress, self.progress) = (now, now);
-            if was == Health::Lost && lane.pool != NONE {
-                self.pools[lane.pool as usize].living += 1;
+        if let Some(state) = self.workers.get_mut(worker.index()) {
+            let was = std::mem::replace(&mut state.health, Health::Ready);
+            (state.progress, self.progress) = (now, now);
+            if was == Health::Lost && state.pool != NONE {
+                self.pools[state.pool as usize].living += 1;
             }
             self.fill(worker.0);
         }
@@ -60,24 +60,24 @@ impl Engine {
 
     pub(super) fn worker_progress(&mut self, worker: WorkerId) {
         let now = self.now;
-        if let Some(lane) = self.lanes.get_mut(worker.index()) {
-            lane.progress = now;
+        if let Some(state) = self.workers.get_mut(worker.index()) {
+            state.progress = now;
         }
     }
 
     pub(super) fn worker_lost(&mut self, worker: WorkerId) {
-        let Some(lane) = self.lanes.get_mut(worker.index()) else { return };
-        let was = std::mem::replace(&mut lane.health, Health::Lost);
+        let Some(state) = self.workers.get_mut(worker.index()) else { return };
+        let was = std::mem::replace(&mut state.health, Health::Lost);
         self.progress = self.now;
-        let (pool, reserved) = (lane.pool, lane.reserved);
+        let (pool, reserved) = (state.pool, state.reserved);
         if was != Health::Lost && pool != NONE {
             self.pools[pool as usize].living -= 1;
         }
-        for flight in lane.take_flights() {
+        for flight in state.take_flights() {
             let reason = lost(worker.0);
             self.end_with(flight.slot, Some(self.cause(flight.slot, flight.member, reason)), 0);
         }
-        while let Some(slot) = self.lanes[worker.index()].queue.pop() {
+        while let Some(slot) = self.workers[worker.index()].queue.pop() {
             self.fail(slot, lost(worker.0));
         }
         if pool != NONE {
@@ -145,8 +145,8 @@ impl Engine {
 
     /// Asks the workers that have `slot` not to begin it.
     pub(super) fn recall(&mut self, slot: u32) {
-        for (worker, lane) in (0..).map(WorkerId).zip(&self.lanes) {
-            for flight in lane.flights.iter().filter(|flight| flight.slot == slot) {
+        for (worker, state) in (0..).map(WorkerId).zip(&self.workers) {
+            for flight in state.flights.iter().filter(|flight| flight.slot == slot) {
                 self.actions.push_back(Action::Recall { worker, dispatch: flight.dispatch });
             }
         }

@@ -3,7 +3,7 @@
 use super::{Action, Engine};
 use crate::arena::{NONE, number};
 use crate::error::Begin;
-use crate::run::{Cause, Outcome, Reason, Report, Resources, Run, RunId, RunSpec};
+use crate::run::{Cause, Outcome, Reason, Resources, Run, RunId, RunReport, RunSpec};
 use crate::scope::{MAX_DEPTH, Mode, OpenScope, Scope, ScopeError};
 use crate::task::Time;
 
@@ -128,7 +128,7 @@ impl Engine {
     }
 
     /// What a run has done so far, finished or not.
-    pub fn report(&self, run: RunId) -> Option<Report> {
+    pub fn report(&self, run: RunId) -> Option<RunReport> {
         Some(self.runs[self.run_index(run)?].report)
     }
 
@@ -160,7 +160,7 @@ impl Engine {
 
     /// One bit for each worker.
     fn resources(&self, resources: Resources<'_>) -> Vec<u64> {
-        let mut bits = vec![0u64; self.lanes.len().div_ceil(64)];
+        let mut bits = vec![0u64; self.workers.len().div_ceil(64)];
         let mut add = |worker: usize| {
             if let Some(bits) = bits.get_mut(worker / 64) {
                 *bits |= 1 << (worker % 64);
@@ -168,7 +168,7 @@ impl Engine {
         };
         match resources {
             Resources::All => {
-                for worker in 0..self.lanes.len() {
+                for worker in 0..self.workers.len() {
                     add(worker);
                 }
             }

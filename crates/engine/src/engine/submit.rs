@@ -4,15 +4,15 @@ use super::Engine;
 use crate::error::{Knob, Submit, SubmitError};
 use crate::region::rounded;
 use crate::run::RunId;
-use crate::task::{Arg, Place, Route, Tag, TaskId, TaskSpec};
+use crate::task::{Arg, Placement, Route, Tag, TaskId, TaskSpec};
 use crate::worker::{Health, Pool, WorkerId};
 
 impl Engine {
     /// Submits a task to a run that is building. A refusal has changed nothing; a full ring is no refusal.
     pub fn submit(&mut self, run: RunId, spec: &TaskSpec<'_>) -> Result<Submit, SubmitError> {
         let at = self.building(run)?;
-        let single = match spec.place {
-            Place::Pool(pool) if self.is_plain(at, pool.0, spec) => Some(Route::Pool(pool.0)),
+        let single = match spec.placement {
+            Placement::Pool(pool) if self.is_plain(at, pool.0, spec) => Some(Route::Pool(pool.0)),
             _ => self.check_place(at, spec)?,
         };
         if single.is_some() {
@@ -89,20 +89,20 @@ impl Engine {
     /// The way of a single task; none for a group.
     #[inline(never)]
     fn check_place(&self, run: usize, spec: &TaskSpec<'_>) -> Result<Option<Route>, SubmitError> {
-        let is_single = matches!(spec.place, Place::Worker(_) | Place::Pool(_));
+        let is_single = matches!(spec.placement, Placement::Worker(_) | Placement::Pool(_));
         if is_single && spec.is_collective {
             return Err(SubmitError::CollectiveAlone);
         }
-        match spec.place {
-            Place::Worker(worker) => {
+        match spec.placement {
+            Placement::Worker(worker) => {
                 self.check_worker(run, worker)?;
                 return Ok(Some(Route::Worker(worker.0)));
             }
-            Place::Pool(pool) => {
+            Placement::Pool(pool) => {
                 self.check_pool(run, pool.0, 1)?;
                 return Ok(Some(Route::Pool(pool.0)));
             }
-            Place::Group(members) => {
+            Placement::Group(members) => {
                 if members.is_empty() || !spec.args.is_empty() {
                     return Err(SubmitError::BadGroup);
                 }
@@ -114,7 +114,7 @@ impl Engine {
                 }
                 workers.into_iter().try_for_each(|worker| self.check_worker(run, worker))?;
             }
-            Place::PoolGroup(pool, members) => {
+            Placement::PoolGroup(pool, members) => {
                 if members.is_empty() || !spec.args.is_empty() {
                     return Err(SubmitError::BadGroup);
                 }
@@ -125,8 +125,8 @@ impl Engine {
     }
 
     fn check_worker(&self, run: usize, worker: WorkerId) -> Result<(), SubmitError> {
-        match self.lanes.get(worker.index()) {
-            Some(lane) if self.runs[run].uses(worker.0) => match lane.health {
+        match self.workers.get(worker.index()) {
+            Some(state) if self.runs[run].uses(worker.0) => match state.health {
                 Health::Lost => Err(SubmitError::WorkerLost(worker)),
                 Health::Starting | Health::Ready => Ok(()),
             },
@@ -148,15 +148,15 @@ impl Engine {
 
     /// The arguments of a group.
     fn check_members(&mut self, spec: &TaskSpec<'_>) -> Result<(), SubmitError> {
-        match spec.place {
-            Place::Worker(_) | Place::Pool(_) => self.check_member(0, spec.args),
-            Place::Group(members) => {
+        match spec.placement {
+            Placement::Worker(_) | Placement::Pool(_) => self.check_member(0, spec.args),
+            Placement::Group(members) => {
                 check_count(members.len())?;
                 (0..)
                     .zip(members)
                     .try_for_each(|(member, (_, args))| self.check_member(member, args))
             }
-            Place::PoolGroup(_, members) => {
+            Placement::PoolGroup(_, members) => {
                 check_count(members.len())?;
                 (0..).zip(members).try_for_each(|(member, args)| self.check_member(member, args))
             }
@@ -275,25 +275,25 @@ impl Engine {
     }
 
     fn open_group(&mut self, spec: &TaskSpec<'_>) -> Route {
-        let (pool, targets, members) = match spec.place {
-            Place::Worker(_) | Place::Pool(_) => (None, Vec::new(), 1),
-            Place::Group(members) => {
+        let (pool, targets, members) = match spec.placement {
+            Placement::Worker(_) | Placement::Pool(_) => (None, Vec::new(), 1),
+            Placement::Group(members) => {
                 (None, members.iter().map(|(worker, _)| worker.0).collect(), members.len())
             }
-            Place::PoolGroup(pool, members) => (Some(pool.0), Vec::new(), members.len()),
+            Placement::PoolGroup(pool, members) => (Some(pool.0), Vec::new(), members.len()),
         };
         Route::Group(self.add_group(pool, targets, members))
     }
 
     fn wire_members(&mut self, slot: u32, spec: &TaskSpec<'_>) {
-        match spec.place {
-            Place::Worker(_) | Place::Pool(_) => {}
-            Place::Group(members) => {
+        match spec.placement {
+            Placement::Worker(_) | Placement::Pool(_) => {}
+            Placement::Group(members) => {
                 for (member, (_, args)) in (0..).zip(members) {
                     self.wire(slot, member, args, spec.is_unordered);
                 }
             }
-            Place::PoolGroup(_, members) => {
+            Placement::PoolGroup(_, members) => {
                 for (member, args) in (0..).zip(members) {
                     self.wire(slot, member, args, spec.is_unordered);
                 }

@@ -6,7 +6,7 @@ use crate::view::Region;
 use std::ops::{Index, IndexMut};
 
 #[derive(Debug)]
-pub(crate) struct Node {
+pub(crate) struct TreeNode {
     pub(crate) region: Region,
     pub(crate) users: Users,
     /// The map whose tree this is.
@@ -21,7 +21,7 @@ pub(crate) struct Node {
 
 #[derive(Debug, Default)]
 pub(crate) struct Tree {
-    nodes: Arena<Node>,
+    nodes: Arena<TreeNode>,
     count: u64,
     /// How many nodes were looked at.
     pub(crate) visits: u64,
@@ -32,7 +32,7 @@ impl Tree {
     pub(crate) fn add(&mut self, region: &Region, map: u32) -> u32 {
         self.count += 1;
         let weight = scattered(self.count);
-        self.nodes.add(Node {
+        self.nodes.add(TreeNode {
             region: region.clone(),
             users: Users::NOBODY,
             map,
@@ -156,17 +156,17 @@ impl Tree {
 }
 
 impl Index<u32> for Tree {
-    type Output = Node;
+    type Output = TreeNode;
 
     #[inline]
-    fn index(&self, at: u32) -> &Node {
+    fn index(&self, at: u32) -> &TreeNode {
         &self.nodes[at]
     }
 }
 
 impl IndexMut<u32> for Tree {
     #[inline]
-    fn index_mut(&mut self, at: u32) -> &mut Node {
+    fn index_mut(&mut self, at: u32) -> &mut TreeNode {
         &mut self.nodes[at]
     }
 }

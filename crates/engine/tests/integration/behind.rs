@@ -23,7 +23,7 @@ fn behind(bench: &Bench, task: TaskId) -> Vec<u64> {
 }
 
 /// The work of what each worker has, in order.
-fn lanes(bench: &mut Bench) -> Vec<Vec<u64>> {
+fn dispatched(bench: &mut Bench) -> Vec<Vec<u64>> {
     bench.look();
     let of = |worker: &WorkerId| {
         let mine = bench.running.iter().filter(|start| start.worker == *worker);
@@ -40,11 +40,11 @@ fn que_5_a_chain_is_sent_to_one_worker_as_deep_as_that_goes() {
     for work in 1..=10 {
         bench.task(run, work, &[view(data, 0, 8).in_out()]);
     }
-    assert_eq!(lanes(&mut bench), [vec![1, 2, 3, 4], vec![]], "QUE-5");
+    assert_eq!(dispatched(&mut bench), [vec![1, 2, 3, 4], vec![]], "QUE-5");
     let is_behind = |start: &Start| behind(&bench, start.task).len() == 1;
     assert!(bench.running[1..].iter().all(is_behind), "QUE-5");
     bench.done(1);
-    assert_eq!(lanes(&mut bench), [vec![2, 3, 4, 5], vec![]], "QUE-5: room is used at once");
+    assert_eq!(dispatched(&mut bench), [vec![2, 3, 4, 5], vec![]], "QUE-5: room is used at once");
     let second = bench.running[1].task;
     let before = behind(&bench, second);
     assert_eq!(before, [bench.running[0].dispatch], "QUE-5: what it is behind");
@@ -62,9 +62,9 @@ fn que_5_only_the_first_of_several_consumers_is_sent_behind_their_producer() {
     for work in 2..=4 {
         bench.task(run, work, &[view(data, 0, 8).input()]);
     }
-    assert_eq!(lanes(&mut bench), [vec![1, 2], vec![]], "QUE-5");
+    assert_eq!(dispatched(&mut bench), [vec![1, 2], vec![]], "QUE-5");
     bench.done(1);
-    assert_eq!(lanes(&mut bench), [vec![2, 4], vec![3]], "QUE-4: the others are spread");
+    assert_eq!(dispatched(&mut bench), [vec![2, 4], vec![3]], "QUE-4: the others are spread");
     bench.finish();
 }
 
@@ -76,7 +76,7 @@ fn que_5_what_waits_for_tasks_of_two_workers_waits() {
     bench.task(run, 1, &[view(one, 0, 8).output()]);
     bench.task(run, 2, &[view(other, 0, 8).output()]);
     bench.task(run, 3, &[view(one, 0, 8).input(), view(other, 0, 8).input()]);
-    assert_eq!(lanes(&mut bench), [vec![1], vec![2]], "QUE-5");
+    assert_eq!(dispatched(&mut bench), [vec![1], vec![2]], "QUE-5");
     bench.done(2);
     // Nobody looks at what waits for the first because the second has ended; it is sent when the first ends.
     bench.done(1);
@@ -92,13 +92,17 @@ fn que_5_ready_tasks_go_first() {
     for (work, data) in (1..).zip([one, second, third, one, one]) {
         bench.task(run, work, &[view(data, 0, 8).in_out()]);
     }
-    assert_eq!(lanes(&mut bench), [[1, 2]], "QUE-1: the third is ready and waits");
+    assert_eq!(dispatched(&mut bench), [[1, 2]], "QUE-1: the third is ready and waits");
     bench.done(1);
-    assert_eq!(lanes(&mut bench), [[2, 3]], "QUE-5");
+    assert_eq!(dispatched(&mut bench), [[2, 3]], "QUE-5");
     bench.done(2);
-    assert_eq!(lanes(&mut bench), [[3, 4]], "QUE-5");
+    assert_eq!(dispatched(&mut bench), [[3, 4]], "QUE-5");
     bench.done(3);
-    assert_eq!(lanes(&mut bench), [[4, 5]], "QUE-5: nothing is ready, so what waits may follow");
+    assert_eq!(
+        dispatched(&mut bench),
+        [[4, 5]],
+        "QUE-5: nothing is ready, so what waits may follow"
+    );
     bench.finish();
 }
 
@@ -110,7 +114,10 @@ fn que_5_que_6_a_task_that_is_alone_is_not_sent_behind_and_nothing_behind_it() {
     let pool = bench.pool;
     for (work, is_alone) in [(1, false), (2, true), (3, false)] {
         let args = [view(data, 0, 8).in_out()];
-        bench.spec(run, &TaskSpec::new(Place::Pool(pool)).args(&args).work(work).alone(is_alone));
+        bench.spec(
+            run,
+            &TaskSpec::new(Placement::Pool(pool)).args(&args).work(work).alone(is_alone),
+        );
     }
     for work in 1..=3 {
         assert_eq!(bench.works(), [work], "QUE-6");
@@ -126,12 +133,12 @@ fn que_5_a_task_for_one_worker_is_sent_behind_its_producer_there() {
     let (here, there) = (bench.workers[0], bench.workers[1]);
     for (work, worker) in [(1, here), (2, here), (3, there)] {
         let args = [view(data, 0, 8).in_out()];
-        bench.spec(run, &TaskSpec::new(Place::Worker(worker)).args(&args).work(work));
+        bench.spec(run, &TaskSpec::new(Placement::Worker(worker)).args(&args).work(work));
     }
-    assert_eq!(lanes(&mut bench), [vec![1, 2], vec![]], "QUE-2, QUE-5");
+    assert_eq!(dispatched(&mut bench), [vec![1, 2], vec![]], "QUE-2, QUE-5");
     bench.done(1);
     bench.done(2);
-    assert_eq!(lanes(&mut bench), [vec![], vec![3]], "QUE-2");
+    assert_eq!(dispatched(&mut bench), [vec![], vec![3]], "QUE-2");
     bench.finish();
 }
 
@@ -197,7 +204,7 @@ fn assert_work_conserving(seed: u64) {
             let args = if read == write { &args[..1] } else { &args[..] };
             let is_alone = random.below(10) < of_alone;
             let work = tasks.len() as u64;
-            let spec = TaskSpec::new(Place::Pool(pool)).args(args).work(work).alone(is_alone);
+            let spec = TaskSpec::new(Placement::Pool(pool)).args(args).work(work).alone(is_alone);
             tasks.push((bench.spec(run, &spec), is_alone));
         }
         let actions: Vec<Action> = bench.engine.actions().collect();

@@ -12,7 +12,7 @@ fn why_1_every_edge_is_listed_with_its_argument_and_kind() {
     let read = bench.task(run, 2, &[view(a, 0, 8).input()]);
     let args = [view(b, 0, 8).input(), view(a, 0, 8).in_out()];
     let both = bench
-        .spec(run, &TaskSpec::new(Place::Pool(bench.pool)).args(&args).after(&[write]).work(3));
+        .spec(run, &TaskSpec::new(Placement::Pool(bench.pool)).args(&args).after(&[write]).work(3));
     let why = bench.engine.why(both).expect("live");
     let told: Vec<_> = why
         .dependencies
@@ -32,14 +32,14 @@ fn why_2_what_a_task_waits_for_now_is_told_at_every_stage() {
     let mut bench = Bench::new(2);
     let workers = bench.workers.clone();
     let run = bench.begin();
-    let first = bench.spec(run, &TaskSpec::new(Place::Worker(workers[0])).work(1));
-    let second = bench.spec(run, &TaskSpec::new(Place::Worker(workers[0])).work(2));
+    let first = bench.spec(run, &TaskSpec::new(Placement::Worker(workers[0])).work(1));
+    let second = bench.spec(run, &TaskSpec::new(Placement::Worker(workers[0])).work(2));
     let waiting = |bench: &Bench, task| bench.engine.why(task).expect("live").waiting;
     assert_eq!(waiting(&bench, first), Waiting::Ending(vec![workers[0]]));
     assert_eq!(waiting(&bench, second), Waiting::Worker(workers[0], first));
     let members: Vec<(WorkerId, &[Arg])> =
         workers.iter().map(|worker| (*worker, &[] as &[Arg])).collect();
-    let group = bench.spec(run, &TaskSpec::new(Place::Group(&members)).work(3));
+    let group = bench.spec(run, &TaskSpec::new(Placement::Group(&members)).work(3));
     let pooled = bench.task(run, 4, &[]);
     assert_eq!(
         waiting(&bench, group),
@@ -125,7 +125,7 @@ fn why_3_a_recording_engine_knows_edges_from_tasks_that_had_ended() {
     assert_eq!(bench.engine.state(write), State::Consumed, "nobody waits for anybody here");
     let read = [view(buffer, 16, 48).input()];
     let after = [write];
-    let spec = TaskSpec::new(Place::Pool(bench.pool)).args(&read).after(&after).work(4);
+    let spec = TaskSpec::new(Placement::Pool(bench.pool)).args(&read).after(&after).work(4);
     let last = bench.spec(run, &spec);
     bench.done(4);
     let (_, slab) = bench.slab(run, 5, 8);

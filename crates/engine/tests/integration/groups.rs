@@ -13,11 +13,11 @@ fn grp_1_grp_2_a_group_starts_whole_and_is_not_starved_by_a_thousand_later_singl
     let mut bench = Bench::with(3, Config { slots: 2000, ..Config::default() });
     let run = bench.begin();
     let workers = bench.workers.clone();
-    bench.spec(run, &TaskSpec::new(Place::Worker(workers[0])).work(1));
-    bench.spec(run, &TaskSpec::new(Place::Group(&on(&workers[..2]))).work(2));
+    bench.spec(run, &TaskSpec::new(Placement::Worker(workers[0])).work(1));
+    bench.spec(run, &TaskSpec::new(Placement::Group(&on(&workers[..2]))).work(2));
     for work in 0..1000 {
         let worker = workers[usize::try_from(work % 3).unwrap_or_default()];
-        bench.spec(run, &TaskSpec::new(Place::Worker(worker)).work(100 + work));
+        bench.spec(run, &TaskSpec::new(Placement::Worker(worker)).work(100 + work));
     }
     assert_eq!(bench.works(), [1, 102], "the group keeps worker 1 free; worker 2 goes on");
     bench.done(102);
@@ -35,12 +35,12 @@ fn b_42_groups_wait_in_order_and_two_members_on_one_worker_are_refused() {
     let run = bench.begin();
     let workers = bench.workers.clone();
     let twice = on(&[workers[1], workers[0], workers[1]]);
-    let error = bench.engine.submit(run, &TaskSpec::new(Place::Group(&twice)));
+    let error = bench.engine.submit(run, &TaskSpec::new(Placement::Group(&twice)));
     assert_eq!(error, Err(SubmitError::SameWorker(workers[1])));
-    bench.spec(run, &TaskSpec::new(Place::Worker(workers[0])).work(1));
-    bench.spec(run, &TaskSpec::new(Place::Group(&on(&workers[..2]))).work(2));
-    bench.spec(run, &TaskSpec::new(Place::Group(&on(&workers[1..]))).work(3));
-    bench.spec(run, &TaskSpec::new(Place::Worker(workers[2])).work(4));
+    bench.spec(run, &TaskSpec::new(Placement::Worker(workers[0])).work(1));
+    bench.spec(run, &TaskSpec::new(Placement::Group(&on(&workers[..2]))).work(2));
+    bench.spec(run, &TaskSpec::new(Placement::Group(&on(&workers[1..]))).work(3));
+    bench.spec(run, &TaskSpec::new(Placement::Worker(workers[2])).work(4));
     assert_eq!(bench.works(), [1, 4], "the second group reserves nothing");
     bench.done(1);
     bench.done(4);
@@ -56,10 +56,10 @@ fn grp_4_a_group_larger_than_its_pool_is_refused_and_one_whose_workers_go_fails(
     let run = bench.begin();
     let (workers, pool) = (bench.workers.clone(), bench.pool);
     let members: [&[Arg]; 4] = [&[]; 4];
-    let error = bench.engine.submit(run, &TaskSpec::new(Place::PoolGroup(pool, &members)));
+    let error = bench.engine.submit(run, &TaskSpec::new(Placement::PoolGroup(pool, &members)));
     assert_eq!(error, Err(SubmitError::GroupTooLarge { members: 4, workers: 3 }));
     bench.task(run, 1, &[]);
-    bench.spec(run, &TaskSpec::new(Place::PoolGroup(pool, &members[..3])).work(2));
+    bench.spec(run, &TaskSpec::new(Placement::PoolGroup(pool, &members[..3])).work(2));
     assert_eq!(bench.works(), [1]);
     bench.lose(workers[2]);
     let error = bench.engine.error(run).expect("it can never start");
@@ -78,7 +78,7 @@ fn grp_3_the_first_failure_decides_and_members_that_never_started_are_skipped() 
     let token = [view(buffer, 0, 8).output()];
     let members: Vec<(WorkerId, &[Arg])> =
         bench.workers.iter().map(|worker| (*worker, &token[..])).collect();
-    let group = bench.spec(run, &TaskSpec::new(Place::Group(&members)).work(1));
+    let group = bench.spec(run, &TaskSpec::new(Placement::Group(&members)).work(1));
     let reader = bench.task(run, 2, &[view(buffer, 0, 8).input()]);
     assert_eq!(
         bench.engine.why(group).expect("live").dependencies,
@@ -107,13 +107,13 @@ fn grp_3_the_first_failure_decides_and_members_that_never_started_are_skipped() 
 fn b_43_a_collective_must_be_a_group() {
     let mut bench = Bench::new(2);
     let run = bench.begin();
-    let error = bench.engine.submit(run, &TaskSpec::new(Place::Pool(bench.pool)).collective());
+    let error = bench.engine.submit(run, &TaskSpec::new(Placement::Pool(bench.pool)).collective());
     assert_eq!(error, Err(SubmitError::CollectiveAlone));
     let members = on(&bench.workers.clone());
-    bench.spec(run, &TaskSpec::new(Place::Group(&members)).collective().work(1));
+    bench.spec(run, &TaskSpec::new(Placement::Group(&members)).collective().work(1));
     assert_eq!(bench.works(), [1, 1]);
     assert_eq!(
-        bench.engine.submit(run, &TaskSpec::new(Place::Group(&[]))),
+        bench.engine.submit(run, &TaskSpec::new(Placement::Group(&[]))),
         Err(SubmitError::BadGroup)
     );
 }
@@ -130,7 +130,7 @@ fn que_1_ready_tasks_of_one_queue_run_in_the_order_of_submission() {
     for work in 20..40 {
         bench.task(run, work, &[]);
     }
-    bench.spec(run, &TaskSpec::new(Place::Pool(bench.pool)).work(99).priority(1));
+    bench.spec(run, &TaskSpec::new(Placement::Pool(bench.pool)).work(99).priority(1));
     bench.seal_and_finish(run);
     let expected: Vec<u64> = [0, 99].into_iter().chain(20..40).chain(1..20).collect();
     assert_eq!(
@@ -145,7 +145,7 @@ fn que_2_a_directed_task_runs_on_its_worker_or_nowhere() {
     let run = bench.begin();
     let workers = bench.workers.clone();
     for work in 0..3 {
-        bench.spec(run, &TaskSpec::new(Place::Worker(workers[0])).work(work));
+        bench.spec(run, &TaskSpec::new(Placement::Worker(workers[0])).work(work));
     }
     assert_eq!(bench.works(), [0], "worker 1 is idle, and stays so");
     bench.lose(workers[0]);
@@ -181,7 +181,7 @@ fn que_4_what_a_task_makes_ready_goes_where_it_ran() {
     let view = View::bytes(data, 0, 8).expect("small");
     for work in 1..=4 {
         let args = [view.in_out()];
-        bench.spec(run, &TaskSpec::new(Place::Pool(bench.pool)).args(&args).work(work));
+        bench.spec(run, &TaskSpec::new(Placement::Pool(bench.pool)).args(&args).work(work));
     }
     bench.look();
     let first = bench.running[0].worker;
@@ -227,7 +227,7 @@ fn assert_spread(seed: u64, tasks: u64) {
             let args = [view(write).in_out(), view(read).input()];
             let args = if read == write { &args[..1] } else { &args[..] };
             let is_alone = random.below(10) < of_alone;
-            let spec = TaskSpec::new(Place::Pool(pool)).args(args).work(work).alone(is_alone);
+            let spec = TaskSpec::new(Placement::Pool(pool)).args(args).work(work).alone(is_alone);
             bench.spec(run, &spec);
             if is_alone {
                 alone.insert(work);
@@ -265,9 +265,9 @@ fn que_6_what_can_run_nowhere_else_is_sent_behind_one_that_is_alone() {
     let worker = bench.engine.add_worker(Some(bench.pool), 2);
     bench.engine.step(Time(0), Event::Ready(worker));
     let run = bench.begin();
-    bench.spec(run, &TaskSpec::new(Place::Pool(bench.pool)).work(1).alone(true));
-    bench.spec(run, &TaskSpec::new(Place::Pool(bench.pool)).work(2));
-    bench.spec(run, &TaskSpec::new(Place::Worker(worker)).work(3));
+    bench.spec(run, &TaskSpec::new(Placement::Pool(bench.pool)).work(1).alone(true));
+    bench.spec(run, &TaskSpec::new(Placement::Pool(bench.pool)).work(2));
+    bench.spec(run, &TaskSpec::new(Placement::Worker(worker)).work(3));
     assert_eq!(bench.works(), [1, 3], "QUE-6");
     bench.done(1);
     assert_eq!(bench.works(), [3, 2], "QUE-6");

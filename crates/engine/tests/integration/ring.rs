@@ -8,7 +8,7 @@ fn small(slots: u32, bytes: u64) -> Bench {
 }
 
 fn submit(bench: &mut Bench, run: RunId, bytes: u64) -> Result<Submit, SubmitError> {
-    let spec = TaskSpec::new(Place::Pool(bench.pool)).bytes(bytes).work(bytes);
+    let spec = TaskSpec::new(Placement::Pool(bench.pool)).bytes(bytes).work(bytes);
     bench.engine.submit(run, &spec)
 }
 
@@ -77,7 +77,7 @@ fn task_1_the_id_of_a_task_that_is_gone_names_no_other() {
     );
     assert_eq!(bench.engine.why(old), None);
     bench.done(2);
-    bench.spec(run, &TaskSpec::new(Place::Pool(bench.pool)).work(3).after(&[old]));
+    bench.spec(run, &TaskSpec::new(Placement::Pool(bench.pool)).work(3).after(&[old]));
     assert_eq!(bench.works(), [3], "waiting for a task that is gone is no wait");
 }
 
@@ -182,7 +182,7 @@ fn b_47_two_submitters_that_wait_for_each_others_scopes_are_told_and_only_they()
     let two =
         bench.begin_with(&RunSpec { resources: Resources::Only(&b, &[]), ..RunSpec::new("two") });
     let mut ask = |run, worker| {
-        let spec = TaskSpec::new(Place::Worker(worker)).bytes(1024);
+        let spec = TaskSpec::new(Placement::Worker(worker)).bytes(1024);
         bench.engine.submit(run, &spec)
     };
     assert!(matches!(ask(one, a[0]), Ok(Submit::Accepted { .. })));
@@ -218,7 +218,8 @@ fn a_slab_without_task_is_there_immediately_and_can_be_depended_on() {
     let Submit::Accepted { task, slab: Some(slab) } = answer else { panic!("{answer:?}") };
     assert_eq!(bench.engine.state(task), State::Completed);
     bench.task(run, 1, &[view(slab.buffer, 0, 100).in_out()]);
-    let second = bench.spec(run, &TaskSpec::new(Place::Pool(bench.pool)).work(2).after(&[task]));
+    let second =
+        bench.spec(run, &TaskSpec::new(Placement::Pool(bench.pool)).work(2).after(&[task]));
     assert_eq!(bench.works(), [1, 2]);
     assert_eq!(bench.engine.why(second).expect("live").dependencies, []);
     assert!(bench.engine.allocate(run, 0).is_ok());
@@ -249,8 +250,10 @@ fn sc_3_in_a_manual_scope_only_explicit_dependencies_count() {
     let outside = bench.task(run, 1, &write);
     let scope = bench.engine.open(run, "by hand", Mode::Manual).expect("room");
     bench.task(run, 2, &write);
-    let said = bench
-        .spec(run, &TaskSpec::new(Place::Pool(bench.pool)).args(&write).work(3).after(&[outside]));
+    let said = bench.spec(
+        run,
+        &TaskSpec::new(Placement::Pool(bench.pool)).args(&write).work(3).after(&[outside]),
+    );
     assert_eq!(bench.works(), [1, 2], "2 waits for nobody");
     assert_eq!(bench.engine.why(said).expect("live").waiting, Waiting::Tasks(vec![outside]));
     let error = bench.engine.open(run, "inside", Mode::Automatic);

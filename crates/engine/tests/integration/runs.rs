@@ -39,12 +39,12 @@ fn run_3_runs_that_share_no_worker_execute_side_by_side() {
         bench.begin_with(&RunSpec { resources: Resources::Only(&a, &[]), ..RunSpec::new("one") });
     let two =
         bench.begin_with(&RunSpec { resources: Resources::Only(&b, &[]), ..RunSpec::new("two") });
-    bench.spec(one, &TaskSpec::new(Place::Worker(a[0])).work(1));
-    bench.spec(two, &TaskSpec::new(Place::Worker(b[0])).work(2));
+    bench.spec(one, &TaskSpec::new(Placement::Worker(a[0])).work(1));
+    bench.spec(two, &TaskSpec::new(Placement::Worker(b[0])).work(2));
     assert_eq!(bench.works(), [1, 2]);
-    let error = bench.engine.submit(one, &TaskSpec::new(Place::Worker(b[0])));
+    let error = bench.engine.submit(one, &TaskSpec::new(Placement::Worker(b[0])));
     assert_eq!(error, Err(SubmitError::NotMine(b[0])));
-    let error = bench.engine.submit(one, &TaskSpec::new(Place::Pool(bench.pool)));
+    let error = bench.engine.submit(one, &TaskSpec::new(Placement::Pool(bench.pool)));
     assert_eq!(error, Err(SubmitError::PoolNotMine(bench.pool)));
     bench.engine.seal(two).expect("no scope is open");
     bench.done(2);
@@ -56,10 +56,13 @@ fn run_4_a_run_finishes_once_and_an_empty_one_immediately() {
     let mut bench = Bench::new(1);
     let run = bench.begin();
     bench.engine.seal(run).expect("no scope is open");
-    assert_eq!(bench.engine.outcome(run), Some(Outcome { report: Report::default(), error: None }));
+    assert_eq!(
+        bench.engine.outcome(run),
+        Some(Outcome { report: RunReport::default(), error: None })
+    );
     assert_eq!(bench.engine.seal(run), Err(ScopeError::NotBuilding));
     assert_eq!(
-        bench.engine.submit(run, &TaskSpec::new(Place::Pool(bench.pool))),
+        bench.engine.submit(run, &TaskSpec::new(Placement::Pool(bench.pool))),
         Err(SubmitError::NotBuilding(run))
     );
     bench.look();
@@ -82,7 +85,7 @@ fn run_5_the_first_error_is_told_to_every_waiter_and_to_no_other_run() {
     bench.end(3, Ending::Failed(8));
     let cause = Cause { task: Some(bad), member: 0, work: 1, reason: Reason::Failed(7) };
     assert_eq!(cause.to_string(), format!("task {bad} (work 1, member 0): failed with code 7"));
-    let error = bench.engine.submit(run, &TaskSpec::new(Place::Pool(bench.pool)));
+    let error = bench.engine.submit(run, &TaskSpec::new(Placement::Pool(bench.pool)));
     assert_eq!(error, Err(SubmitError::RunFailed(cause)), "more is refused, with the reason");
     bench.engine.seal(run).expect("no scope is open");
     let next = bench.begin();
@@ -130,7 +133,7 @@ fn run_6_a_cancelled_run_leaves_nothing_and_waits_for_what_has_begun() {
     let reader = bench.task(run, 2, &[view(slab.buffer, 0, 8).input()]);
     let members: Vec<(WorkerId, &[Arg])> =
         bench.workers.iter().map(|worker| (*worker, &[] as &[Arg])).collect();
-    bench.spec(run, &TaskSpec::new(Place::Group(&members)).work(3));
+    bench.spec(run, &TaskSpec::new(Placement::Group(&members)).work(3));
     bench.task(run, 4, &[]);
     assert_eq!(bench.works(), [1], "the group keeps worker 1 free");
     assert!(bench.engine.cancel(run));
@@ -143,7 +146,7 @@ fn run_6_a_cancelled_run_leaves_nothing_and_waits_for_what_has_begun() {
     );
     assert_eq!(bench.engine.outcome(run), None, "1 has begun");
     assert_eq!(bench.engine.close(scope), Err(ScopeError::NotOpen));
-    let error = bench.engine.submit(run, &TaskSpec::new(Place::Pool(bench.pool)));
+    let error = bench.engine.submit(run, &TaskSpec::new(Placement::Pool(bench.pool)));
     assert!(matches!(error, Err(SubmitError::RunFailed(Cause { reason: Reason::Cancelled, .. }))));
     let next = bench.begin();
     bench.task(next, 5, &[]);
@@ -218,11 +221,11 @@ fn eng_2_a_dispatch_ends_once_and_a_dead_worker_ends_what_it_had() {
     bench.engine.seal(run).expect("no scope is open");
     let next = bench.begin();
     assert_eq!(
-        bench.engine.submit(next, &TaskSpec::new(Place::Worker(worker))),
+        bench.engine.submit(next, &TaskSpec::new(Placement::Worker(worker))),
         Err(SubmitError::WorkerLost(worker))
     );
     bench.engine.step(Time(0), Event::Ready(worker));
-    bench.spec(next, &TaskSpec::new(Place::Worker(worker)).work(2));
+    bench.spec(next, &TaskSpec::new(Placement::Worker(worker)).work(2));
     assert_eq!(bench.works(), [2], "it may come back");
 }
 
@@ -243,14 +246,14 @@ fn b_40_eng_4_a_refused_submission_leaves_nothing() {
     let many = [good; 9];
     let before = bench.engine.stats();
     let specs = [
-        TaskSpec::new(Place::Pool(pool)).args(bad),
-        TaskSpec::new(Place::Group(&same)),
-        TaskSpec::new(Place::Group(&late)),
-        TaskSpec::new(Place::PoolGroup(pool, &many)),
-        TaskSpec::new(Place::Group(&late[..1])).args(good),
-        TaskSpec::new(Place::Pool(pool)).args(good).bytes(4096),
-        TaskSpec::new(Place::Pool(pool)).args(good).bytes(2048),
-        TaskSpec::new(Place::Pool(pool)).args(good).collective(),
+        TaskSpec::new(Placement::Pool(pool)).args(bad),
+        TaskSpec::new(Placement::Group(&same)),
+        TaskSpec::new(Placement::Group(&late)),
+        TaskSpec::new(Placement::PoolGroup(pool, &many)),
+        TaskSpec::new(Placement::Group(&late[..1])).args(good),
+        TaskSpec::new(Placement::Pool(pool)).args(good).bytes(4096),
+        TaskSpec::new(Placement::Pool(pool)).args(good).bytes(2048),
+        TaskSpec::new(Placement::Pool(pool)).args(good).collective(),
     ];
     for spec in &specs {
         let error = bench.engine.submit(run, spec).expect_err("refused");
@@ -279,7 +282,7 @@ fn b_41_a_task_is_ready_when_its_last_producer_has_ended_not_before() {
         .iter()
         .flat_map(|buffer| [view(*buffer, 0, 4).input(), view(*buffer, 2, 8).input()])
         .collect();
-    bench.spec(run, &TaskSpec::new(Place::Pool(bench.pool)).args(&args).after(&ids).work(99));
+    bench.spec(run, &TaskSpec::new(Placement::Pool(bench.pool)).args(&args).after(&ids).work(99));
     for work in [3, 0, 5, 1, 4] {
         bench.done(work);
         assert!(!bench.works().contains(&99));

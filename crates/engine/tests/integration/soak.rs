@@ -24,7 +24,7 @@ fn b_45_eng_3_what_lives_is_bounded_over_many_tasks_in_an_engine_that_is_never_i
         for _ in 0..2000 {
             let start = random.below(1000) * 1024;
             let args = [view(buffer, start, start + 1 + random.below(4096)).in_out()];
-            let spec = TaskSpec::new(Place::Pool(bench.pool)).args(&args).work(count);
+            let spec = TaskSpec::new(Placement::Pool(bench.pool)).args(&args).work(count);
             while !matches!(bench.engine.submit(run, &spec), Ok(Submit::Accepted { .. })) {
                 let oldest = {
                     bench.look();
@@ -71,7 +71,7 @@ fn a_million_submissions_against_a_full_ring_change_nothing() {
     }
     bench.look();
     let before = bench.engine.stats();
-    let spec = TaskSpec::new(Place::Pool(bench.pool));
+    let spec = TaskSpec::new(Placement::Pool(bench.pool));
     for _ in 0..1_000_000 {
         assert!(matches!(bench.engine.submit(run, &spec), Ok(Submit::Blocked { .. })));
     }

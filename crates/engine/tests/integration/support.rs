@@ -75,7 +75,7 @@ impl Bench {
 
     /// A task for the pool that must be accepted.
     pub(crate) fn task(&mut self, run: RunId, work: u64, args: &[Arg]) -> TaskId {
-        self.spec(run, &TaskSpec::new(Place::Pool(self.pool)).args(args).work(work))
+        self.spec(run, &TaskSpec::new(Placement::Pool(self.pool)).args(args).work(work))
     }
 
     pub(crate) fn spec(&mut self, run: RunId, spec: &TaskSpec<'_>) -> TaskId {
@@ -85,7 +85,7 @@ impl Bench {
 
     /// A task with a slab.
     pub(crate) fn slab(&mut self, run: RunId, work: u64, bytes: u64) -> (TaskId, Slab) {
-        let spec = TaskSpec::new(Place::Pool(self.pool)).bytes(bytes).work(work);
+        let spec = TaskSpec::new(Placement::Pool(self.pool)).bytes(bytes).work(work);
         match self.engine.submit(run, &spec).expect("a correct task") {
             Submit::Accepted { task, slab: Some(slab) } => (task, slab),
             other => panic!("{other:?}"),

@@ -109,10 +109,11 @@ fn b_73_view_2_sizes_that_do_not_fit_are_refused_and_never_wrapped() {
     let error = bench.engine.register(identity, u64::MAX, Grant::Read);
     assert_eq!(error, Err(BufferError::TooLarge(u64::MAX)));
     let run = bench.begin();
-    let error = bench.engine.submit(run, &TaskSpec::new(Place::Pool(bench.pool)).bytes(u64::MAX));
+    let error =
+        bench.engine.submit(run, &TaskSpec::new(Placement::Pool(bench.pool)).bytes(u64::MAX));
     assert_eq!(error, Err(SubmitError::TooLarge { bytes: u64::MAX, capacity: 1 << 30 }));
     let beyond = [view(buffer, 0, (1 << 20) + 1).input()];
-    let error = bench.engine.submit(run, &TaskSpec::new(Place::Pool(bench.pool)).args(&beyond));
+    let error = bench.engine.submit(run, &TaskSpec::new(Placement::Pool(bench.pool)).args(&beyond));
     assert_eq!(
         error,
         Err(SubmitError::OutOfBounds {
@@ -169,7 +170,7 @@ fn buf_2_buf_3_a_buffer_goes_when_no_run_names_it_and_its_number_is_never_confus
     assert!(bench.engine.knows(next) && !bench.engine.knows(buffer), "BUF-2");
     let run = bench.begin();
     let stale = [view(buffer, 0, 8).input()];
-    let error = bench.engine.submit(run, &TaskSpec::new(Place::Pool(bench.pool)).args(&stale));
+    let error = bench.engine.submit(run, &TaskSpec::new(Placement::Pool(bench.pool)).args(&stale));
     assert_eq!(error, Err(SubmitError::StaleBuffer(buffer)));
     assert_eq!(bench.engine.release(buffer), Err(BufferError::Stale(buffer)));
     let no_dep = [Arg { view: view(next, 0, 8), tag: Tag::NoDep }];
@@ -189,7 +190,8 @@ fn a_buffer_that_may_only_be_read_is_never_written() {
     let run = bench.begin();
     for tag in [Tag::Output, Tag::InOut, Tag::OutputExisting] {
         let args = [view(buffer, 0, 1).input(), Arg { view: view(buffer, 8, 16), tag }];
-        let error = bench.engine.submit(run, &TaskSpec::new(Place::Pool(bench.pool)).args(&args));
+        let error =
+            bench.engine.submit(run, &TaskSpec::new(Placement::Pool(bench.pool)).args(&args));
         assert_eq!(error, Err(SubmitError::ReadOnly { member: 0, argument: 1 }));
     }
 }
@@ -315,13 +317,15 @@ fn tm_5_runs_do_not_see_each_others_accesses() {
         (0..).zip([(one, first[0]), (two, second[0]), (one, first[0]), (two, second[0])])
     {
         let args = [view(buffer, 0, 64).in_out()];
-        let task = bench.spec(run, &TaskSpec::new(Place::Worker(worker)).args(&args).work(work));
+        let task =
+            bench.spec(run, &TaskSpec::new(Placement::Worker(worker)).args(&args).work(work));
         let dependencies = bench.engine.why(task).expect("live").dependencies;
         assert_eq!(dependencies.len(), usize::from(work >= 2), "only on the task of the same run");
     }
     bench.look();
     let task = bench.running[0].task;
-    let error = bench.engine.submit(two, &TaskSpec::new(Place::Worker(second[0])).after(&[task]));
+    let error =
+        bench.engine.submit(two, &TaskSpec::new(Placement::Worker(second[0])).after(&[task]));
     assert_eq!(error, Err(SubmitError::OtherRun(task)));
 }
 
@@ -354,7 +358,7 @@ fn b_71_aliasing_arguments_are_refused_in_any_order() {
             let args = order.map(Clone::clone);
             let before = bench.engine.stats();
             let answer =
-                bench.engine.submit(run, &TaskSpec::new(Place::Pool(bench.pool)).args(&args));
+                bench.engine.submit(run, &TaskSpec::new(Placement::Pool(bench.pool)).args(&args));
             assert_eq!(
                 matches!(answer, Err(SubmitError::Aliasing { member: 0, .. })),
                 is_refused,
@@ -371,8 +375,8 @@ fn b_10_writers_left_unordered_on_request_are_counted() {
     let run = bench.begin();
     let write = [view(buffer, 0, 8).output()];
     let first = bench.task(run, 1, &write);
-    let second =
-        bench.spec(run, &TaskSpec::new(Place::Pool(bench.pool)).args(&write).work(2).unordered());
+    let second = bench
+        .spec(run, &TaskSpec::new(Placement::Pool(bench.pool)).args(&write).work(2).unordered());
     assert_eq!(bench.works(), [1, 2], "they run together");
     let reader = bench.task(run, 3, &[view(buffer, 0, 8).input()]);
     assert_eq!(waits(&bench, reader), [first, second], "and whoever comes later waits for both");

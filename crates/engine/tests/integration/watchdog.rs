@@ -30,7 +30,7 @@ fn b_28_dog_1_idle_siblings_and_slow_peers_are_no_evidence() {
         let run = bench.begin();
         let members: Vec<(WorkerId, &[Arg])> =
             bench.workers[..2].iter().map(|worker| (*worker, &[] as &[Arg])).collect();
-        bench.spec(run, &TaskSpec::new(Place::Group(&members)).work(1));
+        bench.spec(run, &TaskSpec::new(Placement::Group(&members)).work(1));
         bench.look();
         // One member is quiet for as long as the other goes on; the third worker has nothing to do.
         let (mut now, busy) = (0, bench.workers[0]);
@@ -51,7 +51,7 @@ fn dog_1_who_waits_for_another_is_no_evidence_and_does_not_speak_for_it() {
     let run = bench.begin();
     let members: Vec<(WorkerId, &[Arg])> =
         bench.workers.iter().map(|worker| (*worker, &[] as &[Arg])).collect();
-    bench.spec(run, &TaskSpec::new(Place::Group(&members)).work(1));
+    bench.spec(run, &TaskSpec::new(Placement::Group(&members)).work(1));
     bench.look();
     let (waits, stuck) = (bench.workers[0], bench.workers[1]);
     bench.engine.hold_up(waits, true);
@@ -139,8 +139,10 @@ fn b_29_only_time_counts_not_how_often_one_looks() {
         assert_eq!(watch(&bench.engine, Time(44), &budgets()), Verdict::Busy(Time(45)));
     }
     assert_eq!(stall(&bench, 45).since, Time(0));
-    let expected = bench
-        .spec(run, &TaskSpec::new(Place::Worker(bench.workers[0])).expected(Time(1000)).work(2));
+    let expected = bench.spec(
+        run,
+        &TaskSpec::new(Placement::Worker(bench.workers[0])).expected(Time(1000)).work(2),
+    );
     bench.done(1);
     assert_eq!(
         watch(&bench.engine, Time(999), &budgets()),
@@ -156,7 +158,7 @@ fn b_31_a_long_start_is_charged_to_the_start() {
     let Begin::Started(run) = engine.begin(&RunSpec::new("skewed")) else {
         panic!("nothing else runs")
     };
-    engine.submit(run, &TaskSpec::new(Place::Worker(worker))).expect("accepted");
+    engine.submit(run, &TaskSpec::new(Placement::Worker(worker))).expect("accepted");
     assert!(engine.actions().next().is_none(), "nothing is sent to a worker that is not ready");
     assert_eq!(watch(&engine, Time(299), &budgets()), Verdict::Busy(Time(300)));
     let Verdict::Stalled(stall) = watch(&engine, Time(300), &budgets()) else {
@@ -226,7 +228,7 @@ fn dog_2_a_submitter_that_waits_for_another_one_is_told_for_whom() {
     }
     let far = Time(1 << 40);
     assert_eq!(watch(&bench.engine, far, &budgets()), Verdict::Idle, "nobody waits");
-    let task = TaskSpec::new(Place::Worker(workers[1])).work(1);
+    let task = TaskSpec::new(Placement::Worker(workers[1])).work(1);
     assert!(matches!(bench.engine.submit(starved, &task), Ok(Submit::Blocked { .. })));
     assert_eq!(watch(&bench.engine, Time(9), &budgets()), Verdict::Busy(Time(10)));
     let found = stall(&bench, 10);

@@ -1,8 +1,8 @@
 //! The five patterns of the benchmark, and one of many regions, in one run that never ends.
 
 use phalanx_engine::{
-    Action, Arg, Begin, BufferId, Config, Ending, Engine, Event, Grant, Identity, Place, PoolId,
-    RunId, RunSpec, Start, Stats, Submit, Tag, TaskSpec, Time, View,
+    Action, Arg, Begin, BufferId, Config, Ending, Engine, Event, Grant, Identity, Placement,
+    PoolId, RunId, RunSpec, Start, Stats, Submit, Tag, TaskSpec, Time, View,
 };
 
 /// Who waits for whom.
@@ -146,7 +146,7 @@ impl Driver {
 
     fn submit_one(&mut self) {
         loop {
-            let spec = TaskSpec::new(Place::Pool(self.pool)).args(&self.args).work(self.count);
+            let spec = TaskSpec::new(Placement::Pool(self.pool)).args(&self.args).work(self.count);
             if let Submit::Accepted { .. } =
                 self.engine.submit(self.run, &spec).expect("a correct task")
             {

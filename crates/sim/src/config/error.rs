@@ -7,35 +7,35 @@ use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
 
 /// A stretch of bytes of one source: 0 is the file, `n` the `n`th override.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct Location {
     pub(super) source: usize,
     pub(super) start: usize,
     pub(super) end: usize,
 }
 
-impl Place {
+impl Location {
     /// From the start of this to the end of `other`.
     pub(super) fn until(self, other: Self) -> Self {
         Self { end: other.end.max(self.end), ..self }
     }
 }
 
-/// Something wrong at a place, before the place has become a line and a column.
+/// Something wrong at a location, before the location has become a line and a column.
 #[derive(Clone, Debug)]
 pub struct Finding {
-    pub(super) place: Place,
+    pub(super) location: Location,
     message: String,
     label: String,
     help: Option<String>,
 }
 
 impl Finding {
-    /// `message` at `place`.
-    pub fn new(place: Place, message: impl Into<String>) -> Self {
-        Self { place, message: message.into(), label: String::new(), help: None }
+    /// `message` at `location`.
+    pub fn new(location: Location, message: impl Into<String>) -> Self {
+        Self { location, message: message.into(), label: String::new(), help: None }
     }
 
-    /// With a few words beside the place.
+    /// With a few words beside the location.
     #[must_use]
     pub fn label(mut self, label: impl Into<String>) -> Self {
         self.label = label.into();
@@ -49,14 +49,15 @@ impl Finding {
         self
     }
 
-    /// In the order of the text; at one place, in the order found.
+    /// In the order of the text; at one location, in the order found.
     pub(super) fn compare(&self, other: &Self) -> Ordering {
-        (self.place.source, self.place.start).cmp(&(other.place.source, other.place.start))
+        (self.location.source, self.location.start)
+            .cmp(&(other.location.source, other.location.start))
     }
 
     /// The error in the text it was found in; `file` is what messages call it.
     pub fn in_text(self, file: &str, text: &str) -> ConfigError {
-        let start = self.place.start.min(text.len());
+        let start = self.location.start.min(text.len());
         let line_start = text[..start].rfind('\n').map_or(0, |at| at + 1);
         let line_end = text[start..].find('\n').map_or(text.len(), |at| start + at);
         let source = text[line_start..line_end].trim_end_matches('\r');
@@ -68,7 +69,7 @@ impl Finding {
             file: file.to_owned(),
             line: text[..start].matches('\n').count() + 1,
             column: source[..from].chars().count() + 1,
-            marked: from..(self.place.end.saturating_sub(line_start)).clamp(from, source.len()),
+            marked: from..(self.location.end.saturating_sub(line_start)).clamp(from, source.len()),
             source: source.to_owned(),
         }
     }
@@ -146,13 +147,13 @@ impl ConfigErrors {
         Self(errors)
     }
 
-    /// All that was found, in the order of the text; `place` knows which text.
+    /// All that was found, in the order of the text; `location` knows which text.
     pub(super) fn all(
         mut findings: Vec<Finding>,
-        place: impl FnMut(Finding) -> ConfigError,
+        location: impl FnMut(Finding) -> ConfigError,
     ) -> Self {
         findings.sort_by(Finding::compare);
-        Self::new(findings.into_iter().map(place).collect())
+        Self::new(findings.into_iter().map(location).collect())
     }
 
     /// Each of them.

@@ -8,7 +8,7 @@ use super::error::Finding;
 use super::reader::{Found, Reader, Section, describe};
 use super::sips::sips;
 use super::size::{Size, blame, check_size};
-use super::yaml::{Node, Value};
+use super::yaml::{Value, YamlNode};
 
 /// The most SIPs of a machine, and the most rows or columns of anything.
 pub(super) const MOST: u32 = 65_536;
@@ -16,7 +16,7 @@ pub(super) const MOST: u32 = 65_536;
 const LONGEST: Time = Time::us(100_000_000);
 
 /// The machine in `root`, or everything that is wrong with it.
-pub(super) fn check(root: &Node) -> Result<MachineSpec, Vec<Finding>> {
+pub(super) fn check(root: &YamlNode) -> Result<MachineSpec, Vec<Finding>> {
     let mut reader = Reader::new("a machine file");
     match machine(&mut reader, root) {
         Some(spec) if reader.findings.is_empty() => Ok(spec),
@@ -25,7 +25,7 @@ pub(super) fn check(root: &Node) -> Result<MachineSpec, Vec<Finding>> {
 }
 
 // Each part reads all it can before the first `?`, so that everything wrong is found in one go.
-fn machine(r: &mut Reader, root: &Node) -> Option<MachineSpec> {
+fn machine(r: &mut Reader, root: &YamlNode) -> Option<MachineSpec> {
     let file = r.root(root)?;
     let name = name(r, &file);
     let description = description(r, &file);
@@ -39,11 +39,11 @@ fn machine(r: &mut Reader, root: &Node) -> Option<MachineSpec> {
     let (tcm, dma, gemm, vector) = pe?;
     let (cubes, pes, hbm) = (cubes?, pes?, hbm?);
     let size = Size {
-        sips: sips.place,
-        cubes: cubes.place,
-        pes: pes.place,
-        hbm: hbm.place,
-        tcm: tcm.place,
+        sips: sips.location,
+        cubes: cubes.location,
+        pes: pes.location,
+        hbm: hbm.location,
+        tcm: tcm.location,
     };
     let (sips, cubes, pes) = (sips.value, cubes.value, pes.value);
     let (name, hbm, tcm) = (name?, hbm.value, tcm.value);
@@ -54,15 +54,15 @@ fn machine(r: &mut Reader, root: &Node) -> Option<MachineSpec> {
 }
 
 fn name(r: &mut Reader, file: &Section<'_>) -> Option<String> {
-    let Found { value, place } = r.required_text(file, "name")?;
-    r.word("`name`", value, place).map(str::to_owned)
+    let Found { value, location } = r.required_text(file, "name")?;
+    r.word("`name`", value, location).map(str::to_owned)
 }
 
 fn description(r: &mut Reader, file: &Section<'_>) -> String {
-    let Some(Found { value, place }) = r.text(file, "description") else { return String::new() };
+    let Some(Found { value, location }) = r.text(file, "description") else { return String::new() };
     if value.chars().any(char::is_control) {
         r.findings.push(
-            Finding::new(place, "`description` must be one line")
+            Finding::new(location, "`description` must be one line")
                 .label("has line breaks or control characters"),
         );
     }
@@ -86,7 +86,7 @@ pub(super) fn latency(r: &mut Reader, section: &Section<'_>) -> Option<Found<Tim
     let latency = r.quantity(section, "latency", units::parse_time)?;
     if latency.value > LONGEST {
         let finding = Finding::new(
-            latency.place,
+            latency.location,
             format!(
                 "`{}` is out of range: {}",
                 section.path_of("latency"),
@@ -122,7 +122,10 @@ fn grid(r: &mut Reader, parent: &Section<'_>, key: &str) -> Option<Found<GridSpe
     let value = GridSpec { rows: rows.value, columns: columns.value, link: link? };
     Some(Found {
         value,
-        place: blame([(rows.place, rows.value.into()), (columns.place, columns.value.into())]),
+        location: blame([
+            (rows.location, rows.value.into()),
+            (columns.location, columns.value.into()),
+        ]),
     })
 }
 
@@ -131,9 +134,9 @@ fn hbm(r: &mut Reader, cube: &Section<'_>) -> Option<Found<HbmSpec>> {
     let capacity = r.quantity(&section, "capacity", units::parse_capacity);
     let bandwidth = r.quantity(&section, "bandwidth", units::parse_bandwidth);
     let latency = latency(r, &section);
-    let Found { value: capacity, place } = capacity?;
+    let Found { value: capacity, location } = capacity?;
     let value = HbmSpec { capacity, bandwidth: bandwidth?.value, latency: latency?.value };
-    Some(Found { value, place })
+    Some(Found { value, location })
 }
 
 fn pe(
@@ -170,9 +173,10 @@ fn tile(r: &mut Reader, gemm: &Section<'_>) -> Option<[u32; 3]> {
             } else {
                 describe(node).to_owned()
             };
-            let place = if node.place.start == node.place.end { key } else { node.place };
+            let location =
+                if node.location.start == node.location.end { key } else { node.location };
             return r.report(
-                Finding::new(place, format!("`{path}` must be three numbers, found {found}"))
+                Finding::new(location, format!("`{path}` must be three numbers, found {found}"))
                     .label("not `[m, n, k]`")
                     .help("as in `[128, 128, 128]`"),
             );

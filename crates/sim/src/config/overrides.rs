@@ -7,11 +7,11 @@
 
 use std::ops::Range;
 
-use super::error::{ConfigErrors, Finding, Place};
+use super::error::{ConfigErrors, Finding, Location};
 use super::schema;
-use super::yaml::{self, Entry, Node, Value};
+use super::yaml::{self, Entry, Value, YamlNode};
 
-/// What messages call the place an override was typed.
+/// What messages call the location an override was typed.
 pub(super) const OVERRIDE: &str = "--set";
 
 /// One `PATH=VALUE`, where `PATH` is dotted as in `pe.dma.latency`.
@@ -41,7 +41,7 @@ impl Override {
     }
 
     fn read(text: &str) -> Result<Self, Finding> {
-        let whole = Place { source: 0, start: 0, end: text.len() };
+        let whole = Location { source: 0, start: 0, end: text.len() };
         let Some(equals) = text.find('=') else {
             return Err(Finding::new(whole, "an override is `PATH=VALUE`")
                 .label("no `=` in it")
@@ -54,7 +54,7 @@ impl Override {
         }
         let segments = segments(&text[..equals]);
         if segments.iter().any(Range::is_empty) {
-            let path = Place { end: equals, ..whole };
+            let path = Location { end: equals, ..whole };
             return Err(Finding::new(path, "an override is `PATH=VALUE`")
                 .label("a part of the path is empty")
                 .help("as in `system.sips.count=8`"));
@@ -63,13 +63,13 @@ impl Override {
     }
 
     /// Puts the value into the tree; `source` is the number of this override in messages.
-    pub(super) fn apply(&self, root: &mut Node, source: usize) -> Result<(), Finding> {
+    pub(super) fn apply(&self, root: &mut YamlNode, source: usize) -> Result<(), Finding> {
         self.check_path(source)?;
         let value = yaml::read(&self.text[self.value..], source, self.value)?;
         let mut node = root;
         for segment in &self.segments {
-            let place = Place { source, start: segment.start, end: segment.end };
-            node = entry(node, &self.text[segment.clone()], place);
+            let location = Location { source, start: segment.start, end: segment.end };
+            node = entry(node, &self.text[segment.clone()], location);
         }
         *node = value;
         Ok(())
@@ -80,22 +80,25 @@ impl Override {
         let mut section = String::new();
         for segment in &self.segments {
             let key = &self.text[segment.clone()];
-            let place = Place { source, start: segment.start, end: segment.end };
+            let location = Location { source, start: segment.start, end: segment.end };
             let Some(keys) = schema::keys(&section) else {
-                return Err(Finding::new(place, format!("`{section}` is a value, it has no keys"))
-                    .label("nothing below it")
-                    .help(format!("write `{section}=VALUE`")));
+                return Err(Finding::new(
+                    location,
+                    format!("`{section}` is a value, it has no keys"),
+                )
+                .label("nothing below it")
+                .help(format!("write `{section}=VALUE`")));
             };
             if !keys.contains(&key) {
-                return Err(self.unknown(place, &section, key, keys));
+                return Err(self.unknown(location, &section, key, keys));
             }
             section = schema::join(&section, key);
         }
         Ok(())
     }
 
-    fn unknown(&self, place: Place, section: &str, key: &str, keys: &[&str]) -> Finding {
-        let finding = super::reader::unknown_key(place, section, key, keys);
+    fn unknown(&self, location: Location, section: &str, key: &str, keys: &[&str]) -> Finding {
+        let finding = super::reader::unknown_key(location, section, key, keys);
         let path = &self.text[..self.value - 1];
         match schema::near_path(path.trim()) {
             Some(near) if section.is_empty() => finding.label(format!("did you mean `{near}`?")),
@@ -106,23 +109,23 @@ impl Override {
 
 /// A topology set by an override to one without rows and columns leaves those of the file without meaning: they go,
 /// because an override cannot remove a key (OVER-3).
-pub(super) fn drop_grid(root: &mut Node) {
+pub(super) fn drop_grid(root: &mut YamlNode) {
     let Some(sips) = child(root, "system").and_then(|system| child(system, "sips")) else { return };
     let overridden = child(sips, "topology")
-        .is_some_and(|topology| topology.place.source > 0 && !is_grid(topology));
+        .is_some_and(|topology| topology.location.source > 0 && !is_grid(topology));
     let Value::Mapping(entries) = &mut sips.value else { return };
     if overridden {
         entries.retain(|entry| {
-            entry.node.place.source > 0 || !matches!(entry.key.as_str(), "rows" | "columns")
+            entry.node.location.source > 0 || !matches!(entry.key.as_str(), "rows" | "columns")
         });
     }
 }
 
-fn is_grid(topology: &Node) -> bool {
+fn is_grid(topology: &YamlNode) -> bool {
     matches!(&topology.value, Value::Scalar { text, .. } if matches!(text.as_str(), "mesh_2d" | "torus_2d"))
 }
 
-fn child<'a>(node: &'a mut Node, key: &str) -> Option<&'a mut Node> {
+fn child<'a>(node: &'a mut YamlNode, key: &str) -> Option<&'a mut YamlNode> {
     let Value::Mapping(entries) = &mut node.value else { return None };
     entries.iter_mut().find(|entry| entry.key == key).map(|entry| &mut entry.node)
 }
@@ -140,17 +143,17 @@ fn segments(path: &str) -> Vec<Range<usize>> {
 }
 
 /// The node under `key`, made if it is not there; a value that stood in the way is replaced.
-fn entry<'a>(node: &'a mut Node, key: &str, key_place: Place) -> &'a mut Node {
+fn entry<'a>(node: &'a mut YamlNode, key: &str, key_location: Location) -> &'a mut YamlNode {
     if !matches!(node.value, Value::Mapping(_)) {
-        *node = Node { place: key_place, value: Value::Mapping(Vec::new()) };
+        *node = YamlNode { location: key_location, value: Value::Mapping(Vec::new()) };
     }
     let Value::Mapping(entries) = &mut node.value else {
         unreachable!("OVER-1: made a mapping above")
     };
     let at = entries.iter().position(|entry| entry.key == key).unwrap_or(entries.len());
     if at == entries.len() {
-        let empty = Node { place: key_place, value: Value::Mapping(Vec::new()) };
-        entries.push(Entry { key: key.to_owned(), key_place, node: empty });
+        let empty = YamlNode { location: key_location, value: Value::Mapping(Vec::new()) };
+        entries.push(Entry { key: key.to_owned(), key_location, node: empty });
     }
     &mut entries[at].node
 }

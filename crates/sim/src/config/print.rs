@@ -11,8 +11,9 @@ use crate::units::{show_bandwidth, show_capacity, show_rate, show_time};
 /// Prints a machine as a machine file.
 ///
 /// ```
-/// use phalanx_sim::config::{parse_machine, preset, to_yaml};
-/// let spec = parse_machine("bare", preset("bare").unwrap().text).unwrap();
+/// use phalanx_sim::MachineSpec;
+/// use phalanx_sim::config::{parse_machine, to_yaml};
+/// let spec = MachineSpec::preset("bare").unwrap();
 /// assert_eq!(parse_machine("printed", &to_yaml(&spec)), Ok(spec));
 /// ```
 pub fn to_yaml(spec: &MachineSpec) -> String {

@@ -4,17 +4,17 @@
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
-use crate::near::near_miss;
+use crate::spelling::suggestion;
 use crate::time::Bytes;
 use crate::units::{self, Kind, QuantityError};
 
-pub use super::error::{Finding, Place};
+pub use super::error::{Finding, Location};
 
 use super::error::ConfigErrors;
 use super::machine::latency_limit;
 use super::schema;
 use super::size::MEMORY_LIMIT;
-use super::yaml::{self, Entry, Node, Value};
+use super::yaml::{self, Entry, Value, YamlNode};
 
 /// Reads a file whose root may have `keys`, all of them optional: `check` gets the root and returns what it says.
 /// `file` and `what` (`a machine file`) are only used in messages; everything reported is returned together. `check`
@@ -40,9 +40,9 @@ pub fn read_file<T>(
     let mut reader = Reader::new(what);
     let read = match yaml::read_any(text, 0, 0) {
         Ok(root) => {
-            let root = root.unwrap_or_else(Node::nothing);
+            let root = root.unwrap_or_else(YamlNode::nothing);
             reader
-                .open_or_empty(&root, root.place, String::new(), keys)
+                .open_or_empty(&root, root.location, String::new(), keys)
                 .and_then(|root| check(&mut reader, &root))
         }
         Err(finding) => reader.report(finding),
@@ -63,7 +63,7 @@ pub struct Reader {
 pub struct Section<'a> {
     path: String,
     /// The key it hangs on: where missing parts are reported.
-    pub place: Place,
+    pub location: Location,
     entries: &'a [Entry],
     keys: &'static [&'static str],
 }
@@ -74,7 +74,7 @@ pub struct Found<T> {
     /// What was found.
     pub value: T,
     /// Where.
-    pub place: Place,
+    pub location: Location,
 }
 
 impl Section<'_> {
@@ -98,7 +98,7 @@ impl Section<'_> {
         let unknown = self.entries.iter().filter(|entry| !self.keys.contains(&entry.key.as_str()));
         unknown
             .into_iter()
-            .any(|entry| near_miss(&entry.key, self.keys.iter().copied()) == Some(key))
+            .any(|entry| suggestion(&entry.key, self.keys.iter().copied()) == Some(key))
     }
 }
 
@@ -119,21 +119,21 @@ impl Reader {
     }
 
     /// The whole file as a section.
-    pub(super) fn root<'a>(&mut self, node: &'a Node) -> Option<Section<'a>> {
+    pub(super) fn root<'a>(&mut self, node: &'a YamlNode) -> Option<Section<'a>> {
         // Missing parts of the file as a whole are reported at its first byte of content.
-        let place = Place { end: node.place.start, ..node.place };
-        self.open(node, place, String::new(), machine_keys(""))
+        let location = Location { end: node.location.start, ..node.location };
+        self.open(node, location, String::new(), machine_keys(""))
     }
 
     /// The section `key` of `parent`, which must be there.
     pub(super) fn section<'a>(&mut self, parent: &Section<'a>, key: &str) -> Option<Section<'a>> {
         let entry = self.required(parent, key)?;
         // A whole section set by an override hangs on a key of the file, but what it lacks is the override's doing.
-        let set = entry.node.place.source != entry.key_place.source;
-        let place = if set { entry.node.place } else { entry.key_place };
+        let set = entry.node.location.source != entry.key_location.source;
+        let location = if set { entry.node.location } else { entry.key_location };
         let path = parent.path_of(key);
         let keys = machine_keys(&path);
-        self.open(&entry.node, place, path, keys)
+        self.open(&entry.node, location, path, keys)
     }
 
     /// The part `key` of `parent`, if it is there; it may have `keys`. A key with nothing behind it is an empty part.
@@ -144,7 +144,7 @@ impl Reader {
         keys: &'static [&'static str],
     ) -> Option<Section<'a>> {
         let entry = parent.entries.iter().find(|entry| entry.key == key)?;
-        self.open_or_empty(&entry.node, entry.key_place, parent.path_of(key), keys)
+        self.open_or_empty(&entry.node, entry.key_location, parent.path_of(key), keys)
     }
 
     /// The parts of the mapping `key` of `parent`, in the order of the text, each with the name it was given; each
@@ -163,7 +163,7 @@ impl Reader {
             Value::Mapping(entries) => entries.as_slice(),
             _ if is_nothing(&entry.node) => &[],
             _ => {
-                let finding = not_a_mapping(&entry.node, entry.key_place, &format!("`{path}`"));
+                let finding = not_a_mapping(&entry.node, entry.key_location, &format!("`{path}`"));
                 self.findings.push(finding.help("allowed: names, and what each stands for"));
                 &[]
             }
@@ -175,7 +175,7 @@ impl Reader {
             if !names.insert(entry.key.as_str()) {
                 self.findings.push(duplicate(entry, &path));
             }
-            let part = self.open_or_empty(&entry.node, entry.key_place, path, keys);
+            let part = self.open_or_empty(&entry.node, entry.key_location, path, keys);
             parts.extend(part.map(|part| (entry.key.as_str(), part)));
         }
         parts
@@ -183,30 +183,30 @@ impl Reader {
 
     fn open_or_empty<'a>(
         &mut self,
-        node: &'a Node,
-        place: Place,
+        node: &'a YamlNode,
+        location: Location,
         path: String,
         keys: &'static [&'static str],
     ) -> Option<Section<'a>> {
         if is_nothing(node) {
-            return Some(Section { path, place, entries: &[], keys });
+            return Some(Section { path, location, entries: &[], keys });
         }
-        self.open(node, place, path, keys)
+        self.open(node, location, path, keys)
     }
 
     fn open<'a>(
         &mut self,
-        node: &'a Node,
-        place: Place,
+        node: &'a YamlNode,
+        location: Location,
         path: String,
         keys: &'static [&'static str],
     ) -> Option<Section<'a>> {
         let Value::Mapping(entries) = &node.value else {
             let name = if path.is_empty() { self.what.to_owned() } else { format!("`{path}`") };
-            let finding = not_a_mapping(node, place, &name);
+            let finding = not_a_mapping(node, location, &name);
             return self.report(finding.help(format!("allowed keys: {}", schema::list(keys))));
         };
-        let section = Section { path, place, entries, keys };
+        let section = Section { path, location, entries, keys };
         self.check_keys(&section);
         Some(section)
     }
@@ -215,7 +215,7 @@ impl Reader {
         for (at, entry) in section.entries.iter().enumerate() {
             if !section.keys.contains(&entry.key.as_str()) {
                 self.findings.push(unknown_key(
-                    entry.key_place,
+                    entry.key_location,
                     &section.path,
                     &entry.key,
                     section.keys,
@@ -230,7 +230,7 @@ impl Reader {
         let found = section.entries.iter().find(|entry| entry.key == key);
         if found.is_none() && !section.is_misspelt(key) {
             let finding =
-                Finding::new(section.place, format!("missing `{}`", section.path_of(key)));
+                Finding::new(section.location, format!("missing `{}`", section.path_of(key)));
             let keys = schema::list(section.keys);
             return self.report(
                 finding
@@ -249,20 +249,20 @@ impl Reader {
         parse: fn(&str) -> Result<T, QuantityError>,
     ) -> Option<Found<T>> {
         let entry = self.required(section, key)?;
-        self.parse(&entry.node, entry.key_place, &section.path_of(key), parse)
+        self.parse(&entry.node, entry.key_location, &section.path_of(key), parse)
     }
 
     fn parse<T>(
         &mut self,
-        node: &Node,
-        key: Place,
+        node: &YamlNode,
+        key: Location,
         path: &str,
         parse: fn(&str) -> Result<T, QuantityError>,
     ) -> Option<Found<T>> {
         // What is not a scalar is refused like an empty text, so the help is the same.
         let text = scalar(node).unwrap_or_default();
         match parse(text) {
-            Ok(value) => Some(Found { value, place: node.place }),
+            Ok(value) => Some(Found { value, location: node.location }),
             Err(error) => self.report(refused(node, key, path, &error)),
         }
     }
@@ -275,13 +275,13 @@ impl Reader {
         most: u32,
     ) -> Option<Found<u32>> {
         let entry = self.required(section, key)?;
-        self.parse_number(&entry.node, entry.key_place, &section.path_of(key), most)
+        self.parse_number(&entry.node, entry.key_location, &section.path_of(key), most)
     }
 
     pub(super) fn parse_number(
         &mut self,
-        node: &Node,
-        key: Place,
+        node: &YamlNode,
+        key: Location,
         path: &str,
         most: u32,
     ) -> Option<Found<u32>> {
@@ -299,7 +299,9 @@ impl Reader {
             Err(error) => return self.report(refused(node, key, path, &error)),
         };
         match u32::try_from(number) {
-            Ok(value) if (1..=most).contains(&value) => Some(Found { value, place: node.place }),
+            Ok(value) if (1..=most).contains(&value) => {
+                Some(Found { value, location: node.location })
+            }
             _ => {
                 let label = if number == 0 { "zero makes no sense" } else { "too many" };
                 self.report(outside(&number.to_string(), label))
@@ -316,7 +318,7 @@ impl Reader {
     ) -> Option<Found<u64>> {
         let entry = section.find(key)?;
         let path = section.path_of(key);
-        let found = self.parse(&entry.node, entry.key_place, &path, units::parse_count)?;
+        let found = self.parse(&entry.node, entry.key_location, &path, units::parse_count)?;
         self.within(found, &path, &allowed, |count| count.to_string())
     }
 
@@ -329,9 +331,9 @@ impl Reader {
     ) -> Option<Found<u64>> {
         let entry = section.find(key)?;
         let path = section.path_of(key);
-        let Found { value, place } =
-            self.parse(&entry.node, entry.key_place, &path, units::parse_bytes)?;
-        self.within(Found { value: value.0, place }, &path, &allowed, |n| Bytes(n).to_string())
+        let Found { value, location } =
+            self.parse(&entry.node, entry.key_location, &path, units::parse_bytes)?;
+        self.within(Found { value: value.0, location }, &path, &allowed, |n| Bytes(n).to_string())
     }
 
     fn within(
@@ -351,7 +353,7 @@ impl Reader {
         };
         let message = format!("`{path}` is out of range: {}", show(found.value));
         let help = format!("allowed: {} to {}", show(*allowed.start()), show(*allowed.end()));
-        self.report(Finding::new(found.place, message).label(label).help(help))
+        self.report(Finding::new(found.location, message).label(label).help(help))
     }
 
     /// The word `key` of `section`, which must be one of `allowed`, if it is there; `what` is what it names.
@@ -362,27 +364,29 @@ impl Reader {
         what: &str,
         allowed: &[&'b str],
     ) -> Option<Found<&'b str>> {
-        let Found { value: name, place } = match text_of(section.find(key)?, &section.path_of(key))
-        {
-            Ok(text) => text,
-            Err(finding) => {
-                return self.report(finding.help(format!("allowed: {}", schema::list(allowed))));
-            }
-        };
+        let Found { value: name, location } =
+            match text_of(section.find(key)?, &section.path_of(key)) {
+                Ok(text) => text,
+                Err(finding) => {
+                    return self
+                        .report(finding.help(format!("allowed: {}", schema::list(allowed))));
+                }
+            };
         match allowed.iter().find(|known| **known == name) {
-            Some(value) => Some(Found { value, place }),
-            None => self.report(unknown(place, what, name, allowed)),
+            Some(value) => Some(Found { value, location }),
+            None => self.report(unknown(location, what, name, allowed)),
         }
     }
 
-    /// `name`, which stood at `place`, if it can name something in a command and in a report.
-    pub fn word<'a>(&mut self, what: &str, name: &'a str, place: Place) -> Option<&'a str> {
+    /// `name`, which stood at `location`, if it can name something in a command and in a report.
+    pub fn word<'a>(&mut self, what: &str, name: &'a str, location: Location) -> Option<&'a str> {
         let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
         let starts_well = name.starts_with(|c: char| c.is_ascii_alphanumeric());
         if starts_well && name.len() <= 64 && name.chars().all(good) {
             return Some(name);
         }
-        let finding = Finding::new(place, format!("{what} must be one word")).label("not one word");
+        let finding =
+            Finding::new(location, format!("{what} must be one word")).label("not one word");
         let help = "allowed: 1 to 64 letters, digits, `-`, `_`, `.`, the first a letter or digit";
         self.report(finding.help(help))
     }
@@ -406,34 +410,34 @@ impl Reader {
         self.text(section, key)
     }
 
-    /// The node `key` of `section`, which must be there, with the place of its key.
+    /// The node `key` of `section`, which must be there, with the location of its key.
     pub(super) fn node<'a>(
         &mut self,
         section: &Section<'a>,
         key: &str,
-    ) -> Option<(&'a Node, Place)> {
-        self.required(section, key).map(|entry| (&entry.node, entry.key_place))
+    ) -> Option<(&'a YamlNode, Location)> {
+        self.required(section, key).map(|entry| (&entry.node, entry.key_location))
     }
 }
 
 /// A key nobody knows, with the near miss.
-pub(super) fn unknown_key(place: Place, section: &str, key: &str, keys: &[&str]) -> Finding {
+pub(super) fn unknown_key(location: Location, section: &str, key: &str, keys: &[&str]) -> Finding {
     let within = if section.is_empty() { String::new() } else { format!(" in `{section}`") };
-    Finding::new(place, format!("unknown key `{}`{within}", shorten(key)))
+    Finding::new(location, format!("unknown key `{}`{within}", shorten(key)))
         .label(near_or(key, keys, "key"))
         .help(format!("allowed keys: {}", schema::list(keys)))
 }
 
 /// A name nobody knows, with the near miss; `what` is what it should name.
-pub fn unknown(place: Place, what: &str, name: &str, allowed: &[&str]) -> Finding {
-    Finding::new(place, format!("unknown {what} `{}`", shorten(name)))
+pub fn unknown(location: Location, what: &str, name: &str, allowed: &[&str]) -> Finding {
+    Finding::new(location, format!("unknown {what} `{}`", shorten(name)))
         .label(near_or(name, allowed, what))
         .help(format!("allowed: {}", schema::list(allowed)))
 }
 
 /// The near miss, or that there is none.
 fn near_or(name: &str, known: &[&str], what: &str) -> String {
-    near_miss(name, known.iter().copied())
+    suggestion(name, known.iter().copied())
         .map_or_else(|| format!("no such {what}"), |near| format!("did you mean `{near}`?"))
 }
 
@@ -445,18 +449,18 @@ fn shorten(name: &str) -> String {
 /// The text of an entry, without the white space around it.
 fn text_of<'a>(entry: &'a Entry, path: &str) -> Result<Found<&'a str>, Finding> {
     if let Some(text) = scalar(&entry.node) {
-        return Ok(Found { value: text.trim(), place: entry.node.place });
+        return Ok(Found { value: text.trim(), location: entry.node.location });
     }
     let message = format!("`{path}` must be a text, found {}", describe(&entry.node));
-    Err(Finding::new(point(&entry.node, entry.key_place), message).label("not a text"))
+    Err(Finding::new(point(&entry.node, entry.key_location), message).label("not a text"))
 }
 
 fn duplicate(entry: &Entry, path: &str) -> Finding {
-    let finding = Finding::new(entry.key_place, format!("duplicate key `{path}`"));
+    let finding = Finding::new(entry.key_location, format!("duplicate key `{path}`"));
     finding.label("given before").help("keep one of the two")
 }
 
-fn not_a_mapping(node: &Node, key: Place, name: &str) -> Finding {
+fn not_a_mapping(node: &YamlNode, key: Location, name: &str) -> Finding {
     let message = format!("{name} must be a mapping, found {}", describe(node));
     Finding::new(point(node, key), message).label("not a mapping")
 }
@@ -467,11 +471,11 @@ fn machine_keys(path: &str) -> &'static [&'static str] {
 }
 
 /// A key with nothing behind it.
-fn is_nothing(node: &Node) -> bool {
+fn is_nothing(node: &YamlNode) -> bool {
     matches!(node.value, Value::Scalar { .. }) && scalar(node).is_none()
 }
 
-fn refused(node: &Node, key: Place, path: &str, error: &QuantityError) -> Finding {
+fn refused(node: &YamlNode, key: Location, path: &str, error: &QuantityError) -> Finding {
     let wanted = error.kind().name();
     let finding = match scalar(node) {
         Some(_) => Finding::new(point(node, key), format!("`{path}`: {error}")),
@@ -500,7 +504,7 @@ fn refused(node: &Node, key: Place, path: &str, error: &QuantityError) -> Findin
 }
 
 /// A scalar that says something.
-fn scalar(node: &Node) -> Option<&str> {
+fn scalar(node: &YamlNode) -> Option<&str> {
     match &node.value {
         Value::Scalar { text, quoted }
             if *quoted || !matches!(text.as_str(), "" | "~" | "null") =>
@@ -512,12 +516,12 @@ fn scalar(node: &Node) -> Option<&str> {
 }
 
 /// Where to point for a node: at itself, or at its key where it takes no room.
-fn point(node: &Node, key: Place) -> Place {
-    if node.place.start == node.place.end { key } else { node.place }
+fn point(node: &YamlNode, key: Location) -> Location {
+    if node.location.start == node.location.end { key } else { node.location }
 }
 
 /// What a node is, with its article.
-pub(super) fn describe(node: &Node) -> &'static str {
+pub(super) fn describe(node: &YamlNode) -> &'static str {
     match &node.value {
         Value::Scalar { .. } if is_nothing(node) => "nothing",
         Value::Scalar { .. } => "a single value",

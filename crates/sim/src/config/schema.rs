@@ -1,6 +1,6 @@
 //! Which keys a machine file may have, section by section: the one list that files, overrides and help share.
 
-use crate::near::near_miss;
+use crate::spelling::suggestion;
 
 const WIRE: &[&str] = &["bandwidth", "latency"];
 const GRID: &[&str] = &["rows", "columns", "link"];
@@ -47,7 +47,7 @@ pub(super) fn near_path(typed: &str) -> Option<String> {
     let by_end = paths.iter().find(|path| path.ends_with(&ending));
     by_end
         .cloned()
-        .or_else(|| near_miss(typed, paths.iter().map(String::as_str)).map(str::to_owned))
+        .or_else(|| suggestion(typed, paths.iter().map(String::as_str)).map(str::to_owned))
 }
 
 /// `a, b, c` for help texts.

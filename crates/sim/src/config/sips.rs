@@ -4,7 +4,7 @@ use crate::spec::{SipsSpec, Topology, TopologyKind, WireSpec};
 use crate::time::Time;
 use crate::units;
 
-use super::error::{Finding, Place};
+use super::error::{Finding, Location};
 use super::machine::{MOST, latency};
 use super::reader::{Found, Reader, Section, unknown};
 use super::size::blame;
@@ -17,15 +17,15 @@ pub(super) fn sips(r: &mut Reader, section: &Section<'_>) -> Option<Found<SipsSp
     let count = r.number(section, "count", MOST);
     let topology = topology(r, section, count);
     let link = sip_link(r, section, count);
-    let Found { value: count, place } = count?;
-    Some(Found { value: SipsSpec { count, topology: topology?, link: link? }, place })
+    let Found { value: count, location } = count?;
+    Some(Found { value: SipsSpec { count, topology: topology?, link: link? }, location })
 }
 
 fn topology(r: &mut Reader, section: &Section<'_>, count: Option<Found<u32>>) -> Option<Topology> {
-    let found @ Found { value: name, place } = r.required_text(section, "topology")?;
+    let found @ Found { value: name, location } = r.required_text(section, "topology")?;
     let Some(kind) = TopologyKind::from_name(name) else {
         let names = TopologyKind::ALL.map(TopologyKind::name);
-        return r.report(unknown(place, "topology", name, &names));
+        return r.report(unknown(location, "topology", name, &names));
     };
     match kind {
         TopologyKind::Mesh2d => sip_grid(r, section, count, found)
@@ -34,7 +34,7 @@ fn topology(r: &mut Reader, section: &Section<'_>, count: Option<Found<u32>>) ->
             .map(|(rows, columns)| Topology::Torus2d { rows, columns }),
         TopologyKind::Ring1d => Some(flat(r, section, Topology::Ring1d)),
         TopologyKind::Switch => Some(flat(r, section, Topology::Switch)),
-        TopologyKind::FullyConnected => Some(fully_connected(r, section, count, place)),
+        TopologyKind::FullyConnected => Some(fully_connected(r, section, count, location)),
     }
 }
 
@@ -47,7 +47,7 @@ fn sip_grid(
     let rows = side(r, section, "rows", topology);
     let columns = side(r, section, "columns", topology);
     let (rows, columns, count) = (rows?, columns?, count?);
-    let place = blame([(count.place, 1), (rows.place, 0), (columns.place, 0)]);
+    let location = blame([(count.location, 1), (rows.location, 0), (columns.location, 0)]);
     let (rows, columns) = (rows.value, columns.value);
     let product = u64::from(rows) * u64::from(columns);
     if product != u64::from(count.value) {
@@ -57,7 +57,7 @@ fn sip_grid(
             count.value
         );
         let help = "count must be rows * columns";
-        return r.report(Finding::new(place, message).label(sides).help(help));
+        return r.report(Finding::new(location, message).label(sides).help(help));
     }
     Some((rows, columns))
 }
@@ -70,7 +70,8 @@ fn side(
     topology: Found<&str>,
 ) -> Option<Found<u32>> {
     if section.find(key).is_none() && !section.is_misspelt(key) {
-        let finding = Finding::new(topology.place, format!("missing `{}`", section.path_of(key)));
+        let finding =
+            Finding::new(topology.location, format!("missing `{}`", section.path_of(key)));
         let finding = finding.label(format!("`{}` needs {key}", topology.value));
         return r.report(finding.help("give rows and columns, with count = rows * columns"));
     }
@@ -82,7 +83,7 @@ fn flat(r: &mut Reader, section: &Section<'_>, topology: Topology) -> Topology {
     for key in ["rows", "columns"] {
         if let Some(entry) = section.find(key) {
             let message = format!("topology `{}` has no {key}", topology.name());
-            let finding = Finding::new(entry.key_place, message).label("has no meaning here");
+            let finding = Finding::new(entry.key_location, message).label("has no meaning here");
             r.findings.push(finding.help("only `mesh_2d` and `torus_2d` take rows and columns"));
         }
     }
@@ -93,15 +94,15 @@ fn fully_connected(
     r: &mut Reader,
     section: &Section<'_>,
     count: Option<Found<u32>>,
-    topology: Place,
+    topology: Location,
 ) -> Topology {
     if let Some(count) = count.filter(|count| count.value > MOST_FULLY_CONNECTED) {
-        let place = blame([(count.place, 1), (topology, 0)]);
+        let location = blame([(count.location, 1), (topology, 0)]);
         let message = format!("too many SIPs for `fully_connected`: {}", count.value);
         let help = format!(
             "allowed: 1 to {MOST_FULLY_CONNECTED}, as each pair has its own link; `switch` takes more"
         );
-        r.findings.push(Finding::new(place, message).label("too many").help(help));
+        r.findings.push(Finding::new(location, message).label("too many").help(help));
     }
     flat(r, section, Topology::FullyConnected)
 }
@@ -119,8 +120,8 @@ fn sip_link(r: &mut Reader, section: &Section<'_>, count: Option<Found<u32>>) ->
     let link = r.section(section, "link")?;
     let bandwidth = r.quantity(&link, "bandwidth", units::parse_bandwidth);
     let latency = latency(r, &link);
-    if let Some(Found { value: Time::ZERO, place }) = latency {
-        let finding = Finding::new(place, "`system.sips.link.latency` must be more than zero");
+    if let Some(Found { value: Time::ZERO, location }) = latency {
+        let finding = Finding::new(location, "`system.sips.link.latency` must be more than zero");
         let help = "use at least 1 ps: it is the lookahead that lets SIPs advance in parallel";
         return r.report(finding.label("zero").help(help));
     }
@@ -129,8 +130,8 @@ fn sip_link(r: &mut Reader, section: &Section<'_>, count: Option<Found<u32>>) ->
 
 /// Several SIPs and nothing between them.
 fn unroutable(section: &Section<'_>, count: Found<u32>) -> Finding {
-    let place = blame([(section.place, 1), (count.place, 0)]);
+    let location = blame([(section.location, 1), (count.location, 0)]);
     let message = "the machine cannot route: there is no way from SIP 0 to SIP 1, as `system.sips` has no `link`";
     let help = "add `link: { bandwidth: 128 GB/s, latency: 500 ns }`; only a machine of one SIP needs none";
-    Finding::new(place, message).label("`link` must be given here").help(help)
+    Finding::new(location, message).label("`link` must be given here").help(help)
 }

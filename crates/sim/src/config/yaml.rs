@@ -1,4 +1,4 @@
-//! YAML text as a tree of nodes that know their place. The only file that knows the YAML library.
+//! YAML text as a tree of nodes that know their location. The only file that knows the YAML library.
 //!
 //! - **YAML-1 (bounded).** Whatever the text, the tree has at most [`NODES`] nodes nested at most [`DEPTH`] deep:
 //!   anchors, aliases, tags and directives, which could make a small text large, are refused.
@@ -6,7 +6,7 @@
 
 use serde_saphyr::granit_parser::{Event, Marker, Parser, ScalarStyle, ScanError, Span, options};
 
-use super::error::{Finding, Place};
+use super::error::{Finding, Location};
 
 /// The longest text that is read as a machine file, in bytes.
 pub const LONGEST: usize = 256 * 1024;
@@ -17,16 +17,16 @@ const DEPTH: usize = 32;
 
 /// One value of the file.
 #[derive(Clone, Debug)]
-pub(super) struct Node {
-    pub(super) place: Place,
+pub(super) struct YamlNode {
+    pub(super) location: Location,
     pub(super) value: Value,
 }
 
-impl Node {
+impl YamlNode {
     /// What an empty file says.
     pub(super) const fn nothing() -> Self {
-        let place = Place { source: 0, start: 0, end: 0 };
-        Self { place, value: Value::Scalar { text: String::new(), quoted: false } }
+        let location = Location { source: 0, start: 0, end: 0 };
+        Self { location, value: Value::Scalar { text: String::new(), quoted: false } }
     }
 }
 
@@ -38,7 +38,7 @@ pub(super) enum Value {
         text: String,
         quoted: bool,
     },
-    Sequence(Vec<Node>),
+    Sequence(Vec<YamlNode>),
     Mapping(Vec<Entry>),
 }
 
@@ -46,24 +46,31 @@ pub(super) enum Value {
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) key: String,
-    pub(super) key_place: Place,
-    pub(super) node: Node,
+    pub(super) key_location: Location,
+    pub(super) node: YamlNode,
 }
 
 /// The tree of `text`, whose first byte is byte `offset` of source `source`.
-pub(super) fn read(text: &str, source: usize, offset: usize) -> Result<Node, Finding> {
-    let nothing = Place { source, start: offset, end: offset };
+pub(super) fn read(text: &str, source: usize, offset: usize) -> Result<YamlNode, Finding> {
+    let nothing = Location { source, start: offset, end: offset };
     let message = if source == 0 { "the file is empty" } else { "the value is empty" };
     read_any(text, source, offset)?
         .ok_or_else(|| Finding::new(nothing, message).label("nothing here"))
 }
 
 /// The same, none where there is nothing but comments.
-pub(super) fn read_any(text: &str, source: usize, offset: usize) -> Result<Option<Node>, Finding> {
+pub(super) fn read_any(
+    text: &str,
+    source: usize,
+    offset: usize,
+) -> Result<Option<YamlNode>, Finding> {
     if text.len() > LONGEST {
-        let place = Place { source, start: offset, end: offset };
-        return Err(Finding::new(place, format!("the text is larger than {} KiB", LONGEST / 1024))
-            .label("no file of this kind needs so much"));
+        let location = Location { source, start: offset, end: offset };
+        return Err(Finding::new(
+            location,
+            format!("the text is larger than {} KiB", LONGEST / 1024),
+        )
+        .label("no file of this kind needs so much"));
     }
     // Spans of the library count bytes from the start of what it was given.
     Tree { text, source, offset, open: Vec::new(), root: None, nodes: 0 }.read()
@@ -75,17 +82,17 @@ struct Tree<'a> {
     source: usize,
     offset: usize,
     open: Vec<Open>,
-    root: Option<Node>,
+    root: Option<YamlNode>,
     nodes: usize,
 }
 
 enum Open {
-    Sequence(Place, Vec<Node>),
-    Mapping(Place, Vec<Entry>, Option<(String, Place)>),
+    Sequence(Location, Vec<YamlNode>),
+    Mapping(Location, Vec<Entry>, Option<(String, Location)>),
 }
 
 impl Tree<'_> {
-    fn read(mut self) -> Result<Option<Node>, Finding> {
+    fn read(mut self) -> Result<Option<YamlNode>, Finding> {
         let options = options! {
             disallow_directives: true,
             emit_anchor_events: true,
@@ -101,48 +108,53 @@ impl Tree<'_> {
     }
 
     fn take(&mut self, event: Event<'_>, span: &Span) -> Result<(), Finding> {
-        let place = self.place(span);
+        let location = self.location(span);
         if let Some(tag) = span.tag_span() {
-            return Err(extra(self.place(&tag), "tags").help("write the value without its `!` tag"));
+            return Err(
+                extra(self.location(&tag), "tags").help("write the value without its `!` tag")
+            );
         }
         match event {
             Event::DocumentStart(..) if self.root.is_some() => {
-                Err(Finding::new(place, "more than one document in the file")
+                Err(Finding::new(location, "more than one document in the file")
                     .label("the second starts here")
                     .help("keep one document a file"))
             }
             Event::Anchor(..) | Event::Alias(_) => {
-                Err(extra(place, "anchors and aliases").help("write the value out"))
+                Err(extra(location, "anchors and aliases").help("write the value out"))
             }
             Event::Scalar(text, style, ..) => {
                 let quoted = style != ScalarStyle::Plain;
-                self.add(Node { place, value: Value::Scalar { text: text.into_owned(), quoted } })
+                self.add(YamlNode {
+                    location,
+                    value: Value::Scalar { text: text.into_owned(), quoted },
+                })
             }
-            Event::SequenceStart(..) => self.open(Open::Sequence(place, Vec::new())),
-            Event::MappingStart(..) => self.open(Open::Mapping(place, Vec::new(), None)),
-            Event::SequenceEnd | Event::MappingEnd => self.close(place),
+            Event::SequenceStart(..) => self.open(Open::Sequence(location, Vec::new())),
+            Event::MappingStart(..) => self.open(Open::Mapping(location, Vec::new(), None)),
+            Event::SequenceEnd | Event::MappingEnd => self.close(location),
             _ => Ok(()),
         }
     }
 
     fn open(&mut self, open: Open) -> Result<(), Finding> {
         if self.open.len() >= DEPTH {
-            let (Open::Sequence(place, _) | Open::Mapping(place, ..)) = open;
+            let (Open::Sequence(location, _) | Open::Mapping(location, ..)) = open;
             return Err(
-                Finding::new(place, format!("nested more than {DEPTH} deep")).label("too deep")
+                Finding::new(location, format!("nested more than {DEPTH} deep")).label("too deep")
             );
         }
         self.open.push(open);
         Ok(())
     }
 
-    fn close(&mut self, end: Place) -> Result<(), Finding> {
+    fn close(&mut self, end: Location) -> Result<(), Finding> {
         let node = match self.open.pop() {
-            Some(Open::Sequence(place, items)) => {
-                Node { place: place.until(end), value: Value::Sequence(items) }
+            Some(Open::Sequence(location, items)) => {
+                YamlNode { location: location.until(end), value: Value::Sequence(items) }
             }
-            Some(Open::Mapping(place, entries, _)) => {
-                Node { place: place.until(end), value: Value::Mapping(entries) }
+            Some(Open::Mapping(location, entries, _)) => {
+                YamlNode { location: location.until(end), value: Value::Mapping(entries) }
             }
             None => return Ok(()),
         };
@@ -150,26 +162,33 @@ impl Tree<'_> {
     }
 
     /// Puts a finished node where it belongs: root, item, key or value.
-    fn add(&mut self, node: Node) -> Result<(), Finding> {
+    fn add(&mut self, node: YamlNode) -> Result<(), Finding> {
         self.nodes += 1;
         if self.nodes > NODES {
-            return Err(Finding::new(node.place, format!("the file has more than {NODES} values"))
-                .label("too many"));
+            return Err(Finding::new(
+                node.location,
+                format!("the file has more than {NODES} values"),
+            )
+            .label("too many"));
         }
         match self.open.last_mut() {
             None => self.root = Some(node),
             Some(Open::Sequence(_, items)) => items.push(node),
             Some(Open::Mapping(_, entries, key)) => match key.take() {
-                Some((key, key_place)) => entries.push(Entry { key, key_place, node }),
+                Some((key, key_location)) => entries.push(Entry { key, key_location, node }),
                 None => *key = Some(key_of(node)?),
             },
         }
         Ok(())
     }
 
-    fn place(&self, span: &Span) -> Place {
+    fn location(&self, span: &Span) -> Location {
         let (start, end) = (self.byte(&span.start), self.byte(&span.end));
-        Place { source: self.source, start: self.offset + start, end: self.offset + end.max(start) }
+        Location {
+            source: self.source,
+            start: self.offset + start,
+            end: self.offset + end.max(start),
+        }
     }
 
     fn byte(&self, marker: &Marker) -> usize {
@@ -179,20 +198,20 @@ impl Tree<'_> {
 
     fn malformed(&self, error: &ScanError) -> Finding {
         let start = self.offset + self.byte(error.marker());
-        let place = Place { source: self.source, start, end: start };
+        let location = Location { source: self.source, start, end: start };
         let info = error.info().replace('\n', " ").replace('\'', "`");
-        Finding::new(place, format!("malformed YAML: {info}")).label("here")
+        Finding::new(location, format!("malformed YAML: {info}")).label("here")
     }
 }
 
-fn key_of(node: Node) -> Result<(String, Place), Finding> {
+fn key_of(node: YamlNode) -> Result<(String, Location), Finding> {
     match node.value {
-        Value::Scalar { text, .. } => Ok((text, node.place)),
-        _ => Err(Finding::new(node.place, "a key must be a word").label("not a word")),
+        Value::Scalar { text, .. } => Ok((text, node.location)),
+        _ => Err(Finding::new(node.location, "a key must be a word").label("not a word")),
     }
 }
 
 /// Anchors, aliases and tags: they have no use here and could make a small file large (YAML-1).
-fn extra(place: Place, what: &str) -> Finding {
-    Finding::new(place, format!("{what} are not allowed")).label("used here")
+fn extra(location: Location, what: &str) -> Finding {
+    Finding::new(location, format!("{what} are not allowed")).label("used here")
 }

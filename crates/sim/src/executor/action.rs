@@ -1,6 +1,6 @@
-//! What happens, and the order of what happens at one place and instant.
+//! What happens, and the order of what happens at one partition and instant.
 
-use super::{DeviceId, Place};
+use super::{DeviceId, Partition};
 
 /// What happens: an action of a device, or a process that goes on. One word: eight bits of device, the rest payload.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,7 +38,7 @@ impl Action {
     }
 }
 
-/// The order of events of one place and instant (SIM-2): time of creation, creating place, that place's own count.
+/// The order of events of one partition and instant (SIM-2): time of creation, creating partition, that partition's own count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key {
     created: u64,
@@ -53,7 +53,7 @@ impl Key {
     pub(super) const LAST: Self = Self { created: u64::MAX, origin_and_count: u64::MAX };
 
     #[inline]
-    pub(super) fn new(created: u64, origin: Place, count: u64) -> Self {
+    pub(super) fn new(created: u64, origin: Partition, count: u64) -> Self {
         Self { created, origin_and_count: u64::from(origin.0) << COUNT_BITS | count }
     }
 }

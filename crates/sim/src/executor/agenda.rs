@@ -1,13 +1,13 @@
-//! What each place has yet to do.
+//! What each partition has yet to do.
 //!
-//! Every place keeps its own events by time. A window begins with a look at when each place is due; from then on a
-//! place touches its own agenda, and those of the places it sends something to.
+//! Every partition keeps its own events by time. A window begins with a look at when each partition is due; from then on a
+//! partition touches its own agenda, and those of the partitions it sends something to.
 //!
-//! - **AGD-1 (order).** The events of a place come out by time, and at equal times by their keys (SIM-2).
-//! - **AGD-2 (due).** A place is due at the time of its first event.
+//! - **AGD-1 (order).** The events of a partition come out by time, and at equal times by their keys (SIM-2).
+//! - **AGD-2 (due).** A partition is due at the time of its first event.
 
 use super::action::{Action, Key};
-use super::{Place, PlaceOrder};
+use super::{Partition, PartitionOrder};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -29,15 +29,15 @@ impl Entry {
     }
 }
 
-/// The events of one place.
+/// The events of one partition.
 ///
-/// A place rarely has more than a few, and most new ones are the last to happen: those stand in a short sorted ring,
+/// A partition rarely has more than a few, and most new ones are the last to happen: those stand in a short sorted ring,
 /// and only what does not fit into it goes to a heap.
 #[repr(C, align(64))]
 pub(super) struct Agenda {
-    /// When the place is due. While it has its turn, when it was before.
+    /// When the partition is due. While it has its turn, when it was before.
     due: u64,
-    /// How many events the place has created, for itself and for others.
+    /// How many events the partition has created, for itself and for others.
     created: u64,
     /// The first of `soon`, counted without end: its slot is that modulo `SOON`.
     head: usize,
@@ -129,21 +129,21 @@ impl Agenda {
     }
 }
 
-/// The agendas of all places.
+/// The agendas of all partitions.
 pub(super) struct Agendas {
     list: Box<[Agenda]>,
-    /// When the first of each `BLOCK` places is due, or earlier: only blocks that may be due are looked at.
+    /// When the first of each `BLOCK` partitions is due, or earlier: only blocks that may be due are looked at.
     blocks: Box<[u64]>,
 }
 
 const BLOCK: usize = 32;
 
 impl Agendas {
-    pub(super) fn new(places: u32) -> Self {
-        let places = places as usize;
+    pub(super) fn new(partitions: u32) -> Self {
+        let partitions = partitions as usize;
         Self {
-            list: std::iter::repeat_with(Agenda::new).take(places).collect(),
-            blocks: vec![u64::MAX; places.div_ceil(BLOCK)].into(),
+            list: std::iter::repeat_with(Agenda::new).take(partitions).collect(),
+            blocks: vec![u64::MAX; partitions.div_ceil(BLOCK)].into(),
         }
     }
 
@@ -155,44 +155,44 @@ impl Agendas {
         self.blocks.fill(u64::MAX);
     }
 
-    /// The agenda of one place.
+    /// The agenda of one partition.
     #[inline]
-    pub(super) fn of(&mut self, place: Place) -> &mut Agenda {
-        &mut self.list[place.0 as usize]
+    pub(super) fn of(&mut self, partition: Partition) -> &mut Agenda {
+        &mut self.list[partition.0 as usize]
     }
 
     /// The key of an event that `origin` creates now.
     #[inline]
-    pub(super) fn next_key(&mut self, now: u64, origin: Place) -> Key {
+    pub(super) fn next_key(&mut self, now: u64, origin: Partition) -> Key {
         let agenda = self.of(origin);
         agenda.created += 1;
         Key::new(now, origin, agenda.created)
     }
 
-    /// Adds an event of a place.
+    /// Adds an event of a partition.
     #[inline(always)]
     #[expect(
         clippy::inline_always,
         reason = "an entry that is passed on is written, read and written again"
     )]
-    pub(super) fn push(&mut self, place: Place, entry: Entry) {
-        let agenda = self.of(place);
+    pub(super) fn push(&mut self, partition: Partition, entry: Entry) {
+        let agenda = self.of(partition);
         agenda.push(entry);
         if entry.time < agenda.due {
             agenda.due = entry.time;
-            let block = &mut self.blocks[place.0 as usize / BLOCK];
+            let block = &mut self.blocks[partition.0 as usize / BLOCK];
             *block = entry.time.min(*block);
         }
     }
 
-    /// A place has had its turn.
+    /// A partition has had its turn.
     #[inline]
-    pub(super) fn end_turn(&mut self, place: Place) {
-        let agenda = self.of(place);
+    pub(super) fn end_turn(&mut self, partition: Partition) {
+        let agenda = self.of(partition);
         agenda.due = agenda.time();
     }
 
-    /// When the first place is due; never, if nothing is left to happen.
+    /// When the first partition is due; never, if nothing is left to happen.
     pub(super) fn first_due(&mut self) -> u64 {
         // A block may say too little after a turn, but never too much.
         loop {
@@ -213,24 +213,24 @@ impl Agendas {
         }
     }
 
-    /// Gives every place that is due before `end` to `out`, in the order of `order`.
-    pub(super) fn line_up(&self, end: u64, order: PlaceOrder, out: &mut Vec<Place>) {
+    /// Gives every partition that is due before `end` to `out`, in the order of `order`.
+    pub(super) fn line_up(&self, end: u64, order: PartitionOrder, out: &mut Vec<Partition>) {
         out.clear();
         let blocks = (0..).step_by(BLOCK).zip(&self.blocks).zip(self.list.chunks(BLOCK));
         for ((first, block), agendas) in blocks {
             if *block < end {
                 let due = (first..).zip(agendas).filter(|(_, agenda)| agenda.due < end);
-                out.extend(due.map(|(place, _)| Place(place)));
+                out.extend(due.map(|(partition, _)| Partition(partition)));
             }
         }
-        if let PlaceOrder::Shuffled(seed) = order {
-            out.sort_by_key(|place| (turn_of(seed, end, *place), *place));
+        if let PartitionOrder::Shuffled(seed) = order {
+            out.sort_by_key(|partition| (turn_of(seed, end, *partition), *partition));
         }
     }
 }
 
-fn turn_of(seed: u64, now: u64, place: Place) -> u64 {
-    let mut x = seed ^ now.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ (u64::from(place.0) << 32);
+fn turn_of(seed: u64, now: u64, partition: Partition) -> u64 {
+    let mut x = seed ^ now.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ (u64::from(partition.0) << 32);
     x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
     x ^ (x >> 31)
@@ -243,7 +243,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     fn entry(time: u64, count: u64) -> Entry {
-        Entry { time, key: Key::new(0, Place(0), count), action: Action::resume(count) }
+        Entry { time, key: Key::new(0, Partition(0), count), action: Action::resume(count) }
     }
 
     proptest! {
@@ -253,8 +253,8 @@ mod tests {
         ) {
             let mut agendas = Agendas::new(40);
             let mut models = vec![BTreeSet::new(); 40];
-            for (count, (place, delay, pops)) in (0..).zip(script) {
-                let (at, model) = (Place(u32::try_from(place).unwrap()), &mut models[place]);
+            for (count, (partition, delay, pops)) in (0..).zip(script) {
+                let (at, model) = (Partition(u32::try_from(partition).unwrap()), &mut models[partition]);
                 agendas.push(at, entry(delay, count));
                 model.insert(entry(delay, count));
                 for _ in 0..pops {
@@ -266,9 +266,9 @@ mod tests {
                 let due = models.iter().filter_map(|model| model.first()).map(|entry| entry.time);
                 prop_assert_eq!(agendas.first_due(), due.min().unwrap_or(u64::MAX), "AGD-2");
                 let (end, mut turns) = (agendas.first_due().saturating_add(100), Vec::new());
-                agendas.line_up(end, PlaceOrder::Queued, &mut turns);
+                agendas.line_up(end, PartitionOrder::Queued, &mut turns);
                 let expected = (0..).zip(&models).filter(|(_, model)| model.first().is_some_and(|e| e.time < end));
-                prop_assert!(turns.into_iter().eq(expected.map(|(place, _)| Place(place))), "AGD-2");
+                prop_assert!(turns.into_iter().eq(expected.map(|(partition, _)| Partition(partition))), "AGD-2");
             }
         }
 

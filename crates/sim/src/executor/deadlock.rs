@@ -1,6 +1,6 @@
 //! A deadlock as a result: who waits, for what, and who could provide it.
 
-use super::Place;
+use super::Partition;
 use crate::time::Time;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -20,7 +20,7 @@ pub struct Waiting {
     /// Its name.
     pub process: String,
     /// Where it runs.
-    pub place: Place,
+    pub partition: Partition,
     /// All it waits for.
     pub waits: Vec<Wait>,
 }
@@ -38,7 +38,7 @@ pub struct Deadlock {
 
 impl Deadlock {
     pub(super) fn new(time: Time, mut waiting: Vec<Waiting>) -> Self {
-        waiting.sort_by(|a, b| (a.place, &a.process).cmp(&(b.place, &b.process)));
+        waiting.sort_by(|a, b| (a.partition, &a.process).cmp(&(b.partition, &b.process)));
         let cycle = find_cycle(&waiting);
         Self { time, waiting, cycle }
     }

@@ -1,7 +1,7 @@
-//! Processes: their numbers, names and places, sleeping, spawning, joining, cancelling.
+//! Processes: their numbers, names and partitions, sleeping, spawning, joining, cancelling.
 
 use super::action::Action;
-use super::{Place, Process, Sim, Wait};
+use super::{Partition, Process, Sim, Wait};
 use crate::time::Time;
 use std::cell::{Cell, RefCell};
 use std::pin::Pin;
@@ -80,19 +80,19 @@ pub(super) struct Slab {
 
 struct SlotState {
     generation: u32,
-    process: Option<(String, Place)>,
+    process: Option<(String, Partition)>,
 }
 
 impl Slab {
-    fn insert(&mut self, name: String, place: Place) -> TaskId {
+    fn insert(&mut self, name: String, partition: Partition) -> TaskId {
         self.live += 1;
         if let Some(index) = self.free.pop() {
             let slot = &mut self.slots[index as usize];
-            slot.process = Some((name, place));
+            slot.process = Some((name, partition));
             return TaskId { index, generation: slot.generation };
         }
         let index = u32::try_from(self.slots.len()).expect("fewer than 2^32 processes");
-        self.slots.push(SlotState { generation: 0, process: Some((name, place)) });
+        self.slots.push(SlotState { generation: 0, process: Some((name, partition)) });
         TaskId { index, generation: 0 }
     }
 
@@ -119,7 +119,7 @@ impl Slab {
             .is_some_and(|slot| slot.generation == task.generation && slot.process.is_some())
     }
 
-    fn get(&self, task: TaskId) -> Option<&(String, Place)> {
+    fn get(&self, task: TaskId) -> Option<&(String, Partition)> {
         self.slots
             .get(task.index())
             .filter(|slot| slot.generation == task.generation)?
@@ -127,19 +127,19 @@ impl Slab {
             .as_ref()
     }
 
-    pub(super) fn place_of(&self, task: TaskId) -> Option<Place> {
-        self.get(task).map(|(_, place)| *place)
+    pub(super) fn partition_of(&self, task: TaskId) -> Option<Partition> {
+        self.get(task).map(|(_, partition)| *partition)
     }
 
     pub(super) fn name_of(&self, task: TaskId) -> Option<String> {
         self.get(task).map(|(name, _)| name.clone())
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (TaskId, String, Place)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (TaskId, String, Partition)> {
         self.slots.iter().enumerate().filter_map(|(index, slot)| {
-            let (name, place) = slot.process.as_ref()?;
+            let (name, partition) = slot.process.as_ref()?;
             let index = u32::try_from(index).expect("fewer than 2^32 processes");
-            Some((TaskId { index, generation: slot.generation }, name.clone(), *place))
+            Some((TaskId { index, generation: slot.generation }, name.clone(), *partition))
         })
     }
 }
@@ -196,7 +196,7 @@ impl<D: Fn() -> Wait + Unpin> Future for Pause<D> {
         }
         if !self.registered {
             self.registered = true;
-            self.sim.0.pausing.borrow_mut().push((self.sim.place(), self.sim.task()));
+            self.sim.0.pausing.borrow_mut().push((self.sim.partition(), self.sim.task()));
         }
         self.sim.waiting(&self.describe);
         Poll::Pending
@@ -225,12 +225,12 @@ struct Shared<T> {
 
 pub(super) fn spawn<T: 'static>(
     sim: &Sim,
-    place: Place,
+    partition: Partition,
     name: String,
     process: impl Future<Output = T> + 'static,
 ) -> JoinHandle<T> {
     let core = &sim.0;
-    let task = core.tasks.borrow_mut().insert(name, place);
+    let task = core.tasks.borrow_mut().insert(name, partition);
     let shared = Rc::new(Shared {
         result: RefCell::new(None),
         finished: Cell::new(false),
@@ -239,7 +239,7 @@ pub(super) fn spawn<T: 'static>(
     let wrapped = finish(sim.clone(), shared.clone(), process);
     core.newcomers.borrow_mut().push((task, Box::pin(wrapped)));
     core.chores.set(true);
-    sim.act_at(sim.now(), place, Action::resume(task.pack()));
+    sim.act_at(sim.now(), partition, Action::resume(task.pack()));
     JoinHandle { sim: sim.clone(), task, shared, detached: false }
 }
 

@@ -14,7 +14,7 @@ fn sim_1_time_moves_only_forward_and_only_by_running() {
     for delay in [7, 3, 5, 3] {
         let (sim, say) = (executor.sim(), say.clone());
         executor
-            .spawn(Place(0), format!("p{delay}"), async move {
+            .spawn(Partition(0), format!("p{delay}"), async move {
                 sim.sleep(Time::ns(delay)).await;
                 say(&sim.now().to_string());
             })
@@ -25,33 +25,39 @@ fn sim_1_time_moves_only_forward_and_only_by_running() {
     assert_eq!(*lines.borrow(), ["3 ns", "3 ns", "5 ns", "7 ns"]);
 }
 
-/// Each place sends the next one an event; what each place saw must not depend on the order of turns.
-fn ring_log(order: PlaceOrder) -> Vec<Vec<String>> {
+/// Each partition sends the next one an event; what each partition saw must not depend on the order of turns.
+fn ring_log(order: PartitionOrder) -> Vec<Vec<String>> {
     struct Node {
         seen: RefCell<Vec<Vec<String>>>,
         me: Cell<Option<DeviceId>>,
     }
     impl Device for Node {
         fn fire(&self, sim: &Sim, payload: u64) {
-            let place = sim.place();
-            self.seen.borrow_mut()[place.0 as usize].push(format!("{} {payload}", sim.now()));
+            let partition = sim.partition();
+            self.seen.borrow_mut()[partition.0 as usize].push(format!("{} {payload}", sim.now()));
             if payload % 100 >= 12 {
                 return;
             }
             let me = self.me.get().unwrap();
-            let (left, right) = (Place((place.0 + 4) % 5), Place((place.0 + 1) % 5));
+            let (left, right) =
+                (Partition((partition.0 + 4) % 5), Partition((partition.0 + 1) % 5));
             sim.schedule(sim.now() + Time::ns(2), right, me, payload + 1);
-            sim.schedule(sim.now() + Time::ns(2), left, me, payload + 2 + u64::from(place.0) * 100);
-            sim.schedule(sim.now(), place, me, 99);
+            sim.schedule(
+                sim.now() + Time::ns(2),
+                left,
+                me,
+                payload + 2 + u64::from(partition.0) * 100,
+            );
+            sim.schedule(sim.now(), partition, me, 99);
         }
     }
     let mut executor = Executor::new(5);
-    executor.set_place_order(order);
+    executor.set_partition_order(order);
     let node = Rc::new(Node { seen: RefCell::new(vec![Vec::new(); 5]), me: Cell::new(None) });
     let id = executor.sim().register(node.clone());
     node.me.set(Some(id));
-    for place in 0..5 {
-        executor.sim().schedule(Time::ZERO, Place(place), id, u64::from(place) * 1_000);
+    for partition in 0..5 {
+        executor.sim().schedule(Time::ZERO, Partition(partition), id, u64::from(partition) * 1_000);
     }
     executor.run().unwrap();
     node.seen.take()
@@ -59,10 +65,10 @@ fn ring_log(order: PlaceOrder) -> Vec<Vec<String>> {
 
 #[test]
 fn sim_2_the_order_of_turns_cannot_be_observed() {
-    let ascending = ring_log(PlaceOrder::Queued);
+    let ascending = ring_log(PartitionOrder::Queued);
     assert!(ascending.iter().all(|seen| seen.len() > 50));
     for seed in 0..50 {
-        assert_eq!(ring_log(PlaceOrder::Shuffled(seed)), ascending, "SIM-2: seed {seed}");
+        assert_eq!(ring_log(PartitionOrder::Shuffled(seed)), ascending, "SIM-2: seed {seed}");
     }
 }
 
@@ -77,7 +83,9 @@ fn sim_3_a_place_cannot_act_on_another_without_delay() {
     let sim = executor.sim();
     let device = sim.register(Rc::new(Nothing));
     executor
-        .spawn(Place(0), "trespasser", async move { sim.schedule(sim.now(), Place(1), device, 0) })
+        .spawn(Partition(0), "trespasser", async move {
+            sim.schedule(sim.now(), Partition(1), device, 0)
+        })
         .detach();
     let _ = executor.run();
 }
@@ -87,7 +95,7 @@ fn sim_4_a_deadlock_names_who_waits_for_whom() {
     let mut executor = Executor::new(1);
     let sim = executor.sim();
     executor
-        .spawn(Place(0), "parent", async move {
+        .spawn(Partition(0), "parent", async move {
             let inner = sim.clone();
             let child = sim.spawn("child", async move {
                 std::future::poll_fn(|_| {
@@ -124,7 +132,7 @@ fn sim_5_dropping_a_handle_runs_the_destructors_of_its_process() {
     let (lines, say) = log();
     let sim = executor.sim();
     executor
-        .spawn(Place(0), "parent", async move {
+        .spawn(Partition(0), "parent", async move {
             let (inner, bell) = (sim.clone(), Bell(say.clone()));
             let child = sim.spawn("child", async move {
                 let _bell = bell;
@@ -145,7 +153,7 @@ fn sim_5_dropping_a_handle_runs_the_destructors_of_its_process() {
 fn a_result_can_be_joined_and_zero_delays_are_legal() {
     let mut executor = Executor::new(1);
     let sim = executor.sim();
-    let handle = executor.spawn(Place(0), "main", async move {
+    let handle = executor.spawn(Partition(0), "main", async move {
         let inner = sim.clone();
         let child = sim.spawn("child", async move {
             inner.sleep(Time::ZERO).await;
@@ -166,18 +174,18 @@ fn sim_6_everything_due_at_the_start_happens_before_time_moves() {
     for round in 0..2 {
         let (lines, say) = log();
         let began = executor.sim().now();
-        for place in 0..3 {
+        for partition in 0..3 {
             let (sim, say) = (executor.sim(), say.clone());
             executor
-                .spawn(Place(place), format!("p{place}"), async move {
-                    say(&format!("{place} begins at {}", sim.now() - began));
+                .spawn(Partition(partition), format!("p{partition}"), async move {
+                    say(&format!("{partition} begins at {}", sim.now() - began));
                     sim.sleep(Time::ns(1)).await;
-                    say(&format!("{place} goes on"));
+                    say(&format!("{partition} goes on"));
                 })
                 .detach();
         }
         executor.run().unwrap();
-        // Without SIM-6 place 0 would go through its whole window first.
+        // Without SIM-6 partition 0 would go through its whole window first.
         let lines = lines.take();
         assert_eq!(
             lines[..3],
@@ -202,14 +210,14 @@ fn sim_7_who_looks_goes_on_while_others_do_something() {
     let mut executor = Executor::new(2);
     let done = Rc::new(Cell::new(false));
     let lookers: Vec<_> = (0..2)
-        .map(|place| {
+        .map(|partition| {
             let looking = look(executor.sim(), done.clone());
-            executor.spawn(Place(place), format!("looker{place}"), looking)
+            executor.spawn(Partition(partition), format!("looker{partition}"), looking)
         })
         .collect();
     let sim = executor.sim();
     executor
-        .spawn(Place(0), "worker", async move {
+        .spawn(Partition(0), "worker", async move {
             for _ in 0..5 {
                 sim.sleep(Time::ns(3)).await;
             }
@@ -225,9 +233,9 @@ fn sim_7_who_looks_goes_on_while_others_do_something() {
 #[test]
 fn sim_7_looking_does_not_keep_a_run_alive() {
     let mut executor = Executor::new(2);
-    for place in 0..2 {
+    for partition in 0..2 {
         let looking = look(executor.sim(), Rc::new(Cell::new(false)));
-        executor.spawn(Place(place), format!("looker{place}"), looking).detach();
+        executor.spawn(Partition(partition), format!("looker{partition}"), looking).detach();
     }
     let deadlock = executor.run().unwrap_err();
     assert_eq!(
@@ -243,7 +251,7 @@ fn a_stuck_executor_can_be_cleared_and_used_again() {
     let mut executor = Executor::new(2);
     let sim = executor.sim();
     executor
-        .spawn(Place(1), "stuck", async move {
+        .spawn(Partition(1), "stuck", async move {
             // Ends with its parent, which nobody holds on to.
             let inner = sim.clone();
             let _child = sim.spawn("child", async move { inner.sleep(Time::us(1)).await });
@@ -255,7 +263,7 @@ fn a_stuck_executor_can_be_cleared_and_used_again() {
     executor.run().unwrap();
     executor.clear();
     let sim = executor.sim();
-    let again = executor.spawn(Place(0), "again", async move {
+    let again = executor.spawn(Partition(0), "again", async move {
         sim.sleep(Time::ns(2)).await;
         sim.now()
     });
@@ -274,13 +282,13 @@ fn sim_8_dozing_ends_at_its_instant_and_keeps_no_run_alive() {
             noted.borrow_mut().push(sim.now());
         }
     };
-    let watcher = executor.spawn(Place(0), "watcher", watching);
+    let watcher = executor.spawn(Partition(0), "watcher", watching);
     let sim = executor.sim();
     let worker = async move {
         sim.sleep(Time::ns(25)).await;
         drop(watcher);
     };
-    executor.spawn(Place(0), "worker", worker).detach();
+    executor.spawn(Partition(0), "worker", worker).detach();
     executor.run().unwrap();
     assert_eq!(*woken.borrow(), [Time::ns(10), Time::ns(20)], "SIM-8");
     assert_eq!(executor.sim().now(), Time::ns(25), "SIM-8: watching takes no time");
@@ -290,10 +298,12 @@ fn sim_8_dozing_ends_at_its_instant_and_keeps_no_run_alive() {
 fn sim_8_a_deadlock_is_reported_immediately_and_without_the_one_who_dozes() {
     let mut executor = Executor::new(1);
     let sim = executor.sim();
-    executor.spawn(Place(0), "watcher", async move { sim.doze_until(Time::us(1)).await }).detach();
+    executor
+        .spawn(Partition(0), "watcher", async move { sim.doze_until(Time::us(1)).await })
+        .detach();
     let (sim, never) = (executor.sim(), Signal::<()>::new(&executor.sim(), "go", "nobody"));
     executor
-        .spawn(Place(0), "stuck", async move {
+        .spawn(Partition(0), "stuck", async move {
             sim.sleep(Time::ns(3)).await;
             never.wait().await;
         })
@@ -312,17 +322,17 @@ fn looking_at_processes_says_what_they_wait_for_and_changes_nothing() {
     let mut executor = Executor::new(1);
     let go = Signal::new(&executor.sim(), "go", "watcher");
     let (sim, inner) = (executor.sim(), go.clone());
-    let waiter = executor.spawn(Place(0), "waiter", async move {
+    let waiter = executor.spawn(Partition(0), "waiter", async move {
         inner.wait().await;
         sim.now()
     });
     let sim = executor.sim();
-    let sleeper = executor.spawn(Place(0), "sleeper", async move {
+    let sleeper = executor.spawn(Partition(0), "sleeper", async move {
         sim.sleep(Time::ns(9)).await;
         sim.now()
     });
     let sim = executor.sim();
-    let watcher = executor.spawn(Place(0), "watcher", async move {
+    let watcher = executor.spawn(Partition(0), "watcher", async move {
         sim.sleep(Time::ns(5)).await;
         let names = ["waiter", "sleeper", "nobody"].map(str::to_owned).to_vec();
         let found = sim.look_at(names).await;

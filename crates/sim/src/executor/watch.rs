@@ -4,7 +4,7 @@
 //!   that lies) if anything else happens then or later, and never otherwise: a watchdog neither keeps a run alive nor
 //!   hides a deadlock.
 
-use super::{Core, Executor, Place, Sim, TaskId, Waiting};
+use super::{Core, Executor, Partition, Sim, TaskId, Waiting};
 use crate::executor::action::Action;
 use crate::executor::agenda::Entry;
 use crate::time::Time;
@@ -32,7 +32,7 @@ impl Future for Doze {
         core.has_dozed.set(true);
         if !std::mem::replace(&mut self.is_registered, true) {
             let time = self.deadline.as_ps();
-            core.dozing.borrow_mut().push((time, self.sim.place(), self.sim.task()));
+            core.dozing.borrow_mut().push((time, self.sim.partition(), self.sim.task()));
         }
         Poll::Pending
     }
@@ -40,7 +40,7 @@ impl Future for Doze {
 
 /// A question that the executor answers when the asker waits.
 pub(super) struct Question {
-    place: Place,
+    partition: Partition,
     asker: TaskId,
     names: Vec<String>,
     answer: RefCell<Option<Vec<Waiting>>>,
@@ -61,9 +61,9 @@ impl Future for Look {
         if let Some(question) = &self.question {
             return question.answer.take().map_or(Poll::Pending, Poll::Ready);
         }
-        let (place, asker) = (self.sim.place(), self.sim.task());
+        let (partition, asker) = (self.sim.partition(), self.sim.task());
         let names = std::mem::take(&mut self.names);
-        let question = Rc::new(Question { place, asker, names, answer: RefCell::new(None) });
+        let question = Rc::new(Question { partition, asker, names, answer: RefCell::new(None) });
         self.sim.0.questions.borrow_mut().push(question.clone());
         self.sim.0.chores.set(true);
         self.question = Some(question);
@@ -77,7 +77,7 @@ impl Sim {
         Doze { sim: self.clone(), deadline, is_registered: false }
     }
 
-    /// What the processes of the current place with these names wait for, now. One that is not listed is over or has not
+    /// What the processes of the current partition with these names wait for, now. One that is not listed is over or has not
     /// begun; one without waits will be resumed by an event of its own.
     pub fn look_at(&self, names: Vec<String>) -> Look {
         Look { sim: self.clone(), names, question: None }
@@ -98,10 +98,10 @@ impl Core {
         let mut resumed: Vec<_> = dozing.extract_if(.., |(time, ..)| *time < end).collect();
         resumed.sort_unstable();
         let mut agendas = self.agendas.borrow_mut();
-        for (time, place, task) in resumed {
+        for (time, partition, task) in resumed {
             let time = time.max(start);
-            let (key, action) = (agendas.next_key(time, place), Action::resume(task.pack()));
-            agendas.push(place, Entry { time, key, action });
+            let (key, action) = (agendas.next_key(time, partition), Action::resume(task.pack()));
+            agendas.push(partition, Entry { time, key, action });
         }
         start
     }
@@ -112,17 +112,17 @@ impl Executor {
     pub(super) fn answer(&mut self, question: &Question) {
         let core = self.sim.0.clone();
         let mut tasks: Vec<_> = core.tasks.borrow().iter().collect();
-        tasks.retain(|(_, name, place)| {
-            *place == question.place && question.names.iter().any(|asked| asked == name)
+        tasks.retain(|(_, name, partition)| {
+            *partition == question.partition && question.names.iter().any(|asked| asked == name)
         });
         let mut found = Vec::new();
-        for (task, process, place) in tasks {
+        for (task, process, partition) in tasks {
             *core.explained.borrow_mut() = Some(Vec::new());
             core.is_quiet.set(false);
             self.resume(&core, task);
             core.is_quiet.set(true);
             let waits = core.explained.take().unwrap_or_default();
-            found.push(Waiting { process, place, waits });
+            found.push(Waiting { process, partition, waits });
         }
         question.answer.replace(Some(found));
         self.sim.wake(question.asker);

@@ -6,7 +6,7 @@ use super::program::Program;
 use super::view::{Mask, View};
 use super::{KernelError, Loading, Shape, Tile, Tl};
 use crate::machine::{Engine, World, noc};
-use crate::memory::{MemoryError, Mmu, Place};
+use crate::memory::{MemoryError, Mmu, Translation};
 use crate::record::{Op, Resource};
 use crate::stall::Kind;
 use crate::time::Time;
@@ -175,13 +175,13 @@ fn read(
     other: f64,
 ) -> Result<(u16, Option<Value>), Box<KernelError>> {
     let sip = world.sips[sip as usize].borrow();
-    let place = locate(&sip.mmu, view)?;
-    let cube = place.map_or(0, |place| place.cube);
+    let translation = locate(&sip.mmu, view)?;
+    let cube = translation.map_or(0, |translation| translation.cube);
     if !world.options.data {
         return Ok((cube, None));
     }
-    let value = match place {
-        Some(place) => gather(&sip.mmu, place, view, other).map_err(boxed)?,
+    let value = match translation {
+        Some(translation) => gather(&sip.mmu, translation, view, other).map_err(boxed)?,
         None => Value::full(view.dtype, view.shape.elements(), other),
     };
     Ok((cube, Some(value)))
@@ -189,7 +189,7 @@ fn read(
 
 /// Where a view's base is; `None` if it touches nothing.
 #[inline]
-fn locate(mmu: &Mmu, view: &View) -> Result<Option<Place>, Box<KernelError>> {
+fn locate(mmu: &Mmu, view: &View) -> Result<Option<Translation>, Box<KernelError>> {
     let reach = match view.dense_len() {
         Some(len) => len,
         None => reach(view)?,
@@ -198,7 +198,7 @@ fn locate(mmu: &Mmu, view: &View) -> Result<Option<Place>, Box<KernelError>> {
         return Ok(None);
     }
     match mmu.find(view.address, view.dtype, reach) {
-        Ok(place) => Ok(Some(place)),
+        Ok(translation) => Ok(Some(translation)),
         Err(error) => Err(boxed(*error)),
     }
 }
@@ -236,16 +236,21 @@ fn span_of(shape: Shape, strides: Shape) -> usize {
         + 1
 }
 
-fn gather(mmu: &Mmu, place: Place, view: &View, other: f64) -> Result<Value, MemoryError> {
+fn gather(
+    mmu: &Mmu,
+    translation: Translation,
+    view: &View,
+    other: f64,
+) -> Result<Value, MemoryError> {
     if matches!(view.mask, Mask::All)
-        && let Some((value, at)) = mmu.covering(place, span_of(view.shape, view.strides))
+        && let Some((value, at)) = mmu.covering(translation, span_of(view.shape, view.strides))
     {
         return Ok(value.strided(at, &view.shape.dims(), &view.strides.dims()));
     }
     let mut pieces = Vec::new();
     for run in view.runs() {
         pieces.push(match run.memory {
-            Some(at) => mmu.read(place, at, run.len)?,
+            Some(at) => mmu.read(translation, at, run.len)?,
             None => Value::full(view.dtype, run.len, other),
         });
     }
@@ -259,17 +264,17 @@ fn write(program: &Program, view: &View, tile: &Tile) -> Result<u16, Box<KernelE
         return Err(misfit(view, tile));
     }
     let sip = &mut *program.world().sips[program.pe().sip as usize].borrow_mut();
-    let Some(place) = locate(&sip.mmu, view)? else { return Ok(0) };
+    let Some(translation) = locate(&sip.mmu, view)? else { return Ok(0) };
     if program.world().options.data
         && let Some(value) = tile.value()
     {
         for run in view.runs() {
             if let Some(at) = run.memory {
-                sip.mmu.write(place, at, value.slice(run.tile, run.len));
+                sip.mmu.write(translation, at, value.slice(run.tile, run.len));
             }
         }
     }
-    Ok(place.cube)
+    Ok(translation.cube)
 }
 
 #[cold]

@@ -221,12 +221,12 @@ impl Future for Sending {
 }
 
 /// A slot that a kernel holds; the credit goes home when it is dropped.
-pub(super) struct Held {
+pub(super) struct SlotGuard {
     program: Rc<Program>,
     edge: u32,
 }
 
-impl Drop for Held {
+impl Drop for SlotGuard {
     #[inline]
     fn drop(&mut self) {
         self.program.world().release(self.edge, &self.program.path());
@@ -250,7 +250,10 @@ enum Rare {
     /// The pieces of a message that takes several slots, and their bytes.
     Parts(Vec<Option<Value>>, u64),
     /// Bringing a slot from HBM into scratch.
-    Fetching(Loading<Tile>, #[expect(dead_code, reason = "held for its destructor")] Option<Held>),
+    Fetching(
+        Loading<Tile>,
+        #[expect(dead_code, reason = "held for its destructor")] Option<SlotGuard>,
+    ),
 }
 
 impl Unpin for Receiving {}
@@ -392,8 +395,8 @@ impl Receiving {
             let kind = (self.dtype, self.shape, self.bytes);
             return Some(Ok(Tile::in_slot(&self.program, kind, value, self.edge)));
         }
-        let held = Held { program: self.program.clone(), edge: self.edge };
-        self.move_in(bytes, value, Some(held))
+        let slot = SlotGuard { program: self.program.clone(), edge: self.edge };
+        self.move_in(bytes, value, Some(slot))
     }
 
     /// One slot of a message that takes several; the tile, if it was the last.
@@ -422,14 +425,14 @@ impl Receiving {
         &mut self,
         bytes: u64,
         value: Option<Value>,
-        held: Option<Held>,
+        slot: Option<SlotGuard>,
     ) -> Option<Result<Tile, Box<KernelError>>> {
         let tile = Tile::in_scratch(&self.program, self.dtype, self.shape, value, "a message");
         if !self.in_hbm {
             return Some(tile);
         }
         let loading = Loading::moving(&self.program, self.program.pe().cube, bytes, tile);
-        self.rare = Some(Box::new(Rare::Fetching(loading, held)));
+        self.rare = Some(Box::new(Rare::Fetching(loading, slot)));
         None
     }
 

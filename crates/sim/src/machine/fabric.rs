@@ -121,13 +121,13 @@ impl World {
     #[inline]
     fn schedule(&self, time: Time, sip: u32, act: Act, number: u32) {
         let device = self.fabric.get().expect("registered when the machine was built");
-        self.sim.schedule(time, Self::place(sip), device, payload(act, number));
+        self.sim.schedule(time, Self::partition(sip), device, payload(act, number));
     }
 
     #[inline]
     fn schedule_as(&self, key: Key, time: Time, sip: u32, act: Act, number: u32) {
         let device = self.fabric.get().expect("registered when the machine was built");
-        self.sim.schedule_as(key, time, Self::place(sip), device, payload(act, number));
+        self.sim.schedule_as(key, time, Self::partition(sip), device, payload(act, number));
     }
 
     /// Finds or makes an edge and works out its way.

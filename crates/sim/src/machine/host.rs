@@ -11,7 +11,7 @@
 //!   scratch memory they take (up to what a PE has) is not taken from the program whose turn it is.
 
 use super::{COMMAND, Machine, RunError, World, run_program};
-use crate::executor::{JoinHandle, Place, Sim};
+use crate::executor::{JoinHandle, Partition, Sim};
 use crate::ipcq::EdgeName;
 use crate::kernel::{Group, KernelError, Program, Tl};
 use crate::memory::{MemoryError, Region};
@@ -71,7 +71,7 @@ impl Machine {
         name: impl Into<String>,
         program: impl Future<Output = T> + 'static,
     ) -> JoinHandle<T> {
-        self.executor.spawn(Place(sip), name, program)
+        self.executor.spawn(Partition(sip), name, program)
     }
 
     /// Drops everything that is under way, so that a machine whose run failed can be used again: programs, messages
@@ -287,8 +287,8 @@ impl Host {
     fn put(&self, region: &Region, start: usize, value: Option<Value>) -> Result<(), MemoryError> {
         let Some(value) = value.filter(|_| self.has_data()) else { return Ok(()) };
         let mmu = &mut self.sip_mut().mmu;
-        let place = mmu.start_of(region).map_err(|error| *error)?;
-        mmu.write(place, start, value);
+        let translation = mmu.start_of(region).map_err(|error| *error)?;
+        mmu.write(translation, start, value);
         Ok(())
     }
 
@@ -303,8 +303,8 @@ impl Host {
             return Ok(None);
         }
         let mmu = &self.sip_mut().mmu;
-        let place = mmu.start_of(region).map_err(|error| *error)?;
-        mmu.read(place, start, elements).map(Some)
+        let translation = mmu.start_of(region).map_err(|error| *error)?;
+        mmu.read(translation, start, elements).map(Some)
     }
 }
 

@@ -1,4 +1,4 @@
-//! The hardware of one SIP: everything a place owns.
+//! The hardware of one SIP: everything a partition owns.
 
 use crate::memory::{Hbm, Mmu};
 use crate::record::{Op, Record, Resource};

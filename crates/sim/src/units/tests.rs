@@ -102,7 +102,7 @@ fn unit_3_refusals_name_what_is_allowed() {
 }
 
 #[test]
-fn unit_3_near_misses_are_suggested() {
+fn unit_3_suggestiones_are_suggested() {
     for text in [
         "128 GBps",
         "128 Gb/s",

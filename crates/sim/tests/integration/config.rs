@@ -1,8 +1,10 @@
 //! Machine files, good and bad.
 
+use phalanx_sim::MachineSpec;
 use phalanx_sim::config::{MachineView, parse_machine, preset, presets, to_yaml};
 
 mod bad;
+mod door;
 mod malformed;
 mod overrides;
 mod random;
@@ -32,7 +34,7 @@ fn print_1_presets_read_back_as_they_were() {
 
 #[test]
 fn a_machine_prints_as_a_machine_file() {
-    let spec = parse_machine("quad-sip", preset("quad-sip").unwrap().text).unwrap();
+    let spec = MachineSpec::preset("quad-sip").unwrap();
     insta::assert_snapshot!(to_yaml(&spec), @r#"
     name: quad-sip
     description: "four packages on a ring, four cubes each, eight PEs a cube"
@@ -54,7 +56,7 @@ fn a_machine_prints_as_a_machine_file() {
 
 #[test]
 fn a_machine_has_a_view_for_programs() {
-    let spec = parse_machine("torus-16", preset("torus-16").unwrap().text).unwrap();
+    let spec = MachineSpec::preset("torus-16").unwrap();
     let view = serde_json::to_value(MachineView::new(&spec)).unwrap();
     assert_eq!(view["name"], "torus-16");
     assert_eq!(

@@ -2,7 +2,7 @@
 
 use crate::scenario::{Scenario, scenarios};
 use crate::support::{Outcome, bare, quad, recorded, wire};
-use phalanx_sim::executor::PlaceOrder;
+use phalanx_sim::executor::PartitionOrder;
 use phalanx_sim::ipcq::EdgeSpec;
 use phalanx_sim::kernel::{Tl, View};
 use phalanx_sim::machine::{Machine, Options};
@@ -31,8 +31,8 @@ fn trace(report: &Report, format: Format) -> Vec<u8> {
     writer.finish().unwrap()
 }
 
-fn in_order(place_order: PlaceOrder) -> Options {
-    Options { place_order, ..recorded() }
+fn in_order(partition_order: PartitionOrder) -> Options {
+    Options { partition_order, ..recorded() }
 }
 
 /// Runs `program` in the usual order and in others, and compares every byte.
@@ -42,7 +42,7 @@ fn same_in_any_order(seeds: std::ops::Range<u64>, program: impl Fn(Options) -> R
         (image(&usual), [Format::Perfetto, Format::Chrome].map(|f| trace(&usual, f)));
     assert!(!usual.ops.is_empty() && traces.iter().all(|bytes| !bytes.is_empty()));
     for seed in seeds {
-        let other = program(in_order(PlaceOrder::Shuffled(seed)));
+        let other = program(in_order(PartitionOrder::Shuffled(seed)));
         assert!(image(&other) == image_of_usual, "RPT-2: seed {seed}");
         let again = [Format::Perfetto, Format::Chrome].map(|f| trace(&other, f));
         assert!(again == traces, "PAR-2: the trace of seed {seed}");
@@ -60,7 +60,7 @@ proptest! {
     fn par_2_the_order_of_turns_changes_no_byte_of_random_traffic(scenario in scenarios(), seed: u64) {
         let usual = image(&play(&scenario, recorded()));
         for number in 0..4 {
-            let order = PlaceOrder::Shuffled(seed.wrapping_add(number));
+            let order = PartitionOrder::Shuffled(seed.wrapping_add(number));
             let other = image(&play(&scenario, in_order(order)));
             prop_assert!(other == usual, "PAR-2: {:?}", order);
         }

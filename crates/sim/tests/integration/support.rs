@@ -1,6 +1,5 @@
 //! Machines and runs that tests have in common.
 
-use phalanx_sim::config::{parse_machine, preset};
 use phalanx_sim::ipcq::EdgeSpec;
 use phalanx_sim::kernel::{KernelError, Tl};
 use phalanx_sim::machine::{Machine, Options, RunError};
@@ -17,12 +16,12 @@ pub(crate) type Outcome = Result<(), KernelError>;
 
 /// Eight SIPs on a ring, where only links (128 GB/s, 500 ns) and engines cost anything.
 pub(crate) fn bare() -> MachineSpec {
-    parse_machine("bare", preset("bare").unwrap().text).unwrap()
+    MachineSpec::preset("bare").unwrap()
 }
 
 /// Four SIPs of four cubes of eight PEs, where everything costs something.
 pub(crate) fn quad() -> MachineSpec {
-    parse_machine("quad-sip", preset("quad-sip").unwrap().text).unwrap()
+    MachineSpec::preset("quad-sip").unwrap()
 }
 
 /// A wire of so many bytes a nanosecond.

@@ -11,7 +11,7 @@
 //! - **CCF-5 (placed).** An algorithm that turns out not to fit the machine is reported where the file configures it.
 
 use phalanx_sim::config::ConfigErrors;
-use phalanx_sim::config::reader::{Finding, Place};
+use phalanx_sim::config::reader::{Finding, Location};
 use phalanx_sim::ipcq::EdgeSpec;
 
 mod locate;
@@ -29,7 +29,7 @@ pub struct CclConfig {
     text: Option<Text>,
     choice: Choice,
     /// Where the file makes this choice.
-    chosen: Option<Place>,
+    chosen: Option<Location>,
     edge: EdgeSpec,
     entries: Vec<Entry>,
 }
@@ -45,7 +45,7 @@ struct Text {
 #[derive(Clone, Debug)]
 struct Entry {
     plan: Plan,
-    place: Place,
+    location: Location,
 }
 
 /// Which algorithm to use.
@@ -117,12 +117,12 @@ impl CclConfig {
     /// no file speaks of it.
     pub fn unfit(&self, plan: &Plan, reason: &str) -> Option<ConfigErrors> {
         let Text { file, text } = self.text.as_ref()?;
-        let entry = self.entry(&plan.name).map(|entry| (entry.place, "configured here"));
+        let entry = self.entry(&plan.name).map(|entry| (entry.location, "configured here"));
         let chosen = || matches!(&self.choice, Choice::Named(name) if *name == plan.name);
-        let default = || self.chosen.filter(|_| chosen()).map(|place| (place, "chosen here"));
-        let (place, label) = entry.or_else(default)?;
+        let default = || self.chosen.filter(|_| chosen()).map(|location| (location, "chosen here"));
+        let (location, label) = entry.or_else(default)?;
         let message = format!("algorithm `{}` cannot run on this machine: {reason}", plan.name);
-        let finding = Finding::new(place, message).label(label);
+        let finding = Finding::new(location, message).label(label);
         let help = format!("choose another algorithm, or `{AUTO}`");
         Some(finding.help(help).in_text(file, text).into())
     }

@@ -215,14 +215,21 @@ impl Shared {
     }
 }
 
-/// The algorithm that an all-reduce of a tensor is done by, by name.
-pub(crate) fn all_reduce_by(
+/// The plan that an all-reduce of `tensor` follows: the configured one, or the fastest that fits.
+pub fn all_reduce_plan(cx: &Rank, group: &ProcessGroup, tensor: &Tensor) -> Result<Plan, Error> {
+    choose(cx, &Asking::new(Operation::AllReduce, tensor, tensor), &sips(group))
+}
+
+/// Launches this rank's part of an all-reduce that follows `plan`.
+pub fn all_reduce_by(
     cx: &Rank,
     group: &ProcessGroup,
     tensor: &Tensor,
-) -> Result<String, Error> {
-    let sips = sips(group);
-    Ok(choose(cx, &Asking::new(Operation::AllReduce, tensor, tensor), &sips)?.name)
+    combine: ReduceOp,
+    plan: Plan,
+) -> Result<Handle, Error> {
+    let asking = Asking { combine, ..Asking::new(Operation::AllReduce, tensor, tensor) };
+    launch_by(cx, group, &asking, Some(plan)).map(|(handle, _)| handle)
 }
 
 /// The plan for a collective: the configured one, or the fastest that fits.

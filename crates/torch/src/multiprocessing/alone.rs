@@ -7,7 +7,7 @@ use crate::rank::Rank;
 use std::rc::Rc;
 
 /// Runs `program` as the rank of this SIP; the others do nothing.
-pub(crate) fn alone<T, P, F>(context: &mut Context, sip: usize, program: P) -> Result<T, SpawnError>
+pub fn alone<T, P, F>(context: &mut Context, sip: usize, program: P) -> Result<T, SpawnError>
 where
     T: 'static,
     P: Fn(Rank) -> F + 'static,

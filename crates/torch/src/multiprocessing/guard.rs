@@ -8,9 +8,9 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-/// What a destructor said when it panicked.
+/// The last words of destructors that panicked.
 #[derive(Clone, Default)]
-pub(crate) struct LastWords(Rc<RefCell<Option<String>>>);
+pub struct LastWords(Rc<RefCell<Option<String>>>);
 
 impl LastWords {
     pub(super) fn take(&self) -> Option<String> {

@@ -155,8 +155,22 @@ impl Placed<'_> {
         self.of_value(shape, DType::I32, || Value::from_i32(numbers))
     }
 
+    /// A tensor whose element `i`, row by row, is `number(i)`; the numbers are asked for only if numbers are computed.
+    pub fn from_fn(
+        &self,
+        shape: impl AsRef<[usize]>,
+        dtype: DType,
+        number: impl Fn(usize) -> f32,
+    ) -> Result<Tensor, Error> {
+        let shape = shape.as_ref();
+        let count = shape.iter().product();
+        self.of_value(shape, dtype, || {
+            rounded(dtype, &(0..count).map(number).collect::<Vec<f32>>())
+        })
+    }
+
     /// A tensor of a value that is made only if numbers are computed.
-    pub(crate) fn of_value(
+    pub fn of_value(
         &self,
         shape: &[usize],
         dtype: DType,

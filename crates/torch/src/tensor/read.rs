@@ -28,7 +28,7 @@ impl Tensor {
     }
 
     /// Its elements as they are, row by row.
-    pub(crate) async fn to_buffer(&self) -> Result<Buffer, Error> {
+    pub async fn to_buffer(&self) -> Result<Buffer, Error> {
         Ok(match self.dtype() {
             DType::F32 => Buffer::F32(self.fetch(elements).await?),
             DType::F16 => Buffer::F16(self.fetch(elements).await?),

@@ -11,7 +11,6 @@ mod spawn;
 mod together;
 mod waits;
 
-use phalanx_sim::config;
 use phalanx_sim::kernel::{KernelError, Tl};
 use phalanx_sim::machine::Options;
 use phalanx_sim::spec::MachineSpec;
@@ -26,10 +25,7 @@ use std::task::Poll;
 
 /// A preset with other settings.
 pub(crate) fn machine(name: &str, set: &[&str]) -> MachineSpec {
-    let text = config::preset(name).expect("a preset").text;
-    let overrides: Vec<config::Override> =
-        set.iter().map(|text| config::Override::parse(text).expect("an override")).collect();
-    config::parse_machine_with(name, text, &overrides).expect("a machine")
+    MachineSpec::preset(name).and_then(|machine| machine.with_all(set)).expect("a machine")
 }
 
 /// Collectives set up by this text.

@@ -5,7 +5,7 @@ use crate::progress::Progress;
 use crate::table::Table;
 use owo_colors::OwoColorize;
 use phalanx_runtime::doctor::{Finding, Status, examine};
-use phalanx_torch::node::{NOTHING, PROGRAM};
+use phalanx_workloads::node::{NOTHING, PROGRAM};
 use serde::Serialize;
 use std::process::ExitCode;
 

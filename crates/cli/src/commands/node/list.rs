@@ -3,7 +3,7 @@
 use crate::commands::workloads::{ParameterView, section};
 use crate::printer;
 use phalanx_sim::MachineSpec;
-use phalanx_torch::node::{self, Workload};
+use phalanx_workloads::node::{self, Workload};
 use serde::Serialize;
 use std::io;
 

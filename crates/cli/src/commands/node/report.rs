@@ -6,8 +6,8 @@ use crate::table::Table;
 use owo_colors::OwoColorize;
 use phalanx_runtime::worker::Isolation;
 use phalanx_sim::MachineSpec;
-use phalanx_torch::node::{Chip, Difference, Outcome, Run, Workload};
-use phalanx_torch::workload::Settings;
+use phalanx_workloads::Settings;
+use phalanx_workloads::node::{Chip, Difference, Outcome, Run, Workload};
 use serde::Serialize;
 use std::time::Duration;
 

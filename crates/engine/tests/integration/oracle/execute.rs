@@ -73,9 +73,9 @@ impl<'a> Execution<'a> {
         let pool = engine.add_pool();
         let keeps_order = seed & 128 == 0;
         let most = if keeps_order { 5 } else { 2 };
-        let lane = 1 + usize::try_from(random.below(most)).unwrap_or_default();
+        let depth = 1 + usize::try_from(random.below(most)).unwrap_or_default();
         for _ in 0..WORKERS {
-            let worker = engine.add_worker(Some(pool), lane);
+            let worker = engine.add_worker(Some(pool), depth);
             if keeps_order {
                 engine.keeps_order(worker);
             }
@@ -415,15 +415,15 @@ impl<'a> Execution<'a> {
             .zip(&members)
             .map(|(at, args)| (WorkerHandle::nth(&self.engine, at), *args))
             .collect();
-        let (place, args) = match task.place {
-            Where::Pool => (Place::Pool(self.pool), members[0]),
+        let (placement, args) = match task.place {
+            Where::Pool => (Placement::Pool(self.pool), members[0]),
             Where::Worker(worker) => {
-                (Place::Worker(WorkerHandle::nth(&self.engine, worker)), members[0])
+                (Placement::Worker(WorkerHandle::nth(&self.engine, worker)), members[0])
             }
-            Where::Group => (Place::Group(&directed), &[] as &[Arg]),
-            Where::PoolGroup => (Place::PoolGroup(self.pool, &members), &[] as &[Arg]),
+            Where::Group => (Placement::Group(&directed), &[] as &[Arg]),
+            Where::PoolGroup => (Placement::PoolGroup(self.pool, &members), &[] as &[Arg]),
         };
-        let mut spec = TaskSpec::new(place)
+        let mut spec = TaskSpec::new(placement)
             .args(args)
             .after(&after)
             .work(self.at as u64)

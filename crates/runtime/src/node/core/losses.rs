@@ -2,7 +2,7 @@
 
 use super::{Core, Ending, WorkerLink};
 use crate::error::{Error, Lost, RunError, TaskFailure};
-use phalanx_engine::{Cause, Event, Place, Reason, RunId, Start, SubmitError, Time, WorkerId};
+use phalanx_engine::{Cause, Event, Placement, Reason, RunId, Start, SubmitError, Time, WorkerId};
 
 /// How many replaced workers are remembered.
 const MAX_REPLACED: usize = 64;
@@ -123,15 +123,21 @@ impl Core {
     }
 
     /// Why a submission is refused, with the names of those who are lost and how they ended.
-    pub(crate) fn refusal(&self, run: RunId, place: &Place<'_>, refused: SubmitError) -> Error {
-        let lost = match (refused, place) {
+    pub(crate) fn refusal(
+        &self,
+        run: RunId,
+        placement: &Placement<'_>,
+        refused: SubmitError,
+    ) -> Error {
+        let lost = match (refused, placement) {
             (SubmitError::RunFailed(cause), _) => {
                 return Error::RunFailed(self.error_so_far(run, cause));
             }
             (SubmitError::WorkerLost(worker), _) => self.losses_of([worker].into_iter()),
-            (SubmitError::GroupTooLarge { .. }, Place::Pool(pool) | Place::PoolGroup(pool, _)) => {
-                self.losses_of(self.engine.pool_workers(*pool))
-            }
+            (
+                SubmitError::GroupTooLarge { .. },
+                Placement::Pool(pool) | Placement::PoolGroup(pool, _),
+            ) => self.losses_of(self.engine.pool_workers(*pool)),
             _ => Vec::new(),
         };
         if lost.is_empty() { refused.into() } else { Error::WorkersLost { refused, lost } }

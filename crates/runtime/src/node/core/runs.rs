@@ -4,7 +4,7 @@ use super::Core;
 use crate::error::{RunError, TaskFailure};
 use crate::failure::Failure;
 use crate::timeline::Recorder;
-use phalanx_engine::{BufferId, Cause, Outcome, Reason, Report as RunReport, RunId};
+use phalanx_engine::{BufferId, Cause, Outcome, Reason, RunId, RunReport};
 use std::any::Any;
 use std::collections::BTreeMap;
 

@@ -5,7 +5,7 @@ use phalanx_sim::config::{parse_machine, preset};
 use super::{quad, refused};
 
 #[test]
-fn cfg_1_an_unknown_key_has_its_near_miss() {
+fn cfg_1_an_unknown_key_has_its_suggestion() {
     insta::assert_snapshot!(quad("dma: { bandwidth", "dma: { bandwith"), @r#"
     error: unknown key `bandwith` in `pe.dma`
       --> my.yaml:17:10
@@ -18,7 +18,7 @@ fn cfg_1_an_unknown_key_has_its_near_miss() {
 }
 
 #[test]
-fn cfg_1_an_unknown_key_without_a_near_miss_lists_the_keys() {
+fn cfg_1_an_unknown_key_without_a_suggestion_lists_the_keys() {
     insta::assert_snapshot!(quad("  tcm:", "  frequency: 1 GHz\n  tcm:"), @r#"
     error: unknown key `frequency` in `pe`
       --> my.yaml:16:3

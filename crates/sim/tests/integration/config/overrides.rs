@@ -81,7 +81,7 @@ fn over_1_errors_point_at_the_override() {
 }
 
 #[test]
-fn over_1_unknown_paths_suggest_the_near_miss() {
+fn over_1_unknown_paths_suggest_the_suggestion() {
     let errors = overridden(
         "quad-sip",
         &[

@@ -1,12 +1,12 @@
 //! From text to a checked [`CclConfig`].
 
-use phalanx_sim::config::reader::{Finding, Found, Place, Reader, Section, read_file};
-use phalanx_sim::config::{ConfigErrors, near_miss};
+use phalanx_sim::config::reader::{Finding, Found, Location, Reader, Section, read_file};
+use phalanx_sim::config::{ConfigErrors, suggestion};
 use phalanx_sim::ipcq::{Backpressure, BufferKind, EdgeSpec};
 use phalanx_sim::spec::TopologyKind;
 
 use super::{AUTO, CclConfig, Choice, Entry, Plan};
-use crate::workload::{MOST_BYTES, MOST_CHUNKS, MOST_MESSAGE};
+use crate::limits::{MOST_BYTES, MOST_CHUNKS, MOST_MESSAGE};
 
 const ROOT: (&str, &[&str]) = ("a file of collectives", &["defaults", "algorithms"]);
 const DEFAULTS: &[&str] = &[
@@ -48,7 +48,7 @@ pub(super) fn config(file: &str, text: &str, builtin: &[&str]) -> Result<CclConf
         let edge = defaults.as_ref().map_or(base, |defaults| edge(r, defaults, base));
         let entry = |(name, part): &(&str, Section<'_>)| entry(r, name, part, edge, builtin);
         let entries = parts.iter().filter_map(entry).collect();
-        let chosen = choice.as_ref().map(|choice| choice.place);
+        let chosen = choice.as_ref().map(|choice| choice.location);
         let choice = choice.map_or(Choice::Auto, |choice| choice.value);
         Some(CclConfig { text: None, choice, chosen, edge, entries })
     })
@@ -64,9 +64,9 @@ fn choice(
     let mut known = vec![AUTO];
     known.extend(names);
     known.extend(builtin.iter().filter(|name| !names.contains(name)));
-    let Found { value: name, place } = r.choice(defaults, "algorithm", "algorithm", &known)?;
+    let Found { value: name, location } = r.choice(defaults, "algorithm", "algorithm", &known)?;
     let value = if name == AUTO { Choice::Auto } else { Choice::Named(name.to_owned()) };
-    Some(Found { value, place })
+    Some(Found { value, location })
 }
 
 /// One of `algorithms`; all of it is read before the first `?`, so that everything wrong is found in one go.
@@ -77,23 +77,23 @@ fn entry(
     defaults: EdgeSpec,
     builtin: &[&str],
 ) -> Option<Entry> {
-    let word = word(r, name, part.place);
+    let word = word(r, name, part.location);
     let module = module(r, name, part, builtin);
     let topology = topology(r, part);
     let edge = edge(r, part, defaults);
     let n_elem = r.count(part, "n_elem", 1..=MOST_BYTES / LEAST_SLOT);
     let n_elem = n_elem.map(|n| usize::try_from(n.value).expect("a 64-bit machine"));
     let plan = Plan { name: word?.to_owned(), module: module?.to_owned(), edge, n_elem, topology };
-    Some(Entry { plan, place: part.place })
+    Some(Entry { plan, location: part.location })
 }
 
-fn word<'a>(r: &mut Reader, name: &'a str, place: Place) -> Option<&'a str> {
+fn word<'a>(r: &mut Reader, name: &'a str, location: Location) -> Option<&'a str> {
     if name == AUTO {
-        let finding = Finding::new(place, format!("no algorithm can be called `{AUTO}`"));
+        let finding = Finding::new(location, format!("no algorithm can be called `{AUTO}`"));
         let help = format!("`{AUTO}` lets the program choose; take another name");
         return r.report(finding.label("has a meaning of its own").help(help));
     }
-    r.word("the name of an algorithm", name, place)
+    r.word("the name of an algorithm", name, location)
 }
 
 /// The built-in algorithm: `module`, or the one that has the entry's name.
@@ -110,9 +110,9 @@ fn module<'b>(
     if same.is_some() || part.is_misspelt("module") {
         return same;
     }
-    let near = near_miss(name, builtin.iter().copied())
+    let near = suggestion(name, builtin.iter().copied())
         .map_or_else(String::new, |near| format!("did you mean `{near}`? "));
-    let finding = Finding::new(part.place, format!("missing `{}`", part.path_of("module")));
+    let finding = Finding::new(part.location, format!("missing `{}`", part.path_of("module")));
     let finding = finding.label("not the name of a built-in algorithm");
     let builtin = builtin.join(", ");
     r.report(finding.help(format!("{near}`module` says which one does it: {builtin}")))
@@ -142,7 +142,7 @@ fn edge(r: &mut Reader, part: &Section<'_>, base: EdgeSpec) -> EdgeSpec {
         ipcq_credit_size_bytes: value(credit, base.ipcq_credit_size_bytes),
     };
     if let Some(found) = chunk.or(slot).filter(|_| r.reported() == before) {
-        check_chunks(r, found.place, &spec);
+        check_chunks(r, found.location, &spec);
     }
     spec
 }
@@ -161,14 +161,14 @@ fn backpressure(r: &mut Reader, part: &Section<'_>) -> Option<Backpressure> {
 }
 
 /// Refuses chunks so small that a slot would be too many of them.
-fn check_chunks(r: &mut Reader, place: Place, spec: &EdgeSpec) {
+fn check_chunks(r: &mut Reader, location: Location, spec: &EdgeSpec) {
     let chunks = spec.slot_size.checked_div(spec.vc_chunk_size).unwrap_or(1);
     if chunks > MOST_CHUNKS {
         let message = format!("a slot of {chunks} chunks is too many");
         let help = format!(
             "allowed: at most {MOST_CHUNKS} chunks a slot, or a `vc_chunk_size` of 0 for whole messages"
         );
-        let finding = Finding::new(place, message).label("slot_size / vc_chunk_size");
+        let finding = Finding::new(location, message).label("slot_size / vc_chunk_size");
         r.report::<()>(finding.help(help));
     }
 }

@@ -13,7 +13,7 @@ fn refused(text: &str) -> String {
 }
 
 #[test]
-fn ccf_1_an_unknown_key_has_its_near_miss() {
+fn ccf_1_an_unknown_key_has_a_spelling_suggestion() {
     let root = refused("default: { n_slots: 4 }");
     let defaults = refused("defaults:\n  slotsize: 4");
     let algorithm = refused("algorithms:\n  ring:\n    modul: ring\n    algorithm: ring");

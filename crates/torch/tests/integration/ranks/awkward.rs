@@ -5,7 +5,7 @@ use super::machine;
 use phalanx_sim::DType;
 use phalanx_sim::kernel::KernelError;
 use phalanx_sim::machine::Options;
-use phalanx_torch::{Arg, Context, Grid, Tensor, multiprocessing, workload};
+use phalanx_torch::{Arg, Context, Grid, Tensor, multiprocessing};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -18,18 +18,6 @@ type Kept = Rc<RefCell<Vec<Option<Tensor>>>>;
 
 fn nothing_kept() -> Kept {
     Rc::new(RefCell::new(vec![None; 4]))
-}
-
-#[test]
-fn mch_3_an_all_reduce_takes_the_same_time_without_numbers() {
-    let workload = workload::find("all-reduce").unwrap();
-    let times = [true, false].map(|data| {
-        let machine = machine("quad-sip", &[]);
-        let settings = workload.settings(&machine, &[("algorithm", "ring")]).unwrap();
-        let options = Options { data, ..Options::default() };
-        workload.run(machine, options, &settings).unwrap().report.simulated
-    });
-    assert_eq!(times[0], times[1], "MCH-3");
 }
 
 #[test]

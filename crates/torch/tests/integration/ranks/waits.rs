@@ -1,7 +1,7 @@
 //! Waiting: who makes time pass, in which order, and how often (seeds T3, g13 to g19).
 
 use super::{both, is_over_now, machine, nap, quad, recorded};
-use phalanx_sim::executor::PlaceOrder;
+use phalanx_sim::executor::PartitionOrder;
 use phalanx_sim::ipcq::EdgeSpec;
 use phalanx_sim::kernel::Tl;
 use phalanx_sim::machine::Options;
@@ -109,8 +109,8 @@ fn g17_waiting_for_what_is_over_does_not_give_way() {
 }
 
 /// What a run with some of everything writes to its logs.
-fn logs(place_order: PlaceOrder) -> (String, String) {
-    let options = Options { record: true, place_order, ..Options::default() };
+fn logs(partition_order: PartitionOrder) -> (String, String) {
+    let options = Options { record: true, partition_order, ..Options::default() };
     let mut context = Context::new(machine("quad-sip", &[]), options);
     multiprocessing::spawn(&mut context, 4, |rank, cx| async move {
         dist::init_process_group(&cx)?;
@@ -133,10 +133,10 @@ fn logs(place_order: PlaceOrder) -> (String, String) {
 
 #[test]
 fn g13_two_runs_give_the_same_logs() {
-    let first = logs(PlaceOrder::Queued);
-    assert!(first == logs(PlaceOrder::Queued));
+    let first = logs(PartitionOrder::Queued);
+    assert!(first == logs(PartitionOrder::Queued));
     for seed in 0..5 {
-        assert!(first == logs(PlaceOrder::Shuffled(seed)), "SIM-2: seed {seed}");
+        assert!(first == logs(PartitionOrder::Shuffled(seed)), "SIM-2: seed {seed}");
     }
 }
 

@@ -1,0 +1,98 @@
+//! Tensors on lease: what a graph names is its own until the graph is over.
+//!
+//! A lease is a request of the rank (REQ-1): it begins when everything that was asked of the tensor before is over, and
+//! whatever is asked of it later waits for its end.
+
+use super::drive::Graph;
+use phalanx_engine::{BufferId, Grant, Identity};
+use phalanx_sim::machine::Cause;
+use phalanx_sim::signal::Signal;
+use phalanx_torch::Error;
+use phalanx_torch::Handle;
+use phalanx_torch::Tensor;
+use phalanx_torch::driver::{Access, Allocation, Drive, Request, allocation};
+use std::future::poll_fn;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::Poll;
+
+/// A tensor's storage while a graph has it.
+#[derive(Clone)]
+pub(super) struct Lease {
+    pub(super) buffer: BufferId,
+    handle: Handle,
+    /// Everything that was asked before is over.
+    begun: Signal<Cause>,
+    /// The graph is.
+    ended: Signal<Result<Cause, Error>>,
+}
+
+impl Graph {
+    /// The lease of a tensor's storage, waited for if something before it is not over.
+    pub(super) async fn lease(self: &Rc<Self>, tensor: &Tensor) -> Result<BufferId, Error> {
+        let lease = self.find_lease(tensor)?;
+        if !lease.begun.is_set() {
+            lease.begin().await?;
+        }
+        Ok(lease.buffer)
+    }
+
+    fn find_lease(self: &Rc<Self>, tensor: &Tensor) -> Result<Lease, Error> {
+        let Allocation { number, bytes } = allocation(tensor);
+        if let Some(lease) = self.state.borrow().leases.get(&number) {
+            return Ok(lease.clone());
+        }
+        let identity = Identity { owner: self.rank.rank() as u64, number, generation: 1 };
+        let registered = self.state.borrow_mut().engine.register(identity, bytes, Grant::ReadWrite);
+        let buffer = registered
+            .map_err(|error| Error::argument(format!("graph `{}`: {error}", self.name)))?;
+        let sim = self.rank.host().sim();
+        let begun = Signal::described(sim, "the beginning of a lease", Vec::new());
+        let rank = format!("rank{}", self.rank.rank());
+        let what = format!("the end of graph `{}`, which `finish` waits for", self.name);
+        let ended = Signal::described(sim, what, vec![rank]);
+        let request = Request {
+            what: "graph",
+            subject: format!("{}: {}", self.name, tensor.describe()),
+            tensor,
+            access: Access::Write,
+        };
+        let handle = self.rank.request_of(request, {
+            let (begun, ended) = (begun.clone(), ended.clone());
+            move |cause| async move {
+                begun.set(cause);
+                ended.wait().await
+            }
+        });
+        let lease = Lease { buffer, handle, begun, ended };
+        self.state.borrow_mut().leases.insert(number, lease.clone());
+        Ok(lease)
+    }
+}
+
+impl Lease {
+    /// Waits until everything before is over; its failure is the lease's.
+    async fn begin(&self) -> Result<(), Error> {
+        let (mut begun, mut failed) = (pin!(self.begun.wait()), pin!(self.handle.wait()));
+        poll_fn(move |context| {
+            if begun.as_mut().poll(context).is_ready() {
+                return Poll::Ready(Ok(()));
+            }
+            failed.as_mut().poll(context)
+        })
+        .await
+    }
+
+    /// The graph is over; what is asked of the tensor from now on goes on, or learns what failed.
+    pub(super) fn end(&self, result: Result<Cause, Error>) {
+        if !self.ended.is_set() {
+            self.ended.set(result);
+        }
+    }
+
+    /// Waits until the request is off the list; how it ended has been seen.
+    pub(super) async fn settle(&self) {
+        // The graph tells its failure itself.
+        drop(self.handle.wait().await);
+    }
+}

@@ -1,0 +1,277 @@
+//! What a program says about a task: a kernel, where it runs, and the tiles it touches.
+
+use phalanx_engine::{BufferId, View};
+use phalanx_sim::Time;
+use phalanx_sim::kernel::{KernelError, Tl};
+use phalanx_sim::topology::PeId;
+use phalanx_torch::Args;
+use phalanx_torch::Error;
+use phalanx_torch::Tensor;
+use std::fmt;
+use std::pin::Pin;
+use std::rc::Rc;
+
+pub use phalanx_engine::Tag;
+
+/// The name of a task of a graph: its number in the order of submission.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TaskId {
+    /// Which graph of the rank.
+    pub(crate) graph: u64,
+    pub(crate) number: usize,
+}
+
+impl TaskId {
+    /// Counted from 0 in the order of submission.
+    pub fn number(self) -> usize {
+        self.number
+    }
+}
+
+impl fmt::Display for TaskId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "#{}", self.number)
+    }
+}
+
+/// A kernel of a task, whatever its type.
+pub(crate) type Kernel = Rc<dyn Fn(Tl, Args) -> Body>;
+/// A kernel at work.
+pub(crate) type Body = Pin<Box<dyn Future<Output = Result<(), KernelError>>>>;
+
+/// Where a task runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TaskTarget {
+    /// On this PE and no other.
+    Pe(PeId),
+    /// On whichever PE of the graph is free first ([`super::Pools::Whole`]).
+    Any,
+    /// On whichever PE of this cube is free first ([`super::Pools::Cubes`]).
+    Cube(u16),
+}
+
+/// A task as it is submitted.
+///
+/// ```
+/// # use phalanx_sim::DType;
+/// # use phalanx_sim::{MachineSpec, machine::Options, kernel::{KernelError, Tl}};
+/// # use phalanx_device::{GraphOptions, KernelTask, OpenGraph};
+/// # use phalanx_torch::{Args, Context};
+/// async fn double(tl: Tl, args: Args) -> Result<(), KernelError> {
+///     let x = tl.load(&args.view(0)?).await?;
+///     let y = tl.add(&x, &x).await?;
+///     tl.store(&args.view(1)?, &y).await
+/// }
+/// # let quad = MachineSpec::preset("quad-sip").unwrap();
+/// let mut context = Context::new(quad, Options::default());
+/// let doubled = context.run(|cx| async move {
+///     let (x, y) = (cx.full([4, 8], 3.0, DType::F32)?, cx.zeros([4, 8], DType::F32)?);
+///     let graph = cx.graph("doubling", GraphOptions::default())?;
+///     for row in 0..4 {
+///         let (from, to) = (x.narrow(0, row, 1)?, y.narrow(0, row, 1)?);
+///         graph.submit(KernelTask::new("double", double).input(&from).output(&to)).await?;
+///     }
+///     graph.finish().await?;
+///     y.to_vec().await
+/// });
+/// assert_eq!(doubled.unwrap(), vec![6.0; 32]);
+/// ```
+#[derive(Clone)]
+pub struct KernelTask {
+    pub(crate) kernel_name: String,
+    pub(crate) label: String,
+    pub(crate) kernel: Kernel,
+    pub(crate) place: TaskTarget,
+    pub(crate) args: Vec<(Tensor, Tag)>,
+    pub(crate) members: Vec<Member>,
+    pub(crate) after: Vec<TaskId>,
+    pub(crate) priority: u8,
+    pub(crate) is_unordered: bool,
+    pub(crate) expected: Time,
+}
+
+/// One of those that a group starts together: where it runs, and its tiles.
+#[derive(Clone)]
+pub struct Member {
+    pub(crate) pe: Option<PeId>,
+    pub(crate) args: Vec<(Tensor, Tag)>,
+}
+
+impl KernelTask {
+    /// A task that runs `kernel`, called `name` in logs, on any PE.
+    pub fn new<K, F>(name: impl Into<String>, kernel: K) -> Self
+    where
+        K: Fn(Tl, Args) -> F + 'static,
+        F: Future<Output = Result<(), KernelError>> + 'static,
+    {
+        Self {
+            kernel_name: name.into(),
+            label: String::new(),
+            kernel: Rc::new(move |tl, args| Box::pin(kernel(tl, args))),
+            place: TaskTarget::Any,
+            args: Vec::new(),
+            members: Vec::new(),
+            after: Vec::new(),
+            priority: 0,
+            is_unordered: false,
+            expected: Time::ZERO,
+        }
+    }
+
+    /// What this task is about, beside its kernel: `c[0, 1] k=2`.
+    #[must_use]
+    pub fn label(self, label: impl Into<String>) -> Self {
+        Self { label: label.into(), ..self }
+    }
+
+    /// Where it runs.
+    #[must_use]
+    pub fn place(self, place: TaskTarget) -> Self {
+        Self { place, ..self }
+    }
+
+    /// On this PE.
+    #[must_use]
+    pub fn on(self, pe: PeId) -> Self {
+        self.place(TaskTarget::Pe(pe))
+    }
+
+    /// Reads this tile.
+    #[must_use]
+    pub fn input(self, tensor: &Tensor) -> Self {
+        self.arg(tensor, Tag::Input)
+    }
+
+    /// Writes all of this tile; what was there does not matter.
+    #[must_use]
+    pub fn output(self, tensor: &Tensor) -> Self {
+        self.arg(tensor, Tag::Output)
+    }
+
+    /// Reads and writes this tile.
+    #[must_use]
+    pub fn in_out(self, tensor: &Tensor) -> Self {
+        self.arg(tensor, Tag::InOut)
+    }
+
+    /// Writes some of this tile; the rest stays as it was.
+    #[must_use]
+    pub fn output_existing(self, tensor: &Tensor) -> Self {
+        self.arg(tensor, Tag::OutputExisting)
+    }
+
+    /// Touches this tile without order; the program answers for that.
+    #[must_use]
+    pub fn no_dep(self, tensor: &Tensor) -> Self {
+        self.arg(tensor, Tag::NoDep)
+    }
+
+    /// One more argument.
+    #[must_use]
+    pub fn arg(mut self, tensor: &Tensor, tag: Tag) -> Self {
+        self.args.push((tensor.clone(), tag));
+        self
+    }
+
+    /// One more member of a group: all start at once, as the programs of one launch, and may exchange messages.
+    #[must_use]
+    pub fn member(mut self, member: Member) -> Self {
+        self.members.push(member);
+        self
+    }
+
+    /// Not before these have ended.
+    #[must_use]
+    pub fn after(mut self, tasks: impl IntoIterator<Item = TaskId>) -> Self {
+        self.after.extend(tasks);
+        self
+    }
+
+    /// Ahead of ready tasks with a lower one.
+    #[must_use]
+    pub fn priority(self, priority: u8) -> Self {
+        Self { priority, ..self }
+    }
+
+    /// Nothing is inferred for it: it waits only for `after`. Later tasks still wait for it.
+    #[must_use]
+    pub fn unordered(self) -> Self {
+        Self { is_unordered: true, ..self }
+    }
+
+    /// How long it may wait for others without being thought stuck, if longer than the graph's budget.
+    #[must_use]
+    pub fn expected(self, span: Time) -> Self {
+        Self { expected: span, ..self }
+    }
+
+    /// `dot c[0, 1]`.
+    pub(crate) fn name(&self) -> String {
+        named(&self.kernel_name, &self.label)
+    }
+}
+
+impl Member {
+    /// On this PE.
+    pub fn on(pe: PeId) -> Self {
+        Self { pe: Some(pe), args: Vec::new() }
+    }
+
+    /// On one of the PEs that the task's place means.
+    pub fn any() -> Self {
+        Self { pe: None, args: Vec::new() }
+    }
+
+    /// Reads this tile.
+    #[must_use]
+    pub fn input(self, tensor: &Tensor) -> Self {
+        self.arg(tensor, Tag::Input)
+    }
+
+    /// Writes all of this tile.
+    #[must_use]
+    pub fn output(self, tensor: &Tensor) -> Self {
+        self.arg(tensor, Tag::Output)
+    }
+
+    /// Reads and writes this tile.
+    #[must_use]
+    pub fn in_out(self, tensor: &Tensor) -> Self {
+        self.arg(tensor, Tag::InOut)
+    }
+
+    /// One more argument.
+    #[must_use]
+    pub fn arg(mut self, tensor: &Tensor, tag: Tag) -> Self {
+        self.args.push((tensor.clone(), tag));
+        self
+    }
+}
+
+/// `dot c[0, 1]`, or `dot`.
+pub(crate) fn named(kernel: &str, label: &str) -> String {
+    if label.is_empty() { kernel.to_owned() } else { format!("{kernel} {label}") }
+}
+
+/// The bytes of a tensor in its storage, as the engine sees them: exact, whatever the strides and the placement.
+pub(crate) fn bytes_of(tensor: &Tensor, buffer: BufferId) -> Result<View, Error> {
+    let size = tensor.dtype().size() as u64;
+    let offset = tensor.storage_offset() as u64 * size;
+    let refuse = |error| Error::argument(format!("{} in a graph: {error}", tensor.describe()));
+    if tensor.numel() == 0 {
+        return View::bytes(buffer, offset, 0).map_err(refuse);
+    }
+    // What has one index has no stride to speak of.
+    let axes = tensor.shape().iter().zip(tensor.strides()).filter(|(count, _)| **count > 1);
+    let (shape, strides): (Vec<u64>, Vec<u64>) =
+        axes.map(|(count, stride)| (*count as u64, *stride as u64)).unzip();
+    View::strided(buffer, offset, &shape, &strides, size).map_err(refuse)
+}
+
+/// Whether a task that fails leaves such an argument in doubt.
+pub(crate) fn writes(tag: Tag) -> bool {
+    match tag {
+        Tag::Output | Tag::InOut | Tag::OutputExisting | Tag::NoDep => true,
+        Tag::Input => false,
+    }
+}

@@ -1,0 +1,161 @@
+//! Short lists that stand where they belong; what goes beyond is in overflow that all lists share.
+
+use crate::arena::{Arena, NONE};
+use crate::task::Edge;
+
+/// How many entries a chunk has.
+const CHUNK: usize = 8;
+
+/// A value that stands where no entry is.
+pub(crate) trait Vacant: Copy {
+    /// Such a value.
+    const VACANT: Self;
+}
+
+impl Vacant for u32 {
+    const VACANT: Self = NONE;
+}
+
+impl Vacant for Edge {
+    const VACANT: Self = Edge::NONE;
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Chunk<T> {
+    entries: [T; CHUNK],
+    next: u32,
+}
+
+/// The memory of lists that are not short.
+#[derive(Debug)]
+pub(crate) struct Overflow<T>(Arena<Chunk<T>>);
+
+impl<T> Default for Overflow<T> {
+    fn default() -> Self {
+        Self(Arena::default())
+    }
+}
+
+/// A list whose first `N` entries stand in it.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct InlineList<T, const N: usize> {
+    count: u32,
+    /// The first chunk of the others, and the last.
+    more: u32,
+    last: u32,
+    first: [T; N],
+}
+
+impl<T: Vacant, const N: usize> Default for InlineList<T, N> {
+    fn default() -> Self {
+        Self { count: 0, more: NONE, last: NONE, first: [T::VACANT; N] }
+    }
+}
+
+impl<T: Vacant, const N: usize> InlineList<T, N> {
+    /// Whether one more entry can stand here.
+    #[inline]
+    pub(crate) fn has_inline_room(&self) -> bool {
+        (self.count as usize) < N
+    }
+
+    /// Appends an entry that can stand here.
+    #[inline]
+    pub(crate) fn push_inline(&mut self, entry: T) {
+        if let Some(place) = self.first.get_mut(self.count as usize) {
+            *place = entry;
+            self.count += 1;
+        }
+    }
+
+    /// Appends an entry.
+    pub(crate) fn push(&mut self, entry: T, overflow: &mut Overflow<T>) {
+        if self.has_inline_room() {
+            return self.push_inline(entry);
+        }
+        let at = self.count as usize - N;
+        self.count += 1;
+        if at.is_multiple_of(CHUNK) {
+            let chunk = overflow.0.add(Chunk { entries: [T::VACANT; CHUNK], next: NONE });
+            if self.last == NONE {
+                self.more = chunk;
+            } else {
+                overflow.0[self.last].next = chunk;
+            }
+            self.last = chunk;
+        }
+        overflow.0[self.last].entries[at % CHUNK] = entry;
+    }
+
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.count as usize
+    }
+
+    /// The entries that stand here, and what is in their place if there are fewer.
+    #[inline]
+    pub(crate) fn first(&self) -> [T; N] {
+        self.first
+    }
+
+    /// Where those begin that do not stand here; for [`Overflow::next`].
+    #[inline]
+    pub(crate) fn more(&self) -> u32 {
+        self.more
+    }
+
+    #[inline]
+    pub(crate) fn clear(&mut self, overflow: &mut Overflow<T>) {
+        self.count = 0;
+        if self.more != NONE {
+            self.clear_more(overflow);
+        }
+    }
+
+    #[cold]
+    fn clear_more(&mut self, overflow: &mut Overflow<T>) {
+        let mut at = std::mem::replace(&mut self.more, NONE);
+        while at != NONE {
+            overflow.0.remove(at);
+            at = overflow.0[at].next;
+        }
+        self.last = NONE;
+    }
+
+    pub(crate) fn iter<'a>(&'a self, overflow: &'a Overflow<T>) -> impl Iterator<Item = T> + 'a {
+        let next = |at: &u32| Some(overflow.0[*at].next).filter(|at| *at != NONE);
+        let more = std::iter::successors(Some(self.more).filter(|at| *at != NONE), next);
+        let entries = self.first.iter().chain(more.flat_map(|at| &overflow.0[at].entries));
+        entries.take(self.len()).copied()
+    }
+}
+
+impl<T: Vacant> Overflow<T> {
+    /// The entries of a chunk, and where the next ones are; nothing if there is none.
+    pub(crate) fn next(&self, at: u32) -> Option<([T; CHUNK], u32)> {
+        self.0.get(at).map(|chunk| (chunk.entries, chunk.next))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_keep_their_order_and_share_their_memory() {
+        let mut overflow = Overflow::default();
+        let (mut a, mut b) = (InlineList::<u32, 3>::default(), InlineList::<u32, 3>::default());
+        for round in 0..3 {
+            for entry in 0..40 {
+                a.push(entry, &mut overflow);
+                b.push(100 + entry, &mut overflow);
+            }
+            assert!(a.iter(&overflow).eq(0..40), "round {round}");
+            assert!(b.iter(&overflow).eq(100..140), "round {round}");
+            a.clear(&mut overflow);
+            b.clear(&mut overflow);
+            assert_eq!((a.len(), a.iter(&overflow).count(), overflow.0.live()), (0, 0, 0));
+        }
+    }
+}

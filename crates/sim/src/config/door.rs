@@ -1,0 +1,147 @@
+//! The doors to a machine: a preset by its name, a file by its path, a machine with a few values changed.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use super::{ConfigErrors, LONGEST, Override, parse_machine, parse_machine_with, suggestion};
+use super::{preset, presets, to_yaml};
+use crate::spec::MachineSpec;
+
+/// The reason why a machine cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum MachineError {
+    /// No preset has this name.
+    #[error("no machine named `{name}`: {}the presets are {}", suggest(*suggestion), preset_names())]
+    UnknownPreset {
+        /// The name given.
+        name: String,
+        /// The preset with the closest spelling, if one is close.
+        suggestion: Option<&'static str>,
+    },
+    /// The file cannot be read.
+    #[error("cannot read `{}`: {error}", path.display())]
+    Unreadable {
+        /// The path given.
+        path: PathBuf,
+        /// The error of the system.
+        #[source]
+        error: io::Error,
+    },
+    /// The machine file or an override is wrong; each error has its line and column.
+    #[error(transparent)]
+    Invalid(#[from] ConfigErrors),
+}
+
+impl MachineSpec {
+    /// Returns the machine called `name` among those that come with the program ([`presets`]).
+    ///
+    /// # Errors
+    ///
+    /// [`MachineError::UnknownPreset`], which lists the presets and suggests the one with the closest spelling.
+    ///
+    /// ```
+    /// use phalanx_sim::MachineSpec;
+    /// assert_eq!(MachineSpec::preset("pair")?.sips.count, 2);
+    /// let error = MachineSpec::preset("quad_spi").unwrap_err();
+    /// assert_eq!(
+    ///     error.to_string(),
+    ///     "no machine named `quad_spi`: did you mean `quad-sip`? \
+    ///      the presets are `pair`, `quad-sip`, `octo-ring`, `torus-16`, `pod-64`, `bare`"
+    /// );
+    /// # Ok::<(), phalanx_sim::config::MachineError>(())
+    /// ```
+    pub fn preset(name: &str) -> Result<Self, MachineError> {
+        let Some(found) = preset(name) else {
+            let suggestion = suggestion(name, presets().iter().map(|preset| preset.name));
+            return Err(MachineError::UnknownPreset { name: name.to_owned(), suggestion });
+        };
+        Ok(parse_machine(name, found.text)?)
+    }
+
+    /// Reads and checks the machine file at `path`.
+    ///
+    /// # Errors
+    ///
+    /// [`MachineError::Unreadable`], or [`MachineError::Invalid`] with every error of the file at its line and column.
+    ///
+    /// ```no_run
+    /// use phalanx_sim::MachineSpec;
+    /// let machine = MachineSpec::load("machines/my.yaml")?;
+    /// # Ok::<(), phalanx_sim::config::MachineError>(())
+    /// ```
+    pub fn load(path: impl AsRef<Path>) -> Result<Self, MachineError> {
+        let path = path.as_ref();
+        let text = File::open(path)
+            .and_then(read_text)
+            .map_err(|error| MachineError::Unreadable { path: path.to_owned(), error })?;
+        Ok(parse_machine(&path.display().to_string(), &text)?)
+    }
+
+    /// Returns this machine with one value changed, as `--set PATH=VALUE` does.
+    ///
+    /// # Errors
+    ///
+    /// [`MachineError::Invalid`] if the override or the machine it makes is wrong.
+    ///
+    /// ```
+    /// use phalanx_sim::{MachineSpec, Time};
+    /// let slow = MachineSpec::preset("pair")?.with("system.sips.link.latency=1us")?;
+    /// assert_eq!(slow.sips.link.latency, Time::us(1));
+    /// # Ok::<(), phalanx_sim::config::MachineError>(())
+    /// ```
+    pub fn with(&self, change: &str) -> Result<Self, MachineError> {
+        self.with_all([change])
+    }
+
+    /// Returns this machine with several values changed before it is checked again: changes that are only right
+    /// together, such as a grid topology and its rows, go into one call.
+    ///
+    /// # Errors
+    ///
+    /// [`MachineError::Invalid`] if an override or the machine they make is wrong.
+    ///
+    /// ```
+    /// use phalanx_sim::MachineSpec;
+    /// let mesh = ["system.sips.topology=mesh_2d", "system.sips.rows=2", "system.sips.columns=2"];
+    /// assert_eq!(MachineSpec::preset("quad-sip")?.with_all(mesh)?.sips.topology.name(), "mesh_2d");
+    /// # Ok::<(), phalanx_sim::config::MachineError>(())
+    /// ```
+    pub fn with_all<C: AsRef<str>>(
+        &self,
+        changes: impl IntoIterator<Item = C>,
+    ) -> Result<Self, MachineError> {
+        let overrides: Vec<Override> = changes
+            .into_iter()
+            .map(|change| Override::parse(change.as_ref()))
+            .collect::<Result<_, _>>()?;
+        // A printed machine reads back as it was (PRINT-1).
+        Ok(parse_machine_with(&self.name, &to_yaml(self), &overrides)?)
+    }
+}
+
+/// Reads a machine file to its end.
+///
+/// # Errors
+///
+/// The error of the system; [`io::ErrorKind::InvalidData`] for what is too long or no UTF-8 text.
+pub fn read_text(source: impl Read) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    source.take(LONGEST as u64 + 1).read_to_end(&mut bytes)?;
+    let refuse = |reason: String| io::Error::new(io::ErrorKind::InvalidData, reason);
+    if bytes.len() > LONGEST {
+        return Err(refuse(format!("it is longer than {} KiB", LONGEST >> 10)));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        refuse(format!("it is not UTF-8 text (byte {})", error.utf8_error().valid_up_to()))
+    })
+}
+
+fn suggest(suggestion: Option<&str>) -> String {
+    suggestion.map_or_else(String::new, |name| format!("did you mean `{name}`? "))
+}
+
+fn preset_names() -> String {
+    let names: Vec<String> = presets().iter().map(|preset| format!("`{}`", preset.name)).collect();
+    names.join(", ")
+}

@@ -1,0 +1,108 @@
+//! A queue whose slots are written in place and used again: nothing is moved in or out.
+//!
+//! - **ROW-1 (FIFO).** Slots are taken in the order they were added.
+//! - **ROW-2 (bounded).** It keeps as many slots as were ever in use at once, rounded up to a power of two.
+
+use std::ops::{Index, IndexMut};
+
+/// A FIFO of reusable slots.
+pub(crate) struct RingBuffer<T> {
+    /// A power of two of them, or none.
+    slots: Vec<T>,
+    head: usize,
+    len: usize,
+}
+
+impl<T> Default for RingBuffer<T> {
+    fn default() -> Self {
+        Self { slots: Vec::new(), head: 0, len: 0 }
+    }
+}
+
+impl<T: Default> RingBuffer<T> {
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Adds a slot at the end; it holds whatever was left in it.
+    #[inline]
+    pub(crate) fn push(&mut self) -> &mut T {
+        if self.len == self.slots.len() {
+            self.grow();
+        }
+        self.len += 1;
+        let last = self.len - 1;
+        &mut self[last]
+    }
+
+    /// Takes the first slot off; what is in it can be used until the next push.
+    #[inline]
+    pub(crate) fn pop(&mut self) -> Option<&mut T> {
+        if self.len == 0 {
+            return None;
+        }
+        let first = self.head;
+        self.head = (first + 1) & (self.slots.len() - 1);
+        self.len -= 1;
+        Some(&mut self.slots[first])
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        self.slots.rotate_left(self.head);
+        self.head = 0;
+        let size = (self.slots.len() * 2).max(4);
+        self.slots.resize_with(size, T::default);
+    }
+}
+
+impl<T> Index<usize> for RingBuffer<T> {
+    type Output = T;
+
+    #[inline]
+    fn index(&self, index: usize) -> &T {
+        debug_assert!(index < self.len);
+        &self.slots[(self.head + index) & (self.slots.len() - 1)]
+    }
+}
+
+impl<T> IndexMut<usize> for RingBuffer<T> {
+    #[inline]
+    fn index_mut(&mut self, index: usize) -> &mut T {
+        debug_assert!(index < self.len);
+        let mask = self.slots.len() - 1;
+        &mut self.slots[(self.head + index) & mask]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::VecDeque;
+
+    proptest! {
+        #[test]
+        fn row_1_row_2_it_is_a_queue_that_keeps_its_slots(script in prop::collection::vec(any::<bool>(), 0..300)) {
+            let (mut ring, mut model, mut most) = (RingBuffer::<usize>::default(), VecDeque::new(), 0usize);
+            for (number, push) in script.into_iter().enumerate() {
+                if push {
+                    *ring.push() = number;
+                    model.push_back(number);
+                } else {
+                    prop_assert_eq!(ring.pop().map(|slot| *slot), model.pop_front(), "ROW-1");
+                }
+                most = most.max(model.len());
+                prop_assert_eq!(ring.is_empty(), model.is_empty());
+                prop_assert!((0..ring.len()).map(|index| ring[index]).eq(model.iter().copied()), "ROW-1");
+            }
+            prop_assert!(ring.slots.len() <= most.next_power_of_two().max(4), "ROW-2");
+        }
+    }
+}

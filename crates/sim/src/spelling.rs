@@ -1,0 +1,76 @@
+//! The near miss: which known word a misspelt one was meant to be.
+//!
+//! - **NEAR-1 (close only).** A word is suggested only if at most a third of the letters typed, rounded up, differ,
+//!   or if three letters or more of it were typed and the rest is missing; a wild guess helps nobody.
+//! - **NEAR-2 (stable).** Of equally close words the first given wins.
+
+/// The near miss among `candidates`: the closest by edits (insert, delete, replace, swap), if close enough.
+///
+/// ```
+/// use phalanx_sim::config::suggestion;
+/// assert_eq!(suggestion("bandwith", ["latency", "bandwidth"]), Some("bandwidth"));
+/// assert_eq!(suggestion("zebra", ["latency", "bandwidth"]), None);
+/// ```
+pub fn suggestion<'a>(
+    word: &str,
+    candidates: impl IntoIterator<Item = &'a str>,
+) -> Option<&'a str> {
+    // No name is that long, and the distance takes time quadratic in the length.
+    if word.len() > 100 {
+        return None;
+    }
+    let typed = letters(word);
+    let allowed = typed.len().div_ceil(3);
+    let score = |candidate| {
+        let meant = letters(candidate);
+        let edits = distance(&typed, &meant);
+        let close = edits <= allowed || (typed.len() >= 3 && meant.starts_with(&typed));
+        close.then_some((edits, candidate))
+    };
+    let closest = candidates.into_iter().filter_map(score).min_by_key(|(edits, _)| *edits);
+    closest.map(|(_, candidate)| candidate)
+}
+
+/// Case and the choice between `-` and `_` are no difference worth an edit.
+fn letters(word: &str) -> Vec<char> {
+    word.chars().flat_map(char::to_lowercase).map(|c| if c == '-' { '_' } else { c }).collect()
+}
+
+/// Edit distance with neighbours swapped as one edit, over three rows of the table.
+fn distance(a: &[char], b: &[char]) -> usize {
+    let mut before: Vec<usize> = vec![0; b.len() + 1];
+    let mut last: Vec<usize> = (0..=b.len()).collect();
+    for i in 1..=a.len() {
+        let mut row = vec![i; b.len() + 1];
+        for j in 1..=b.len() {
+            let replaced = last[j - 1] + usize::from(a[i - 1] != b[j - 1]);
+            row[j] = replaced.min(last[j] + 1).min(row[j - 1] + 1);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                row[j] = row[j].min(before[j - 2] + 1);
+            }
+        }
+        before = std::mem::replace(&mut last, row);
+    }
+    last[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn near_1_only_close_words_are_suggested() {
+        assert_eq!(suggestion("coutn", ["count", "link"]), Some("count"), "NEAR-1: a swap");
+        assert_eq!(suggestion("torus2d", ["ring_1d", "torus_2d"]), Some("torus_2d"));
+        assert_eq!(suggestion("Ring-1d", ["ring_1d"]), Some("ring_1d"));
+        assert_eq!(suggestion("ring", ["ring_1d"]), Some("ring_1d"), "NEAR-1: the rest is missing");
+        assert_eq!(suggestion("frequency", ["count", "link"]), None, "NEAR-1");
+        assert_eq!(suggestion("", ["a"]), None);
+        assert_eq!(suggestion(&"a".repeat(10_000), ["a"]), None);
+    }
+
+    #[test]
+    fn near_2_the_first_of_equals_wins() {
+        assert_eq!(suggestion("ab", ["ac", "ad"]), Some("ac"), "NEAR-2");
+    }
+}

@@ -1,0 +1,164 @@
+//! The programs that come with Phalanx, each with parameters and a reference that its result is checked by.
+//!
+//! The root has the programs of `phalanx run`, which simulate; [`node`] has those of `phalanx node`, graphs over simulated chips.
+//!
+//! ```
+//! use phalanx_sim::{MachineSpec, machine::Options};
+//!
+//! let bare = MachineSpec::preset("bare").unwrap();
+//! let ping = phalanx_workloads::find("ping").unwrap();
+//! let settings = ping.settings(&bare, &[("bytes", "64 KiB")]).unwrap();
+//! let outcome = ping.run(bare, Options::default(), &settings).unwrap();
+//! assert_eq!(outcome.report.simulated.to_string(), "1012 ns");
+//! ```
+//!
+//! - **WKL-1 (checked).** Parameters are checked for name, kind and range before anything runs, and sizes before
+//!   memory is taken for their numbers.
+//! - **WKL-2 (verified).** With data on, a result is compared with one computed another way.
+#![forbid(unsafe_code)]
+
+mod all_reduce;
+mod check;
+mod chip_gemm;
+mod gemm;
+pub mod node;
+mod parameters;
+mod ping;
+mod queue;
+pub mod ring;
+pub(crate) mod room;
+mod tp_block;
+mod tp_mlp;
+mod tp_ranks;
+pub(crate) mod vector_add;
+
+pub use check::Check;
+pub(crate) use check::{number, numbers};
+pub(crate) use parameters::SEED;
+pub use parameters::{Default, Kind, Parameter, Settings};
+pub use phalanx_torch::limits::ParameterError;
+
+use phalanx_sim::machine::{Options, RunError};
+use phalanx_sim::memory::MemoryError;
+use phalanx_sim::report::Report;
+use phalanx_sim::{MachineSpec, Time, config};
+use phalanx_torch::ccl::CclConfig;
+use phalanx_torch::multiprocessing::SpawnError;
+
+/// A program with parameters.
+pub struct Workload {
+    /// Its name.
+    pub name: &'static str,
+    /// One line on what it does.
+    pub summary: &'static str,
+    /// What can be set.
+    pub parameters: &'static [Parameter],
+    run: fn(Setup, &Settings) -> Result<Outcome, WorkloadError>,
+}
+
+/// What a workload runs on.
+pub struct Setup {
+    /// The machine.
+    pub machine: MachineSpec,
+    /// How it runs.
+    pub options: Options,
+    /// How collectives are done.
+    pub ccl: CclConfig,
+}
+
+/// What a workload has shown.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// Time and where it went.
+    pub report: Report,
+    /// How the result compares with the reference; `None` without data.
+    pub check: Option<Check>,
+    /// What its ranks have shown, if it is a program of ranks.
+    pub ranks: Option<Ranks>,
+}
+
+/// What the ranks of a workload have shown.
+#[derive(Clone, Debug)]
+pub struct Ranks {
+    /// How collectives were done, by name.
+    pub algorithm: String,
+    /// Bytes a second of the collective: as its size says, and as its wires have to carry.
+    pub bandwidth: Option<(f64, f64)>,
+    /// When each rank's program was over.
+    pub finished: Vec<Time>,
+}
+
+impl Outcome {
+    /// An outcome without ranks.
+    pub fn new(report: Report, check: Option<Check>) -> Self {
+        Self { report, check, ranks: None }
+    }
+}
+
+/// Why a workload did not end well.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum WorkloadError {
+    /// A parameter does not fit the machine or another parameter.
+    #[error("{0}")]
+    Parameter(#[from] ParameterError),
+    /// The machine has no room for its tensors.
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
+    /// The run failed.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// A rank failed, or none could go on.
+    #[error(transparent)]
+    Spawn(#[from] SpawnError),
+}
+
+/// Every workload, in the order of the manual.
+pub fn all() -> &'static [Workload] {
+    &[
+        ping::WORKLOAD,
+        queue::WORKLOAD,
+        ring::WORKLOAD,
+        vector_add::WORKLOAD,
+        gemm::WORKLOAD,
+        chip_gemm::WORKLOAD,
+        all_reduce::WORKLOAD,
+        tp_mlp::WORKLOAD,
+        tp_block::WORKLOAD,
+    ]
+}
+
+/// The workload of this name.
+pub fn find(name: &str) -> Option<&'static Workload> {
+    all().iter().find(|workload| workload.name == name)
+}
+
+/// The name closest to a misspelt one.
+pub fn suggestion(name: &str) -> Option<&'static str> {
+    config::suggestion(name, all().iter().map(|workload| workload.name))
+}
+
+impl Workload {
+    /// Checks `given` (name, value) and fills in the defaults.
+    pub fn settings(
+        &self,
+        machine: &MachineSpec,
+        given: &[(&str, &str)],
+    ) -> Result<Settings, ParameterError> {
+        Settings::new(self.parameters, machine, given)
+    }
+
+    /// Runs it.
+    pub fn run(
+        &self,
+        machine: MachineSpec,
+        options: Options,
+        settings: &Settings,
+    ) -> Result<Outcome, WorkloadError> {
+        self.run_with(Setup { machine, options, ccl: CclConfig::builtin() }, settings)
+    }
+
+    /// Runs it with collectives set up by a file.
+    pub fn run_with(&self, setup: Setup, settings: &Settings) -> Result<Outcome, WorkloadError> {
+        (self.run)(setup, settings)
+    }
+}

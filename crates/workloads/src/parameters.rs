@@ -1,0 +1,259 @@
+//! The parameters of a workload: what kinds there are, and how `NAME=VALUE` becomes a checked number.
+
+use phalanx_sim::value::DType;
+use phalanx_sim::{Bytes, MachineSpec, Time, config, units};
+use phalanx_torch::limits::ParameterError;
+use std::fmt;
+
+/// One thing that can be set with `-p NAME=VALUE`.
+pub struct Parameter {
+    /// Its name.
+    pub name: &'static str,
+    /// What it is for.
+    pub help: &'static str,
+    /// What values it takes.
+    pub kind: Kind,
+    /// What it is unless set.
+    pub default: Default,
+}
+
+/// What values a parameter takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A whole number in this range.
+    Count {
+        /// The least.
+        least: u64,
+        /// The most.
+        most: u64,
+    },
+    /// A number of bytes, a whole number of elements of this size, at least `least`.
+    Bytes {
+        /// The least.
+        least: u64,
+        /// The most.
+        most: u64,
+        /// What it must be a multiple of.
+        multiple: u64,
+    },
+    /// A span of time, at most 1000 s.
+    Time,
+    /// A type of element.
+    DType,
+    /// One of these words.
+    Word(&'static [&'static str]),
+    /// A name that the workload looks up.
+    Name,
+}
+
+/// What a parameter is unless set.
+pub enum Default {
+    /// This.
+    Text(&'static str),
+    /// This, which depends on the machine.
+    Machine(fn(&MachineSpec) -> String),
+}
+
+/// Checked values for all parameters of a workload.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    values: Vec<(&'static str, Setting)>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Setting {
+    Count(u64),
+    Bytes(u64),
+    Time(Time),
+    DType(DType),
+    Word(String),
+}
+
+impl Settings {
+    pub(crate) fn new(
+        parameters: &'static [Parameter],
+        machine: &MachineSpec,
+        given: &[(&str, &str)],
+    ) -> Result<Self, ParameterError> {
+        for (position, (name, _)) in given.iter().enumerate() {
+            if !parameters.iter().any(|parameter| parameter.name == *name) {
+                return Err(unknown(parameters, name));
+            }
+            if given[..position].iter().any(|(other, _)| other == name) {
+                return Err(ParameterError::new(
+                    format!("parameter `{name}` is set twice"),
+                    "set it once",
+                ));
+            }
+        }
+        let values = parameters.iter().map(|parameter| parameter.resolve(machine, given));
+        Ok(Self { values: values.collect::<Result<_, _>>()? })
+    }
+
+    fn get(&self, name: &str) -> &Setting {
+        let found = self.values.iter().find(|(known, _)| *known == name);
+        &found.unwrap_or_else(|| panic!("WKL-1: the workload declares `{name}`")).1
+    }
+
+    /// A count.
+    pub fn count(&self, name: &str) -> u64 {
+        match self.get(name) {
+            Setting::Count(count) | Setting::Bytes(count) => *count,
+            other => panic!("WKL-1: `{name}` is {other:?}"),
+        }
+    }
+
+    /// A count that sizes something in memory.
+    pub fn size(&self, name: &str) -> usize {
+        usize::try_from(self.count(name)).expect("a 64-bit machine")
+    }
+
+    /// A span of time.
+    pub fn time(&self, name: &str) -> Time {
+        match self.get(name) {
+            Setting::Time(time) => *time,
+            other => panic!("WKL-1: `{name}` is {other:?}"),
+        }
+    }
+
+    /// A type of element.
+    pub fn dtype(&self, name: &str) -> DType {
+        match self.get(name) {
+            Setting::DType(dtype) => *dtype,
+            other => panic!("WKL-1: `{name}` is {other:?}"),
+        }
+    }
+
+    /// A word.
+    pub fn word(&self, name: &str) -> &str {
+        match self.get(name) {
+            Setting::Word(word) => word,
+            other => panic!("WKL-1: `{name}` is {other:?}"),
+        }
+    }
+
+    /// Every name with its value as text.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, String)> + '_ {
+        self.values.iter().map(|(name, setting)| (*name, setting.to_string()))
+    }
+
+    /// The value as a plain number, where it is one.
+    pub fn number(&self, name: &str) -> Option<u64> {
+        match self.get(name) {
+            Setting::Count(number) | Setting::Bytes(number) => Some(*number),
+            Setting::Time(_) | Setting::DType(_) | Setting::Word(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Count(count) => write!(f, "{count}"),
+            Self::Bytes(bytes) => write!(f, "{}", Bytes(*bytes)),
+            Self::Time(time) => write!(f, "{time}"),
+            Self::DType(dtype) => write!(f, "{dtype}"),
+            Self::Word(word) => f.write_str(word),
+        }
+    }
+}
+
+fn unknown(parameters: &[Parameter], name: &str) -> ParameterError {
+    let names: Vec<&str> = parameters.iter().map(|parameter| parameter.name).collect();
+    let near = config::suggestion(name, names.iter().copied());
+    let hint = near.map_or_else(String::new, |near| format!("did you mean `{near}`? "));
+    ParameterError::new(
+        format!("unknown parameter `{name}`"),
+        format!("{hint}it takes {}", names.join(", ")),
+    )
+}
+
+impl Parameter {
+    /// The default, as text.
+    pub fn default_for(&self, machine: &MachineSpec) -> String {
+        match self.default {
+            Default::Text(text) => text.to_owned(),
+            Default::Machine(text) => text(machine),
+        }
+    }
+
+    fn resolve(
+        &self,
+        machine: &MachineSpec,
+        given: &[(&str, &str)],
+    ) -> Result<(&'static str, Setting), ParameterError> {
+        let text =
+            given.iter().find(|(name, _)| *name == self.name).map(|(_, value)| (*value).to_owned());
+        let text = text.unwrap_or_else(|| self.default_for(machine));
+        Ok((self.name, self.parse(text.trim())?))
+    }
+
+    fn parse(&self, text: &str) -> Result<Setting, ParameterError> {
+        let name = self.name;
+        let bad = |reason: String, help: String| {
+            ParameterError::new(format!("parameter `{name}`: {reason}"), help)
+        };
+        let quantity =
+            |error: units::QuantityError| bad(error.to_string(), error.help().unwrap_or_default());
+        let inside = |setting, inside: bool, what: String, help: String| {
+            inside.then_some(setting).ok_or_else(|| bad(what, help))
+        };
+        match self.kind {
+            Kind::Count { least, most } => {
+                let help = format!("allowed: {least} to {most}");
+                let count = match units::parse_count(text) {
+                    Err(error) if error.is_out_of_range() => {
+                        return Err(bad(format!("{} is out of range", error.text()), help));
+                    }
+                    count => count.map_err(quantity)?,
+                };
+                let what = format!("{count} is out of range");
+                inside(Setting::Count(count), (least..=most).contains(&count), what, help)
+            }
+            Kind::Bytes { least, most, multiple } => {
+                let Bytes(bytes) = units::parse_bytes(text).map_err(|error| match error {
+                    error if error.is_too_large() => {
+                        bad(error.to_string(), format!("allowed: at most {}", Bytes(most)))
+                    }
+                    error => quantity(error),
+                })?;
+                let what = format!("{bytes} bytes cannot be used");
+                let help = if bytes > most {
+                    format!("allowed: at most {}", Bytes(most))
+                } else {
+                    format!("allowed: at least {least} bytes, a multiple of {multiple}")
+                };
+                let fits = (least..=most).contains(&bytes) && bytes % multiple == 0;
+                inside(Setting::Bytes(bytes), fits, what, help)
+            }
+            Kind::Time => {
+                let time = units::parse_time(text).map_err(quantity)?;
+                let what = format!("{} is out of range", units::show_time(time));
+                let help = format!("allowed: at most {}", units::show_time(MOST_TIME));
+                inside(Setting::Time(time), time <= MOST_TIME, what, help)
+            }
+            Kind::DType => text.parse().map(Setting::DType).map_err(|_| {
+                bad(format!("`{text}` is not a type"), "allowed: f32, f16, bf16, i32".into())
+            }),
+            Kind::Word(words) if words.contains(&text) => Ok(Setting::Word(text.to_owned())),
+            Kind::Word(words) => {
+                let near = config::suggestion(text, words.iter().copied());
+                let near = near.map_or_else(String::new, |near| format!("did you mean `{near}`? "));
+                let help = format!("{near}allowed: {}", words.join(", "));
+                Err(bad(format!("`{text}` is not one of its words"), help))
+            }
+            Kind::Name => Ok(Setting::Word(text.to_owned())),
+        }
+    }
+}
+
+/// No span of time that a workload takes is longer; simulated time as a whole ends after 18 million seconds.
+const MOST_TIME: Time = Time::us(1_000_000_000);
+
+/// Where a workload's numbers come from.
+pub(crate) const SEED: Parameter = Parameter {
+    name: "seed",
+    help: "where the input numbers come from",
+    kind: Kind::Count { least: 0, most: u64::MAX },
+    default: Default::Text("0"),
+};

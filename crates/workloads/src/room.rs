@@ -1,0 +1,70 @@
+//! Room for tensors, on the machine and on this host, found before any of their numbers are made.
+//!
+//! A tensor that does not fit is refused while it is still a size.
+
+use super::WorkloadError;
+use phalanx_sim::machine::Machine;
+use phalanx_sim::memory::{MemoryError, Region};
+use phalanx_sim::value::DType;
+use phalanx_torch::limits::check_numbers;
+
+/// The most elements of a tensor, so that no product of sizes overflows.
+pub(super) const MOST_ELEMENTS: u64 = 1 << 40;
+
+/// A tensor to be.
+#[derive(Clone, Copy)]
+pub(super) struct Tensor {
+    pub(super) sip: u32,
+    pub(super) cube: u16,
+    pub(super) dtype: DType,
+    pub(super) elements: usize,
+}
+
+/// Whether `tensors` fit on the machine and, with data, `numbers` bytes on this host.
+pub(super) fn check(
+    machine: &Machine,
+    tensors: impl IntoIterator<Item = Tensor>,
+    numbers: Option<u64>,
+) -> Result<(), WorkloadError> {
+    check_machine(machine, tensors)?;
+    numbers.map_or(Ok(()), |needed| check_numbers(needed))?;
+    Ok(())
+}
+
+/// Maps all of them and unmaps them again, last first.
+fn check_machine(
+    machine: &Machine,
+    tensors: impl IntoIterator<Item = Tensor>,
+) -> Result<(), MemoryError> {
+    let map =
+        |tensor: Tensor| machine.empty(tensor.sip, tensor.cube, tensor.dtype, tensor.elements);
+    let regions = tensors.into_iter().map(map).collect::<Result<Vec<Region>, _>>()?;
+    regions.iter().rev().for_each(|region| machine.free(region));
+    Ok(())
+}
+
+/// `size` numbers, `bytes` for each.
+pub(super) fn bytes(size: usize, bytes: u64) -> u64 {
+    (size as u64).saturating_mul(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use phalanx_sim::MachineSpec;
+    use phalanx_sim::machine::Options;
+
+    #[test]
+    fn looking_for_room_takes_none() {
+        let spec = MachineSpec::preset("pair").expect("a machine");
+        let machine = Machine::new(spec, Options::default());
+        let half = Tensor { sip: 1, cube: 0, dtype: DType::F32, elements: 1 << 31 };
+        let empty = Tensor { elements: 0, ..half };
+        for _ in 0..3 {
+            assert_eq!(check_machine(&machine, [half, empty, half]), Ok(()));
+        }
+        let one = Tensor { elements: 1, ..half };
+        let full = check_machine(&machine, [half, half, one]).unwrap_err();
+        assert!(matches!(full, MemoryError::Full { sip: 1, cube: 0, .. }), "{full}");
+    }
+}

@@ -1,0 +1,5 @@
+//! The programs that come with Phalanx.
+
+mod parameters;
+mod truths;
+mod workloads;
