@@ -21,7 +21,7 @@ pub type Orchestration = fn(&mut Orchestrator<'_>, &mut Task<'_>) -> Result<(), 
 
 /// What a callable is made of.
 #[derive(Clone, Copy, Debug)]
-pub enum Body {
+pub(crate) enum Body {
     /// Runs in the worker's process.
     Function(Function),
     /// Runs a graph on the worker's own workers.

@@ -38,7 +38,7 @@ mod view;
 
 pub(crate) use allocated::Allocated;
 pub use error::DomainError;
-pub use roster::{LINE, MAX_BUFFERS, MAX_NAME, MAX_RANKS, MAX_SIGNALS};
+pub(crate) use roster::{LINE, MAX_BUFFERS, MAX_NAME, MAX_RANKS, MAX_SIGNALS};
 pub use view::{DomainView, WindowBuffer};
 pub(crate) use view::{TaskIdentity, check_memory};
 

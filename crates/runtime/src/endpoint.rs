@@ -24,7 +24,7 @@ use crate::sync::{Ordering, shared::AtomicU32};
 
 /// What a worker had to say.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum WorkerEvent {
+pub(crate) enum WorkerEvent {
     /// A task has ended; if it failed, these are its words.
     Ended(Ended, Option<Box<str>>),
     /// The worker has died, but may still touch memory for a moment: who waits for it need not, says why.
@@ -41,7 +41,7 @@ pub enum WorkerEvent {
 
 /// What is known of a worker that has said nothing for a while.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Evidence {
+pub(crate) struct Evidence {
     /// A number that grows whenever the worker does something.
     pub progress: u64,
     /// The dispatch it is busy with, 0 if none.
@@ -52,7 +52,7 @@ pub struct Evidence {
 
 /// A word of shared memory that the kernel marks when a worker dies.
 #[derive(Clone, Debug)]
-pub struct DeathWord {
+pub(crate) struct DeathWord {
     pub(crate) segment: Segment,
     pub(crate) offset: usize,
 }
@@ -73,7 +73,7 @@ impl DeathWord {
 }
 
 /// One worker, seen from its node; see the [module](self) for what all kinds promise.
-pub trait Endpoint: Send {
+pub(crate) trait Endpoint: Send {
     /// What events call it: `chip 2 (process 4711)`.
     fn name(&self) -> String;
 

@@ -10,10 +10,10 @@ mod membership;
 mod sent;
 mod step;
 
-pub use argument::{ArgumentDescriptor, ArgumentDescriptors, DenseVectors, Encode};
+pub(crate) use argument::{ArgumentDescriptor, ArgumentDescriptors, DenseVectors, Encode};
 pub(crate) use argument::{DescriptorHead, Reach, encode_argument};
-pub use membership::{MAX_DOMAINS, Membership};
-pub use sent::{Head, Sent};
+pub(crate) use membership::{MAX_DOMAINS, Membership};
+pub(crate) use sent::Sent;
 pub use step::Step;
 
 use argument::{check_argument, push};
@@ -22,13 +22,13 @@ use membership::{decode_membership, encode_membership};
 use std::fmt;
 
 /// The most arguments of a task.
-pub const MAX_ARGUMENTS: usize = 256;
+pub(crate) const MAX_ARGUMENTS: usize = 256;
 /// The most scalars of a task.
-pub const MAX_SCALARS: usize = 128;
+pub(crate) const MAX_SCALARS: usize = 128;
 
 /// The fixed part of a task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Order {
+pub(crate) struct Order {
     /// The callable's place in the program.
     pub callable: u32,
     /// The first bytes of its digest.
@@ -43,7 +43,7 @@ pub struct Order {
 
 /// Appends a task to `bytes`.
 #[inline]
-pub fn encode_task(
+pub(crate) fn encode_task(
     bytes: &mut Vec<u8>,
     order: &Order,
     arguments: impl ExactSizeIterator<Item = impl Encode>,
@@ -182,15 +182,15 @@ impl<'a> Reader<'a> {
 #[derive(Debug)]
 pub struct Received<'a> {
     /// Its fixed part.
-    pub order: Order,
+    pub(crate) order: Order,
     /// Its arguments.
-    pub arguments: ArgumentDescriptors<'a>,
+    pub(crate) arguments: ArgumentDescriptors<'a>,
     /// Its numbers.
-    pub scalars: Scalars<'a>,
+    pub(crate) scalars: Scalars<'a>,
     /// Its places in domains.
-    pub memberships: &'a [Membership],
+    pub(crate) memberships: &'a [Membership],
     /// Whatever bytes it was given.
-    pub blob: &'a [u8],
+    pub(crate) blob: &'a [u8],
 }
 
 impl Received<'_> {
@@ -215,21 +215,16 @@ impl Received<'_> {
 
 /// The numbers of a task that was read.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Scalars<'a>(&'a [[u8; 8]]);
+pub(crate) struct Scalars<'a>(&'a [[u8; 8]]);
 
 impl Scalars<'_> {
     /// How many there are.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
     /// One of them.
-    pub fn get(&self, index: usize) -> Option<u64> {
+    pub(crate) fn get(&self, index: usize) -> Option<u64> {
         self.0.get(index).copied().map(u64::from_le_bytes)
     }
 }
@@ -297,7 +292,7 @@ fn read_arguments<'a>(
 /// How a task ended, as its worker says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Verdict {
+pub(crate) enum Verdict {
     /// Well.
     Done = 0,
     /// Badly.
@@ -308,7 +303,7 @@ pub enum Verdict {
 
 /// The fixed part of an ending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ended {
+pub(crate) struct Ended {
     /// The number the task was sent with.
     pub dispatch: u64,
     /// How it ended.
@@ -323,12 +318,12 @@ pub struct Ended {
 
 impl Ended {
     /// The ending of a task that was recalled before it began.
-    pub fn skipped(dispatch: u64) -> Self {
+    pub(crate) fn skipped(dispatch: u64) -> Self {
         Self { dispatch, verdict: Verdict::Skipped, begun: 0, nanoseconds: 0, picoseconds: 0 }
     }
 
     /// As bytes; the words of a failure follow them.
-    pub fn encode(&self) -> [u8; 33] {
+    pub(crate) fn encode(&self) -> [u8; 33] {
         let mut bytes = [0; 33];
         bytes[0] = self.verdict as u8;
         bytes[1..9].copy_from_slice(&self.dispatch.to_le_bytes());
@@ -339,7 +334,7 @@ impl Ended {
     }
 
     /// What [`Ended::encode`] made, and what follows it.
-    pub fn decode(bytes: &[u8]) -> Result<(Self, &[u8]), BadMessage> {
+    pub(crate) fn decode(bytes: &[u8]) -> Result<(Self, &[u8]), BadMessage> {
         let mut reader = Reader { bytes, at: 0 };
         let verdict = match reader.byte("verdict")? {
             0 => Verdict::Done,

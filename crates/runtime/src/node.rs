@@ -32,7 +32,6 @@ use crate::endpoint::DeathWord;
 use crate::program::Program;
 use crate::shm::bell::Look;
 use crate::shm::{Bell, Waiting};
-use phalanx_engine::Budgets;
 use std::time::{Duration, Instant};
 
 /// Longest time in which an ending goes unnoticed whose worker left it to another thread (SRV-3).
@@ -42,7 +41,7 @@ const UNTOLD: Duration = Duration::from_millis(10);
 pub(crate) struct Node {
     progress: ProgressLock<Core>,
     pub(crate) waiting: Waiting,
-    pub(crate) budgets: Budgets,
+    pub(crate) budgets: phalanx_engine::Budgets,
     pub(crate) program: &'static Program,
     /// First bytes of each callable's digest.
     pub(crate) prefixes: Vec<u32>,
@@ -55,7 +54,7 @@ pub(crate) struct Node {
 /// Parts of a node beside its core.
 pub(crate) struct NodeSettings {
     pub(crate) bell: Bell,
-    pub(crate) budgets: Budgets,
+    pub(crate) budgets: phalanx_engine::Budgets,
     pub(crate) program: &'static Program,
     pub(crate) waiting: Waiting,
     /// True if workers are threads of this process.

@@ -45,7 +45,7 @@ const LISTEN_EVERY: u32 = 16;
 /// How long a submitter that found no room waits for more of it than one task needs.
 const ROOM_PATIENCE: Duration = Duration::from_millis(10);
 /// The most bytes a task carries itself.
-pub const MAX_BYTES: usize = 1 << 20;
+pub(crate) const MAX_BYTES: usize = 1 << 20;
 
 /// Builds the graph of one run.
 pub struct Orchestrator<'n> {

@@ -14,12 +14,14 @@
 //! - **WRK-8 (starts whole).** If one of its workers cannot be had, none is left, no thread and no descriptor stays behind,
 //!   and the error says what is missing.
 
+mod budgets;
 mod builder;
 mod children;
 mod handle;
 pub(crate) mod settings;
 mod tree;
 
+pub use budgets::Budgets;
 pub use builder::{Builder, Isolation};
 pub use handle::RunHandle;
 

@@ -14,19 +14,19 @@ use crate::tensor::Layout;
 use std::fmt;
 
 /// The most ranks of a domain.
-pub const MAX_RANKS: usize = 64;
+pub(crate) const MAX_RANKS: usize = 64;
 /// The most buffers of a window.
-pub const MAX_BUFFERS: usize = 64;
+pub(crate) const MAX_BUFFERS: usize = 64;
 /// The most cells that one rank has in the window of another.
-pub const MAX_SIGNALS: u32 = 4096;
+pub(crate) const MAX_SIGNALS: u32 = 4096;
 /// The most bytes of a name.
-pub const MAX_NAME: usize = 255;
+pub(crate) const MAX_NAME: usize = 255;
 /// Bytes of a cell, and what everything in a window begins at a multiple of.
-pub const LINE: u64 = 64;
+pub(crate) const LINE: u64 = 64;
 
 /// A named part of every window of a domain.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Part {
+pub(crate) struct Part {
     /// What it is called.
     pub name: String,
     /// Where it begins, from the window's beginning.
@@ -37,7 +37,7 @@ pub struct Part {
 
 /// One rank of a domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Member {
+pub(crate) struct Member {
     /// Which chip it is.
     pub chip: u32,
     /// Where its window begins in the memory.
@@ -46,7 +46,7 @@ pub struct Member {
 
 /// A domain, as everybody in it knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Roster {
+pub(crate) struct Roster {
     /// What tells it from every other domain of its worker, also from those that are gone.
     pub id: u64,
     /// What it is called.

@@ -5,7 +5,7 @@ use crate::tensor::{Access, DType, Layout, MAX_RANK};
 
 /// One argument as a worker finds it: a tensor in memory that both share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ArgumentDescriptor {
+pub(crate) struct ArgumentDescriptor {
     /// Which of the memories both share.
     pub memory: u8,
     /// What the task may do.
@@ -19,7 +19,7 @@ pub struct ArgumentDescriptor {
 }
 
 /// What can stand in a message as an argument.
-pub trait Encode {
+pub(crate) trait Encode {
     /// Appends it to `bytes`.
     fn encode(&self, bytes: &mut Vec<u8>);
 }
@@ -151,7 +151,7 @@ pub(crate) struct Reach {
 
 /// The arguments of a task that was read: all are known to be right, and each is taken apart when it is asked for.
 #[derive(Clone, Copy, Debug)]
-pub enum ArgumentDescriptors<'a> {
+pub(crate) enum ArgumentDescriptors<'a> {
     /// Dense vectors, which are nothing but their heads.
     DenseVectors(DenseVectors<'a>),
     /// Any others.
@@ -165,7 +165,7 @@ pub enum ArgumentDescriptors<'a> {
 
 /// Arguments that are dense vectors.
 #[derive(Clone, Copy, Debug)]
-pub struct DenseVectors<'a>(&'a [VectorBytes]);
+pub(crate) struct DenseVectors<'a>(&'a [VectorBytes]);
 
 /// A dense row in a message.
 type VectorBytes = [u8; HEAD];
@@ -190,20 +190,15 @@ impl<'a> DenseVectors<'a> {
 
 impl ArgumentDescriptors<'_> {
     /// How many there are.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         match self {
             Self::DenseVectors(vectors) => vectors.0.len(),
             Self::Others { starts, .. } => starts.len(),
         }
     }
 
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     /// One of them.
-    pub fn get(&self, index: usize) -> Option<ArgumentDescriptor> {
+    pub(crate) fn get(&self, index: usize) -> Option<ArgumentDescriptor> {
         let mut reader = match self {
             Self::DenseVectors(vectors) => Reader { bytes: vectors.0.get(index)?, at: 0 },
             Self::Others { bytes, starts } => Reader { bytes, at: *starts.get(index)? as usize },
@@ -212,7 +207,7 @@ impl ArgumentDescriptors<'_> {
     }
 
     /// All of them.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = ArgumentDescriptor> {
+    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = ArgumentDescriptor> {
         (0..self.len()).map(|index| self.get(index).expect("MSG-2: it was read before"))
     }
 

@@ -9,13 +9,13 @@ use bytemuck::{Pod, Zeroable};
 use std::sync::Arc;
 
 /// The most domains of a task.
-pub const MAX_DOMAINS: usize = 8;
+pub(crate) const MAX_DOMAINS: usize = 8;
 /// Changes when the meaning of what follows does.
 const VERSION: u8 = 2;
 
 /// Which rank of which domain a task is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Membership {
+pub(crate) struct Membership {
     /// Its rank.
     pub rank: usize,
     /// The domain.

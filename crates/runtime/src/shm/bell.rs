@@ -25,7 +25,7 @@ use crate::sync::shared::AtomicU32;
 use crate::sync::{AtomicU64, Ordering};
 
 /// Bytes of shared memory of a bell: a line of its own.
-pub const FOOTPRINT: usize = 64;
+pub(crate) const FOOTPRINT: usize = 64;
 
 layout! {
     COUNT: usize = 0;
@@ -38,7 +38,7 @@ const ONE_SLEEPER: u64 = 1 + (1 << TICKET);
 
 /// Which of many looks one is at what was published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Look {
+pub(crate) enum Look {
     /// Others follow, so it may miss something.
     Passing,
     /// Nobody looks after it until the bell rings: what it misses may never be seen.

@@ -59,7 +59,7 @@ const MAGIC_NUMBER: u64 = u64::from_le_bytes(*b"PHALANX\0");
 /// Changes when the meaning changes and the layout does not.
 const THIS_VERSION: u64 = 1;
 /// The layout that this program was built with.
-pub const LAYOUT_HASH: u64 = hash(&[LAYOUT, ring::LAYOUT, bell::LAYOUT, PHASES]);
+pub(crate) const LAYOUT_HASH: u64 = hash(&[LAYOUT, ring::LAYOUT, bell::LAYOUT, PHASES]);
 
 /// How large the rings are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

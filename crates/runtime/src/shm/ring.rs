@@ -49,7 +49,7 @@ layout! {
 }
 
 /// Bytes of shared memory for a ring that holds `capacity` bytes of records.
-pub const fn footprint(capacity: usize) -> usize {
+pub(super) const fn footprint(capacity: usize) -> usize {
     RECORDS * WORD + capacity
 }
 

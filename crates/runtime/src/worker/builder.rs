@@ -4,6 +4,7 @@
 //!   with all others a worker runs, or says what the system does not give.
 
 use super::Worker;
+use super::budgets::{Budgets, LONGEST};
 use super::children::Children;
 use crate::error::Error;
 use crate::memory::Arena;
@@ -13,13 +14,11 @@ use crate::program::Program;
 use crate::serve::MAX_DEPTH;
 use crate::shm::{Bell, Segment, Waiting};
 use crate::timeline::Recorder;
-use phalanx_engine::{Config, Engine, Event, Ladder, Time};
+use phalanx_engine::{Config, Engine, Event, Time};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The longest time that can be set, which is as good as for ever: the most nanoseconds that travel to a child.
-const LONGEST: Duration = Duration::from_nanos(u64::MAX);
 /// The most tasks that can be live.
 const MAX_SLOTS: u32 = 1 << 31;
 /// The most workers that one worker has.
@@ -47,7 +46,7 @@ pub struct Builder {
     pub(crate) slabs: u64,
     pub(crate) runs: usize,
     pub(crate) depth: usize,
-    pub(crate) ladder: Ladder,
+    pub(crate) budgets: Budgets,
     pub(crate) close: Duration,
     pub(crate) is_recording: bool,
     pub(crate) program_path: Option<PathBuf>,
@@ -71,7 +70,7 @@ impl Builder {
             slabs: 1 << 28,
             runs: 2,
             depth: 16,
-            ladder: Ladder::default(),
+            budgets: Budgets::default(),
             close: Duration::from_secs(10),
             is_recording: false,
             program_path: None,
@@ -132,10 +131,10 @@ impl Builder {
         Self { depth, ..self }
     }
 
-    /// How long what may take. Time in which nobody could run, because all of this was stopped, is part of no budget.
+    /// Sets the time limits. Time in which this process and its workers were stopped is part of no budget.
     #[must_use]
-    pub fn budgets(self, ladder: Ladder) -> Self {
-        Self { ladder, ..self }
+    pub fn budgets(self, budgets: Budgets) -> Self {
+        Self { budgets, ..self }
     }
 
     /// How long closing may take, while this process is not stopped.
@@ -196,7 +195,7 @@ impl Builder {
     ) -> Result<Worker, Error> {
         self.inherit_settings(0)?;
         self.check()?;
-        let budgets = self.ladder.build().map_err(|error| Error::Setting(error.to_string()))?;
+        let budgets = self.budgets.check()?;
         let memory = Arena::new(self.slabs, self.memory);
         let memory = memory.map_err(|error| self.no_memory(error))?;
         let bell = Bell::create().map_err(|error| Error::system("a bell", error))?;

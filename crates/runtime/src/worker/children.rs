@@ -18,7 +18,6 @@ use phalanx_engine::{Grant, Identity, Stats};
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, ScopedJoinHandle};
-use std::time::Duration;
 
 /// What a worker keeps of the start of its workers.
 #[derive(Default)]
@@ -211,7 +210,7 @@ impl Builder {
             workers: settings,
         };
         let spawner = Arc::new(Spawner::new(spawner_settings, alarm)?);
-        let budget = Duration::from_nanos(self.ladder.startup.0);
+        let budget = self.budgets.startup;
         let node = &worker.node;
         let plan = Plan { roles: &roles, budget, is_restarting: self.is_restarting };
         let started = start(&spawner, &plan, node.bell(), &node.waiting)?;

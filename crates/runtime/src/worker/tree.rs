@@ -1,8 +1,7 @@
 //! Workers inside workers, before they are: who they inherit from and what their levels are called.
 
-use super::{Builder, Isolation, settings};
+use super::{Budgets, Builder, Isolation, settings};
 use crate::error::Error;
-use phalanx_engine::Ladder;
 
 /// The lowest level of a worker that has workers.
 const LOWEST: u32 = 3;
@@ -75,7 +74,7 @@ impl Builder {
 
     /// Says to all workers inside what they inherit, or what is wrong with them.
     pub(crate) fn inherit_settings(&mut self, depth: usize) -> Result<(), Error> {
-        let (level, isolation, ladder) = (self.height(), self.isolation(), self.ladder);
+        let (level, isolation, budgets) = (self.height(), self.isolation(), self.budgets);
         // A child must have ended its own before it is ended.
         let close = self.close / 4 * 3;
         let setting = self.setting.clone();
@@ -101,8 +100,8 @@ impl Builder {
             if child.setting.is_empty() {
                 child.setting.clone_from(&setting);
             }
-            if child.ladder == Ladder::default() {
-                child.ladder = ladder;
+            if child.budgets == Budgets::default() {
+                child.budgets = budgets;
             }
             let its = *child.level.get_or_insert(level - 1);
             if its != level - 1 {
@@ -127,7 +126,7 @@ mod tests {
     fn lvl_6_levels_are_labels_that_fit() {
         let mut top = Worker::builder(&PROGRAM)
             .workers(2, |four| four.workers(1, |three| three.chips(2).threads()).sub_workers(1));
-        top.ladder.harness.0 += 1;
+        top.budgets.harness += std::time::Duration::from_nanos(1);
         top.inherit_settings(0).expect("LVL-6");
         assert_eq!(top.level, Some(5), "LVL-6: counted from the bottom");
         let middle = &top.workers[1];
@@ -135,7 +134,7 @@ mod tests {
         let bottom = &middle.workers[0];
         assert_eq!((bottom.level, bottom.isolation), (Some(3), Some(Isolation::Thread)));
         assert!(bottom.close < middle.close && middle.close < top.close, "the inner first");
-        assert_eq!(bottom.ladder, top.ladder, "it is inherited");
+        assert_eq!(bottom.budgets, top.budgets, "it is inherited");
         let mut high = Worker::builder(&PROGRAM).workers(1, |child| child.chips(1)).level(9);
         high.inherit_settings(0).expect("LVL-6");
         assert_eq!(high.workers[0].level, Some(8), "LVL-6");

@@ -4,7 +4,7 @@ use crate::report::Parameters;
 use crate::show;
 use crate::table::Table;
 use owo_colors::OwoColorize;
-use phalanx_runtime::worker::Isolation;
+use phalanx_runtime::Isolation;
 use phalanx_sim::MachineSpec;
 use phalanx_workloads::Settings;
 use phalanx_workloads::node::{Chip, Difference, Outcome, Run, Workload};
