@@ -219,3 +219,6 @@ fn nonce() -> u64 {
     hasher.write_u32(std::process::id());
     hasher.finish().max(1)
 }
+
+#[cfg(test)]
+mod tests;

@@ -475,3 +475,78 @@ impl Encode for &Argument {
         encode_argument(bytes, &self.head(), layout);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Call, Callable, Error, Failure, Program, Task, Worker};
+    use proptest::prelude::*;
+
+    #[expect(clippy::unnecessary_wraps, reason = "a callable may fail")]
+    fn nothing(_: &mut Task<'_>) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    const NOTHING: Callable = Callable::new("nothing", nothing);
+    static PROGRAM: Program = Program::new(&[NOTHING]);
+
+    fn worker() -> Worker {
+        let worker = Worker::builder(&PROGRAM).threads().sub_workers(1).memory(4096).ring(16, 0);
+        worker.init().expect("a worker")
+    }
+
+    /// The byte behind the last, in numbers that do not wrap.
+    fn end(start: u64, bytes: u64, shape: &[u64], strides: &[u64]) -> u128 {
+        if shape.contains(&0) {
+            return start.into();
+        }
+        let axes = shape.iter().zip(strides);
+        let last: u128 =
+            axes.map(|(count, stride)| u128::from(count - 1) * u128::from(*stride)).sum();
+        u128::from(start) + (last + 1) * u128::from(bytes)
+    }
+
+    #[test]
+    fn ten_1_a_tensor_lies_in_its_buffer_or_is_refused() {
+        let worker = worker();
+        let buffer = worker.buffer(256).expect("memory");
+        let axis = prop_oneof![0..20u64, Just(u64::MAX / 8), Just(u64::MAX)];
+        let axes = prop::collection::vec((axis.clone(), axis), 0..4);
+        let start = prop_oneof![0..300u64, Just(u64::MAX - 7), Just(u64::MAX)];
+        let cases = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
+        proptest!(cases, |(start in start, axes in axes, dtype in 0..8u8)| {
+            let dtype = DType::from_byte(dtype).expect("one of eight");
+            let (shape, strides): (Vec<u64>, Vec<u64>) = axes.into_iter().unzip();
+            if let Ok(tensor) = buffer.strided(start, dtype, &shape, &strides) {
+                let end = end(start, dtype.bytes(), &shape, &strides);
+                prop_assert!(end <= 256, "TEN-1: it ends at {end}");
+                prop_assert!(start.is_multiple_of(dtype.bytes()), "TEN-1: aligned");
+                prop_assert_eq!(tensor.layout().shape(), &shape[..]);
+            }
+        });
+        assert!(buffer.tensor(192, DType::F64, &[2, 4]).is_ok(), "TEN-1: the last byte is inside");
+        let beyond = buffer.tensor(200, DType::F64, &[2, 4]).expect_err("TEN-1");
+        assert_eq!(beyond, TensorError::OutOfBounds { end: 264, bytes: 256 });
+        let rows = buffer.tensor(0, DType::F64, &[4, 8]).expect("inside");
+        assert!(rows.rows(3, 5).is_err() && rows.rows(2, 1).is_err(), "TEN-1");
+    }
+
+    #[test]
+    fn ten_2_a_tensor_names_a_buffer_that_lives_while_anything_names_it() {
+        let (worker, other) = (worker(), worker());
+        let first = worker.tensor(DType::U8, &[4096]).expect("memory");
+        worker.write(&first, &[7u8; 4096]).expect("idle");
+        let part = first.rows(4000, 4096).expect("inside");
+        drop(first);
+        assert!(worker.buffer(1).is_err(), "TEN-2: a part of it is named");
+        assert_eq!(worker.read::<u8>(&part).expect("idle"), [7; 96], "TEN-2");
+        let call = Call::new(&NOTHING).args([part.input()]);
+        let refused = other.call(&call).expect_err("TEN-2: another worker's buffer").to_string();
+        assert!(refused.contains("argument 0 belongs to another worker's memory"), "{refused}");
+        assert!(matches!(other.read::<u8>(&part), Err(Error::ForeignBuffer(_))), "TEN-2");
+        let number = part.buffer().0.number;
+        drop((part, call));
+        let second = worker.buffer(4096).expect("TEN-2: nobody names the first");
+        assert_ne!(second.0.number, number, "TEN-2: the same bytes, another identity");
+    }
+}
