@@ -1,4 +1,4 @@
-//! How a chip sets itself up before anything is sent to it, and what it reports.
+//! Bootstrap of a chip: its set-up before anything is sent to it, and its report.
 //!
 //! A program names one function for all its chips ([`Program::chip`](crate::Program::chip)). It runs in each chip's own
 //! process (or thread), learns which chip it is, makes the device, and cuts named buffers out of the chip's window, a part
@@ -19,10 +19,10 @@ use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// What sets a chip up; the device is what callables find with [`Task::device`](crate::Task::device).
+/// A function that sets a chip up; callables find its result with [`Task::device`](crate::Task::device).
 pub type BootstrapFunction = fn(&mut Bootstrap<'_>) -> Result<Box<dyn Any + Send>, Failure>;
 
-/// What a bootstrap has made. It is the user's: a panic while it is dropped ends there.
+/// A device of the user, made by a bootstrap. A panic in its `drop` is caught.
 pub(crate) struct Device(Option<Box<dyn Any + Send>>);
 
 impl Device {
@@ -53,13 +53,13 @@ pub struct Bootstrap<'a> {
     chip: Chip,
     memory: &'a Segment,
     setting: &'a [u8],
-    /// Whether the parent wants it to stop.
+    /// True if the parent wants it to stop.
     is_over: &'a dyn Fn() -> bool,
     report: BootReport,
     used: u64,
 }
 
-/// What a chip reports: its device and its buffers.
+/// Report of a chip that is ready: its device and its buffers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct BootReport {
     pub(crate) device_ctx: u64,
@@ -78,20 +78,20 @@ pub(crate) struct Carved {
     pub(crate) bytes: u64,
 }
 
-/// What is known of a chip that is ready.
+/// Report of a chip that is ready, as its parent knows it.
 #[derive(Clone, Debug)]
 pub struct ChipContext {
-    /// Which device.
+    /// Number of its device.
     pub device_id: u32,
-    /// Which of the chips, from 0.
+    /// Rank among the chips, from 0.
     pub rank: u32,
-    /// How many chips there are.
+    /// Number of chips.
     pub nranks: u32,
     /// A number of the bootstrap's own.
     pub device_ctx: u64,
-    /// Where its window begins in the memory that parent and chip share.
+    /// Offset of its window in the memory that parent and chip share.
     pub local_window_base: u64,
-    /// How many bytes its window has.
+    /// Size of its window in bytes.
     pub actual_window_size: u64,
     /// The parts of its window that have a name.
     pub buffers: BTreeMap<String, Buffer>,
@@ -114,37 +114,37 @@ impl<'a> Bootstrap<'a> {
         Self { chip, memory, setting, is_over, report, used: 0 }
     }
 
-    /// What all chips are told by [`Builder::setting`](crate::Builder::setting); empty if nothing is.
+    /// Returns the bytes of [`Builder::setting`](crate::Builder::setting); empty if there are none.
     pub fn setting(&self) -> &'a [u8] {
         self.setting
     }
 
-    /// Which device it is to use.
+    /// Returns the number of its device.
     pub fn device_id(&self) -> u32 {
         self.chip.device_id
     }
 
-    /// Which of the chips it is, from 0.
+    /// Returns its rank among the chips, from 0.
     pub fn rank(&self) -> u32 {
         self.chip.rank
     }
 
-    /// How many chips there are.
+    /// Number of chips.
     pub fn nranks(&self) -> u32 {
         self.chip.nranks
     }
 
-    /// How many bytes its window has.
+    /// Size of its window in bytes.
     pub fn window_bytes(&self) -> u64 {
         self.chip.window.bytes
     }
 
-    /// How many bytes of its window have no name yet.
+    /// Returns the bytes of its window that no buffer has.
     pub fn free_bytes(&self) -> u64 {
         self.window_bytes().saturating_sub(self.used)
     }
 
-    /// Whether it is to stop because something else failed; for set-ups that take long.
+    /// True if it is to stop because something else failed; for set-ups that take long.
     pub fn is_over(&self) -> bool {
         (self.is_over)()
     }
@@ -189,14 +189,14 @@ impl<'a> Bootstrap<'a> {
         Ok(())
     }
 
-    /// What it reports.
+    /// Returns the report.
     pub(crate) fn finish(self) -> BootReport {
         self.report
     }
 }
 
 impl BootReport {
-    /// Whether who reports this can take the place of who reported `other`.
+    /// True if who reports this can take the place of who reported `other`.
     pub(crate) fn agrees(&self, other: &Self) -> bool {
         let descendants = other.descendants.clone();
         Self { descendants, ..self.clone() } == *other
@@ -222,7 +222,7 @@ impl BootReport {
         bytes
     }
 
-    /// What [`BootReport::encode`] made, if it agrees with itself and with the chip's window.
+    /// Reads what [`BootReport::encode`] wrote; an error if it does not fit the chip's window.
     pub(crate) fn decode(mut bytes: &[u8], chip: &Chip) -> Result<Self, String> {
         let cut = || "its report is cut off".to_owned();
         let device_ctx = number(&mut bytes).ok_or_else(cut)?;

@@ -52,18 +52,18 @@ use roster::{Member, Part, Roster};
 use std::fmt;
 use std::sync::Arc;
 
-/// What a domain is to be.
+/// Description of a domain.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DomainSpec<'a> {
-    /// What reports call it.
+    /// Its name in reports.
     pub name: &'a str,
     /// The chips, in the order of their ranks.
     pub chips: &'a [u32],
-    /// How many bytes of each window buffers may take.
+    /// Bytes of each window for buffers.
     pub window: u64,
     /// The buffers of each window: name, what an element is, and how many along each axis.
     pub buffers: &'a [(&'a str, DType, &'a [u64])],
-    /// How many cells each rank has in each window.
+    /// Number of cells that each rank has in each window.
     pub signals: u32,
 }
 
@@ -79,17 +79,17 @@ impl fmt::Debug for Domain {
 }
 
 impl Domain {
-    /// What tells it from every other domain of its worker, also from those that are gone.
+    /// Number that no other domain of its worker has or had.
     pub fn id(&self) -> u64 {
         self.0.roster.id
     }
 
-    /// What it is called.
+    /// Its name.
     pub fn name(&self) -> &str {
         &self.0.roster.name
     }
 
-    /// How many ranks it has.
+    /// Returns the number of ranks.
     pub fn ranks(&self) -> usize {
         self.0.roster.members.len()
     }
@@ -221,7 +221,7 @@ impl Orchestrator<'_> {
     }
 }
 
-/// Where the buffers lie in a window, and how many bytes they take with the gaps between lines.
+/// Returns the buffers of a window, and the bytes that they take with the gaps between cache lines.
 fn plan(spec: &DomainSpec<'_>) -> Result<(Vec<Part>, u64), Error> {
     check_counts(spec)?;
     let mut parts: Vec<Part> = Vec::with_capacity(spec.buffers.len());

@@ -1,4 +1,4 @@
-//! What is said in a mailbox: tasks on the way down, endings on the way up, as bytes.
+//! Messages of a mailbox as bytes: tasks to the worker, endings to the parent.
 //!
 //! Little-endian, without padding that is not zero; every decoder refuses what it does not know.
 //!
@@ -35,9 +35,9 @@ pub(crate) struct Order {
     pub digest: u32,
     /// The number of the run.
     pub run: u64,
-    /// Which member of a group.
+    /// Member of a group.
     pub member: u16,
-    /// How many members; 1 for a single task.
+    /// Number of members; 1 for a single task.
     pub members: u16,
 }
 
@@ -93,14 +93,14 @@ fn count(length: usize) -> u16 {
     u16::try_from(length).unwrap_or(u16::MAX)
 }
 
-/// Why bytes are no message.
+/// Bytes that are no message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadMessage {
-    /// What was being read.
+    /// Part that was being read.
     pub what: &'static str,
-    /// Where, in bytes from the message's beginning.
+    /// Offset in the message, in bytes.
     pub at: usize,
-    /// What was found.
+    /// Value that was found.
     pub found: u64,
 }
 
@@ -194,7 +194,7 @@ pub struct Received<'a> {
 }
 
 impl Received<'_> {
-    /// Whether peers can reach an argument: it lies in a window of a domain that the task has.
+    /// True if peers can reach an argument: it lies in a window of a domain that the task has.
     #[inline]
     pub(crate) fn is_shared(&self, argument: &ArgumentDescriptor) -> bool {
         let ArgumentDescriptor { memory, offset, layout, .. } = argument;
@@ -218,7 +218,7 @@ impl Received<'_> {
 pub(crate) struct Scalars<'a>(&'a [[u8; 8]]);
 
 impl Scalars<'_> {
-    /// How many there are.
+    /// Number that there are.
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
@@ -229,7 +229,7 @@ impl Scalars<'_> {
     }
 }
 
-/// What a message is taken apart into; made once and used again.
+/// Buffers of a decoder, to be used again.
 #[derive(Debug, Default)]
 pub struct DecodeBuffers {
     starts: Vec<u32>,
@@ -289,7 +289,7 @@ fn read_arguments<'a>(
     Ok(ArgumentDescriptors::Others { bytes: reader.bytes, starts })
 }
 
-/// How a task ended, as its worker says.
+/// Result of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Verdict {
@@ -306,13 +306,13 @@ pub(crate) enum Verdict {
 pub(crate) struct Ended {
     /// The number the task was sent with.
     pub dispatch: u64,
-    /// How it ended.
+    /// Result of the task.
     pub verdict: Verdict,
-    /// When it began, in nanoseconds of the clock that all processes of a host share.
+    /// Its beginning, in nanoseconds of the clock that all processes of a host share.
     pub begun: u64,
-    /// How long it ran.
+    /// Length of the task in nanoseconds.
     pub nanoseconds: u64,
-    /// How long it would have run on the machine that is simulated; 0 if nothing was.
+    /// Simulated length of the task in picoseconds; 0 if nothing was simulated.
     pub picoseconds: u64,
 }
 
@@ -333,7 +333,7 @@ impl Ended {
         bytes
     }
 
-    /// What [`Ended::encode`] made, and what follows it.
+    /// Reads what [`Ended::encode`] wrote; returns it and the bytes behind it.
     pub(crate) fn decode(bytes: &[u8]) -> Result<(Self, &[u8]), BadMessage> {
         let mut reader = Reader { bytes, at: 0 };
         let verdict = match reader.byte("verdict")? {

@@ -35,12 +35,12 @@ use crate::worker::Worker;
 use phalanx_engine::{BufferId, Grant, Identity};
 use std::sync::Arc;
 
-/// What the memories of ancestors are to the engine of a child, for one run.
+/// Memories of ancestors, as the engine of a child knows them for one run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Foreign {
-    /// Whose engine it is.
+    /// Nonce of the engine's node.
     owner: u64,
-    /// What the engine knows each memory by, if the task has something in it.
+    /// The engine's buffer for each memory, if the task has an argument in it.
     ids: Vec<Option<BufferId>>,
 }
 

@@ -1,4 +1,4 @@
-//! What a graph's code says: tasks, scopes, memory; dependencies follow from the tensors.
+//! The side of a graph's code: tasks, scopes, memory. Dependencies follow from the tensors.
 //!
 //! - **ORC-1 (refusals leave nothing).** A submission that is refused has changed nothing, and says which argument and why.
 //! - **ORC-2 (waits, never fails).** A full ring makes the submitter wait while tasks end; memory that only the submitter can
@@ -19,7 +19,7 @@ use phalanx_engine::{
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Which workers a node has, and what the engine calls them.
+/// Workers of a node, as the engine knows them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct WorkerIds {
     /// Chips, or child workers.
@@ -29,7 +29,7 @@ pub(crate) struct WorkerIds {
     pub(crate) sub_pool: Option<PoolId>,
 }
 
-/// Which worker of the next level.
+/// Target of a task among the workers of the next level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     /// The chip with this number, counted from 0.
@@ -40,9 +40,9 @@ pub enum Target {
     Any,
 }
 
-/// How many submissions pass before workers are listened to.
+/// Number of submissions between two pumps.
 const LISTEN_EVERY: u32 = 16;
-/// How long a submitter that found no room waits for more of it than one task needs.
+/// Longest wait of a submitter for more room than one task needs.
 const ROOM_PATIENCE: Duration = Duration::from_millis(10);
 /// The most bytes a task carries itself.
 pub(crate) const MAX_BYTES: usize = 1 << 20;
@@ -55,7 +55,7 @@ pub struct Orchestrator<'n> {
     args: Vec<Arg>,
     since: u32,
     submitting: Submitting<'n, Core>,
-    /// Where to tell a parent that its worker moves.
+    /// Witness of progress for a parent.
     pub(crate) witness: Option<Witness>,
     /// Domains that are kept for the run.
     pub(crate) held: Vec<u64>,
@@ -68,7 +68,7 @@ impl<'n> Orchestrator<'n> {
         Self { node, worker_ids, run, args, since: 0, submitting, witness: None, held }
     }
 
-    /// How many workers the next level has.
+    /// Returns the number of workers of the next level.
     pub fn chips(&self) -> u32 {
         u32::try_from(self.worker_ids.next_level.len()).unwrap_or(u32::MAX)
     }
@@ -329,7 +329,7 @@ impl<'n> Orchestrator<'n> {
         Ok(Order { callable, digest, run: self.run.number(), member: 0, members: 1 })
     }
 
-    /// What the engine does not check.
+    /// Checks what the engine does not check.
     #[inline]
     fn check(&self, call: &Call, home: Option<Home>) -> Result<(), Error> {
         let is_within = call.arguments.len() <= MAX_ARGUMENTS
@@ -346,7 +346,7 @@ impl<'n> Orchestrator<'n> {
         Ok(())
     }
 
-    /// Whether an argument can be sent there.
+    /// True if an argument can be sent there.
     #[inline(never)]
     fn check_use(&self, at: usize, argument: &Argument, home: Option<Home>) -> Result<(), Error> {
         let Bytes { owner, access, home: its, .. } = *argument.tensor.buffer().0;
@@ -386,7 +386,7 @@ impl<'n> Orchestrator<'n> {
     }
 }
 
-/// Which limit a call is beyond.
+/// Makes the error of a call that exceeds a limit.
 #[cold]
 fn too_many(call: &Call) -> Error {
     let limits = [

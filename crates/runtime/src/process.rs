@@ -53,15 +53,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// The first argument of a program that is started as a child.
 pub(crate) const CHILD_ARGUMENT: &str = "phalanx-worker";
 
-/// Whether this process would know what to do if it were started as a child.
+/// True if this process would know what to do if it were started as a child.
 static SERVES_CHILDREN: AtomicBool = AtomicBool::new(false);
 
-/// Whether [`Program::serve_if_child`] was called in this process.
+/// True if [`Program::serve_if_child`] was called in this process.
 pub(crate) fn serves_children() -> bool {
     SERVES_CHILDREN.load(Ordering::Acquire)
 }
 
-/// What every process below this one holds too, so that those above know when all are gone.
+/// Sockets that every process below this one holds too, so that those above know when all are gone.
 static LIVENESS_SOCKETS: OnceLock<Vec<OwnedFd>> = OnceLock::new();
 
 /// The sockets of this process and of those above it; none if nobody has started it.

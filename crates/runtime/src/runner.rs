@@ -19,22 +19,22 @@ use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
 
-/// What runs tasks on one worker.
+/// Runs the tasks of one worker.
 pub(crate) struct Runner {
     program: &'static Program,
     prefixes: Vec<u32>,
     setting: Setting,
     buffers: DecodeBuffers,
-    /// What graphs are run on.
+    /// Worker that graphs run on.
     worker: Option<Box<Worker>>,
-    /// When the last task ended, if the next follows at once.
+    /// End of the last task, if the next follows at once.
     last: Option<u64>,
 }
 
 thread_local! {
-    /// Where the last panic of this thread happened.
+    /// Location of this thread's last panic.
     static PANIC_PLACE: RefCell<Option<String>> = const { RefCell::new(None) };
-    /// Whether this thread runs a task now.
+    /// True if this thread runs a task now.
     static IN_TASK: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 
@@ -73,12 +73,12 @@ impl Runner {
         Self { worker: worker.map(Box::new), ..self }
     }
 
-    /// What tasks see of their worker.
+    /// Parts of a worker that its tasks see.
     pub(crate) fn setting(&mut self) -> &mut Setting {
         &mut self.setting
     }
 
-    /// How many callables it knows.
+    /// Returns the number of callables.
     pub(crate) fn callables(&self) -> usize {
         self.prefixes.len()
     }
@@ -232,7 +232,7 @@ mod tests {
         ArgumentDescriptor { memory, access, buffer: (1, 1), offset, layout }
     }
 
-    /// What the task says that is made of these.
+    /// Runs a task with these arguments and returns its failure.
     fn words(runner: &mut Runner, order: &Order, arguments: &[ArgumentDescriptor]) -> String {
         let mut bytes = Vec::new();
         encode_task(&mut bytes, order, arguments.iter().copied(), &[], &[], &[]);

@@ -1,4 +1,4 @@
-//! What a callable sees: its arguments, its scalars, and who it is.
+//! A task as its callable sees it: arguments, scalars, identity.
 //!
 //! - **TSK-1 (as declared).** An argument can be used only as it was declared: what was declared as input cannot be
 //!   written.
@@ -22,10 +22,10 @@ use crate::shm::mailbox::Witness;
 use crate::shm::{Segment, Waiting};
 use crate::tensor::Tensor;
 
-/// What tasks see of their worker.
+/// Parts of a worker that its tasks see.
 pub(crate) struct Setting {
     memories: Vec<Segment>,
-    /// What the task that runs has in place.
+    /// Holder of the grants of the task that runs.
     holder: Holder,
     device: Option<Device>,
     /// Simulated time of the task that runs.
@@ -33,14 +33,14 @@ pub(crate) struct Setting {
     /// The number that the task that runs was sent with.
     pub(crate) dispatch: u64,
     process: u32,
-    /// Where to say that a task moves, if anybody looks.
+    /// Witness of the task's progress, if there is one.
     witness: Option<Witness>,
-    /// How to wait for peers.
+    /// Wait policy for peers.
     waiting: Option<Waiting>,
 }
 
 impl Setting {
-    /// Whether all that a task was given lies in the memory it names.
+    /// True if all that a task was given lies in the memory it names.
     #[inline]
     pub(crate) fn check_all(&self, given: &Received<'_>) -> Result<(), Failure> {
         given.arguments.try_reaches(|index, reach| self.check(index, reach))?;
@@ -50,7 +50,7 @@ impl Setting {
         Ok(())
     }
 
-    /// Whether an argument lies in the memory it names.
+    /// True if an argument lies in the memory it names.
     #[inline]
     fn check(&self, index: usize, reach: Reach) -> Result<(), DataError> {
         let segment = self.memories.get(usize::from(reach.memory));
@@ -95,7 +95,7 @@ fn memory_of<'m>(
     Ok(memory)
 }
 
-/// Why an argument is not in the memory it names.
+/// Makes the error of an argument outside of its memory.
 #[cold]
 fn outside(index: usize, reach: Reach, segment: Option<&Segment>) -> DataError {
     let Reach { memory, offset, .. } = reach;
@@ -109,7 +109,7 @@ fn outside(index: usize, reach: Reach, segment: Option<&Segment>) -> DataError {
     DataError::Memory { index, words }
 }
 
-/// What a callable is called with.
+/// A task while it runs: the argument of a callable.
 pub struct Task<'a> {
     memories: &'a [Segment],
     holder: &'a Holder,
@@ -117,12 +117,12 @@ pub struct Task<'a> {
     simulated: &'a mut u64,
     witness: Option<&'a Witness>,
     waiting: Option<Waiting>,
-    /// Who it is to the domains it is in.
+    /// Its identity in its domains.
     identity: TaskIdentity,
     given: &'a Received<'a>,
     /// One bit for each argument that was taken.
     taken: [u64; MAX_ARGUMENTS.div_ceil(64)],
-    /// What its arguments are to the workers below, if it is a graph.
+    /// Its arguments as the workers below know them, if it is a graph.
     foreign: Option<Foreign>,
 }
 
@@ -188,7 +188,7 @@ impl<'a> Task<'a> {
         tensor.ok_or_else(|| Failure::new("only a graph can pass its arguments on"))
     }
 
-    /// Where to say that it moves.
+    /// Returns the witness of its progress.
     pub(crate) fn witness(&self) -> Option<Witness> {
         self.witness.cloned()
     }
@@ -198,7 +198,7 @@ impl<'a> Task<'a> {
         self.foreign = Some(foreign);
     }
 
-    /// How many arguments it was given.
+    /// Returns the number of arguments.
     pub fn argument_count(&self) -> usize {
         self.given.arguments.len()
     }
@@ -213,7 +213,7 @@ impl<'a> Task<'a> {
         })
     }
 
-    /// How many numbers it was given.
+    /// Returns the number of scalars.
     pub fn scalar_count(&self) -> usize {
         self.given.scalars.len()
     }
@@ -228,12 +228,12 @@ impl<'a> Task<'a> {
         self.given.blob
     }
 
-    /// Which member of its group it is, from 0.
+    /// Returns its member number in its group, from 0.
     pub fn member(&self) -> usize {
         usize::from(self.given.order.member)
     }
 
-    /// How many members its group has; 1 if it is no group.
+    /// Returns the number of members of its group; 1 if it is no group.
     pub fn members(&self) -> usize {
         usize::from(self.given.order.members)
     }
@@ -250,7 +250,7 @@ impl<'a> Task<'a> {
         Ok(DomainView::open(membership, self.identity, memory, self.witness, waiting)?)
     }
 
-    /// How many domains it was given.
+    /// Returns the number of domains.
     pub fn domain_count(&self) -> usize {
         self.given.memberships.len()
     }

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 /// The most axes of a tensor.
 pub(crate) const MAX_RANK: usize = phalanx_engine::view::MAX_RANK;
 
-/// What an element is.
+/// Type of the elements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 #[expect(missing_docs, reason = "their names say it")]
@@ -32,7 +32,7 @@ impl DType {
     const ALL: [Self; 8] =
         [Self::U8, Self::I32, Self::I64, Self::F16, Self::BF16, Self::F32, Self::F64, Self::U32];
 
-    /// How many bytes an element has.
+    /// Returns the size of an element in bytes.
     #[inline]
     pub fn bytes(self) -> u64 {
         match self {
@@ -49,7 +49,7 @@ impl DType {
     }
 }
 
-/// What a task may do with an argument.
+/// Access of a task to an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Access {
@@ -64,7 +64,7 @@ pub enum Access {
 }
 
 impl Access {
-    /// Whether a task may be given an argument so, if its owner lets it be used like this.
+    /// True if a task may be given an argument so, if its owner lets it be used like this.
     pub(crate) fn allows(self, tag: Tag) -> bool {
         match self {
             Self::Read => tag == Tag::Input,
@@ -90,10 +90,10 @@ impl From<Tag> for Access {
     }
 }
 
-/// How the elements of a tensor lie, from its first byte on.
+/// Layout of a tensor's elements, from its first byte on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// What an element is.
+    /// Type of the elements.
     pub dtype: DType,
     pub(crate) rank: u8,
     pub(crate) shape: [u64; MAX_RANK],
@@ -163,12 +163,12 @@ impl Layout {
         &self.strides[..usize::from(self.rank)]
     }
 
-    /// How many elements.
+    /// Returns the number of elements.
     pub fn elements(&self) -> u64 {
         self.shape().iter().product()
     }
 
-    /// Whether there are no gaps.
+    /// True if there are no gaps.
     #[inline]
     pub fn is_dense(&self) -> bool {
         if self.rank == 1 {
@@ -200,10 +200,10 @@ impl Layout {
 #[derive(Clone)]
 pub struct Buffer(pub(crate) Arc<Bytes>);
 
-/// What a [`Buffer`] is.
+/// Contents of a [`Buffer`].
 pub(crate) struct Bytes {
     pub(crate) id: BufferId,
-    /// Whose memory it is a part of.
+    /// Nonce of the node that owns it.
     pub(crate) owner: u64,
     pub(crate) number: u64,
     pub(crate) generation: u32,
@@ -211,12 +211,12 @@ pub(crate) struct Bytes {
     pub(crate) offset: u64,
     #[expect(clippy::struct_field_names, reason = "how many there are")]
     pub(crate) bytes: u64,
-    /// Where it begins in what the engine knows as its buffer.
+    /// Its offset in the engine's buffer.
     pub(crate) base: u64,
-    /// What its owner lets tasks do with it.
+    /// Access that its owner allows.
     pub(crate) access: Access,
     pub(crate) home: Home,
-    /// Where to leave word when nobody names it any more.
+    /// List for buffers that nobody names any more.
     pub(crate) dropped: Option<Arc<Mutex<Vec<Released>>>>,
 }
 
@@ -245,17 +245,17 @@ impl fmt::Debug for Buffer {
 }
 
 impl Buffer {
-    /// How many bytes it has.
+    /// Returns its size in bytes.
     pub fn len(&self) -> u64 {
         self.0.bytes
     }
 
-    /// Whether it has none.
+    /// True if it has none.
     pub fn is_empty(&self) -> bool {
         self.0.bytes == 0
     }
 
-    /// Whose memory it is in.
+    /// Owner of its memory.
     pub fn home(&self) -> Home {
         self.0.home
     }
@@ -286,7 +286,7 @@ impl Buffer {
 #[derive(Clone)]
 pub struct Tensor(Arc<Elements>);
 
-/// What a [`Tensor`] is; what a submission needs comes first, beside the count of handles.
+/// Contents of a [`Tensor`]; what a submission needs comes first, beside the count of handles.
 #[repr(C)]
 struct Elements {
     usage: Usage,
@@ -295,12 +295,12 @@ struct Elements {
     layout: Layout,
 }
 
-/// What a submission needs of a tensor, worked out when the tensor is made; what is needed most often comes first.
+/// Parts of a tensor that a submission needs, computed when the tensor is made; the most used come first.
 #[repr(C)]
 pub(crate) struct Usage {
-    /// How it begins in a message.
+    /// Head of the argument in a message.
     head: DescriptorHead,
-    /// Whose memory it is a part of, if any task of the owner's may have it for any use; no owner has 0.
+    /// Owner, if any task of the owner may have it for any use; else 0, which no owner has.
     pub(crate) free_for: u64,
     /// The bytes, as the engine knows them.
     pub(crate) view: View,
@@ -317,7 +317,7 @@ impl fmt::Debug for Tensor {
     }
 }
 
-/// Why a tensor cannot be made.
+/// An impossible tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TensorError {
     /// Its shape or strides are none.
@@ -338,7 +338,7 @@ pub enum TensorError {
     Misaligned {
         /// Its first byte.
         start: u64,
-        /// What its elements are.
+        /// Type of its elements.
         dtype: DType,
     },
 }
@@ -362,12 +362,12 @@ impl Tensor {
         Ok(Self(Arc::new(Elements { usage, buffer, start, layout })))
     }
 
-    /// Where it begins in its memory.
+    /// Returns its offset in its memory.
     pub(crate) fn offset(&self) -> u64 {
         self.0.buffer.0.offset + self.0.start
     }
 
-    /// What a submission needs of it.
+    /// Returns what a submission needs.
     #[inline]
     pub(crate) fn usage(&self) -> &Usage {
         &self.0.usage
@@ -378,7 +378,7 @@ impl Tensor {
         &self.0.buffer
     }
 
-    /// What it holds, and how.
+    /// Returns the type and the layout of its elements.
     pub fn layout(&self) -> &Layout {
         &self.0.layout
     }
@@ -461,7 +461,7 @@ impl Argument {
 }
 
 impl Argument {
-    /// How it begins in a message.
+    /// Head of the argument in a message.
     #[inline]
     pub(crate) fn head(&self) -> DescriptorHead {
         self.tensor.usage().head.with(self.tag.into())

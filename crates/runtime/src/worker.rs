@@ -96,7 +96,7 @@ impl Worker {
         Builder::new(program)
     }
 
-    /// What its level is called.
+    /// Returns the number of its level.
     pub fn level(&self) -> u32 {
         self.level
     }
@@ -147,7 +147,7 @@ impl Worker {
         Ok(handle)
     }
 
-    /// What ran when since it was last asked for; empty unless its builder was asked for [`Builder::recording`].
+    /// Returns the timeline since the last call; empty without [`Builder::recording`].
     pub fn timeline(&self) -> Timeline {
         let mut core = self.node.lock();
         core.pump();
@@ -313,7 +313,7 @@ impl Drop for Building<'_> {
     }
 }
 
-/// How long the kernel is given to end a process.
+/// Time for the kernel to end a killed process.
 const KILL_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(10);
 
 impl Drop for Worker {
@@ -322,7 +322,7 @@ impl Drop for Worker {
     }
 }
 
-/// Where a dense tensor begins in its memory, if it has so many bytes.
+/// Returns the offset of a dense tensor in its memory, if it has `bytes` bytes.
 fn place(tensor: &Tensor, given: usize, bytes: usize) -> Result<usize, Error> {
     if bytes as u64 != tensor.layout().extent || !tensor.layout().is_dense() {
         return Err(Error::Elements { given, wanted: tensor.layout().elements() });
@@ -346,7 +346,7 @@ fn read_from<T: Pod>(memory: &Segment, tensor: &Tensor) -> Result<Vec<T>, Error>
     Ok(elements)
 }
 
-/// Why elements are not copied.
+/// Makes the error of a refused copy.
 fn uncopied(error: &GrantError, wanted: &'static str) -> Error {
     match error {
         GrantError::Overlap { .. } => Error::InPlace { wanted },

@@ -7,16 +7,16 @@ use crate::sync::{Ordering, shared::AtomicU64};
 use crate::tensor::Buffer;
 use std::sync::Arc;
 
-/// What a [`Domain`](super::Domain) is.
+/// Contents of a [`Domain`](super::Domain).
 pub(crate) struct Allocated {
     pub(crate) roster: Arc<Roster>,
-    /// Which workers of the node the ranks are.
+    /// Index of each rank's worker.
     pub(crate) links: Vec<usize>,
-    /// Whose memory it is in.
+    /// Owner of its memory.
     pub(super) owner: u64,
     /// The memory of the notices, which nobody is given, and then the windows; the last goes first.
     buffers: Vec<Buffer>,
-    /// What is told of each rank.
+    /// Notice of each rank.
     notices: Vec<Notice>,
     /// The bell of each window.
     bells: Vec<Bell>,
@@ -60,7 +60,7 @@ impl Allocated {
         }
     }
 
-    /// Whether all were told that nobody waits for `rank` in this run.
+    /// True if all were told that nobody waits for `rank` in this run.
     pub(crate) fn is_told(&self, rank: usize, run: u64) -> bool {
         self.notices[rank].is_posted(run)
     }

@@ -9,21 +9,21 @@ use crate::process::spawn::Child;
 use crate::process::startup::Starting;
 use std::time::{Duration, Instant};
 
-/// How long the proof of a death may take before waiters are told without it.
+/// Time for the proof of a death, before waiters are told without it.
 const PATIENCE: Duration = Duration::from_millis(2);
 
 /// The node's end of a process.
 pub(crate) struct Process {
     mail: MailboxClient,
     child: Child,
-    /// Why it was given up, if that was before it died.
+    /// Reason why it was killed, if it was.
     broken: Option<Box<str>>,
     /// Since when its death is known and not proven.
     dying: Option<Instant>,
     is_warned: bool,
     is_told: bool,
     is_stopped: bool,
-    /// How it is started again, if it is.
+    /// Its restart, if the builder asked for that.
     again: Option<Restart>,
 }
 
@@ -34,7 +34,7 @@ impl Process {
         Self { mail, child, broken, dying, is_warned, is_told, is_stopped, again }
     }
 
-    /// What it says cannot be believed any more: it is ended, and its end is proven before anything else.
+    /// Kills the process, since its messages cannot be trusted; its end is proven before anything else.
     fn give_up(&mut self, words: Box<str>) {
         self.broken.get_or_insert(words);
         self.child.kill();
@@ -111,7 +111,7 @@ impl Process {
         }
     }
 
-    /// Who has ended a task is worth being started again.
+    /// Notes that the process has ended a task: it is worth being started again.
     fn note_work(&mut self, events: &[WorkerEvent]) {
         if let Some(again) = &mut self.again
             && events.iter().any(|event| matches!(event, WorkerEvent::Ended(..)))
@@ -120,7 +120,7 @@ impl Process {
         }
     }
 
-    /// What is under way to replace it.
+    /// Returns the restart, if one is under way.
     fn next(&self) -> Option<&Restart> {
         self.again.as_ref().filter(|again| again.is_on())
     }

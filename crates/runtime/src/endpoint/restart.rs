@@ -1,4 +1,4 @@
-//! How a worker that is lost is started again.
+//! Restart of a lost worker.
 //!
 //! ```text
 //!   Over ── lost ──► Starting ── ready ──► Over: another process has taken over
@@ -18,30 +18,30 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-/// How often a worker is started again that has done nothing since.
+/// Restarts of a worker without a task that ended between them.
 const ATTEMPTS: u32 = 3;
-/// How long nothing is tried after no process could be made.
+/// Pause after a process could not be started.
 const PAUSE: Duration = Duration::from_millis(100);
-/// How many bytes of each cause are kept.
+/// Most bytes of each cause that are kept.
 const CAUSE_BYTES: usize = 8 << 10;
 
-/// What is needed to start a worker again, and how far that is.
+/// A restart: what it needs, and its state.
 pub(crate) struct Restart {
     /// The worker's own; it goes when the worker does.
     spawner: Weak<Spawner>,
     role: Role,
-    /// What it reported when it was first ready.
+    /// Its report when it was first ready.
     report: BootReport,
-    /// How long it may take to be ready.
+    /// Time until it must be ready.
     budget: Duration,
-    /// How often it is still started again without having done anything.
+    /// Restarts that are left.
     left: u32,
-    /// How it was lost since it last did something, the first time first.
+    /// Causes of its losses since it last ended a task, the first one first.
     causes: Vec<String>,
     state: State,
     /// Tasks to send to the process that takes over.
     deferred: Vec<DeferredTask>,
-    /// What was recalled of that.
+    /// Dispatches of deferred tasks that were recalled.
     pub(super) skipped: Vec<u64>,
     /// A process that starts makes progress in its own way.
     looks: AtomicU64,
@@ -55,7 +55,7 @@ pub(super) struct DeferredTask {
     pub(super) message: Vec<u8>,
 }
 
-/// How far it is.
+/// State of the restart.
 enum State {
     /// Nothing is under way.
     Over,
@@ -67,7 +67,7 @@ enum State {
     Pausing(Instant),
 }
 
-/// What has become of a worker that is started again.
+/// Progress of a restart.
 pub(super) enum News {
     /// Nothing yet.
     None,
@@ -100,12 +100,12 @@ impl Restart {
         }
     }
 
-    /// Whether something is under way.
+    /// True if something is under way.
     pub(super) fn is_on(&self) -> bool {
         !matches!(self.state, State::Over)
     }
 
-    /// Whether another process would be started.
+    /// True if another process would be started.
     pub(super) fn has_attempts(&self) -> bool {
         self.left > 0
     }
@@ -144,7 +144,7 @@ impl Restart {
         });
     }
 
-    /// When to look even if nobody says anything.
+    /// Returns the time of the next look that is needed without an event.
     pub(super) fn look_again(&self) -> Option<Instant> {
         match &self.state {
             State::Over | State::Ending(..) => None,
@@ -153,7 +153,7 @@ impl Restart {
         }
     }
 
-    /// What was kept for the process that takes over.
+    /// Takes the tasks for the process that takes over.
     pub(super) fn take_deferred(&mut self) -> Vec<DeferredTask> {
         std::mem::take(&mut self.deferred)
     }
@@ -216,7 +216,7 @@ impl Restart {
         }
     }
 
-    /// Whether a process is ready to take over.
+    /// True if a process is ready to take over.
     fn check(&self, next: &mut Starting, allowance: &mut Allowance) -> Result<bool, String> {
         let is_ready = next.look().map_err(|error| error.to_string())?;
         let wrong = |words: String| Err(format!("{}: {words}", next.child.name()));
@@ -245,7 +245,7 @@ impl Restart {
         if is_stopped { Err(why.to_owned()) } else { self.begin(why) }
     }
 
-    /// How it was lost, every time.
+    /// Describes all its losses.
     fn story(&self) -> String {
         let mut causes = self.causes.iter();
         let mut words = causes.next().cloned().unwrap_or_default();

@@ -22,10 +22,10 @@ struct Thread {
     broken: Option<Box<str>>,
 }
 
-/// What becomes of a thread.
+/// End of a worker thread.
 #[derive(Default)]
 struct ThreadExit {
-    /// Why it is gone, if nobody told it to leave.
+    /// Reason of its end, if it was not told to leave.
     words: OnceLock<Box<str>>,
     is_gone: AtomicBool,
 }

@@ -6,19 +6,19 @@ use crate::tensor::{Access, DType, Layout, MAX_RANK};
 /// One argument as a worker finds it: a tensor in memory that both share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ArgumentDescriptor {
-    /// Which of the memories both share.
+    /// Index of the memory.
     pub memory: u8,
-    /// What the task may do.
+    /// Access of the task.
     pub access: Access,
     /// The number of its buffer and how often that was used.
     pub buffer: (u64, u32),
     /// The first byte, counted in the memory.
     pub offset: u64,
-    /// What lies there.
+    /// Its layout.
     pub layout: Layout,
 }
 
-/// What can stand in a message as an argument.
+/// An argument that can be written into a message.
 pub(crate) trait Encode {
     /// Appends it to `bytes`.
     fn encode(&self, bytes: &mut Vec<u8>);
@@ -31,12 +31,12 @@ impl Encode for ArgumentDescriptor {
 }
 
 impl ArgumentDescriptor {
-    /// Whether a task can see it in place, unless peers can reach it: it has an order and no gaps.
+    /// True if a task can see it in place, unless peers can reach it: it has an order and no gaps.
     pub(crate) fn is_in_place(&self) -> bool {
         self.access != Access::Unordered && self.layout.is_dense()
     }
 
-    /// How it begins as bytes.
+    /// Returns its head.
     pub(crate) fn head(&self) -> DescriptorHead {
         let Self { memory, access, buffer, offset, layout } = self;
         let access = *access as u8 | if layout.is_dense() { DENSE } else { 0 };
@@ -46,7 +46,7 @@ impl ArgumentDescriptor {
     }
 }
 
-/// How an argument begins, in whole words: what is written in parts is slow to be read as one.
+/// Head of an argument, in whole words: parts that were written apart are slow to read as one.
 ///
 /// The first has, from the lowest byte on: the memory, the access, the dtype, the rank, the generation of the buffer. The
 /// others are the buffer's number, the offset and the extent.
@@ -69,7 +69,7 @@ impl DescriptorHead {
         Self(bytemuck::cast::<_, [u64; 4]>(*bytes).map(u64::from_le))
     }
 
-    /// Whether it is a dense row, and everything about it is right.
+    /// True if it is a dense row, and everything about it is right.
     #[inline]
     fn is_valid_vector(&self) -> bool {
         let dtype = DType::from_byte(self.byte(2));
@@ -104,7 +104,7 @@ impl DescriptorHead {
         self.access() & DENSE != 0
     }
 
-    /// Whether nothing follows the head.
+    /// True if nothing follows the head.
     #[inline]
     fn is_vector(&self) -> bool {
         self.is_dense() && self.rank() == 1
@@ -141,7 +141,7 @@ fn encode_layout(bytes: &mut Vec<u8>, is_dense: bool, layout: &Layout) {
     }
 }
 
-/// Where the bytes of an argument are.
+/// Range of an argument's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reach {
     pub(crate) memory: u8,
@@ -158,7 +158,7 @@ pub(crate) enum ArgumentDescriptors<'a> {
     Others {
         /// The message.
         bytes: &'a [u8],
-        /// Where each begins.
+        /// Offset of each argument.
         starts: &'a [u32],
     },
 }
@@ -170,7 +170,7 @@ pub(crate) struct DenseVectors<'a>(&'a [VectorBytes]);
 /// A dense row in a message.
 type VectorBytes = [u8; HEAD];
 
-/// How many bytes a head has.
+/// Bytes of a head.
 const HEAD: usize = size_of::<DescriptorHead>();
 
 impl<'a> DenseVectors<'a> {
@@ -181,7 +181,7 @@ impl<'a> DenseVectors<'a> {
         heads.iter().all(|head| DescriptorHead::of(head).is_valid_vector()).then_some(Self(heads))
     }
 
-    /// How many bytes they take.
+    /// Returns the bytes that they take.
     #[inline]
     pub(super) fn bytes(&self) -> usize {
         HEAD * self.0.len()
@@ -189,7 +189,7 @@ impl<'a> DenseVectors<'a> {
 }
 
 impl ArgumentDescriptors<'_> {
-    /// How many there are.
+    /// Number that there are.
     pub(crate) fn len(&self) -> usize {
         match self {
             Self::DenseVectors(vectors) => vectors.0.len(),

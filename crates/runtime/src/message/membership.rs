@@ -13,7 +13,7 @@ pub(crate) const MAX_DOMAINS: usize = 8;
 /// Changes when the meaning of what follows does.
 const VERSION: u8 = 2;
 
-/// Which rank of which domain a task is.
+/// Membership of a task in a domain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Membership {
     /// Its rank.
@@ -22,7 +22,7 @@ pub(crate) struct Membership {
     pub roster: Arc<Roster>,
 }
 
-/// How a membership begins; windows, chips, the name and the buffers follow.
+/// Head of a membership; windows, chips, the name and the buffers follow.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct MembershipHead {
@@ -40,7 +40,7 @@ struct MembershipHead {
     data: [u8; 8],
 }
 
-/// How a buffer of a window begins; its shape and its name follow.
+/// Head of a window's buffer; its shape and its name follow.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct PartHead {

@@ -1,4 +1,4 @@
-//! What a worker is sent: a task, its dispatch, and what it is behind.
+//! Messages to a worker: a task, its dispatch, and the dispatches it is behind.
 //!
 //! The dispatch and then the task. A task that is behind others has a mark on its dispatch; the number of dispatches it is
 //! behind, and those, stand before the task then. All numbers have eight bytes.
@@ -18,11 +18,11 @@ pub(crate) struct Sent<'a> {
     pub message: &'a [u8],
 }
 
-/// What stands before the task in a message: whole numbers.
+/// Head of a message, before the task: whole numbers.
 pub(crate) type Head = SmallVec<[u64; 4]>;
 
 impl<'a> Sent<'a> {
-    /// What stands before a task that is sent as `dispatch`, behind those.
+    /// Returns the head of a task that is sent as `dispatch`, behind others.
     #[inline]
     pub(crate) fn head(dispatch: u64, behind: &[u64]) -> Head {
         let mut head = Head::from_buf_and_len([dispatch.to_le(), 0, 0, 0], 1);
@@ -34,7 +34,7 @@ impl<'a> Sent<'a> {
         head
     }
 
-    /// What was sent; nothing if `bytes` are no such message.
+    /// Reads a message; `None` if `bytes` are none.
     #[inline]
     pub(crate) fn read(bytes: &'a [u8]) -> Option<Self> {
         let (dispatch, message) = bytes.split_first_chunk::<8>()?;

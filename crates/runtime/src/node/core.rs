@@ -203,7 +203,7 @@ impl Core {
         is_moved
     }
 
-    /// Whether so many slots are free, or no worker has a task that could free more.
+    /// True if so many slots are free, or no worker has a task that could free more.
     pub(crate) fn has_room(&self, slots: u32) -> bool {
         self.engine.free_slots() >= slots || !self.is_busy()
     }
@@ -244,12 +244,12 @@ impl Core {
         self.arena.released = released;
     }
 
-    /// Whether any task is with a worker.
+    /// True if any task is with a worker.
     pub(crate) fn is_busy(&self) -> bool {
         self.engine.workers().any(|worker| self.engine.in_flight(worker) > 0)
     }
 
-    /// Whether the worker at `at` has a task.
+    /// True if the worker at `at` has a task.
     pub(crate) fn has_task(&self, at: usize) -> bool {
         self.engine.in_flight(self.worker(at)) > 0
     }
@@ -274,7 +274,7 @@ impl Core {
         self.carry_out();
     }
 
-    /// Whether nothing is left to do.
+    /// True if nothing is left to do.
     pub(crate) fn is_settled(&self) -> bool {
         let stats = self.engine.stats();
         stats.running == 0 && stats.queued == 0 && stats.tasks == 0
@@ -299,7 +299,7 @@ impl Core {
         }
     }
 
-    /// Whether every worker has left.
+    /// True if every worker has left.
     pub(crate) fn have_all_left(&mut self) -> bool {
         self.links.iter_mut().all(|link| link.endpoint.has_left())
     }

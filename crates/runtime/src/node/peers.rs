@@ -1,4 +1,4 @@
-//! Who waits for whom in a domain, as far as workers say, and who is told that there is nobody to wait for.
+//! Waits between workers in domains, and notices to ranks that wait for a peer that will not write.
 
 use super::Core;
 use crate::clock;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// The worker of a rank that another rank waits for.
 struct Peer {
     name: String,
-    /// What it does, as the end of a sentence.
+    /// Its activity, as the end of a sentence.
     does: String,
 }
 
@@ -31,7 +31,7 @@ impl Core {
         self.domains.iter().filter_map(std::sync::Weak::upgrade).collect()
     }
 
-    /// How a worker was lost, in one line.
+    /// Describes the loss of a worker in one line.
     fn say_lost(&self, at: usize, words: &str) -> String {
         let words = words.lines().collect::<Vec<_>>().join(" ");
         format!("{} is lost: {words}", self.links[at].endpoint.name())
@@ -122,7 +122,7 @@ impl Core {
         Some((living.find(is_meant)?, usize::from(rank), cell))
     }
 
-    /// Whether the worker at `at` only waits, at last for one that runs something else than such a wait.
+    /// True if the worker at `at` only waits, at last for one that runs something else than such a wait.
     pub(crate) fn is_held_up(&self, at: usize) -> bool {
         let mut last = at;
         // Longer chains are circles.
@@ -145,7 +145,7 @@ impl Core {
         )
     }
 
-    /// Who a rank is, and what it does while it is waited for.
+    /// Describes the worker of a rank that another rank waits for.
     fn describe_peer(&self, domain: &Allocated, rank: usize) -> Peer {
         let at = domain.links[rank];
         let does = match (&self.links[at].lost, self.has_task(at)) {

@@ -42,7 +42,7 @@ enum Request {
     Stop,
 }
 
-/// What the progress thread and the drivers know of each other.
+/// State that the progress thread and the drivers share.
 pub(crate) struct ProgressThread {
     /// Number of drivers.
     drivers: AtomicU64,

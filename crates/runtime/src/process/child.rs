@@ -19,12 +19,12 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// What an event of a child that does not yet serve begins with: a report, or the words of a failure.
+/// First byte of an event of a child that does not serve yet: a report follows.
 pub(crate) const REPORT: u8 = 0xC0;
 /// See [`REPORT`].
 pub(crate) const FAILURE: u8 = 0xC1;
 
-/// How long a child whose parent is gone may take to leave.
+/// Time for a child to leave after its parent is gone.
 const GRACE: Duration = Duration::from_millis(500);
 /// It could not set itself up, or could not go on.
 const FAILED: i32 = 1;
@@ -33,9 +33,9 @@ const MISUSED: i32 = 2;
 /// It panicked outside of a task.
 const PANICKED: i32 = 101;
 
-/// Whether the parent is gone.
+/// True if the parent is gone.
 pub(crate) static IS_ORPHAN: AtomicBool = AtomicBool::new(false);
-/// Where last words are said.
+/// Socket for last words.
 static SOCKET: OnceLock<OwnedFd> = OnceLock::new();
 
 /// Lives, and ends the process.
@@ -134,7 +134,7 @@ fn serve(
     Ok(())
 }
 
-/// What shows in lists of processes.
+/// Sets the name that lists of processes show.
 fn name_process(role: &Role) {
     let name: String = role.name().replace("sub worker", "sub").replace("level ", "l");
     let name = name.replace("worker ", "w").replace(' ', "-");

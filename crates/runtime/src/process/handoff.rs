@@ -1,4 +1,4 @@
-//! What a child is handed when it starts: who it is, and the memory it shares, over a socket.
+//! Handoff to a child at its start, over a socket: its role and the memory it shares.
 
 use crate::failure::cut;
 use crate::program::Program;
@@ -11,7 +11,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// What a handoff begins with: a mark and a version.
+/// First word of a handoff: a mark and a version.
 const MARK: u64 = u64::from_le_bytes(*b"PHXCHLD\x02");
 /// Numbers in a handoff.
 const NUMBERS: usize = 8;
@@ -21,12 +21,12 @@ const DESCRIPTORS: usize = 3;
 pub(crate) const MAX_MEMORIES: usize = 16;
 /// The most liveness_sockets: the sockets of those above.
 const MAX_SOCKETS: usize = 16;
-/// What to do about descriptors that are missing.
+/// Advice about missing descriptors.
 const LIMIT: &str = "; raise the limit of descriptors (`ulimit -n`)";
 /// The most descriptors in a handoff.
 const MOST: usize = DESCRIPTORS + MAX_MEMORIES + MAX_SOCKETS + 1;
 
-/// What a child is to be.
+/// Role of a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     /// A chip.
@@ -40,12 +40,12 @@ pub(crate) enum Role {
     Worker {
         /// Counted from 0.
         number: u32,
-        /// What it is called.
+        /// Its name.
         level: u32,
     },
 }
 
-/// Which chip, and which part of the shared memory is its own.
+/// A chip and its window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Chip {
     pub(crate) device_id: u32,
@@ -62,7 +62,7 @@ pub(crate) struct WindowRange {
 }
 
 impl Role {
-    /// What it is called.
+    /// Its name.
     pub(crate) fn name(&self) -> String {
         match self {
             Self::Chip(chip) => format!("chip {}", chip.rank),
@@ -109,17 +109,17 @@ pub(crate) struct Handoff {
     pub(crate) role: Role,
     pub(crate) mailbox: OwnedFd,
     pub(crate) bell: OwnedFd,
-    /// What the parent can call; see [`write_callables`].
+    /// Callables of the parent; see [`write_callables`].
     pub(crate) callables: OwnedFd,
     /// The parent's memory first, then those of its parents.
     pub(crate) memories: Vec<OwnedFd>,
     /// To be held for life, so that those above know when all below are gone.
     pub(crate) liveness_sockets: Vec<OwnedFd>,
-    /// What a worker that has workers is to be.
+    /// Settings of a worker that has workers.
     pub(crate) settings: Option<OwnedFd>,
 }
 
-/// What goes with a handoff.
+/// Descriptors that go with a handoff.
 pub(crate) struct SharedWithChild<'a> {
     pub(crate) mailbox: &'a Segment,
     pub(crate) bell: &'a Segment,
@@ -217,7 +217,7 @@ pub(crate) fn write_callables(program: &Program, setting: &[u8]) -> io::Result<S
     Ok(segment)
 }
 
-/// What bootstraps are told; or what differs between the callables of the parent and those of this program.
+/// Compares the callables of the parent with those of this program; returns the bytes that bootstraps are told.
 pub(crate) fn compare_callables(program: &Program, callables: OwnedFd) -> Result<Vec<u8>, String> {
     let unreadable = |error: io::Error| format!("the parent's callables cannot be read: {error}");
     let segment = Segment::adopt_whole(callables).map_err(unreadable)?;

@@ -16,12 +16,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 
-/// How a child ended.
+/// End of a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// Of itself, with this status.
+    /// Exited with this status.
     Status(i32),
-    /// By a signal.
+    /// Killed by a signal.
     Signal(i32),
     /// Somebody else took the status.
     Unknown,
@@ -35,11 +35,11 @@ impl Exit {
     }
 }
 
-/// Which field behind the name has the exit status.
+/// Index of the exit status among the fields behind the name.
 const STATUS_FIELD: usize = 49;
 
 impl Exit {
-    /// What `/proc/PID/stat` says; a process that has not ended, and one that ended with 0, have none there.
+    /// Reads the end from `/proc/PID/stat`; `None` for a process that has not ended, or ended with 0.
     fn in_stat(stat: &str) -> Option<Self> {
         let (_, fields) = stat.rsplit_once(')')?;
         let status: i32 = fields.split_ascii_whitespace().nth(STATUS_FIELD)?.parse().ok()?;
@@ -61,7 +61,7 @@ impl fmt::Display for Exit {
     }
 }
 
-/// What a signal is called.
+/// Returns the name of a signal.
 fn name(signal: i32) -> &'static str {
     const NAMES: [(Signal, &str); 14] = [
         (Signal::HUP, "SIGHUP"),
@@ -92,7 +92,7 @@ fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub(crate) struct WatchedChild {
     pub(crate) pid: Pid,
     pidfd: OwnedFd,
-    /// How it ended; its number is its own only while this is nothing.
+    /// Its end. The process number is its own only while this is `None`.
     exit: Mutex<Option<Exit>>,
     is_gone: AtomicBool,
     /// Our end of a socket whose other end it holds, and all below it; only if it has workers.
@@ -110,7 +110,7 @@ impl WatchedChild {
         Ok(Self { pid, pidfd, exit, is_gone, liveness_socket, descendants })
     }
 
-    /// How it ended, if it is gone.
+    /// Returns its end, if it is gone.
     pub(crate) fn exit(&self) -> Option<Exit> {
         // SYNC: what the child published before its death; pairs with the store in `reap`.
         if !self.is_gone.load(Ordering::Acquire) {
@@ -119,7 +119,7 @@ impl WatchedChild {
         *held(&self.exit)
     }
 
-    /// How it ended, if the kernel tells that before it is gone: while it is torn down, its status stands in `/proc`.
+    /// Returns its end from `/proc`, which has the status while the process is torn down.
     pub(crate) fn ending(&self) -> Option<Exit> {
         // Nobody reaps it meanwhile, so its number is its own.
         let exit = held(&self.exit);
@@ -139,7 +139,7 @@ impl WatchedChild {
         let _ = self.descendants.set(processes.iter().filter_map(open).collect());
     }
 
-    /// What says that something of it has ended: first its own process, then all below.
+    /// Returns the descriptor to poll: first of its own process, then of all below.
     fn poll_fd(&self) -> PollFd<'_> {
         match &self.liveness_socket {
             Some(liveness_socket) if held(&self.exit).is_some() => {
@@ -199,7 +199,7 @@ impl WatchedChild {
     }
 }
 
-/// Whether nobody holds the other end of a socket any more: the kernel takes a process its memory before its descriptors,
+/// True if nobody holds the other end of a socket any more: the kernel takes a process its memory before its descriptors,
 /// so that nobody who held it can touch memory either.
 fn has_ended(liveness_socket: &OwnedFd) -> bool {
     let mut fds = [PollFd::new(liveness_socket, PollFlags::empty())];

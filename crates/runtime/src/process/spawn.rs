@@ -16,15 +16,15 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-/// What all children of a worker have in common.
+/// Starts the children of a worker.
 pub(crate) struct Spawner {
-    /// What is executed.
+    /// Program to execute.
     program: PathBuf,
     callables: Segment,
     bell: Bell,
-    /// Of the worker, then of its parents.
+    /// Memory of the worker, then of its parents.
     memories: Vec<Segment>,
-    /// What each child that is a worker is to be.
+    /// Settings of each child that is a worker.
     settings: Vec<Segment>,
     pub(crate) reaper: Reaper,
 }
@@ -136,7 +136,7 @@ fn watch_child(
     )
 }
 
-/// What this program calls itself, so that children show under the same name.
+/// Returns the name of this program, so that children show under the same name.
 fn argument_0() -> OsString {
     std::env::args_os().next().unwrap_or_else(|| CHILD_ARGUMENT.into())
 }
@@ -151,7 +151,7 @@ fn in_words(exit: Exit) -> String {
 }
 
 impl Child {
-    /// What reports call it: `chip 2 (process 4711)`.
+    /// Returns its name: `chip 2 (process 4711)`.
     pub(crate) fn name(&self) -> String {
         format!("{} (process {})", self.role.name(), self.number())
     }
@@ -161,7 +161,7 @@ impl Child {
         self.watched.pid.as_raw_nonzero().get().unsigned_abs()
     }
 
-    /// How it ended, once it is gone.
+    /// Returns its end, once it is gone.
     pub(crate) fn exit(&self) -> Option<Exit> {
         self.watched.exit()
     }
@@ -171,7 +171,7 @@ impl Child {
         self.watched.register_descendants(processes);
     }
 
-    /// What it could say nowhere else.
+    /// Returns its last words.
     pub(crate) fn last_words(&mut self) -> String {
         handoff::hear_last_words(self.socket.as_fd(), &mut self.words);
         String::from_utf8_lossy(&self.words).trim().to_owned()

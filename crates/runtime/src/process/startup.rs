@@ -17,12 +17,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long those who can still leave in order are given when another could not start.
+/// Time for children to leave in order after another could not start.
 const ROLLBACK: Duration = Duration::from_secs(1);
-/// How long the kernel is given to end a process.
+/// Time for the kernel to end a killed process.
 const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How the start of a worker went.
+/// Report of a worker's start.
 #[derive(Clone, Debug, Default)]
 pub struct Startup {
     /// Each child, chips first.
@@ -31,18 +31,18 @@ pub struct Startup {
     pub total: Duration,
 }
 
-/// How the start of one child went; times count from the first spawn.
+/// Report of one child's start; times count from the first spawn.
 #[derive(Clone, Debug, Default)]
 pub struct ChildStart {
-    /// What it is called.
+    /// Its name.
     pub name: String,
     /// The number of its process.
     pub process: u32,
-    /// When it was spawned.
+    /// Time when it was spawned.
     pub spawned: Duration,
-    /// When it had its mailbox and began to set itself up.
+    /// Time when it had its mailbox and began to set itself up.
     pub bootstrapping: Option<Duration>,
-    /// When it was ready.
+    /// Time when it was ready.
     pub ready: Option<Duration>,
     /// The processes below it, if it has workers of its own.
     pub descendants: Vec<u32>,
@@ -81,14 +81,14 @@ pub(crate) struct Starting {
     begun: Instant,
 }
 
-/// Who is to start, how long that may take, and whether who is lost is started again.
+/// Plan of a start: roles, time limit, restart.
 pub(crate) struct Plan<'a> {
     pub(crate) roles: &'a [Role],
     pub(crate) budget: Duration,
     pub(crate) is_restarting: bool,
 }
 
-/// What became of all children: their endpoints, and what the chips report, in order.
+/// Started children: their endpoints, and the reports of the chips, in order.
 pub(crate) struct Started {
     pub(crate) links: Vec<Box<dyn Endpoint>>,
     pub(crate) reports: Vec<(Chip, BootReport)>,
@@ -184,7 +184,7 @@ impl Starting {
         self.side.phase().unwrap_or(Phase::Failed)
     }
 
-    /// Which phases were seen, as a number that grows.
+    /// Returns the last phase that was seen.
     fn seen(&self) -> Phase {
         match (self.times.bootstrapping, self.times.ready) {
             (_, Some(_)) => Phase::Ready,
@@ -193,7 +193,7 @@ impl Starting {
         }
     }
 
-    /// Whether something has happened that `look` has not seen.
+    /// True if something has happened that `look` has not seen.
     fn has_news(&self) -> bool {
         !self.side.events.is_empty() || self.phase() != self.seen() || self.child.exit().is_some()
     }

@@ -36,7 +36,7 @@ layout! {
 /// One more sleeper, and one more ticket.
 const ONE_SLEEPER: u64 = 1 + (1 << TICKET);
 
-/// Which of many looks one is at what was published.
+/// Kind of a look at what was published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Look {
     /// Others follow, so it may miss something.
@@ -49,7 +49,7 @@ pub(crate) enum Look {
 #[derive(Debug)]
 pub struct Bell<M: Memory = Region> {
     memory: M,
-    /// Where it stands in its segment.
+    /// Offset in its segment.
     offset: usize,
     /// The last ticket whose holder, and all before, this handle has woken.
     woken: AtomicU64,
@@ -80,7 +80,7 @@ impl Bell {
         self.memory.segment()
     }
 
-    /// Where it stands there.
+    /// Returns its offset in the segment.
     pub fn offset(&self) -> usize {
         self.offset
     }
@@ -156,14 +156,14 @@ impl<M: Memory> Clone for Bell<M> {
     }
 }
 
-/// Who lies down; gets up when dropped.
+/// A registered sleeper; unregistered when dropped.
 pub(crate) struct Sleeper<'a, M: Memory> {
     bell: &'a Bell<M>,
     count: u32,
 }
 
 impl<M: Memory> Sleeper<'_, M> {
-    /// What the count was before lying down.
+    /// Returns the count before the registration.
     pub(crate) fn count(&self) -> u32 {
         self.count
     }

@@ -32,16 +32,16 @@ pub(crate) struct Grant<'t> {
     range: GrantedRange,
 }
 
-/// Who has grants: somebody who runs one task after the other.
+/// A holder of grants, which runs one task after the other.
 #[derive(Debug)]
 pub(crate) struct Holder {
-    /// What tells its grants from those of others in this process.
+    /// Number that no other holder of this process has.
     number: u64,
-    /// How many grants it has.
+    /// Number of its grants.
     grants: AtomicU64,
 }
 
-/// Why a range is not granted, or not as a slice of that type, or not copied.
+/// A refused grant, slice or copy.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum GrantError {
     /// The range leaves the segment.
@@ -52,33 +52,33 @@ pub(crate) enum GrantError {
         "{bytes} bytes at {offset} overlap {taken_bytes} bytes at {taken_offset} that another running task has, and one of them writes"
     )]
     Overlap {
-        /// Where the range begins.
+        /// Offset of the range.
         offset: usize,
-        /// How long it is.
+        /// Bytes of the range.
         bytes: usize,
-        /// Where the other begins.
+        /// Offset of the other range.
         taken_offset: usize,
-        /// How long the other is.
+        /// Bytes of the other range.
         taken_bytes: usize,
     },
     /// The range cannot be seen as elements of this size.
     #[error("{bytes} bytes at {offset} are not elements of {element} bytes aligned to {alignment}")]
     Shape {
-        /// Where the range begins.
+        /// Offset of the range.
         offset: usize,
-        /// How long it is.
+        /// Bytes of the range.
         bytes: usize,
         /// The size of an element.
         element: usize,
-        /// What an element is aligned to.
+        /// Alignment of an element.
         alignment: usize,
     },
     /// The grant is for reading.
     #[error("{bytes} bytes at {offset} are granted for reading only")]
     ReadOnly {
-        /// Where the range begins.
+        /// Offset of the range.
         offset: usize,
-        /// How long it is.
+        /// Bytes of the range.
         bytes: usize,
     },
 }
@@ -89,7 +89,7 @@ pub(super) struct GrantedRange {
     pub(super) offset: usize,
     pub(super) bytes: usize,
     pub(super) writes: bool,
-    /// Whose it is; nobody is 0.
+    /// Number of its holder; 0 for copies.
     pub(super) holder: u64,
 }
 
@@ -157,7 +157,7 @@ impl<'t> Grant<'t> {
         Ok(Self { segment, holder, range })
     }
 
-    /// What stands there.
+    /// Value that is there.
     pub(crate) fn slice<T: Pod>(&self) -> Result<&[T], GrantError> {
         let (address, count) = self.elements::<T>()?;
         // SAFETY: `count` elements from an aligned address inside the mapping, which `self.segment` keeps; any bytes
@@ -167,7 +167,7 @@ impl<'t> Grant<'t> {
         Ok(unsafe { std::slice::from_raw_parts(address, count) })
     }
 
-    /// What stands there, to change.
+    /// Returns the bytes as a slice to change.
     pub(crate) fn slice_mut<T: Pod>(&mut self) -> Result<&mut [T], GrantError> {
         if !self.range.writes {
             return Err(GrantError::ReadOnly {
@@ -228,7 +228,7 @@ impl Outstanding {
         self.0.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is out; nothing more is given while this is held.
+    /// Locks the list of grants for reading; no grant is given meanwhile.
     pub(super) fn look(&self) -> RwLockReadGuard<'_, Vec<GrantedRange>> {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }

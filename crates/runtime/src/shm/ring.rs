@@ -53,7 +53,7 @@ pub(super) const fn footprint(capacity: usize) -> usize {
     RECORDS * WORD + capacity
 }
 
-/// What both sides know of their ring.
+/// Shape of a ring, as both sides know it.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
     /// Bytes of records: a power of two.

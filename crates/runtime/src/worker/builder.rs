@@ -1,4 +1,4 @@
-//! What a worker is to be, before it is.
+//! The description of a worker.
 //!
 //! - **BLD-1 (refused early).** Numbers with which nothing could ever run are refused by their name, before anything is made;
 //!   with all others a worker runs, or says what the system does not give.
@@ -24,7 +24,7 @@ const MAX_SLOTS: u32 = 1 << 31;
 /// The most workers that one worker has.
 const MAX_WORKERS: u32 = 0xffff;
 
-/// What keeps workers apart.
+/// Isolation of workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Isolation {
     /// Each is a process of its own.
@@ -82,19 +82,19 @@ impl Builder {
         }
     }
 
-    /// What its level is called: 3 is a node with chips; above it, the next level are workers themselves.
+    /// Sets the number of its level: 3 is a node with chips; above it, the next level are workers themselves.
     #[must_use]
     pub fn level(self, level: u32) -> Self {
         Self { level: Some(level), ..self }
     }
 
-    /// How many chips it drives.
+    /// Sets the number of chips.
     #[must_use]
     pub fn chips(self, chips: u32) -> Self {
         Self { chips, ..self }
     }
 
-    /// How many sub workers it has.
+    /// Sets the number of sub workers.
     #[must_use]
     pub fn sub_workers(self, subs: u32) -> Self {
         Self { subs, ..self }
@@ -106,19 +106,19 @@ impl Builder {
         Self { isolation: Some(Isolation::Thread), ..self }
     }
 
-    /// How many bytes of buffers there can be; they cost nothing before they are used.
+    /// Sets the bytes of memory for buffers; they cost nothing before they are used.
     #[must_use]
     pub fn memory(self, bytes: u64) -> Self {
         Self { memory: bytes, ..self }
     }
 
-    /// How many tasks can be live, one at least, and how many bytes of what they allocate.
+    /// Sets the most tasks that are live at a time, at least one, and the bytes that they allocate.
     #[must_use]
     pub fn ring(self, slots: u32, bytes: u64) -> Self {
         Self { slots, slabs: bytes, ..self }
     }
 
-    /// How many runs can be unfinished, one at least.
+    /// Sets the most runs that are unfinished at a time, at least one.
     #[must_use]
     pub fn runs(self, runs: usize) -> Self {
         Self { runs, ..self }
@@ -137,7 +137,7 @@ impl Builder {
         Self { budgets, ..self }
     }
 
-    /// How long closing may take, while this process is not stopped.
+    /// Sets the longest time that closing takes, without time in which this process is stopped.
     #[must_use]
     pub fn close_within(self, close: Duration) -> Self {
         Self { close: close.min(LONGEST), ..self }
@@ -155,19 +155,19 @@ impl Builder {
         Self { program_path: Some(path.into()), ..self }
     }
 
-    /// How many bytes the window of each chip has, from which its bootstrap cuts buffers; part of the memory.
+    /// Sets the bytes of each chip's window, from which its bootstrap takes buffers; part of the memory.
     #[must_use]
     pub fn window(self, bytes: u64) -> Self {
         Self { window: bytes, ..self }
     }
 
-    /// Which devices the chips are, in the order of their ranks; their ranks if it is not said.
+    /// Sets the devices of the chips, in the order of their ranks; by default their ranks.
     #[must_use]
     pub fn device_ids(self, device_ids: &[u32]) -> Self {
         Self { device_ids: Some(device_ids.to_vec()), ..self }
     }
 
-    /// What the bootstrap of every chip is told ([`Bootstrap::setting`](crate::Bootstrap::setting)): a machine, say.
+    /// Sets bytes for the bootstrap of every chip ([`Bootstrap::setting`](crate::Bootstrap::setting)), for example a machine.
     #[must_use]
     pub fn setting(self, setting: impl Into<Vec<u8>>) -> Self {
         Self { setting: setting.into(), ..self }

@@ -1,4 +1,4 @@
-//! How a worker's workers are made: as processes or as threads, set up, and known by what they report.
+//! Start of a worker's workers, as processes or as threads.
 
 use super::{Builder, Isolation, Worker, settings};
 use crate::bootstrap::{BootReport, Bootstrap, ChipContext, Device};
@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, ScopedJoinHandle};
 
-/// What a worker keeps of the start of its workers.
+/// Result of the start of a worker's workers.
 #[derive(Default)]
 pub(crate) struct Children {
     startup: Startup,
@@ -30,14 +30,14 @@ pub(crate) struct Children {
     spawner: Option<Arc<Spawner>>,
 }
 
-/// What a worker that is a thread consists of.
+/// Parts of a worker thread.
 #[derive(Default)]
 struct SetUp {
-    /// Of a chip.
+    /// Only of a chip.
     device: Option<Device>,
-    /// Of a chip.
+    /// Only of a chip.
     report: Option<BootReport>,
-    /// Of a worker that has workers.
+    /// Only of a worker that has workers.
     worker: Option<Worker>,
 }
 
@@ -51,7 +51,7 @@ struct Inherited<'a> {
 }
 
 impl Worker {
-    /// What each chip reported when it was ready, in the order of their ranks.
+    /// Returns the reports of the chips, in the order of their ranks.
     pub fn chip_contexts(&self) -> &[ChipContext] {
         &self.children.contexts
     }
@@ -61,22 +61,22 @@ impl Worker {
         &self.children.descendants
     }
 
-    /// What its children share: its own memory first, then those of its parents.
+    /// Returns the memories of its children: its own first, then those of its parents.
     fn memories(&self) -> Vec<Segment> {
         std::iter::once(&self.memory).chain(&self.inherited).cloned().collect()
     }
 
-    /// Whose tasks those are that its threads run: its own, and so those of all above it.
+    /// Returns the nonces of the workers whose tasks its threads run: its own, and all above it.
     fn tasks_of(&self) -> Vec<u64> {
         std::iter::once(self.node.nonce).chain(self.above.iter().copied()).collect()
     }
 
-    /// How the start of the processes went; empty if there are none.
+    /// Returns the report of the start of the processes; empty if there are none.
     pub fn startup(&self) -> &Startup {
         &self.children.startup
     }
 
-    /// What its engine holds now, and how often something ended that nobody knew of.
+    /// Returns the counts of its engine: what it holds now, and endings that it did not know.
     pub fn stats(&self) -> Stats {
         let mut core = self.node.lock();
         core.pump();
@@ -147,7 +147,7 @@ fn start_error(chip: &Chip, words: String) -> StartError {
 }
 
 impl Builder {
-    /// Who all are to be, with the windows of the chips.
+    /// Returns the roles of all workers, with the windows of the chips.
     fn roles(&self, worker: &Worker) -> Result<Vec<Role>, Error> {
         let mut core = worker.node.lock();
         let mut roles = Vec::new();

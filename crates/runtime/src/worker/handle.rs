@@ -18,7 +18,7 @@ impl RunHandle {
         Self { node, run }
     }
 
-    /// Which run.
+    /// Returns the run.
     pub fn id(&self) -> RunId {
         self.run
     }
@@ -43,14 +43,14 @@ impl RunHandle {
         Ok(ended.ok_or(Error::TimedOut(timeout))??)
     }
 
-    /// Whether [`RunHandle::wait`] would return at once.
+    /// True if [`RunHandle::wait`] would return at once.
     pub fn is_done(&self) -> bool {
         let mut core = self.node.lock();
         core.pump();
         core.outcome(self.run).is_some()
     }
 
-    /// What has not begun never begins; what has begun is waited for.
+    /// Cancels the run: tasks that have not begun never begin, tasks that have begun run to their end.
     pub fn cancel(&self) {
         let mut core = self.node.lock();
         core.engine.cancel(self.run);

@@ -1,4 +1,4 @@
-//! What a child worker is to be, as numbers that travel to its process.
+//! Settings of a child worker, as numbers that travel to its process.
 //!
 //! - **SET-1 (round trip).** What was written is read as it was, however deep.
 //! - **SET-2 (strict).** Numbers that nobody writes are refused; nothing panics.
@@ -9,9 +9,9 @@ use crate::shm::Segment;
 use std::io;
 use std::time::Duration;
 
-/// What settings begin with: a mark and a version.
+/// First word of settings: a mark and a version.
 const MARK: u64 = u64::from_le_bytes(*b"PHXSETT\x02");
-/// How deep workers can be inside workers.
+/// Most levels of workers inside workers.
 pub(crate) const MAX_DEPTH: usize = 8;
 
 /// Writes the settings of a child worker into memory of their own.

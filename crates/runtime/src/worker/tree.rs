@@ -56,17 +56,17 @@ impl Builder {
         self
     }
 
-    /// How many workers the next level has.
+    /// Returns the number of workers of the next level.
     pub(crate) fn next_level(&self) -> u32 {
         self.chips.saturating_add(u32::try_from(self.workers.len()).unwrap_or(u32::MAX))
     }
 
-    /// What keeps its workers apart.
+    /// Returns the isolation of its workers.
     pub(crate) fn isolation(&self) -> Isolation {
         self.isolation.unwrap_or(Isolation::Process)
     }
 
-    /// What its level is called.
+    /// Returns the number of its level.
     pub(crate) fn height(&self) -> u32 {
         let above = self.workers.iter().map(|child| child.height().saturating_add(1)).max();
         self.level.or(above).unwrap_or(LOWEST)

@@ -1,4 +1,4 @@
-//! How ranks wait for each other, and when they need not any more.
+//! Waits of ranks for each other, and their ends.
 
 use super::{DomainError, DomainView, place};
 use crate::message::Step;
@@ -6,7 +6,7 @@ use crate::shm::SegmentError;
 use crate::sync::Ordering;
 use std::time::{Duration, Instant};
 
-/// What a wait is for.
+/// Goal of a wait.
 #[derive(Clone, Copy)]
 struct Wanted {
     cell: u32,
@@ -98,7 +98,7 @@ impl DomainView<'_> {
         ))
     }
 
-    /// Who is waited for and will not write, and why: the peer, or in a barrier it or one behind it.
+    /// Returns a rank that will not write, and why: the peer, or in a barrier the peer or one behind it.
     fn missing(&self, peer: usize, wanted: Wanted) -> Option<(usize, String)> {
         let behind = if wanted.cell == self.roster.signals { self.ranks() } else { peer + 1 };
         (peer..behind).find_map(|peer| {

@@ -1,10 +1,10 @@
-//! What becomes of tasks whose worker is gone.
+//! Tasks of lost workers.
 
 use super::{Core, Ending, WorkerLink};
 use crate::error::{Error, Lost, RunError, TaskFailure};
 use phalanx_engine::{Cause, Event, Placement, Reason, RunId, Start, SubmitError, Time, WorkerId};
 
-/// How many replaced workers are remembered.
+/// Most replaced workers that are remembered.
 const MAX_REPLACED: usize = 64;
 
 impl Core {
@@ -83,18 +83,18 @@ impl Core {
         self.news.is_pending = true;
     }
 
-    /// What a worker was sent and has not ended.
+    /// Returns the tasks that a worker was sent and has not ended.
     fn flights(&self, worker: WorkerId) -> Vec<Start> {
         let sent = self.links[worker.index()].sent;
         self.engine.flights(worker).filter(|flight| flight.dispatch <= sent).collect()
     }
 
-    /// Who was lost, and how.
+    /// Returns the lost workers, and how they ended.
     pub(crate) fn losses(&self) -> Vec<Lost> {
         self.links.iter().filter_map(WorkerLink::loss).collect()
     }
 
-    /// Who of these was lost, and how.
+    /// Returns the lost ones of some workers, and how they ended.
     fn losses_of(&self, workers: impl Iterator<Item = WorkerId>) -> Vec<Lost> {
         workers.filter_map(|worker| self.links[worker.index()].loss()).collect()
     }
@@ -122,7 +122,7 @@ impl Core {
         Some(TaskFailure { task, member, name, callable, worker, words })
     }
 
-    /// Why a submission is refused, with the names of those who are lost and how they ended.
+    /// Returns the error of a refused submission, with the lost workers and how they ended.
     pub(crate) fn refusal(
         &self,
         run: RunId,
@@ -143,7 +143,7 @@ impl Core {
         if lost.is_empty() { refused.into() } else { Error::WorkersLost { refused, lost } }
     }
 
-    /// Who was lost and replaced, the last first.
+    /// Returns the workers that were lost and replaced, the last first.
     pub(crate) fn replaced(&self) -> Vec<Lost> {
         self.replaced.iter().cloned().collect()
     }

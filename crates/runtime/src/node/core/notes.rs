@@ -26,7 +26,7 @@ impl Core {
         }
     }
 
-    /// What is to be remembered of a task that has ended.
+    /// Notes a task that has ended, if it is not plain.
     #[inline(never)]
     fn note(&mut self, worker: WorkerId, ended: &TaskEnded, words: Option<Box<str>>) {
         let is_meant = |flight: &Start| flight.dispatch == ended.dispatch;

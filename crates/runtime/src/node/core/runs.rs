@@ -31,7 +31,7 @@ pub(super) struct RunRecord {
 /// Outcome of a run, the same for every waiter.
 pub(crate) type Ended = Result<Finished, RunError>;
 
-/// What a run did.
+/// Result of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Finished {
     /// Counts of tasks, and durations in nanoseconds.
@@ -75,7 +75,7 @@ impl Core {
         self.release_dropped();
     }
 
-    /// How a run ended, if it has.
+    /// Returns the outcome of a run, if it has ended.
     pub(crate) fn outcome(&self, run: RunId) -> Option<Ended> {
         self.runs.by_id.get(&run)?.outcome.clone()
     }
@@ -108,7 +108,7 @@ impl Core {
         }
     }
 
-    /// What was kept for a run, which then is not.
+    /// Takes the values that were kept for a run.
     #[cfg(test)]
     pub(crate) fn take_kept(&mut self, run: RunId) -> Vec<Box<dyn std::any::Any + Send>> {
         self.runs
@@ -142,7 +142,7 @@ impl Core {
         self.engine.cancel(run);
     }
 
-    /// What those who wait for a run are told of its end.
+    /// Returns the outcome of a run for its waiters.
     pub(super) fn ended(&self, run: RunId, outcome: Outcome) -> Ended {
         let simulated = self.runs.by_id.get(&run).map_or(0, |record| record.simulated);
         match outcome.error {
@@ -151,7 +151,7 @@ impl Core {
         }
     }
 
-    /// Why a run has failed, as far as it is known.
+    /// Returns the failure of a run, as far as it is known.
     pub(super) fn error_so_far(&self, run: RunId, cause: Cause) -> RunError {
         let record = self.runs.by_id.get(&run);
         if let Some(Err(error)) = record.and_then(|record| record.outcome.as_ref()) {
@@ -166,18 +166,18 @@ impl Core {
         RunError::new(cause, self.report_so_far(run), failures)
     }
 
-    /// What a run has done so far.
+    /// Returns the report of a run so far.
     pub(super) fn report_so_far(&self, run: RunId) -> RunReport {
         self.engine.report(run).unwrap_or_default()
     }
 
-    /// Whether its waiters were told how a run ends, and nothing more comes to it, while tasks of it have not ended.
+    /// True if its waiters were told how a run ends, and nothing more comes to it, while tasks of it have not ended.
     fn is_given_up(&self, run: RunId) -> bool {
         let is_told = self.runs.by_id.get(&run).is_some_and(|record| record.outcome.is_some());
         is_told && self.engine.is_sealed(run)
     }
 
-    /// Whether a buffer is in use, and only by runs that were given up: their tasks end or are proven dead.
+    /// True if a buffer is in use, and only by runs that were given up: their tasks end or are proven dead.
     pub(crate) fn is_soon_idle(&self, buffer: BufferId) -> bool {
         let is_going_on = |run| !self.is_given_up(run);
         self.engine.is_in_use(buffer) && !self.engine.is_in_use_by(buffer, is_going_on)

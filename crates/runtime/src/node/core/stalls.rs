@@ -1,4 +1,4 @@
-//! When nothing moves any more.
+//! Stalls: nothing makes progress.
 
 use super::Core;
 use crate::clock;
@@ -37,7 +37,7 @@ impl Core {
         self.carry_out();
     }
 
-    /// What a worker's task is called, or its member of it, if that has a name of its own.
+    /// Returns the name of a worker's task, or of its member, if it has one.
     fn name_of(&self, worker: WorkerId, task: TaskId) -> Option<Arc<str>> {
         let mut flights = self.engine.flights(worker);
         let flight = flights.find(|flight| flight.task == task)?;

@@ -1,4 +1,4 @@
-//! What a mailbox promises.
+//! Tests of a mailbox's promises.
 
 use super::*;
 use crate::shm::{Corrupt, PushError};
