@@ -26,7 +26,7 @@ pub use check::{Check, Difference};
 use crate::{Default, Kind, Parameter, ParameterError, Settings};
 use harness::Harness;
 use phalanx_device::SimChip;
-use phalanx_runtime::worker::Isolation;
+use phalanx_runtime::Isolation;
 use phalanx_runtime::{Callable, Failure, Program, Startup, Task, Timeline, Worker, register};
 use phalanx_sim::MachineSpec;
 use phalanx_torch::limits::check_shared;
@@ -148,8 +148,8 @@ pub enum NodeError {
     Runtime(#[from] phalanx_runtime::Error),
 }
 
-impl From<phalanx_runtime::tensor::TensorError> for NodeError {
-    fn from(error: phalanx_runtime::tensor::TensorError) -> Self {
+impl From<phalanx_runtime::TensorError> for NodeError {
+    fn from(error: phalanx_runtime::TensorError) -> Self {
         Self::Runtime(error.into())
     }
 }
