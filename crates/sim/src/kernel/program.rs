@@ -40,6 +40,7 @@ pub(crate) struct Program {
 }
 
 /// The scratch memory that was free when a request for more failed.
+#[derive(Clone, Copy)]
 pub(super) struct ScratchShortage {
     pub(super) free: Bytes,
     pub(super) capacity: Bytes,

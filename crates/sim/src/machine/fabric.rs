@@ -169,11 +169,17 @@ impl World {
         edge.direct = edge.hops == 1 && self.zero_cost.send && !self.network.is_switched();
     }
 
-    /// Posts a message to an edge; the message leaves as soon as there is a credit for it.
+    /// Posts one slot of a message to an edge, with `following` slots after it; it leaves as soon as there is a credit.
     ///
     /// Returns the number of messages the edge has launched once this message has left.
     #[inline]
-    pub(crate) fn post(&self, number: u32, body: MessageBody, path: &Cell<Path>) -> u64 {
+    pub(crate) fn post(
+        &self,
+        number: u32,
+        body: MessageBody,
+        following: u32,
+        path: &Cell<Path>,
+    ) -> u64 {
         let now = self.sim.now();
         let edge = &mut self.edges.borrow_mut().list[number as usize];
         self.take_credits(edge);
@@ -181,7 +187,7 @@ impl World {
         message.path = path.get();
         message.bytes = body.bytes;
         message.value = body.value;
-        message.following = body.following;
+        message.following = following;
         message.posted = now;
         message.path.advance(now, Kind::Dependency);
         if edge.credits > 0 && edge.pending() == 1 {
