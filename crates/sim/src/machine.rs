@@ -7,9 +7,11 @@
 mod fabric;
 mod host;
 pub(crate) mod noc;
+mod range;
 mod sip;
 
 pub use host::{Cause, Host, Launch, Request};
+pub use range::HostRange;
 pub(crate) use sip::{Engine, Sip};
 
 use crate::credit::Resource as Turnstile;
@@ -274,7 +276,7 @@ impl Machine {
         Ok(self.report())
     }
 
-    /// What the machine has shown so far; the logs are handed out once.
+    /// Returns a report of the run so far. A second call without a run between returns the same (REC-4).
     pub fn report(&self) -> Report {
         Report::new(&self.world)
     }

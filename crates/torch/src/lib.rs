@@ -41,6 +41,6 @@ pub use error::Error;
 pub use launch::{Arg, Args, Grid};
 pub use placement::{DpPolicy, Spread};
 pub use pool::Pool;
-pub use rank::Rank;
+pub use rank::{Range, Rank};
 pub use request::Handle;
 pub use tensor::Tensor;

@@ -235,7 +235,7 @@ impl Graph {
                     cause
                 }
             };
-            let launch = Launch { name: &name, pes: &pes, exclusive: true, cause };
+            let launch = Launch { name: &name, label: None, pes: &pes, exclusive: true, cause };
             let last_words = self.rank.last_words().clone();
             let made = |tl: Tl| {
                 let member = tl.program_id();

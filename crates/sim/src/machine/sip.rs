@@ -99,14 +99,16 @@ pub(crate) struct Pe {
 }
 
 impl Port {
-    /// The message that leaves now has waited at the head of its queue since `since`.
+    /// Counts the wait of the message that leaves now, at the head of its queue since `since`; returns its begin.
     #[inline]
-    pub(crate) fn note_starved(&mut self, since: Time, now: Time) {
+    pub(crate) fn note_starved(&mut self, since: Time, now: Time) -> Option<Time> {
         let from = since.max(self.wire.free()).max(self.starved_until);
-        if now > from {
-            self.starved += now - from;
-            self.starved_until = now;
+        if now <= from {
+            return None;
         }
+        self.starved += now - from;
+        self.starved_until = now;
+        Some(from)
     }
 }
 
@@ -164,10 +166,8 @@ impl Sip {
 
     /// Logs a turn that was really taken: one on a stage without limit takes no time.
     pub(crate) fn log(&mut self, turn: Turn, resource: Resource, label: &'static str, bytes: u64) {
-        let (start, end) = (turn.start, turn.end);
-        let op = || Op { start, end, resource, label, bytes, flow_out: None, flow_in: None };
         if turn.taken {
-            self.record.op(op);
+            self.record.op(|| Op::new((turn.start, turn.end), resource, label, bytes));
         }
     }
 
