@@ -74,7 +74,7 @@ impl Context {
         self.machine.now()
     }
 
-    /// What the machine has shown so far; the logs are handed out once.
+    /// Returns a report of the run so far. A second call without a run between returns the same.
     pub fn report(&self) -> Report {
         self.machine.report()
     }

@@ -128,6 +128,8 @@ pub(crate) struct On {
     pub(crate) pes: Vec<PeId>,
     /// Whether it takes the turn of its PEs, or only moves data beside whoever has it.
     pub(crate) exclusive: bool,
+    /// Its name in traces, if that is another than its own.
+    pub(crate) label: Option<String>,
     pub(crate) after: Vec<Handle>,
 }
 
@@ -191,7 +193,7 @@ impl Rank {
                 self.rank()
             )));
         }
-        let on = On { pes: grid.pes(self)?, exclusive: true, after: Vec::new() };
+        let on = On { pes: grid.pes(self)?, exclusive: true, label: None, after: Vec::new() };
         Ok(self.launch_mapped(name, on, args, kernel, |result| result))
     }
 
@@ -208,7 +210,7 @@ impl Rank {
         K: Fn(Tl, Args) -> F + 'static,
         F: Future<Output = Result<(), KernelError>> + 'static,
     {
-        let On { pes, exclusive, after } = on;
+        let On { pes, exclusive, label, after } = on;
         let touches: Vec<_> = args.iter().map(|arg| (&arg.tensor.storage, arg.access)).collect();
         let asked =
             RequestSpec { what: "launch", subject: name.to_owned(), touches: &touches, after };
@@ -222,7 +224,8 @@ impl Rank {
         };
         self.request(asked, move |cause| async move {
             let sent = command.await.unwrap_or_default();
-            let launch = Launch { name: &name, pes: &pes, exclusive, cause: cause.later(sent) };
+            let (label, cause) = (label.as_deref(), cause.later(sent));
+            let launch = Launch { name: &name, label, pes: &pes, exclusive, cause };
             let made = |tl| Caught::new(&drop_panic, || kernel(tl, tensors.clone()));
             let result = host.run(launch, made).await;
             ended(result.map_err(Error::from))

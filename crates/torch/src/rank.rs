@@ -11,7 +11,7 @@ use crate::request::{Handle, Requests};
 use crate::settings::Settings;
 use crate::tp::parallel_state::ParallelState;
 use phalanx_sim::executor::JoinHandle;
-use phalanx_sim::machine::{Cause, Host};
+use phalanx_sim::machine::{Cause, Host, HostRange};
 use phalanx_sim::{MachineSpec, Time};
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -30,6 +30,8 @@ struct State {
     next_request: Cell<u64>,
     /// What led to where the program is.
     cause: Cell<Cause>,
+    /// The ranges that are open, oldest first.
+    ranges: RefCell<Vec<HostRange>>,
     generator: RefCell<Generator>,
     groups: RefCell<Groups>,
     parallel: RefCell<Option<Rc<ParallelState>>>,
@@ -48,6 +50,7 @@ impl Rank {
             requests: Requests::default(),
             next_request: Cell::new(0),
             cause: Cell::default(),
+            ranges: RefCell::default(),
             groups: RefCell::default(),
             parallel: RefCell::default(),
             drop_panic: DropPanic::default(),
@@ -96,6 +99,41 @@ impl Rank {
     /// Does nothing for `span` of simulated time: host work that is not modelled.
     pub async fn sleep(&self, span: Time) {
         self.0.host.sim().sleep(span).await;
+    }
+
+    /// Opens a named range, like a range of NVTX, that ends when the value is dropped: traces show it, and reports add ranges up
+    /// by name and can be cut to them.
+    ///
+    /// A rank asks and goes on, so a range covers the work that was asked for in it, from the begin of the first request to
+    /// the end of the last, and at least until the rank leaves it. That memory is mapped does not count as work.
+    ///
+    /// ```
+    /// use phalanx_sim::{DType, MachineSpec, machine::Options};
+    /// use phalanx_torch::Context;
+    /// let options = Options { record: true, ..Options::default() };
+    /// let mut context = Context::new(MachineSpec::preset("pair").unwrap(), options);
+    /// context
+    ///     .run(|cx| async move {
+    ///         for step in 0..4 {
+    ///             let _range = cx.range(format!("step {step}"));
+    ///             cx.full([64, 64], 1.0, DType::F32)?.to_vec().await?;
+    ///         }
+    ///         Ok(())
+    ///     })
+    ///     .unwrap();
+    /// let report = context.report();
+    /// assert_eq!(report.ranges[3].name, "step 3");
+    /// assert_eq!(report.within("step 3").unwrap().simulated, report.ranges[3].total);
+    /// ```
+    pub fn range(&self, name: impl Into<String>) -> Range {
+        let range = self.0.host.range(name);
+        self.0.ranges.borrow_mut().push(range.clone());
+        Range { rank: self.clone(), range }
+    }
+
+    /// The ranges that are open.
+    pub(crate) fn open_ranges(&self) -> Vec<HostRange> {
+        self.0.ranges.borrow().clone()
     }
 
     /// Waits for a request.
@@ -185,6 +223,20 @@ impl Rank {
         self.0.requests.cancel();
         self.0.groups.borrow_mut().clear();
         self.0.parallel.borrow_mut().take();
+    }
+}
+
+/// A named range of a rank, from [`Rank::range`] until the value is dropped.
+#[must_use = "a range ends when it is dropped: bind it to a name such as `_range`"]
+pub struct Range {
+    rank: Rank,
+    range: HostRange,
+}
+
+impl Drop for Range {
+    fn drop(&mut self) {
+        self.rank.0.ranges.borrow_mut().retain(|open| !open.is(&self.range));
+        self.range.close(self.rank.cause());
     }
 }
 

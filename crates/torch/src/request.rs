@@ -171,13 +171,19 @@ impl Rank {
             touches.iter().map(|(storage, _)| (*storage).clone()).collect();
         let (rank, own, asked, cause) =
             (self.clone(), handle.clone(), self.host().sim().now(), self.cause());
+        let ranges = if what == "map" { Vec::new() } else { self.open_ranges() };
         let process = async move {
             let result = begin(&before, &own, cause).await;
+            let begun = rank.now();
             let result = match result {
                 Ok(cause) => body(cause).await,
                 Err(error) => Err(error),
             };
             drop(kept);
+            if let Ok(cause) = &result {
+                ranges.iter().for_each(|range| range.cover(begun, *cause));
+            }
+            drop(ranges);
             rank.finished(&own, what, subject, asked, result);
         };
         let process = self.host().sim().spawn(provider, process);

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn trc_8_suggestiones_are_suggested() {
+    fn trc_8_near_misses_are_suggested() {
         for (name, meant) in [
             ("a.jsn", "a.json"),
             ("a.JSON", "a.json"),

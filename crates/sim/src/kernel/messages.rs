@@ -369,13 +369,8 @@ impl Receiving {
     fn log(&self, message: &Message) {
         let (now, pe) = (self.program.sim().now(), self.program.pe());
         let op = Op {
-            start: now,
-            end: now,
-            resource: Resource::Program(pe),
-            label: "recv",
-            bytes: message.bytes,
-            flow_out: None,
             flow_in: NonZeroU64::new(message.flow),
+            ..Op::new((now, now), Resource::Program(pe), "recv", message.bytes)
         };
         self.program.world().sips[pe.sip as usize].borrow_mut().record.op(|| op);
     }

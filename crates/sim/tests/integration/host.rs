@@ -10,7 +10,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 fn launch(pes: &[PeId], exclusive: bool) -> Launch<'_> {
-    Launch { name: "k", pes, exclusive, cause: Cause::default() }
+    Launch { name: "k", label: None, pes, exclusive, cause: Cause::default() }
 }
 
 #[test]

@@ -124,6 +124,14 @@ pub(crate) type Received = Vec<Vec<Option<Value>>>;
 
 impl Scenario {
     pub(crate) fn run(&self, options: Options) -> (Result<Report, RunError>, Received) {
+        let (mut machine, received) = self.build(options);
+        let report = machine.run();
+        drop(machine);
+        (report, received.take())
+    }
+
+    /// Returns the machine with all programs launched, and the place for what they receive.
+    pub(crate) fn build(&self, options: Options) -> (Machine, Rc<RefCell<Received>>) {
         let mut machine = Machine::new(self.spec.clone(), options);
         let received: Rc<RefCell<Received>> =
             Rc::new(RefCell::new(vec![Vec::new(); self.flows.len()]));
@@ -137,9 +145,7 @@ impl Scenario {
                 receiving.clone().receive(tl, number, sink.clone())
             });
         }
-        let report = machine.run();
-        drop(machine);
-        (report, received.take())
+        (machine, received)
     }
 }
 

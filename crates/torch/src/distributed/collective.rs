@@ -140,7 +140,12 @@ pub(crate) fn launch_by(
             splits: call.splits.clone().map(Rc::new),
         },
     });
-    let on = On { pes, exclusive: true, after: group.last().into_iter().collect() };
+    let on = On {
+        pes,
+        exclusive: true,
+        label: Some(format!("{}({})", call.name, plan.name)),
+        after: group.last().into_iter().collect(),
+    };
     let (own, failed) = (group.clone(), mismatch);
     let handle = cx.launch_mapped(
         call.name,

@@ -115,6 +115,7 @@ impl Message<'_> {
         let on = On {
             pes: vec![PeId::first(cx.host().sip())],
             exclusive: false,
+            label: None,
             after: group.last_message(edge).into_iter().collect(),
         };
         let expected = (direction == Direction::From).then_some(Receiving { from: peer, tag });

@@ -74,7 +74,7 @@ impl Tensor {
         Ok(self.rank.request(asked, move |cause| async move {
             let cause = host.command("launch", cause).await;
             let moves: std::rc::Rc<[Move]> = moves.into();
-            let launch = Launch { name: "copy", pes: &[pe], exclusive: false, cause };
+            let launch = Launch { name: "copy", label: None, pes: &[pe], exclusive: false, cause };
             Ok(host.run(launch, |tl| run(tl, moves.clone(), limit)).await?)
         }))
     }
