@@ -13,20 +13,20 @@
 //! - **NDE-3 (bounded).** Parameters, chips and memory are checked before anything is started.
 
 mod allreduce_window;
-mod bench;
 mod check;
 mod domain_rank_map;
 mod dual_domain;
 mod ffn_tp;
+mod harness;
 mod moe_dispatch;
 mod multi_chip_add;
 
 pub use check::{Check, Difference};
 
 use crate::{Default, Kind, Parameter, ParameterError, Settings};
-use bench::Bench;
+use harness::Harness;
 use phalanx_device::SimChip;
-use phalanx_runtime::worker::Isolation;
+use phalanx_runtime::Isolation;
 use phalanx_runtime::{Callable, Failure, Program, Startup, Task, Timeline, Worker, register};
 use phalanx_sim::MachineSpec;
 use phalanx_torch::limits::check_shared;
@@ -68,7 +68,7 @@ pub struct Workload {
     chips: Chips,
     /// How many bytes its tensors have, all together; refuses parameters that do not fit each other.
     bytes: fn(&Settings, u32) -> Result<u64, ParameterError>,
-    run: fn(&mut Bench<'_>) -> Result<(), NodeError>,
+    run: fn(&mut Harness<'_>) -> Result<(), NodeError>,
 }
 
 /// How many chips a workload runs on.
@@ -148,8 +148,8 @@ pub enum NodeError {
     Runtime(#[from] phalanx_runtime::Error),
 }
 
-impl From<phalanx_runtime::tensor::TensorError> for NodeError {
-    fn from(error: phalanx_runtime::tensor::TensorError) -> Self {
+impl From<phalanx_runtime::TensorError> for NodeError {
+    fn from(error: phalanx_runtime::TensorError) -> Self {
         Self::Runtime(error.into())
     }
 }
@@ -240,9 +240,9 @@ impl Workload {
         }
         (setup.tell)("starting");
         let worker = builder.init()?;
-        let mut bench = Bench::new(worker, setup, settings);
-        (self.run)(&mut bench)?;
-        let Bench { worker, check, runs, .. } = bench;
+        let mut harness = Harness::new(worker, setup, settings);
+        (self.run)(&mut harness)?;
+        let Harness { worker, check, runs, .. } = harness;
         let timeline = worker.timeline();
         let startup = worker.startup().clone();
         let chips = chip_reports(&worker, &timeline);

@@ -12,7 +12,7 @@ use crate::failure::{Failure, Kind};
 use crate::output::Trace;
 use crate::progress::Progress;
 use crate::{machine, printer};
-use phalanx_runtime::worker::Isolation;
+use phalanx_runtime::Isolation;
 use phalanx_sim::config;
 use phalanx_workloads::node::{self, Check, Setup, Workload};
 use report::Finished;

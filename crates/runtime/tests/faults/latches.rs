@@ -10,8 +10,8 @@ use crate::callables::wish;
 use crate::collectives::ALL_REDUCE;
 use crate::count;
 use crate::support::{Dice, builder, turn};
-use phalanx_engine::{Ladder, Time};
-use phalanx_runtime::{Call, DType, Domain, DomainSpec, Error, Failure, Worker};
+use phalanx_runtime::{Budgets, Call, DType, Domain, DomainSpec, Error, Failure, Worker};
+use std::time::Duration;
 
 /// Rounds on one worker.
 const ROUNDS: u64 = 20;
@@ -24,9 +24,9 @@ const SKEW: u64 = 1_000;
 const STALL: u64 = 250;
 
 /// Budgets that a real deadlock would soon exceed.
-fn ladder() -> Ladder {
-    let time = |milliseconds: u64| Time(milliseconds * 1_000_000);
-    Ladder {
+fn budgets() -> Budgets {
+    let time = Duration::from_millis;
+    Budgets {
         progress: time(PROGRESS),
         operation: time(OPERATION),
         wait: time(OPERATION + PROGRESS + 100),
@@ -95,7 +95,7 @@ fn skewed_starts_and_stalls_below_the_budget_fail_nothing() -> Result<(), Error>
         let chips = if number % 2 == 0 { 2 } else { 4 };
         let late = |_| wish::LATE + u32::try_from(dice.below(SKEW)).expect("small");
         let ids: Vec<u32> = (0..chips).map(late).collect();
-        let small = builder().memory(1 << 24).ring(64, 1 << 20).budgets(ladder());
+        let small = builder().memory(1 << 24).ring(64, 1 << 20).budgets(budgets());
         let worker = small.chips(chips).device_ids(&ids).init()?;
         for _ in 0..ROUNDS {
             round(&worker, chips, &mut dice)?;

@@ -3,7 +3,7 @@
 use crate::callables::{HANG, NOTHING};
 use crate::collectives::AWAIT;
 use crate::count;
-use crate::support::{Dice, Leftovers, PATIENCE, builder, describe, eventually, ladder, turn};
+use crate::support::{Dice, Leftovers, PATIENCE, budgets, builder, describe, eventually, turn};
 use phalanx_runtime::{Call, DType, DomainSpec, Error, RunError, Target};
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,7 @@ fn quick() -> Call {
 
 /// Rank `waiter` waits for a cell of another that never writes it; both names. Its wait ends, and it takes tasks again.
 fn deadlock(dice: &mut Dice) -> Result<(), Error> {
-    let small = builder().memory(1 << 22).ring(64, 1 << 20).budgets(ladder(40, 1000));
+    let small = builder().memory(1 << 22).ring(64, 1 << 20).budgets(budgets(40, 1000));
     let worker = small.chips(3).init()?;
     let waiter = u32::try_from(dice.below(3)).expect("few");
     let silent = (waiter + 1 + u32::try_from(dice.below(2)).expect("few")) % 3;
@@ -55,7 +55,7 @@ fn deadlock(dice: &mut Dice) -> Result<(), Error> {
 
 /// One worker never returns while the others work.
 fn stuck(dice: &mut Dice) -> Result<(), Error> {
-    let small = builder().memory(1 << 22).ring(64, 1 << 20).budgets(ladder(40, 120));
+    let small = builder().memory(1 << 22).ring(64, 1 << 20).budgets(budgets(40, 120));
     let worker = small.chips(2).sub_workers(1).init()?;
     let number = worker.tensor(DType::I64, &[1])?;
     let culprit = u32::try_from(dice.below(2)).expect("few");

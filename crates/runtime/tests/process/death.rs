@@ -5,7 +5,7 @@ use crate::support::{
     Dice, FIXTURE, Leftovers, builder, child_named, describe, eventually, is_usable, signal, timed,
     turn,
 };
-use phalanx_engine::Reason;
+use phalanx_runtime::Reason;
 use phalanx_runtime::{Call, DType, Error, Target, Worker};
 use rustix::process::Signal;
 use std::collections::BTreeMap;

@@ -12,7 +12,7 @@ use crate::collectives::{
     AFFINE, ALL_GATHER, ALL_REDUCE, ALL_TO_ALL, AWAIT, BROADCAST, CONSUME, Mode, PRODUCE, RANKS,
     REDUCE_SCATTER, REFUSALS, ROUNDS,
 };
-use crate::support::{builder, ladder, turn};
+use crate::support::{budgets, builder, turn};
 use phalanx_runtime::{
     Builder, Call, Callable, DType, Domain, DomainSpec, Error, Failure, Orchestrator, Target,
     Worker,
@@ -322,7 +322,7 @@ fn refused(builder: Builder) {
 }
 
 fn missing(builder: Builder) {
-    let worker = chips(builder.budgets(ladder(100, 2500)), 2);
+    let worker = chips(builder.budgets(budgets(100, 2500)), 2);
     let run = worker.run("missing", |graph| {
         let domain = allocate(graph, &[0, 1], 8)?;
         let call = Call::new(&AWAIT).domain(&domain);
@@ -343,7 +343,7 @@ fn missing(builder: Builder) {
 }
 
 fn slow(builder: Builder) {
-    let worker = chips(builder.budgets(ladder(100, 2500)), 2);
+    let worker = chips(builder.budgets(budgets(100, 2500)), 2);
     let run = worker.run("slow", |graph| {
         let domain = allocate(graph, &[0, 1], 8)?;
         let consume = Call::new(&CONSUME).domain(&domain).scalar(1);

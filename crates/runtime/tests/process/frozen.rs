@@ -1,7 +1,7 @@
 //! What becomes of a tree of workers that is stopped as a whole, and of one in which only some are.
 
 use crate::callables::{PROGRAM, SLEEP};
-use crate::support::{FIXTURE, descendants, eventually, ladder, signal, turn};
+use crate::support::{FIXTURE, budgets, descendants, eventually, signal, turn};
 use phalanx_runtime::{Call, DType, Error, Worker};
 use rustix::process::Signal;
 use std::io::{BufRead, BufReader};
@@ -98,7 +98,7 @@ fn wch_2_a_thread_that_is_stuck_while_nobody_waits_is_found_out_by_who_waits() -
 {
     let _turn = turn();
     let worker =
-        Worker::builder(&PROGRAM).threads().sub_workers(1).budgets(ladder(40, 120)).init()?;
+        Worker::builder(&PROGRAM).threads().sub_workers(1).budgets(budgets(40, 120)).init()?;
     let number = worker.tensor(DType::I64, &[1])?;
     let run = worker.submit("stuck", |graph| {
         graph.submit_sub(&Call::new(&SLEEP).scalar(3000).args([number.in_out()]))?;

@@ -1,7 +1,7 @@
 //! Workers that have nothing to do cost nothing, and one that is stopped for a while is not taken for dead.
 
 use crate::callables::{MOVE, PROGRAM, SLEEP};
-use crate::support::{builder, eventually, is_usable, ladder, signal, ticks, turn};
+use crate::support::{budgets, builder, eventually, is_usable, signal, ticks, turn};
 use phalanx_runtime::{Call, DType, Error, Worker};
 use rustix::process::Signal;
 use std::time::Duration;
@@ -30,7 +30,7 @@ fn reap_3_node_3_eight_idle_children_and_their_parent_use_no_processor() -> Resu
 fn a_long_task_that_says_that_it_moves_is_not_taken_for_stuck() -> Result<(), Error> {
     let _turn = turn();
     for builder in [builder(), Worker::builder(&PROGRAM).threads()] {
-        let worker = builder.sub_workers(1).budgets(ladder(100, 2000)).init()?;
+        let worker = builder.sub_workers(1).budgets(budgets(100, 2000)).init()?;
         worker.call(&Call::new(&MOVE).scalar(3000))?;
         worker.close()?;
     }
@@ -40,7 +40,7 @@ fn a_long_task_that_says_that_it_moves_is_not_taken_for_stuck() -> Result<(), Er
 #[test]
 fn a_child_that_is_stopped_within_its_budget_is_waited_for() -> Result<(), Error> {
     let _turn = turn();
-    let worker = builder().sub_workers(1).budgets(ladder(500, 20_000)).init()?;
+    let worker = builder().sub_workers(1).budgets(budgets(500, 20_000)).init()?;
     let child = worker.startup().children[0].process;
     let number = worker.tensor(DType::I64, &[1])?;
     for round in 1..=3 {

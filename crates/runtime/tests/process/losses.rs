@@ -1,9 +1,9 @@
 //! What is said of workers that are lost: who, how, and what the run had done.
 
 use crate::callables::{GROW, HANG, LAST_WORDS, NOTHING, SLEEP};
-use crate::support::{PATIENCE, builder, eventually, is_usable, ladder, signal, turn};
-use phalanx_engine::{Reason, SubmitError};
+use crate::support::{PATIENCE, budgets, builder, eventually, is_usable, signal, turn};
 use phalanx_runtime::{Call, DType, Error, Finished, Orchestrator, RunError, Target, Worker};
+use phalanx_runtime::{Reason, SubmitError};
 use rustix::process::Signal;
 
 /// Kills these children and waits until that is known; what each was called.
@@ -164,7 +164,7 @@ fn prc_10_a_run_that_has_failed_refuses_with_its_own_error() {
 #[test]
 fn a_stall_tells_what_the_run_had_done() {
     let _turn = turn();
-    let small = builder().chips(1).sub_workers(1).budgets(ladder(100, 300));
+    let small = builder().chips(1).sub_workers(1).budgets(budgets(100, 300));
     let worker = small.init().expect("a worker");
     let number = worker.tensor(DType::I64, &[1]).expect("memory");
     let quick = Call::new(&NOTHING).expected(PATIENCE);

@@ -1,8 +1,7 @@
 //! What several tests need.
 
 use crate::callables::{NOTHING, PROGRAM};
-use phalanx_engine::{Ladder, Time};
-use phalanx_runtime::{Builder, Call, Error, Worker};
+use phalanx_runtime::{Budgets, Builder, Call, Error, Worker};
 use rustix::process::{Pid, Signal};
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -26,9 +25,9 @@ pub(crate) fn builder() -> Builder {
 pub(crate) const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Short budgets, in milliseconds: no progress, one operation.
-pub(crate) fn ladder(progress: u64, operation: u64) -> Ladder {
-    let time = |milliseconds: u64| Time(milliseconds * 1_000_000);
-    Ladder {
+pub(crate) fn budgets(progress: u64, operation: u64) -> Budgets {
+    let time = Duration::from_millis;
+    Budgets {
         progress: time(progress),
         operation: time(operation),
         wait: time(2 * operation + progress),

@@ -1,6 +1,6 @@
 //! Node workloads: what is refused, and when.
 
-use phalanx_runtime::worker::Isolation;
+use phalanx_runtime::Isolation;
 use phalanx_sim::MachineSpec;
 use phalanx_workloads::node::{self, NodeError, Setup};
 
