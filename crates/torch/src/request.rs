@@ -11,8 +11,8 @@ use crate::error::Error;
 use crate::rank::Rank;
 use crate::tensor::Storage;
 use phalanx_sim::Time;
+use phalanx_sim::executor::Signal;
 use phalanx_sim::machine::{Cause, Request};
-use phalanx_sim::signal::Signal;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 

@@ -8,7 +8,6 @@
 //!
 //! A binary that runs them begins with `PROGRAM.serve_if_child()`, so that it can be its own child.
 //!
-//! - **NDE-1 (same anywhere).** Results and simulated times are the same with threads and with processes.
 //! - **NDE-2 (checked).** Every result is compared with a plain reference in the parent; the first element that differs is
 //!   named.
 //! - **NDE-3 (bounded).** Parameters, chips and memory are checked before the node starts.
@@ -27,7 +26,7 @@ pub use check::{Check, Difference};
 use crate::{Default, Kind, Parameter, ParameterError, Settings};
 use harness::Harness;
 use phalanx_device::SimChip;
-use phalanx_runtime::worker::Isolation;
+use phalanx_runtime::Isolation;
 use phalanx_runtime::{Callable, Failure, Program, Startup, Task, Timeline, Worker, register};
 use phalanx_sim::MachineSpec;
 use phalanx_torch::limits::check_shared;
@@ -149,8 +148,8 @@ pub enum NodeError {
     Runtime(#[from] phalanx_runtime::Error),
 }
 
-impl From<phalanx_runtime::tensor::TensorError> for NodeError {
-    fn from(error: phalanx_runtime::tensor::TensorError) -> Self {
+impl From<phalanx_runtime::TensorError> for NodeError {
+    fn from(error: phalanx_runtime::TensorError) -> Self {
         Self::Runtime(error.into())
     }
 }

@@ -5,8 +5,8 @@
 
 use super::drive::Graph;
 use phalanx_engine::{BufferId, Grant, Identity};
+use phalanx_sim::executor::Signal;
 use phalanx_sim::machine::Cause;
-use phalanx_sim::signal::Signal;
 use phalanx_torch::Error;
 use phalanx_torch::Handle;
 use phalanx_torch::Tensor;

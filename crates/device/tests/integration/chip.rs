@@ -164,15 +164,15 @@ fn chp_4_a_device_that_the_machine_does_not_have_fails_the_start() {
 
 #[test]
 fn chp_5_a_simulation_that_gets_on_is_not_stuck() -> Result<(), Error> {
-    use phalanx_engine::{Ladder, Time};
-    let milliseconds = |count: u64| Time(count * 1_000_000);
+    use phalanx_runtime::Budgets;
+    let milliseconds = Duration::from_millis;
     // A worker that says nothing for two seconds is ended; this task runs longer than that.
-    let ladder = Ladder {
+    let ladder = Budgets {
         progress: milliseconds(1_000),
         operation: milliseconds(2_000),
         wait: milliseconds(120_000),
         guard: milliseconds(1),
-        ..Ladder::default()
+        ..Budgets::default()
     };
     let worker = builder(1).budgets(ladder).init()?;
     let data = tensor(&worker, DType::F32, &[1.0f32; 1024])?;
