@@ -28,7 +28,7 @@ pub(crate) struct Allowance {
 }
 
 impl Allowance {
-    /// All of `budget`, from now on.
+    /// Starts a budget of time.
     pub(crate) fn new(budget: Duration) -> Self {
         Self { left: budget, stride: stride(budget), last: Instant::now() }
     }

@@ -52,7 +52,7 @@ impl Finding {
         Self { status, advice: Some(advice.into()), ..self }
     }
 
-    /// Fine, or broken with the words of the error.
+    /// Makes a finding of a result: fine, or broken with the words of the error.
     fn of<T>(
         name: &'static str,
         meaning: &'static str,

@@ -109,7 +109,7 @@ impl Arena {
         }
     }
 
-    /// Bytes of buffers that are free.
+    /// Returns the bytes of buffers that are free.
     #[cfg(test)]
     pub(crate) fn free(&self) -> u64 {
         self.regions.free()

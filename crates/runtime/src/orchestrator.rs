@@ -111,7 +111,7 @@ impl<'n> Orchestrator<'n> {
         self.submit_group(Some(pool), &members)
     }
 
-    /// Memory that goes when its scope is closed and nobody names it.
+    /// Returns allocates a tensor that is freed when its scope is closed and nobody names it.
     pub fn alloc(&mut self, dtype: DType, shape: &[u64]) -> Result<Tensor, Error> {
         let layout = Layout::dense(dtype, shape)?;
         let run = self.run;
@@ -135,7 +135,7 @@ impl<'n> Orchestrator<'n> {
         self.scope_with(label, Mode::Automatic, body)
     }
 
-    /// The same, but nothing is inferred in it: tasks wait only for [`Call::after`].
+    /// Runs `body` in a scope without inferred dependencies: tasks wait only for [`Call::after`].
     pub fn manual_scope<T, E: From<Error>>(
         &mut self,
         label: &'static str,
@@ -290,7 +290,7 @@ impl<'n> Orchestrator<'n> {
         self.submitting.pause(|| self.wait_for_room(submit))
     }
 
-    /// LVL-8: the workers of this graph move, or are looked after.
+    /// Tells the parent of progress (LVL-8): the workers of this graph run, or have budgets of their own.
     #[inline]
     fn move_on(&self) {
         if let Some(witness) = &self.witness {

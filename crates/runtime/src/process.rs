@@ -64,12 +64,12 @@ pub(crate) fn serves_children() -> bool {
 /// Sockets that every process below this one holds too, so that those above know when all are gone.
 static LIVENESS_SOCKETS: OnceLock<Vec<OwnedFd>> = OnceLock::new();
 
-/// The sockets of this process and of those above it; none if nobody has started it.
+/// Returns the sockets of this process and of those above it; none if nobody has started it.
 pub(crate) fn liveness_sockets() -> &'static [OwnedFd] {
     LIVENESS_SOCKETS.get().map_or(&[], Vec::as_slice)
 }
 
-/// This process knows what to do if it is started as a child.
+/// Notes that this program serves if it is started as a child.
 pub(crate) fn serve_children() {
     SERVES_CHILDREN.store(true, Ordering::Release);
 }

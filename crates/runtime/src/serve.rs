@@ -34,7 +34,7 @@ pub(crate) trait Parent {
     /// Gets the parent to look at what the worker at this end of the mailbox has published.
     fn tell(&self, side: &ChildSide);
 
-    /// The same, unless the parent looks soon anyway; whether it was told. If it was not, the worker tells it before it sleeps
+    /// Returns the same, unless the parent looks soon anyway; whether it was told. If it was not, the worker tells it before it sleeps
     /// or begins something long.
     fn tell_in_passing(&self, side: &ChildSide) -> bool {
         self.tell(side);
@@ -253,7 +253,7 @@ impl<P: Parent> Server<P> {
         }
     }
 
-    /// The parent has no room for what we have to say: sleeps until it has made some.
+    /// Sleeps until the parent has room for an event, and sends it.
     #[cold]
     fn say_late(&mut self, head: &[u8], body: &[u8]) -> Result<(), ServeError> {
         let (is_orphan, bell) = (self.is_orphan, self.side.bell().clone());
@@ -304,7 +304,7 @@ impl<P: Parent> Server<P> {
         }
     }
 
-    /// The same, if the worker will tell again.
+    /// Tells the parent, unless it looks soon anyway.
     fn tell_in_passing(&mut self) {
         let untold = self.untold;
         if self.has_something_to_tell() && !self.parent.tell_in_passing(&self.side) {

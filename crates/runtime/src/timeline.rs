@@ -76,13 +76,13 @@ impl Recorder {
         Self { timeline: Timeline::default() }
     }
 
-    /// A graph begins to be built.
+    /// Records the beginning of a graph's construction.
     pub(crate) fn begin(&mut self, run: RunId, label: &'static str) {
         let begun = clock::now();
         self.timeline.runs.push(RunSpan { run, label, begun, built: begun, ended: None });
     }
 
-    /// A graph is complete.
+    /// Records the end of a graph's construction.
     pub(crate) fn built(&mut self, run: RunId) {
         let now = clock::now();
         if let Some(span) = self.run(run) {
@@ -90,7 +90,7 @@ impl Recorder {
         }
     }
 
-    /// All tasks of a run have ended.
+    /// Records the end of a run.
     pub(crate) fn ended(&mut self, run: RunId) {
         let now = clock::now();
         if let Some(span) = self.run(run) {
@@ -98,7 +98,7 @@ impl Recorder {
         }
     }
 
-    /// A task has ended.
+    /// Records a task.
     pub(crate) fn task(&mut self, span: TaskSpan) {
         self.timeline.tasks.push(span);
     }

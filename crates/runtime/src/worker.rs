@@ -163,7 +163,7 @@ impl Worker {
         })
     }
 
-    /// Zeroed memory that all workers share.
+    /// Returns allocates a zeroed buffer that all workers share.
     pub fn buffer(&self, bytes: u64) -> Result<Buffer, Error> {
         self.buffer_at(bytes, Home::Host)
     }
@@ -173,7 +173,7 @@ impl Worker {
         self.node.new_buffer(&mut self.node.lock(), bytes, home)
     }
 
-    /// A zeroed tensor that all workers share.
+    /// Returns allocates a zeroed tensor that all workers share.
     pub fn tensor(&self, dtype: DType, shape: &[u64]) -> Result<Tensor, Error> {
         let layout = Layout::dense(dtype, shape)?;
         Ok(self.buffer(layout.extent)?.tensor(0, dtype, shape)?)
@@ -186,7 +186,7 @@ impl Worker {
         write_to(&core.arena.segment, tensor, elements)
     }
 
-    /// The elements of a dense tensor that no unfinished run names. If a run names it whose waiters know already that it has
+    /// Returns the elements of a dense tensor that no unfinished run names. If a run names it whose waiters know already that it has
     /// failed, waits until the last task of that run has ended or is proven dead.
     pub fn read<T: Pod>(&self, tensor: &Tensor) -> Result<Vec<T>, Error> {
         let core = self.idle(tensor)?;
@@ -205,7 +205,7 @@ impl Worker {
         write_to(&core.arena.segment, tensor, elements)
     }
 
-    /// The elements of a dense tensor that unfinished runs may name; some may be of before, some of after what tasks do.
+    /// Returns the elements of a dense tensor that unfinished runs may name; some may be of before, some of after what tasks do.
     ///
     /// While a task that is a thread of this process changes them in place, this is refused.
     pub fn read_unordered<T: Pod>(&self, tensor: &Tensor) -> Result<Vec<T>, Error> {
@@ -213,7 +213,7 @@ impl Worker {
         read_from(&core.arena.segment, tensor)
     }
 
-    /// The core, if the tensor's memory is still its own; it is, as long as the core is held.
+    /// Returns the core, if the tensor's memory is still its own; it is, as long as the core is held.
     fn known(&self, tensor: &Tensor) -> Result<ProgressGuard<'_>, Error> {
         self.check_open()?;
         let bytes = &tensor.buffer().0;
@@ -225,7 +225,7 @@ impl Worker {
         if core.engine.knows(bytes.id) { Ok(core) } else { Err(Error::Stale) }
     }
 
-    /// The core, once it is sure that nobody writes the tensor.
+    /// Returns the core, once it is sure that nobody writes the tensor.
     fn idle(&self, tensor: &Tensor) -> Result<ProgressGuard<'_>, Error> {
         let id = tensor.buffer().0.id;
         loop {

@@ -30,7 +30,7 @@ impl Drop for Allocated {
 }
 
 impl Allocated {
-    /// A domain in `memory`; `buffers` are the notices and the windows that the roster speaks of.
+    /// Creates a domain in `memory`; `buffers` are the notices and the windows of the roster.
     pub(super) fn new(
         roster: Roster,
         links: Vec<usize>,
@@ -47,7 +47,7 @@ impl Allocated {
         Ok(Self { roster, links, owner, buffers, notices, bells, memory })
     }
 
-    /// The window of a rank.
+    /// Returns the window of a rank.
     pub(super) fn window(&self, rank: usize) -> Option<&Buffer> {
         self.buffers.get(rank.checked_add(1)?)
     }
@@ -86,7 +86,7 @@ impl Allocated {
     }
 }
 
-/// A place in a memory that checks it.
+/// Converts an offset for a memory that checks it.
 fn place(offset: u64) -> usize {
     usize::try_from(offset).unwrap_or(usize::MAX)
 }

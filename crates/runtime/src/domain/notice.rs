@@ -43,7 +43,7 @@ pub(crate) enum Until {
 pub(crate) struct Notice<M: Memory = Region>(M);
 
 impl Notice {
-    /// The notice that stands at `offset`.
+    /// Returns the notice that stands at `offset`.
     pub(crate) fn at(memory: &Segment, offset: u64) -> Result<Self, SegmentError> {
         let [offset, bytes] =
             [offset, NOTICE].map(|one| usize::try_from(one).unwrap_or(usize::MAX));
@@ -102,7 +102,7 @@ impl<M: Memory> Notice<M> {
     }
 }
 
-/// Words that fit, with their end: the root of a chain of failures stands there.
+/// Shortens words, and keeps their end, which has the root of a chain of failures.
 fn shortened(words: &str) -> String {
     if words.len() <= MAX_WORDS {
         return words.to_owned();

@@ -103,22 +103,22 @@ impl Roster {
         self.memory == memory && bytes > 0 && self.members.iter().any(meets)
     }
 
-    /// The rank of a chip.
+    /// Returns the rank of a chip.
     pub(crate) fn rank_of(&self, chip: u32) -> Option<usize> {
         self.members.iter().position(|member| member.chip == chip)
     }
 
-    /// A buffer by its name.
+    /// Returns a buffer by its name.
     pub(crate) fn part(&self, name: &str) -> Option<&Part> {
         self.parts.iter().find(|part| part.name == name)
     }
 
-    /// The chips, in the order of their ranks.
+    /// Returns the chips, in the order of their ranks.
     pub(crate) fn chips(&self) -> Vec<u32> {
         self.members.iter().map(|member| member.chip).collect()
     }
 
-    /// The names of the buffers.
+    /// Returns the names of the buffers.
     pub(crate) fn names(&self) -> Vec<String> {
         self.parts.iter().map(|part| part.name.clone()).collect()
     }

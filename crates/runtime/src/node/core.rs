@@ -104,7 +104,7 @@ impl Core {
         self.links.push(WorkerLink::new(endpoint));
     }
 
-    /// The place for the bytes of a task that was just accepted.
+    /// Returns the place for the bytes of a task that was just accepted.
     pub(crate) fn job(&mut self, task: TaskId) -> &mut Job {
         let slot = task.slot();
         if slot >= self.jobs.len() {
@@ -318,7 +318,7 @@ impl Core {
     }
 }
 
-/// The end of a task, as the engine is told.
+/// Returns the end of a task, as the engine is told.
 #[inline]
 pub(super) fn finished(worker: WorkerId, ended: &TaskEnded) -> Event {
     let ending = match ended.verdict {

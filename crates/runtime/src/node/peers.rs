@@ -63,7 +63,7 @@ impl Core {
         }
     }
 
-    /// The domains of a task, and its rank in each.
+    /// Returns the domains of a task, and its rank in each.
     fn memberships_of(&self, flight: &Start) -> Vec<(u64, usize)> {
         let mut buffers = DecodeBuffers::default();
         let message = self.jobs[flight.task.slot()].message(flight.member);
@@ -102,14 +102,14 @@ impl Core {
         true
     }
 
-    /// A run that failed is over: ranks that failed in it are in step again.
+    /// Realigns the barriers of all domains after a failed run.
     pub(super) fn realign_barriers(&self) {
         for domain in self.living_domains() {
             domain.realign_barriers();
         }
     }
 
-    /// The domain and the rank that the worker at `at` waits for, and with which cell.
+    /// Returns the domain and the rank that the worker at `at` waits for, and with which cell.
     fn waits_for(&self, at: usize) -> Option<(Arc<Allocated>, usize, u32)> {
         let step = self.links[at].endpoint.evidence().step;
         let Step::Waits { domain, rank, cell } = Step::decode(step) else { return None };
@@ -133,7 +133,7 @@ impl Core {
         last != at && self.waits_for(last).is_none() && self.has_task(last)
     }
 
-    /// Whom the worker at `at` waits for, in words; nothing if it does not wait.
+    /// Describes the wait of the worker at `at`; empty if it does not wait.
     pub(crate) fn say_wait(&self, at: usize) -> String {
         let Some((domain, rank, cell)) = self.waits_for(at) else { return String::new() };
         let roster = &domain.roster;

@@ -62,7 +62,7 @@ pub(crate) struct WindowRange {
 }
 
 impl Role {
-    /// Its name.
+    /// Returns its name.
     pub(crate) fn name(&self) -> String {
         match self {
             Self::Chip(chip) => format!("chip {}", chip.rank),
@@ -71,7 +71,7 @@ impl Role {
         }
     }
 
-    /// As numbers, the last of which says how many descriptors there are of each kind.
+    /// Encodes the role as numbers; the last has the counts of descriptors.
     fn numbers(self, counts: u64) -> [u64; NUMBERS] {
         match self {
             Self::Chip(Chip { device_id, rank, nranks, window }) => {
@@ -198,7 +198,7 @@ pub(crate) fn receive(socket: BorrowedFd<'_>) -> io::Result<Handoff> {
     Ok(Handoff { role, mailbox, bell, callables, memories, liveness_sockets, settings })
 }
 
-/// The callables of a program, as its children compare them with theirs, and what bootstraps are told.
+/// Writes the callables of a program and the bytes for bootstraps, for children to compare and read.
 pub(crate) fn write_callables(program: &Program, setting: &[u8]) -> io::Result<Segment> {
     let mut bytes = Vec::new();
     let count = u64::try_from(program.callables().len()).unwrap_or(u64::MAX);

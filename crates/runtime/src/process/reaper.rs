@@ -102,7 +102,7 @@ pub(crate) struct WatchedChild {
 }
 
 impl WatchedChild {
-    /// The child with this number, which nobody has reaped; `liveness_socket` ends with it and all below it.
+    /// Returns the child with this number, which nobody has reaped; `liveness_socket` ends with it and all below it.
     pub(crate) fn new(pid: Pid, liveness_socket: Option<OwnedFd>) -> io::Result<Self> {
         let pidfd = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())?;
         let (exit, is_gone, descendants) =

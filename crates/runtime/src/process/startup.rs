@@ -49,7 +49,7 @@ pub struct ChildStart {
 }
 
 impl Startup {
-    /// The child that was ready last.
+    /// Returns the child that was ready last.
     pub fn straggler(&self) -> Option<&ChildStart> {
         self.children.iter().max_by_key(|child| child.ready.unwrap_or(Duration::MAX))
     }
@@ -203,7 +203,7 @@ impl Starting {
         DeathWord { segment, offset: self.side.robust_offset() }
     }
 
-    /// Takes notice of how far it is; whether it is ready.
+    /// Takes in its phase; true if it is ready.
     pub(crate) fn look(&mut self) -> Result<bool, Error> {
         let begun = self.begun;
         let exit = self.child.exit();

@@ -56,7 +56,7 @@ pub struct Bell<M: Memory = Region> {
 }
 
 impl Bell {
-    /// A bell in a small segment of its own.
+    /// Returns a bell in a small segment of its own.
     pub fn create() -> io::Result<Self> {
         Ok(Self::create_many(1)?.remove(0))
     }
@@ -70,12 +70,12 @@ impl Bell {
             .collect()
     }
 
-    /// The bell that stands at `offset`, a multiple of eight.
+    /// Returns the bell that stands at `offset`, a multiple of eight.
     pub fn at(segment: &Segment, offset: usize) -> Result<Self, SegmentError> {
         Ok(Self::over(Region::new(segment, offset, FOOTPRINT)?, offset))
     }
 
-    /// The memory it stands in.
+    /// Returns the memory it stands in.
     pub fn segment(&self) -> &Segment {
         self.memory.segment()
     }
@@ -85,7 +85,7 @@ impl Bell {
         self.offset
     }
 
-    /// The word that sleepers sleep on.
+    /// Returns the word that sleepers sleep on.
     pub(crate) fn count(&self) -> &AtomicU32 {
         self.memory.word32(COUNT)
     }

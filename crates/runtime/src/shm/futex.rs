@@ -61,7 +61,7 @@ pub fn wait_any(first: (&AtomicU32, u32), rest: &[(&AtomicU32, u32)], deadline: 
     }
 }
 
-/// The time of the kernel's clock at `deadline`.
+/// Returns the time of the kernel's clock at `deadline`.
 fn absolute(deadline: Instant) -> Timespec {
     let left = timespec(deadline.saturating_duration_since(Instant::now()));
     rustix::time::clock_gettime(ClockId::Monotonic).checked_add(left).unwrap_or(FOREVER)

@@ -98,7 +98,7 @@ pub(super) struct GrantedRange {
 pub(crate) struct Outstanding(RwLock<Vec<GrantedRange>>);
 
 impl Holder {
-    /// Somebody without grants.
+    /// Returns somebody without grants.
     pub(crate) fn new() -> Self {
         static LAST: AtomicU64 = AtomicU64::new(0);
         // SYNC: a number that no other has; nothing is published with it.
@@ -117,7 +117,7 @@ impl Holder {
 }
 
 impl<'t> Grant<'t> {
-    /// The right to read `bytes` at `offset`.
+    /// Returns the right to read `bytes` at `offset`.
     pub(crate) fn reading(
         holder: &'t Holder,
         segment: &'t Segment,
@@ -131,7 +131,7 @@ impl<'t> Grant<'t> {
         )
     }
 
-    /// The right to read and write `bytes` at `offset`.
+    /// Returns the right to read and write `bytes` at `offset`.
     pub(crate) fn writing(
         holder: &'t Holder,
         segment: &'t Segment,
@@ -234,7 +234,7 @@ impl Outstanding {
     }
 }
 
-/// The first grant that is in the way of another.
+/// Returns the first grant that is in the way of another.
 pub(super) fn check_overlap(range: GrantedRange, all: &[GrantedRange]) -> Result<(), GrantError> {
     let taken = all.iter().find(|taken| taken.conflicts(range));
     taken.map_or(Ok(()), |taken| {

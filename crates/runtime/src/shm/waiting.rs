@@ -63,19 +63,19 @@ pub enum Woken {
 }
 
 impl Waiting {
-    /// The policy for this machine, measured once in the life of the process.
+    /// Returns the policy for this machine, measured once in the life of the process.
     pub fn calibrate() -> Self {
         static MEASURED: OnceLock<Duration> = OnceLock::new();
         Self::with_waking(*MEASURED.get_or_init(|| measure().unwrap_or(USUAL_WAKING)))
     }
 
-    /// The policy where a waking takes so long, as another process has measured.
+    /// Returns the policy for a wake-up time that another process has measured.
     pub fn with_waking(waking: Duration) -> Self {
         let patience = (2 * waking.min(MOST_PATIENCE)).clamp(PATIENCE, MOST_PATIENCE);
         Self { cores: cores(), waking, spin: Duration::ZERO, patience }
     }
 
-    /// The policy when so many threads run at the same time, those that wait awake included: while each has a
+    /// Returns the policy when so many threads run at the same time, those that wait awake included: while each has a
     /// processor of its own, it is kept.
     #[must_use]
     pub fn among(self, runners: usize) -> Self {
@@ -83,7 +83,7 @@ impl Waiting {
         Self { spin, ..self }
     }
 
-    /// Time to wake a sleeping thread.
+    /// Returns the time to wake a sleeping thread.
     pub fn waking(&self) -> Duration {
         self.waking
     }
@@ -110,7 +110,7 @@ impl Waiting {
         self.wait_looking(bell, also, deadline, |_| ready())
     }
 
-    /// The same; `ready` is told which look it is asked for.
+    /// Waits like [`Waiting::wait`]; `ready` is told the kind of look.
     pub(crate) fn wait_looking(
         &self,
         bell: &Bell,
@@ -226,7 +226,7 @@ fn look(
     deadline.filter(|deadline| *deadline <= Instant::now()).map(|_| Woken::Deadline)
 }
 
-/// The processors that this process may use.
+/// Returns the processors that this process may use.
 fn cores() -> usize {
     rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count() as usize).max(1)
 }
@@ -247,7 +247,7 @@ fn measure() -> Option<Duration> {
     })
 }
 
-/// One round: wakes the partner and sleeps until it answers.
+/// Runs one round: wakes the partner and sleeps until it answers.
 fn ask(call: &AtomicU32, reply: &AtomicU32, round: u32, deadline: Instant) -> Option<Duration> {
     // The partner needs a moment to fall asleep.
     thread::sleep(Duration::from_micros(20));

@@ -100,7 +100,7 @@ impl Builder {
         Self { subs, ..self }
     }
 
-    /// Its workers are threads of this process, not processes.
+    /// Makes its workers threads of this process, not processes.
     #[must_use]
     pub fn threads(self) -> Self {
         Self { isolation: Some(Isolation::Thread), ..self }
@@ -149,7 +149,7 @@ impl Builder {
         Self { is_recording: true, ..self }
     }
 
-    /// Children run the program at this path, not this one; it must begin with [`Program::serve_if_child`].
+    /// Sets the program that children run instead of this one; it must begin with [`Program::serve_if_child`].
     #[must_use]
     pub fn program_path(self, path: impl Into<PathBuf>) -> Self {
         Self { program_path: Some(path.into()), ..self }
@@ -173,7 +173,7 @@ impl Builder {
         Self { setting: setting.into(), ..self }
     }
 
-    /// A worker whose process is lost is started again. Tasks that it had and that are
+    /// Returns a worker whose process is lost is started again. Tasks that it had and that are
     /// [idempotent](crate::Call::idempotent) run again, the others have failed. One that was started again three times
     /// without having done anything, or without having got ready at all, stays lost. What its window held stays.
     #[must_use]
@@ -186,7 +186,7 @@ impl Builder {
         self.init_under(Vec::new(), Vec::new())
     }
 
-    /// The same, for a worker whose parents have these memories, the nearest first, and of which some are `above` it in this
+    /// Returns the same, for a worker whose parents have these memories, the nearest first, and of which some are `above` it in this
     /// process.
     pub(crate) fn init_under(
         mut self,

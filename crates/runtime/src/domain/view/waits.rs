@@ -51,7 +51,7 @@ impl DomainView<'_> {
         Ok(())
     }
 
-    /// Comes to a barrier, unless it would be another one than the others are at.
+    /// Enters a barrier, unless the others are at another one.
     fn come(&self) -> Result<(), DomainError> {
         let (domain, rank) = (self.roster.name.clone(), self.rank);
         if let Some(words) = self.notices[rank].words(self.identity.run) {

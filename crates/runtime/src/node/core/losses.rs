@@ -99,7 +99,7 @@ impl Core {
         workers.filter_map(|worker| self.links[worker.index()].loss()).collect()
     }
 
-    /// A task that failed because nobody was left to run it: nobody has noted that when it happened.
+    /// Returns a task that failed because nobody was left to run it: nobody has noted that when it happened.
     pub(super) fn failure_without_worker(&self, run: RunId, cause: &Cause) -> Option<TaskFailure> {
         let (worker, words) = match cause.reason {
             Reason::WorkerLost(worker) => {

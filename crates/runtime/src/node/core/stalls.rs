@@ -44,7 +44,7 @@ impl Core {
         self.jobs[task.slot()].name(flight.member)
     }
 
-    /// A stall in words: which worker, which task, since when.
+    /// Returns a stall in words: which worker, which task, since when.
     fn describe(&self, stall: &Stall) -> String {
         let since = Duration::from_nanos(clock::now().saturating_sub(stall.since.0));
         let counts = stall.counts;
