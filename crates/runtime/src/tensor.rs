@@ -510,8 +510,8 @@ mod tests {
     fn ten_1_a_tensor_lies_in_its_buffer_or_is_refused() {
         let worker = worker();
         let buffer = worker.buffer(256).expect("memory");
-        let axis = prop_oneof![0..20u64, Just(u64::MAX / 8), Just(u64::MAX)];
-        let axes = prop::collection::vec((axis.clone(), axis), 0..4);
+        let length = prop_oneof![0..20u64, Just(u64::MAX / 8), Just(u64::MAX)];
+        let axes = prop::collection::vec((length.clone(), length), 0..4);
         let start = prop_oneof![0..300u64, Just(u64::MAX - 7), Just(u64::MAX)];
         let cases = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
         proptest!(cases, |(start in start, axes in axes, dtype in 0..8u8)| {

@@ -78,7 +78,7 @@ use std::thread::JoinHandle;
 /// ```
 pub struct Worker {
     pub(crate) node: Arc<Node>,
-    pub(crate) worker_ids: WorkerIds,
+    pub(crate) ids: WorkerIds,
     pub(crate) memory: Segment,
     /// The memories of its parents, the nearest first.
     pub(crate) inherited: Vec<Segment>,
@@ -137,7 +137,7 @@ impl Worker {
         let driver = self.node.start_driving();
         let building = Building { node: &self.node, run };
         let inside = InGraph::of(self.node.nonce);
-        let result = graph(&mut Orchestrator::new(&self.node, &self.worker_ids, run));
+        let result = graph(&mut Orchestrator::new(&self.node, &self.ids, run));
         drop(inside);
         std::mem::forget(building);
         let mut core = self.node.lock();

@@ -19,7 +19,7 @@ const NUMBERS: usize = 8;
 const DESCRIPTORS: usize = 3;
 /// The most memories that a worker can share: its parent's and those of its parent's parents.
 pub(crate) const MAX_MEMORIES: usize = 16;
-/// The most liveness_sockets: the sockets of those above.
+/// Most sockets of processes above.
 const MAX_SOCKETS: usize = 16;
 /// Advice about missing descriptors.
 const LIMIT: &str = "; raise the limit of descriptors (`ulimit -n`)";

@@ -204,7 +204,7 @@ impl WatchedChild {
 fn has_ended(liveness_socket: &OwnedFd) -> bool {
     let mut fds = [PollFd::new(liveness_socket, PollFlags::empty())];
     let polled = rustix::event::poll(&mut fds, Some(&Timespec::default()));
-    // A liveness_socket that cannot be watched says nothing.
+    // A socket that cannot be watched proves nothing.
     polled.is_err() || !fds[0].revents().is_empty()
 }
 

@@ -104,12 +104,12 @@ pub(crate) fn start(
 ) -> Result<Started, Error> {
     let (begun, allowance) = (Instant::now(), Allowance::new(plan.budget));
     let mut all = Vec::with_capacity(plan.roles.len());
-    let spawned = plan.roles.iter().try_for_each(|role| {
+    let outcome = plan.roles.iter().try_for_each(|role| {
         all.push(Starting::new(spawner, *role, begun)?);
         Ok(())
     });
     let ready = |()| wait_until_ready(&mut all, bell, waiting, plan.budget, allowance);
-    let outcome = spawned.and_then(ready);
+    let outcome = outcome.and_then(ready);
     if let Err(error) = outcome {
         roll_back(&all, bell, waiting);
         return Err(error);

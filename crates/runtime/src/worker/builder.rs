@@ -205,7 +205,7 @@ impl Builder {
             depth: self.runs,
             is_recording: self.is_recording,
         });
-        let worker_ids = self.add_workers(&mut engine);
+        let ids = self.add_workers(&mut engine);
         let segment = memory.segment.clone();
         let recorder = self.is_recording.then(Recorder::start);
         let core = Core::new(engine, memory, self.program, recorder);
@@ -217,7 +217,7 @@ impl Builder {
         let (close, level) = (self.close, self.height());
         let memory = segment;
         let mut worker =
-            Worker { node, worker_ids, memory, inherited, threads, children, close, level, above };
+            Worker { node, ids, memory, inherited, threads, children, close, level, above };
         let links = self.start(&mut worker)?;
         let mut core = worker.node.lock();
         for link in links {
@@ -288,21 +288,20 @@ impl Builder {
 
     /// Tells the engine of all workers: chips first, then sub workers.
     fn add_workers(&self, engine: &mut Engine) -> WorkerIds {
-        let mut worker_ids = WorkerIds::default();
+        let mut ids = WorkerIds::default();
         if self.next_level() > 0 {
             let pool = engine.add_pool();
-            worker_ids.next_level_pool = Some(pool);
-            worker_ids.next_level =
+            ids.next_level_pool = Some(pool);
+            ids.next_level =
                 (0..self.next_level()).map(|_| engine.add_worker(Some(pool), self.depth)).collect();
         }
         if self.subs > 0 {
             let pool = engine.add_pool();
-            worker_ids.sub_pool = Some(pool);
-            worker_ids.subs =
-                (0..self.subs).map(|_| engine.add_worker(Some(pool), self.depth)).collect();
+            ids.sub_pool = Some(pool);
+            ids.subs = (0..self.subs).map(|_| engine.add_worker(Some(pool), self.depth)).collect();
         }
         // All kinds of workers run tasks in the order in which they are sent (EP-2, EP-7).
         engine.workers().for_each(|worker| engine.keeps_order(worker));
-        worker_ids
+        ids
     }
 }
