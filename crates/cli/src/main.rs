@@ -16,7 +16,6 @@ mod printer;
 mod progress;
 mod report;
 mod show;
-mod table;
 
 use args::{Cli, Command};
 use clap::Parser;

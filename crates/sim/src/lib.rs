@@ -2,17 +2,16 @@
 #![forbid(unsafe_code)]
 
 pub mod config;
-pub mod credit;
+mod credit;
 pub mod executor;
 pub mod ipcq;
 pub mod kernel;
 pub mod machine;
 pub mod memory;
-pub mod queue;
 pub mod record;
 pub mod report;
 mod ring_buffer;
-pub mod signal;
+mod signal;
 pub mod spec;
 mod spelling;
 pub mod stall;

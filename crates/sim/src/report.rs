@@ -3,6 +3,12 @@
 //! - **RPT-1 (whole).** Each stall stack adds up to the simulated time, and so does the critical path.
 //! - **RPT-2 (same).** A report depends on the run alone, not on the order in which places took their turns.
 
+pub mod figures;
+mod table;
+mod text;
+
+pub use table::{Style, Table};
+
 use crate::ipcq::{Edge, EdgeName, EdgeSpec};
 use crate::machine::{Request, Sip, World};
 use crate::record::{Op, Path, Resource, StepId};

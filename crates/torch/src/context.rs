@@ -54,14 +54,6 @@ impl Context {
         Self { settings: Rc::new(settings), ranks: Vec::new(), ..self }
     }
 
-    /// With another seed for the random numbers of every rank.
-    #[must_use]
-    pub fn with_seed(self, seed: u64) -> Self {
-        let Settings { ccl, tuner, .. } = &*self.settings;
-        let settings = Settings { seed, ccl: ccl.clone(), tuner: tuner.clone() };
-        Self { settings: Rc::new(settings), ranks: Vec::new(), ..self }
-    }
-
     /// The machine.
     pub fn spec(&self) -> &MachineSpec {
         self.machine.spec()

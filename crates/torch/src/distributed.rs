@@ -30,7 +30,7 @@ mod operations;
 mod work;
 
 pub use crate::ccl::part::ReduceOp;
-pub(crate) use collective::{Asking, launch_by};
+pub(crate) use collective::{CollectiveCall, launch_by};
 pub use collective::{all_reduce_by, all_reduce_plan};
 pub(crate) use group::Groups;
 pub use group::{

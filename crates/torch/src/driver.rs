@@ -4,13 +4,14 @@
 //! crosses the seam obeys the promises of requests (REQ-1..3).
 
 pub use crate::launch::Caught;
-pub use crate::multiprocessing::alone::alone;
+pub use crate::multiprocessing::single::run_on_sip;
+pub use crate::multiprocessing::unwind::DropPanic;
 pub use crate::request::Access;
 
 use crate::error::Error;
-use crate::multiprocessing::LastWords;
+
 use crate::rank::Rank;
-use crate::request::{Asked, Handle};
+use crate::request::{Handle, RequestSpec};
 use crate::tensor::Tensor;
 use phalanx_sim::machine::{Cause, Host};
 
@@ -38,7 +39,7 @@ pub trait Drive {
     fn resumed_by(&self, cause: Cause);
 
     /// The record of panics in the rank's kernels.
-    fn last_words(&self) -> &LastWords;
+    fn drop_panic(&self) -> &DropPanic;
 
     /// The number of the rank's next request; the number is taken.
     fn next_request(&self) -> u64;
@@ -66,8 +67,8 @@ impl Drive for Rank {
         Rank::resumed_by(self, cause);
     }
 
-    fn last_words(&self) -> &LastWords {
-        Rank::last_words(self)
+    fn drop_panic(&self) -> &DropPanic {
+        Rank::drop_panic(self)
     }
 
     fn next_request(&self) -> u64 {
@@ -85,7 +86,7 @@ impl Drive for Rank {
     {
         let Request { what, subject, tensor, access } = request;
         let touches = &[(&tensor.storage, access)];
-        self.request(Asked { what, subject, touches, after: Vec::new() }, body)
+        self.request(RequestSpec { what, subject, touches, after: Vec::new() }, body)
     }
 }
 

@@ -73,10 +73,19 @@ pub enum Error {
 /// Two sides of one operation that do not agree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mismatch {
-    /// Who found it, and what it was doing.
-    pub here: (usize, String),
-    /// Whose message it was, and what that was about.
-    pub there: (usize, String),
+    /// The rank that found the mismatch.
+    pub here: MismatchSide,
+    /// The other rank.
+    pub there: MismatchSide,
+}
+
+/// One side of a [`Mismatch`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MismatchSide {
+    /// The rank.
+    pub rank: usize,
+    /// The operation that the rank is in.
+    pub operation: String,
 }
 
 impl fmt::Display for Mismatch {
@@ -84,7 +93,7 @@ impl fmt::Display for Mismatch {
         write!(
             f,
             "the ranks do not do the same:\n  rank {} is in {}\n  rank {} is in {}",
-            self.here.0, self.here.1, self.there.0, self.there.1
+            self.here.rank, self.here.operation, self.there.rank, self.there.operation
         )
     }
 }

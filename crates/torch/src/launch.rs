@@ -1,10 +1,9 @@
 //! Launching kernels: which PEs, which tensors, and how they are touched.
 
 use crate::error::Error;
-use crate::multiprocessing::{LastWords, words};
-use crate::placement::Shard;
+use crate::multiprocessing::{DropPanic, panic_message};
 use crate::rank::Rank;
-use crate::request::{Access, Asked, Handle};
+use crate::request::{Access, Handle, RequestSpec};
 use crate::tensor::Tensor;
 use phalanx_sim::kernel::{KernelError, Tl, View};
 use phalanx_sim::machine::{Cause, Launch};
@@ -122,14 +121,6 @@ impl Args {
     pub fn region(&self, index: usize) -> Result<Region, KernelError> {
         self.tensors[index].region().map_err(|error| KernelError::Other(error.to_string()))
     }
-
-    /// The shard of an argument that is for `pe`.
-    pub fn shard(&self, index: usize, pe: PeId) -> Result<&Shard, KernelError> {
-        let found = self.tensors[index].shards().iter().find(|shard| shard.pe == pe);
-        found.ok_or_else(|| {
-            KernelError::Other(format!("{:?} has no shard for {pe}", self.tensors[index]))
-        })
-    }
 }
 
 /// Where a kernel runs, and after what.
@@ -143,15 +134,15 @@ pub(crate) struct On {
 /// A kernel whose panic is its error; one of its destructors when it is cancelled is noted.
 pub struct Caught<F> {
     kernel: Result<Pin<Box<F>>, String>,
-    last_words: LastWords,
+    drop_panic: DropPanic,
 }
 
 impl<F> Caught<F> {
     /// The kernel that `kernel` makes.
-    pub fn new(last_words: &LastWords, kernel: impl FnOnce() -> F) -> Self {
+    pub fn new(drop_panic: &DropPanic, kernel: impl FnOnce() -> F) -> Self {
         let made = catch_unwind(AssertUnwindSafe(kernel));
-        let kernel = made.map(Box::pin).map_err(|panic| words(&*panic));
-        Self { kernel, last_words: last_words.clone() }
+        let kernel = made.map(Box::pin).map_err(|panic| panic_message(&*panic));
+        Self { kernel, drop_panic: drop_panic.clone() }
     }
 }
 
@@ -165,14 +156,14 @@ impl<F: Future<Output = Result<(), KernelError>>> Future for Caught<F> {
             Err(text) => return Poll::Ready(Err(panicked(text))),
         };
         let polled = catch_unwind(AssertUnwindSafe(|| kernel.as_mut().poll(context)));
-        polled.unwrap_or_else(|panic| Poll::Ready(Err(panicked(&words(&*panic)))))
+        polled.unwrap_or_else(|panic| Poll::Ready(Err(panicked(&panic_message(&*panic)))))
     }
 }
 
 impl<F> Drop for Caught<F> {
     fn drop(&mut self) {
         let kernel = std::mem::replace(&mut self.kernel, Err(String::new()));
-        self.last_words.drop_quietly(kernel);
+        self.drop_panic.drop_catching(kernel);
     }
 }
 
@@ -219,10 +210,11 @@ impl Rank {
     {
         let On { pes, exclusive, after } = on;
         let touches: Vec<_> = args.iter().map(|arg| (&arg.tensor.storage, arg.access)).collect();
-        let asked = Asked { what: "launch", subject: name.to_owned(), touches: &touches, after };
+        let asked =
+            RequestSpec { what: "launch", subject: name.to_owned(), touches: &touches, after };
         let tensors = Args::new(args.iter().map(|arg| arg.tensor.clone()), pes.clone().into());
-        let (host, name, last_words) =
-            (self.host().clone(), name.to_owned(), self.last_words().clone());
+        let (host, name, drop_panic) =
+            (self.host().clone(), name.to_owned(), self.drop_panic().clone());
         // The command crosses the host link while those before are still at work.
         let command = {
             let (host, cause) = (host.clone(), self.cause());
@@ -231,7 +223,7 @@ impl Rank {
         self.request(asked, move |cause| async move {
             let sent = command.await.unwrap_or_default();
             let launch = Launch { name: &name, pes: &pes, exclusive, cause: cause.later(sent) };
-            let made = |tl| Caught::new(&last_words, || kernel(tl, tensors.clone()));
+            let made = |tl| Caught::new(&drop_panic, || kernel(tl, tensors.clone()));
             let result = host.run(launch, made).await;
             ended(result.map_err(Error::from))
         })

@@ -9,23 +9,22 @@
 //!   who has returned.
 //! - **MPS-5 (together).** Every rank reaches its first wait before time moves, and ranks go on in a fixed order.
 
-pub(crate) mod alone;
 mod desync;
-mod guard;
+pub(crate) mod single;
+pub(crate) mod unwind;
 
 pub use desync::{Desync, GroupState, RankState, Receiving};
-pub use guard::LastWords;
-pub(crate) use guard::words;
+pub(crate) use unwind::{DropPanic, panic_message};
 
 use crate::context::Context;
-use crate::error::{Error, Mismatch};
+use crate::error::{Error, Mismatch, MismatchSide};
 use crate::rank::Rank;
-use guard::Guarded;
 use phalanx_sim::executor::JoinHandle;
 use phalanx_sim::machine::RunError;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::rc::Rc;
+use unwind::CatchPanics;
 
 /// Why ranks did not all succeed.
 #[derive(Clone, Debug, Default)]
@@ -92,24 +91,25 @@ where
     }
     let program = Rc::new(program);
     let members: Vec<Rank> = (0..ranks).map(|rank| context.rank(rank, ranks)).collect();
-    let lives: Vec<_> = members.iter().map(|rank| start(context, rank, program.clone())).collect();
+    let processes: Vec<_> =
+        members.iter().map(|rank| start(context, rank, program.clone())).collect();
     let ended = context.machine.drive();
-    conclude(context, &members, lives, ended)
+    conclude(context, &members, processes, ended)
 }
 
 /// A rank under way.
-type Life<T> = JoinHandle<Result<T, Error>>;
+type RankProcess<T> = JoinHandle<Result<T, Error>>;
 
-fn start<T, P, F>(context: &mut Context, rank: &Rank, program: Rc<P>) -> Life<T>
+fn start<T, P, F>(context: &mut Context, rank: &Rank, program: Rc<P>) -> RankProcess<T>
 where
     T: 'static,
     P: Fn(usize, Rank) -> F + 'static,
     F: Future<Output = Result<T, Error>> + 'static,
 {
     let (number, own, inner) = (rank.rank(), rank.clone(), rank.clone());
-    let last_words = rank.last_words().clone();
-    let guarded = Guarded::new(async move { program(number, inner).await }, last_words);
-    let life = async move {
+    let drop_panic = rank.drop_panic().clone();
+    let guarded = CatchPanics::new(async move { program(number, inner).await }, drop_panic);
+    let process = async move {
         let result = match guarded.await {
             Ok(value) => own.settle().await.map(|()| value),
             Err(error) => Err(error),
@@ -121,20 +121,20 @@ where
         result
     };
     let sip = rank.host().sip();
-    context.machine.spawn(sip, format!("rank{number}"), life)
+    context.machine.spawn(sip, format!("rank{number}"), process)
 }
 
 fn conclude<T>(
     context: &mut Context,
     members: &[Rank],
-    lives: Vec<Life<T>>,
+    processes: Vec<RankProcess<T>>,
     ended: Result<(), RunError>,
 ) -> Result<Vec<T>, SpawnError> {
     let mut failure = SpawnError::default();
     let mut results = Vec::new();
     let (mut running, mut returned) = (Vec::new(), Vec::new());
-    for (rank, life) in lives.iter().enumerate() {
-        match life.take() {
+    for (rank, process) in processes.iter().enumerate() {
+        match process.take() {
             Some(Ok(value)) => {
                 returned.push(rank);
                 results.push(value);
@@ -160,7 +160,7 @@ fn conclude<T>(
         }
         Ok(()) | Err(RunError::Deadlock(_)) => {}
         Err(error) if failure.errors.is_empty() => {
-            let (rank, error) = put_down(error, members);
+            let (rank, error) = attribute(error, members);
             failure.errors.insert(rank, error);
         }
         Err(_) => {}
@@ -168,23 +168,23 @@ fn conclude<T>(
     failure.cancelled =
         running.into_iter().filter(|rank| !failure.errors.contains_key(rank)).collect();
     members.iter().for_each(Rank::cancel);
-    drop(lives);
+    drop(processes);
     context.machine.clear();
     for rank in members {
-        failure.secondary.extend(rank.last_words().take().map(|text| (rank.rank(), text)));
+        failure.secondary.extend(rank.drop_panic().take().map(|text| (rank.rank(), text)));
     }
     Err(failure)
 }
 
 /// The rank that an error of the whole run is put down to, and what it is there.
-fn put_down(error: RunError, members: &[Rank]) -> (usize, Error) {
+fn attribute(error: RunError, members: &[Rank]) -> (usize, Error) {
     match &error {
         RunError::Kernel { pe, .. } => (pe.sip as usize, error.into()),
         RunError::CreditsAway { edge, about, .. } => {
             let [sender, receiver] = [edge.from.sip, edge.to.sip].map(|sip| sip as usize);
             let message = crate::distributed::unreceived(edge);
             let disagreement =
-                about.as_ref().map(|about| disagreement((sender, about), members.get(receiver)));
+                about.as_ref().map(|about| disagreement(sender, about, members.get(receiver)));
             (sender, message.or(disagreement).unwrap_or_else(|| error.into()))
         }
         RunError::Deadlock(_) | RunError::TooLong => (0, error.into()),
@@ -192,10 +192,13 @@ fn put_down(error: RunError, members: &[Rank]) -> (usize, Error) {
 }
 
 /// A message of a collective that its receiver did not want: it has been in another one, or in none.
-fn disagreement((sender, about): (usize, &String), receiver: Option<&Rank>) -> Error {
+fn disagreement(sender: usize, about: &str, receiver: Option<&Rank>) -> Error {
     let rank = receiver.map_or(sender, Rank::rank);
     let last = receiver.and_then(|rank| rank.groups().borrow().last_joined());
     let there = last.filter(|last| last != about);
     let there = there.unwrap_or_else(|| "no collective that wants its message".to_owned());
-    Error::Mismatch(Box::new(Mismatch { here: (sender, about.clone()), there: (rank, there) }))
+    Error::Mismatch(Box::new(Mismatch {
+        here: MismatchSide { rank: sender, operation: about.to_owned() },
+        there: MismatchSide { rank, operation: there },
+    }))
 }

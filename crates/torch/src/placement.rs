@@ -56,17 +56,17 @@ pub struct Shard {
 
 impl Shard {
     /// The element of the region that holds row `row`, column `column` of the tensor.
-    pub fn at(&self, row: usize, column: usize) -> usize {
+    pub(crate) fn at(&self, row: usize, column: usize) -> usize {
         (row - self.rows.start) * self.columns.len() + column - self.columns.start
     }
 
     /// How many elements.
-    pub fn elements(&self) -> usize {
+    pub(crate) fn elements(&self) -> usize {
         self.rows.len() * self.columns.len()
     }
 
     /// Whether two hold the same block.
-    pub fn is_copy_of(&self, other: &Self) -> bool {
+    pub(crate) fn is_copy_of(&self, other: &Self) -> bool {
         self.rows == other.rows && self.columns == other.columns
     }
 }
@@ -116,9 +116,10 @@ impl DpPolicy {
         let small = |n: usize| u16::try_from(n).expect("checked against the machine");
         let mut blocks = Vec::new();
         for cube in 0..self.num_cubes {
-            let of_cube = self.cube.part((0..rows, 0..columns), cube, self.num_cubes);
+            let all = Extent { rows: 0..rows, columns: 0..columns };
+            let of_cube = self.cube.part(all, cube, self.num_cubes);
             for pe in 0..self.num_pes {
-                let (rows, columns) = self.pe.part(of_cube.clone(), pe, self.num_pes);
+                let Extent { rows, columns } = self.pe.part(of_cube.clone(), pe, self.num_pes);
                 blocks.push(Block {
                     pe: PeId { sip, cube: small(cube), pe: small(pe) },
                     rows,
@@ -132,7 +133,7 @@ impl DpPolicy {
 
 impl Spread {
     /// `row_wise`, as settings and messages call it.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Replicate => "replicate",
             Self::RowWise => "row_wise",
@@ -140,19 +141,21 @@ impl Spread {
         }
     }
 
-    /// What unit `index` of `count` holds of a block.
-    fn part(
-        self,
-        (rows, columns): (Range<usize>, Range<usize>),
-        index: usize,
-        count: usize,
-    ) -> (Range<usize>, Range<usize>) {
+    /// The part of a block that unit `index` of `count` holds.
+    fn part(self, Extent { rows, columns }: Extent, index: usize, count: usize) -> Extent {
         match self {
-            Self::Replicate => (rows, columns),
-            Self::RowWise => (share(&rows, index, count), columns),
-            Self::ColumnWise => (rows, share(&columns, index, count)),
+            Self::Replicate => Extent { rows, columns },
+            Self::RowWise => Extent { rows: share(&rows, index, count), columns },
+            Self::ColumnWise => Extent { rows, columns: share(&columns, index, count) },
         }
     }
+}
+
+/// Rows and columns of a block.
+#[derive(Clone)]
+struct Extent {
+    rows: Range<usize>,
+    columns: Range<usize>,
 }
 
 /// Part `index` of `count` of a range, as even as can be.

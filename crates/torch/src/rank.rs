@@ -5,7 +5,7 @@
 
 use crate::distributed::Groups;
 use crate::error::Error;
-use crate::multiprocessing::LastWords;
+use crate::multiprocessing::DropPanic;
 use crate::random::Generator;
 use crate::request::{Handle, Requests};
 use crate::settings::Settings;
@@ -34,7 +34,7 @@ struct State {
     groups: RefCell<Groups>,
     parallel: RefCell<Option<Rc<ParallelState>>>,
     /// What a destructor said that panicked when the rank was cancelled.
-    last_words: LastWords,
+    drop_panic: DropPanic,
 }
 
 impl Rank {
@@ -50,7 +50,7 @@ impl Rank {
             cause: Cell::default(),
             groups: RefCell::default(),
             parallel: RefCell::default(),
-            last_words: LastWords::default(),
+            drop_panic: DropPanic::default(),
         }))
     }
 
@@ -89,7 +89,7 @@ impl Rank {
     }
 
     /// Whether numbers are computed in this run.
-    pub fn has_data(&self) -> bool {
+    pub(crate) fn has_data(&self) -> bool {
         self.0.host.has_data()
     }
 
@@ -141,8 +141,8 @@ impl Rank {
         &self.0.parallel
     }
 
-    pub(crate) fn last_words(&self) -> &LastWords {
-        &self.0.last_words
+    pub(crate) fn drop_panic(&self) -> &DropPanic {
+        &self.0.drop_panic
     }
 
     pub(crate) fn next_request(&self) -> u64 {

@@ -11,8 +11,8 @@ use crate::error::Error;
 use crate::rank::Rank;
 use crate::tensor::Storage;
 use phalanx_sim::Time;
+use phalanx_sim::executor::Signal;
 use phalanx_sim::machine::{Cause, Request};
-use phalanx_sim::signal::Signal;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
@@ -34,12 +34,12 @@ struct State {
 
 impl Handle {
     /// Its number among the requests of its rank, as in the log.
-    pub fn number(&self) -> u64 {
+    pub(crate) fn number(&self) -> u64 {
         self.state.number
     }
 
     /// What it is, in words.
-    pub fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.state.name
     }
 
@@ -125,7 +125,7 @@ impl Order {
 }
 
 /// What a request is about.
-pub(crate) struct Asked<'a> {
+pub(crate) struct RequestSpec<'a> {
     /// `map`, `write`, `launch`, ...
     pub(crate) what: &'static str,
     /// Of what.
@@ -138,12 +138,12 @@ pub(crate) struct Asked<'a> {
 
 impl Rank {
     /// Makes a request; `body` runs when everything before it is over (REQ-1).
-    pub(crate) fn request<B, F>(&self, asked: Asked<'_>, body: B) -> Handle
+    pub(crate) fn request<B, F>(&self, asked: RequestSpec<'_>, body: B) -> Handle
     where
         B: FnOnce(Cause) -> F + 'static,
         F: Future<Output = Result<Cause, Error>> + 'static,
     {
-        let Asked { what, subject, touches, after } = asked;
+        let RequestSpec { what, subject, touches, after } = asked;
         let number = self.next_request();
         let name = format!("{what} {subject}");
         let provider = format!("rank{} #{number} {name}", self.rank());

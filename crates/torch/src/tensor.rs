@@ -75,13 +75,8 @@ impl Tensor {
         self.shape.iter().product()
     }
 
-    /// How many bytes.
-    pub fn bytes(&self) -> u64 {
-        (self.numel() * self.dtype.size()) as u64
-    }
-
     /// How its storage is placed.
-    pub fn policy(&self) -> DpPolicy {
+    pub(crate) fn policy(&self) -> DpPolicy {
         self.storage.policy
     }
 
@@ -117,7 +112,7 @@ impl Tensor {
     }
 
     /// The request that writes it last, if there is one.
-    pub fn writer(&self) -> Option<Handle> {
+    pub(crate) fn writer(&self) -> Option<Handle> {
         self.storage.order.borrow().writer()
     }
 
@@ -127,7 +122,7 @@ impl Tensor {
     }
 
     /// Where its elements are, for a kernel: its storage must not be cut into different shards.
-    pub fn view(&self) -> Result<View, Error> {
+    pub(crate) fn view(&self) -> Result<View, Error> {
         let region = self.whole_region("view")?;
         if self.shape.len() > 4 {
             return Err(Error::argument(format!(
@@ -141,7 +136,7 @@ impl Tensor {
     }
 
     /// The one region that holds all elements of its storage; the first copy where there are several.
-    pub fn region(&self) -> Result<Region, Error> {
+    pub(crate) fn region(&self) -> Result<Region, Error> {
         self.whole_region("region")
     }
 

@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 mod all_reduce;
+pub(crate) mod capacity;
 mod check;
 mod chip_gemm;
 mod gemm;
@@ -26,7 +27,6 @@ mod parameters;
 mod ping;
 mod queue;
 pub mod ring;
-pub(crate) mod room;
 mod tp_block;
 mod tp_mlp;
 mod tp_ranks;
@@ -90,7 +90,7 @@ pub struct Ranks {
 
 impl Outcome {
     /// An outcome without ranks.
-    pub fn new(report: Report, check: Option<Check>) -> Self {
+    pub(crate) fn new(report: Report, check: Option<Check>) -> Self {
         Self { report, check, ranks: None }
     }
 }

@@ -8,24 +8,23 @@
 //!
 //! A binary that runs them begins with `PROGRAM.serve_if_child()`, so that it can be its own child.
 //!
-//! - **NDE-1 (same anywhere).** Results and simulated times are the same with threads and with processes.
 //! - **NDE-2 (checked).** Every result is compared with a plain reference in the parent; the first element that differs is
 //!   named.
 //! - **NDE-3 (bounded).** Parameters, chips and memory are checked before anything is started.
 
 mod allreduce_window;
-mod bench;
 mod check;
 mod domain_rank_map;
 mod dual_domain;
 mod ffn_tp;
+mod harness;
 mod moe_dispatch;
 mod multi_chip_add;
 
 pub use check::{Check, Difference};
 
 use crate::{Default, Kind, Parameter, ParameterError, Settings};
-use bench::Bench;
+use harness::Harness;
 use phalanx_device::SimChip;
 use phalanx_runtime::Isolation;
 use phalanx_runtime::{Callable, Failure, Program, Startup, Task, Timeline, Worker, register};
@@ -69,7 +68,7 @@ pub struct Workload {
     chips: Chips,
     /// How many bytes its tensors have, all together; refuses parameters that do not fit each other.
     bytes: fn(&Settings, u32) -> Result<u64, ParameterError>,
-    run: fn(&mut Bench<'_>) -> Result<(), NodeError>,
+    run: fn(&mut Harness<'_>) -> Result<(), NodeError>,
 }
 
 /// How many chips a workload runs on.
@@ -241,9 +240,9 @@ impl Workload {
         }
         (setup.tell)("starting");
         let worker = builder.init()?;
-        let mut bench = Bench::new(worker, setup, settings);
-        (self.run)(&mut bench)?;
-        let Bench { worker, check, runs, .. } = bench;
+        let mut harness = Harness::new(worker, setup, settings);
+        (self.run)(&mut harness)?;
+        let Harness { worker, check, runs, .. } = harness;
         let timeline = worker.timeline();
         let startup = worker.startup().clone();
         let chips = chip_reports(&worker, &timeline);

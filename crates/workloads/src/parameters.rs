@@ -104,12 +104,12 @@ impl Settings {
     }
 
     /// A count that sizes something in memory.
-    pub fn size(&self, name: &str) -> usize {
+    pub(crate) fn size(&self, name: &str) -> usize {
         usize::try_from(self.count(name)).expect("a 64-bit machine")
     }
 
     /// A span of time.
-    pub fn time(&self, name: &str) -> Time {
+    pub(crate) fn time(&self, name: &str) -> Time {
         match self.get(name) {
             Setting::Time(time) => *time,
             other => panic!("WKL-1: `{name}` is {other:?}"),
@@ -117,7 +117,7 @@ impl Settings {
     }
 
     /// A type of element.
-    pub fn dtype(&self, name: &str) -> DType {
+    pub(crate) fn dtype(&self, name: &str) -> DType {
         match self.get(name) {
             Setting::DType(dtype) => *dtype,
             other => panic!("WKL-1: `{name}` is {other:?}"),
@@ -125,7 +125,7 @@ impl Settings {
     }
 
     /// A word.
-    pub fn word(&self, name: &str) -> &str {
+    pub(crate) fn word(&self, name: &str) -> &str {
         match self.get(name) {
             Setting::Word(word) => word,
             other => panic!("WKL-1: `{name}` is {other:?}"),

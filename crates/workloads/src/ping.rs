@@ -1,8 +1,8 @@
 //! `ping`: messages from one SIP to another, back to back, with slots enough that credits never matter.
 
+use super::capacity::{self, PlannedTensor};
 use super::check::{Check, numbers};
 use super::parameters::{Default, Kind, Parameter, Settings};
-use super::room::{self, Tensor};
 use super::{Outcome, Setup, Workload, WorkloadError};
 use phalanx_sim::ipcq::{BufferKind, EdgeSpec};
 use phalanx_sim::kernel::{KernelError, Tl};
@@ -63,9 +63,9 @@ fn run(setup: Setup, settings: &Settings) -> Result<Outcome, WorkloadError> {
     let (messages, seed) = (settings.size("messages"), settings.count("seed"));
     let data = options.data;
     let mut machine = Machine::new(spec, options);
-    let message = Tensor { sip: from.sip, cube: 0, dtype: DType::F16, elements };
+    let message = PlannedTensor { sip: from.sip, cube: 0, dtype: DType::F16, elements };
     // In f32 as made, in f16 as sent, in f32 as compared.
-    room::check(&machine, [message], data.then(|| room::bytes(elements, 4 + 2 + 4)))?;
+    capacity::check(&machine, [message], data.then(|| capacity::bytes(elements, 4 + 2 + 4)))?;
     let payload = if data { numbers(seed, 0, 0, elements, 8) } else { Vec::new() };
     let value = if data {
         Value::from_f32(DType::F16, &payload)

@@ -4,10 +4,10 @@
 //! `P - 1` steps every rank passes on what it has received with its own numbers added; in the other `P - 1`, what
 //! is complete. A chunk goes on as soon as it is there: steps overlap.
 
+use super::capacity::{self, PlannedTensor};
 use super::check::{Check, number, numbers};
 use super::parameters::{Default, Kind, Parameter, SEED, Settings};
 use super::queue::{N_SLOTS, SLOT_SIZE, edge};
-use super::room::{self, Tensor};
 use super::{Outcome, Setup, Workload, WorkloadError};
 use phalanx_sim::ipcq::EdgeSpec;
 use phalanx_sim::kernel::{KernelError, Tile, Tl, View};
@@ -42,10 +42,10 @@ fn run(setup: Setup, settings: &Settings) -> Result<Outcome, WorkloadError> {
     check_slots(settings)?;
     let evaluator = options.evaluator.clone();
     let mut machine = Machine::new(spec, options);
-    let vector = |sip| Tensor { sip, cube: 0, dtype: DType::F32, elements };
+    let vector = |sip| PlannedTensor { sip, cube: 0, dtype: DType::F32, elements };
     // Inputs and results of every rank, and the reference and one result as compared.
-    let numbers_of = |ranks: usize| room::bytes(2 * ranks + 2, room::bytes(elements, 4));
-    room::check(&machine, (0..ranks).map(vector), data.then(|| numbers_of(ranks as usize)))?;
+    let numbers_of = |ranks: usize| capacity::bytes(2 * ranks + 2, capacity::bytes(elements, 4));
+    capacity::check(&machine, (0..ranks).map(vector), data.then(|| numbers_of(ranks as usize)))?;
     let vectors = place(&machine, ranks, |rank| {
         if data {
             Value::from_vec_f32(numbers(seed, rank.into(), 0, elements, SPAN))

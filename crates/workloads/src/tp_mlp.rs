@@ -6,8 +6,8 @@
 
 use super::parameters::{Default, Parameter, SEED, Settings};
 use super::tp_ranks::{
-    ACTIVATION, CHECKED, DTYPE, FFN, RANKS, SIDE, Source, activated, activation, check, check_room,
-    compare, ffn, run as run_ranks,
+    ACTIVATION, CHECKED, DTYPE, FFN, RANKS, SIDE, Source, activated, activation, check,
+    check_capacity, compare, ffn, run as run_ranks,
 };
 use super::{Outcome, Setup, Workload, WorkloadError};
 use phalanx_torch::Rank;
@@ -60,7 +60,7 @@ fn run(setup: Setup, settings: &Settings) -> Result<Outcome, WorkloadError> {
         activation: activation(settings),
         source: Source { seed: settings.count("seed"), dtype: settings.dtype("dtype") },
     };
-    problem.check_room(&setup)?;
+    problem.check_capacity(&setup)?;
     let (outcome, output) = run_ranks(setup, problem.ranks, move |cx: &Rank| problem.forward(cx))?;
     let Some(output) = output else { return Ok(outcome) };
     let checked = settings.size("checked").min(problem.tokens);
@@ -84,11 +84,11 @@ impl Problem {
         mlp.forward(&x)
     }
 
-    fn check_room(&self, setup: &Setup) -> Result<(), WorkloadError> {
+    fn check_capacity(&self, setup: &Setup) -> Result<(), WorkloadError> {
         let Self { ranks, hidden, ffn, tokens, source, .. } = *self;
         let inner = ffn / ranks;
         let activations = [tokens * hidden, tokens * inner, tokens * hidden];
-        check_room(setup, ranks, source.dtype, &activations, &[hidden * inner, hidden * inner])
+        check_capacity(setup, ranks, source.dtype, &activations, &[hidden * inner, hidden * inner])
     }
 
     /// The first tokens, without ranks.

@@ -2,7 +2,7 @@
 
 use super::check::{Check, number};
 use super::parameters::{Default, Kind, Parameter, Settings};
-use super::{Outcome, Ranks, Setup, WorkloadError, room};
+use super::{Outcome, Ranks, Setup, WorkloadError, capacity};
 use phalanx_sim::machine::Machine;
 use phalanx_sim::value::{DType, Value};
 use phalanx_sim::{MachineSpec, Time};
@@ -95,7 +95,7 @@ pub(super) fn check(
 
 /// Refuses what does not fit: on every rank `activations`, a copy in each cube, and `weights`, spread over cubes; all
 /// in elements.
-pub(super) fn check_room(
+pub(super) fn check_capacity(
     setup: &Setup,
     ranks: usize,
     dtype: DType,
@@ -110,7 +110,12 @@ pub(super) fn check_room(
     let places = (0..sips).flat_map(|sip| (0..cubes).map(move |cube| (sip, cube)));
     let tensors = places.flat_map(|(sip, cube)| {
         let cube = u16::try_from(cube).expect("a cube");
-        let tensor = move |elements: &usize| room::Tensor { sip, cube, dtype, elements: *elements };
+        let tensor = move |elements: &usize| capacity::PlannedTensor {
+            sip,
+            cube,
+            dtype,
+            elements: *elements,
+        };
         of_cube.iter().map(tensor).collect::<Vec<_>>()
     });
     // On this host one of each for every rank, and the largest once more in f32.
@@ -119,10 +124,10 @@ pub(super) fn check_room(
         let each = all.clone().fold(0, |sum: usize, elements| sum.saturating_add(*elements));
         let largest = all.max().copied().unwrap_or(0);
         let of_rank =
-            room::bytes(each, dtype.size() as u64).saturating_add(room::bytes(largest, 4));
+            capacity::bytes(each, dtype.size() as u64).saturating_add(capacity::bytes(largest, 4));
         of_rank.saturating_mul(ranks as u64)
     };
-    room::check(&machine, tensors, setup.options.data.then(numbers))
+    capacity::check(&machine, tensors, setup.options.data.then(numbers))
 }
 
 /// What a rank has done.

@@ -1,8 +1,8 @@
 //! `vector-add`: `c = a + b` over every PE of every SIP, each on memory of its own cube, with loads ahead of sums.
 
+use super::capacity::{self, PlannedTensor};
 use super::check::{Check, numbers};
 use super::parameters::{Default, Kind, Parameter, SEED, Settings};
-use super::room::{self, Tensor};
 use super::{Outcome, Setup, Workload, WorkloadError};
 use phalanx_sim::MachineSpec;
 use phalanx_sim::kernel::{KernelError, Loading, Tile, Tl, View};
@@ -35,10 +35,10 @@ fn run(setup: Setup, settings: &Settings) -> Result<Outcome, WorkloadError> {
     let tensors = shards.iter().flat_map(|shard| [shard.tensor(); 3]);
     // Two inputs and their sum; in checking, a shard of all of them again.
     let largest = elements.div_ceil(shards.len());
-    room::check(&machine, tensors, data.then(|| room::bytes(elements + largest, 3 * 4)))?;
+    capacity::check(&machine, tensors, data.then(|| capacity::bytes(elements + largest, 3 * 4)))?;
     let mut outputs = Vec::new();
     for shard in &shards {
-        let Tensor { sip, cube, dtype, elements } = shard.tensor();
+        let PlannedTensor { sip, cube, dtype, elements } = shard.tensor();
         let place = |stream| machine.resident(sip, cube, shard.input(seed, stream, data));
         let (a, b) = (place(0)?, place(1)?);
         let c = machine.empty(sip, cube, dtype, elements)?;
@@ -83,8 +83,8 @@ fn shards(spec: &MachineSpec, elements: usize) -> Vec<Shard> {
 }
 
 impl Shard {
-    fn tensor(&self) -> Tensor {
-        Tensor { sip: self.sip, cube: self.cube, dtype: DType::F32, elements: self.len }
+    fn tensor(&self) -> PlannedTensor {
+        PlannedTensor { sip: self.sip, cube: self.cube, dtype: DType::F32, elements: self.len }
     }
 
     fn input(&self, seed: u64, stream: u64, data: bool) -> Value {

@@ -5,9 +5,9 @@ use crate::args::{MachinesArgs, MachinesCommand};
 use crate::failure::Failure;
 use crate::machine::Source;
 use crate::printer;
-use crate::table::Table;
 use phalanx_sim::MachineSpec;
 use phalanx_sim::config::{self, MachineView};
+use phalanx_sim::report::{Style, Table};
 use phalanx_sim::spec::{GridSpec, Topology};
 use serde::Serialize;
 use std::process::ExitCode;
@@ -37,7 +37,7 @@ fn list(json: bool) -> anyhow::Result<()> {
     if json {
         printer::json(&specs.iter().map(Row::new).collect::<Vec<_>>())?;
     } else {
-        printer::data(&table(&specs).text())?;
+        printer::data(&table(&specs).text(Style::Terminal))?;
     }
     Ok(())
 }

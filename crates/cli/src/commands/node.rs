@@ -1,4 +1,6 @@
 //! `phalanx node`: graphs over simulated chips, each a process of its own.
+//!
+//! - **NDE-1 (same anywhere).** Results and simulated times are the same with threads and with processes.
 
 mod doctor;
 mod list;

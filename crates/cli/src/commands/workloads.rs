@@ -1,9 +1,9 @@
 //! `phalanx run` without a workload: what there is to run.
 
 use crate::printer;
-use crate::table::Table;
 use owo_colors::OwoColorize;
 use phalanx_sim::MachineSpec;
+use phalanx_sim::report::{Style, Table};
 use phalanx_workloads::{self as workload, Kind, Parameter, Workload};
 use serde::Serialize;
 use std::io;
@@ -28,7 +28,7 @@ pub(super) fn section(
     parameters: &[Parameter],
     spec: &MachineSpec,
 ) -> String {
-    let table = table(parameters, spec).text();
+    let table = table(parameters, spec).text(Style::Terminal);
     let rows = table.trim_end().replace('\n', "\n  ");
     format!("{}  {summary}\n  {rows}\n", name.bold())
 }

@@ -124,9 +124,14 @@ fn chp_4_what_a_task_keeps_a_later_one_finds() -> Result<(), Error> {
         assert!(took > 0, "CHP-3");
         assert_eq!(worker.read::<f32>(&data)?[..1], [times], "CHP-4");
     }
-    let said = words(on_chip(&worker, 1, &Call::new(&TIMES_KEPT).args([data.in_out()])));
-    let expected = "on SIP 1 of `pair`: no task has kept `weight` on this chip; it has nothing";
-    assert_eq!(said, expected, "CHP-4: chips share nothing");
+    on_chip(&worker, 0, &Call::new(&FORGET))?;
+    for chip in [0, 1] {
+        let said = words(on_chip(&worker, chip, &Call::new(&TIMES_KEPT).args([data.in_out()])));
+        let expected = format!(
+            "on SIP {chip} of `pair`: no task has kept `weight` on this chip; it has nothing"
+        );
+        assert_eq!(said, expected, "CHP-4: forgotten on chip 0, never kept on chip 1");
+    }
     worker.close()
 }
 

@@ -357,7 +357,7 @@ mod tests {
             // No reaper waits for it.
             let child = start(words);
             let mut found = None;
-            for _ in 0..2000 {
+            for _ in 0..12_000 {
                 found = child.ending();
                 if found.is_some() || exit.is_none() {
                     break;

@@ -17,8 +17,8 @@ use std::time::Duration;
 const ROUNDS: u64 = 20;
 /// Budgets, in milliseconds.
 const PROGRESS: u64 = 60;
-const OPERATION: u64 = 400;
-const STARTUP: u64 = 2_000;
+const OPERATION: u64 = 5_000;
+const STARTUP: u64 = 20_000;
 /// The longest delay of a start, and the longest stall.
 const SKEW: u64 = 1_000;
 const STALL: u64 = 250;
@@ -36,7 +36,7 @@ fn budgets() -> Budgets {
     }
 }
 
-/// Mostly little, seldom nearly a budget.
+/// Mostly little, seldom longer than the budget of progress.
 fn stall(dice: &mut Dice) -> u64 {
     match dice.below(40) {
         0 => PROGRESS + dice.below(STALL - PROGRESS),

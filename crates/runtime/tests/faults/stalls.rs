@@ -3,7 +3,7 @@
 use crate::callables::{HANG, NOTHING};
 use crate::collectives::AWAIT;
 use crate::count;
-use crate::support::{Dice, Leftovers, budgets, builder, describe, eventually, turn};
+use crate::support::{Dice, Leftovers, PATIENCE, budgets, builder, describe, eventually, turn};
 use phalanx_runtime::{Call, DType, DomainSpec, Error, RunError, Target};
 use std::time::{Duration, Instant};
 
@@ -14,6 +14,11 @@ fn stalled<T>(ended: Result<T, Error>) -> RunError {
         Err(error) => panic!("another error: {error}"),
         Ok(_) => panic!("it should stall"),
     }
+}
+
+/// A task that is never taken for stuck.
+fn quick() -> Call {
+    Call::new(&NOTHING).expected(PATIENCE)
 }
 
 /// Rank `waiter` waits for a cell of another that never writes it; both names. Its wait ends, and it takes tasks again.
@@ -31,7 +36,7 @@ fn deadlock(dice: &mut Dice) -> Result<(), Error> {
         let wait = wait.into_iter().fold(Call::new(&AWAIT).domain(&domain), Call::scalar);
         graph.submit_next_level(Target::Chip(waiter), &wait)?;
         for chip in 0..3 {
-            graph.submit_next_level(Target::Chip(chip), &Call::new(&NOTHING))?;
+            graph.submit_next_level(Target::Chip(chip), &quick())?;
         }
         Ok(())
     });
@@ -41,7 +46,7 @@ fn deadlock(dice: &mut Dice) -> Result<(), Error> {
     assert!(words.starts_with(&format!("chip {waiter} (process ")), "{words}");
     assert!(words.contains(&wanted) && words.contains("fixture::await"), "{words}");
     worker.run("it goes on", |graph| {
-        graph.submit_next_level(Target::Chip(waiter), &Call::new(&NOTHING))?;
+        graph.submit_next_level(Target::Chip(waiter), &quick())?;
         Ok(())
     })?;
     assert!(worker.lost().is_empty(), "{:?}", worker.lost());
@@ -58,10 +63,10 @@ fn stuck(dice: &mut Dice) -> Result<(), Error> {
         let hang = Call::new(&HANG).args([number.output()]);
         let hang = graph.submit_next_level(Target::Chip(culprit), &hang)?;
         for _ in 0..16 {
-            graph.submit_next_level(Target::Chip(1 - culprit), &Call::new(&NOTHING))?;
-            graph.submit_sub(&Call::new(&NOTHING))?;
+            graph.submit_next_level(Target::Chip(1 - culprit), &quick())?;
+            graph.submit_sub(&quick())?;
         }
-        graph.submit_sub(&Call::new(&NOTHING).after(&[hang]))?;
+        graph.submit_sub(&quick().after(&[hang]))?;
         Ok(())
     });
     let words = stalled(run).to_string();
@@ -70,7 +75,7 @@ fn stuck(dice: &mut Dice) -> Result<(), Error> {
     assert!(words.starts_with(&wanted) && words.contains("fixture::hang"), "{words}");
     eventually("the stuck one is ended", || worker.lost().len() == 1);
     assert!(worker.lost()[0].worker.starts_with(&format!("chip {culprit} ")));
-    worker.call(&Call::new(&NOTHING))?;
+    worker.call(&quick())?;
     drop(number);
     worker.close()
 }

@@ -38,7 +38,8 @@ fn who_does_not_leave_in_time_is_killed_and_named() -> Result<(), Error> {
     let error = worker.close().expect_err("one stays");
     println!("{error}");
     let Error::Close { killed, stuck, .. } = error else { panic!("another error: {error}") };
-    assert!(killed.len() == 1 && killed[0].starts_with("chip 1 (process "), "{killed:?}");
+    // On a busy host the others may be too late too.
+    assert!(killed.iter().any(|name| name.starts_with("chip 1 (process ")), "{killed:?}");
     assert!(stuck.is_empty(), "{stuck:?}");
     left.check();
     Ok(())

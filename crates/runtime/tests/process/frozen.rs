@@ -74,10 +74,12 @@ fn wch_1_alw_1_a_tree_that_is_stopped_as_a_whole_goes_on_as_if_it_had_not_been()
 #[test]
 fn wch_1_workers_that_are_stopped_without_their_parent_are_found_out() {
     let _turn = turn();
-    let all = ["waits", "kept", "levels"].map(Parent::start);
-    for parent in &all {
+    // Each is stopped as soon as its task runs: the task is over soon.
+    let all = ["waits", "kept", "levels"].map(|what| {
+        let parent = Parent::start(what);
         parent.signal(Signal::STOP, false);
-    }
+        parent
+    });
     for parent in all {
         let what = parent.what;
         let words = parent.end();

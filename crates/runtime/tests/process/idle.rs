@@ -7,18 +7,22 @@ use rustix::process::Signal;
 use std::time::Duration;
 
 #[test]
-fn reap_3_eight_idle_children_and_their_parent_use_no_processor() -> Result<(), Error> {
+fn reap_3_node_3_eight_idle_children_and_their_parent_use_no_processor() -> Result<(), Error> {
     let _turn = turn();
     let worker = builder().chips(4).sub_workers(4).init()?;
     is_usable(&worker)?;
     let mut all: Vec<u32> = worker.startup().children.iter().map(|child| child.process).collect();
     all.push(std::process::id());
-    std::thread::sleep(Duration::from_millis(50));
-    let before: Vec<u64> = all.iter().map(|process| ticks(*process)).collect();
-    std::thread::sleep(Duration::from_secs(1));
-    let used: Vec<u64> = all.iter().zip(before).map(|(one, before)| ticks(*one) - before).collect();
-    println!("ticks in one second, the parent last: {used:?}");
-    assert!(used.iter().all(|ticks| *ticks <= 5), "{used:?}");
+    // The last task may still be going on; who polls is never quiet for a second.
+    let is_quiet = (0..60).any(|_| {
+        let before: Vec<u64> = all.iter().map(|process| ticks(*process)).collect();
+        std::thread::sleep(Duration::from_secs(1));
+        let used = all.iter().zip(before).map(|(one, before)| ticks(*one) - before);
+        let used: Vec<u64> = used.collect();
+        println!("ticks in one second, the parent last: {used:?}");
+        used.iter().all(|ticks| *ticks <= 5)
+    });
+    assert!(is_quiet, "REAP-3, NODE-3: somebody polls");
     worker.close()
 }
 
@@ -26,8 +30,8 @@ fn reap_3_eight_idle_children_and_their_parent_use_no_processor() -> Result<(), 
 fn a_long_task_that_says_that_it_moves_is_not_taken_for_stuck() -> Result<(), Error> {
     let _turn = turn();
     for builder in [builder(), Worker::builder(&PROGRAM).threads()] {
-        let worker = builder.sub_workers(1).budgets(budgets(100, 400)).init()?;
-        worker.call(&Call::new(&MOVE).scalar(1500))?;
+        let worker = builder.sub_workers(1).budgets(budgets(100, 2000)).init()?;
+        worker.call(&Call::new(&MOVE).scalar(3000))?;
         worker.close()?;
     }
     Ok(())

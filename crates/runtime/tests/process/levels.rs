@@ -227,7 +227,7 @@ fn words(builder: Builder) {
 }
 
 fn nap(builder: Builder) {
-    let worker = tree(builder.budgets(budgets(100, 1000))).init().expect("a tree");
+    let worker = tree(builder.budgets(budgets(100, 2500))).init().expect("a tree");
     send(&worker, [0, 1, 0], deed::NAP).expect("LVL-8: nobody is stuck");
 }
 
@@ -237,7 +237,7 @@ fn stuck(builder: Builder) {
         // A thread that hangs cannot be ended.
         return;
     }
-    let worker = tree(builder.budgets(budgets(100, 1000))).init().expect("a tree");
+    let worker = tree(builder.budgets(budgets(100, 2500))).init().expect("a tree");
     let words = send(&worker, [0, 1, 0], deed::HANG).expect_err("LVL-8").to_string();
     for part in ["level 4 worker 0", "level 3 worker 1", "chip 0", "has shown no progress"] {
         assert!(words.contains(part), "LVL-8: {part}: {words}");

@@ -283,7 +283,7 @@ fn dom_10_single_tasks_are_told_too() {
 #[test]
 fn dom_10_a_death_while_the_code_of_the_graph_sleeps_costs_nobody_else() {
     let _turn = turn();
-    let meeting = Meeting::new(builder().budgets(budgets(200, 1500)));
+    let meeting = Meeting::new(builder().budgets(budgets(200, 3000)));
     let run = meeting.worker.run("asleep", |graph| {
         meeting.submit(graph, [1, deed::ABORT, way::BARRIER])?;
         graph.flush();

@@ -1,6 +1,6 @@
 //! An algorithm: a kernel for one rank's part in a collective, and what it needs.
 //!
-//! A new one is a file under `algorithms/` and a line in [`ALL`].
+//! A new algorithm is a file under `algorithms/` and a line in [`Algorithm::ALL`].
 
 use super::algorithms::{
     bidirectional_ring, direct, halving_doubling, hierarchical, recursive_doubling, ring, torus_2d,
@@ -12,18 +12,6 @@ use phalanx_sim::MachineSpec;
 use phalanx_sim::kernel::{KernelError, Tl};
 use std::fmt;
 use std::pin::Pin;
-
-/// Every algorithm, in the order of the manual.
-pub const ALL: &[Algorithm] = &[
-    ring::ALGORITHM,
-    bidirectional_ring::ALGORITHM,
-    direct::ALGORITHM,
-    halving_doubling::ALGORITHM,
-    recursive_doubling::ALGORITHM,
-    tree::ALGORITHM,
-    torus_2d::ALGORITHM,
-    hierarchical::ALGORITHM,
-];
 
 /// What ranks do together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -115,14 +103,26 @@ pub struct Algorithm {
 }
 
 impl Algorithm {
-    /// The algorithm of this name.
+    /// Every built-in algorithm, in the order of the manual.
+    pub const ALL: &'static [Self] = &[
+        ring::ALGORITHM,
+        bidirectional_ring::ALGORITHM,
+        direct::ALGORITHM,
+        halving_doubling::ALGORITHM,
+        recursive_doubling::ALGORITHM,
+        tree::ALGORITHM,
+        torus_2d::ALGORITHM,
+        hierarchical::ALGORITHM,
+    ];
+
+    /// The built-in algorithm called `name`.
     pub fn find(name: &str) -> Option<&'static Self> {
-        ALL.iter().find(|algorithm| algorithm.name == name)
+        Self::ALL.iter().find(|algorithm| algorithm.name == name)
     }
 
-    /// The names of all.
+    /// The names of all built-in algorithms.
     pub fn names() -> Vec<&'static str> {
-        ALL.iter().map(|algorithm| algorithm.name).collect()
+        Self::ALL.iter().map(|algorithm| algorithm.name).collect()
     }
 
     /// Whether it can do `operation` for these members on this machine.
@@ -133,7 +133,7 @@ impl Algorithm {
         members: &[u32],
     ) -> Result<(), String> {
         if !self.operations.contains(&operation) {
-            let able = ALL.iter().filter(|other| other.operations.contains(&operation));
+            let able = Self::ALL.iter().filter(|other| other.operations.contains(&operation));
             let able: Vec<&str> = able.map(|other| other.name).collect();
             return Err(format!(
                 "`{}` cannot do {operation}; these can: {}",

@@ -5,9 +5,9 @@
 //! - **CCL-2 (told by messages).** Every message says what it is about; a rank that receives one about something else
 //!   fails, with both sides in the error.
 
-use super::ahead::Source;
 use super::algorithm::Operation;
-use crate::error::Mismatch;
+use super::prefetch::LoadFrom;
+use crate::error::{Mismatch, MismatchSide};
 use phalanx_sim::ipcq::{BufferKind, EdgeSpec, Topic};
 use phalanx_sim::kernel::{KernelError, Loading, Receiver, Sender, Tile, Tl, View};
 use phalanx_sim::memory::Region;
@@ -119,17 +119,26 @@ pub struct Part {
     pub input: Buffer,
     /// What it gets.
     pub output: Buffer,
-    /// For an all-to-all: how many elements go to each, and come from each.
-    pub splits: Option<Rc<(Vec<usize>, Vec<usize>)>>,
+    /// Split sizes of an all-to-all; `None` for equal parts.
+    pub splits: Option<Rc<Splits>>,
     /// The others.
     pub peers: Peers,
 }
 
+/// The split sizes of an all-to-all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Splits {
+    /// Elements sent to each rank.
+    pub sent: Vec<usize>,
+    /// Elements received from each rank.
+    pub received: Vec<usize>,
+}
+
 /// The sending end of a queue to another rank.
-pub struct To(Sender);
+pub struct SendQueue(Sender);
 
 /// The receiving end of a queue from another rank.
-pub struct From {
+pub struct RecvQueue {
     receiver: Receiver,
     rank: usize,
     checked: Cell<bool>,
@@ -138,18 +147,18 @@ pub struct From {
 impl Part {
     /// Opens a queue to another rank of the group. `receivers` is how many queues a rank has open to receive from, so
     /// that their slots fit; all ranks must say the same.
-    pub fn to(&self, tl: &Tl, rank: usize, receivers: usize) -> Result<To, KernelError> {
+    pub fn to(&self, tl: &Tl, rank: usize, receivers: usize) -> Result<SendQueue, KernelError> {
         let (edge, channel) = self.edge(tl, receivers);
         let sender = tl.sender_on(self.peers.pes[rank], channel, edge)?;
         sender.about(&self.peers.topic);
-        Ok(To(sender))
+        Ok(SendQueue(sender))
     }
 
     /// Opens a queue from another rank of the group.
-    pub fn from(&self, tl: &Tl, rank: usize, receivers: usize) -> Result<From, KernelError> {
+    pub fn from(&self, tl: &Tl, rank: usize, receivers: usize) -> Result<RecvQueue, KernelError> {
         let (edge, channel) = self.edge(tl, receivers);
         let receiver = tl.receiver_on(self.peers.pes[rank], channel, edge)?;
-        Ok(From { receiver, rank, checked: Cell::new(false) })
+        Ok(RecvQueue { receiver, rank, checked: Cell::new(false) })
     }
 
     /// The queue's settings, with fewer or smaller slots where `receivers` of them would take more than half of the
@@ -165,12 +174,12 @@ impl Part {
     }
 
     /// Sends a tile; it leaves when there is a slot for it.
-    pub fn send(&self, tl: &Tl, to: &To, tile: &Tile) {
+    pub fn send(&self, tl: &Tl, to: &SendQueue, tile: &Tile) {
         drop(tl.send(&to.0, tile));
     }
 
     /// Receives `len` elements (CCL-2).
-    pub async fn recv(&self, tl: &Tl, from: &From, len: usize) -> Result<Tile, KernelError> {
+    pub async fn recv(&self, tl: &Tl, from: &RecvQueue, len: usize) -> Result<Tile, KernelError> {
         let received = tl.recv(&from.receiver, self.dtype, len).await;
         if from.checked.get() && received.is_ok() {
             return received;
@@ -180,13 +189,16 @@ impl Part {
     }
 
     #[cold]
-    fn check_topic(&self, from: &From) -> Result<(), KernelError> {
+    fn check_topic(&self, from: &RecvQueue) -> Result<(), KernelError> {
         from.checked.set(true);
         let peers = &self.peers;
         let Some(topic) = from.receiver.topic().filter(|topic| *topic != peers.topic) else {
             return Ok(());
         };
-        let side = |rank: usize, topic: &Topic| (peers.names[rank], topic.to_string());
+        let side = |rank: usize, topic: &Topic| MismatchSide {
+            rank: peers.names[rank],
+            operation: topic.to_string(),
+        };
         let mismatch =
             Mismatch { here: side(self.rank, &peers.topic), there: side(from.rank, &topic) };
         let text = mismatch.to_string();
@@ -195,7 +207,12 @@ impl Part {
     }
 
     /// Both queues between this rank and another one.
-    pub fn pair(&self, tl: &Tl, rank: usize, receivers: usize) -> Result<(To, From), KernelError> {
+    pub(crate) fn pair(
+        &self,
+        tl: &Tl,
+        rank: usize,
+        receivers: usize,
+    ) -> Result<(SendQueue, RecvQueue), KernelError> {
         Ok((self.to(tl, rank, receivers)?, self.from(tl, rank, receivers)?))
     }
 
@@ -215,7 +232,7 @@ impl Part {
     }
 
     /// Segment `index` of a vector of `len` elements, one for each rank; `index` counts round.
-    pub fn segment(&self, len: usize, index: usize) -> Range<usize> {
+    pub(crate) fn segment(&self, len: usize, index: usize) -> Range<usize> {
         crate::placement::share(&(0..len), index % self.ranks, self.ranks)
     }
 
@@ -233,7 +250,7 @@ impl Part {
     }
 
     /// Loads elements of its output.
-    pub fn reload(&self, tl: &Tl, range: &Range<usize>) -> Loading<Tile> {
+    pub(crate) fn reload(&self, tl: &Tl, range: &Range<usize>) -> Loading<Tile> {
         tl.load(&view(tl, &self.output, range))
     }
 
@@ -246,17 +263,17 @@ impl Part {
     }
 
     /// What a rank does that has nobody to talk to: keeps what it has.
-    pub async fn alone(&self, tl: &Tl) -> Result<(), KernelError> {
-        self.keep(tl, &(0..self.input.len), &(0..self.output.len)).await
+    pub(crate) async fn copy_all(&self, tl: &Tl) -> Result<(), KernelError> {
+        self.copy(tl, &(0..self.input.len), &(0..self.output.len)).await
     }
 
     /// What the root of a broadcast does with its own numbers: keeps them.
-    pub async fn keep_root(&self, tl: &Tl) -> Result<(), KernelError> {
-        if self.rank == self.root { self.alone(tl).await } else { Ok(()) }
+    pub(crate) async fn copy_on_root(&self, tl: &Tl) -> Result<(), KernelError> {
+        if self.rank == self.root { self.copy_all(tl).await } else { Ok(()) }
     }
 
     /// Copies elements of its input to its output, unless they are in the same place.
-    pub async fn keep(
+    pub(crate) async fn copy(
         &self,
         tl: &Tl,
         input: &Range<usize>,
@@ -268,7 +285,7 @@ impl Part {
             return Ok(());
         }
         let chunks = self.chunks(output).zip(self.chunks(input));
-        let mut mine = self.ahead(tl, Source::Input, chunks);
+        let mut mine = self.prefetch(tl, LoadFrom::Input, chunks);
         while let Some((to, _, tile)) = mine.next().await? {
             self.store(tl, &to, &tile);
         }
@@ -287,7 +304,7 @@ fn view(tl: &Tl, buffer: &Buffer, range: &Range<usize>) -> View {
 const FITTED: u32 = 20;
 
 /// Fewer, then smaller slots, so that `receivers` queues take no more than half of the scratch memory.
-pub fn fitting(edge: EdgeSpec, scratch: Capacity, receivers: usize) -> EdgeSpec {
+fn fitting(edge: EdgeSpec, scratch: Capacity, receivers: usize) -> EdgeSpec {
     let Capacity::Limited(Bytes(scratch)) = scratch else { return edge };
     if edge.buffer_kind == BufferKind::Hbm || receivers <= 1 {
         return edge;

@@ -16,7 +16,7 @@ use super::algorithm::Operation;
 use super::config::{CclConfig, Plan};
 use super::part::ReduceOp;
 use crate::context::Context;
-use crate::distributed::{self, Asking};
+use crate::distributed::{self, CollectiveCall};
 use crate::limits::{ParameterError, check_numbers};
 use crate::multiprocessing::{SpawnError, spawn};
 use crate::rank::Rank;
@@ -63,7 +63,7 @@ pub struct Measured {
 /// One run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Figures {
-    /// From asking until the last rank is done.
+    /// Time from the call until the last rank is done.
     pub time: Time,
     /// Bytes by time, in GB/s.
     pub algbw: f64,
@@ -152,8 +152,8 @@ impl Sweep {
             let (sweep, plan, (input, output)) = (own.clone(), plan.clone(), shared[rank].clone());
             async move {
                 let world = distributed::init_process_group(&cx)?;
-                let asking = sweep.asking(&input, &output);
-                let (handle, chosen) = distributed::launch_by(&cx, &world, &asking, plan)?;
+                let call = sweep.call(&input, &output);
+                let (handle, chosen) = distributed::launch_by(&cx, &world, &call, plan)?;
                 handle.wait().await?;
                 Ok((cx.now(), chosen.name))
             }
@@ -165,8 +165,8 @@ impl Sweep {
         Ok(Run { time: end - start, algorithm, bound, wrong })
     }
 
-    fn asking<'a>(&self, input: &'a Tensor, output: &'a Tensor) -> Asking<'a> {
-        Asking {
+    fn call<'a>(&self, input: &'a Tensor, output: &'a Tensor) -> CollectiveCall<'a> {
+        CollectiveCall {
             name: self.operation.name(),
             operation: self.operation,
             combine: self.combine,

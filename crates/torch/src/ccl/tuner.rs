@@ -1,7 +1,7 @@
 //! Choosing an algorithm by measuring: each that fits is simulated, timing only, on a machine of its own.
 //!
 //! A measurement depends on machine, members, operation and size alone, so that every rank comes to the same choice
-//! without asking the others.
+//! without call the others.
 
 use super::algorithm::{Algorithm, Operation};
 use super::config::Plan;

@@ -93,13 +93,21 @@ pub(super) fn list(
     Ok(())
 }
 
-/// What only the root gives.
+/// An argument that only the root gives.
+pub(super) struct RootArgument {
+    pub(super) name: &'static str,
+    /// The word for the root: `source` or `destination`.
+    pub(super) role: &'static str,
+}
+
+/// Refuses an argument that is missing on the root or given on another rank.
 pub(super) fn only_on_root<T>(
     operation: &str,
-    (name, role): (&str, &str),
+    argument: &RootArgument,
     given: Option<T>,
     is_root: bool,
 ) -> Result<Option<T>, Error> {
+    let RootArgument { name, role } = argument;
     match (given.is_some(), is_root) {
         (false, true) => Err(Error::argument(format!(
             "{operation}: Argument `{name}` must be specified on {role} rank"

@@ -20,16 +20,22 @@ struct State {
     /// The last collective that this rank has asked for: the next one waits for it.
     last: RefCell<Option<Handle>>,
     /// The last message to and from each rank, by tag: the next one waits for it.
-    messages: RefCell<BTreeMap<Lane, Handle>>,
+    messages: RefCell<BTreeMap<EdgeKey, Handle>>,
     progress: Rc<Progress>,
     /// The settings that queues of this group have been opened with, in the order of their first use.
     connections: RefCell<Vec<phalanx_sim::ipcq::EdgeSpec>>,
 }
 
-/// One way that messages go: whether to the other rank or from it, which one, and the tag.
-pub(crate) type Lane = (Direction, usize, u32);
+/// The edge of a message: messages on one edge keep their order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct EdgeKey {
+    pub(crate) direction: Direction,
+    /// The other rank.
+    pub(crate) peer: usize,
+    pub(crate) tag: u32,
+}
 
-/// Which way a message goes.
+/// The direction of a message, seen from this rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Direction {
     To,
@@ -141,7 +147,7 @@ impl ProcessGroup {
     }
 
     /// The number in the group of a rank of the world.
-    pub fn rank_of(&self, global: usize) -> Option<usize> {
+    pub(crate) fn rank_of(&self, global: usize) -> Option<usize> {
         self.0.members.iter().position(|member| *member == global)
     }
 
@@ -165,14 +171,14 @@ impl ProcessGroup {
         asked.get()
     }
 
-    /// Makes `handle` the last message of a lane.
-    pub(crate) fn follow_message(&self, lane: Lane, handle: &Handle) {
-        self.0.messages.borrow_mut().insert(lane, handle.clone());
+    /// Makes `handle` the last message of a edge.
+    pub(crate) fn follow_message(&self, edge: EdgeKey, handle: &Handle) {
+        self.0.messages.borrow_mut().insert(edge, handle.clone());
     }
 
-    /// The last message of a lane, if it is still under way.
-    pub(crate) fn last_message(&self, lane: Lane) -> Option<Handle> {
-        self.0.messages.borrow().get(&lane).filter(|handle| !handle.is_over()).cloned()
+    /// The last message of a edge, if it is still under way.
+    pub(crate) fn last_message(&self, edge: EdgeKey) -> Option<Handle> {
+        self.0.messages.borrow().get(&edge).filter(|handle| !handle.is_over()).cloned()
     }
 
     /// The channel of queues with these settings.
@@ -284,14 +290,14 @@ pub fn new_group(cx: &Rank, ranks: &[usize]) -> Result<ProcessGroup, Error> {
 
 /// Forgets a group, or with `None` all of them.
 pub fn destroy_process_group(cx: &Rank, group: Option<&ProcessGroup>) -> Result<(), Error> {
-    let doomed = resolve(cx, group)?;
+    let resolved = resolve(cx, group)?;
     let mut groups = cx.groups().borrow_mut();
-    if group.is_none() || doomed.number() == 0 {
+    if group.is_none() || resolved.number() == 0 {
         groups.clear();
         groups.next = 0;
         return Ok(());
     }
-    groups.all.retain(|other| other.number() != doomed.number());
+    groups.all.retain(|other| other.number() != resolved.number());
     Ok(())
 }
 

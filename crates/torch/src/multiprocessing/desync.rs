@@ -54,7 +54,7 @@ pub struct Receiving {
 
 impl RankState {
     /// The oldest collective of each group that it has joined and not finished.
-    pub fn joined(&self) -> Vec<&str> {
+    pub(crate) fn joined(&self) -> Vec<&str> {
         let first = |group| Some(GroupState::oldest(group)?.1);
         self.groups.iter().filter_map(first).collect()
     }
@@ -141,7 +141,7 @@ impl Desync {
     }
 
     /// Who is to blame, in one sentence.
-    pub fn culprit(&self) -> String {
+    pub(crate) fn culprit(&self) -> String {
         let stuck = self.stuck();
         // Somebody who has returned will never come; somebody who is elsewhere may be kept there by others.
         let gone = |stuck: &&Stuck<'_>| stuck.missing.iter().any(|state| state.returned);

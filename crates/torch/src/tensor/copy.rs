@@ -3,7 +3,7 @@
 use super::Tensor;
 use crate::error::Error;
 use crate::placement::Shard;
-use crate::request::{Access, Asked, Handle};
+use crate::request::{Access, Handle, RequestSpec};
 use phalanx_sim::Capacity;
 use phalanx_sim::kernel::{KernelError, Tl, View};
 use phalanx_sim::machine::Launch;
@@ -14,9 +14,30 @@ use std::rc::Rc;
 /// A block of one region that goes to a block of another: rows and columns, with the strides of both.
 #[derive(Clone, Copy, Debug)]
 struct Move {
-    from: (Region, usize, [usize; 2]),
-    to: (Region, usize, [usize; 2]),
+    from: Side,
+    to: Side,
     shape: [usize; 2],
+}
+
+/// One side of a [`Move`].
+#[derive(Clone, Copy, Debug)]
+struct Side {
+    region: Region,
+    /// The first element.
+    start: usize,
+    /// Strides of rows and columns.
+    strides: [usize; 2],
+}
+
+impl Side {
+    fn view(&self, shape: [usize; 2]) -> View {
+        View::strided(&self.region, self.start, shape, self.strides)
+    }
+
+    fn at(&self, row: usize, column: usize) -> Self {
+        let start = self.start + row * self.strides[0] + column * self.strides[1];
+        Self { start, ..*self }
+    }
 }
 
 impl Tensor {
@@ -42,7 +63,7 @@ impl Tensor {
             return self.copy_(&staged);
         }
         let moves = self.moves(source)?;
-        let asked = Asked {
+        let asked = RequestSpec {
             what: "copy",
             subject: format!("{source:?} to {self:?}"),
             touches: &[(&source.storage, Access::Read), (&self.storage, Access::Write)],
@@ -66,26 +87,6 @@ impl Tensor {
         let dense = self.rank.empty(self.shape(), self.dtype())?;
         dense.copy_(self)?;
         Ok(dense)
-    }
-
-    /// A copy of its own, placed alike.
-    pub fn to_owned_copy(&self) -> Result<Self, Error> {
-        let copy = self.rank.placed(self.policy()).empty(self.shape(), self.dtype())?;
-        copy.copy_(self)?;
-        Ok(copy)
-    }
-
-    /// Writes these numbers into the tensor, over the host link.
-    pub fn copy_from_slice(&self, numbers: &[f32]) -> Result<Handle, Error> {
-        if !self.is_whole() || numbers.len() != self.numel() {
-            return Err(Error::argument(format!(
-                "copy_from_slice: {} numbers do not make the whole storage of {}",
-                numbers.len(),
-                self.describe()
-            )));
-        }
-        let value = self.rank.has_data().then(|| super::create::rounded(self.dtype(), numbers));
-        Ok(self.write_(value))
     }
 
     /// What has to move, block by block.
@@ -139,8 +140,16 @@ impl Tensor {
             }
             let last = |strides: &[usize]| [strides[outer], strides[outer + 1]];
             Move {
-                from: (from, source.storage_offset() + from_at, last(&from_strides)),
-                to: (to, self.storage_offset() + to_at, last(&to_strides)),
+                from: Side {
+                    region: from,
+                    start: source.storage_offset() + from_at,
+                    strides: last(&from_strides),
+                },
+                to: Side {
+                    region: to,
+                    start: self.storage_offset() + to_at,
+                    strides: last(&to_strides),
+                },
                 shape: [shape[outer], shape[outer + 1]],
             }
         };
@@ -155,8 +164,10 @@ fn overlap(from: &Shard, to: &Shard) -> Option<Move> {
     if rows.is_empty() || columns.is_empty() {
         return None;
     }
-    let side = |shard: &Shard| {
-        (shard.region, shard.at(rows.start, columns.start), [shard.columns.len(), 1])
+    let side = |shard: &Shard| Side {
+        region: shard.region,
+        start: shard.at(rows.start, columns.start),
+        strides: [shard.columns.len(), 1],
     };
     Some(Move { from: side(from), to: side(to), shape: [rows.len(), columns.len()] })
 }
@@ -172,14 +183,11 @@ fn tile_limit(tcm: Capacity) -> usize {
 async fn run(tl: Tl, moves: std::rc::Rc<[Move]>, limit: usize) -> Result<(), KernelError> {
     for whole in moves.iter() {
         for piece in pieces(whole, limit) {
-            let view = |(region, start, strides): (Region, usize, [usize; 2])| {
-                View::strided(&region, start, piece.shape, strides)
-            };
-            let mut tile = tl.load(&view(piece.from)).await?;
-            if tile.dtype() != piece.to.0.dtype {
-                tile = tl.cast(&tile, piece.to.0.dtype).await?;
+            let mut tile = tl.load(&piece.from.view(piece.shape)).await?;
+            if tile.dtype() != piece.to.region.dtype {
+                tile = tl.cast(&tile, piece.to.region.dtype).await?;
             }
-            drop(tl.store(&view(piece.to), &tile));
+            drop(tl.store(&piece.to.view(piece.shape), &tile));
         }
     }
     Ok(())
@@ -187,18 +195,16 @@ async fn run(tl: Tl, moves: std::rc::Rc<[Move]>, limit: usize) -> Result<(), Ker
 
 /// A move cut so that no piece is larger than `limit` bytes.
 fn pieces(whole: &Move, limit: usize) -> Vec<Move> {
-    let size = whole.from.0.dtype.size().max(whole.to.0.dtype.size());
+    let size = whole.from.region.dtype.size().max(whole.to.region.dtype.size());
     let [rows, columns] = whole.shape;
     let wide = columns.min((limit / size).max(1));
     let high = (limit / (size * wide).max(1)).clamp(1, rows.max(1));
     let mut pieces = Vec::new();
     for row in (0..rows).step_by(high) {
         for column in (0..columns).step_by(wide.max(1)) {
-            let moved = |(region, start, strides): (Region, usize, [usize; 2])| {
-                (region, start + row * strides[0] + column * strides[1], strides)
-            };
             let shape = [high.min(rows - row), wide.min(columns - column)];
-            pieces.push(Move { from: moved(whole.from), to: moved(whole.to), shape });
+            let (from, to) = (whole.from.at(row, column), whole.to.at(row, column));
+            pieces.push(Move { from, to, shape });
         }
     }
     pieces

@@ -4,7 +4,7 @@ use super::{Storage, Tensor, dense};
 use crate::error::{Error, describe};
 use crate::placement::{DpPolicy, Shard};
 use crate::rank::Rank;
-use crate::request::{Access, Asked, Order};
+use crate::request::{Access, Order, RequestSpec};
 use phalanx_sim::value::{DType, Value};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -203,7 +203,7 @@ impl Placed<'_> {
     }
 
     /// `start`, `start + step`, ... up to `end`, which is excluded.
-    pub fn arange(&self, start: f64, end: f64, step: f64, dtype: DType) -> Result<Tensor, Error> {
+    fn arange(&self, start: f64, end: f64, step: f64, dtype: DType) -> Result<Tensor, Error> {
         let count = (end - start) / step;
         if !count.is_finite() || step == 0.0 {
             return Err(Error::argument(format!(
@@ -230,12 +230,12 @@ impl Placed<'_> {
     }
 
     /// Random numbers between 0 and 1.
-    pub fn rand(&self, shape: impl AsRef<[usize]>, dtype: DType) -> Result<Tensor, Error> {
+    fn rand(&self, shape: impl AsRef<[usize]>, dtype: DType) -> Result<Tensor, Error> {
         self.drawn(shape.as_ref(), dtype, crate::random::Generator::uniform)
     }
 
     /// Random numbers with mean 0 and variance 1.
-    pub fn randn(&self, shape: impl AsRef<[usize]>, dtype: DType) -> Result<Tensor, Error> {
+    fn randn(&self, shape: impl AsRef<[usize]>, dtype: DType) -> Result<Tensor, Error> {
         self.drawn(shape.as_ref(), dtype, crate::random::Generator::normal)
     }
 
@@ -281,7 +281,7 @@ impl Tensor {
 
     /// Tells the SIP's MMU where the storage is.
     fn map(&self) {
-        let asked = Asked {
+        let asked = RequestSpec {
             what: "map",
             subject: self.subject(),
             touches: &[(&self.storage, Access::Write)],
@@ -296,7 +296,7 @@ impl Tensor {
         if !self.is_whole() {
             return self.copy_(&self.rank.full(self.shape(), number, self.dtype())?);
         }
-        let asked = Asked {
+        let asked = RequestSpec {
             what: "fill",
             subject: self.subject(),
             touches: &[(&self.storage, Access::Overwrite)],
@@ -315,7 +315,7 @@ impl Tensor {
 
     /// Writes a value, the whole tensor row by row, to every shard.
     pub(crate) fn write_(&self, value: Option<Value>) -> crate::request::Handle {
-        let asked = Asked {
+        let asked = RequestSpec {
             what: "write",
             subject: self.subject(),
             touches: &[(&self.storage, Access::Overwrite)],

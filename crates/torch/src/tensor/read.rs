@@ -3,7 +3,7 @@
 use super::Tensor;
 use crate::error::Error;
 use crate::placement::Shard;
-use crate::request::{Access, Asked};
+use crate::request::{Access, RequestSpec};
 use phalanx_sim::value::{Buffer, DType, Element, Value};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -115,7 +115,7 @@ impl Tensor {
 
     /// Asks for what stands in each shard that the tensor's elements may be in.
     async fn read_shards(&self) -> Result<Vec<(usize, Value)>, Error> {
-        let asked = Asked {
+        let asked = RequestSpec {
             what: "read",
             subject: format!("{self:?}"),
             touches: &[(&self.storage, Access::Read)],

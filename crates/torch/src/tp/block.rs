@@ -2,7 +2,7 @@
 //! beside a residual.
 
 use super::column::{ColumnOptions, ColumnParallelLinear};
-use super::compute::{Config, Site, divide};
+use super::compute::{Config, LayerContext, divide};
 use super::init::Init;
 use super::kernels::attention::{Sizes, scores, weigh};
 use super::kernels::rows::{Activation, Softmax, add, layer_norm, softmax};
@@ -11,7 +11,6 @@ use super::row::{RowOptions, RowParallelLinear};
 use crate::error::Error;
 use crate::rank::Rank;
 use crate::tensor::Tensor;
-use phalanx_sim::DType;
 
 /// What a [`TransformerBlock`] is told.
 #[derive(Clone)]
@@ -55,7 +54,7 @@ impl BlockOptions {
 /// The rows of the weight of queries, keys and values are ordered `[head, query | key | value, width]`, so that ranks
 /// get whole heads.
 pub struct TransformerBlock {
-    site: Site,
+    layer: LayerContext,
     norms: [[Tensor; 2]; 2],
     mixed: ColumnParallelLinear,
     projection: RowParallelLinear,
@@ -68,7 +67,7 @@ pub struct TransformerBlock {
 impl TransformerBlock {
     /// A block of `hidden` features.
     pub fn new(cx: &Rank, hidden: usize, options: &BlockOptions) -> Result<Self, Error> {
-        let site = Site::new(cx, &options.config)?;
+        let layer = LayerContext::new(cx, &options.config)?;
         let [mixed, projection, up, down] = options.init.clone();
         let config = options.config.clone();
         let column = ColumnOptions {
@@ -89,23 +88,18 @@ impl TransformerBlock {
             config,
         };
         let norm = || -> Result<[Tensor; 2], Error> {
-            Ok([site.constant(&[hidden], 1.0)?, site.constant(&[hidden], 0.0)?])
+            Ok([layer.constant(&[hidden], 1.0)?, layer.constant(&[hidden], 0.0)?])
         };
         Ok(Self {
-            heads: divide(options.heads, site.ranks)?,
+            heads: divide(options.heads, layer.ranks)?,
             width: divide(hidden, options.heads)?,
             norms: [norm()?, norm()?],
             mixed: ColumnParallelLinear::new(cx, hidden, 3 * hidden, &column)?,
             projection: RowParallelLinear::new(cx, hidden, hidden, &row)?,
             mlp: Mlp::new(cx, hidden, options.ffn, &inner)?,
             options: options.clone(),
-            site,
+            layer,
         })
-    }
-
-    /// The type of its activations.
-    pub fn dtype(&self) -> DType {
-        self.site.dtype
     }
 
     /// The output, which all ranks have alike; `x` is `[s, b, hidden]`, or with `sequence_parallel` a share of its
@@ -122,28 +116,28 @@ impl TransformerBlock {
 
     fn norm(&self, which: usize, x: &Tensor) -> Result<Tensor, Error> {
         let [gain, bias] = &self.norms[which];
-        let out = self.site.empty(x.shape())?;
-        layer_norm(&out, x, [gain, bias], self.options.epsilon, self.site.compute)?;
+        let out = self.layer.empty(x.shape())?;
+        layer_norm(&out, x, gain, bias, self.options.epsilon, self.layer.compute)?;
         Ok(out)
     }
 
     fn sum(&self, a: &Tensor, b: &Tensor) -> Result<Tensor, Error> {
-        let out = self.site.empty(a.shape())?;
-        add(&out, a, b, self.site.compute)?;
+        let out = self.layer.empty(a.shape())?;
+        add(&out, a, b, self.layer.compute)?;
         Ok(out)
     }
 
     fn attention(&self, x: &Tensor) -> Result<Tensor, Error> {
-        let compute = self.site.compute;
+        let compute = self.layer.compute;
         let (mixed, _) = self.mixed.forward(x)?;
         let (length, sequences) = (mixed.shape()[0], mixed.shape()[1]);
         let sizes = Sizes { length, sequences, heads: self.heads, width: self.width };
-        let weights = self.site.empty(&[sizes.matrices() * length, length])?;
+        let weights = self.layer.empty(&[sizes.matrices() * length, length])?;
         scores(&weights, &mixed, sizes, compute)?;
         #[expect(clippy::cast_precision_loss, reason = "a number of features")]
         let scale = 1.0 / (self.width as f64).sqrt();
         softmax(&weights, Softmax { scale, causal: self.options.causal }, compute)?;
-        let values = self.site.empty(&[length, sequences, self.heads * self.width])?;
+        let values = self.layer.empty(&[length, sequences, self.heads * self.width])?;
         weigh(&values, &weights, &mixed, sizes, compute)?;
         Ok(self.projection.forward(&values)?.0)
     }

@@ -1,6 +1,6 @@
 //! `ColumnParallelLinear`: every rank computes some of the output features.
 
-use super::compute::{Config, Site};
+use super::compute::{Config, LayerContext};
 use super::init::{Cut, Init, weight};
 use super::kernels::linear::linear;
 use super::kernels::rows::{Activation, epilogue};
@@ -46,7 +46,7 @@ impl Default for ColumnOptions {
 
 /// `y = x W^T + b`, with the rows of `W` (`[out, in]`) and `b` spread over ranks.
 pub struct ColumnParallelLinear {
-    site: Site,
+    layer: LayerContext,
     input_size: usize,
     part: [usize; 2],
     weight: Option<Tensor>,
@@ -62,17 +62,17 @@ impl ColumnParallelLinear {
         output_size: usize,
         options: &ColumnOptions,
     ) -> Result<Self, Error> {
-        let site = Site::new(cx, &options.config)?;
+        let layer = LayerContext::new(cx, &options.config)?;
         let cut = Cut { shape: [output_size, input_size], dim: 0, stride: options.stride };
-        let part = cut.part(site.ranks)?;
-        let policy = site.compute.weights();
+        let part = cut.part(layer.ranks)?;
+        let policy = layer.compute.weights();
         let weight = if options.skip_weight_param_allocation {
             None
         } else {
-            Some(weight(&site, &options.init, options.config.seed, cut, policy)?)
+            Some(weight(&layer, &options.init, options.config.seed, cut, policy)?)
         };
-        let bias = if options.bias { Some(site.constant(&[part[0]], 0.0)?) } else { None };
-        Ok(Self { site, input_size, part, weight, bias, options: options.clone() })
+        let bias = if options.bias { Some(layer.constant(&[part[0]], 0.0)?) } else { None };
+        Ok(Self { layer, input_size, part, weight, bias, options: options.clone() })
     }
 
     /// This rank's part of the weight, `[out / ranks, in]`.
@@ -99,16 +99,16 @@ impl ColumnParallelLinear {
         gather_output: Option<bool>,
     ) -> Result<(Tensor, Option<Tensor>), Error> {
         let weight = self.weight_or(weight)?;
-        let Site { cx, group, compute, .. } = &self.site;
-        let x = if self.site.sequence_parallel {
+        let LayerContext { cx, group, compute, .. } = &self.layer;
+        let x = if self.layer.sequence_parallel {
             mappings::gather_from_sequence_parallel_region(cx, x, Some(group))?
         } else {
             mappings::copy_to_tensor_model_parallel_region(cx, x, Some(group))?
         };
-        let x = dense(&self.site, &x, self.input_size)?;
+        let x = dense(&self.layer, &x, self.input_size)?;
         let mut shape = x.shape().to_vec();
         shape[x.shape().len() - 1] = self.part[0];
-        let y = self.site.empty(&shape)?;
+        let y = self.layer.empty(&shape)?;
         linear(&y, &x, weight, *compute)?;
         let skip = self.options.skip_bias_add;
         epilogue(&y, self.bias.as_ref().filter(|_| !skip), Activation::None, *compute)?;
@@ -141,7 +141,7 @@ impl ColumnParallelLinear {
 }
 
 /// An input with its elements adjacent, if it has as many features as the layer takes.
-pub(super) fn dense(site: &Site, x: &Tensor, features: usize) -> Result<Tensor, Error> {
+pub(super) fn dense(layer: &LayerContext, x: &Tensor, features: usize) -> Result<Tensor, Error> {
     if x.shape().last() != Some(&features) {
         return Err(Error::argument(format!(
             "{} has another last dimension than the {features} features of the layer",
@@ -151,7 +151,7 @@ pub(super) fn dense(site: &Site, x: &Tensor, features: usize) -> Result<Tensor, 
     if x.is_contiguous() {
         return Ok(x.clone());
     }
-    let dense = site.empty(x.shape())?;
+    let dense = layer.empty(x.shape())?;
     dense.copy_(x)?;
     Ok(dense)
 }

@@ -36,7 +36,7 @@ impl Compute {
     }
 
     /// Where weights are: some of the output features in every cube.
-    pub fn weights(self) -> DpPolicy {
+    pub(crate) fn weights(self) -> DpPolicy {
         DpPolicy::row_wise(self.cubes)
     }
 
@@ -69,7 +69,7 @@ impl Default for Config {
 
 /// What a layer knows of where it is.
 #[derive(Clone)]
-pub(crate) struct Site {
+pub(crate) struct LayerContext {
     pub(crate) cx: Rank,
     pub(crate) group: ProcessGroup,
     pub(crate) rank: usize,
@@ -79,7 +79,7 @@ pub(crate) struct Site {
     pub(crate) sequence_parallel: bool,
 }
 
-impl Site {
+impl LayerContext {
     pub(crate) fn new(cx: &Rank, config: &Config) -> Result<Self, Error> {
         let group = group_or_tensor(cx, config.group.as_ref())?;
         let ranks = group.size();

@@ -1,6 +1,6 @@
 //! `VocabParallelEmbedding`: every rank has the rows of some of the numbers.
 
-use super::compute::{Config, Site, divide};
+use super::compute::{Config, LayerContext, divide};
 use super::init::{Cut, Init, weight};
 use super::kernels::embedding::lookup;
 use super::mappings;
@@ -23,7 +23,7 @@ pub struct EmbeddingOptions {
 
 /// A row for each number, with the rows spread over ranks.
 pub struct VocabParallelEmbedding {
-    site: Site,
+    layer: LayerContext,
     weight: Tensor,
     numbers: usize,
     options: EmbeddingOptions,
@@ -37,13 +37,13 @@ impl VocabParallelEmbedding {
         embedding_dim: usize,
         options: &EmbeddingOptions,
     ) -> Result<Self, Error> {
-        let site = Site::new(cx, &options.config)?;
-        divide(num_embeddings, site.ranks)?;
+        let layer = LayerContext::new(cx, &options.config)?;
+        divide(num_embeddings, layer.ranks)?;
         let cut = Cut { shape: [num_embeddings, embedding_dim], dim: 0, stride: 1 };
         // In one place, so that the time of a lookup does not depend on the number.
         let policy = DpPolicy::default();
-        let weight = weight(&site, &options.init, options.config.seed, cut, policy)?;
-        Ok(Self { site, weight, numbers: num_embeddings, options: options.clone() })
+        let weight = weight(&layer, &options.init, options.config.seed, cut, policy)?;
+        Ok(Self { layer, weight, numbers: num_embeddings, options: options.clone() })
     }
 
     /// This rank's rows.
@@ -60,11 +60,11 @@ impl VocabParallelEmbedding {
                 ids.describe()
             )));
         }
-        let Site { cx, group, rank, compute, .. } = &self.site;
+        let LayerContext { cx, group, rank, compute, .. } = &self.layer;
         let [rows, width] = [self.weight.shape()[0], self.weight.shape()[1]];
         let mut shape = ids.shape().to_vec();
         shape.push(width);
-        let out = self.site.empty(&shape)?;
+        let out = self.layer.empty(&shape)?;
         let own = rank * rows..(rank + 1) * rows;
         lookup(&out, &ids.contiguous()?, &self.weight, own, self.numbers, *compute)?;
         if !self.options.reduce_scatter_embeddings {
@@ -77,7 +77,7 @@ impl VocabParallelEmbedding {
             )));
         }
         let turned = out.transpose(0, 1)?;
-        let dense = self.site.empty(turned.shape())?;
+        let dense = self.layer.empty(turned.shape())?;
         dense.copy_(&turned)?;
         mappings::reduce_scatter_to_sequence_parallel_region(cx, &dense, Some(group))
     }

@@ -8,7 +8,7 @@ use crate::placement::DpPolicy;
 use crate::random::Generator;
 use crate::rank::Rank;
 use crate::tensor::Tensor;
-use crate::tp::compute::{Site, divide};
+use crate::tp::compute::{LayerContext, divide};
 use std::fmt;
 use std::rc::Rc;
 
@@ -80,33 +80,33 @@ impl Cut {
     }
 
     /// The element of the master that element `index` of rank `rank`'s part is: pieces are dealt in turn.
-    fn source(&self, part: [usize; 2], (rank, ranks): (usize, usize), index: usize) -> usize {
+    fn source(&self, part: [usize; 2], layer: &LayerContext, index: usize) -> usize {
         let mut at = [index / part[1], index % part[1]];
         let piece = part[self.dim] / self.stride;
         let number = at[self.dim] / piece;
-        at[self.dim] = (number * ranks + rank) * piece + at[self.dim] % piece;
+        at[self.dim] = (number * layer.ranks + layer.rank) * piece + at[self.dim] % piece;
         at[0] * self.shape[1] + at[1]
     }
 }
 
 /// This rank's part of a weight, there from the beginning: loading it takes no simulated time.
 pub(crate) fn weight(
-    site: &Site,
+    layer: &LayerContext,
     init: &Init,
     seed: Option<u64>,
     cut: Cut,
     policy: DpPolicy,
 ) -> Result<Tensor, Error> {
-    let part = cut.part(site.ranks)?;
-    let place = (site.rank, site.ranks);
-    let placed = site.cx.placed(policy);
+    let part = cut.part(layer.ranks)?;
+
+    let placed = layer.cx.placed(policy);
     if let Init::Of(number) = init {
         // A function needs no master.
-        return placed.resident(part, site.dtype, |index| number(cut.source(part, place, index)));
+        return placed.resident(part, layer.dtype, |index| number(cut.source(part, layer, index)));
     }
     let master =
-        if site.cx.has_data() { drawn(&site.cx, init, seed, cut.shape) } else { Vec::new() };
-    placed.resident(part, site.dtype, |index| master[cut.source(part, place, index)])
+        if layer.cx.has_data() { drawn(&layer.cx, init, seed, cut.shape) } else { Vec::new() };
+    placed.resident(part, layer.dtype, |index| master[cut.source(part, layer, index)])
 }
 
 fn drawn(cx: &Rank, init: &Init, seed: Option<u64>, [rows, columns]: [usize; 2]) -> Vec<f32> {

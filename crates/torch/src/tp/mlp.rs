@@ -76,16 +76,6 @@ impl Mlp {
         self.dtype
     }
 
-    /// The first layer.
-    pub fn up(&self) -> &ColumnParallelLinear {
-        &self.up
-    }
-
-    /// The second layer.
-    pub fn down(&self) -> &RowParallelLinear {
-        &self.down
-    }
-
     /// The output, which all ranks have alike; `x` is `[.., hidden]`.
     pub fn forward(&self, x: &Tensor) -> Result<Tensor, Error> {
         let (y, bias) = self.up.forward(x)?;

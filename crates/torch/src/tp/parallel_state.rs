@@ -149,7 +149,7 @@ pub fn rank_groups(sizes: &ModelParallel, world: usize) -> Result<Vec<(Kind, Gro
 
 /// The groups of a rank, and what it was told to answer instead.
 #[derive(Default)]
-pub struct ParallelState {
+pub(crate) struct ParallelState {
     groups: RefCell<BTreeMap<Kind, ProcessGroup>>,
     tensor_rank: Cell<Option<usize>>,
     tensor_world_size: Cell<Option<usize>>,
@@ -203,7 +203,7 @@ pub fn destroy_model_parallel(cx: &Rank) {
 }
 
 /// This rank's group of a kind.
-pub fn get_group(cx: &Rank, kind: Kind) -> Result<ProcessGroup, Error> {
+fn get_group(cx: &Rank, kind: Kind) -> Result<ProcessGroup, Error> {
     let missing = || {
         // Inner stages have no part in the embedding; of all other kinds every rank has a group.
         Error::argument(format!("{} group is not initialized", kind.name()))

@@ -51,8 +51,8 @@ impl Check {
         let mut expected = expected.into_iter();
         for (index, got) in (0..).zip(got) {
             let wanted = expected.next().unwrap_or(f64::NAN);
-            let error = (f64::from(*got) - wanted).abs();
-            self.take(what, index, (f64::from(*got), wanted), error, error <= tolerance);
+            let pair = Pair { index, got: f64::from(*got), expected: wanted };
+            self.take(what, pair, pair.error() <= tolerance);
         }
     }
 
@@ -69,19 +69,33 @@ impl Check {
             let wanted = expected.next().unwrap_or(bf16::NAN);
             let is_right = got.to_bits() == wanted.to_bits()
                 || steps > 0 && distance(*got, wanted).is_some_and(|apart| apart <= steps);
-            let (got, wanted) = (f64::from(*got), f64::from(wanted));
-            self.take(what, index, (got, wanted), (got - wanted).abs(), is_right);
+            let pair = Pair { index, got: f64::from(*got), expected: f64::from(wanted) };
+            self.take(what, pair, is_right);
         }
     }
 
-    fn take(&mut self, what: &str, index: u64, pair: (f64, f64), error: f64, is_right: bool) {
+    fn take(&mut self, what: &str, pair: Pair, is_right: bool) {
         self.compared += 1;
-        let error = if error.is_nan() { f64::INFINITY } else { error };
+        let error = if pair.error().is_nan() { f64::INFINITY } else { pair.error() };
         self.max_abs_error = self.max_abs_error.max(error);
         if !is_right && self.first.is_none() {
-            let (got, expected) = pair;
+            let Pair { index, got, expected } = pair;
             self.first = Some(Difference { what: what.to_owned(), index, got, expected });
         }
+    }
+}
+
+/// An element and its reference.
+#[derive(Clone, Copy)]
+struct Pair {
+    index: u64,
+    got: f64,
+    expected: f64,
+}
+
+impl Pair {
+    fn error(self) -> f64 {
+        (self.got - self.expected).abs()
     }
 }
 

@@ -2,9 +2,9 @@
 
 use crate::printer;
 use crate::progress::Progress;
-use crate::table::Table;
 use owo_colors::OwoColorize;
 use phalanx_runtime::doctor::{Finding, Status, examine};
+use phalanx_sim::report::{Style, Table};
 use phalanx_workloads::node::{NOTHING, PROGRAM};
 use serde::Serialize;
 use std::process::ExitCode;
@@ -32,7 +32,7 @@ fn text(findings: &[Finding]) -> String {
         table.row([(*name).to_owned(), word(*status).to_owned(), found.clone()]);
     }
     let advice = findings.iter().filter_map(advice);
-    let text = table.text() + &advice.collect::<String>();
+    let text = table.text(Style::Terminal) + &advice.collect::<String>();
     let verdict = match worst(findings) {
         Status::Fine => "this host runs workers",
         Status::Doubtful => "this host runs workers, with the reservations above",

@@ -2,10 +2,10 @@
 
 use crate::report::Parameters;
 use crate::show;
-use crate::table::Table;
 use owo_colors::OwoColorize;
 use phalanx_runtime::Isolation;
 use phalanx_sim::MachineSpec;
+use phalanx_sim::report::{Style, Table};
 use phalanx_workloads::Settings;
 use phalanx_workloads::node::{Chip, Difference, Outcome, Run, Workload};
 use serde::Serialize;
@@ -84,7 +84,7 @@ impl Finished<'_> {
         let more = runs.len().saturating_sub(RUNS);
         let more =
             if more > 0 { format!("and {more} more; `--json` has all\n") } else { String::new() };
-        table.text() + &more
+        table.text(Style::Terminal) + &more
     }
 
     fn chips(&self) -> String {
@@ -96,7 +96,7 @@ impl Finished<'_> {
             let device = format!("sip{device_id}");
             table.row([rank.to_string(), device, tasks.to_string(), show::time(*simulated_ps)]);
         }
-        table.text()
+        table.text(Style::Terminal)
     }
 
     /// The report for programs; its keys are stable.

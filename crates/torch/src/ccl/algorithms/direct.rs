@@ -5,9 +5,9 @@
 //! one behind them, so that no link carries all first messages, and go on chunk by chunk rather than rank by rank, so
 //! that all links are busy.
 
-use super::super::ahead::{Ahead, Source};
 use super::super::algorithm::{Algorithm, Operation, Running, anywhere};
-use super::super::part::{From, Part, To};
+use super::super::part::{Part, RecvQueue, SendQueue};
+use super::super::prefetch::{LoadFrom, Prefetch};
 use phalanx_sim::kernel::{KernelError, Tile, Tl};
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -23,7 +23,7 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
 
 pub(super) async fn run(part: Part, tl: Tl) -> Result<(), KernelError> {
     if part.ranks == 1 {
-        return part.alone(&tl).await;
+        return part.copy_all(&tl).await;
     }
     let mesh = Mesh::open(&part, &tl)?;
     match part.operation {
@@ -42,8 +42,8 @@ pub(super) async fn run(part: Part, tl: Tl) -> Result<(), KernelError> {
 struct Mesh<'a> {
     part: &'a Part,
     tl: &'a Tl,
-    to: Vec<Option<To>>,
-    from: Vec<Option<From>>,
+    to: Vec<Option<SendQueue>>,
+    from: Vec<Option<RecvQueue>>,
 }
 
 impl<'a> Mesh<'a> {
@@ -72,7 +72,7 @@ impl<'a> Mesh<'a> {
     }
 
     /// Sends a tile to everybody there is a queue to.
-    fn tell(&self, tile: &Tile) {
+    fn send_to_all(&self, tile: &Tile) {
         for to in self.behind().filter_map(|rank| self.to[rank].as_ref()) {
             self.part.send(self.tl, to, tile);
         }
@@ -82,7 +82,7 @@ impl<'a> Mesh<'a> {
     async fn deliver(&self, range: impl Fn(usize) -> Range<usize>) -> Result<(), KernelError> {
         let peers = self.behind().filter_map(|rank| Some((self.to[rank].as_ref()?, rank)));
         let lists = peers.map(|(to, rank)| (to, self.part.chunks(&range(rank))));
-        let mut own = self.part.ahead(self.tl, Source::Input, rounds(lists.collect()));
+        let mut own = self.part.prefetch(self.tl, LoadFrom::Input, rounds(lists.collect()));
         while let Some((to, _, theirs)) = own.next().await? {
             self.part.send(self.tl, to, &theirs);
         }
@@ -107,9 +107,10 @@ impl<'a> Mesh<'a> {
         &self,
         range: &Range<usize>,
         goes: &Range<usize>,
-    ) -> Ahead<'_, Range<usize>, impl Iterator<Item = (Range<usize>, Range<usize>)> + use<>> {
+    ) -> Prefetch<'_, Range<usize>, impl Iterator<Item = (Range<usize>, Range<usize>)> + use<>>
+    {
         let chunks = self.part.chunks(goes).zip(self.part.chunks(range));
-        self.part.ahead(self.tl, Source::Input, chunks)
+        self.part.prefetch(self.tl, LoadFrom::Input, chunks)
     }
 
     /// A chunk of this rank's input, combined with everybody's in the order of ranks.
@@ -136,7 +137,7 @@ impl<'a> Mesh<'a> {
         let mut own = self.own(&segment, &segment);
         while let Some((chunk, _, mine)) = own.next().await? {
             let whole = self.combined(mine).await?;
-            self.tell(&whole);
+            self.send_to_all(&whole);
             part.store(self.tl, &chunk, &whole);
         }
         self.collect(|rank| part.segment(len, rank)).await
@@ -157,7 +158,7 @@ impl<'a> Mesh<'a> {
         let (part, tl, len) = (self.part, self.tl, self.part.output.len);
         let mut own = self.own(&(0..part.input.len), &part.segment(len, part.rank));
         while let Some((place, _, mine)) = own.next().await? {
-            self.tell(&mine);
+            self.send_to_all(&mine);
             part.store(tl, &place, &mine);
         }
         self.collect(|rank| part.segment(len, rank)).await
@@ -171,9 +172,9 @@ impl<'a> Mesh<'a> {
         let whole = 0..part.input.len;
         let mut own = self.own(&whole, &whole);
         while let Some((_, _, mine)) = own.next().await? {
-            self.tell(&mine);
+            self.send_to_all(&mine);
         }
-        part.keep_root(self.tl).await
+        part.copy_on_root(self.tl).await
     }
 
     async fn reduce(&self) -> Result<(), KernelError> {
@@ -197,7 +198,7 @@ impl<'a> Mesh<'a> {
         }
         self.deliver(|rank| part.segment(part.input.len, rank)).await?;
         let own = part.segment(part.input.len, part.rank);
-        part.keep(self.tl, &own, &(0..part.output.len)).await
+        part.copy(self.tl, &own, &(0..part.output.len)).await
     }
 
     async fn gather(&self) -> Result<(), KernelError> {
@@ -206,7 +207,7 @@ impl<'a> Mesh<'a> {
             return self.deliver(|_| 0..part.input.len).await;
         }
         let own = part.segment(part.output.len, part.rank);
-        part.keep(self.tl, &(0..part.input.len), &own).await?;
+        part.copy(self.tl, &(0..part.input.len), &own).await?;
         self.collect(|rank| part.segment(part.output.len, rank)).await
     }
 
@@ -219,10 +220,11 @@ impl<'a> Mesh<'a> {
                 start..start + splits[rank]
             }
         };
-        let sent = |rank| block(part.input.len, part.splits.as_ref().map(|both| &both.0), rank);
-        let got = |rank| block(part.output.len, part.splits.as_ref().map(|both| &both.1), rank);
+        let splits = part.splits.as_ref();
+        let sent = |rank| block(part.input.len, splits.map(|splits| &splits.sent), rank);
+        let got = |rank| block(part.output.len, splits.map(|splits| &splits.received), rank);
         self.deliver(sent).await?;
-        part.keep(self.tl, &sent(part.rank), &got(part.rank)).await?;
+        part.copy(self.tl, &sent(part.rank), &got(part.rank)).await?;
         self.collect(got).await
     }
 }

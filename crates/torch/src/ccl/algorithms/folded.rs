@@ -3,8 +3,8 @@
 //! The ranks beyond the largest power of two `p` sit out: rank `p + i` gives its vector to rank `i`, which combines
 //! `x[i] + x[p+i]`, and gets the result from it in the end.
 
-use super::super::ahead::Source;
-use super::super::part::{From, Part, To};
+use super::super::part::{Part, RecvQueue, SendQueue};
+use super::super::prefetch::LoadFrom;
 use phalanx_sim::kernel::{KernelError, Tile, Tl};
 
 /// One of the ranks that are paired off, and whoever it stands in for.
@@ -13,7 +13,7 @@ pub(super) struct Folded<'a> {
     pub(super) tl: &'a Tl,
     /// How many are paired off: the largest power of two.
     pub(super) power: usize,
-    beyond: Option<(To, From)>,
+    beyond: Option<(SendQueue, RecvQueue)>,
 }
 
 impl<'a> Folded<'a> {
@@ -38,7 +38,7 @@ impl<'a> Folded<'a> {
     pub(super) async fn sit_out(part: &Part, tl: &Tl) -> Result<(), KernelError> {
         let partner = part.rank - (1 << part.ranks.ilog2());
         let (to, from) = part.pair(tl, partner, Self::receivers(part.ranks))?;
-        part.send_all(tl, &to, Source::Input, &(0..part.input.len)).await?;
+        part.send_all(tl, &to, LoadFrom::Input, &(0..part.input.len)).await?;
         for chunk in part.chunks(&(0..part.output.len)) {
             let whole = part.recv(tl, &from, chunk.len()).await?;
             part.store(tl, &chunk, &whole);
@@ -47,20 +47,20 @@ impl<'a> Folded<'a> {
     }
 
     /// The queues to and from another rank.
-    pub(super) fn pair(&self, rank: usize) -> Result<(To, From), KernelError> {
+    pub(super) fn pair(&self, rank: usize) -> Result<(SendQueue, RecvQueue), KernelError> {
         self.part.pair(self.tl, rank, Self::receivers(self.part.ranks))
     }
 
     /// Where this rank's numbers are once they have been folded.
-    pub(super) fn source(&self) -> Source {
-        if self.stands_in() { Source::Output } else { Source::Input }
+    pub(super) fn source(&self) -> LoadFrom {
+        if self.stands_in() { LoadFrom::Output } else { LoadFrom::Input }
     }
 
     /// Combines this rank's vector with that of the rank it stands in for, in the output, and hands out each chunk.
     pub(super) async fn fold(&self, mut take: impl FnMut(&Tile)) -> Result<(), KernelError> {
         let (part, tl) = (self.part, self.tl);
         let chunks = part.chunks(&(0..part.input.len)).map(|chunk| ((), chunk));
-        let mut own = part.ahead(tl, Source::Input, chunks);
+        let mut own = part.prefetch(tl, LoadFrom::Input, chunks);
         while let Some(((), chunk, mut tile)) = own.next().await? {
             if let Some((_, from)) = &self.beyond {
                 let received = part.recv(tl, from, chunk.len()).await?;
@@ -84,7 +84,7 @@ impl<'a> Folded<'a> {
         match &self.beyond {
             Some((to, _)) => {
                 let whole = 0..self.part.output.len;
-                self.part.send_all(self.tl, to, Source::Output, &whole).await
+                self.part.send_all(self.tl, to, LoadFrom::Output, &whole).await
             }
             None => Ok(()),
         }

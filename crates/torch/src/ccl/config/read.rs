@@ -1,4 +1,4 @@
-//! From text to a checked [`CclConfig`].
+//! The reader of `ccl.yaml`: turns text into a checked [`CclConfig`].
 
 use phalanx_sim::config::reader::{Finding, Found, Location, Reader, Section, read_file};
 use phalanx_sim::config::{ConfigErrors, suggestion};

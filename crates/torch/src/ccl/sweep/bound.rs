@@ -32,7 +32,7 @@ impl Bound {
     }
 
     /// What the critical path of a run went through for longest.
-    pub fn of(report: &Report) -> Self {
+    pub(crate) fn of(report: &Report) -> Self {
         let path = &report.critical_path;
         let spent = |kind| u128::from(path.spent.get(kind).as_ps());
         let outside = path.parts.iter().filter(|part| part.resource.is_wire_outside());

@@ -1,8 +1,9 @@
 //! Everybody with everybody, and waiting for everybody.
 
 use crate::ccl::algorithm::Operation;
+use crate::ccl::part::Splits;
 use crate::distributed::check;
-use crate::distributed::collective::{Asking, launch};
+use crate::distributed::collective::{CollectiveCall, launch};
 use crate::distributed::group::{ProcessGroup, resolve};
 use crate::distributed::work::Work;
 use crate::error::Error;
@@ -55,9 +56,9 @@ pub fn all_to_all_async(
             from[own]
         )));
     }
-    let splits = (!even).then_some((to, from));
-    let asking = Asking { splits, ..Asking::new(Operation::AllToAll, input, output) };
-    Ok(Work::new(cx, launch(cx, &group, &asking)?))
+    let splits = (!even).then_some(Splits { sent: to, received: from });
+    let call = CollectiveCall { splits, ..CollectiveCall::new(Operation::AllToAll, input, output) };
+    Ok(Work::new(cx, launch(cx, &group, &call)?))
 }
 
 /// Waits until every rank of the group has come here.
@@ -73,6 +74,7 @@ pub fn barrier_async(cx: &Rank, group: Option<&ProcessGroup>) -> Result<Work, Er
     }
     // Everybody has come when everybody's number has been added up.
     let one = cx.full([1], 1.0, DType::F32)?;
-    let asking = Asking { name: "barrier", ..Asking::new(Operation::AllReduce, &one, &one) };
-    Ok(Work::new(cx, launch(cx, &group, &asking)?))
+    let call =
+        CollectiveCall { name: "barrier", ..CollectiveCall::new(Operation::AllReduce, &one, &one) };
+    Ok(Work::new(cx, launch(cx, &group, &call)?))
 }

@@ -1,8 +1,8 @@
 //! Collectives that hand numbers round as they are.
 
 use crate::ccl::algorithm::Operation;
-use crate::distributed::check;
-use crate::distributed::collective::{Asking, launch};
+use crate::distributed::check::{self, RootArgument};
+use crate::distributed::collective::{CollectiveCall, launch};
 use crate::distributed::group::{ProcessGroup, resolve};
 use crate::distributed::work::Work;
 use crate::error::Error;
@@ -37,8 +37,8 @@ pub fn all_gather_async(
     let words =
         "all_gather: output tensor size must be equal to world_size times input tensor size";
     check::times(words, output, input, group.size())?;
-    let asking = Asking::new(Operation::AllGather, input, output);
-    Ok(Work::new(cx, launch(cx, &group, &asking)?))
+    let call = CollectiveCall::new(Operation::AllGather, input, output);
+    Ok(Work::new(cx, launch(cx, &group, &call)?))
 }
 
 /// Everybody gets the inputs of all ranks, each in a tensor of its own.
@@ -66,8 +66,8 @@ pub fn all_gather_list_async(
     check::own(cx, "all_gather", &outputs.iter().collect::<Vec<_>>())?;
     check::list("all_gather", "outputs", outputs, input, group.size())?;
     let together = cx.empty([input.numel() * group.size()], input.dtype())?;
-    let asking = Asking::new(Operation::AllGather, input, &together);
-    let mut handles = vec![launch(cx, &group, &asking)?];
+    let call = CollectiveCall::new(Operation::AllGather, input, &together);
+    let mut handles = vec![launch(cx, &group, &call)?];
     handles.extend(take_apart(&together, outputs)?);
     Ok(Work::of_all(cx, handles))
 }
@@ -95,8 +95,8 @@ pub fn broadcast_async(
     }
     let root = check::root("broadcast", &group, src)?;
     check::own(cx, "broadcast", &[tensor])?;
-    let asking = Asking { root, ..Asking::new(Operation::Broadcast, tensor, tensor) };
-    Ok(Work::new(cx, launch(cx, &group, &asking)?))
+    let call = CollectiveCall { root, ..CollectiveCall::new(Operation::Broadcast, tensor, tensor) };
+    Ok(Work::new(cx, launch(cx, &group, &call)?))
 }
 
 /// Everybody gets its part of the input of rank `src`, which alone gives one.
@@ -125,16 +125,19 @@ pub fn scatter_async(
     let root = check::root("scatter", &group, src)?;
     let is_root = group.rank() == Some(root);
     check::own(cx, "scatter", &[output, input.unwrap_or(output)])?;
-    let input = check::only_on_root("scatter", ("input", "source"), input, is_root)?;
+    let argument = RootArgument { name: "input", role: "source" };
+    let input = check::only_on_root("scatter", &argument, input, is_root)?;
     if let Some(input) = input {
         let words = "scatter: input tensor must be the same type as the output tensor";
         check::same_type(words, input, output)?;
         let words = "scatter: input tensor must be the same size as output size times world size";
         check::times(words, input, output, group.size())?;
     }
-    let asking =
-        Asking { root, ..Asking::new(Operation::Scatter, input.unwrap_or(output), output) };
-    Ok(Work::new(cx, launch(cx, &group, &asking)?))
+    let call = CollectiveCall {
+        root,
+        ..CollectiveCall::new(Operation::Scatter, input.unwrap_or(output), output)
+    };
+    Ok(Work::new(cx, launch(cx, &group, &call)?))
 }
 
 /// Everybody gets its tensor of the list of rank `src`, which alone gives one.
@@ -161,8 +164,8 @@ pub fn scatter_list_async(
         return Ok(Work::nothing(cx));
     }
     let is_root = own.rank() == Some(check::root("scatter", &own, src)?);
-    let given = ("scatter_list", "source");
-    let Some(list) = check::only_on_root("scatter", given, scatter_list, is_root)? else {
+    let argument = RootArgument { name: "scatter_list", role: "source" };
+    let Some(list) = check::only_on_root("scatter", &argument, scatter_list, is_root)? else {
         return scatter_async(cx, output, None, src, group);
     };
     check::own(cx, "scatter", &list.iter().collect::<Vec<_>>())?;
@@ -200,7 +203,8 @@ pub fn gather_async(
     let root = check::root("gather", &group, dst)?;
     let is_root = group.rank() == Some(root);
     check::own(cx, "gather", &[input, output.unwrap_or(input)])?;
-    let output = check::only_on_root("gather", ("output", "destination"), output, is_root)?;
+    let argument = RootArgument { name: "output", role: "destination" };
+    let output = check::only_on_root("gather", &argument, output, is_root)?;
     if let Some(output) = output {
         let words = "gather: output tensor must have the same type as input tensor";
         check::same_type(words, output, input)?;
@@ -208,8 +212,11 @@ pub fn gather_async(
             "gather: output tensor size must be equal to world_size times input tensor size";
         check::times(words, output, input, group.size())?;
     }
-    let asking = Asking { root, ..Asking::new(Operation::Gather, input, output.unwrap_or(input)) };
-    Ok(Work::new(cx, launch(cx, &group, &asking)?))
+    let call = CollectiveCall {
+        root,
+        ..CollectiveCall::new(Operation::Gather, input, output.unwrap_or(input))
+    };
+    Ok(Work::new(cx, launch(cx, &group, &call)?))
 }
 
 /// Rank `dst`, which alone gives a list, gets the inputs of all ranks, each in a tensor of its own.
@@ -236,8 +243,8 @@ pub fn gather_list_async(
         return Ok(Work::nothing(cx));
     }
     let is_root = own.rank() == Some(check::root("gather", &own, dst)?);
-    let given = ("gather_list", "destination");
-    let Some(list) = check::only_on_root("gather", given, gather_list, is_root)? else {
+    let argument = RootArgument { name: "gather_list", role: "destination" };
+    let Some(list) = check::only_on_root("gather", &argument, gather_list, is_root)? else {
         return gather_async(cx, input, None, dst, group);
     };
     check::own(cx, "gather", &list.iter().collect::<Vec<_>>())?;

@@ -3,7 +3,7 @@
 use crate::ccl::algorithm::Operation;
 use crate::ccl::part::ReduceOp;
 use crate::distributed::check;
-use crate::distributed::collective::{Asking, launch};
+use crate::distributed::collective::{CollectiveCall, launch};
 use crate::distributed::group::{ProcessGroup, resolve};
 use crate::distributed::work::Work;
 use crate::error::Error;
@@ -33,8 +33,9 @@ pub fn all_reduce_async(
     }
     check::own(cx, "all_reduce", &[tensor])?;
     check::combinable("all_reduce", tensor, op)?;
-    let asking = Asking { combine: op, ..Asking::new(Operation::AllReduce, tensor, tensor) };
-    Ok(Work::new(cx, launch(cx, &group, &asking)?))
+    let call =
+        CollectiveCall { combine: op, ..CollectiveCall::new(Operation::AllReduce, tensor, tensor) };
+    Ok(Work::new(cx, launch(cx, &group, &call)?))
 }
 
 /// Combines the tensors of all ranks; rank `dst` gets the result, the others keep what they have.
@@ -63,8 +64,12 @@ pub fn reduce_async(
     let root = check::root("reduce", &group, dst)?;
     check::own(cx, "reduce", &[tensor])?;
     check::combinable("reduce", tensor, op)?;
-    let asking = Asking { combine: op, root, ..Asking::new(Operation::Reduce, tensor, tensor) };
-    Ok(Work::new(cx, launch(cx, &group, &asking)?))
+    let call = CollectiveCall {
+        combine: op,
+        root,
+        ..CollectiveCall::new(Operation::Reduce, tensor, tensor)
+    };
+    Ok(Work::new(cx, launch(cx, &group, &call)?))
 }
 
 /// Combines the inputs of all ranks; each gets its part of the result.
@@ -97,6 +102,9 @@ pub fn reduce_scatter_async(
         "reduce_scatter: input tensor must be the same size as output size times world size";
     check::times(words, input, output, group.size())?;
     check::combinable("reduce_scatter", input, op)?;
-    let asking = Asking { combine: op, ..Asking::new(Operation::ReduceScatter, input, output) };
-    Ok(Work::new(cx, launch(cx, &group, &asking)?))
+    let call = CollectiveCall {
+        combine: op,
+        ..CollectiveCall::new(Operation::ReduceScatter, input, output)
+    };
+    Ok(Work::new(cx, launch(cx, &group, &call)?))
 }

@@ -38,7 +38,7 @@ impl Activation {
     }
 
     /// The function, if there is one.
-    pub fn function(self) -> Option<Unary> {
+    pub(crate) fn function(self) -> Option<Unary> {
         match self {
             Self::None => None,
             Self::Relu => Some(Unary::Relu),
@@ -166,7 +166,8 @@ fn column(tile: Tile) -> Result<Tile, KernelError> {
 pub(crate) fn layer_norm(
     out: &Tensor,
     x: &Tensor,
-    [gain, bias]: [&Tensor; 2],
+    gain: &Tensor,
+    bias: &Tensor,
     epsilon: f64,
     compute: Compute,
 ) -> Result<Handle, Error> {

@@ -1,6 +1,6 @@
 //! What chips do with tokens.
 
-use crate::node::allreduce_window::PATIENCE;
+use crate::node::allreduce_window::TIMEOUT;
 use phalanx_device::{Operand, SimChip};
 use phalanx_runtime::{Callable, DomainView, Failure, Task, register};
 use phalanx_sim::DType;
@@ -14,12 +14,12 @@ const ROWS: u32 = 1;
 const BACK: u32 = 2;
 
 /// Tells all peers something, and waits until all have told it.
-fn meet(view: &DomainView<'_>, cell: u32) -> Result<(), Failure> {
+fn barrier(view: &DomainView<'_>, cell: u32) -> Result<(), Failure> {
     for peer in 0..view.ranks() {
         view.notify(peer, cell, 1)?;
     }
     for peer in 0..view.ranks() {
-        view.wait(peer, cell, 1, PATIENCE)?;
+        view.wait(peer, cell, 1, TIMEOUT)?;
     }
     Ok(())
 }
@@ -49,7 +49,7 @@ fn dispatch(task: &mut Task<'_>) -> Result<(), Failure> {
         let origin = [i32::try_from(view.rank())?, i32::try_from(slot)?];
         view.put(peer, "origins", at * 2, &origin)?;
     }
-    meet(&view, ROWS)?;
+    barrier(&view, ROWS)?;
     let mine = view.rank() * own.len()..(view.rank() + 1) * own.len();
     for (count, expert) in own.iter_mut().zip(mine) {
         *count = all.iter().map(|counts| counts[expert]).sum();
@@ -76,7 +76,7 @@ fn publish(
     for peer in 0..view.ranks() {
         view.put(peer, "counts", view.rank() * experts, &histogram)?;
     }
-    meet(view, COUNTS)?;
+    barrier(view, COUNTS)?;
     let all = view.buffer("counts")?.read::<i32>()?;
     Ok(all.chunks(experts).map(<[i32]>::to_vec).collect())
 }
@@ -149,7 +149,7 @@ fn combine(task: &mut Task<'_>) -> Result<(), Failure> {
         let (rank, slot) = (usize::try_from(origin[0])?, usize::try_from(origin[1])?);
         view.put(rank, "back", slot * hidden, row)?;
     }
-    meet(&view, BACK)?;
+    barrier(&view, BACK)?;
     let back = view.buffer("back")?.read::<bf16>()?;
     let tokens = usize::try_from(out.layout().shape()[0])?;
     let top = back.len() / (tokens * hidden);

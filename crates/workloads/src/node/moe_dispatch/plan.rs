@@ -1,7 +1,7 @@
 //! Sizes, tokens and routes of a mixture of experts, and what should come of them, in plain code.
 
 use super::rounded;
-use crate::node::allreduce_window::LINES;
+use crate::node::allreduce_window::OVERHEAD;
 use crate::{Settings, number};
 use phalanx_sim::value::bf16;
 
@@ -50,7 +50,7 @@ impl Plan {
     pub(super) fn bytes(&self) -> u64 {
         let (rows, tokens, hidden) = (self.rows() as u64, self.tokens as u64, self.hidden as u64);
         let own = rows * (4 * hidden + 12) + tokens * (4 * hidden + 8 * self.top as u64);
-        let small = 4 * self.experts as u64 + LINES * (self.ranks as u64 + 12);
+        let small = 4 * self.experts as u64 + OVERHEAD * (self.ranks as u64 + 12);
         (self.window() + own + small) * self.ranks as u64
     }
 

@@ -10,34 +10,34 @@ use std::task::{Context, Poll};
 
 /// The last words of destructors that panicked.
 #[derive(Clone, Default)]
-pub struct LastWords(Rc<RefCell<Option<String>>>);
+pub struct DropPanic(Rc<RefCell<Option<String>>>);
 
-impl LastWords {
+impl DropPanic {
     pub(super) fn take(&self) -> Option<String> {
         self.0.take()
     }
 
     /// Drops something; if that panics, notes what it says.
-    pub(crate) fn drop_quietly<T>(&self, doomed: T) {
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(doomed))) {
-            *self.0.borrow_mut() = Some(words(&*panic));
+    pub(crate) fn drop_catching<T>(&self, dropped: T) {
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(dropped))) {
+            *self.0.borrow_mut() = Some(panic_message(&*panic));
         }
     }
 }
 
 /// A future whose panics are caught.
-pub(super) struct Guarded<F> {
+pub(super) struct CatchPanics<F> {
     inner: Option<Pin<Box<F>>>,
-    last_words: LastWords,
+    drop_panic: DropPanic,
 }
 
-impl<F> Guarded<F> {
-    pub(super) fn new(inner: F, last_words: LastWords) -> Self {
-        Self { inner: Some(Box::pin(inner)), last_words }
+impl<F> CatchPanics<F> {
+    pub(super) fn new(inner: F, drop_panic: DropPanic) -> Self {
+        Self { inner: Some(Box::pin(inner)), drop_panic }
     }
 }
 
-impl<T, F: Future<Output = Result<T, Error>>> Future for Guarded<F> {
+impl<T, F: Future<Output = Result<T, Error>>> Future for CatchPanics<F> {
     type Output = Result<T, Error>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -45,20 +45,20 @@ impl<T, F: Future<Output = Result<T, Error>>> Future for Guarded<F> {
         // What the future has torn stays torn: it is never polled again.
         match catch_unwind(AssertUnwindSafe(|| inner.as_mut().poll(context))) {
             Ok(polled) => polled,
-            Err(panic) => Poll::Ready(Err(Error::Panic(words(&*panic)))),
+            Err(panic) => Poll::Ready(Err(Error::Panic(panic_message(&*panic)))),
         }
     }
 }
 
-impl<F> Drop for Guarded<F> {
+impl<F> Drop for CatchPanics<F> {
     fn drop(&mut self) {
         let inner = self.inner.take();
-        self.last_words.drop_quietly(inner);
+        self.drop_panic.drop_catching(inner);
     }
 }
 
 /// The message of a panic.
-pub(crate) fn words(panic: &(dyn Any + Send)) -> String {
+pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned())
         .unwrap_or_else(|| "a panic without words".to_owned())

@@ -7,7 +7,7 @@ use crate::rank::Rank;
 use std::rc::Rc;
 
 /// Runs `program` as the rank of this SIP; the others do nothing.
-pub fn alone<T, P, F>(context: &mut Context, sip: usize, program: P) -> Result<T, SpawnError>
+pub fn run_on_sip<T, P, F>(context: &mut Context, sip: usize, program: P) -> Result<T, SpawnError>
 where
     T: 'static,
     P: Fn(Rank) -> F + 'static,
@@ -15,8 +15,8 @@ where
 {
     let members = [context.rank(sip, context.default_ranks())];
     let program = Rc::new(move |_, rank| program(rank));
-    let lives = vec![start(context, &members[0], program)];
+    let processes = vec![start(context, &members[0], program)];
     let ended = context.machine.drive();
-    let results = conclude(context, &members, lives, ended)?;
+    let results = conclude(context, &members, processes, ended)?;
     Ok(results.into_iter().next().expect("MPS-1: one rank, one result"))
 }

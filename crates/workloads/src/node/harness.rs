@@ -8,7 +8,7 @@ use phalanx_sim::value::{Element, bf16};
 use std::time::Instant;
 
 /// A workload while it runs.
-pub(super) struct Bench<'a> {
+pub(super) struct Harness<'a> {
     pub(super) worker: Worker,
     pub(super) settings: &'a Settings,
     pub(super) chips: u32,
@@ -19,7 +19,7 @@ pub(super) struct Bench<'a> {
     is_spoiling: bool,
 }
 
-impl<'a> Bench<'a> {
+impl<'a> Harness<'a> {
     pub(super) fn new(worker: Worker, setup: &'a Setup<'_>, settings: &'a Settings) -> Self {
         Self {
             worker,

@@ -1,0 +1,188 @@
+//! The report as text.
+
+use super::table::{Style, Table};
+use super::{CriticalPath, Report, Stalls, figures};
+use crate::record::Resource;
+use crate::stall::{Kind, Stack};
+use std::cmp::Reverse;
+use std::fmt;
+
+/// Rows shown of a table.
+const ROWS: usize = 10;
+/// Most PEs, and most links, that have a row each.
+const ALL_SHOWN: usize = 8;
+/// Rows of PEs, and rows of links, below the average of more than [`ALL_SHOWN`].
+const BELOW_AVERAGE: usize = 4;
+/// Lines of advice shown.
+const ADVICE: usize = 4;
+
+impl Report {
+    /// Returns the tables of the report as text: the text of `phalanx run` below its header.
+    ///
+    /// `hint` stands behind the number of rows that a table leaves out.
+    pub fn text(&self, style: Style, hint: &str) -> String {
+        Text { report: self, style, hint }.sections()
+    }
+}
+
+impl fmt::Display for Report {
+    /// Writes the simulated time, the number of events and the tables, without colours.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (simulated, text) = (self.simulated.as_ps(), self.text(Style::Plain, ""));
+        writeln!(f, "simulated  {} ({simulated} ps)", figures::time(simulated))?;
+        writeln!(f, "events     {}", self.events)?;
+        if text.is_empty() { Ok(()) } else { write!(f, "\n{text}") }
+    }
+}
+
+/// A report, and the look of its text.
+struct Text<'a> {
+    report: &'a Report,
+    style: Style,
+    hint: &'a str,
+}
+
+impl Text<'_> {
+    fn sections(&self) -> String {
+        let parts = [self.utilisation(), self.stalls(), self.path(), self.advice()];
+        let parts: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+        parts.join("\n")
+    }
+
+    /// Returns the busiest engines, wires and memories.
+    fn utilisation(&self) -> String {
+        let simulated = self.report.simulated.as_ps();
+        let mut used: Vec<_> =
+            self.report.utilisation.iter().filter(|usage| usage.busy.as_ps() > 0).collect();
+        used.sort_by_key(|usage| (Reverse(usage.busy), usage.resource));
+        let columns = ["busiest", "busy", "time", "bytes", "operations"];
+        let mut table = Table::new(&columns, &columns[1..]);
+        for usage in used.iter().take(ROWS) {
+            table.row([
+                usage.resource.to_string(),
+                figures::percent(usage.busy.as_ps(), simulated),
+                figures::time(usage.busy.as_ps()),
+                figures::bytes(usage.bytes),
+                usage.operations.to_string(),
+            ]);
+        }
+        self.section("utilisation", &table, used.len().saturating_sub(ROWS))
+    }
+
+    /// Returns the stall stacks of PEs and links.
+    fn stalls(&self) -> String {
+        let simulated = self.report.simulated.as_ps();
+        let is_link = |stalls: &&Stalls| matches!(stalls.resource, Resource::Link { .. });
+        let (links, pes): (Vec<&Stalls>, Vec<&Stalls>) =
+            self.report.stalls.iter().partition(is_link);
+        let mut columns = vec!["where time went"];
+        columns.extend(Kind::ALL.map(Kind::name));
+        columns.push("idle");
+        let mut table = Table::new(&columns, &columns[1..]);
+        let hidden =
+            group(&mut table, pes, "PEs", simulated) + group(&mut table, links, "links", simulated);
+        self.section("stalls", &table, hidden)
+    }
+
+    /// Returns the critical path: its shares by kind, then its longest parts.
+    fn path(&self) -> String {
+        let (path, simulated) = (&self.report.critical_path, self.report.simulated.as_ps());
+        let Some(end) = path.end else { return String::new() };
+        let heading = self.style.heading(&format!("critical path, to the end of {end}"));
+        let table = path_table(path, simulated).text(self.style);
+        let shares = kind_shares(&path.spent, simulated);
+        let left_out = self.left_out(path.parts.len().saturating_sub(ROWS));
+        format!("{heading}\n{shares}\n{table}{left_out}{}", reach(path))
+    }
+
+    fn advice(&self) -> String {
+        let word = self.style.warning("advice:");
+        let line = |line: &String| format!("{word} {line}\n");
+        let lines: Vec<String> = self.report.advice.iter().take(ADVICE).map(line).collect();
+        lines.concat() + &self.left_out(self.report.advice.len().saturating_sub(ADVICE))
+    }
+
+    /// Returns a table under a heading; nothing for a table without rows.
+    fn section(&self, heading: &str, table: &Table, hidden: usize) -> String {
+        if table.is_empty() {
+            return String::new();
+        }
+        let (heading, left_out) = (self.style.heading(heading), self.left_out(hidden));
+        format!("{heading}\n{}{left_out}", table.text(self.style))
+    }
+
+    fn left_out(&self, rows: usize) -> String {
+        if rows == 0 { String::new() } else { format!("and {rows} more{}\n", self.hint) }
+    }
+}
+
+/// Adds rows for PEs or for links, the least idle first; returns the number of rows left out.
+fn group(table: &mut Table, mut members: Vec<&Stalls>, noun: &str, simulated: u64) -> usize {
+    members.sort_by_key(|stalls| (Reverse(stalls.stack.total()), stalls.resource));
+    let shown = if members.len() <= ALL_SHOWN { members.len() } else { BELOW_AVERAGE };
+    if shown < members.len() {
+        let name = format!("average of {} {noun}", members.len());
+        let all = members.iter().fold(Stack::default(), |all, stalls| add(all, &stalls.stack));
+        table.row(shares(name, &all, simulated.saturating_mul(members.len() as u64)));
+    }
+    for stalls in &members[..shown] {
+        table.row(shares(stalls.resource.to_string(), &stalls.stack, simulated));
+    }
+    members.len() - shown
+}
+
+fn add(mut all: Stack, one: &Stack) -> Stack {
+    for kind in Kind::ALL {
+        all.add(kind, one.get(kind));
+    }
+    all
+}
+
+fn shares(name: String, stack: &Stack, whole: u64) -> [String; 2 + Kind::COUNT] {
+    let share = |ps: u64| figures::percent(ps, whole);
+    let [compute, dma, link, credit, dependency] =
+        Kind::ALL.map(|kind| share(stack.get(kind).as_ps()));
+    let idle = share(whole.saturating_sub(stack.total().as_ps()));
+    [name, compute, dma, link, credit, dependency, idle]
+}
+
+/// Returns `85.6 % dma, 14.4 % compute`.
+fn kind_shares(spent: &Stack, simulated: u64) -> String {
+    let mut kinds = Kind::ALL.map(|kind| (spent.get(kind).as_ps(), kind));
+    kinds.sort_by_key(|(time, _)| Reverse(*time));
+    let used = kinds.iter().filter(|(time, _)| *time > 0);
+    let share =
+        |(time, kind): &(u64, Kind)| format!("{} {kind}", figures::percent(*time, simulated));
+    used.map(share).collect::<Vec<_>>().join(", ")
+}
+
+fn path_table(path: &CriticalPath, simulated: u64) -> Table {
+    let columns = ["through", "for", "times", "time", "share"];
+    let mut table = Table::new(&columns, &columns[2..]);
+    let mut row = |name: String, kind: Kind, times: String, time: u64| {
+        let share = figures::percent(time, simulated);
+        table.row([name, kind.to_string(), times, figures::time(time), share]);
+    };
+    for part in path.parts.iter().take(ROWS) {
+        row(part.resource.to_string(), part.kind, part.count.to_string(), part.time.as_ps());
+    }
+    let others = if path.complete { "(latency, waits)" } else { "(latency, waits, older)" };
+    for kind in Kind::ALL {
+        let parts = path.parts.iter().filter(|part| part.kind == kind);
+        let known = parts.map(|part| part.time.as_ps()).sum();
+        let between = path.spent.get(kind).as_ps().saturating_sub(known);
+        if between > 0 {
+            row(others.to_owned(), kind, String::new(), between);
+        }
+    }
+    table
+}
+
+/// Returns a remark if the parts do not go back to the start.
+const fn reach(path: &CriticalPath) -> &'static str {
+    if path.complete {
+        ""
+    } else {
+        "the parts do not reach back to the start: older steps were not kept\n"
+    }
+}
