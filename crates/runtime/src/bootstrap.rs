@@ -196,7 +196,7 @@ impl<'a> Bootstrap<'a> {
 }
 
 impl BootReport {
-    /// True if who reports this can take the place of who reported `other`.
+    /// True if a process with this report can replace the process that reported `other`.
     pub(crate) fn agrees(&self, other: &Self) -> bool {
         let descendants = other.descendants.clone();
         Self { descendants, ..self.clone() } == *other

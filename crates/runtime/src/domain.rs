@@ -17,7 +17,7 @@
 //! - **DOM-3 (zero).** A window is zero before anybody can reach it, also if its memory was used before.
 //! - **DOM-4 (released, then freed).** Dropping the last handle releases a domain; its memory is used again only after every
 //!   run that was given it is over, the last window first. Numbers of domains are never used again.
-//! - **DOM-5 (payload first).** Who has seen a cell at a value sees all that its writer put anywhere before.
+//! - **DOM-5 (payload first).** A rank that has seen a value of a cell sees all that the cell's writer put anywhere before.
 //! - **DOM-6 (one writer).** A cell has one writer and a line of its own, and its value never goes down.
 //! - **DOM-7 (finite).** A wait ends; if in vain, the error says which cell of which rank, what was seen and what was wanted.
 //! - **DOM-8 (no aliases).** Buffers, cells and windows never overlap. What peers can reach is copied, never seen in place:

@@ -27,7 +27,7 @@ use crate::sync::{Ordering, shared::AtomicU32};
 pub(crate) enum WorkerEvent {
     /// A task has ended; if it failed, these are its words.
     Ended(Ended, Option<Box<str>>),
-    /// The worker has died, but may still touch memory for a moment: who waits for it need not, says why.
+    /// The worker has died, but may still touch memory for a moment: why. Waiters need not wait for it.
     Dying(Box<str>),
     /// The worker is gone, and another has taken its place, with nothing to do: why it is gone.
     Replaced(Box<str>),

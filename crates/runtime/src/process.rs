@@ -4,7 +4,7 @@
 //!   parent                                            child
 //!   mailbox, bell, memory: descriptors                main() { PROGRAM.serve_if_child(); … }
 //!      │   posix_spawn(/proc/self/exe phalanx-worker)    │
-//!      ├── handoff: who you are ──────── socket ─────────►│ adopt, compare programs, bootstrap
+//!      ├── handoff: the role ────────── socket ─────────►│ adopt, compare programs, bootstrap
 //!      │◄───────────── mailbox: Ready ───────────────────┤
 //!      ├── all are ready: go ───────────────────────────►│ serve
 //!      │◄───────────── mailbox: events ──────────────────┤
@@ -24,7 +24,7 @@
 //!   process and no descriptor stays behind.
 //! - **PRC-4 (proof).** A worker counts as lost, and what it held is used again, only when its process is gone; what it
 //!   had published before counts.
-//! - **PRC-5 (words).** Who waits for a lost worker is told how it ended and what it said last.
+//! - **PRC-5 (words).** Waiters for a lost worker are told how it ended, and its last words.
 //! - **PRC-6 (no orphans).** However the parent ends, its children leave, and no shared memory remains.
 //! - **PRC-7 (leaves nothing).** When a worker is closed or dropped, all its processes are gone and reaped.
 //! - **PRC-8 (must be asked).** A program that does not begin with [`Program::serve_if_child`] starts no child: it would run

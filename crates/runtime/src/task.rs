@@ -3,10 +3,10 @@
 //! - **TSK-1 (as declared).** An argument can be used only as it was declared: what was declared as input cannot be
 //!   written.
 //! - **TSK-2 (in bounds).** An argument outside the memory it names is refused before the callable is called.
-//! - **TSK-3 (not beyond its task).** An argument cannot be kept when its task has ended, and what a task forgets hinders no
-//!   later one.
-//! - **TSK-4 (seen as it was).** What a task sees in place does not change but by the task's own hand: copies by others of its
-//!   process are refused, and so are those of a worker's caller.
+//! - **TSK-3 (not beyond its task).** An argument cannot be kept after its task has ended, and a leaked argument blocks no
+//!   later task.
+//! - **TSK-4 (seen as it was).** Bytes that a task sees in place are changed by this task only: copies by other tasks of its
+//!   process are refused, and so are those of the worker's caller.
 
 mod data;
 

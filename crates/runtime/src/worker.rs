@@ -1,7 +1,7 @@
 //! A worker that has workers: it starts them, runs graphs on them, and ends them.
 //!
-//! - **WRK-1 (runs in the background).** A run that was submitted goes on whether or not somebody waits for it.
-//! - **WRK-2 (same words).** Everybody who waits for a run is told the same.
+//! - **WRK-1 (runs in the background).** A run that was submitted goes on also if nobody waits for it.
+//! - **WRK-2 (same words).** All waiters of a run are told the same.
 //! - **WRK-3 (close).** Closing ends every worker once, in order, and says what it could not do; a closed worker refuses
 //!   everything.
 //! - **WRK-4 (keeps its time).** A wait with a time limit returns when that is over, whatever tasks do.
@@ -285,7 +285,7 @@ impl Worker {
         }
     }
 
-    /// Ends those who did not leave.
+    /// Kills workers that did not leave.
     fn end_by_force(&mut self) -> Result<(), Error> {
         let Remaining { killed, mut stuck } = self.node.lock().end_all();
         if stuck.is_empty() {

@@ -72,7 +72,7 @@ impl Allocated {
             ranks.clone().flat_map(|owner| ranks.clone().map(move |writer| (owner, writer)));
         let words = cells.filter_map(|(owner, writer)| self.barrier_cell(owner, writer));
         let words: Vec<&AtomicU64> = words.collect();
-        // SYNC: those who wrote them have ended, and those who read them next are sent a task after this.
+        // SYNC: their writers have ended, and their next readers are sent a task after this.
         let most = words.iter().map(|word| word.load(Ordering::Acquire)).max().unwrap_or(0);
         for word in words {
             word.store(most, Ordering::Release);

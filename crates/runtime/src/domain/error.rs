@@ -125,7 +125,7 @@ pub enum DomainError {
         /// Number of elements of the buffer.
         elements: u64,
     },
-    /// Somebody sees these bytes in place.
+    /// A task sees these bytes in place.
     #[error(
         "buffer `{name}` of rank {rank} cannot be reached now: {words}; a task that its chip runs has it as an argument"
     )]

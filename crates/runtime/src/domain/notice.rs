@@ -7,8 +7,8 @@
 //! Notices stand in memory of their own that no tensor can name: only the node writes them, under its lock. `run` is the last
 //! run for which the rank is not to be waited for; `lost` says that it never is. Both only go up, and the words stand before.
 //!
-//! Who waits for a cell sleeps on the bell of its own window, which the node rings after the notice. That is the protocol of
-//! every bell: post, ring; lie down, look at the cell and the notice, sleep (BELL-1).
+//! A rank that waits for a cell sleeps on the bell of its own window, which the node rings after the notice. That is the
+//! protocol of every bell: post, ring; register, look at the cell and the notice, sleep (BELL-1).
 
 use super::roster::LINE;
 use crate::shm::{Memory, Region, Segment, SegmentError};

@@ -5,7 +5,7 @@
 //!   notices:   of rank 0 │ of rank 1 │ …                                   (apart from all windows)
 //! ```
 //!
-//! The bell is rung by whoever writes a cell; it wakes the owner of the window. Each cell has a line of its own, and only
+//! The writer of a cell rings the bell, which wakes the owner of the window. Each cell has a line of its own, and only
 //! its writer writes to it. The last cell of each writer is the barrier's; in the line of a rank's own barrier cell in its own
 //! window stand behind it the task and the process that came to a barrier last. The notices are written by the node.
 

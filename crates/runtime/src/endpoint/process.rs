@@ -61,7 +61,7 @@ impl Process {
         });
     }
 
-    /// Lets the process that takes over take over, if it can.
+    /// Lets the next process take over, if it is ready.
     fn look_after_next(&mut self, events: &mut Vec<WorkerEvent>) {
         let Some(again) = self.again.as_mut().filter(|again| again.is_on()) else { return };
         for dispatch in again.skipped.drain(..) {

@@ -16,7 +16,7 @@ struct Peer {
 }
 
 impl Core {
-    /// Remembers a domain for as long as it lives; its ranks are told who is lost already.
+    /// Remembers a domain for as long as it lives; its ranks are told of lost workers.
     pub(crate) fn register_domain(&mut self, domain: &Domain) {
         self.domains.retain(|known| known.strong_count() > 0);
         self.domains.push(Arc::downgrade(&domain.0));
@@ -37,7 +37,7 @@ impl Core {
         format!("{} is lost: {words}", self.links[at].endpoint.name())
     }
 
-    /// Tells those who may wait for the worker at `at` in a domain that it is lost for good, and how.
+    /// Tells the peers of the worker at `at` in its domains that it is lost for good, and how.
     pub(super) fn tell_of_loss(&mut self, at: usize, words: &str) {
         for domain in self.living_domains() {
             if let Some(rank) = domain.links.iter().position(|link| *link == at) {
@@ -47,7 +47,7 @@ impl Core {
         }
     }
 
-    /// Tells those who may wait for a task in its domains that it has failed, and why: nobody waits for its ranks until the
+    /// Tells the peers of a task in its domains that it has failed, and why: nobody waits for its ranks until the
     /// run is over.
     pub(super) fn tell_of_failure(&mut self, flight: &Start, words: &str) {
         let domains = self.living_domains();
@@ -89,7 +89,7 @@ impl Core {
         }
     }
 
-    /// Ends the wait of a worker that waits for a peer who does not come; not if it was told so before.
+    /// Ends the wait of a worker for a peer that does not come; not if the worker was told before.
     pub(super) fn end_wait(&mut self, worker: WorkerId) -> bool {
         let Some((domain, rank, _)) = self.waits_for(worker.index()) else { return false };
         let flight = self.engine.flights(worker).next();

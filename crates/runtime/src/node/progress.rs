@@ -177,7 +177,7 @@ impl<C: Pump, M: Memory> ProgressLock<C, M> {
         }
     }
 
-    /// Body of the progress thread: drives the node while there is no driver, until closed. `judge` returns what `sleep` needs.
+    /// Runs the progress thread: drives the node while there is no driver, until closed. `judge` returns what `sleep` needs.
     pub(super) fn run_thread<T>(
         &self,
         judge: impl Fn(&mut C) -> T,

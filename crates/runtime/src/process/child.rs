@@ -44,7 +44,7 @@ pub(crate) fn live(program: &'static Program) -> ! {
     let (handoff, socket) = match handoff.and_then(|handoff| Ok((handoff, take_socket()?))) {
         Ok(found) => found,
         Err(error) => {
-            // A parent hears it; if there is none, somebody has started this by hand.
+            // A parent hears it; without a parent the program was started by hand.
             handoff::say_last_words(io::stdin().as_fd(), &error.to_string());
             let name = super::CHILD_ARGUMENT;
             let words = format!("`{name}` is how this program starts its own workers: {error}\n");

@@ -129,7 +129,7 @@ pub(crate) struct SharedWithChild<'a> {
     pub(crate) settings: Option<&'a Segment>,
 }
 
-/// Sends a handoff; it is short, and the socket takes it whether or not somebody reads.
+/// Sends a handoff; it is short, and the socket takes it also if nobody reads.
 pub(crate) fn send(
     socket: BorrowedFd<'_>,
     role: Role,

@@ -23,7 +23,7 @@ pub(crate) enum Exit {
     Status(i32),
     /// Killed by a signal.
     Signal(i32),
-    /// Somebody else took the status.
+    /// Another thread took the status.
     Unknown,
 }
 
@@ -235,7 +235,7 @@ impl Reaper {
         Ok(Self { thread: Some(thread.spawn(body)?), shared })
     }
 
-    /// Waits for this one too.
+    /// Adds a child to wait for.
     pub(crate) fn add(&self, child: Arc<WatchedChild>) {
         held(&self.shared.children).push(child);
         self.shared.nudge();

@@ -108,7 +108,7 @@ impl Spawner {
         command.arg0(argument_0()).arg(CHILD_ARGUMENT).arg(role.name());
         command.stdin(Stdio::from(theirs)).process_group(0);
         let mut child = command.spawn()?;
-        // Who has workers is gone when they are, and until then they hold the other end of the socket.
+        // A worker is gone when its workers are, which hold the other end of the socket until then.
         let is_worker = matches!(role, Role::Worker { .. });
         let liveness_socket = is_worker.then(|| socket.try_clone()).transpose();
         let watched = match liveness_socket

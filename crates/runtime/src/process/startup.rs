@@ -1,6 +1,6 @@
 //! Starts all children of a worker and waits until every one is ready: the barrier.
 //!
-//! One deadline for all, from the first spawn on; whoever fails first ends the start for everybody.
+//! One deadline for all, from the first spawn on; the first child that fails ends the start for all.
 
 use super::child::{FAILURE, REPORT};
 use super::handoff::{Chip, Role, WindowRange};
@@ -158,7 +158,7 @@ fn wait_until_ready(
     }
 }
 
-/// Names the one that everybody waits for.
+/// Makes the error of a start that takes too long: names the child that all wait for.
 fn too_late(all: &[Starting], budget: Duration) -> Error {
     let late = all.iter().find(|one| one.times.ready.is_none());
     let worker = late.map_or_else(String::new, |one| one.child.name());
@@ -230,7 +230,7 @@ impl Starting {
         }
     }
 
-    /// Takes in what it says: a report or why it failed.
+    /// Takes in its events: a report, or the words of a failure.
     fn listen(&mut self) -> Result<(), Error> {
         loop {
             match self.side.events.next(&mut self.bytes) {
@@ -277,7 +277,7 @@ impl Starting {
     }
 }
 
-/// Ends all children: in order those who can, the others by force; when it returns, all are gone and reaped.
+/// Ends all children, in order or by force; when it returns, all are gone and reaped.
 fn roll_back(all: &[Starting], bell: &Bell, waiting: &Waiting) {
     let wait = |budget| {
         let are_gone = || all.iter().all(|one| one.child.exit().is_some());

@@ -4,8 +4,8 @@
 //!   handshake       magic, version, layout hash, sizes            written by the parent, before the child exists
 //!   parent's line   shutdown, go, question                        written by the parent
 //!   child's line    phase, answer                                 written by the child
-//!   evidence        progress, dispatch, step, pulse                   written by the child (by whoever runs the task)
-//!   robust word     who lives                                     written by the child, marked by the kernel
+//!   evidence        progress, dispatch, step, pulse                   written by the thread that runs the task
+//!   robust word     the thread that lives                         written by the child, marked by the kernel
 //!   child's bell    rung by the parent; the parent's bell is in a segment of its own, one for all children
 //!   rings           tasks and controls to the child, events to the parent
 //! ```
@@ -359,7 +359,7 @@ impl ChildSide {
         self.ring();
     }
 
-    /// Says how far the child is, and wakes the parent. What was published before is visible to who sees the phase.
+    /// Sets the phase and wakes the parent. A reader of the phase sees what was published before.
     pub fn enter(&mut self, phase: Phase) {
         // SYNC: pairs with the load in `read_phase`.
         self.words.store(PHASE, phase as u64, Ordering::Release);
@@ -409,7 +409,7 @@ impl<M: Memory> Witness<M> {
 
     /// Counts progress of the child.
     pub fn advance(&self) {
-        // Only who runs the task writes it.
+        // Only the thread that runs the task writes it.
         let progress = self.words.load(PROGRESS, Ordering::Relaxed).wrapping_add(1);
         self.words.store(PROGRESS, progress, Ordering::Relaxed);
     }

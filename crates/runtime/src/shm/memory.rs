@@ -35,7 +35,7 @@ pub trait Memory: Clone {
     fn write(&self, at: usize, from: &[u8]);
     /// Sleeps while the 32 bits are `expected`, at most until the deadline. May return early.
     fn sleep(&self, at: usize, expected: u32, deadline: Option<Instant>);
-    /// Wakes all who sleep on the word.
+    /// Wakes all sleepers on the word.
     fn wake(&self, at: usize);
 }
 

@@ -286,7 +286,7 @@ pub(super) fn word_of(bytes: &[u8]) -> u64 {
     u64::from_ne_bytes(word)
 }
 
-/// Writes some bytes of a word and leaves the others to whoever writes them.
+/// Writes some bytes of a word and leaves the others to their writers.
 fn merge(word: &AtomicU64, skip: usize, bytes: &[u8]) {
     let (mut keep, mut new) = ([0xff; WORD], [0; WORD]);
     keep[skip..skip + bytes.len()].fill(0);

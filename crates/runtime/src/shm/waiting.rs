@@ -2,11 +2,11 @@
 //!
 //! Some pauses, then the processor is offered to others for a while (about 60 µs, and never less than it takes to wake
 //! somebody, or both sides of a conversation would sleep after every word), then sleep. Keeping the processor pays only
-//! while whom we wait for has another one. That is not known beforehand, since other programs run too, so who kept it in
+//! while the other side has another one. That is not known beforehand, since other programs run too, so a thread that kept it in
 //! vain offers it at once the next times.
 //!
 //! - **WAIT-1 (result).** `wait` returns only when there is something, a watched word differs, or the deadline is over.
-//! - **WAIT-2 (idle).** Who waits for long sleeps, and uses no processor.
+//! - **WAIT-2 (idle).** A thread that waits for long sleeps, and uses no processor.
 //! - **WAIT-3 (busy).** If there is something already, `wait` does no system call.
 //! - **WAIT-4 (patience).** The time awake is at least the time that a waking takes.
 //! - **WAIT-5 (yields).** The processor is kept for a few microseconds at most, and not where that was in vain lately.
@@ -38,7 +38,7 @@ const ROUNDS: u32 = 3;
 /// Number of looks between two looks at the watched words and the clock.
 const GLANCE: u32 = 8;
 
-/// The policy of those who wait.
+/// The policy of waiters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waiting {
     /// Processors that this process may use.
@@ -186,7 +186,7 @@ impl Waiting {
     }
 }
 
-/// True if it pays to keep the processor, as the last waits of this thread tell.
+/// Decides by the last waits of this thread whether to keep the processor.
 struct SpinHistory;
 
 thread_local! {
@@ -202,7 +202,7 @@ impl SpinHistory {
         left == 0
     }
 
-    /// True if that paid. If not, whom we wait for may need this very processor.
+    /// Notes whether spinning paid. If not, the other side may need this very processor.
     fn note(has_paid: bool) {
         WITHOUT.set(if has_paid { 0 } else { MISSED });
     }
@@ -217,7 +217,7 @@ fn look(
     if ready() {
         return Some(Woken::Ready);
     }
-    // SYNC: pairs with whoever changes the word; for a robust word that is the kernel.
+    // SYNC: pairs with the writer of the word; for a robust word that is the kernel.
     let changed =
         also.iter().position(|(word, expected)| word.load(Ordering::Acquire) != *expected);
     if let Some(number) = changed {

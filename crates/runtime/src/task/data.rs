@@ -282,7 +282,7 @@ impl Data<'_> {
         let all = || elements.chunks(row).zip(rows(&self.layout, row));
         let extent = usize::try_from(self.layout.extent).unwrap_or(usize::MAX);
         if copying.check(self.offset, extent, true).is_err() {
-            // Somebody has what is between the rows, or else nothing is to be written.
+            // A task has the bytes between the rows in place, or nothing may be written.
             for (row, at) in all() {
                 copying.check(self.offset + at, size_of_val(row), true)?;
             }

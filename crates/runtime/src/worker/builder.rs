@@ -124,8 +124,8 @@ impl Builder {
         Self { runs, ..self }
     }
 
-    /// How many tasks a worker is sent ahead, unless they are long; with 0 and with 1 it is sent the next one when it has ended
-    /// the last.
+    /// Sets the number of tasks that a worker is sent ahead, unless they are long. With 0 and 1 a worker is sent the next task
+    /// after it has ended the last.
     #[must_use]
     pub fn depth(self, depth: usize) -> Self {
         Self { depth, ..self }
@@ -143,7 +143,7 @@ impl Builder {
         Self { close: close.min(LONGEST), ..self }
     }
 
-    /// Runs remember their tasks, for graphs and critical paths, and the worker when they ran ([`Worker::timeline`]).
+    /// Records the tasks of runs, for graphs and critical paths, and their times ([`Worker::timeline`]).
     #[must_use]
     pub fn recording(self) -> Self {
         Self { is_recording: true, ..self }
@@ -238,7 +238,7 @@ impl Builder {
         Error::system(what, error)
     }
 
-    /// Refuses what cannot be, before anything is made.
+    /// Refuses impossible settings, before anything is made.
     fn check(&self) -> Result<(), Error> {
         self.program.check()?;
         self.check_numbers()?;

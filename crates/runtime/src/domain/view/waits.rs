@@ -151,7 +151,7 @@ impl DomainView<'_> {
             let (domain, writer, owner) = (self.roster.name.clone(), self.rank, peer);
             return Err(DomainError::Backwards { domain, cell, writer, owner, found, value });
         }
-        // SYNC: DOM-5: all that was put before; pairs with the loads of who waits.
+        // SYNC: DOM-5: all that was put before; pairs with the loads of waiters.
         word.store(value, Ordering::Release);
         self.bells[peer].ring();
         Ok(())

@@ -115,7 +115,7 @@ impl<M: Memory> Sender<M> {
     /// True if the receiver has released anything since we last looked: what to wait for after a refusal, or while
     /// the rest of a message is pending.
     pub fn has_new_room(&self) -> bool {
-        // SYNC: whoever goes on looks again with `look`, which acquires.
+        // SYNC: the caller looks again with `look`, which acquires.
         self.corrupt.is_some() || self.memory.load(HEAD, Ordering::Relaxed) != self.head
     }
 
