@@ -224,7 +224,7 @@ pub enum Error {
     NoChip {
         /// Value that was asked for.
         chip: u32,
-        /// Number of those that there are.
+        /// Number of chips.
         chips: u32,
     },
     /// There are no workers of this kind.

@@ -26,7 +26,7 @@ impl Failure {
         crate::runner::caught(code)
     }
 
-    /// Returns its words or number.
+    /// Returns its words.
     pub fn words(&self) -> &str {
         &self.words
     }

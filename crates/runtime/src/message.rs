@@ -218,7 +218,7 @@ impl Received<'_> {
 pub(crate) struct Scalars<'a>(&'a [[u8; 8]]);
 
 impl Scalars<'_> {
-    /// Returns the number of those that there are.
+    /// Returns the number of them.
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }

@@ -28,7 +28,7 @@ pub struct Timeline {
 /// A run, as its parent saw it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunSpan {
-    /// The run or task.
+    /// The run.
     pub run: RunId,
     /// Its name.
     pub label: &'static str,
@@ -45,7 +45,7 @@ pub struct RunSpan {
 pub struct TaskSpan {
     /// Its run.
     pub run: RunId,
-    /// The run or task.
+    /// The task.
     pub task: TaskId,
     /// Member of a group.
     pub member: u16,

@@ -80,7 +80,7 @@ pub enum DomainError {
         domain: String,
         /// Value that was asked for.
         rank: usize,
-        /// Number of those that there are.
+        /// Number of ranks or cells that there are.
         ranks: usize,
     },
     /// There is no such buffer.
@@ -100,7 +100,7 @@ pub enum DomainError {
         domain: String,
         /// Value that was asked for.
         cell: u32,
-        /// Number of those that there are.
+        /// Number of ranks or cells that there are.
         cells: u32,
     },
     /// Elements of another size.
@@ -216,7 +216,7 @@ pub enum DomainError {
     Memory {
         /// Name of the domain.
         domain: String,
-        /// Its words or number.
+        /// Words of the memory.
         words: String,
     },
 }

@@ -189,7 +189,7 @@ impl<'a> DenseVectors<'a> {
 }
 
 impl ArgumentDescriptors<'_> {
-    /// Returns the number of those that there are.
+    /// Returns the number of them.
     pub(crate) fn len(&self) -> usize {
         match self {
             Self::DenseVectors(vectors) => vectors.0.len(),

@@ -135,7 +135,7 @@ pub enum MailboxError {
     /// The child says that it is in a phase that does not exist.
     #[error("the child reports phase {found}, and there are phases 0 to 5")]
     Phase {
-        /// Its words or number.
+        /// Number of the phase.
         found: u64,
     },
 }
