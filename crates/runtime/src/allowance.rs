@@ -1,12 +1,12 @@
-//! A budget of time that runs only while somebody could look.
+//! A budget of time that runs only while the process runs.
 //!
-//! Who waits for others may be stopped together with them: by a container that is paused, a job that is suspended, a host
-//! that sleeps. Its own clock then shows a long time in which nobody could do anything. So whoever waits looks often, and a
-//! look charges no more than the time until it was due.
+//! A process may be stopped together with the workers that it waits for: a paused container, a suspended job, a sleeping host.
+//! The clock then shows a long time in which nobody could run. So a waiter looks often, and a look charges no more than the
+//! time until it was due.
 //!
-//! - **ALW-1 (charged awake).** A look charges the time since the look before, and never more than a [`stride`]: time in which
+//! - **ALW-1 (charged awake).** A look charges the time since the last look, and never more than a [`stride`]: time in which
 //!   nobody could run is charged to nobody.
-//! - **ALW-2 (ends).** Who looks whenever a look is due uses the budget up in that time.
+//! - **ALW-2 (ends).** A waiter that looks whenever a look is due uses the budget up in that time.
 
 use std::time::{Duration, Instant};
 
@@ -28,7 +28,7 @@ pub(crate) struct Allowance {
 }
 
 impl Allowance {
-    /// All of `budget`, from now on.
+    /// Starts a budget of time.
     pub(crate) fn new(budget: Duration) -> Self {
         Self { left: budget, stride: stride(budget), last: Instant::now() }
     }

@@ -129,12 +129,12 @@ impl<'a> Bootstrap<'a> {
         self.chip.rank
     }
 
-    /// Number of chips.
+    /// Returns the number of chips.
     pub fn nranks(&self) -> u32 {
         self.chip.nranks
     }
 
-    /// Size of its window in bytes.
+    /// Returns the size of its window in bytes.
     pub fn window_bytes(&self) -> u64 {
         self.chip.window.bytes
     }
@@ -149,7 +149,7 @@ impl<'a> Bootstrap<'a> {
         (self.is_over)()
     }
 
-    /// A number of its own that the parent finds in [`ChipContext::device_ctx`].
+    /// Sets the number that the parent finds in [`ChipContext::device_ctx`].
     pub fn device_ctx(&mut self, device_ctx: u64) {
         self.report.device_ctx = device_ctx;
     }
@@ -196,13 +196,13 @@ impl<'a> Bootstrap<'a> {
 }
 
 impl BootReport {
-    /// True if who reports this can take the place of who reported `other`.
+    /// True if a process with this report can replace the process that reported `other`.
     pub(crate) fn agrees(&self, other: &Self) -> bool {
         let descendants = other.descendants.clone();
         Self { descendants, ..self.clone() } == *other
     }
 
-    /// As bytes.
+    /// Encodes the report.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         let count = self.buffers.len() as u64;

@@ -41,7 +41,7 @@ static NONE: Rare = Rare {
 };
 
 impl Call {
-    /// A call without arguments.
+    /// Creates a call without arguments.
     #[inline]
     pub fn new(callable: &Callable) -> Self {
         Self {
@@ -66,7 +66,7 @@ impl Call {
         self.rare.get_or_insert_with(|| Box::new(NONE.clone()))
     }
 
-    /// With these arguments, behind those it has: `.args([a.input(), b.output()])`.
+    /// Returns adds arguments behind those it has: `.args([a.input(), b.output()])`.
     #[must_use]
     #[inline]
     pub fn args(mut self, arguments: impl IntoIterator<Item = Argument>) -> Self {
@@ -80,7 +80,7 @@ impl Call {
         self.arguments.push(argument);
     }
 
-    /// With a number, behind those it has.
+    /// Returns adds a scalar behind those it has.
     #[must_use]
     #[inline]
     pub fn scalar(mut self, number: u64) -> Self {
@@ -88,52 +88,52 @@ impl Call {
         self
     }
 
-    /// With a real number, behind the numbers it has.
+    /// Returns adds a real number as a scalar behind those it has.
     #[must_use]
     pub fn real(self, number: f64) -> Self {
         self.scalar(number.to_bits())
     }
 
-    /// With bytes of its own, copied; large data belongs into a tensor.
+    /// Returns adds bytes, which are copied; large data belongs into a tensor.
     #[must_use]
     pub fn bytes(mut self, bytes: &[u8]) -> Self {
         self.rare_mut().blob.extend_from_slice(bytes);
         self
     }
 
-    /// Not before these tasks have ended.
+    /// Makes the task wait for the end of these tasks.
     #[must_use]
     pub fn after(mut self, tasks: &[TaskId]) -> Self {
         self.rare_mut().after.extend_from_slice(tasks);
         self
     }
 
-    /// Ahead of ready tasks with a lower one.
+    /// Sets the priority: the task starts ahead of ready tasks with a lower one.
     #[must_use]
     pub fn priority(self, priority: u8) -> Self {
         Self { priority, ..self }
     }
 
-    /// Without inferred dependencies: it waits only for [`Call::after`].
+    /// Leaves out inferred dependencies: the task waits only for [`Call::after`].
     #[must_use]
     pub fn unordered(self) -> Self {
         Self { is_unordered: true, ..self }
     }
 
-    /// May run again from the beginning if its worker is lost half-way; see [`crate::Builder::restart`].
+    /// Lets the task run again from the beginning if its worker is lost; see [`crate::Builder::restart`].
     #[must_use]
     pub fn idempotent(self) -> Self {
         Self { is_idempotent: true, ..self }
     }
 
-    /// Has a name of its own, which errors, stalls and timelines show beside that of its callable: `softmax 3`.
+    /// Gives the task a name, which errors, stalls and timelines show beside that of its callable: `softmax 3`.
     #[must_use]
     pub fn named(mut self, name: impl Into<Arc<str>>) -> Self {
         self.rare_mut().name = Some(name.into());
         self
     }
 
-    /// Takes about this long; it is not taken for stuck before that.
+    /// Sets the expected length of the task; it is not reported as stuck before that.
     #[must_use]
     pub fn expected(mut self, expected: Duration) -> Self {
         self.rare_mut().expected = Time(u64::try_from(expected.as_nanos()).unwrap_or(u64::MAX));

@@ -44,29 +44,29 @@ impl fmt::Debug for Callable {
 }
 
 impl Callable {
-    /// A function under the name `name`.
+    /// Creates a callable of a function.
     pub const fn new(name: &'static str, function: Function) -> Self {
         Self { name, version: 1, is_collective: false, body: Body::Function(function) }
     }
 
-    /// A graph under the name `name`, for workers that have workers.
+    /// Creates a callable that builds a graph, for workers that have workers.
     pub const fn orchestration(name: &'static str, orchestration: Orchestration) -> Self {
         Self { name, version: 1, is_collective: false, body: Body::Orchestration(orchestration) }
     }
 
-    /// Another version: programs that do not have the same one do not work together.
+    /// Sets the version; programs with different versions do not work together.
     #[must_use]
     pub const fn version(self, version: u32) -> Self {
         Self { version, ..self }
     }
 
-    /// It meets its peers while it runs: it can only be submitted as a group.
+    /// Makes it collective: it meets its peers while it runs, so it can only be submitted as a group.
     #[must_use]
     pub const fn collective(self) -> Self {
         Self { is_collective: true, ..self }
     }
 
-    /// Its name.
+    /// Returns its name.
     pub fn name(&self) -> &'static str {
         self.name
     }
@@ -92,7 +92,7 @@ impl Callable {
 pub struct Digest(pub [u8; 32]);
 
 impl Digest {
-    /// Its first bytes, which go with every task.
+    /// Returns the first bytes, which go with every task.
     pub fn prefix(&self) -> u32 {
         u32::from_le_bytes([self.0[0], self.0[1], self.0[2], self.0[3]])
     }

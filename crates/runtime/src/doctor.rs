@@ -5,7 +5,7 @@
 //! - **DOC-1 (tried).** What the runtime needs of the kernel is tried, not looked up: a version proves nothing.
 //! - **DOC-2 (bounded).** No check waits for more than a few seconds.
 //! - **DOC-3 (advice).** Whatever is not fine says what it means and what to change.
-//! - **DOC-4 (survives).** A limit that is too low is a finding, and does not end who looks.
+//! - **DOC-4 (survives).** A limit that is too low is a finding, and does not end the process that checks.
 
 mod kernel;
 mod limits;
@@ -52,7 +52,7 @@ impl Finding {
         Self { status, advice: Some(advice.into()), ..self }
     }
 
-    /// Fine, or broken with the words of the error.
+    /// Makes a finding of a result: fine, or broken with the words of the error.
     fn of<T>(
         name: &'static str,
         meaning: &'static str,

@@ -17,7 +17,7 @@
 //! - **DOM-3 (zero).** A window is zero before anybody can reach it, also if its memory was used before.
 //! - **DOM-4 (released, then freed).** Dropping the last handle releases a domain; its memory is used again only after every
 //!   run that was given it is over, the last window first. Numbers of domains are never used again.
-//! - **DOM-5 (payload first).** Who has seen a cell at a value sees all that its writer put anywhere before.
+//! - **DOM-5 (payload first).** A rank that has seen a value of a cell sees all that the cell's writer put anywhere before.
 //! - **DOM-6 (one writer).** A cell has one writer and a line of its own, and its value never goes down.
 //! - **DOM-7 (finite).** A wait ends; if in vain, the error says which cell of which rank, what was seen and what was wanted.
 //! - **DOM-8 (no aliases).** Buffers, cells and windows never overlap. What peers can reach is copied, never seen in place:
@@ -79,12 +79,12 @@ impl fmt::Debug for Domain {
 }
 
 impl Domain {
-    /// Number that no other domain of its worker has or had.
+    /// Returns the number that no other domain of its worker has or had.
     pub fn id(&self) -> u64 {
         self.0.roster.id
     }
 
-    /// Its name.
+    /// Returns its name.
     pub fn name(&self) -> &str {
         &self.0.roster.name
     }
@@ -94,12 +94,12 @@ impl Domain {
         self.0.roster.members.len()
     }
 
-    /// The chips, in the order of their ranks.
+    /// Returns the chips, in the order of their ranks.
     pub fn chips(&self) -> Vec<u32> {
         self.0.roster.chips()
     }
 
-    /// The rank of a chip; an error that names the members if it is none.
+    /// Returns the rank of a chip; an error that names the members if it is none.
     pub fn rank_of(&self, chip: u32) -> Result<usize, DomainError> {
         let roster = &self.0.roster;
         roster.rank_of(chip).ok_or_else(|| DomainError::NotAMember {
@@ -109,7 +109,7 @@ impl Domain {
         })
     }
 
-    /// A buffer in the window of a rank, as an argument for its chip, or for the host to read and write.
+    /// Returns a buffer in the window of a rank, as an argument for its chip, or for the host to read and write.
     pub fn buffer(&self, rank: usize, name: &str) -> Result<Tensor, DomainError> {
         let roster = &self.0.roster;
         let window = self.0.window(rank);
@@ -121,7 +121,7 @@ impl Domain {
 }
 
 impl Call {
-    /// As a rank of this domain, which is that of the chip it is sent to; the task finds it with
+    /// Returns as a rank of this domain, which is that of the chip it is sent to; the task finds it with
     /// [`Task::domain`](crate::Task::domain), counted from 0.
     #[must_use]
     pub fn domain(mut self, domain: &Domain) -> Self {
@@ -178,7 +178,7 @@ impl Orchestrator<'_> {
         }
     }
 
-    /// The memberships of a call in its domains, if it may have them.
+    /// Returns the memberships of a call in its domains, if it may have them.
     #[inline]
     pub(crate) fn memberships(
         &mut self,

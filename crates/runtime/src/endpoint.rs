@@ -27,7 +27,7 @@ use crate::sync::{Ordering, shared::AtomicU32};
 pub(crate) enum WorkerEvent {
     /// A task has ended; if it failed, these are its words.
     Ended(Ended, Option<Box<str>>),
-    /// The worker has died, but may still touch memory for a moment: who waits for it need not, says why.
+    /// The worker has died, but may still touch memory for a moment: why. Waiters need not wait for it.
     Dying(Box<str>),
     /// The worker is gone, and another has taken its place, with nothing to do: why it is gone.
     Replaced(Box<str>),
@@ -58,7 +58,7 @@ pub(crate) struct DeathWord {
 }
 
 impl DeathWord {
-    /// The word and what it holds, if its worker lives.
+    /// Returns the word and what it holds, if its worker lives.
     pub(crate) fn alive(&self) -> Option<(&AtomicU32, u32)> {
         let word = self.segment.word32(self.offset).ok()?;
         let value = word.load(Ordering::Acquire);
@@ -98,7 +98,7 @@ pub(crate) trait Endpoint: Send {
     /// True if it has left, for good; its thread or process is gone.
     fn has_left(&mut self) -> bool;
 
-    /// A word that changes when the worker dies, if it has one and has not been seen to die.
+    /// Returns a word that changes when the worker dies, if it has one and has not been seen to die.
     fn death_word(&self) -> Option<DeathWord> {
         None
     }
@@ -108,7 +108,7 @@ pub(crate) trait Endpoint: Send {
         false
     }
 
-    /// Time of the next poll that is needed without an event.
+    /// Returns the time of the next poll that is needed without an event.
     fn look_again(&self) -> Option<std::time::Instant> {
         None
     }

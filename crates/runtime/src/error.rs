@@ -47,7 +47,7 @@ pub struct Lost {
 }
 
 impl Lost {
-    /// All of them in one line.
+    /// Describes all of them in one line.
     pub(crate) fn all(lost: &[Self]) -> String {
         lost.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
     }
@@ -78,19 +78,19 @@ impl RunError {
         Self(Arc::new(Details { cause, report, failures, words: None, stall: None }))
     }
 
-    /// The graph's own code failed while it was built.
+    /// Makes the error of a graph whose own code failed.
     pub(crate) fn of_graph(cause: Cause, report: RunReport, words: String) -> Self {
         let words = Some(words);
         Self(Arc::new(Details { cause, report, failures: Vec::new(), words, stall: None }))
     }
 
-    /// Nothing moved any more.
+    /// Makes the error of a stall.
     pub(crate) fn of_stall(cause: Cause, report: RunReport, stall: Stall, words: String) -> Self {
         let (words, stall) = (Some(words), Some(stall));
         Self(Arc::new(Details { cause, report, failures: Vec::new(), words, stall }))
     }
 
-    /// The root.
+    /// Returns the root cause.
     pub fn cause(&self) -> Cause {
         self.0.cause
     }
@@ -100,7 +100,7 @@ impl RunError {
         self.0.report
     }
 
-    /// Tasks, and members of groups, that failed themselves or with their worker; not those that never began because of them.
+    /// Returns tasks, and members of groups, that failed themselves or with their worker; not those that never began because of them.
     pub fn failures(&self) -> &[TaskFailure] {
         &self.0.failures
     }
@@ -110,7 +110,7 @@ impl RunError {
         self.0.stall.as_ref()
     }
 
-    /// The failure that decided.
+    /// Returns the failure that decided.
     pub fn root(&self) -> Option<&TaskFailure> {
         let Cause { task, member, .. } = self.0.cause;
         let is_root =
@@ -224,7 +224,7 @@ pub enum Error {
     NoChip {
         /// Value that was asked for.
         chip: u32,
-        /// Number that there are.
+        /// Number of chips.
         chips: u32,
     },
     /// There are no workers of this kind.
@@ -368,12 +368,12 @@ impl Error {
         Self::System { what: what.into(), error: Arc::new(error) }
     }
 
-    /// There is no thread for a worker.
+    /// Makes the error of a worker without a thread.
     pub(crate) fn thread(worker: &str, error: std::io::Error) -> Self {
         Self::system(format!("{worker} cannot be started, there is no thread for it"), error)
     }
 
-    /// There is no mailbox for a worker.
+    /// Makes the error of a worker without a mailbox.
     pub(crate) fn mailbox(worker: &str, error: MailboxError) -> Self {
         let what = format!("the mailbox of {worker} cannot be made");
         match error {

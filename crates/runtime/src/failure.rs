@@ -14,7 +14,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// A failure with these words.
+    /// Creates a failure with these words.
     pub fn new(words: impl Into<String>) -> Self {
         Self { words: with_backtrace(words.into()) }
     }
@@ -26,7 +26,7 @@ impl Failure {
         crate::runner::caught(code)
     }
 
-    /// Words or number that it gives.
+    /// Returns its words.
     pub fn words(&self) -> &str {
         &self.words
     }
@@ -44,7 +44,7 @@ impl Failure {
 /// The most bytes of words that are sent to a parent.
 pub(crate) const MAX_WORDS: usize = 1 << 20;
 
-/// The first `most` bytes of `words`, or a little less, and a line that says how many more there were.
+/// Returns the first `most` bytes of `words`, or a little less, and a line that says how many more there were.
 pub(crate) fn cut(words: &str, most: usize) -> Cow<'_, str> {
     if words.len() <= most {
         return Cow::Borrowed(words);

@@ -18,7 +18,7 @@ thread_local! {
 pub(crate) struct InGraph(());
 
 impl InGraph {
-    /// This thread enters the code of a graph of `worker`.
+    /// Marks this thread as inside the code of a graph of `worker`.
     pub(crate) fn of(worker: u64) -> Self {
         GRAPHS.with_borrow_mut(|graphs| graphs.push(worker));
         Self(())
@@ -31,7 +31,7 @@ impl Drop for InGraph {
     }
 }
 
-/// From now on this thread runs tasks of these workers.
+/// Marks this thread as one that runs tasks of these workers.
 pub(crate) fn serve(workers: Vec<u64>) {
     SERVED.set(workers);
 }

@@ -109,7 +109,7 @@ impl Arena {
         }
     }
 
-    /// Bytes of buffers that are free.
+    /// Returns the bytes of buffers that are free.
     #[cfg(test)]
     pub(crate) fn free(&self) -> u64 {
         self.regions.free()
@@ -143,22 +143,22 @@ mod tests {
         let mut live: Vec<(u64, u64)> = Vec::new();
         for round in 0..400u64 {
             let bytes = 1 + round * 97 % 700;
-            match arena.allocate(bytes) {
-                Ok(offset) => {
-                    let is_apart = live
-                        .iter()
-                        .all(|(at, length)| offset >= at + length || offset + bytes <= *at);
-                    assert!(is_apart && offset >= arena.slabs, "MEM-1: {bytes} at {offset}");
-                    assert!(offset + bytes <= arena.segment.len() as u64, "MEM-1");
-                    live.push((offset, bytes));
-                }
-                Err(_) => {
-                    let (offset, bytes) = live.swap_remove((round % live.len() as u64) as usize);
-                    arena.release(offset, bytes);
-                }
+            if let Ok(offset) = arena.allocate(bytes) {
+                let is_apart =
+                    |(at, length): &(u64, u64)| offset >= at + length || offset + bytes <= *at;
+                assert!(live.iter().all(is_apart), "MEM-1: {bytes} at {offset}");
+                let end = offset + bytes;
+                assert!(offset >= arena.slabs && end <= arena.segment.len() as u64, "MEM-1");
+                live.push((offset, bytes));
+            } else {
+                let at = usize::try_from(round).expect("small") % live.len();
+                let (offset, bytes) = live.swap_remove(at);
+                arena.release(offset, bytes);
             }
         }
-        live.into_iter().for_each(|(offset, bytes)| arena.release(offset, bytes));
+        for (offset, bytes) in live {
+            arena.release(offset, bytes);
+        }
         assert_eq!(arena.free(), MEMORY, "MEM-1: all is free again");
     }
 

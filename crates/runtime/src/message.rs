@@ -73,7 +73,7 @@ pub(crate) fn encode_task(
     }
 }
 
-/// The low and the high half of a word.
+/// Returns the low and the high half of a word.
 #[inline]
 fn halves(word: u64) -> [u32; 2] {
     let bytes = word.to_le_bytes();
@@ -81,7 +81,7 @@ fn halves(word: u64) -> [u32; 2] {
     [u32::from_le_bytes(halves[0]), u32::from_le_bytes(halves[1])]
 }
 
-/// The low and the high half of half a word.
+/// Returns the low and the high half of half a word.
 #[inline]
 fn quarters(half: u32) -> [u16; 2] {
     let bytes = half.to_le_bytes();
@@ -126,7 +126,7 @@ impl<'a> Reader<'a> {
         taken.try_into().map_err(|_| missing)
     }
 
-    /// Some whole words.
+    /// Returns some whole words.
     #[inline]
     fn words<const N: usize>(&mut self, what: &'static str) -> Result<[u64; N], BadMessage> {
         let (words, _) = self.bytes[self.at..].as_chunks::<8>();
@@ -137,7 +137,7 @@ impl<'a> Reader<'a> {
         Ok(taken.map(u64::from_le_bytes))
     }
 
-    /// A record of plain bytes.
+    /// Returns a record of plain bytes.
     #[inline]
     fn record<T: Pod>(&mut self, what: &'static str) -> Result<T, BadMessage> {
         let Some(taken) = self.bytes[self.at..].get(..size_of::<T>()) else {
@@ -152,7 +152,7 @@ impl<'a> Reader<'a> {
         BadMessage { what, at: self.at, found: (self.bytes.len() - self.at) as u64 }
     }
 
-    /// Some bytes as they are.
+    /// Returns some bytes as they are.
     fn bytes(&mut self, count: usize, what: &'static str) -> Result<&'a [u8], BadMessage> {
         let missing = BadMessage { what, at: self.at, found: (self.bytes.len() - self.at) as u64 };
         let taken = self.bytes[self.at..].get(..count).ok_or(missing)?;
@@ -203,7 +203,7 @@ impl Received<'_> {
             .any(|membership| membership.roster.touches(*memory, *offset, layout.extent))
     }
 
-    /// The message it was read from, made again.
+    /// Returns the message it was read from, made again.
     pub fn encode(&self) -> Vec<u8> {
         let Self { order, arguments, scalars, memberships, blob } = self;
         let scalars: Vec<u64> = (0..).map_while(|at| scalars.get(at)).collect();
@@ -218,12 +218,12 @@ impl Received<'_> {
 pub(crate) struct Scalars<'a>(&'a [[u8; 8]]);
 
 impl Scalars<'_> {
-    /// Number that there are.
+    /// Returns the number of them.
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// One of them.
+    /// Returns one of them.
     pub(crate) fn get(&self, index: usize) -> Option<u64> {
         self.0.get(index).copied().map(u64::from_le_bytes)
     }
@@ -317,12 +317,12 @@ pub(crate) struct Ended {
 }
 
 impl Ended {
-    /// The ending of a task that was recalled before it began.
+    /// Returns the ending of a task that was recalled before it began.
     pub(crate) fn skipped(dispatch: u64) -> Self {
         Self { dispatch, verdict: Verdict::Skipped, begun: 0, nanoseconds: 0, picoseconds: 0 }
     }
 
-    /// As bytes; the words of a failure follow them.
+    /// Encodes it; the words of a failure follow the bytes.
     pub(crate) fn encode(&self) -> [u8; 33] {
         let mut bytes = [0; 33];
         bytes[0] = self.verdict as u8;

@@ -45,7 +45,7 @@ pub(crate) struct Foreign {
 }
 
 impl Foreign {
-    /// An argument as a tensor of the child's graph.
+    /// Returns an argument as a tensor of the child's graph.
     pub(crate) fn tensor(&self, argument: &ArgumentDescriptor) -> Option<Tensor> {
         let id = (*self.ids.get(usize::from(argument.memory))?)?;
         let (number, generation) = argument.buffer;

@@ -92,7 +92,7 @@ impl Node {
         self.progress.ask();
     }
 
-    /// Asks, unless a thread submits, which pumps now and then; true if it asked.
+    /// Returns asks, unless a thread submits, which pumps now and then; true if it asked.
     pub(crate) fn ask_in_passing(&self) -> bool {
         self.progress.ask_in_passing()
     }
@@ -126,7 +126,7 @@ impl Node {
         self.progress.is_closed()
     }
 
-    /// The bell that workers ring after they publish an event.
+    /// Returns the bell that workers ring after they publish an event.
     pub(crate) fn bell(&self) -> &Bell {
         &self.progress.bell
     }
@@ -180,7 +180,7 @@ impl Node {
         }
     }
 
-    /// Asks the watchdog; returns the reasons to wake up beside news.
+    /// Returns asks the watchdog; returns the reasons to wake up beside news.
     fn judge(&self, core: &mut Core) -> Outlook {
         if !core.is_busy() {
             return Outlook::default();

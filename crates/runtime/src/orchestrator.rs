@@ -50,7 +50,7 @@ pub(crate) const MAX_BYTES: usize = 1 << 20;
 /// Builds the graph of one run.
 pub struct Orchestrator<'n> {
     pub(crate) node: &'n Node,
-    pub(crate) worker_ids: &'n WorkerIds,
+    pub(crate) ids: &'n WorkerIds,
     pub(crate) run: RunId,
     args: Vec<Arg>,
     since: u32,
@@ -62,15 +62,15 @@ pub struct Orchestrator<'n> {
 }
 
 impl<'n> Orchestrator<'n> {
-    pub(crate) fn new(node: &'n Node, worker_ids: &'n WorkerIds, run: RunId) -> Self {
+    pub(crate) fn new(node: &'n Node, ids: &'n WorkerIds, run: RunId) -> Self {
         let (args, held) = (Vec::new(), Vec::new());
         let submitting = node.start_submitting();
-        Self { node, worker_ids, run, args, since: 0, submitting, witness: None, held }
+        Self { node, ids, run, args, since: 0, submitting, witness: None, held }
     }
 
     /// Returns the number of workers of the next level.
     pub fn chips(&self) -> u32 {
-        u32::try_from(self.worker_ids.next_level.len()).unwrap_or(u32::MAX)
+        u32::try_from(self.ids.next_level.len()).unwrap_or(u32::MAX)
     }
 
     /// Sends a task to a worker of the next level.
@@ -78,7 +78,7 @@ impl<'n> Orchestrator<'n> {
         let placement = match target {
             Target::Chip(at) | Target::Worker(at) => Placement::Worker(self.chip(at)?),
             Target::Any => {
-                Placement::Pool(self.worker_ids.next_level_pool.ok_or(Error::NoWorkers("chips"))?)
+                Placement::Pool(self.ids.next_level_pool.ok_or(Error::NoWorkers("chips"))?)
             }
         };
         let home = match target {
@@ -90,7 +90,7 @@ impl<'n> Orchestrator<'n> {
 
     /// Sends a task to any sub worker.
     pub fn submit_sub(&mut self, call: &Call) -> Result<TaskId, Error> {
-        let pool = self.worker_ids.sub_pool.ok_or(Error::NoWorkers("sub workers"))?;
+        let pool = self.ids.sub_pool.ok_or(Error::NoWorkers("sub workers"))?;
         self.submit(Placement::Pool(pool), None, call)
     }
 
@@ -105,13 +105,12 @@ impl<'n> Orchestrator<'n> {
 
     /// Starts each call on another sub worker, all at once; it ends when all have ended.
     pub fn submit_sub_group(&mut self, calls: &[Call]) -> Result<TaskId, Error> {
-        let pool = self.worker_ids.sub_pool.ok_or(Error::NoWorkers("sub workers"))?;
-        let members: Vec<_> =
-            calls.iter().map(|call| (self.worker_ids.subs[0], None, call)).collect();
+        let pool = self.ids.sub_pool.ok_or(Error::NoWorkers("sub workers"))?;
+        let members: Vec<_> = calls.iter().map(|call| (self.ids.subs[0], None, call)).collect();
         self.submit_group(Some(pool), &members)
     }
 
-    /// Memory that goes when its scope is closed and nobody names it.
+    /// Returns allocates a tensor that is freed when its scope is closed and nobody names it.
     pub fn alloc(&mut self, dtype: DType, shape: &[u64]) -> Result<Tensor, Error> {
         let layout = Layout::dense(dtype, shape)?;
         let run = self.run;
@@ -135,7 +134,7 @@ impl<'n> Orchestrator<'n> {
         self.scope_with(label, Mode::Automatic, body)
     }
 
-    /// The same, but nothing is inferred in it: tasks wait only for [`Call::after`].
+    /// Runs `body` in a scope without inferred dependencies: tasks wait only for [`Call::after`].
     pub fn manual_scope<T, E: From<Error>>(
         &mut self,
         label: &'static str,
@@ -167,7 +166,7 @@ impl<'n> Orchestrator<'n> {
     }
 
     pub(crate) fn chip(&self, chip: u32) -> Result<WorkerId, Error> {
-        let found = self.worker_ids.next_level.get(chip as usize).copied();
+        let found = self.ids.next_level.get(chip as usize).copied();
         found.ok_or(Error::NoChip { chip, chips: self.chips() })
     }
 
@@ -290,7 +289,7 @@ impl<'n> Orchestrator<'n> {
         self.submitting.pause(|| self.wait_for_room(submit))
     }
 
-    /// LVL-8: the workers of this graph move, or are looked after.
+    /// Tells the parent of progress (LVL-8): the workers of this graph run, or have budgets of their own.
     #[inline]
     fn move_on(&self) {
         if let Some(witness) = &self.witness {

@@ -4,7 +4,7 @@
 //!   parent                                            child
 //!   mailbox, bell, memory: descriptors                main() { PROGRAM.serve_if_child(); … }
 //!      │   posix_spawn(/proc/self/exe phalanx-worker)    │
-//!      ├── handoff: who you are ──────── socket ─────────►│ adopt, compare programs, bootstrap
+//!      ├── handoff: the role ────────── socket ─────────►│ adopt, compare programs, bootstrap
 //!      │◄───────────── mailbox: Ready ───────────────────┤
 //!      ├── all are ready: go ───────────────────────────►│ serve
 //!      │◄───────────── mailbox: events ──────────────────┤
@@ -24,7 +24,7 @@
 //!   process and no descriptor stays behind.
 //! - **PRC-4 (proof).** A worker counts as lost, and what it held is used again, only when its process is gone; what it
 //!   had published before counts.
-//! - **PRC-5 (words).** Who waits for a lost worker is told how it ended and what it said last.
+//! - **PRC-5 (words).** Waiters for a lost worker are told how it ended, and its last words.
 //! - **PRC-6 (no orphans).** However the parent ends, its children leave, and no shared memory remains.
 //! - **PRC-7 (leaves nothing).** When a worker is closed or dropped, all its processes are gone and reaped.
 //! - **PRC-8 (must be asked).** A program that does not begin with [`Program::serve_if_child`] starts no child: it would run
@@ -64,12 +64,12 @@ pub(crate) fn serves_children() -> bool {
 /// Sockets that every process below this one holds too, so that those above know when all are gone.
 static LIVENESS_SOCKETS: OnceLock<Vec<OwnedFd>> = OnceLock::new();
 
-/// The sockets of this process and of those above it; none if nobody has started it.
+/// Returns the sockets of this process and of those above it; none if nobody has started it.
 pub(crate) fn liveness_sockets() -> &'static [OwnedFd] {
     LIVENESS_SOCKETS.get().map_or(&[], Vec::as_slice)
 }
 
-/// This process knows what to do if it is started as a child.
+/// Notes that this program serves if it is started as a child.
 pub(crate) fn serve_children() {
     SERVES_CHILDREN.store(true, Ordering::Release);
 }

@@ -43,12 +43,12 @@ fn near(like: Option<&str>) -> String {
 }
 
 impl Program {
-    /// A program with these callables.
+    /// Creates a program with these callables.
     pub const fn new(callables: &'static [Callable]) -> Self {
         Self { callables, bootstrap: None }
     }
 
-    /// Each chip sets itself up with this before anything is sent to it; see [`crate::Bootstrap`].
+    /// Sets the function that sets up each chip before anything is sent to it; see [`crate::Bootstrap`].
     #[must_use]
     pub const fn chip(self, bootstrap: BootstrapFunction) -> Self {
         Self { bootstrap: Some(bootstrap), ..self }
@@ -59,7 +59,7 @@ impl Program {
         self.bootstrap
     }
 
-    /// Its callables.
+    /// Returns its callables.
     pub fn callables(&self) -> &'static [Callable] {
         self.callables
     }
@@ -84,7 +84,7 @@ impl Program {
         })
     }
 
-    /// The place of the callable of this name.
+    /// Returns the place of the callable of this name.
     #[inline]
     pub(crate) fn position(&self, name: &'static str) -> Result<u32, ProgramError> {
         // Mostly it is the very same name; comparing letters is for those from another crate.

@@ -38,7 +38,7 @@ thread_local! {
     static IN_TASK: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 
-/// Panics of tasks are reported as failures, not printed.
+/// Installs a panic hook: panics of tasks are failures, and are not printed.
 fn keep_panics_quiet() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -73,7 +73,7 @@ impl Runner {
         Self { worker: worker.map(Box::new), ..self }
     }
 
-    /// Parts of a worker that its tasks see.
+    /// Returns parts of a worker that its tasks see.
     pub(crate) fn setting(&mut self) -> &mut Setting {
         &mut self.setting
     }
@@ -83,7 +83,7 @@ impl Runner {
         self.prefixes.len()
     }
 
-    /// The next task does not follow the last at once.
+    /// Notes that the next task does not follow the last at once.
     pub(crate) fn paused(&mut self) {
         self.last = None;
     }
@@ -171,7 +171,7 @@ pub(crate) fn discard<T>(value: T) {
     }
 }
 
-/// The callable an order names, if both sides mean the same one.
+/// Returns the callable an order names, if both sides mean the same one.
 #[inline]
 fn find<'p>(
     program: &'p Program,

@@ -1,9 +1,9 @@
-//! The life of a worker: take a task, run it, say how it ended, sleep when there is none.
+//! The loop of a worker: takes a task, runs it, publishes its ending, sleeps when there is none.
 //!
-//! The same loop serves in a thread and in a process of its own; the two differ in how they get their parent to look.
+//! The same loop serves in a thread and in a process; they differ in the way to make the parent look.
 //!
 //! - **SRV-1 (in order).** Tasks are run in the order in which they were sent, one at a time.
-//! - **SRV-2 (leaves late).** A worker that is told to leave runs what it was sent before.
+//! - **SRV-2 (leaves late).** A worker that is told to leave first runs the tasks that it was sent before.
 //! - **SRV-3 (prompt).** An ending is published before the next task begins. The parent is told to look before the worker
 //!   sleeps, and before it begins a task that is not known to be short.
 //! - **SRV-4 (behind).** A task that was sent behind one that failed or was skipped is skipped.
@@ -34,7 +34,7 @@ pub(crate) trait Parent {
     /// Gets the parent to look at what the worker at this end of the mailbox has published.
     fn tell(&self, side: &ChildSide);
 
-    /// The same, unless the parent looks soon anyway; whether it was told. If it was not, the worker tells it before it sleeps
+    /// Returns the same, unless the parent looks soon anyway; whether it was told. If it was not, the worker tells it before it sleeps
     /// or begins something long.
     fn tell_in_passing(&self, side: &ChildSide) -> bool {
         self.tell(side);
@@ -51,7 +51,7 @@ impl Parent for ParentProcess {
     }
 }
 
-/// A worker, from the inside.
+/// The loop of a worker.
 pub(crate) struct Server<P: Parent> {
     side: ChildSide,
     parent: P,
@@ -144,7 +144,7 @@ impl<P: Parent> Server<P> {
     fn wait(&mut self) {
         let (side, is_orphan, parent) = (&self.side, self.is_orphan, &self.parent);
         let untold = &mut self.untold;
-        // While somebody submits, that one needs a processor too.
+        // A submitter needs a processor too.
         let waiting = if *untold > 0 { self.waiting.among(usize::MAX) } else { self.waiting };
         let is_there = || {
             !side.tasks.is_empty()
@@ -253,7 +253,7 @@ impl<P: Parent> Server<P> {
         }
     }
 
-    /// The parent has no room for what we have to say: sleeps until it has made some.
+    /// Sleeps until the parent has room for an event, and sends it.
     #[cold]
     fn say_late(&mut self, head: &[u8], body: &[u8]) -> Result<(), ServeError> {
         let (is_orphan, bell) = (self.is_orphan, self.side.bell().clone());
@@ -304,7 +304,7 @@ impl<P: Parent> Server<P> {
         }
     }
 
-    /// The same, if the worker will tell again.
+    /// Tells the parent, unless it looks soon anyway.
     fn tell_in_passing(&mut self) {
         let untold = self.untold;
         if self.has_something_to_tell() && !self.parent.tell_in_passing(&self.side) {

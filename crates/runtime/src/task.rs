@@ -3,10 +3,10 @@
 //! - **TSK-1 (as declared).** An argument can be used only as it was declared: what was declared as input cannot be
 //!   written.
 //! - **TSK-2 (in bounds).** An argument outside the memory it names is refused before the callable is called.
-//! - **TSK-3 (not beyond its task).** An argument cannot be kept when its task has ended, and what a task forgets hinders no
-//!   later one.
-//! - **TSK-4 (seen as it was).** What a task sees in place does not change but by the task's own hand: copies by others of its
-//!   process are refused, and so are those of a worker's caller.
+//! - **TSK-3 (not beyond its task).** An argument cannot be kept after its task has ended, and a leaked argument blocks no
+//!   later task.
+//! - **TSK-4 (seen as it was).** Bytes that a task sees in place are changed by this task only: copies by other tasks of its
+//!   process are refused, and so are those of the worker's caller.
 
 mod data;
 
@@ -63,12 +63,12 @@ impl Setting {
         Err(outside(index, reach, segment))
     }
 
-    /// From now on somebody looks at how tasks move.
+    /// Sets the witness of tasks' progress, and the wait policy.
     pub(crate) fn serve_with(&mut self, witness: Witness, waiting: Waiting) {
         (self.witness, self.waiting) = (Some(witness), Some(waiting));
     }
 
-    /// A task has ended: nothing of it is held any more.
+    /// Gives back the grants of a task that has ended.
     #[inline]
     pub(crate) fn settle(&mut self) {
         self.holder.give_back_all(&self.memories);
@@ -81,7 +81,7 @@ impl Setting {
     }
 }
 
-/// The memory that a domain lies in, if it does.
+/// Returns the memory that a domain lies in, if it does.
 fn memory_of<'m>(
     membership: &Membership,
     memories: &'m [Segment],
@@ -147,7 +147,7 @@ impl<'a> Task<'a> {
         }
     }
 
-    /// All arguments, to be used side by side; each can be taken once.
+    /// Returns all arguments, to be used side by side; each can be taken once.
     pub fn arguments<const N: usize>(&mut self) -> Result<[Data<'a>; N], Failure> {
         if N != self.given.arguments.len() {
             let given = self.given.arguments.len();
@@ -160,7 +160,7 @@ impl<'a> Task<'a> {
         Ok(taken.map(|data| data.expect("TSK-1: each was taken")))
     }
 
-    /// One argument; each can be taken once.
+    /// Returns one argument; each can be taken once.
     pub fn argument(&mut self, index: usize) -> Result<Data<'a>, Failure> {
         let given = self.given.arguments.len();
         let Some(descriptor) = self.given.arguments.get(index) else {
@@ -176,7 +176,7 @@ impl<'a> Task<'a> {
         Ok(Data::open(self.holder, memory, index, &descriptor, is_shared)?)
     }
 
-    /// One argument as a tensor that a graph can pass on to its own workers, as often as it likes.
+    /// Returns one argument as a tensor that a graph can pass on to its own workers, as often as it likes.
     ///
     /// Only graphs have such: `register!(graph f)`. It is of use until the graph's run is over.
     pub fn tensor(&self, index: usize) -> Result<Tensor, Failure> {
@@ -193,7 +193,7 @@ impl<'a> Task<'a> {
         self.witness.cloned()
     }
 
-    /// Its arguments are to be passed on.
+    /// Lets its arguments be passed on.
     pub(crate) fn inherit(&mut self, foreign: Foreign) {
         self.foreign = Some(foreign);
     }
@@ -203,7 +203,7 @@ impl<'a> Task<'a> {
         self.given.arguments.len()
     }
 
-    /// A number it was given.
+    /// Returns one of its scalars.
     pub fn scalar(&self, index: usize) -> Result<u64, Failure> {
         self.given.scalars.get(index).ok_or_else(|| {
             Failure::new(format!(
@@ -218,12 +218,12 @@ impl<'a> Task<'a> {
         self.given.scalars.len()
     }
 
-    /// A real number it was given.
+    /// Returns one of its scalars as a real number.
     pub fn real(&self, index: usize) -> Result<f64, Failure> {
         self.scalar(index).map(f64::from_bits)
     }
 
-    /// The bytes it was given.
+    /// Returns its bytes.
     pub fn bytes(&self) -> &[u8] {
         self.given.blob
     }
@@ -238,7 +238,7 @@ impl<'a> Task<'a> {
         usize::from(self.given.order.members)
     }
 
-    /// A domain it was given, in the order of [`Call::domain`](crate::Call::domain).
+    /// Returns one of its domains, in the order of [`Call::domain`](crate::Call::domain).
     pub fn domain(&self, index: usize) -> Result<DomainView<'a>, Failure> {
         let memberships = self.given.memberships;
         let Some(membership) = memberships.get(index) else {
@@ -255,7 +255,7 @@ impl<'a> Task<'a> {
         self.given.memberships.len()
     }
 
-    /// The device of this worker, as its bootstrap made it.
+    /// Returns the device of this worker, as its bootstrap made it.
     pub fn device<D: 'static>(&mut self) -> Result<&mut D, Failure> {
         let device = self.device.as_mut();
         let device = device.ok_or_else(|| Failure::new("this worker has no device"))?;

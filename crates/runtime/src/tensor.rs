@@ -104,7 +104,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Row after row without gaps.
+    /// Creates a row-major layout without gaps.
     pub fn dense(dtype: DType, shape: &[u64]) -> Result<Self, TensorError> {
         if shape.len() > MAX_RANK {
             return Err(TensorError::View(ViewError::Rank(shape.len())));
@@ -129,7 +129,7 @@ impl Layout {
         Ok(layout)
     }
 
-    /// One axis without gaps.
+    /// Creates a layout of one axis without gaps.
     #[inline]
     pub(crate) fn vector(dtype: DType, elements: u64) -> Option<Self> {
         let extent = elements.checked_mul(dtype.bytes())?;
@@ -138,7 +138,7 @@ impl Layout {
         Some(Self { dtype, rank: 1, shape, strides, extent })
     }
 
-    /// With a distance of elements along each axis.
+    /// Creates a layout with a distance of elements along each axis.
     pub fn strided(dtype: DType, shape: &[u64], strides: &[u64]) -> Result<Self, TensorError> {
         let mut layout = Self::dense(dtype, shape)?;
         if strides.len() != shape.len() {
@@ -153,12 +153,12 @@ impl Layout {
         Ok(layout)
     }
 
-    /// The length of each axis.
+    /// Returns the length of each axis.
     pub fn shape(&self) -> &[u64] {
         &self.shape[..usize::from(self.rank)]
     }
 
-    /// The distance of elements along each axis.
+    /// Returns the distance of elements along each axis.
     pub fn strides(&self) -> &[u64] {
         &self.strides[..usize::from(self.rank)]
     }
@@ -255,22 +255,22 @@ impl Buffer {
         self.0.bytes == 0
     }
 
-    /// Owner of its memory.
+    /// Returns the owner of its memory.
     pub fn home(&self) -> Home {
         self.0.home
     }
 
-    /// All of it as bytes.
+    /// Returns all of it as a tensor of bytes.
     pub fn whole(&self) -> Tensor {
         self.tensor(0, DType::U8, &[self.0.bytes]).expect("TEN-1: one axis, and all of it")
     }
 
-    /// A tensor without gaps from byte `start` on.
+    /// Returns a tensor without gaps from byte `start` on.
     pub fn tensor(&self, start: u64, dtype: DType, shape: &[u64]) -> Result<Tensor, TensorError> {
         Tensor::new(self.clone(), start, Layout::dense(dtype, shape)?)
     }
 
-    /// A tensor whose elements lie `strides` elements apart, from byte `start` on.
+    /// Returns a tensor whose elements lie `strides` elements apart, from byte `start` on.
     pub fn strided(
         &self,
         start: u64,
@@ -373,7 +373,7 @@ impl Tensor {
         &self.0.usage
     }
 
-    /// The buffer it is a part of.
+    /// Returns the buffer it is a part of.
     pub fn buffer(&self) -> &Buffer {
         &self.0.buffer
     }
@@ -383,7 +383,7 @@ impl Tensor {
         &self.0.layout
     }
 
-    /// Elements `from..to` of the first axis.
+    /// Returns elements `from..to` of the first axis.
     pub fn rows(&self, from: u64, to: u64) -> Result<Self, TensorError> {
         let (shape, strides) = (self.layout().shape(), self.layout().strides());
         let (Some(&count), Some(&stride)) = (shape.first(), strides.first()) else {
@@ -404,27 +404,27 @@ impl Tensor {
         )
     }
 
-    /// As an argument that is read.
+    /// Makes an argument that the task reads.
     pub fn input(&self) -> Argument {
         self.tagged(Tag::Input)
     }
 
-    /// As an argument that is written whole.
+    /// Makes an argument that the task writes whole.
     pub fn output(&self) -> Argument {
         self.tagged(Tag::Output)
     }
 
-    /// As an argument that is read and written.
+    /// Makes an argument that the task reads and writes.
     pub fn in_out(&self) -> Argument {
         self.tagged(Tag::InOut)
     }
 
-    /// As an argument of which some is written.
+    /// Makes an argument of which the task writes a part.
     pub fn output_existing(&self) -> Argument {
         self.tagged(Tag::OutputExisting)
     }
 
-    /// As an argument without order; the submitter answers for that.
+    /// Makes an argument without order. The submitter is responsible for conflicts.
     pub fn no_dep(&self) -> Argument {
         self.tagged(Tag::NoDep)
     }
@@ -437,7 +437,7 @@ impl Tensor {
     }
 }
 
-/// The bytes of a tensor, as the engine knows them.
+/// Returns the bytes of a tensor, as the engine knows them.
 fn view(buffer: &Buffer, start: u64, layout: &Layout) -> Result<View, ViewError> {
     let (id, start) = (buffer.0.id, buffer.0.base + start);
     if layout.is_dense() {
@@ -461,7 +461,7 @@ impl Argument {
 }
 
 impl Argument {
-    /// Head of the argument in a message.
+    /// Returns the head of the argument in a message.
     #[inline]
     pub(crate) fn head(&self) -> DescriptorHead {
         self.tensor.usage().head.with(self.tag.into())
@@ -495,7 +495,7 @@ mod tests {
         worker.init().expect("a worker")
     }
 
-    /// The byte behind the last, in numbers that do not wrap.
+    /// Returns the byte behind the last, in numbers that do not wrap.
     fn end(start: u64, bytes: u64, shape: &[u64], strides: &[u64]) -> u128 {
         if shape.contains(&0) {
             return start.into();
@@ -510,8 +510,8 @@ mod tests {
     fn ten_1_a_tensor_lies_in_its_buffer_or_is_refused() {
         let worker = worker();
         let buffer = worker.buffer(256).expect("memory");
-        let axis = prop_oneof![0..20u64, Just(u64::MAX / 8), Just(u64::MAX)];
-        let axes = prop::collection::vec((axis.clone(), axis), 0..4);
+        let length = prop_oneof![0..20u64, Just(u64::MAX / 8), Just(u64::MAX)];
+        let axes = prop::collection::vec((length.clone(), length), 0..4);
         let start = prop_oneof![0..300u64, Just(u64::MAX - 7), Just(u64::MAX)];
         let cases = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
         proptest!(cases, |(start in start, axes in axes, dtype in 0..8u8)| {

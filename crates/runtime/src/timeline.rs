@@ -28,7 +28,7 @@ pub struct Timeline {
 /// A run, as its parent saw it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunSpan {
-    /// The run or task.
+    /// The run.
     pub run: RunId,
     /// Its name.
     pub label: &'static str,
@@ -45,7 +45,7 @@ pub struct RunSpan {
 pub struct TaskSpan {
     /// Its run.
     pub run: RunId,
-    /// The run or task.
+    /// The task.
     pub task: TaskId,
     /// Member of a group.
     pub member: u16,
@@ -76,13 +76,13 @@ impl Recorder {
         Self { timeline: Timeline::default() }
     }
 
-    /// A graph begins to be built.
+    /// Records the beginning of a graph's construction.
     pub(crate) fn begin(&mut self, run: RunId, label: &'static str) {
         let begun = clock::now();
         self.timeline.runs.push(RunSpan { run, label, begun, built: begun, ended: None });
     }
 
-    /// A graph is complete.
+    /// Records the end of a graph's construction.
     pub(crate) fn built(&mut self, run: RunId) {
         let now = clock::now();
         if let Some(span) = self.run(run) {
@@ -90,7 +90,7 @@ impl Recorder {
         }
     }
 
-    /// All tasks of a run have ended.
+    /// Records the end of a run.
     pub(crate) fn ended(&mut self, run: RunId) {
         let now = clock::now();
         if let Some(span) = self.run(run) {
@@ -98,7 +98,7 @@ impl Recorder {
         }
     }
 
-    /// A task has ended.
+    /// Records a task.
     pub(crate) fn task(&mut self, span: TaskSpan) {
         self.timeline.tasks.push(span);
     }

@@ -1,7 +1,7 @@
 //! A worker that has workers: it starts them, runs graphs on them, and ends them.
 //!
-//! - **WRK-1 (runs in the background).** A run that was submitted goes on whether or not somebody waits for it.
-//! - **WRK-2 (same words).** Everybody who waits for a run is told the same.
+//! - **WRK-1 (runs in the background).** A run that was submitted goes on also if nobody waits for it.
+//! - **WRK-2 (same words).** All waiters of a run are told the same.
 //! - **WRK-3 (close).** Closing ends every worker once, in order, and says what it could not do; a closed worker refuses
 //!   everything.
 //! - **WRK-4 (keeps its time).** A wait with a time limit returns when that is over, whatever tasks do.
@@ -78,7 +78,7 @@ use std::thread::JoinHandle;
 /// ```
 pub struct Worker {
     pub(crate) node: Arc<Node>,
-    pub(crate) worker_ids: WorkerIds,
+    pub(crate) ids: WorkerIds,
     pub(crate) memory: Segment,
     /// The memories of its parents, the nearest first.
     pub(crate) inherited: Vec<Segment>,
@@ -137,7 +137,7 @@ impl Worker {
         let driver = self.node.start_driving();
         let building = Building { node: &self.node, run };
         let inside = InGraph::of(self.node.nonce);
-        let result = graph(&mut Orchestrator::new(&self.node, &self.worker_ids, run));
+        let result = graph(&mut Orchestrator::new(&self.node, &self.ids, run));
         drop(inside);
         std::mem::forget(building);
         let mut core = self.node.lock();
@@ -163,7 +163,7 @@ impl Worker {
         })
     }
 
-    /// Zeroed memory that all workers share.
+    /// Returns allocates a zeroed buffer that all workers share.
     pub fn buffer(&self, bytes: u64) -> Result<Buffer, Error> {
         self.buffer_at(bytes, Home::Host)
     }
@@ -173,7 +173,7 @@ impl Worker {
         self.node.new_buffer(&mut self.node.lock(), bytes, home)
     }
 
-    /// A zeroed tensor that all workers share.
+    /// Returns allocates a zeroed tensor that all workers share.
     pub fn tensor(&self, dtype: DType, shape: &[u64]) -> Result<Tensor, Error> {
         let layout = Layout::dense(dtype, shape)?;
         Ok(self.buffer(layout.extent)?.tensor(0, dtype, shape)?)
@@ -186,7 +186,7 @@ impl Worker {
         write_to(&core.arena.segment, tensor, elements)
     }
 
-    /// The elements of a dense tensor that no unfinished run names. If a run names it whose waiters know already that it has
+    /// Returns the elements of a dense tensor that no unfinished run names. If a run names it whose waiters know already that it has
     /// failed, waits until the last task of that run has ended or is proven dead.
     pub fn read<T: Pod>(&self, tensor: &Tensor) -> Result<Vec<T>, Error> {
         let core = self.idle(tensor)?;
@@ -205,7 +205,7 @@ impl Worker {
         write_to(&core.arena.segment, tensor, elements)
     }
 
-    /// The elements of a dense tensor that unfinished runs may name; some may be of before, some of after what tasks do.
+    /// Returns the elements of a dense tensor that unfinished runs may name; some may be of before, some of after what tasks do.
     ///
     /// While a task that is a thread of this process changes them in place, this is refused.
     pub fn read_unordered<T: Pod>(&self, tensor: &Tensor) -> Result<Vec<T>, Error> {
@@ -213,7 +213,7 @@ impl Worker {
         read_from(&core.arena.segment, tensor)
     }
 
-    /// The core, if the tensor's memory is still its own; it is, as long as the core is held.
+    /// Returns the core, if the tensor's memory is still its own; it is, as long as the core is held.
     fn known(&self, tensor: &Tensor) -> Result<ProgressGuard<'_>, Error> {
         self.check_open()?;
         let bytes = &tensor.buffer().0;
@@ -225,7 +225,7 @@ impl Worker {
         if core.engine.knows(bytes.id) { Ok(core) } else { Err(Error::Stale) }
     }
 
-    /// The core, once it is sure that nobody writes the tensor.
+    /// Returns the core, once it is sure that nobody writes the tensor.
     fn idle(&self, tensor: &Tensor) -> Result<ProgressGuard<'_>, Error> {
         let id = tensor.buffer().0.id;
         loop {
@@ -285,7 +285,7 @@ impl Worker {
         }
     }
 
-    /// Ends those who did not leave.
+    /// Kills workers that did not leave.
     fn end_by_force(&mut self) -> Result<(), Error> {
         let Remaining { killed, mut stuck } = self.node.lock().end_all();
         if stuck.is_empty() {

@@ -64,7 +64,7 @@ fn file_size() -> Finding {
     judge_file_size(limit)
 }
 
-/// Shared memory counts as a file.
+/// Judges a limit of file sizes, since shared memory counts as a file.
 fn judge_file_size(limit: u64) -> Finding {
     const MEANING: &str = "shared memory is a file without a name, and no file may be larger";
     let found = match limit {
@@ -145,7 +145,7 @@ fn judge(meaning: &'static str, mode: &str, free: Option<u64>) -> Finding {
     }
 }
 
-/// A field of `/proc/meminfo`, in bytes.
+/// Returns a field of `/proc/meminfo`, in bytes.
 fn field(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)

@@ -30,7 +30,7 @@ impl Drop for Allocated {
 }
 
 impl Allocated {
-    /// A domain in `memory`; `buffers` are the notices and the windows that the roster speaks of.
+    /// Creates a domain in `memory`; `buffers` are the notices and the windows of the roster.
     pub(super) fn new(
         roster: Roster,
         links: Vec<usize>,
@@ -47,7 +47,7 @@ impl Allocated {
         Ok(Self { roster, links, owner, buffers, notices, bells, memory })
     }
 
-    /// The window of a rank.
+    /// Returns the window of a rank.
     pub(super) fn window(&self, rank: usize) -> Option<&Buffer> {
         self.buffers.get(rank.checked_add(1)?)
     }
@@ -72,7 +72,7 @@ impl Allocated {
             ranks.clone().flat_map(|owner| ranks.clone().map(move |writer| (owner, writer)));
         let words = cells.filter_map(|(owner, writer)| self.barrier_cell(owner, writer));
         let words: Vec<&AtomicU64> = words.collect();
-        // SYNC: those who wrote them have ended, and those who read them next are sent a task after this.
+        // SYNC: their writers have ended, and their next readers are sent a task after this.
         let most = words.iter().map(|word| word.load(Ordering::Acquire)).max().unwrap_or(0);
         for word in words {
             word.store(most, Ordering::Release);
@@ -86,7 +86,7 @@ impl Allocated {
     }
 }
 
-/// A place in a memory that checks it.
+/// Converts an offset for a memory that checks it.
 fn place(offset: u64) -> usize {
     usize::try_from(offset).unwrap_or(usize::MAX)
 }

@@ -80,7 +80,7 @@ pub enum DomainError {
         domain: String,
         /// Value that was asked for.
         rank: usize,
-        /// Number that there are.
+        /// Number of ranks or cells that there are.
         ranks: usize,
     },
     /// There is no such buffer.
@@ -100,7 +100,7 @@ pub enum DomainError {
         domain: String,
         /// Value that was asked for.
         cell: u32,
-        /// Number that there are.
+        /// Number of ranks or cells that there are.
         cells: u32,
     },
     /// Elements of another size.
@@ -125,7 +125,7 @@ pub enum DomainError {
         /// Number of elements of the buffer.
         elements: u64,
     },
-    /// Somebody sees these bytes in place.
+    /// A task sees these bytes in place.
     #[error(
         "buffer `{name}` of rank {rank} cannot be reached now: {words}; a task that its chip runs has it as an argument"
     )]
@@ -216,7 +216,7 @@ pub enum DomainError {
     Memory {
         /// Name of the domain.
         domain: String,
-        /// Words or number that it gives.
+        /// Words of the memory.
         words: String,
     },
 }

@@ -7,8 +7,8 @@
 //! Notices stand in memory of their own that no tensor can name: only the node writes them, under its lock. `run` is the last
 //! run for which the rank is not to be waited for; `lost` says that it never is. Both only go up, and the words stand before.
 //!
-//! Who waits for a cell sleeps on the bell of its own window, which the node rings after the notice. That is the protocol of
-//! every bell: post, ring; lie down, look at the cell and the notice, sleep (BELL-1).
+//! A rank that waits for a cell sleeps on the bell of its own window, which the node rings after the notice. That is the
+//! protocol of every bell: post, ring; register, look at the cell and the notice, sleep (BELL-1).
 
 use super::roster::LINE;
 use crate::shm::{Memory, Region, Segment, SegmentError};
@@ -43,7 +43,7 @@ pub(crate) enum Until {
 pub(crate) struct Notice<M: Memory = Region>(M);
 
 impl Notice {
-    /// The notice that stands at `offset`.
+    /// Returns the notice that stands at `offset`.
     pub(crate) fn at(memory: &Segment, offset: u64) -> Result<Self, SegmentError> {
         let [offset, bytes] =
             [offset, NOTICE].map(|one| usize::try_from(one).unwrap_or(usize::MAX));
@@ -102,7 +102,7 @@ impl<M: Memory> Notice<M> {
     }
 }
 
-/// Words that fit, with their end: the root of a chain of failures stands there.
+/// Shortens words, and keeps their end, which has the root of a chain of failures.
 fn shortened(words: &str) -> String {
     if words.len() <= MAX_WORDS {
         return words.to_owned();

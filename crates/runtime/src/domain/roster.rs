@@ -5,7 +5,7 @@
 //!   notices:   of rank 0 │ of rank 1 │ …                                   (apart from all windows)
 //! ```
 //!
-//! The bell is rung by whoever writes a cell; it wakes the owner of the window. Each cell has a line of its own, and only
+//! The writer of a cell rings the bell, which wakes the owner of the window. Each cell has a line of its own, and only
 //! its writer writes to it. The last cell of each writer is the barrier's; in the line of a rank's own barrier cell in its own
 //! window stand behind it the task and the process that came to a barrier last. The notices are written by the node.
 
@@ -103,22 +103,22 @@ impl Roster {
         self.memory == memory && bytes > 0 && self.members.iter().any(meets)
     }
 
-    /// The rank of a chip.
+    /// Returns the rank of a chip.
     pub(crate) fn rank_of(&self, chip: u32) -> Option<usize> {
         self.members.iter().position(|member| member.chip == chip)
     }
 
-    /// A buffer by its name.
+    /// Returns a buffer by its name.
     pub(crate) fn part(&self, name: &str) -> Option<&Part> {
         self.parts.iter().find(|part| part.name == name)
     }
 
-    /// The chips, in the order of their ranks.
+    /// Returns the chips, in the order of their ranks.
     pub(crate) fn chips(&self) -> Vec<u32> {
         self.members.iter().map(|member| member.chip).collect()
     }
 
-    /// The names of the buffers.
+    /// Returns the names of the buffers.
     pub(crate) fn names(&self) -> Vec<String> {
         self.parts.iter().map(|part| part.name.clone()).collect()
     }

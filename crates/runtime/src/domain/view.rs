@@ -110,7 +110,7 @@ impl<'a> DomainView<'a> {
         read.map_err(|error| self.taken(peer, buffer, &error))
     }
 
-    /// A buffer of this rank's own window.
+    /// Returns a buffer of this rank's own window.
     pub fn buffer(&self, name: &str) -> Result<WindowBuffer<'_>, DomainError> {
         let part = self.roster.part(name).ok_or_else(|| no_buffer(&self.roster, name))?;
         Ok(WindowBuffer { view: self, part })
@@ -122,7 +122,7 @@ impl<'a> DomainView<'a> {
         self.set(peer, cell, |_| value)
     }
 
-    /// Adds to this rank's cell in the window of a peer, after all that was put before.
+    /// Returns adds to this rank's cell in the window of a peer, after all that was put before.
     pub fn notify_add(&self, peer: usize, cell: u32, amount: u64) -> Result<(), DomainError> {
         self.check_cell(cell)?;
         self.set(peer, cell, |found| found.saturating_add(amount))
@@ -145,7 +145,7 @@ impl<'a> DomainView<'a> {
         word.map_err(|error| memory_error(roster, &error))
     }
 
-    /// Only cells of the caller's: the one behind them is the barrier's.
+    /// Refuses the barrier's cell, which is behind the caller's cells.
     fn check_cell(&self, cell: u32) -> Result<(), DomainError> {
         let cells = self.roster.signals;
         if cell < cells {
@@ -199,7 +199,7 @@ impl WindowBuffer<'_> {
         &self.part.layout
     }
 
-    /// All its elements.
+    /// Returns all its elements.
     pub fn read<T: Pod>(&self) -> Result<Vec<T>, DomainError> {
         let bytes = check_element::<T>(self.part)?;
         let mut elements = vec![T::zeroed(); place(self.part.layout.extent) / bytes];
@@ -236,7 +236,7 @@ fn check_element<T: Pod>(part: &Part) -> Result<usize, DomainError> {
     Err(DomainError::Element { name: part.name.clone(), bytes, wanted })
 }
 
-/// A place in a memory that was checked to have it.
+/// Converts an offset that was checked.
 fn place(offset: u64) -> usize {
     usize::try_from(offset).unwrap_or(usize::MAX)
 }

@@ -40,7 +40,7 @@ impl Process {
         self.child.kill();
     }
 
-    /// The process is gone: all that it published counts, and then it is lost, or replaced.
+    /// Takes in the end of the process: all that it published counts, and then it is lost, or replaced.
     fn reap(&mut self, events: &mut Vec<WorkerEvent>) {
         let Some(exit) = self.child.exit() else { return };
         self.is_told = true;
@@ -61,7 +61,7 @@ impl Process {
         });
     }
 
-    /// Lets the process that takes over take over, if it can.
+    /// Lets the next process take over, if it is ready.
     fn look_after_next(&mut self, events: &mut Vec<WorkerEvent>) {
         let Some(again) = self.again.as_mut().filter(|again| again.is_on()) else { return };
         for dispatch in again.skipped.drain(..) {
@@ -84,7 +84,7 @@ impl Process {
         }
     }
 
-    /// Another process takes the place of the one that was lost, and gets what was kept for it.
+    /// Lets another process take the place of the lost one, and sends it the deferred tasks.
     fn take_over(&mut self, next: Starting) {
         let deferred = self.again.as_mut().map(Restart::take_deferred);
         next.side.open();
@@ -99,7 +99,7 @@ impl Process {
         }
     }
 
-    /// The kernel says that it dies, but it is not gone yet.
+    /// Takes in the kernel's notice of a death that is not proven yet.
     fn notice_dying(&mut self, events: &mut Vec<WorkerEvent>) {
         if !self.mail.side.is_dead() {
             return;

@@ -110,13 +110,13 @@ impl Restart {
         self.left > 0
     }
 
-    /// It has done something, and is worth being started again.
+    /// Notes that it has ended a task, and is worth being started again.
     pub(super) fn has_worked(&mut self) {
         self.left = ATTEMPTS;
         self.causes.clear();
     }
 
-    /// A number that grows whenever it is asked for.
+    /// Returns a number that grows whenever it is asked for.
     pub(super) fn progress(&self) -> u64 {
         // SYNC: only that it differs counts; it orders nothing.
         self.looks.fetch_add(1, Ordering::Relaxed)
@@ -229,7 +229,7 @@ impl Restart {
         Ok(is_ready)
     }
 
-    /// A process could not take over: once its end is proven, the next one is tried.
+    /// Tries the next process after one that could not take over, once its end is proven.
     fn end(&mut self, next: Box<Starting>, why: String, is_stopped: bool) -> News {
         if next.child.exit().is_none() {
             self.state = State::Ending(next, why);

@@ -31,7 +31,7 @@ struct ThreadExit {
 }
 
 impl ThreadExit {
-    /// Said last by the thread: nothing of it is left but its end.
+    /// Marks the thread as gone; its last action.
     fn say_gone(&self) {
         // SYNC: all that it published, and why it is gone; pairs with `is_gone`.
         self.is_gone.store(true, Ordering::Release);
@@ -99,7 +99,7 @@ fn spawn(
     Ok((endpoint, thread))
 }
 
-/// The life of the thread; whatever happens in it, its end is known.
+/// Runs the thread; whatever happens in it, its end is known.
 fn live(mut server: Server<ParentThread>, exit: &ThreadExit) {
     let outcome = caught(|| Ok(server.serve()?));
     // The device, or all workers below.

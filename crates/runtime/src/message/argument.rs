@@ -57,7 +57,7 @@ pub(crate) struct DescriptorHead([u64; 4]);
 const DENSE: u8 = 0x80;
 
 impl DescriptorHead {
-    /// The same, to be used like this.
+    /// Returns the same head with another access.
     #[inline]
     pub(crate) fn with(&self, access: Access) -> Self {
         let Self([first, number, offset, extent]) = *self;
@@ -78,7 +78,7 @@ impl DescriptorHead {
         self.is_vector() && is_whole && Access::from_byte(self.access() & !DENSE).is_some()
     }
 
-    /// Its last word.
+    /// Returns its last word.
     #[inline]
     pub(crate) fn last(&self) -> u64 {
         self.0[3]
@@ -110,7 +110,7 @@ impl DescriptorHead {
         self.is_dense() && self.rank() == 1
     }
 
-    /// The memory it is in, where it begins, and how many bytes it spans.
+    /// Returns the memory it is in, where it begins, and how many bytes it spans.
     #[inline]
     fn reach(&self) -> Reach {
         let [_, _, offset, bytes] = self.0;
@@ -174,7 +174,7 @@ type VectorBytes = [u8; HEAD];
 const HEAD: usize = size_of::<DescriptorHead>();
 
 impl<'a> DenseVectors<'a> {
-    /// The first `count` arguments in `bytes`, if all are vectors and right.
+    /// Returns the first `count` arguments in `bytes`, if all are vectors and right.
     #[inline]
     pub(super) fn read(bytes: &'a [u8], count: usize) -> Option<Self> {
         let heads = bytes.as_chunks::<HEAD>().0.get(..count)?;
@@ -189,7 +189,7 @@ impl<'a> DenseVectors<'a> {
 }
 
 impl ArgumentDescriptors<'_> {
-    /// Number that there are.
+    /// Returns the number of them.
     pub(crate) fn len(&self) -> usize {
         match self {
             Self::DenseVectors(vectors) => vectors.0.len(),
@@ -197,7 +197,7 @@ impl ArgumentDescriptors<'_> {
         }
     }
 
-    /// One of them.
+    /// Returns one of them.
     pub(crate) fn get(&self, index: usize) -> Option<ArgumentDescriptor> {
         let mut reader = match self {
             Self::DenseVectors(vectors) => Reader { bytes: vectors.0.get(index)?, at: 0 },
@@ -206,7 +206,7 @@ impl ArgumentDescriptors<'_> {
         decode_argument(&mut reader).ok()
     }
 
-    /// All of them.
+    /// Returns all of them.
     pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = ArgumentDescriptor> {
         (0..self.len()).map(|index| self.get(index).expect("MSG-2: it was read before"))
     }

@@ -51,7 +51,7 @@ struct PartHead {
     zero: [u8; 5],
 }
 
-/// A count that the maker of the roster has checked.
+/// Returns a count that the maker of the roster has checked.
 fn small(count: usize) -> u8 {
     u8::try_from(count).unwrap_or(u8::MAX)
 }
@@ -139,7 +139,7 @@ pub(super) fn decode_membership(reader: &mut Reader<'_>) -> Result<Membership, B
     Ok(Membership { rank: head.rank.into(), roster: Arc::new(roster) })
 }
 
-/// Windows and notices begin at a line, do not wrap, and no two overlap; no two windows are of one chip.
+/// Checks that windows and notices begin at a cache line, do not wrap and do not overlap, and that each window has its own chip.
 fn check_windows(reader: &Reader<'_>, roster: &Roster) -> Result<(), BadMessage> {
     let bytes = roster.window_bytes().ok_or_else(|| reader.refuse("window", roster.data))?;
     let windows = roster.members.iter().map(|member| (member.window, bytes));

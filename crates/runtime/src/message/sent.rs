@@ -48,12 +48,12 @@ impl<'a> Sent<'a> {
         Some(Self { dispatch: dispatch & !IS_BEHIND, behind, message: &rest[8 * count..] })
     }
 
-    /// The dispatches that it is behind: if one of them failed or was skipped, it is skipped.
+    /// Returns the dispatches that it is behind: if one of them failed or was skipped, it is skipped.
     pub(crate) fn behind(&self) -> impl Iterator<Item = u64> {
         self.behind.iter().map(|number| u64::from_le_bytes(*number))
     }
 
-    /// The callable of the task, if the task has a head.
+    /// Returns the callable of the task, if the task has a head.
     #[inline]
     pub(crate) fn callable(&self) -> Option<u32> {
         self.message.get(8..12)?.try_into().ok().map(u32::from_le_bytes)

@@ -22,7 +22,7 @@ pub enum Step {
 const BITS: u64 = 0xff_ffff;
 
 impl Step {
-    /// As a number.
+    /// Encodes it as a number.
     pub fn encode(self) -> u64 {
         match self {
             Self::Idle => 0,

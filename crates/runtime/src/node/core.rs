@@ -104,7 +104,7 @@ impl Core {
         self.links.push(WorkerLink::new(endpoint));
     }
 
-    /// The place for the bytes of a task that was just accepted.
+    /// Returns the job of a task that was just accepted, cleared.
     pub(crate) fn job(&mut self, task: TaskId) -> &mut Job {
         let slot = task.slot();
         if slot >= self.jobs.len() {
@@ -119,7 +119,7 @@ impl Core {
         job
     }
 
-    /// Does what the engine says.
+    /// Carries out the actions of the engine.
     pub(crate) fn carry_out(&mut self) {
         while let Some(action) = self.engine.actions().next() {
             self.act(&action);
@@ -169,7 +169,7 @@ impl Core {
         self.engine.step(Time(clock::now()), finished(worker, &TaskEnded::skipped(dispatch)));
     }
 
-    /// Shows workers what they were sent.
+    /// Flushes messages to workers.
     pub(crate) fn flush(&mut self) {
         for link in self.links.iter_mut().filter(|link| link.unflushed > 0) {
             link.unflushed = 0;
@@ -264,7 +264,7 @@ impl Core {
             // Another first task is progress: the time before it was sent was not its own.
             let is_another = std::mem::replace(&mut link.first, first) != first;
             let is_moved = std::mem::replace(&mut link.progress, progress) != progress;
-            // Whoever it waits for has a budget of its own.
+            // The worker that it waits for has a budget of its own.
             let (worker, is_held_up) = (self.worker(at), self.is_held_up(at));
             self.engine.hold_up(worker, is_held_up);
             if is_moved || is_another || is_held_up {
@@ -318,7 +318,7 @@ impl Core {
     }
 }
 
-/// The end of a task, as the engine is told.
+/// Returns the end of a task, as the engine is told.
 #[inline]
 pub(super) fn finished(worker: WorkerId, ended: &TaskEnded) -> Event {
     let ending = match ended.verdict {

@@ -26,7 +26,7 @@ pub(crate) struct Lengths {
 }
 
 impl Lengths {
-    /// Nothing is known of any of `callables`.
+    /// Creates an empty table for `callables` callables.
     pub(super) fn new(callables: usize) -> Self {
         Self { means: vec![None; callables], unseen: 0, eager: 0 }
     }

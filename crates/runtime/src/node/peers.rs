@@ -16,7 +16,7 @@ struct Peer {
 }
 
 impl Core {
-    /// Remembers a domain for as long as it lives; its ranks are told who is lost already.
+    /// Remembers a domain for as long as it lives; its ranks are told of lost workers.
     pub(crate) fn register_domain(&mut self, domain: &Domain) {
         self.domains.retain(|known| known.strong_count() > 0);
         self.domains.push(Arc::downgrade(&domain.0));
@@ -37,7 +37,7 @@ impl Core {
         format!("{} is lost: {words}", self.links[at].endpoint.name())
     }
 
-    /// Tells those who may wait for the worker at `at` in a domain that it is lost for good, and how.
+    /// Tells the peers of the worker at `at` in its domains that it is lost for good, and how.
     pub(super) fn tell_of_loss(&mut self, at: usize, words: &str) {
         for domain in self.living_domains() {
             if let Some(rank) = domain.links.iter().position(|link| *link == at) {
@@ -47,7 +47,7 @@ impl Core {
         }
     }
 
-    /// Tells those who may wait for a task in its domains that it has failed, and why: nobody waits for its ranks until the
+    /// Tells the peers of a task in its domains that it has failed, and why: nobody waits for its ranks until the
     /// run is over.
     pub(super) fn tell_of_failure(&mut self, flight: &Start, words: &str) {
         let domains = self.living_domains();
@@ -63,7 +63,7 @@ impl Core {
         }
     }
 
-    /// The domains of a task, and its rank in each.
+    /// Returns the domains of a task, and its rank in each.
     fn memberships_of(&self, flight: &Start) -> Vec<(u64, usize)> {
         let mut buffers = DecodeBuffers::default();
         let message = self.jobs[flight.task.slot()].message(flight.member);
@@ -89,7 +89,7 @@ impl Core {
         }
     }
 
-    /// Ends the wait of a worker that waits for a peer who does not come; not if it was told so before.
+    /// Ends the wait of a worker for a peer that does not come; not if the worker was told before.
     pub(super) fn end_wait(&mut self, worker: WorkerId) -> bool {
         let Some((domain, rank, _)) = self.waits_for(worker.index()) else { return false };
         let flight = self.engine.flights(worker).next();
@@ -102,14 +102,14 @@ impl Core {
         true
     }
 
-    /// A run that failed is over: ranks that failed in it are in step again.
+    /// Realigns the barriers of all domains after a failed run.
     pub(super) fn realign_barriers(&self) {
         for domain in self.living_domains() {
             domain.realign_barriers();
         }
     }
 
-    /// The domain and the rank that the worker at `at` waits for, and with which cell.
+    /// Returns the domain and the rank that the worker at `at` waits for, and with which cell.
     fn waits_for(&self, at: usize) -> Option<(Arc<Allocated>, usize, u32)> {
         let step = self.links[at].endpoint.evidence().step;
         let Step::Waits { domain, rank, cell } = Step::decode(step) else { return None };
@@ -133,7 +133,7 @@ impl Core {
         last != at && self.waits_for(last).is_none() && self.has_task(last)
     }
 
-    /// Whom the worker at `at` waits for, in words; nothing if it does not wait.
+    /// Describes the wait of the worker at `at`; empty if it does not wait.
     pub(crate) fn say_wait(&self, at: usize) -> String {
         let Some((domain, rank, cell)) = self.waits_for(at) else { return String::new() };
         let roster = &domain.roster;

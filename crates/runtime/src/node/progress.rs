@@ -95,7 +95,7 @@ impl<C: Pump, M: Memory> ProgressLock<C, M> {
         self.answer();
     }
 
-    /// Asks, unless a thread submits, since submitters pump now and then; true if it asked. A worker thread that did not ask
+    /// Returns asks, unless a thread submits, since submitters pump now and then; true if it asked. A worker thread that did not ask
     /// must ask before it sleeps: code of a graph may compute for long between two submissions.
     pub(super) fn ask_in_passing(&self) -> bool {
         let is_alone = self.submitters.load(Ordering::Relaxed) == 0;
@@ -177,7 +177,7 @@ impl<C: Pump, M: Memory> ProgressLock<C, M> {
         }
     }
 
-    /// Body of the progress thread: drives the node while there is no driver, until closed. `judge` returns what `sleep` needs.
+    /// Runs the progress thread: drives the node while there is no driver, until closed. `judge` returns what `sleep` needs.
     pub(super) fn run_thread<T>(
         &self,
         judge: impl Fn(&mut C) -> T,

@@ -124,7 +124,7 @@ impl ProgressThread {
 }
 
 impl Node {
-    /// Wakes all who drive the node, the progress thread too: something has happened for which no worker will ring.
+    /// Wakes all drivers and the progress thread, for something that no worker will ring for.
     pub(crate) fn wake_drivers(&self) {
         self.announce();
         self.progress.thread.wake_if_parked();

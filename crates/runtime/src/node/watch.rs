@@ -49,7 +49,7 @@ impl Node {
         clock::instant(core.looks.next.0)
     }
 
-    /// Longest time between two looks. The shortest budget counts, since a task may stop at any time.
+    /// Returns the longest time between two looks. The shortest budget counts, since a task may stop at any time.
     fn stride(&self) -> Time {
         let shortest = Duration::from_nanos(self.budgets.ladder().progress.0);
         Time(u64::try_from(stride(shortest).as_nanos()).unwrap_or(u64::MAX))

@@ -44,7 +44,7 @@ pub(crate) fn live(program: &'static Program) -> ! {
     let (handoff, socket) = match handoff.and_then(|handoff| Ok((handoff, take_socket()?))) {
         Ok(found) => found,
         Err(error) => {
-            // A parent hears it; if there is none, somebody has started this by hand.
+            // A parent hears it; without a parent the program was started by hand.
             handoff::say_last_words(io::stdin().as_fd(), &error.to_string());
             let name = super::CHILD_ARGUMENT;
             let words = format!("`{name}` is how this program starts its own workers: {error}\n");
@@ -67,7 +67,7 @@ pub(crate) fn live(program: &'static Program) -> ! {
     }));
 }
 
-/// The socket to the parent, which is the standard input until now, and still is if this fails.
+/// Returns the socket to the parent, which is the standard input until now, and still is if this fails.
 fn take_socket() -> io::Result<OwnedFd> {
     let nothing = std::fs::File::open("/dev/null")?;
     let socket = io::stdin().as_fd().try_clone_to_owned()?;
@@ -75,7 +75,7 @@ fn take_socket() -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// A panic outside of a task is told to the parent, wherever it happens.
+/// Installs a panic hook that tells the parent of panics outside of tasks.
 fn keep_last_words(socket: &'static OwnedFd) {
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
@@ -84,7 +84,7 @@ fn keep_last_words(socket: &'static OwnedFd) {
     }));
 }
 
-/// All but the first instructions; an error is what nobody was told yet.
+/// Sets the child up and serves; returns an error that the parent was not told.
 fn serve(
     program: &'static Program,
     handoff: Handoff,
@@ -197,7 +197,7 @@ fn is_orphan() -> bool {
     IS_ORPHAN.load(Ordering::Acquire)
 }
 
-/// The parent is gone: leaves in order if that goes quickly, and in any case.
+/// Leaves after the parent is gone: in order if that is quick, else by force.
 fn be_orphan(bell: &Bell) {
     IS_ORPHAN.store(true, Ordering::Release);
     bell.ring();

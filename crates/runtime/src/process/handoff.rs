@@ -19,7 +19,7 @@ const NUMBERS: usize = 8;
 const DESCRIPTORS: usize = 3;
 /// The most memories that a worker can share: its parent's and those of its parent's parents.
 pub(crate) const MAX_MEMORIES: usize = 16;
-/// The most liveness_sockets: the sockets of those above.
+/// Most sockets of processes above.
 const MAX_SOCKETS: usize = 16;
 /// Advice about missing descriptors.
 const LIMIT: &str = "; raise the limit of descriptors (`ulimit -n`)";
@@ -62,7 +62,7 @@ pub(crate) struct WindowRange {
 }
 
 impl Role {
-    /// Its name.
+    /// Returns its name.
     pub(crate) fn name(&self) -> String {
         match self {
             Self::Chip(chip) => format!("chip {}", chip.rank),
@@ -71,7 +71,7 @@ impl Role {
         }
     }
 
-    /// As numbers, the last of which says how many descriptors there are of each kind.
+    /// Encodes the role as numbers; the last has the counts of descriptors.
     fn numbers(self, counts: u64) -> [u64; NUMBERS] {
         match self {
             Self::Chip(Chip { device_id, rank, nranks, window }) => {
@@ -129,7 +129,7 @@ pub(crate) struct SharedWithChild<'a> {
     pub(crate) settings: Option<&'a Segment>,
 }
 
-/// Sends a handoff; it is short, and the socket takes it whether or not somebody reads.
+/// Sends a handoff; it is short, and the socket takes it also if nobody reads.
 pub(crate) fn send(
     socket: BorrowedFd<'_>,
     role: Role,
@@ -198,7 +198,7 @@ pub(crate) fn receive(socket: BorrowedFd<'_>) -> io::Result<Handoff> {
     Ok(Handoff { role, mailbox, bell, callables, memories, liveness_sockets, settings })
 }
 
-/// The callables of a program, as its children compare them with theirs, and what bootstraps are told.
+/// Writes the callables of a program and the bytes for bootstraps, for children to compare and read.
 pub(crate) fn write_callables(program: &Program, setting: &[u8]) -> io::Result<Segment> {
     let mut bytes = Vec::new();
     let count = u64::try_from(program.callables().len()).unwrap_or(u64::MAX);

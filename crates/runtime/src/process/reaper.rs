@@ -23,7 +23,7 @@ pub(crate) enum Exit {
     Status(i32),
     /// Killed by a signal.
     Signal(i32),
-    /// Somebody else took the status.
+    /// Another thread took the status.
     Unknown,
 }
 
@@ -102,7 +102,7 @@ pub(crate) struct WatchedChild {
 }
 
 impl WatchedChild {
-    /// The child with this number, which nobody has reaped; `liveness_socket` ends with it and all below it.
+    /// Returns the child with this number, which nobody has reaped; `liveness_socket` ends with it and all below it.
     pub(crate) fn new(pid: Pid, liveness_socket: Option<OwnedFd>) -> io::Result<Self> {
         let pidfd = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())?;
         let (exit, is_gone, descendants) =
@@ -204,7 +204,7 @@ impl WatchedChild {
 fn has_ended(liveness_socket: &OwnedFd) -> bool {
     let mut fds = [PollFd::new(liveness_socket, PollFlags::empty())];
     let polled = rustix::event::poll(&mut fds, Some(&Timespec::default()));
-    // A liveness_socket that cannot be watched says nothing.
+    // A socket that cannot be watched proves nothing.
     polled.is_err() || !fds[0].revents().is_empty()
 }
 
@@ -235,7 +235,7 @@ impl Reaper {
         Ok(Self { thread: Some(thread.spawn(body)?), shared })
     }
 
-    /// Waits for this one too.
+    /// Adds a child to wait for.
     pub(crate) fn add(&self, child: Arc<WatchedChild>) {
         held(&self.shared.children).push(child);
         self.shared.nudge();

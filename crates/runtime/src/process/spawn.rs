@@ -108,7 +108,7 @@ impl Spawner {
         command.arg0(argument_0()).arg(CHILD_ARGUMENT).arg(role.name());
         command.stdin(Stdio::from(theirs)).process_group(0);
         let mut child = command.spawn()?;
-        // Who has workers is gone when they are, and until then they hold the other end of the socket.
+        // A worker is gone when its workers are, which hold the other end of the socket until then.
         let is_worker = matches!(role, Role::Worker { .. });
         let liveness_socket = is_worker.then(|| socket.try_clone()).transpose();
         let watched = match liveness_socket
@@ -156,7 +156,7 @@ impl Child {
         format!("{} (process {})", self.role.name(), self.number())
     }
 
-    /// Its number.
+    /// Returns its number.
     pub(crate) fn number(&self) -> u32 {
         self.watched.pid.as_raw_nonzero().get().unsigned_abs()
     }
@@ -177,12 +177,12 @@ impl Child {
         String::from_utf8_lossy(&self.words).trim().to_owned()
     }
 
-    /// Its end in words: `the process was killed by signal 9 (SIGKILL)`, and what it said last.
+    /// Returns its end in words: `the process was killed by signal 9 (SIGKILL)`, and what it said last.
     pub(crate) fn describe_exit(&mut self, exit: Exit) -> String {
         self.with_last_words(in_words(exit))
     }
 
-    /// Its end in words before it is proven: how it ended only if the kernel tells already.
+    /// Returns its end in words before it is proven: how it ended only if the kernel tells already.
     pub(crate) fn notice(&mut self) -> String {
         let end = self.watched.ending();
         let end = end.map_or_else(|| "the process has died".to_owned(), in_words);

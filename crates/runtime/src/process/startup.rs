@@ -1,6 +1,6 @@
 //! Starts all children of a worker and waits until every one is ready: the barrier.
 //!
-//! One deadline for all, from the first spawn on; whoever fails first ends the start for everybody.
+//! One deadline for all, from the first spawn on; the first child that fails ends the start for all.
 
 use super::child::{FAILURE, REPORT};
 use super::handoff::{Chip, Role, WindowRange};
@@ -49,7 +49,7 @@ pub struct ChildStart {
 }
 
 impl Startup {
-    /// The child that was ready last.
+    /// Returns the child that was ready last.
     pub fn straggler(&self) -> Option<&ChildStart> {
         self.children.iter().max_by_key(|child| child.ready.unwrap_or(Duration::MAX))
     }
@@ -104,12 +104,12 @@ pub(crate) fn start(
 ) -> Result<Started, Error> {
     let (begun, allowance) = (Instant::now(), Allowance::new(plan.budget));
     let mut all = Vec::with_capacity(plan.roles.len());
-    let spawned = plan.roles.iter().try_for_each(|role| {
+    let outcome = plan.roles.iter().try_for_each(|role| {
         all.push(Starting::new(spawner, *role, begun)?);
         Ok(())
     });
     let ready = |()| wait_until_ready(&mut all, bell, waiting, plan.budget, allowance);
-    let outcome = spawned.and_then(ready);
+    let outcome = outcome.and_then(ready);
     if let Err(error) = outcome {
         roll_back(&all, bell, waiting);
         return Err(error);
@@ -158,7 +158,7 @@ fn wait_until_ready(
     }
 }
 
-/// Names the one that everybody waits for.
+/// Makes the error of a start that takes too long: names the child that all wait for.
 fn too_late(all: &[Starting], budget: Duration) -> Error {
     let late = all.iter().find(|one| one.times.ready.is_none());
     let worker = late.map_or_else(String::new, |one| one.child.name());
@@ -203,7 +203,7 @@ impl Starting {
         DeathWord { segment, offset: self.side.robust_offset() }
     }
 
-    /// Takes notice of how far it is; whether it is ready.
+    /// Takes in its phase; true if it is ready.
     pub(crate) fn look(&mut self) -> Result<bool, Error> {
         let begun = self.begun;
         let exit = self.child.exit();
@@ -230,7 +230,7 @@ impl Starting {
         }
     }
 
-    /// Takes in what it says: a report or why it failed.
+    /// Takes in its events: a report, or the words of a failure.
     fn listen(&mut self) -> Result<(), Error> {
         loop {
             match self.side.events.next(&mut self.bytes) {
@@ -277,7 +277,7 @@ impl Starting {
     }
 }
 
-/// Ends all children: in order those who can, the others by force; when it returns, all are gone and reaped.
+/// Ends all children, in order or by force; when it returns, all are gone and reaped.
 fn roll_back(all: &[Starting], bell: &Bell, waiting: &Waiting) {
     let wait = |budget| {
         let are_gone = || all.iter().all(|one| one.child.exit().is_some());

@@ -18,7 +18,7 @@ impl Habits {
         self.0.get(callable as usize).is_some_and(|count| *count >= SURE)
     }
 
-    /// A task of `callable`, one of so many, took so long.
+    /// Notes the length of a task of `callable`.
     #[inline]
     pub(super) fn note(&mut self, callable: u32, callables: usize, nanoseconds: u64) {
         if self.0.len() != callables {

@@ -1,18 +1,18 @@
-//! Wakes who sleeps until something is published, and costs nothing while nobody sleeps.
+//! Wakes sleepers after something is published, and costs little while nobody sleeps. `shm/README.md` has the protocol.
 //!
 //! ```text
-//!   word 0   count     what sleepers sleep on; goes up with every waking
-//!   word 1   asleep    low 16 bits: how many sleep; above: how many ever lay down (the ticket)
+//!   word 0   count     the word that sleepers sleep on; grows with every wake
+//!   word 1   asleep    low 16 bits: number of sleepers; above: number of sleeps so far (the ticket)
 //!
-//!   who publishes: publish; fence; anybody asleep whom I have not woken? count up, wake
-//!   who sleeps:    read count; lie down; fence; published? no: sleep while the count is what was read; get up
+//!   publisher:  publish; fence; any sleeper that this handle has not woken? count + 1, wake
+//!   sleeper:    read count; register; fence; published? no: sleep while the count is what was read; unregister
 //! ```
 //!
-//! The count is read before lying down, so a waking that saw the ticket has changed the count since, and a second one by
-//! the same ringer for the same ticket can be left out. Nobody takes a flag that a ringer killed half-way would keep.
+//! The count is read before the registration, so a wake that saw the ticket has changed the count since, and a second wake by
+//! the same handle for the same ticket can be left out. Nobody takes a flag that a killed ringer would keep.
 //!
-//! - **BELL-1 (no lost wake-up).** Who sleeps although something was published before `ring` gets up.
-//! - **BELL-2 (quiet).** `ring` does no system call while nobody sleeps, and one for each time somebody lies down.
+//! - **BELL-1 (no lost wake-up).** A sleeper wakes up if something was published before `ring`.
+//! - **BELL-2 (quiet).** `ring` does no system call while nobody sleeps, and one for each sleep.
 //! - **BELL-3 (many).** Several threads and processes may ring and sleep; the death of one does not harm the others.
 
 use std::io;
@@ -56,12 +56,12 @@ pub struct Bell<M: Memory = Region> {
 }
 
 impl Bell {
-    /// A bell in a small segment of its own.
+    /// Returns a bell in a small segment of its own.
     pub fn create() -> io::Result<Self> {
         Ok(Self::create_many(1)?.remove(0))
     }
 
-    /// Several bells in one segment.
+    /// Creates several bells in one segment.
     pub fn create_many(count: usize) -> io::Result<Vec<Self>> {
         let bytes = count.saturating_mul(FOOTPRINT);
         let segment = Segment::create("phalanx-bell", bytes)?;
@@ -70,12 +70,12 @@ impl Bell {
             .collect()
     }
 
-    /// The bell that stands at `offset`, a multiple of eight.
+    /// Returns the bell that stands at `offset`, a multiple of eight.
     pub fn at(segment: &Segment, offset: usize) -> Result<Self, SegmentError> {
         Ok(Self::over(Region::new(segment, offset, FOOTPRINT)?, offset))
     }
 
-    /// The memory it stands in.
+    /// Returns the memory it stands in.
     pub fn segment(&self) -> &Segment {
         self.memory.segment()
     }
@@ -85,7 +85,7 @@ impl Bell {
         self.offset
     }
 
-    /// The word that sleepers sleep on.
+    /// Returns the word that sleepers sleep on.
     pub(crate) fn count(&self) -> &AtomicU32 {
         self.memory.word32(COUNT)
     }
@@ -97,7 +97,7 @@ impl<M: Memory> Bell<M> {
         Self { memory, offset, woken: AtomicU64::new(u64::MAX) }
     }
 
-    /// Wakes who sleeps; to be called after publishing. True if anybody had to be woken.
+    /// Wakes sleepers; to be called after publishing. True if there was one to wake.
     #[inline]
     pub fn ring(&self) -> bool {
         // SYNC: BELL-1: what was published before our look; pairs with the fence in `prepare_sleep`.
@@ -119,13 +119,13 @@ impl<M: Memory> Bell<M> {
         true
     }
 
-    /// Lies down: from here on `ring` wakes us. The caller looks once more whether there is something, and sleeps
-    /// while the count is what [`Sleeper::count`] says.
+    /// Registers a sleeper: from here on `ring` wakes it. The caller looks once more for something published, and sleeps while
+    /// the count is [`Sleeper::count`].
     pub(crate) fn prepare_sleep(&self) -> Sleeper<'_, M> {
         // SYNC: pairs with the addition in `wake`.
         let count = self.memory.load32(COUNT, Ordering::Acquire);
         self.memory.add(ASLEEP, ONE_SLEEPER, Ordering::Relaxed);
-        // SYNC: BELL-1: our lying down before our last look; pairs with the fence in `ring`.
+        // SYNC: BELL-1: the registration before the last look; pairs with the fence in `ring`.
         self.memory.fence();
         Sleeper { bell: self, count }
     }

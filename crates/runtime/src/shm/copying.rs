@@ -1,4 +1,4 @@
-//! Copies of shared memory that look whether somebody sees it in place (GRT-3).
+//! Copies of shared memory that respect grants (GRT-3).
 
 use std::sync::RwLockReadGuard;
 
@@ -8,9 +8,9 @@ use super::segment::Segment;
 /// Bytes that are copied before waiting grants get a chance.
 const AT_ONCE: usize = 1 << 16;
 
-/// Copies some ranges of a segment, one after the other. A range that somebody has in place is refused.
+/// Copies some ranges of a segment, one after the other. A range that a task has in place is refused.
 ///
-/// A large one is copied in parts; if somebody gets it in place between two of them, the first ones are copied.
+/// A large range is copied in parts; if a task gets it in place between two parts, the first ones are copied.
 pub(crate) struct Copying<'s> {
     segment: &'s Segment,
     /// While this is held, nobody gets anything in place.
@@ -56,7 +56,7 @@ impl<'s> Copying<'s> {
         Ok(())
     }
 
-    /// Looks for who has a range in place, of which `next` bytes are copied next.
+    /// Looks for grants in the way of a range, of which `next` bytes are copied next.
     fn look(
         &mut self,
         offset: usize,

@@ -1,4 +1,4 @@
-//! Sleeping on a word of memory that processes share, and waking who sleeps there.
+//! Sleeping on a word of memory that processes share, and waking its sleepers.
 //!
 //! - **FTX-1 (shared).** Sleeper and waker may be different processes.
 //! - **FTX-2 (no lost wake).** A word that does not hold the expected value does not put anybody to sleep.
@@ -29,7 +29,7 @@ pub fn wait(word: &AtomicU32, expected: u32, deadline: Option<Instant>) {
     }
 }
 
-/// Wakes all who sleep on `word`.
+/// Wakes all sleepers on `word`.
 pub fn wake(word: &AtomicU32) {
     let woken = futex::wake(word, futex::Flags::empty(), i32::MAX.unsigned_abs());
     debug_assert!(woken.is_ok(), "FTX-1");
@@ -61,7 +61,7 @@ pub fn wait_any(first: (&AtomicU32, u32), rest: &[(&AtomicU32, u32)], deadline: 
     }
 }
 
-/// The time of the kernel's clock at `deadline`.
+/// Returns the time of the kernel's clock at `deadline`.
 fn absolute(deadline: Instant) -> Timespec {
     let left = timespec(deadline.saturating_duration_since(Instant::now()));
     rustix::time::clock_gettime(ClockId::Monotonic).checked_add(left).unwrap_or(FOREVER)

@@ -7,14 +7,14 @@
 //! allowed. Arguments without order get no grant, only copies by [`Copying`](super::copying::Copying).
 //!
 //! ```text
-//!   who sees in place:  no grant in the way? one more grant      … look, change …      one grant less
-//!   who copies:         no grant in the way? copy some; look again before the next; no grant is given meanwhile
+//!   in place:  no grant in the way? one more grant      … look, change …      one grant less
+//!   copies:    no grant in the way? copy some; look again before the next; no grant is given meanwhile
 //! ```
 //!
 //! - **GRT-1 (no overlap).** A process has at no time two grants that overlap and of which one may write.
 //! - **GRT-2 (bounds and alignment).** A slice lies in its grant, begins aligned and has whole elements, or is an error.
-//! - **GRT-3 (copies look).** Bytes that somebody in this process sees in place are not written by a copy, and those that
-//!   somebody changes in place are not read by one.
+//! - **GRT-3 (copies look).** Bytes that a task of this process sees in place are not written by a copy, and bytes that a task
+//!   changes in place are not read by a copy.
 //! - **GRT-4 (given back).** When a task has ended its grants are gone, also those that it forgot.
 
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -98,7 +98,7 @@ pub(super) struct GrantedRange {
 pub(crate) struct Outstanding(RwLock<Vec<GrantedRange>>);
 
 impl Holder {
-    /// Somebody without grants.
+    /// Creates a holder without grants.
     pub(crate) fn new() -> Self {
         static LAST: AtomicU64 = AtomicU64::new(0);
         // SYNC: a number that no other has; nothing is published with it.
@@ -117,7 +117,7 @@ impl Holder {
 }
 
 impl<'t> Grant<'t> {
-    /// The right to read `bytes` at `offset`.
+    /// Returns the right to read `bytes` at `offset`.
     pub(crate) fn reading(
         holder: &'t Holder,
         segment: &'t Segment,
@@ -131,7 +131,7 @@ impl<'t> Grant<'t> {
         )
     }
 
-    /// The right to read and write `bytes` at `offset`.
+    /// Returns the right to read and write `bytes` at `offset`.
     pub(crate) fn writing(
         holder: &'t Holder,
         segment: &'t Segment,
@@ -152,12 +152,12 @@ impl<'t> Grant<'t> {
     ) -> Result<Self, GrantError> {
         segment.check(range.offset, range.bytes)?;
         segment.granted().take(range)?;
-        // SYNC: a count; who looks at it is alone (`Holder::give_back_all`).
+        // SYNC: a count; its reader is alone (`Holder::give_back_all`).
         holder.grants.fetch_add(1, Ordering::Relaxed);
         Ok(Self { segment, holder, range })
     }
 
-    /// Value that is there.
+    /// Returns the bytes as a slice to read.
     pub(crate) fn slice<T: Pod>(&self) -> Result<&[T], GrantError> {
         let (address, count) = self.elements::<T>()?;
         // SAFETY: `count` elements from an aligned address inside the mapping, which `self.segment` keeps; any bytes
@@ -195,7 +195,7 @@ impl<'t> Grant<'t> {
 impl Drop for Grant<'_> {
     fn drop(&mut self) {
         self.segment.granted().give_back(self.range);
-        // SYNC: a count; who looks at it is alone (`Holder::give_back_all`).
+        // SYNC: a count; its reader is alone (`Holder::give_back_all`).
         self.holder.grants.fetch_sub(1, Ordering::Relaxed);
     }
 }
@@ -234,7 +234,7 @@ impl Outstanding {
     }
 }
 
-/// The first grant that is in the way of another.
+/// Returns the first grant that is in the way of another.
 pub(super) fn check_overlap(range: GrantedRange, all: &[GrantedRange]) -> Result<(), GrantError> {
     let taken = all.iter().find(|taken| taken.conflicts(range));
     taken.map_or(Ok(()), |taken| {

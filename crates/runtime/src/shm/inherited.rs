@@ -8,7 +8,7 @@ use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 
 use rustix::io::FdFlags;
 
-/// A copy of the descriptor that this process inherited under a number.
+/// Returns a copy of the descriptor that this process inherited under a number.
 pub fn inherited(number: RawFd) -> io::Result<OwnedFd> {
     if number < 0 {
         return Err(io::Error::new(

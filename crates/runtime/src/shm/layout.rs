@@ -10,7 +10,7 @@ macro_rules! layout {
 }
 pub(crate) use layout;
 
-/// The hash of some texts (FNV-1a).
+/// Returns the hash of some texts (FNV-1a).
 pub(crate) const fn hash(texts: &[&str]) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     let mut text = 0;

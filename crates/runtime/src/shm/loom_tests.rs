@@ -159,8 +159,8 @@ fn loom_bell_without_fences_loses_a_wake_up() {
     bell_model(Flaw::NoFence);
 }
 
-/// Why the count is read before lying down: one who reads it after may read what the ringer, who thinks it is woken
-/// already, has counted up.
+/// The count is read before the registration. A sleeper that reads it later may read the count that a ringer left which
+/// believes the sleeper to be awake.
 #[test]
 #[should_panic(expected = "deadlock")]
 fn loom_bell_count_read_too_late_loses_a_wake_up() {

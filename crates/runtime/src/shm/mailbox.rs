@@ -4,8 +4,8 @@
 //!   handshake       magic, version, layout hash, sizes            written by the parent, before the child exists
 //!   parent's line   shutdown, go, question                        written by the parent
 //!   child's line    phase, answer                                 written by the child
-//!   evidence        progress, dispatch, step, pulse                   written by the child (by whoever runs the task)
-//!   robust word     who lives                                     written by the child, marked by the kernel
+//!   evidence        progress, dispatch, step, pulse                   written by the thread that runs the task
+//!   robust word     the thread that lives                         written by the child, marked by the kernel
 //!   child's bell    rung by the parent; the parent's bell is in a segment of its own, one for all children
 //!   rings           tasks and controls to the child, events to the parent
 //! ```
@@ -135,7 +135,7 @@ pub enum MailboxError {
     /// The child says that it is in a phase that does not exist.
     #[error("the child reports phase {found}, and there are phases 0 to 5")]
     Phase {
-        /// Words or number that it gives.
+        /// Number of the phase.
         found: u64,
     },
 }
@@ -192,7 +192,7 @@ pub struct Witness<M: Memory = Region> {
 }
 
 impl Mailbox {
-    /// A fresh mailbox for one child, and the parent's side of it; the child gets its segment and that of the bell.
+    /// Returns a fresh mailbox for one child, and the parent's side of it; the child gets its segment and that of the bell.
     pub fn create(parent_bell: &Bell, sizes: &Sizes) -> Result<ParentSide, MailboxError> {
         let parts = MailboxLayout::of(sizes)?;
         let segment = Segment::create("phalanx-mailbox", parts.bytes)?;
@@ -213,12 +213,12 @@ impl Mailbox {
         })
     }
 
-    /// The child's side of the mailbox that was handed to it, with the memory of the parent's bell.
+    /// Returns the child's side of the mailbox that was handed to it, with the memory of the parent's bell.
     pub fn adopt(mailbox: OwnedFd, parent_bell: OwnedFd) -> Result<ChildSide, MailboxError> {
         Self::attach(&Segment::adopt_whole(mailbox)?, &Segment::adopt_whole(parent_bell)?)
     }
 
-    /// The child's side of a mailbox whose memory is mapped already: for a child that is a thread.
+    /// Returns the child's side of a mailbox whose memory is mapped already: for a child that is a thread.
     pub fn attach(mailbox: &Segment, parent_bell: &Segment) -> Result<ChildSide, MailboxError> {
         let words = Region::new(mailbox, 0, RINGS * WORD)?;
         let (parts, sizes) = MailboxLayout::read(&words)?;
@@ -235,12 +235,12 @@ impl Mailbox {
 }
 
 impl ParentSide {
-    /// The memory to hand to the child, beside that of the parent's bell.
+    /// Returns the memory to hand to the child, beside that of the parent's bell.
     pub fn segment(&self) -> &Segment {
         self.words.segment()
     }
 
-    /// The bell that this child rings, and on which the parent waits.
+    /// Returns the bell that this child rings, and on which the parent waits.
     pub fn bell(&self) -> &Bell {
         &self.parent_bell
     }
@@ -269,7 +269,7 @@ impl ParentSide {
         self.ring();
     }
 
-    /// The number that the child has answered last.
+    /// Returns the number that the child has answered last.
     pub fn answer(&self) -> u64 {
         // SYNC: pairs with `ChildSide::answer`.
         self.words.load(ANSWER, Ordering::Acquire)
@@ -288,7 +288,7 @@ impl ParentSide {
         Evidence { progress, dispatch: load(DISPATCH), step: load(STEP) }
     }
 
-    /// The child's robust word, to wait on: see [`is_dead`].
+    /// Returns the child's robust word, to wait on: see [`is_dead`].
     pub fn robust(&self) -> &AtomicU32 {
         self.words.word32(ROBUST)
     }
@@ -306,12 +306,12 @@ impl ParentSide {
 }
 
 impl ChildSide {
-    /// The memory of the mailbox.
+    /// Returns the memory of the mailbox.
     pub fn segment(&self) -> &Segment {
         self.words.segment()
     }
 
-    /// The bell that the parent rings, and on which the child waits.
+    /// Returns the bell that the parent rings, and on which the child waits.
     pub fn bell(&self) -> &Bell {
         &self.child_bell
     }
@@ -321,7 +321,7 @@ impl ChildSide {
         self.parent_bell.ring()
     }
 
-    /// The policy of waiting that the parent has measured.
+    /// Returns the policy of waiting that the parent has measured.
     pub fn waiting(&self) -> Waiting {
         Waiting::with_waking(Duration::from_nanos(self.words.load(WAKING, Ordering::Relaxed)))
     }
@@ -341,13 +341,13 @@ impl ChildSide {
         is_said(&self.words, GO)
     }
 
-    /// The last question.
+    /// Returns the last question.
     pub fn question(&self) -> u64 {
         // SYNC: pairs with `ParentSide::ask`.
         self.words.load(QUESTION, Ordering::Acquire)
     }
 
-    /// The number that was answered last.
+    /// Returns the number that was answered last.
     pub fn answered(&self) -> u64 {
         self.words.load(ANSWER, Ordering::Relaxed)
     }
@@ -359,7 +359,7 @@ impl ChildSide {
         self.ring();
     }
 
-    /// Says how far the child is, and wakes the parent. What was published before is visible to who sees the phase.
+    /// Sets the phase and wakes the parent. A reader of the phase sees what was published before.
     pub fn enter(&mut self, phase: Phase) {
         // SYNC: pairs with the load in `read_phase`.
         self.words.store(PHASE, phase as u64, Ordering::Release);
@@ -380,7 +380,7 @@ pub struct Pulse<M: Memory = Region> {
 }
 
 impl<M: Memory> Pulse<M> {
-    /// The task gets on.
+    /// Counts progress of the task.
     pub fn beat(&mut self) {
         self.beats = self.beats.wrapping_add(1);
         // SYNC: pairs with `ParentSide::evidence`; evidence orders nothing.
@@ -394,22 +394,22 @@ impl<M: Memory> Witness<M> {
         Pulse { words: self.words.clone(), beats: 0 }
     }
 
-    /// A dispatch begins; 0 says that none runs.
+    /// Notes the beginning of a dispatch; 0 if none runs.
     pub fn begin(&self, dispatch: u64, step: u64) {
         // SYNC: pairs with `ParentSide::evidence`; evidence orders nothing.
         self.words.store(DISPATCH, dispatch, Ordering::Relaxed);
         self.step(step);
     }
 
-    /// The dispatch gets to another step.
+    /// Notes the step of the dispatch.
     pub fn step(&self, step: u64) {
         self.words.store(STEP, step, Ordering::Relaxed);
         self.advance();
     }
 
-    /// The child gets on.
+    /// Counts progress of the child.
     pub fn advance(&self) {
-        // Only who runs the task writes it.
+        // Only the thread that runs the task writes it.
         let progress = self.words.load(PROGRESS, Ordering::Relaxed).wrapping_add(1);
         self.words.store(PROGRESS, progress, Ordering::Relaxed);
     }

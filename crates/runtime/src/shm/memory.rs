@@ -21,11 +21,11 @@ pub trait Memory: Clone {
     fn load(&self, at: usize, ordering: Ordering) -> u64;
     /// Writes a word.
     fn store(&self, at: usize, value: u64, ordering: Ordering);
-    /// Adds to a word, and gives what it was.
+    /// Returns adds to a word, and gives what it was.
     fn add(&self, at: usize, value: u64, ordering: Ordering) -> u64;
     /// Reads the 32 bits of a word that is slept on.
     fn load32(&self, at: usize, ordering: Ordering) -> u32;
-    /// Adds to the 32 bits of a word that is slept on.
+    /// Returns adds to the 32 bits of a word that is slept on.
     fn add32(&self, at: usize, value: u32, ordering: Ordering) -> u32;
     /// Orders what comes before it before what comes after it, for all sides that do so.
     fn fence(&self);
@@ -35,7 +35,7 @@ pub trait Memory: Clone {
     fn write(&self, at: usize, from: &[u8]);
     /// Sleeps while the 32 bits are `expected`, at most until the deadline. May return early.
     fn sleep(&self, at: usize, expected: u32, deadline: Option<Instant>);
-    /// Wakes all who sleep on the word.
+    /// Wakes all sleepers on the word.
     fn wake(&self, at: usize);
 }
 
@@ -54,7 +54,7 @@ unsafe impl Send for Region {}
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// The words of `segment` from `offset` on; `offset` and `bytes` are multiples of eight.
+    /// Creates a region of `segment`; `offset` and `bytes` are multiples of eight.
     pub fn new(segment: &Segment, offset: usize, bytes: usize) -> Result<Self, SegmentError> {
         for number in [offset, bytes] {
             if !number.is_multiple_of(WORD) {
@@ -65,12 +65,12 @@ impl Region {
         Ok(Self { segment: segment.clone(), base, words: bytes / WORD })
     }
 
-    /// The memory it is part of.
+    /// Returns the memory it is part of.
     pub fn segment(&self) -> &Segment {
         &self.segment
     }
 
-    /// The 32 bits of a word, to sleep on.
+    /// Returns the 32 bits of a word, to sleep on.
     pub fn word32(&self, at: usize) -> &AtomicU32 {
         let word: *const AtomicU64 = &raw const self.slice()[at];
         // SAFETY: in bounds by the index; four aligned bytes of eight; shared memory is reached through atomics, and

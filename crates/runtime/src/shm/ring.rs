@@ -48,7 +48,7 @@ layout! {
     MORE: u64 = 1;
 }
 
-/// Bytes of shared memory for a ring that holds `capacity` bytes of records.
+/// Returns the bytes of shared memory for a ring that holds `capacity` bytes of records.
 pub(super) const fn footprint(capacity: usize) -> usize {
     RECORDS * WORD + capacity
 }
@@ -77,13 +77,13 @@ impl Shape {
         Ok(Self { capacity: bytes as u64, fragment, largest })
     }
 
-    /// Bytes that a record takes.
+    /// Returns the bytes that a record takes.
     #[inline]
     fn record(payload: usize) -> u64 {
         (payload + HEADER).next_multiple_of(LINE) as u64
     }
 
-    /// The word where `position` stands, and how many bytes there are to the end of the ring.
+    /// Returns the word where `position` stands, and how many bytes there are to the end of the ring.
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "below the capacity, which is a usize")]
     fn place(self, position: u64) -> (usize, usize) {

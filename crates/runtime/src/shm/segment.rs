@@ -76,7 +76,7 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Segment {
-    /// New memory of zeros; `label` shows in `/proc`.
+    /// Creates memory of zeros; `label` shows in `/proc`.
     pub fn create(label: &str, bytes: usize) -> io::Result<Self> {
         let mapped = whole_pages(bytes)?;
         check_file_size(mapped as u64)?;
@@ -86,7 +86,7 @@ impl Segment {
         Self::map(fd, bytes, mapped)
     }
 
-    /// The memory that another process made, of at least `bytes`.
+    /// Maps memory that another process made, of at least `bytes`.
     pub fn adopt(fd: OwnedFd, bytes: usize) -> io::Result<Self> {
         let mapped = whole_pages(bytes)?;
         let found = u64::try_from(rustix::fs::fstat(&fd)?.st_size).unwrap_or(0);
@@ -105,7 +105,7 @@ impl Segment {
         Self::map(fd, bytes, mapped)
     }
 
-    /// All of the memory that another process made.
+    /// Maps all of the memory that another process made.
     pub fn adopt_whole(fd: OwnedFd) -> io::Result<Self> {
         let bytes = usize::try_from(rustix::fs::fstat(&fd)?.st_size).map_err(io::Error::other)?;
         Self::adopt(fd, bytes)
@@ -123,7 +123,7 @@ impl Segment {
         Ok(Self(Arc::new(Mapping { fd, base, bytes, mapped, granted: Outstanding::default() })))
     }
 
-    /// The descriptor to hand to another process.
+    /// Returns the descriptor to hand to another process.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.0.fd.as_fd()
     }
@@ -204,7 +204,7 @@ impl Segment {
         if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
-    /// The 32-bit word at `offset`, for words that are never copied.
+    /// Returns the 32-bit word at `offset`, for words that are never copied.
     pub fn word32(&self, offset: usize) -> Result<&AtomicU32, SegmentError> {
         self.check_word(offset, size_of::<u32>())?;
         // SAFETY: in bounds and aligned as just checked; the mapping lives as long as `self`; shared memory is reached
@@ -212,13 +212,13 @@ impl Segment {
         Ok(unsafe { self.0.base.cast::<AtomicU32>().add(offset / size_of::<u32>()).as_ref() })
     }
 
-    /// The 64-bit word at `offset`.
+    /// Returns the 64-bit word at `offset`.
     pub fn word64(&self, offset: usize) -> Result<&AtomicU64, SegmentError> {
         self.check_word(offset, WORD)?;
         Ok(&self.words()[offset / WORD])
     }
 
-    /// The grants of this process in this memory.
+    /// Returns the grants of this process in this memory.
     pub(crate) fn granted(&self) -> &Outstanding {
         &self.0.granted
     }
@@ -278,7 +278,7 @@ pub(super) fn copy_out(words: &[AtomicU64], into: &mut [u8]) {
     }
 }
 
-/// The word of eight bytes.
+/// Returns the word of eight bytes.
 #[inline]
 pub(super) fn word_of(bytes: &[u8]) -> u64 {
     let mut word = [0; WORD];
@@ -286,7 +286,7 @@ pub(super) fn word_of(bytes: &[u8]) -> u64 {
     u64::from_ne_bytes(word)
 }
 
-/// Writes some bytes of a word and leaves the others to whoever writes them.
+/// Writes some bytes of a word and leaves the others to their writers.
 fn merge(word: &AtomicU64, skip: usize, bytes: &[u8]) {
     let (mut keep, mut new) = ([0xff; WORD], [0; WORD]);
     keep[skip..skip + bytes.len()].fill(0);

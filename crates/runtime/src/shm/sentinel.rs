@@ -1,11 +1,11 @@
 //! Notice of a death, either way, without asking again and again.
 //!
 //! A small thread of the child holds a word of shared memory in its list of robust locks, and reads from a pipe whose
-//! other end is with the parent. If the child dies, the kernel marks the word and wakes who sleeps on it, before it tears
+//! other end is with the parent. If the child dies, the kernel marks the word and wakes its sleepers, before it tears
 //! the memory down: an early notice, *not* yet proof that no thread of the child runs (that is the exit of the process).
 //! If the parent dies, the pipe ends.
 //!
-//! - **SNT-1 (child).** However the child ends, its word says so, and who sleeps on the word is woken.
+//! - **SNT-1 (child).** However the child ends, its word says so, and sleepers on the word are woken.
 //! - **SNT-2 (parent).** However the parent ends, the child's `on_orphan` is called, once.
 //! - **SNT-3 (standing).** When `stand` has returned, the watch is on.
 
@@ -118,7 +118,7 @@ fn hold(word: &AtomicU32) -> io::Result<()> {
     if registered != 0 {
         return Err(io::Error::last_os_error());
     }
-    // SYNC: pairs with the loads of who watches. That somebody waits is always said, so that the kernel always wakes.
+    // SYNC: pairs with the loads of the watchers. The waiters' bit is always set, so that the kernel always wakes.
     word.store(thread | libc::FUTEX_WAITERS, Ordering::Release);
     Ok(())
 }

@@ -2,11 +2,11 @@
 //!
 //! Some pauses, then the processor is offered to others for a while (about 60 µs, and never less than it takes to wake
 //! somebody, or both sides of a conversation would sleep after every word), then sleep. Keeping the processor pays only
-//! while whom we wait for has another one. That is not known beforehand, since other programs run too, so who kept it in
+//! while the other side has another one. That is not known beforehand, since other programs run too, so a thread that kept it in
 //! vain offers it at once the next times.
 //!
 //! - **WAIT-1 (result).** `wait` returns only when there is something, a watched word differs, or the deadline is over.
-//! - **WAIT-2 (idle).** Who waits for long sleeps, and uses no processor.
+//! - **WAIT-2 (idle).** A thread that waits for long sleeps, and uses no processor.
 //! - **WAIT-3 (busy).** If there is something already, `wait` does no system call.
 //! - **WAIT-4 (patience).** The time awake is at least the time that a waking takes.
 //! - **WAIT-5 (yields).** The processor is kept for a few microseconds at most, and not where that was in vain lately.
@@ -38,7 +38,7 @@ const ROUNDS: u32 = 3;
 /// Number of looks between two looks at the watched words and the clock.
 const GLANCE: u32 = 8;
 
-/// The policy of those who wait.
+/// The policy of waiters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waiting {
     /// Processors that this process may use.
@@ -63,19 +63,19 @@ pub enum Woken {
 }
 
 impl Waiting {
-    /// The policy for this machine, measured once in the life of the process.
+    /// Returns the policy for this machine, measured once in the life of the process.
     pub fn calibrate() -> Self {
         static MEASURED: OnceLock<Duration> = OnceLock::new();
         Self::with_waking(*MEASURED.get_or_init(|| measure().unwrap_or(USUAL_WAKING)))
     }
 
-    /// The policy where a waking takes so long, as another process has measured.
+    /// Returns the policy for a wake-up time that another process has measured.
     pub fn with_waking(waking: Duration) -> Self {
         let patience = (2 * waking.min(MOST_PATIENCE)).clamp(PATIENCE, MOST_PATIENCE);
         Self { cores: cores(), waking, spin: Duration::ZERO, patience }
     }
 
-    /// The policy when so many threads run at the same time, those that wait awake included: while each has a
+    /// Returns the policy when so many threads run at the same time, those that wait awake included: while each has a
     /// processor of its own, it is kept.
     #[must_use]
     pub fn among(self, runners: usize) -> Self {
@@ -83,7 +83,7 @@ impl Waiting {
         Self { spin, ..self }
     }
 
-    /// Time to wake a sleeping thread.
+    /// Returns the time to wake a sleeping thread.
     pub fn waking(&self) -> Duration {
         self.waking
     }
@@ -110,7 +110,7 @@ impl Waiting {
         self.wait_looking(bell, also, deadline, |_| ready())
     }
 
-    /// The same; `ready` is told which look it is asked for.
+    /// Waits like [`Waiting::wait`]; `ready` is told the kind of look.
     pub(crate) fn wait_looking(
         &self,
         bell: &Bell,
@@ -186,7 +186,7 @@ impl Waiting {
     }
 }
 
-/// True if it pays to keep the processor, as the last waits of this thread tell.
+/// Decides by the last waits of this thread whether to keep the processor.
 struct SpinHistory;
 
 thread_local! {
@@ -202,7 +202,7 @@ impl SpinHistory {
         left == 0
     }
 
-    /// True if that paid. If not, whom we wait for may need this very processor.
+    /// Notes whether spinning paid. If not, the other side may need this very processor.
     fn note(has_paid: bool) {
         WITHOUT.set(if has_paid { 0 } else { MISSED });
     }
@@ -217,7 +217,7 @@ fn look(
     if ready() {
         return Some(Woken::Ready);
     }
-    // SYNC: pairs with whoever changes the word; for a robust word that is the kernel.
+    // SYNC: pairs with the writer of the word; for a robust word that is the kernel.
     let changed =
         also.iter().position(|(word, expected)| word.load(Ordering::Acquire) != *expected);
     if let Some(number) = changed {
@@ -226,7 +226,7 @@ fn look(
     deadline.filter(|deadline| *deadline <= Instant::now()).map(|_| Woken::Deadline)
 }
 
-/// The processors that this process may use.
+/// Returns the processors that this process may use.
 fn cores() -> usize {
     rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count() as usize).max(1)
 }
@@ -247,7 +247,7 @@ fn measure() -> Option<Duration> {
     })
 }
 
-/// One round: wakes the partner and sleeps until it answers.
+/// Runs one round: wakes the partner and sleeps until it answers.
 fn ask(call: &AtomicU32, reply: &AtomicU32, round: u32, deadline: Instant) -> Option<Duration> {
     // The partner needs a moment to fall asleep.
     thread::sleep(Duration::from_micros(20));

@@ -32,7 +32,7 @@ pub(crate) fn with_seq_cst(way: SeqCst, check: impl FnOnce()) {
     SEQ_CST.set(SeqCst::FenceBefore);
 }
 
-/// A fence. Does nothing while the model fails, since the checker is gone then.
+/// Makes a fence. Does nothing while the model fails, since the checker is gone then.
 pub(crate) fn fence(ordering: Ordering) {
     if SEQ_CST.get() != SeqCst::NoFence && !std::thread::panicking() {
         atomic::fence(ordering);
@@ -89,7 +89,7 @@ impl AtomicU64 {
     }
 }
 
-/// The part of an ordering that the access has; a fence has the rest.
+/// Returns the part of an ordering that the access has; a fence has the rest.
 fn weaker(ordering: Ordering, rest: Ordering) -> Ordering {
     if ordering == Ordering::SeqCst { rest } else { ordering }
 }

@@ -188,7 +188,7 @@ pub enum DataError {
 }
 
 impl<'a> Data<'a> {
-    /// The argument at `descriptor`; nobody gets it in place while peers can reach it.
+    /// Opens the argument of a descriptor; nobody gets it in place while peers can reach it.
     pub(super) fn open(
         holder: &'a Holder,
         segment: &'a Segment,
@@ -220,14 +220,14 @@ impl Data<'_> {
         self.access
     }
 
-    /// Its elements, to read.
+    /// Returns its elements to read.
     pub fn slice<T: Pod>(&self) -> Result<&[T], DataError> {
         self.check::<T>()?;
         let grant = self.grant.as_ref().ok_or_else(|| self.only_copied())?;
         grant.slice().map_err(|error| self.memory(&error))
     }
 
-    /// Its elements, to write.
+    /// Returns its elements to write.
     pub fn slice_mut<T: Pod>(&mut self) -> Result<&mut [T], DataError> {
         if self.access == Access::Read {
             return Err(self.refuse("written"));
@@ -282,7 +282,7 @@ impl Data<'_> {
         let all = || elements.chunks(row).zip(rows(&self.layout, row));
         let extent = usize::try_from(self.layout.extent).unwrap_or(usize::MAX);
         if copying.check(self.offset, extent, true).is_err() {
-            // Somebody has what is between the rows, or else nothing is to be written.
+            // A task has the bytes between the rows in place, or nothing may be written.
             for (row, at) in all() {
                 copying.check(self.offset + at, size_of_val(row), true)?;
             }

@@ -40,7 +40,7 @@ impl Default for Budgets {
 }
 
 impl Budgets {
-    /// The limits in nanoseconds, in the order of the fields.
+    /// Returns the limits in nanoseconds, in the order of the fields.
     pub(super) fn nanoseconds(&self) -> [u64; 6] {
         let Self { progress, operation, wait, startup, harness, guard } = *self;
         [progress, operation, wait, startup, harness, guard].map(nanoseconds)

@@ -100,7 +100,7 @@ impl Builder {
         Self { subs, ..self }
     }
 
-    /// Its workers are threads of this process, not processes.
+    /// Makes its workers threads of this process, not processes.
     #[must_use]
     pub fn threads(self) -> Self {
         Self { isolation: Some(Isolation::Thread), ..self }
@@ -124,8 +124,8 @@ impl Builder {
         Self { runs, ..self }
     }
 
-    /// How many tasks a worker is sent ahead, unless they are long; with 0 and with 1 it is sent the next one when it has ended
-    /// the last.
+    /// Sets the number of tasks that a worker is sent ahead, unless they are long. With 0 and 1 a worker is sent the next task
+    /// after it has ended the last.
     #[must_use]
     pub fn depth(self, depth: usize) -> Self {
         Self { depth, ..self }
@@ -143,13 +143,13 @@ impl Builder {
         Self { close: close.min(LONGEST), ..self }
     }
 
-    /// Runs remember their tasks, for graphs and critical paths, and the worker when they ran ([`Worker::timeline`]).
+    /// Records the tasks of runs, for graphs and critical paths, and their times ([`Worker::timeline`]).
     #[must_use]
     pub fn recording(self) -> Self {
         Self { is_recording: true, ..self }
     }
 
-    /// Children run the program at this path, not this one; it must begin with [`Program::serve_if_child`].
+    /// Sets the program that children run instead of this one; it must begin with [`Program::serve_if_child`].
     #[must_use]
     pub fn program_path(self, path: impl Into<PathBuf>) -> Self {
         Self { program_path: Some(path.into()), ..self }
@@ -173,7 +173,7 @@ impl Builder {
         Self { setting: setting.into(), ..self }
     }
 
-    /// A worker whose process is lost is started again. Tasks that it had and that are
+    /// Returns a worker whose process is lost is started again. Tasks that it had and that are
     /// [idempotent](crate::Call::idempotent) run again, the others have failed. One that was started again three times
     /// without having done anything, or without having got ready at all, stays lost. What its window held stays.
     #[must_use]
@@ -186,7 +186,7 @@ impl Builder {
         self.init_under(Vec::new(), Vec::new())
     }
 
-    /// The same, for a worker whose parents have these memories, the nearest first, and of which some are `above` it in this
+    /// Returns the same, for a worker whose parents have these memories, the nearest first, and of which some are `above` it in this
     /// process.
     pub(crate) fn init_under(
         mut self,
@@ -205,7 +205,7 @@ impl Builder {
             depth: self.runs,
             is_recording: self.is_recording,
         });
-        let worker_ids = self.add_workers(&mut engine);
+        let ids = self.add_workers(&mut engine);
         let segment = memory.segment.clone();
         let recorder = self.is_recording.then(Recorder::start);
         let core = Core::new(engine, memory, self.program, recorder);
@@ -217,7 +217,7 @@ impl Builder {
         let (close, level) = (self.close, self.height());
         let memory = segment;
         let mut worker =
-            Worker { node, worker_ids, memory, inherited, threads, children, close, level, above };
+            Worker { node, ids, memory, inherited, threads, children, close, level, above };
         let links = self.start(&mut worker)?;
         let mut core = worker.node.lock();
         for link in links {
@@ -238,7 +238,7 @@ impl Builder {
         Error::system(what, error)
     }
 
-    /// Refuses what cannot be, before anything is made.
+    /// Refuses impossible settings, before anything is made.
     fn check(&self) -> Result<(), Error> {
         self.program.check()?;
         self.check_numbers()?;
@@ -288,21 +288,20 @@ impl Builder {
 
     /// Tells the engine of all workers: chips first, then sub workers.
     fn add_workers(&self, engine: &mut Engine) -> WorkerIds {
-        let mut worker_ids = WorkerIds::default();
+        let mut ids = WorkerIds::default();
         if self.next_level() > 0 {
             let pool = engine.add_pool();
-            worker_ids.next_level_pool = Some(pool);
-            worker_ids.next_level =
+            ids.next_level_pool = Some(pool);
+            ids.next_level =
                 (0..self.next_level()).map(|_| engine.add_worker(Some(pool), self.depth)).collect();
         }
         if self.subs > 0 {
             let pool = engine.add_pool();
-            worker_ids.sub_pool = Some(pool);
-            worker_ids.subs =
-                (0..self.subs).map(|_| engine.add_worker(Some(pool), self.depth)).collect();
+            ids.sub_pool = Some(pool);
+            ids.subs = (0..self.subs).map(|_| engine.add_worker(Some(pool), self.depth)).collect();
         }
         // All kinds of workers run tasks in the order in which they are sent (EP-2, EP-7).
         engine.workers().for_each(|worker| engine.keeps_order(worker));
-        worker_ids
+        ids
     }
 }

@@ -56,7 +56,7 @@ impl Worker {
         &self.children.contexts
     }
 
-    /// Every process below this worker, at the time when all were ready.
+    /// Returns every process below this worker, at the time when all were ready.
     pub(crate) fn descendants(&self) -> &[u32] {
         &self.children.descendants
     }
@@ -83,14 +83,14 @@ impl Worker {
         core.engine.stats()
     }
 
-    /// Workers that are gone although nobody told them to leave, and how they ended.
+    /// Returns workers that are gone although nobody told them to leave, and how they ended.
     pub fn lost(&self) -> Vec<Lost> {
         let mut core = self.node.lock();
         core.pump();
         core.losses()
     }
 
-    /// Workers that were lost and replaced, the last first; see [`Builder::restart`].
+    /// Returns workers that were lost and replaced, the last first; see [`Builder::restart`].
     pub fn replaced(&self) -> Vec<Lost> {
         let mut core = self.node.lock();
         core.pump();

@@ -139,7 +139,7 @@ fn budgets(numbers: &mut &[u64]) -> Option<Budgets> {
     Some(Budgets::from_nanoseconds(*limits))
 }
 
-/// Bytes, eight to a number; what fills the last number up is zero.
+/// Returns bytes, eight to a number; what fills the last number up is zero.
 fn text(numbers: &mut &[u64]) -> Option<Vec<u8>> {
     let count = usize::try_from(next(numbers)?).ok()?;
     let (taken, rest) = numbers.split_at_checked(count.div_ceil(8))?;

@@ -1,4 +1,4 @@
-//! Workers inside workers, before they are: who they inherit from and what their levels are called.
+//! Trees of workers before their start: inherited settings and levels.
 
 use super::{Budgets, Builder, Isolation, settings};
 use crate::error::Error;
@@ -7,8 +7,8 @@ use crate::error::Error;
 const LOWEST: u32 = 3;
 
 impl Builder {
-    /// Has `count` workers of the level below, each as `describe` makes them; they are as isolated and as patient as
-    /// this one if it does not say otherwise.
+    /// Adds `count` workers of the level below, each as `describe` makes it. They have the isolation and the budgets of this one
+    /// unless `describe` sets others.
     ///
     /// ```
     /// use phalanx_runtime::*;
@@ -72,7 +72,7 @@ impl Builder {
         self.level.or(above).unwrap_or(LOWEST)
     }
 
-    /// Says to all workers inside what they inherit, or what is wrong with them.
+    /// Passes settings on to all workers inside, and checks them.
     pub(crate) fn inherit_settings(&mut self, depth: usize) -> Result<(), Error> {
         let (level, isolation, budgets) = (self.height(), self.isolation(), self.budgets);
         // A child must have ended its own before it is ended.

@@ -130,7 +130,7 @@ fn pth_1_the_watchdog_looks_when_nobody_waits() -> Result<(), Error> {
     let left = Leftovers::before();
     let worker = builder().sub_workers(1).budgets(budgets(100, 300)).init()?;
     let number = worker.tensor(DType::I64, &[1])?;
-    // Long enough for the keeper to sleep while there is nothing to look after.
+    // Long enough for the progress thread to sleep while there is no work.
     std::thread::sleep(Duration::from_millis(50));
     let run = worker.submit("never returns", |graph| {
         Ok(graph.submit_sub(&Call::new(&HANG).args([number.output()])).map(drop)?)

@@ -101,7 +101,7 @@ fn pth_1_runs_go_on_when_nobody_waits() -> Result<(), Error> {
         })?;
         drop(run);
     }
-    // Nobody attends now: only the keeper can make the links of the chain follow each other.
+    // Nobody waits now: only the progress thread can make the links of the chain follow each other.
     crate::support::eventually("the runs end", || worker.read::<i64>(&order).is_ok());
     worker.run("one more", |graph| Ok(graph.submit_sub(&Call::new(&NOTHING)).map(drop)?))?;
     worker.close()

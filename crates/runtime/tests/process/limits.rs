@@ -57,7 +57,7 @@ fn prc_3_processes_that_run_out_of_descriptors_fail_whole() {
 }
 
 #[test]
-fn prc_3_processes_whose_keeper_cannot_be_had_fail_whole() {
+fn prc_3_processes_whose_progress_thread_cannot_be_had_fail_whole() {
     check("processes", "addresses", "ulimit -v");
 }
 

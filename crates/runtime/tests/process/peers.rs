@@ -298,7 +298,7 @@ fn dom_10_a_death_while_the_code_of_the_graph_sleeps_costs_nobody_else() {
 }
 
 #[test]
-fn dom_10_a_death_while_nobody_waits_is_told_by_the_keeper() {
+fn dom_10_a_death_while_nobody_waits_is_told_by_the_progress_thread() {
     let _turn = turn();
     let meeting = Meeting::new(builder());
     let path = format!("{}/peers-{}", env!("CARGO_TARGET_TMPDIR"), std::process::id());

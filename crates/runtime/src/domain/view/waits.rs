@@ -51,7 +51,7 @@ impl DomainView<'_> {
         Ok(())
     }
 
-    /// Comes to a barrier, unless it would be another one than the others are at.
+    /// Enters a barrier, unless the others are at another one.
     fn come(&self) -> Result<(), DomainError> {
         let (domain, rank) = (self.roster.name.clone(), self.rank);
         if let Some(words) = self.notices[rank].words(self.identity.run) {
@@ -151,7 +151,7 @@ impl DomainView<'_> {
             let (domain, writer, owner) = (self.roster.name.clone(), self.rank, peer);
             return Err(DomainError::Backwards { domain, cell, writer, owner, found, value });
         }
-        // SYNC: DOM-5: all that was put before; pairs with the loads of who waits.
+        // SYNC: DOM-5: all that was put before; pairs with the loads of waiters.
         word.store(value, Ordering::Release);
         self.bells[peer].ring();
         Ok(())

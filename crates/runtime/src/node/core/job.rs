@@ -11,7 +11,7 @@ pub(crate) struct Job {
     /// True if the task may run again after its worker is lost.
     pub(crate) is_idempotent: bool,
     pub(crate) bytes: Vec<u8>,
-    /// ThreadState the message of each member ends, if it is a group.
+    /// End of each member's message, if the task is a group.
     pub(crate) ends: Vec<usize>,
     /// Name of each member; empty if no member has a name of its own.
     pub(crate) names: Vec<Option<Arc<str>>>,

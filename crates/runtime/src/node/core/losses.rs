@@ -8,7 +8,7 @@ use phalanx_engine::{Cause, Event, Placement, Reason, RunId, Start, SubmitError,
 const MAX_REPLACED: usize = 64;
 
 impl Core {
-    /// Tells those who wait for what a worker had, before it is certain that it touches nothing any more.
+    /// Tells the waiters for a dying worker's tasks, before it is proven that the worker touches nothing any more.
     pub(super) fn worker_dying(&mut self, worker: WorkerId, words: &str) {
         let link = &self.links[worker.index()];
         let (is_replaced, words) = (link.endpoint.is_replaced(), link.with_kill_reason(words));
@@ -31,7 +31,7 @@ impl Core {
         self.news.is_pending = true;
     }
 
-    /// Fails what a worker had, with the reason it is gone.
+    /// Fails the tasks of a lost worker, with the cause of its loss.
     pub(crate) fn worker_lost(&mut self, now: Time, worker: WorkerId, words: &str) {
         let link = &mut self.links[worker.index()];
         let words = link.with_kill_reason(words);
@@ -46,7 +46,7 @@ impl Core {
         self.engine.step(now, Event::Lost(worker));
     }
 
-    /// Another process takes the place of a lost one: what may run twice is sent again, what may not has failed.
+    /// Takes in a replacement: tasks that may run twice are sent again, the others have failed.
     pub(super) fn worker_replaced(&mut self, now: Time, worker: WorkerId, words: &str) {
         let at = worker.index();
         let words = self.links[at].with_kill_reason(words);
@@ -75,7 +75,7 @@ impl Core {
         self.links[at].endpoint.flush();
     }
 
-    /// Remembers that a process was lost in whose place there is another.
+    /// Records the loss of a process that is replaced.
     pub(super) fn note_replaced(&mut self, worker: WorkerId, words: Box<str>) {
         let worker = self.links[worker.index()].endpoint.name();
         self.replaced.truncate(MAX_REPLACED - 1);
@@ -99,7 +99,7 @@ impl Core {
         workers.filter_map(|worker| self.links[worker.index()].loss()).collect()
     }
 
-    /// A task that failed because nobody was left to run it: nobody has noted that when it happened.
+    /// Returns a task that failed because nobody was left to run it: nobody has noted that when it happened.
     pub(super) fn failure_without_worker(&self, run: RunId, cause: &Cause) -> Option<TaskFailure> {
         let (worker, words) = match cause.reason {
             Reason::WorkerLost(worker) => {

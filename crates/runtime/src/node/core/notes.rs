@@ -9,7 +9,7 @@ use phalanx_engine::{Start, TaskId, WorkerId};
 const MAX_FAILURES: usize = 16;
 
 impl Core {
-    /// Remembers what is to be remembered of a task that has ended, and that the engine is told of next.
+    /// Notes a task that has ended, before the engine is told.
     #[inline]
     pub(super) fn look_at(
         &mut self,
@@ -51,7 +51,7 @@ impl Core {
         TaskFailure { task, member, name: job.name(member), callable, worker, words }
     }
 
-    /// Remembers a failure, and tells those who may wait for the task in a domain.
+    /// Records a failure, and tells the peers of the task in its domains.
     pub(super) fn note_failure(&mut self, flight: &Start, words: Box<str>) {
         let failure = self.failure(flight, words);
         if !self.domains.is_empty() {
@@ -64,7 +64,7 @@ impl Core {
         }
     }
 
-    /// Tells those who may wait for a task in a domain that it never begins.
+    /// Tells the peers of a task in its domains that it never begins.
     pub(super) fn note_skipped(&mut self, flight: &Start) {
         if !self.domains.is_empty() {
             let words = "it was not begun, since it was recalled or what it waits for has failed";

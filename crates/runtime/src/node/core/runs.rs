@@ -1,4 +1,4 @@
-//! Records of runs, and what those who wait for a run are told, at its end or before.
+//! Records of runs, and outcomes for their waiters, at the end or before.
 
 use super::Core;
 use crate::error::{RunError, TaskFailure};
@@ -80,14 +80,14 @@ impl Core {
         self.runs.by_id.get(&run)?.outcome.clone()
     }
 
-    /// The run is over for its waiters, whatever its workers still do.
+    /// Ends a run for its waiters, whatever its workers still do.
     pub(crate) fn give_up(&mut self, run: RunId, error: RunError) {
         if let Some(record) = self.runs.by_id.get_mut(&run) {
             record.outcome.get_or_insert(Err(error));
         }
     }
 
-    /// Nobody asks for a run any more.
+    /// Notes that nobody will ask for the outcome of a run.
     pub(crate) fn abandon(&mut self, run: RunId) {
         if let Some(record) = self.runs.by_id.get_mut(&run) {
             record.is_abandoned = true;
@@ -118,7 +118,7 @@ impl Core {
             .unwrap_or_default()
     }
 
-    /// The code of a graph has ended, well or badly: nothing more comes.
+    /// Seals a run after the code of its graph has ended, well or badly.
     pub(crate) fn end_graph(&mut self, run: RunId, failure: Option<&Failure>) {
         if let Some(failure) = failure {
             self.cancel_graph(run, failure);
@@ -132,7 +132,7 @@ impl Core {
         self.pump();
     }
 
-    /// The code of a graph failed: what it submitted is cancelled, and its words are the run's error.
+    /// Cancels the run of a graph whose code failed; the words of the code are the run's error.
     pub(super) fn cancel_graph(&mut self, run: RunId, failure: &Failure) {
         if self.engine.error(run).is_none() {
             let cause = Cause { task: None, member: 0, work: 0, reason: Reason::Cancelled };

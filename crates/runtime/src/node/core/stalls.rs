@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 impl Core {
-    /// Nothing moves any more: says so to whom it concerns, and ends the worker that is stuck, if it can be. One that only waits
-    /// in a domain is well: its wait ends.
+    /// Takes in a stall: ends all runs for their waiters, and kills the worker that is stuck, if it can be killed. A worker that
+    /// only waits in a domain is not stuck: its wait ends.
     pub(crate) fn stalled(&mut self, stall: &Stall) {
         if stall.worker.is_some_and(|worker| self.links[worker.index()].kill_reason.is_some()) {
-            // Said, and the proof of its end is on its way.
+            // Known, and the proof of its end is on its way.
             return;
         }
         let words = self.describe(stall);
@@ -44,7 +44,7 @@ impl Core {
         self.jobs[task.slot()].name(flight.member)
     }
 
-    /// A stall in words: which worker, which task, since when.
+    /// Returns a stall in words: which worker, which task, since when.
     fn describe(&self, stall: &Stall) -> String {
         let since = Duration::from_nanos(clock::now().saturating_sub(stall.since.0));
         let counts = stall.counts;

@@ -42,7 +42,7 @@ pub enum Corrupt {
     Length {
         /// The number of the record.
         sequence: u64,
-        /// Words or number that it gives.
+        /// Number that the record gives.
         length: usize,
         /// The most it can be.
         most: usize,

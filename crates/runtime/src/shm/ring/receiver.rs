@@ -30,7 +30,7 @@ struct Record {
 }
 
 impl<M: Memory> Receiver<M> {
-    /// The receiver of the fresh (zero) ring in `memory`, for messages of up to `largest` bytes.
+    /// Creates the receiver of the fresh (zero) ring in `memory`, for messages of up to `largest` bytes.
     pub fn new(memory: M, largest: usize) -> Result<Self, RingError> {
         let shape = Shape::of(&memory, largest)?;
         Ok(Self {

@@ -27,7 +27,7 @@ pub struct Sender<M: Memory = Region> {
 }
 
 impl<M: Memory> Sender<M> {
-    /// The sender of the fresh (zero) ring in `memory`, for messages of up to `largest` bytes.
+    /// Creates the sender of the fresh (zero) ring in `memory`, for messages of up to `largest` bytes.
     pub fn new(memory: M, largest: usize) -> Result<Self, RingError> {
         let shape = Shape::of(&memory, largest)?;
         Ok(Self {
@@ -103,7 +103,7 @@ impl<M: Memory> Sender<M> {
         !self.backlog.is_empty()
     }
 
-    /// The largest payload that `push` takes now as one record; 0 if none.
+    /// Returns the largest payload that `push` takes now as one record; 0 if none.
     pub fn room(&mut self) -> usize {
         if self.drain().is_err() || self.look().is_err() || self.is_pending() {
             return 0;
@@ -115,16 +115,16 @@ impl<M: Memory> Sender<M> {
     /// True if the receiver has released anything since we last looked: what to wait for after a refusal, or while
     /// the rest of a message is pending.
     pub fn has_new_room(&self) -> bool {
-        // SYNC: whoever goes on looks again with `look`, which acquires.
+        // SYNC: the caller looks again with `look`, which acquires.
         self.corrupt.is_some() || self.memory.load(HEAD, Ordering::Relaxed) != self.head
     }
 
-    /// The largest message it takes.
+    /// Returns the largest message it takes.
     pub fn largest(&self) -> usize {
         self.shape.largest
     }
 
-    /// Nothing waits, nothing is wrong, nobody was told that we lack room.
+    /// True if nothing is pending, nothing is corrupt, and no room is wanted.
     #[inline]
     fn is_plain(&self) -> bool {
         self.backlog.is_empty() && !self.wanted && self.corrupt.is_none()
@@ -250,7 +250,7 @@ impl<M: Memory> Sender<M> {
     }
 }
 
-/// `count` bytes from `from` on of two slices in a row.
+/// Returns `count` bytes from `from` on of two consecutive slices.
 fn part<'a>(head: &'a [u8], body: &'a [u8], from: usize, count: usize) -> (&'a [u8], &'a [u8]) {
     let split = head.len();
     let end = from + count;
