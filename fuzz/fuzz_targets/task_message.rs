@@ -2,11 +2,11 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use phalanx_runtime::message::{Parts, Step, decode_task};
+use phalanx_runtime::message::{DecodeBuffers, Step, decode_task};
 
 fuzz_target!(|bytes: &[u8]| {
-    let mut parts = Parts::default();
-    match decode_task(bytes, &mut parts) {
+    let mut buffers = DecodeBuffers::default();
+    match decode_task(bytes, &mut buffers) {
         Ok(received) => assert_eq!(received.encode(), bytes, "MSG-2"),
         Err(error) => assert!(!error.to_string().is_empty(), "MSG-2"),
     }

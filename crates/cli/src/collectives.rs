@@ -2,8 +2,7 @@
 
 use crate::failure::Failure;
 use crate::machine;
-use phalanx_torch::ccl::config::ENVIRONMENT;
-use phalanx_torch::ccl::{Algorithm, CclConfig, Source, locate};
+use phalanx_torch::ccl::{Algorithm, CclConfig, ENVIRONMENT, Source, locate};
 use std::path::Path;
 
 /// The configuration that holds here.

@@ -1,4 +1,4 @@
-//! A chip of a node that is simulated: what a chip process hosts.
+//! A simulated chip of a node, hosted by a chip process.
 //!
 //! ```text
 //!   parent                            process of chip 2
@@ -6,14 +6,14 @@
 //!                                        │ SimChip::launch: copies the arguments in
 //!                                        ▼
 //!                                     SIP 2 of the machine, on a thread of its own
-//!                                        │ copies back what was declared as written
+//!                                        │ copies the declared outputs back
 //!   Finished::simulated ◄── ending ──────┘ and adds the time that passed on the chip's clock
 //! ```
 //!
-//! A program names [`SimChip::bootstrap`] as what sets its chips up, and its worker is told the machine
-//! ([`SimChip::setting`]). Each chip process then simulates one SIP of that machine, the one with the number of its device,
-//! from the start of the process to its end: memory that a task has [kept](Board::keep) is there for the next, and the
-//! chip's clock goes on. Callables say what to do on the chip:
+//! A program names [`SimChip::bootstrap`] as the bootstrap of its chips; [`SimChip::setting`] tells the worker the machine.
+//! Each chip process then simulates one SIP of that machine, from the start of the process to its end. The number of the SIP
+//! is the number of the device. Memory that a task has [kept](Board::keep) stays for later tasks, and the chip's clock goes
+//! on. Callables run programs on the chip:
 //!
 //! ```
 //! use phalanx_runtime::{Call, Callable, DType, Failure, Program, Target, Task, Worker, register};
@@ -21,7 +21,7 @@
 //! use phalanx_torch::Grid;
 //! use phalanx_sim::MachineSpec;
 //!
-//! /// `c = a + b`: what is declared as input is copied in, what is declared as output is copied back.
+//! /// `c = a + b`: inputs are copied in, outputs are copied back.
 //! fn add(task: &mut Task<'_>) -> Result<(), Failure> {
 //!     SimChip::launch(task, "add", Grid::Pes(1), |tl, args| async move {
 //!         let (a, b) = tl.load_pair(&args.view(0)?, &args.view(1)?).await?;
@@ -51,15 +51,15 @@
 //! # Ok::<(), phalanx_runtime::Error>(())
 //! ```
 //!
-//! - **CHP-1 (right).** What a task leaves in its arguments are the numbers of the kernel, bit for bit, for every type that
-//!   a chip has, in threads and in processes alike.
-//! - **CHP-2 (as declared).** What is declared as input is copied in and never back; what is declared as output is copied
-//!   back and never in; what is both is copied both ways. An output that was not written fails the task.
-//! - **CHP-3 (time).** The simulated time of a task is what passed on its chip's clock, from the first argument that crosses
-//!   the host link to the last that has come back. It is the same however busy the host is.
-//! - **CHP-4 (lives on).** A chip outlives its tasks: what one keeps, a later one finds, and a task that fails, panics or
-//!   can never go on costs itself only.
-//! - **CHP-5 (moves).** A task whose chip computes numbers says so, and is not taken for stuck, however long it takes.
+//! - **CHP-1 (right).** The arguments of a finished task hold the numbers of the kernel, bit for bit, for every type that a
+//!   chip has, in threads and in processes alike.
+//! - **CHP-2 (as declared).** An input is copied in and never back; an output is copied back and never in; an argument that
+//!   is both is copied both ways. An output that the program did not write fails the task.
+//! - **CHP-3 (time).** The simulated time of a task is the time that passed on its chip's clock, from the first argument that
+//!   crosses the host link to the last that has come back. The load of the host does not change it.
+//! - **CHP-4 (lives on).** A chip outlives its tasks: a later task finds the tensors that an earlier one kept. A task that
+//!   fails, panics or deadlocks harms no other task.
+//! - **CHP-5 (moves).** A task reports progress while its chip computes numbers: the watchdog does not take it for stuck.
 
 mod board;
 mod thread;
@@ -71,22 +71,21 @@ pub use transfer::Operand;
 use crate::graph::{GraphOptions, OpenGraph, Outcome, TaskGraph};
 use phalanx_runtime::{Access, Bootstrap, Data, Failure, Task};
 use phalanx_sim::kernel::{KernelError, Tl};
-use phalanx_sim::{MachineSpec, Time, config};
+use phalanx_sim::{MachineSpec, config};
 use phalanx_torch::Error;
 use phalanx_torch::{Arg, Args, Grid};
 use std::any::Any;
-use thread::Home;
+use thread::{ChipThread, Completed};
 
 /// A simulated chip; see the [module](self).
 pub struct SimChip {
     device_id: u32,
-    machine: MachineSpec,
-    home: Home,
+    thread: ChipThread,
 }
 
 impl SimChip {
     /// SIP `device_id` of a machine.
-    pub fn new(machine: &MachineSpec, device_id: u32) -> Result<Self, Failure> {
+    pub(crate) fn new(machine: &MachineSpec, device_id: u32) -> Result<Self, Failure> {
         let count = machine.sips.count;
         if device_id >= count {
             return Err(Failure::new(format!(
@@ -94,12 +93,12 @@ impl SimChip {
                 machine.name
             )));
         }
-        let home = Home::start(machine.clone(), device_id)?;
-        Ok(Self { device_id, machine: machine.clone(), home })
+        let thread = ChipThread::start(machine.clone(), device_id)?;
+        Ok(Self { device_id, thread })
     }
 
-    /// Sets a chip up, for [`Program::chip`](phalanx_runtime::Program::chip): the machine is the one that the worker was
-    /// told, or the default preset.
+    /// Sets a chip up, for [`Program::chip`](phalanx_runtime::Program::chip). The machine comes from the worker's setting; an
+    /// empty setting means the default preset.
     pub fn bootstrap(chip: &mut Bootstrap<'_>) -> Result<Box<dyn Any + Send>, Failure> {
         let machine = machine_of(chip.setting())?;
         let device = Self::new(&machine, chip.device_id())?;
@@ -107,22 +106,12 @@ impl SimChip {
         Ok(Box::new(device))
     }
 
-    /// What a worker is told so that its chips are those of `machine`: [`Builder::setting`](phalanx_runtime::Builder::setting).
+    /// The setting of a worker whose chips are those of `machine`, for [`Builder::setting`](phalanx_runtime::Builder::setting).
     pub fn setting(machine: &MachineSpec) -> Vec<u8> {
         config::to_yaml(machine).into_bytes()
     }
 
-    /// Which SIP of its machine it is.
-    pub fn device_id(&self) -> u32 {
-        self.device_id
-    }
-
-    /// The machine it is a part of.
-    pub fn machine(&self) -> &MachineSpec {
-        &self.machine
-    }
-
-    /// Runs `kernel` once on each PE of `grid`. Its arguments are the task's, in order.
+    /// Runs `kernel` once on each PE of `grid`, with the arguments of the task.
     pub fn launch<K, F>(
         task: &mut Task<'_>,
         name: &'static str,
@@ -136,7 +125,7 @@ impl SimChip {
         Self::run(task, async move |board| board.launch(name, grid, kernel)?.wait().await)
     }
 
-    /// Runs a task graph of the chip's own: `build` submits tasks over the tensors of the board. What it did is returned.
+    /// Runs a task graph on the chip and returns its outcome; `build` submits tasks over the tensors of the board.
     pub fn graph<P>(
         task: &mut Task<'_>,
         name: &'static str,
@@ -153,7 +142,7 @@ impl SimChip {
         })
     }
 
-    /// Runs any program on the chip, with all of the task's arguments on its board.
+    /// Runs a program on the chip, with all arguments of the task on its board.
     pub fn run<T, P>(task: &mut Task<'_>, program: P) -> Result<T, Failure>
     where
         T: Send + 'static,
@@ -167,7 +156,7 @@ impl SimChip {
         Self::run_on(task, operands, program)
     }
 
-    /// The same with these operands; the arguments of the task are the callable's own affair.
+    /// Runs a program on the chip with these operands instead of the task's arguments.
     pub fn run_on<T, P>(
         task: &mut Task<'_>,
         operands: Vec<Operand<'_>>,
@@ -177,9 +166,9 @@ impl SimChip {
         T: Send + 'static,
         P: AsyncFnOnce(&Board) -> Result<T, Error> + Send + 'static,
     {
-        let (copied, mut back): (Vec<_>, Vec<_>) = operands.into_iter().map(Operand::apart).unzip();
-        let pending = task.device::<Self>()?.home.start_program(copied, program);
-        let (value, written, took) = pending.wait(|| task.progress())?;
+        let (staged, mut back): (Vec<_>, Vec<_>) = operands.into_iter().map(Operand::split).unzip();
+        let pending = task.device::<Self>()?.thread.start_program(staged, program);
+        let Completed { value, written, took } = pending.wait(|| task.progress())?;
         for (index, elements) in written {
             if let Some(back) = back[index].take() {
                 back(&elements)?;
@@ -189,7 +178,7 @@ impl SimChip {
         Ok(value)
     }
 
-    /// Runs `kernel` once on each PE of `grid`, on these operands, in order.
+    /// Runs `kernel` once on each PE of `grid`, with these operands as arguments.
     pub fn launch_on<K, F>(
         task: &mut Task<'_>,
         operands: Vec<Operand<'_>>,
@@ -207,7 +196,7 @@ impl SimChip {
 }
 
 impl Board {
-    /// Runs `kernel` once on each PE of `grid`, on the board's tensors, in order.
+    /// Runs `kernel` once on each PE of `grid`, with the board's tensors as arguments.
     pub fn launch<K, F>(
         &self,
         name: &str,
@@ -227,7 +216,7 @@ impl Board {
     }
 }
 
-/// The machine that a worker was told.
+/// The machine in a worker's setting.
 fn machine_of(setting: &[u8]) -> Result<MachineSpec, Failure> {
     let default = || config::preset(config::DEFAULT_PRESET).map_or("", |preset| preset.text);
     let text = std::str::from_utf8(setting)?;
@@ -239,6 +228,3 @@ fn machine_of(setting: &[u8]) -> Result<MachineSpec, Failure> {
         Failure::new(lines.collect::<Vec<_>>().join("\n"))
     })
 }
-
-/// How long a program took.
-type Took = Time;

@@ -1,9 +1,9 @@
-//! Task graphs on a chip: kernels over tiles, whose order follows from the bytes they touch.
+//! Task graphs on a chip: kernels over tiles. The order of tasks follows from the bytes that they access.
 //!
-//! A rank opens a graph over PEs of its SIP and submits tasks: a kernel, as `launch` takes it, and views of tensors with
-//! what the kernel does to them. The engine of `phalanx_engine` finds out who must wait for whom; a task runs as soon as
-//! nothing is in its way, on its PE or on whichever is free, in simulated time. Each PE is a worker of the engine, each
-//! end of a kernel an event for it.
+//! A rank opens a graph over PEs of its SIP and submits tasks: a kernel, as `launch` takes it, and views of tensors with the
+//! access of the kernel. The engine of `phalanx_engine` infers the dependencies. A task runs in simulated time as soon as
+//! its dependencies are over, on its PE or on the first free one. Each PE is a worker of the engine, and the end of a kernel
+//! is an event.
 //!
 //! ```text
 //!   program ── submit ──► engine ── start ──► command ──► kernel on its PE ──┐
@@ -11,28 +11,26 @@
 //!      └── room, the end ────┴───────────────────────────────────────────────┘
 //! ```
 //!
-//! What it costs: submitting takes no simulated time. Starting a task costs one launch command over the rank's host link
-//! (64 bytes, as every launch does), or a fixed span where a scheduler on the chip is meant ([`Dispatch`]); a group costs
-//! it once. The end of a kernel is known at once. With [`GraphOptions::depth`] above 1 commands cross while PEs are busy.
+//! Costs: submitting takes no simulated time. Starting a task costs one launch command over the rank's host link (64 bytes,
+//! like every launch), or a fixed span for a scheduler on the chip ([`Dispatch`]); a group costs that once. The end of a
+//! kernel is known at once. With [`GraphOptions::depth`] above 1 commands cross while PEs are busy.
 //!
-//! A tensor that a task names belongs to the graph from then on until the graph is over: naming it waits for what was asked
-//! of it before, and what is asked of it later (a read, a launch) waits for the graph. Tasks are remembered until then.
+//! A tensor that a task names belongs to the graph until the graph is over: submitting waits for earlier requests on the
+//! tensor, and later requests (a read, a launch) wait for the graph. Tasks are remembered until then.
 //!
-//! - **GRF-1 (inferred).** The edges are those between overlapping tiles of which one is written, no more and no fewer,
-//!   also for strided views; two tasks on disjoint tiles run side by side.
-//! - **GRF-2 (right).** Numbers are those of the tasks one after the other in the order of submission, whatever the number
+//! - **GRF-1 (inferred).** There is an edge between two tasks exactly if two of their tiles overlap and one of the two is
+//!   written, also for strided views. Two tasks on disjoint tiles run side by side.
+//! - **GRF-2 (right).** The numbers are those of the tasks run one after the other in the order of submission, for any number
 //!   of PEs.
 //! - **GRF-3 (same again).** Two runs of one program give the same trace, byte for byte.
-//! - **GRF-4 (root cause).** A task that fails poisons those behind it, which are never started; all others go on. The error
-//!   names each task that failed by itself with its kernel, PE and cause, and how many were never started.
+//! - **GRF-4 (root cause).** A task that fails poisons its dependents, which are never started; all other tasks go on. The
+//!   error names each task that failed by itself with its kernel, PE and cause, and counts the tasks never started.
 //! - **GRF-5 (usable).** After a failure nothing is left of the graph: its PEs, queues and tensors can be used at once.
-//! - **GRF-6 (watched).** A task that waits for somebody for its whole budget fails, and the error says what it waited for;
-//!   one that computes is not stuck, however long it takes. If nothing at all can happen any more, that is a deadlock,
-//!   reported at once.
-//! - **GRF-7 (bounded).** More tasks than slots make the submitter wait, not the graph fail.
+//! - **GRF-6 (watched).** A task that waits for another process for its whole budget fails, and the error names the wait. A
+//!   task that computes is not stuck, however long it takes. A deadlock is reported at once.
+//! - **GRF-7 (bounded).** If all slots are taken, the submitter waits; the graph does not fail.
 //! - **GRF-8 (together).** The members of a group start at the same instant as the programs of one launch, or not at all.
-//! - **GRF-9 (in order with requests).** A graph comes after what was asked of its tensors before, and before what is asked
-//!   later.
+//! - **GRF-9 (in order with requests).** A graph comes after earlier requests on its tensors and before later ones.
 
 mod drive;
 mod failure;
@@ -47,7 +45,7 @@ pub use failure::{GraphFailure, TaskError, TaskFailure};
 pub use outcome::{Edge, Outcome, TaskReport, TaskState};
 pub use phalanx_engine::{Kinds, Mode, Scope};
 pub use task::{KernelTask, Member, Tag, TaskId, TaskTarget};
-pub use why::Why;
+pub use why::{Dependency, Why};
 
 use drive::Graph;
 use phalanx_sim::Time;
@@ -56,39 +54,39 @@ use phalanx_torch::Grid;
 use phalanx_torch::Rank;
 use std::rc::Rc;
 
-/// What starting a task costs.
+/// The cost of starting a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dispatch {
-    /// A launch command that crosses the rank's host link, in turn with whatever else does.
+    /// A launch command that crosses the rank's host link, in turn with other commands.
     Command,
-    /// This long, for a scheduler on the chip; no link is used.
+    /// A span of time, for a scheduler on the chip; no link is used.
     OnChip(Time),
 }
 
-/// Which PEs a task that names none may be given.
+/// The pools of PEs for tasks that name no PE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pools {
-    /// All of the graph are one pool, [`TaskTarget::Any`].
+    /// One pool of all PEs of the graph, [`TaskTarget::Any`].
     Whole,
-    /// Those of each cube are one, [`TaskTarget::Cube`].
+    /// One pool for each cube, [`TaskTarget::Cube`].
     Cubes,
 }
 
-/// How a graph runs.
+/// The options of a graph.
 #[derive(Clone, Copy, Debug)]
 pub struct GraphOptions {
-    /// Which PEs it uses.
+    /// The PEs of the graph.
     pub pes: Grid,
-    /// How they are pooled.
+    /// The pools of these PEs.
     pub pools: Pools,
-    /// How many tasks can be unfinished; a submitter waits for room.
+    /// Most unfinished tasks; a submitter waits for a free slot.
     pub slots: u32,
-    /// How many tasks a PE is sent at a time: with 2, the next command crosses while the PE is busy. A task that was sent
-    /// stays with its PE, even if another becomes free sooner.
+    /// Tasks sent to a PE at a time: with 2, the next command crosses while the PE is busy. A sent task stays on its PE, even
+    /// if another PE becomes free sooner.
     pub depth: usize,
-    /// What starting a task costs.
+    /// The cost of starting a task.
     pub dispatch: Dispatch,
-    /// How long a task may wait for others before it is thought stuck; `None` is for ever.
+    /// Longest wait of a task for another process before the watchdog ends it; `None` for no limit.
     pub budget: Option<Time>,
 }
 
@@ -125,20 +123,20 @@ impl OpenGraph for Rank {
 }
 
 impl TaskGraph {
-    /// What it is called.
-    pub fn name(&self) -> &str {
+    /// The name of the graph.
+    pub(crate) fn name(&self) -> &str {
         &self.graph.name
     }
 
-    /// Submits a task. Waits while all slots are taken, and for what was asked of its tensors before.
+    /// Submits a task. Waits while all slots are taken, and for earlier requests on its tensors.
     ///
-    /// A graph in which a task has failed starts nothing that is submitted later; that is told by [`TaskGraph::finish`], so
-    /// that a program needs to look in one place only.
+    /// After a task has failed, the graph starts no task that is submitted later. [`TaskGraph::finish`] reports the failure, so
+    /// that a program handles it in one place.
     pub async fn submit(&self, task: KernelTask) -> Result<TaskId, Error> {
         self.graph.submit(task).await
     }
 
-    /// Opens a scope inside the innermost one. In a [`Mode::Manual`] scope nothing is inferred: only `after` counts.
+    /// Opens a scope inside the innermost one. A [`Mode::Manual`] scope infers no edges: only `after` counts.
     pub fn open(&self, label: &'static str, mode: Mode) -> Result<Scope, Error> {
         let state = &mut *self.graph.state.borrow_mut();
         state.engine.open(state.run, label, mode).map_err(|error| self.refused(label, &error))
@@ -154,12 +152,12 @@ impl TaskGraph {
         Error::argument(format!("graph `{}`: scope `{what}`: {error}", self.name()))
     }
 
-    /// Why a task is where it is; `None` if it is no task of this graph.
+    /// Explains the state of a task; `None` for a task of another graph.
     pub fn why(&self, task: TaskId) -> Option<Why> {
         self.graph.why(task)
     }
 
-    /// Waits until all tasks are over, and says what they did.
+    /// Waits until all tasks are over, and returns the outcome.
     ///
     /// # Errors
     ///

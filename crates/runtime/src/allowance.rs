@@ -14,12 +14,12 @@ use std::time::{Duration, Instant};
 const LONGEST: Duration = Duration::from_millis(500);
 const SHORTEST: Duration = Duration::from_millis(1);
 
-/// How long it is from one look to the next where so much time may be used: at most this much of a pause is charged.
+/// Returns the longest time between two looks at a budget; a look charges at most this much.
 pub(crate) fn stride(budget: Duration) -> Duration {
     (budget / 8).clamp(SHORTEST, LONGEST)
 }
 
-/// How much of a budget is left.
+/// A budget of time, and what is left of it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Allowance {
     left: Duration,
@@ -45,7 +45,7 @@ impl Allowance {
         !self.left.is_zero()
     }
 
-    /// When to look again.
+    /// Returns the time of the next look.
     pub(crate) fn next(&self) -> Instant {
         self.last + self.left.min(self.stride)
     }

@@ -1,4 +1,4 @@
-//! How a chip sets itself up before anything is sent to it, and what it reports.
+//! Bootstrap of a chip: its set-up before anything is sent to it, and its report.
 //!
 //! A program names one function for all its chips ([`Program::chip`](crate::Program::chip)). It runs in each chip's own
 //! process (or thread), learns which chip it is, makes the device, and cuts named buffers out of the chip's window, a part
@@ -10,7 +10,7 @@
 //! - **BOOT-3 (zero).** A window is zero before its chip sees it.
 
 use crate::failure::Failure;
-use crate::process::letter::Chip;
+use crate::process::handoff::{Chip, WindowRange};
 use crate::runner::{caught, discard};
 use crate::shm::Segment;
 use crate::tensor::Buffer;
@@ -19,10 +19,10 @@ use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// What sets a chip up; the device is what callables find with [`Task::device`](crate::Task::device).
+/// A function that sets a chip up; callables find its result with [`Task::device`](crate::Task::device).
 pub type BootstrapFunction = fn(&mut Bootstrap<'_>) -> Result<Box<dyn Any + Send>, Failure>;
 
-/// What a bootstrap has made. It is the user's: a panic while it is dropped ends there.
+/// A device of the user, made by a bootstrap. A panic in its `drop` is caught.
 pub(crate) struct Device(Option<Box<dyn Any + Send>>);
 
 impl Device {
@@ -53,17 +53,17 @@ pub struct Bootstrap<'a> {
     chip: Chip,
     memory: &'a Segment,
     setting: &'a [u8],
-    /// Whether the parent wants it to stop.
+    /// True if the parent wants it to stop.
     is_over: &'a dyn Fn() -> bool,
-    report: Report,
+    report: BootReport,
     used: u64,
 }
 
-/// What a chip reports: its device and its buffers.
+/// Report of a chip that is ready: its device and its buffers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Report {
+pub(crate) struct BootReport {
     pub(crate) device_ctx: u64,
-    pub(crate) window: (u64, u64),
+    pub(crate) window: WindowRange,
     pub(crate) buffers: Vec<Carved>,
     /// Every process below it.
     pub(crate) descendants: Vec<u32>,
@@ -78,20 +78,20 @@ pub(crate) struct Carved {
     pub(crate) bytes: u64,
 }
 
-/// What is known of a chip that is ready.
+/// Report of a chip that is ready, as its parent knows it.
 #[derive(Clone, Debug)]
 pub struct ChipContext {
-    /// Which device.
+    /// Number of its device.
     pub device_id: u32,
-    /// Which of the chips, from 0.
+    /// Rank among the chips, from 0.
     pub rank: u32,
-    /// How many chips there are.
+    /// Number of chips.
     pub nranks: u32,
     /// A number of the bootstrap's own.
     pub device_ctx: u64,
-    /// Where its window begins in the memory that parent and chip share.
+    /// Offset of its window in the memory that parent and chip share.
     pub local_window_base: u64,
-    /// How many bytes its window has.
+    /// Size of its window in bytes.
     pub actual_window_size: u64,
     /// The parts of its window that have a name.
     pub buffers: BTreeMap<String, Buffer>,
@@ -110,41 +110,41 @@ impl<'a> Bootstrap<'a> {
         setting: &'a [u8],
         is_over: &'a dyn Fn() -> bool,
     ) -> Self {
-        let report = Report { window: chip.window, ..Report::default() };
+        let report = BootReport { window: chip.window, ..BootReport::default() };
         Self { chip, memory, setting, is_over, report, used: 0 }
     }
 
-    /// What all chips are told by [`Builder::setting`](crate::Builder::setting); empty if nothing is.
+    /// Returns the bytes of [`Builder::setting`](crate::Builder::setting); empty if there are none.
     pub fn setting(&self) -> &'a [u8] {
         self.setting
     }
 
-    /// Which device it is to use.
+    /// Returns the number of its device.
     pub fn device_id(&self) -> u32 {
         self.chip.device_id
     }
 
-    /// Which of the chips it is, from 0.
+    /// Returns its rank among the chips, from 0.
     pub fn rank(&self) -> u32 {
         self.chip.rank
     }
 
-    /// How many chips there are.
+    /// Number of chips.
     pub fn nranks(&self) -> u32 {
         self.chip.nranks
     }
 
-    /// How many bytes its window has.
+    /// Size of its window in bytes.
     pub fn window_bytes(&self) -> u64 {
-        self.chip.window.1
+        self.chip.window.bytes
     }
 
-    /// How many bytes of its window have no name yet.
+    /// Returns the bytes of its window that no buffer has.
     pub fn free_bytes(&self) -> u64 {
         self.window_bytes().saturating_sub(self.used)
     }
 
-    /// Whether it is to stop because something else failed; for set-ups that take long.
+    /// True if it is to stop because something else failed; for set-ups that take long.
     pub fn is_over(&self) -> bool {
         (self.is_over)()
     }
@@ -184,19 +184,19 @@ impl<'a> Bootstrap<'a> {
             let words = format!("{given} bytes were given for buffer `{name}` of {most}");
             return Err(Failure::new(words));
         }
-        let at = self.chip.window.0 + carved.offset;
+        let at = self.chip.window.base + carved.offset;
         self.memory.write(usize::try_from(at)?, bytes)?;
         Ok(())
     }
 
-    /// What it reports.
-    pub(crate) fn finish(self) -> Report {
+    /// Returns the report.
+    pub(crate) fn finish(self) -> BootReport {
         self.report
     }
 }
 
-impl Report {
-    /// Whether who reports this can take the place of who reported `other`.
+impl BootReport {
+    /// True if who reports this can take the place of who reported `other`.
     pub(crate) fn agrees(&self, other: &Self) -> bool {
         let descendants = other.descendants.clone();
         Self { descendants, ..self.clone() } == *other
@@ -206,7 +206,7 @@ impl Report {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         let count = self.buffers.len() as u64;
-        for number in [self.device_ctx, self.window.0, self.window.1, count] {
+        for number in [self.device_ctx, self.window.base, self.window.bytes, count] {
             bytes.extend_from_slice(&number.to_le_bytes());
         }
         for Carved { name, offset, bytes: length } in &self.buffers {
@@ -222,13 +222,18 @@ impl Report {
         bytes
     }
 
-    /// What [`Report::encode`] made, if it agrees with itself and with the chip's window.
+    /// Reads what [`BootReport::encode`] wrote; an error if it does not fit the chip's window.
     pub(crate) fn decode(mut bytes: &[u8], chip: &Chip) -> Result<Self, String> {
         let cut = || "its report is cut off".to_owned();
         let device_ctx = number(&mut bytes).ok_or_else(cut)?;
-        let window = (number(&mut bytes).ok_or_else(cut)?, number(&mut bytes).ok_or_else(cut)?);
+        let (base, length) =
+            (number(&mut bytes).ok_or_else(cut)?, number(&mut bytes).ok_or_else(cut)?);
+        let window = WindowRange { base, bytes: length };
         if window != chip.window {
-            return Err(format!("its window is {window:?} and should be {:?}", chip.window));
+            return Err(format!(
+                "its window has {} bytes at {}, and it was given {} bytes at {}",
+                window.bytes, window.base, chip.window.bytes, chip.window.base
+            ));
         }
         let count = number(&mut bytes).ok_or_else(cut)?;
         let mut report = Self { device_ctx, window, ..Self::default() };
@@ -241,10 +246,10 @@ impl Report {
             let name = String::from_utf8(named.0.to_vec());
             let name = name.map_err(|_| format!("the name of its buffer {at} is no text"))?;
             bytes = named.1;
-            let next = offset.checked_add(length).filter(|next| *next <= window.1);
+            let next = offset.checked_add(length).filter(|next| *next <= window.bytes);
             let next = next.filter(|_| offset >= end);
             end = next.ok_or_else(|| {
-                format!("its buffer `{name}` ({length} bytes at {offset}) does not lie in its window of {} behind the others", window.1)
+                format!("its buffer `{name}` ({length} bytes at {offset}) does not lie in its window of {} behind the others", window.bytes)
             })?;
             report.buffers.push(Carved { name, offset, bytes: length });
         }
@@ -268,7 +273,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn chip(bytes: u64) -> Chip {
-        Chip { device_id: 0, rank: 0, nranks: 1, window: (4096, bytes) }
+        Chip { device_id: 0, rank: 0, nranks: 1, window: WindowRange { base: 4096, bytes } }
     }
 
     #[test]
@@ -302,10 +307,10 @@ mod tests {
             setting.device_ctx(9);
             let report = setting.finish();
             let bytes = report.encode();
-            prop_assert_eq!(Report::decode(&bytes, &chip(4096)), Ok(report));
+            prop_assert_eq!(BootReport::decode(&bytes, &chip(4096)), Ok(report));
             let cut = cut.min(bytes.len() - 1);
-            prop_assert!(Report::decode(&bytes[..cut], &chip(4096)).is_err());
-            prop_assert!(Report::decode(&bytes, &chip(4000)).is_err(), "another window");
+            prop_assert!(BootReport::decode(&bytes[..cut], &chip(4096)).is_err());
+            prop_assert!(BootReport::decode(&bytes, &chip(4000)).is_err(), "another window");
         }
     }
 }

@@ -8,10 +8,10 @@ use smallvec::SmallVec;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What to call, with what, and after what.
+/// A task to submit: its callable, its arguments, its order.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// What the callable is called.
+    /// Name of the callable.
     pub(crate) name: &'static str,
     pub(crate) arguments: SmallVec<[Argument; 4]>,
     pub(crate) scalars: SmallVec<[u64; 2]>,
@@ -22,7 +22,7 @@ pub struct Call {
     pub(crate) is_idempotent: bool,
 }
 
-/// What few calls have; the others are small without it.
+/// Parts that few calls have; other calls stay small without them.
 #[derive(Clone, Debug)]
 pub(crate) struct Rare {
     pub(crate) blob: Vec<u8>,
@@ -56,7 +56,7 @@ impl Call {
         }
     }
 
-    /// What few calls have.
+    /// Returns the parts that few calls have.
     #[inline]
     pub(crate) fn rare(&self) -> &Rare {
         self.rare.as_deref().unwrap_or(&NONE)

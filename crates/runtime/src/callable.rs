@@ -13,15 +13,15 @@ use crate::task::Task;
 use sha2::{Digest as _, Sha256};
 use std::fmt;
 
-/// What a worker does with a task.
+/// A function that a worker runs as a task.
 pub type Function = fn(&mut Task<'_>) -> Result<(), Failure>;
 
-/// What a worker that has workers of its own does with a task: it builds a graph for them.
+/// A function that a worker with workers of its own runs as a task: it builds a graph for them.
 pub type Orchestration = fn(&mut Orchestrator<'_>, &mut Task<'_>) -> Result<(), Failure>;
 
-/// What a callable is made of.
+/// The function of a callable.
 #[derive(Clone, Copy, Debug)]
-pub enum Body {
+pub(crate) enum Body {
     /// Runs in the worker's process.
     Function(Function),
     /// Runs a graph on the worker's own workers.
@@ -66,12 +66,12 @@ impl Callable {
         Self { is_collective: true, ..self }
     }
 
-    /// What it is called.
+    /// Its name.
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// What tells it from another: a hash of its name, kind and version.
+    /// Returns a hash of its name, kind and version.
     pub fn digest(&self) -> Digest {
         let kind: u8 = match self.body {
             Body::Function(_) => 1,

@@ -3,7 +3,7 @@
 use rustix::time::{ClockId, clock_gettime};
 use std::time::{Duration, Instant};
 
-/// What it shows, in nanoseconds.
+/// Returns its reading in nanoseconds.
 #[inline]
 pub(crate) fn now() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
@@ -11,7 +11,7 @@ pub(crate) fn now() -> u64 {
     seconds * 1_000_000_000 + rest
 }
 
-/// When it shows `reading`, or has shown it.
+/// Returns the instant of a reading.
 pub(crate) fn instant(reading: u64) -> Option<Instant> {
     Instant::now().checked_add(Duration::from_nanos(reading.saturating_sub(now())))
 }

@@ -1,4 +1,4 @@
-//! Whether a host can run workers, and what to change if it cannot.
+//! Checks whether a host can run workers, with advice.
 //!
 //! Each check does what the runtime does, on a small scale, and says in words what it found.
 //!
@@ -17,7 +17,7 @@ use crate::program::Program;
 use crate::worker::Worker;
 use std::time::Instant;
 
-/// How a check went.
+/// Result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Status {
     /// As it should be.
@@ -28,18 +28,18 @@ pub enum Status {
     Broken,
 }
 
-/// What a check found.
+/// Result of one check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// What was looked at.
+    /// Name of the check.
     pub name: &'static str,
-    /// How it went.
+    /// Result of the check.
     pub status: Status,
-    /// What was found.
+    /// Value that was found.
     pub found: String,
-    /// What it is needed for.
+    /// Reason why the runtime needs it.
     pub meaning: &'static str,
-    /// What to change, if it is not fine.
+    /// Advice, if the result is not fine.
     pub advice: Option<String>,
 }
 

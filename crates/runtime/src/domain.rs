@@ -3,7 +3,7 @@
 //! ```text
 //!   graph.allocate_domain(…)           task.domain(0)
 //!        │                                  │
-//!      Domain ── Call::domain ── seat ──► DomainView    put, get, notify, wait, barrier
+//!      Domain ── Call::domain ── membership ──► DomainView    put, get, notify, wait, barrier
 //!        └── buffer(rank, name): a tensor, for arguments and for the host
 //! ```
 //!
@@ -38,32 +38,32 @@ mod view;
 
 pub(crate) use allocated::Allocated;
 pub use error::DomainError;
-pub use roster::{LINE, MAX_BUFFERS, MAX_NAME, MAX_RANKS, MAX_SIGNALS};
+pub(crate) use roster::{LINE, MAX_BUFFERS, MAX_NAME, MAX_RANKS, MAX_SIGNALS};
 pub use view::{DomainView, WindowBuffer};
-pub(crate) use view::{Visitor, check_memory};
+pub(crate) use view::{TaskIdentity, check_memory};
 
 use crate::call::Call;
 use crate::error::Error;
 use crate::memory::Home;
-use crate::message::{MAX_DOMAINS, Seat};
+use crate::message::{MAX_DOMAINS, Membership};
 use crate::orchestrator::Orchestrator;
 use crate::tensor::{DType, Layout, Tensor};
 use roster::{Member, Part, Roster};
 use std::fmt;
 use std::sync::Arc;
 
-/// What a domain is to be.
+/// Description of a domain.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DomainSpec<'a> {
-    /// What reports call it.
+    /// Its name in reports.
     pub name: &'a str,
     /// The chips, in the order of their ranks.
     pub chips: &'a [u32],
-    /// How many bytes of each window buffers may take.
+    /// Bytes of each window for buffers.
     pub window: u64,
     /// The buffers of each window: name, what an element is, and how many along each axis.
     pub buffers: &'a [(&'a str, DType, &'a [u64])],
-    /// How many cells each rank has in each window.
+    /// Number of cells that each rank has in each window.
     pub signals: u32,
 }
 
@@ -79,17 +79,17 @@ impl fmt::Debug for Domain {
 }
 
 impl Domain {
-    /// What tells it from every other domain of its worker, also from those that are gone.
+    /// Number that no other domain of its worker has or had.
     pub fn id(&self) -> u64 {
         self.0.roster.id
     }
 
-    /// What it is called.
+    /// Its name.
     pub fn name(&self) -> &str {
         &self.0.roster.name
     }
 
-    /// How many ranks it has.
+    /// Returns the number of ranks.
     pub fn ranks(&self) -> usize {
         self.0.roster.members.len()
     }
@@ -137,7 +137,7 @@ impl Orchestrator<'_> {
     pub fn allocate_domain(&mut self, spec: &DomainSpec<'_>) -> Result<Domain, Error> {
         let (parts, data) = plan(spec)?;
         let workers: Result<Vec<_>, _> = spec.chips.iter().map(|chip| self.chip(*chip)).collect();
-        let lanes: Vec<usize> = workers?.iter().map(|worker| worker.index()).collect();
+        let links: Vec<usize> = workers?.iter().map(|worker| worker.index()).collect();
         let chips = spec.chips.iter().map(|chip| Member { chip: *chip, window: 0 });
         let mut roster = Roster {
             id: 0,
@@ -150,8 +150,8 @@ impl Orchestrator<'_> {
             parts,
         };
         let bytes = roster.window_bytes().ok_or(DomainError::Overflow)?;
-        let mut core = self.node.enter();
-        let mut buffers = Vec::with_capacity(lanes.len() + 1);
+        let mut core = self.node.lock();
+        let mut buffers = Vec::with_capacity(links.len() + 1);
         buffers.push(self.node.new_buffer(&mut core, roster.notice_bytes(), Home::Host)?);
         roster.notices = buffers[0].0.offset;
         for member in &mut roster.members {
@@ -161,10 +161,10 @@ impl Orchestrator<'_> {
         }
         roster.id = buffers[1].0.number;
         roster.memory = buffers[1].0.memory;
-        let (owner, memory) = (self.node.nonce, &core.memory.segment);
-        let domain = Allocated::new(roster, lanes, owner, buffers, memory);
+        let (owner, memory) = (self.node.nonce, &core.arena.segment);
+        let domain = Allocated::new(roster, links, owner, buffers, memory);
         let domain = Domain(Arc::new(domain.map_err(|error| Error::Setting(error.to_string()))?));
-        core.know_domain(&domain);
+        core.register_domain(&domain);
         drop(core);
         self.hold(&domain);
         Ok(domain)
@@ -174,26 +174,34 @@ impl Orchestrator<'_> {
     fn hold(&mut self, domain: &Domain) {
         if !self.held.contains(&domain.id()) {
             self.held.push(domain.id());
-            self.node.enter().keep(self.run, Box::new(domain.clone()));
+            self.node.lock().keep(self.run, Box::new(domain.clone()));
         }
     }
 
-    /// The seats of a call in its domains, if it may have them.
+    /// The memberships of a call in its domains, if it may have them.
     #[inline]
-    pub(crate) fn seats(&mut self, call: &Call, home: Option<Home>) -> Result<Vec<Seat>, Error> {
+    pub(crate) fn memberships(
+        &mut self,
+        call: &Call,
+        home: Option<Home>,
+    ) -> Result<Vec<Membership>, Error> {
         if call.rare().domains.is_empty() {
             return Ok(Vec::new());
         }
-        self.take_seats(call, home)
+        self.take_memberships(call, home)
     }
 
     #[inline(never)]
-    fn take_seats(&mut self, call: &Call, home: Option<Home>) -> Result<Vec<Seat>, Error> {
+    fn take_memberships(
+        &mut self,
+        call: &Call,
+        home: Option<Home>,
+    ) -> Result<Vec<Membership>, Error> {
         let count = call.rare().domains.len();
         if count > MAX_DOMAINS {
             return Err(Error::TooMany { what: "domains", limit: MAX_DOMAINS, count });
         }
-        let mut seats = Vec::with_capacity(count);
+        let mut memberships = Vec::with_capacity(count);
         for domain in &call.rare().domains {
             let roster = Arc::clone(&domain.0.roster);
             if domain.0.owner != self.node.nonce {
@@ -204,16 +212,16 @@ impl Orchestrator<'_> {
                 let who = "a task that any worker may take".to_owned();
                 return Err(DomainError::NotAMember { domain, who, members }.into());
             };
-            seats.push(Seat { rank: domain.rank_of(chip)?, roster });
+            memberships.push(Membership { rank: domain.rank_of(chip)?, roster });
         }
         for domain in &call.rare().domains {
             self.hold(domain);
         }
-        Ok(seats)
+        Ok(memberships)
     }
 }
 
-/// Where the buffers lie in a window, and how many bytes they take with the gaps between lines.
+/// Returns the buffers of a window, and the bytes that they take with the gaps between cache lines.
 fn plan(spec: &DomainSpec<'_>) -> Result<(Vec<Part>, u64), Error> {
     check_counts(spec)?;
     let mut parts: Vec<Part> = Vec::with_capacity(spec.buffers.len());

@@ -1,4 +1,4 @@
-//! Where a worker lives: what the node says to it, and what it hears back.
+//! One worker as its node sees it: messages to it, events from it.
 //!
 //! An endpoint is state, not a thread: nothing here waits. The node that owns it sends tasks, asks now and then what
 //! happened, and tells its engine.
@@ -15,16 +15,16 @@
 
 pub(crate) mod mailbox;
 pub(crate) mod process;
-pub(crate) mod rebirth;
+pub(crate) mod restart;
 pub(crate) mod thread;
 
 use crate::message::Ended;
 use crate::shm::{Segment, is_dead};
-use crate::sync::{AtomicU32, Ordering};
+use crate::sync::{Ordering, shared::AtomicU32};
 
-/// What a worker had to say.
+/// Event of a worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Report {
+pub(crate) enum WorkerEvent {
     /// A task has ended; if it failed, these are its words.
     Ended(Ended, Option<Box<str>>),
     /// The worker has died, but may still touch memory for a moment: who waits for it need not, says why.
@@ -39,20 +39,20 @@ pub enum Report {
     Lost(Box<str>),
 }
 
-/// What is known of a worker that has said nothing for a while.
+/// Signs of a worker's progress.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Evidence {
+pub(crate) struct Evidence {
     /// A number that grows whenever the worker does something.
     pub progress: u64,
     /// The dispatch it is busy with, 0 if none.
     pub dispatch: u64,
-    /// How far it is with that: a [`Step`](crate::message::Step).
+    /// Its step with the task: a [`Step`](crate::message::Step).
     pub step: u64,
 }
 
 /// A word of shared memory that the kernel marks when a worker dies.
 #[derive(Clone, Debug)]
-pub struct DeathWord {
+pub(crate) struct DeathWord {
     pub(crate) segment: Segment,
     pub(crate) offset: usize,
 }
@@ -65,7 +65,7 @@ impl DeathWord {
         (value != 0 && !is_dead(value)).then_some((word, value))
     }
 
-    /// Whether its worker has died.
+    /// True if its worker has died.
     pub(crate) fn is_dead(&self) -> bool {
         let word = self.segment.word32(self.offset);
         word.is_ok_and(|word| is_dead(word.load(Ordering::Acquire)))
@@ -73,8 +73,8 @@ impl DeathWord {
 }
 
 /// One worker, seen from its node; see the [module](self) for what all kinds promise.
-pub trait Endpoint: Send {
-    /// What reports call it: `chip 2 (process 4711)`.
+pub(crate) trait Endpoint: Send {
+    /// Returns its name: `chip 2 (process 4711)`.
     fn name(&self) -> String;
 
     /// Takes a task that was sent behind other dispatches. The worker may see it only after [`Endpoint::flush`].
@@ -86,16 +86,16 @@ pub trait Endpoint: Send {
     /// Makes the worker see what was sent.
     fn flush(&mut self);
 
-    /// Adds what has happened to `reports`.
-    fn poll(&mut self, reports: &mut Vec<Report>);
+    /// Adds what has happened to `events`.
+    fn poll(&mut self, events: &mut Vec<WorkerEvent>);
 
-    /// What it is doing now.
+    /// Returns signs of its progress.
     fn evidence(&self) -> Evidence;
 
     /// Asks the worker to leave when it has run what it was sent.
     fn stop(&mut self);
 
-    /// Whether it has left, for good; its thread or process is gone.
+    /// True if it has left, for good; its thread or process is gone.
     fn has_left(&mut self) -> bool;
 
     /// A word that changes when the worker dies, if it has one and has not been seen to die.
@@ -103,12 +103,12 @@ pub trait Endpoint: Send {
         None
     }
 
-    /// Whether another would take its place if it were lost.
+    /// True if another would take its place if it were lost.
     fn is_replaced(&self) -> bool {
         false
     }
 
-    /// When it wants to be polled even if it says nothing.
+    /// Time of the next poll that is needed without an event.
     fn look_again(&self) -> Option<std::time::Instant> {
         None
     }

@@ -1,4 +1,4 @@
-//! What goes wrong, for whom, and what to do next.
+//! Errors of the crate.
 
 use crate::domain::DomainError;
 use crate::memory::NoMemory;
@@ -12,17 +12,17 @@ use std::sync::Arc;
 /// A task that failed, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskFailure {
-    /// Which task.
+    /// The task.
     pub task: TaskId,
-    /// Which member of a group.
+    /// Member of a group.
     pub member: u16,
-    /// What it is called, if it has a name of its own.
+    /// Its name, if it has one of its own.
     pub name: Option<Arc<str>>,
-    /// What it called.
+    /// Its callable.
     pub callable: &'static str,
-    /// Where it ran.
+    /// Worker that ran it.
     pub worker: String,
-    /// What it said, or how its worker died.
+    /// Words of the failure, or the end of its worker.
     pub words: Box<str>,
 }
 
@@ -40,9 +40,9 @@ impl fmt::Display for TaskFailure {
 /// A worker that is gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lost {
-    /// What it was called.
+    /// Its name.
     pub worker: String,
-    /// How it ended, and what it said last.
+    /// Its end, and its last words.
     pub words: Box<str>,
 }
 
@@ -59,35 +59,35 @@ impl fmt::Display for Lost {
     }
 }
 
-/// Why a run did not end well: its first error, the same for every waiter.
+/// The failure of a run: its first error, the same for every waiter.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RunError(Arc<Story>);
+pub struct RunError(Arc<Details>);
 
 #[derive(Debug, PartialEq, Eq)]
-struct Story {
+struct Details {
     cause: Cause,
     report: RunReport,
     failures: Vec<TaskFailure>,
-    /// What the graph's own code said.
+    /// Words of the graph's own code, or of the watchdog.
     words: Option<String>,
     stall: Option<Stall>,
 }
 
 impl RunError {
     pub(crate) fn new(cause: Cause, report: RunReport, failures: Vec<TaskFailure>) -> Self {
-        Self(Arc::new(Story { cause, report, failures, words: None, stall: None }))
+        Self(Arc::new(Details { cause, report, failures, words: None, stall: None }))
     }
 
     /// The graph's own code failed while it was built.
     pub(crate) fn of_graph(cause: Cause, report: RunReport, words: String) -> Self {
         let words = Some(words);
-        Self(Arc::new(Story { cause, report, failures: Vec::new(), words, stall: None }))
+        Self(Arc::new(Details { cause, report, failures: Vec::new(), words, stall: None }))
     }
 
     /// Nothing moved any more.
     pub(crate) fn of_stall(cause: Cause, report: RunReport, stall: Stall, words: String) -> Self {
         let (words, stall) = (Some(words), Some(stall));
-        Self(Arc::new(Story { cause, report, failures: Vec::new(), words, stall }))
+        Self(Arc::new(Details { cause, report, failures: Vec::new(), words, stall }))
     }
 
     /// The root.
@@ -95,7 +95,7 @@ impl RunError {
         self.0.cause
     }
 
-    /// What the run had done when its waiters were told: at its end, or earlier if a worker died or got stuck.
+    /// Returns the run's report when its waiters were told: at its end, or earlier if a worker died or got stuck.
     pub fn report(&self) -> RunReport {
         self.0.report
     }
@@ -105,7 +105,7 @@ impl RunError {
         &self.0.failures
     }
 
-    /// What the watchdog saw, if it was the watchdog that ended the run.
+    /// Returns the stall, if the watchdog ended the run.
     pub fn stall(&self) -> Option<&Stall> {
         self.0.stall.as_ref()
     }
@@ -121,7 +121,7 @@ impl RunError {
 
 impl fmt::Display for RunError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Story { cause, report, failures, words, .. } = &*self.0;
+        let Details { cause, report, failures, words, .. } = &*self.0;
         match (words, self.root()) {
             (Some(words), _) => f.write_str(words)?,
             (None, Some(root)) => write!(f, "{root}")?,
@@ -141,15 +141,15 @@ impl fmt::Display for RunError {
 
 impl std::error::Error for RunError {}
 
-/// Why a worker could not start.
+/// The failed start of a worker.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{worker} failed to start while {}: {words}", doing(*.phase))]
 pub struct StartError {
-    /// Which one: `chip 2 (process 4711)`.
+    /// Its name: `chip 2 (process 4711)`.
     pub worker: String,
-    /// How far it had come.
+    /// Phase in which it failed.
     pub phase: Phase,
-    /// Why, in its own words, or how its process ended.
+    /// Its own words, or the end of its process.
     pub words: String,
 }
 
@@ -163,7 +163,7 @@ fn doing(phase: Phase) -> &'static str {
     }
 }
 
-/// Why something cannot be done.
+/// An error of the runtime.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
     /// A task is refused; nothing of it remains.
@@ -172,9 +172,9 @@ pub enum Error {
     /// A task is refused because workers that it needs are lost; nothing of it remains.
     #[error("the task is refused: {}", without(.refused, .lost))]
     WorkersLost {
-        /// What the engine says.
+        /// Refusal of the engine.
         refused: SubmitError,
-        /// Who is lost, and how.
+        /// Lost workers, and how they ended.
         lost: Vec<Lost>,
     },
     /// A task is refused because its run has failed; nothing of it remains.
@@ -212,7 +212,7 @@ pub enum Error {
     /// Workers did not leave when they were told to.
     #[error("not all workers left within {within:?}: {}", left(.killed, .stuck))]
     Close {
-        /// How long they had.
+        /// Time that they had.
         within: std::time::Duration,
         /// Those that were ended by force.
         killed: Vec<String>,
@@ -222,9 +222,9 @@ pub enum Error {
     /// There is no such chip.
     #[error("there is no chip {chip}: this worker has {chips}, counted from 0")]
     NoChip {
-        /// What was asked for.
+        /// Value that was asked for.
         chip: u32,
-        /// How many there are.
+        /// Number that there are.
         chips: u32,
     },
     /// There are no workers of this kind.
@@ -235,21 +235,21 @@ pub enum Error {
         "argument {argument} is {home}: {target} cannot see it; copy it to the host or use a domain"
     )]
     WrongHome {
-        /// Which argument.
+        /// Index of the argument.
         argument: usize,
-        /// Where it is.
+        /// Memory that it is in.
         home: crate::memory::Home,
-        /// Who was to get it.
+        /// Worker that was to get it.
         target: String,
     },
     /// A task has too much of something.
     #[error("a task has at most {limit} {what}: {count}")]
     TooMany {
-        /// Of what.
+        /// Kind of things.
         what: &'static str,
-        /// How many are allowed.
+        /// Most that are allowed.
         limit: usize,
-        /// How many there were.
+        /// Number that was given.
         count: usize,
     },
     /// A buffer of another worker.
@@ -260,9 +260,9 @@ pub enum Error {
         "argument {argument} was given to this graph as {granted:?}: it can only be passed on so"
     )]
     NotGranted {
-        /// Which argument.
+        /// Index of the argument.
         argument: usize,
-        /// What its owner allows.
+        /// Access that its owner allows.
         granted: crate::tensor::Access,
     },
     /// A run that is not over, and that nobody was told to have failed, names the buffer.
@@ -280,15 +280,15 @@ pub enum Error {
          run, or submit them to it as `no_dep`, which it copies"
     )]
     InPlace {
-        /// What was tried.
+        /// Action that was tried.
         wanted: &'static str,
     },
     /// The sizes do not agree.
     #[error("{given} elements were given for a tensor of {wanted}")]
     Elements {
-        /// How many were given.
+        /// Number that was given.
         given: usize,
-        /// How many it has.
+        /// Number that it has.
         wanted: u64,
     },
     /// A run inside the code of a graph of the same worker.
@@ -312,9 +312,9 @@ pub enum Error {
     /// The system refused something.
     #[error("{what}: {error}{}", hint(error))]
     System {
-        /// What was tried.
+        /// Action that was tried.
         what: String,
-        /// What the system said.
+        /// Error of the system.
         error: Arc<std::io::Error>,
     },
     /// Something that was set cannot be.
@@ -322,7 +322,7 @@ pub enum Error {
     Setting(String),
 }
 
-/// Who is missing, and what can be done.
+/// Describes the lost workers and gives advice.
 fn without(refused: &SubmitError, lost: &[Lost]) -> String {
     let who = Lost::all(lost);
     let advice = "a builder with `restart` replaces lost workers";
@@ -348,7 +348,7 @@ fn left(killed: &[String], stuck: &[String]) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
-/// What to do about a limit of the system.
+/// Returns advice about a limit of the system.
 fn hint(error: &std::io::Error) -> &'static str {
     match error.raw_os_error() {
         Some(libc::EMFILE) => "; raise the limit of descriptors (`ulimit -n`)",

@@ -1,10 +1,10 @@
-//! How a callable says that it failed.
+//! The failure of a callable.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::borrow::Cow;
 use std::fmt;
 
-/// Why a task failed, in its own words; made of any error by `?`.
+/// The failure of a task, in words. `?` makes it of any error.
 ///
 /// The words are those of the error and of all its sources, and the backtrace if `RUST_BACKTRACE` asks for one. A parent is
 /// told the first mebibyte of them.
@@ -21,17 +21,17 @@ impl Failure {
 
     /// Calls `code`; if it panics, that is a failure with the panic's words and place, and nothing is printed.
     ///
-    /// What a worker does with every task; for devices that have a thread of their own.
+    /// Workers do this with every task. It is public for devices that have a thread of their own.
     pub fn catch<T>(code: impl FnOnce() -> Result<T, Self>) -> Result<T, Self> {
         crate::runner::caught(code)
     }
 
-    /// What it says.
+    /// Words or number that it gives.
     pub fn words(&self) -> &str {
         &self.words
     }
 
-    /// What a panic left.
+    /// Makes a failure of a panic's payload.
     pub(crate) fn of_panic(payload: &(dyn std::any::Any + Send), place: Option<String>) -> Self {
         let text = payload.downcast_ref::<&str>().map(ToString::to_string);
         let text = text.or_else(|| payload.downcast_ref::<String>().cloned());

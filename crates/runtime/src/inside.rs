@@ -1,4 +1,4 @@
-//! Where a thread is: inside the code of which graphs, and inside a task of which workers.
+//! The graphs and tasks that a thread is inside of.
 //!
 //! A run of a worker takes effect when the run before it is over, and the next one is built when the one before is built. So
 //! inside the code of a graph, or inside a task, nothing later of the same worker ever happens, and waiting for it would be for

@@ -1,71 +1,72 @@
-//! What is said in a mailbox: tasks on the way down, endings on the way up, as bytes.
+//! Messages of a mailbox as bytes: tasks to the worker, endings to the parent.
 //!
 //! Little-endian, without padding that is not zero; every decoder refuses what it does not know.
 //!
 //! - **MSG-1 (round trip).** What was encoded is decoded as it was.
 //! - **MSG-2 (strict).** Bytes that no encoder makes are refused with the place and what was expected; nothing panics.
 
-mod place;
-mod seat;
+mod argument;
+mod membership;
 mod sent;
 mod step;
 
-pub use place::{Encode, Place, Places, Rows};
-pub(crate) use place::{PlaceHead, Reach, encode_place};
-pub use seat::{MAX_DOMAINS, Seat};
-pub use sent::{Head, Sent};
+pub(crate) use argument::{ArgumentDescriptor, ArgumentDescriptors, DenseVectors, Encode};
+pub(crate) use argument::{DescriptorHead, Reach, encode_argument};
+pub(crate) use membership::{MAX_DOMAINS, Membership};
+pub(crate) use sent::Sent;
 pub use step::Step;
 
+use argument::{check_argument, push};
 use bytemuck::Pod;
-use place::{check_place, push};
-use seat::{decode_seat, encode_seat};
+use membership::{decode_membership, encode_membership};
 use std::fmt;
 
 /// The most arguments of a task.
-pub const MAX_ARGUMENTS: usize = 256;
+pub(crate) const MAX_ARGUMENTS: usize = 256;
 /// The most scalars of a task.
-pub const MAX_SCALARS: usize = 128;
+pub(crate) const MAX_SCALARS: usize = 128;
 
 /// The fixed part of a task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Order {
+pub(crate) struct Order {
     /// The callable's place in the program.
     pub callable: u32,
     /// The first bytes of its digest.
     pub digest: u32,
     /// The number of the run.
     pub run: u64,
-    /// Which member of a group.
+    /// Member of a group.
     pub member: u16,
-    /// How many members; 1 for a single task.
+    /// Number of members; 1 for a single task.
     pub members: u16,
 }
 
 /// Appends a task to `bytes`.
 #[inline]
-pub fn encode_task(
+pub(crate) fn encode_task(
     bytes: &mut Vec<u8>,
     order: &Order,
-    places: impl ExactSizeIterator<Item = impl Encode>,
+    arguments: impl ExactSizeIterator<Item = impl Encode>,
     scalars: &[u64],
-    seats: &[Seat],
+    memberships: &[Membership],
     blob: &[u8],
 ) {
-    let [arguments, scalar_count, seat_count] = [places.len(), scalars.len(), seats.len()];
-    let counts = u64::from(count(arguments))
+    let [argument_count, scalar_count, membership_count] =
+        [arguments.len(), scalars.len(), memberships.len()];
+    let counts = u64::from(count(argument_count))
         | u64::from(count(scalar_count).min(0xff)) << 16
-        | u64::from(count(seat_count).min(0xff)) << 24;
+        | u64::from(count(membership_count).min(0xff)) << 24;
     let members = u64::from(order.member) | u64::from(order.members) << 16;
     let callable = u64::from(order.callable) | u64::from(order.digest) << 32;
     push(bytes, [order.run, callable, members | counts << 32]);
-    for place in places {
-        place.encode(bytes);
+    for argument in arguments {
+        argument.encode(bytes);
     }
     for scalar in scalars {
         push(bytes, [*scalar]);
     }
-    for seat in seats {
-        encode_seat(bytes, seat);
+    for membership in memberships {
+        encode_membership(bytes, membership);
     }
     if !blob.is_empty() {
         bytes.extend_from_slice(blob);
@@ -92,14 +93,14 @@ fn count(length: usize) -> u16 {
     u16::try_from(length).unwrap_or(u16::MAX)
 }
 
-/// Why bytes are no message.
+/// Bytes that are no message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadMessage {
-    /// What was being read.
+    /// Part that was being read.
     pub what: &'static str,
-    /// Where, in bytes from the message's beginning.
+    /// Offset in the message, in bytes.
     pub at: usize,
-    /// What was found.
+    /// Value that was found.
     pub found: u64,
 }
 
@@ -181,68 +182,68 @@ impl<'a> Reader<'a> {
 #[derive(Debug)]
 pub struct Received<'a> {
     /// Its fixed part.
-    pub order: Order,
+    pub(crate) order: Order,
     /// Its arguments.
-    pub places: Places<'a>,
+    pub(crate) arguments: ArgumentDescriptors<'a>,
     /// Its numbers.
-    pub scalars: Scalars<'a>,
+    pub(crate) scalars: Scalars<'a>,
     /// Its places in domains.
-    pub seats: &'a [Seat],
+    pub(crate) memberships: &'a [Membership],
     /// Whatever bytes it was given.
-    pub blob: &'a [u8],
+    pub(crate) blob: &'a [u8],
 }
 
 impl Received<'_> {
-    /// Whether peers can reach an argument: it lies in a window of a domain that the task has.
+    /// True if peers can reach an argument: it lies in a window of a domain that the task has.
     #[inline]
-    pub(crate) fn is_shared(&self, place: &Place) -> bool {
-        let Place { memory, offset, layout, .. } = place;
-        self.seats.iter().any(|seat| seat.roster.touches(*memory, *offset, layout.extent))
+    pub(crate) fn is_shared(&self, argument: &ArgumentDescriptor) -> bool {
+        let ArgumentDescriptor { memory, offset, layout, .. } = argument;
+        self.memberships
+            .iter()
+            .any(|membership| membership.roster.touches(*memory, *offset, layout.extent))
     }
 
     /// The message it was read from, made again.
     pub fn encode(&self) -> Vec<u8> {
-        let Self { order, places, scalars, seats, blob } = self;
+        let Self { order, arguments, scalars, memberships, blob } = self;
         let scalars: Vec<u64> = (0..).map_while(|at| scalars.get(at)).collect();
         let mut bytes = Vec::new();
-        encode_task(&mut bytes, order, places.iter(), &scalars, seats, blob);
+        encode_task(&mut bytes, order, arguments.iter(), &scalars, memberships, blob);
         bytes
     }
 }
 
 /// The numbers of a task that was read.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Scalars<'a>(&'a [[u8; 8]]);
+pub(crate) struct Scalars<'a>(&'a [[u8; 8]]);
 
 impl Scalars<'_> {
-    /// How many there are.
-    pub fn len(&self) -> usize {
+    /// Number that there are.
+    pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
     /// One of them.
-    pub fn get(&self, index: usize) -> Option<u64> {
+    pub(crate) fn get(&self, index: usize) -> Option<u64> {
         self.0.get(index).copied().map(u64::from_le_bytes)
     }
 }
 
-/// What a message is taken apart into; made once and used again.
+/// Buffers of a decoder, to be used again.
 #[derive(Debug, Default)]
-pub struct Parts {
+pub struct DecodeBuffers {
     starts: Vec<u32>,
-    seats: Vec<Seat>,
+    memberships: Vec<Membership>,
 }
 
 /// Reads a task.
 #[inline]
-pub fn decode_task<'a>(bytes: &'a [u8], parts: &'a mut Parts) -> Result<Received<'a>, BadMessage> {
-    let Parts { starts, seats } = parts;
-    seats.clear();
+pub fn decode_task<'a>(
+    bytes: &'a [u8],
+    buffers: &'a mut DecodeBuffers,
+) -> Result<Received<'a>, BadMessage> {
+    let DecodeBuffers { starts, memberships } = buffers;
+    memberships.clear();
     let mut reader = Reader { bytes, at: 0 };
     let [run, callable, rest] = reader.words("the head of a task")?;
     let [callable, digest] = halves(callable);
@@ -261,37 +262,37 @@ pub fn decode_task<'a>(bytes: &'a [u8], parts: &'a mut Parts) -> Result<Received
     if usize::from(domains) > MAX_DOMAINS {
         return Err(reader.refuse("count of domains", domains.into()));
     }
-    let places = read_places(&mut reader, starts, arguments.into())?;
+    let arguments = read_arguments(&mut reader, starts, arguments.into())?;
     let (scalars, _) = reader.bytes(8 * usize::from(numbers), "scalars")?.as_chunks();
     for _ in 0..domains {
-        seats.push(decode_seat(&mut reader)?);
+        memberships.push(decode_membership(&mut reader)?);
     }
-    Ok(Received { order, places, scalars: Scalars(scalars), seats, blob: reader.rest() })
+    Ok(Received { order, arguments, scalars: Scalars(scalars), memberships, blob: reader.rest() })
 }
 
 #[inline]
-fn read_places<'a>(
+fn read_arguments<'a>(
     reader: &mut Reader<'a>,
     starts: &'a mut Vec<u32>,
     count: usize,
-) -> Result<Places<'a>, BadMessage> {
-    if let Some(rows) = Rows::read(&reader.bytes[reader.at..], count) {
-        reader.at += rows.bytes();
-        return Ok(Places::Rows(rows));
+) -> Result<ArgumentDescriptors<'a>, BadMessage> {
+    if let Some(vectors) = DenseVectors::read(&reader.bytes[reader.at..], count) {
+        reader.at += vectors.bytes();
+        return Ok(ArgumentDescriptors::DenseVectors(vectors));
     }
     starts.clear();
     for _ in 0..count {
         // The arguments of a task are no more than 256, and each has less than a kilobyte.
         starts.push(u32::try_from(reader.at).unwrap_or(u32::MAX));
-        check_place(reader)?;
+        check_argument(reader)?;
     }
-    Ok(Places::Others { bytes: reader.bytes, starts })
+    Ok(ArgumentDescriptors::Others { bytes: reader.bytes, starts })
 }
 
-/// How a task ended, as its worker says.
+/// Result of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Verdict {
+pub(crate) enum Verdict {
     /// Well.
     Done = 0,
     /// Badly.
@@ -302,27 +303,27 @@ pub enum Verdict {
 
 /// The fixed part of an ending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ended {
+pub(crate) struct Ended {
     /// The number the task was sent with.
     pub dispatch: u64,
-    /// How it ended.
+    /// Result of the task.
     pub verdict: Verdict,
-    /// When it began, in nanoseconds of the clock that all processes of a host share.
+    /// Its beginning, in nanoseconds of the clock that all processes of a host share.
     pub begun: u64,
-    /// How long it ran.
+    /// Length of the task in nanoseconds.
     pub nanoseconds: u64,
-    /// How long it would have run on the machine that is simulated; 0 if nothing was.
+    /// Simulated length of the task in picoseconds; 0 if nothing was simulated.
     pub picoseconds: u64,
 }
 
 impl Ended {
     /// The ending of a task that was recalled before it began.
-    pub fn skipped(dispatch: u64) -> Self {
+    pub(crate) fn skipped(dispatch: u64) -> Self {
         Self { dispatch, verdict: Verdict::Skipped, begun: 0, nanoseconds: 0, picoseconds: 0 }
     }
 
     /// As bytes; the words of a failure follow them.
-    pub fn encode(&self) -> [u8; 33] {
+    pub(crate) fn encode(&self) -> [u8; 33] {
         let mut bytes = [0; 33];
         bytes[0] = self.verdict as u8;
         bytes[1..9].copy_from_slice(&self.dispatch.to_le_bytes());
@@ -332,8 +333,8 @@ impl Ended {
         bytes
     }
 
-    /// What [`Ended::encode`] made, and what follows it.
-    pub fn decode(bytes: &[u8]) -> Result<(Self, &[u8]), BadMessage> {
+    /// Reads what [`Ended::encode`] wrote; returns it and the bytes behind it.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<(Self, &[u8]), BadMessage> {
         let mut reader = Reader { bytes, at: 0 };
         let verdict = match reader.byte("verdict")? {
             0 => Verdict::Done,

@@ -25,7 +25,7 @@
 use crate::error::Error;
 use crate::failure::Failure;
 use crate::memory::Home;
-use crate::message::{Place, Places};
+use crate::message::{ArgumentDescriptor, ArgumentDescriptors};
 use crate::node::Finished;
 use crate::orchestrator::Orchestrator;
 use crate::runner::caught;
@@ -35,35 +35,35 @@ use crate::worker::Worker;
 use phalanx_engine::{BufferId, Grant, Identity};
 use std::sync::Arc;
 
-/// What the memories of ancestors are to the engine of a child, for one run.
+/// Memories of ancestors, as the engine of a child knows them for one run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Foreign {
-    /// Whose engine it is.
+    /// Nonce of the engine's node.
     owner: u64,
-    /// What the engine knows each memory by, if the task has something in it.
+    /// The engine's buffer for each memory, if the task has an argument in it.
     ids: Vec<Option<BufferId>>,
 }
 
 impl Foreign {
     /// An argument as a tensor of the child's graph.
-    pub(crate) fn tensor(&self, place: &Place) -> Option<Tensor> {
-        let id = (*self.ids.get(usize::from(place.memory))?)?;
-        let (number, generation) = place.buffer;
+    pub(crate) fn tensor(&self, argument: &ArgumentDescriptor) -> Option<Tensor> {
+        let id = (*self.ids.get(usize::from(argument.memory))?)?;
+        let (number, generation) = argument.buffer;
         let bytes = Bytes {
             id,
             owner: self.owner,
             number,
             generation,
             // The child's own memory comes first.
-            memory: place.memory.checked_add(1)?,
-            offset: place.offset,
-            bytes: place.layout.extent,
-            base: place.offset,
-            access: place.access,
+            memory: argument.memory.checked_add(1)?,
+            offset: argument.offset,
+            bytes: argument.layout.extent,
+            base: argument.offset,
+            access: argument.access,
             home: Home::Host,
             dropped: None,
         };
-        Tensor::new(Buffer(Arc::new(bytes)), 0, place.layout).ok()
+        Tensor::new(Buffer(Arc::new(bytes)), 0, argument.layout).ok()
     }
 }
 
@@ -72,27 +72,27 @@ impl Worker {
     pub(crate) fn run_for_parent(
         &self,
         label: &'static str,
-        places: Places<'_>,
+        arguments: ArgumentDescriptors<'_>,
         witness: Option<&Witness>,
         graph: impl FnOnce(&mut Orchestrator<'_>, Foreign) -> Result<(), Failure>,
     ) -> Result<Finished, Failure> {
         let mut foreign = Foreign::default();
         let handle = self.submit(label, |orchestrator| {
-            foreign = self.adopt(places, orchestrator.run.number())?;
+            foreign = self.adopt(arguments, orchestrator.run.number())?;
             let given = foreign.clone();
             orchestrator.witness = witness.cloned();
             caught(|| graph(orchestrator, given))
         })?;
         let run = handle.id();
         // LVL-1: waiters may be told of a failure before the last task has ended; the parent is not.
-        self.node.attend(None, |core| {
+        self.node.drive_until(None, |core| {
             if let Some(witness) = witness {
                 witness.advance();
             }
             core.engine.outcome(run).map(drop)
         });
         let ended = handle.wait();
-        let mut core = self.node.enter();
+        let mut core = self.node.lock();
         for id in foreign.ids.iter().flatten() {
             // LVL-2: nobody can name it from here on.
             let _ = core.engine.release(*id);
@@ -102,11 +102,11 @@ impl Worker {
 
     /// Makes the memories that a task's arguments are in known to the engine: whole, so that bytes decide what depends on
     /// what, and for one run.
-    fn adopt(&self, places: Places<'_>, run: u64) -> Result<Foreign, Error> {
+    fn adopt(&self, arguments: ArgumentDescriptors<'_>, run: u64) -> Result<Foreign, Error> {
         let mut ids = vec![None; self.inherited.len()];
-        let mut core = self.node.enter();
-        for place in places.iter() {
-            let at = usize::from(place.memory);
+        let mut core = self.node.lock();
+        for argument in arguments.iter() {
+            let at = usize::from(argument.memory);
             let (Some(memory), Some(None)) = (self.inherited.get(at), ids.get(at)) else {
                 continue;
             };

@@ -1,4 +1,4 @@
-//! The engine and its endpoints in one hand: who holds the node makes everything move.
+//! The engine and its endpoints behind one lock: the thread that holds the lock makes everything progress.
 //!
 //! ```text
 //!   Orchestrator ── submit ──►┌──────┐── send, flush ──►┌───────────┐
@@ -6,191 +6,196 @@
 //!   RunHandle ─── wait ──────►└──────┘◄──── poll ───────└───────────┘
 //! ```
 //!
-//! Nobody is appointed to do this. Whoever waits holds the core for a moment, carries messages and judges; workers that
-//! are threads do it when they have something to say, and a keeper does it when nobody else comes by. So a waiting caller is
-//! never a core that only spins, and work goes on when the caller is elsewhere.
+//! No thread is appointed to do this. A caller that waits locks the core for a moment, carries messages and asks the watchdog;
+//! worker threads do so after they publish an event; a progress thread does so beside processes while no caller waits. So a
+//! waiting caller does not only spin, and work goes on while the caller is elsewhere. `node/README.md` has the protocol.
 //!
-//! - **NODE-1 (moves).** While a worker has something to say or a task can be sent, somebody does it, also when no caller
-//!   waits.
-//! - **NODE-2 (no lock while waiting).** Nobody holds the core while a task runs or while it sleeps.
-//! - **NODE-3 (idle costs nothing).** Without tasks nobody looks at a clock or at a worker.
+//! - **NODE-1 (moves).** While a worker has published an event or a task can be sent, some thread takes it in or sends it, also
+//!   when no caller waits.
+//! - **NODE-2 (no lock while waiting).** No thread holds the lock while a task runs or while the thread sleeps.
+//! - **NODE-3 (idle costs nothing).** Without tasks no thread looks at a clock or at a worker.
 
 mod buffers;
 mod core;
-mod desk;
-mod keeper;
 mod lengths;
-mod parts;
 mod peers;
+mod progress;
+mod progress_thread;
 mod watch;
 
-pub(crate) use self::core::Core;
 pub use self::core::Finished;
-pub(crate) use desk::Submitting;
-use desk::{Attendance, Desk, Moves, Seen};
+pub(crate) use self::core::{Core, Remaining};
+pub(crate) use progress::Submitting;
+use progress::{Driver, NewsCount, ProgressLock, Pump};
 
 use crate::endpoint::DeathWord;
 use crate::program::Program;
 use crate::shm::bell::Look;
 use crate::shm::{Bell, Waiting};
-use phalanx_engine::Budgets;
 use std::time::{Duration, Instant};
 
-/// How long an ending may go unnoticed whose worker thought that it would tell of it at once.
+/// Longest time in which an ending goes unnoticed whose worker left it to another thread (SRV-3).
 const UNTOLD: Duration = Duration::from_millis(10);
 
-/// The engine and its endpoints, shared by all who may move them.
+/// The engine and its endpoints, shared by all threads that drive them.
 pub(crate) struct Node {
-    desk: Desk<Core>,
+    progress: ProgressLock<Core>,
     pub(crate) waiting: Waiting,
-    pub(crate) budgets: Budgets,
+    pub(crate) budgets: phalanx_engine::Budgets,
     pub(crate) program: &'static Program,
-    /// The first bytes of each callable's digest.
+    /// First bytes of each callable's digest.
     pub(crate) prefixes: Vec<u32>,
-    /// How many free slots a submitter waits for that found none.
+    /// Number of free slots that a submitter waits for after it found none.
     pub(crate) some_room: u32,
-    /// What tells its buffers from those of others.
+    /// Distinguishes buffers of this node from those of others.
     pub(crate) nonce: u64,
 }
 
+/// Parts of a node beside its core.
+pub(crate) struct NodeSettings {
+    pub(crate) bell: Bell,
+    pub(crate) budgets: phalanx_engine::Budgets,
+    pub(crate) program: &'static Program,
+    pub(crate) waiting: Waiting,
+    /// True if workers are threads of this process.
+    pub(crate) has_threads: bool,
+}
+
+/// The core of a node, locked.
+pub(crate) type ProgressGuard<'n> = progress::ProgressGuard<'n, Core>;
+
+/// Reasons to wake up beside news.
+#[derive(Default)]
+struct Outlook {
+    /// Time of the next look at clocks and workers.
+    until: Option<Instant>,
+    /// Words that change when a worker dies.
+    death_words: Vec<DeathWord>,
+}
+
 impl Node {
-    pub(crate) fn new(
-        core: Core,
-        bell: Bell,
-        budgets: Budgets,
-        program: &'static Program,
-        (waiting, has_threads): (Waiting, bool),
-    ) -> Self {
+    pub(crate) fn new(core: Core, settings: NodeSettings) -> Self {
+        let NodeSettings { bell, budgets, program, waiting, has_threads } = settings;
         let prefixes = program.callables().iter().map(|one| one.digest().prefix()).collect();
         let some_room = core.engine.free_slots() / 8;
-        Self {
-            desk: Desk::new(core, bell, has_threads),
-            some_room,
-            waiting,
-            budgets,
-            program,
-            prefixes,
-            nonce: nonce(),
-        }
+        let progress = ProgressLock::new(core, bell, has_threads);
+        Self { progress, waiting, budgets, program, prefixes, some_room, nonce: nonce() }
     }
 
-    /// The core, as soon as nobody else has it; it is never held for long.
-    pub(crate) fn enter(&self) -> Held<'_> {
-        self.desk.enter()
+    /// Locks the core; no thread holds it for long.
+    pub(crate) fn lock(&self) -> ProgressGuard<'_> {
+        self.progress.lock()
     }
 
-    /// Takes in what the thread of a worker has published.
+    /// Takes in what the calling worker thread has published.
     pub(crate) fn ask(&self) {
-        self.desk.ask();
+        self.progress.ask();
     }
 
-    /// The same, unless somebody submits, who looks now and then; whether it was done.
+    /// Asks, unless a thread submits, which pumps now and then; true if it asked.
     pub(crate) fn ask_in_passing(&self) -> bool {
-        self.desk.ask_in_passing()
+        self.progress.ask_in_passing()
     }
 
-    /// From now on the caller submits, and looks after the node with every submission, until the guard is gone.
-    pub(crate) fn begin_submitting(&self) -> Submitting<'_, Core> {
-        self.desk.begin_submitting()
+    /// Counts the caller as a submitter, which pumps with every submission, until the guard is dropped.
+    pub(crate) fn start_submitting(&self) -> Submitting<'_, Core> {
+        self.progress.start_submitting()
     }
 
-    /// Makes all who wait look again.
+    /// Makes all waiters look again.
     pub(crate) fn announce(&self) {
-        self.desk.announce();
+        self.progress.announce();
     }
 
-    /// The same, for what happened outside of the core and no worker reports.
-    pub(crate) fn tell_all(&self) {
-        self.desk.tell_all();
+    /// Makes all waiters look again for something that happened outside of the core and that no worker reports.
+    pub(crate) fn announce_outside(&self) {
+        self.progress.announce_outside();
     }
 
-    /// From now on the caller looks after the node, until the guard is gone.
-    pub(crate) fn arrive(&self) -> Attendance<'_, Core> {
-        self.desk.arrive()
+    /// Counts the caller as a driver of the node until the guard is dropped.
+    pub(crate) fn start_driving(&self) -> Driver<'_, Core> {
+        self.progress.start_driving()
     }
 
-    /// Lets nothing new begin; whether it was open.
+    /// Refuses new runs from here on; true if the node was open.
     pub(crate) fn close(&self) -> bool {
-        self.desk.close()
+        self.progress.close()
     }
 
     pub(crate) fn is_closed(&self) -> bool {
-        self.desk.is_closed()
+        self.progress.is_closed()
     }
 
-    /// What workers ring when they have something to say.
+    /// The bell that workers ring after they publish an event.
     pub(crate) fn bell(&self) -> &Bell {
-        &self.desk.bell
+        &self.progress.bell
     }
 
-    /// Moves everything until `done` says so; `None` when `deadline` has passed.
-    pub(crate) fn attend<T>(
+    /// Drives the node until `done` returns something; `None` when `deadline` has passed.
+    pub(crate) fn drive_until<T>(
         &self,
         deadline: Option<Instant>,
         mut done: impl FnMut(&mut Core) -> Option<T>,
     ) -> Option<T> {
-        let here = self.arrive();
-        let mut core = self.enter();
+        let driver = self.start_driving();
+        let mut core = self.lock();
         loop {
             core.pump();
             let result = done(&mut core);
-            core.tell();
+            core.announce_news();
             let is_late = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
             if result.is_some() || is_late() {
-                here.leave(&mut core);
+                driver.leave(&mut core);
                 return result;
             }
-            let (until, words) = self.judge(&mut core);
-            if core.has_news {
-                // The watchdog's, and it may be what we wait for.
+            let mut outlook = self.judge(&mut core);
+            if core.news.is_pending {
+                // News of the watchdog, which may be what the caller waits for.
                 continue;
             }
-            let seen = core.let_go();
-            let until = until.into_iter().chain(deadline).min();
-            self.sleep(seen, until, &words);
-            core = self.enter();
+            let seen = core.unlock();
+            outlook.until = outlook.until.into_iter().chain(deadline).min();
+            self.sleep(seen, &outlook);
+            core = self.lock();
         }
     }
 
-    /// Waits for a sign, or until `until`; what others did after `seen` is one.
-    fn sleep(&self, seen: Seen, until: Option<Instant>, words: &[DeathWord]) {
-        self.sleep_until(until, words, |look| self.desk.is_there(seen, look));
+    /// Sleeps until there is news after `seen`, or another reason to look.
+    fn sleep(&self, seen: NewsCount, outlook: &Outlook) {
+        self.sleep_until(outlook, |look| self.progress.has_reason(seen, look));
     }
 
-    /// Sleeps until `is_there`, a worker dies, or `until`.
-    fn sleep_until(
-        &self,
-        until: Option<Instant>,
-        words: &[DeathWord],
-        is_there: impl FnMut(Look) -> bool,
-    ) {
-        let living: Vec<_> = words.iter().filter_map(DeathWord::alive).collect();
-        if words.iter().any(DeathWord::is_dead) {
-            // It died since its endpoint was last asked.
+    /// Sleeps until `has_reason`, the death of a worker, or the next look.
+    fn sleep_until(&self, outlook: &Outlook, has_reason: impl FnMut(Look) -> bool) {
+        let Outlook { until, death_words } = outlook;
+        let living: Vec<_> = death_words.iter().filter_map(DeathWord::alive).collect();
+        if death_words.iter().any(DeathWord::is_dead) {
+            // It died since its endpoint was last polled.
             return;
         }
-        self.waiting.wait_looking(&self.desk.bell, &living, until, is_there);
-        if words.iter().any(DeathWord::is_dead) {
-            // The kernel wakes only one of those who sleep on a word, and that may have been us.
+        self.waiting.wait_looking(&self.progress.bell, &living, *until, has_reason);
+        if death_words.iter().any(DeathWord::is_dead) {
+            // The kernel wakes only one of the sleepers on a word, and that may have been this thread.
             self.announce();
         }
     }
 
-    /// Asks the watchdog; when to ask again, and which words change when a worker dies.
-    fn judge(&self, core: &mut Core) -> (Option<Instant>, Vec<DeathWord>) {
+    /// Asks the watchdog; returns the reasons to wake up beside news.
+    fn judge(&self, core: &mut Core) -> Outlook {
         if !core.is_busy() {
-            return (None, Vec::new());
+            return Outlook::default();
         }
-        let words = core.lanes.iter().filter_map(|lane| lane.endpoint.death_word()).collect();
-        let again = core.lanes.iter().filter_map(|lane| lane.endpoint.look_again()).min();
-        // Only a worker that has something behind what it runs can have ended a task that nobody was told of (SRV-3).
+        let death_words = core.links.iter().filter_map(|link| link.endpoint.death_word()).collect();
+        let again = core.links.iter().filter_map(|link| link.endpoint.look_again()).min();
+        // Only a worker that has a task behind the one it runs can have an ending that nobody was told of (SRV-3).
         let may_be_untold = core.engine.workers().any(|worker| core.engine.in_flight(worker) > 1);
         let soon = may_be_untold.then(|| Instant::now() + UNTOLD);
-        (self.watch(core).into_iter().chain(again).chain(soon).min(), words)
+        let until = self.watch(core).into_iter().chain(again).chain(soon).min();
+        Outlook { until, death_words }
     }
 }
 
-impl Moves for Core {
+impl Pump for Core {
     #[inline]
     fn pump(&mut self) -> bool {
         Self::pump(self)
@@ -198,7 +203,7 @@ impl Moves for Core {
 
     #[inline]
     fn take_news(&mut self) -> bool {
-        std::mem::take(&mut self.has_news)
+        std::mem::take(&mut self.news.is_pending)
     }
 
     fn is_busy(&self) -> bool {
@@ -206,10 +211,7 @@ impl Moves for Core {
     }
 }
 
-/// The core of a node, held by one.
-pub(crate) type Held<'n> = desk::Held<'n, Core>;
-
-/// A number that no other worker has, on this machine or another; never 0.
+/// Returns a number that no other worker has, on this machine or another; never 0.
 fn nonce() -> u64 {
     use std::hash::{BuildHasher, Hasher};
     // The keys of the hasher are random.
@@ -217,3 +219,6 @@ fn nonce() -> u64 {
     hasher.write_u32(std::process::id());
     hasher.finish().max(1)
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,4 +1,4 @@
-//! What a graph's code says: tasks, scopes, memory; dependencies follow from the tensors.
+//! The side of a graph's code: tasks, scopes, memory. Dependencies follow from the tensors.
 //!
 //! - **ORC-1 (refusals leave nothing).** A submission that is refused has changed nothing, and says which argument and why.
 //! - **ORC-2 (waits, never fails).** A full ring makes the submitter wait while tasks end; memory that only the submitter can
@@ -19,9 +19,9 @@ use phalanx_engine::{
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Which workers a node has, and what the engine calls them.
+/// Workers of a node, as the engine knows them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Crew {
+pub(crate) struct WorkerIds {
     /// Chips, or child workers.
     pub(crate) next_level: Vec<WorkerId>,
     pub(crate) next_level_pool: Option<PoolId>,
@@ -29,7 +29,7 @@ pub(crate) struct Crew {
     pub(crate) sub_pool: Option<PoolId>,
 }
 
-/// Which worker of the next level.
+/// Target of a task among the workers of the next level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     /// The chip with this number, counted from 0.
@@ -40,57 +40,57 @@ pub enum Target {
     Any,
 }
 
-/// How many submissions pass before workers are listened to.
+/// Number of submissions between two pumps.
 const LISTEN_EVERY: u32 = 16;
-/// How long a submitter that found no room waits for more of it than one task needs.
+/// Longest wait of a submitter for more room than one task needs.
 const ROOM_PATIENCE: Duration = Duration::from_millis(10);
 /// The most bytes a task carries itself.
-pub const MAX_BYTES: usize = 1 << 20;
+pub(crate) const MAX_BYTES: usize = 1 << 20;
 
 /// Builds the graph of one run.
 pub struct Orchestrator<'n> {
     pub(crate) node: &'n Node,
-    pub(crate) crew: &'n Crew,
+    pub(crate) worker_ids: &'n WorkerIds,
     pub(crate) run: RunId,
     args: Vec<Arg>,
     since: u32,
     submitting: Submitting<'n, Core>,
-    /// Where to tell a parent that its worker moves.
+    /// Witness of progress for a parent.
     pub(crate) witness: Option<Witness>,
     /// Domains that are kept for the run.
     pub(crate) held: Vec<u64>,
 }
 
 impl<'n> Orchestrator<'n> {
-    pub(crate) fn new(node: &'n Node, crew: &'n Crew, run: RunId) -> Self {
+    pub(crate) fn new(node: &'n Node, worker_ids: &'n WorkerIds, run: RunId) -> Self {
         let (args, held) = (Vec::new(), Vec::new());
-        let submitting = node.begin_submitting();
-        Self { node, crew, run, args, since: 0, submitting, witness: None, held }
+        let submitting = node.start_submitting();
+        Self { node, worker_ids, run, args, since: 0, submitting, witness: None, held }
     }
 
-    /// How many workers the next level has.
+    /// Returns the number of workers of the next level.
     pub fn chips(&self) -> u32 {
-        u32::try_from(self.crew.next_level.len()).unwrap_or(u32::MAX)
+        u32::try_from(self.worker_ids.next_level.len()).unwrap_or(u32::MAX)
     }
 
     /// Sends a task to a worker of the next level.
     pub fn submit_next_level(&mut self, target: Target, call: &Call) -> Result<TaskId, Error> {
-        let place = match target {
+        let placement = match target {
             Target::Chip(at) | Target::Worker(at) => Placement::Worker(self.chip(at)?),
             Target::Any => {
-                Placement::Pool(self.crew.next_level_pool.ok_or(Error::NoWorkers("chips"))?)
+                Placement::Pool(self.worker_ids.next_level_pool.ok_or(Error::NoWorkers("chips"))?)
             }
         };
         let home = match target {
             Target::Chip(at) | Target::Worker(at) => Some(Home::Chip(at)),
             Target::Any => None,
         };
-        self.submit(place, home, call)
+        self.submit(placement, home, call)
     }
 
     /// Sends a task to any sub worker.
     pub fn submit_sub(&mut self, call: &Call) -> Result<TaskId, Error> {
-        let pool = self.crew.sub_pool.ok_or(Error::NoWorkers("sub workers"))?;
+        let pool = self.worker_ids.sub_pool.ok_or(Error::NoWorkers("sub workers"))?;
         self.submit(Placement::Pool(pool), None, call)
     }
 
@@ -105,8 +105,9 @@ impl<'n> Orchestrator<'n> {
 
     /// Starts each call on another sub worker, all at once; it ends when all have ended.
     pub fn submit_sub_group(&mut self, calls: &[Call]) -> Result<TaskId, Error> {
-        let pool = self.crew.sub_pool.ok_or(Error::NoWorkers("sub workers"))?;
-        let members: Vec<_> = calls.iter().map(|call| (self.crew.subs[0], None, call)).collect();
+        let pool = self.worker_ids.sub_pool.ok_or(Error::NoWorkers("sub workers"))?;
+        let members: Vec<_> =
+            calls.iter().map(|call| (self.worker_ids.subs[0], None, call)).collect();
         self.submit_group(Some(pool), &members)
     }
 
@@ -149,9 +150,9 @@ impl<'n> Orchestrator<'n> {
         mode: Mode,
         body: impl FnOnce(&mut Self) -> Result<T, E>,
     ) -> Result<T, E> {
-        let scope = self.node.enter().engine.open(self.run, label, mode).map_err(Error::from)?;
+        let scope = self.node.lock().engine.open(self.run, label, mode).map_err(Error::from)?;
         let result = body(self);
-        let mut core = self.node.enter();
+        let mut core = self.node.lock();
         let closed = core.engine.close(scope).map_err(Error::from);
         core.carry_out();
         drop(core);
@@ -162,33 +163,33 @@ impl<'n> Orchestrator<'n> {
 
     /// Shows workers all that was submitted, before a graph's code waits for something itself.
     pub fn flush(&mut self) {
-        self.node.enter().pump();
+        self.node.lock().pump();
     }
 
     pub(crate) fn chip(&self, chip: u32) -> Result<WorkerId, Error> {
-        let found = self.crew.next_level.get(chip as usize).copied();
+        let found = self.worker_ids.next_level.get(chip as usize).copied();
         found.ok_or(Error::NoChip { chip, chips: self.chips() })
     }
 
     fn submit(
         &mut self,
-        place: Placement<'_>,
+        placement: Placement<'_>,
         home: Option<Home>,
         call: &Call,
     ) -> Result<TaskId, Error> {
         let order = self.order(call)?;
         self.check(call, home)?;
-        let seats = self.seats(call, home)?;
+        let memberships = self.memberships(call, home)?;
         let mut args = std::mem::take(&mut self.args);
         args.clear();
         args.extend(call.arguments.iter().map(Argument::engine));
         let run = self.run;
         let result = self.with_room(|core| {
-            let is_alone =
-                matches!(place, Placement::Pool(_)) && core.lengths.is_to_be_alone(order.callable);
-            let spec = spec(place, call, &args).alone(is_alone).work(order.callable.into());
+            let is_alone = matches!(placement, Placement::Pool(_))
+                && core.lengths.is_to_be_alone(order.callable);
+            let spec = spec(placement, call, &args).alone(is_alone).work(order.callable.into());
             let submit = core.engine.submit(run, &spec);
-            let submit = submit.map_err(|refused| core.refusal(run, &place, refused))?;
+            let submit = submit.map_err(|refused| core.refusal(run, &placement, refused))?;
             let Submit::Accepted { task, .. } = submit else { return Ok(None) };
             let job = core.job(task);
             (job.run, job.callable) = (Some(run), order.callable);
@@ -202,7 +203,7 @@ impl<'n> Orchestrator<'n> {
                 &order,
                 arguments,
                 &call.scalars,
-                &seats,
+                &memberships,
                 &call.rare().blob,
             );
             core.carry_out();
@@ -228,24 +229,31 @@ impl<'n> Orchestrator<'n> {
             let count = |number: usize| u16::try_from(number).unwrap_or(u16::MAX);
             let (member, all) = (count(number), count(members.len()));
             let order = Order { member, members: all, ..self.order(call)? };
-            let seats = self.seats(call, *home)?;
+            let memberships = self.memberships(call, *home)?;
             let arguments = call.arguments.iter();
-            encode_task(&mut bytes, &order, arguments, &call.scalars, &seats, &call.rare().blob);
+            encode_task(
+                &mut bytes,
+                &order,
+                arguments,
+                &call.scalars,
+                &memberships,
+                &call.rare().blob,
+            );
             ends.push(bytes.len());
             args.push(call.arguments.iter().map(Argument::engine).collect::<Vec<Arg>>());
         }
         let directed: Vec<(WorkerId, &[Arg])> =
             members.iter().zip(&args).map(|((worker, ..), args)| (*worker, &args[..])).collect();
         let anywhere: Vec<&[Arg]> = args.iter().map(Vec::as_slice).collect();
-        let place = match pool {
+        let placement = match pool {
             Some(pool) => Placement::PoolGroup(pool, &anywhere),
             None => Placement::Group(&directed),
         };
         let (run, callable) = (self.run, self.order(first)?.callable);
         self.with_room(|core| {
-            let spec = spec(place, first, &[]).work(callable.into());
+            let spec = spec(placement, first, &[]).work(callable.into());
             let submit = core.engine.submit(run, &spec);
-            let submit = submit.map_err(|refused| core.refusal(run, &place, refused))?;
+            let submit = submit.map_err(|refused| core.refusal(run, &placement, refused))?;
             let Submit::Accepted { task, .. } = submit else { return Ok(None) };
             let job = core.job(task);
             (job.run, job.callable) = (Some(run), callable);
@@ -267,7 +275,7 @@ impl<'n> Orchestrator<'n> {
         mut submit: impl FnMut(&mut Core) -> Result<Option<T>, Error>,
     ) -> Result<T, Error> {
         self.since += 1;
-        let mut core = self.node.enter();
+        let mut core = self.node.lock();
         if self.since >= LISTEN_EVERY {
             // Hears what workers have to say.
             self.since = 0;
@@ -277,7 +285,7 @@ impl<'n> Orchestrator<'n> {
         if let Some(accepted) = submit(&mut core)? {
             return Ok(accepted);
         }
-        core.room_wanted = self.node.some_room;
+        core.news.room_wanted = self.node.some_room;
         drop(core);
         self.submitting.pause(|| self.wait_for_room(submit))
     }
@@ -298,15 +306,15 @@ impl<'n> Orchestrator<'n> {
     ) -> Result<T, Error> {
         let some = self.node.some_room;
         let soon = Instant::now().checked_add(ROOM_PATIENCE);
-        let accepted = self.node.attend(soon, |core| {
+        let accepted = self.node.drive_until(soon, |core| {
             self.move_on();
-            core.room_wanted = if core.has_room(some) { 0 } else { some };
-            if core.room_wanted > 0 { None } else { submit(core).transpose() }
+            core.news.room_wanted = if core.has_room(some) { 0 } else { some };
+            if core.news.room_wanted > 0 { None } else { submit(core).transpose() }
         });
         let accepted = accepted.or_else(|| {
-            self.node.attend(None, |core| {
+            self.node.drive_until(None, |core| {
                 self.move_on();
-                core.room_wanted = 0;
+                core.news.room_wanted = 0;
                 submit(core).transpose()
             })
         });
@@ -321,7 +329,7 @@ impl<'n> Orchestrator<'n> {
         Ok(Order { callable, digest, run: self.run.number(), member: 0, members: 1 })
     }
 
-    /// What the engine does not check.
+    /// Checks what the engine does not check.
     #[inline]
     fn check(&self, call: &Call, home: Option<Home>) -> Result<(), Error> {
         let is_within = call.arguments.len() <= MAX_ARGUMENTS
@@ -338,7 +346,7 @@ impl<'n> Orchestrator<'n> {
         Ok(())
     }
 
-    /// Whether an argument can be sent there.
+    /// True if an argument can be sent there.
     #[inline(never)]
     fn check_use(&self, at: usize, argument: &Argument, home: Option<Home>) -> Result<(), Error> {
         let Bytes { owner, access, home: its, .. } = *argument.tensor.buffer().0;
@@ -378,7 +386,7 @@ impl<'n> Orchestrator<'n> {
     }
 }
 
-/// Which limit a call is beyond.
+/// Makes the error of a call that exceeds a limit.
 #[cold]
 fn too_many(call: &Call) -> Error {
     let limits = [
@@ -391,9 +399,9 @@ fn too_many(call: &Call) -> Error {
     Error::TooMany { what, limit, count }
 }
 
-fn spec<'a>(place: Placement<'a>, call: &'a Call, args: &'a [Arg]) -> TaskSpec<'a> {
+fn spec<'a>(placement: Placement<'a>, call: &'a Call, args: &'a [Arg]) -> TaskSpec<'a> {
     let rare = call.rare();
-    let spec = TaskSpec::new(place).args(args).after(&rare.after).priority(call.priority);
+    let spec = TaskSpec::new(placement).args(args).after(&rare.after).priority(call.priority);
     TaskSpec {
         is_unordered: call.is_unordered,
         is_collective: call.is_collective,

@@ -4,7 +4,7 @@
 //!   parent                                            child
 //!   mailbox, bell, memory: descriptors                main() { PROGRAM.serve_if_child(); … }
 //!      │   posix_spawn(/proc/self/exe phalanx-worker)    │
-//!      ├── letter: who you are ──────── socket ─────────►│ adopt, compare programs, bootstrap
+//!      ├── handoff: who you are ──────── socket ─────────►│ adopt, compare programs, bootstrap
 //!      │◄───────────── mailbox: Ready ───────────────────┤
 //!      ├── all are ready: go ───────────────────────────►│ serve
 //!      │◄───────────── mailbox: events ──────────────────┤
@@ -38,7 +38,7 @@
 //!   tells.
 
 pub(crate) mod child;
-pub(crate) mod letter;
+pub(crate) mod handoff;
 pub(crate) mod reaper;
 pub(crate) mod spawn;
 pub(crate) mod startup;
@@ -53,25 +53,25 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// The first argument of a program that is started as a child.
 pub(crate) const CHILD_ARGUMENT: &str = "phalanx-worker";
 
-/// Whether this process would know what to do if it were started as a child.
-static IS_ASKED: AtomicBool = AtomicBool::new(false);
+/// True if this process would know what to do if it were started as a child.
+static SERVES_CHILDREN: AtomicBool = AtomicBool::new(false);
 
-/// Whether [`Program::serve_if_child`] was called in this process.
-pub(crate) fn is_asked() -> bool {
-    IS_ASKED.load(Ordering::Acquire)
+/// True if [`Program::serve_if_child`] was called in this process.
+pub(crate) fn serves_children() -> bool {
+    SERVES_CHILDREN.load(Ordering::Acquire)
 }
 
-/// What every process below this one holds too, so that those above know when all are gone.
-static LINES: OnceLock<Vec<OwnedFd>> = OnceLock::new();
+/// Sockets that every process below this one holds too, so that those above know when all are gone.
+static LIVENESS_SOCKETS: OnceLock<Vec<OwnedFd>> = OnceLock::new();
 
 /// The sockets of this process and of those above it; none if nobody has started it.
-pub(crate) fn lines() -> &'static [OwnedFd] {
-    LINES.get().map_or(&[], Vec::as_slice)
+pub(crate) fn liveness_sockets() -> &'static [OwnedFd] {
+    LIVENESS_SOCKETS.get().map_or(&[], Vec::as_slice)
 }
 
 /// This process knows what to do if it is started as a child.
-pub(crate) fn ask() {
-    IS_ASKED.store(true, Ordering::Release);
+pub(crate) fn serve_children() {
+    SERVES_CHILDREN.store(true, Ordering::Release);
 }
 
 impl Program {
@@ -80,7 +80,7 @@ impl Program {
     /// To be called first in `main`, before threads are started and arguments are read.
     pub fn serve_if_child(&'static self) {
         // A child too may start children of its own.
-        ask();
+        serve_children();
         if std::env::args_os().nth(1).is_some_and(|argument| argument == CHILD_ARGUMENT) {
             child::live(self);
         }

@@ -22,7 +22,7 @@ pub struct Program {
     bootstrap: Option<BootstrapFunction>,
 }
 
-/// Why a program is none.
+/// An error of a program.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProgramError {
     /// Two of its callables have one name.
@@ -31,7 +31,7 @@ pub enum ProgramError {
     /// A callable is none of its.
     #[error("`{name}` is not registered in this program{}", near(*.like))]
     Unknown {
-        /// What it is called.
+        /// Its name.
         name: &'static str,
         /// One that is registered and has nearly that name.
         like: Option<&'static str>,
@@ -54,7 +54,7 @@ impl Program {
         Self { bootstrap: Some(bootstrap), ..self }
     }
 
-    /// What sets a chip up, if anything does.
+    /// Returns the bootstrap of chips, if there is one.
     pub(crate) fn bootstrap(&self) -> Option<BootstrapFunction> {
         self.bootstrap
     }
@@ -64,7 +64,7 @@ impl Program {
         self.callables
     }
 
-    /// What tells it from another program: all digests in order.
+    /// Returns a hash of all digests in order.
     pub fn digest(&self) -> [u8; 32] {
         let mut hash = Sha256::new();
         for callable in self.callables {

@@ -9,7 +9,7 @@ use crate::bootstrap::Device;
 use crate::callable::{Body, Callable};
 use crate::clock;
 use crate::failure::{Failure, MAX_WORDS, cut};
-use crate::message::{Ended, Order, Parts, Received, Verdict, decode_task};
+use crate::message::{DecodeBuffers, Ended, Order, Received, Verdict, decode_task};
 use crate::orchestrator::Orchestrator;
 use crate::program::Program;
 use crate::shm::Segment;
@@ -19,22 +19,22 @@ use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
 
-/// What runs tasks on one worker.
+/// Runs the tasks of one worker.
 pub(crate) struct Runner {
     program: &'static Program,
     prefixes: Vec<u32>,
     setting: Setting,
-    parts: Parts,
-    /// What graphs are run on.
+    buffers: DecodeBuffers,
+    /// Worker that graphs run on.
     worker: Option<Box<Worker>>,
-    /// When the last task ended, if the next follows at once.
+    /// End of the last task, if the next follows at once.
     last: Option<u64>,
 }
 
 thread_local! {
-    /// Where the last panic of this thread happened.
+    /// Location of this thread's last panic.
     static PANIC_PLACE: RefCell<Option<String>> = const { RefCell::new(None) };
-    /// Whether this thread runs a task now.
+    /// True if this thread runs a task now.
     static IN_TASK: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 
@@ -64,8 +64,8 @@ impl Runner {
         keep_panics_quiet();
         let prefixes = program.callables().iter().map(|one| one.digest().prefix()).collect();
         let setting = Setting::new(memories, device);
-        let parts = Parts::default();
-        Self { program, prefixes, setting, parts, worker: None, last: None }
+        let buffers = DecodeBuffers::default();
+        Self { program, prefixes, setting, buffers, worker: None, last: None }
     }
 
     /// Runs graphs too, on this worker.
@@ -73,12 +73,12 @@ impl Runner {
         Self { worker: worker.map(Box::new), ..self }
     }
 
-    /// What tasks see of their worker.
+    /// Parts of a worker that its tasks see.
     pub(crate) fn setting(&mut self) -> &mut Setting {
         &mut self.setting
     }
 
-    /// How many callables it knows.
+    /// Returns the number of callables.
     pub(crate) fn callables(&self) -> usize {
         self.prefixes.len()
     }
@@ -106,12 +106,12 @@ impl Runner {
     }
 
     fn call(&mut self, message: &[u8]) -> Result<(), Failure> {
-        let mut parts = std::mem::take(&mut self.parts);
-        let result = match decode_task(message, &mut parts) {
+        let mut buffers = std::mem::take(&mut self.buffers);
+        let result = match decode_task(message, &mut buffers) {
             Ok(received) => self.call_received(&received),
             Err(error) => Err(error.into()),
         };
-        self.parts = parts;
+        self.buffers = buffers;
         result
     }
 
@@ -126,7 +126,7 @@ impl Runner {
     #[inline]
     fn call_body(&mut self, received: &Received<'_>) -> Result<(), Failure> {
         let Callable { name, body, .. } = find(self.program, &self.prefixes, &received.order)?;
-        let places = received.places;
+        let arguments = received.arguments;
         self.setting.check_all(received)?;
         let mut task = Task::new(&mut self.setting, received);
         match (*body, &self.worker) {
@@ -137,7 +137,7 @@ impl Runner {
                     task.inherit(foreign);
                     graph(orchestrator, &mut task)
                 };
-                let ended = worker.run_for_parent(name, places, witness.as_ref(), run)?;
+                let ended = worker.run_for_parent(name, arguments, witness.as_ref(), run)?;
                 self.setting.simulated = self.setting.simulated.saturating_add(ended.simulated);
                 Ok(())
             }
@@ -200,7 +200,7 @@ fn find<'p>(
 mod tests {
     use super::*;
     use crate::Callable;
-    use crate::message::{Place, encode_task};
+    use crate::message::{ArgumentDescriptor, encode_task};
     use crate::tensor::{Access, DType, Layout};
 
     fn panics(_: &mut Task<'_>) -> Result<(), Failure> {
@@ -227,15 +227,15 @@ mod tests {
         Order { callable, digest, run: 1, member: 0, members: 1 }
     }
 
-    fn place(memory: u8, offset: u64, access: Access) -> Place {
+    fn argument(memory: u8, offset: u64, access: Access) -> ArgumentDescriptor {
         let layout = Layout::dense(DType::U8, &[16]).expect("small");
-        Place { memory, access, buffer: (1, 1), offset, layout }
+        ArgumentDescriptor { memory, access, buffer: (1, 1), offset, layout }
     }
 
-    /// What the task says that is made of these.
-    fn words(runner: &mut Runner, order: &Order, places: &[Place]) -> String {
+    /// Runs a task with these arguments and returns its failure.
+    fn words(runner: &mut Runner, order: &Order, arguments: &[ArgumentDescriptor]) -> String {
         let mut bytes = Vec::new();
-        encode_task(&mut bytes, order, places.iter().copied(), &[], &[], &[]);
+        encode_task(&mut bytes, order, arguments.iter().copied(), &[], &[], &[]);
         let (ended, words) = runner.run(1, &bytes);
         assert_eq!(ended.verdict, Verdict::Failed);
         words.expect("it failed").into()
@@ -291,15 +291,15 @@ mod tests {
         let other = Order { digest: 1, ..order(0) };
         let found = words(&mut runner, &other, &[]);
         assert!(found.contains("`panics` differs"), "{found}");
-        let found = words(&mut runner, &order(1), &[place(0, 4090, Access::Read)]);
+        let found = words(&mut runner, &order(1), &[argument(0, 4090, Access::Read)]);
         assert!(found.contains("does not end within 4096"), "{found}");
-        let found = words(&mut runner, &order(1), &[place(3, 0, Access::Read)]);
+        let found = words(&mut runner, &order(1), &[argument(3, 0, Access::Read)]);
         assert!(found.contains("memory 3 is not shared"), "{found}");
     }
 
     #[test]
     fn tsk_1_what_was_declared_as_input_is_not_written() {
-        let found = words(&mut runner(), &order(1), &[place(0, 0, Access::Read)]);
+        let found = words(&mut runner(), &order(1), &[argument(0, 0, Access::Read)]);
         assert!(found.contains("submitted as Read: it cannot be written"), "{found}");
     }
 }

@@ -29,7 +29,7 @@ pub(crate) const RECALL: u8 = 1;
 /// The most tasks that a worker may have at a time.
 pub(crate) const MAX_DEPTH: usize = 1 << 16;
 
-/// Who sends tasks to a worker.
+/// The sender of a worker's tasks.
 pub(crate) trait Parent {
     /// Gets the parent to look at what the worker at this end of the mailbox has published.
     fn tell(&self, side: &ChildSide);
@@ -43,9 +43,9 @@ pub(crate) trait Parent {
 }
 
 /// A parent in another process.
-pub(crate) struct Elsewhere;
+pub(crate) struct ParentProcess;
 
-impl Parent for Elsewhere {
+impl Parent for ParentProcess {
     fn tell(&self, side: &ChildSide) {
         side.ring();
     }
@@ -59,21 +59,21 @@ pub(crate) struct Server<P: Parent> {
     waiting: Waiting,
     bytes: Vec<u8>,
     recalled: Vec<u64>,
-    /// How many tasks it was sent and has ended.
+    /// Number of tasks that it has ended.
     ended: u64,
     /// Those among the last that failed or were skipped: when that was, and the dispatch.
     failed: VecDeque<(u64, u64)>,
     habits: Habits,
     /// Endings that the parent was not told of.
     untold: u32,
-    /// Whether nobody is left to serve.
+    /// True if nobody is left to serve.
     is_orphan: &'static AtomicBool,
 }
 
-/// What threads are never.
+/// Orphan flag of threads, which are never orphans.
 static NO_ORPHAN: AtomicBool = AtomicBool::new(false);
 
-/// Why a worker stopped serving before it was told to.
+/// The failure of a server.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ServeError {
     /// The mailbox holds what nobody wrote.
@@ -82,7 +82,7 @@ pub(crate) enum ServeError {
     /// The parent said something that is no message.
     #[error("the parent sent {0} bytes that are no message")]
     NoMessage(usize),
-    /// What was to be said is too long to be said at all.
+    /// A message that is too long to be sent.
     #[error("an ending cannot be sent: {0}")]
     TooLong(#[from] PushError),
 }
@@ -228,7 +228,7 @@ impl<P: Parent> Server<P> {
         Ok(())
     }
 
-    /// Whether a task was sent behind one that has not ended well.
+    /// True if a task was sent behind one that has not ended well.
     #[inline]
     fn is_in_vain(&self, sent: &Sent<'_>) -> bool {
         let has_failed = |dispatch| self.failed.iter().any(|(_, failed)| *failed == dispatch);

@@ -1,34 +1,38 @@
-//! Memory that processes share, and what they say to each other in it: the only unsafe code. For Linux.
+//! Shared memory of processes, and the protocols in it: the only unsafe code of the crate. For Linux.
 //!
 //! ```text
 //!   Segment          memory that two processes map
-//!     Grant          a range of it that a running task sees as a slice
-//!     Copying        copies of ranges that nobody sees so
-//!     Region         words of it; the protocols below are written over `Memory`, which the models replace
+//!     Grant          a range that a running task sees as a slice
+//!     Copying        copies of ranges that nobody sees as a slice
+//!     Region         words of a segment; the protocols below are written over `Memory`, which models replace
 //!       Ring         records from one side to the other
-//!       Bell         wakes who sleeps until something is published; `Waiting` says how long to stay awake
+//!       Bell         wakes sleepers after something is published; `Waiting` is the policy of waiters
 //!       Sentinel     a word that the kernel marks when the process dies
 //!     Mailbox        all of these for one child, in one layout
 //! ```
+//!
+//! `shm/README.md` has the protocols.
 
-pub mod bell;
+pub(crate) mod bell;
 pub(crate) mod copying;
 pub mod futex;
 pub(crate) mod grant;
 mod inherited;
 mod layout;
-pub mod mailbox;
-pub mod memory;
-pub mod ring;
-pub mod segment;
-pub mod sentinel;
-pub mod waiting;
+pub(crate) mod mailbox;
+mod memory;
+mod ring;
+pub(crate) mod segment;
+mod sentinel;
+mod waiting;
 
 pub use bell::Bell;
 pub use inherited::inherited;
-pub use mailbox::{ChildSide, Mailbox, MailboxError, ParentSide, Phase, Sizes};
+pub use mailbox::{
+    ChildSide, Evidence, Mailbox, MailboxError, ParentSide, Phase, Pulse, Sizes, Witness,
+};
 pub use memory::{Memory, Region};
-pub use ring::{Corrupt, PushError, Receiver, Sender};
+pub use ring::{Corrupt, PushError, Receiver, RingError, Sender};
 pub use segment::{Segment, SegmentError};
 pub use sentinel::{Sentinel, is_dead};
 pub use waiting::{Waiting, Woken};

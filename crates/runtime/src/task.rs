@@ -1,4 +1,4 @@
-//! What a callable sees: its arguments, its scalars, and who it is.
+//! A task as its callable sees it: arguments, scalars, identity.
 //!
 //! - **TSK-1 (as declared).** An argument can be used only as it was declared: what was declared as input cannot be
 //!   written.
@@ -13,19 +13,19 @@ mod data;
 pub use data::{Data, DataError};
 
 use crate::bootstrap::Device;
-use crate::domain::{DomainError, DomainView, Visitor, check_memory};
+use crate::domain::{DomainError, DomainView, TaskIdentity, check_memory};
 use crate::failure::Failure;
-use crate::message::{MAX_ARGUMENTS, Reach, Received, Seat};
+use crate::message::{MAX_ARGUMENTS, Membership, Reach, Received};
 use crate::nested::Foreign;
 use crate::shm::grant::Holder;
 use crate::shm::mailbox::Witness;
 use crate::shm::{Segment, Waiting};
 use crate::tensor::Tensor;
 
-/// What tasks see of their worker.
+/// Parts of a worker that its tasks see.
 pub(crate) struct Setting {
     memories: Vec<Segment>,
-    /// What the task that runs has in place.
+    /// Holder of the grants of the task that runs.
     holder: Holder,
     device: Option<Device>,
     /// Simulated time of the task that runs.
@@ -33,24 +33,24 @@ pub(crate) struct Setting {
     /// The number that the task that runs was sent with.
     pub(crate) dispatch: u64,
     process: u32,
-    /// Where to say that a task moves, if anybody looks.
+    /// Witness of the task's progress, if there is one.
     witness: Option<Witness>,
-    /// How to wait for peers.
+    /// Wait policy for peers.
     waiting: Option<Waiting>,
 }
 
 impl Setting {
-    /// Whether all that a task was given lies in the memory it names.
+    /// True if all that a task was given lies in the memory it names.
     #[inline]
     pub(crate) fn check_all(&self, given: &Received<'_>) -> Result<(), Failure> {
-        given.places.try_reaches(|index, reach| self.check(index, reach))?;
-        for seat in given.seats {
-            memory_of(seat, &self.memories)?;
+        given.arguments.try_reaches(|index, reach| self.check(index, reach))?;
+        for membership in given.memberships {
+            memory_of(membership, &self.memories)?;
         }
         Ok(())
     }
 
-    /// Whether an argument lies in the memory it names.
+    /// True if an argument lies in the memory it names.
     #[inline]
     fn check(&self, index: usize, reach: Reach) -> Result<(), DataError> {
         let segment = self.memories.get(usize::from(reach.memory));
@@ -82,17 +82,20 @@ impl Setting {
 }
 
 /// The memory that a domain lies in, if it does.
-fn memory_of<'m>(seat: &Seat, memories: &'m [Segment]) -> Result<&'m Segment, DomainError> {
-    let memory = memories.get(usize::from(seat.roster.memory));
+fn memory_of<'m>(
+    membership: &Membership,
+    memories: &'m [Segment],
+) -> Result<&'m Segment, DomainError> {
+    let memory = memories.get(usize::from(membership.roster.memory));
     let memory = memory.ok_or_else(|| DomainError::Memory {
-        domain: seat.roster.name.clone(),
-        words: format!("memory {} is not shared with this worker", seat.roster.memory),
+        domain: membership.roster.name.clone(),
+        words: format!("memory {} is not shared with this worker", membership.roster.memory),
     })?;
-    check_memory(&seat.roster, memory)?;
+    check_memory(&membership.roster, memory)?;
     Ok(memory)
 }
 
-/// Why an argument is not in the memory it names.
+/// Makes the error of an argument outside of its memory.
 #[cold]
 fn outside(index: usize, reach: Reach, segment: Option<&Segment>) -> DataError {
     let Reach { memory, offset, .. } = reach;
@@ -106,7 +109,7 @@ fn outside(index: usize, reach: Reach, segment: Option<&Segment>) -> DataError {
     DataError::Memory { index, words }
 }
 
-/// What a callable is called with.
+/// A task while it runs: the argument of a callable.
 pub struct Task<'a> {
     memories: &'a [Segment],
     holder: &'a Holder,
@@ -114,12 +117,12 @@ pub struct Task<'a> {
     simulated: &'a mut u64,
     witness: Option<&'a Witness>,
     waiting: Option<Waiting>,
-    /// Who it is to the domains it is in.
-    visitor: Visitor,
+    /// Its identity in its domains.
+    identity: TaskIdentity,
     given: &'a Received<'a>,
     /// One bit for each argument that was taken.
     taken: [u64; MAX_ARGUMENTS.div_ceil(64)],
-    /// What its arguments are to the workers below, if it is a graph.
+    /// Its arguments as the workers below know them, if it is a graph.
     foreign: Option<Foreign>,
 }
 
@@ -128,9 +131,10 @@ impl<'a> Task<'a> {
     pub(crate) fn new(setting: &'a mut Setting, given: &'a Received<'a>) -> Self {
         let Setting { memories, holder, device, simulated, dispatch, process, witness, waiting } =
             setting;
-        let visitor = Visitor { run: given.order.run, dispatch: *dispatch, process: *process };
+        let identity =
+            TaskIdentity { run: given.order.run, dispatch: *dispatch, process: *process };
         Self {
-            visitor,
+            identity,
             memories,
             holder,
             device,
@@ -145,8 +149,8 @@ impl<'a> Task<'a> {
 
     /// All arguments, to be used side by side; each can be taken once.
     pub fn arguments<const N: usize>(&mut self) -> Result<[Data<'a>; N], Failure> {
-        if N != self.given.places.len() {
-            let given = self.given.places.len();
+        if N != self.given.arguments.len() {
+            let given = self.given.arguments.len();
             return Err(Failure::new(format!("{N} arguments are wanted, {given} were given")));
         }
         let mut taken = [const { None }; N];
@@ -158,8 +162,8 @@ impl<'a> Task<'a> {
 
     /// One argument; each can be taken once.
     pub fn argument(&mut self, index: usize) -> Result<Data<'a>, Failure> {
-        let given = self.given.places.len();
-        let Some(place) = self.given.places.get(index) else {
+        let given = self.given.arguments.len();
+        let Some(descriptor) = self.given.arguments.get(index) else {
             return Err(Failure::new(format!("argument {index} is wanted, {given} were given")));
         };
         let (word, bit) = (index / 64, 1 << (index % 64));
@@ -167,24 +171,24 @@ impl<'a> Task<'a> {
             return Err(Failure::new(format!("argument {index} was taken before")));
         }
         self.taken[word] |= bit;
-        let memory = &self.memories[usize::from(place.memory)];
-        let is_shared = self.given.is_shared(&place);
-        Ok(Data::open((self.holder, memory), index, &place, is_shared)?)
+        let memory = &self.memories[usize::from(descriptor.memory)];
+        let is_shared = self.given.is_shared(&descriptor);
+        Ok(Data::open(self.holder, memory, index, &descriptor, is_shared)?)
     }
 
     /// One argument as a tensor that a graph can pass on to its own workers, as often as it likes.
     ///
     /// Only graphs have such: `register!(graph f)`. It is of use until the graph's run is over.
     pub fn tensor(&self, index: usize) -> Result<Tensor, Failure> {
-        let given = self.given.places.len();
-        let Some(place) = self.given.places.get(index) else {
+        let given = self.given.arguments.len();
+        let Some(descriptor) = self.given.arguments.get(index) else {
             return Err(Failure::new(format!("argument {index} is wanted, {given} were given")));
         };
-        let tensor = self.foreign.as_ref().and_then(|foreign| foreign.tensor(&place));
+        let tensor = self.foreign.as_ref().and_then(|foreign| foreign.tensor(&descriptor));
         tensor.ok_or_else(|| Failure::new("only a graph can pass its arguments on"))
     }
 
-    /// Where to say that it moves.
+    /// Returns the witness of its progress.
     pub(crate) fn witness(&self) -> Option<Witness> {
         self.witness.cloned()
     }
@@ -194,9 +198,9 @@ impl<'a> Task<'a> {
         self.foreign = Some(foreign);
     }
 
-    /// How many arguments it was given.
+    /// Returns the number of arguments.
     pub fn argument_count(&self) -> usize {
-        self.given.places.len()
+        self.given.arguments.len()
     }
 
     /// A number it was given.
@@ -209,7 +213,7 @@ impl<'a> Task<'a> {
         })
     }
 
-    /// How many numbers it was given.
+    /// Returns the number of scalars.
     pub fn scalar_count(&self) -> usize {
         self.given.scalars.len()
     }
@@ -224,31 +228,31 @@ impl<'a> Task<'a> {
         self.given.blob
     }
 
-    /// Which member of its group it is, from 0.
+    /// Returns its member number in its group, from 0.
     pub fn member(&self) -> usize {
         usize::from(self.given.order.member)
     }
 
-    /// How many members its group has; 1 if it is no group.
+    /// Returns the number of members of its group; 1 if it is no group.
     pub fn members(&self) -> usize {
         usize::from(self.given.order.members)
     }
 
     /// A domain it was given, in the order of [`Call::domain`](crate::Call::domain).
     pub fn domain(&self, index: usize) -> Result<DomainView<'a>, Failure> {
-        let seats = self.given.seats;
-        let Some(seat) = seats.get(index) else {
-            let given = seats.len();
+        let memberships = self.given.memberships;
+        let Some(membership) = memberships.get(index) else {
+            let given = memberships.len();
             return Err(Failure::new(format!("domain {index} is wanted, {given} were given")));
         };
-        let memory = memory_of(seat, self.memories)?;
+        let memory = memory_of(membership, self.memories)?;
         let waiting = self.waiting.unwrap_or_else(Waiting::calibrate);
-        Ok(DomainView::open(seat, self.visitor, memory, self.witness, waiting)?)
+        Ok(DomainView::open(membership, self.identity, memory, self.witness, waiting)?)
     }
 
-    /// How many domains it was given.
+    /// Returns the number of domains.
     pub fn domain_count(&self) -> usize {
-        self.given.seats.len()
+        self.given.memberships.len()
     }
 
     /// The device of this worker, as its bootstrap made it.

@@ -4,15 +4,15 @@
 //! - **TEN-2 (by identity).** A tensor names a buffer, never an address; a buffer lives while anything names it.
 
 use crate::memory::Home;
-use crate::message::{Encode, Place, PlaceHead, encode_place};
+use crate::message::{ArgumentDescriptor, DescriptorHead, Encode, encode_argument};
 use phalanx_engine::{Arg, BufferId, Tag, View, ViewError};
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
 /// The most axes of a tensor.
-pub const MAX_RANK: usize = phalanx_engine::view::MAX_RANK;
+pub(crate) const MAX_RANK: usize = phalanx_engine::MAX_RANK;
 
-/// What an element is.
+/// Type of the elements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 #[expect(missing_docs, reason = "their names say it")]
@@ -32,7 +32,7 @@ impl DType {
     const ALL: [Self; 8] =
         [Self::U8, Self::I32, Self::I64, Self::F16, Self::BF16, Self::F32, Self::F64, Self::U32];
 
-    /// How many bytes an element has.
+    /// Returns the size of an element in bytes.
     #[inline]
     pub fn bytes(self) -> u64 {
         match self {
@@ -49,7 +49,7 @@ impl DType {
     }
 }
 
-/// What a task may do with an argument.
+/// Access of a task to an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Access {
@@ -64,7 +64,7 @@ pub enum Access {
 }
 
 impl Access {
-    /// Whether a task may be given an argument so, if its owner lets it be used like this.
+    /// True if a task may be given an argument so, if its owner lets it be used like this.
     pub(crate) fn allows(self, tag: Tag) -> bool {
         match self {
             Self::Read => tag == Tag::Input,
@@ -90,10 +90,10 @@ impl From<Tag> for Access {
     }
 }
 
-/// How the elements of a tensor lie, from its first byte on.
+/// Layout of a tensor's elements, from its first byte on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// What an element is.
+    /// Type of the elements.
     pub dtype: DType,
     pub(crate) rank: u8,
     pub(crate) shape: [u64; MAX_RANK],
@@ -131,7 +131,7 @@ impl Layout {
 
     /// One axis without gaps.
     #[inline]
-    pub(crate) fn row(dtype: DType, elements: u64) -> Option<Self> {
+    pub(crate) fn vector(dtype: DType, elements: u64) -> Option<Self> {
         let extent = elements.checked_mul(dtype.bytes())?;
         let (mut shape, mut strides) = ([0; MAX_RANK], [0; MAX_RANK]);
         (shape[0], strides[0]) = (elements, 1);
@@ -163,12 +163,12 @@ impl Layout {
         &self.strides[..usize::from(self.rank)]
     }
 
-    /// How many elements.
+    /// Returns the number of elements.
     pub fn elements(&self) -> u64 {
         self.shape().iter().product()
     }
 
-    /// Whether there are no gaps.
+    /// True if there are no gaps.
     #[inline]
     pub fn is_dense(&self) -> bool {
         if self.rank == 1 {
@@ -200,10 +200,10 @@ impl Layout {
 #[derive(Clone)]
 pub struct Buffer(pub(crate) Arc<Bytes>);
 
-/// What a [`Buffer`] is.
+/// Contents of a [`Buffer`].
 pub(crate) struct Bytes {
     pub(crate) id: BufferId,
-    /// Whose memory it is a part of.
+    /// Nonce of the node that owns it.
     pub(crate) owner: u64,
     pub(crate) number: u64,
     pub(crate) generation: u32,
@@ -211,12 +211,12 @@ pub(crate) struct Bytes {
     pub(crate) offset: u64,
     #[expect(clippy::struct_field_names, reason = "how many there are")]
     pub(crate) bytes: u64,
-    /// Where it begins in what the engine knows as its buffer.
+    /// Its offset in the engine's buffer.
     pub(crate) base: u64,
-    /// What its owner lets tasks do with it.
+    /// Access that its owner allows.
     pub(crate) access: Access,
     pub(crate) home: Home,
-    /// Where to leave word when nobody names it any more.
+    /// List for buffers that nobody names any more.
     pub(crate) dropped: Option<Arc<Mutex<Vec<Released>>>>,
 }
 
@@ -245,17 +245,17 @@ impl fmt::Debug for Buffer {
 }
 
 impl Buffer {
-    /// How many bytes it has.
+    /// Returns its size in bytes.
     pub fn len(&self) -> u64 {
         self.0.bytes
     }
 
-    /// Whether it has none.
+    /// True if it has none.
     pub fn is_empty(&self) -> bool {
         self.0.bytes == 0
     }
 
-    /// Whose memory it is in.
+    /// Owner of its memory.
     pub fn home(&self) -> Home {
         self.0.home
     }
@@ -286,7 +286,7 @@ impl Buffer {
 #[derive(Clone)]
 pub struct Tensor(Arc<Elements>);
 
-/// What a [`Tensor`] is; what a submission needs comes first, beside the count of handles.
+/// Contents of a [`Tensor`]; what a submission needs comes first, beside the count of handles.
 #[repr(C)]
 struct Elements {
     usage: Usage,
@@ -295,12 +295,12 @@ struct Elements {
     layout: Layout,
 }
 
-/// What a submission needs of a tensor, worked out when the tensor is made; what is needed most often comes first.
+/// Parts of a tensor that a submission needs, computed when the tensor is made; the most used come first.
 #[repr(C)]
 pub(crate) struct Usage {
-    /// How it begins in a message.
-    head: PlaceHead,
-    /// Whose memory it is a part of, if any task of the owner's may have it for any use; no owner has 0.
+    /// Head of the argument in a message.
+    head: DescriptorHead,
+    /// Owner, if any task of the owner may have it for any use; else 0, which no owner has.
     pub(crate) free_for: u64,
     /// The bytes, as the engine knows them.
     pub(crate) view: View,
@@ -317,7 +317,7 @@ impl fmt::Debug for Tensor {
     }
 }
 
-/// Why a tensor cannot be made.
+/// An impossible tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TensorError {
     /// Its shape or strides are none.
@@ -338,7 +338,7 @@ pub enum TensorError {
     Misaligned {
         /// Its first byte.
         start: u64,
-        /// What its elements are.
+        /// Type of its elements.
         dtype: DType,
     },
 }
@@ -354,20 +354,20 @@ impl Tensor {
         }
         let Bytes { memory, number, generation, offset, owner, access, home, .. } = *buffer.0;
         let (identity, offset) = ((number, generation), offset + start);
-        let place = Place { memory, access, buffer: identity, offset, layout };
+        let descriptor = ArgumentDescriptor { memory, access, buffer: identity, offset, layout };
         let view = view(&buffer, start, &layout).map_err(TensorError::View)?;
         let is_free = access == Access::ReadWrite && home == Home::Host;
         let free_for = if is_free { owner } else { 0 };
-        let usage = Usage { head: place.head(), free_for, view };
+        let usage = Usage { head: descriptor.head(), free_for, view };
         Ok(Self(Arc::new(Elements { usage, buffer, start, layout })))
     }
 
-    /// Where it begins in its memory.
+    /// Returns its offset in its memory.
     pub(crate) fn offset(&self) -> u64 {
         self.0.buffer.0.offset + self.0.start
     }
 
-    /// What a submission needs of it.
+    /// Returns what a submission needs.
     #[inline]
     pub(crate) fn usage(&self) -> &Usage {
         &self.0.usage
@@ -378,7 +378,7 @@ impl Tensor {
         &self.0.buffer
     }
 
-    /// What it holds, and how.
+    /// Returns the type and the layout of its elements.
     pub fn layout(&self) -> &Layout {
         &self.0.layout
     }
@@ -461,9 +461,9 @@ impl Argument {
 }
 
 impl Argument {
-    /// How it begins in a message.
+    /// Head of the argument in a message.
     #[inline]
-    pub(crate) fn head(&self) -> PlaceHead {
+    pub(crate) fn head(&self) -> DescriptorHead {
         self.tensor.usage().head.with(self.tag.into())
     }
 }
@@ -472,6 +472,81 @@ impl Encode for &Argument {
     #[inline]
     fn encode(&self, bytes: &mut Vec<u8>) {
         let layout = &self.tensor.0.layout;
-        encode_place(bytes, &self.head(), layout);
+        encode_argument(bytes, &self.head(), layout);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Call, Callable, Error, Failure, Program, Task, Worker};
+    use proptest::prelude::*;
+
+    #[expect(clippy::unnecessary_wraps, reason = "a callable may fail")]
+    fn nothing(_: &mut Task<'_>) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    const NOTHING: Callable = Callable::new("nothing", nothing);
+    static PROGRAM: Program = Program::new(&[NOTHING]);
+
+    fn worker() -> Worker {
+        let worker = Worker::builder(&PROGRAM).threads().sub_workers(1).memory(4096).ring(16, 0);
+        worker.init().expect("a worker")
+    }
+
+    /// The byte behind the last, in numbers that do not wrap.
+    fn end(start: u64, bytes: u64, shape: &[u64], strides: &[u64]) -> u128 {
+        if shape.contains(&0) {
+            return start.into();
+        }
+        let axes = shape.iter().zip(strides);
+        let last: u128 =
+            axes.map(|(count, stride)| u128::from(count - 1) * u128::from(*stride)).sum();
+        u128::from(start) + (last + 1) * u128::from(bytes)
+    }
+
+    #[test]
+    fn ten_1_a_tensor_lies_in_its_buffer_or_is_refused() {
+        let worker = worker();
+        let buffer = worker.buffer(256).expect("memory");
+        let axis = prop_oneof![0..20u64, Just(u64::MAX / 8), Just(u64::MAX)];
+        let axes = prop::collection::vec((axis.clone(), axis), 0..4);
+        let start = prop_oneof![0..300u64, Just(u64::MAX - 7), Just(u64::MAX)];
+        let cases = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
+        proptest!(cases, |(start in start, axes in axes, dtype in 0..8u8)| {
+            let dtype = DType::from_byte(dtype).expect("one of eight");
+            let (shape, strides): (Vec<u64>, Vec<u64>) = axes.into_iter().unzip();
+            if let Ok(tensor) = buffer.strided(start, dtype, &shape, &strides) {
+                let end = end(start, dtype.bytes(), &shape, &strides);
+                prop_assert!(end <= 256, "TEN-1: it ends at {end}");
+                prop_assert!(start.is_multiple_of(dtype.bytes()), "TEN-1: aligned");
+                prop_assert_eq!(tensor.layout().shape(), &shape[..]);
+            }
+        });
+        assert!(buffer.tensor(192, DType::F64, &[2, 4]).is_ok(), "TEN-1: the last byte is inside");
+        let beyond = buffer.tensor(200, DType::F64, &[2, 4]).expect_err("TEN-1");
+        assert_eq!(beyond, TensorError::OutOfBounds { end: 264, bytes: 256 });
+        let rows = buffer.tensor(0, DType::F64, &[4, 8]).expect("inside");
+        assert!(rows.rows(3, 5).is_err() && rows.rows(2, 1).is_err(), "TEN-1");
+    }
+
+    #[test]
+    fn ten_2_a_tensor_names_a_buffer_that_lives_while_anything_names_it() {
+        let (worker, other) = (worker(), worker());
+        let first = worker.tensor(DType::U8, &[4096]).expect("memory");
+        worker.write(&first, &[7u8; 4096]).expect("idle");
+        let part = first.rows(4000, 4096).expect("inside");
+        drop(first);
+        assert!(worker.buffer(1).is_err(), "TEN-2: a part of it is named");
+        assert_eq!(worker.read::<u8>(&part).expect("idle"), [7; 96], "TEN-2");
+        let call = Call::new(&NOTHING).args([part.input()]);
+        let refused = other.call(&call).expect_err("TEN-2: another worker's buffer").to_string();
+        assert!(refused.contains("argument 0 belongs to another worker's memory"), "{refused}");
+        assert!(matches!(other.read::<u8>(&part), Err(Error::ForeignBuffer(_))), "TEN-2");
+        let number = part.buffer().0.number;
+        drop((part, call));
+        let second = worker.buffer(4096).expect("TEN-2: nobody names the first");
+        assert_ne!(second.0.number, number, "TEN-2: the same bytes, another identity");
     }
 }

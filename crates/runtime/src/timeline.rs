@@ -1,4 +1,4 @@
-//! What happened when, in the parent and in all workers, on one clock.
+//! Timeline of the parent and of all workers, on one clock.
 //!
 //! The clock is the kernel's monotonic one, which all processes of a host read alike: a task is timed where it runs, and
 //! its times come back with its ending. A worker remembers them if its builder was asked for
@@ -14,10 +14,10 @@ use crate::clock;
 use phalanx_engine::{RunId, TaskId};
 use std::sync::Arc;
 
-/// What ran where and when; see [`Worker::timeline`](crate::Worker::timeline). Times are in nanoseconds.
+/// Runs and tasks with their times in nanoseconds; see [`Worker::timeline`](crate::Worker::timeline).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Timeline {
-    /// What the workers are called, chips first.
+    /// Names of the workers, chips first.
     pub workers: Vec<String>,
     /// Runs, in the order in which they were begun.
     pub runs: Vec<RunSpan>,
@@ -28,44 +28,44 @@ pub struct Timeline {
 /// A run, as its parent saw it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunSpan {
-    /// Which.
+    /// The run or task.
     pub run: RunId,
-    /// What it was called.
+    /// Its name.
     pub label: &'static str,
-    /// When its graph began to be built.
+    /// Beginning of the construction of its graph.
     pub begun: u64,
-    /// When its graph was complete.
+    /// End of the construction of its graph.
     pub built: u64,
-    /// When its last task had ended, if it has.
+    /// End of its last task, if it has ended.
     pub ended: Option<u64>,
 }
 
 /// A task, or a member of a group, as its worker saw it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskSpan {
-    /// Of which run.
+    /// Its run.
     pub run: RunId,
-    /// Which.
+    /// The run or task.
     pub task: TaskId,
-    /// Which member of a group.
+    /// Member of a group.
     pub member: u16,
-    /// What it is called, if it has a name of its own.
+    /// Its name, if it has one of its own.
     pub name: Option<Arc<str>>,
-    /// Where it ran: a place in [`Timeline::workers`].
+    /// Index of its worker in [`Timeline::workers`].
     pub worker: usize,
-    /// What it called.
+    /// Its callable.
     pub callable: &'static str,
-    /// When it began.
+    /// Its beginning.
     pub begun: u64,
-    /// When it ended.
+    /// Its end.
     pub ended: u64,
-    /// How long it would have taken on the machine that is simulated, in picoseconds.
+    /// Simulated length of the task, in picoseconds.
     pub simulated: u64,
-    /// Whether it ended well.
+    /// True if it ended well.
     pub is_done: bool,
 }
 
-/// What is remembered, if anything is.
+/// Records spans of runs and tasks.
 #[derive(Debug)]
 pub(crate) struct Recorder {
     timeline: Timeline,

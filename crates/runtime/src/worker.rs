@@ -14,12 +14,14 @@
 //! - **WRK-8 (starts whole).** If one of its workers cannot be had, none is left, no thread and no descriptor stays behind,
 //!   and the error says what is missing.
 
+mod budgets;
 mod builder;
 mod children;
 mod handle;
 pub(crate) mod settings;
 mod tree;
 
+pub use budgets::Budgets;
 pub use builder::{Builder, Isolation};
 pub use handle::RunHandle;
 
@@ -31,8 +33,8 @@ use crate::error::Error;
 use crate::failure::Failure;
 use crate::inside::{self, InGraph};
 use crate::memory::Home;
-use crate::node::{Core, Finished, Held, Node};
-use crate::orchestrator::{Crew, Orchestrator};
+use crate::node::{Core, Finished, Node, ProgressGuard, Remaining};
+use crate::orchestrator::{Orchestrator, WorkerIds};
 use crate::program::Program;
 use crate::runner::discard;
 use crate::shm::Segment;
@@ -76,7 +78,7 @@ use std::thread::JoinHandle;
 /// ```
 pub struct Worker {
     pub(crate) node: Arc<Node>,
-    pub(crate) crew: Crew,
+    pub(crate) worker_ids: WorkerIds,
     pub(crate) memory: Segment,
     /// The memories of its parents, the nearest first.
     pub(crate) inherited: Vec<Segment>,
@@ -94,7 +96,7 @@ impl Worker {
         Builder::new(program)
     }
 
-    /// What its level is called.
+    /// Returns the number of its level.
     pub fn level(&self) -> u32 {
         self.level
     }
@@ -105,9 +107,9 @@ impl Worker {
         label: &'static str,
         graph: impl FnOnce(&mut Orchestrator<'_>) -> Result<(), Failure>,
     ) -> Result<Finished, Error> {
-        let here = self.node.arrive();
+        let driver = self.node.start_driving();
         let ended = self.submit(label, graph).and_then(|run| run.wait());
-        here.leave(&mut self.node.enter());
+        driver.leave(&mut self.node.lock());
         ended
     }
 
@@ -123,37 +125,34 @@ impl Worker {
         self.check_open()?;
         inside::check_run(self.node.nonce)?;
         let spec = RunSpec::new(label);
-        let begun = self.node.attend(None, |core| match core.engine.begin(&spec) {
+        let begun = self.node.drive_until(None, |core| match core.engine.begin(&spec) {
             Begin::Started(run) => {
-                core.begin_notes(run);
-                if let Some(recorder) = &mut core.recorder {
-                    recorder.begin(run, label);
-                }
+                core.runs.begin(run, label);
                 Some(run)
             }
             Begin::Blocked { .. } => None,
         });
         let run = begun.ok_or(Error::Closed)?;
         let handle = RunHandle::new(Arc::clone(&self.node), run);
-        let here = self.node.arrive();
+        let driver = self.node.start_driving();
         let building = Building { node: &self.node, run };
         let inside = InGraph::of(self.node.nonce);
-        let result = graph(&mut Orchestrator::new(&self.node, &self.crew, run));
+        let result = graph(&mut Orchestrator::new(&self.node, &self.worker_ids, run));
         drop(inside);
         std::mem::forget(building);
-        let mut core = self.node.enter();
+        let mut core = self.node.lock();
         core.end_graph(run, result.err().as_ref());
-        here.leave(&mut core);
+        driver.leave(&mut core);
         drop(core);
         Ok(handle)
     }
 
-    /// What ran when since it was last asked for; empty unless its builder was asked for [`Builder::recording`].
+    /// Returns the timeline since the last call; empty without [`Builder::recording`].
     pub fn timeline(&self) -> Timeline {
-        let mut core = self.node.enter();
+        let mut core = self.node.lock();
         core.pump();
-        let workers = core.lanes.iter().map(|lane| lane.endpoint.name()).collect();
-        core.recorder.as_mut().map(|recorder| recorder.take(workers)).unwrap_or_default()
+        let workers = core.links.iter().map(|link| link.endpoint.name()).collect();
+        core.runs.recorder.as_mut().map(|recorder| recorder.take(workers)).unwrap_or_default()
     }
 
     /// Runs one task on any sub worker and waits for it.
@@ -171,7 +170,7 @@ impl Worker {
 
     pub(crate) fn buffer_at(&self, bytes: u64, home: Home) -> Result<Buffer, Error> {
         self.check_open()?;
-        self.node.new_buffer(&mut self.node.enter(), bytes, home)
+        self.node.new_buffer(&mut self.node.lock(), bytes, home)
     }
 
     /// A zeroed tensor that all workers share.
@@ -184,14 +183,14 @@ impl Worker {
     /// until the last task of that run has ended or is proven dead.
     pub fn write<T: Pod>(&self, tensor: &Tensor, elements: &[T]) -> Result<(), Error> {
         let core = self.idle(tensor)?;
-        write_to(&core.memory.segment, tensor, elements)
+        write_to(&core.arena.segment, tensor, elements)
     }
 
     /// The elements of a dense tensor that no unfinished run names. If a run names it whose waiters know already that it has
     /// failed, waits until the last task of that run has ended or is proven dead.
     pub fn read<T: Pod>(&self, tensor: &Tensor) -> Result<Vec<T>, Error> {
         let core = self.idle(tensor)?;
-        read_from(&core.memory.segment, tensor)
+        read_from(&core.arena.segment, tensor)
     }
 
     /// Fills a dense tensor that unfinished runs may name: how to talk to a task that runs.
@@ -203,7 +202,7 @@ impl Worker {
         if core.may_be_seen(tensor) {
             return Err(Error::InPlace { wanted: "written" });
         }
-        write_to(&core.memory.segment, tensor, elements)
+        write_to(&core.arena.segment, tensor, elements)
     }
 
     /// The elements of a dense tensor that unfinished runs may name; some may be of before, some of after what tasks do.
@@ -211,23 +210,23 @@ impl Worker {
     /// While a task that is a thread of this process changes them in place, this is refused.
     pub fn read_unordered<T: Pod>(&self, tensor: &Tensor) -> Result<Vec<T>, Error> {
         let core = self.known(tensor)?;
-        read_from(&core.memory.segment, tensor)
+        read_from(&core.arena.segment, tensor)
     }
 
     /// The core, if the tensor's memory is still its own; it is, as long as the core is held.
-    fn known(&self, tensor: &Tensor) -> Result<Held<'_>, Error> {
+    fn known(&self, tensor: &Tensor) -> Result<ProgressGuard<'_>, Error> {
         self.check_open()?;
         let bytes = &tensor.buffer().0;
         if bytes.owner != self.node.nonce || bytes.memory != 0 {
             return Err(Error::ForeignBuffer(0));
         }
-        let mut core = self.node.enter();
+        let mut core = self.node.lock();
         core.pump();
         if core.engine.knows(bytes.id) { Ok(core) } else { Err(Error::Stale) }
     }
 
     /// The core, once it is sure that nobody writes the tensor.
-    fn idle(&self, tensor: &Tensor) -> Result<Held<'_>, Error> {
+    fn idle(&self, tensor: &Tensor) -> Result<ProgressGuard<'_>, Error> {
         let id = tensor.buffer().0.id;
         loop {
             let core = self.known(tensor)?;
@@ -238,7 +237,7 @@ impl Worker {
                 return Err(Error::InUse);
             }
             drop(core);
-            self.node.attend(None, |core| (!core.is_soon_idle(id)).then_some(()));
+            self.node.drive_until(None, |core| (!core.is_soon_idle(id)).then_some(()));
         }
     }
 
@@ -256,8 +255,8 @@ impl Worker {
             return Ok(());
         }
         let mut allowance = Allowance::new(self.close);
-        let settled = self.attend(&mut allowance, |core| core.is_settled());
-        let mut core = self.node.enter();
+        let settled = self.drive_within(&mut allowance, |core| core.is_settled());
+        let mut core = self.node.lock();
         if !settled {
             core.cancel_all();
             core.carry_out();
@@ -265,7 +264,7 @@ impl Worker {
         core.stop_all();
         drop(core);
         self.node.announce();
-        let have_left = self.attend(&mut allowance, Core::have_all_left);
+        let have_left = self.drive_within(&mut allowance, Core::have_all_left);
         let outcome = if have_left { Ok(()) } else { self.end_by_force() };
         for thread in self.threads.drain(..) {
             discard(thread.join());
@@ -274,10 +273,10 @@ impl Worker {
     }
 
     /// Moves everything until something is so; `false` if the time is over before.
-    fn attend(&self, allowance: &mut Allowance, is_so: impl Fn(&mut Core) -> bool) -> bool {
+    fn drive_within(&self, allowance: &mut Allowance, is_so: impl Fn(&mut Core) -> bool) -> bool {
         loop {
             let is_now = |core: &mut Core| is_so(core).then_some(());
-            if self.node.attend(Some(allowance.next()), is_now).is_some() {
+            if self.node.drive_until(Some(allowance.next()), is_now).is_some() {
                 return true;
             }
             if !allowance.look() {
@@ -288,9 +287,9 @@ impl Worker {
 
     /// Ends those who did not leave.
     fn end_by_force(&mut self) -> Result<(), Error> {
-        let (killed, mut stuck) = self.node.enter().end_all();
+        let Remaining { killed, mut stuck } = self.node.lock().end_all();
         if stuck.is_empty() {
-            if !self.attend(&mut Allowance::new(BURIAL), Core::have_all_left) {
+            if !self.drive_within(&mut Allowance::new(KILL_TIMEOUT), Core::have_all_left) {
                 stuck.clone_from(&killed);
             }
         } else {
@@ -310,12 +309,12 @@ struct Building<'n> {
 impl Drop for Building<'_> {
     fn drop(&mut self) {
         let failure = Failure::new("the code of the graph panicked");
-        self.node.enter().end_graph(self.run, Some(&failure));
+        self.node.lock().end_graph(self.run, Some(&failure));
     }
 }
 
-/// How long the kernel is given to end a process.
-const BURIAL: std::time::Duration = std::time::Duration::from_secs(10);
+/// Time for the kernel to end a killed process.
+const KILL_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(10);
 
 impl Drop for Worker {
     fn drop(&mut self) {
@@ -323,7 +322,7 @@ impl Drop for Worker {
     }
 }
 
-/// Where a dense tensor begins in its memory, if it has so many bytes.
+/// Returns the offset of a dense tensor in its memory, if it has `bytes` bytes.
 fn place(tensor: &Tensor, given: usize, bytes: usize) -> Result<usize, Error> {
     if bytes as u64 != tensor.layout().extent || !tensor.layout().is_dense() {
         return Err(Error::Elements { given, wanted: tensor.layout().elements() });
@@ -347,7 +346,7 @@ fn read_from<T: Pod>(memory: &Segment, tensor: &Tensor) -> Result<Vec<T>, Error>
     Ok(elements)
 }
 
-/// Why elements are not copied.
+/// Makes the error of a refused copy.
 fn uncopied(error: &GrantError, wanted: &'static str) -> Error {
     match error {
         GrantError::Overlap { .. } => Error::InPlace { wanted },

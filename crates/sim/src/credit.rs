@@ -1,8 +1,8 @@
-//! Credits and resources: a counter that processes take from and give back to, and a guard over it.
+//! Credits: a counter that processes take from and give back to, and a semaphore over it.
 //!
-//! - **CRD-1 (conserved).** Credits taken and not given back plus credits at home are always the number it was
-//!   created with: giving more than was taken panics.
-//! - **CRD-2 (fair).** Takers are served in order of asking, also when a later one wants fewer.
+//! - **CRD-1 (conserved).** Credits taken plus credits at home always equal the total: giving more than was taken
+//!   panics.
+//! - **CRD-2 (fair).** Requests are served in the order of arrival, even if a later request is for fewer credits.
 
 use crate::executor::{Sim, TaskId, Wait};
 use crate::wait_queue::{Ticket, WaitQueue};
@@ -12,24 +12,8 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 /// A counter of credits.
-///
-/// ```
-/// use phalanx_sim::{credit::Credits, executor::{Executor, Partition}, Time};
-/// let mut executor = Executor::new(1);
-/// let credits = Credits::new(&executor.sim(), "slots", 1);
-/// for _ in 0..2 {
-///     let (sim, credits) = (executor.sim(), credits.clone());
-///     executor.spawn(Partition(0), "user", async move {
-///         credits.take(1).await;
-///         sim.sleep(Time::ns(10)).await;
-///         credits.give(1);
-///     }).detach();
-/// }
-/// executor.run().unwrap();
-/// assert_eq!(executor.sim().now(), Time::ns(20));
-/// ```
 #[derive(Clone)]
-pub struct Credits(Rc<State>);
+pub(crate) struct Credits(Rc<State>);
 
 struct State {
     sim: Sim,
@@ -41,8 +25,8 @@ struct State {
 }
 
 impl Credits {
-    /// `total` credits, all at home.
-    pub fn new(sim: &Sim, name: impl Into<String>, total: u64) -> Self {
+    /// Creates `total` credits, all at home.
+    pub(crate) fn new(sim: &Sim, name: impl Into<String>, total: u64) -> Self {
         Self(Rc::new(State {
             sim: sim.clone(),
             name: name.into(),
@@ -53,17 +37,12 @@ impl Credits {
         }))
     }
 
-    /// How many are at home.
-    pub fn home(&self) -> u64 {
-        self.0.home.get()
-    }
-
-    /// Takes `count`, waiting until that many are there.
+    /// Takes `count` credits, and waits until they are at home.
     ///
     /// # Panics
     ///
-    /// If there are not so many in all: nobody could ever wait long enough.
-    pub fn take(&self, count: u64) -> Take {
+    /// If `count` is larger than the total: the wait would never end.
+    pub(crate) fn take(&self, count: u64) -> Take {
         assert!(
             count <= self.0.total,
             "CRD-1: {count} of the {} credits of `{}`",
@@ -73,8 +52,8 @@ impl Credits {
         Take { state: self.0.clone(), count, ticket: Ticket::default() }
     }
 
-    /// Gives `count` back.
-    pub fn give(&self, count: u64) {
+    /// Gives `count` credits back.
+    pub(crate) fn give(&self, count: u64) {
         self.0.give(count);
     }
 }
@@ -85,7 +64,7 @@ impl State {
         assert!(home <= self.total, "CRD-1: `{}` has {home} of {} credits", self.name, self.total);
         self.home.set(home);
         self.takers.borrow_mut().retain(|task| *task != self.sim.task());
-        self.waiters.call(&self.sim);
+        self.waiters.wake_first(&self.sim);
     }
 
     fn describe(&self, count: u64) -> Wait {
@@ -97,9 +76,9 @@ impl State {
     }
 }
 
-/// Waits for credits; see [`Credits::take`].
+/// A wait for credits; see [`Credits::take`].
 #[must_use = "does nothing unless awaited"]
-pub struct Take {
+pub(crate) struct Take {
     state: Rc<State>,
     count: u64,
     ticket: Ticket,
@@ -115,7 +94,7 @@ impl Future for Take {
             state.waiters.leave(&mut this.ticket);
             state.home.set(state.home.get() - this.count);
             state.takers.borrow_mut().push(state.sim.task());
-            state.waiters.call(&state.sim);
+            state.waiters.wake_first(&state.sim);
             return Poll::Ready(());
         }
         state.waiters.join(&mut this.ticket, state.sim.task());
@@ -130,28 +109,28 @@ impl Drop for Take {
     }
 }
 
-/// Something only `servers` processes at a time may use, first come first served.
+/// A semaphore with a fixed number of permits, first come, first served.
 #[derive(Clone)]
-pub struct Resource(Credits);
+pub(crate) struct Semaphore(Credits);
 
-impl Resource {
-    /// A resource with room for `servers` users.
-    pub fn new(sim: &Sim, name: impl Into<String>, servers: u64) -> Self {
-        Self(Credits::new(sim, name, servers))
+impl Semaphore {
+    /// Creates a semaphore with `permits` permits.
+    pub(crate) fn new(sim: &Sim, name: impl Into<String>, permits: u64) -> Self {
+        Self(Credits::new(sim, name, permits))
     }
 
-    /// Waits for a turn; the turn ends when the guard is dropped.
-    pub async fn acquire(&self) -> Turn {
+    /// Waits for a permit, which returns when the guard is dropped.
+    pub(crate) async fn acquire(&self) -> Permit {
         self.0.take(1).await;
-        Turn(self.0.clone())
+        Permit(self.0.clone())
     }
 }
 
-/// The right to use a [`Resource`].
-#[must_use = "the turn ends when this is dropped"]
-pub struct Turn(Credits);
+/// A permit of a [`Semaphore`].
+#[must_use = "the permit returns when this is dropped"]
+pub(crate) struct Permit(Credits);
 
-impl Drop for Turn {
+impl Drop for Permit {
     fn drop(&mut self) {
         self.0.give(1);
     }
@@ -187,23 +166,23 @@ mod tests {
         }
         executor.run().unwrap();
         assert_eq!(*order.borrow(), [0, 1, 2], "CRD-2");
-        assert_eq!(credits.home(), 4);
+        assert_eq!(credits.0.home.get(), 4);
     }
 
     #[test]
     fn line_2_giving_up_lets_the_next_one_pass() {
         let mut executor = Executor::new(1);
-        let resource = Resource::new(&executor.sim(), "engine", 1);
-        let (sim, other) = (executor.sim(), resource.clone());
+        let engine = Semaphore::new(&executor.sim(), "engine", 1);
+        let (sim, other) = (executor.sim(), engine.clone());
         let handle = executor.spawn(Partition(0), "main", async move {
-            let turn = other.acquire().await;
+            let permit = other.acquire().await;
             let (a, b) = (other.clone(), other.clone());
             let first = sim.spawn("first", async move { drop(a.acquire().await) });
             let second = sim.spawn("second", async move { drop(b.acquire().await) });
             sim.sleep(Time::ns(1)).await;
             drop(first);
             sim.sleep(Time::ns(1)).await;
-            drop(turn);
+            drop(permit);
             second.await.is_ok()
         });
         executor.run().unwrap();
@@ -213,8 +192,8 @@ mod tests {
     #[test]
     fn a_deadlock_on_credits_names_the_holder() {
         let mut executor = Executor::new(1);
-        let (left, right) =
-            (Resource::new(&executor.sim(), "left", 1), Resource::new(&executor.sim(), "right", 1));
+        let sim = executor.sim();
+        let (left, right) = (Semaphore::new(&sim, "left", 1), Semaphore::new(&sim, "right", 1));
         for (name, one, two) in [("a", left.clone(), right.clone()), ("b", right, left)] {
             let sim = executor.sim();
             executor

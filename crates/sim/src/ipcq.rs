@@ -1,4 +1,4 @@
-//! Inter-PE queues (IPCQ): one per directed edge, a ring of slots at the receiver and credits at the sender.
+//! Inter-PE queues (IPCQ): one for each directed edge, with a ring of slots at the receiver and credits at the sender.
 //!
 //! ```text
 //!   post ──► pending ──(credit)──► in flight ──► arrived ──► held by the kernel ──► released
@@ -6,15 +6,15 @@
 //!                └───────────────────────── credit, `ac` later ◄──────────────────────┘
 //! ```
 //!
-//! All messages of an edge stand in one row, oldest first: those that have arrived, then those in flight, then
-//! those that wait for a credit. Only the sender's SIP changes the end of the row, only the receiver's its front.
+//! One ring buffer holds all messages of an edge, oldest first: the arrived messages, then the messages in flight, then
+//! the pending messages, which have no credit. Only the sender's SIP changes the end of the ring buffer, only the
+//! receiver's SIP its front.
 //!
 //! - **IPC-1 (bounded).** Messages in flight, arrived or held never exceed `n_slots`.
-//! - **IPC-2 (FIFO).** Messages of an edge are received in the order they were sent, none lost, none twice.
-//! - **IPC-3 (home).** When everything is over all credits are home; a run that leaves one away is an error that
-//!   names the edge.
-//! - **IPC-5 (lazy).** A credit that comes home while no message waits for it is no event: the sender finds it when it
-//!   asks. Nothing else depends on that.
+//! - **IPC-2 (FIFO).** Messages of an edge are received in the order in which they were sent, none lost, none twice.
+//! - **IPC-3 (home).** At the end of a run all credits are home; a missing credit is an error that names the edge.
+//! - **IPC-5 (lazy).** A credit that comes home while no message is pending is not an event: the next send finds it.
+//!   Nothing else depends on that.
 //! - **IPC-4 (timing).** Slot by slot, times obey `S_j = max(S_{j-1} + ser, R_{j-K} + ac)` and
 //!   `R_j = max(S_j + ser + a, R_{j-1}) + c`.
 
@@ -28,20 +28,20 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::rc::Rc;
 
-/// How an edge is set up; sender and receiver must agree.
+/// The settings of an edge; sender and receiver must agree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EdgeSpec {
-    /// How many messages can be under way.
+    /// Number of slots at the receiver.
     pub n_slots: u32,
-    /// The largest message in one slot; longer ones take several.
+    /// Largest message of one slot, in bytes; a longer message takes several slots.
     pub slot_size: u64,
-    /// Where the receiver's slots are.
+    /// Memory of the receiver's slots.
     pub buffer_kind: BufferKind,
-    /// What a sender without credit does.
+    /// Behaviour of a sender without credit.
     pub backpressure: Backpressure,
-    /// The unit in which a message moves from SIP to SIP; 0 is the whole message.
+    /// Size of the chunks in which a message moves between SIPs, in bytes; 0 for the whole message.
     pub vc_chunk_size: u64,
-    /// The size of a returned credit; 0 is a side-band signal that takes the way's latency and no bandwidth.
+    /// Size of a returned credit; 0 for a side-band signal, which takes the latency of the route and no bandwidth.
     pub ipcq_credit_size_bytes: u64,
 }
 
@@ -58,37 +58,37 @@ impl Default for EdgeSpec {
     }
 }
 
-/// Where slots are.
+/// The memory of slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BufferKind {
-    /// In the receiver's scratch memory.
+    /// The receiver's scratch memory.
     Tcm,
-    /// In its cube's HBM.
+    /// The HBM of the receiver's cube.
     Hbm,
 }
 
-/// What a sender without credit does.
+/// The behaviour of a sender without credit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backpressure {
     /// Sleeps until the credit comes.
     Sleep,
-    /// Looks again every so often, from when it was refused.
+    /// Polls for a credit with this period, counted from the refusal.
     Poll(Time),
 }
 
 impl Backpressure {
-    /// How often a polling sender looks, unless said otherwise.
+    /// Default period of a polling sender.
     pub const POLL_PERIOD: Time = Time::ns(100);
 }
 
-/// Which edge: `sip0.cube0.pe0->sip1.cube0.pe0`, and a number where two PEs have several.
+/// The name of an edge: `sip0.cube0.pe0->sip1.cube0.pe0`, and a channel number if it is not 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct EdgeName {
     /// The sender.
     pub from: PeId,
     /// The receiver.
     pub to: PeId,
-    /// Tells edges between the same PEs apart.
+    /// Number that distinguishes edges between the same PEs.
     pub channel: u32,
 }
 
@@ -99,13 +99,13 @@ impl fmt::Display for EdgeName {
     }
 }
 
-/// One message, from when it is posted to when it is received: two lines of the processor's cache.
+/// One message, from its post to its receipt: two cache lines.
 #[derive(Default)]
 #[repr(align(64))]
 pub(crate) struct Message {
     pub(crate) bytes: u64,
     pub(crate) value: Option<Value>,
-    /// Slots of the same message that follow this one.
+    /// Number of slots of the same message after this one.
     pub(crate) following: u32,
     pub(crate) path: Path,
     pub(crate) posted: Time,
@@ -114,50 +114,56 @@ pub(crate) struct Message {
     pub(crate) flow: u64,
 }
 
+/// The content of a message, as its sender posts it.
+pub(crate) struct MessageBody {
+    pub(crate) bytes: u64,
+    pub(crate) value: Option<Value>,
+}
+
 /// One directed queue.
 ///
-/// What every message needs stands first, so that it takes few lines of the processor's cache.
+/// The fields that every message uses come first, to fit few cache lines.
 #[repr(C, align(64))]
 pub(crate) struct Edge {
-    /// Arrived, then in flight, then pending.
+    /// Arrived messages, then messages in flight, then pending messages.
     pub(crate) messages: RingBuffer<Message>,
     pub(crate) arrived: usize,
     pub(crate) in_flight: usize,
-    /// How many were ever taken off the front, so that a message keeps its number.
+    /// Number of messages ever received, so that a message keeps its number.
     pub(crate) received: u64,
     pub(crate) credits: u32,
     pub(crate) held: u32,
-    /// The process that waits for a message, and the one that waits for a credit.
+    /// The process that waits for a message, and the process that waits for a credit.
     pub(crate) receiver: Option<TaskId>,
     pub(crate) sender: Option<TaskId>,
-    /// The credits on their way home, and those that are home but that nobody has asked for.
+    /// Credits on their way home, and credits that are home and not taken (IPC-5).
     pub(crate) returning: RingBuffer<Returning>,
-    /// When the last message left.
+    /// Time at which the last message left.
     pub(crate) last_grant: Time,
     pub(crate) credit_latency: Time,
-    /// The next SIP on the way, and the number of the port toward it at the sender's SIP.
+    /// The port of the sender's SIP, and the next SIP of the route.
     pub(crate) port: usize,
     pub(crate) next: u32,
-    /// Whether one link is the whole way, and nothing before it costs anything.
+    /// True if one link is the whole route, and nothing before the link takes time.
     pub(crate) direct: bool,
-    /// Whether sender and receiver have the same settings.
+    /// True if sender and receiver have the same settings.
     pub(crate) agreed: bool,
     pub(crate) retry_scheduled: bool,
-    /// What the sender says its messages are about: each entry from the message of that number on.
+    /// Topics of the sender, each with the number of its first message.
     pub(crate) topics: VecDeque<(u64, Topic)>,
-    /// Whether a credit is an event only if a message waits for it (IPC-5).
+    /// True if a credit is an event only while a message is pending (IPC-5).
     pub(crate) lazy: bool,
     pub(crate) stats: EdgeStats,
     pub(crate) name: EdgeName,
-    /// The sender's settings, which travel with its messages, and the receiver's.
+    /// The sender's settings and the receiver's settings.
     pub(crate) spec: EdgeSpec,
     pub(crate) receiver_spec: EdgeSpec,
-    /// How many of those in flight are at the receiver's SIP, on their way into their slots.
+    /// Number of messages in flight that are at the receiver's SIP, on their way to their slots.
     pub(crate) arriving: usize,
     pub(crate) hops: u32,
-    /// What led to the last message that had to wait.
+    /// Critical path of the last message that waited for a credit.
     pub(crate) last_wait: Path,
-    /// Who last opened each end, by name.
+    /// Names of the processes that opened each end last.
     pub(crate) receiver_name: Option<String>,
     pub(crate) sender_name: Option<String>,
 }
@@ -165,23 +171,23 @@ pub(crate) struct Edge {
 /// A credit on its way home.
 #[derive(Default)]
 pub(crate) struct Returning {
-    /// What led to it; it is home when that ends.
+    /// Critical path of the credit; its end is the arrival at the sender.
     pub(crate) path: Path,
-    /// The key of its event.
+    /// Key of the credit's event.
     pub(crate) key: Key,
 }
 
-/// Whether credits of an edge can do without events: they must have a way of their own, and senders that sleep.
+/// True if the credits of an edge need no events: they take no link bandwidth, and the sender sleeps.
 fn is_lazy(name: EdgeName, spec: &EdgeSpec) -> bool {
     let sleeps = spec.backpressure == Backpressure::Sleep;
     sleeps && spec.ipcq_credit_size_bytes == 0 && name.from.sip != name.to.sip
 }
 
-/// What messages are about, in words: it travels with them, and a receiver that expects another topic has found a
-/// mistake before it looks at the numbers.
+/// The subject of messages in words. It travels with the messages, so that a receiver that expects another topic finds
+/// the mistake before it reads the data.
 pub type Topic = Rc<str>;
 
-/// What an edge has seen.
+/// The statistics of an edge.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct EdgeStats {
     pub(crate) messages: u64,
@@ -189,13 +195,12 @@ pub(crate) struct EdgeStats {
     pub(crate) credit_wait: u64,
     pub(crate) polls: u64,
     pub(crate) most_slots: u32,
-    /// The time that slots were held by the receiver's kernel, in sum: the instants at which they were freed, less those
-    /// at which they were taken.
+    /// Total time the receiver's kernel held slots: the sum of the instants of release minus those of receipt.
     held: i128,
 }
 
 impl EdgeStats {
-    /// The time that slots were held, in sum.
+    /// Returns the total time the receiver held slots, in picoseconds.
     pub(crate) fn held(&self) -> u64 {
         u64::try_from(self.held.max(0)).unwrap_or(u64::MAX)
     }
@@ -234,7 +239,7 @@ impl Edge {
         }
     }
 
-    /// Sets the sender's end up anew; only while nothing is under way.
+    /// Changes the sender's settings, if no message or credit is under way.
     pub(crate) fn set_sender_spec(&mut self, spec: EdgeSpec) -> Result<(), &'static str> {
         if self.pending() > 0 || self.credits != self.spec.n_slots {
             return Err("it is in use with other settings");
@@ -245,24 +250,24 @@ impl Edge {
         Ok(())
     }
 
-    /// Sets the receiver's end up.
+    /// Changes the receiver's settings.
     pub(crate) fn set_receiver_spec(&mut self, spec: EdgeSpec) {
         self.receiver_spec = spec;
         self.agreed = self.spec == spec;
     }
 
-    /// The sender's messages are about `topic` from now on.
+    /// Sets the topic of the messages posted from now on.
     pub(crate) fn set_topic(&mut self, topic: Topic) {
         let next = self.posted();
         self.topics.push_back((next, topic));
     }
 
-    /// What the sender said last.
+    /// Returns the sender's last topic.
     pub(crate) fn last_topic(&self) -> Option<&Topic> {
         self.topics.back().map(|(_, topic)| topic)
     }
 
-    /// What the message that was taken last is about.
+    /// Returns the topic of the message received last.
     pub(crate) fn topic(&mut self) -> Option<&Topic> {
         let taken = self.received - 1;
         while self.topics.get(1).is_some_and(|(first, _)| *first <= taken) {
@@ -271,25 +276,25 @@ impl Edge {
         self.topics.front().filter(|(first, _)| *first <= taken).map(|(_, topic)| topic)
     }
 
-    /// How many messages wait for a credit.
+    /// Returns the number of messages without a credit.
     #[inline]
     pub(crate) fn pending(&self) -> usize {
         self.messages.len() - self.arrived - self.in_flight
     }
 
-    /// The number of the next message to be posted; messages with lower numbers that are not pending have left.
+    /// Returns the number of messages ever posted, which is the number of the next message.
     #[inline]
     pub(crate) fn posted(&self) -> u64 {
         self.received + self.messages.len() as u64
     }
 
-    /// How many messages have taken their credit.
+    /// Returns the number of messages that ever took a credit.
     #[inline]
     pub(crate) fn launched(&self) -> u64 {
         self.posted() - self.pending() as u64
     }
 
-    /// Takes a credit for the oldest pending message, which then counts as in flight.
+    /// Takes a credit for the oldest pending message, which is then in flight.
     #[inline]
     pub(crate) fn grant(&mut self, now: Time) -> &mut Message {
         assert!(self.credits > 0, "IPC-1: no credit on {}", self.name);
@@ -307,7 +312,7 @@ impl Edge {
         message
     }
 
-    /// The oldest message in flight has arrived.
+    /// Marks the oldest message in flight as arrived.
     #[inline]
     pub(crate) fn arrive(&mut self, now: Time) -> &mut Message {
         assert!(self.in_flight > 0, "IPC-2: nothing in flight on {}", self.name);
@@ -318,13 +323,13 @@ impl Edge {
         message
     }
 
-    /// The oldest arrived message.
+    /// Returns the oldest arrived message.
     #[inline]
     pub(crate) fn front(&mut self) -> Option<&mut Message> {
         if self.arrived == 0 { None } else { Some(&mut self.messages[0]) }
     }
 
-    /// Takes the oldest arrived message out; its slot is now held.
+    /// Removes the oldest arrived message; the receiver then holds its slot.
     #[inline]
     pub(crate) fn take(&mut self, now: Time) {
         self.arrived -= 1;
@@ -334,35 +339,35 @@ impl Edge {
         self.messages.pop();
     }
 
-    /// The receiver is done with a slot.
+    /// Frees a slot that the receiver held.
     #[inline]
     pub(crate) fn free_slot(&mut self, now: Time) {
         self.held -= 1;
         self.stats.held += i128::from(now.as_ps());
     }
 
-    /// Whether everything that was sent has been received and every credit is home (IPC-3).
+    /// True if every message was received and every credit is home (IPC-3).
     pub(crate) fn is_home(&self) -> bool {
         self.away() == 0 && self.messages.is_empty() && self.held == 0
     }
 
-    /// How many credits are not home when everything is over; then those on their way have come.
+    /// Returns the number of missing credits at the end of a run; credits on their way count as home.
     pub(crate) fn away(&self) -> u32 {
         let home = u32::try_from(self.returning.len()).unwrap_or(u32::MAX);
         self.spec.n_slots - self.credits - home
     }
 
-    /// The least number of slots that keeps the wire, or the receiver, busy if a slot takes `ser` to send and `way`
-    /// to arrive.
+    /// Returns the smallest number of slots that keeps the wire or the receiver busy, if a slot takes `ser` to send and
+    /// `way` to arrive.
     pub(crate) fn slots_needed(&self, ser: Time, way: Time) -> u64 {
         let consume = self.stats.held().checked_div(self.stats.messages).unwrap_or(0);
         let round_trip = ser + way + Time::ps(consume) + self.credit_latency;
-        // A receiver slower than the wire sets the pace; more slots than keep it busy are of no use.
+        // A receiver slower than the wire is the bottleneck: more slots than keep it busy do not help.
         round_trip.as_ps().div_ceil(ser.as_ps().max(consume).max(1))
     }
 }
 
-/// All edges, found by name when opened and by number afterwards.
+/// All edges, found by name at opening and by number afterwards.
 #[derive(Default)]
 pub(crate) struct Edges {
     pub(crate) list: Vec<Edge>,
@@ -370,7 +375,7 @@ pub(crate) struct Edges {
 }
 
 impl Edges {
-    /// The number of an edge, made if it is new.
+    /// Returns the number of an edge, and true if the edge is new.
     pub(crate) fn open(&mut self, name: EdgeName, spec: EdgeSpec) -> (u32, bool) {
         if let Some(&number) = self.by_name.get(&name) {
             return (number, false);
@@ -381,13 +386,13 @@ impl Edges {
         (number, true)
     }
 
-    /// Gives up the edges that `is_over` holds for: what is still under way on them concerns nobody any more, and whoever
-    /// opens one of the same name gets a new one.
+    /// Discards the edges for which `is_over` returns true, with their messages. Opening the same name again creates a
+    /// new edge.
     pub(crate) fn give_up(&mut self, is_over: impl Fn(&EdgeName) -> bool) {
         self.by_name.retain(|name, _| !is_over(name));
     }
 
-    /// Edges by name, so that reports do not depend on who opened which first.
+    /// Returns the edges by name, independent of the order in which they were opened.
     pub(crate) fn sorted(&self) -> impl Iterator<Item = &Edge> {
         self.by_name.values().map(|number| &self.list[*number as usize])
     }

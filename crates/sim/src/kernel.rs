@@ -1,7 +1,7 @@
 //! Kernels: `async` functions that run on PEs, written against [`Tl`].
 //!
-//! Every operation is *issued* by the call and *waited for* by `.await`: issue the next load before waiting for
-//! the current product, and the two overlap. Between awaits a kernel takes no simulated time.
+//! A call *issues* an operation; `.await` *waits for* its end. A load that is issued before the kernel waits for a
+//! product overlaps with the product. Between awaits a kernel takes no simulated time.
 //!
 //! ```
 //! use phalanx_sim::kernel::{KernelError, Tl, View};
@@ -13,13 +13,12 @@
 //! }
 //! ```
 //!
-//! - **KRN-1 (scratch).** The tiles and slots alive on a PE never exceed its TCM; one more is an error that names
-//!   kernel and bytes.
-//! - **KRN-2 (values).** A tile is a value: later writes to where it came from do not change it.
-//! - **KRN-3 (program order).** A PE's stores take effect in the order they are issued, and are over when the
-//!   kernel ends.
-//! - **KRN-4 (one at a time).** A PE's load channel, store channel, matrix engine and vector engine each do one
-//!   thing after another.
+//! - **KRN-1 (scratch).** The live tiles and slots of a PE never exceed its TCM; one more is an error that names the
+//!   kernel and the bytes.
+//! - **KRN-2 (values).** A tile is a value: later writes to its source do not change the tile.
+//! - **KRN-3 (program order).** A PE's stores take effect in the order of issue, and end before the kernel ends.
+//! - **KRN-4 (one at a time).** A PE's load channel, store channel, matrix engine and vector engine each perform one
+//!   operation at a time.
 
 mod gemm;
 mod issued;
@@ -48,64 +47,64 @@ use crate::topology::PeId;
 use crate::value::DType;
 use std::rc::Rc;
 
-/// What can go wrong in a kernel.
+/// The failure of a kernel.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KernelError {
-    /// An address.
+    /// A memory access failed.
     #[error(transparent)]
     Memory(#[from] MemoryError),
-    /// KRN-1.
+    /// No scratch memory is left (KRN-1).
     #[error("out of scratch: {wanted} wanted for {what}, {free} of {capacity} free")]
     ScratchFull {
-        /// For what.
+        /// Use of the memory.
         what: String,
-        /// How much.
+        /// Size of the request.
         wanted: Bytes,
-        /// How much there was.
+        /// Size of the free memory.
         free: Bytes,
-        /// How much there is in all.
+        /// Size of the scratch memory.
         capacity: Bytes,
     },
-    /// Tiles that do not fit each other.
+    /// Operands with shapes or types that do not match.
     #[error("{operation}: {left} does not fit {right}")]
     Shape {
-        /// Which operation.
+        /// The operation.
         operation: &'static str,
-        /// One side.
+        /// One operand.
         left: String,
-        /// The other.
+        /// The other operand.
         right: String,
     },
-    /// A number was asked for in a run without numbers.
+    /// The kernel reads an element in a run without data.
     #[error("the kernel reads a number, and this run computes none (data is off)")]
     NoData,
-    /// Sender and receiver set the edge up differently.
+    /// Sender and receiver have different settings of an edge.
     #[error("edge {edge}: the sender has {}, the receiver {}", specs.0, specs.1)]
     EdgeMismatch {
-        /// Which.
+        /// The edge.
         edge: EdgeName,
-        /// The sender's settings and the receiver's.
+        /// The sender's settings and the receiver's settings.
         specs: Box<(EdgeSpec, EdgeSpec)>,
     },
-    /// An edge set up in a way that cannot work.
+    /// An edge with settings that cannot work.
     #[error("edge {edge}: {reason}")]
     BadEdge {
-        /// Which.
+        /// The edge.
         edge: EdgeName,
-        /// Why not.
+        /// The problem.
         reason: &'static str,
     },
-    /// A message of another type or size than was expected.
+    /// A message of an unexpected type or size.
     #[error("edge {edge}: expected {expected}, got {got}")]
     WrongMessage {
-        /// Which.
+        /// The edge.
         edge: EdgeName,
-        /// What the receiver asked for.
+        /// Message the receiver expected.
         expected: String,
-        /// What came.
+        /// Message that arrived.
         got: String,
     },
-    /// A kernel's own complaint.
+    /// An error of the kernel's own.
     #[error("{0}")]
     Other(String),
 }
@@ -116,7 +115,7 @@ impl From<Box<KernelError>> for KernelError {
     }
 }
 
-/// What a kernel runs with: where it is, and everything it can do.
+/// The context of a running kernel: its PE and all operations.
 #[derive(Clone)]
 pub struct Tl {
     program: Rc<Program>,
@@ -131,50 +130,50 @@ impl Tl {
         &self.program
     }
 
-    /// Which of the programs of its launch this is.
+    /// Returns the number of this program in its launch.
     pub fn program_id(&self) -> usize {
         self.program.number()
     }
 
-    /// How many programs its launch has.
+    /// Returns the number of programs of the launch.
     pub fn num_programs(&self) -> usize {
         self.program.group().size()
     }
 
-    /// The PE it runs on.
+    /// Returns the PE of this program.
     pub fn pe(&self) -> PeId {
         self.program.pe()
     }
 
-    /// The machine it runs on.
+    /// Returns the specification of the machine.
     pub fn machine(&self) -> &MachineSpec {
         &self.program.world().spec
     }
 
-    /// The simulated time.
+    /// Returns the simulated time.
     pub fn now(&self) -> Time {
         self.program.sim().now()
     }
 
-    /// Whether numbers are computed in this run.
+    /// True if this run computes data.
     pub fn has_data(&self) -> bool {
         self.program.world().options.data
     }
 
-    /// The piece of `len` that belongs to this program when it is shared out evenly: `(start, length)`.
+    /// Returns this program's part of `len` elements that are divided evenly: `(start, length)`.
     pub fn share(&self, len: usize) -> (usize, usize) {
         let (id, count) = (self.program_id(), self.num_programs());
         let (start, end) = (len * id / count, len * (id + 1) / count);
         (start, end - start)
     }
 
-    /// Waits until every program of the launch has come here, and all their stores are over.
+    /// Waits until every program of the launch has reached the barrier and ended its stores.
     pub async fn barrier(&self) {
         self.program.drain().await;
         self.program.barrier().await;
     }
 
-    /// The number at `index` of a tile: makes the run compute it now.
+    /// Returns the element at `index` of a tile; the run computes it now.
     pub fn item(&self, tile: &Tile, index: usize) -> Result<f64, KernelError> {
         let value = tile.value().ok_or(KernelError::NoData)?;
         if index >= value.len() {
@@ -189,7 +188,7 @@ impl Tl {
         Ok(value.get(index))
     }
 
-    /// A tile full of one number.
+    /// Creates a tile filled with one number.
     pub fn full(
         &self,
         dtype: DType,
@@ -202,7 +201,7 @@ impl Tl {
         Tile::in_scratch(&self.program, dtype, shape, value, "a constant").map_err(|error| *error)
     }
 
-    /// A tile full of zeros.
+    /// Creates a tile filled with zeros.
     pub fn zeros(&self, dtype: DType, shape: impl Into<Shape>) -> Result<Tile, KernelError> {
         self.full(dtype, shape, 0.0)
     }

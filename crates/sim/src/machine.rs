@@ -1,9 +1,10 @@
-//! A machine brought to life: hardware, memory and queues over one executor, with programs launched on it.
+//! A simulated machine: hardware, memory and queues over one executor, and the kernels launched on it.
 //!
-//! - **MCH-1 (credits home).** A run that ends with a message unread or a credit away is an error (IPC-3).
-//! - **MCH-2 (first failure).** A kernel that fails ends the run at that instant; the error names it.
-//! - **MCH-3 (same time without data).** Simulated time does not depend on whether numbers are computed.
+//! - **MCH-1 (credits home).** A run that ends with an unread message or a missing credit is an error (IPC-3).
+//! - **MCH-2 (first failure).** A failing kernel ends the run at that instant; the error names the kernel.
+//! - **MCH-3 (same time without data).** Simulated times are the same with and without data.
 
+mod credits;
 mod fabric;
 mod host;
 pub(crate) mod noc;
@@ -14,7 +15,7 @@ pub use host::{Cause, Host, Launch, Request};
 pub use range::HostRange;
 pub(crate) use sip::{Engine, Sip};
 
-use crate::credit::Resource as Turnstile;
+use crate::credit::Semaphore;
 use crate::executor::{Deadlock, DeviceId, Executor, Partition, PartitionOrder, Sim};
 use crate::ipcq::{EdgeName, Edges};
 use crate::kernel::{KernelError, Program, Tl};
@@ -33,18 +34,18 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// How to run a machine.
+/// The options of a run.
 #[derive(Clone)]
 pub struct Options {
-    /// Whether numbers are computed; without them a run gives the same times.
+    /// True if the run computes data; a run without data gives the same times.
     pub data: bool,
-    /// Whether reading memory that was never written is an error (otherwise it reads as NaN).
+    /// True if reading unwritten memory is an error; otherwise unwritten memory reads as NaN.
     pub strict: bool,
-    /// Whether every operation goes to the op log.
+    /// True if every operation is written to the op log.
     pub record: bool,
-    /// Who computes the numbers.
+    /// Evaluator of the data.
     pub evaluator: Arc<dyn Evaluator>,
-    /// In which order partitions take their turns; any order gives the same run.
+    /// Order in which partitions take their turns; every order gives the same run.
     pub partition_order: PartitionOrder,
 }
 
@@ -60,39 +61,39 @@ impl Default for Options {
     }
 }
 
-/// Why a run did not succeed.
+/// The failure of a run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RunError {
-    /// Nobody can go on.
+    /// No event is left, and processes are unfinished.
     #[error(transparent)]
     Deadlock(#[from] Deadlock),
     /// A kernel failed.
     #[error("kernel `{kernel}` on {pe} failed at {time}: {error}")]
     Kernel {
-        /// Its name.
+        /// Name of the kernel.
         kernel: String,
-        /// Where.
+        /// PE of the failing program.
         pe: PeId,
-        /// When.
+        /// Time of the failure.
         time: Time,
-        /// Why.
+        /// Cause of the failure.
         error: KernelError,
     },
-    /// Simulated time ended before the program did.
+    /// Simulated time ended before the run did.
     #[error("the run takes more than {} days of simulated time, which is all there is", Time::MAX.as_ps() / PS_PER_DAY)]
     TooLong,
-    /// MCH-1.
+    /// A message is unread, or a credit is missing, at the end of the run (MCH-1).
     #[error("{} left unread on {edge} ({away} of {slots} credits not home)", messages(*unread))]
     CreditsAway {
         /// The edge.
         edge: EdgeName,
-        /// How many messages nobody received.
+        /// Number of unread messages.
         unread: usize,
-        /// How many credits are away.
+        /// Number of missing credits.
         away: u32,
-        /// Of how many.
+        /// Number of all credits.
         slots: u32,
-        /// What the sender said its last message is about.
+        /// Topic of the sender's last message.
         about: Option<String>,
     },
 }
@@ -104,7 +105,7 @@ fn messages(count: usize) -> String {
     if count == 1 { "1 message".into() } else { format!("{count} messages") }
 }
 
-/// The machine as its programs see it.
+/// The state of a machine, shared by all programs and devices.
 pub(crate) struct World {
     pub(crate) sim: Sim,
     pub(crate) spec: MachineSpec,
@@ -112,19 +113,40 @@ pub(crate) struct World {
     pub(crate) options: Options,
     pub(crate) sips: Vec<RefCell<Sip>>,
     pub(crate) edges: RefCell<Edges>,
-    parcels: RefCell<fabric::Parcels>,
+    packets: RefCell<fabric::Packets>,
     fabric: Cell<Option<DeviceId>>,
-    /// One program at a time on each PE that has had one.
-    turns: RefCell<BTreeMap<PeId, Turnstile>>,
-    failures: RefCell<Vec<(Time, PeId, RunError)>>,
-    /// The program that ended last, and what led there.
+    /// A semaphore for each used PE, which runs one program at a time.
+    turns: RefCell<BTreeMap<PeId, Semaphore>>,
+    failures: RefCell<Vec<Failure>>,
+    /// The program that ended last, and its critical path.
     pub(crate) last: RefCell<Option<(Time, PeId, Path)>>,
-    /// Whether sending costs nothing before the link.
-    free_way_out: bool,
-    /// Whether receiving costs nothing after the link.
-    free_way_in: bool,
-    /// Whether loads and stores cost nothing; then they are not logged either.
-    pub(crate) free_memory: bool,
+    pub(crate) zero_cost: ZeroCost,
+}
+
+/// A failed program.
+struct Failure {
+    time: Time,
+    pe: PeId,
+    error: RunError,
+}
+
+/// The parts of the machine that take no time.
+pub(crate) struct ZeroCost {
+    /// The path of a message from scratch to the link.
+    send: bool,
+    /// The path of a message from the link to scratch.
+    receive: bool,
+    /// Loads and stores; they are then not logged.
+    pub(crate) memory: bool,
+}
+
+impl ZeroCost {
+    fn new(spec: &MachineSpec) -> Self {
+        let hbm = WireSpec { bandwidth: spec.hbm.bandwidth, latency: spec.hbm.latency };
+        let mesh = is_free(&spec.pes.link) && is_free(&spec.cubes.link);
+        let dma = is_free(&spec.dma);
+        Self { send: mesh && dma, receive: mesh, memory: mesh && dma && is_free(&hbm) }
+    }
 }
 
 /// A simulated machine.
@@ -155,21 +177,17 @@ impl Machine {
         let sips = (0..spec.sips.count)
             .map(|sip| RefCell::new(Sip::new(sip, &spec, options.strict, options.record)))
             .collect();
-        let hbm = WireSpec { bandwidth: spec.hbm.bandwidth, latency: spec.hbm.latency };
-        let free_mesh = is_free(&spec.pes.link) && is_free(&spec.cubes.link);
         let world = Rc::new(World {
             sim: executor.sim(),
             network: Network::new(&spec.sips),
             sips,
             edges: RefCell::default(),
-            parcels: RefCell::default(),
+            packets: RefCell::default(),
             fabric: Cell::new(None),
             turns: RefCell::default(),
             failures: RefCell::default(),
             last: RefCell::default(),
-            free_way_out: is_free(&spec.dma) && free_mesh,
-            free_way_in: free_mesh,
-            free_memory: free_mesh && is_free(&spec.dma) && is_free(&hbm),
+            zero_cost: ZeroCost::new(&spec),
             options,
             spec,
         });
@@ -177,18 +195,18 @@ impl Machine {
         Self { executor, world }
     }
 
-    /// What it was built from.
+    /// Returns the specification of the machine.
     pub fn spec(&self) -> &MachineSpec {
         &self.world.spec
     }
 
-    /// All PEs of a SIP.
+    /// Returns all PEs of a SIP.
     pub fn pes(&self, sip: u32) -> Vec<PeId> {
         let sip_state = self.world.sips[sip as usize].borrow();
         (0..sip_state.pes.len()).map(|index| sip_state.pe_id(sip, index)).collect()
     }
 
-    /// Maps memory in a cube's HBM; nothing has been written to it.
+    /// Maps unwritten memory in a cube's HBM.
     pub fn empty(
         &self,
         sip: u32,
@@ -200,7 +218,7 @@ impl Machine {
         sip.mmu.map(&mut sip.cubes[cube as usize].memory, cube, dtype, elements)
     }
 
-    /// Maps memory full of zeros.
+    /// Maps zeroed memory in a cube's HBM.
     pub fn zeros(
         &self,
         sip: u32,
@@ -222,13 +240,13 @@ impl Machine {
         Ok(region)
     }
 
-    /// Unmaps a region and releases what stood in it.
+    /// Unmaps a region and drops its content.
     pub fn free(&self, region: &Region) {
         let sip = &mut *self.world.sips[region.sip as usize].borrow_mut();
         sip.mmu.unmap(&mut sip.cubes[region.cube as usize].memory, region);
     }
 
-    /// What stands in a region; `None` without data.
+    /// Returns the content of a region; `None` without data.
     pub fn read(&self, region: &Region) -> Result<Option<Value>, MemoryError> {
         if !self.world.options.data {
             return Ok(None);
@@ -238,7 +256,7 @@ impl Machine {
         mmu.read(start, 0, region.elements).map(Some)
     }
 
-    /// Runs `kernel` once on each of `pes`, all of one SIP, as programs 0, 1, ...: SPMD. The command crosses the
+    /// Launches `kernel` on each of `pes`, all of one SIP, as programs 0, 1, ... (SPMD). The launch command crosses the
     /// host link first. A PE runs one program at a time.
     pub fn launch<K, F>(&mut self, sip: u32, name: &str, pes: &[PeId], kernel: K)
     where
@@ -270,7 +288,7 @@ impl Machine {
             .detach();
     }
 
-    /// Runs everything that was launched to its end.
+    /// Runs all launched kernels to their end and returns the report.
     pub fn run(&mut self) -> Result<Report, RunError> {
         self.drive()?;
         Ok(self.report())
@@ -281,12 +299,12 @@ impl Machine {
         Report::new(&self.world)
     }
 
-    /// The simulated time.
+    /// Returns the simulated time.
     pub fn now(&self) -> Time {
         self.world.sim.now()
     }
 
-    /// Runs until nothing is left to do, without a report.
+    /// Runs until no event is left, without a report.
     pub fn drive(&mut self) -> Result<(), RunError> {
         let ended = self.executor.run();
         if self.world.sim.has_overflowed() {
@@ -300,7 +318,7 @@ impl Machine {
     }
 }
 
-/// The size of a launch command.
+/// Size of a launch command.
 const COMMAND: Bytes = Bytes(64);
 
 impl World {
@@ -321,21 +339,21 @@ impl World {
         Partition(sip)
     }
 
-    fn turn_on(&self, pe: PeId) -> Turnstile {
+    fn turn_on(&self, pe: PeId) -> Semaphore {
         let mut turns = self.turns.borrow_mut();
-        turns.entry(pe).or_insert_with(|| Turnstile::new(&self.sim, pe.to_string(), 1)).clone()
+        turns.entry(pe).or_insert_with(|| Semaphore::new(&self.sim, pe.to_string(), 1)).clone()
     }
 
-    /// Ends the run: a program on `pe` has failed (MCH-2).
+    /// Ends the run after the failure of a program on `pe` (MCH-2).
     fn fail(&self, pe: PeId, error: RunError) {
-        self.failures.borrow_mut().push((self.sim.now(), pe, error));
+        self.failures.borrow_mut().push(Failure { time: self.sim.now(), pe, error });
         self.sim.stop();
     }
 
     fn first_failure(&self) -> Option<RunError> {
         let failures = self.failures.borrow();
-        let first = failures.iter().min_by_key(|(time, pe, _)| (*time, *pe));
-        first.map(|(.., error)| error.clone())
+        let first = failures.iter().min_by_key(|failure| (failure.time, failure.pe));
+        first.map(|failure| failure.error.clone())
     }
 
     fn check_credits(&self) -> Result<(), RunError> {
@@ -351,9 +369,9 @@ impl World {
     }
 }
 
-/// One program's life: its turn on the PE, the kernel, its end.
+/// Runs one program: waits for the PE, runs the kernel, and waits for its stores.
 ///
-/// The kernel comes in a box: a future that holds another by value holds it twice, before and while it is awaited.
+/// The kernel is boxed: a future that holds another by value holds it twice, before and while it is awaited.
 async fn run_program(
     world: Rc<World>,
     pe: PeId,
@@ -362,9 +380,9 @@ async fn run_program(
 ) -> Result<Path, RunError> {
     let program = tl.program().clone();
     drop(tl);
-    let turnstile = program.is_exclusive().then(|| world.turn_on(pe));
-    let _turn = match &turnstile {
-        Some(turnstile) => Some(turnstile.acquire().await),
+    let semaphore = program.is_exclusive().then(|| world.turn_on(pe));
+    let _turn = match &semaphore {
+        Some(semaphore) => Some(semaphore.acquire().await),
         None => None,
     };
     program.start();

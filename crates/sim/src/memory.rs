@@ -1,14 +1,14 @@
-//! HBM: who owns which addresses, and what stands in them.
+//! HBM: the mapping of addresses, and the content of memory.
 //!
-//! Each SIP has one virtual address space. A *region* (a tensor's shard) is a range of it, mapped by the MMU onto
-//! physical addresses of one cube's HBM. Its content is a map from element ranges to values; nothing is copied
-//! when it is read or written.
+//! Each SIP has one virtual address space. A *region* (a tensor's shard) is a range of virtual addresses that the MMU
+//! maps onto physical addresses of one cube's HBM. The content of a region is a map from element ranges to values; reads
+//! and writes copy no data.
 //!
 //! - **MEM-1 (capacity).** The bytes of all regions of a cube never exceed its HBM.
-//! - **MEM-2 (mapped).** Touching an address that belongs to no region, or reaching over its end, is an error.
-//! - **MEM-3 (written).** Reading what was never written is an error in strict mode, poison (NaN) otherwise.
-//! - **MEM-4 (last write).** A read gives, element by element, the last value written there.
-//! - **MEM-5 (bounded).** Values that were overwritten, and those of freed regions, are released.
+//! - **MEM-2 (mapped).** Accessing an address outside every region, or beyond the end of a region, is an error.
+//! - **MEM-3 (written).** Reading unwritten memory is an error in strict mode; otherwise it gives poison (NaN).
+//! - **MEM-4 (last write).** A read gives the last value written to each element.
+//! - **MEM-5 (bounded).** Overwritten values, and values of freed regions, are released.
 //! - **MEM-6 (aligned).** An address in the middle of an element is an error.
 
 use crate::time::{Bytes, Capacity};
@@ -26,23 +26,23 @@ pub struct Region {
     pub cube: u16,
     /// The first virtual address.
     pub address: u64,
-    /// What stands in it.
+    /// Type of the elements.
     pub dtype: DType,
-    /// How many elements.
+    /// Number of elements.
     pub elements: usize,
 }
 
 impl Region {
-    /// Its size.
+    /// Returns the size in bytes.
     pub fn bytes(&self) -> u64 {
         self.elements as u64 * self.dtype.size() as u64
     }
 }
 
-/// What can go wrong with an address.
+/// A memory access or allocation that failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MemoryError {
-    /// MEM-1.
+    /// No room for a new region (MEM-1).
     #[error(
         "no room in the HBM of sip{sip}.cube{cube}: {wanted} wanted, {free} of {capacity} free in one piece"
     )]
@@ -51,14 +51,14 @@ pub enum MemoryError {
         sip: u32,
         /// The cube.
         cube: u16,
-        /// What was asked for.
+        /// Size of the request.
         wanted: Bytes,
-        /// The largest free piece.
+        /// Size of the largest free piece.
         free: Bytes,
-        /// The whole.
+        /// Capacity of the HBM.
         capacity: Bytes,
     },
-    /// MEM-2.
+    /// An address outside every region (MEM-2).
     #[error("address {address:#x} of sip{sip} is not mapped{near}")]
     Unmapped {
         /// The SIP.
@@ -73,33 +73,33 @@ pub enum MemoryError {
     WrongType {
         /// The SIP.
         sip: u32,
-        /// Where.
+        /// The address.
         address: u64,
-        /// What it holds.
+        /// Type of the region.
         holds: DType,
-        /// What was asked for.
+        /// Type of the access.
         asked: DType,
     },
-    /// MEM-6.
+    /// An address inside an element (MEM-6).
     #[error(
         "address {address:#x} of sip{sip} is in the middle of an element: the {dtype} there begins at {element:#x}"
     )]
     Misaligned {
         /// The SIP.
         sip: u32,
-        /// Where.
+        /// The address.
         address: u64,
-        /// What stands there.
+        /// Type of the region.
         dtype: DType,
-        /// Where the element begins that the address is in.
+        /// Address of the element.
         element: u64,
     },
-    /// MEM-3.
+    /// Unwritten memory was read (MEM-3).
     #[error("address {address:#x} of sip{sip} was read but never written")]
     Unwritten {
         /// The SIP.
         sip: u32,
-        /// The first such address.
+        /// The first unwritten address.
         address: u64,
     },
 }
@@ -123,7 +123,7 @@ impl Hbm {
         Self { capacity, free: BTreeMap::from([(0, size)]), used: 0, peak: 0 }
     }
 
-    /// The lowest free piece of `bytes`, or the size of the largest one.
+    /// Takes the lowest free piece of `bytes` and returns its start; the error is the size of the largest free piece.
     pub(crate) fn allocate(&mut self, bytes: u64) -> Result<u64, u64> {
         let found =
             self.free.iter().find(|(_, len)| **len >= bytes).map(|(start, len)| (*start, *len));
@@ -139,7 +139,7 @@ impl Hbm {
         Ok(start)
     }
 
-    /// A piece for `pe`'s own use, or why not.
+    /// Takes a free piece for `pe` and returns its start.
     pub(crate) fn take(&mut self, pe: PeId, bytes: u64) -> Result<u64, MemoryError> {
         let capacity = self.capacity();
         self.allocate(bytes).map_err(|free| MemoryError::Full {
@@ -151,7 +151,7 @@ impl Hbm {
         })
     }
 
-    /// Gives a piece back and joins it with its neighbours.
+    /// Gives a piece back and merges it with its free neighbours.
     pub(crate) fn release(&mut self, mut start: u64, mut bytes: u64) {
         self.used -= bytes;
         if bytes == 0 {
@@ -183,9 +183,9 @@ pub(crate) struct Mmu {
     sip: u32,
     strict: bool,
     next: u64,
-    /// By address, which only grows.
+    /// The mappings, by address. New addresses only grow.
     regions: Vec<Mapping>,
-    /// Where the last one was found.
+    /// Index of the mapping found last.
     hint: Cell<usize>,
 }
 
@@ -204,9 +204,9 @@ struct Mapping {
     content: Content,
 }
 
-/// The first virtual address handed out: zero stays unmapped, so that a null pointer is found.
+/// First virtual address of a SIP: zero stays unmapped, so that a null pointer is an error.
 const FIRST_ADDRESS: u64 = 0x1000;
-/// Regions start at multiples of this, with a hole between them that nobody may touch.
+/// Alignment of regions; an unmapped gap lies between two regions.
 const PAGE: u64 = 0x1000;
 
 impl Mmu {
@@ -230,7 +230,7 @@ impl Mmu {
         Ok(region)
     }
 
-    /// Forgets a region and what stood in it.
+    /// Unmaps a region and drops its content.
     pub(crate) fn unmap(&mut self, hbm: &mut Hbm, region: &Region) {
         if let Some(index) =
             self.before(region.address).filter(|index| self.regions[*index].region == *region)
@@ -240,7 +240,7 @@ impl Mmu {
         }
     }
 
-    /// Where `address` points, if `reach` elements of `dtype` from there on are mapped.
+    /// Translates `address`, if `reach` elements of `dtype` from there on are mapped.
     #[inline]
     pub(crate) fn find(
         &self,
@@ -255,7 +255,7 @@ impl Mmu {
                 reason = "compared with the region's length"
             )]
             let element = ((address - region.address) >> dtype.size_shift()) as usize;
-            // Regions begin at pages (MEM-6).
+            // Regions are page-aligned (MEM-6).
             let aligned = address.trailing_zeros() >= dtype.size_shift();
             if region.dtype == dtype && aligned && element + reach <= region.elements {
                 return Ok(Translation { index, element, cube: region.cube });
@@ -264,7 +264,7 @@ impl Mmu {
         Err(Box::new(self.fault(address, dtype)))
     }
 
-    /// Why an access cannot be.
+    /// Returns the error of an access that cannot be translated.
     #[cold]
     fn fault(&self, address: u64, dtype: DType) -> MemoryError {
         let region = self.before(address).map(|index| self.regions[index].region);
@@ -283,7 +283,7 @@ impl Mmu {
         }
     }
 
-    /// The index of the last region that starts at `address` or before it.
+    /// Returns the index of the last region that starts at `address` or before it.
     #[inline]
     fn before(&self, address: u64) -> Option<usize> {
         let hint = self.hint.get();
@@ -312,7 +312,7 @@ impl Mmu {
         MemoryError::Unmapped { sip: self.sip, address, near }
     }
 
-    /// Where a region begins.
+    /// Translates the address of a region's first element.
     pub(crate) fn start_of(&self, region: &Region) -> Result<Translation, Box<MemoryError>> {
         let index =
             self.before(region.address).filter(|index| self.regions[*index].region == *region);
@@ -320,12 +320,12 @@ impl Mmu {
         Ok(Translation { index, element: 0, cube: region.cube })
     }
 
-    /// Writes `value` from `offset` elements behind `translation` on.
+    /// Writes `value` from `offset` elements after `translation`.
     pub(crate) fn write(&mut self, translation: Translation, offset: usize, value: Value) {
         self.regions[translation.index].content.write(translation.element + offset, value);
     }
 
-    /// Reads `len` elements from `offset` behind `translation` on.
+    /// Reads `len` elements from `offset` elements after `translation`.
     pub(crate) fn read(
         &self,
         translation: Translation,
@@ -343,7 +343,7 @@ impl Mmu {
         Ok(if pieces.is_empty() { Value::zeros(region.dtype, 0) } else { Value::concat(&pieces) })
     }
 
-    /// The one value that covers `len` elements from `translation` on, and where in it they begin.
+    /// Returns the one value that covers `len` elements from `translation`, and their offset in it.
     pub(crate) fn covering(&self, translation: Translation, len: usize) -> Option<(&Value, usize)> {
         self.regions[translation.index].content.covering(translation.element, len)
     }
@@ -358,7 +358,7 @@ impl Mmu {
     }
 }
 
-/// What stands in a region: the first element of each piece -> its value.
+/// The content of a region: the first element of each piece -> its value.
 #[derive(Debug, Default)]
 struct Content(BTreeMap<usize, Value>);
 
@@ -374,7 +374,7 @@ impl Content {
             return;
         }
         match self.0.range_mut(..=at).next_back() {
-            // What happens over and over: the same piece again, or a part of a larger one.
+            // The common cases: the same piece again, or a part of a larger piece.
             Some((&start, piece)) if start == at && piece.len() == value.len() => *piece = value,
             Some((&start, piece)) if start < at && end < start + piece.len() => {
                 let right = piece.slice(end - start, start + piece.len() - end);
@@ -386,7 +386,7 @@ impl Content {
         }
     }
 
-    /// As [`Self::write`], whatever stands there.
+    /// Writes over any number of pieces.
     fn write_over(&mut self, at: usize, end: usize, value: Value) {
         self.cut(at);
         self.cut(end);
@@ -397,7 +397,7 @@ impl Content {
         self.0.insert(at, value);
     }
 
-    /// Makes `at` a border between pieces.
+    /// Splits the piece that contains `at`, so that a piece starts there.
     fn cut(&mut self, at: usize) {
         let Some((&start, value)) = self.0.range(..at).next_back() else { return };
         if start + value.len() <= at {

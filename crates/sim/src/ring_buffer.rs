@@ -1,13 +1,13 @@
-//! A queue whose slots are written in place and used again: nothing is moved in or out.
+//! A FIFO ring buffer whose slots are written in place and reused: values are not moved in or out.
 //!
-//! - **ROW-1 (FIFO).** Slots are taken in the order they were added.
-//! - **ROW-2 (bounded).** It keeps as many slots as were ever in use at once, rounded up to a power of two.
+//! - **ROW-1 (FIFO).** Slots leave in the order in which they were added.
+//! - **ROW-2 (bounded).** The number of slots is the largest number in use at once, rounded up to a power of two.
 
 use std::ops::{Index, IndexMut};
 
 /// A FIFO of reusable slots.
 pub(crate) struct RingBuffer<T> {
-    /// A power of two of them, or none.
+    /// The slots; their number is zero or a power of two.
     slots: Vec<T>,
     head: usize,
     len: usize,
@@ -30,7 +30,7 @@ impl<T: Default> RingBuffer<T> {
         self.len == 0
     }
 
-    /// Adds a slot at the end; it holds whatever was left in it.
+    /// Adds a slot at the end; the slot holds its old content.
     #[inline]
     pub(crate) fn push(&mut self) -> &mut T {
         if self.len == self.slots.len() {
@@ -41,7 +41,7 @@ impl<T: Default> RingBuffer<T> {
         &mut self[last]
     }
 
-    /// Takes the first slot off; what is in it can be used until the next push.
+    /// Removes the first slot; its content is valid until the next push.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<&mut T> {
         if self.len == 0 {

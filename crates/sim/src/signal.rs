@@ -1,6 +1,6 @@
-//! A one-shot event: set once, seen by everybody who waits or comes later.
+//! A one-shot event: set once, seen by every process that waits then or later.
 //!
-//! - **SIG-1 (once).** Setting it twice is a bug and panics; waiting on a set one returns at once.
+//! - **SIG-1 (once).** Setting a signal twice is a bug and panics; waiting on a set signal returns at once.
 
 use crate::executor::{Sim, Wait};
 use crate::wait_queue::{Ticket, WaitQueue};
@@ -20,7 +20,7 @@ impl<T> Clone for Signal<T> {
 
 struct State<T> {
     sim: Sim,
-    /// What waiting for it is waiting for, and who is expected to set it, for messages.
+    /// The condition and the processes that could set it, for messages.
     what: String,
     providers: Vec<String>,
     value: RefCell<Option<T>>,
@@ -28,13 +28,13 @@ struct State<T> {
 }
 
 impl<T: Clone> Signal<T> {
-    /// An event not set yet; `provider` names who will.
+    /// Creates a signal that is not set; `provider` names the process that will set it.
     pub fn new(sim: &Sim, name: impl Into<String>, provider: impl Into<String>) -> Self {
         let what = format!("`{}` to be set", name.into());
         Self::described(sim, what, vec![provider.into()])
     }
 
-    /// The same with its own words for what waiting for it is waiting for, and all who could set it.
+    /// Creates a signal with a description of the condition and all processes that could set it.
     pub fn described(sim: &Sim, what: impl Into<String>, providers: Vec<String>) -> Self {
         Self(Rc::new(State {
             sim: sim.clone(),
@@ -45,25 +45,25 @@ impl<T: Clone> Signal<T> {
         }))
     }
 
-    /// Sets it and resumes all who wait.
+    /// Sets the signal and resumes all waiting processes.
     pub fn set(&self, value: T) {
         let before = self.0.value.replace(Some(value));
         assert!(before.is_none(), "SIG-1: set twice: {}", self.0.what);
-        self.0.waiters.call_all(&self.0.sim);
+        self.0.waiters.wake_all(&self.0.sim);
     }
 
-    /// Whether it is set.
+    /// True if the signal is set.
     pub fn is_set(&self) -> bool {
         self.0.value.borrow().is_some()
     }
 
-    /// Waits until it is set.
+    /// Waits until the signal is set.
     pub fn wait(&self) -> WaitFor<T> {
         WaitFor { state: self.0.clone(), ticket: Ticket::default() }
     }
 }
 
-/// Waits for a [`Signal`].
+/// A wait for a [`Signal`].
 #[must_use = "does nothing unless awaited"]
 pub struct WaitFor<T> {
     state: Rc<State<T>>,

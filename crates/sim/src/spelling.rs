@@ -1,10 +1,10 @@
-//! The near miss: which known word a misspelt one was meant to be.
+//! Spelling suggestions: the known word closest to a misspelt one.
 //!
-//! - **NEAR-1 (close only).** A word is suggested only if at most a third of the letters typed, rounded up, differ,
-//!   or if three letters or more of it were typed and the rest is missing; a wild guess helps nobody.
-//! - **NEAR-2 (stable).** Of equally close words the first given wins.
+//! - **NEAR-1 (close only).** A word is suggested only if at most a third of the typed letters (rounded up) differ, or
+//!   if the typed letters are its beginning and at least three.
+//! - **NEAR-2 (stable).** Of equally close words the first candidate wins.
 
-/// The near miss among `candidates`: the closest by edits (insert, delete, replace, swap), if close enough.
+/// Returns the candidate closest to `word` by edits (insert, delete, replace, swap), if close enough.
 ///
 /// ```
 /// use phalanx_sim::config::suggestion;
@@ -15,7 +15,7 @@ pub fn suggestion<'a>(
     word: &str,
     candidates: impl IntoIterator<Item = &'a str>,
 ) -> Option<&'a str> {
-    // No name is that long, and the distance takes time quadratic in the length.
+    // No name is that long, and the edit distance takes quadratic time.
     if word.len() > 100 {
         return None;
     }
@@ -31,12 +31,12 @@ pub fn suggestion<'a>(
     closest.map(|(_, candidate)| candidate)
 }
 
-/// Case and the choice between `-` and `_` are no difference worth an edit.
+/// Returns the letters of a word without the differences that cost no edit: case, and `-` or `_`.
 fn letters(word: &str) -> Vec<char> {
     word.chars().flat_map(char::to_lowercase).map(|c| if c == '-' { '_' } else { c }).collect()
 }
 
-/// Edit distance with neighbours swapped as one edit, over three rows of the table.
+/// Returns the edit distance; a swap of neighbours is one edit. Keeps three rows of the table.
 fn distance(a: &[char], b: &[char]) -> usize {
     let mut before: Vec<usize> = vec![0; b.len() + 1];
     let mut last: Vec<usize> = (0..=b.len()).collect();

@@ -1,8 +1,8 @@
-//! Quantities with units: simulated time, bytes, rates. Integers only.
+//! Quantities with units: simulated time, bytes and rates, all integers.
 //!
 //! - **TIME-1 (exact).** Time is a whole number of picoseconds; no float ever takes part.
-//! - **TIME-2 (never early).** A duration computed from a rate is rounded up, so no transfer or
-//!   computation ends before its last byte or operation.
+//! - **TIME-2 (never early).** A duration computed from a rate is rounded up, so no transfer or computation ends before
+//!   its last byte or operation.
 
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub};
@@ -17,40 +17,40 @@ impl Time {
     /// Later than anything that can happen.
     pub const MAX: Self = Self(u64::MAX);
 
-    /// `n` picoseconds.
+    /// Returns `n` picoseconds.
     pub const fn ps(n: u64) -> Self {
         Self(n)
     }
 
-    /// `n` nanoseconds.
+    /// Returns `n` nanoseconds.
     pub const fn ns(n: u64) -> Self {
         Self(n * 1_000)
     }
 
-    /// `n` microseconds.
+    /// Returns `n` microseconds.
     pub const fn us(n: u64) -> Self {
         Self(n * 1_000_000)
     }
 
-    /// The number of picoseconds.
+    /// Returns the number of picoseconds.
     pub const fn as_ps(self) -> u64 {
         self.0
     }
 
-    /// `self - other`, or zero where `other` is later.
+    /// Returns `self - other`, or zero if `other` is later.
     #[must_use]
     pub const fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
 
-    /// `self + other`, stopping at [`Time::MAX`].
+    /// Returns `self + other`, at most [`Time::MAX`].
     #[must_use]
     pub const fn saturating_add(self, other: Self) -> Self {
         Self(self.0.saturating_add(other.0))
     }
 }
 
-/// Stops at [`Time::MAX`]: a run that gets there ends with an error instead of wrapping around.
+/// Saturates at [`Time::MAX`]: a run that reaches it ends with an error instead of wrapping around.
 impl Add for Time {
     type Output = Self;
     #[inline]
@@ -107,16 +107,16 @@ impl fmt::Display for Bytes {
     }
 }
 
-/// How much fits somewhere: a number of bytes, or as much as one likes.
+/// The size of a memory: a number of bytes, or no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Capacity {
-    /// Never full.
+    /// No limit.
     Unlimited,
-    /// At most this much.
+    /// A limit in bytes.
     Limited(Bytes),
 }
 
-/// A rate: things (bytes, operations) per second, kept as a reduced fraction of picoseconds per thing.
+/// A rate: units (bytes, operations) per second, stored as a reduced fraction of picoseconds per unit.
 ///
 /// ```
 /// use phalanx_sim::{Rate, Time};
@@ -126,10 +126,10 @@ pub enum Capacity {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
-    /// Picoseconds per `den` things; 0 means unlimited.
+    /// Picoseconds per `den` units; 0 for unlimited.
     num: u64,
     den: u64,
-    /// The power of two that `den` is, if it is one: then no division is needed.
+    /// Binary logarithm of `den`, if `den` is a power of two: then no division is needed.
     shift: Option<u32>,
 }
 
@@ -139,10 +139,10 @@ pub type Bandwidth = Rate;
 const PS_PER_SECOND: u64 = 1_000_000_000_000;
 
 impl Rate {
-    /// No time at all, however much.
+    /// A rate without limit: every amount takes no time.
     pub const UNLIMITED: Self = Self { num: 0, den: 1, shift: Some(0) };
 
-    /// `n` things a second; `None` for zero, which would never finish.
+    /// Returns the rate of `n` units per second; `None` for zero.
     pub const fn per_second(n: u64) -> Option<Self> {
         if n == 0 {
             return None;
@@ -153,18 +153,18 @@ impl Rate {
         Some(Self { num: PS_PER_SECOND / divisor, den, shift })
     }
 
-    /// Things per second, or `None` where unlimited.
+    /// Returns the units per second; `None` if unlimited.
     pub fn as_per_second(self) -> Option<u64> {
         let scale = PS_PER_SECOND.checked_div(self.num)?;
         Some(scale * self.den)
     }
 
-    /// Whether nothing ever waits for it.
+    /// True if the rate has no limit.
     pub const fn is_unlimited(self) -> bool {
         self.num == 0
     }
 
-    /// How long `n` things take, rounded up (TIME-2); at most [`Time::MAX`].
+    /// Returns the time of `n` units, rounded up (TIME-2), at most [`Time::MAX`].
     #[inline]
     pub fn time_for(self, n: u64) -> Time {
         match (n.checked_mul(self.num), self.shift) {

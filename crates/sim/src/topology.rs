@@ -1,8 +1,8 @@
-//! Where things are: the numbers and names of SIPs, cubes and PEs, and the way from one SIP to another.
+//! The numbers and names of SIPs, cubes and PEs, and the routes between SIPs.
 //!
-//! - **NET-1 (shortest).** A route takes the fewest hops its topology allows: along x (columns) first, then y.
-//! - **NET-2 (fixed).** Between two ways of equal length, the one whose next SIP has the lower number is taken, so a
-//!   route is a function of its ends.
+//! - **NET-1 (shortest).** A route has the fewest hops of its topology, along x (columns) first, then y.
+//! - **NET-2 (fixed).** Of two routes of equal length, the one whose next SIP has the lower number is taken, so a route is
+//!   a function of its ends.
 
 use crate::record::Resource;
 use crate::spec::{SipsSpec, Topology};
@@ -11,16 +11,16 @@ use std::fmt;
 /// One processing element: `sip0.cube1.pe2`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PeId {
-    /// The package.
+    /// Number of the SIP (package).
     pub sip: u32,
-    /// The cube in it, row by row.
+    /// Number of the cube in the SIP, in row-major order.
     pub cube: u16,
-    /// The PE in that, row by row.
+    /// Number of the PE in the cube, in row-major order.
     pub pe: u16,
 }
 
 impl PeId {
-    /// The first PE of a SIP.
+    /// Returns the first PE of a SIP.
     pub const fn first(sip: u32) -> Self {
         Self { sip, cube: 0, pe: 0 }
     }
@@ -32,35 +32,35 @@ impl fmt::Display for PeId {
     }
 }
 
-/// The wires between SIPs, as routes.
+/// The routes between SIPs.
 #[derive(Clone, Copy, Debug)]
-pub struct Network {
+pub(crate) struct Network {
     topology: Topology,
     count: u32,
 }
 
 impl Network {
-    /// The network of a machine.
-    pub fn new(sips: &SipsSpec) -> Self {
+    /// Creates the network of a machine.
+    pub(crate) fn new(sips: &SipsSpec) -> Self {
         Self { topology: sips.topology, count: sips.count }
     }
 
-    /// Whether every message shares one port at each end.
-    pub fn is_switched(&self) -> bool {
+    /// True if all messages share one port at each end.
+    pub(crate) fn is_switched(&self) -> bool {
         self.topology == Topology::Switch
     }
 
-    /// The number of the port toward the neighbour `next`: its own, or the one of a switch, which all share.
+    /// Returns the number of the port toward the neighbour `next`: its own, or the shared port of a switch.
     pub(crate) fn port(&self, next: u32) -> u32 {
         if self.is_switched() { Resource::SWITCH } else { next }
     }
 
-    /// The SIP to which `from` hands what is meant for `to`.
+    /// Returns the next SIP on the route from `from` to `to`.
     ///
     /// # Panics
     ///
-    /// If the two are the same: nothing needs to be sent.
-    pub fn next_hop(&self, from: u32, to: u32) -> u32 {
+    /// If the two are the same.
+    pub(crate) fn next_hop(&self, from: u32, to: u32) -> u32 {
         assert!(from != to, "NET-1: no hop from sip{from} to itself");
         match self.topology {
             Topology::Ring1d => around(from, to, self.count),
@@ -72,8 +72,8 @@ impl Network {
         }
     }
 
-    /// The SIPs from `from` to `to`, both included.
-    pub fn route(&self, from: u32, to: u32) -> Vec<u32> {
+    /// Returns the SIPs from `from` to `to`, both included.
+    pub(crate) fn route(&self, from: u32, to: u32) -> Vec<u32> {
         let mut route = vec![from];
         let mut at = from;
         while at != to {
@@ -83,18 +83,18 @@ impl Network {
         route
     }
 
-    /// How many links lie between two SIPs.
-    pub fn hops(&self, from: u32, to: u32) -> u32 {
+    /// Returns the number of links between two SIPs.
+    pub(crate) fn hops(&self, from: u32, to: u32) -> u32 {
         u32::try_from(self.route(from, to).len() - 1).expect("fewer hops than SIPs")
     }
 }
 
-/// The next number from `at` to `to` on a line.
+/// Returns the next number from `at` to `to` on a line.
 fn toward(at: u32, to: u32) -> u32 {
     if to > at { at + 1 } else { at - 1 }
 }
 
-/// The next number from `at` to `to` on a ring of `count`: the shorter way, the lower neighbour where equal (NET-2).
+/// Returns the next number from `at` to `to` on a ring of `count`: the shorter direction, the lower neighbour if equal (NET-2).
 fn around(at: u32, to: u32, count: u32) -> u32 {
     let up = (at + 1) % count;
     let down = (at + count - 1) % count;
@@ -106,7 +106,7 @@ fn around(at: u32, to: u32, count: u32) -> u32 {
     }
 }
 
-/// One hop on a grid, x before y; `step` moves along one line of the given length.
+/// Returns the next number on a grid, x before y; `step` moves along one row or column of the given length.
 fn grid(from: u32, to: u32, columns: u32, step: impl Fn(u32, u32, u32) -> u32, rows: u32) -> u32 {
     let ((y, x), (to_y, to_x)) = ((from / columns, from % columns), (to / columns, to % columns));
     if x == to_x { step(y, to_y, rows) * columns + x } else { y * columns + step(x, to_x, columns) }
@@ -122,7 +122,7 @@ mod tests {
         Network::new(&SipsSpec { count, topology, link: WireSpec::FREE })
     }
 
-    /// Shortest distances by breadth-first search over the neighbours that a topology has.
+    /// Returns the shortest distance of two SIPs.
     fn distance(topology: Topology, count: u32, from: u32, to: u32) -> u32 {
         let (rows, columns) = match topology {
             Topology::Mesh2d { rows, columns } | Topology::Torus2d { rows, columns } => {

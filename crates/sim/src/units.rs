@@ -1,12 +1,12 @@
-//! Quantities as people write them: `128 GB/s`, `8.192 TFLOP/s`, `1.5 ns`, `2 MiB`, `unlimited`.
+//! Quantities in text: `128 GB/s`, `8.192 TFLOP/s`, `1.5 ns`, `2 MiB`, `unlimited`.
 //!
-//! - **UNIT-1 (exact).** A quantity is read in whole numbers, never through a float: what cannot be
-//!   represented exactly (half a picosecond, a third of a byte) is refused, not rounded.
-//! - **UNIT-2 (round trip).** What is printed here reads back as the same value.
-//! - **UNIT-3 (helpful).** A refused quantity says which units are allowed, and the near miss if any.
+//! - **UNIT-1 (exact).** A quantity is read in whole numbers, never through a float: a quantity without an exact
+//!   representation (half a picosecond, a third of a byte) is refused, not rounded.
+//! - **UNIT-2 (round trip).** A printed quantity reads back as the same value.
+//! - **UNIT-3 (helpful).** The error of a refused quantity lists the allowed units, and a spelling suggestion if any.
 //!
-//! `KB`, `MB`, `GB` are powers of 1000; `KiB`, `MiB`, `GiB` powers of 1024. A number of bytes may go without
-//! a unit, or with a bare `K`, `M`, `G`, which are powers of 1024 as in the field's benchmark programs.
+//! `KB`, `MB`, `GB` are powers of 1000; `KiB`, `MiB`, `GiB` are powers of 1024. A number of bytes may have no unit, or a
+//! bare `K`, `M`, `G`, which are powers of 1024 as in common benchmark programs.
 
 use crate::spelling::suggestion;
 use crate::time::{Bandwidth, Bytes, Capacity, Rate, Time};
@@ -21,7 +21,7 @@ pub use show::{show_bandwidth, show_capacity, show_rate, show_time};
 use error::{Reason, refuse, shorten};
 use number::Number;
 
-/// A bandwidth, such as `128 GB/s` or `unlimited`; never zero.
+/// Parses a bandwidth, such as `128 GB/s` or `unlimited`; never zero.
 ///
 /// ```
 /// use phalanx_sim::{Rate, units};
@@ -36,22 +36,22 @@ pub fn parse_bandwidth(text: &str) -> Result<Bandwidth, QuantityError> {
     rate(text, Kind::Bandwidth)
 }
 
-/// A compute rate, such as `8.192 TFLOP/s` or `unlimited`; never zero.
+/// Parses a compute rate, such as `8.192 TFLOP/s` or `unlimited`; never zero.
 pub fn parse_rate(text: &str) -> Result<Rate, QuantityError> {
     rate(text, Kind::Rate)
 }
 
-/// A time, such as `500 ns`, `1 us`, `0 ns`.
+/// Parses a time, such as `500 ns`, `1 us`, `0 ns`.
 pub fn parse_time(text: &str) -> Result<Time, QuantityError> {
     Ok(Time::ps(whole(text, Kind::Time)?))
 }
 
-/// A number of bytes, such as `16 KB`, `2 MiB`, `64K` or `512`.
+/// Parses a number of bytes, such as `16 KB`, `2 MiB`, `64K` or `512`.
 pub fn parse_bytes(text: &str) -> Result<Bytes, QuantityError> {
     Ok(Bytes(whole(text, Kind::Bytes)?))
 }
 
-/// A capacity: a number of bytes that is not zero, or `unlimited`.
+/// Parses a capacity: a number of bytes that is not zero, or `unlimited`.
 pub fn parse_capacity(text: &str) -> Result<Capacity, QuantityError> {
     if text.trim() == UNLIMITED {
         return Ok(Capacity::Unlimited);
@@ -64,15 +64,15 @@ pub fn parse_capacity(text: &str) -> Result<Capacity, QuantityError> {
     }
 }
 
-/// A whole number without a unit, zero included.
+/// Parses a whole number without a unit, zero included.
 pub fn parse_count(text: &str) -> Result<u64, QuantityError> {
     whole(text, Kind::Count)
 }
 
-/// The word for no limit at all.
+/// The word for no limit.
 pub const UNLIMITED: &str = "unlimited";
 
-/// What a text is expected to be.
+/// The expected kind of a quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Bytes a second.
@@ -92,7 +92,7 @@ pub enum Kind {
 const KINDS: [Kind; 4] = [Kind::Bandwidth, Kind::Rate, Kind::Time, Kind::Bytes];
 
 impl Kind {
-    /// With its article: `a bandwidth`.
+    /// Returns the name with its article: `a bandwidth`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Bandwidth => "a bandwidth",
@@ -104,7 +104,7 @@ impl Kind {
         }
     }
 
-    /// What is allowed, in words.
+    /// Returns the allowed units in words.
     pub fn allowed(self) -> String {
         let units: Vec<&str> =
             self.units().iter().filter(|unit| unit.listed).map(|unit| unit.name).collect();
@@ -118,7 +118,7 @@ impl Kind {
         }
     }
 
-    /// The smallest thing it counts.
+    /// Returns the smallest unit in words.
     const fn grain(self) -> &'static str {
         match self {
             Self::Bandwidth => "bytes a second",
@@ -139,7 +139,7 @@ impl Kind {
         }
     }
 
-    /// Whether a bare number means something.
+    /// True if a number without a unit is allowed.
     const fn takes_bare_number(self) -> bool {
         matches!(self, Self::Bytes | Self::Capacity | Self::Count)
     }
@@ -152,7 +152,7 @@ impl Kind {
 struct Unit {
     name: &'static str,
     factor: u64,
-    /// Whether messages name it and printing uses it; the others are second spellings.
+    /// True for the main spelling, which messages list and printing uses; false for an alternative spelling.
     listed: bool,
 }
 
@@ -251,18 +251,18 @@ fn wrong_unit(unit: &str, kind: Kind) -> Reason {
     let is_of = |kind: &Kind| kind.units().iter().any(|known| known.name == unit && known.listed);
     match KINDS.into_iter().find(is_of) {
         Some(found) if kind != Kind::Count => Reason::WrongKind { found },
-        _ => Reason::UnknownUnit { unit: shorten(unit), near: near_unit(unit, kind) },
+        _ => Reason::UnknownUnit { unit: shorten(unit), suggestion: suggested_unit(unit, kind) },
     }
 }
 
-/// The unit meant by `GBps`, `Gb/s`, `gb/sec`, `TFLOPS`, `usec`, `mib`.
-fn near_unit(unit: &str, kind: Kind) -> Option<&'static str> {
+/// Returns the unit closest to a misspelt one: `GBps`, `Gb/s`, `gb/sec`, `TFLOPS`, `usec`, `mib`.
+fn suggested_unit(unit: &str, kind: Kind) -> Option<&'static str> {
     let listed = || kind.units().iter().filter(|unit| unit.listed).map(|unit| unit.name);
     let plain = simplify(unit);
     listed().find(|name| simplify(name) == plain).or_else(|| suggestion(unit, listed()))
 }
 
-/// Lower case, without the marks in which spellings of the same unit differ.
+/// Returns the unit in lower case, without the marks in which spellings of the same unit differ.
 fn simplify(unit: &str) -> String {
     let lower = unit.trim().to_lowercase().replace("/sec", "/s").replace("per second", "/s");
     let lower = lower.strip_suffix("onds").unwrap_or(&lower);

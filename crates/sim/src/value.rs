@@ -1,8 +1,7 @@
-//! Immutable data, computed when someone looks.
+//! Immutable data with lazy evaluation.
 //!
-//! A [`Value`] is a row-major run of elements of one type: either a buffer or an operation on other
-//! values, recorded and not yet carried out. Recording costs one small allocation; an [`Evaluator`]
-//! carries operations out later, on whatever thread it likes.
+//! A [`Value`] is a row-major sequence of elements of one type: either a buffer or a recorded operation on other values.
+//! Recording an operation costs one small allocation; an [`Evaluator`] computes it later, on any thread.
 //!
 //! ```
 //! use phalanx_sim::value::{Binary, DType, Unary, Value};
@@ -14,16 +13,15 @@
 //! ```
 //!
 //! - **VAL-1 (immutable).** The elements of a value never change.
-//! - **VAL-2 (exact).** Elements equal those of [`mod@reference`] bit for bit, whoever evaluates, whole
-//!   or in pieces, fused or not; only the payload and sign of a NaN are open. Orders are fixed: a
-//!   reduction takes indices ascending from its starting value; each element of `dot` starts at the
-//!   accumulator and takes `k` ascending with fused multiply-add.
-//! - **VAL-3 (rounding).** `f16` and `bf16` compute each operation in `f32` and round to the nearest,
-//!   ties to even; a reduction accumulates in `f32` and rounds once.
-//! - **VAL-4 (once).** A value reached by several others is computed once.
-//! - **VAL-5 (release).** A value that is ready holds no operand; one that nobody reaches is freed.
-//!   A view keeps the whole buffer under it.
-//! - **VAL-6 (typed).** Operand types and lengths are checked when recorded; evaluation cannot fail.
+//! - **VAL-2 (exact).** Elements equal those of [`mod@reference`] bit for bit, with every evaluator, whole or in pieces,
+//!   fused or not; only the payload and sign of a NaN may differ. Orders are fixed: a reduction takes ascending indices
+//!   from its starting value; each element of `dot` starts at the accumulator and takes ascending `k` with fused
+//!   multiply-add.
+//! - **VAL-3 (rounding).** `f16` and `bf16` compute each operation in `f32` and round to the nearest, ties to even; a
+//!   reduction accumulates in `f32` and rounds once.
+//! - **VAL-4 (once).** A value used by several others is computed once.
+//! - **VAL-5 (release).** A ready value holds no operand; an unreachable value is freed. A view keeps its whole buffer.
+//! - **VAL-6 (typed).** Operand types and lengths are checked at recording; evaluation cannot fail.
 //! - **VAL-7 (flat).** Evaluating or dropping a graph of any depth uses constant stack.
 //! - **VAL-8 (cheap).** Slices and fills use no memory for elements.
 
@@ -56,7 +54,7 @@ use node::{Dot, Node, Op, Reduction};
 use std::fmt;
 use std::sync::Arc;
 
-/// Elements of one type, ready or yet to be computed. Cloning is cheap.
+/// Elements of one type, ready or recorded. Cloning is cheap.
 #[derive(Clone)]
 pub struct Value {
     node: Arc<Node>,
@@ -64,14 +62,14 @@ pub struct Value {
     len: usize,
 }
 
-/// What is there at once.
+/// Creation of ready values.
 impl Value {
-    /// `len` zeros.
+    /// Creates `len` zeros.
     pub fn zeros(dtype: DType, len: usize) -> Self {
         Self::full(dtype, len, 0.0)
     }
 
-    /// `len` times `number`, rounded to `dtype` by way of `f32`.
+    /// Creates `len` copies of `number`, rounded to `f32` and then to `dtype`.
     pub fn full(dtype: DType, len: usize, number: f64) -> Self {
         Self::filled(Scalar::new(dtype, number), dtype, len)
     }
@@ -80,22 +78,22 @@ impl Value {
         Self::whole(Node::fill(dtype, len, scalar))
     }
 
-    /// `elements`, each rounded to `dtype`.
+    /// Creates a value from `elements`, each rounded to `dtype`.
     pub fn from_f32(dtype: DType, elements: &[f32]) -> Self {
         Self::whole(Node::ready(block::narrow(dtype, elements)))
     }
 
-    /// `elements` as they are.
+    /// Creates a value from `elements`.
     pub fn from_i32(elements: &[i32]) -> Self {
         Self::from_vec(elements.to_vec())
     }
 
-    /// `elements` as they are, without copying.
+    /// Creates a value from `elements`, without a copy.
     pub fn from_vec_f32(elements: Vec<f32>) -> Self {
         Self::from_vec(elements)
     }
 
-    /// `elements` as they are, without copying.
+    /// Creates a value from `elements`, without a copy.
     pub fn from_vec<T: Element>(elements: Vec<T>) -> Self {
         Self::whole(Node::ready(T::buffer(elements)))
     }
@@ -109,42 +107,42 @@ impl Value {
     }
 }
 
-/// Recording operations.
+/// Recording of operations.
 impl Value {
-    /// From this [`depth`](Self::depth) on it pays to [`start`](Evaluator::start) a value, so that
-    /// what it holds on to stays bounded.
+    /// The [`depth`](Self::depth) from which a value should be [started](Evaluator::start), to bound the memory of its
+    /// operands.
     pub const DEEP: u32 = 64;
 
-    /// `op` of each element.
+    /// Records `op` of each element.
     pub fn unary(op: Unary, a: &Self) -> Self {
         Self::record(a.dtype(), a.len, Op::Unary(op, a.clone()))
     }
 
-    /// `op` of each pair of elements.
+    /// Records `op` of each pair of elements.
     ///
     /// # Panics
     ///
-    /// When types or lengths differ.
+    /// If types or lengths differ.
     pub fn binary(op: Binary, a: &Self, b: &Self) -> Self {
         same(a, b);
         Self::record(a.dtype(), a.len, Op::Binary(op, [a.clone(), b.clone()]))
     }
 
-    /// 1 where `op` holds between the elements, else 0; of type `i32`.
+    /// Records a comparison of each pair of elements: 1 if `op` holds, otherwise 0, of type `i32`.
     ///
     /// # Panics
     ///
-    /// When types or lengths differ.
+    /// If types or lengths differ.
     pub fn compare(op: Compare, a: &Self, b: &Self) -> Self {
         same(a, b);
         Self::record(DType::I32, a.len, Op::Compare(op, [a.clone(), b.clone()]))
     }
 
-    /// The elements of `a` where `condition` (of type `i32`) is not 0, else those of `b`.
+    /// Records a selection: elements of `a` if `condition` (of type `i32`) is not 0, otherwise of `b`.
     ///
     /// # Panics
     ///
-    /// When types or lengths do not fit.
+    /// If types or lengths do not fit.
     pub fn select(condition: &Self, a: &Self, b: &Self) -> Self {
         same(a, b);
         assert_eq!(condition.dtype(), DType::I32, "VAL-6: a condition is i32");
@@ -153,8 +151,8 @@ impl Value {
         Self::record(a.dtype(), a.len, Op::Select(operands))
     }
 
-    /// Each element as `dtype`: rounded to nearest; to `i32` truncated, saturating, NaN as 0; from
-    /// `i32` to `f16` and `bf16` by way of `f32`.
+    /// Records a conversion of each element to `dtype`: rounded to nearest; to `i32` truncated and saturating, NaN as 0;
+    /// from `i32` to `f16` and `bf16` through `f32`.
     #[must_use]
     pub fn cast(&self, dtype: DType) -> Self {
         if dtype == self.dtype() {
@@ -163,24 +161,24 @@ impl Value {
         Self::record(dtype, self.len, Op::Cast(self.clone()))
     }
 
-    /// `a`, seen as `[outer, axis, inner]`, reduced over `axis`.
+    /// Records a reduction of `a`, with the shape `[outer, axis, inner]`, over `axis`.
     ///
     /// # Panics
     ///
-    /// When `a` has not `outer * axis * inner` elements.
+    /// If `a` does not have `outer * axis * inner` elements.
     pub fn reduce(how: Reduce, a: &Self, outer: usize, axis: usize, inner: usize) -> Self {
         assert_eq!(a.len, outer * axis * inner, "VAL-6: shape of a reduction");
         let reduction = Reduction { how, source: a.clone(), outer, axis, inner };
         Self::record(a.dtype(), outer * inner, Op::Reduce(Box::new(reduction)))
     }
 
-    /// The matrix product of `a` (m*k) and `b` (k*n), added to `acc` (m*n; zeros if none).
+    /// Records the matrix product of `a` (m*k) and `b` (k*n), added to `acc` (m*n; zeros if none).
     ///
     /// Floats of any type give `f32`; `i32` gives `i32`, wrapping.
     ///
     /// # Panics
     ///
-    /// When types or lengths do not fit.
+    /// If types or lengths do not fit.
     #[expect(clippy::many_single_char_names, reason = "the letters of the textbook")]
     pub fn dot(a: &Self, b: &Self, mnk: [usize; 3], acc: Option<&Self>) -> Self {
         let [m, n, k] = mnk;
@@ -200,32 +198,31 @@ fn same(a: &Value, b: &Value) {
     assert_eq!(a.len, b.len, "VAL-6: operands of one length");
 }
 
-/// What is known without looking.
+/// Properties that need no evaluation.
 impl Value {
-    /// The type of the elements.
+    /// Returns the type of the elements.
     pub fn dtype(&self) -> DType {
         self.node.dtype
     }
 
-    /// The number of elements.
+    /// Returns the number of elements.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are no elements.
+    /// True if there are no elements.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Whether the elements lie in memory.
+    /// True if the elements are in memory.
     pub fn is_ready(&self) -> bool {
         self.node.is_ready()
     }
 
-    /// How many operations deep the recorded graph was when this was recorded; 0 when ready.
+    /// Returns the depth of the recorded graph at the time of recording; 0 for a ready value.
     ///
-    /// An [`Evaluator`] with threads may make it 0 at any moment: decide nothing by it that anyone
-    /// can see in simulated time.
+    /// An [`Evaluator`] with threads may change the depth to 0 at any moment: simulated time must not depend on it.
     pub fn depth(&self) -> u32 {
         if self.is_ready() { 0 } else { self.node.depth }
     }
@@ -239,15 +236,15 @@ impl Value {
     }
 }
 
-/// Looking: evaluates on the calling thread what is not ready.
+/// Access to the elements, which evaluates on the calling thread if the value is not ready.
 impl Value {
-    /// The elements, in place.
+    /// Returns the elements, without a copy.
     pub fn elements(&self) -> Slice<'_> {
         evaluate::force(self);
         self.ready_elements()
     }
 
-    /// The whole buffer the elements lie in, in place; for a view it holds more than the view.
+    /// Returns the buffer that holds the elements; for a view, the buffer of the whole.
     pub fn buffer(&self) -> &Buffer {
         evaluate::force(self);
         self.node.buffer().expect("VAL-2: forced")
@@ -258,12 +255,12 @@ impl Value {
         buffer.view().range(self.start, self.len)
     }
 
-    /// The elements as `f32`.
+    /// Returns the elements as `f32`.
     pub fn to_f32(&self) -> Vec<f32> {
         block::widen(self.elements())
     }
 
-    /// The elements as `i32`: floats truncated, saturating, NaN as 0.
+    /// Returns the elements as `i32`: floats truncated and saturating, NaN as 0.
     #[expect(clippy::cast_possible_truncation, reason = "documented")]
     pub fn to_i32(&self) -> Vec<i32> {
         match self.elements() {
@@ -272,11 +269,11 @@ impl Value {
         }
     }
 
-    /// Element `i`.
+    /// Returns element `i`.
     ///
     /// # Panics
     ///
-    /// When there is no such element.
+    /// If there is no such element.
     pub fn get(&self, i: usize) -> f64 {
         assert!(i < self.len, "VAL-6: element {i} of {}", self.len);
         match self.node.fill {

@@ -1,8 +1,8 @@
-//! A waiting line: who may go first, fairly, when several processes want the same thing.
+//! A fair queue of waiting processes.
 //!
-//! - **LINE-1 (fair).** Whoever joined first passes first; nobody overtakes a waiting process.
-//! - **LINE-2 (no lost turn).** A process that gives up waiting (its future is dropped) leaves the line, and the
-//!   one behind it gets its turn.
+//! - **LINE-1 (fair).** Processes pass in the order in which they joined; no process overtakes a waiting one.
+//! - **LINE-2 (no lost turn).** A process that stops waiting (its future is dropped) leaves the queue, and the next
+//!   process is woken.
 
 use crate::executor::{Sim, TaskId};
 use std::cell::{Cell, RefCell};
@@ -15,17 +15,17 @@ pub(crate) struct WaitQueue {
     next: Cell<u64>,
 }
 
-/// A place in a line.
+/// The position of a future in a [`WaitQueue`]; none before it joins.
 #[derive(Default)]
 pub(crate) struct Ticket(Option<u64>);
 
 impl WaitQueue {
-    /// Whether the holder of `ticket` is at the front (or nobody waits at all).
+    /// True if `ticket` is at the front, or the queue is empty.
     pub(crate) fn is_first(&self, ticket: &Ticket) -> bool {
         self.waiting.borrow().front().is_none_or(|(number, _)| Some(*number) == ticket.0)
     }
 
-    /// Waits at the end of the line, if not in it already.
+    /// Joins the end of the queue, unless `ticket` is already in it.
     pub(crate) fn join(&self, ticket: &mut Ticket, task: TaskId) {
         if ticket.0.is_none() {
             let number = self.next.replace(self.next.get() + 1);
@@ -34,35 +34,30 @@ impl WaitQueue {
         }
     }
 
-    /// Leaves the line.
+    /// Leaves the queue.
     pub(crate) fn leave(&self, ticket: &mut Ticket) {
         if let Some(number) = ticket.0.take() {
             self.waiting.borrow_mut().retain(|(other, _)| *other != number);
         }
     }
 
-    /// Leaves the line without having passed: the next one gets the turn (LINE-2).
+    /// Leaves the queue without having passed, and wakes the next process (LINE-2).
     pub(crate) fn give_up(&self, ticket: &mut Ticket, sim: &Sim) {
         if ticket.0.is_some() {
             self.leave(ticket);
-            self.call(sim);
+            self.wake_first(sim);
         }
     }
 
-    /// Lets the first in line look again.
-    pub(crate) fn call(&self, sim: &Sim) {
+    /// Wakes the first process.
+    pub(crate) fn wake_first(&self, sim: &Sim) {
         if let Some((_, task)) = self.waiting.borrow().front() {
             sim.wake(*task);
         }
     }
 
-    /// Lets everybody in line look again.
-    pub(crate) fn call_all(&self, sim: &Sim) {
+    /// Wakes all processes.
+    pub(crate) fn wake_all(&self, sim: &Sim) {
         self.waiting.borrow().iter().for_each(|(_, task)| sim.wake(*task));
-    }
-
-    /// The names of those who wait.
-    pub(crate) fn names(&self, sim: &Sim) -> Vec<String> {
-        self.waiting.borrow().iter().filter_map(|(_, task)| sim.name_of(*task)).collect()
     }
 }

@@ -1,49 +1,48 @@
-//! Busy-until arithmetic: a wire, an engine or a memory port that serves one thing after another.
+//! Busy-until arithmetic: a wire, an engine or a memory port that serves one user at a time.
 //!
-//! Nothing here is scheduled: who comes computes when its turn begins and ends, and the wire remembers until when
-//! it is taken.
+//! A wire schedules no events: the user computes the start and the end of its turn, and the wire stores the end of its
+//! last turn.
 //!
-//! - **WIR-1 (FIFO).** Turns begin in order of asking, and do not overlap.
-//! - **WIR-3 (not idle).** A load or store that will need a stage only later does not keep others from using it
-//!   until then: they fill the gap, if they fit. Messages do not, because those of one edge must stay in order.
-//! - **WIR-2 (work).** A wire with an unlimited rate never delays anybody.
+//! - **WIR-1 (FIFO).** Turns begin in the order of requests, and do not overlap.
+//! - **WIR-3 (not idle).** A load or store that needs a stage only later leaves a gap before its turn. Other loads and
+//!   stores that fit fill the gap. Messages do not, because the messages of one edge must stay in order.
+//! - **WIR-2 (work).** A wire with an unlimited rate delays no user.
 
 use crate::record::Path;
 use crate::spec::WireSpec;
 use crate::stall::Kind;
 use crate::time::{Rate, Time};
 
-/// One thing at a time, first come first served.
+/// A stage that serves one user at a time, first come, first served.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Wire {
     free: Time,
-    /// What led to `free`: the critical path of whoever has to wait for it.
+    /// Critical path to `free`, which a waiting user takes over.
     last: Path,
     pub(crate) busy: Time,
     pub(crate) bytes: u64,
     pub(crate) turns: u64,
     pub(crate) first: Time,
-    /// Stretches before `free` that were left over by turns taken ahead of time.
+    /// Unused spans before `free`, left by turns that were taken ahead of time.
     gaps: Vec<Turn>,
 }
 
-/// When a turn begins and ends.
+/// The use of a wire from `start` to `end`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Turn {
     pub(crate) start: Time,
     pub(crate) end: Time,
-    /// Whether anything had to be taken for it.
+    /// True if the turn occupied the wire; false on an unlimited wire.
     pub(crate) taken: bool,
 }
 
 impl Wire {
-    /// Takes the wire for `span`, not before `ready`. Where that means waiting for another's turn to end, `path`
-    /// becomes the one that led there.
+    /// Takes the wire for `span`, not before `ready`. If the turn waits for the end of another turn, `path` becomes the
+    /// critical path of that turn.
     #[inline]
     pub(crate) fn take(&mut self, ready: Time, span: Time, bytes: u64, path: &mut Path) -> Turn {
         let start = if self.free > ready {
-            // A turn cut through may end before the last byte that comes through it: what led to that byte did
-            // not lead here.
+            // A cut-through turn may end before its last byte arrives: the path of that byte is not the path to here.
             if self.last.at() <= self.free {
                 *path = self.last;
             }
@@ -61,7 +60,7 @@ impl Wire {
         Turn { start, end: self.free, taken: true }
     }
 
-    /// Takes a stretch that was left over, if `span` fits into one from `ready` on.
+    /// Takes a part of a gap, if `span` fits into one from `ready` on.
     fn fill_gap(&mut self, ready: Time, span: Time, bytes: u64) -> Option<Turn> {
         let fits = |gap: &Turn| gap.start.max(ready) + span <= gap.end;
         let index = self.gaps.iter().position(fits)?;
@@ -77,19 +76,19 @@ impl Wire {
         Some(turn)
     }
 
-    /// Remembers a stretch that nobody uses, unless there are too many.
+    /// Stores a gap, unless there are too many.
     fn leave_gap(&mut self, start: Time, end: Time) {
         if start < end && self.gaps.len() < GAPS {
             self.gaps.push(Turn { start, end, taken: false });
         }
     }
 
-    /// Forgets the gaps that are over.
+    /// Removes the gaps that have passed.
     fn forget_gaps(&mut self, now: Time) {
         self.gaps.retain(|gap| gap.end > now);
     }
 
-    /// Says what led to the end of the last turn, and when that was if it was later than promised.
+    /// Sets the critical path to the end of the last turn, and the end if it is later than computed.
     #[inline]
     pub(crate) fn leave(&mut self, end: Time, path: &Path) {
         if end > self.free {
@@ -99,9 +98,9 @@ impl Wire {
         self.last = *path;
     }
 
-    /// The same, with `path` as it was before the turn: the caller brings the copy up to the end.
+    /// Sets the critical path from `path` before the turn, and returns it: the caller advances it to the end.
     ///
-    /// Copying before changing matters: a copy right behind a narrow write has to wait for it.
+    /// The copy comes before the change because a wide read after a narrow write stalls the processor.
     #[inline]
     pub(crate) fn leave_with(&mut self, end: Time, path: &Path) -> &mut Path {
         if end > self.free {
@@ -112,28 +111,28 @@ impl Wire {
         &mut self.last
     }
 
-    /// What led to the end of the last turn.
+    /// Returns the critical path to the end of the last turn.
     pub(crate) fn last(&self) -> &Path {
         &self.last
     }
 
-    /// The end of the last turn.
+    /// Returns the end of the last turn.
     pub(crate) fn free(&self) -> Time {
         self.free
     }
 }
 
-/// How many gaps a wire remembers.
+/// Largest number of gaps that a wire stores.
 const GAPS: usize = 64;
 
-/// Bytes on their way through several stages, cut-through: the head goes on while the tail still comes.
+/// Bytes in flight through several stages, cut-through: the head moves on while the tail still arrives.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Flight {
     pub(crate) bytes: u64,
     pub(crate) head: Time,
     pub(crate) tail: Time,
     pub(crate) path: Path,
-    /// When it was asked for, if it may fill gaps.
+    /// Time of the request, if the flight may fill gaps.
     asked: Option<Time>,
 }
 
@@ -142,19 +141,19 @@ impl Flight {
         Self { bytes, head: ready, tail: ready, path, asked: None }
     }
 
-    /// Bytes asked for now that will be ready later, and may overtake others (WIR-3).
+    /// Creates a flight that is requested now, ready later, and may overtake others (WIR-3).
     pub(crate) fn ahead(bytes: u64, now: Time, ready: Time, path: Path) -> Self {
         Self { asked: Some(now), ..Self::new(bytes, ready, path) }
     }
 
-    /// The part of it that ends with byte `until` of `whole`: its tail comes when that byte does.
+    /// Returns the part of the flight that ends with byte `until` of `whole`, with the tail at the arrival of that byte.
     pub(crate) fn part(&self, bytes: u64, until: u64, whole: u64) -> Self {
         let coming = u128::from((self.tail - self.head).as_ps()) * u128::from(until);
         let tail = u64::try_from(coming.div_ceil(u128::from(whole.max(1)))).unwrap_or(u64::MAX);
         Self { bytes, tail: self.head + Time::ps(tail), ..*self }
     }
 
-    /// Passes a stage of `rate` and `latency` that `wire` keeps for one at a time.
+    /// Passes a stage of `rate` and `latency` that `wire` serves.
     pub(crate) fn pass(&mut self, wire: &mut Wire, rate: Rate, latency: Time, kind: Kind) -> Turn {
         if rate.is_unlimited() {
             let turn = Turn { start: self.head, end: self.tail, taken: false };
@@ -164,7 +163,7 @@ impl Flight {
         let span = rate.time_for(self.bytes);
         let turn = match self.in_gap(wire, span) {
             Some(turn) => turn,
-            None => self.in_line(wire, span, kind),
+            None => self.after_all(wire, span, kind),
         };
         self.head = turn.start;
         self.tail = self.tail.max(turn.end);
@@ -172,7 +171,7 @@ impl Flight {
         turn
     }
 
-    /// A turn between those of others, where allowed; otherwise leaves a gap before its own.
+    /// Takes a turn in a gap, if the flight may; otherwise leaves a gap before its own turn.
     fn in_gap(&self, wire: &mut Wire, span: Time) -> Option<Turn> {
         let now = self.asked?;
         wire.forget_gaps(now);
@@ -183,8 +182,8 @@ impl Flight {
         turn
     }
 
-    /// A turn behind all others.
-    fn in_line(&mut self, wire: &mut Wire, span: Time, kind: Kind) -> Turn {
+    /// Takes a turn after all others.
+    fn after_all(&mut self, wire: &mut Wire, span: Time, kind: Kind) -> Turn {
         let turn = wire.take(self.head, span, self.bytes, &mut self.path);
         let mut path = self.path;
         path.advance(turn.end, kind);
@@ -192,14 +191,14 @@ impl Flight {
         turn
     }
 
-    /// Arrives `latency` later.
+    /// Delays the flight by `latency`.
     pub(crate) fn delay(&mut self, latency: Time) {
         self.head += latency;
         self.tail += latency;
     }
 }
 
-/// Whether a stage costs nothing at all.
+/// True if a stage takes no time.
 pub(crate) fn is_free(spec: &WireSpec) -> bool {
     spec.bandwidth.is_unlimited() && spec.latency == Time::ZERO
 }

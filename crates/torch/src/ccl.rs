@@ -1,6 +1,6 @@
-//! Collectives: what groups of ranks do together.
+//! Algorithms of collectives, their configuration and their measurement.
 //!
-//! How they do it is configured by a file, `ccl.yaml`, of which every part may be left out:
+//! A file, `ccl.yaml`, configures the algorithms. Every part of it may be left out:
 //!
 //! ```
 //! use phalanx_torch::ccl::{CclConfig, Choice};
@@ -15,16 +15,16 @@
 //! assert_eq!((plan.module.as_str(), plan.edge.n_slots, plan.edge.slot_size), ("ring", 8, 1 << 20));
 //! ```
 
-pub mod ahead;
-pub mod algorithm;
+pub(crate) mod algorithm;
 mod algorithms;
-pub mod config;
+pub(crate) mod config;
 pub(crate) mod lanes;
-pub mod part;
+pub(crate) mod part;
+mod prefetch;
 pub mod sweep;
 pub mod tuner;
 
-pub use algorithm::{Algorithm, Operation};
-pub use config::{CclConfig, Choice, Plan, Source, locate};
-pub use part::ReduceOp;
+pub use algorithm::{Algorithm, Operation, Running, anywhere};
+pub use config::{CclConfig, Choice, ENVIRONMENT, FILE, Plan, Source, TopologyKind, locate};
+pub use part::{Buffer, Part, Peers, RecvQueue, ReduceOp, SendQueue, Splits};
 pub use tuner::Tuner;

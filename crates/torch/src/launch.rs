@@ -1,10 +1,9 @@
-//! Launching kernels: which PEs, which tensors, and how they are touched.
+//! Launching kernels: grids, arguments and accesses.
 
 use crate::error::Error;
-use crate::multiprocessing::{LastWords, words};
-use crate::placement::Shard;
+use crate::multiprocessing::{DropPanic, panic_message};
 use crate::rank::Rank;
-use crate::request::{Access, Asked, Handle};
+use crate::request::{Access, Handle, RequestSpec};
 use crate::tensor::Tensor;
 use phalanx_sim::kernel::{KernelError, Tl, View};
 use phalanx_sim::machine::{Cause, Launch};
@@ -15,24 +14,24 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-/// Which PEs of the rank's SIP run a kernel.
+/// The PEs of the rank's SIP that run a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grid {
-    /// The first so many, cube by cube.
+    /// The first PEs, cube by cube.
     Pes(usize),
     /// The first `pes` of each of the first `cubes`.
     Cubes {
-        /// How many cubes.
+        /// Number of cubes.
         cubes: usize,
-        /// How many PEs of each.
+        /// Number of PEs of each cube.
         pes: usize,
     },
-    /// All.
+    /// All PEs.
     All,
 }
 
 impl Grid {
-    /// The PEs it means, on this rank.
+    /// The PEs of the grid on this rank.
     pub fn pes(self, rank: &Rank) -> Result<Vec<PeId>, Error> {
         let all = rank.host().pes();
         let machine = rank.machine();
@@ -62,7 +61,7 @@ impl Grid {
     }
 }
 
-/// A tensor that a kernel is given, and what for.
+/// An argument of a kernel: a tensor and the access to it.
 #[derive(Clone)]
 pub struct Arg {
     tensor: Tensor,
@@ -70,12 +69,12 @@ pub struct Arg {
 }
 
 impl Arg {
-    /// To be read.
+    /// A tensor that the kernel reads.
     pub fn read(tensor: &Tensor) -> Self {
         Self { tensor: tensor.clone(), access: Access::Read }
     }
 
-    /// To be written, or read and written.
+    /// A tensor that the kernel writes, or reads and writes.
     pub fn write(tensor: &Tensor) -> Self {
         Self { tensor: tensor.clone(), access: Access::Write }
     }
@@ -94,7 +93,7 @@ impl Args {
         Self { tensors: tensors.into_iter().collect(), pes }
     }
 
-    /// How many arguments there are.
+    /// The number of arguments.
     pub fn count(&self) -> usize {
         self.tensors.len()
     }
@@ -122,38 +121,30 @@ impl Args {
     pub fn region(&self, index: usize) -> Result<Region, KernelError> {
         self.tensors[index].region().map_err(|error| KernelError::Other(error.to_string()))
     }
-
-    /// The shard of an argument that is for `pe`.
-    pub fn shard(&self, index: usize, pe: PeId) -> Result<&Shard, KernelError> {
-        let found = self.tensors[index].shards().iter().find(|shard| shard.pe == pe);
-        found.ok_or_else(|| {
-            KernelError::Other(format!("{:?} has no shard for {pe}", self.tensors[index]))
-        })
-    }
 }
 
-/// Where a kernel runs, and after what.
+/// The PEs of a launch and its extra dependencies.
 pub(crate) struct On {
     pub(crate) pes: Vec<PeId>,
-    /// Whether it takes the turn of its PEs, or only moves data beside whoever has it.
+    /// True if the kernel takes the turn of its PEs; false if it only moves data beside another kernel.
     pub(crate) exclusive: bool,
     /// Its name in traces, if that is another than its own.
     pub(crate) label: Option<String>,
     pub(crate) after: Vec<Handle>,
 }
 
-/// A kernel whose panic is its error; one of its destructors when it is cancelled is noted.
+/// A kernel whose panic becomes its error; a panic of its destructors is recorded in a [`DropPanic`].
 pub struct Caught<F> {
     kernel: Result<Pin<Box<F>>, String>,
-    last_words: LastWords,
+    drop_panic: DropPanic,
 }
 
 impl<F> Caught<F> {
-    /// The kernel that `kernel` makes.
-    pub fn new(last_words: &LastWords, kernel: impl FnOnce() -> F) -> Self {
+    /// Wraps the kernel that `kernel` makes.
+    pub fn new(drop_panic: &DropPanic, kernel: impl FnOnce() -> F) -> Self {
         let made = catch_unwind(AssertUnwindSafe(kernel));
-        let kernel = made.map(Box::pin).map_err(|panic| words(&*panic));
-        Self { kernel, last_words: last_words.clone() }
+        let kernel = made.map(Box::pin).map_err(|panic| panic_message(&*panic));
+        Self { kernel, drop_panic: drop_panic.clone() }
     }
 }
 
@@ -167,23 +158,23 @@ impl<F: Future<Output = Result<(), KernelError>>> Future for Caught<F> {
             Err(text) => return Poll::Ready(Err(panicked(text))),
         };
         let polled = catch_unwind(AssertUnwindSafe(|| kernel.as_mut().poll(context)));
-        polled.unwrap_or_else(|panic| Poll::Ready(Err(panicked(&words(&*panic)))))
+        polled.unwrap_or_else(|panic| Poll::Ready(Err(panicked(&panic_message(&*panic)))))
     }
 }
 
 impl<F> Drop for Caught<F> {
     fn drop(&mut self) {
         let kernel = std::mem::replace(&mut self.kernel, Err(String::new()));
-        self.last_words.drop_quietly(kernel);
+        self.drop_panic.drop_catching(kernel);
     }
 }
 
 impl Rank {
-    /// Runs `kernel` once on each PE of `grid`, after everything that was asked of its tensors before.
+    /// Runs `kernel` once on each PE of `grid`, after earlier requests on its tensors.
     ///
     /// # Errors
     ///
-    /// If there are no such PEs, or a tensor is another rank's. That the kernel failed is known by waiting for it.
+    /// If there are no such PEs, or a tensor belongs to another rank. Waiting for the handle returns the error of the kernel.
     pub fn launch<K, F>(
         &self,
         name: &str,
@@ -206,7 +197,7 @@ impl Rank {
         Ok(self.launch_mapped(name, on, args, kernel, |result| result))
     }
 
-    /// The same on these PEs and after these requests; `ended` has the last word on how it ended.
+    /// Runs `kernel` on these PEs and after these requests; `ended` maps its result.
     pub(crate) fn launch_mapped<K, F>(
         &self,
         name: &str,
@@ -221,11 +212,12 @@ impl Rank {
     {
         let On { pes, exclusive, label, after } = on;
         let touches: Vec<_> = args.iter().map(|arg| (&arg.tensor.storage, arg.access)).collect();
-        let asked = Asked { what: "launch", subject: name.to_owned(), touches: &touches, after };
+        let asked =
+            RequestSpec { what: "launch", subject: name.to_owned(), touches: &touches, after };
         let tensors = Args::new(args.iter().map(|arg| arg.tensor.clone()), pes.clone().into());
-        let (host, name, last_words) =
-            (self.host().clone(), name.to_owned(), self.last_words().clone());
-        // The command crosses the host link while those before are still at work.
+        let (host, name, drop_panic) =
+            (self.host().clone(), name.to_owned(), self.drop_panic().clone());
+        // The command crosses the host link while earlier requests still run.
         let command = {
             let (host, cause) = (host.clone(), self.cause());
             host.sim().clone().spawn("command", async move { host.command("launch", cause).await })
@@ -234,7 +226,7 @@ impl Rank {
             let sent = command.await.unwrap_or_default();
             let (label, cause) = (label.as_deref(), cause.later(sent));
             let launch = Launch { name: &name, label, pes: &pes, exclusive, cause };
-            let made = |tl| Caught::new(&last_words, || kernel(tl, tensors.clone()));
+            let made = |tl| Caught::new(&drop_panic, || kernel(tl, tensors.clone()));
             let result = host.run(launch, made).await;
             ended(result.map_err(Error::from))
         })

@@ -1,4 +1,4 @@
-//! Ranks that look like PyTorch programs, on simulated chips.
+//! Ranks that look like `PyTorch` programs, on simulated chips.
 //!
 //! A [`Context`] holds a machine. [`multiprocessing::spawn`] runs one program for each rank; a [`Rank`] makes tensors, launches
 //! kernels and joins collectives ([`distributed`]). Layers spread over ranks are in [`tp`], algorithms of collectives in [`ccl`].
@@ -20,27 +20,27 @@
 #![forbid(unsafe_code)]
 
 pub mod ccl;
-pub mod context;
+mod context;
 pub mod distributed;
 pub mod driver;
-pub mod error;
-pub mod launch;
+mod error;
+mod launch;
 pub mod limits;
 pub mod multiprocessing;
-pub mod placement;
-pub mod pool;
+mod placement;
+mod pool;
 mod random;
-pub mod rank;
-pub mod request;
+mod rank;
+mod request;
 mod settings;
-pub mod tensor;
+mod tensor;
 pub mod tp;
 
 pub use context::Context;
-pub use error::Error;
+pub use error::{Custom, Error, Mismatch, MismatchSide};
 pub use launch::{Arg, Args, Grid};
-pub use placement::{DpPolicy, Spread};
+pub use placement::{DpPolicy, Shard, Spread};
 pub use pool::Pool;
 pub use rank::{Range, Rank};
 pub use request::Handle;
-pub use tensor::Tensor;
+pub use tensor::{Placed, Tensor};

@@ -1,40 +1,39 @@
-//! Ranks: one program, once for each, all on one executor.
+//! Spawning ranks: one program runs once for each rank, all on one executor.
 //!
-//! - **MPS-1 (structured).** When `spawn` returns, everything that its ranks have begun is over or dropped.
-//! - **MPS-2 (root causes).** A failing rank lets the round finish (the window of time in which nobody can have learnt
-//!   of it yet), then the others are cancelled and their destructors run. The error holds every rank that failed by
-//!   itself, and nobody else.
+//! - **MPS-1 (structured).** When `spawn` returns, all requests of its ranks are over or dropped.
+//! - **MPS-2 (root causes).** After a rank fails, the current round finishes (the window of time in which no other rank can
+//!   know of the failure); then the other ranks are cancelled and their destructors run. The error holds exactly the ranks
+//!   that failed by themselves.
 //! - **MPS-3 (usable).** After a failure no message, queue or process is left, and the context can be used again.
-//! - **MPS-4 (no silent hang).** Ranks that nothing can resume are reported at once: who joined what, who is missing,
-//!   who has returned.
-//! - **MPS-5 (together).** Every rank reaches its first wait before time moves, and ranks go on in a fixed order.
+//! - **MPS-4 (no silent hang).** A deadlock of ranks is reported at once: the collectives that each rank joined, the missing
+//!   ranks, the ranks that have returned.
+//! - **MPS-5 (together).** Every rank reaches its first wait before time moves, and ranks resume in a fixed order.
 
-pub(crate) mod alone;
 mod desync;
-mod guard;
+pub(crate) mod single;
+pub(crate) mod unwind;
 
 pub use desync::{Desync, GroupState, RankState, Receiving};
-pub use guard::LastWords;
-pub(crate) use guard::words;
+pub(crate) use unwind::{DropPanic, panic_message};
 
 use crate::context::Context;
-use crate::error::{Error, Mismatch};
+use crate::error::{Error, Mismatch, MismatchSide};
 use crate::rank::Rank;
-use guard::Guarded;
 use phalanx_sim::executor::JoinHandle;
 use phalanx_sim::machine::RunError;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::rc::Rc;
+use unwind::CatchPanics;
 
-/// Why ranks did not all succeed.
+/// The error of a [`spawn`].
 #[derive(Clone, Debug, Default)]
 pub struct SpawnError {
-    /// What failed, by rank: root causes only.
+    /// The errors by rank: root causes only.
     pub errors: BTreeMap<usize, Error>,
     /// The ranks that were cancelled because of others.
     pub cancelled: Vec<usize>,
-    /// Who waited for whom, if nobody could go on.
+    /// The report of a deadlock, if there was one.
     pub desync: Option<Box<Desync>>,
     /// Panics in the destructors of cancelled ranks.
     pub secondary: BTreeMap<usize, String>,
@@ -71,11 +70,11 @@ impl SpawnError {
     }
 }
 
-/// Runs `program(rank, cx)` once for each of `ranks` ranks; gives their results in order.
+/// Runs `program(rank, cx)` once for each of `ranks` ranks; returns their results in order.
 ///
 /// # Errors
 ///
-/// [`SpawnError`] if a rank fails, panics or can never go on (MPS-2, MPS-4).
+/// [`SpawnError`] if a rank fails, panics or deadlocks (MPS-2, MPS-4).
 pub fn spawn<T, P, F>(context: &mut Context, ranks: usize, program: P) -> Result<Vec<T>, SpawnError>
 where
     T: 'static,
@@ -92,24 +91,25 @@ where
     }
     let program = Rc::new(program);
     let members: Vec<Rank> = (0..ranks).map(|rank| context.rank(rank, ranks)).collect();
-    let lives: Vec<_> = members.iter().map(|rank| start(context, rank, program.clone())).collect();
+    let processes: Vec<_> =
+        members.iter().map(|rank| start(context, rank, program.clone())).collect();
     let ended = context.machine.drive();
-    conclude(context, &members, lives, ended)
+    conclude(context, &members, processes, ended)
 }
 
-/// A rank under way.
-type Life<T> = JoinHandle<Result<T, Error>>;
+/// The process of a rank.
+type RankProcess<T> = JoinHandle<Result<T, Error>>;
 
-fn start<T, P, F>(context: &mut Context, rank: &Rank, program: Rc<P>) -> Life<T>
+fn start<T, P, F>(context: &mut Context, rank: &Rank, program: Rc<P>) -> RankProcess<T>
 where
     T: 'static,
     P: Fn(usize, Rank) -> F + 'static,
     F: Future<Output = Result<T, Error>> + 'static,
 {
     let (number, own, inner) = (rank.rank(), rank.clone(), rank.clone());
-    let last_words = rank.last_words().clone();
-    let guarded = Guarded::new(async move { program(number, inner).await }, last_words);
-    let life = async move {
+    let drop_panic = rank.drop_panic().clone();
+    let guarded = CatchPanics::new(async move { program(number, inner).await }, drop_panic);
+    let process = async move {
         let result = match guarded.await {
             Ok(value) => own.settle().await.map(|()| value),
             Err(error) => Err(error),
@@ -121,20 +121,20 @@ where
         result
     };
     let sip = rank.host().sip();
-    context.machine.spawn(sip, format!("rank{number}"), life)
+    context.machine.spawn(sip, format!("rank{number}"), process)
 }
 
 fn conclude<T>(
     context: &mut Context,
     members: &[Rank],
-    lives: Vec<Life<T>>,
+    processes: Vec<RankProcess<T>>,
     ended: Result<(), RunError>,
 ) -> Result<Vec<T>, SpawnError> {
     let mut failure = SpawnError::default();
     let mut results = Vec::new();
     let (mut running, mut returned) = (Vec::new(), Vec::new());
-    for (rank, life) in lives.iter().enumerate() {
-        match life.take() {
+    for (rank, process) in processes.iter().enumerate() {
+        match process.take() {
             Some(Ok(value)) => {
                 returned.push(rank);
                 results.push(value);
@@ -148,7 +148,7 @@ fn conclude<T>(
     if ended.is_ok() && failure.errors.is_empty() && running.is_empty() {
         return Ok(results);
     }
-    // What failed unseen in a rank that is still waiting is a root cause too.
+    // A failed request that a waiting rank has not looked at is a root cause too.
     for &rank in &running {
         if let Some(error) = members[rank].unseen_failure() {
             failure.errors.insert(rank, error);
@@ -160,7 +160,7 @@ fn conclude<T>(
         }
         Ok(()) | Err(RunError::Deadlock(_)) => {}
         Err(error) if failure.errors.is_empty() => {
-            let (rank, error) = put_down(error, members);
+            let (rank, error) = attribute(error, members);
             failure.errors.insert(rank, error);
         }
         Err(_) => {}
@@ -168,34 +168,37 @@ fn conclude<T>(
     failure.cancelled =
         running.into_iter().filter(|rank| !failure.errors.contains_key(rank)).collect();
     members.iter().for_each(Rank::cancel);
-    drop(lives);
+    drop(processes);
     context.machine.clear();
     for rank in members {
-        failure.secondary.extend(rank.last_words().take().map(|text| (rank.rank(), text)));
+        failure.secondary.extend(rank.drop_panic().take().map(|text| (rank.rank(), text)));
     }
     Err(failure)
 }
 
-/// The rank that an error of the whole run is put down to, and what it is there.
-fn put_down(error: RunError, members: &[Rank]) -> (usize, Error) {
+/// Attributes an error of the whole run to a rank.
+fn attribute(error: RunError, members: &[Rank]) -> (usize, Error) {
     match &error {
         RunError::Kernel { pe, .. } => (pe.sip as usize, error.into()),
         RunError::CreditsAway { edge, about, .. } => {
             let [sender, receiver] = [edge.from.sip, edge.to.sip].map(|sip| sip as usize);
             let message = crate::distributed::unreceived(edge);
             let disagreement =
-                about.as_ref().map(|about| disagreement((sender, about), members.get(receiver)));
+                about.as_ref().map(|about| disagreement(sender, about, members.get(receiver)));
             (sender, message.or(disagreement).unwrap_or_else(|| error.into()))
         }
         RunError::Deadlock(_) | RunError::TooLong => (0, error.into()),
     }
 }
 
-/// A message of a collective that its receiver did not want: it has been in another one, or in none.
-fn disagreement((sender, about): (usize, &String), receiver: Option<&Rank>) -> Error {
+/// The error of a collective's message that its receiver did not take: the receiver is in another collective, or in none.
+fn disagreement(sender: usize, about: &str, receiver: Option<&Rank>) -> Error {
     let rank = receiver.map_or(sender, Rank::rank);
     let last = receiver.and_then(|rank| rank.groups().borrow().last_joined());
     let there = last.filter(|last| last != about);
     let there = there.unwrap_or_else(|| "no collective that wants its message".to_owned());
-    Error::Mismatch(Box::new(Mismatch { here: (sender, about.clone()), there: (rank, there) }))
+    Error::Mismatch(Box::new(Mismatch {
+        here: MismatchSide { rank: sender, operation: about.to_owned() },
+        there: MismatchSide { rank, operation: there },
+    }))
 }

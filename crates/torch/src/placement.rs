@@ -1,8 +1,8 @@
-//! Where a tensor's elements are: over cubes, and over the PEs of each.
+//! The placement of a tensor over cubes and over the PEs of each cube.
 //!
-//! A tensor is laid out as a matrix: its last dimension is the columns, all others together the rows. Each cube gets
-//! a block of it (or all of it), and each PE a block of its cube's. A block is a *shard*: a dense region of its own
-//! in the cube's HBM.
+//! A tensor is laid out as a matrix: its last dimension is the columns, all others together the rows. Each cube gets a block
+//! of it (or all of it), and each PE a block of its cube's block. A block is a *shard*: a dense region of its own in the
+//! cube's HBM.
 
 use crate::error::Error;
 use phalanx_sim::MachineSpec;
@@ -10,10 +10,10 @@ use phalanx_sim::memory::Region;
 use phalanx_sim::topology::PeId;
 use std::ops::Range;
 
-/// How elements are spread over units (cubes, or the PEs of a cube).
+/// The spread of elements over units (cubes, or the PEs of a cube).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spread {
-    /// Every unit holds all of them.
+    /// Every unit holds all elements.
     Replicate,
     /// Every unit holds some of the rows.
     RowWise,
@@ -21,21 +21,21 @@ pub enum Spread {
     ColumnWise,
 }
 
-/// How a tensor is placed on its SIP.
+/// The placement of a tensor on its SIP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DpPolicy {
-    /// Over cubes.
+    /// The spread over cubes.
     pub cube: Spread,
-    /// Over the PEs of each cube.
+    /// The spread over the PEs of each cube.
     pub pe: Spread,
-    /// How many cubes.
+    /// Number of cubes.
     pub num_cubes: usize,
-    /// How many PEs of each.
+    /// Number of PEs of each cube.
     pub num_pes: usize,
 }
 
 impl Default for DpPolicy {
-    /// All of it in one place.
+    /// All elements in one cube, for one PE.
     fn default() -> Self {
         Self { cube: Spread::Replicate, pe: Spread::Replicate, num_cubes: 1, num_pes: 1 }
     }
@@ -44,34 +44,34 @@ impl Default for DpPolicy {
 /// A block of a tensor, in one piece of memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shard {
-    /// The PE it is for.
+    /// The PE that the shard is for.
     pub pe: PeId,
-    /// Which rows.
+    /// The rows of the tensor.
     pub rows: Range<usize>,
-    /// Which columns.
+    /// The columns of the tensor.
     pub columns: Range<usize>,
-    /// Where it is: row by row, without gaps.
+    /// The memory: row by row, without gaps.
     pub region: Region,
 }
 
 impl Shard {
     /// The element of the region that holds row `row`, column `column` of the tensor.
-    pub fn at(&self, row: usize, column: usize) -> usize {
+    pub(crate) fn at(&self, row: usize, column: usize) -> usize {
         (row - self.rows.start) * self.columns.len() + column - self.columns.start
     }
 
-    /// How many elements.
-    pub fn elements(&self) -> usize {
+    /// The number of elements.
+    pub(crate) fn elements(&self) -> usize {
         self.rows.len() * self.columns.len()
     }
 
-    /// Whether two hold the same block.
-    pub fn is_copy_of(&self, other: &Self) -> bool {
+    /// True if both hold the same block.
+    pub(crate) fn is_copy_of(&self, other: &Self) -> bool {
         self.rows == other.rows && self.columns == other.columns
     }
 }
 
-/// A block before it has memory.
+/// A block without memory.
 pub(crate) struct Block {
     pub(crate) pe: PeId,
     pub(crate) rows: Range<usize>,
@@ -79,22 +79,22 @@ pub(crate) struct Block {
 }
 
 impl DpPolicy {
-    /// Over `num_cubes` cubes, each with a copy of everything.
+    /// A copy of the tensor in each of `num_cubes` cubes.
     pub fn replicated(num_cubes: usize) -> Self {
         Self { num_cubes, ..Self::default() }
     }
 
-    /// Over `num_cubes` cubes, each with some of the rows.
+    /// Some of the rows in each of `num_cubes` cubes.
     pub fn row_wise(num_cubes: usize) -> Self {
         Self { cube: Spread::RowWise, num_cubes, ..Self::default() }
     }
 
-    /// Over `num_cubes` cubes, each with some of the columns.
+    /// Some of the columns in each of `num_cubes` cubes.
     pub fn column_wise(num_cubes: usize) -> Self {
         Self { cube: Spread::ColumnWise, num_cubes, ..Self::default() }
     }
 
-    /// Refuses what the machine does not have.
+    /// Refuses more cubes or PEs than the machine has.
     pub(crate) fn check(&self, machine: &MachineSpec) -> Result<(), Error> {
         let checked = [
             ("num_cubes", self.num_cubes, machine.cubes.count()),
@@ -116,9 +116,10 @@ impl DpPolicy {
         let small = |n: usize| u16::try_from(n).expect("checked against the machine");
         let mut blocks = Vec::new();
         for cube in 0..self.num_cubes {
-            let of_cube = self.cube.part((0..rows, 0..columns), cube, self.num_cubes);
+            let all = Extent { rows: 0..rows, columns: 0..columns };
+            let of_cube = self.cube.part(all, cube, self.num_cubes);
             for pe in 0..self.num_pes {
-                let (rows, columns) = self.pe.part(of_cube.clone(), pe, self.num_pes);
+                let Extent { rows, columns } = self.pe.part(of_cube.clone(), pe, self.num_pes);
                 blocks.push(Block {
                     pe: PeId { sip, cube: small(cube), pe: small(pe) },
                     rows,
@@ -131,8 +132,8 @@ impl DpPolicy {
 }
 
 impl Spread {
-    /// `row_wise`, as settings and messages call it.
-    pub fn name(self) -> &'static str {
+    /// Its name in settings and messages: `row_wise`.
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Replicate => "replicate",
             Self::RowWise => "row_wise",
@@ -140,22 +141,24 @@ impl Spread {
         }
     }
 
-    /// What unit `index` of `count` holds of a block.
-    fn part(
-        self,
-        (rows, columns): (Range<usize>, Range<usize>),
-        index: usize,
-        count: usize,
-    ) -> (Range<usize>, Range<usize>) {
+    /// The part of a block that unit `index` of `count` holds.
+    fn part(self, Extent { rows, columns }: Extent, index: usize, count: usize) -> Extent {
         match self {
-            Self::Replicate => (rows, columns),
-            Self::RowWise => (share(&rows, index, count), columns),
-            Self::ColumnWise => (rows, share(&columns, index, count)),
+            Self::Replicate => Extent { rows, columns },
+            Self::RowWise => Extent { rows: share(&rows, index, count), columns },
+            Self::ColumnWise => Extent { rows, columns: share(&columns, index, count) },
         }
     }
 }
 
-/// Part `index` of `count` of a range, as even as can be.
+/// Rows and columns of a block.
+#[derive(Clone)]
+struct Extent {
+    rows: Range<usize>,
+    columns: Range<usize>,
+}
+
+/// Part `index` of `count` nearly equal parts of a range.
 pub(crate) fn share(range: &Range<usize>, index: usize, count: usize) -> Range<usize> {
     let cut = |index: usize| range.start + range.len() * index / count;
     cut(index)..cut(index + 1)

@@ -1,11 +1,11 @@
-//! A rank: the host program of one SIP, and everything it can do.
+//! A rank: the host program of one SIP.
 //!
-//! A rank owns nothing that another rank can see: its tensors, requests, process groups and random numbers are its
-//! own (PAR-1). It learns of others by messages only.
+//! Ranks share no state: tensors, requests, process groups and random numbers belong to one rank (PAR-1). Ranks communicate
+//! by messages only.
 
 use crate::distributed::Groups;
 use crate::error::Error;
-use crate::multiprocessing::LastWords;
+use crate::multiprocessing::DropPanic;
 use crate::random::Generator;
 use crate::request::{Handle, Requests};
 use crate::settings::Settings;
@@ -17,7 +17,7 @@ use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::rc::Rc;
 
-/// What a rank's program is given: where it is, and everything it can do.
+/// The interface of a rank's program: makes tensors, launches kernels, joins collectives.
 #[derive(Clone)]
 pub struct Rank(Rc<State>);
 
@@ -28,15 +28,15 @@ struct State {
     settings: Rc<Settings>,
     requests: Requests,
     next_request: Cell<u64>,
-    /// What led to where the program is.
+    /// The end of the critical path that led to the present step of the program.
     cause: Cell<Cause>,
     /// The ranges that are open, oldest first.
     ranges: RefCell<Vec<HostRange>>,
     generator: RefCell<Generator>,
     groups: RefCell<Groups>,
     parallel: RefCell<Option<Rc<ParallelState>>>,
-    /// What a destructor said that panicked when the rank was cancelled.
-    last_words: LastWords,
+    /// The panic of a destructor when the rank was cancelled.
+    drop_panic: DropPanic,
 }
 
 impl Rank {
@@ -53,7 +53,7 @@ impl Rank {
             ranges: RefCell::default(),
             groups: RefCell::default(),
             parallel: RefCell::default(),
-            last_words: LastWords::default(),
+            drop_panic: DropPanic::default(),
         }))
     }
 
@@ -62,17 +62,17 @@ impl Rank {
         self.0.rank
     }
 
-    /// How many ranks were spawned together.
+    /// The number of ranks spawned together.
     pub fn world_size(&self) -> usize {
         self.0.ranks.get()
     }
 
-    /// Whether it is the same rank of the same context.
+    /// True for the same rank of the same context.
     pub(crate) fn is(&self, other: &Self) -> bool {
         Rc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Begins another program, one of `ranks`: random numbers start again, and tensors stay its own.
+    /// Begins another program of `ranks` ranks: random numbers start again, and tensors stay with the rank.
     pub(crate) fn restart(&self, ranks: usize) {
         self.0.ranks.set(ranks);
         self.0.cause.set(Cause::default());
@@ -91,12 +91,12 @@ impl Rank {
         self.0.host.sim().now()
     }
 
-    /// Whether numbers are computed in this run.
-    pub fn has_data(&self) -> bool {
+    /// True if this run computes numbers.
+    pub(crate) fn has_data(&self) -> bool {
         self.0.host.has_data()
     }
 
-    /// Does nothing for `span` of simulated time: host work that is not modelled.
+    /// Waits for `span` of simulated time: host work that is not modelled.
     pub async fn sleep(&self, span: Time) {
         self.0.host.sim().sleep(span).await;
     }
@@ -141,11 +141,11 @@ impl Rank {
         handle.wait().await
     }
 
-    /// Waits for everything this rank has asked for.
+    /// Waits for all requests of this rank.
     pub async fn synchronize(&self) -> Result<(), Error> {
         let mut first = Ok(());
         for handle in self.0.requests.handles() {
-            // A failure that was seen is not told again.
+            // A failure that was seen is not reported again.
             if !handle.is_over() || handle.unseen_failure().is_some() {
                 let ended = handle.wait().await;
                 first = first.and(ended);
@@ -154,7 +154,7 @@ impl Rank {
         first
     }
 
-    /// Sets the seed of its random numbers: ranks with one seed draw the same.
+    /// Sets the seed of its random numbers: ranks with the same seed draw the same numbers.
     pub fn manual_seed(&self, seed: u64) {
         *self.0.generator.borrow_mut() = Generator::new(seed);
     }
@@ -179,8 +179,8 @@ impl Rank {
         &self.0.parallel
     }
 
-    pub(crate) fn last_words(&self) -> &LastWords {
-        &self.0.last_words
+    pub(crate) fn drop_panic(&self) -> &DropPanic {
+        &self.0.drop_panic
     }
 
     pub(crate) fn next_request(&self) -> u64 {
@@ -191,7 +191,7 @@ impl Rank {
         self.0.cause.get()
     }
 
-    /// A wait is over, and `cause` led to that.
+    /// Ends a wait: `cause` led to its end.
     pub(crate) fn resumed_by(&self, cause: Cause) {
         self.0.cause.set(self.0.cause.get().later(cause));
     }
@@ -200,7 +200,7 @@ impl Rank {
         self.0.requests.keep(handle, process);
     }
 
-    /// The program has returned: waits for what it left under way, and reports a failure that it did not look at.
+    /// After the program has returned: waits for its open requests, and reports a failure that it did not look at.
     pub(crate) async fn settle(&self) -> Result<(), Error> {
         for handle in self.0.requests.handles() {
             if !handle.is_over() {
@@ -213,12 +213,12 @@ impl Rank {
         Ok(())
     }
 
-    /// A failure that the program has not looked at, if there is one now.
+    /// A failure that the program has not looked at.
     pub(crate) fn unseen_failure(&self) -> Option<Error> {
         self.0.requests.handles().iter().find_map(Handle::unseen_failure)
     }
 
-    /// Drops what is under way.
+    /// Drops all open requests.
     pub(crate) fn cancel(&self) {
         self.0.requests.cancel();
         self.0.groups.borrow_mut().clear();

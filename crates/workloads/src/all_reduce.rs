@@ -1,8 +1,8 @@
 //! `all-reduce`: a program of ranks that combines a vector, by any algorithm.
 
+use super::capacity::{self, PlannedTensor};
 use super::check::{Check, number};
 use super::parameters::{Default, Kind, Parameter, SEED, Settings};
-use super::room::{self, Tensor};
 use super::{Outcome, Ranks, Setup, Workload, WorkloadError};
 use phalanx_sim::config;
 use phalanx_sim::value::DType;
@@ -57,7 +57,7 @@ pub(super) const WORKLOAD: Workload = Workload {
     run,
 };
 
-/// What every rank does.
+/// The work of every rank.
 struct Job {
     elements: usize,
     dtype: DType,
@@ -85,11 +85,11 @@ fn run(setup: Setup, settings: &Settings) -> Result<Outcome, WorkloadError> {
         data,
     };
     let mut context = Context::new(machine, options).with_ccl(ccl);
-    let vector = |sip| Tensor { sip, cube: 0, dtype, elements: job.elements };
+    let vector = |sip| PlannedTensor { sip, cube: 0, dtype, elements: job.elements };
     let sips = 0..u32::try_from(ranks).expect("no more than SIPs");
     // Inputs and results of every rank, as made and as compared.
-    let needed = room::bytes(4 * ranks, room::bytes(job.elements, 4));
-    room::check(context.machine(), sips.map(vector), data.then_some(needed))?;
+    let needed = capacity::bytes(4 * ranks, capacity::bytes(job.elements, 4));
+    capacity::check(context.machine(), sips.map(vector), data.then_some(needed))?;
     execute(&mut context, &Rc::new(job), ranks)
 }
 
@@ -115,7 +115,7 @@ fn execute(context: &mut Context, job: &Rc<Job>, ranks: usize) -> Result<Outcome
     Ok(Outcome { report, check, ranks: Some(ranks) })
 }
 
-/// What a rank has to say.
+/// The result of a rank.
 struct Done {
     took: Time,
     finished: Time,
@@ -126,7 +126,7 @@ struct Done {
 impl Job {
     async fn rank(&self, rank: usize, cx: &Rank) -> Result<Done, Error> {
         let world = distributed::init_process_group(cx)?;
-        // Written over the host link also where there are no numbers: the time is the same.
+        // Written over the host link also without data: the time is the same.
         let tensor =
             cx.placed(DpPolicy::default())
                 .from_fn([self.elements], self.dtype, |index| self.number(rank, index))?;

@@ -1,9 +1,9 @@
-//! `chip-gemm`: `c = a · b` on the PEs of one chip as a graph of tasks: a partial product for each tile and step of `k`,
-//! and a sum for each tile, which is behind its partial products because it reads what they write.
+//! `chip-gemm`: `c = a · b` on the PEs of one chip as a graph of tasks: a partial product for each tile and step of `k`, and a
+//! sum for each tile, which depends on its partial products because it reads their outputs.
 
+use super::capacity::{self, PlannedTensor};
 use super::check::{Check, number};
 use super::parameters::{Default, Kind, Parameter, SEED, Settings};
-use super::room::{self, Tensor as Sized};
 use super::{Outcome, Setup, Workload, WorkloadError};
 use phalanx_device::{Dispatch, GraphOptions, KernelTask, OpenGraph};
 use phalanx_sim::MachineSpec;
@@ -19,7 +19,7 @@ use phalanx_torch::limits::ParameterError;
 use phalanx_torch::{Args, Grid};
 
 const SIDE: Kind = Kind::Count { least: 1, most: 1 << 13 };
-/// How many tasks a graph of this workload has at most.
+/// Most tasks of a graph of this workload.
 const MOST_TASKS: u64 = 1 << 18;
 
 pub(super) const WORKLOAD: Workload = Workload {
@@ -70,7 +70,7 @@ pub(super) const WORKLOAD: Workload = Workload {
     run,
 };
 
-/// What to compute, and how.
+/// The problem and the options of its graph.
 #[derive(Clone, Copy)]
 struct Problem {
     /// `m, n, k`.
@@ -84,7 +84,7 @@ fn run(setup: Setup, settings: &Settings) -> Result<Outcome, WorkloadError> {
     let Setup { machine, options, .. } = setup;
     let problem = Problem::new(&machine, settings)?;
     let (data, evaluator) = (options.data, options.evaluator.clone());
-    problem.check_room(&Machine::new(machine.clone(), options.clone()), data)?;
+    problem.check_capacity(&Machine::new(machine.clone(), options.clone()), data)?;
     let mut context = Context::new(machine, options);
     let c = context.run(move |cx| async move { problem.compute(&cx).await })?;
     let report = context.report();
@@ -129,30 +129,27 @@ impl Problem {
         Ok(problem)
     }
 
-    /// How many tiles along `m, n, k`.
+    /// The number of tiles along `m, n, k`.
     fn tiles(&self) -> [usize; 3] {
         [0, 1, 2].map(|axis| self.dims[axis].div_ceil(self.tile[axis]))
     }
 
-    fn check_room(&self, machine: &Machine, data: bool) -> Result<(), WorkloadError> {
+    fn check_capacity(&self, machine: &Machine, data: bool) -> Result<(), WorkloadError> {
         let [m, n, k] = self.dims;
         let parts = self.tiles()[2] * m * n;
-        let sized = |elements| Sized { sip: 0, cube: 0, dtype: DType::F32, elements };
+        let sized = |elements| PlannedTensor { sip: 0, cube: 0, dtype: DType::F32, elements };
         let all = [m * k, k * n, m * n, parts];
-        let numbers = || room::bytes(all.iter().sum::<usize>() + m * n, 4);
-        room::check(machine, all.map(sized), data.then(numbers))
+        let numbers = || capacity::bytes(all.iter().sum::<usize>() + m * n, 4);
+        capacity::check(machine, all.map(sized), data.then(numbers))
     }
 
     fn number(&self, stream: u64, index: usize) -> f32 {
         number(self.seed, stream, index as u64, 3)
     }
 
-    /// The tile of a matrix that begins `row` tiles of `high` down and `column` tiles of `wide` to the right.
-    fn tile(
-        x: &Tensor,
-        (row, high): (usize, usize),
-        (column, wide): (usize, usize),
-    ) -> Result<Tensor, Error> {
+    /// Tile `[row, column]` of a matrix that is cut into tiles of `size`.
+    fn tile(x: &Tensor, [row, column]: [usize; 2], size: [usize; 2]) -> Result<Tensor, Error> {
+        let [high, wide] = size;
         let (down, right) = (row * high, column * wide);
         let rows = x.narrow(0, down, high.min(x.shape()[0] - down))?;
         rows.narrow(1, right, wide.min(x.shape()[1] - right))
@@ -169,13 +166,13 @@ impl Problem {
         let graph = cx.graph("gemm", self.options)?;
         for (i, j) in (0..rows * columns).map(|at| (at / columns, at % columns)) {
             let mut sum = KernelTask::new("reduce", reduce).label(format!("c[{i}, {j}]"));
-            sum = sum.output(&Self::tile(&c, (i, high), (j, wide))?);
+            sum = sum.output(&Self::tile(&c, [i, j], [high, wide])?);
             for (step, part) in parts.iter().enumerate() {
-                let partial = Self::tile(part, (i, high), (j, wide))?;
+                let partial = Self::tile(part, [i, j], [high, wide])?;
                 let task = KernelTask::new("dot", dot)
                     .label(format!("c[{i}, {j}] k={step}"))
-                    .input(&Self::tile(&a, (i, high), (step, deep))?)
-                    .input(&Self::tile(&b, (step, deep), (j, wide))?)
+                    .input(&Self::tile(&a, [i, step], [high, deep])?)
+                    .input(&Self::tile(&b, [step, j], [deep, wide])?)
                     .output(&partial);
                 graph.submit(task).await?;
                 sum = sum.input(&partial);
@@ -204,7 +201,7 @@ impl Problem {
     }
 }
 
-/// How many products the reference computes at most.
+/// Most products that the reference computes.
 const MOST_PRODUCTS: usize = 1 << 30;
 
 /// `partial = a · b`, one tile each.

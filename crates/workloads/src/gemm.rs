@@ -2,9 +2,9 @@
 //!
 //! Every cube that takes part holds `a` and `b`, and the tiles of `c` that its PEs compute.
 
+use super::capacity::{self, PlannedTensor};
 use super::check::{Check, numbers};
 use super::parameters::{Default, Kind, Parameter, SEED, Settings};
-use super::room::{self, Tensor};
 use super::{Outcome, Setup, Workload, WorkloadError};
 use phalanx_sim::MachineSpec;
 use phalanx_sim::kernel::{Gemm, Operand};
@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 const SIDE: Kind = Kind::Count { least: 1, most: MOST_SIDE };
 const MOST_SIDE: u64 = 1 << 20;
-const _: () = assert!(MOST_SIDE * MOST_SIDE <= room::MOST_ELEMENTS);
+const _: () = assert!(MOST_SIDE * MOST_SIDE <= capacity::MOST_ELEMENTS);
 
 pub(super) const WORKLOAD: Workload = Workload {
     name: "gemm",
@@ -66,13 +66,13 @@ pub(super) const WORKLOAD: Workload = Workload {
     run,
 };
 
-/// What to compute, and the numbers it is about: none without data.
+/// The problem and its numbers; no numbers without data.
 struct Problem {
     dims: [usize; 3],
     dtype: DType,
     a: Vec<f32>,
     b: Vec<f32>,
-    /// The same as they stand in memory, shared by all cubes.
+    /// The two inputs in their type, shared by all cubes.
     inputs: [Value; 2],
 }
 
@@ -86,7 +86,7 @@ fn run(setup: Setup, settings: &Settings) -> Result<Outcome, WorkloadError> {
     let chosen: Vec<PeId> =
         (0..machine.spec().sips.count).flat_map(|sip| machine.pes(sip)).take(pes).collect();
     let cubes: Vec<&[PeId]> = chosen.chunk_by(|x, y| (x.sip, x.cube) == (y.sip, y.cube)).collect();
-    check_room(&machine, &cubes, settings, data)?;
+    check_capacity(&machine, &cubes, settings, data)?;
     let problem = Problem::new(settings, data);
     let (mut pieces, mut first) = (Vec::new(), 0);
     for &cube in &cubes {
@@ -103,7 +103,7 @@ fn run(setup: Setup, settings: &Settings) -> Result<Outcome, WorkloadError> {
     Ok(Outcome::new(report, check))
 }
 
-/// How many PEs take part, if the machine has as many.
+/// The number of PEs, if the machine has as many.
 fn pes(spec: &MachineSpec, settings: &Settings) -> Result<usize, ParameterError> {
     let pes = settings.size("pes");
     let available = spec.sips.count as usize * (spec.cubes.count() * spec.pes.count()) as usize;
@@ -119,12 +119,12 @@ fn dims(settings: &Settings) -> [usize; 3] {
     ["m", "n", "k"].map(|name| settings.size(name))
 }
 
-/// How many elements `a`, `b` and `c` have.
+/// The number of elements of `a`, `b` and `c`.
 fn sizes([m, n, k]: [usize; 3]) -> [usize; 3] {
     [m * k, k * n, m * n]
 }
 
-fn check_room(
+fn check_capacity(
     machine: &Machine,
     cubes: &[&[PeId]],
     settings: &Settings,
@@ -133,15 +133,15 @@ fn check_room(
     let (sizes, dtype) = (sizes(dims(settings)), settings.dtype("dtype"));
     let tensors = cubes.iter().flat_map(|cube| {
         let PeId { sip, cube, .. } = cube[0];
-        sizes.map(|elements| Tensor { sip, cube, dtype, elements })
+        sizes.map(|elements| PlannedTensor { sip, cube, dtype, elements })
     });
-    // Inputs in f32 and in their type, once; in every cube a result of which a part is its own, and that in f32.
+    // Inputs in f32 and in their type, once; in every cube a whole result, and one more in f32.
     let both = 4 + dtype.size() as u64;
     let numbers = || {
-        let inputs = room::bytes(sizes[0] + sizes[1], both);
-        inputs.saturating_add(room::bytes(cubes.len() + 1, room::bytes(sizes[2], both)))
+        let inputs = capacity::bytes(sizes[0] + sizes[1], both);
+        inputs.saturating_add(capacity::bytes(cubes.len() + 1, capacity::bytes(sizes[2], both)))
     };
-    room::check(machine, tensors, data.then(numbers))
+    capacity::check(machine, tensors, data.then(numbers))
 }
 
 /// Factors are whole numbers up to this: products of a few thousand of them are exact in f32.
@@ -229,5 +229,5 @@ impl Problem {
     }
 }
 
-/// How many products the reference computes at most.
+/// Most products that the reference computes.
 const MOST_PRODUCTS: usize = 1 << 30;

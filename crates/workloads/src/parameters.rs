@@ -1,23 +1,23 @@
-//! The parameters of a workload: what kinds there are, and how `NAME=VALUE` becomes a checked number.
+//! The parameters of a workload: kinds, defaults, and the check of `NAME=VALUE`.
 
 use phalanx_sim::value::DType;
 use phalanx_sim::{Bytes, MachineSpec, Time, config, units};
 use phalanx_torch::limits::ParameterError;
 use std::fmt;
 
-/// One thing that can be set with `-p NAME=VALUE`.
+/// A parameter, set with `-p NAME=VALUE`.
 pub struct Parameter {
     /// Its name.
     pub name: &'static str,
-    /// What it is for.
+    /// One line of help.
     pub help: &'static str,
-    /// What values it takes.
+    /// The values it takes.
     pub kind: Kind,
-    /// What it is unless set.
+    /// Its default value.
     pub default: Default,
 }
 
-/// What values a parameter takes.
+/// The values that a parameter takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A whole number in this range.
@@ -33,7 +33,7 @@ pub enum Kind {
         least: u64,
         /// The most.
         most: u64,
-        /// What it must be a multiple of.
+        /// The number that divides it.
         multiple: u64,
     },
     /// A span of time, at most 1000 s.
@@ -46,11 +46,11 @@ pub enum Kind {
     Name,
 }
 
-/// What a parameter is unless set.
+/// The default value of a parameter.
 pub enum Default {
-    /// This.
+    /// A fixed text.
     Text(&'static str),
-    /// This, which depends on the machine.
+    /// A text that depends on the machine.
     Machine(fn(&MachineSpec) -> String),
 }
 
@@ -104,12 +104,12 @@ impl Settings {
     }
 
     /// A count that sizes something in memory.
-    pub fn size(&self, name: &str) -> usize {
+    pub(crate) fn size(&self, name: &str) -> usize {
         usize::try_from(self.count(name)).expect("a 64-bit machine")
     }
 
     /// A span of time.
-    pub fn time(&self, name: &str) -> Time {
+    pub(crate) fn time(&self, name: &str) -> Time {
         match self.get(name) {
             Setting::Time(time) => *time,
             other => panic!("WKL-1: `{name}` is {other:?}"),
@@ -117,7 +117,7 @@ impl Settings {
     }
 
     /// A type of element.
-    pub fn dtype(&self, name: &str) -> DType {
+    pub(crate) fn dtype(&self, name: &str) -> DType {
         match self.get(name) {
             Setting::DType(dtype) => *dtype,
             other => panic!("WKL-1: `{name}` is {other:?}"),
@@ -125,7 +125,7 @@ impl Settings {
     }
 
     /// A word.
-    pub fn word(&self, name: &str) -> &str {
+    pub(crate) fn word(&self, name: &str) -> &str {
         match self.get(name) {
             Setting::Word(word) => word,
             other => panic!("WKL-1: `{name}` is {other:?}"),
@@ -247,10 +247,10 @@ impl Parameter {
     }
 }
 
-/// No span of time that a workload takes is longer; simulated time as a whole ends after 18 million seconds.
+/// Longest span of time of a parameter; simulated time as a whole ends after 18 million seconds.
 const MOST_TIME: Time = Time::us(1_000_000_000);
 
-/// Where a workload's numbers come from.
+/// The seed of a workload's input numbers.
 pub(crate) const SEED: Parameter = Parameter {
     name: "seed",
     help: "where the input numbers come from",

@@ -1,8 +1,8 @@
 //! `ping`: messages from one SIP to another, back to back, with slots enough that credits never matter.
 
+use super::capacity::{self, PlannedTensor};
 use super::check::{Check, numbers};
 use super::parameters::{Default, Kind, Parameter, Settings};
-use super::room::{self, Tensor};
 use super::{Outcome, Setup, Workload, WorkloadError};
 use phalanx_sim::ipcq::{BufferKind, EdgeSpec};
 use phalanx_sim::kernel::{KernelError, Tl};
@@ -63,9 +63,9 @@ fn run(setup: Setup, settings: &Settings) -> Result<Outcome, WorkloadError> {
     let (messages, seed) = (settings.size("messages"), settings.count("seed"));
     let data = options.data;
     let mut machine = Machine::new(spec, options);
-    let message = Tensor { sip: from.sip, cube: 0, dtype: DType::F16, elements };
+    let message = PlannedTensor { sip: from.sip, cube: 0, dtype: DType::F16, elements };
     // In f32 as made, in f16 as sent, in f32 as compared.
-    room::check(&machine, [message], data.then(|| room::bytes(elements, 4 + 2 + 4)))?;
+    capacity::check(&machine, [message], data.then(|| capacity::bytes(elements, 4 + 2 + 4)))?;
     let payload = if data { numbers(seed, 0, 0, elements, 8) } else { Vec::new() };
     let value = if data {
         Value::from_f32(DType::F16, &payload)
@@ -85,7 +85,7 @@ fn run(setup: Setup, settings: &Settings) -> Result<Outcome, WorkloadError> {
 
 type Got = Rc<RefCell<Vec<Value>>>;
 
-/// All that came is what was sent; equal messages share one value, so a repeated one is compared once.
+/// Compares the received messages with the sent one.
 fn compare(got: &Got, payload: &[f32]) -> Check {
     let mut check = Check::EMPTY;
     for value in &*got.borrow() {
@@ -131,7 +131,7 @@ async fn receive(
     Ok(())
 }
 
-/// How many of the messages are compared, at most.
+/// Most messages that are compared.
 const COMPARED: usize = 64;
 
 fn ends(spec: &MachineSpec, settings: &Settings) -> Result<(PeId, PeId), ParameterError> {
@@ -152,7 +152,7 @@ fn ends(spec: &MachineSpec, settings: &Settings) -> Result<(PeId, PeId), Paramet
     Ok((from, to))
 }
 
-/// Refuses chunks so small that a message would be too many of them.
+/// Refuses chunks so small that messages have too many of them.
 fn check_chunks(settings: &Settings) -> Result<(), ParameterError> {
     let (bytes, chunk) = (settings.count("bytes"), settings.count("chunk"));
     let chunks = bytes.checked_div(chunk).unwrap_or(1).saturating_mul(settings.count("messages"));
@@ -166,7 +166,7 @@ fn check_chunks(settings: &Settings) -> Result<(), ParameterError> {
     ))
 }
 
-/// One slot a message; in scratch if they fit there, in HBM otherwise.
+/// A queue with one slot for each message; in scratch memory if the slots fit there, in HBM otherwise.
 fn edge(spec: &MachineSpec, settings: &Settings) -> EdgeSpec {
     let (bytes, messages) = (settings.count("bytes"), settings.count("messages"));
     let n_slots = u32::try_from(messages).unwrap_or(u32::MAX);

@@ -1,8 +1,8 @@
 //! `queue`: slot after slot from SIP 0 to SIP 1 through a bounded queue with credits.
 
+use super::capacity::{self, PlannedTensor};
 use super::check::{Check, numbers};
 use super::parameters::{Default, Kind, Parameter, SEED, Settings};
-use super::room::{self, Tensor};
 use super::{Outcome, Setup, Workload, WorkloadError};
 use phalanx_sim::ipcq::EdgeSpec;
 use phalanx_sim::kernel::{KernelError, Tl, View};
@@ -46,7 +46,7 @@ pub(super) const SLOT_SIZE: Parameter = Parameter {
     default: Default::Text("16 KiB"),
 };
 
-/// How many slots there are.
+/// The number of slots.
 pub(super) const N_SLOTS: Parameter = Parameter {
     name: "n_slots",
     help: "how many slots the receiver has",
@@ -70,33 +70,31 @@ fn run(setup: Setup, settings: &Settings) -> Result<Outcome, WorkloadError> {
         )
         .into());
     }
-    let edge = edge(settings);
     let elements = settings.size("slot_size") / 4;
-    let (chunks, consume) = (settings.size("chunks"), settings.time("consume"));
+    let stream = Stream { edge: edge(settings), chunks: settings.size("chunks"), elements };
+    let consume = settings.time("consume");
     check_time(settings)?;
     let data = options.data;
     let mut machine = Machine::new(spec, options);
     let len = elements + WINDOW;
-    let window = Tensor { sip: 0, cube: 0, dtype: DType::F32, elements: len };
+    let window = PlannedTensor { sip: 0, cube: 0, dtype: DType::F32, elements: len };
     // As made, as sent, as compared.
-    room::check(&machine, [window], data.then(|| room::bytes(len, 3 * 4)))?;
+    capacity::check(&machine, [window], data.then(|| capacity::bytes(len, 3 * 4)))?;
     let seed = settings.count("seed");
     let payload = if data { numbers(seed, 0, 0, len, 1000) } else { Vec::new() };
     let value =
         if data { Value::from_vec_f32(payload.clone()) } else { Value::zeros(DType::F32, len) };
     let source = machine.resident(0, 0, value)?;
     let (from, to) = (PeId::first(0), PeId::first(1));
-    machine.launch(0, "queue", &[from], move |tl| send(tl, to, edge, source, (chunks, elements)));
+    machine.launch(0, "queue", &[from], move |tl| send(tl, to, stream, source));
     let got: Got = Rc::default();
     let sink = got.clone();
-    machine.launch(1, "queue", &[to], move |tl| {
-        receive(tl, from, edge, (chunks, elements), consume, sink.clone())
-    });
+    machine.launch(1, "queue", &[to], move |tl| receive(tl, from, stream, consume, sink.clone()));
     let report = machine.run()?;
     Ok(Outcome::new(report, data.then(|| compare(&got, &payload))))
 }
 
-/// All chunks together are consumed before simulated time ends, as is the time that slots are in use, added up.
+/// Refuses times that overflow: the time of all chunks, and the time in use of all slots, added up.
 fn check_time(settings: &Settings) -> Result<(), ParameterError> {
     let (chunks, n_slots) = (settings.count("chunks"), settings.count("n_slots"));
     let (consume, most) =
@@ -116,21 +114,24 @@ const LONGEST: Time = Time::us(10_000_000_000_000);
 /// Chunk `j` is `slot_size` bytes of the source from element `j % WINDOW` on: neighbours differ, so that the order in
 /// which they arrive is checked too.
 const WINDOW: usize = 64;
-/// How many chunks are compared, at most.
+/// Most chunks that are compared.
 const COMPARED: usize = 256;
 
 type Got = Rc<RefCell<Vec<Value>>>;
 
-async fn send(
-    tl: Tl,
-    to: PeId,
+/// The queue and the chunks that cross it.
+#[derive(Clone, Copy)]
+struct Stream {
     edge: EdgeSpec,
-    source: Region,
-    (chunks, elements): (usize, usize),
-) -> Result<(), KernelError> {
-    let sender = tl.sender(to, edge)?;
-    for chunk in 0..chunks {
-        let tile = tl.load(&View::dense(&source, chunk % WINDOW, elements)).await?;
+    chunks: usize,
+    /// Elements of a chunk.
+    elements: usize,
+}
+
+async fn send(tl: Tl, to: PeId, stream: Stream, source: Region) -> Result<(), KernelError> {
+    let sender = tl.sender(to, stream.edge)?;
+    for chunk in 0..stream.chunks {
+        let tile = tl.load(&View::dense(&source, chunk % WINDOW, stream.elements)).await?;
         tl.send(&sender, &tile).await;
     }
     Ok(())
@@ -139,14 +140,13 @@ async fn send(
 async fn receive(
     tl: Tl,
     from: PeId,
-    edge: EdgeSpec,
-    (chunks, elements): (usize, usize),
+    stream: Stream,
     consume: Time,
     got: Got,
 ) -> Result<(), KernelError> {
-    let receiver = tl.receiver(from, edge)?;
-    for chunk in 0..chunks {
-        let tile = tl.recv(&receiver, DType::F32, elements).await?;
+    let receiver = tl.receiver(from, stream.edge)?;
+    for chunk in 0..stream.chunks {
+        let tile = tl.recv(&receiver, DType::F32, stream.elements).await?;
         tl.compute(consume).await;
         if chunk < COMPARED {
             got.borrow_mut().extend(tile.value());

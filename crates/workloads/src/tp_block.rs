@@ -6,8 +6,8 @@
 
 use super::parameters::{Default, Kind, Parameter, SEED, Settings};
 use super::tp_ranks::{
-    ACTIVATION, CHECKED, DTYPE, FFN, RANKS, SIDE, Source, activated, activation, check, check_room,
-    compare, ffn, run as run_ranks,
+    ACTIVATION, CHECKED, DTYPE, FFN, RANKS, SIDE, Source, activated, activation, check,
+    check_capacity, compare, ffn, run as run_ranks,
 };
 use super::{Outcome, Setup, Workload, WorkloadError};
 use crate::ParameterError;
@@ -92,7 +92,7 @@ fn run(setup: Setup, settings: &Settings) -> Result<Outcome, WorkloadError> {
         activation: activation(settings),
         source: Source { seed: settings.count("seed"), dtype: settings.dtype("dtype") },
     };
-    problem.check_room(&setup, ranks)?;
+    problem.check_capacity(&setup, ranks)?;
     let (outcome, output) = run_ranks(setup, ranks, move |cx: &Rank| problem.forward(cx))?;
     let Some(output) = output else { return Ok(outcome) };
     let checked = settings.size("checked").min(problem.sequence);
@@ -126,14 +126,14 @@ impl Problem {
         block.forward(&x)
     }
 
-    fn check_room(&self, setup: &Setup, ranks: usize) -> Result<(), WorkloadError> {
+    fn check_capacity(&self, setup: &Setup, ranks: usize) -> Result<(), WorkloadError> {
         let Self { hidden, heads, ffn, sequence, batch, source, .. } = *self;
         let (x, part) = (sequence * batch * hidden, sequence * batch * hidden / ranks);
         let inner = sequence * batch * (ffn / ranks);
         let scores = (batch * heads / ranks).saturating_mul(sequence * sequence);
         let activations = [x, x, 3 * part, scores, part, x, x, x, inner, x, x];
         let [narrow, wide] = [hidden * hidden / ranks, hidden * ffn / ranks];
-        check_room(setup, ranks, source.dtype, &activations, &[3 * narrow, narrow, wide, wide])
+        check_capacity(setup, ranks, source.dtype, &activations, &[3 * narrow, narrow, wide, wide])
     }
 
     /// The first tokens of the first sequence, without ranks.
@@ -154,7 +154,7 @@ impl Problem {
         x.iter().zip(&inner).map(|(a, b)| a + b).collect()
     }
 
-    /// What the first tokens see of the sequence.
+    /// The attention of the first tokens.
     fn attention(&self, mixed: &[f64], tokens: usize) -> Vec<f64> {
         let width = self.hidden / self.heads;
         let part = |token: usize, head: usize, part: usize| {

@@ -1,13 +1,13 @@
 //! `tp-mlp`: a two-layer perceptron with its weights spread over ranks, one all-reduce for both layers.
 //!
-//! The reference computes some tokens without ranks, in f64, rounding what is between the layers. A result is right if
-//! it is bitwise equal on all ranks and within `ranks + 8` roundings of the largest number of the reference: each rank's
-//! product is rounded, and so is each sum of the all-reduce.
+//! The reference computes some tokens without ranks, in f64, and rounds the inner activations. A result is right if it is
+//! bitwise equal on all ranks and within `ranks + 8` roundings of the largest number of the reference: each rank's product is
+//! rounded, and so is each sum of the all-reduce.
 
 use super::parameters::{Default, Parameter, SEED, Settings};
 use super::tp_ranks::{
-    ACTIVATION, CHECKED, DTYPE, FFN, RANKS, SIDE, Source, activated, activation, check, check_room,
-    compare, ffn, run as run_ranks,
+    ACTIVATION, CHECKED, DTYPE, FFN, RANKS, SIDE, Source, activated, activation, check,
+    check_capacity, compare, ffn, run as run_ranks,
 };
 use super::{Outcome, Setup, Workload, WorkloadError};
 use phalanx_torch::Rank;
@@ -60,7 +60,7 @@ fn run(setup: Setup, settings: &Settings) -> Result<Outcome, WorkloadError> {
         activation: activation(settings),
         source: Source { seed: settings.count("seed"), dtype: settings.dtype("dtype") },
     };
-    problem.check_room(&setup)?;
+    problem.check_capacity(&setup)?;
     let (outcome, output) = run_ranks(setup, problem.ranks, move |cx: &Rank| problem.forward(cx))?;
     let Some(output) = output else { return Ok(outcome) };
     let checked = settings.size("checked").min(problem.tokens);
@@ -84,11 +84,11 @@ impl Problem {
         mlp.forward(&x)
     }
 
-    fn check_room(&self, setup: &Setup) -> Result<(), WorkloadError> {
+    fn check_capacity(&self, setup: &Setup) -> Result<(), WorkloadError> {
         let Self { ranks, hidden, ffn, tokens, source, .. } = *self;
         let inner = ffn / ranks;
         let activations = [tokens * hidden, tokens * inner, tokens * hidden];
-        check_room(setup, ranks, source.dtype, &activations, &[hidden * inner, hidden * inner])
+        check_capacity(setup, ranks, source.dtype, &activations, &[hidden * inner, hidden * inner])
     }
 
     /// The first tokens, without ranks.

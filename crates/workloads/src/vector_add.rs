@@ -1,8 +1,8 @@
 //! `vector-add`: `c = a + b` over every PE of every SIP, each on memory of its own cube, with loads ahead of sums.
 
+use super::capacity::{self, PlannedTensor};
 use super::check::{Check, numbers};
 use super::parameters::{Default, Kind, Parameter, SEED, Settings};
-use super::room::{self, Tensor};
 use super::{Outcome, Setup, Workload, WorkloadError};
 use phalanx_sim::MachineSpec;
 use phalanx_sim::kernel::{KernelError, Loading, Tile, Tl, View};
@@ -35,10 +35,10 @@ fn run(setup: Setup, settings: &Settings) -> Result<Outcome, WorkloadError> {
     let tensors = shards.iter().flat_map(|shard| [shard.tensor(); 3]);
     // Two inputs and their sum; in checking, a shard of all of them again.
     let largest = elements.div_ceil(shards.len());
-    room::check(&machine, tensors, data.then(|| room::bytes(elements + largest, 3 * 4)))?;
+    capacity::check(&machine, tensors, data.then(|| capacity::bytes(elements + largest, 3 * 4)))?;
     let mut outputs = Vec::new();
     for shard in &shards {
-        let Tensor { sip, cube, dtype, elements } = shard.tensor();
+        let PlannedTensor { sip, cube, dtype, elements } = shard.tensor();
         let place = |stream| machine.resident(sip, cube, shard.input(seed, stream, data));
         let (a, b) = (place(0)?, place(1)?);
         let c = machine.empty(sip, cube, dtype, elements)?;
@@ -83,8 +83,8 @@ fn shards(spec: &MachineSpec, elements: usize) -> Vec<Shard> {
 }
 
 impl Shard {
-    fn tensor(&self) -> Tensor {
-        Tensor { sip: self.sip, cube: self.cube, dtype: DType::F32, elements: self.len }
+    fn tensor(&self) -> PlannedTensor {
+        PlannedTensor { sip: self.sip, cube: self.cube, dtype: DType::F32, elements: self.len }
     }
 
     fn input(&self, seed: u64, stream: u64, data: bool) -> Value {
@@ -98,10 +98,10 @@ impl Shard {
 
 const SPAN: u16 = 1000;
 
-/// How many elements are in a tile: three of them twice over in flight are 384 KiB.
+/// Elements of a tile: three tiles, double-buffered, are 384 KiB.
 const BLOCK: usize = 16 * 1024;
 
-/// One program: its share, block by block, the next block's loads issued before the current sum is waited for.
+/// Adds one program's share, block by block; loads the next block while it adds the current one.
 pub(crate) async fn add(tl: Tl, [a, b, c]: [Region; 3]) -> Result<(), KernelError> {
     let (start, len) = tl.share(c.elements);
     let block = |at: usize| View::dense(&c, start + at, BLOCK.min(len - at));

@@ -1,4 +1,6 @@
 //! `phalanx node`: graphs over simulated chips, each a process of its own.
+//!
+//! - **NDE-1 (same anywhere).** Results and simulated times are the same with threads and with processes.
 
 mod doctor;
 mod list;
@@ -10,7 +12,7 @@ use crate::failure::{Failure, Kind};
 use crate::output::Trace;
 use crate::progress::Progress;
 use crate::{machine, printer};
-use phalanx_runtime::worker::Isolation;
+use phalanx_runtime::Isolation;
 use phalanx_sim::config;
 use phalanx_workloads::node::{self, Check, Setup, Workload};
 use report::Finished;

@@ -145,7 +145,7 @@ fn interrupted(name: &str, signal: &str) -> (Option<i32>, Vec<String>) {
             "--machine",
             "pod-64",
             "-p",
-            "bytes=32MiB",
+            "bytes=512MiB",
             "--data",
             "off",
             "--trace",

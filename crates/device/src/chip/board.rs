@@ -1,4 +1,4 @@
-//! What a program finds on its chip: the rank, the task's arguments as tensors, and what earlier tasks have kept.
+//! The board: a chip as a program sees it, with the arguments of its task and the tensors that earlier tasks kept.
 
 use phalanx_runtime::Access;
 use phalanx_torch::Error;
@@ -37,17 +37,17 @@ impl Board {
         })
     }
 
-    /// All arguments of the task, and what each was declared as.
-    pub fn arguments(&self) -> impl Iterator<Item = (&Tensor, Access)> {
+    /// All arguments of the task, each with its declared access.
+    pub(crate) fn arguments(&self) -> impl Iterator<Item = (&Tensor, Access)> {
         self.tensors.iter().map(|(tensor, access)| (tensor, *access))
     }
 
-    /// Leaves a tensor in the chip's memory for later tasks; one of that name goes.
+    /// Keeps a tensor in the chip's memory for later tasks; replaces a tensor kept under that name.
     pub fn keep(&self, name: impl Into<String>, tensor: &Tensor) {
         self.kept.borrow_mut().insert(name.into(), tensor.clone());
     }
 
-    /// What an earlier task has kept under this name.
+    /// The tensor that an earlier task has kept under this name.
     pub fn kept(&self, name: &str) -> Result<Tensor, Error> {
         let kept = self.kept.borrow();
         kept.get(name).cloned().ok_or_else(|| {
@@ -57,7 +57,7 @@ impl Board {
         })
     }
 
-    /// Gives the memory of a tensor back that an earlier task has kept; whether there was one.
+    /// Frees a kept tensor. True if a tensor was kept under this name.
     pub fn forget(&self, name: &str) -> bool {
         self.kept.borrow_mut().remove(name).is_some()
     }

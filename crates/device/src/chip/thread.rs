@@ -1,18 +1,17 @@
-//! The thread that a chip's machine lives on.
+//! The thread of a chip's machine.
 //!
-//! A machine is single-threaded and stays where it was made, while the device of a worker may be made on one thread and
-//! used on another. So it has a thread of its own, programs are sent there, and the task waits and says that it moves.
+//! A machine cannot move between threads, but a worker may make its device on one thread and use it on another. So the
+//! machine has a thread of its own. Programs are sent there; meanwhile the task waits and reports progress.
 
-use super::Took;
 use super::board::{Board, Kept};
-use super::transfer::Copied;
+use super::transfer::StagedTensor;
 use phalanx_runtime::{Access, Failure};
 use phalanx_sim::machine::Options;
 use phalanx_sim::value::{Buffer, Evaluator, Inline, Value};
 use phalanx_sim::{MachineSpec, Time};
 use phalanx_torch::Context;
 use phalanx_torch::Error;
-use phalanx_torch::driver::alone;
+use phalanx_torch::driver::run_on_sip;
 use phalanx_torch::multiprocessing::SpawnError;
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -21,76 +20,82 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How often a task that waits looks whether its simulation gets on.
-const LOOK: Duration = Duration::from_millis(100);
+/// Interval at which a waiting task looks at the progress of its simulation.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What the thread is asked to do.
-type Order = Box<dyn FnOnce(&mut Site) + Send>;
+/// A job for the thread.
+type Job = Box<dyn FnOnce(&mut ChipState) + Send>;
 
-/// What lives on the thread.
-struct Site {
+/// The state that the thread owns.
+struct ChipState {
     context: Context,
     sip: usize,
     kept: Kept,
 }
 
-/// The thread, from outside.
-pub(super) struct Home {
-    orders: Option<Sender<Order>>,
+/// A handle of the thread.
+pub(super) struct ChipThread {
+    jobs: Option<Sender<Job>>,
     thread: Option<JoinHandle<()>>,
-    /// Grows while something is computed.
-    beat: Arc<AtomicU64>,
+    /// Values computed so far.
+    computed: Arc<AtomicU64>,
 }
 
-/// What a program left: its value, the arguments it has written, and how long it took.
-type Done<T> = (T, Vec<(usize, Buffer)>, Took);
+/// The result of a program.
+pub(super) struct Completed<T> {
+    pub(super) value: T,
+    /// The arguments declared as written, by index.
+    pub(super) written: Vec<(usize, Buffer)>,
+    /// Simulated time of the program, copies included.
+    pub(super) took: Time,
+}
 
 /// A program that was sent to the thread.
 pub(super) struct Pending<T> {
-    answer: Receiver<Result<Done<T>, Failure>>,
-    beat: Arc<AtomicU64>,
+    answer: Receiver<Result<Completed<T>, Failure>>,
+    computed: Arc<AtomicU64>,
 }
 
-impl Home {
+impl ChipThread {
     pub(super) fn start(machine: MachineSpec, sip: u32) -> Result<Self, Failure> {
-        let beat = Arc::new(AtomicU64::new(0));
-        let evaluator = Arc::new(Beating { beat: beat.clone() });
-        let (orders, taken) = channel::<Order>();
+        let computed = Arc::new(AtomicU64::new(0));
+        let evaluator = Arc::new(CountingEvaluator { computed: computed.clone() });
+        let (jobs, taken) = channel::<Job>();
         let body = move || {
             let options = Options { evaluator, ..Options::default() };
             let (context, kept) = (Context::new(machine, options), Kept::default());
-            let mut site = Site { context, sip: sip as usize, kept };
-            while let Ok(order) = taken.recv() {
-                order(&mut site);
+            let mut chip = ChipState { context, sip: sip as usize, kept };
+            while let Ok(job) = taken.recv() {
+                job(&mut chip);
             }
         };
         let thread = std::thread::Builder::new().name(format!("phalanx-sip-{sip}")).spawn(body)?;
-        Ok(Self { orders: Some(orders), thread: Some(thread), beat })
+        Ok(Self { jobs: Some(jobs), thread: Some(thread), computed })
     }
 
-    /// Sends a program; it runs when those before it are over.
-    pub(super) fn start_program<T, P>(&self, arguments: Vec<Copied>, program: P) -> Pending<T>
+    /// Sends a program; the program runs when the programs before it are over.
+    pub(super) fn start_program<T, P>(&self, arguments: Vec<StagedTensor>, program: P) -> Pending<T>
     where
         T: Send + 'static,
         P: AsyncFnOnce(&Board) -> Result<T, Error> + Send + 'static,
     {
         let (say, answer) = channel();
-        let order = move |site: &mut Site| {
-            let done = Failure::catch(|| site.run(arguments, program));
-            // Nobody waits for it any more if this fails.
+        let job = move |chip: &mut ChipState| {
+            let done = Failure::catch(|| chip.run(arguments, program));
+            // Sending fails if the task no longer waits; then nobody needs the answer.
             let _ = say.send(done);
         };
-        if let Some(orders) = &self.orders {
-            // If the thread is gone, whoever waits is told so.
-            let _ = orders.send(Box::new(order));
+        if let Some(jobs) = &self.jobs {
+            // If the thread is gone, `Pending::wait` reports that.
+            let _ = jobs.send(Box::new(job));
         }
-        Pending { answer, beat: self.beat.clone() }
+        Pending { answer, computed: self.computed.clone() }
     }
 }
 
-impl Drop for Home {
+impl Drop for ChipThread {
     fn drop(&mut self) {
-        self.orders.take();
+        self.jobs.take();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -98,14 +103,14 @@ impl Drop for Home {
 }
 
 impl<T> Pending<T> {
-    /// Waits until the program is over; `moved` is called now and then while it gets on (CHP-5).
-    pub(super) fn wait(self, mut moved: impl FnMut()) -> Result<Done<T>, Failure> {
-        let mut last = self.beat.load(Ordering::Relaxed);
+    /// Waits until the program is over; calls `moved` whenever values were computed since the last look (CHP-5).
+    pub(super) fn wait(self, mut moved: impl FnMut()) -> Result<Completed<T>, Failure> {
+        let mut last = self.computed.load(Ordering::Relaxed);
         loop {
-            match self.answer.recv_timeout(LOOK) {
+            match self.answer.recv_timeout(POLL_INTERVAL) {
                 Ok(done) => return done,
                 Err(RecvTimeoutError::Timeout) => {
-                    let now = self.beat.load(Ordering::Relaxed);
+                    let now = self.computed.load(Ordering::Relaxed);
                     if now != std::mem::replace(&mut last, now) {
                         moved();
                     }
@@ -118,9 +123,13 @@ impl<T> Pending<T> {
     }
 }
 
-impl Site {
-    /// Copies the arguments in, runs the program, and copies back what was written.
-    fn run<T, P>(&mut self, arguments: Vec<Copied>, program: P) -> Result<Done<T>, Failure>
+impl ChipState {
+    /// Copies the arguments in, runs the program, and copies the outputs back.
+    fn run<T, P>(
+        &mut self,
+        arguments: Vec<StagedTensor>,
+        program: P,
+    ) -> Result<Completed<T>, Failure>
     where
         T: 'static,
         P: AsyncFnOnce(&Board) -> Result<T, Error> + 'static,
@@ -128,7 +137,7 @@ impl Site {
         let before = self.context.now();
         let kept = self.kept.clone();
         let once = RefCell::new(Some((arguments, program)));
-        let result = alone(&mut self.context, self.sip, move |rank| {
+        let result = run_on_sip(&mut self.context, self.sip, move |rank| {
             let (once, kept) = (once.take(), kept.clone());
             async move {
                 let (arguments, program) = once.ok_or("a program runs once")?;
@@ -141,14 +150,14 @@ impl Site {
         });
         let took = self.took(before);
         let (value, written) = result.map_err(|error| self.explain(&error))?;
-        Ok((value, written, took))
+        Ok(Completed { value, written, took })
     }
 
-    fn took(&self, before: Time) -> Took {
+    fn took(&self, before: Time) -> Time {
         self.context.now().saturating_sub(before)
     }
 
-    /// Why a program failed, in the words of the chip.
+    /// The failure of a program, with the name of the SIP.
     fn explain(&self, error: &SpawnError) -> Failure {
         let own = error.errors.values().next().filter(|_| error.errors.len() == 1);
         let words = own.map_or_else(|| error.to_string(), ToString::to_string);
@@ -157,7 +166,7 @@ impl Site {
     }
 }
 
-/// What the arguments hold that were declared as written.
+/// Reads the arguments that were declared as written.
 async fn copy_back(board: &Board) -> Result<Vec<(usize, Buffer)>, Error> {
     let mut written = Vec::new();
     for (index, (tensor, access)) in board.arguments().enumerate() {
@@ -168,21 +177,21 @@ async fn copy_back(board: &Board) -> Result<Vec<(usize, Buffer)>, Error> {
     Ok(written)
 }
 
-/// Computes where it is asked to, and counts.
-struct Beating {
-    beat: Arc<AtomicU64>,
+/// An evaluator that computes on the calling thread and counts the values.
+struct CountingEvaluator {
+    computed: Arc<AtomicU64>,
 }
 
-impl Evaluator for Beating {
+impl Evaluator for CountingEvaluator {
     fn force(&self, values: &[Value]) {
         for value in values {
-            self.beat.fetch_add(1, Ordering::Relaxed);
+            self.computed.fetch_add(1, Ordering::Relaxed);
             Inline.force(std::slice::from_ref(value));
         }
     }
 
     fn start(&self, value: &Value) {
-        self.beat.fetch_add(1, Ordering::Relaxed);
+        self.computed.fetch_add(1, Ordering::Relaxed);
         Inline.start(value);
     }
 }

@@ -1,4 +1,4 @@
-//! What a program on a chip is given, on its way there and back.
+//! Operands of a program on a chip, and their way to the chip and back.
 
 use phalanx_runtime::{Access, DType as Shared, Data, Failure};
 use phalanx_sim::value::{Buffer, DType, Element, Slice, Value, bf16, f16};
@@ -6,46 +6,39 @@ use phalanx_torch::Error;
 use phalanx_torch::Rank;
 use phalanx_torch::Tensor;
 
-/// Elements that a program on a chip is given: an argument of its task, or a slice of the callable's own.
+/// An operand of a program on a chip: an argument of its task, or a slice of the callable.
 pub struct Operand<'a> {
-    copied: Copied,
-    back: Option<Back<'a>>,
+    staged: StagedTensor,
+    back: Option<CopyBack<'a>>,
 }
 
-/// Puts what has come back where it belongs.
-pub(super) type Back<'a> = Box<dyn FnOnce(&Buffer) -> Result<(), Failure> + 'a>;
+/// Copies the elements of an output to their place on the host.
+pub(super) type CopyBack<'a> = Box<dyn FnOnce(&Buffer) -> Result<(), Failure> + 'a>;
 
-/// Elements as the thread of the machine gets them.
-pub(super) struct Copied {
+/// An operand on its way to the thread of the machine.
+pub(super) struct StagedTensor {
     access: Access,
     shape: Vec<usize>,
     dtype: DType,
-    /// What they are, if the program reads them.
+    /// The elements, if the program reads them.
     value: Option<Value>,
 }
 
 impl<'a> Operand<'a> {
-    /// Elements that are read, row by row.
+    /// An operand that the program reads, row by row.
     pub fn input<T: Element>(elements: &[T], shape: &[usize]) -> Result<Self, Failure> {
         let value = Some(Value::from_vec(elements.to_vec()));
-        let copied = Copied::new::<T>(Access::Read, elements.len(), shape, value)?;
-        Ok(Self { copied, back: None })
+        let staged = StagedTensor::new::<T>(Access::Read, elements.len(), shape, value)?;
+        Ok(Self { staged, back: None })
     }
 
-    /// Elements that are written, all of them.
+    /// An operand whose elements the program writes, all of them.
     pub fn output<T: Element>(elements: &'a mut [T], shape: &[usize]) -> Result<Self, Failure> {
-        let copied = Copied::new::<T>(Access::Write, elements.len(), shape, None)?;
-        Ok(Self { copied, back: Some(into_slice(elements)) })
+        let staged = StagedTensor::new::<T>(Access::Write, elements.len(), shape, None)?;
+        Ok(Self { staged, back: Some(into_slice(elements)) })
     }
 
-    /// Elements that are read and written.
-    pub fn in_out<T: Element>(elements: &'a mut [T], shape: &[usize]) -> Result<Self, Failure> {
-        let value = Some(Value::from_vec(elements.to_vec()));
-        let copied = Copied::new::<T>(Access::ReadWrite, elements.len(), shape, value)?;
-        Ok(Self { copied, back: Some(into_slice(elements)) })
-    }
-
-    /// An argument of a task, as it was declared; `index` is for messages.
+    /// An argument of a task, with its declared access; `index` is for messages.
     pub fn argument(index: usize, data: &'a mut Data<'_>) -> Result<Self, Failure> {
         let (layout, access) = (*data.layout(), data.access());
         let dtype = dtype_of(layout.dtype).ok_or_else(|| {
@@ -66,18 +59,18 @@ impl<'a> Operand<'a> {
                 )));
             }
         };
-        let back: Option<Back<'a>> = (access != Access::Read)
-            .then(|| Box::new(move |buffer: &Buffer| write(data, buffer)) as Back<'a>);
-        Ok(Self { copied: Copied { access, shape, dtype, value }, back })
+        let back: Option<CopyBack<'a>> = (access != Access::Read)
+            .then(|| Box::new(move |buffer: &Buffer| write(data, buffer)) as CopyBack<'a>);
+        Ok(Self { staged: StagedTensor { access, shape, dtype, value }, back })
     }
 
-    /// What goes to the chip, and what to do with what comes back.
-    pub(super) fn apart(self) -> (Copied, Option<Back<'a>>) {
-        (self.copied, self.back)
+    /// The part that goes to the chip, and the part that copies the result back.
+    pub(super) fn split(self) -> (StagedTensor, Option<CopyBack<'a>>) {
+        (self.staged, self.back)
     }
 }
 
-fn into_slice<T: Element>(elements: &mut [T]) -> Back<'_> {
+fn into_slice<T: Element>(elements: &mut [T]) -> CopyBack<'_> {
     Box::new(move |buffer| {
         elements.copy_from_slice(T::slice(slice_of(buffer)));
         Ok(())
@@ -93,7 +86,7 @@ fn slice_of(buffer: &Buffer) -> Slice<'_> {
     }
 }
 
-impl Copied {
+impl StagedTensor {
     fn new<T: Element>(
         access: Access,
         count: usize,
@@ -107,7 +100,7 @@ impl Copied {
         Ok(Self { access, shape: shape.to_vec(), dtype: T::DTYPE, value })
     }
 
-    /// Makes a tensor of them; what the program reads crosses the host link.
+    /// Makes a tensor on the chip; elements that the program reads cross the host link.
     pub(super) fn into_tensor(self, rank: &Rank) -> Result<(Tensor, Access), Error> {
         let here = rank.placed(phalanx_torch::DpPolicy::default());
         let tensor = match self.value {

@@ -1,4 +1,4 @@
-//! The driver: carries out what the engine says, and tells it what happened, in simulated time.
+//! The driver: carries out the actions of the engine and reports events to it, in simulated time.
 
 use super::failure::TaskError;
 use super::lease::Lease;
@@ -25,7 +25,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-/// A graph and everything about it.
+/// A graph and its state.
 pub(super) struct Graph {
     pub(super) rank: Rank,
     pub(super) number: u64,
@@ -34,7 +34,7 @@ pub(super) struct Graph {
     pub(super) budget: Option<Time>,
     /// The PE of each worker.
     pub(super) pes: Vec<PeId>,
-    /// The pool of each cube, or of all under no cube.
+    /// The pool of each cube, or the pool of all PEs under `None`.
     pub(super) pools: BTreeMap<Option<u16>, PoolId>,
     pub(super) workers: Vec<WorkerId>,
     pub(super) began: Time,
@@ -45,28 +45,28 @@ pub(super) struct State {
     pub(super) engine: Engine,
     pub(super) run: RunId,
     pub(super) tasks: Vec<Entry>,
-    /// By the number of their task.
-    pub(super) flights: BTreeMap<usize, Flight>,
-    /// By the number of their storage.
+    /// Tasks on their PEs, by number.
+    pub(super) running: BTreeMap<usize, RunningTask>,
+    /// Leases, by the number of the storage.
     pub(super) leases: BTreeMap<u64, Lease>,
-    /// Processes that wait for room or for the end.
+    /// Processes that wait for a free slot or for the end.
     waiting: Vec<ProcessId>,
-    /// How many times room was freed.
+    /// Number of times that a slot was freed.
     pub(super) room: u64,
     is_over: bool,
     is_closed: bool,
-    /// What led to the last end of a task.
+    /// The cause of the last end of a task.
     pub(super) cause: Cause,
     pub(super) watchdog: Option<JoinHandle<()>>,
-    /// Why the watchdog gave up the whole graph.
+    /// The reason why the watchdog gave up the whole graph.
     pub(super) stall: Option<String>,
 }
 
-/// What is kept of a task until the graph is over.
+/// The record of a task until the graph is over.
 pub(super) struct Entry {
     pub(super) kernel_name: String,
     pub(super) label: String,
-    /// None if the graph had failed when it was submitted.
+    /// `None` if the graph had failed before the task was submitted.
     pub(super) task: Option<phalanx_engine::TaskId>,
     pub(super) work: Option<Work>,
     /// The storages it writes.
@@ -79,28 +79,35 @@ pub(super) struct Entry {
     pub(super) error: Option<(PeId, TaskError)>,
 }
 
-/// What is needed to run a task, once.
+/// Kernel and tensors of a task that has not started.
 pub(super) struct Work {
     pub(super) kernel: Kernel,
     /// The tensors of each member.
     pub(super) tensors: Vec<Vec<phalanx_torch::Tensor>>,
 }
 
-/// A task that is with its PEs.
-pub(super) struct Flight {
+/// A task on its PEs.
+pub(super) struct RunningTask {
     process: JoinHandle<()>,
-    /// Each member: which worker has it, and the number to end it with.
-    pub(super) members: Vec<(WorkerId, u64)>,
-    pub(super) pulses: Rc<[Pulse]>,
+    pub(super) members: Vec<RunningMember>,
+    pub(super) activities: Rc<[Activity]>,
 }
 
-/// Signs of life of one kernel.
+/// A member of a task on its worker.
+#[derive(Clone, Copy)]
+pub(super) struct RunningMember {
+    pub(super) worker: WorkerId,
+    /// The number of the dispatch, for the engine.
+    dispatch: u64,
+}
+
+/// The activity of one kernel.
 #[derive(Default)]
-pub(super) struct Pulse {
+pub(super) struct Activity {
     pub(super) started: Cell<Option<Time>>,
-    /// When it last did anything.
+    /// Time of the last poll.
     pub(super) moved: Cell<Time>,
-    /// What of that the engine knows.
+    /// The part of `moved` that the engine knows.
     pub(super) told: Cell<Time>,
 }
 
@@ -110,7 +117,7 @@ impl Entry {
     }
 }
 
-/// A reading of simulated time for the engine: picoseconds.
+/// Simulated time as a reading of the engine: picoseconds.
 pub(super) fn reading(time: Time) -> Reading {
     Reading(time.as_ps())
 }
@@ -166,7 +173,7 @@ impl Graph {
         self.pes[worker.index()]
     }
 
-    /// Does what the engine wants done; `cause` led to that.
+    /// Carries out the actions of the engine; `cause` led to them.
     pub(super) fn carry_out(self: &Rc<Self>, cause: Cause) {
         let actions: Vec<Action> = self.state.borrow_mut().engine.actions().collect();
         let mut starts = Vec::new();
@@ -181,7 +188,7 @@ impl Graph {
                     self.state.borrow_mut().is_over = true;
                     self.wake();
                 }
-                // A launch ends as a whole, and nothing else begins a run here.
+                // A launch ends as a whole, and the engine has one run.
                 Action::Recall { .. } | Action::AdmissionFreed => {}
             }
         }
@@ -205,21 +212,23 @@ impl Graph {
         let Some(work) = entry.work.take() else { return };
         entry.dispatched = Some(self.rank.now());
         entry.pes = starts.iter().map(|start| self.pe_of(start.worker)).collect();
-        let pulses: Rc<[Pulse]> = starts.iter().map(|_| Pulse::default()).collect();
+        let activities: Rc<[Activity]> = starts.iter().map(|_| Activity::default()).collect();
         let process = format!("rank{} graph {} #{number}", self.rank.rank(), self.name);
-        let life = self.clone().run(number, entry, work, pulses.clone(), cause);
-        let process = self.sim().spawn(process, life);
-        let members = starts.iter().map(|start| (start.worker, start.dispatch)).collect();
-        state.flights.insert(number, Flight { process, members, pulses });
+        let body = self.clone().run(number, entry, work, activities.clone(), cause);
+        let process = self.sim().spawn(process, body);
+        let member =
+            |start: &Start| RunningMember { worker: start.worker, dispatch: start.dispatch };
+        let members = starts.iter().map(member).collect();
+        state.running.insert(number, RunningTask { process, members, activities });
     }
 
-    /// The life of a task on its PEs.
+    /// Runs a task on its PEs: dispatch, kernels, end.
     fn run(
         self: Rc<Self>,
         number: usize,
         entry: &Entry,
         work: Work,
-        pulses: Rc<[Pulse]>,
+        activities: Rc<[Activity]>,
         cause: Cause,
     ) -> impl Future<Output = ()> + 'static {
         let (name, pes) = (entry.kernel_name.clone(), entry.pes.clone());
@@ -236,12 +245,12 @@ impl Graph {
                 }
             };
             let launch = Launch { name: &name, label: None, pes: &pes, exclusive: true, cause };
-            let last_words = self.rank.last_words().clone();
+            let drop_panic = self.rank.drop_panic().clone();
             let made = |tl: Tl| {
                 let member = tl.program_id();
                 let (args, sim) = (args[member].clone(), host.sim().clone());
-                let inner = Caught::new(&last_words, || (work.kernel)(tl, args));
-                Living { inner, sim, pulses: pulses.clone(), member }
+                let inner = Caught::new(&drop_panic, || (work.kernel)(tl, args));
+                Tracked { inner, sim, activities: activities.clone(), member }
             };
             let result = host.run(launch, made).await;
             drop(args);
@@ -249,37 +258,37 @@ impl Graph {
         }
     }
 
-    /// A task has ended, or is ended by the watchdog.
+    /// Ends a task: its kernels are over, or the watchdog gave it up.
     pub(super) fn ended(self: &Rc<Self>, number: usize, result: Result<Cause, (PeId, TaskError)>) {
-        let Some(flight) = self.state.borrow_mut().flights.remove(&number) else { return };
-        let cause = self.note(number, &flight, result);
-        // One that was given up by the watchdog goes with its handle; any other has just returned.
+        let Some(task) = self.state.borrow_mut().running.remove(&number) else { return };
+        let cause = self.report_end(number, &task, result);
+        // The process of a stalled task is dropped with its handle; any other process has just returned.
         if self.state.borrow().tasks[number].is_stalled() {
-            drop(flight.process);
+            drop(task.process);
         } else {
-            flight.process.detach();
+            task.process.detach();
         }
         self.carry_out(cause);
     }
 
-    /// Tells the engine that a task has ended; what led to that.
-    fn note(
+    /// Tells the engine that a task has ended; returns the cause.
+    fn report_end(
         &self,
         number: usize,
-        flight: &Flight,
+        task: &RunningTask,
         result: Result<Cause, (PeId, TaskError)>,
     ) -> Cause {
         let now = self.rank.now();
         let state = &mut *self.state.borrow_mut();
         let entry = &mut state.tasks[number];
         let took = now.saturating_sub(entry.dispatched.unwrap_or(now)).as_ps();
-        entry.started = flight.pulses.iter().filter_map(|pulse| pulse.started.get()).min();
+        entry.started = task.activities.iter().filter_map(|activity| activity.started.get()).min();
         entry.ended = Some(now);
         let failed = result.as_ref().err().map(|(pe, _)| *pe);
-        // The one that failed comes first: it is the root.
-        let mut members = flight.members.clone();
-        members.sort_by_key(|(worker, _)| failed.is_some_and(|pe| self.pe_of(*worker) != pe));
-        let events = (0..).zip(members).map(|(at, (worker, dispatch))| {
+        // The failed member comes first: it is the root cause.
+        let mut members = task.members.clone();
+        members.sort_by_key(|member| failed.is_some_and(|pe| self.pe_of(member.worker) != pe));
+        let events = (0..).zip(members).map(|(at, RunningMember { worker, dispatch })| {
             let ending = match (failed, at) {
                 (None, _) => Ending::Done,
                 (Some(_), 0) => Ending::Failed(0),
@@ -301,7 +310,7 @@ impl Graph {
         }
     }
 
-    /// Waits until `is_there`; `describe` says what for.
+    /// Waits until `is_there`; `describe` describes the wait in reports.
     pub(super) async fn until(
         &self,
         is_there: impl Fn(&State) -> bool,
@@ -320,12 +329,12 @@ impl Graph {
         .await;
     }
 
-    /// Who is at work, for messages: what the end of the graph waits for.
+    /// A wait for the running tasks, for reports.
     pub(super) fn at_work(&self, what: &str) -> Wait {
         let state = self.state.borrow();
         let mut running = Vec::new();
         let mut providers = Vec::new();
-        for number in state.flights.keys() {
+        for number in state.running.keys() {
             let entry = &state.tasks[*number];
             let pes: Vec<String> = entry.pes.iter().map(ToString::to_string).collect();
             running.push(format!("{} `{}` on {}", self.id(*number), entry.name(), pes.join(", ")));
@@ -356,7 +365,7 @@ impl Graph {
         result
     }
 
-    /// Gives everything back: nobody is at work any more.
+    /// Ends all leases; no task runs any more.
     fn close(&self, result: &Result<Outcome, Error>) {
         let state = &mut *self.state.borrow_mut();
         state.is_closed = true;
@@ -372,18 +381,18 @@ impl Graph {
         }
     }
 
-    /// The program has let go of a graph that is not over: everything under way is dropped.
+    /// Cancels a graph that the program dropped before its end.
     pub(super) fn abandon(&self) {
         let state = &mut *self.state.borrow_mut();
         if std::mem::replace(&mut state.is_closed, true) {
             return;
         }
         state.watchdog = None;
-        let flights = std::mem::take(&mut state.flights);
-        for number in flights.keys() {
+        let running = std::mem::take(&mut state.running);
+        for number in running.keys() {
             self.rank.host().give_up_edges(&state.tasks[*number].pes);
         }
-        drop(flights);
+        drop(running);
         state.tasks.iter_mut().for_each(|entry| entry.work = None);
         let text = format!("graph `{}` was dropped before it was over; await `finish`", self.name);
         state.leases.values().for_each(|lease| lease.end(Err(Error::Other(text.clone()))));
@@ -396,7 +405,7 @@ impl State {
             engine,
             run,
             tasks: Vec::new(),
-            flights: BTreeMap::new(),
+            running: BTreeMap::new(),
             leases: BTreeMap::new(),
             waiting: Vec::new(),
             room: 0,
@@ -415,22 +424,22 @@ impl Entry {
     }
 }
 
-/// A kernel that shows signs of life.
-struct Living<F> {
+/// A kernel that records its activity.
+struct Tracked<F> {
     inner: Caught<F>,
     sim: Sim,
-    pulses: Rc<[Pulse]>,
+    activities: Rc<[Activity]>,
     member: usize,
 }
 
-impl<F: Future<Output = Result<(), KernelError>>> Future for Living<F> {
+impl<F: Future<Output = Result<(), KernelError>>> Future for Tracked<F> {
     type Output = Result<(), KernelError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let (now, pulse) = (self.sim.now(), &self.pulses[self.member]);
-        pulse.moved.set(now);
-        if pulse.started.get().is_none() {
-            pulse.started.set(Some(now));
+        let (now, activity) = (self.sim.now(), &self.activities[self.member]);
+        activity.moved.set(now);
+        if activity.started.get().is_none() {
+            activity.started.set(Some(now));
         }
         Pin::new(&mut self.inner).poll(context)
     }

@@ -1,4 +1,4 @@
-//! What failed in a graph, and what that cost.
+//! The failure of a graph: root causes and the tasks that were never started.
 
 use super::outcome::Outcome;
 use super::task::{TaskId, named};
@@ -9,54 +9,54 @@ use phalanx_sim::machine::RunError;
 use phalanx_sim::topology::PeId;
 use std::fmt;
 
-/// Why a graph did not end well (GRF-4).
+/// The failure of a graph (GRF-4).
 #[derive(Clone, Debug, PartialEq)]
 pub struct GraphFailure {
-    /// What the graph is called.
+    /// The name of the graph.
     pub graph: String,
     /// The tasks that failed by themselves, in the order of submission.
     pub roots: Vec<TaskFailure>,
     /// The tasks that were never started because of them.
     pub never_started: Vec<TaskId>,
-    /// Why the graph as a whole was given up, if it was.
+    /// The reason why the watchdog gave up the graph as a whole, if it did.
     pub stall: Option<String>,
-    /// What the graph did all the same.
+    /// The outcome of all tasks, failed ones included.
     pub outcome: Outcome,
 }
 
 /// A task that failed by itself.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TaskFailure {
-    /// Which.
+    /// The task.
     pub task: TaskId,
     /// Its kernel.
     pub kernel: String,
-    /// What it is about.
+    /// Its label.
     pub label: String,
-    /// Where it failed.
+    /// The PE on which it failed.
     pub pe: PeId,
-    /// When.
+    /// The time of the failure.
     pub time: Time,
-    /// Why.
+    /// The cause.
     pub error: TaskError,
 }
 
-/// Why a task failed.
+/// The cause of a task's failure.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TaskError {
-    /// Its kernel did.
+    /// Its kernel failed.
     Kernel(KernelError),
-    /// It waited for somebody for its whole budget.
+    /// It waited for another process for its whole budget.
     Stalled {
-        /// Since when.
+        /// The time of its last activity.
         since: Time,
-        /// What for: each program of it that waits, by name.
+        /// The waits of its programs, by the name of the program.
         waits: Vec<(String, Wait)>,
     },
 }
 
 impl TaskError {
-    /// The error of a launch, and where it happened.
+    /// The error of a launch, and the PE where it happened.
     pub(super) fn of(error: RunError, first: PeId) -> (PeId, Self) {
         match error {
             RunError::Kernel { pe, error, .. } => (pe, Self::Kernel(error)),
@@ -90,7 +90,7 @@ impl fmt::Display for TaskFailure {
     }
 }
 
-/// How many tasks that were never started are named.
+/// Most tasks never started that a message names.
 const NAMED: usize = 4;
 
 impl fmt::Display for GraphFailure {

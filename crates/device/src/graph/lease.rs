@@ -1,12 +1,12 @@
-//! Tensors on lease: what a graph names is its own until the graph is over.
+//! Leases: a tensor that a task names belongs to the graph until the graph is over.
 //!
-//! A lease is a request of the rank (REQ-1): it begins when everything that was asked of the tensor before is over, and
-//! whatever is asked of it later waits for its end.
+//! A lease is a request of the rank (REQ-1): it begins when all earlier requests on the tensor are over, and later requests
+//! wait for its end.
 
 use super::drive::Graph;
 use phalanx_engine::{BufferId, Grant, Identity};
+use phalanx_sim::executor::Signal;
 use phalanx_sim::machine::Cause;
-use phalanx_sim::signal::Signal;
 use phalanx_torch::Error;
 use phalanx_torch::Handle;
 use phalanx_torch::Tensor;
@@ -16,19 +16,19 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
 
-/// A tensor's storage while a graph has it.
+/// The lease of a tensor's storage.
 #[derive(Clone)]
 pub(super) struct Lease {
     pub(super) buffer: BufferId,
     handle: Handle,
-    /// Everything that was asked before is over.
+    /// Set when all earlier requests are over.
     begun: Signal<Cause>,
-    /// The graph is.
+    /// Set when the graph is over.
     ended: Signal<Result<Cause, Error>>,
 }
 
 impl Graph {
-    /// The lease of a tensor's storage, waited for if something before it is not over.
+    /// Leases a tensor's storage; waits for earlier requests on it.
     pub(super) async fn lease(self: &Rc<Self>, tensor: &Tensor) -> Result<BufferId, Error> {
         let lease = self.find_lease(tensor)?;
         if !lease.begun.is_set() {
@@ -71,7 +71,7 @@ impl Graph {
 }
 
 impl Lease {
-    /// Waits until everything before is over; its failure is the lease's.
+    /// Waits until earlier requests are over; fails if one of them failed.
     async fn begin(&self) -> Result<(), Error> {
         let (mut begun, mut failed) = (pin!(self.begun.wait()), pin!(self.handle.wait()));
         poll_fn(move |context| {
@@ -83,16 +83,16 @@ impl Lease {
         .await
     }
 
-    /// The graph is over; what is asked of the tensor from now on goes on, or learns what failed.
+    /// Ends the lease: later requests on the tensor go on, or fail with the error of the graph.
     pub(super) fn end(&self, result: Result<Cause, Error>) {
         if !self.ended.is_set() {
             self.ended.set(result);
         }
     }
 
-    /// Waits until the request is off the list; how it ended has been seen.
+    /// Waits until the request has ended and marks its result as seen.
     pub(super) async fn settle(&self) {
-        // The graph tells its failure itself.
+        // The graph reports its failure itself.
         drop(self.handle.wait().await);
     }
 }

@@ -1,4 +1,4 @@
-//! What a graph did: times, edges, the path that decided how long it took; as values, DOT and JSON.
+//! The outcome of a graph: times, edges and the critical path, as values, DOT and JSON.
 
 use super::drive::{Entry, Graph};
 use super::failure::{GraphFailure, TaskFailure};
@@ -10,68 +10,68 @@ use phalanx_torch::Error;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// What a graph that is over did.
+/// The outcome of a graph that is over.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
-    /// What it is called.
+    /// The name of the graph.
     pub name: String,
-    /// When it was opened.
+    /// Time at which it was opened.
     pub began: Time,
-    /// When its last task ended.
+    /// Time at which its last task ended.
     pub ended: Time,
-    /// How many pairs of overlapping accesses, one of them a write, were left unordered on request.
+    /// Pairs of overlapping accesses, one of them a write, that were left unordered on request.
     pub unordered: u64,
     tasks: Vec<TaskReport>,
     edges: Vec<Edge>,
     critical: Vec<TaskId>,
 }
 
-/// What became of a task.
+/// The final state of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskState {
-    /// It ended well.
+    /// It completed.
     Completed,
     /// It failed by itself.
     Failed,
-    /// It was never started, because this one failed; none if the graph was given up as a whole.
+    /// It was never started because this task failed; `None` if the graph was given up as a whole.
     NeverStarted(Option<TaskId>),
 }
 
 /// A task and its times.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TaskReport {
-    /// Which.
+    /// The task.
     pub id: TaskId,
     /// Its kernel.
     pub kernel: String,
-    /// What it is about.
+    /// Its label.
     pub label: String,
-    /// Where it ran: one PE, or that of each member.
+    /// The PEs that ran it: one, or one for each member.
     pub pes: Vec<PeId>,
-    /// When it was submitted.
+    /// Time of its submission.
     pub submitted: Time,
-    /// When nothing was in its way any more and its command left.
+    /// Time at which its dependencies were over and its command left.
     pub dispatched: Option<Time>,
-    /// When its kernel began.
+    /// Time at which its kernel began.
     pub started: Option<Time>,
-    /// When it ended.
+    /// Time at which it ended.
     pub ended: Option<Time>,
-    /// What became of it.
+    /// Its final state.
     pub state: TaskState,
 }
 
-/// A task that had to wait for another. Tasks that were over when the later one was submitted are not waited for.
+/// A dependency between two tasks. A task that was over when the later one was submitted makes no edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Edge {
-    /// Who had to end.
+    /// The task that had to end.
     pub from: TaskId,
-    /// Who had to wait.
+    /// The task that had to wait.
     pub to: TaskId,
-    /// Which member of a group has the argument.
+    /// The member of the group that has the argument.
     pub member: usize,
-    /// Which argument it comes from; none if `after` said so.
+    /// The argument that makes the edge; `None` for an edge of `after`.
     pub argument: Option<usize>,
-    /// How it came about.
+    /// The kinds of the dependency.
     pub kinds: Kinds,
 }
 
@@ -81,21 +81,21 @@ impl TaskReport {
         named(&self.kernel, &self.label)
     }
 
-    /// From the command to the end.
+    /// The time from the command to the end.
     pub fn took(&self) -> Time {
         let span = self.dispatched.zip(self.ended);
         span.map_or(Time::ZERO, |(from, to)| to.saturating_sub(from))
     }
 
-    /// How long its kernel ran.
-    pub fn ran(&self) -> Time {
+    /// The run time of its kernel.
+    pub(crate) fn ran(&self) -> Time {
         let span = self.started.zip(self.ended);
         span.map_or(Time::ZERO, |(from, to)| to.saturating_sub(from))
     }
 }
 
 impl Outcome {
-    /// How long it took, in simulated time.
+    /// The simulated time from opening to the last end.
     pub fn simulated(&self) -> Time {
         self.ended.saturating_sub(self.began)
     }
@@ -105,7 +105,7 @@ impl Outcome {
         &self.tasks
     }
 
-    /// One task; `None` if it is another graph's.
+    /// One task; `None` for a task of another graph.
     pub fn task(&self, id: TaskId) -> Option<&TaskReport> {
         self.tasks.get(id.number).filter(|report| report.id == id)
     }
@@ -115,17 +115,17 @@ impl Outcome {
         &self.edges
     }
 
-    /// The chain of edges that took longest, dispatch included, first task first.
+    /// The chain of dependent tasks that took longest, dispatch included, first task first.
     pub fn critical_path(&self) -> impl Iterator<Item = &TaskReport> {
         self.critical.iter().filter_map(|id| self.task(*id))
     }
 
-    /// How long that chain took: no number of PEs makes the graph faster.
+    /// The time of the critical path: more PEs do not make the graph faster than this.
     pub fn critical_time(&self) -> Time {
         self.critical_path().fold(Time::ZERO, |sum, task| sum + task.took())
     }
 
-    /// For Graphviz: tasks with names, PEs and times, edges with their kinds; the critical path in bold.
+    /// The graph in DOT, for Graphviz: tasks with names, PEs and times, edges with their kinds, the critical path in bold.
     pub fn to_dot(&self) -> String {
         let mut text = format!("digraph {} {{\n", quoted(&self.name));
         for task in &self.tasks {
@@ -143,7 +143,8 @@ impl Outcome {
         text + "}\n"
     }
 
-    /// `{"graph": name, "simulated_ps": …, "tasks": […], "edges": […], "critical": […]}`, times in picoseconds.
+    /// The graph in JSON: `{"graph": name, "simulated_ps": …, "tasks": […], "edges": […], "critical": […]}`, times in
+    /// picoseconds.
     pub fn to_json(&self) -> String {
         let time = |time: Option<Time>| time.map_or("null".into(), |time| time.as_ps().to_string());
         let tasks = self.tasks.iter().map(|task| {
@@ -190,7 +191,7 @@ pub(super) fn listed(pes: &[PeId]) -> String {
     pes.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// Text without what would end a quotation.
+/// Text without quotes, backslashes and control characters.
 fn plain(text: &str) -> String {
     text.chars().map(|c| if c == '"' || c == '\\' || c.is_control() { '\'' } else { c }).collect()
 }
@@ -200,7 +201,7 @@ fn quoted(text: &str) -> String {
 }
 
 impl Graph {
-    /// What the graph did, and its failure if it has one.
+    /// The outcome of the graph, or its failure.
     pub(super) fn conclude(&self) -> Result<Outcome, Error> {
         let outcome = self.outcome();
         let state = self.state.borrow();
@@ -265,7 +266,7 @@ impl Graph {
     }
 }
 
-/// The failed task that each task is behind, if there is one. Edges go forward.
+/// The failed task that each task depends on, if there is one. Edges go forward.
 fn roots(failed: &[bool], edges: &[Edge]) -> Vec<Option<usize>> {
     let mut roots: Vec<Option<usize>> = vec![None; failed.len()];
     for edge in edges {
@@ -296,7 +297,7 @@ impl Entry {
         }
     }
 
-    /// What the engine calls its state, when the engine has forgotten it.
+    /// The engine's word for its state, after the engine has forgotten the task.
     pub(super) fn last_state(&self) -> State {
         if self.error.is_none() && self.ended.is_some() { State::Completed } else { State::Failed }
     }

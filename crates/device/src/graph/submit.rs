@@ -1,4 +1,4 @@
-//! From a task to the engine: checks, leases, and waiting for room.
+//! Submitting a task to the engine: checks, leases, and the wait for a free slot.
 
 use super::drive::{Entry, Graph, Work};
 use super::task::{KernelTask, Member, Tag, TaskId, TaskTarget, bytes_of, writes};
@@ -9,7 +9,7 @@ use phalanx_torch::Tensor;
 use phalanx_torch::driver::{Drive, allocation};
 use std::rc::Rc;
 
-/// Where a task goes, checked.
+/// The checked target of a task.
 enum Route {
     Worker(WorkerId),
     Pool(PoolId),
@@ -17,10 +17,10 @@ enum Route {
     PoolGroup(PoolId),
 }
 
-/// What the engine answered.
+/// The answer of the engine.
 enum Answer {
     Taken(TaskId),
-    /// There is no room; so often it was freed before.
+    /// All slots are taken; the number of slots freed so far.
     Full(u64),
 }
 
@@ -56,7 +56,7 @@ impl Graph {
         Err(Error::argument(format!("graph `{}`: task `{}`: {why}", self.name, task.name())))
     }
 
-    /// Refuses tensors of others and tasks of other graphs.
+    /// Refuses tensors of other ranks and tasks of other graphs.
     fn check(&self, task: &KernelTask) -> Result<(), Error> {
         let mut tensors = members(task).into_iter().flatten();
         if let Some((tensor, _)) = tensors.find(|(tensor, _)| !tensor.owner().is(&self.rank)) {
@@ -130,7 +130,7 @@ impl Graph {
         }
     }
 
-    /// Gives a task to the engine, if there is room.
+    /// Submits a task to the engine, if a slot is free.
     fn offer(
         &self,
         task: &KernelTask,
@@ -202,7 +202,7 @@ impl Graph {
     }
 }
 
-/// The arguments of each member; a task that is no group is its own only member.
+/// The arguments of each member; a task without members counts as one member.
 fn members(task: &KernelTask) -> Vec<&[(Tensor, Tag)]> {
     if task.members.is_empty() {
         return vec![&task.args];

@@ -1,4 +1,4 @@
-//! What a program says about a task: a kernel, where it runs, and the tiles it touches.
+//! The specification of a task: a kernel, its target, and the tiles it accesses.
 
 use phalanx_engine::{BufferId, View};
 use phalanx_sim::Time;
@@ -16,13 +16,13 @@ pub use phalanx_engine::Tag;
 /// The name of a task of a graph: its number in the order of submission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TaskId {
-    /// Which graph of the rank.
+    /// The number of the graph in its rank.
     pub(crate) graph: u64,
     pub(crate) number: usize,
 }
 
 impl TaskId {
-    /// Counted from 0 in the order of submission.
+    /// Its number in the order of submission, from 0.
     pub fn number(self) -> usize {
         self.number
     }
@@ -34,23 +34,23 @@ impl fmt::Display for TaskId {
     }
 }
 
-/// A kernel of a task, whatever its type.
+/// The kernel of a task, its type erased.
 pub(crate) type Kernel = Rc<dyn Fn(Tl, Args) -> Body>;
-/// A kernel at work.
+/// A running kernel.
 pub(crate) type Body = Pin<Box<dyn Future<Output = Result<(), KernelError>>>>;
 
-/// Where a task runs.
+/// The target of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskTarget {
-    /// On this PE and no other.
+    /// This PE and no other.
     Pe(PeId),
-    /// On whichever PE of the graph is free first ([`super::Pools::Whole`]).
+    /// The first free PE of the graph ([`super::Pools::Whole`]).
     Any,
-    /// On whichever PE of this cube is free first ([`super::Pools::Cubes`]).
+    /// The first free PE of this cube ([`super::Pools::Cubes`]).
     Cube(u16),
 }
 
-/// A task as it is submitted.
+/// The specification of a task.
 ///
 /// ```
 /// # use phalanx_sim::DType;
@@ -90,7 +90,7 @@ pub struct KernelTask {
     pub(crate) expected: Time,
 }
 
-/// One of those that a group starts together: where it runs, and its tiles.
+/// A member of a group: its PE and its tiles.
 #[derive(Clone)]
 pub struct Member {
     pub(crate) pe: Option<PeId>,
@@ -98,7 +98,7 @@ pub struct Member {
 }
 
 impl KernelTask {
-    /// A task that runs `kernel`, called `name` in logs, on any PE.
+    /// A task that runs `kernel` on any PE; `name` is for logs.
     pub fn new<K, F>(name: impl Into<String>, kernel: K) -> Self
     where
         K: Fn(Tl, Args) -> F + 'static,
@@ -118,13 +118,13 @@ impl KernelTask {
         }
     }
 
-    /// What this task is about, beside its kernel: `c[0, 1] k=2`.
+    /// Sets the label, shown after the name of the kernel: `c[0, 1] k=2`.
     #[must_use]
     pub fn label(self, label: impl Into<String>) -> Self {
         Self { label: label.into(), ..self }
     }
 
-    /// Where it runs.
+    /// Sets the target.
     #[must_use]
     pub fn place(self, place: TaskTarget) -> Self {
         Self { place, ..self }
@@ -142,7 +142,7 @@ impl KernelTask {
         self.arg(tensor, Tag::Input)
     }
 
-    /// Writes all of this tile; what was there does not matter.
+    /// Writes all of this tile; its old elements do not matter.
     #[must_use]
     pub fn output(self, tensor: &Tensor) -> Self {
         self.arg(tensor, Tag::Output)
@@ -154,52 +154,52 @@ impl KernelTask {
         self.arg(tensor, Tag::InOut)
     }
 
-    /// Writes some of this tile; the rest stays as it was.
+    /// Writes some of this tile; the other elements stay.
     #[must_use]
     pub fn output_existing(self, tensor: &Tensor) -> Self {
         self.arg(tensor, Tag::OutputExisting)
     }
 
-    /// Touches this tile without order; the program answers for that.
+    /// Accesses this tile without order; the program takes care of races.
     #[must_use]
     pub fn no_dep(self, tensor: &Tensor) -> Self {
         self.arg(tensor, Tag::NoDep)
     }
 
-    /// One more argument.
+    /// Adds an argument.
     #[must_use]
     pub fn arg(mut self, tensor: &Tensor, tag: Tag) -> Self {
         self.args.push((tensor.clone(), tag));
         self
     }
 
-    /// One more member of a group: all start at once, as the programs of one launch, and may exchange messages.
+    /// Adds a member of a group. All members start at once, as the programs of one launch, and may exchange messages.
     #[must_use]
     pub fn member(mut self, member: Member) -> Self {
         self.members.push(member);
         self
     }
 
-    /// Not before these have ended.
+    /// Waits for these tasks too.
     #[must_use]
     pub fn after(mut self, tasks: impl IntoIterator<Item = TaskId>) -> Self {
         self.after.extend(tasks);
         self
     }
 
-    /// Ahead of ready tasks with a lower one.
+    /// Sets the priority: the task starts before ready tasks of lower priority.
     #[must_use]
     pub fn priority(self, priority: u8) -> Self {
         Self { priority, ..self }
     }
 
-    /// Nothing is inferred for it: it waits only for `after`. Later tasks still wait for it.
+    /// Infers no edges to this task: it waits only for `after`. Later tasks still wait for it.
     #[must_use]
     pub fn unordered(self) -> Self {
         Self { is_unordered: true, ..self }
     }
 
-    /// How long it may wait for others without being thought stuck, if longer than the graph's budget.
+    /// Sets the longest wait for another process, if longer than the graph's budget.
     #[must_use]
     pub fn expected(self, span: Time) -> Self {
         Self { expected: span, ..self }
@@ -217,7 +217,7 @@ impl Member {
         Self { pe: Some(pe), args: Vec::new() }
     }
 
-    /// On one of the PEs that the task's place means.
+    /// A member on any PE of the task's target.
     pub fn any() -> Self {
         Self { pe: None, args: Vec::new() }
     }
@@ -240,7 +240,7 @@ impl Member {
         self.arg(tensor, Tag::InOut)
     }
 
-    /// One more argument.
+    /// Adds an argument.
     #[must_use]
     pub fn arg(mut self, tensor: &Tensor, tag: Tag) -> Self {
         self.args.push((tensor.clone(), tag));
@@ -253,7 +253,7 @@ pub(crate) fn named(kernel: &str, label: &str) -> String {
     if label.is_empty() { kernel.to_owned() } else { format!("{kernel} {label}") }
 }
 
-/// The bytes of a tensor in its storage, as the engine sees them: exact, whatever the strides and the placement.
+/// The bytes of a tensor in its storage, as a view of the engine: exact for any strides and placement.
 pub(crate) fn bytes_of(tensor: &Tensor, buffer: BufferId) -> Result<View, Error> {
     let size = tensor.dtype().size() as u64;
     let offset = tensor.storage_offset() as u64 * size;
@@ -261,14 +261,14 @@ pub(crate) fn bytes_of(tensor: &Tensor, buffer: BufferId) -> Result<View, Error>
     if tensor.numel() == 0 {
         return View::bytes(buffer, offset, 0).map_err(refuse);
     }
-    // What has one index has no stride to speak of.
+    // The stride of an axis with one index does not matter.
     let axes = tensor.shape().iter().zip(tensor.strides()).filter(|(count, _)| **count > 1);
     let (shape, strides): (Vec<u64>, Vec<u64>) =
         axes.map(|(count, stride)| (*count as u64, *stride as u64)).unzip();
     View::strided(buffer, offset, &shape, &strides, size).map_err(refuse)
 }
 
-/// Whether a task that fails leaves such an argument in doubt.
+/// True if a task that fails may have changed an argument with this tag.
 pub(crate) fn writes(tag: Tag) -> bool {
     match tag {
         Tag::Output | Tag::InOut | Tag::OutputExisting | Tag::NoDep => true,

@@ -1,7 +1,8 @@
-//! The watchdog on simulated time: looks when a budget may have run out, and only if the run goes on anyway (SIM-8).
+//! The watchdog of a graph, in simulated time. It wakes when a budget may be exceeded, and only if the run goes on anyway
+//! (SIM-8).
 //!
-//! That a kernel has not moved for its budget is a suspicion; evidence is that all of its programs wait for somebody. One
-//! that waits for its own engines, or whose command is still on its way, will go on by itself.
+//! A kernel without activity for its budget is suspect. It is stuck if all of its programs wait for other processes; a
+//! program that waits for its own engines, or whose command is on its way, goes on by itself.
 
 use super::drive::{Graph, reading};
 use super::failure::TaskError;
@@ -43,26 +44,28 @@ impl Graph {
         }
     }
 
-    /// Tells the engine which kernels have moved since the last time, and asks what to think of that.
+    /// Reports the activity of kernels to the engine, and asks for its verdict.
     fn judge(&self, now: Time, budgets: &Budgets) -> Verdict {
         let state = &mut *self.state.borrow_mut();
-        for flight in state.flights.values() {
-            for ((worker, _), pulse) in flight.members.iter().zip(flight.pulses.iter()) {
-                if pulse.moved.get() > pulse.told.replace(pulse.moved.get()) {
-                    state.engine.step(reading(pulse.moved.get()), Event::Progress(*worker));
+        for task in state.running.values() {
+            for (member, activity) in task.members.iter().zip(task.activities.iter()) {
+                if activity.moved.get() > activity.told.replace(activity.moved.get()) {
+                    state
+                        .engine
+                        .step(reading(activity.moved.get()), Event::Progress(member.worker));
                 }
             }
         }
         watch(&state.engine, reading(now), budgets)
     }
 
-    /// Looks at what a task that did not move waits for; whether the graph goes on.
+    /// Examines the waits of a task without activity. True if the graph goes on.
     async fn examine(self: &Rc<Self>, stall: &Stall) -> bool {
-        let Some(number) = self.flight_of(stall) else {
+        let Some(number) = self.running_task_of(stall) else {
             self.give_up(stall);
             return false;
         };
-        let moved = self.pulses(number);
+        let moved = self.activities(number);
         let names = {
             let state = self.state.borrow();
             let entry = &state.tasks[number];
@@ -72,15 +75,15 @@ impl Graph {
         let now = self.rank.now();
         let is_moving = found.is_empty() || found.iter().any(|one| one.waits.is_empty());
         let mut state = self.state.borrow_mut();
-        let Some(flight) = state.flights.get(&number) else { return true };
+        let Some(task) = state.running.get(&number) else { return true };
         if is_moving {
-            let worker = flight.members[0].0;
+            let worker = task.members[0].worker;
             state.engine.step(reading(now), Event::Progress(worker));
             return true;
         }
-        // Being looked at is no sign of life.
-        for (pulse, moved) in flight.pulses.iter().zip(&moved) {
-            pulse.moved.set(*moved);
+        // The examination itself does not count as activity.
+        for (activity, moved) in task.activities.iter().zip(&moved) {
+            activity.moved.set(*moved);
         }
         let since = moved.into_iter().max().unwrap_or(now);
         let waits = found.into_iter().flat_map(|Waiting { process, waits, .. }| {
@@ -93,22 +96,22 @@ impl Graph {
         true
     }
 
-    /// The running task that a stall is about.
-    fn flight_of(&self, stall: &Stall) -> Option<usize> {
+    /// The running task of a stall.
+    fn running_task_of(&self, stall: &Stall) -> Option<usize> {
         stall.worker?;
         let state = self.state.borrow();
-        state.flights.keys().copied().find(|number| state.tasks[*number].task == stall.task)
+        state.running.keys().copied().find(|number| state.tasks[*number].task == stall.task)
     }
 
-    fn pulses(&self, number: usize) -> Vec<Time> {
+    fn activities(&self, number: usize) -> Vec<Time> {
         let state = self.state.borrow();
-        let flight = state.flights.get(&number);
-        flight.map_or_else(Vec::new, |flight| {
-            flight.pulses.iter().map(|pulse| pulse.moved.get()).collect()
+        let task = state.running.get(&number);
+        task.map_or_else(Vec::new, |task| {
+            task.activities.iter().map(|activity| activity.moved.get()).collect()
         })
     }
 
-    /// Nobody runs anything, and tasks remain: what has not begun never will.
+    /// Gives up the graph: no task runs, and the remaining tasks can never start.
     fn give_up(self: &Rc<Self>, stall: &Stall) {
         let cause = {
             let state = &mut *self.state.borrow_mut();
@@ -122,7 +125,7 @@ impl Graph {
     }
 }
 
-/// A ladder with one free rung: what a task may take; the outer ones are nobody's here.
+/// Budgets for one free parameter, the longest wait of a task; the outer budgets are unused here.
 fn budgets(budget: Time) -> Result<Budgets, phalanx_engine::Inverted> {
     let times = |factor: u64| Reading(budget.as_ps().saturating_mul(factor));
     let ladder = Ladder {

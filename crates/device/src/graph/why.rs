@@ -1,4 +1,4 @@
-//! Why a task is where it is, in words that name tasks and PEs.
+//! Explanations of the state of a task, in words that name tasks and PEs.
 
 use super::drive::Graph;
 use super::outcome::{Edge, Outcome, TaskState, listed};
@@ -6,25 +6,36 @@ use super::task::TaskId;
 use phalanx_engine::{State, Waiting, WorkerId};
 use std::fmt;
 
-/// Why a task is where it is.
+/// An explanation of the state of a task.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Why {
-    /// Which task.
+    /// The task.
     pub task: TaskId,
-    /// Its kernel and what it is about.
+    /// Its kernel and label.
     pub name: String,
-    /// What has become of it.
+    /// Its state.
     pub state: State,
-    /// What it has, or had, to wait for: the edge, the name of the other, and whether that is over.
-    pub dependencies: Vec<(Edge, String, bool)>,
-    /// What it waits for now, or what became of it, in words.
+    /// The tasks that it has, or had, to wait for.
+    pub dependencies: Vec<Dependency>,
+    /// Its present wait, or its end, in words.
     pub waiting: String,
+}
+
+/// A task that another task waits for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Dependency {
+    /// The edge between the two.
+    pub edge: Edge,
+    /// The name of the task that is waited for.
+    pub name: String,
+    /// True if that task is over.
+    pub is_over: bool,
 }
 
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "task {} `{}` {}", self.task, self.name, self.waiting)?;
-        for (edge, name, is_over) in &self.dependencies {
+        for Dependency { edge, name, is_over } in &self.dependencies {
             let over = if *is_over { "over" } else { "not over" };
             write!(f, "\n  behind {} `{name}` ({}", edge.from, edge.kinds)?;
             if let Some(argument) = edge.argument {
@@ -61,7 +72,8 @@ impl Graph {
                 argument: edge.argument.map(usize::from),
                 kinds: edge.kinds,
             };
-            Some((shown, state.tasks[from].name(), edge.is_satisfied))
+            let (name, is_over) = (state.tasks[from].name(), edge.is_satisfied);
+            Some(Dependency { edge: shown, name, is_over })
         });
         let named = |task: phalanx_engine::TaskId| {
             let at = number(task);
@@ -110,7 +122,7 @@ impl Graph {
 }
 
 impl Outcome {
-    /// Why a task ran when it did, or never; `None` if it is another graph's.
+    /// Explains when a task ran, or why it never did; `None` for a task of another graph.
     pub fn why(&self, id: TaskId) -> Option<Why> {
         let report = self.task(id)?;
         let ended = report.ended.unwrap_or(self.ended);
@@ -130,7 +142,8 @@ impl Outcome {
         let behind = self.edges().iter().filter(|edge| edge.to == id).map(|edge| {
             let from = self.task(edge.from);
             let is_over = from.is_some_and(|from| from.ended.is_some());
-            (*edge, from.map_or_else(String::new, super::TaskReport::name), is_over)
+            let name = from.map_or_else(String::new, super::TaskReport::name);
+            Dependency { edge: *edge, name, is_over }
         });
         let (task, name) = (id, report.name());
         Some(Why { task, name, state, dependencies: behind.collect(), waiting })

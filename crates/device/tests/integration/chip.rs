@@ -124,9 +124,14 @@ fn chp_4_what_a_task_keeps_a_later_one_finds() -> Result<(), Error> {
         assert!(took > 0, "CHP-3");
         assert_eq!(worker.read::<f32>(&data)?[..1], [times], "CHP-4");
     }
-    let said = words(on_chip(&worker, 1, &Call::new(&TIMES_KEPT).args([data.in_out()])));
-    let expected = "on SIP 1 of `pair`: no task has kept `weight` on this chip; it has nothing";
-    assert_eq!(said, expected, "CHP-4: chips share nothing");
+    on_chip(&worker, 0, &Call::new(&FORGET))?;
+    for chip in [0, 1] {
+        let said = words(on_chip(&worker, chip, &Call::new(&TIMES_KEPT).args([data.in_out()])));
+        let expected = format!(
+            "on SIP {chip} of `pair`: no task has kept `weight` on this chip; it has nothing"
+        );
+        assert_eq!(said, expected, "CHP-4: forgotten on chip 0, never kept on chip 1");
+    }
     worker.close()
 }
 
@@ -159,15 +164,15 @@ fn chp_4_a_device_that_the_machine_does_not_have_fails_the_start() {
 
 #[test]
 fn chp_5_a_simulation_that_gets_on_is_not_stuck() -> Result<(), Error> {
-    use phalanx_engine::{Ladder, Time};
-    let milliseconds = |count: u64| Time(count * 1_000_000);
+    use phalanx_runtime::Budgets;
+    let milliseconds = Duration::from_millis;
     // A worker that says nothing for two seconds is ended; this task runs longer than that.
-    let ladder = Ladder {
+    let ladder = Budgets {
         progress: milliseconds(1_000),
         operation: milliseconds(2_000),
         wait: milliseconds(120_000),
         guard: milliseconds(1),
-        ..Ladder::default()
+        ..Budgets::default()
     };
     let worker = builder(1).budgets(ladder).init()?;
     let data = tensor(&worker, DType::F32, &[1.0f32; 1024])?;

@@ -1,4 +1,4 @@
-//! KernelTask graphs on a chip: what their users rely on.
+//! Task graphs on a chip: the promises GRF-1 to GRF-9.
 
 mod edges;
 mod failures;

@@ -1,4 +1,4 @@
-//! What the runtime asks of the kernel, tried.
+//! Checks of what the runtime needs of the kernel.
 
 use super::{Finding, Status};
 use crate::shm::segment::check_file_size;
@@ -12,7 +12,7 @@ use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long a check may wait.
+/// Longest wait of a check.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 pub(super) fn examine() -> Vec<Finding> {

@@ -1,4 +1,4 @@
-//! What this host has, and what it allows.
+//! Checks of the host's resources and limits.
 
 use super::{Finding, Status};
 use rustix::process::{Resource, getrlimit};
@@ -6,12 +6,12 @@ use std::fs;
 
 /// Descriptors that a worker process costs its parent, at most.
 const DESCRIPTORS: u64 = 4;
-/// How many workers a host should be able to start.
+/// Workers that a host should be able to start.
 const WORKERS: u64 = 64;
-/// What a worker is given for buffers unless its builder says otherwise, and for what tasks allocate.
+/// Default bytes of a worker's memory: buffers and what tasks allocate.
 const ARENA: u64 = (1 << 30) + (1 << 28);
 
-/// What each worker needs to be spoken to, at most.
+/// Most bytes of a worker's mailbox.
 const MAILBOX: u64 = 1 << 19;
 
 const GIB: u64 = 1 << 30;

@@ -3,20 +3,20 @@
 use super::notice::{Notice, Until};
 use super::roster::Roster;
 use crate::shm::{Bell, Segment, SegmentError};
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{Ordering, shared::AtomicU64};
 use crate::tensor::Buffer;
 use std::sync::Arc;
 
-/// What a [`Domain`](super::Domain) is.
+/// Contents of a [`Domain`](super::Domain).
 pub(crate) struct Allocated {
     pub(crate) roster: Arc<Roster>,
-    /// Which workers of the node the ranks are.
-    pub(crate) lanes: Vec<usize>,
-    /// Whose memory it is in.
+    /// Index of each rank's worker.
+    pub(crate) links: Vec<usize>,
+    /// Owner of its memory.
     pub(super) owner: u64,
     /// The memory of the notices, which nobody is given, and then the windows; the last goes first.
     buffers: Vec<Buffer>,
-    /// What is told of each rank.
+    /// Notice of each rank.
     notices: Vec<Notice>,
     /// The bell of each window.
     bells: Vec<Bell>,
@@ -33,7 +33,7 @@ impl Allocated {
     /// A domain in `memory`; `buffers` are the notices and the windows that the roster speaks of.
     pub(super) fn new(
         roster: Roster,
-        lanes: Vec<usize>,
+        links: Vec<usize>,
         owner: u64,
         buffers: Vec<Buffer>,
         memory: &Segment,
@@ -44,7 +44,7 @@ impl Allocated {
         let bells = roster.members.iter().map(|member| bell(member.window));
         let bells = bells.collect::<Result<_, _>>()?;
         let (roster, memory) = (Arc::new(roster), memory.clone());
-        Ok(Self { roster, lanes, owner, buffers, notices, bells, memory })
+        Ok(Self { roster, links, owner, buffers, notices, bells, memory })
     }
 
     /// The window of a rank.
@@ -60,13 +60,13 @@ impl Allocated {
         }
     }
 
-    /// Whether all were told that nobody waits for `rank` in this run.
+    /// True if all were told that nobody waits for `rank` in this run.
     pub(crate) fn is_told(&self, rank: usize, run: u64) -> bool {
         self.notices[rank].is_posted(run)
     }
 
     /// Makes it as if every rank had come to as many barriers as the one that came to the most; nobody may be at one.
-    pub(crate) fn bring_in_step(&self) {
+    pub(crate) fn realign_barriers(&self) {
         let ranks = 0..self.roster.members.len();
         let cells =
             ranks.clone().flat_map(|owner| ranks.clone().map(move |writer| (owner, writer)));

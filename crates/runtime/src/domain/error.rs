@@ -1,45 +1,45 @@
-//! What goes wrong with domains.
+//! Errors of domains.
 
 use super::roster::Roster;
 use std::time::Duration;
 
-/// Why a domain cannot be made or used so.
+/// An error of a domain.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DomainError {
     /// It has no chips.
     #[error("domain `{domain}` has no chips")]
     Empty {
-        /// Which domain.
+        /// Name of the domain.
         domain: String,
     },
     /// It has too much of something.
     #[error("a domain has at most {limit} {what}: {count}")]
     TooMany {
-        /// Of what.
+        /// Kind of things.
         what: &'static str,
-        /// How many are allowed.
+        /// Most that are allowed.
         limit: usize,
-        /// How many there were.
+        /// Number that was given.
         count: usize,
     },
     /// A name is none.
     #[error("the name of a domain or buffer has 1 to 255 bytes: {bytes}")]
     Name {
-        /// How many it has.
+        /// Number that it has.
         bytes: usize,
     },
     /// A chip is there twice.
     #[error("chip {chip} is in domain `{domain}` twice: a chip has one rank in a domain")]
     SameChip {
-        /// Which domain.
+        /// Name of the domain.
         domain: String,
-        /// Which chip.
+        /// Number of the chip.
         chip: u32,
     },
     /// Two buffers have one name.
     #[error("two buffers of the window are called `{name}`")]
     SameBuffer {
-        /// Which name.
+        /// The name.
         name: String,
     },
     /// The buffers do not fit.
@@ -47,11 +47,11 @@ pub enum DomainError {
         "the buffers of domain `{domain}` have {needed} bytes and its window {window}: raise `window`"
     )]
     TooSmall {
-        /// Which domain.
+        /// Name of the domain.
         domain: String,
-        /// What the window has.
+        /// Bytes of the window.
         window: u64,
-        /// What the buffers need.
+        /// Bytes that the buffers need.
         needed: u64,
     },
     /// No memory is so large.
@@ -60,69 +60,69 @@ pub enum DomainError {
     /// It belongs to another worker.
     #[error("domain `{domain}` belongs to another worker")]
     Foreign {
-        /// Which domain.
+        /// Name of the domain.
         domain: String,
     },
     /// Not one of its chips.
     #[error("{who} is not in domain `{domain}`: its members are chips {members:?}")]
     NotAMember {
-        /// Which domain.
+        /// Name of the domain.
         domain: String,
-        /// Who is not.
+        /// Name of the non-member.
         who: String,
-        /// Who is, in the order of their ranks.
+        /// Chips of the members, in the order of their ranks.
         members: Vec<u32>,
     },
     /// There is no such rank.
     #[error("domain `{domain}` has no rank {rank}: it has {ranks}, counted from 0")]
     NoRank {
-        /// Which domain.
+        /// Name of the domain.
         domain: String,
-        /// What was asked for.
+        /// Value that was asked for.
         rank: usize,
-        /// How many there are.
+        /// Number that there are.
         ranks: usize,
     },
     /// There is no such buffer.
     #[error("the windows of domain `{domain}` have no buffer `{name}`: they have {known:?}")]
     NoBuffer {
-        /// Which domain.
+        /// Name of the domain.
         domain: String,
-        /// What was asked for.
+        /// Value that was asked for.
         name: String,
-        /// What there is.
+        /// Names that there are.
         known: Vec<String>,
     },
     /// There is no such cell.
     #[error("domain `{domain}` has no cell {cell}: each rank has {cells}, counted from 0")]
     NoCell {
-        /// Which domain.
+        /// Name of the domain.
         domain: String,
-        /// What was asked for.
+        /// Value that was asked for.
         cell: u32,
-        /// How many there are.
+        /// Number that there are.
         cells: u32,
     },
     /// Elements of another size.
     #[error("buffer `{name}` holds elements of {bytes} bytes, not of {wanted}")]
     Element {
-        /// Which buffer.
+        /// Name of the buffer.
         name: String,
-        /// What it holds.
+        /// Value that it holds.
         bytes: u64,
-        /// What was asked for.
+        /// Value that was asked for.
         wanted: usize,
     },
     /// It ends behind the buffer.
     #[error("{count} elements from {offset} on do not lie in buffer `{name}` of {elements}")]
     Bounds {
-        /// Which buffer.
+        /// Name of the buffer.
         name: String,
         /// The first element.
         offset: usize,
-        /// How many.
+        /// Number of elements.
         count: usize,
-        /// How many the buffer has.
+        /// Number of elements of the buffer.
         elements: u64,
     },
     /// Somebody sees these bytes in place.
@@ -130,11 +130,11 @@ pub enum DomainError {
         "buffer `{name}` of rank {rank} cannot be reached now: {words}; a task that its chip runs has it as an argument"
     )]
     Taken {
-        /// Which buffer.
+        /// Name of the buffer.
         name: String,
-        /// Whose.
+        /// Rank that owns it.
         rank: usize,
-        /// What the memory says.
+        /// Refusal of the memory.
         words: String,
     },
     /// A cell would go back.
@@ -142,17 +142,17 @@ pub enum DomainError {
         "cell {cell} of rank {writer} at rank {owner} of domain `{domain}` holds {found} and cannot go back to {value}"
     )]
     Backwards {
-        /// Which domain.
+        /// Name of the domain.
         domain: String,
-        /// Which cell.
+        /// Number of the cell.
         cell: u32,
-        /// Who writes it.
+        /// Rank that writes it.
         writer: usize,
         /// In whose window.
         owner: usize,
-        /// What it holds.
+        /// Value that it holds.
         found: u64,
-        /// What it was to hold.
+        /// Value that it was to hold.
         value: u64,
     },
     /// A wait was in vain.
@@ -160,37 +160,37 @@ pub enum DomainError {
         "rank {rank} of domain `{domain}` waited {within:?} for {what} of rank {peer} (chip {chip}): it is {seen}, and {wanted} was wanted"
     )]
     TimedOut {
-        /// Which domain.
+        /// Name of the domain.
         domain: String,
-        /// Who waited.
+        /// Rank that waited.
         rank: usize,
-        /// For what: `cell 3` or `the barrier`.
+        /// Object of the wait: `cell 3` or `the barrier`.
         what: String,
-        /// Who should have written.
+        /// Rank that should have written.
         peer: usize,
-        /// Which chip that is.
+        /// Chip of that rank.
         chip: u32,
-        /// What was there.
+        /// Value that was seen.
         seen: u64,
-        /// What was waited for.
+        /// Value that was waited for.
         wanted: u64,
-        /// For how long.
+        /// Length of the wait.
         within: Duration,
     },
-    /// Who should have written is lost, or has failed in this run.
+    /// A wait for a rank that is lost, or has failed in this run.
     #[error("rank {rank} of domain `{domain}` waits in vain for {what} of rank {peer}: {words}")]
     InVain {
-        /// Which domain.
+        /// Name of the domain.
         domain: String,
-        /// Who waited.
+        /// Rank that waited.
         rank: usize,
-        /// For what: `cell 3` or `the barrier`.
+        /// Object of the wait: `cell 3` or `the barrier`.
         what: String,
-        /// Who should have written.
+        /// Rank that should have written.
         peer: usize,
-        /// Which chip that is.
+        /// Chip of that rank.
         chip: u32,
-        /// Who it is, and what became of it.
+        /// The peer, and its end.
         words: String,
     },
     /// A rank would come to another barrier than the others are at.
@@ -198,25 +198,25 @@ pub enum DomainError {
         "rank {rank} of domain `{domain}` cannot come to a barrier in this run any more: {words}"
     )]
     OutOfStep {
-        /// Which domain.
+        /// Name of the domain.
         domain: String,
-        /// Which rank.
+        /// The rank.
         rank: usize,
-        /// What became of it before.
+        /// Reason, in words.
         words: String,
     },
     /// A wait without an end.
     #[error("a wait must have an end: {within:?} is too long for this clock")]
     Endless {
-        /// What was asked for.
+        /// Value that was asked for.
         within: Duration,
     },
     /// The memory says no.
     #[error("the memory of domain `{domain}`: {words}")]
     Memory {
-        /// Which domain.
+        /// Name of the domain.
         domain: String,
-        /// What it says.
+        /// Words or number that it gives.
         words: String,
     },
 }

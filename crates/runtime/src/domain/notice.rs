@@ -1,4 +1,4 @@
-//! What the node tells the ranks of a domain about one of them: that nobody waits for it any more, until when, and why.
+//! Notices of a node to the ranks of a domain: a rank that nobody should wait for, until when, and why.
 //!
 //! ```text
 //!   run │ lost │ bytes of words, twice │ the words of `run` │ the words of `lost`
@@ -25,17 +25,17 @@ const LOST_WORDS: usize = 68;
 pub(crate) const NOTICE: u64 = 16 * LINE;
 /// The most bytes of words; of longer ones the middle is left out.
 const MAX_WORDS: usize = 60 * size_of::<u64>();
-/// How many of them are of the beginning.
+/// Bytes of the beginning that are kept of longer words.
 const HEAD: usize = 80;
-/// What stands for what is left out.
+/// Mark of words that are left out.
 const GAP: &str = " ... ";
 
-/// For how long a rank is not to be waited for.
+/// End of a notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Until {
     /// Until this run is over.
     EndOf(u64),
-    /// For ever.
+    /// No end.
     Ever,
 }
 
@@ -69,7 +69,7 @@ impl<M: Memory> Notice<M> {
         self.0.store(at, value, Ordering::Release);
     }
 
-    /// Whether nobody waits for the rank in this run.
+    /// True if nobody waits for the rank in this run.
     #[inline]
     pub(crate) fn is_posted(&self, run: u64) -> bool {
         self.is_lost() || self.is_out(run)
@@ -85,7 +85,7 @@ impl<M: Memory> Notice<M> {
         self.0.load(RUN, Ordering::Acquire) >= run.max(1)
     }
 
-    /// Why nobody waits for the rank in this run, if nobody does.
+    /// Returns the words of the notice for this run, if it is posted.
     pub(crate) fn words(&self, run: u64) -> Option<String> {
         let (bytes, place) = if self.is_lost() {
             (LOST_BYTES, LOST_WORDS)

@@ -1,4 +1,4 @@
-//! Who belongs to a domain and where everything lies: the same for the parent and for each rank.
+//! Members and layout of a domain: the same for the parent and for each rank.
 //!
 //! ```text
 //!   a window:  buffers, one after the other │ bell │ cells of writer 0 │ cells of writer 1 │ …
@@ -14,50 +14,50 @@ use crate::tensor::Layout;
 use std::fmt;
 
 /// The most ranks of a domain.
-pub const MAX_RANKS: usize = 64;
+pub(crate) const MAX_RANKS: usize = 64;
 /// The most buffers of a window.
-pub const MAX_BUFFERS: usize = 64;
+pub(crate) const MAX_BUFFERS: usize = 64;
 /// The most cells that one rank has in the window of another.
-pub const MAX_SIGNALS: u32 = 4096;
+pub(crate) const MAX_SIGNALS: u32 = 4096;
 /// The most bytes of a name.
-pub const MAX_NAME: usize = 255;
+pub(crate) const MAX_NAME: usize = 255;
 /// Bytes of a cell, and what everything in a window begins at a multiple of.
-pub const LINE: u64 = 64;
+pub(crate) const LINE: u64 = 64;
 
 /// A named part of every window of a domain.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Part {
-    /// What it is called.
+pub(crate) struct Part {
+    /// Its name.
     pub name: String,
-    /// Where it begins, from the window's beginning.
+    /// Offset in the window.
     pub offset: u64,
-    /// What lies there, without gaps.
+    /// Layout, without gaps.
     pub layout: Layout,
 }
 
 /// One rank of a domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Member {
-    /// Which chip it is.
+pub(crate) struct Member {
+    /// Number of the chip.
     pub chip: u32,
-    /// Where its window begins in the memory.
+    /// Offset of its window in the memory.
     pub window: u64,
 }
 
 /// A domain, as everybody in it knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Roster {
-    /// What tells it from every other domain of its worker, also from those that are gone.
+pub(crate) struct Roster {
+    /// Number that no other domain of its worker has or had.
     pub id: u64,
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// Which memory the windows are in.
+    /// Index of the memory that has the windows.
     pub memory: u8,
-    /// Where the notices begin in the memory.
+    /// Offset of the notices in the memory.
     pub notices: u64,
-    /// How many bytes of a window are for buffers; a multiple of [`LINE`].
+    /// Bytes of a window that are for buffers; a multiple of [`LINE`].
     pub data: u64,
-    /// How many cells each rank has in each window, beside the barrier's.
+    /// Number of cells that each rank has in each window, beside the barrier's.
     pub signals: u32,
     /// The ranks, in order.
     pub members: Vec<Member>,
@@ -66,34 +66,34 @@ pub struct Roster {
 }
 
 impl Roster {
-    /// Where the bell stands in a window.
+    /// Returns the offset of the bell in a window.
     pub(crate) fn bell(&self) -> u64 {
         self.data
     }
 
-    /// Where a cell stands in a window.
+    /// Returns the offset of a cell in a window.
     pub(crate) fn cell(&self, writer: usize, number: u32) -> u64 {
         let before = writer as u64 * (u64::from(self.signals) + 1) + u64::from(number);
         self.data + LINE + before * LINE
     }
 
-    /// How many bytes a window has; nothing if no memory has so many.
+    /// Returns the bytes of a window; `None` if they overflow.
     pub(crate) fn window_bytes(&self) -> Option<u64> {
         let cells = self.members.len() as u64 * (u64::from(self.signals) + 1);
         self.data.checked_add(LINE)?.checked_add(cells * LINE)
     }
 
-    /// Where the notice of a rank stands in the memory; nothing if no memory has that.
+    /// Returns the offset of a rank's notice in the memory; `None` if it overflows.
     pub(crate) fn notice(&self, rank: usize) -> Option<u64> {
         self.notices.checked_add(rank as u64 * NOTICE)
     }
 
-    /// How many bytes the notices have.
+    /// Returns the bytes of all notices.
     pub(crate) fn notice_bytes(&self) -> u64 {
         self.members.len() as u64 * NOTICE
     }
 
-    /// Whether a window of this domain and these bytes of a memory have one in common.
+    /// True if a window of this domain and these bytes of a memory have one in common.
     pub(crate) fn touches(&self, memory: u8, offset: u64, bytes: u64) -> bool {
         let size = self.window_bytes().unwrap_or(u64::MAX);
         let meets = |member: &Member| {

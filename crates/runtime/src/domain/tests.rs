@@ -31,7 +31,7 @@ fn spec(chips: &[u32]) -> DomainSpec<'_> {
 }
 
 fn free(worker: &Worker) -> u64 {
-    worker.node.enter().memory.free()
+    worker.node.lock().arena.free()
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn dom_1_what_cannot_be_is_refused_before_anything_is_done() {
         Ok(())
     });
     run.expect("it runs");
-    worker.node.enter().release_dropped();
+    worker.node.lock().release_dropped();
     assert_eq!(free(&worker), before, "DOM-1: nothing was kept");
 }
 
@@ -110,17 +110,17 @@ fn dom_4_memory_is_freed_after_the_run_and_not_before() {
         let id = domain.id();
         graph.submit_next_level(crate::Target::Chip(0), &Call::new(&FILL).domain(&domain))?;
         drop(domain);
-        worker.node.enter().release_dropped();
+        worker.node.lock().release_dropped();
         assert!(free(&worker) < with_flag, "DOM-4: released, not freed");
         let next = graph.allocate_domain(&spec(&[1]))?;
         assert!(next.id() > id, "DOM-4");
         Ok(())
     });
     handle.expect("a run").wait().expect("it runs");
-    worker.node.enter().release_dropped();
+    worker.node.lock().release_dropped();
     assert_eq!(free(&worker), with_flag, "DOM-4: freed");
     drop(flag);
-    worker.node.enter().release_dropped();
+    worker.node.lock().release_dropped();
     assert_eq!(free(&worker), before);
 }
 
@@ -142,7 +142,7 @@ fn dom_4_a_handle_keeps_a_domain_for_the_next_run() {
         Ok(())
     });
     run.expect("it runs");
-    worker.node.enter().release_dropped();
+    worker.node.lock().release_dropped();
     assert_eq!(free(&worker), before, "DOM-4");
 }
 
@@ -159,8 +159,8 @@ fn dom_4_the_last_window_goes_first() {
         };
         let mut wanted = [numbers(&first), numbers(&second)].concat();
         wanted.reverse();
-        let mut core = worker.node.enter();
-        let list = Arc::clone(&core.memory.dropped);
+        let mut core = worker.node.lock();
+        let list = Arc::clone(&core.arena.dropped);
         let mut kept = core.take_kept(graph.run);
         drop((first, second));
         while kept.pop().is_some() {}
@@ -204,10 +204,10 @@ fn dom_8_a_peer_does_not_write_under_an_argument_in_place() {
     let (id, name, members) = (1, "d".to_owned(), vec![member(0), member(1)]);
     let (memory_0, notices, signals) = (0, 8192, 1);
     let roster = Roster { id, name, memory: memory_0, notices, data, signals, members, parts };
-    let seat = Seat { rank: 0, roster: Arc::new(roster) };
-    let (waiting, visitor) = (crate::shm::Waiting::calibrate(), Visitor::default());
-    let view =
-        DomainView::open(&seat, visitor, &memory, None, waiting).expect("it lies in the memory");
+    let membership = Membership { rank: 0, roster: Arc::new(roster) };
+    let (waiting, identity) = (crate::shm::Waiting::calibrate(), TaskIdentity::default());
+    let view = DomainView::open(&membership, identity, &memory, None, waiting)
+        .expect("it lies in the memory");
     let holder = crate::shm::grant::Holder::new();
     let grant = crate::shm::grant::Grant::reading(&holder, &memory, 4096, 100).expect("free");
     let mut byte = [0u8];
@@ -218,5 +218,8 @@ fn dom_8_a_peer_does_not_write_under_an_argument_in_place() {
     drop(grant);
     view.put(1, "x", 99, &byte).expect("nobody looks");
     let small = crate::shm::Segment::create("test", 4096).expect("memory");
-    assert!(DomainView::open(&seat, visitor, &small, None, waiting).is_err(), "DOM-8: bounds");
+    assert!(
+        DomainView::open(&membership, identity, &small, None, waiting).is_err(),
+        "DOM-8: bounds"
+    );
 }

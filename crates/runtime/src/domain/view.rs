@@ -1,4 +1,4 @@
-//! What a task sees of a domain: its peers' windows, its own, and the cells.
+//! A domain as a task sees it: the windows of its peers, its own, and the cells.
 
 mod waits;
 
@@ -6,19 +6,19 @@ use super::DomainError;
 use super::error::{no_buffer, no_rank};
 use super::notice::Notice;
 use super::roster::{Part, Roster};
-use crate::message::Seat;
+use crate::message::Membership;
 use crate::shm::copying::Copying;
 use crate::shm::grant::GrantError;
 use crate::shm::mailbox::Witness;
 use crate::shm::{Bell, Segment, SegmentError, Waiting};
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{Ordering, shared::AtomicU64};
 use crate::tensor::Layout;
 use bytemuck::Pod;
 use std::sync::Arc;
 
-/// Which task looks at a domain, and in which process.
+/// Identity of a task in a domain.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Visitor {
+pub(crate) struct TaskIdentity {
     /// The number of its run.
     pub(crate) run: u64,
     /// The number it was sent with; a task that is sent again keeps it.
@@ -31,10 +31,10 @@ pub struct DomainView<'a> {
     rank: usize,
     roster: Arc<Roster>,
     memory: &'a Segment,
-    visitor: Visitor,
+    identity: TaskIdentity,
     /// The bell of each window.
     bells: Vec<Bell>,
-    /// What the node says of each rank.
+    /// Notice of each rank.
     notices: Vec<Notice>,
     witness: Option<&'a Witness>,
     waiting: Waiting,
@@ -42,13 +42,13 @@ pub struct DomainView<'a> {
 
 impl<'a> DomainView<'a> {
     pub(crate) fn open(
-        seat: &Seat,
-        visitor: Visitor,
+        membership: &Membership,
+        identity: TaskIdentity,
         memory: &'a Segment,
         witness: Option<&'a Witness>,
         waiting: Waiting,
     ) -> Result<Self, DomainError> {
-        let roster = Arc::clone(&seat.roster);
+        let roster = Arc::clone(&membership.roster);
         check_memory(&roster, memory)?;
         let bell = |at: u64| Bell::at(memory, place(at + roster.bell()));
         let bells: Result<Vec<Bell>, _> =
@@ -57,20 +57,29 @@ impl<'a> DomainView<'a> {
         let notice = |rank| Notice::at(memory, roster.notice(rank).unwrap_or(u64::MAX));
         let notices: Result<Vec<Notice>, _> = (0..roster.members.len()).map(notice).collect();
         let notices = notices.map_err(|error| memory_error(&roster, &error))?;
-        Ok(Self { rank: seat.rank, roster, memory, visitor, bells, notices, witness, waiting })
+        Ok(Self {
+            rank: membership.rank,
+            roster,
+            memory,
+            identity,
+            bells,
+            notices,
+            witness,
+            waiting,
+        })
     }
 
-    /// What the domain is called.
+    /// Returns the name of the domain.
     pub fn name(&self) -> &str {
         &self.roster.name
     }
 
-    /// Which rank this is.
+    /// Returns the rank.
     pub fn rank(&self) -> usize {
         self.rank
     }
 
-    /// How many ranks there are.
+    /// Returns the number of ranks.
     pub fn ranks(&self) -> usize {
         self.roster.members.len()
     }
@@ -119,7 +128,7 @@ impl<'a> DomainView<'a> {
         self.set(peer, cell, |found| found.saturating_add(amount))
     }
 
-    /// What a peer's cell in this rank's window holds now; what was put before can be seen.
+    /// Returns the value of a peer's cell in this rank's window. What the peer put before is visible.
     pub fn test(&self, peer: usize, cell: u32) -> Result<u64, DomainError> {
         self.check_cell(cell)?;
         // SYNC: DOM-5: pairs with the store in `set`.
@@ -145,7 +154,7 @@ impl<'a> DomainView<'a> {
         Err(DomainError::NoCell { domain: self.roster.name.clone(), cell, cells })
     }
 
-    /// Where elements of a buffer lie in the memory.
+    /// Returns the offset of elements of a buffer in the memory.
     fn range<T: Pod>(
         &self,
         rank: usize,
@@ -165,7 +174,7 @@ impl<'a> DomainView<'a> {
         Ok(place(member.window + part.offset) + offset * element)
     }
 
-    /// Why elements of a buffer are not copied.
+    /// Makes the error of a refused copy.
     #[cold]
     fn taken(&self, rank: usize, buffer: &str, error: &GrantError) -> DomainError {
         match error {
@@ -185,7 +194,7 @@ pub struct WindowBuffer<'v> {
 }
 
 impl WindowBuffer<'_> {
-    /// What it holds, and how.
+    /// Returns the type and the layout of its elements.
     pub fn layout(&self) -> &Layout {
         &self.part.layout
     }
@@ -218,7 +227,7 @@ pub(crate) fn check_memory(roster: &Roster, memory: &Segment) -> Result<(), Doma
     Err(DomainError::Memory { domain: roster.name.clone(), words })
 }
 
-/// How many bytes an element has, if the buffer holds such; bytes are in every buffer.
+/// Returns the size of an element, if the buffer holds elements of that size, or bytes are asked for.
 fn check_element<T: Pod>(part: &Part) -> Result<usize, DomainError> {
     let (bytes, wanted) = (part.layout.dtype.bytes(), size_of::<T>());
     if bytes == wanted as u64 || wanted == 1 {

@@ -1,20 +1,20 @@
 //! A worker behind a mailbox, whether it is a thread or a process.
 
-use super::{Evidence, Report};
+use super::{Evidence, WorkerEvent};
 use crate::message::{Ended, Sent};
 use crate::serve::RECALL;
 use crate::shm::{self, ParentSide, PushError};
 use std::collections::VecDeque;
 
 /// The parent's end of a mailbox.
-pub(crate) struct Mailed {
+pub(crate) struct MailboxClient {
     pub(crate) side: ParentSide,
     bytes: Vec<u8>,
     /// Messages that the ring had no room for.
     unsent: VecDeque<Vec<u8>>,
 }
 
-impl Mailed {
+impl MailboxClient {
     pub(crate) fn new(side: ParentSide) -> Self {
         Self { side, bytes: Vec::new(), unsent: VecDeque::new() }
     }
@@ -68,7 +68,7 @@ impl Mailed {
     }
 
     /// Adds what the worker has said; an error if it is none.
-    pub(crate) fn poll(&mut self, reports: &mut Vec<Report>) -> Result<(), Box<str>> {
+    pub(crate) fn poll(&mut self, events: &mut Vec<WorkerEvent>) -> Result<(), Box<str>> {
         if self.side.tasks.is_pending() || !self.unsent.is_empty() {
             self.catch_up()?;
         }
@@ -86,7 +86,7 @@ impl Mailed {
                 }
             }
             match Ended::decode(&self.bytes) {
-                Ok((ended, words)) => reports.push(Report::Ended(ended, text(words))),
+                Ok((ended, words)) => events.push(WorkerEvent::Ended(ended, text(words))),
                 Err(bad) => {
                     result = Err(format!("it said what is no message: {bad}").into());
                     break;

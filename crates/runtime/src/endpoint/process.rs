@@ -1,97 +1,97 @@
 //! A worker that is a process of its own.
 
-use super::mailbox::Mailed;
-use super::rebirth::{News, Rebirth};
-use super::{DeathWord, Endpoint, Evidence, Report};
+use super::mailbox::MailboxClient;
+use super::restart::{News, Restart};
+use super::{DeathWord, Endpoint, Evidence, WorkerEvent};
 use crate::message::Ended;
 use crate::process::reaper::Exit;
 use crate::process::spawn::Child;
 use crate::process::startup::Starting;
 use std::time::{Duration, Instant};
 
-/// How long the proof of a death may take before waiters are told without it.
+/// Time for the proof of a death, before waiters are told without it.
 const PATIENCE: Duration = Duration::from_millis(2);
 
 /// The node's end of a process.
 pub(crate) struct Process {
-    mail: Mailed,
+    mail: MailboxClient,
     child: Child,
-    /// Why it was given up, if that was before it died.
+    /// Reason why it was killed, if it was.
     broken: Option<Box<str>>,
     /// Since when its death is known and not proven.
     dying: Option<Instant>,
     is_warned: bool,
     is_told: bool,
     is_stopped: bool,
-    /// How it is started again, if it is.
-    again: Option<Rebirth>,
+    /// Its restart, if the builder asked for that.
+    again: Option<Restart>,
 }
 
 impl Process {
-    pub(crate) fn new(mail: Mailed, child: Child, again: Option<Rebirth>) -> Self {
+    pub(crate) fn new(mail: MailboxClient, child: Child, again: Option<Restart>) -> Self {
         let (broken, dying) = (None, None);
         let (is_warned, is_told, is_stopped) = (false, false, false);
         Self { mail, child, broken, dying, is_warned, is_told, is_stopped, again }
     }
 
-    /// What it says cannot be believed any more: it is ended, and its end is proven before anything else.
+    /// Kills the process, since its messages cannot be trusted; its end is proven before anything else.
     fn give_up(&mut self, words: Box<str>) {
         self.broken.get_or_insert(words);
         self.child.kill();
     }
 
     /// The process is gone: all that it published counts, and then it is lost, or replaced.
-    fn bury(&mut self, reports: &mut Vec<Report>) {
+    fn reap(&mut self, events: &mut Vec<WorkerEvent>) {
         let Some(exit) = self.child.exit() else { return };
         self.is_told = true;
         // What was published before the death can be seen now, also if it was not a moment ago.
-        let damaged = if self.broken.is_none() { self.mail.poll(reports).err() } else { None };
+        let damaged = if self.broken.is_none() { self.mail.poll(events).err() } else { None };
         if self.is_stopped && exit == Exit::Status(0) {
-            return reports.push(Report::Left);
+            return events.push(WorkerEvent::Left);
         }
-        let end = self.child.obituary(exit);
+        let end = self.child.describe_exit(exit);
         let broken = self.broken.take().or(damaged);
         let words = broken.map_or_else(|| end.clone(), |broken| format!("{broken}; {end}"));
-        self.note_work(reports);
+        self.note_work(events);
         let again = self.again.as_mut().filter(|_| !self.is_stopped);
-        reports.push(match again.map(|again| again.begin(&words)) {
-            None => Report::Lost(words.into()),
-            Some(Ok(())) => Report::Replaced(words.into()),
-            Some(Err(story)) => Report::Lost(story.into()),
+        events.push(match again.map(|again| again.begin(&words)) {
+            None => WorkerEvent::Lost(words.into()),
+            Some(Ok(())) => WorkerEvent::Replaced(words.into()),
+            Some(Err(story)) => WorkerEvent::Lost(story.into()),
         });
     }
 
     /// Lets the process that takes over take over, if it can.
-    fn look_after_next(&mut self, reports: &mut Vec<Report>) {
+    fn look_after_next(&mut self, events: &mut Vec<WorkerEvent>) {
         let Some(again) = self.again.as_mut().filter(|again| again.is_on()) else { return };
         for dispatch in again.skipped.drain(..) {
-            reports.push(Report::Ended(Ended::skipped(dispatch), None));
+            events.push(WorkerEvent::Ended(Ended::skipped(dispatch), None));
         }
         match again.look(self.is_stopped) {
             News::None => {}
             News::Ready(next) => self.take_over(*next),
             News::Again(child, words) => {
                 self.child = child;
-                reports.push(Report::Again(words.into()));
+                events.push(WorkerEvent::Again(words.into()));
             }
             News::Lost(child, words) => {
                 if let Some(child) = child {
                     self.child = child;
                 }
                 self.again = None;
-                reports.push(Report::Lost(words.into()));
+                events.push(WorkerEvent::Lost(words.into()));
             }
         }
     }
 
     /// Another process takes the place of the one that was lost, and gets what was kept for it.
     fn take_over(&mut self, next: Starting) {
-        let held = self.again.as_mut().map(Rebirth::take_held);
+        let deferred = self.again.as_mut().map(Restart::take_deferred);
         next.side.open();
-        (self.mail, self.child) = (Mailed::new(next.side), next.child);
+        (self.mail, self.child) = (MailboxClient::new(next.side), next.child);
         (self.dying, self.is_warned, self.is_told) = (None, false, false);
-        for (dispatch, behind, message) in held.into_iter().flatten() {
-            self.send(dispatch, &behind, &message);
+        for task in deferred.into_iter().flatten() {
+            self.send(task.dispatch, &task.behind, &task.message);
         }
         self.flush();
         if self.is_stopped {
@@ -100,32 +100,32 @@ impl Process {
     }
 
     /// The kernel says that it dies, but it is not gone yet.
-    fn notice_dying(&mut self, reports: &mut Vec<Report>) {
+    fn notice_dying(&mut self, events: &mut Vec<WorkerEvent>) {
         if !self.mail.side.is_dead() {
             return;
         }
         let since = *self.dying.get_or_insert_with(Instant::now);
         if !self.is_warned && since.elapsed() >= PATIENCE {
             self.is_warned = true;
-            reports.push(Report::Dying(self.child.notice().into()));
+            events.push(WorkerEvent::Dying(self.child.notice().into()));
         }
     }
 
-    /// Who has ended a task is worth being started again.
-    fn note_work(&mut self, reports: &[Report]) {
+    /// Notes that the process has ended a task: it is worth being started again.
+    fn note_work(&mut self, events: &[WorkerEvent]) {
         if let Some(again) = &mut self.again
-            && reports.iter().any(|report| matches!(report, Report::Ended(..)))
+            && events.iter().any(|event| matches!(event, WorkerEvent::Ended(..)))
         {
             again.has_worked();
         }
     }
 
-    /// What is under way to replace it.
-    fn next(&self) -> Option<&Rebirth> {
+    /// Returns the restart, if one is under way.
+    fn next(&self) -> Option<&Restart> {
         self.again.as_ref().filter(|again| again.is_on())
     }
 
-    fn next_mut(&mut self) -> Option<&mut Rebirth> {
+    fn next_mut(&mut self) -> Option<&mut Restart> {
         self.again.as_mut().filter(|again| again.is_on())
     }
 }
@@ -137,7 +137,7 @@ impl Endpoint for Process {
 
     fn send(&mut self, dispatch: u64, behind: &[u64], message: &[u8]) {
         if let Some(again) = self.next_mut() {
-            return again.hold(dispatch, behind, message);
+            return again.defer(dispatch, behind, message);
         }
         if self.broken.is_none()
             && let Err(words) = self.mail.send(dispatch, behind, message)
@@ -157,19 +157,19 @@ impl Endpoint for Process {
         self.mail.flush();
     }
 
-    fn poll(&mut self, reports: &mut Vec<Report>) {
+    fn poll(&mut self, events: &mut Vec<WorkerEvent>) {
         if self.is_told {
-            return self.look_after_next(reports);
+            return self.look_after_next(events);
         }
         if self.broken.is_none()
-            && let Err(words) = self.mail.poll(reports)
+            && let Err(words) = self.mail.poll(events)
         {
             self.give_up(words);
         }
-        self.note_work(reports);
-        self.bury(reports);
+        self.note_work(events);
+        self.reap(events);
         if !self.is_told {
-            self.notice_dying(reports);
+            self.notice_dying(events);
         }
     }
 
@@ -200,7 +200,7 @@ impl Endpoint for Process {
     }
 
     fn is_replaced(&self) -> bool {
-        self.again.as_ref().is_some_and(Rebirth::has_attempts) && !self.is_stopped
+        self.again.as_ref().is_some_and(Restart::has_attempts) && !self.is_stopped
     }
 
     fn look_again(&self) -> Option<Instant> {

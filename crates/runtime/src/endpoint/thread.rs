@@ -1,7 +1,7 @@
 //! A worker that is a thread of this process.
 
-use super::mailbox::Mailed;
-use super::{Endpoint, Evidence, Report};
+use super::mailbox::MailboxClient;
+use super::{Endpoint, Evidence, WorkerEvent};
 use crate::error::Error;
 use crate::inside;
 use crate::node::Node;
@@ -14,23 +14,23 @@ use std::thread::{self, JoinHandle};
 
 /// The node's end of a thread.
 struct Thread {
-    mail: Mailed,
+    mail: MailboxClient,
     name: String,
-    fate: Arc<Fate>,
+    exit: Arc<ThreadExit>,
     is_stopped: bool,
     is_told: bool,
     broken: Option<Box<str>>,
 }
 
-/// What becomes of a thread.
+/// End of a worker thread.
 #[derive(Default)]
-struct Fate {
-    /// Why it is gone, if nobody told it to leave.
+struct ThreadExit {
+    /// Reason of its end, if it was not told to leave.
     words: OnceLock<Box<str>>,
     is_gone: AtomicBool,
 }
 
-impl Fate {
+impl ThreadExit {
     /// Said last by the thread: nothing of it is left but its end.
     fn say_gone(&self) {
         // SYNC: all that it published, and why it is gone; pairs with `is_gone`.
@@ -44,9 +44,9 @@ impl Fate {
 }
 
 /// The node of a worker that is a thread: the thread moves it when it has something to tell.
-struct Here(Arc<Node>);
+struct ParentThread(Arc<Node>);
 
-impl Parent for Here {
+impl Parent for ParentThread {
     fn tell(&self, _: &ChildSide) {
         self.0.ask();
     }
@@ -77,22 +77,22 @@ fn spawn(
     let wrong = |error| Error::mailbox(name, error);
     let parent = Mailbox::create(node.bell(), &Sizes::default()).map_err(wrong)?;
     let child = Mailbox::attach(parent.segment(), node.bell().segment()).map_err(wrong)?;
-    let fate = Arc::new(Fate::default());
+    let exit = Arc::new(ThreadExit::default());
     let endpoint = Thread {
-        mail: Mailed::new(parent),
+        mail: MailboxClient::new(parent),
         name: name.to_owned(),
-        fate: Arc::clone(&fate),
+        exit: Arc::clone(&exit),
         is_stopped: false,
         is_told: false,
         broken: None,
     };
     let node = Arc::clone(node);
-    let server = Server::new(child, Here(Arc::clone(&node)), runner, node.waiting);
+    let server = Server::new(child, ParentThread(Arc::clone(&node)), runner, node.waiting);
     let tasks_of = tasks_of.to_vec();
     let body = move || {
         inside::serve(tasks_of);
-        live(server, &fate);
-        node.tell_all();
+        live(server, &exit);
+        node.announce_outside();
     };
     let thread = thread::Builder::new().name(name.to_owned()).spawn(body);
     let thread = thread.map_err(|error| Error::thread(name, error))?;
@@ -100,14 +100,14 @@ fn spawn(
 }
 
 /// The life of the thread; whatever happens in it, its end is known.
-fn live(mut server: Server<Here>, fate: &Fate) {
+fn live(mut server: Server<ParentThread>, exit: &ThreadExit) {
     let outcome = caught(|| Ok(server.serve()?));
     // The device, or all workers below.
     discard(server);
     if let Err(failure) = outcome {
-        let _ = fate.words.set(format!("its thread has ended: {}", failure.words()).into());
+        let _ = exit.words.set(format!("its thread has ended: {}", failure.words()).into());
     }
-    fate.say_gone();
+    exit.say_gone();
 }
 
 impl Endpoint for Thread {
@@ -129,20 +129,20 @@ impl Endpoint for Thread {
         self.mail.flush();
     }
 
-    fn poll(&mut self, reports: &mut Vec<Report>) {
-        let is_gone = self.fate.is_gone();
-        if let Err(words) = self.mail.poll(reports) {
+    fn poll(&mut self, events: &mut Vec<WorkerEvent>) {
+        let is_gone = self.exit.is_gone();
+        if let Err(words) = self.mail.poll(events) {
             self.broken.get_or_insert(words);
         }
         if is_gone && !self.is_stopped {
             // All that it had published was read just now.
-            let words = self.fate.words.get().cloned();
+            let words = self.exit.words.get().cloned();
             self.broken.get_or_insert_with(|| words.unwrap_or_else(|| "its thread is gone".into()));
         }
         if let Some(words) =
             self.broken.take().filter(|_| !std::mem::replace(&mut self.is_told, true))
         {
-            reports.push(Report::Lost(words));
+            events.push(WorkerEvent::Lost(words));
         }
     }
 
@@ -156,7 +156,7 @@ impl Endpoint for Thread {
     }
 
     fn has_left(&mut self) -> bool {
-        self.fate.is_gone()
+        self.exit.is_gone()
     }
 }
 
@@ -173,18 +173,18 @@ mod tests {
         let worker = worker.init().expect("a worker");
         let runner = Runner::new(&PROGRAM, Vec::new(), None);
         let (mut thread, handle) = spawn(&worker.node, &[], "extra", runner).expect("a thread");
-        let mut reports = Vec::new();
-        thread.poll(&mut reports);
-        assert!(reports.is_empty() && !thread.has_left(), "EP-8: it lives");
+        let mut events = Vec::new();
+        thread.poll(&mut events);
+        assert!(events.is_empty() && !thread.has_left(), "EP-8: it lives");
         thread.mail.side.controls.push(&[0xff], b"no control").expect("room");
         thread.mail.side.controls.publish();
         thread.mail.side.ring();
         handle.join().expect("EP-8: it ends in order");
-        thread.poll(&mut reports);
-        let [Report::Lost(words)] = &reports[..] else { panic!("EP-8: {reports:?}") };
+        thread.poll(&mut events);
+        let [WorkerEvent::Lost(words)] = &events[..] else { panic!("EP-8: {events:?}") };
         assert!(words.contains("its thread has ended: the parent sent 11 bytes"), "EP-8: {words}");
-        thread.poll(&mut reports);
-        assert!(reports.len() == 1 && thread.has_left(), "EP-8: it is said once");
+        thread.poll(&mut events);
+        assert!(events.len() == 1 && thread.has_left(), "EP-8: it is said once");
         worker.close().expect("EP-8");
     }
 }

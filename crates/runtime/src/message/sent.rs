@@ -1,4 +1,4 @@
-//! What a worker is sent: a task, its dispatch, and what it is behind.
+//! Messages to a worker: a task, its dispatch, and the dispatches it is behind.
 //!
 //! The dispatch and then the task. A task that is behind others has a mark on its dispatch; the number of dispatches it is
 //! behind, and those, stand before the task then. All numbers have eight bytes.
@@ -10,7 +10,7 @@ const IS_BEHIND: u64 = 1 << 63;
 
 /// A task on its way to a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sent<'a> {
+pub(crate) struct Sent<'a> {
     /// The number to end it with.
     pub dispatch: u64,
     behind: &'a [[u8; 8]],
@@ -18,13 +18,13 @@ pub struct Sent<'a> {
     pub message: &'a [u8],
 }
 
-/// What stands before the task in a message: whole numbers.
-pub type Head = SmallVec<[u64; 4]>;
+/// Head of a message, before the task: whole numbers.
+pub(crate) type Head = SmallVec<[u64; 4]>;
 
 impl<'a> Sent<'a> {
-    /// What stands before a task that is sent as `dispatch`, behind those.
+    /// Returns the head of a task that is sent as `dispatch`, behind others.
     #[inline]
-    pub fn head(dispatch: u64, behind: &[u64]) -> Head {
+    pub(crate) fn head(dispatch: u64, behind: &[u64]) -> Head {
         let mut head = Head::from_buf_and_len([dispatch.to_le(), 0, 0, 0], 1);
         if !behind.is_empty() {
             head[0] = (dispatch | IS_BEHIND).to_le();
@@ -34,9 +34,9 @@ impl<'a> Sent<'a> {
         head
     }
 
-    /// What was sent; nothing if `bytes` are no such message.
+    /// Reads a message; `None` if `bytes` are none.
     #[inline]
-    pub fn read(bytes: &'a [u8]) -> Option<Self> {
+    pub(crate) fn read(bytes: &'a [u8]) -> Option<Self> {
         let (dispatch, message) = bytes.split_first_chunk::<8>()?;
         let dispatch = u64::from_le_bytes(*dispatch);
         if dispatch & IS_BEHIND == 0 {
@@ -49,13 +49,13 @@ impl<'a> Sent<'a> {
     }
 
     /// The dispatches that it is behind: if one of them failed or was skipped, it is skipped.
-    pub fn behind(&self) -> impl Iterator<Item = u64> {
+    pub(crate) fn behind(&self) -> impl Iterator<Item = u64> {
         self.behind.iter().map(|number| u64::from_le_bytes(*number))
     }
 
     /// The callable of the task, if the task has a head.
     #[inline]
-    pub fn callable(&self) -> Option<u32> {
+    pub(crate) fn callable(&self) -> Option<u32> {
         self.message.get(8..12)?.try_into().ok().map(u32::from_le_bytes)
     }
 }

@@ -1,6 +1,6 @@
-//! How far a worker is with its task, in one number that its parent can read at any time.
+//! The step of a worker with its task, in one number that its parent can read at any time.
 
-/// What a worker does now.
+/// Activity of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Nothing.
@@ -11,9 +11,9 @@ pub enum Step {
     Waits {
         /// The lowest 24 bits of the domain's number.
         domain: u32,
-        /// Who has to write.
+        /// Rank that has to write.
         rank: u8,
-        /// Which of its cells.
+        /// Cell that it has to write.
         cell: u32,
     },
 }
@@ -34,12 +34,12 @@ impl Step {
         }
     }
 
-    /// What is told of a domain's number.
+    /// Returns the part of a domain's number that a step has.
     pub(crate) fn short(domain: u64) -> u32 {
         u32::try_from(domain & BITS).unwrap_or(0)
     }
 
-    /// What a number says; what nobody writes is taken for running.
+    /// Decodes a number; an unknown one is `Running`.
     pub fn decode(number: u64) -> Self {
         let [kind, rank, cell @ .., a, b, c] = number.to_le_bytes();
         match kind {

@@ -4,7 +4,7 @@ use crate::tensor::{Access, DType, Layout, MAX_RANK};
 use proptest::prelude::*;
 use std::sync::Arc;
 
-fn place() -> impl Strategy<Value = Place> {
+fn argument() -> impl Strategy<Value = ArgumentDescriptor> {
     let layout = (0u8..=7, prop::collection::vec((0u64..9, 1u64..9), 0..=MAX_RANK), any::<bool>());
     let layout = layout.prop_map(|(dtype, axes, is_strided)| {
         let shape: Vec<u64> = axes.iter().map(|(count, _)| *count).collect();
@@ -19,13 +19,13 @@ fn place() -> impl Strategy<Value = Place> {
     (any::<u8>(), 0u8..4, any::<(u64, u32)>(), any::<u64>(), layout).prop_map(
         |(memory, access, buffer, offset, layout)| {
             let access = Access::from_byte(access).expect("one of four");
-            Place { memory, access, buffer, offset, layout }
+            ArgumentDescriptor { memory, access, buffer, offset, layout }
         },
     )
 }
 
 /// A domain whose windows follow each other in some order, and a rank of it.
-fn seat() -> impl Strategy<Value = Seat> {
+fn membership() -> impl Strategy<Value = Membership> {
     let parts = prop::collection::vec((0u8..=7, prop::collection::vec(0u64..9, 0..3)), 0..4);
     let order = (1usize..6).prop_flat_map(|ranks| (Just(ranks), 0..ranks, any::<bool>()));
     (any::<u64>(), any::<u8>(), 0u32..4, order, parts).prop_map(
@@ -47,7 +47,7 @@ fn seat() -> impl Strategy<Value = Seat> {
                 let window = at * (1 << 20);
                 roster.members.push(Member { chip: u32::try_from(at).unwrap_or(0), window });
             }
-            Seat { rank, roster: Arc::new(roster) }
+            Membership { rank, roster: Arc::new(roster) }
         },
     )
 }
@@ -66,20 +66,20 @@ proptest! {
     #[test]
     fn msg_1_a_task_comes_out_as_it_went_in(
         callable: u32, digest: u32, run: u64, members in 1u16..9,
-        given in prop::collection::vec(place(), 0..7),
+        given in prop::collection::vec(argument(), 0..7),
         numbers in prop::collection::vec(any::<u64>(), 0..7),
-        taken in prop::collection::vec(seat(), 0..3),
+        taken in prop::collection::vec(membership(), 0..3),
         blob in prop::collection::vec(any::<u8>(), 0..40),
     ) {
         let order = Order { callable, digest, run, member: members - 1, members };
         let mut bytes = Vec::new();
         encode_task(&mut bytes, &order, given.iter().copied(), &numbers, &taken, &blob);
-        let mut parts = Parts::default();
-        let received = decode_task(&bytes, &mut parts).expect("MSG-1");
+        let mut buffers = DecodeBuffers::default();
+        let received = decode_task(&bytes, &mut buffers).expect("MSG-1");
         prop_assert_eq!((received.order, received.blob), (order, &blob[..]));
-        let places: Vec<Place> = received.places.iter().collect();
+        let arguments: Vec<ArgumentDescriptor> = received.arguments.iter().collect();
         let scalars: Vec<u64> = (0..).map_while(|at| received.scalars.get(at)).collect();
-        prop_assert_eq!((places, scalars, received.seats), (given, numbers, &taken[..]));
+        prop_assert_eq!((arguments, scalars, received.memberships), (given, numbers, &taken[..]));
     }
 
     #[test]
@@ -116,27 +116,27 @@ proptest! {
 
     #[test]
     fn msg_2_any_bytes_are_a_message_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-        let _ = decode_task(&bytes, &mut Parts::default());
+        let _ = decode_task(&bytes, &mut DecodeBuffers::default());
         let _ = Ended::decode(&bytes);
     }
 
     #[test]
     fn msg_2_a_message_that_was_cut_is_refused(
-        given in prop::collection::vec(place(), 1..4),
-        taken in prop::collection::vec(seat(), 0..3),
+        given in prop::collection::vec(argument(), 1..4),
+        taken in prop::collection::vec(membership(), 0..3),
         cut in 1usize..30,
     ) {
         let order = Order { members: 1, ..Order::default() };
         let mut bytes = Vec::new();
         encode_task(&mut bytes, &order, given.iter().copied(), &[], &taken, &[]);
         let cut = bytes.len().saturating_sub(cut);
-        prop_assert!(decode_task(&bytes[..cut], &mut Parts::default()).is_err());
+        prop_assert!(decode_task(&bytes[..cut], &mut DecodeBuffers::default()).is_err());
     }
 
     #[test]
     fn msg_2_a_task_that_was_changed_is_refused_or_means_what_it_says(
-        given in prop::collection::vec(place(), 0..3),
-        taken in prop::collection::vec(seat(), 0..2),
+        given in prop::collection::vec(argument(), 0..3),
+        taken in prop::collection::vec(membership(), 0..2),
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
     ) {
         let order = Order { members: 1, ..Order::default() };
@@ -146,8 +146,8 @@ proptest! {
             let at = at.index(bytes.len());
             bytes[at] = byte;
         }
-        let mut parts = Parts::default();
-        if let Ok(received) = decode_task(&bytes, &mut parts) {
+        let mut buffers = DecodeBuffers::default();
+        if let Ok(received) = decode_task(&bytes, &mut buffers) {
             prop_assert_eq!(received.encode(), bytes, "MSG-2");
         }
     }

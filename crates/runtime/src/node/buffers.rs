@@ -1,15 +1,15 @@
-//! Memory for buffers: where it is, who the engine knows it by, and who may be looking at it.
+//! Buffers of a node: their memory, their identity for the engine, and the tasks that may see them.
 
 use super::{Core, Node};
 use crate::error::Error;
 use crate::memory::Home;
-use crate::message::{Parts, Place, decode_task};
+use crate::message::{ArgumentDescriptor, DecodeBuffers, decode_task};
 use crate::tensor::{Access, Buffer, Bytes, Tensor};
 use phalanx_engine::{Grant, Identity};
 use std::sync::Arc;
 
 impl Node {
-    /// Zeroed memory that the engine knows.
+    /// Allocates a zeroed buffer that the engine knows.
     pub(crate) fn new_buffer(
         &self,
         core: &mut Core,
@@ -17,16 +17,15 @@ impl Node {
         home: Home,
     ) -> Result<Buffer, Error> {
         core.release_dropped();
-        let offset = core.memory.allocate(bytes)?;
-        core.last_buffer += 1;
-        let (owner, number, generation) = (self.nonce, core.last_buffer, 1);
+        let offset = core.arena.allocate(bytes)?;
+        let (owner, number, generation) = (self.nonce, core.arena.next_number(), 1);
         let identity = Identity { owner, number, generation };
         let id = core.engine.register(identity, bytes, Grant::ReadWrite);
         let id = id.map_err(|error| {
-            core.memory.release(offset, bytes);
+            core.arena.release(offset, bytes);
             Error::Setting(error.to_string())
         })?;
-        let dropped = Some(Arc::clone(&core.memory.dropped));
+        let dropped = Some(Arc::clone(&core.arena.dropped));
         Ok(Buffer(Arc::new(Bytes {
             id,
             owner,
@@ -44,19 +43,22 @@ impl Node {
 }
 
 impl Core {
-    /// Whether a task that is with a worker sees bytes of a tensor of this node in place, or will.
+    /// True if a task that a worker has sees bytes of a tensor of this node in place, or will.
     pub(crate) fn may_be_seen(&self, tensor: &Tensor) -> bool {
         let (start, end) = (tensor.offset(), tensor.offset() + tensor.layout().extent);
-        let meets = |place: &Place| {
-            let its_end = place.offset.saturating_add(place.layout.extent);
-            place.memory == 0 && place.is_in_place() && place.offset < end && start < its_end
+        let meets = |argument: &ArgumentDescriptor| {
+            let its_end = argument.offset.saturating_add(argument.layout.extent);
+            argument.memory == 0
+                && argument.is_in_place()
+                && argument.offset < end
+                && start < its_end
         };
-        let mut parts = Parts::default();
+        let mut buffers = DecodeBuffers::default();
         let mut flights = self.engine.workers().flat_map(|worker| self.engine.flights(worker));
         flights.any(|flight| {
             let message = self.jobs[flight.task.slot()].message(flight.member);
-            decode_task(message, &mut parts).is_ok_and(|task| {
-                task.places.iter().any(|place| meets(&place) && !task.is_shared(&place))
+            decode_task(message, &mut buffers).is_ok_and(|task| {
+                task.arguments.iter().any(|argument| meets(&argument) && !task.is_shared(&argument))
             })
         })
     }

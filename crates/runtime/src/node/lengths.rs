@@ -1,4 +1,4 @@
-//! How long tasks of each callable take, as far as that is known.
+//! Measured lengths of tasks, by callable.
 //!
 //! A worker is sent tasks ahead. A task that takes long is not to have others behind it while another worker has nothing
 //! to do, so a long task has its worker to itself (ADR 23). The length of a task is not known before it ends; the lengths of
@@ -13,7 +13,7 @@ const ALONE_NANOSECONDS: u64 = 1_000_000;
 const EAGER: u32 = 64;
 /// Tasks of this length are always noted.
 const LONG_NANOSECONDS: u64 = 2_000;
-/// Of shorter tasks, one in this many is noted.
+/// One of this many shorter tasks is sampled.
 const SAMPLE: u32 = 16;
 
 /// The mean length of the last tasks of each callable, in nanoseconds.
@@ -31,7 +31,7 @@ impl Lengths {
         Self { means: vec![None; callables], unseen: 0, eager: 0 }
     }
 
-    /// Whether a task of `callable` is to have a worker to itself.
+    /// True if a task of `callable` is to have a worker to itself.
     #[inline]
     pub(crate) fn is_to_be_alone(&mut self, callable: u32) -> bool {
         let mean = self.means.get(callable as usize).copied().flatten();
@@ -42,7 +42,7 @@ impl Lengths {
         is_alone
     }
 
-    /// Whether the length of a task that has just ended is to be noted.
+    /// True if the length of a task that has just ended is to be noted.
     #[inline]
     pub(super) fn is_sampled(&mut self, nanoseconds: u64) -> bool {
         self.unseen += 1;

@@ -1,20 +1,27 @@
-//! Who waits for whom in a domain, as far as workers say, and who is told that there is nobody to wait for.
+//! Waits between workers in domains, and notices to ranks that wait for a peer that will not write.
 
 use super::Core;
 use crate::clock;
 use crate::domain::notice::Until;
 use crate::domain::{Allocated, Domain};
-use crate::message::{Parts, Step, decode_task};
+use crate::message::{DecodeBuffers, Step, decode_task};
 use phalanx_engine::{Event, RunId, Start, Time, WorkerId};
 use std::sync::Arc;
 
+/// The worker of a rank that another rank waits for.
+struct Peer {
+    name: String,
+    /// Its activity, as the end of a sentence.
+    does: String,
+}
+
 impl Core {
     /// Remembers a domain for as long as it lives; its ranks are told who is lost already.
-    pub(crate) fn know_domain(&mut self, domain: &Domain) {
+    pub(crate) fn register_domain(&mut self, domain: &Domain) {
         self.domains.retain(|known| known.strong_count() > 0);
         self.domains.push(Arc::downgrade(&domain.0));
-        for (rank, at) in domain.0.lanes.iter().enumerate() {
-            if let Some(words) = &self.lanes[*at].lost {
+        for (rank, at) in domain.0.links.iter().enumerate() {
+            if let Some(words) = &self.links[*at].lost {
                 domain.0.tell(rank, Until::Ever, &self.say_lost(*at, words));
             }
         }
@@ -24,16 +31,16 @@ impl Core {
         self.domains.iter().filter_map(std::sync::Weak::upgrade).collect()
     }
 
-    /// How a worker was lost, in one line.
+    /// Describes the loss of a worker in one line.
     fn say_lost(&self, at: usize, words: &str) -> String {
         let words = words.lines().collect::<Vec<_>>().join(" ");
-        format!("{} is lost: {words}", self.lanes[at].endpoint.name())
+        format!("{} is lost: {words}", self.links[at].endpoint.name())
     }
 
     /// Tells those who may wait for the worker at `at` in a domain that it is lost for good, and how.
     pub(super) fn tell_of_loss(&mut self, at: usize, words: &str) {
         for domain in self.living_domains() {
-            if let Some(rank) = domain.lanes.iter().position(|lane| *lane == at) {
+            if let Some(rank) = domain.links.iter().position(|link| *link == at) {
                 let words = self.say_lost(at, words);
                 self.tell_peers(&domain, rank, Until::Ever, &words);
             }
@@ -49,7 +56,7 @@ impl Core {
         };
         // A backtrace may follow.
         let words = words.lines().next().unwrap_or_default();
-        for (id, rank) in self.seats_of(flight) {
+        for (id, rank) in self.memberships_of(flight) {
             if let Some(domain) = domains.iter().find(|domain| domain.roster.id == id) {
                 self.tell_peers(domain, rank, Until::EndOf(run.number()), words);
             }
@@ -57,11 +64,15 @@ impl Core {
     }
 
     /// The domains of a task, and its rank in each.
-    fn seats_of(&self, flight: &Start) -> Vec<(u64, usize)> {
-        let mut parts = Parts::default();
+    fn memberships_of(&self, flight: &Start) -> Vec<(u64, usize)> {
+        let mut buffers = DecodeBuffers::default();
         let message = self.jobs[flight.task.slot()].message(flight.member);
-        let Ok(received) = decode_task(message, &mut parts) else { return Vec::new() };
-        received.seats.iter().map(|seat| (seat.roster.id, seat.rank)).collect()
+        let Ok(received) = decode_task(message, &mut buffers) else { return Vec::new() };
+        received
+            .memberships
+            .iter()
+            .map(|membership| (membership.roster.id, membership.rank))
+            .collect()
     }
 
     /// Tells all ranks of a domain that nobody waits for one of them. Who waits there moves from here on, however long nobody
@@ -69,7 +80,7 @@ impl Core {
     fn tell_peers(&mut self, domain: &Allocated, rank: usize, until: Until, words: &str) {
         domain.tell(rank, until, words);
         let now = Time(clock::now());
-        for at in domain.lanes.iter().copied() {
+        for at in domain.links.iter().copied() {
             let waits = self.waits_for(at);
             if waits.is_some_and(|(waited, ..)| waited.roster.id == domain.roster.id) {
                 let worker = self.worker(at);
@@ -86,38 +97,38 @@ impl Core {
         let Some(run) = run.map(RunId::number).filter(|run| !domain.is_told(rank, *run)) else {
             return false;
         };
-        let (name, does) = self.say_peer(&domain, rank);
+        let Peer { name, does } = self.describe_peer(&domain, rank);
         self.tell_peers(&domain, rank, Until::EndOf(run), &format!("{name} {does}"));
         true
     }
 
     /// A run that failed is over: ranks that failed in it are in step again.
-    pub(super) fn bring_in_step(&self) {
+    pub(super) fn realign_barriers(&self) {
         for domain in self.living_domains() {
-            domain.bring_in_step();
+            domain.realign_barriers();
         }
     }
 
     /// The domain and the rank that the worker at `at` waits for, and with which cell.
     fn waits_for(&self, at: usize) -> Option<(Arc<Allocated>, usize, u32)> {
-        let step = self.lanes[at].endpoint.evidence().step;
+        let step = self.links[at].endpoint.evidence().step;
         let Step::Waits { domain, rank, cell } = Step::decode(step) else { return None };
         let mut living = self.domains.iter().filter_map(std::sync::Weak::upgrade);
         let is_meant = |known: &Arc<Allocated>| {
             Step::short(known.roster.id) == domain
-                && known.lanes.get(usize::from(rank)).is_some_and(|lane| *lane < self.lanes.len())
-                && known.lanes.contains(&at)
+                && known.links.get(usize::from(rank)).is_some_and(|link| *link < self.links.len())
+                && known.links.contains(&at)
         };
         Some((living.find(is_meant)?, usize::from(rank), cell))
     }
 
-    /// Whether the worker at `at` only waits, at last for one that runs something else than such a wait.
+    /// True if the worker at `at` only waits, at last for one that runs something else than such a wait.
     pub(crate) fn is_held_up(&self, at: usize) -> bool {
         let mut last = at;
         // Longer chains are circles.
-        for _ in 0..self.lanes.len() {
+        for _ in 0..self.links.len() {
             let Some((domain, rank, _)) = self.waits_for(last) else { break };
-            last = domain.lanes[rank];
+            last = domain.links[rank];
         }
         last != at && self.waits_for(last).is_none() && self.has_task(last)
     }
@@ -128,20 +139,20 @@ impl Core {
         let roster = &domain.roster;
         let is_barrier = cell == roster.signals;
         let what = if is_barrier { "the barrier".to_owned() } else { format!("cell {cell}") };
-        let (name, does) = self.say_peer(&domain, rank);
+        let Peer { name, does } = self.describe_peer(&domain, rank);
         format!(
             "; it waits for {what} of rank {rank} of {roster}, and that is {name}, which {does}"
         )
     }
 
-    /// Who a rank is, and what it does while it is waited for.
-    fn say_peer(&self, domain: &Allocated, rank: usize) -> (String, String) {
-        let at = domain.lanes[rank];
-        let does = match (&self.lanes[at].lost, self.has_task(at)) {
+    /// Describes the worker of a rank that another rank waits for.
+    fn describe_peer(&self, domain: &Allocated, rank: usize) -> Peer {
+        let at = domain.links[rank];
+        let does = match (&self.links[at].lost, self.has_task(at)) {
             (Some(words), _) => format!("is lost: {words}"),
             (None, true) => "does not write it".to_owned(),
             (None, false) => "runs nothing".to_owned(),
         };
-        (self.lanes[at].endpoint.name(), does)
+        Peer { name: self.links[at].endpoint.name(), does }
     }
 }

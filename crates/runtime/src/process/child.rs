@@ -5,12 +5,12 @@
 //!                                        └── anything wrong ──► Failed, in its own words ──► exit 1
 //! ```
 
-use super::letter::{self, Letter, Role};
-use crate::bootstrap::{Bootstrap, Device, Report};
+use super::handoff::{self, Handoff, Role, WindowRange};
+use crate::bootstrap::{BootReport, Bootstrap, Device};
 use crate::failure::{Failure, MAX_WORDS, cut};
 use crate::program::Program;
 use crate::runner::{Runner, discard};
-use crate::serve::{Elsewhere, Server};
+use crate::serve::{ParentProcess, Server};
 use crate::shm::{Bell, ChildSide, Mailbox, Phase, Segment, Sentinel};
 use crate::worker::settings;
 use std::io::{self, Write};
@@ -19,12 +19,12 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// What an event of a child that does not yet serve begins with: a report, or the words of a failure.
+/// First byte of an event of a child that does not serve yet: a report follows.
 pub(crate) const REPORT: u8 = 0xC0;
 /// See [`REPORT`].
 pub(crate) const FAILURE: u8 = 0xC1;
 
-/// How long a child whose parent is gone may take to leave.
+/// Time for a child to leave after its parent is gone.
 const GRACE: Duration = Duration::from_millis(500);
 /// It could not set itself up, or could not go on.
 const FAILED: i32 = 1;
@@ -33,19 +33,19 @@ const MISUSED: i32 = 2;
 /// It panicked outside of a task.
 const PANICKED: i32 = 101;
 
-/// Whether the parent is gone.
+/// True if the parent is gone.
 pub(crate) static IS_ORPHAN: AtomicBool = AtomicBool::new(false);
-/// Where last words are said.
+/// Socket for last words.
 static SOCKET: OnceLock<OwnedFd> = OnceLock::new();
 
 /// Lives, and ends the process.
 pub(crate) fn live(program: &'static Program) -> ! {
-    let letter = letter::receive(io::stdin().as_fd());
-    let (letter, socket) = match letter.and_then(|letter| Ok((letter, take_socket()?))) {
+    let handoff = handoff::receive(io::stdin().as_fd());
+    let (handoff, socket) = match handoff.and_then(|handoff| Ok((handoff, take_socket()?))) {
         Ok(found) => found,
         Err(error) => {
             // A parent hears it; if there is none, somebody has started this by hand.
-            letter::say_last_words(io::stdin().as_fd(), &error.to_string());
+            handoff::say_last_words(io::stdin().as_fd(), &error.to_string());
             let name = super::CHILD_ARGUMENT;
             let words = format!("`{name}` is how this program starts its own workers: {error}\n");
             let _ = io::stderr().write_all(words.as_bytes());
@@ -54,10 +54,10 @@ pub(crate) fn live(program: &'static Program) -> ! {
     };
     let socket = SOCKET.get_or_init(|| socket);
     keep_last_words(socket);
-    let status = std::panic::catch_unwind(|| match serve(program, letter, socket) {
+    let status = std::panic::catch_unwind(|| match serve(program, handoff, socket) {
         Ok(()) => 0,
         Err(words) => {
-            letter::say_last_words(socket.as_fd(), &words);
+            handoff::say_last_words(socket.as_fd(), &words);
             FAILED
         }
     });
@@ -79,7 +79,7 @@ fn take_socket() -> io::Result<OwnedFd> {
 fn keep_last_words(socket: &'static OwnedFd) {
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
-        letter::say_last_words(socket.as_fd(), &info.to_string());
+        handoff::say_last_words(socket.as_fd(), &info.to_string());
         usual(info);
     }));
 }
@@ -87,16 +87,17 @@ fn keep_last_words(socket: &'static OwnedFd) {
 /// All but the first instructions; an error is what nobody was told yet.
 fn serve(
     program: &'static Program,
-    letter: Letter,
+    handoff: Handoff,
     socket: &'static OwnedFd,
 ) -> Result<(), String> {
-    let Letter { role, mailbox, bell, callables, memories, mut lines, settings } = letter;
+    let Handoff { role, mailbox, bell, callables, memories, mut liveness_sockets, settings } =
+        handoff;
     name_process(&role);
     let mut side = Mailbox::adopt(mailbox, bell).map_err(|error| error.to_string())?;
     let bell = side.bell().clone();
     let copy = || socket.try_clone().map_err(|error| error.to_string());
-    lines.push(copy()?);
-    super::LINES.get_or_init(|| lines);
+    liveness_sockets.push(copy()?);
+    super::LIVENESS_SOCKETS.get_or_init(|| liveness_sockets);
     let pipe = copy()?;
     let (segment, word) = (side.segment().clone(), side.robust_offset());
     Sentinel::stand(&segment, word, pipe, move || be_orphan(&bell))
@@ -105,7 +106,7 @@ fn serve(
     let memories: Result<Vec<Segment>, _> =
         memories.into_iter().map(Segment::adopt_whole).collect();
     let memories = memories.map_err(|error| error.to_string())?;
-    let set_up = letter::compare_callables(program, callables).map_err(Failure::new);
+    let set_up = handoff::compare_callables(program, callables).map_err(Failure::new);
     let set_up = set_up.and_then(|told| match settings {
         Some(settings) => set_up_worker(program, settings, memories),
         None => set_up_device(program, role, memories, &told, &side),
@@ -126,14 +127,14 @@ fn serve(
     let is_on = || side.is_open() || side.is_shut_down() || is_orphan();
     waiting.wait(side.bell(), &[], None, is_on);
     side.enter(Phase::Serving);
-    let mut server = Server::new(side, Elsewhere, runner, waiting).with_orphan(&IS_ORPHAN);
+    let mut server = Server::new(side, ParentProcess, runner, waiting).with_orphan(&IS_ORPHAN);
     server.serve().map_err(|error| error.to_string())?;
     // The device, or all workers below, go in order, before the process does.
     server.leave();
     Ok(())
 }
 
-/// What shows in lists of processes.
+/// Sets the name that lists of processes show.
 fn name_process(role: &Role) {
     let name: String = role.name().replace("sub worker", "sub").replace("level ", "l");
     let name = name.replace("worker ", "w").replace(' ', "-");
@@ -148,11 +149,11 @@ fn set_up_worker(
     program: &'static Program,
     settings: OwnedFd,
     memories: Vec<Segment>,
-) -> Result<(Runner, Report), Failure> {
+) -> Result<(Runner, BootReport), Failure> {
     let settings = Segment::adopt_whole(settings)?;
     let builder = settings::read(&settings, program).map_err(Failure::new)?;
     let worker = builder.init_under(memories.clone(), Vec::new())?;
-    let report = Report { descendants: worker.descendants().to_vec(), ..Report::default() };
+    let report = BootReport { descendants: worker.descendants().to_vec(), ..BootReport::default() };
     Ok((Runner::new(program, memories, None).over(Some(worker)), report))
 }
 
@@ -163,10 +164,10 @@ fn set_up_device(
     memories: Vec<Segment>,
     told: &[u8],
     side: &ChildSide,
-) -> Result<(Runner, Report), Failure> {
+) -> Result<(Runner, BootReport), Failure> {
     let (Role::Chip(chip), Some(bootstrap)) = (role, program.bootstrap()) else {
-        let window = if let Role::Chip(chip) = role { chip.window } else { (0, 0) };
-        let report = Report { window, ..Report::default() };
+        let window = if let Role::Chip(chip) = role { chip.window } else { WindowRange::default() };
+        let report = BootReport { window, ..BootReport::default() };
         return Ok((Runner::new(program, memories, None), report));
     };
     let is_over = || side.is_shut_down() || is_orphan();

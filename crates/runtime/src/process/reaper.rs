@@ -16,12 +16,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 
-/// How a child ended.
+/// End of a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// Of itself, with this status.
+    /// Exited with this status.
     Status(i32),
-    /// By a signal.
+    /// Killed by a signal.
     Signal(i32),
     /// Somebody else took the status.
     Unknown,
@@ -35,11 +35,11 @@ impl Exit {
     }
 }
 
-/// Which field behind the name has the exit status.
+/// Index of the exit status among the fields behind the name.
 const STATUS_FIELD: usize = 49;
 
 impl Exit {
-    /// What `/proc/PID/stat` says; a process that has not ended, and one that ended with 0, have none there.
+    /// Reads the end from `/proc/PID/stat`; `None` for a process that has not ended, or ended with 0.
     fn in_stat(stat: &str) -> Option<Self> {
         let (_, fields) = stat.rsplit_once(')')?;
         let status: i32 = fields.split_ascii_whitespace().nth(STATUS_FIELD)?.parse().ok()?;
@@ -61,7 +61,7 @@ impl fmt::Display for Exit {
     }
 }
 
-/// What a signal is called.
+/// Returns the name of a signal.
 fn name(signal: i32) -> &'static str {
     const NAMES: [(Signal, &str); 14] = [
         (Signal::HUP, "SIGHUP"),
@@ -89,27 +89,28 @@ fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// A child, as the reaper and its owner know it.
 #[derive(Debug)]
-pub(crate) struct Ward {
+pub(crate) struct WatchedChild {
     pub(crate) pid: Pid,
     pidfd: OwnedFd,
-    /// How it ended; its number is its own only while this is nothing.
+    /// Its end. The process number is its own only while this is `None`.
     exit: Mutex<Option<Exit>>,
     is_gone: AtomicBool,
     /// Our end of a socket whose other end it holds, and all below it; only if it has workers.
-    line: Option<OwnedFd>,
+    liveness_socket: Option<OwnedFd>,
     /// The processes below it that we know, to be ended when it does.
-    kin: OnceLock<Vec<OwnedFd>>,
+    descendants: OnceLock<Vec<OwnedFd>>,
 }
 
-impl Ward {
-    /// The child with this number, which nobody has reaped; `line` ends with it and all below it.
-    pub(crate) fn new(pid: Pid, line: Option<OwnedFd>) -> io::Result<Self> {
+impl WatchedChild {
+    /// The child with this number, which nobody has reaped; `liveness_socket` ends with it and all below it.
+    pub(crate) fn new(pid: Pid, liveness_socket: Option<OwnedFd>) -> io::Result<Self> {
         let pidfd = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())?;
-        let (exit, is_gone, kin) = (Mutex::new(None), AtomicBool::new(false), OnceLock::new());
-        Ok(Self { pid, pidfd, exit, is_gone, line, kin })
+        let (exit, is_gone, descendants) =
+            (Mutex::new(None), AtomicBool::new(false), OnceLock::new());
+        Ok(Self { pid, pidfd, exit, is_gone, liveness_socket, descendants })
     }
 
-    /// How it ended, if it is gone.
+    /// Returns its end, if it is gone.
     pub(crate) fn exit(&self) -> Option<Exit> {
         // SYNC: what the child published before its death; pairs with the store in `reap`.
         if !self.is_gone.load(Ordering::Acquire) {
@@ -118,7 +119,7 @@ impl Ward {
         *held(&self.exit)
     }
 
-    /// How it ended, if the kernel tells that before it is gone: while it is torn down, its status stands in `/proc`.
+    /// Returns its end from `/proc`, which has the status while the process is torn down.
     pub(crate) fn ending(&self) -> Option<Exit> {
         // Nobody reaps it meanwhile, so its number is its own.
         let exit = held(&self.exit);
@@ -130,18 +131,20 @@ impl Ward {
     }
 
     /// Remembers the processes below it, which are alive now; said once.
-    pub(crate) fn know_kin(&self, processes: &[u32]) {
+    pub(crate) fn register_descendants(&self, processes: &[u32]) {
         let open = |process: &u32| {
             let pid = i32::try_from(*process).ok().and_then(Pid::from_raw)?;
             rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).ok()
         };
-        let _ = self.kin.set(processes.iter().filter_map(open).collect());
+        let _ = self.descendants.set(processes.iter().filter_map(open).collect());
     }
 
-    /// What says that something of it has ended: first its own process, then all below.
-    fn watched(&self) -> PollFd<'_> {
-        match &self.line {
-            Some(line) if held(&self.exit).is_some() => PollFd::new(line, PollFlags::empty()),
+    /// Returns the descriptor to poll: first of its own process, then of all below.
+    fn poll_fd(&self) -> PollFd<'_> {
+        match &self.liveness_socket {
+            Some(liveness_socket) if held(&self.exit).is_some() => {
+                PollFd::new(liveness_socket, PollFlags::empty())
+            }
             _ => PollFd::new(&self.pidfd, PollFlags::IN),
         }
     }
@@ -179,7 +182,7 @@ impl Ward {
         };
         *exit = Some(found);
         // Those below run for nobody. What they have started since we knew them leaves of itself.
-        for one in self.kin.get().into_iter().flatten() {
+        for one in self.descendants.get().into_iter().flatten() {
             let _ = rustix::process::pidfd_send_signal(one, Signal::KILL);
         }
         self.finish()
@@ -187,7 +190,7 @@ impl Ward {
 
     /// Says that it is gone, if all below it are.
     fn finish(&self) -> bool {
-        let is_gone = self.line.as_ref().is_none_or(has_ended);
+        let is_gone = self.liveness_socket.as_ref().is_none_or(has_ended);
         if is_gone {
             // SYNC: the exit before the flag; pairs with the load in `exit`.
             self.is_gone.store(true, Ordering::Release);
@@ -196,12 +199,12 @@ impl Ward {
     }
 }
 
-/// Whether nobody holds the other end of a socket any more: the kernel takes a process its memory before its descriptors,
+/// True if nobody holds the other end of a socket any more: the kernel takes a process its memory before its descriptors,
 /// so that nobody who held it can touch memory either.
-fn has_ended(line: &OwnedFd) -> bool {
-    let mut fds = [PollFd::new(line, PollFlags::empty())];
+fn has_ended(liveness_socket: &OwnedFd) -> bool {
+    let mut fds = [PollFd::new(liveness_socket, PollFlags::empty())];
     let polled = rustix::event::poll(&mut fds, Some(&Timespec::default()));
-    // A line that cannot be watched says nothing.
+    // A liveness_socket that cannot be watched says nothing.
     polled.is_err() || !fds[0].revents().is_empty()
 }
 
@@ -214,8 +217,8 @@ pub(crate) struct Reaper {
 
 #[derive(Debug)]
 struct Shared {
-    wards: Mutex<Vec<Arc<Ward>>>,
-    /// Written when there is a new ward or when it is over.
+    children: Mutex<Vec<Arc<WatchedChild>>>,
+    /// Written when there is a new child or when it is over.
     wake: OwnedFd,
     is_over: AtomicBool,
 }
@@ -225,7 +228,7 @@ impl Reaper {
     pub(crate) fn start(alarm: impl Fn() + Send + 'static) -> io::Result<Self> {
         let wake = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let shared =
-            Arc::new(Shared { wards: Mutex::default(), wake, is_over: AtomicBool::new(false) });
+            Arc::new(Shared { children: Mutex::default(), wake, is_over: AtomicBool::new(false) });
         let watched = Arc::clone(&shared);
         let body = move || watched.watch(&alarm);
         let thread = thread::Builder::new().name("phalanx-reaper".into()).stack_size(64 << 10);
@@ -233,8 +236,8 @@ impl Reaper {
     }
 
     /// Waits for this one too.
-    pub(crate) fn add(&self, ward: Arc<Ward>) {
-        held(&self.shared.wards).push(ward);
+    pub(crate) fn add(&self, child: Arc<WatchedChild>) {
+        held(&self.shared.children).push(child);
         self.shared.nudge();
     }
 }
@@ -257,20 +260,21 @@ impl Shared {
 
     fn watch(&self, alarm: &impl Fn()) {
         while !self.is_over.load(Ordering::Acquire) {
-            let wards = held(&self.wards).clone();
+            let children = held(&self.children).clone();
             let mut fds = vec![PollFd::new(&self.wake, PollFlags::IN)];
-            fds.extend(wards.iter().map(|ward| ward.watched()));
+            fds.extend(children.iter().map(|child| child.poll_fd()));
             match rustix::event::poll(&mut fds, None) {
                 Ok(_) | Err(Errno::INTR) => {}
-                // Nothing can be waited for: every ward counts as unwatched, and its owner sees the robust word.
+                // Nothing can be waited for: no child is watched any more, and its owner sees the robust word.
                 Err(_) => return,
             }
             let _ = rustix::io::read(&self.wake, &mut [0; 8]);
-            let ended = fds[1..].iter().zip(&wards).filter(|(fd, _)| !fd.revents().is_empty());
+            let ended = fds[1..].iter().zip(&children).filter(|(fd, _)| !fd.revents().is_empty());
             let gone: Vec<_> =
-                ended.filter(|(_, ward)| ward.reap()).map(|(_, ward)| ward).collect();
+                ended.filter(|(_, child)| child.reap()).map(|(_, child)| child).collect();
             if !gone.is_empty() {
-                held(&self.wards).retain(|ward| !gone.iter().any(|one| Arc::ptr_eq(one, ward)));
+                held(&self.children)
+                    .retain(|child| !gone.iter().any(|one| Arc::ptr_eq(one, child)));
                 alarm();
             }
         }
@@ -285,14 +289,14 @@ mod tests {
     use std::time::Duration;
 
     /// Starts a child that does what `words` say.
-    fn start(words: &str) -> Arc<Ward> {
+    fn start(words: &str) -> Arc<WatchedChild> {
         use std::os::unix::process::CommandExt;
         let mut command = Command::new("/bin/sh");
         command.args(["-c", words]).stdin(Stdio::null()).process_group(0);
         #[expect(clippy::zombie_processes, reason = "the reaper waits for it")]
         let child = command.spawn().expect("a shell");
         let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).expect("a number");
-        Arc::new(Ward::new(pid, None).expect("a child"))
+        Arc::new(WatchedChild::new(pid, None).expect("a child"))
     }
 
     fn reaper() -> (Reaper, mpsc::Receiver<()>) {
@@ -311,35 +315,35 @@ mod tests {
             ("exit 7", Exit::Status(7)),
             ("kill -9 $$", Exit::Signal(9)),
         ] {
-            let ward = start(words);
-            reaper.add(Arc::clone(&ward));
+            let child = start(words);
+            reaper.add(Arc::clone(&child));
             told.recv_timeout(Duration::from_secs(60)).expect("it ends");
-            assert_eq!(ward.exit(), Some(exit));
-            let path = format!("/proc/{}", ward.pid.as_raw_nonzero());
+            assert_eq!(child.exit(), Some(exit));
+            let path = format!("/proc/{}", child.pid.as_raw_nonzero());
             assert!(!std::path::Path::new(&path).exists(), "it is reaped");
         }
-        let ward = start("sleep 60");
-        reaper.add(Arc::clone(&ward));
-        assert_eq!(ward.exit(), None);
-        ward.kill();
+        let child = start("sleep 60");
+        reaper.add(Arc::clone(&child));
+        assert_eq!(child.exit(), None);
+        child.kill();
         told.recv_timeout(Duration::from_secs(60)).expect("it ends");
-        assert_eq!(ward.exit(), Some(Exit::Signal(9)));
+        assert_eq!(child.exit(), Some(Exit::Signal(9)));
     }
 
     #[test]
     fn reap_2_many_children_are_reaped_once_and_killing_the_dead_does_nothing() {
         let (reaper, told) = reaper();
-        let wards: Vec<_> = (0..20).map(|number| start(&format!("exit {number}"))).collect();
-        for ward in &wards {
-            reaper.add(Arc::clone(ward));
+        let children: Vec<_> = (0..20).map(|number| start(&format!("exit {number}"))).collect();
+        for child in &children {
+            reaper.add(Arc::clone(child));
         }
-        while wards.iter().any(|ward| ward.exit().is_none()) {
+        while children.iter().any(|child| child.exit().is_none()) {
             told.recv_timeout(Duration::from_secs(60)).expect("they end");
         }
-        for (number, ward) in (0..).zip(&wards) {
-            ward.kill();
-            assert!(ward.reap(), "nothing is left to take");
-            assert_eq!(ward.exit(), Some(Exit::Status(number)));
+        for (number, child) in (0..).zip(&children) {
+            child.kill();
+            assert!(child.reap(), "nothing is left to take");
+            assert_eq!(child.exit(), Some(Exit::Status(number)));
         }
     }
 
@@ -351,21 +355,21 @@ mod tests {
             ("sleep 60", None),
         ] {
             // No reaper waits for it.
-            let ward = start(words);
+            let child = start(words);
             let mut found = None;
-            for _ in 0..2000 {
-                found = ward.ending();
+            for _ in 0..12_000 {
+                found = child.ending();
                 if found.is_some() || exit.is_none() {
                     break;
                 }
                 std::thread::sleep(Duration::from_millis(5));
             }
             assert_eq!(found, exit, "{words}");
-            ward.kill();
-            while !ward.reap() {
+            child.kill();
+            while !child.reap() {
                 std::thread::sleep(Duration::from_millis(1));
             }
-            assert!(ward.ending().is_some(), "what is known is told");
+            assert!(child.ending().is_some(), "what is known is told");
         }
     }
 

@@ -1,8 +1,8 @@
 //! Starts a child: the same program again, with descriptors of what both share.
 
 use super::CHILD_ARGUMENT;
-use super::letter::{self, Enclosed, Role};
-use super::reaper::{Exit, Reaper, Ward};
+use super::handoff::{self, Role, SharedWithChild};
+use super::reaper::{Exit, Reaper, WatchedChild};
 use crate::error::Error;
 use crate::program::Program;
 use crate::shm::{Bell, Mailbox, ParentSide, Segment, Sizes};
@@ -16,15 +16,15 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-/// What all children of a worker have in common.
-pub(crate) struct Nursery {
-    /// What is executed.
+/// Starts the children of a worker.
+pub(crate) struct Spawner {
+    /// Program to execute.
     program: PathBuf,
     callables: Segment,
     bell: Bell,
-    /// Of the worker, then of its parents.
+    /// Memory of the worker, then of its parents.
     memories: Vec<Segment>,
-    /// What each child that is a worker is to be.
+    /// Settings of each child that is a worker.
     settings: Vec<Segment>,
     pub(crate) reaper: Reaper,
 }
@@ -33,23 +33,34 @@ pub(crate) struct Nursery {
 #[derive(Debug)]
 pub(crate) struct Child {
     pub(crate) role: Role,
-    ward: Arc<Ward>,
+    watched: Arc<WatchedChild>,
     /// Ends with us, and then the child leaves; what it says here are last words.
     socket: OwnedFd,
     words: Vec<u8>,
 }
 
-impl Nursery {
-    /// Children that run `program`, or the same program as we do; `setting` is what bootstraps are told.
+/// Description of a [`Spawner`].
+pub(crate) struct SpawnerSettings<'a> {
+    pub(crate) program: &'a Program,
+    /// Bytes that bootstraps are told.
+    pub(crate) setting: &'a [u8],
+    /// Program to execute; the running one if there is none.
+    pub(crate) path: Option<PathBuf>,
+    pub(crate) bell: &'a Bell,
+    /// Memories of the worker and its parents.
+    pub(crate) memories: Vec<Segment>,
+    /// Settings of each child that is a worker.
+    pub(crate) workers: Vec<Segment>,
+}
+
+impl Spawner {
+    /// Creates a spawner and its reaper, which calls `alarm` after each death.
     pub(crate) fn new(
-        program: &Program,
-        setting: &[u8],
-        path: Option<PathBuf>,
-        bell: &Bell,
-        (memories, settings): (Vec<Segment>, Vec<Segment>),
+        settings: SpawnerSettings<'_>,
         alarm: impl Fn() + Send + 'static,
     ) -> Result<Self, Error> {
-        let callables = letter::write_callables(program, setting);
+        let SpawnerSettings { program, setting, path, bell, memories, workers } = settings;
+        let callables = handoff::write_callables(program, setting);
         let callables = callables.map_err(|error| Error::system("the list of callables", error))?;
         let reaper = Reaper::start(alarm);
         Ok(Self {
@@ -57,7 +68,7 @@ impl Nursery {
             callables,
             bell: bell.clone(),
             memories,
-            settings,
+            settings: workers,
             reaper: reaper.map_err(|error| Error::system("the reaper cannot be started", error))?,
         })
     }
@@ -83,15 +94,15 @@ impl Nursery {
             Role::Worker { number, .. } => self.settings.get(number as usize),
             Role::Chip(_) | Role::Sub { .. } => None,
         };
-        let enclosed = Enclosed {
+        let shared = SharedWithChild {
             mailbox: mailbox.segment(),
             bell: self.bell.segment(),
             callables: &self.callables,
             memories: &self.memories,
-            lines: super::lines(),
+            liveness_sockets: super::liveness_sockets(),
             settings,
         };
-        letter::send(socket.as_fd(), role, &enclosed)?;
+        handoff::send(socket.as_fd(), role, &shared)?;
         // Nothing here asks for code between fork and exec, so that the library takes the fast way.
         let mut command = Command::new(&self.program);
         command.arg0(argument_0()).arg(CHILD_ARGUMENT).arg(role.name());
@@ -99,25 +110,33 @@ impl Nursery {
         let mut child = command.spawn()?;
         // Who has workers is gone when they are, and until then they hold the other end of the socket.
         let is_worker = matches!(role, Role::Worker { .. });
-        let line = is_worker.then(|| socket.try_clone()).transpose();
-        let ward = match line.and_then(|line| ward_of(&child, line)) {
-            Ok(ward) => Arc::new(ward),
+        let liveness_socket = is_worker.then(|| socket.try_clone()).transpose();
+        let watched = match liveness_socket
+            .and_then(|liveness_socket| watch_child(&child, liveness_socket))
+        {
+            Ok(watched) => Arc::new(watched),
             Err(error) => {
                 let _ = child.kill().and_then(|()| child.wait());
                 return Err(error);
             }
         };
-        self.reaper.add(Arc::clone(&ward));
-        Ok(Child { role, ward, socket, words: Vec::new() })
+        self.reaper.add(Arc::clone(&watched));
+        Ok(Child { role, watched, socket, words: Vec::new() })
     }
 }
 
-fn ward_of(child: &std::process::Child, line: Option<OwnedFd>) -> io::Result<Ward> {
+fn watch_child(
+    child: &std::process::Child,
+    liveness_socket: Option<OwnedFd>,
+) -> io::Result<WatchedChild> {
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-    Ward::new(pid.ok_or_else(|| io::Error::other("the child has no number"))?, line)
+    WatchedChild::new(
+        pid.ok_or_else(|| io::Error::other("the child has no number"))?,
+        liveness_socket,
+    )
 }
 
-/// What this program calls itself, so that children show under the same name.
+/// Returns the name of this program, so that children show under the same name.
 fn argument_0() -> OsString {
     std::env::args_os().next().unwrap_or_else(|| CHILD_ARGUMENT.into())
 }
@@ -132,40 +151,40 @@ fn in_words(exit: Exit) -> String {
 }
 
 impl Child {
-    /// What reports call it: `chip 2 (process 4711)`.
+    /// Returns its name: `chip 2 (process 4711)`.
     pub(crate) fn name(&self) -> String {
         format!("{} (process {})", self.role.name(), self.number())
     }
 
     /// Its number.
     pub(crate) fn number(&self) -> u32 {
-        self.ward.pid.as_raw_nonzero().get().unsigned_abs()
+        self.watched.pid.as_raw_nonzero().get().unsigned_abs()
     }
 
-    /// How it ended, once it is gone.
+    /// Returns its end, once it is gone.
     pub(crate) fn exit(&self) -> Option<Exit> {
-        self.ward.exit()
+        self.watched.exit()
     }
 
     /// Remembers the processes below it: it is gone when they are.
-    pub(crate) fn know_descendants(&self, processes: &[u32]) {
-        self.ward.know_kin(processes);
+    pub(crate) fn register_descendants(&self, processes: &[u32]) {
+        self.watched.register_descendants(processes);
     }
 
-    /// What it could say nowhere else.
+    /// Returns its last words.
     pub(crate) fn last_words(&mut self) -> String {
-        letter::hear_last_words(self.socket.as_fd(), &mut self.words);
+        handoff::hear_last_words(self.socket.as_fd(), &mut self.words);
         String::from_utf8_lossy(&self.words).trim().to_owned()
     }
 
     /// Its end in words: `the process was killed by signal 9 (SIGKILL)`, and what it said last.
-    pub(crate) fn obituary(&mut self, exit: Exit) -> String {
+    pub(crate) fn describe_exit(&mut self, exit: Exit) -> String {
         self.with_last_words(in_words(exit))
     }
 
     /// Its end in words before it is proven: how it ended only if the kernel tells already.
     pub(crate) fn notice(&mut self) -> String {
-        let end = self.ward.ending();
+        let end = self.watched.ending();
         let end = end.map_or_else(|| "the process has died".to_owned(), in_words);
         self.with_last_words(format!("{end} and is being torn down"))
     }
@@ -177,6 +196,6 @@ impl Child {
 
     /// Ends it and its process group.
     pub(crate) fn kill(&self) {
-        self.ward.kill();
+        self.watched.kill();
     }
 }

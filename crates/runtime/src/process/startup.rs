@@ -3,13 +3,13 @@
 //! One deadline for all, from the first spawn on; whoever fails first ends the start for everybody.
 
 use super::child::{FAILURE, REPORT};
-use super::letter::{Chip, Role};
-use super::spawn::{Child, Nursery};
+use super::handoff::{Chip, Role, WindowRange};
+use super::spawn::{Child, Spawner};
 use crate::allowance::Allowance;
-use crate::bootstrap::Report;
-use crate::endpoint::mailbox::Mailed;
+use crate::bootstrap::BootReport;
+use crate::endpoint::mailbox::MailboxClient;
 use crate::endpoint::process::Process;
-use crate::endpoint::rebirth::Rebirth;
+use crate::endpoint::restart::Restart;
 use crate::endpoint::{DeathWord, Endpoint};
 use crate::error::{Error, StartError};
 use crate::shm::{Bell, ParentSide, Phase, Waiting};
@@ -17,12 +17,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long those who can still leave in order are given when another could not start.
+/// Time for children to leave in order after another could not start.
 const ROLLBACK: Duration = Duration::from_secs(1);
-/// How long the kernel is given to end a process.
-const BURIAL: Duration = Duration::from_secs(10);
+/// Time for the kernel to end a killed process.
+const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How the start of a worker went.
+/// Report of a worker's start.
 #[derive(Clone, Debug, Default)]
 pub struct Startup {
     /// Each child, chips first.
@@ -31,18 +31,18 @@ pub struct Startup {
     pub total: Duration,
 }
 
-/// How the start of one child went; times count from the first spawn.
+/// Report of one child's start; times count from the first spawn.
 #[derive(Clone, Debug, Default)]
 pub struct ChildStart {
-    /// What it is called.
+    /// Its name.
     pub name: String,
     /// The number of its process.
     pub process: u32,
-    /// When it was spawned.
+    /// Time when it was spawned.
     pub spawned: Duration,
-    /// When it had its mailbox and began to set itself up.
+    /// Time when it had its mailbox and began to set itself up.
     pub bootstrapping: Option<Duration>,
-    /// When it was ready.
+    /// Time when it was ready.
     pub ready: Option<Duration>,
     /// The processes below it, if it has workers of its own.
     pub descendants: Vec<u32>,
@@ -76,28 +76,28 @@ pub(crate) struct Starting {
     pub(crate) child: Child,
     pub(crate) side: ParentSide,
     bytes: Vec<u8>,
-    pub(crate) report: Option<Report>,
+    pub(crate) report: Option<BootReport>,
     times: ChildStart,
     begun: Instant,
 }
 
-/// Who is to start, how long that may take, and whether who is lost is started again.
+/// Plan of a start: roles, time limit, restart.
 pub(crate) struct Plan<'a> {
     pub(crate) roles: &'a [Role],
     pub(crate) budget: Duration,
     pub(crate) is_restarting: bool,
 }
 
-/// What became of all children: their endpoints, and what the chips report, in order.
+/// Started children: their endpoints, and the reports of the chips, in order.
 pub(crate) struct Started {
-    pub(crate) lanes: Vec<Box<dyn Endpoint>>,
-    pub(crate) reports: Vec<(Chip, Report)>,
+    pub(crate) links: Vec<Box<dyn Endpoint>>,
+    pub(crate) reports: Vec<(Chip, BootReport)>,
     pub(crate) startup: Startup,
 }
 
 /// Starts a child for each role and returns when all are ready; else none is left.
 pub(crate) fn start(
-    nursery: &Arc<Nursery>,
+    spawner: &Arc<Spawner>,
     plan: &Plan<'_>,
     bell: &Bell,
     waiting: &Waiting,
@@ -105,17 +105,17 @@ pub(crate) fn start(
     let (begun, allowance) = (Instant::now(), Allowance::new(plan.budget));
     let mut all = Vec::with_capacity(plan.roles.len());
     let spawned = plan.roles.iter().try_for_each(|role| {
-        all.push(Starting::new(nursery, *role, begun)?);
+        all.push(Starting::new(spawner, *role, begun)?);
         Ok(())
     });
-    let ready = |()| wait_until_ready(&mut all, bell, waiting, (plan.budget, allowance));
+    let ready = |()| wait_until_ready(&mut all, bell, waiting, plan.budget, allowance);
     let outcome = spawned.and_then(ready);
     if let Err(error) = outcome {
         roll_back(&all, bell, waiting);
         return Err(error);
     }
     let startup = Startup { children: Vec::new(), total: begun.elapsed() };
-    let mut started = Started { lanes: Vec::new(), reports: Vec::new(), startup };
+    let mut started = Started { links: Vec::new(), reports: Vec::new(), startup };
     for mut one in all {
         if let Some(report) = &one.report {
             one.times.descendants.clone_from(&report.descendants);
@@ -126,9 +126,9 @@ pub(crate) fn start(
             started.reports.push((chip, report.clone()));
         }
         started.startup.children.push(one.times);
-        let rebirth = || Rebirth::new(nursery, one.child.role, report, plan.budget);
-        let again = plan.is_restarting.then(rebirth);
-        started.lanes.push(Box::new(Process::new(Mailed::new(one.side), one.child, again)));
+        let restart = || Restart::new(spawner, one.child.role, report, plan.budget);
+        let again = plan.is_restarting.then(restart);
+        started.links.push(Box::new(Process::new(MailboxClient::new(one.side), one.child, again)));
     }
     Ok(started)
 }
@@ -137,7 +137,8 @@ fn wait_until_ready(
     all: &mut [Starting],
     bell: &Bell,
     waiting: &Waiting,
-    (budget, mut allowance): (Duration, Allowance),
+    budget: Duration,
+    mut allowance: Allowance,
 ) -> Result<(), Error> {
     loop {
         let mut are_ready = true;
@@ -172,8 +173,8 @@ fn too_late(all: &[Starting], budget: Duration) -> Error {
 
 impl Starting {
     /// Starts a child; times count from `begun`.
-    pub(crate) fn new(nursery: &Nursery, role: Role, begun: Instant) -> Result<Self, Error> {
-        let (child, side) = nursery.spawn(role)?;
+    pub(crate) fn new(spawner: &Spawner, role: Role, begun: Instant) -> Result<Self, Error> {
+        let (child, side) = spawner.spawn(role)?;
         let (name, process) = (role.name(), child.number());
         let times = ChildStart { name, process, spawned: begun.elapsed(), ..ChildStart::default() };
         Ok(Self { child, side, bytes: Vec::new(), report: None, times, begun })
@@ -183,7 +184,7 @@ impl Starting {
         self.side.phase().unwrap_or(Phase::Failed)
     }
 
-    /// Which phases were seen, as a number that grows.
+    /// Returns the last phase that was seen.
     fn seen(&self) -> Phase {
         match (self.times.bootstrapping, self.times.ready) {
             (_, Some(_)) => Phase::Ready,
@@ -192,7 +193,7 @@ impl Starting {
         }
     }
 
-    /// Whether something has happened that `look` has not seen.
+    /// True if something has happened that `look` has not seen.
     fn has_news(&self) -> bool {
         !self.side.events.is_empty() || self.phase() != self.seen() || self.child.exit().is_some()
     }
@@ -212,7 +213,7 @@ impl Starting {
             self.times.bootstrapping.get_or_insert_with(|| begun.elapsed());
         }
         if let Some(exit) = exit {
-            let words = self.child.obituary(exit);
+            let words = self.child.describe_exit(exit);
             return Err(self.failed(words));
         }
         match phase {
@@ -223,7 +224,7 @@ impl Starting {
                 let Some(report) = &self.report else {
                     return Err(self.failed("it reported nothing".to_owned()));
                 };
-                self.child.know_descendants(&report.descendants);
+                self.child.register_descendants(&report.descendants);
                 Ok(true)
             }
         }
@@ -256,13 +257,14 @@ impl Starting {
         Ok(())
     }
 
-    fn decode(&self, bytes: &[u8]) -> Result<Report, String> {
+    fn decode(&self, bytes: &[u8]) -> Result<BootReport, String> {
         match &self.child.role {
-            Role::Chip(chip) => Report::decode(bytes, chip),
-            Role::Sub { .. } => Ok(Report::default()),
+            Role::Chip(chip) => BootReport::decode(bytes, chip),
+            Role::Sub { .. } => Ok(BootReport::default()),
             Role::Worker { number, .. } => {
-                let (device_id, rank, nranks, window) = (0, *number, 0, (0, 0));
-                Report::decode(bytes, &Chip { device_id, rank, nranks, window })
+                let (device_id, rank, nranks) = (0, *number, 0);
+                let window = WindowRange::default();
+                BootReport::decode(bytes, &Chip { device_id, rank, nranks, window })
             }
         }
     }
@@ -291,5 +293,5 @@ fn roll_back(all: &[Starting], bell: &Bell, waiting: &Waiting) {
     for one in all {
         one.child.kill();
     }
-    wait(BURIAL);
+    wait(KILL_TIMEOUT);
 }

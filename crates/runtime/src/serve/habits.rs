@@ -1,4 +1,4 @@
-//! Which callables are short, as this worker has seen.
+//! Callables whose tasks were short on this worker.
 //!
 //! - **HAB-1 (sure).** A callable is known to be short after its last sixteen tasks here were; one long task ends that.
 
@@ -7,12 +7,12 @@ use super::LONG_NANOSECONDS;
 /// Short tasks in a row that make a callable one that is known to be short.
 const SURE: u8 = 16;
 
-/// For each callable, how many of its last tasks were short without a long one between.
+/// Number of short tasks of each callable since its last long one.
 #[derive(Debug, Default)]
 pub(super) struct Habits(Vec<u8>);
 
 impl Habits {
-    /// Whether `callable` is known to be short.
+    /// True if `callable` is known to be short.
     #[inline]
     pub(super) fn is_short(&self, callable: u32) -> bool {
         self.0.get(callable as usize).is_some_and(|count| *count >= SURE)

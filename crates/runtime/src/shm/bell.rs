@@ -21,10 +21,11 @@ use std::time::Instant;
 use super::layout::layout;
 use super::memory::{Memory, Region};
 use super::segment::{Segment, SegmentError, WORD};
-use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::shared::AtomicU32;
+use crate::sync::{AtomicU64, Ordering};
 
 /// Bytes of shared memory of a bell: a line of its own.
-pub const FOOTPRINT: usize = 64;
+pub(crate) const FOOTPRINT: usize = 64;
 
 layout! {
     COUNT: usize = 0;
@@ -33,11 +34,11 @@ layout! {
 }
 
 /// One more sleeper, and one more ticket.
-const LIE_DOWN: u64 = 1 + (1 << TICKET);
+const ONE_SLEEPER: u64 = 1 + (1 << TICKET);
 
-/// Which of many looks one is at what was published.
+/// Kind of a look at what was published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Look {
+pub(crate) enum Look {
     /// Others follow, so it may miss something.
     Passing,
     /// Nobody looks after it until the bell rings: what it misses may never be seen.
@@ -48,7 +49,7 @@ pub enum Look {
 #[derive(Debug)]
 pub struct Bell<M: Memory = Region> {
     memory: M,
-    /// Where it stands in its segment.
+    /// Offset in its segment.
     offset: usize,
     /// The last ticket whose holder, and all before, this handle has woken.
     woken: AtomicU64,
@@ -57,11 +58,11 @@ pub struct Bell<M: Memory = Region> {
 impl Bell {
     /// A bell in a small segment of its own.
     pub fn create() -> io::Result<Self> {
-        Ok(Self::row(1)?.remove(0))
+        Ok(Self::create_many(1)?.remove(0))
     }
 
     /// Several bells in one segment.
-    pub fn row(count: usize) -> io::Result<Vec<Self>> {
+    pub fn create_many(count: usize) -> io::Result<Vec<Self>> {
         let bytes = count.saturating_mul(FOOTPRINT);
         let segment = Segment::create("phalanx-bell", bytes)?;
         (0..count)
@@ -79,7 +80,7 @@ impl Bell {
         self.memory.segment()
     }
 
-    /// Where it stands there.
+    /// Returns its offset in the segment.
     pub fn offset(&self) -> usize {
         self.offset
     }
@@ -99,7 +100,7 @@ impl<M: Memory> Bell<M> {
     /// Wakes who sleeps; to be called after publishing. True if anybody had to be woken.
     #[inline]
     pub fn ring(&self) -> bool {
-        // SYNC: BELL-1: what was published before our look; pairs with the fence in `lie_down`.
+        // SYNC: BELL-1: what was published before our look; pairs with the fence in `prepare_sleep`.
         self.memory.fence();
         let asleep = self.memory.load(ASLEEP, Ordering::Relaxed);
         asleep & ((1 << TICKET) - 1) != 0 && self.wake(asleep >> TICKET)
@@ -111,7 +112,7 @@ impl<M: Memory> Bell<M> {
         if self.woken.load(Ordering::Acquire) == ticket {
             return false;
         }
-        // SYNC: what was published before the count; pairs with the load in `lie_down`.
+        // SYNC: what was published before the count; pairs with the load in `prepare_sleep`.
         self.memory.add32(COUNT, 1, Ordering::Release);
         self.memory.wake(COUNT);
         self.woken.store(ticket, Ordering::Release);
@@ -119,24 +120,24 @@ impl<M: Memory> Bell<M> {
     }
 
     /// Lies down: from here on `ring` wakes us. The caller looks once more whether there is something, and sleeps
-    /// while the count is what [`Asleep::count`] says.
-    pub(crate) fn lie_down(&self) -> Asleep<'_, M> {
+    /// while the count is what [`Sleeper::count`] says.
+    pub(crate) fn prepare_sleep(&self) -> Sleeper<'_, M> {
         // SYNC: pairs with the addition in `wake`.
         let count = self.memory.load32(COUNT, Ordering::Acquire);
-        self.memory.add(ASLEEP, LIE_DOWN, Ordering::Relaxed);
+        self.memory.add(ASLEEP, ONE_SLEEPER, Ordering::Relaxed);
         // SYNC: BELL-1: our lying down before our last look; pairs with the fence in `ring`.
         self.memory.fence();
-        Asleep { bell: self, count }
+        Sleeper { bell: self, count }
     }
 
     /// Sleeps as `sleep` says until `look` has seen something.
     pub(crate) fn sleep_until<T>(
         &self,
         mut look: impl FnMut(Look) -> Option<T>,
-        sleep: impl Fn(&Asleep<'_, M>),
+        sleep: impl Fn(&Sleeper<'_, M>),
     ) -> T {
         loop {
-            let asleep = self.lie_down();
+            let asleep = self.prepare_sleep();
             if let Some(seen) = look(Look::Last) {
                 return seen;
             }
@@ -155,14 +156,14 @@ impl<M: Memory> Clone for Bell<M> {
     }
 }
 
-/// Who lies down; gets up when dropped.
-pub(crate) struct Asleep<'a, M: Memory> {
+/// A registered sleeper; unregistered when dropped.
+pub(crate) struct Sleeper<'a, M: Memory> {
     bell: &'a Bell<M>,
     count: u32,
 }
 
-impl<M: Memory> Asleep<'_, M> {
-    /// What the count was before lying down.
+impl<M: Memory> Sleeper<'_, M> {
+    /// Returns the count before the registration.
     pub(crate) fn count(&self) -> u32 {
         self.count
     }
@@ -173,7 +174,7 @@ impl<M: Memory> Asleep<'_, M> {
     }
 }
 
-impl<M: Memory> Drop for Asleep<'_, M> {
+impl<M: Memory> Drop for Sleeper<'_, M> {
     fn drop(&mut self) {
         self.bell.memory.add(ASLEEP, u64::MAX, Ordering::Relaxed);
     }
@@ -193,7 +194,7 @@ mod tests {
             scope.spawn(|| {
                 for round in 1..=200 {
                     while fact.load(Ordering::Relaxed) < round {
-                        let asleep = bell.lie_down();
+                        let asleep = bell.prepare_sleep();
                         if fact.load(Ordering::Relaxed) < round {
                             asleep.sleep(None);
                         }
@@ -214,28 +215,28 @@ mod tests {
         let bell = Bell::create().expect("a bell");
         let (ringer, other) = (bell.clone(), bell.clone());
         assert!(!ringer.ring(), "BELL-2: nobody sleeps");
-        let asleep = bell.lie_down();
+        let asleep = bell.prepare_sleep();
         assert!(ringer.ring() && !ringer.ring(), "BELL-2");
         assert!(other.ring(), "BELL-3: it cannot know that the first has got as far as waking");
         asleep.sleep(None);
         drop(asleep);
         assert!(!ringer.ring(), "BELL-2: it got up");
-        let again = bell.lie_down();
+        let again = bell.prepare_sleep();
         assert!(ringer.ring(), "BELL-2: and lay down again");
         drop(again);
     }
 
     #[test]
     fn bell_3_who_dies_asleep_harms_nobody() {
-        let mut row = Bell::row(3).expect("bells");
-        let bell = row.remove(1);
+        let mut bells = Bell::create_many(3).expect("bells");
+        let bell = bells.remove(1);
         assert_eq!(bell.offset(), FOOTPRINT);
-        std::mem::forget(bell.lie_down());
+        std::mem::forget(bell.prepare_sleep());
         let ringer = Bell::at(bell.segment(), bell.offset()).expect("inside");
         assert!(ringer.ring() && !ringer.ring(), "BELL-3: one call in vain");
-        let asleep = bell.lie_down();
+        let asleep = bell.prepare_sleep();
         assert!(ringer.ring(), "BELL-3");
         asleep.sleep(None);
-        assert!(!row[0].ring() && !row[1].ring(), "BELL-3: the neighbours are other bells");
+        assert!(!bells[0].ring() && !bells[1].ring(), "BELL-3: the neighbours are other bells");
     }
 }

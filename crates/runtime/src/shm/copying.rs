@@ -2,10 +2,10 @@
 
 use std::sync::RwLockReadGuard;
 
-use super::grant::{GrantError, Held, hindrance};
+use super::grant::{GrantError, GrantedRange, check_overlap};
 use super::segment::Segment;
 
-/// How many bytes are copied before those who want a grant have a chance.
+/// Bytes that are copied before waiting grants get a chance.
 const AT_ONCE: usize = 1 << 16;
 
 /// Copies some ranges of a segment, one after the other. A range that somebody has in place is refused.
@@ -14,8 +14,8 @@ const AT_ONCE: usize = 1 << 16;
 pub(crate) struct Copying<'s> {
     segment: &'s Segment,
     /// While this is held, nobody gets anything in place.
-    held: Option<RwLockReadGuard<'s, Vec<Held>>>,
-    /// How many bytes may be copied before it is let go.
+    held: Option<RwLockReadGuard<'s, Vec<GrantedRange>>>,
+    /// Bytes that may be copied before the list is released.
     left: usize,
 }
 
@@ -24,7 +24,7 @@ impl<'s> Copying<'s> {
         Self { segment, held: None, left: 0 }
     }
 
-    /// Whether a range can be copied now.
+    /// True if a range can be copied now.
     pub(crate) fn check(
         &mut self,
         offset: usize,
@@ -72,7 +72,7 @@ impl<'s> Copying<'s> {
         }
         self.left -= next;
         let all = self.held.get_or_insert_with(|| self.segment.granted().look());
-        hindrance(Held { offset, bytes, writes, holder: 0 }, all)
+        check_overlap(GrantedRange { offset, bytes, writes, holder: 0 }, all)
     }
 }
 

@@ -11,11 +11,11 @@ use rustix::io::Errno;
 use rustix::thread::futex;
 use rustix::time::{ClockId, Timespec};
 
-use crate::sync::AtomicU32;
+use crate::sync::shared::AtomicU32;
 
-/// How many words [`wait_any`] can watch.
+/// Most words that [`wait_any`] can watch.
 pub const MOST: usize = 128;
-/// How long [`wait_any`] sleeps at a time where the kernel cannot watch every word.
+/// Longest sleep of [`wait_any`] if the kernel cannot watch every word.
 pub const SLICE: Duration = Duration::from_millis(10);
 
 /// Sleeps while `word` is `expected`, at most until the deadline. May return early: look again.

@@ -17,33 +17,31 @@
 //!   somebody changes in place are not read by one.
 //! - **GRT-4 (given back).** When a task has ended its grants are gone, also those that it forgot.
 
-#![allow(dead_code, reason = "the endpoints are built on top of it")]
-
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use bytemuck::Pod;
 
 use super::segment::{Segment, SegmentError};
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{Ordering, shared::AtomicU64};
 
 /// The right of a running task to look at a range of a segment, or to change it.
 #[derive(Debug)]
 pub(crate) struct Grant<'t> {
     segment: &'t Segment,
     holder: &'t Holder,
-    held: Held,
+    range: GrantedRange,
 }
 
-/// Who has grants: somebody who runs one task after the other.
+/// A holder of grants, which runs one task after the other.
 #[derive(Debug)]
 pub(crate) struct Holder {
-    /// What tells its grants from those of others in this process.
+    /// Number that no other holder of this process has.
     number: u64,
-    /// How many grants it has.
+    /// Number of its grants.
     grants: AtomicU64,
 }
 
-/// Why a range is not granted, or not as a slice of that type, or not copied.
+/// A refused grant, slice or copy.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum GrantError {
     /// The range leaves the segment.
@@ -54,50 +52,50 @@ pub(crate) enum GrantError {
         "{bytes} bytes at {offset} overlap {taken_bytes} bytes at {taken_offset} that another running task has, and one of them writes"
     )]
     Overlap {
-        /// Where the range begins.
+        /// Offset of the range.
         offset: usize,
-        /// How long it is.
+        /// Bytes of the range.
         bytes: usize,
-        /// Where the other begins.
+        /// Offset of the other range.
         taken_offset: usize,
-        /// How long the other is.
+        /// Bytes of the other range.
         taken_bytes: usize,
     },
     /// The range cannot be seen as elements of this size.
     #[error("{bytes} bytes at {offset} are not elements of {element} bytes aligned to {alignment}")]
     Shape {
-        /// Where the range begins.
+        /// Offset of the range.
         offset: usize,
-        /// How long it is.
+        /// Bytes of the range.
         bytes: usize,
         /// The size of an element.
         element: usize,
-        /// What an element is aligned to.
+        /// Alignment of an element.
         alignment: usize,
     },
     /// The grant is for reading.
     #[error("{bytes} bytes at {offset} are granted for reading only")]
     ReadOnly {
-        /// Where the range begins.
+        /// Offset of the range.
         offset: usize,
-        /// How long it is.
+        /// Bytes of the range.
         bytes: usize,
     },
 }
 
 /// One range that is out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Held {
+pub(super) struct GrantedRange {
     pub(super) offset: usize,
     pub(super) bytes: usize,
     pub(super) writes: bool,
-    /// Whose it is; nobody is 0.
+    /// Number of its holder; 0 for copies.
     pub(super) holder: u64,
 }
 
 /// The grants of one mapping.
 #[derive(Debug, Default)]
-pub(crate) struct Outstanding(RwLock<Vec<Held>>);
+pub(crate) struct Outstanding(RwLock<Vec<GrantedRange>>);
 
 impl Holder {
     /// Somebody without grants.
@@ -112,7 +110,7 @@ impl Holder {
     pub(crate) fn give_back_all(&mut self, segments: &[Segment]) {
         if std::mem::take(self.grants.get_mut()) > 0 {
             for segment in segments {
-                segment.granted().lock().retain(|held| held.holder != self.number);
+                segment.granted().lock().retain(|range| range.holder != self.number);
             }
         }
     }
@@ -126,7 +124,11 @@ impl<'t> Grant<'t> {
         offset: usize,
         bytes: usize,
     ) -> Result<Self, GrantError> {
-        Self::new(holder, segment, (offset, bytes), false)
+        Self::new(
+            holder,
+            segment,
+            GrantedRange { offset, bytes, writes: false, holder: holder.number },
+        )
     }
 
     /// The right to read and write `bytes` at `offset`.
@@ -136,29 +138,26 @@ impl<'t> Grant<'t> {
         offset: usize,
         bytes: usize,
     ) -> Result<Self, GrantError> {
-        Self::new(holder, segment, (offset, bytes), true)
+        Self::new(
+            holder,
+            segment,
+            GrantedRange { offset, bytes, writes: true, holder: holder.number },
+        )
     }
 
     fn new(
         holder: &'t Holder,
         segment: &'t Segment,
-        (offset, bytes): (usize, usize),
-        writes: bool,
+        range: GrantedRange,
     ) -> Result<Self, GrantError> {
-        let held = Held { offset, bytes, writes, holder: holder.number };
-        segment.check(offset, bytes)?;
-        segment.granted().take(held)?;
+        segment.check(range.offset, range.bytes)?;
+        segment.granted().take(range)?;
         // SYNC: a count; who looks at it is alone (`Holder::give_back_all`).
         holder.grants.fetch_add(1, Ordering::Relaxed);
-        Ok(Self { segment, holder, held })
+        Ok(Self { segment, holder, range })
     }
 
-    /// How many bytes it covers.
-    pub(crate) fn bytes(&self) -> usize {
-        self.held.bytes
-    }
-
-    /// What stands there.
+    /// Value that is there.
     pub(crate) fn slice<T: Pod>(&self) -> Result<&[T], GrantError> {
         let (address, count) = self.elements::<T>()?;
         // SAFETY: `count` elements from an aligned address inside the mapping, which `self.segment` keeps; any bytes
@@ -168,10 +167,13 @@ impl<'t> Grant<'t> {
         Ok(unsafe { std::slice::from_raw_parts(address, count) })
     }
 
-    /// What stands there, to change.
+    /// Returns the bytes as a slice to change.
     pub(crate) fn slice_mut<T: Pod>(&mut self) -> Result<&mut [T], GrantError> {
-        if !self.held.writes {
-            return Err(GrantError::ReadOnly { offset: self.held.offset, bytes: self.held.bytes });
+        if !self.range.writes {
+            return Err(GrantError::ReadOnly {
+                offset: self.range.offset,
+                bytes: self.range.bytes,
+            });
         }
         let (address, count) = self.elements::<T>()?;
         // SAFETY: as in `slice`; the grant writes, so by GRT-1 no other grant overlaps it and by GRT-3 nobody copies
@@ -180,7 +182,7 @@ impl<'t> Grant<'t> {
     }
 
     fn elements<T: Pod>(&self) -> Result<(*mut T, usize), GrantError> {
-        let Held { offset, bytes, .. } = self.held;
+        let GrantedRange { offset, bytes, .. } = self.range;
         let (element, alignment) = (size_of::<T>(), align_of::<T>());
         let address = self.segment.address(offset, bytes)?.cast::<T>();
         if element == 0 || !bytes.is_multiple_of(element) || !address.is_aligned() {
@@ -192,14 +194,14 @@ impl<'t> Grant<'t> {
 
 impl Drop for Grant<'_> {
     fn drop(&mut self) {
-        self.segment.granted().give_back(self.held);
+        self.segment.granted().give_back(self.range);
         // SYNC: a count; who looks at it is alone (`Holder::give_back_all`).
         self.holder.grants.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-impl Held {
-    fn hinders(self, other: Self) -> bool {
+impl GrantedRange {
+    fn conflicts(self, other: Self) -> bool {
         // Both lie in the segment, so the sums do not overflow.
         let apart =
             self.offset + self.bytes <= other.offset || other.offset + other.bytes <= self.offset;
@@ -208,37 +210,37 @@ impl Held {
 }
 
 impl Outstanding {
-    fn take(&self, held: Held) -> Result<(), GrantError> {
+    fn take(&self, range: GrantedRange) -> Result<(), GrantError> {
         let mut all = self.lock();
-        hindrance(held, &all)?;
-        all.push(held);
+        check_overlap(range, &all)?;
+        all.push(range);
         Ok(())
     }
 
-    fn give_back(&self, held: Held) {
+    fn give_back(&self, range: GrantedRange) {
         let mut all = self.lock();
-        let at = all.iter().position(|taken| *taken == held);
+        let at = all.iter().position(|taken| *taken == range);
         debug_assert!(at.is_some(), "GRT-1");
         at.map(|at| all.swap_remove(at));
     }
 
-    fn lock(&self) -> RwLockWriteGuard<'_, Vec<Held>> {
+    fn lock(&self) -> RwLockWriteGuard<'_, Vec<GrantedRange>> {
         self.0.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is out; nothing more is given while this is held.
-    pub(super) fn look(&self) -> RwLockReadGuard<'_, Vec<Held>> {
+    /// Locks the list of grants for reading; no grant is given meanwhile.
+    pub(super) fn look(&self) -> RwLockReadGuard<'_, Vec<GrantedRange>> {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// The first grant that is in the way of another.
-pub(super) fn hindrance(held: Held, all: &[Held]) -> Result<(), GrantError> {
-    let taken = all.iter().find(|taken| taken.hinders(held));
+pub(super) fn check_overlap(range: GrantedRange, all: &[GrantedRange]) -> Result<(), GrantError> {
+    let taken = all.iter().find(|taken| taken.conflicts(range));
     taken.map_or(Ok(()), |taken| {
         Err(GrantError::Overlap {
-            offset: held.offset,
-            bytes: held.bytes,
+            offset: range.offset,
+            bytes: range.bytes,
             taken_offset: taken.offset,
             taken_bytes: taken.bytes,
         })
@@ -310,7 +312,7 @@ mod tests {
             assert!(matches!(reading(at, offset, bytes), Err(GrantError::Segment(_))), "GRT-2");
         }
         let mut odd = writing(at, 2, 10).expect("inside");
-        assert_eq!(odd.bytes(), 10);
+        assert_eq!(odd.range.bytes, 10);
         assert!(odd.slice::<u32>().is_err() && odd.slice::<u64>().is_err(), "GRT-2");
         assert_eq!(odd.slice_mut::<u16>().expect("fits").len(), 5, "GRT-2");
         assert!(odd.slice::<()>().is_err(), "GRT-2");

@@ -1,4 +1,4 @@
-//! Where the words stand: one definition for both sides, and a number that says whether theirs is ours.
+//! Layouts of shared words: one definition for both sides, and a hash to compare.
 
 /// Defines constants, and `LAYOUT`: their names and values as text.
 macro_rules! layout {

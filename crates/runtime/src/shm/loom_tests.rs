@@ -36,7 +36,7 @@ pub(crate) struct Model {
     words: Arc<Vec<AtomicU64>>,
     /// The words that are slept on.
     words32: Arc<Vec<AtomicU32>>,
-    /// Who sleeps; not part of the model, since only one thread runs at a time.
+    /// Sleeping threads; not part of the model, since only one thread runs at a time.
     sleepers: Arc<Mutex<Vec<Thread>>>,
 }
 
@@ -423,7 +423,7 @@ fn loom_mailbox_shutdown_without_release_comes_too_early() {
     fact_model(Flaw::NoRelease, SHUTDOWN);
 }
 
-/// What went wrong elsewhere: a child that reports through the word the parent shuts it down with erases that.
+/// A former mistake of others: a child that reports through the parent's shutdown word erases the shutdown.
 #[test]
 #[should_panic(expected = "deadlock")]
 fn loom_mailbox_word_with_two_writers_forgets_the_shutdown() {

@@ -27,7 +27,7 @@ use super::ring::{self, Receiver, RingError, Sender};
 use super::segment::{Segment, SegmentError, WORD};
 use super::sentinel::is_dead;
 use super::waiting::Waiting;
-use crate::sync::{AtomicU32, Ordering};
+use crate::sync::{Ordering, shared::AtomicU32};
 
 layout! {
     MAGIC: usize = 0;
@@ -54,14 +54,14 @@ layout! {
     RINGS: usize = 128;
 }
 
-/// What a mailbox begins with.
+/// First word of a mailbox.
 const MAGIC_NUMBER: u64 = u64::from_le_bytes(*b"PHALANX\0");
 /// Changes when the meaning changes and the layout does not.
 const THIS_VERSION: u64 = 1;
 /// The layout that this program was built with.
-pub const LAYOUT_HASH: u64 = hash(&[LAYOUT, ring::LAYOUT, bell::LAYOUT, PHASES]);
+pub(crate) const LAYOUT_HASH: u64 = hash(&[LAYOUT, ring::LAYOUT, bell::LAYOUT, PHASES]);
 
-/// How large the rings are.
+/// Sizes of the rings of a mailbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
     /// Bytes of records from parent to child: tasks. Each is a power of two of at least 256.
@@ -80,7 +80,7 @@ impl Default for Sizes {
     }
 }
 
-/// How far a child is.
+/// Phase of a child's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u64)]
 pub enum Phase {
@@ -108,7 +108,7 @@ const ALL_PHASES: [Phase; 6] = [
     Phase::Leaving,
 ];
 
-/// Why a mailbox cannot be made, adopted or read.
+/// An error of a mailbox.
 #[derive(Debug, thiserror::Error)]
 pub enum MailboxError {
     /// The system refused.
@@ -125,29 +125,29 @@ pub enum MailboxError {
         "the shared memory is not a mailbox of this program: its {what} is {found:#x}, and here it is {expected:#x}"
     )]
     Mismatch {
-        /// Which word says so.
+        /// Word that differs.
         what: &'static str,
-        /// What stands there.
+        /// Value that is there.
         found: u64,
-        /// What should.
+        /// Value that should be there.
         expected: u64,
     },
     /// The child says that it is in a phase that does not exist.
     #[error("the child reports phase {found}, and there are phases 0 to 5")]
     Phase {
-        /// What it says.
+        /// Words or number that it gives.
         found: u64,
     },
 }
 
-/// What a child says about the task that it runs, for reports.
+/// Evidence of a child about the task that it runs, for reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Evidence {
     /// Grows while the child gets on.
     pub progress: u64,
-    /// Which dispatch it runs; 0 if none.
+    /// Dispatch that it runs; 0 if none.
     pub dispatch: u64,
-    /// How far it is with that; the numbers are those of the messages.
+    /// Its step with the task: an encoded [`Step`](crate::message::Step).
     pub step: u64,
 }
 
@@ -162,7 +162,7 @@ pub struct ParentSide {
     pub tasks: Sender,
     /// Controls for the child.
     pub controls: Sender,
-    /// What the child tells.
+    /// Events of the child.
     pub events: Receiver,
     words: Region,
     child_bell: Bell,
@@ -176,9 +176,9 @@ pub struct ChildSide {
     pub tasks: Receiver,
     /// Controls to obey.
     pub controls: Receiver,
-    /// What to tell the parent.
+    /// Events for the parent.
     pub events: Sender,
-    /// What to say about the task that runs.
+    /// Evidence about the task that runs.
     pub witness: Witness,
     words: Region,
     child_bell: Bell,
@@ -194,7 +194,7 @@ pub struct Witness<M: Memory = Region> {
 impl Mailbox {
     /// A fresh mailbox for one child, and the parent's side of it; the child gets its segment and that of the bell.
     pub fn create(parent_bell: &Bell, sizes: &Sizes) -> Result<ParentSide, MailboxError> {
-        let parts = Parts::of(sizes)?;
+        let parts = MailboxLayout::of(sizes)?;
         let segment = Segment::create("phalanx-mailbox", parts.bytes)?;
         let words = Region::new(&segment, 0, RINGS * WORD)?;
         for (at, value) in parts.handshake(sizes) {
@@ -221,7 +221,7 @@ impl Mailbox {
     /// The child's side of a mailbox whose memory is mapped already: for a child that is a thread.
     pub fn attach(mailbox: &Segment, parent_bell: &Segment) -> Result<ChildSide, MailboxError> {
         let words = Region::new(mailbox, 0, RINGS * WORD)?;
-        let (parts, sizes) = Parts::read(&words)?;
+        let (parts, sizes) = MailboxLayout::read(&words)?;
         Ok(ChildSide {
             tasks: Receiver::new(parts.tasks(mailbox)?, sizes.largest)?,
             controls: Receiver::new(parts.controls(mailbox)?, sizes.largest)?,
@@ -275,12 +275,12 @@ impl ParentSide {
         self.words.load(ANSWER, Ordering::Acquire)
     }
 
-    /// How far the child is.
+    /// Returns the phase of the child.
     pub fn phase(&self) -> Result<Phase, MailboxError> {
         read_phase(&self.words)
     }
 
-    /// What the child says about the task that it runs. The three numbers are not of one instant.
+    /// Returns the child's evidence about the task that it runs. The three numbers are not of one instant.
     pub fn evidence(&self) -> Evidence {
         // SYNC: pairs with the stores of `Witness`; evidence orders nothing.
         let load = |at| self.words.load(at, Ordering::Relaxed);
@@ -293,12 +293,12 @@ impl ParentSide {
         self.words.word32(ROBUST)
     }
 
-    /// Where the robust word stands.
+    /// Returns the offset of the robust word.
     pub fn robust_offset(&self) -> usize {
         ROBUST * WORD
     }
 
-    /// Whether the kernel has marked the child's death. False also if its sentinel never stood.
+    /// True if the kernel has marked the child's death. False also if its sentinel never stood.
     pub fn is_dead(&self) -> bool {
         // SYNC: the kernel marks it; what the child published before is read through the rings.
         is_dead(self.robust().load(Ordering::Acquire))
@@ -326,17 +326,17 @@ impl ChildSide {
         Waiting::with_waking(Duration::from_nanos(self.words.load(WAKING, Ordering::Relaxed)))
     }
 
-    /// Where the robust word stands, for [`Sentinel::stand`](super::Sentinel::stand).
+    /// Returns the offset of the robust word, for [`Sentinel::stand`](super::Sentinel::stand).
     pub fn robust_offset(&self) -> usize {
         ROBUST * WORD
     }
 
-    /// Whether the parent wants the child to leave.
+    /// True if the parent wants the child to leave.
     pub fn is_shut_down(&self) -> bool {
         is_said(&self.words, SHUTDOWN)
     }
 
-    /// Whether all children are ready.
+    /// True if all children are ready.
     pub fn is_open(&self) -> bool {
         is_said(&self.words, GO)
     }
@@ -366,7 +366,7 @@ impl ChildSide {
         self.ring();
     }
 
-    /// How far the child is.
+    /// Returns the phase of the child.
     pub fn phase(&self) -> Result<Phase, MailboxError> {
         read_phase(&self.words)
     }
@@ -389,7 +389,7 @@ impl<M: Memory> Pulse<M> {
 }
 
 impl<M: Memory> Witness<M> {
-    /// What tasks say themselves; there is one for each witness.
+    /// Returns the pulse for tasks; there is one for each witness.
     pub fn pulse(&self) -> Pulse<M> {
         Pulse { words: self.words.clone(), beats: 0 }
     }
@@ -421,7 +421,7 @@ pub(super) fn say(words: &impl Memory, at: usize) {
     words.store(at, 1, Ordering::Release);
 }
 
-/// Whether a sticky fact was said. Any other value than 0 is taken for yes.
+/// True if a sticky fact was said. Any other value than 0 is taken for yes.
 pub(super) fn is_said(words: &impl Memory, at: usize) -> bool {
     // SYNC: pairs with the store in `say`.
     words.load(at, Ordering::Acquire) != 0
@@ -437,16 +437,16 @@ fn number(word: u64) -> usize {
     usize::try_from(word).unwrap_or(usize::MAX)
 }
 
-/// Where the rings stand.
+/// Layout of a mailbox: its rings.
 #[derive(Clone, Copy)]
-struct Parts {
+struct MailboxLayout {
     /// Offset and bytes of each ring.
     rings: [(usize, usize); 3],
     /// Bytes of the whole mailbox.
     bytes: usize,
 }
 
-impl Parts {
+impl MailboxLayout {
     fn of(sizes: &Sizes) -> Result<Self, MailboxError> {
         let mut rings = [(0, 0); 3];
         let mut end = RINGS * WORD;
@@ -460,7 +460,7 @@ impl Parts {
         Ok(Self { rings, bytes: end })
     }
 
-    /// What a mailbox of these sizes begins with.
+    /// Returns the handshake of a mailbox of these sizes.
     fn handshake(&self, sizes: &Sizes) -> [(usize, u64); 8] {
         [
             (MAGIC, MAGIC_NUMBER),

@@ -10,11 +10,12 @@ use std::time::Instant;
 
 use super::futex;
 use super::segment::{Segment, SegmentError, WORD, copy_out, word_of};
-use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
+use crate::sync::Ordering;
+use crate::sync::shared::{AtomicU32, AtomicU64, fence};
 
 /// Shared words, numbered from 0. A word is used with 32 or with 64 bits, never with both.
 pub trait Memory: Clone {
-    /// How many words of 64 bits there are.
+    /// Returns the number of 64-bit words.
     fn words(&self) -> usize;
     /// Reads a word.
     fn load(&self, at: usize, ordering: Ordering) -> u64;

@@ -49,11 +49,11 @@ layout! {
 }
 
 /// Bytes of shared memory for a ring that holds `capacity` bytes of records.
-pub const fn footprint(capacity: usize) -> usize {
+pub(super) const fn footprint(capacity: usize) -> usize {
     RECORDS * WORD + capacity
 }
 
-/// What both sides know of their ring.
+/// Shape of a ring, as both sides know it.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
     /// Bytes of records: a power of two.

@@ -20,11 +20,12 @@ use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 
 use super::grant::Outstanding;
-use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::Ordering;
+use crate::sync::shared::{AtomicU32, AtomicU64};
 
 /// Bytes of a word of the copies.
 pub(crate) const WORD: usize = size_of::<u64>();
-/// What a segment is sealed with: its size, and the seals themselves.
+/// Seals of a segment: its size, and the seals themselves.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
 /// Shared memory; clones are the same memory.
@@ -37,17 +38,17 @@ pub enum SegmentError {
     /// The range leaves the segment.
     #[error("{bytes} bytes at {offset} do not lie in a segment of {len} bytes")]
     Bounds {
-        /// Where the range begins.
+        /// Offset of the range.
         offset: usize,
-        /// How long it is.
+        /// Bytes of the range.
         bytes: usize,
-        /// How long the segment is.
+        /// Bytes of the segment.
         len: usize,
     },
     /// A word must stand at a multiple of its size.
     #[error("a word of {bytes} bytes cannot stand at {offset}")]
     Misaligned {
-        /// Where the word would stand.
+        /// Offset of the word.
         offset: usize,
         /// Its size.
         bytes: usize,
@@ -61,9 +62,9 @@ pub enum SegmentError {
 struct Mapping {
     fd: OwnedFd,
     base: NonNull<u64>,
-    /// What callers may reach.
+    /// Bytes that callers may reach.
     bytes: usize,
-    /// What is mapped: `bytes` in whole pages.
+    /// Bytes that are mapped: `bytes` in whole pages.
     mapped: usize,
     granted: Outstanding,
 }
@@ -127,7 +128,7 @@ impl Segment {
         self.0.fd.as_fd()
     }
 
-    /// How many bytes it has.
+    /// Returns its size in bytes.
     #[expect(clippy::len_without_is_empty, reason = "a segment is never empty")]
     pub fn len(&self) -> usize {
         self.0.bytes
@@ -222,7 +223,7 @@ impl Segment {
         &self.0.granted
     }
 
-    /// Where `offset` is, for the slices of a grant and the words of a region: in bounds, aligned to a page at 0.
+    /// Returns the address of `offset`, for the slices of a grant and the words of a region: in bounds, aligned to a page at 0.
     pub(super) fn address(&self, offset: usize, bytes: usize) -> Result<NonNull<u8>, SegmentError> {
         self.check(offset, bytes)?;
         // SAFETY: `check` keeps the result inside the mapping, or one past its end.
@@ -296,7 +297,7 @@ fn merge(word: &AtomicU64, skip: usize, bytes: &[u8]) {
         word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |found| Some(found & keep | new));
 }
 
-/// Whether a file of so many bytes may be made: the kernel ends a process that tries and may not.
+/// True if a file of so many bytes may be made: the kernel ends a process that tries and may not.
 pub(crate) fn check_file_size(bytes: u64) -> io::Result<()> {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
     match limit.filter(|limit| bytes > *limit) {

@@ -15,7 +15,7 @@ use std::sync::mpsc;
 use std::thread;
 
 use super::segment::Segment;
-use crate::sync::{AtomicU32, Ordering};
+use crate::sync::{Ordering, shared::AtomicU32};
 
 /// Stack of the thread; `on_orphan` runs on it too.
 const STACK: usize = 64 << 10;
@@ -26,7 +26,7 @@ pub struct Sentinel {
     _private: (),
 }
 
-/// Whether the owner of a robust word that holds this has died.
+/// True if the owner of a robust word that holds this has died.
 pub fn is_dead(word: u32) -> bool {
     word & libc::FUTEX_OWNER_DIED != 0
 }
@@ -89,7 +89,7 @@ struct Head {
     link: Link,
 }
 
-/// What the kernel takes for `struct robust_list_head`.
+/// Bytes of the kernel's `struct robust_list_head`.
 const HEAD_BYTES: usize = std::mem::offset_of!(Head, link);
 const _: () = assert!(HEAD_BYTES == 3 * size_of::<usize>());
 

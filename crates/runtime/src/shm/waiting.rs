@@ -1,4 +1,4 @@
-//! How long to stay awake, and then how to sleep: the one policy of all who wait.
+//! The policy of all waiters: time awake, then sleep.
 //!
 //! Some pauses, then the processor is offered to others for a while (about 60 µs, and never less than it takes to wake
 //! somebody, or both sides of a conversation would sleep after every word), then sleep. Keeping the processor pays only
@@ -18,24 +18,24 @@ use std::time::{Duration, Instant};
 
 use super::bell::{Bell, Look};
 use super::futex;
-use crate::sync::{AtomicU32, Ordering};
+use crate::sync::{Ordering, shared::AtomicU32};
 
 /// Looks before anything else is done: about a microsecond.
 const PAUSES: u32 = 24;
-/// How many waits do without those looks after they were in vain.
+/// Number of waits without those looks after they were in vain.
 const MISSED: u32 = 15;
-/// How long the processor is kept where everybody has one: little, for others may want it whom we do not know of.
+/// Longest time to keep the processor while every runner has one. Short, since other programs may want it.
 const SPIN: Duration = Duration::from_micros(6);
-/// How long the processor is offered to others, at least.
+/// Least time to offer the processor to others.
 const PATIENCE: Duration = Duration::from_micros(60);
 /// And at most, whatever was measured.
 const MOST_PATIENCE: Duration = Duration::from_millis(1);
-/// What a waking takes where it could not be measured in [`BUDGET`].
+/// Assumed time of a wake-up, if it could not be measured in [`BUDGET`].
 const USUAL_WAKING: Duration = Duration::from_micros(30);
-/// What measuring may cost.
+/// Longest time of the measurement.
 const BUDGET: Duration = Duration::from_millis(1);
 const ROUNDS: u32 = 3;
-/// How many looks between two looks at the watched words and the clock.
+/// Number of looks between two looks at the watched words and the clock.
 const GLANCE: u32 = 8;
 
 /// The policy of those who wait.
@@ -43,15 +43,15 @@ const GLANCE: u32 = 8;
 pub struct Waiting {
     /// Processors that this process may use.
     cores: usize,
-    /// What it takes to wake somebody.
+    /// Time to wake a sleeping thread.
     waking: Duration,
-    /// How long to keep the processor.
+    /// Time to keep the processor.
     spin: Duration,
-    /// How long to offer it to others, after that.
+    /// Time to offer the processor to others, after that.
     patience: Duration,
 }
 
-/// Why a wait is over.
+/// Reason for the end of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Woken {
     /// There is something.
@@ -83,17 +83,17 @@ impl Waiting {
         Self { spin, ..self }
     }
 
-    /// What it takes to wake somebody.
+    /// Time to wake a sleeping thread.
     pub fn waking(&self) -> Duration {
         self.waking
     }
 
-    /// How long it stays awake before it sleeps.
+    /// Returns the time awake before a waiter sleeps.
     pub fn patience(&self) -> Duration {
         self.spin + self.patience
     }
 
-    /// How many processors there are.
+    /// Returns the number of processors that this process may use.
     pub fn cores(&self) -> usize {
         self.cores
     }
@@ -161,9 +161,9 @@ impl Waiting {
         deadline: Option<Instant>,
         ready: &mut impl FnMut() -> bool,
     ) -> Option<Woken> {
-        if Luck::is_tried() {
+        if SpinHistory::is_tried() {
             let is_ready = self.keep_the_processor(ready);
-            Luck::note(is_ready);
+            SpinHistory::note(is_ready);
             if is_ready {
                 return Some(Woken::Ready);
             }
@@ -186,23 +186,23 @@ impl Waiting {
     }
 }
 
-/// Whether it pays to keep the processor, as the last waits of this thread tell.
-struct Luck;
+/// True if it pays to keep the processor, as the last waits of this thread tell.
+struct SpinHistory;
 
 thread_local! {
-    /// How many waits go without, before it is tried again.
+    /// Number of waits before spinning is tried again.
     static WITHOUT: Cell<u32> = const { Cell::new(0) };
 }
 
-impl Luck {
-    /// Whether to keep the processor for a moment this time.
+impl SpinHistory {
+    /// True if to keep the processor for a moment this time.
     fn is_tried() -> bool {
         let left = WITHOUT.get();
         WITHOUT.set(left.saturating_sub(1));
         left == 0
     }
 
-    /// Whether that paid. If not, whom we wait for may need this very processor.
+    /// True if that paid. If not, whom we wait for may need this very processor.
     fn note(has_paid: bool) {
         WITHOUT.set(if has_paid { 0 } else { MISSED });
     }
@@ -231,7 +231,7 @@ fn cores() -> usize {
     rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count() as usize).max(1)
 }
 
-/// What it takes to wake a thread that sleeps; nothing if that takes longer than measuring may.
+/// Measures the time to wake a sleeping thread; `None` if that takes longer than measuring may.
 fn measure() -> Option<Duration> {
     let (call, reply) = (AtomicU32::new(0), AtomicU32::new(0));
     let deadline = Instant::now() + BUDGET;

@@ -1,6 +1,6 @@
 //! One argument of a task, while the task runs.
 
-use crate::message::Place;
+use crate::message::ArgumentDescriptor;
 use crate::shm::Segment;
 use crate::shm::copying::Copying;
 use crate::shm::grant::{Grant, GrantError, Holder};
@@ -103,18 +103,18 @@ use bytemuck::Pod;
 /// ```
 pub struct Data<'a> {
     segment: &'a Segment,
-    /// Where it begins.
+    /// Offset of its first byte.
     offset: usize,
     /// The right to see it in place; dense arguments with an order have it.
     grant: Option<Grant<'a>>,
     access: Access,
     layout: Layout,
     index: usize,
-    /// Whether peers can reach it.
+    /// True if peers can reach it.
     is_shared: bool,
 }
 
-/// Why an argument cannot be used so.
+/// A refused use of an argument.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DataError {
     /// It was not declared so.
@@ -122,11 +122,11 @@ pub enum DataError {
         "argument {index} was submitted as {access:?}: it cannot be {wanted}; change its tag where it is submitted"
     )]
     Access {
-        /// Which argument.
+        /// Index of the argument.
         index: usize,
-        /// What it was declared as.
+        /// Declared access.
         access: Access,
-        /// What was tried.
+        /// Action that was tried.
         wanted: &'static str,
     },
     /// Its elements have gaps.
@@ -134,7 +134,7 @@ pub enum DataError {
         "argument {index} has gaps between its elements (strides {strides:?}): use `read_elements`/`write_elements`"
     )]
     Strided {
-        /// Which argument.
+        /// Index of the argument.
         index: usize,
         /// Its strides.
         strides: Vec<u64>,
@@ -142,21 +142,21 @@ pub enum DataError {
     /// Elements of another size.
     #[error("argument {index} holds elements of {bytes} bytes, not of {wanted}")]
     Element {
-        /// Which argument.
+        /// Index of the argument.
         index: usize,
-        /// What it holds.
+        /// Value that it holds.
         bytes: u64,
-        /// What was asked for.
+        /// Value that was asked for.
         wanted: usize,
     },
     /// Another number of elements.
     #[error("argument {index} has {wanted} elements, {given} were given")]
     Count {
-        /// Which argument.
+        /// Index of the argument.
         index: usize,
-        /// How many were given.
+        /// Number that was given.
         given: usize,
-        /// How many it has.
+        /// Number that it has.
         wanted: u64,
     },
     /// Peers can reach it.
@@ -164,7 +164,7 @@ pub enum DataError {
         "argument {index} lies in a window that peers can reach: use `read_elements`/`write_elements`"
     )]
     Shared {
-        /// Which argument.
+        /// Index of the argument.
         index: usize,
     },
     /// A running task has bytes of it in place.
@@ -172,34 +172,35 @@ pub enum DataError {
         "a running task has bytes of argument {index} in place, so they cannot be {wanted}: submit the one of them after the other, or submit both as `no_dep`, which are copied"
     )]
     InPlace {
-        /// Which argument.
+        /// Index of the argument.
         index: usize,
-        /// What was tried.
+        /// Action that was tried.
         wanted: &'static str,
     },
     /// It is not in the memory.
     #[error("argument {index}: {words}")]
     Memory {
-        /// Which argument.
+        /// Index of the argument.
         index: usize,
-        /// What the memory says.
+        /// Refusal of the memory.
         words: String,
     },
 }
 
 impl<'a> Data<'a> {
-    /// The argument at `place`; nobody gets it in place while peers can reach it.
+    /// The argument at `descriptor`; nobody gets it in place while peers can reach it.
     pub(super) fn open(
-        (holder, segment): (&'a Holder, &'a Segment),
+        holder: &'a Holder,
+        segment: &'a Segment,
         index: usize,
-        place: &Place,
+        descriptor: &ArgumentDescriptor,
         is_shared: bool,
     ) -> Result<Self, DataError> {
-        let Place { access, layout, .. } = *place;
-        let offset = usize::try_from(place.offset).unwrap_or(usize::MAX);
+        let ArgumentDescriptor { access, layout, .. } = *descriptor;
+        let offset = usize::try_from(descriptor.offset).unwrap_or(usize::MAX);
         let bytes = usize::try_from(layout.extent).unwrap_or(usize::MAX);
         let grant = match access {
-            _ if is_shared || !place.is_in_place() => Ok(None),
+            _ if is_shared || !descriptor.is_in_place() => Ok(None),
             Access::Read => Grant::reading(holder, segment, offset, bytes).map(Some),
             _ => Grant::writing(holder, segment, offset, bytes).map(Some),
         };
@@ -209,12 +210,12 @@ impl<'a> Data<'a> {
 }
 
 impl Data<'_> {
-    /// What it holds, and how.
+    /// Returns the type and the layout of its elements.
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// What may be done with it.
+    /// Returns the access that the task has.
     pub fn access(&self) -> Access {
         self.access
     }
@@ -328,14 +329,14 @@ impl Data<'_> {
     }
 }
 
-/// How many elements follow each other without a gap, at least.
+/// Returns the number of elements that follow each other without a gap.
 fn row_length(layout: &Layout) -> usize {
     let last = layout.shape().last().zip(layout.strides().last());
     let count = last.filter(|(_, stride)| **stride == 1).map_or(1, |(count, _)| *count);
     usize::try_from(count).unwrap_or(1).max(1)
 }
 
-/// Where each row of `row` elements begins, in bytes from the first, in row-major order.
+/// Returns the byte offset of each row of `row` elements, in row-major order.
 fn rows(layout: &Layout, row: usize) -> impl Iterator<Item = usize> + use<> {
     let (layout, row) = (*layout, row as u64);
     let bytes = layout.dtype.bytes();

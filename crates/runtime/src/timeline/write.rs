@@ -62,7 +62,7 @@ impl Timeline {
         Ok(())
     }
 
-    /// When a run was over, or the last that is known of it.
+    /// Returns the end of a run, or the last known time of it.
     fn end_of(&self, run: &RunSpan) -> u64 {
         let own = self.tasks.iter().filter(|task| task.run == run.run);
         run.ended.or(own.map(|task| task.ended).max()).unwrap_or(run.built).max(run.built)

@@ -1,31 +1,30 @@
-//! What a worker is to be, before it is.
+//! The description of a worker.
 //!
 //! - **BLD-1 (refused early).** Numbers with which nothing could ever run are refused by their name, before anything is made;
 //!   with all others a worker runs, or says what the system does not give.
 
 use super::Worker;
+use super::budgets::{Budgets, LONGEST};
 use super::children::Children;
 use crate::error::Error;
-use crate::memory::Memory;
-use crate::node::{Core, Node};
-use crate::orchestrator::Crew;
+use crate::memory::Arena;
+use crate::node::{Core, Node, NodeSettings};
+use crate::orchestrator::WorkerIds;
 use crate::program::Program;
 use crate::serve::MAX_DEPTH;
 use crate::shm::{Bell, Segment, Waiting};
 use crate::timeline::Recorder;
-use phalanx_engine::{Config, Engine, Event, Ladder, Time};
+use phalanx_engine::{Config, Engine, Event, Time};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The longest time that can be set, which is as good as for ever: the most nanoseconds that travel to a child.
-const LONGEST: Duration = Duration::from_nanos(u64::MAX);
 /// The most tasks that can be live.
 const MAX_SLOTS: u32 = 1 << 31;
 /// The most workers that one worker has.
 const MAX_WORKERS: u32 = 0xffff;
 
-/// What keeps workers apart.
+/// Isolation of workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Isolation {
     /// Each is a process of its own.
@@ -47,7 +46,7 @@ pub struct Builder {
     pub(crate) slabs: u64,
     pub(crate) runs: usize,
     pub(crate) depth: usize,
-    pub(crate) ladder: Ladder,
+    pub(crate) budgets: Budgets,
     pub(crate) close: Duration,
     pub(crate) is_recording: bool,
     pub(crate) program_path: Option<PathBuf>,
@@ -71,7 +70,7 @@ impl Builder {
             slabs: 1 << 28,
             runs: 2,
             depth: 16,
-            ladder: Ladder::default(),
+            budgets: Budgets::default(),
             close: Duration::from_secs(10),
             is_recording: false,
             program_path: None,
@@ -83,19 +82,19 @@ impl Builder {
         }
     }
 
-    /// What its level is called: 3 is a node with chips; above it, the next level are workers themselves.
+    /// Sets the number of its level: 3 is a node with chips; above it, the next level are workers themselves.
     #[must_use]
     pub fn level(self, level: u32) -> Self {
         Self { level: Some(level), ..self }
     }
 
-    /// How many chips it drives.
+    /// Sets the number of chips.
     #[must_use]
     pub fn chips(self, chips: u32) -> Self {
         Self { chips, ..self }
     }
 
-    /// How many sub workers it has.
+    /// Sets the number of sub workers.
     #[must_use]
     pub fn sub_workers(self, subs: u32) -> Self {
         Self { subs, ..self }
@@ -107,19 +106,19 @@ impl Builder {
         Self { isolation: Some(Isolation::Thread), ..self }
     }
 
-    /// How many bytes of buffers there can be; they cost nothing before they are used.
+    /// Sets the bytes of memory for buffers; they cost nothing before they are used.
     #[must_use]
     pub fn memory(self, bytes: u64) -> Self {
         Self { memory: bytes, ..self }
     }
 
-    /// How many tasks can be live, one at least, and how many bytes of what they allocate.
+    /// Sets the most tasks that are live at a time, at least one, and the bytes that they allocate.
     #[must_use]
     pub fn ring(self, slots: u32, bytes: u64) -> Self {
         Self { slots, slabs: bytes, ..self }
     }
 
-    /// How many runs can be unfinished, one at least.
+    /// Sets the most runs that are unfinished at a time, at least one.
     #[must_use]
     pub fn runs(self, runs: usize) -> Self {
         Self { runs, ..self }
@@ -132,13 +131,13 @@ impl Builder {
         Self { depth, ..self }
     }
 
-    /// How long what may take. Time in which nobody could run, because all of this was stopped, is part of no budget.
+    /// Sets the time limits. Time in which this process and its workers were stopped is part of no budget.
     #[must_use]
-    pub fn budgets(self, ladder: Ladder) -> Self {
-        Self { ladder, ..self }
+    pub fn budgets(self, budgets: Budgets) -> Self {
+        Self { budgets, ..self }
     }
 
-    /// How long closing may take, while this process is not stopped.
+    /// Sets the longest time that closing takes, without time in which this process is stopped.
     #[must_use]
     pub fn close_within(self, close: Duration) -> Self {
         Self { close: close.min(LONGEST), ..self }
@@ -156,19 +155,19 @@ impl Builder {
         Self { program_path: Some(path.into()), ..self }
     }
 
-    /// How many bytes the window of each chip has, from which its bootstrap cuts buffers; part of the memory.
+    /// Sets the bytes of each chip's window, from which its bootstrap takes buffers; part of the memory.
     #[must_use]
     pub fn window(self, bytes: u64) -> Self {
         Self { window: bytes, ..self }
     }
 
-    /// Which devices the chips are, in the order of their ranks; their ranks if it is not said.
+    /// Sets the devices of the chips, in the order of their ranks; by default their ranks.
     #[must_use]
     pub fn device_ids(self, device_ids: &[u32]) -> Self {
         Self { device_ids: Some(device_ids.to_vec()), ..self }
     }
 
-    /// What the bootstrap of every chip is told ([`Bootstrap::setting`](crate::Bootstrap::setting)): a machine, say.
+    /// Sets bytes for the bootstrap of every chip ([`Bootstrap::setting`](crate::Bootstrap::setting)), for example a machine.
     #[must_use]
     pub fn setting(self, setting: impl Into<Vec<u8>>) -> Self {
         Self { setting: setting.into(), ..self }
@@ -194,10 +193,10 @@ impl Builder {
         inherited: Vec<Segment>,
         above: Vec<u64>,
     ) -> Result<Worker, Error> {
-        self.settle(0)?;
+        self.inherit_settings(0)?;
         self.check()?;
-        let budgets = self.ladder.build().map_err(|error| Error::Setting(error.to_string()))?;
-        let memory = Memory::new(self.slabs, self.memory);
+        let budgets = self.budgets.check()?;
+        let memory = Arena::new(self.slabs, self.memory);
         let memory = memory.map_err(|error| self.no_memory(error))?;
         let bell = Bell::create().map_err(|error| Error::system("a bell", error))?;
         let mut engine = Engine::new(Config {
@@ -206,20 +205,23 @@ impl Builder {
             depth: self.runs,
             is_recording: self.is_recording,
         });
-        let crew = self.crew(&mut engine);
+        let worker_ids = self.add_workers(&mut engine);
         let segment = memory.segment.clone();
-        let mut core = Core::new(engine, memory, self.program);
-        core.recorder = self.is_recording.then(Recorder::start);
-        let node = Arc::new(Node::new(core, bell, budgets, self.program, self.waiting()));
+        let recorder = self.is_recording.then(Recorder::start);
+        let core = Core::new(engine, memory, self.program, recorder);
+        let (program, waiting) = (self.program, self.waiting());
+        let has_threads = self.isolation() == Isolation::Thread;
+        let settings = NodeSettings { bell, budgets, program, waiting, has_threads };
+        let node = Arc::new(Node::new(core, settings));
         let (threads, children) = (Vec::new(), Children::default());
         let (close, level) = (self.close, self.height());
         let memory = segment;
         let mut worker =
-            Worker { node, crew, memory, inherited, threads, children, close, level, above };
-        let lanes = self.start(&mut worker)?;
-        let mut core = worker.node.enter();
-        for lane in lanes {
-            core.add_lane(lane);
+            Worker { node, worker_ids, memory, inherited, threads, children, close, level, above };
+        let links = self.start(&mut worker)?;
+        let mut core = worker.node.lock();
+        for link in links {
+            core.add_link(link);
         }
         let (now, workers): (_, Vec<_>) =
             (Time(crate::clock::now()), core.engine.workers().collect());
@@ -245,7 +247,7 @@ impl Builder {
             return Err(Error::NoWorkers("chips and no sub workers"));
         }
         let is_process = self.isolation() == Isolation::Process && others > 0;
-        if is_process && self.program_path.is_none() && !crate::process::is_asked() {
+        if is_process && self.program_path.is_none() && !crate::process::serves_children() {
             return Err(Error::NotAsked);
         }
         let given = self.device_ids.as_ref().map_or(self.chips as usize, Vec::len);
@@ -274,32 +276,33 @@ impl Builder {
         Err(Error::Setting(wrong))
     }
 
-    /// How everybody waits, and whether workers are threads. A processor is kept only while there is one for each: for each
-    /// worker, and for a caller that moves what processes say; threads do that themselves, and their caller sleeps.
-    fn waiting(&self) -> (Waiting, bool) {
+    /// Returns the wait policy. A waiter keeps its processor only while there is one for each worker, and for the caller that
+    /// drives processes; threads drive themselves, and their caller sleeps.
+    fn waiting(&self) -> Waiting {
         let has_threads = self.isolation() == Isolation::Thread;
         let workers = self.next_level().saturating_add(self.subs);
         let runners = workers.saturating_add(u32::from(!has_threads));
         let runners = usize::try_from(runners).unwrap_or(usize::MAX);
-        (Waiting::calibrate().among(runners), has_threads)
+        Waiting::calibrate().among(runners)
     }
 
     /// Tells the engine of all workers: chips first, then sub workers.
-    fn crew(&self, engine: &mut Engine) -> Crew {
-        let mut crew = Crew::default();
+    fn add_workers(&self, engine: &mut Engine) -> WorkerIds {
+        let mut worker_ids = WorkerIds::default();
         if self.next_level() > 0 {
             let pool = engine.add_pool();
-            crew.next_level_pool = Some(pool);
-            crew.next_level =
+            worker_ids.next_level_pool = Some(pool);
+            worker_ids.next_level =
                 (0..self.next_level()).map(|_| engine.add_worker(Some(pool), self.depth)).collect();
         }
         if self.subs > 0 {
             let pool = engine.add_pool();
-            crew.sub_pool = Some(pool);
-            crew.subs = (0..self.subs).map(|_| engine.add_worker(Some(pool), self.depth)).collect();
+            worker_ids.sub_pool = Some(pool);
+            worker_ids.subs =
+                (0..self.subs).map(|_| engine.add_worker(Some(pool), self.depth)).collect();
         }
         // All kinds of workers run tasks in the order in which they are sent (EP-2, EP-7).
         engine.workers().for_each(|worker| engine.keeps_order(worker));
-        crew
+        worker_ids
     }
 }

@@ -1,15 +1,15 @@
-//! How a worker's workers are made: as processes or as threads, set up, and known by what they report.
+//! Start of a worker's workers, as processes or as threads.
 
 use super::{Builder, Isolation, Worker, settings};
-use crate::bootstrap::{Bootstrap, ChipContext, Device, Report};
+use crate::bootstrap::{BootReport, Bootstrap, ChipContext, Device};
 use crate::endpoint::Endpoint;
 use crate::endpoint::thread::spawn_thread;
 use crate::error::{Error, Lost, StartError};
 use crate::failure::Failure;
 use crate::memory::Home;
 use crate::process::Startup;
-use crate::process::letter::{Chip, Role};
-use crate::process::spawn::Nursery;
+use crate::process::handoff::{Chip, Role, WindowRange};
+use crate::process::spawn::{Spawner, SpawnerSettings};
 use crate::process::startup::{Plan, start};
 use crate::runner::{Runner, caught};
 use crate::shm::{Phase, Segment};
@@ -18,9 +18,8 @@ use phalanx_engine::{Grant, Identity, Stats};
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, ScopedJoinHandle};
-use std::time::Duration;
 
-/// What a worker keeps of the start of its workers.
+/// Result of the start of a worker's workers.
 #[derive(Default)]
 pub(crate) struct Children {
     startup: Startup,
@@ -28,22 +27,31 @@ pub(crate) struct Children {
     /// Every process below this worker.
     descendants: Vec<u32>,
     /// Starts and reaps processes; goes last.
-    nursery: Option<Arc<Nursery>>,
+    spawner: Option<Arc<Spawner>>,
 }
 
-/// What a worker that is a thread consists of.
+/// Parts of a worker thread.
 #[derive(Default)]
 struct SetUp {
-    /// Of a chip.
+    /// Only of a chip.
     device: Option<Device>,
-    /// Of a chip.
-    report: Option<Report>,
-    /// Of a worker that has workers.
+    /// Only of a chip.
+    report: Option<BootReport>,
+    /// Only of a worker that has workers.
     worker: Option<Worker>,
 }
 
+/// Parts that a worker thread has from the workers above it.
+#[derive(Clone, Copy)]
+struct Inherited<'a> {
+    /// Memories of the parent and of its parents.
+    memories: &'a [Segment],
+    /// Nonces of the workers whose tasks the thread runs.
+    tasks_of: &'a [u64],
+}
+
 impl Worker {
-    /// What each chip reported when it was ready, in the order of their ranks.
+    /// Returns the reports of the chips, in the order of their ranks.
     pub fn chip_contexts(&self) -> &[ChipContext] {
         &self.children.contexts
     }
@@ -53,54 +61,53 @@ impl Worker {
         &self.children.descendants
     }
 
-    /// What its children share: its own memory first, then those of its parents.
+    /// Returns the memories of its children: its own first, then those of its parents.
     fn memories(&self) -> Vec<Segment> {
         std::iter::once(&self.memory).chain(&self.inherited).cloned().collect()
     }
 
-    /// Whose tasks those are that its threads run: its own, and so those of all above it.
+    /// Returns the nonces of the workers whose tasks its threads run: its own, and all above it.
     fn tasks_of(&self) -> Vec<u64> {
         std::iter::once(self.node.nonce).chain(self.above.iter().copied()).collect()
     }
 
-    /// How the start of the processes went; empty if there are none.
+    /// Returns the report of the start of the processes; empty if there are none.
     pub fn startup(&self) -> &Startup {
         &self.children.startup
     }
 
-    /// What its engine holds now, and how often something ended that nobody knew of.
+    /// Returns the counts of its engine: what it holds now, and endings that it did not know.
     pub fn stats(&self) -> Stats {
-        let mut core = self.node.enter();
+        let mut core = self.node.lock();
         core.pump();
         core.engine.stats()
     }
 
     /// Workers that are gone although nobody told them to leave, and how they ended.
     pub fn lost(&self) -> Vec<Lost> {
-        let mut core = self.node.enter();
+        let mut core = self.node.lock();
         core.pump();
         core.losses()
     }
 
     /// Workers that were lost and replaced, the last first; see [`Builder::restart`].
     pub fn replaced(&self) -> Vec<Lost> {
-        let mut core = self.node.enter();
+        let mut core = self.node.lock();
         core.pump();
         core.replaced()
     }
 
     /// Makes buffers of what a chip has cut out of its window.
-    fn know_chip(&mut self, chip: &Chip, report: Report) -> Result<(), Error> {
-        let mut core = self.node.enter();
+    fn register_chip(&mut self, chip: &Chip, report: BootReport) -> Result<(), Error> {
+        let mut core = self.node.lock();
         let mut buffers = BTreeMap::new();
         for carved in report.buffers {
-            core.last_buffer += 1;
-            let (number, generation, owner) = (core.last_buffer, 1, self.node.nonce);
+            let (number, generation, owner) = (core.arena.next_number(), 1, self.node.nonce);
             let identity = Identity { owner, number, generation };
             let id = core.engine.register(identity, carved.bytes, Grant::ReadWrite);
             let id = id.map_err(|error| Error::Setting(error.to_string()))?;
             let (memory, home, dropped) = (0, Home::Chip(chip.rank), None);
-            let (offset, bytes) = (chip.window.0 + carved.offset, carved.bytes);
+            let (offset, bytes) = (chip.window.base + carved.offset, carved.bytes);
             let buffer = Buffer(Arc::new(Bytes {
                 id,
                 owner,
@@ -126,8 +133,8 @@ impl Worker {
             rank,
             nranks,
             device_ctx: report.device_ctx,
-            local_window_base: window.0,
-            actual_window_size: window.1,
+            local_window_base: window.base,
+            actual_window_size: window.bytes,
             buffers,
         });
         Ok(())
@@ -140,16 +147,16 @@ fn start_error(chip: &Chip, words: String) -> StartError {
 }
 
 impl Builder {
-    /// Who all are to be, with the windows of the chips.
+    /// Returns the roles of all workers, with the windows of the chips.
     fn roles(&self, worker: &Worker) -> Result<Vec<Role>, Error> {
-        let mut core = worker.node.enter();
+        let mut core = worker.node.lock();
         let mut roles = Vec::new();
         for rank in 0..self.chips {
-            let base = if self.window > 0 { core.memory.allocate(self.window)? } else { 0 };
+            let base = if self.window > 0 { core.arena.allocate(self.window)? } else { 0 };
             let device_ids = self.device_ids.as_ref();
             let device_id = device_ids.and_then(|ids| ids.get(rank as usize)).copied();
             let (device_id, nranks) = (device_id.unwrap_or(rank), self.chips);
-            let window = (base, self.window);
+            let window = WindowRange { base, bytes: self.window };
             roles.push(Role::Chip(Chip { device_id, rank, nranks, window }));
         }
         for (number, child) in (0..).zip(&self.workers) {
@@ -161,26 +168,26 @@ impl Builder {
 
     /// Starts all workers. If one cannot be had, `worker` is left with those that can, and ends them when it is dropped.
     pub(super) fn start(&self, worker: &mut Worker) -> Result<Vec<Box<dyn Endpoint>>, Error> {
-        let mut lanes = Vec::new();
+        let mut links = Vec::new();
         let started = match self.isolation() {
-            Isolation::Thread => self.start_threads(worker, &mut lanes),
-            Isolation::Process => self.start_processes(worker, &mut lanes),
+            Isolation::Thread => self.start_threads(worker, &mut links),
+            Isolation::Process => self.start_processes(worker, &mut links),
         };
         if let Err(error) = started {
-            let mut core = worker.node.enter();
-            for lane in lanes {
-                core.add_lane(lane);
+            let mut core = worker.node.lock();
+            for link in links {
+                core.add_link(link);
             }
             return Err(error);
         }
-        Ok(lanes)
+        Ok(links)
     }
 
     /// Starts a process for each, and returns when all are ready.
     fn start_processes(
         &self,
         worker: &mut Worker,
-        lanes: &mut Vec<Box<dyn Endpoint>>,
+        links: &mut Vec<Box<dyn Endpoint>>,
     ) -> Result<(), Error> {
         let roles = self.roles(worker)?;
         if roles.is_empty() {
@@ -189,32 +196,36 @@ impl Builder {
         let node = Arc::downgrade(&worker.node);
         let bell = worker.node.bell().clone();
         let alarm = move || match node.upgrade() {
-            Some(node) => node.alarm(),
+            Some(node) => node.wake_drivers(),
             None => drop(bell.ring()),
         };
         let settings: Result<Vec<Segment>, _> = self.workers.iter().map(settings::write).collect();
         let settings = settings.map_err(|error| Error::system("settings of a worker", error))?;
-        let (path, shared) = (self.program_path.clone(), (worker.memories(), settings));
-        let nursery =
-            Nursery::new(self.program, &self.setting, path, worker.node.bell(), shared, alarm)?;
-        let nursery = Arc::new(nursery);
-        let budget = Duration::from_nanos(self.ladder.startup.0);
+        let spawner_settings = SpawnerSettings {
+            program: self.program,
+            setting: &self.setting,
+            path: self.program_path.clone(),
+            bell: worker.node.bell(),
+            memories: worker.memories(),
+            workers: settings,
+        };
+        let spawner = Arc::new(Spawner::new(spawner_settings, alarm)?);
+        let budget = self.budgets.startup;
         let node = &worker.node;
         let plan = Plan { roles: &roles, budget, is_restarting: self.is_restarting };
-        let started = start(&nursery, &plan, node.bell(), &node.waiting)?;
-        worker.children.nursery = Some(nursery);
-        lanes.extend(started.lanes);
+        let started = start(&spawner, &plan, node.bell(), &node.waiting)?;
+        worker.children.spawner = Some(spawner);
+        links.extend(started.links);
         for child in &started.startup.children {
             worker.children.descendants.push(child.process);
             worker.children.descendants.extend_from_slice(&child.descendants);
         }
         worker.children.startup = started.startup;
-        let keeper = worker.node.start_keeper();
-        worker
-            .threads
-            .push(keeper.map_err(|error| Error::system("the keeper cannot be started", error))?);
+        let thread = worker.node.start_progress_thread();
+        let cannot = |error| Error::system("the progress thread cannot be started", error);
+        worker.threads.push(thread.map_err(cannot)?);
         for (chip, report) in started.reports {
-            worker.know_chip(&chip, report)?;
+            worker.register_chip(&chip, report)?;
         }
         Ok(())
     }
@@ -223,33 +234,33 @@ impl Builder {
     fn start_threads(
         &self,
         worker: &mut Worker,
-        lanes: &mut Vec<Box<dyn Endpoint>>,
+        links: &mut Vec<Box<dyn Endpoint>>,
     ) -> Result<(), Error> {
         let roles = self.roles(worker)?;
         let memories = worker.memories();
         let tasks_of = worker.tasks_of();
-        let made = self.set_up(&roles, (&memories, &tasks_of))?;
+        let made = self.set_up(&roles, Inherited { memories: &memories, tasks_of: &tasks_of })?;
         for (role, SetUp { device, report, worker: child }) in roles.iter().zip(made) {
             if let (Role::Chip(chip), Some(report)) = (role, report) {
-                worker.know_chip(chip, report)?;
+                worker.register_chip(chip, report)?;
             }
             let descendants = child.as_ref().map(Worker::descendants).unwrap_or_default();
             worker.children.descendants.extend_from_slice(descendants);
             let runner = Runner::new(self.program, memories.clone(), device).over(child);
-            let (lane, thread) = spawn_thread(&worker.node, &tasks_of, &role.name(), runner)?;
+            let (link, thread) = spawn_thread(&worker.node, &tasks_of, &role.name(), runner)?;
             worker.threads.push(thread);
-            lanes.push(lane);
+            links.push(link);
         }
         Ok(())
     }
 
     /// Runs the bootstrap of every chip, and starts every worker that has workers, each in a thread of its own. The first
     /// that cannot be set up decides the error.
-    fn set_up(&self, roles: &[Role], above: (&[Segment], &[u64])) -> Result<Vec<SetUp>, Error> {
+    fn set_up(&self, roles: &[Role], inherited: Inherited<'_>) -> Result<Vec<SetUp>, Error> {
         let first: OnceLock<Error> = OnceLock::new();
         let one = |role: &Role| {
             let is_over = || first.get().is_some();
-            let made = caught(|| self.set_up_one(role, above, &is_over));
+            let made = caught(|| self.set_up_one(role, inherited, &is_over));
             let made = made.map_err(|failure| {
                 let (worker, words) = (role.name(), failure.words().to_owned());
                 let _ = first.set(StartError { worker, phase: Phase::Bootstrapping, words }.into());
@@ -275,15 +286,17 @@ impl Builder {
     fn set_up_one(
         &self,
         role: &Role,
-        (memories, tasks_of): (&[Segment], &[u64]),
+        inherited: Inherited<'_>,
         is_over: &dyn Fn() -> bool,
     ) -> Result<SetUp, Failure> {
         match role {
-            Role::Chip(chip) => self.set_up_chip(*chip, &memories[0], is_over),
+            Role::Chip(chip) => self.set_up_chip(*chip, &inherited.memories[0], is_over),
             Role::Sub { .. } => Ok(SetUp::default()),
             Role::Worker { number, .. } => {
                 let child = self.workers[*number as usize].clone();
-                let worker = Some(child.init_under(memories.to_vec(), tasks_of.to_vec())?);
+                let worker = Some(
+                    child.init_under(inherited.memories.to_vec(), inherited.tasks_of.to_vec())?,
+                );
                 Ok(SetUp { worker, ..SetUp::default() })
             }
         }
@@ -296,7 +309,7 @@ impl Builder {
         is_over: &dyn Fn() -> bool,
     ) -> Result<SetUp, Failure> {
         let Some(bootstrap) = self.program.bootstrap() else {
-            let report = Some(Report { window: chip.window, ..Report::default() });
+            let report = Some(BootReport { window: chip.window, ..BootReport::default() });
             return Ok(SetUp { report, ..SetUp::default() });
         };
         let mut setting = Bootstrap::new(chip, memory, &self.setting, is_over);

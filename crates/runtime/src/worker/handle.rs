@@ -18,7 +18,7 @@ impl RunHandle {
         Self { node, run }
     }
 
-    /// Which run.
+    /// Returns the run.
     pub fn id(&self) -> RunId {
         self.run
     }
@@ -31,7 +31,7 @@ impl RunHandle {
         {
             return Err(inside);
         }
-        let ended = self.node.attend(None, |core| core.outcome(self.run));
+        let ended = self.node.drive_until(None, |core| core.outcome(self.run));
         Ok(ended.ok_or(Error::Closed)??)
     }
 
@@ -39,20 +39,20 @@ impl RunHandle {
     /// also while this process is stopped.
     pub fn wait_for(&self, timeout: Duration) -> Result<Finished, Error> {
         let deadline = Instant::now().checked_add(timeout);
-        let ended = self.node.attend(deadline, |core| core.outcome(self.run));
+        let ended = self.node.drive_until(deadline, |core| core.outcome(self.run));
         Ok(ended.ok_or(Error::TimedOut(timeout))??)
     }
 
-    /// Whether [`RunHandle::wait`] would return at once.
+    /// True if [`RunHandle::wait`] would return at once.
     pub fn is_done(&self) -> bool {
-        let mut core = self.node.enter();
+        let mut core = self.node.lock();
         core.pump();
         core.outcome(self.run).is_some()
     }
 
-    /// What has not begun never begins; what has begun is waited for.
+    /// Cancels the run: tasks that have not begun never begin, tasks that have begun run to their end.
     pub fn cancel(&self) {
-        let mut core = self.node.enter();
+        let mut core = self.node.lock();
         core.engine.cancel(self.run);
         core.carry_out();
         core.pump();
@@ -61,7 +61,7 @@ impl RunHandle {
 
 impl Drop for RunHandle {
     fn drop(&mut self) {
-        let mut core = self.node.enter();
+        let mut core = self.node.lock();
         core.abandon(self.run);
     }
 }

@@ -1,18 +1,17 @@
-//! What a child worker is to be, as numbers that travel to its process.
+//! Settings of a child worker, as numbers that travel to its process.
 //!
 //! - **SET-1 (round trip).** What was written is read as it was, however deep.
 //! - **SET-2 (strict).** Numbers that nobody writes are refused; nothing panics.
 
-use super::{Builder, Isolation};
+use super::{Budgets, Builder, Isolation};
 use crate::program::Program;
 use crate::shm::Segment;
-use phalanx_engine::{Ladder, Time};
 use std::io;
 use std::time::Duration;
 
-/// What settings begin with: a mark and a version.
+/// First word of settings: a mark and a version.
 const MARK: u64 = u64::from_le_bytes(*b"PHXSETT\x02");
-/// How deep workers can be inside workers.
+/// Most levels of workers inside workers.
 pub(crate) const MAX_DEPTH: usize = 8;
 
 /// Writes the settings of a child worker into memory of their own.
@@ -52,7 +51,7 @@ fn put(builder: &Builder, numbers: &mut Vec<u64>) {
         slabs,
         runs,
         depth,
-        ladder,
+        budgets,
         close,
         is_recording,
         program_path: _,
@@ -66,11 +65,10 @@ fn put(builder: &Builder, numbers: &mut Vec<u64>) {
         Isolation::Process => 1,
         Isolation::Thread => 2,
     });
-    let Ladder { progress, operation, wait, startup, harness, guard } = ladder;
     numbers.extend([u64::from(level.unwrap_or(0)), u64::from(*chips), u64::from(*subs), isolation]);
     numbers.extend([*memory, u64::from(*slots), *slabs]);
     numbers.extend([*runs as u64, *depth as u64]);
-    numbers.extend([progress, operation, wait, startup, harness, guard].map(|time| time.0));
+    numbers.extend(budgets.nanoseconds());
     numbers.push(u64::try_from(close.as_nanos()).unwrap_or(u64::MAX));
     numbers.extend([u64::from(*is_recording), u64::from(*is_restarting), *window]);
     numbers.push(device_ids.as_ref().map_or(0, |ids| ids.len() as u64 + 1));
@@ -115,7 +113,7 @@ fn take(numbers: &mut &[u64], program: &'static Program, depth: usize) -> Option
     (builder.slots, builder.slabs) = (small(next(numbers)?)?, next(numbers)?);
     builder.runs = usize::try_from(next(numbers)?).ok()?;
     builder.depth = usize::try_from(next(numbers)?).ok()?;
-    builder.ladder = ladder(numbers)?;
+    builder.budgets = budgets(numbers)?;
     builder.close = Duration::from_nanos(next(numbers)?);
     builder.is_recording = flag(numbers)?;
     builder.is_restarting = flag(numbers)?;
@@ -135,16 +133,10 @@ fn take(numbers: &mut &[u64], program: &'static Program, depth: usize) -> Option
     Some(builder)
 }
 
-fn ladder(numbers: &mut &[u64]) -> Option<Ladder> {
-    let mut time = || next(numbers).map(Time);
-    Some(Ladder {
-        progress: time()?,
-        operation: time()?,
-        wait: time()?,
-        startup: time()?,
-        harness: time()?,
-        guard: time()?,
-    })
+fn budgets(numbers: &mut &[u64]) -> Option<Budgets> {
+    let (limits, rest) = numbers.split_first_chunk()?;
+    *numbers = rest;
+    Some(Budgets::from_nanoseconds(*limits))
 }
 
 /// Bytes, eight to a number; what fills the last number up is zero.

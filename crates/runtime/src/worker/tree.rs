@@ -1,8 +1,7 @@
 //! Workers inside workers, before they are: who they inherit from and what their levels are called.
 
-use super::{Builder, Isolation, settings};
+use super::{Budgets, Builder, Isolation, settings};
 use crate::error::Error;
-use phalanx_engine::Ladder;
 
 /// The lowest level of a worker that has workers.
 const LOWEST: u32 = 3;
@@ -57,25 +56,25 @@ impl Builder {
         self
     }
 
-    /// How many workers the next level has.
+    /// Returns the number of workers of the next level.
     pub(crate) fn next_level(&self) -> u32 {
         self.chips.saturating_add(u32::try_from(self.workers.len()).unwrap_or(u32::MAX))
     }
 
-    /// What keeps its workers apart.
+    /// Returns the isolation of its workers.
     pub(crate) fn isolation(&self) -> Isolation {
         self.isolation.unwrap_or(Isolation::Process)
     }
 
-    /// What its level is called.
+    /// Returns the number of its level.
     pub(crate) fn height(&self) -> u32 {
         let above = self.workers.iter().map(|child| child.height().saturating_add(1)).max();
         self.level.or(above).unwrap_or(LOWEST)
     }
 
     /// Says to all workers inside what they inherit, or what is wrong with them.
-    pub(crate) fn settle(&mut self, depth: usize) -> Result<(), Error> {
-        let (level, isolation, ladder) = (self.height(), self.isolation(), self.ladder);
+    pub(crate) fn inherit_settings(&mut self, depth: usize) -> Result<(), Error> {
+        let (level, isolation, budgets) = (self.height(), self.isolation(), self.budgets);
         // A child must have ended its own before it is ended.
         let close = self.close / 4 * 3;
         let setting = self.setting.clone();
@@ -101,8 +100,8 @@ impl Builder {
             if child.setting.is_empty() {
                 child.setting.clone_from(&setting);
             }
-            if child.ladder == Ladder::default() {
-                child.ladder = ladder;
+            if child.budgets == Budgets::default() {
+                child.budgets = budgets;
             }
             let its = *child.level.get_or_insert(level - 1);
             if its != level - 1 {
@@ -110,7 +109,7 @@ impl Builder {
                     "a worker of level {level} cannot have workers of level {its}"
                 ));
             }
-            child.settle(depth + 1)?;
+            child.inherit_settings(depth + 1)?;
         }
         Ok(())
     }
@@ -127,17 +126,17 @@ mod tests {
     fn lvl_6_levels_are_labels_that_fit() {
         let mut top = Worker::builder(&PROGRAM)
             .workers(2, |four| four.workers(1, |three| three.chips(2).threads()).sub_workers(1));
-        top.ladder.harness.0 += 1;
-        top.settle(0).expect("LVL-6");
+        top.budgets.harness += std::time::Duration::from_nanos(1);
+        top.inherit_settings(0).expect("LVL-6");
         assert_eq!(top.level, Some(5), "LVL-6: counted from the bottom");
         let middle = &top.workers[1];
         assert_eq!((middle.level, middle.isolation), (Some(4), Some(Isolation::Process)));
         let bottom = &middle.workers[0];
         assert_eq!((bottom.level, bottom.isolation), (Some(3), Some(Isolation::Thread)));
         assert!(bottom.close < middle.close && middle.close < top.close, "the inner first");
-        assert_eq!(bottom.ladder, top.ladder, "it is inherited");
+        assert_eq!(bottom.budgets, top.budgets, "it is inherited");
         let mut high = Worker::builder(&PROGRAM).workers(1, |child| child.chips(1)).level(9);
-        high.settle(0).expect("LVL-6");
+        high.inherit_settings(0).expect("LVL-6");
         assert_eq!(high.workers[0].level, Some(8), "LVL-6");
         let wrong = [
             Worker::builder(&PROGRAM).workers(1, |child| child.chips(1)).level(3),
@@ -146,7 +145,7 @@ mod tests {
             Worker::builder(&PROGRAM).level(2),
         ];
         for mut wrong in wrong {
-            assert!(wrong.settle(0).is_err(), "LVL-6: {wrong:?}");
+            assert!(wrong.inherit_settings(0).is_err(), "LVL-6: {wrong:?}");
         }
     }
 }

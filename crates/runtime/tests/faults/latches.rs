@@ -10,23 +10,23 @@ use crate::callables::wish;
 use crate::collectives::ALL_REDUCE;
 use crate::count;
 use crate::support::{Dice, builder, turn};
-use phalanx_engine::{Ladder, Time};
-use phalanx_runtime::{Call, DType, Domain, DomainSpec, Error, Failure, Worker};
+use phalanx_runtime::{Budgets, Call, DType, Domain, DomainSpec, Error, Failure, Worker};
+use std::time::Duration;
 
 /// Rounds on one worker.
 const ROUNDS: u64 = 20;
 /// Budgets, in milliseconds.
 const PROGRESS: u64 = 60;
-const OPERATION: u64 = 400;
-const STARTUP: u64 = 2_000;
+const OPERATION: u64 = 5_000;
+const STARTUP: u64 = 20_000;
 /// The longest delay of a start, and the longest stall.
 const SKEW: u64 = 1_000;
 const STALL: u64 = 250;
 
 /// Budgets that a real deadlock would soon exceed.
-fn ladder() -> Ladder {
-    let time = |milliseconds: u64| Time(milliseconds * 1_000_000);
-    Ladder {
+fn budgets() -> Budgets {
+    let time = Duration::from_millis;
+    Budgets {
         progress: time(PROGRESS),
         operation: time(OPERATION),
         wait: time(OPERATION + PROGRESS + 100),
@@ -36,7 +36,7 @@ fn ladder() -> Ladder {
     }
 }
 
-/// Mostly little, seldom nearly a budget.
+/// Mostly little, seldom longer than the budget of progress.
 fn stall(dice: &mut Dice) -> u64 {
     match dice.below(40) {
         0 => PROGRESS + dice.below(STALL - PROGRESS),
@@ -95,7 +95,7 @@ fn skewed_starts_and_stalls_below_the_budget_fail_nothing() -> Result<(), Error>
         let chips = if number % 2 == 0 { 2 } else { 4 };
         let late = |_| wish::LATE + u32::try_from(dice.below(SKEW)).expect("small");
         let ids: Vec<u32> = (0..chips).map(late).collect();
-        let small = builder().memory(1 << 24).ring(64, 1 << 20).budgets(ladder());
+        let small = builder().memory(1 << 24).ring(64, 1 << 20).budgets(budgets());
         let worker = small.chips(chips).device_ids(&ids).init()?;
         for _ in 0..ROUNDS {
             round(&worker, chips, &mut dice)?;

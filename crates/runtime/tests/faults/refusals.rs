@@ -2,8 +2,8 @@
 
 use crate::callables::{NOTHING, PROGRAM, WHO};
 use crate::support::{builder, is_usable, turn};
-use phalanx_engine::SubmitError;
-use phalanx_runtime::program::ProgramError;
+use phalanx_runtime::ProgramError;
+use phalanx_runtime::SubmitError;
 use phalanx_runtime::{
     Call, Callable, DType, Error, Failure, Home, Orchestrator, Target, Task, Worker,
 };

@@ -3,7 +3,7 @@
 use crate::callables::{HANG, NOTHING};
 use crate::collectives::AWAIT;
 use crate::count;
-use crate::support::{Dice, Leftovers, builder, describe, eventually, ladder, turn};
+use crate::support::{Dice, Leftovers, PATIENCE, budgets, builder, describe, eventually, turn};
 use phalanx_runtime::{Call, DType, DomainSpec, Error, RunError, Target};
 use std::time::{Duration, Instant};
 
@@ -16,9 +16,14 @@ fn stalled<T>(ended: Result<T, Error>) -> RunError {
     }
 }
 
+/// A task that is never taken for stuck.
+fn quick() -> Call {
+    Call::new(&NOTHING).expected(PATIENCE)
+}
+
 /// Rank `waiter` waits for a cell of another that never writes it; both names. Its wait ends, and it takes tasks again.
 fn deadlock(dice: &mut Dice) -> Result<(), Error> {
-    let small = builder().memory(1 << 22).ring(64, 1 << 20).budgets(ladder(40, 1000));
+    let small = builder().memory(1 << 22).ring(64, 1 << 20).budgets(budgets(40, 1000));
     let worker = small.chips(3).init()?;
     let waiter = u32::try_from(dice.below(3)).expect("few");
     let silent = (waiter + 1 + u32::try_from(dice.below(2)).expect("few")) % 3;
@@ -31,7 +36,7 @@ fn deadlock(dice: &mut Dice) -> Result<(), Error> {
         let wait = wait.into_iter().fold(Call::new(&AWAIT).domain(&domain), Call::scalar);
         graph.submit_next_level(Target::Chip(waiter), &wait)?;
         for chip in 0..3 {
-            graph.submit_next_level(Target::Chip(chip), &Call::new(&NOTHING))?;
+            graph.submit_next_level(Target::Chip(chip), &quick())?;
         }
         Ok(())
     });
@@ -41,7 +46,7 @@ fn deadlock(dice: &mut Dice) -> Result<(), Error> {
     assert!(words.starts_with(&format!("chip {waiter} (process ")), "{words}");
     assert!(words.contains(&wanted) && words.contains("fixture::await"), "{words}");
     worker.run("it goes on", |graph| {
-        graph.submit_next_level(Target::Chip(waiter), &Call::new(&NOTHING))?;
+        graph.submit_next_level(Target::Chip(waiter), &quick())?;
         Ok(())
     })?;
     assert!(worker.lost().is_empty(), "{:?}", worker.lost());
@@ -50,7 +55,7 @@ fn deadlock(dice: &mut Dice) -> Result<(), Error> {
 
 /// One worker never returns while the others work.
 fn stuck(dice: &mut Dice) -> Result<(), Error> {
-    let small = builder().memory(1 << 22).ring(64, 1 << 20).budgets(ladder(40, 120));
+    let small = builder().memory(1 << 22).ring(64, 1 << 20).budgets(budgets(40, 120));
     let worker = small.chips(2).sub_workers(1).init()?;
     let number = worker.tensor(DType::I64, &[1])?;
     let culprit = u32::try_from(dice.below(2)).expect("few");
@@ -58,10 +63,10 @@ fn stuck(dice: &mut Dice) -> Result<(), Error> {
         let hang = Call::new(&HANG).args([number.output()]);
         let hang = graph.submit_next_level(Target::Chip(culprit), &hang)?;
         for _ in 0..16 {
-            graph.submit_next_level(Target::Chip(1 - culprit), &Call::new(&NOTHING))?;
-            graph.submit_sub(&Call::new(&NOTHING))?;
+            graph.submit_next_level(Target::Chip(1 - culprit), &quick())?;
+            graph.submit_sub(&quick())?;
         }
-        graph.submit_sub(&Call::new(&NOTHING).after(&[hang]))?;
+        graph.submit_sub(&quick().after(&[hang]))?;
         Ok(())
     });
     let words = stalled(run).to_string();
@@ -70,7 +75,7 @@ fn stuck(dice: &mut Dice) -> Result<(), Error> {
     assert!(words.starts_with(&wanted) && words.contains("fixture::hang"), "{words}");
     eventually("the stuck one is ended", || worker.lost().len() == 1);
     assert!(worker.lost()[0].worker.starts_with(&format!("chip {culprit} ")));
-    worker.call(&Call::new(&NOTHING))?;
+    worker.call(&quick())?;
     drop(number);
     worker.close()
 }

@@ -60,7 +60,7 @@ static PROGRAM: Program =
 fn soon<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     let (tell, told) = mpsc::channel();
     std::thread::spawn(move || tell.send(work()));
-    told.recv_timeout(Duration::from_secs(120)).expect("WRK-6: it hangs, or has panicked")
+    told.recv_timeout(Duration::from_secs(600)).expect("WRK-6: it hangs, or has panicked")
 }
 
 fn threads() -> Worker {

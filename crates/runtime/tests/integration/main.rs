@@ -7,6 +7,7 @@ mod given_back;
 mod graphs;
 mod in_place;
 mod inside;
+mod memory;
 mod mixed;
 mod names;
 mod prompt;

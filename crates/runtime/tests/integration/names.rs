@@ -1,9 +1,9 @@
 //! Tasks that have a name of their own.
 
 use crate::callables::{ADD, NOTHING, PICK, PROGRAM, REST, failing};
-use phalanx_engine::{Ladder, Time};
-use phalanx_runtime::{Builder, Call, DType, Error, RunError, Worker};
+use phalanx_runtime::{Budgets, Builder, Call, DType, Error, RunError, Worker};
 use phalanx_trace::{Format, Writer};
+use std::time::Duration;
 
 fn builder() -> Builder {
     Worker::builder(&PROGRAM).threads().sub_workers(2).memory(1 << 16).ring(16, 1 << 16)
@@ -48,8 +48,8 @@ fn each_member_of_a_group_has_its_own_name() -> Result<(), Error> {
 
 #[test]
 fn a_stall_names_the_task_that_is_stuck() -> Result<(), Error> {
-    let time = |milliseconds: u64| Time(milliseconds * 1_000_000);
-    let budgets = Ladder { progress: time(40), operation: time(120), ..Ladder::default() };
+    let time = Duration::from_millis;
+    let budgets = Budgets { progress: time(40), operation: time(120), ..Budgets::default() };
     let worker = builder().budgets(budgets).init()?;
     let words = error_of(worker.call(&Call::new(&REST).scalar(2000).named("layer 7"))).to_string();
     assert!(words.contains(" `layer 7` (`graphs::rest`) for"), "{words}");

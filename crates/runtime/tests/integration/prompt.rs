@@ -1,6 +1,6 @@
 //! Endings are not kept back: what follows from them begins while their worker runs on.
 
-use crate::callables::{NOTE, NOTHING, PROGRAM, REST, TELL, UNTIL_TOLD};
+use crate::callables::{NOTE, NOTHING, PROGRAM, REST, TELL, UNTIL_TOLD, WATCH};
 use crate::callers::mislead;
 use phalanx_runtime::{Builder, Call, DType, Failure, Orchestrator, Target, Tensor, Worker};
 
@@ -17,14 +17,20 @@ fn submit_ahead(
     lists: &[Tensor],
     flag: &Tensor,
 ) -> Result<(), Failure> {
+    submit_notes(graph, lists)?;
+    let waits = Call::new(&UNTIL_TOLD).args([flag.no_dep()]);
+    graph.submit_next_level(Target::Chip(0), &waits)?;
+    graph.flush();
+    Ok(())
+}
+
+/// Chip 0 is sent short tasks, each with a list of its own, while it rests.
+fn submit_notes(graph: &mut Orchestrator<'_>, lists: &[Tensor]) -> Result<(), Failure> {
     graph.submit_next_level(Target::Chip(0), &Call::new(&REST).scalar(20))?;
     for list in lists {
         let note = Call::new(&NOTE).args([list.in_out()]).scalar(1);
         graph.submit_next_level(Target::Chip(0), &note)?;
     }
-    let waits = Call::new(&UNTIL_TOLD).args([flag.no_dep()]);
-    graph.submit_next_level(Target::Chip(0), &waits)?;
-    graph.flush();
     Ok(())
 }
 
@@ -82,17 +88,21 @@ fn srv_3_what_ended_before_a_worker_died_has_ended() {
     let process = rustix::process::Pid::from_raw(
         i32::try_from(worker.startup().children[0].process).expect("a process"),
     );
-    let (lists, flag) = (lists(&worker, 6), worker.tensor(DType::I64, &[1]).expect("memory"));
-    let run = worker.submit("dies in the last", |graph| submit_ahead(graph, &lists, &flag));
+    let lists = lists(&worker, 6);
+    let [begun, told, seen] = [(); 3].map(|()| worker.tensor(DType::I64, &[1]).expect("memory"));
+    let run = worker.submit("dies in the last", |graph| {
+        submit_notes(graph, &lists)?;
+        let watch = Call::new(&WATCH).args([begun.no_dep(), told.no_dep(), seen.input()]);
+        graph.submit_next_level(Target::Chip(0), &watch)?;
+        graph.flush();
+        Ok(())
+    });
     let run = run.expect("a run");
-    // All six have ended, but for the last, once their lists say so.
-    let is_noted = |list| worker.read_unordered::<u64>(list).expect("it can be seen")[0] == 1;
+    // All six have ended and are published when the last task has begun.
     assert!((0..60_000).any(|_| {
         std::thread::sleep(std::time::Duration::from_millis(1));
-        lists.iter().all(is_noted)
+        worker.read_unordered::<u64>(&begun).is_ok_and(|begun| begun == [1])
     }));
-    // The last of them may not be published yet.
-    std::thread::sleep(std::time::Duration::from_millis(20));
     let process = process.expect("no process has number 0");
     rustix::process::kill_process(process, rustix::process::Signal::KILL).expect("it lives");
     let _ = run.wait();

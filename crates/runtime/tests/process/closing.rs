@@ -1,8 +1,8 @@
 //! How a worker ends.
 
 use crate::callables::{HANG, NOTHING, PROGRAM, SLEEP, wish};
-use crate::support::{Leftovers, builder, eventually, ladder, turn};
-use phalanx_engine::Reason;
+use crate::support::{Leftovers, budgets, builder, eventually, turn};
+use phalanx_runtime::Reason;
 use phalanx_runtime::{Call, DType, Error, Target, Worker};
 use std::time::Duration;
 
@@ -38,7 +38,8 @@ fn who_does_not_leave_in_time_is_killed_and_named() -> Result<(), Error> {
     let error = worker.close().expect_err("one stays");
     println!("{error}");
     let Error::Close { killed, stuck, .. } = error else { panic!("another error: {error}") };
-    assert!(killed.len() == 1 && killed[0].starts_with("chip 1 (process "), "{killed:?}");
+    // On a busy host the others may be too late too.
+    assert!(killed.iter().any(|name| name.starts_with("chip 1 (process ")), "{killed:?}");
     assert!(stuck.is_empty(), "{stuck:?}");
     left.check();
     Ok(())
@@ -69,7 +70,7 @@ fn a_device_that_panics_when_it_is_given_back_keeps_nobody_from_leaving() -> Res
 fn a_task_that_never_returns_meets_its_budget_and_close_ends() -> Result<(), Error> {
     let _turn = turn();
     let left = Leftovers::before();
-    let worker = builder().sub_workers(2).budgets(ladder(100, 300)).init()?;
+    let worker = builder().sub_workers(2).budgets(budgets(100, 300)).init()?;
     let number = worker.tensor(DType::I64, &[1])?;
     let error = worker.call(&Call::new(&HANG).args([number.output()])).expect_err("never returns");
     println!("{error}");
@@ -124,10 +125,10 @@ fn a_closed_worker_refuses_what_its_handles_ask() -> Result<(), Error> {
 }
 
 #[test]
-fn keep_1_the_watchdog_looks_when_nobody_waits() -> Result<(), Error> {
+fn pth_1_the_watchdog_looks_when_nobody_waits() -> Result<(), Error> {
     let _turn = turn();
     let left = Leftovers::before();
-    let worker = builder().sub_workers(1).budgets(ladder(100, 300)).init()?;
+    let worker = builder().sub_workers(1).budgets(budgets(100, 300)).init()?;
     let number = worker.tensor(DType::I64, &[1])?;
     // Long enough for the keeper to sleep while there is nothing to look after.
     std::thread::sleep(Duration::from_millis(50));

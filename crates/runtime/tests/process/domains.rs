@@ -12,7 +12,7 @@ use crate::collectives::{
     AFFINE, ALL_GATHER, ALL_REDUCE, ALL_TO_ALL, AWAIT, BROADCAST, CONSUME, Mode, PRODUCE, RANKS,
     REDUCE_SCATTER, REFUSALS, ROUNDS,
 };
-use crate::support::{builder, ladder, turn};
+use crate::support::{budgets, builder, turn};
 use phalanx_runtime::{
     Builder, Call, Callable, DType, Domain, DomainSpec, Error, Failure, Orchestrator, Target,
     Worker,
@@ -322,7 +322,7 @@ fn refused(builder: Builder) {
 }
 
 fn missing(builder: Builder) {
-    let worker = chips(builder.budgets(ladder(100, 1000)), 2);
+    let worker = chips(builder.budgets(budgets(100, 2500)), 2);
     let run = worker.run("missing", |graph| {
         let domain = allocate(graph, &[0, 1], 8)?;
         let call = Call::new(&AWAIT).domain(&domain);
@@ -334,7 +334,8 @@ fn missing(builder: Builder) {
     let wanted = "it waits for cell 1 of rank 1 of domain `all`, and that is chip 1";
     assert!(words.contains(wanted) && words.contains("which runs nothing"), "DOM-9: {words}");
     let run = worker.run("the one that waited", |graph| {
-        graph.submit_next_level(Target::Chip(0), &Call::new(&NOTHING))?;
+        let call = Call::new(&NOTHING).expected(crate::support::PATIENCE);
+        graph.submit_next_level(Target::Chip(0), &call)?;
         Ok(())
     });
     run.expect("DOM-9: its wait has ended, not the worker");
@@ -342,7 +343,7 @@ fn missing(builder: Builder) {
 }
 
 fn slow(builder: Builder) {
-    let worker = chips(builder.budgets(ladder(100, 1000)), 2);
+    let worker = chips(builder.budgets(budgets(100, 2500)), 2);
     let run = worker.run("slow", |graph| {
         let domain = allocate(graph, &[0, 1], 8)?;
         let consume = Call::new(&CONSUME).domain(&domain).scalar(1);

@@ -1,7 +1,7 @@
 //! What becomes of a tree of workers that is stopped as a whole, and of one in which only some are.
 
 use crate::callables::{PROGRAM, SLEEP};
-use crate::support::{FIXTURE, descendants, eventually, ladder, signal, turn};
+use crate::support::{FIXTURE, budgets, descendants, eventually, signal, turn};
 use phalanx_runtime::{Call, DType, Error, Worker};
 use rustix::process::Signal;
 use std::io::{BufRead, BufReader};
@@ -74,10 +74,12 @@ fn wch_1_alw_1_a_tree_that_is_stopped_as_a_whole_goes_on_as_if_it_had_not_been()
 #[test]
 fn wch_1_workers_that_are_stopped_without_their_parent_are_found_out() {
     let _turn = turn();
-    let all = ["waits", "kept", "levels"].map(Parent::start);
-    for parent in &all {
+    // Each is stopped as soon as its task runs: the task is over soon.
+    let all = ["waits", "kept", "levels"].map(|what| {
+        let parent = Parent::start(what);
         parent.signal(Signal::STOP, false);
-    }
+        parent
+    });
     for parent in all {
         let what = parent.what;
         let words = parent.end();
@@ -96,7 +98,7 @@ fn wch_2_a_thread_that_is_stuck_while_nobody_waits_is_found_out_by_who_waits() -
 {
     let _turn = turn();
     let worker =
-        Worker::builder(&PROGRAM).threads().sub_workers(1).budgets(ladder(40, 120)).init()?;
+        Worker::builder(&PROGRAM).threads().sub_workers(1).budgets(budgets(40, 120)).init()?;
     let number = worker.tensor(DType::I64, &[1])?;
     let run = worker.submit("stuck", |graph| {
         graph.submit_sub(&Call::new(&SLEEP).scalar(3000).args([number.in_out()]))?;

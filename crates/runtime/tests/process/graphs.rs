@@ -88,7 +88,7 @@ fn chips_have_their_devices_as_processes_and_as_threads() -> Result<(), Error> {
 }
 
 #[test]
-fn keep_1_runs_go_on_when_nobody_waits() -> Result<(), Error> {
+fn pth_1_runs_go_on_when_nobody_waits() -> Result<(), Error> {
     let _turn = turn();
     let worker = builder().sub_workers(2).init()?;
     let order = worker.tensor(DType::I64, &[1])?;

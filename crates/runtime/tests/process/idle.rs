@@ -1,24 +1,28 @@
 //! Workers that have nothing to do cost nothing, and one that is stopped for a while is not taken for dead.
 
 use crate::callables::{MOVE, PROGRAM, SLEEP};
-use crate::support::{builder, eventually, is_usable, ladder, signal, ticks, turn};
+use crate::support::{budgets, builder, eventually, is_usable, signal, ticks, turn};
 use phalanx_runtime::{Call, DType, Error, Worker};
 use rustix::process::Signal;
 use std::time::Duration;
 
 #[test]
-fn reap_3_eight_idle_children_and_their_parent_use_no_processor() -> Result<(), Error> {
+fn reap_3_node_3_eight_idle_children_and_their_parent_use_no_processor() -> Result<(), Error> {
     let _turn = turn();
     let worker = builder().chips(4).sub_workers(4).init()?;
     is_usable(&worker)?;
     let mut all: Vec<u32> = worker.startup().children.iter().map(|child| child.process).collect();
     all.push(std::process::id());
-    std::thread::sleep(Duration::from_millis(50));
-    let before: Vec<u64> = all.iter().map(|process| ticks(*process)).collect();
-    std::thread::sleep(Duration::from_secs(1));
-    let used: Vec<u64> = all.iter().zip(before).map(|(one, before)| ticks(*one) - before).collect();
-    println!("ticks in one second, the parent last: {used:?}");
-    assert!(used.iter().all(|ticks| *ticks <= 5), "{used:?}");
+    // The last task may still be going on; who polls is never quiet for a second.
+    let is_quiet = (0..60).any(|_| {
+        let before: Vec<u64> = all.iter().map(|process| ticks(*process)).collect();
+        std::thread::sleep(Duration::from_secs(1));
+        let used = all.iter().zip(before).map(|(one, before)| ticks(*one) - before);
+        let used: Vec<u64> = used.collect();
+        println!("ticks in one second, the parent last: {used:?}");
+        used.iter().all(|ticks| *ticks <= 5)
+    });
+    assert!(is_quiet, "REAP-3, NODE-3: somebody polls");
     worker.close()
 }
 
@@ -26,8 +30,8 @@ fn reap_3_eight_idle_children_and_their_parent_use_no_processor() -> Result<(), 
 fn a_long_task_that_says_that_it_moves_is_not_taken_for_stuck() -> Result<(), Error> {
     let _turn = turn();
     for builder in [builder(), Worker::builder(&PROGRAM).threads()] {
-        let worker = builder.sub_workers(1).budgets(ladder(100, 400)).init()?;
-        worker.call(&Call::new(&MOVE).scalar(1500))?;
+        let worker = builder.sub_workers(1).budgets(budgets(100, 2000)).init()?;
+        worker.call(&Call::new(&MOVE).scalar(3000))?;
         worker.close()?;
     }
     Ok(())
@@ -36,7 +40,7 @@ fn a_long_task_that_says_that_it_moves_is_not_taken_for_stuck() -> Result<(), Er
 #[test]
 fn a_child_that_is_stopped_within_its_budget_is_waited_for() -> Result<(), Error> {
     let _turn = turn();
-    let worker = builder().sub_workers(1).budgets(ladder(500, 20_000)).init()?;
+    let worker = builder().sub_workers(1).budgets(budgets(500, 20_000)).init()?;
     let child = worker.startup().children[0].process;
     let number = worker.tensor(DType::I64, &[1])?;
     for round in 1..=3 {

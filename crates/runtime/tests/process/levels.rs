@@ -3,7 +3,7 @@
 use crate::callables::{NOTHING, PROGRAM, wish};
 use crate::collectives::ALL_REDUCE;
 use crate::levels_below::{ADD_BELOW, DO_BELOW, REDUCE_BELOW, STEAL, WHO_BELOW, WILD, deed};
-use crate::support::{Leftovers, builder, eventually, is_gone, ladder, signal, turn};
+use crate::support::{Leftovers, budgets, builder, eventually, is_gone, signal, turn};
 use phalanx_runtime::{Builder, Call, DType, DomainSpec, Error, Target, Worker};
 use rustix::process::Signal;
 use std::time::Duration;
@@ -227,7 +227,7 @@ fn words(builder: Builder) {
 }
 
 fn nap(builder: Builder) {
-    let worker = tree(builder.budgets(ladder(100, 1000))).init().expect("a tree");
+    let worker = tree(builder.budgets(budgets(100, 2500))).init().expect("a tree");
     send(&worker, [0, 1, 0], deed::NAP).expect("LVL-8: nobody is stuck");
 }
 
@@ -237,7 +237,7 @@ fn stuck(builder: Builder) {
         // A thread that hangs cannot be ended.
         return;
     }
-    let worker = tree(builder.budgets(ladder(100, 1000))).init().expect("a tree");
+    let worker = tree(builder.budgets(budgets(100, 2500))).init().expect("a tree");
     let words = send(&worker, [0, 1, 0], deed::HANG).expect_err("LVL-8").to_string();
     for part in ["level 4 worker 0", "level 3 worker 1", "chip 0", "has shown no progress"] {
         assert!(words.contains(part), "LVL-8: {part}: {words}");

@@ -1,9 +1,9 @@
 //! What is said of workers that are lost: who, how, and what the run had done.
 
 use crate::callables::{GROW, HANG, LAST_WORDS, NOTHING, SLEEP};
-use crate::support::{builder, eventually, is_usable, ladder, signal, turn};
-use phalanx_engine::{Reason, SubmitError};
+use crate::support::{PATIENCE, budgets, builder, eventually, is_usable, signal, turn};
 use phalanx_runtime::{Call, DType, Error, Finished, Orchestrator, RunError, Target, Worker};
+use phalanx_runtime::{Reason, SubmitError};
 use rustix::process::Signal;
 
 /// Kills these children and waits until that is known; what each was called.
@@ -164,12 +164,12 @@ fn prc_10_a_run_that_has_failed_refuses_with_its_own_error() {
 #[test]
 fn a_stall_tells_what_the_run_had_done() {
     let _turn = turn();
-    let small = builder().chips(1).sub_workers(1).budgets(ladder(100, 300));
+    let small = builder().chips(1).sub_workers(1).budgets(budgets(100, 300));
     let worker = small.init().expect("a worker");
     let number = worker.tensor(DType::I64, &[1]).expect("memory");
+    let quick = Call::new(&NOTHING).expected(PATIENCE);
     let run = worker.run("three and one", |graph| {
-        let before: Vec<_> =
-            (0..3).map(|_| graph.submit_sub(&Call::new(&NOTHING))).collect::<Result<_, _>>()?;
+        let before: Vec<_> = (0..3).map(|_| graph.submit_sub(&quick)).collect::<Result<_, _>>()?;
         let call = Call::new(&HANG).args([number.output()]).after(&before);
         graph.submit_next_level(Target::Chip(0), &call)?;
         Ok(())
@@ -197,8 +197,9 @@ fn wrk_7_what_a_run_that_was_given_up_named_can_be_read_when_its_tasks_have_ende
             Ok(())
         });
         let run = run.expect("it is open");
-        let is_large = || worker.read_unordered::<i64>(&number).is_ok_and(|found| found[0] != 0);
-        eventually("it is large", is_large);
+        let is_begun = |found: Vec<i64>| found[0] != 0 && found[1] != 0;
+        let both = || worker.read_unordered::<i64>(&number).is_ok_and(is_begun);
+        eventually("it is large, and the other has begun", both);
         signal(worker.startup().children[0].process, Signal::KILL);
         let error = run_error(run.wait());
         assert!(run.is_done(), "WRK-7: it was told");
@@ -222,8 +223,11 @@ fn wrk_7_a_run_that_goes_on_keeps_its_tensors() {
     let _turn = turn();
     let worker = builder().sub_workers(1).init().expect("a worker");
     let number = worker.tensor(DType::I64, &[1]).expect("memory");
+    // A worker that is stopped ends nothing.
+    let child = worker.startup().children[0].process;
+    signal(child, Signal::STOP);
     let run = worker.submit("it goes on", |graph| {
-        let call = Call::new(&SLEEP).scalar(300).args([number.in_out()]);
+        let call = Call::new(&SLEEP).scalar(0).args([number.in_out()]);
         graph.submit_sub(&call)?;
         // The code of the graph itself cannot wait for its own run.
         assert!(matches!(worker.read::<i64>(&number), Err(Error::InUse)), "WRK-7");
@@ -231,6 +235,7 @@ fn wrk_7_a_run_that_goes_on_keeps_its_tensors() {
     });
     let run = run.expect("it is open");
     assert!(matches!(worker.read::<i64>(&number), Err(Error::InUse)), "WRK-7");
+    signal(child, Signal::CONT);
     run.wait().expect("it ends well");
     assert_eq!(worker.read::<i64>(&number).expect("WRK-7"), [1]);
 }

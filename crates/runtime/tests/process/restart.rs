@@ -41,7 +41,15 @@ fn a_worker_that_is_lost_while_idle_is_started_again() -> Result<(), Error> {
 fn prc_9_idempotent_tasks_run_again_and_all_end_well() -> Result<(), Error> {
     let _turn = turn();
     let left = Leftovers::before();
-    let mut dice = Dice::new(7);
+    for seed in 7..10 {
+        run_again(&mut Dice::new(seed))?;
+        left.check();
+    }
+    Ok(())
+}
+
+/// Kills workers while they run tasks that may run again: three times, as no worker is lost for good by that.
+fn run_again(dice: &mut Dice) -> Result<(), Error> {
     let worker = builder().sub_workers(3).restart().init()?;
     let numbers = worker.tensor(DType::I64, &[120])?;
     let run = worker.submit("again", |graph| {
@@ -56,7 +64,7 @@ fn prc_9_idempotent_tasks_run_again_and_all_end_well() -> Result<(), Error> {
         std::thread::sleep(Duration::from_micros(5000 + dice.below(10_000)));
         let ours: Vec<u32> = crate::support::children().into_iter().collect();
         let victim = usize::try_from(dice.below(3)).expect("few");
-        if let Some(process) = ours.get(victim).filter(|_| kills < 10) {
+        if let Some(process) = ours.get(victim).filter(|_| kills < 3) {
             signal(*process, Signal::KILL);
             kills += 1;
         }
@@ -71,9 +79,7 @@ fn prc_9_idempotent_tasks_run_again_and_all_end_well() -> Result<(), Error> {
     // The last kill may not be known yet, and what is sent to the dead meanwhile fails.
     eventually("all are there again", || is_usable(&worker).is_ok());
     drop(numbers);
-    worker.close()?;
-    left.check();
-    Ok(())
+    worker.close()
 }
 
 #[test]

@@ -2,13 +2,14 @@
 
 use crate::callables::{ADD, EMPLOY, LONG_WORDS, NOTHING, PROGRAM, WHO, wish};
 use crate::support::{
-    FIXTURE, Leftovers, builder, describe, eventually, is_gone, ladder, signal, timed, turn,
+    FIXTURE, Leftovers, PATIENCE, budgets, builder, describe, eventually, is_gone, signal, timed,
+    turn,
 };
-use phalanx_engine::{Ladder, Time};
-use phalanx_runtime::error::StartError;
-use phalanx_runtime::shm::Phase;
-use phalanx_runtime::{Builder, Call, DType, Error, Program, Target, Worker};
+use phalanx_runtime::{
+    Budgets, Builder, Call, DType, Error, Phase, Program, StartError, Target, Worker,
+};
 use rustix::process::Signal;
+use std::time::Duration;
 
 /// How the start of a builder failed.
 fn refusal(builder: Builder) -> StartError {
@@ -43,14 +44,16 @@ fn prc_1_a_child_with_other_callables_is_refused_by_name() {
 fn prc_2_slow_bootstraps_are_waited_for_and_charged_to_nobody() -> Result<(), Error> {
     let _turn = turn();
     // The budget of an operation is shorter than the slowest start.
-    let budgets = ladder(50, 200);
-    let worker = builder().chips(3).device_ids(&[0, wish::SLOW, 2]).budgets(budgets).init()?;
+    let budgets = budgets(50, 200);
+    let late = wish::LATE + 2_000;
+    let worker = builder().chips(3).device_ids(&[0, late, 2]).budgets(budgets).init()?;
     let startup = worker.startup();
     println!("{startup}");
     assert_eq!(startup.straggler().map(|last| &*last.name), Some("chip 1"));
     assert!(startup.children.iter().all(|child| child.ready <= Some(startup.total)));
     worker.run("a group", |graph| {
-        let calls: Vec<_> = (0..3).map(|chip| (chip, Call::new(&NOTHING))).collect();
+        let call = Call::new(&NOTHING).expected(PATIENCE);
+        let calls: Vec<_> = (0..3).map(|chip| (chip, call.clone())).collect();
         Ok(graph.submit_next_level_group(&calls).map(drop)?)
     })?;
     worker.close()
@@ -97,7 +100,7 @@ fn boot_2_a_bootstrap_that_fails_in_a_thread_fails_the_start() {
 fn a_start_that_takes_too_long_names_the_straggler() {
     let _turn = turn();
     let left = Leftovers::before();
-    let budgets = Ladder { startup: Time(900_000_000), ..ladder(50, 200) };
+    let budgets = Budgets { startup: Duration::from_secs(4), ..budgets(50, 200) };
     let ids = [0, 1, wish::HANG];
     let error = refusal(builder().chips(3).device_ids(&ids).budgets(budgets));
     println!("{error}");

@@ -1,8 +1,7 @@
 //! What several tests need.
 
 use crate::callables::{NOTHING, PROGRAM};
-use phalanx_engine::{Ladder, Time};
-use phalanx_runtime::{Builder, Call, Error, Worker};
+use phalanx_runtime::{Budgets, Builder, Call, Error, Worker};
 use rustix::process::{Pid, Signal};
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -22,10 +21,13 @@ pub(crate) fn builder() -> Builder {
     Worker::builder(&PROGRAM).program_path(FIXTURE)
 }
 
+/// Expected length of tasks that must not be taken for stuck, however busy the host is.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(600);
+
 /// Short budgets, in milliseconds: no progress, one operation.
-pub(crate) fn ladder(progress: u64, operation: u64) -> Ladder {
-    let time = |milliseconds: u64| Time(milliseconds * 1_000_000);
-    Ladder {
+pub(crate) fn budgets(progress: u64, operation: u64) -> Budgets {
+    let time = Duration::from_millis;
+    Budgets {
         progress: time(progress),
         operation: time(operation),
         wait: time(2 * operation + progress),
@@ -48,6 +50,15 @@ pub(crate) fn children() -> BTreeSet<u32> {
     let numbers = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let numbers = numbers.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     numbers.filter(|number| stat(*number).is_some_and(|fields| fields[1] == ours)).collect()
+}
+
+/// The child that was started under this name (`chip 0`), if it is there.
+pub(crate) fn child_named(name: &str) -> Option<u32> {
+    let is_named = |process: &u32| {
+        let line = std::fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
+        line.split(|byte| *byte == 0).any(|word| word == name.as_bytes())
+    };
+    children().into_iter().find(is_named)
 }
 
 /// All processes below one.
@@ -89,7 +100,7 @@ pub(crate) fn signal(process: u32, signal: Signal) {
 
 /// Looks until `is_true`, for a long time.
 pub(crate) fn eventually(what: &str, mut is_true: impl FnMut() -> bool) {
-    for _ in 0..6000 {
+    for _ in 0..60_000 {
         if is_true() {
             return;
         }
@@ -121,7 +132,7 @@ impl Leftovers {
 pub(crate) fn is_usable(worker: &Worker) -> Result<(), Error> {
     let finished = worker.run("still there", |graph| {
         for _ in 0..32 {
-            graph.submit_sub(&Call::new(&NOTHING))?;
+            graph.submit_sub(&Call::new(&NOTHING).expected(PATIENCE))?;
         }
         Ok(())
     })?;

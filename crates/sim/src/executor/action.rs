@@ -1,8 +1,8 @@
-//! What happens, and the order of what happens at one partition and instant.
+//! Actions, and the order of the events of one partition and instant.
 
 use super::{DeviceId, Partition};
 
-/// What happens: an action of a device, or a process that goes on. One word: eight bits of device, the rest payload.
+/// An action of a device, or the resumption of a process, in one word: eight bits of device number, the rest payload.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Action(u64);
 
@@ -26,7 +26,7 @@ impl Action {
         Self(u64::from(device.0 + 1) << PAYLOAD_BITS | payload)
     }
 
-    /// Which device; `None` for a process.
+    /// Returns the index of the device; `None` for a process.
     #[inline]
     pub(super) fn device(self) -> Option<usize> {
         ((self.0 >> PAYLOAD_BITS) as usize).checked_sub(1)
@@ -38,7 +38,7 @@ impl Action {
     }
 }
 
-/// The order of events of one partition and instant (SIM-2): time of creation, creating partition, that partition's own count.
+/// The order of events of one partition and instant (SIM-2): time of creation, creating partition, that partition's count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key {
     created: u64,
@@ -49,7 +49,7 @@ const COUNT_BITS: u32 = 44;
 
 impl Key {
     pub(super) const NONE: Self = Self { created: 0, origin_and_count: 0 };
-    /// Behind all events of an instant: the key of what they cause without delay.
+    /// The key of actions without delay, which come after all events of their instant.
     pub(super) const LAST: Self = Self { created: u64::MAX, origin_and_count: u64::MAX };
 
     #[inline]

@@ -1,9 +1,9 @@
-//! What each partition has yet to do.
+//! The event queues: one agenda of future events for each partition.
 //!
-//! Every partition keeps its own events by time. A window begins with a look at when each partition is due; from then on a
-//! partition touches its own agenda, and those of the partitions it sends something to.
+//! A window begins with a search for the partitions that are due. During its turn, a partition touches its own agenda
+//! and the agendas of the partitions it sends events to.
 //!
-//! - **AGD-1 (order).** The events of a partition come out by time, and at equal times by their keys (SIM-2).
+//! - **AGD-1 (order).** The events of a partition leave the agenda by time, and at equal times by key (SIM-2).
 //! - **AGD-2 (due).** A partition is due at the time of its first event.
 
 use super::action::{Action, Key};
@@ -11,7 +11,7 @@ use super::{Partition, PartitionOrder};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// An action to come.
+/// A future action.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Entry {
     pub(super) time: u64,
@@ -22,32 +22,32 @@ pub(super) struct Entry {
 impl Entry {
     const NONE: Self = Self { time: u64::MAX, key: Key::NONE, action: Action::NONE };
 
-    /// Whether it happens before `other`. Times differ nearly always.
+    /// True if this event fires before `other`. The times nearly always differ.
     #[inline]
     fn is_before(&self, other: &Self) -> bool {
         self.time < other.time || (self.time == other.time && self.key < other.key)
     }
 }
 
-/// The events of one partition.
+/// The future events of one partition.
 ///
-/// A partition rarely has more than a few, and most new ones are the last to happen: those stand in a short sorted ring,
-/// and only what does not fit into it goes to a heap.
+/// A partition rarely has more than a few events, and most new events are the last to fire. A short sorted ring holds
+/// those; a heap holds the events that do not fit into the ring.
 #[repr(C, align(64))]
 pub(super) struct Agenda {
-    /// When the partition is due. While it has its turn, when it was before.
+    /// Time of the first event. During the partition's turn, the value from before the turn.
     due: u64,
-    /// How many events the partition has created, for itself and for others.
+    /// Number of events created by the partition, for itself and for others.
     created: u64,
-    /// The first of `soon`, counted without end: its slot is that modulo `SOON`.
+    /// Position of the first event of `soon`; its slot is the position modulo `SOON`.
     head: usize,
     len: usize,
-    /// The others, none of which comes before any of `soon`; there are none unless `soon` has some.
+    /// Events that fire after all events of `soon`; empty if `soon` is empty.
     later: BinaryHeap<Reverse<Entry>>,
     soon: [Entry; SOON],
 }
 
-/// How many events the ring of an agenda holds: a power of two, so that slots need no check.
+/// Capacity of the ring: a power of two, so that slots need no bounds check.
 const SOON: usize = 16;
 
 impl Agenda {
@@ -56,13 +56,13 @@ impl Agenda {
         Self { due: u64::MAX, created: 0, head: 0, len: 0, soon, later }
     }
 
-    /// When the first event happens; never, if there is none.
+    /// Returns the time of the first event, `u64::MAX` if there is none.
     #[inline]
     fn time(&self) -> u64 {
         if self.len == 0 { u64::MAX } else { self.soon[self.head % SOON].time }
     }
 
-    /// Takes the first event, if it happens before `end`.
+    /// Takes the first event, if it fires before `end`.
     #[inline]
     pub(super) fn pop_before(&mut self, end: u64) -> Option<Entry> {
         let entry = self.soon[self.head % SOON];
@@ -77,7 +77,7 @@ impl Agenda {
         Some(entry)
     }
 
-    /// The ring is used up: starts at its first slot again, which is the most likely to be at hand.
+    /// Refills the empty ring from its first slot, which is most likely in the cache.
     #[inline]
     fn refill(&mut self) {
         self.head = 0;
@@ -99,7 +99,7 @@ impl Agenda {
     #[inline(always)]
     #[expect(
         clippy::inline_always,
-        reason = "an entry that is passed on is written, read and written again"
+        reason = "an entry passed to a function is written, read and written again"
     )]
     fn push(&mut self, entry: Entry) {
         if (self.len == SOON || !self.later.is_empty()) && self.keep_for_later(entry) {
@@ -114,7 +114,7 @@ impl Agenda {
         self.soon[at % SOON] = entry;
     }
 
-    /// Makes room for an entry, or puts it into the heap, if it belongs there.
+    /// Makes room in the ring, or puts the entry into the heap if it belongs there; true for the heap.
     #[cold]
     fn keep_for_later(&mut self, entry: Entry) -> bool {
         while self.len >= SOON {
@@ -132,7 +132,7 @@ impl Agenda {
 /// The agendas of all partitions.
 pub(super) struct Agendas {
     list: Box<[Agenda]>,
-    /// When the first of each `BLOCK` partitions is due, or earlier: only blocks that may be due are looked at.
+    /// A lower bound of the first due time of each `BLOCK` partitions: a search skips blocks that cannot be due.
     blocks: Box<[u64]>,
 }
 
@@ -147,7 +147,7 @@ impl Agendas {
         }
     }
 
-    /// Forgets every event. Counts go on, so that no key is used twice.
+    /// Removes every event. The counts continue, so that no key is used twice.
     pub(super) fn clear(&mut self) {
         for agenda in &mut self.list {
             *agenda = Agenda { created: agenda.created, ..Agenda::new() };
@@ -155,13 +155,13 @@ impl Agendas {
         self.blocks.fill(u64::MAX);
     }
 
-    /// The agenda of one partition.
+    /// Returns the agenda of one partition.
     #[inline]
     pub(super) fn of(&mut self, partition: Partition) -> &mut Agenda {
         &mut self.list[partition.0 as usize]
     }
 
-    /// The key of an event that `origin` creates now.
+    /// Returns the key of an event that `origin` creates now.
     #[inline]
     pub(super) fn next_key(&mut self, now: u64, origin: Partition) -> Key {
         let agenda = self.of(origin);
@@ -173,7 +173,7 @@ impl Agendas {
     #[inline(always)]
     #[expect(
         clippy::inline_always,
-        reason = "an entry that is passed on is written, read and written again"
+        reason = "an entry passed to a function is written, read and written again"
     )]
     pub(super) fn push(&mut self, partition: Partition, entry: Entry) {
         let agenda = self.of(partition);
@@ -185,16 +185,16 @@ impl Agendas {
         }
     }
 
-    /// A partition has had its turn.
+    /// Updates the due time of a partition after its turn.
     #[inline]
     pub(super) fn end_turn(&mut self, partition: Partition) {
         let agenda = self.of(partition);
         agenda.due = agenda.time();
     }
 
-    /// When the first partition is due; never, if nothing is left to happen.
+    /// Returns the time of the first event of all partitions, `u64::MAX` if there is none.
     pub(super) fn first_due(&mut self) -> u64 {
-        // A block may say too little after a turn, but never too much.
+        // After a turn a block's bound may be too low, but never too high.
         loop {
             let first = self.blocks.iter().copied().min().unwrap_or(u64::MAX);
             if first == u64::MAX {
@@ -213,8 +213,8 @@ impl Agendas {
         }
     }
 
-    /// Gives every partition that is due before `end` to `out`, in the order of `order`.
-    pub(super) fn line_up(&self, end: u64, order: PartitionOrder, out: &mut Vec<Partition>) {
+    /// Writes the partitions that are due before `end` to `out`, in the order of their turns.
+    pub(super) fn due_before(&self, end: u64, order: PartitionOrder, out: &mut Vec<Partition>) {
         out.clear();
         let blocks = (0..).step_by(BLOCK).zip(&self.blocks).zip(self.list.chunks(BLOCK));
         for ((first, block), agendas) in blocks {
@@ -229,6 +229,7 @@ impl Agendas {
     }
 }
 
+/// Returns a hash of a seed, a time and a partition.
 fn turn_of(seed: u64, now: u64, partition: Partition) -> u64 {
     let mut x = seed ^ now.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ (u64::from(partition.0) << 32);
     x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -266,7 +267,7 @@ mod tests {
                 let due = models.iter().filter_map(|model| model.first()).map(|entry| entry.time);
                 prop_assert_eq!(agendas.first_due(), due.min().unwrap_or(u64::MAX), "AGD-2");
                 let (end, mut turns) = (agendas.first_due().saturating_add(100), Vec::new());
-                agendas.line_up(end, PartitionOrder::Queued, &mut turns);
+                agendas.due_before(end, PartitionOrder::Queued, &mut turns);
                 let expected = (0..).zip(&models).filter(|(_, model)| model.first().is_some_and(|e| e.time < end));
                 prop_assert!(turns.into_iter().eq(expected.map(|(partition, _)| Partition(partition))), "AGD-2");
             }

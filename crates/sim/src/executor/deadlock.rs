@@ -1,38 +1,38 @@
-//! A deadlock as a result: who waits, for what, and who could provide it.
+//! A deadlock as a result: the waiting processes, their conditions, and the processes that could satisfy them.
 
 use super::Partition;
 use crate::time::Time;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// One thing a process waits for.
+/// One condition a process waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wait {
-    /// What it is, with the numbers that matter.
+    /// The condition in words, with the relevant numbers.
     pub what: String,
-    /// The processes that could provide it, by name; empty if nobody can.
+    /// Names of the processes that could satisfy the condition; empty if there are none.
     pub providers: Vec<String>,
 }
 
-/// A process that cannot go on.
+/// A process that cannot continue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waiting {
-    /// Its name.
+    /// Name of the process.
     pub process: String,
-    /// Where it runs.
+    /// Partition in which the process runs.
     pub partition: Partition,
-    /// All it waits for.
+    /// All conditions the process waits for.
     pub waits: Vec<Wait>,
 }
 
-/// Nothing can happen any more, and these processes are not finished: the wait-for graph.
+/// The wait-for graph of a run with unfinished processes and no events left.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deadlock {
-    /// When the last event fired.
+    /// Time of the last event.
     pub time: Time,
     /// Every unfinished process.
     pub waiting: Vec<Waiting>,
-    /// A cycle in the graph, by name, if there is one: each waits for the next, the last for the first.
+    /// A cycle in the graph, by name, if there is one: each process waits for the next, the last for the first.
     pub cycle: Vec<String>,
 }
 
@@ -44,7 +44,7 @@ impl Deadlock {
     }
 }
 
-/// Follows the first provider that is waiting too from each process until one repeats or the trail ends.
+/// Follows the first waiting provider from each process until a process repeats or the chain ends.
 fn find_cycle(waiting: &[Waiting]) -> Vec<String> {
     let alive: BTreeSet<&str> = waiting.iter().map(|w| w.process.as_str()).collect();
     let mut next: BTreeMap<&str, &str> = BTreeMap::new();
@@ -112,7 +112,7 @@ impl Deadlock {
     }
 }
 
-/// How many of those who could provide something are named.
+/// Largest number of providers named in a message.
 const MOST_PROVIDERS: usize = 8;
 
 impl std::error::Error for Deadlock {}

@@ -1,4 +1,4 @@
-//! Processes: their numbers, names and partitions, sleeping, spawning, joining, cancelling.
+//! Processes: their ids, names and partitions; sleeping, spawning, joining and cancelling.
 
 use super::action::Action;
 use super::{Partition, Process, Sim, Wait};
@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-/// The number of a process; never reused, so a late wake-up cannot reach a successor.
+/// The id of a process; ids are not reused, so a late wake-up cannot reach another process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TaskId {
     index: u32,
@@ -22,7 +22,7 @@ impl TaskId {
         self.index as usize
     }
 
-    /// Both numbers in 56 bits.
+    /// Packs index and generation into 56 bits.
     #[inline]
     pub(super) fn pack(self) -> u64 {
         u64::from(self.generation & GENERATIONS) << 32 | u64::from(self.index)
@@ -35,22 +35,22 @@ impl TaskId {
     }
 }
 
-/// Generations count modulo 2^24: a wake-up would have to be that many processes late to be taken for another's.
+/// Generations count modulo 2^24: a wake-up reaches the wrong process only after 2^24 processes in the same slot.
 const GENERATIONS: u32 = (1 << 24) - 1;
 
-/// The processes themselves, by index.
+/// The futures of the processes, by index.
 #[derive(Default)]
 pub(super) struct Processes(Vec<(u32, Option<Process>)>);
 
 impl Processes {
-    /// A process, if it is still the one that is meant.
+    /// Returns a process, if it still exists.
     #[inline]
     pub(super) fn get(&mut self, task: TaskId) -> Option<&mut Process> {
         let (generation, process) = self.0.get_mut(task.index())?;
         if *generation == task.generation { process.as_mut() } else { None }
     }
 
-    /// Takes a process out.
+    /// Removes and returns a process.
     pub(super) fn remove(&mut self, task: TaskId) -> Option<Process> {
         let (generation, process) = self.0.get_mut(task.index())?;
         if *generation == task.generation { process.take() } else { None }
@@ -70,7 +70,7 @@ impl Processes {
     }
 }
 
-/// What is known of each process, by index.
+/// The names and partitions of the processes, by index.
 #[derive(Default)]
 pub(super) struct Slab {
     slots: Vec<SlotState>,
@@ -96,7 +96,7 @@ impl Slab {
         TaskId { index, generation: 0 }
     }
 
-    /// Forgets a process; `false` if it had already gone.
+    /// Removes a process; `false` if it was already removed.
     pub(super) fn remove(&mut self, task: TaskId) -> bool {
         if !self.is_live(task) {
             return false;
@@ -144,7 +144,7 @@ impl Slab {
     }
 }
 
-/// Waits for a point in time.
+/// A wait for a point in time; see [`Sim::sleep_until`].
 pub struct Sleep {
     sim: Sim,
     deadline: Time,
@@ -173,7 +173,7 @@ impl Future for Sleep {
     }
 }
 
-/// Waits until something else has happened.
+/// A wait for another event; see [`Sim::pause`].
 #[must_use = "does nothing unless awaited"]
 pub struct Pause<D> {
     sim: Sim,
@@ -191,24 +191,25 @@ impl<D: Fn() -> Wait + Unpin> Future for Pause<D> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
-        if self.registered && self.sim.0.running.get() {
+        if self.registered && self.sim.state().run.is_running.get() {
             return Poll::Ready(());
         }
         if !self.registered {
             self.registered = true;
-            self.sim.0.pausing.borrow_mut().push((self.sim.partition(), self.sim.task()));
+            let process = (self.sim.partition(), self.sim.task());
+            self.sim.state().watchers.paused.borrow_mut().push(process);
         }
         self.sim.waiting(&self.describe);
         Poll::Pending
     }
 }
 
-/// A process was cancelled before it finished.
+/// The error of joining a process that was cancelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the process was cancelled")]
 pub struct Canceled;
 
-/// A running process: await it for its result, drop it to cancel it, or [`JoinHandle::detach`] it.
+/// A handle of a process: await it for the result, drop it to cancel the process, or [`JoinHandle::detach`] it.
 #[must_use = "dropping a handle cancels its process"]
 pub struct JoinHandle<T> {
     sim: Sim,
@@ -229,16 +230,16 @@ pub(super) fn spawn<T: 'static>(
     name: String,
     process: impl Future<Output = T> + 'static,
 ) -> JoinHandle<T> {
-    let core = &sim.0;
-    let task = core.tasks.borrow_mut().insert(name, partition);
+    let registry = &sim.state().registry;
+    let task = registry.tasks.borrow_mut().insert(name, partition);
     let shared = Rc::new(Shared {
         result: RefCell::new(None),
         finished: Cell::new(false),
         joiner: Cell::new(None),
     });
     let wrapped = finish(sim.clone(), shared.clone(), process);
-    core.newcomers.borrow_mut().push((task, Box::pin(wrapped)));
-    core.chores.set(true);
+    registry.new_processes.borrow_mut().push((task, Box::pin(wrapped)));
+    registry.has_changes.set(true);
     sim.act_at(sim.now(), partition, Action::resume(task.pack()));
     JoinHandle { sim: sim.clone(), task, shared, detached: false }
 }
@@ -253,17 +254,17 @@ async fn finish<T>(sim: Sim, shared: Rc<Shared<T>>, process: impl Future<Output 
 }
 
 impl<T> JoinHandle<T> {
-    /// Lets the process run on without a handle.
+    /// Lets the process continue without a handle.
     pub fn detach(mut self) {
         self.detached = true;
     }
 
-    /// The result, if the process has finished and nobody took it yet.
+    /// Takes the result, if the process has finished and the result was not taken before.
     pub fn take(&self) -> Option<T> {
         self.shared.result.take()
     }
 
-    /// Whether the process has finished.
+    /// True if the process has finished.
     pub fn is_finished(&self) -> bool {
         self.shared.finished.get()
     }
@@ -276,7 +277,7 @@ impl<T> Future for JoinHandle<T> {
         if self.is_finished() {
             return Poll::Ready(self.take().ok_or(Canceled));
         }
-        if !self.sim.0.tasks.borrow().is_live(self.task) {
+        if !self.sim.state().registry.tasks.borrow().is_live(self.task) {
             return Poll::Ready(Err(Canceled));
         }
         self.shared.joiner.set(Some(self.sim.task()));
@@ -291,8 +292,9 @@ impl<T> Future for JoinHandle<T> {
 impl<T> Drop for JoinHandle<T> {
     fn drop(&mut self) {
         if !self.detached && !self.is_finished() {
-            self.sim.0.canceled.borrow_mut().push(self.task);
-            self.sim.0.chores.set(true);
+            let registry = &self.sim.state().registry;
+            registry.canceled.borrow_mut().push(self.task);
+            registry.has_changes.set(true);
         }
     }
 }

@@ -1,5 +1,6 @@
 use super::*;
 use crate::signal::Signal;
+use std::cell::{Cell, RefCell};
 
 fn log() -> (Rc<RefCell<Vec<String>>>, impl Fn(&str) + Clone + 'static) {
     let lines = Rc::new(RefCell::new(Vec::new()));
@@ -74,7 +75,7 @@ fn sim_2_the_order_of_turns_cannot_be_observed() {
 
 #[test]
 #[should_panic(expected = "SIM-3")]
-fn sim_3_a_place_cannot_act_on_another_without_delay() {
+fn sim_3_a_partition_cannot_act_on_another_without_delay() {
     struct Nothing;
     impl Device for Nothing {
         fn fire(&self, _: &Sim, _: u64) {}
@@ -84,7 +85,7 @@ fn sim_3_a_place_cannot_act_on_another_without_delay() {
     let device = sim.register(Rc::new(Nothing));
     executor
         .spawn(Partition(0), "trespasser", async move {
-            sim.schedule(sim.now(), Partition(1), device, 0)
+            sim.schedule(sim.now(), Partition(1), device, 0);
         })
         .detach();
     let _ = executor.run();
@@ -195,7 +196,7 @@ fn sim_6_everything_due_at_the_start_happens_before_time_moves() {
     }
 }
 
-/// Looks again and again whether `done`; how often.
+/// Polls `done`; returns the number of polls.
 async fn look(sim: Sim, done: Rc<Cell<bool>>) -> u32 {
     let mut looks = 0;
     while !done.get() {
@@ -252,7 +253,7 @@ fn a_stuck_executor_can_be_cleared_and_used_again() {
     let sim = executor.sim();
     executor
         .spawn(Partition(1), "stuck", async move {
-            // Ends with its parent, which nobody holds on to.
+            // Ends with its parent, whose handle is dropped.
             let inner = sim.clone();
             let _child = sim.spawn("child", async move { inner.sleep(Time::us(1)).await });
             sim.sleep(Time::ns(3)).await;

@@ -1,19 +1,18 @@
-//! Watching others: waking up only if the run goes on anyway, and asking what processes wait for.
+//! Watching other processes: timers that do not keep a run alive, and questions about waits.
 //!
-//! - **SIM-8 (watching is not doing).** A process that dozes is resumed at its instant (or when the window ends in which
-//!   that lies) if anything else happens then or later, and never otherwise: a watchdog neither keeps a run alive nor
-//!   hides a deadlock.
+//! - **SIM-8 (watching is not progress).** A dozing process is resumed at its deadline, or at the end of the window that
+//!   holds the deadline, if another event fires at that time or later, and never otherwise: a watchdog neither keeps a
+//!   run alive nor hides a deadlock.
 
-use super::{Core, Executor, Partition, Sim, TaskId, Waiting};
-use crate::executor::action::Action;
-use crate::executor::agenda::Entry;
+use super::state::State;
+use super::{Executor, Partition, Sim, TaskId, Waiting};
 use crate::time::Time;
 use std::cell::RefCell;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-/// Waits for a point in time without keeping the run alive; see [`Sim::doze_until`].
+/// A wait for a point in time that does not keep the run alive; see [`Sim::doze_until`].
 #[must_use = "does nothing unless awaited"]
 pub struct Doze {
     sim: Sim,
@@ -25,20 +24,28 @@ impl Future for Doze {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
-        let core = self.sim.0.clone();
         if self.sim.now() >= self.deadline {
             return Poll::Ready(());
         }
-        core.has_dozed.set(true);
+        self.sim.state().inquiry.has_dozed.set(true);
         if !std::mem::replace(&mut self.is_registered, true) {
-            let time = self.deadline.as_ps();
-            core.dozing.borrow_mut().push((time, self.sim.partition(), self.sim.task()));
+            let (time, partition) = (self.deadline.as_ps(), self.sim.partition());
+            let process = DozingProcess { time, partition, task: self.sim.task() };
+            self.sim.state().watchers.dozing.borrow_mut().push(process);
         }
         Poll::Pending
     }
 }
 
-/// A question that the executor answers when the asker waits.
+/// A process that dozes until `time`.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct DozingProcess {
+    time: u64,
+    partition: Partition,
+    task: TaskId,
+}
+
+/// A question about the waits of processes, which the executor answers after the current action.
 pub(super) struct Question {
     partition: Partition,
     asker: TaskId,
@@ -46,7 +53,7 @@ pub(super) struct Question {
     answer: RefCell<Option<Vec<Waiting>>>,
 }
 
-/// Waits for the answer to [`Sim::look_at`].
+/// A wait for the answer to [`Sim::look_at`].
 #[must_use = "does nothing unless awaited"]
 pub struct Look {
     sim: Sim,
@@ -64,64 +71,63 @@ impl Future for Look {
         let (partition, asker) = (self.sim.partition(), self.sim.task());
         let names = std::mem::take(&mut self.names);
         let question = Rc::new(Question { partition, asker, names, answer: RefCell::new(None) });
-        self.sim.0.questions.borrow_mut().push(question.clone());
-        self.sim.0.chores.set(true);
+        self.sim.state().inquiry.questions.borrow_mut().push(question.clone());
+        self.sim.state().registry.has_changes.set(true);
         self.question = Some(question);
         Poll::Pending
     }
 }
 
 impl Sim {
-    /// Waits until `deadline` if anything else happens then or later (SIM-8): for those who only watch.
+    /// Waits until `deadline` if another event fires at that time or later (SIM-8): for watchdogs.
     pub fn doze_until(&self, deadline: Time) -> Doze {
         Doze { sim: self.clone(), deadline, is_registered: false }
     }
 
-    /// What the processes of the current partition with these names wait for, now. One that is not listed is over or has not
-    /// begun; one without waits will be resumed by an event of its own.
+    /// Returns the waits of the named processes of the current partition. A process that is not listed has ended or has
+    /// not begun; a process without waits will be resumed by an event of its own.
     pub fn look_at(&self, names: Vec<String>) -> Look {
         Look { sim: self.clone(), names, question: None }
     }
 }
 
-impl Core {
-    /// Resumes those who doze until before the end of the window that begins at `due`, which may begin earlier for them.
+impl State {
+    /// Resumes the processes whose deadline lies before the end of the next window. Returns the start of that window:
+    /// `due`, the time of the next event, or an earlier deadline.
     #[cold]
     pub(super) fn end_dozes(&self, due: u64, span: u64) -> u64 {
         if due == u64::MAX {
             return due;
         }
-        let mut dozing = self.dozing.borrow_mut();
-        let first = dozing.iter().map(|(time, ..)| *time).min().unwrap_or(due);
-        let start = due.min(first.max(self.horizon.get()));
+        let mut dozing = self.watchers.dozing.borrow_mut();
+        let first = dozing.iter().map(|process| process.time).min().unwrap_or(due);
+        let start = due.min(first.max(self.clock.window_end.get()));
         let end = start.saturating_add(span);
-        let mut resumed: Vec<_> = dozing.extract_if(.., |(time, ..)| *time < end).collect();
+        let mut resumed: Vec<_> = dozing.extract_if(.., |process| process.time < end).collect();
         resumed.sort_unstable();
-        let mut agendas = self.agendas.borrow_mut();
-        for (time, partition, task) in resumed {
-            let time = time.max(start);
-            let (key, action) = (agendas.next_key(time, partition), Action::resume(task.pack()));
-            agendas.push(partition, Entry { time, key, action });
+        for DozingProcess { time, partition, task } in resumed {
+            self.resume_at(time.max(start), partition, task);
         }
         start
     }
 }
 
 impl Executor {
-    /// Answers a question by polling the processes it is about: whoever still waits says what for.
+    /// Answers a question by polling the named processes: each pending wait describes itself.
     pub(super) fn answer(&mut self, question: &Question) {
-        let core = self.sim.0.clone();
-        let mut tasks: Vec<_> = core.tasks.borrow().iter().collect();
+        let state = self.sim.share();
+        let inquiry = &state.inquiry;
+        let mut tasks: Vec<_> = state.registry.tasks.borrow().iter().collect();
         tasks.retain(|(_, name, partition)| {
             *partition == question.partition && question.names.iter().any(|asked| asked == name)
         });
         let mut found = Vec::new();
         for (task, process, partition) in tasks {
-            *core.explained.borrow_mut() = Some(Vec::new());
-            core.is_quiet.set(false);
-            self.resume(&core, task);
-            core.is_quiet.set(true);
-            let waits = core.explained.take().unwrap_or_default();
+            *inquiry.waits.borrow_mut() = Some(Vec::new());
+            inquiry.is_quiet.set(false);
+            self.resume(&state, task);
+            inquiry.is_quiet.set(true);
+            let waits = inquiry.waits.take().unwrap_or_default();
             found.push(Waiting { process, partition, waits });
         }
         question.answer.replace(Some(found));

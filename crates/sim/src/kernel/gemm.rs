@@ -1,8 +1,8 @@
-//! A tiled matrix product that overlaps loads with computing.
+//! A tiled matrix product that overlaps loads with computation.
 //!
-//! Output tiles are dealt in turn to those who share the product. For each, the k-steps load a pair of operand
-//! tiles as one transfer and multiply-accumulate it in f32; the finished tile is stored while the next one is
-//! computed. With two buffers the next pair is loaded meanwhile; with one, loading and computing alternate.
+//! The programs of a product take its output tiles in turn. For each output tile, every k-step loads a pair of operand
+//! tiles as one transfer and multiply-accumulates them in f32; the finished tile is stored while the next tile is
+//! computed. With two buffers the next pair is loaded meanwhile; with one buffer, loads and computation alternate.
 
 use super::{KernelError, Mask, Tile, Tl, View};
 use crate::memory::Region;
@@ -10,28 +10,28 @@ use crate::memory::Region;
 /// A matrix in memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Operand {
-    /// Where.
+    /// Region that holds the matrix.
     pub region: Region,
-    /// The element of the region that is its corner.
+    /// Element of the region that is the corner of the matrix.
     pub start: usize,
-    /// How far apart rows, and columns, are, in elements.
+    /// Distance of rows and distance of columns, in elements.
     pub strides: [usize; 2],
 }
 
 impl Operand {
-    /// A row-major matrix of `columns` columns, from the beginning of a region on.
+    /// Returns a row-major matrix of `columns` columns from the start of a region.
     pub fn row_major(region: Region, columns: usize) -> Self {
         Self { region, start: 0, strides: [columns, 1] }
     }
 
-    /// The same with its corner `start` elements further on.
+    /// Moves the corner by `start` elements.
     #[must_use]
     pub fn at(mut self, start: usize) -> Self {
         self.start += start;
         self
     }
 
-    /// The same elements with rows and columns exchanged.
+    /// Exchanges rows and columns.
     #[must_use]
     pub fn transposed(mut self) -> Self {
         self.strides.swap(0, 1);
@@ -52,19 +52,19 @@ pub struct Gemm {
     pub dims: [usize; 3],
     /// The tile's `m, n, k`.
     pub tile: [usize; 3],
-    /// 2 to load the next operands while computing, 1 not to.
+    /// Number of operand buffers: 2 to load the next operands during computation, 1 to alternate.
     pub buffers: u32,
-    /// Which of how many share the output tiles; `(0, 1)` does all of them.
+    /// Index of this program and number of programs that divide the output tiles; `(0, 1)` for all tiles.
     pub share: (usize, usize),
 }
 
 impl Gemm {
-    /// Runs this program's share of the product.
+    /// Computes this program's share of the product.
     pub async fn run(&self, tl: &Tl) -> Result<(), KernelError> {
         self.run_into(tl, &[self.c]).await
     }
 
-    /// The same, with every tile stored to each of `copies` instead of `c`.
+    /// Computes this program's share of the product and stores every tile to each of `copies` instead of `c`.
     pub async fn run_into(&self, tl: &Tl, copies: &[Operand]) -> Result<(), KernelError> {
         let [m, n, _] = self.dims;
         let columns = n.div_ceil(self.tile[1]);
@@ -82,7 +82,7 @@ impl Gemm {
                     None => steps.load(tl).expect("as many loads as steps"),
                 };
                 let (left, right) = current.await?;
-                // The other buffer's load is issued before the product is waited for.
+                // The load into the other buffer is issued before the wait for the product.
                 if self.buffers > 1 {
                     next = steps.load(tl);
                 }
@@ -97,7 +97,7 @@ impl Gemm {
         Ok(())
     }
 
-    /// The same product, for one of several that share it.
+    /// Sets the index of this program and the number of programs that divide the output tiles.
     #[must_use]
     pub fn share(mut self, share: usize, shares: usize) -> Self {
         self.share = (share, shares);
@@ -118,12 +118,12 @@ impl Gemm {
         let [tm, tn, _] = self.tile;
         let (extent, dtype) = ([self.dims[0], self.dims[1]], self.c.region.dtype);
         let sum = sum.expect("at least one step");
-        // The engine rounds on its way out: no vector time.
+        // The matrix engine rounds its output: no vector time.
         let value = sum.value().map(|value| value.cast(dtype));
         let shape = [tm, tn].into();
         let rounded = Tile::in_scratch(tl.program(), dtype, shape, value, "a rounded product")?;
-        let place = |copy| block(copy, (row * tm, column * tn), [tm, tn], extent);
-        Ok(copies.iter().map(|copy| tl.store(&place(copy), &rounded)).collect())
+        let view = |copy| block(copy, (row * tm, column * tn), [tm, tn], extent);
+        Ok(copies.iter().map(|copy| tl.store(&view(copy), &rounded)).collect())
     }
 }
 
@@ -151,7 +151,7 @@ impl Steps<'_> {
     }
 }
 
-/// A tile of a matrix of `extent`, with what lies outside masked.
+/// Returns the view of one tile of a matrix of `extent`; elements outside the matrix are masked.
 fn block(
     operand: &Operand,
     (row, column): (usize, usize),

@@ -1,4 +1,4 @@
-//! An operation that was issued and takes its time: what `.await` waits for.
+//! The future of an issued operation.
 
 use super::program::Program;
 use super::{KernelError, Tile};
@@ -8,37 +8,37 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-/// An operation under way: await it for its result.
+/// An operation in progress: await it for its result.
 #[must_use = "the operation runs, but its result is lost unless awaited"]
 pub struct Issued<T> {
     program: Rc<Program>,
     result: Option<Result<T, Box<KernelError>>>,
-    /// When it is over; zero if it takes no time.
+    /// End of the operation; zero if it takes no time.
     end: Time,
     engine: Engine,
     scheduled: bool,
 }
 
-/// A load under way.
+/// A load in progress.
 pub type Loading<T> = Issued<T>;
-/// A computation under way.
+/// A computation in progress.
 pub type Computing = Issued<Tile>;
 
 impl<T> Issued<T> {
-    /// An operation of `engine` that ends at `end`.
+    /// Creates the future of an operation of `engine` that ends at `end`.
     #[inline]
     pub(super) fn new(program: Rc<Program>, engine: Engine, result: T, end: Time) -> Self {
         Self { program, result: Some(Ok(result)), end, engine, scheduled: false }
     }
 
-    /// One that could not be issued.
+    /// Creates the future of an operation that could not be issued.
     #[cold]
     pub(super) fn failed(program: Rc<Program>, error: Box<KernelError>) -> Self {
         let result = Some(Err(error));
         Self { program, result, end: Time::ZERO, engine: Engine::Vector, scheduled: false }
     }
 
-    /// Whether its end has come; otherwise makes sure the program is resumed then.
+    /// True if the operation has ended; otherwise the program is resumed at the end.
     #[inline]
     fn is_over(&mut self) -> bool {
         let sim = self.program.sim();

@@ -1,9 +1,10 @@
-//! Computing on tiles: the vector and the matrix engine.
+//! Computation on tiles: the vector engine and the matrix engine.
 //!
-//! A vector operation takes the bytes of its largest operand over the engine's bandwidth (one operand counted). A
-//! product takes whole tiles of the engine, `2·m·n·k` operations each.
+//! A vector operation takes the bytes of its largest operand divided by the engine's bandwidth. A product takes whole
+//! tiles of the engine, `2·m·n·k` operations each.
 
 use super::program::Program;
+use super::tile::TileType;
 use super::{Computing, KernelError, Shape, Tile, Tl};
 use crate::machine::Engine;
 use crate::record::Op;
@@ -12,7 +13,7 @@ use crate::time::Time;
 use crate::value::{Binary, Compare, DType, Reduce, Unary, Value};
 
 impl Tl {
-    /// Element by element, both tiles of one type; a dimension of 1 stretches.
+    /// Applies `operation` to each pair of elements of two tiles of one type; a dimension of 1 is broadcast.
     pub fn binary(&self, operation: Binary, left: &Tile, right: &Tile) -> Computing {
         let (dtype, shape) = match broadcast("elementwise", left, right) {
             Ok(common) => common,
@@ -25,37 +26,37 @@ impl Tl {
         self.vector(name_of_binary(operation), bytes, dtype, shape, value)
     }
 
-    /// `left + right`.
+    /// Computes `left + right`.
     pub fn add(&self, left: &Tile, right: &Tile) -> Computing {
         self.binary(Binary::Add, left, right)
     }
 
-    /// `left - right`.
+    /// Computes `left - right`.
     pub fn sub(&self, left: &Tile, right: &Tile) -> Computing {
         self.binary(Binary::Sub, left, right)
     }
 
-    /// `left * right`, element by element.
+    /// Computes `left * right`, element by element.
     pub fn mul(&self, left: &Tile, right: &Tile) -> Computing {
         self.binary(Binary::Mul, left, right)
     }
 
-    /// `left / right`.
+    /// Computes `left / right`.
     pub fn div(&self, left: &Tile, right: &Tile) -> Computing {
         self.binary(Binary::Div, left, right)
     }
 
-    /// The larger of two, element by element.
+    /// Computes the maximum of each pair of elements.
     pub fn maximum(&self, left: &Tile, right: &Tile) -> Computing {
         self.binary(Binary::Max, left, right)
     }
 
-    /// The smaller of two, element by element.
+    /// Computes the minimum of each pair of elements.
     pub fn minimum(&self, left: &Tile, right: &Tile) -> Computing {
         self.binary(Binary::Min, left, right)
     }
 
-    /// 1 where the comparison holds, 0 elsewhere, as `i32`.
+    /// Compares each pair of elements: 1 if the comparison holds, otherwise 0, as `i32`.
     pub fn compare(&self, operation: Compare, left: &Tile, right: &Tile) -> Computing {
         let (_, shape) = match broadcast("compare", left, right) {
             Ok(common) => common,
@@ -68,7 +69,7 @@ impl Tl {
         self.vector("compare", bytes, DType::I32, shape, value)
     }
 
-    /// `left` where `condition` (`i32`) is not 0, `right` elsewhere; all of one shape.
+    /// Selects `left` if `condition` (`i32`) is not 0, otherwise `right`; all of one shape.
     pub fn select(&self, condition: &Tile, left: &Tile, right: &Tile) -> Computing {
         if condition.dtype() != DType::I32
             || condition.shape() != left.shape()
@@ -85,24 +86,24 @@ impl Tl {
         self.vector("select", left.bytes(), left.dtype(), left.shape(), value)
     }
 
-    /// One function of every element.
+    /// Applies a function to every element.
     pub fn unary(&self, operation: Unary, tile: &Tile) -> Computing {
         let value = tile.value().map(|value| Value::unary(operation, &value));
         self.vector(name_of_unary(operation), tile.bytes(), tile.dtype(), tile.shape(), value)
     }
 
-    /// `e` to the power of every element.
+    /// Computes the exponential of every element.
     pub fn exp(&self, tile: &Tile) -> Computing {
         self.unary(Unary::Exp, tile)
     }
 
-    /// Another type for every element, rounded to nearest even.
+    /// Converts every element to another type, rounded to nearest even.
     pub fn cast(&self, tile: &Tile, dtype: DType) -> Computing {
         let value = tile.value().map(|value| value.cast(dtype));
         self.vector("cast", tile.bytes(), dtype, tile.shape(), value)
     }
 
-    /// One number for each line along `axis`, in ascending order of index.
+    /// Reduces a tile along `axis`, in ascending order of index.
     pub fn reduce(&self, operation: Reduce, tile: &Tile, axis: usize) -> Computing {
         let dims = tile.shape();
         if axis >= dims.dims().len() {
@@ -117,17 +118,17 @@ impl Tl {
         self.vector("reduce", tile.bytes(), tile.dtype(), dims.without(axis), value)
     }
 
-    /// The sum along `axis`.
+    /// Computes the sum along `axis`.
     pub fn sum(&self, tile: &Tile, axis: usize) -> Computing {
         self.reduce(Reduce::Sum, tile, axis)
     }
 
-    /// The largest along `axis`.
+    /// Computes the maximum along `axis`.
     pub fn max(&self, tile: &Tile, axis: usize) -> Computing {
         self.reduce(Reduce::Max, tile, axis)
     }
 
-    /// `left · right (+ accumulator)`: `[m, k]` by `[k, n]`, accumulated in f32 (i32 for i32), k ascending.
+    /// Computes `left · right (+ accumulator)`: `[m, k]` by `[k, n]`, accumulated in f32 (i32 for i32), k ascending.
     pub fn dot(&self, left: &Tile, right: &Tile, accumulator: Option<&Tile>) -> Computing {
         let [m, n, k] = match product(left, right, accumulator) {
             Ok(dims) => dims,
@@ -142,7 +143,7 @@ impl Tl {
         self.engine(Engine::Gemm, "dot", self.product_time([m, n, k]), bytes, tile)
     }
 
-    /// How long the matrix engine takes for a product: whole tiles.
+    /// Returns the time the matrix engine takes for a product, in whole tiles.
     pub(super) fn product_time(&self, dims: [usize; 3]) -> Time {
         let gemm = &self.program().world().spec.gemm;
         let tiles: u64 = dims
@@ -154,7 +155,7 @@ impl Tl {
         gemm.rate.time_for(tiles * operations)
     }
 
-    /// Keeps the vector engine busy for `span`: work that is not modelled in detail.
+    /// Occupies the vector engine for `span`: work that is not modelled in detail.
     pub async fn compute(&self, span: Time) {
         let empty = Tile::in_scratch(self.program(), DType::F32, 0.into(), None, "nothing");
         let _ = self.engine(Engine::Vector, "compute", span, 0, empty).await;
@@ -174,7 +175,7 @@ impl Tl {
         self.engine(Engine::Vector, label, span, bytes, tile)
     }
 
-    /// Takes an engine for `span`.
+    /// Occupies an engine for `span`.
     #[inline]
     fn engine(
         &self,
@@ -202,7 +203,7 @@ impl Tl {
     }
 }
 
-/// A turn on an engine from now on: when it ends.
+/// Occupies an engine for `span`, as soon as it is free; returns the end.
 fn occupy(program: &Program, engine: Engine, label: &'static str, span: Time, bytes: u64) -> Time {
     let (now, id) = (program.sim().now(), program.pe());
     let mut path = program.path();
@@ -221,14 +222,14 @@ fn both(tl: &Tl, left: &Tile, right: &Tile) -> Option<(Value, Value)> {
     if tl.has_data() { left.value().zip(right.value()) } else { None }
 }
 
-/// The type and shape two tiles have together: equal ranks, and equal dimensions except where one is 1.
+/// Returns the common type and shape of two tiles: equal ranks, and equal dimensions unless one is 1.
 #[inline]
 fn broadcast(
     operation: &'static str,
     left: &Tile,
     right: &Tile,
 ) -> Result<(DType, Shape), KernelError> {
-    let (dtype, shape) = left.kind();
+    let TileType { dtype, shape, .. } = left.tile_type();
     if right.is(dtype, &shape) { Ok((dtype, shape)) } else { unequal(operation, left, right) }
 }
 
@@ -237,7 +238,8 @@ fn unequal(
     left: &Tile,
     right: &Tile,
 ) -> Result<(DType, Shape), KernelError> {
-    let ((dtype, a), (other, b)) = (left.kind(), right.kind());
+    let TileType { dtype, shape: a, .. } = left.tile_type();
+    let TileType { dtype: other, shape: b, .. } = right.tile_type();
     let mismatch =
         || KernelError::Shape { operation, left: left.describe(), right: right.describe() };
     if dtype != other || a.dims().len() != b.dims().len() {
@@ -249,7 +251,7 @@ fn unequal(
     if fits { Ok((dtype, dims.as_slice().into())) } else { Err(mismatch()) }
 }
 
-/// A tile's value stretched to `shape`.
+/// Broadcasts the value of a tile to `shape`.
 fn stretch(value: &Value, tile: &Tile, shape: Shape) -> Value {
     if tile.shape() == shape {
         return value.clone();

@@ -1,6 +1,6 @@
-//! Loads and stores: between a cube's HBM and a PE's scratch, through the PE's two DMA channels.
+//! Loads and stores between a cube's HBM and a PE's scratch, through the PE's two DMA channels.
 //!
-//! A channel has one transfer in flight: its latency, then the slowest of DMA, mesh and HBM, cut-through.
+//! A channel has one transfer in flight: the latency, then the slowest of DMA, mesh and HBM, cut-through.
 
 use super::program::Program;
 use super::view::{Mask, View};
@@ -17,15 +17,21 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
+/// The bytes of a transfer that one cube holds.
+struct Piece {
+    cube: u16,
+    bytes: u64,
+}
+
 impl<T> Loading<T> {
-    /// Moves `bytes` from `cube` into the PE, for `result`.
+    /// Moves `bytes` from `cube` into the PE; the load gives `result`.
     pub(super) fn moving(
         program: &Rc<Program>,
         cube: u16,
         bytes: u64,
         result: Result<T, Box<KernelError>>,
     ) -> Self {
-        let end = transfer(program, Engine::Load, || [(cube, bytes)]);
+        let end = transfer(program, Engine::Load, || [Piece { cube, bytes }]);
         match result {
             Ok(result) => Self::new(program.clone(), Engine::Load, result, end),
             Err(error) => Self::failed(program.clone(), error),
@@ -33,7 +39,7 @@ impl<T> Loading<T> {
     }
 }
 
-/// A store under way: await it to know that it is over. It is over in any case when the kernel ends.
+/// A store in progress: await it to wait for its end. Every store ends before the kernel ends.
 pub struct Storing(Loading<()>);
 
 impl Future for Storing {
@@ -45,31 +51,31 @@ impl Future for Storing {
 }
 
 impl Tl {
-    /// Loads the elements of a view into a new tile; masked ones read as 0.
+    /// Loads the elements of a view into a new tile; masked elements read as 0.
     pub fn load(&self, view: &View) -> Loading<Tile> {
         self.load_or(view, 0.0)
     }
 
-    /// Loads the elements of a view; masked ones read as `other`.
+    /// Loads the elements of a view into a new tile; masked elements read as `other`.
     pub fn load_or(&self, view: &View, other: f64) -> Loading<Tile> {
         let program = self.program().clone();
         match self.read_tile(view, other) {
             Ok((tile, cube)) => {
-                let end = transfer(&program, Engine::Load, || [(cube, bytes(view))]);
+                let end = transfer(&program, Engine::Load, || [piece(cube, view)]);
                 Loading::new(program, Engine::Load, tile, end)
             }
             Err(error) => Loading::failed(program, error),
         }
     }
 
-    /// Loads two views as one transfer, which pays the latency once: the operands of a product.
+    /// Loads two views as one transfer, which takes the latency once: the operands of a product.
     pub fn load_pair(&self, left: &View, right: &View) -> Loading<(Tile, Tile)> {
         let program = self.program().clone();
         let both =
             self.read_tile(left, 0.0).and_then(|first| Ok((first, self.read_tile(right, 0.0)?)));
         match both {
             Ok(((first, cube), (second, other))) => {
-                let pieces = || [(cube, bytes(left)), (other, bytes(right))];
+                let pieces = || [piece(cube, left), piece(other, right)];
                 let end = transfer(&program, Engine::Load, pieces);
                 Loading::new(program, Engine::Load, (first, second), end)
             }
@@ -77,7 +83,7 @@ impl Tl {
         }
     }
 
-    /// The tile of a view, and the cube that its bytes have to come from.
+    /// Returns the tile of a view, and the cube that holds its bytes.
     #[inline]
     fn read_tile(&self, view: &View, other: f64) -> Result<(Tile, u16), Box<KernelError>> {
         let program = self.program();
@@ -89,12 +95,12 @@ impl Tl {
         Ok((tile, cube))
     }
 
-    /// Stores a tile to the elements of a view; masked ones are left as they are.
+    /// Stores a tile to the elements of a view; masked elements do not change.
     pub fn store(&self, view: &View, tile: &Tile) -> Storing {
         let program = self.program().clone();
         Storing(match write(&program, view, tile) {
             Ok(cube) => {
-                let end = transfer(&program, Engine::Store, || [(cube, bytes(view))]);
+                let end = transfer(&program, Engine::Store, || [piece(cube, view)]);
                 Loading::new(program, Engine::Store, (), end)
             }
             Err(error) => Loading::failed(program, error),
@@ -102,26 +108,26 @@ impl Tl {
     }
 }
 
-/// How many bytes a view touches.
-fn bytes(view: &View) -> u64 {
-    (view.touched() * view.dtype.size()) as u64
+/// Returns the transfer of a view's accessed elements.
+fn piece(cube: u16, view: &View) -> Piece {
+    Piece { cube, bytes: (view.touched() * view.dtype.size()) as u64 }
 }
 
-/// Moves bytes between the PE and cubes through a DMA channel; says when it is over.
+/// Moves bytes between the PE and cubes through a DMA channel; returns the end.
 #[inline]
 fn transfer<const N: usize>(
     program: &Program,
     engine: Engine,
-    pieces: impl FnOnce() -> [(u16, u64); N],
+    pieces: impl FnOnce() -> [Piece; N],
 ) -> Time {
-    // Where nothing takes time there is nothing to take, or to log.
-    if program.world().free_memory { Time::ZERO } else { occupy(program, &pieces(), engine) }
+    // A transfer that takes no time occupies nothing and is not logged.
+    if program.world().zero_cost.memory { Time::ZERO } else { occupy(program, &pieces(), engine) }
 }
 
-fn occupy(program: &Program, pieces: &[(u16, u64)], engine: Engine) -> Time {
+fn occupy(program: &Program, pieces: &[Piece], engine: Engine) -> Time {
     let world = program.world();
     let (now, pe, dma) = (program.sim().now(), program.pe(), world.spec.dma);
-    let bytes = pieces.iter().map(|(_, bytes)| bytes).sum();
+    let bytes = pieces.iter().map(|piece| piece.bytes).sum();
     let mut path = program.path();
     path.advance(now, Kind::Dependency);
     let sip = &mut *world.sips[pe.sip as usize].borrow_mut();
@@ -129,7 +135,7 @@ fn occupy(program: &Program, pieces: &[(u16, u64)], engine: Engine) -> Time {
     let span = dma.latency + dma.bandwidth.time_for(bytes);
     let turn = sip.pes[index].engine(engine).take(now, span, bytes, &mut path);
     let (start, mut end) = (turn.start, turn.end);
-    for &(cube, bytes) in pieces {
+    for &Piece { cube, bytes } in pieces {
         let mut flight = Flight::ahead(bytes, now, start + dma.latency, path);
         beyond(world, sip, &mut flight, pe, cube, engine);
         end = end.max(flight.tail);
@@ -144,7 +150,7 @@ fn occupy(program: &Program, pieces: &[(u16, u64)], engine: Engine) -> Time {
     end
 }
 
-/// The part of the way that is not the PE's own: HBM and mesh, in the order the bytes meet them.
+/// Moves a flight through the stages outside the PE: HBM and mesh, in the order of the transfer.
 fn beyond(
     world: &World,
     sip: &mut crate::machine::Sip,
@@ -166,7 +172,7 @@ fn beyond(
     }
 }
 
-/// The cube a view's elements are in, and their value.
+/// Returns the cube that holds a view's elements, and their value.
 #[inline]
 fn read(
     world: &World,
@@ -187,7 +193,7 @@ fn read(
     Ok((cube, Some(value)))
 }
 
-/// Where a view's base is; `None` if it touches nothing.
+/// Translates a view's base address; `None` if the view accesses nothing.
 #[inline]
 fn locate(mmu: &Mmu, view: &View) -> Result<Option<Translation>, Box<KernelError>> {
     let reach = match view.dense_len() {
@@ -208,7 +214,7 @@ fn boxed(error: MemoryError) -> Box<KernelError> {
     Box::new(KernelError::Memory(error))
 }
 
-/// How many elements from the base to the last one that a view touches.
+/// Returns the distance from the base to the end of the last accessed element.
 fn reach(view: &View) -> Result<usize, Box<KernelError>> {
     if !view.mask_fits() || view.strides.dims().len() != view.shape.dims().len() {
         let (left, right) =
@@ -222,7 +228,7 @@ fn reach(view: &View) -> Result<usize, Box<KernelError>> {
     })
 }
 
-/// From the first to the last element of a view without mask, both included; 0 if there is none.
+/// Returns the number of elements from the first to the last of a view without mask, both included.
 fn span_of(shape: Shape, strides: Shape) -> usize {
     if shape.elements() == 0 {
         return 0;
@@ -257,7 +263,7 @@ fn gather(
     Ok(Value::concat(&pieces))
 }
 
-/// Writes a tile to a view; the cube it went to.
+/// Writes a tile to a view; returns the cube that holds the view.
 #[inline]
 fn write(program: &Program, view: &View, tile: &Tile) -> Result<u16, Box<KernelError>> {
     if !tile.is(view.dtype, &view.shape) {

@@ -1,13 +1,15 @@
 //! Sending and receiving over inter-PE queues.
 //!
-//! A message that fits a slot is received in its slot, which is freed, and its credit sent home, when the tile is
-//! dropped. A longer one travels in several slots and is put together in scratch, each slot freed as it comes.
+//! The tile of a message that fits a slot stays in the slot; dropping the tile frees the slot and sends the credit home. A
+//! longer message takes several slots; the receiver assembles it in scratch and frees each slot at its arrival.
 
 use super::program::Program;
-use super::tile::Scratch;
+use super::tile::{Scratch, TileType};
 use super::{KernelError, Loading, Shape, Tile, Tl};
 use crate::executor::Wait;
-use crate::ipcq::{Backpressure, BufferKind, Edge, EdgeName, EdgeSpec, Message, Topic};
+use crate::ipcq::{
+    Backpressure, BufferKind, Edge, EdgeName, EdgeSpec, Message, MessageBody, Topic,
+};
 use crate::machine::World;
 use crate::record::{Op, Resource};
 use crate::stall::Kind;
@@ -27,7 +29,7 @@ pub struct Sender {
     slot_size: u64,
 }
 
-/// The receiving end of an edge; its slots take memory until it is dropped.
+/// The receiving end of an edge; it holds the memory of its slots until it is dropped.
 pub struct Receiver {
     program: Rc<Program>,
     edge: u32,
@@ -36,20 +38,20 @@ pub struct Receiver {
 }
 
 impl Sender {
-    /// Says what the messages are about that are sent from now on; see [`Topic`].
+    /// Sets the topic of the messages sent from now on; see [`Topic`].
     pub fn about(&self, topic: &Topic) {
         self.program.world().edges.borrow_mut().list[self.edge as usize].set_topic(topic.clone());
     }
 }
 
 impl Receiver {
-    /// What the message that was received last is about, if its sender says.
+    /// Returns the topic of the message received last, if its sender has set one.
     pub fn topic(&self) -> Option<Topic> {
         self.program.world().edges.borrow_mut().list[self.edge as usize].topic().cloned()
     }
 }
 
-/// The memory that slots take.
+/// The memory of slots.
 #[expect(dead_code, reason = "held for their destructors")]
 enum Slots {
     Scratch(Scratch),
@@ -76,7 +78,7 @@ impl Tl {
         self.sender_on(to, 0, spec)
     }
 
-    /// Opens the sending end of the edge to `to` with this channel number.
+    /// Opens the sending end of the edge to `to` with this channel.
     pub fn sender_on(&self, to: PeId, channel: u32, spec: EdgeSpec) -> Result<Sender, KernelError> {
         let name = EdgeName { from: self.pe(), to, channel };
         let program = self.program().clone();
@@ -98,7 +100,7 @@ impl Tl {
         self.receiver_on(from, 0, spec)
     }
 
-    /// Opens the receiving end of the edge from `from` with this channel number.
+    /// Opens the receiving end of the edge from `from` with this channel.
     pub fn receiver_on(
         &self,
         from: PeId,
@@ -130,25 +132,24 @@ impl Tl {
         Ok(Slots::Hbm(HbmSlots { world, pe, physical, bytes }))
     }
 
-    /// Sends a tile. Issued by the call: it leaves when a slot is free at the receiver. Await it to wait for that.
+    /// Sends a tile. The message leaves as soon as a slot is free at the receiver; await the result to wait for that.
     #[inline]
     pub fn send(&self, to: &Sender, tile: &Tile) -> Sending {
-        let cargo = tile.cargo();
+        let body = tile.message_body();
         let last =
-            if cargo.0 <= to.slot_size { post(to, cargo, 0) } else { send_in_pieces(to, tile) };
+            if body.bytes <= to.slot_size { post(to, body, 0) } else { send_in_pieces(to, tile) };
         Sending { program: to.program.clone(), edge: to.edge, last }
     }
 
     /// Receives a tile of `dtype` and `shape`.
     #[inline]
     pub fn recv(&self, from: &Receiver, dtype: DType, shape: impl Into<Shape>) -> Receiving {
-        let (program, shape) = (from.program.clone(), shape.into());
-        let bytes = (shape.elements() * dtype.size()) as u64;
-        Receiving { program, edge: from.edge, in_hbm: from.in_hbm, dtype, shape, bytes, rare: None }
+        let (program, expected) = (from.program.clone(), TileType::new(dtype, shape.into()));
+        Receiving { program, edge: from.edge, in_hbm: from.in_hbm, expected, slow: None }
     }
 }
 
-/// Posts a tile that takes several slots, whole elements in each.
+/// Posts a tile that takes several slots, with whole elements in each; returns as [`post`].
 fn send_in_pieces(to: &Sender, tile: &Tile) -> u64 {
     let size = tile.dtype().size() as u64;
     let per_slot = usize::try_from((to.slot_size / size).max(1)).unwrap_or(usize::MAX);
@@ -159,7 +160,7 @@ fn send_in_pieces(to: &Sender, tile: &Tile) -> u64 {
         let (start, end) = (piece * per_slot, ((piece + 1) * per_slot).min(elements));
         let value = tile.value().map(|value| value.slice(start, end - start));
         let following = u32::try_from(pieces - piece - 1).expect("fewer than 2^32 slots");
-        last = post(to, ((end - start) as u64 * size, value), following);
+        last = post(to, MessageBody { bytes: (end - start) as u64 * size, value }, following);
     }
     last
 }
@@ -186,16 +187,18 @@ fn check(edge: EdgeName, spec: &EdgeSpec, world: &World) -> Result<(), KernelErr
     Err(KernelError::BadEdge { edge, reason })
 }
 
+/// Posts one slot of a message, with `following` slots after it; returns the number of messages the edge has launched
+/// once this one has left.
 #[inline]
-fn post(to: &Sender, cargo: (u64, Option<Value>), following: u32) -> u64 {
-    to.program.world().post(to.edge, cargo, following, to.program.path_cell())
+fn post(to: &Sender, body: MessageBody, following: u32) -> u64 {
+    to.program.world().post(to.edge, body, following, to.program.path_cell())
 }
 
-/// A send under way: await it to wait until the message has got its slot and left.
+/// A send in progress: await it to wait until the message has a slot and has left.
 pub struct Sending {
     program: Rc<Program>,
     edge: u32,
-    /// How many messages the edge has launched when this one has left.
+    /// Number of messages the edge has launched once this message has left.
     last: u64,
 }
 
@@ -220,7 +223,7 @@ impl Future for Sending {
     }
 }
 
-/// A slot that a kernel holds; the credit goes home when it is dropped.
+/// A slot that a kernel holds; dropping the guard sends its credit home.
 pub(super) struct SlotGuard {
     program: Rc<Program>,
     edge: u32,
@@ -233,24 +236,22 @@ impl Drop for SlotGuard {
     }
 }
 
-/// A receive under way: await it for its tile.
+/// A receive in progress: await it for its tile.
 #[must_use = "does nothing unless awaited"]
 pub struct Receiving {
     program: Rc<Program>,
     edge: u32,
     in_hbm: bool,
-    dtype: DType,
-    shape: Shape,
-    bytes: u64,
-    /// What most messages do not need.
-    rare: Option<Box<Rare>>,
+    expected: TileType,
+    /// The state of a receive that most messages do not need.
+    slow: Option<Box<SlowReceive>>,
 }
 
-enum Rare {
+enum SlowReceive {
     /// The pieces of a message that takes several slots, and their bytes.
     Parts(Vec<Option<Value>>, u64),
-    /// Bringing a slot from HBM into scratch.
-    Fetching(
+    /// A load of a slot from HBM into scratch.
+    Loading(
         Loading<Tile>,
         #[expect(dead_code, reason = "held for its destructor")] Option<SlotGuard>,
     ),
@@ -263,7 +264,7 @@ impl Future for Receiving {
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        if self.in_hbm || self.rare.is_some() {
+        if self.in_hbm || self.slow.is_some() {
             return self.poll_slowly(context);
         }
         let mut edges = self.program.world().edges.borrow_mut();
@@ -280,12 +281,11 @@ impl Future for Receiving {
         self.note(message);
         let value = message.value.take();
         edge.take(self.program.sim().now());
-        let kind = (self.dtype, self.shape, self.bytes);
-        Poll::Ready(Ok(Tile::in_slot(&self.program, kind, value, self.edge)))
+        Poll::Ready(Ok(Tile::in_slot(&self.program, self.expected, value, self.edge)))
     }
 }
 
-/// What is left of a message once it is out of the queue.
+/// A message that was removed from its queue.
 struct Arrived {
     bytes: u64,
     value: Option<Value>,
@@ -293,29 +293,29 @@ struct Arrived {
 }
 
 impl Receiving {
-    /// Whether a message is the one that was asked for, whole in its slot.
+    /// True if a message is the expected one, whole in its slot.
     #[inline]
     fn is_expected(&self, message: &Message) -> bool {
         message.following == 0
-            && message.bytes == self.bytes
+            && message.bytes == self.expected.bytes
             && self.has_type(message.value.as_ref())
     }
 
     #[inline]
     fn has_type(&self, value: Option<&Value>) -> bool {
-        value
-            .is_none_or(|value| value.dtype() == self.dtype && value.len() == self.shape.elements())
+        let TileType { dtype, shape, .. } = &self.expected;
+        value.is_none_or(|value| value.dtype() == *dtype && value.len() == shape.elements())
     }
 
-    /// Any message: of several slots, in HBM, or not the one that was asked for.
+    /// Receives any message: of several slots, in HBM, or not the expected one.
     #[inline(never)]
     fn poll_slowly(&mut self, context: &mut Context<'_>) -> Poll<Result<Tile, KernelError>> {
         loop {
-            if let Some(Rare::Fetching(fetching, _)) = self.rare.as_deref_mut() {
-                return Pin::new(fetching).poll(context);
+            if let Some(SlowReceive::Loading(loading, _)) = self.slow.as_deref_mut() {
+                return Pin::new(loading).poll(context);
             }
             let Some(arrived) = self.take() else { return Poll::Pending };
-            let result = if arrived.following > 0 || self.rare.is_some() {
+            let result = if arrived.following > 0 || self.slow.is_some() {
                 self.collect(arrived)
             } else {
                 self.finish(arrived)
@@ -326,7 +326,7 @@ impl Receiving {
         }
     }
 
-    /// The oldest message in a slot; otherwise waits for one.
+    /// Takes the oldest arrived message, or registers to be resumed by the next one.
     fn take(&self) -> Option<Arrived> {
         let edge = &mut self.program.world().edges.borrow_mut().list[self.edge as usize];
         let Some(message) = edge.front() else {
@@ -340,7 +340,7 @@ impl Receiving {
         Some(Arrived { bytes, value, following })
     }
 
-    /// Has itself resumed by the next message.
+    /// Registers the program to be resumed by the next message.
     #[inline]
     fn wait(&self, edge: &mut Edge) {
         edge.receiver = Some(self.program.sim().task());
@@ -351,7 +351,7 @@ impl Receiving {
         });
     }
 
-    /// Accounts for the time it took: unsent, then without credit, then on the way.
+    /// Accounts for the time of the wait: before the send, then without credit, then in flight.
     #[inline]
     fn note(&self, message: &Message) {
         let parts = [
@@ -379,7 +379,7 @@ impl Receiving {
         self.program.world().release(self.edge, &self.program.path());
     }
 
-    /// A message in one slot: checks it, and fetches it if the slot is in HBM.
+    /// Checks a message of one slot, and loads it if the slot is in HBM.
     fn finish(&mut self, message: Arrived) -> Option<Result<Tile, Box<KernelError>>> {
         let Arrived { bytes, value, .. } = message;
         if let Err(error) = self.check(bytes, value.as_ref()) {
@@ -387,19 +387,18 @@ impl Receiving {
             return Some(Err(error));
         }
         if !self.in_hbm {
-            let kind = (self.dtype, self.shape, self.bytes);
-            return Some(Ok(Tile::in_slot(&self.program, kind, value, self.edge)));
+            return Some(Ok(Tile::in_slot(&self.program, self.expected, value, self.edge)));
         }
         let slot = SlotGuard { program: self.program.clone(), edge: self.edge };
         self.move_in(bytes, value, Some(slot))
     }
 
-    /// One slot of a message that takes several; the tile, if it was the last.
+    /// Adds one slot of a message that takes several; returns the tile after the last.
     fn collect(&mut self, arrived: Arrived) -> Option<Result<Tile, Box<KernelError>>> {
         self.release();
-        let rare = self.rare.get_or_insert_with(|| Box::new(Rare::Parts(Vec::new(), 0)));
-        let Rare::Parts(parts, bytes) = &mut **rare else {
-            unreachable!("a fetch is waited for first")
+        let slow = self.slow.get_or_insert_with(|| Box::new(SlowReceive::Parts(Vec::new(), 0)));
+        let SlowReceive::Parts(parts, bytes) = &mut **slow else {
+            unreachable!("a load is waited for first")
         };
         parts.push(arrived.value);
         *bytes += arrived.bytes;
@@ -415,23 +414,24 @@ impl Receiving {
         self.move_in(bytes, value, None)
     }
 
-    /// Puts what was received into scratch, which takes a load if it stood in HBM.
+    /// Moves a received message into scratch, by a load if its slot is in HBM.
     fn move_in(
         &mut self,
         bytes: u64,
         value: Option<Value>,
         slot: Option<SlotGuard>,
     ) -> Option<Result<Tile, Box<KernelError>>> {
-        let tile = Tile::in_scratch(&self.program, self.dtype, self.shape, value, "a message");
+        let TileType { dtype, shape, .. } = self.expected;
+        let tile = Tile::in_scratch(&self.program, dtype, shape, value, "a message");
         if !self.in_hbm {
             return Some(tile);
         }
         let loading = Loading::moving(&self.program, self.program.pe().cube, bytes, tile);
-        self.rare = Some(Box::new(Rare::Fetching(loading, slot)));
+        self.slow = Some(Box::new(SlowReceive::Loading(loading, slot)));
         None
     }
 
-    /// Whether sender and receiver meant the same.
+    /// Checks that sender and receiver agree on the edge and the message.
     fn check(&self, bytes: u64, value: Option<&Value>) -> Result<(), Box<KernelError>> {
         let edges = self.program.world().edges.borrow();
         let edge = &edges.list[self.edge as usize];
@@ -439,14 +439,14 @@ impl Receiving {
             let specs = Box::new((edge.spec, edge.receiver_spec));
             return Err(Box::new(KernelError::EdgeMismatch { edge: edge.name, specs }));
         }
-        if bytes == self.bytes && self.has_type(value) {
+        if bytes == self.expected.bytes && self.has_type(value) {
             return Ok(());
         }
         let got = value.map_or_else(
             || format!("{bytes} B"),
             |value| format!("{}[{}]", value.dtype(), value.len()),
         );
-        let expected = format!("{}{}", self.dtype, self.shape);
+        let expected = format!("{}{}", self.expected.dtype, self.expected.shape);
         Err(Box::new(KernelError::WrongMessage { edge: edge.name, expected, got }))
     }
 }

@@ -1,4 +1,4 @@
-//! A running kernel: where its time goes, and what led to where it is.
+//! A running kernel: the accounting of its time, and its critical path.
 
 use super::tile::Tiles;
 use crate::executor::{Sim, TaskId, Wait};
@@ -13,22 +13,22 @@ use std::task::Poll;
 
 /// One kernel on one PE.
 ///
-/// What every operation needs stands first, so that it takes few lines of the processor's cache.
+/// The fields that every operation uses come first, to fit few cache lines.
 #[repr(C)]
 pub(crate) struct Program {
     world: Rc<World>,
     pe: PeId,
-    /// Where the PE stands among those of its SIP.
+    /// Index of the PE in its SIP.
     index: usize,
-    /// Until when its time has been accounted for: when it last ran.
+    /// End of the time accounted for: the instant at which the program last ran.
     cursor: Cell<Time>,
     path: Cell<Path>,
     stalls: [Cell<u64>; Kind::COUNT],
     tiles: RefCell<Tiles>,
-    /// The scratch memory its tiles and slots take, and how much there is.
+    /// Scratch memory in use, and its limit.
     scratch: Cell<u64>,
     scratch_limit: u64,
-    /// When its last store will be over, and what led there.
+    /// End of the last store, and the critical path to it.
     stores_over: Cell<Time>,
     stores_path: Cell<Path>,
     name: Rc<str>,
@@ -36,9 +36,16 @@ pub(crate) struct Program {
     label: Rc<str>,
     number: usize,
     group: Rc<Group>,
-    /// Whether it has the PE for itself; otherwise it moves data beside the one that has.
+    /// True if the program occupies the PE; otherwise it moves data in the background (HST-3).
     exclusive: bool,
     started: Cell<Time>,
+}
+
+/// The scratch memory that was free when a request for more failed.
+#[derive(Clone, Copy)]
+pub(super) struct ScratchShortage {
+    pub(super) free: Bytes,
+    pub(super) capacity: Bytes,
 }
 
 impl Program {
@@ -81,7 +88,7 @@ impl Program {
         if *self.name == *label { self } else { Self { label: label.into(), ..self } }
     }
 
-    /// The same beside the program whose turn it is (HST-3).
+    /// Makes this a background program (HST-3).
     pub(crate) fn in_background(self) -> Self {
         Self { exclusive: false, ..self }
     }
@@ -118,7 +125,7 @@ impl Program {
         &self.group
     }
 
-    /// `ring@sip0.cube0.pe0`: the name of its process.
+    /// Returns the name of the process: `ring@sip0.cube0.pe0`.
     pub(crate) fn process(&self) -> String {
         format!("{}@{}", self.name, self.pe)
     }
@@ -128,12 +135,12 @@ impl Program {
         self.path.get()
     }
 
-    /// What led to its launch.
+    /// Sets the critical path of the launch.
     pub(crate) fn caused_by(&self, path: &Path) {
         self.path.set(*path);
     }
 
-    /// Where the path stands, for whoever copies it.
+    /// Returns the cell of the critical path, for callers that copy it in place.
     #[inline]
     pub(crate) fn path_cell(&self) -> &Cell<Path> {
         &self.path
@@ -149,13 +156,13 @@ impl Program {
         self.world.sips[self.pe.sip as usize].borrow_mut().pe(self.pe).programs += 1;
     }
 
-    /// Waiting is over: the time since the program last ran goes to `kind`, and `path` led here.
+    /// Ends a wait: the time since the program last ran counts as `kind`, and `path` becomes the critical path.
     #[inline]
     pub(crate) fn waited(&self, kind: Kind, path: &Path) {
         self.waited_for(&[(self.sim().now(), kind)], path);
     }
 
-    /// The operation of `engine` that ends at `end`, now, has been waited for.
+    /// Ends a wait for the operation of `engine` that ends at `end`, which is now.
     #[inline]
     pub(crate) fn waited_on(&self, engine: Engine, end: Time) {
         if self.cursor.get() < self.sim().now() {
@@ -164,8 +171,8 @@ impl Program {
         }
     }
 
-    /// What led to `end`: what led to the end of the engine's last operation, if that is the one. A later one may
-    /// have been issued meanwhile; then all the waiting is put down to the engine.
+    /// Returns the critical path to `end`: the path of the engine's last operation, if that is the one. If a later
+    /// operation was issued meanwhile, the whole wait counts for the engine.
     fn path_through(&self, engine: Engine, end: Time) -> Path {
         let mut sip = self.world.sips[self.pe.sip as usize].borrow_mut();
         let wire = sip.pes[self.index].engine(engine);
@@ -177,7 +184,7 @@ impl Program {
         path
     }
 
-    /// The same in parts: each kind until its instant. Instants before the program began to wait count nothing.
+    /// Ends a wait that has parts: each part lasts until its instant. Instants before the wait began count nothing.
     #[inline]
     pub(crate) fn waited_for(&self, parts: &[(Time, Kind)], path: &Path) {
         let now = self.sim().now();
@@ -208,15 +215,13 @@ impl Program {
         }
     }
 
-    /// Takes scratch memory, or says how much is free and how much there is.
+    /// Takes scratch memory.
     #[inline]
-    pub(crate) fn take_scratch(&self, bytes: u64) -> Result<(), (Bytes, Bytes)> {
+    pub(super) fn take_scratch(&self, bytes: u64) -> Result<(), ScratchShortage> {
         let used = self.scratch.get().saturating_add(bytes);
         if used > self.scratch_limit {
-            return Err((
-                Bytes(self.scratch_limit - self.scratch.get()),
-                Bytes(self.scratch_limit),
-            ));
+            let free = Bytes(self.scratch_limit - self.scratch.get());
+            return Err(ScratchShortage { free, capacity: Bytes(self.scratch_limit) });
         }
         self.scratch.set(used);
         Ok(())
@@ -227,7 +232,7 @@ impl Program {
         self.scratch.set(self.scratch.get() - bytes);
     }
 
-    /// A store will be over at `end`.
+    /// Notes a store that ends at `end`.
     pub(crate) fn stores_until(&self, end: Time, path: &Path) {
         if end > self.stores_over.get() {
             self.stores_over.set(end);
@@ -235,7 +240,7 @@ impl Program {
         }
     }
 
-    /// Waits until all stores are over.
+    /// Waits until all stores have ended.
     pub(crate) async fn drain(&self) {
         if self.stores_over.get() > self.sim().now() {
             self.sim().sleep_until(self.stores_over.get()).await;
@@ -243,13 +248,13 @@ impl Program {
         }
     }
 
-    /// The kernel has returned; what led to that.
+    /// Ends the program after its kernel has returned; returns the critical path.
     pub(crate) fn end(&self) -> Path {
         let (now, pe) = (self.sim().now(), self.pe);
         let mut path = self.path.get();
         path.advance(now, Kind::Dependency);
         let mut last = self.world.last.borrow_mut();
-        // Latest first, lowest PE among equals: not a matter of who is asked first.
+        // The latest program, the lowest PE among equals: independent of the order of calls.
         if last.is_none_or(|(time, other, _)| (now, other) > (time, pe)) {
             *last = Some((now, pe, path));
         }
@@ -290,7 +295,7 @@ impl Program {
     }
 }
 
-/// The programs of one launch: what a barrier is about.
+/// The programs of one launch, which share a barrier.
 pub(crate) struct Group {
     name: String,
     size: usize,
@@ -318,7 +323,7 @@ impl Group {
         self.size
     }
 
-    /// Notes who takes part, for messages.
+    /// Adds a PE, for messages.
     pub(crate) fn join(&self, pe: PeId) {
         self.members.borrow_mut().push(pe);
     }

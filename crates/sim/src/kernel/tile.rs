@@ -1,7 +1,8 @@
-//! Tiles: what a kernel computes with, and the scratch memory they live in.
+//! Tiles: the operands of a kernel, and the scratch memory that holds them.
 
-use super::program::Program;
+use super::program::{Program, ScratchShortage};
 use super::{KernelError, Tl};
+use crate::ipcq::MessageBody;
 use crate::time::Bytes;
 use crate::value::{DType, Value};
 use std::fmt;
@@ -10,7 +11,7 @@ use std::rc::Rc;
 /// The extent of a tile: up to four dimensions of fewer than 2^32 elements.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
-    /// Those beyond the rank are 1.
+    /// The dimensions; those beyond the rank are 1.
     dims: [u32; 4],
     rank: u8,
 }
@@ -32,26 +33,26 @@ impl std::ops::Deref for Dims {
 }
 
 impl Shape {
-    /// The dimensions, outermost first.
+    /// Returns the dimensions, outermost first.
     #[inline]
     pub fn dims(&self) -> Dims {
         Dims { dims: self.dims.map(|dim| dim as usize), rank: self.rank }
     }
 
-    /// The length of a shape of one dimension.
+    /// Returns the length of a shape of one dimension.
     #[inline]
-    pub(super) fn row(&self) -> Option<usize> {
+    pub(super) fn one_dimension(&self) -> Option<usize> {
         (self.rank == 1).then_some(self.dims[0] as usize)
     }
 
-    /// How many elements.
+    /// Returns the number of elements.
     #[inline]
     pub fn elements(&self) -> usize {
         let [a, b, c, d] = self.dims.map(|dim| dim as usize);
         a * b * c * d
     }
 
-    /// The element strides of a dense tile of this shape.
+    /// Returns the strides of a dense tile of this shape, in elements.
     pub(crate) fn strides(&self) -> Shape {
         let mut strides = *self;
         let mut step = 1;
@@ -62,14 +63,14 @@ impl Shape {
         strides
     }
 
-    /// What of it lies below `bounds`.
+    /// Returns the part of the shape below `bounds`.
     pub(super) fn within(&self, bounds: &Shape) -> Shape {
         let mut within = *self;
         within.dims.iter_mut().zip(bounds.dims).for_each(|(dim, bound)| *dim = (*dim).min(bound));
         within
     }
 
-    /// The same without one dimension.
+    /// Returns the shape without one dimension.
     pub(crate) fn without(&self, axis: usize) -> Shape {
         let dims = self.dims();
         let left = dims.iter().enumerate().filter(|(at, _)| *at != axis).map(|(_, dim)| *dim);
@@ -119,31 +120,44 @@ impl fmt::Debug for Shape {
     }
 }
 
-/// A value in a PE's scratch memory, or still in the slot it came in.
+/// A value in a PE's scratch memory, or in the slot in which it was received.
 ///
-/// A handle: what it stands for is in a table of its program, where it is written once and never moved.
+/// A tile is a handle; a table of its program holds the entry, which is written once and never moved.
 #[must_use = "a tile frees its scratch memory, or its slot, when dropped"]
 pub struct Tile {
     program: Rc<Program>,
     number: u32,
 }
 
-/// What a tile is: one line of the processor's cache.
-#[repr(align(64))]
-struct Entry {
-    dtype: DType,
-    shape: Shape,
-    bytes: u64,
-    value: Option<Value>,
-    home: Home,
+/// The element type, shape and size of a tile.
+#[derive(Clone, Copy)]
+pub(super) struct TileType {
+    pub(super) dtype: DType,
+    pub(super) shape: Shape,
+    pub(super) bytes: u64,
 }
 
-/// What a tile occupies until it is dropped.
+impl TileType {
+    #[inline]
+    pub(super) fn new(dtype: DType, shape: Shape) -> Self {
+        Self { dtype, shape, bytes: (shape.elements() * dtype.size()) as u64 }
+    }
+}
+
+/// The content of a tile: one cache line.
+#[repr(align(64))]
+struct Entry {
+    tile_type: TileType,
+    value: Option<Value>,
+    memory: TileMemory,
+}
+
+/// The memory that a tile occupies until it is dropped.
 #[derive(Clone, Copy)]
-enum Home {
-    /// Nothing: the tile is gone, and this is the one that went before it.
-    Gone(u32),
-    /// Its bytes of scratch.
+enum TileMemory {
+    /// None: the entry is free, and this is the next free entry.
+    Free(u32),
+    /// Scratch memory.
     Scratch,
     /// A slot of this edge.
     Slot(u32),
@@ -152,13 +166,13 @@ enum Home {
 /// The tiles of a program.
 pub(super) struct Tiles {
     entries: Vec<Entry>,
-    /// The one that went last, whose place is taken next.
-    gone: u32,
+    /// The first free entry.
+    free: u32,
 }
 
 impl Default for Tiles {
     fn default() -> Self {
-        Self { entries: Vec::new(), gone: NONE }
+        Self { entries: Vec::new(), free: NONE }
     }
 }
 
@@ -166,20 +180,17 @@ const NONE: u32 = u32::MAX;
 
 impl Tiles {
     #[inline]
-    fn add(&mut self, kind: (DType, Shape, u64), value: Option<Value>, home: Home) -> u32 {
-        let (dtype, shape, bytes) = kind;
-        let number = self.gone;
+    fn add(&mut self, tile_type: TileType, value: Option<Value>, memory: TileMemory) -> u32 {
+        let number = self.free;
         let Some(entry) = self.entries.get_mut(number as usize) else {
-            return self.grow(Entry { dtype, shape, bytes, value, home });
+            return self.grow(Entry { tile_type, value, memory });
         };
-        if let Home::Gone(next) = entry.home {
-            self.gone = next;
+        if let TileMemory::Free(next) = entry.memory {
+            self.free = next;
         }
-        entry.dtype = dtype;
-        entry.shape = shape;
-        entry.bytes = bytes;
+        entry.tile_type = tile_type;
         entry.value = value;
-        entry.home = home;
+        entry.memory = memory;
         number
     }
 
@@ -189,17 +200,18 @@ impl Tiles {
         u32::try_from(self.entries.len() - 1).expect("fewer than 2^32 tiles")
     }
 
-    /// Takes a tile out: what it occupied, and its value.
+    /// Removes a tile; returns its memory, its size and its value.
     #[inline]
-    fn remove(&mut self, number: u32) -> (Home, u64, Option<Value>) {
+    fn remove(&mut self, number: u32) -> (TileMemory, u64, Option<Value>) {
         let entry = &mut self.entries[number as usize];
-        let home = std::mem::replace(&mut entry.home, Home::Gone(self.gone));
-        self.gone = number;
-        (home, entry.bytes, entry.value.take())
+        let memory = std::mem::replace(&mut entry.memory, TileMemory::Free(self.free));
+        self.free = number;
+        (memory, entry.tile_type.bytes, entry.value.take())
     }
 }
 
 impl Tile {
+    /// Creates a tile in scratch memory; `what` names its use in an error.
     #[inline]
     pub(crate) fn in_scratch(
         program: &Rc<Program>,
@@ -208,75 +220,74 @@ impl Tile {
         value: Option<Value>,
         what: &str,
     ) -> Result<Self, Box<KernelError>> {
-        let bytes = (shape.elements() * dtype.size()) as u64;
-        if let Err((free, capacity)) = program.take_scratch(bytes) {
-            return Err(full(what, bytes, free, capacity));
+        let tile_type = TileType::new(dtype, shape);
+        if let Err(shortage) = program.take_scratch(tile_type.bytes) {
+            return Err(full(what, tile_type.bytes, shortage));
         }
-        let kind = (dtype, shape, bytes);
-        let number = program.tiles().borrow_mut().add(kind, value, Home::Scratch);
+        let number = program.tiles().borrow_mut().add(tile_type, value, TileMemory::Scratch);
         Ok(Self { program: program.clone(), number })
     }
 
-    /// A tile in a slot of `edge`, which goes home when the tile is dropped.
+    /// Creates a tile in a slot of `edge`; the slot is freed when the tile is dropped.
     #[inline]
     pub(super) fn in_slot(
         program: &Rc<Program>,
-        kind: (DType, Shape, u64),
+        tile_type: TileType,
         value: Option<Value>,
         edge: u32,
     ) -> Self {
-        let number = program.tiles().borrow_mut().add(kind, value, Home::Slot(edge));
+        let number = program.tiles().borrow_mut().add(tile_type, value, TileMemory::Slot(edge));
         Self { program: program.clone(), number }
     }
 
     #[inline]
-    fn with<T>(&self, look: impl FnOnce(&Entry) -> T) -> T {
-        look(&self.program.tiles().borrow().entries[self.number as usize])
+    fn with<T>(&self, read: impl FnOnce(&Entry) -> T) -> T {
+        read(&self.program.tiles().borrow().entries[self.number as usize])
     }
 
-    /// The type of its elements.
+    /// Returns the element type.
     #[inline]
     pub fn dtype(&self) -> DType {
-        self.with(|entry| entry.dtype)
+        self.with(|entry| entry.tile_type.dtype)
     }
 
-    /// Its extent.
+    /// Returns the shape.
     #[inline]
     pub fn shape(&self) -> Shape {
-        self.with(|entry| entry.shape)
+        self.with(|entry| entry.tile_type.shape)
     }
 
-    /// Both at once.
+    /// Returns element type, shape and size.
     #[inline]
-    pub(super) fn kind(&self) -> (DType, Shape) {
-        self.with(|entry| (entry.dtype, entry.shape))
+    pub(super) fn tile_type(&self) -> TileType {
+        self.with(|entry| entry.tile_type)
     }
 
-    /// Whether it has this type and extent.
+    /// True if the tile has this element type and shape.
     #[inline]
     pub(super) fn is(&self, dtype: DType, shape: &Shape) -> bool {
-        self.with(|entry| entry.dtype == dtype && entry.shape == *shape)
+        self.with(|entry| entry.tile_type.dtype == dtype && entry.tile_type.shape == *shape)
     }
 
-    /// How many bytes it takes.
+    /// Returns the size in bytes.
     #[inline]
     pub fn bytes(&self) -> u64 {
-        self.with(|entry| entry.bytes)
+        self.with(|entry| entry.tile_type.bytes)
     }
 
-    /// What a message carries: its size and its numbers.
+    /// Returns the content of a message with this tile.
     #[inline]
-    pub(super) fn cargo(&self) -> (u64, Option<Value>) {
-        self.with(|entry| (entry.bytes, entry.value.clone()))
+    pub(super) fn message_body(&self) -> MessageBody {
+        self.with(|entry| MessageBody { bytes: entry.tile_type.bytes, value: entry.value.clone() })
     }
 
-    /// Its numbers, to be computed when somebody looks; `None` without data.
+    /// Returns the value, which is computed when it is read; `None` without data.
     #[inline]
     pub fn value(&self) -> Option<Value> {
         self.with(|entry| entry.value.clone())
     }
 
-    /// Has its numbers computed if too many operations are waiting behind it, so that a long loop does not grow.
+    /// Starts the computation of a value with too many pending operations, so that a long loop does not use ever more memory.
     #[inline]
     pub(super) fn start_if_deep(&self) {
         if let Some(value) = self.value()
@@ -286,14 +297,15 @@ impl Tile {
         }
     }
 
-    /// The same elements in another shape.
+    /// Returns the same elements in another shape.
     pub fn reshape(self, shape: impl Into<Shape>) -> Result<Self, KernelError> {
         let (before, shape) = (self.shape(), shape.into());
         if shape.elements() != before.elements() {
             let (left, right) = (before.to_string(), shape.to_string());
             return Err(KernelError::Shape { operation: "reshape", left, right });
         }
-        self.program.tiles().borrow_mut().entries[self.number as usize].shape = shape;
+        let index = self.number as usize;
+        self.program.tiles().borrow_mut().entries[index].tile_type.shape = shape;
         Ok(self)
     }
 
@@ -311,17 +323,17 @@ impl fmt::Debug for Tile {
 impl Drop for Tile {
     #[inline]
     fn drop(&mut self) {
-        let (home, bytes, value) = self.program.tiles().borrow_mut().remove(self.number);
+        let (memory, bytes, value) = self.program.tiles().borrow_mut().remove(self.number);
         drop(value);
-        match home {
-            Home::Scratch => self.program.give_scratch(bytes),
-            Home::Slot(edge) => self.program.world().release(edge, &self.program.path()),
-            Home::Gone(_) => {}
+        match memory {
+            TileMemory::Scratch => self.program.give_scratch(bytes),
+            TileMemory::Slot(edge) => self.program.world().release(edge, &self.program.path()),
+            TileMemory::Free(_) => {}
         }
     }
 }
 
-/// Scratch memory, given back when dropped.
+/// Scratch memory, freed when dropped.
 pub(super) struct Scratch {
     program: Rc<Program>,
     bytes: u64,
@@ -336,7 +348,7 @@ impl Scratch {
     ) -> Result<Self, Box<KernelError>> {
         match program.take_scratch(bytes) {
             Ok(()) => Ok(Self { program: program.clone(), bytes }),
-            Err((free, capacity)) => Err(full(what, bytes, free, capacity)),
+            Err(shortage) => Err(full(what, bytes, shortage)),
         }
     }
 }
@@ -346,8 +358,9 @@ impl Scratch {
     clippy::unnecessary_box_returns,
     reason = "a result with a thin error is passed in registers"
 )]
-fn full(what: &str, bytes: u64, free: Bytes, capacity: Bytes) -> Box<KernelError> {
+fn full(what: &str, bytes: u64, shortage: ScratchShortage) -> Box<KernelError> {
     let (what, wanted) = (what.to_owned(), Bytes(bytes));
+    let ScratchShortage { free, capacity } = shortage;
     Box::new(KernelError::ScratchFull { what, wanted, free, capacity })
 }
 
@@ -359,18 +372,18 @@ impl Drop for Scratch {
 }
 
 impl Tl {
-    /// How much scratch memory the PE has.
+    /// Returns the size of the PE's scratch memory.
     pub fn scratch_capacity(&self) -> crate::time::Capacity {
         self.program().world().spec.tcm
     }
 
-    /// Sets scratch memory aside.
+    /// Reserves scratch memory.
     pub fn reserve(&self, bytes: u64) -> Result<Reservation, KernelError> {
         let scratch = Scratch::take(self.program(), bytes, "a reservation");
         scratch.map(Reservation).map_err(|error| *error)
     }
 }
 
-/// Scratch memory set aside; given back when dropped.
-#[must_use = "given back when dropped"]
+/// Reserved scratch memory, freed when dropped.
+#[must_use = "freed when dropped"]
 pub struct Reservation(#[expect(dead_code, reason = "held for its destructor")] Scratch);

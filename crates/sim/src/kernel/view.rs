@@ -1,55 +1,55 @@
-//! Which elements of memory a load or store touches: a base, a shape, strides and a mask.
+//! The elements of memory that a load or store accesses: a base, a shape, strides and a mask.
 
 use super::tile::Shape;
 use crate::memory::Region;
 use crate::value::DType;
 use std::rc::Rc;
 
-/// Elements of memory, as a pointer with shape and strides (in elements).
+/// Elements of memory: a pointer with a shape and strides.
 #[derive(Clone, Debug)]
 pub struct View {
-    /// The virtual address of the first element.
+    /// Virtual address of the first element.
     pub address: u64,
-    /// Their type.
+    /// Type of the elements.
     pub dtype: DType,
-    /// How many along each dimension.
+    /// Number of elements along each dimension.
     pub shape: Shape,
-    /// How far apart along each dimension, in elements.
+    /// Distance of neighbours along each dimension, in elements.
     pub strides: Shape,
-    /// Which of them count.
+    /// Elements that are accessed.
     pub mask: Mask,
 }
 
-/// Which elements of a view are touched.
+/// The elements of a view that are accessed.
 #[derive(Clone, Debug)]
 pub enum Mask {
-    /// All.
+    /// All elements.
     All,
-    /// Those whose index is below these bounds in every dimension.
+    /// The elements whose index is below these bounds in every dimension.
     Below(Box<Shape>),
-    /// Those that are `true`, row by row.
+    /// The elements marked `true`, in row-major order.
     Each(Rc<[bool]>),
 }
 
 impl Mask {
-    /// Those whose index is below these bounds in every dimension.
+    /// Selects the elements whose index is below these bounds in every dimension.
     pub fn below(bounds: impl Into<Shape>) -> Self {
         Self::Below(Box::new(bounds.into()))
     }
 }
 
 impl View {
-    /// A whole region, as one row.
+    /// Returns a view of a whole region, with one dimension.
     pub fn of(region: &Region) -> Self {
         Self::dense(region, 0, region.elements)
     }
 
-    /// `len` elements from element `start` on.
+    /// Returns a view of `len` elements from element `start`.
     pub fn dense(region: &Region, start: usize, len: usize) -> Self {
         Self::strided(region, start, len, 1)
     }
 
-    /// `shape` elements from element `start` on, `strides` apart.
+    /// Returns a view of `shape` elements from element `start`, `strides` apart.
     pub fn strided(
         region: &Region,
         start: usize,
@@ -66,7 +66,7 @@ impl View {
         }
     }
 
-    /// The block of `rows` by `columns` whose corner is `(row, column)` of a row-major matrix `width` wide.
+    /// Returns a view of the block of `rows` by `columns` at `(row, column)` of a row-major matrix of `width` columns.
     pub fn block(
         region: &Region,
         width: usize,
@@ -76,19 +76,19 @@ impl View {
         Self::strided(region, row * width + column, [rows, columns], [width, 1])
     }
 
-    /// The same with a mask.
+    /// Sets the mask.
     #[must_use]
     pub fn masked(mut self, mask: Mask) -> Self {
         self.mask = mask;
         self
     }
 
-    /// How many elements from the base to the last one that is touched, plus one; 0 if none is.
+    /// Returns the distance from the base to the end of the last accessed element; 0 if none is accessed.
     pub(super) fn reach(&self) -> usize {
         self.runs().iter().filter_map(|run| Some(run.memory? + run.len)).max().unwrap_or(0)
     }
 
-    /// How many elements are touched.
+    /// Returns the number of accessed elements.
     pub(super) fn touched(&self) -> usize {
         match &self.mask {
             Mask::All => self.shape.elements(),
@@ -103,7 +103,7 @@ impl View {
         }
     }
 
-    /// Whether the mask has the view's own shape.
+    /// True if the mask has the shape of the view.
     pub(super) fn mask_fits(&self) -> bool {
         match &self.mask {
             Mask::All => true,
@@ -112,7 +112,7 @@ impl View {
         }
     }
 
-    /// The view cut into the longest runs that are adjacent both in the tile and in memory.
+    /// Cuts the view into the longest runs that are adjacent both in the tile and in memory.
     pub(super) fn runs(&self) -> Vec<Run> {
         if let Some(len) = self.dense_len().filter(|len| *len > 0) {
             return vec![Run { tile: 0, memory: Some(0), len }];
@@ -130,20 +130,20 @@ impl View {
         runs
     }
 
-    /// How many elements there are, if they are adjacent and all of them count.
+    /// Returns the number of elements, if they are adjacent and all are accessed.
     #[inline]
     pub(super) fn dense_len(&self) -> Option<usize> {
         if !matches!(self.mask, Mask::All) {
             return None;
         }
-        if let (Some(len), Some(1)) = (self.shape.row(), self.strides.row()) {
+        if let (Some(len), Some(1)) = (self.shape.one_dimension(), self.strides.one_dimension()) {
             return Some(len);
         }
         (self.strides == self.shape.strides()).then(|| self.shape.elements())
     }
 
-    /// Where element `tile` of the tile stands, from the base (`None` if it is masked), and for how many elements
-    /// of its row the same holds.
+    /// Returns the offset of element `tile` from the base (`None` if masked), and the number of elements of its row for
+    /// which the same holds.
     fn locate(&self, tile: usize) -> (Option<usize>, usize) {
         let mut rest = tile;
         let mut at = 0;
@@ -173,7 +173,7 @@ impl View {
     }
 }
 
-/// Adjacent elements: `len` of them from `tile` on in the tile and from `memory` on in memory (`None`: masked).
+/// Adjacent elements: `len` elements from `tile` in the tile and from `memory` in memory (`None`: masked).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Run {
     pub(super) tile: usize,
@@ -196,7 +196,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The runs of a view, element by element.
+    /// Returns the runs of a view, found element by element.
     fn slowly(view: &View) -> Vec<Run> {
         let mut runs: Vec<Run> = Vec::new();
         for tile in 0..view.shape.elements() {

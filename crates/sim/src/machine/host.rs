@@ -1,14 +1,14 @@
-//! The host of a SIP: what a rank's program asks of its SIP, over its own host link.
+//! The host of a SIP: the requests of a rank's program to its SIP, over the host link.
 //!
-//! Commands and data share the wire to the SIP and come in order; what is read comes back on a wire of its own. That
-//! an operation is over is known to the host at once: it is a side-band signal.
+//! Commands and data share the wire to the SIP and arrive in order; data that is read returns on a second wire. The host
+//! learns of the end of an operation at once, by a side-band signal.
 //!
-//! - **HST-1 (own SIP).** A host touches its own SIP only (PAR-1).
-//! - **HST-2 (first failure).** A launch ends when all of its programs have, or when the first of them fails; then
-//!   the others are dropped, and the error names the one that failed.
-//! - **HST-3 (in the background).** A launch that is not exclusive only moves data: its programs share the PE's engines
-//!   with the one whose turn it is, wait for nobody's turn and hold up nobody's. The PE's time is not put down to them, and the
-//!   scratch memory they take (up to what a PE has) is not taken from the program whose turn it is.
+//! - **HST-1 (own SIP).** A host accesses its own SIP only (PAR-1).
+//! - **HST-2 (first failure).** A launch ends with its last program, or with the first program that fails. Then the other
+//!   programs are dropped, and the error names the failed program.
+//! - **HST-3 (in the background).** A launch that is not exclusive only moves data. Its programs share the PE's engines
+//!   with the exclusive program, do not wait for the PE and do not occupy it. Reports do not count their time for the PE,
+//!   and their scratch memory (up to the size of the PE's) is not taken from the exclusive program.
 
 use super::{COMMAND, Machine, RunError, World, run_program};
 use crate::executor::{JoinHandle, Partition, Sim};
@@ -27,7 +27,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// What led to an instant: handed from one operation to the next, it becomes the critical path.
+/// The critical path to an instant, passed from one operation to the next.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cause(Path);
 
@@ -36,28 +36,28 @@ impl Cause {
         self.0
     }
 
-    /// The one of two that came later.
+    /// Returns the later of two causes.
     #[must_use]
     pub fn later(self, other: Self) -> Self {
         if other.0.at() > self.0.at() { other } else { self }
     }
 }
 
-/// A kernel to be launched: its name, where, and after what.
+/// The parameters of a kernel launch.
 pub struct Launch<'a> {
-    /// Its name.
+    /// Name of the kernel.
     pub name: &'a str,
-    /// Its name in traces, if that is another.
+    /// Name in traces, if it differs.
     pub label: Option<&'a str>,
-    /// One program on each of these, numbered in this order.
+    /// PEs, one for each program, in the order of program numbers.
     pub pes: &'a [PeId],
-    /// Whether each takes its PE's turn (HST-3).
+    /// True if each program occupies its PE (HST-3).
     pub exclusive: bool,
-    /// What led to it.
+    /// Cause of the launch.
     pub cause: Cause,
 }
 
-/// A SIP as its host sees it.
+/// The host's view of a SIP.
 #[derive(Clone)]
 pub struct Host {
     pub(super) world: Rc<World>,
@@ -65,12 +65,12 @@ pub struct Host {
 }
 
 impl Machine {
-    /// The host of a SIP.
+    /// Returns the host of a SIP.
     pub fn host(&self, sip: u32) -> Host {
         Host { world: self.world.clone(), sip }
     }
 
-    /// Starts a program on the host of a SIP when the machine runs.
+    /// Starts a host program of a SIP when the machine runs.
     pub fn spawn<T: 'static>(
         &mut self,
         sip: u32,
@@ -80,75 +80,75 @@ impl Machine {
         self.executor.spawn(Partition(sip), name, program)
     }
 
-    /// Drops everything that is under way, so that a machine whose run failed can be used again: programs, messages
-    /// and queues. Memory keeps what it holds, and time stays where it is.
+    /// Drops all programs, messages and queues, so that a machine can be used again after a failed run. Memory and time
+    /// do not change.
     pub fn clear(&mut self) {
         self.executor.clear();
         *self.world.edges.borrow_mut() = crate::ipcq::Edges::default();
-        *self.world.parcels.borrow_mut() = super::fabric::Parcels::default();
+        *self.world.packets.borrow_mut() = super::fabric::Packets::default();
         self.world.turns.borrow_mut().clear();
         self.world.failures.borrow_mut().clear();
     }
 }
 
 impl Host {
-    /// Which SIP.
+    /// Returns the number of the SIP.
     pub fn sip(&self) -> u32 {
         self.sip
     }
 
-    /// The simulation it is part of.
+    /// Returns the handle of the simulation.
     pub fn sim(&self) -> &Sim {
         &self.world.sim
     }
 
-    /// The machine.
+    /// Returns the specification of the machine.
     pub fn spec(&self) -> &MachineSpec {
         &self.world.spec
     }
 
-    /// Whether numbers are computed in this run.
+    /// True if this run computes data.
     pub fn has_data(&self) -> bool {
         self.world.options.data
     }
 
-    /// Who computes the numbers.
+    /// Returns the evaluator of the data.
     pub fn evaluator(&self) -> &Arc<dyn Evaluator> {
         &self.world.options.evaluator
     }
 
-    /// The PEs of its SIP.
+    /// Returns the PEs of the SIP.
     pub fn pes(&self) -> Vec<PeId> {
         let sip = self.world.sips[self.sip as usize].borrow();
         (0..sip.pes.len()).map(|index| sip.pe_id(self.sip, index)).collect()
     }
 
-    /// Sets memory aside in a cube's HBM; the driver knows where without asking.
+    /// Maps memory in a cube's HBM; the driver allocates without a command to the SIP.
     pub fn reserve(&self, cube: u16, dtype: DType, elements: usize) -> Result<Region, MemoryError> {
         let sip = &mut *self.world.sips[self.sip as usize].borrow_mut();
         sip.mmu.map(&mut sip.cubes[cube as usize].memory, cube, dtype, elements)
     }
 
-    /// Unmaps a region and releases what stood in it.
+    /// Unmaps a region and drops its content.
     pub fn free(&self, region: &Region) {
         debug_assert_eq!(region.sip, self.sip, "HST-1");
         let sip = &mut *self.world.sips[self.sip as usize].borrow_mut();
         sip.mmu.unmap(&mut sip.cubes[region.cube as usize].memory, region);
     }
 
-    /// Puts a value into a region, as what stood there before the run began: it takes no time.
+    /// Writes a value to a region in no time, as initial content.
     pub fn place(&self, region: &Region, value: Value) -> Result<(), MemoryError> {
         self.put(region, 0, Some(value))
     }
 
-    /// A command crosses the host link.
+    /// Sends a command over the host link.
     pub async fn command(&self, label: &'static str, cause: Cause) -> Cause {
         let mut flight = self.flight(COMMAND, cause);
         self.down(&mut flight, label);
         self.arrive(flight).await
     }
 
-    /// Writes `value` to a region from element `start` on: over the host link, into HBM.
+    /// Writes `value` to a region from element `start`: over the host link, into HBM.
     pub async fn write(
         &self,
         region: &Region,
@@ -165,7 +165,7 @@ impl Host {
         Ok(cause)
     }
 
-    /// Fills a region with `value`, which only a command has to cross the host link for.
+    /// Fills a region with `value`; only a command crosses the host link.
     pub async fn fill(
         &self,
         region: &Region,
@@ -180,7 +180,7 @@ impl Host {
         Ok(cause)
     }
 
-    /// Reads elements of a region: from HBM, over the host link. `None` without data.
+    /// Reads elements of a region from HBM over the host link; `None` without data.
     pub async fn read(
         &self,
         region: &Region,
@@ -197,8 +197,8 @@ impl Host {
         Ok((value, cause))
     }
 
-    /// Runs `kernel` once on each PE of `launch`, as programs 0, 1, ... (SPMD), and waits for their end (HST-2). The
-    /// command that starts them has crossed the host link before.
+    /// Runs `kernel` on each PE of `launch`, as programs 0, 1, ... (SPMD), and waits for their end (HST-2). The caller has
+    /// sent the launch command before.
     pub async fn run<K, F>(&self, launch: Launch<'_>, kernel: K) -> Result<Cause, RunError>
     where
         K: Fn(Tl) -> F,
@@ -239,8 +239,8 @@ impl Host {
         ended.wait().await
     }
 
-    /// Gives up what programs on `pes` that failed have left in the queues between them and other PEs of this SIP, so
-    /// that whoever comes next finds these empty.
+    /// Discards the queues between failed programs on `pes` and other PEs of this SIP, so that the next programs start
+    /// with empty queues.
     pub fn give_up_edges(&self, pes: &[PeId]) {
         let is_over = |name: &EdgeName| {
             let is_inside = [name.from, name.to].iter().all(|pe| pe.sip == self.sip);
@@ -256,21 +256,21 @@ impl Host {
         Flight::new(bytes.0, now, path)
     }
 
-    /// Over the wire to the SIP.
+    /// Moves a flight over the wire to the SIP.
     fn down(&self, flight: &mut Flight, label: &'static str) {
         let (spec, sip) = (self.world.spec.host, &mut *self.sip_mut());
         let turn = flight.pass(&mut sip.host, spec.bandwidth, spec.latency, Kind::Link);
         note(sip, turn, flight, Resource::Host(self.sip), label);
     }
 
-    /// Over the wire back.
+    /// Moves a flight over the wire back to the host.
     fn up(&self, flight: &mut Flight, label: &'static str) {
         let (spec, sip) = (self.world.spec.host, &mut *self.sip_mut());
         let turn = flight.pass(&mut sip.upload, spec.bandwidth, spec.latency, Kind::Link);
         note(sip, turn, flight, Resource::Upload(self.sip), label);
     }
 
-    /// Through a cube's HBM.
+    /// Moves a flight through a cube's HBM.
     fn memory(&self, flight: &mut Flight, cube: u16, label: &'static str) {
         let (spec, sip) = (self.world.spec.hbm, &mut *self.sip_mut());
         let wire = &mut sip.cubes[cube as usize].hbm;
@@ -282,7 +282,7 @@ impl Host {
         self.world.sips[self.sip as usize].borrow_mut()
     }
 
-    /// Waits until the last byte is there.
+    /// Waits for the arrival of the last byte.
     async fn arrive(&self, flight: Flight) -> Cause {
         self.sim().sleep_until(flight.tail).await;
         let mut path = flight.path;
@@ -290,7 +290,7 @@ impl Host {
         Cause(path)
     }
 
-    /// Puts a value into memory, now.
+    /// Writes a value to memory, now.
     fn put(&self, region: &Region, start: usize, value: Option<Value>) -> Result<(), MemoryError> {
         let Some(value) = value.filter(|_| self.has_data()) else { return Ok(()) };
         let mmu = &mut self.sip_mut().mmu;
@@ -299,7 +299,7 @@ impl Host {
         Ok(())
     }
 
-    /// What stands in memory, now; `None` without data.
+    /// Reads memory, now; `None` without data.
     fn get(
         &self,
         region: &Region,
@@ -315,7 +315,7 @@ impl Host {
     }
 }
 
-/// Logs a turn and makes it part of what led here.
+/// Logs a turn and adds it to the critical path of the flight.
 fn note(
     sip: &mut super::Sip,
     turn: Turn,
@@ -330,25 +330,25 @@ fn note(
     sip.log(turn, resource, label, flight.bytes);
 }
 
-/// One request of a host to its SIP, as the log keeps it.
+/// A log entry: one request of a host to its SIP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     /// The SIP.
     pub sip: u32,
-    /// Its number among those of its host.
+    /// Number of the request among those of its host.
     pub handle: u64,
-    /// What was asked for: `map`, `write`, `launch`, ...
+    /// Kind of the request: `map`, `write`, `launch`, ...
     pub what: &'static str,
-    /// Of what: a tensor, a kernel.
+    /// Subject of the request: a tensor or a kernel.
     pub subject: String,
-    /// When the host asked.
+    /// Start time.
     pub asked: Time,
-    /// When it was over.
+    /// End time.
     pub over: Time,
 }
 
 impl Host {
-    /// Notes a request that is over, if somebody wants the log.
+    /// Logs a finished request, if the run records operations.
     pub fn log(&self, request: impl FnOnce() -> Request) {
         self.sip_mut().record.request(request);
     }

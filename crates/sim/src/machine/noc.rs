@@ -1,10 +1,10 @@
-//! Ways inside a SIP: the mesh of PEs in a cube and the mesh of cubes.
+//! Routes inside a SIP: the mesh of PEs in a cube and the mesh of cubes.
 //!
-//! Every PE has its own port to the HBM of its cube. Everything else goes over the meshes, x (columns) before y
-//! (rows): a cube's way out is at its first PE, a SIP's way out (links, host) at its first cube.
+//! Every PE has its own port to the HBM of its cube. All other traffic goes over the meshes, x (columns) before y
+//! (rows). A cube's gateway is its first PE; a SIP's gateway (links, host) is its first cube.
 //!
-//! - **NOC-1 (cut-through).** A way costs the latency of each wire once, and the slowest wire's transfer time once;
-//!   each wire is taken for its own transfer time.
+//! - **NOC-1 (cut-through).** A route takes the latency of each wire once, and the transfer time of the slowest wire
+//!   once; each wire is busy for its own transfer time.
 
 use super::sip::Sip;
 use crate::record::Resource;
@@ -14,7 +14,7 @@ use crate::time::Time;
 use crate::topology::PeId;
 use crate::wire::{Flight, is_free};
 
-/// Where something on the chip is: a PE, or the way out of a cube.
+/// PE number of a cube's gateway.
 const GATE: u16 = 0;
 
 /// Moves `flight` from one PE to another of the same SIP.
@@ -27,7 +27,7 @@ pub(crate) fn pass(sip: &mut Sip, spec: &MachineSpec, flight: &mut Flight, from:
     pass_pes(sip, spec, flight, PeId { pe: GATE, ..to }, to.pe);
 }
 
-/// The latency of that way alone.
+/// Returns the latency of the route from one PE to another of the same SIP.
 pub(crate) fn latency(spec: &MachineSpec, from: PeId, to: PeId) -> Time {
     let pes = |a, b| times(hops(&spec.pes, a, b), spec.pes.link.latency);
     if from.cube == to.cube {
@@ -37,7 +37,7 @@ pub(crate) fn latency(spec: &MachineSpec, from: PeId, to: PeId) -> Time {
     pes(from.pe, GATE) + cubes + pes(GATE, to.pe)
 }
 
-/// Moves `flight` from a PE's cube to the memory of another cube, or back.
+/// Moves `flight` from a PE to the memory of a cube.
 pub(crate) fn pass_to_memory(
     sip: &mut Sip,
     spec: &MachineSpec,
@@ -51,7 +51,7 @@ pub(crate) fn pass_to_memory(
     }
 }
 
-/// The reverse of [`pass_to_memory`].
+/// Moves `flight` from the memory of a cube to a PE: the reverse of [`pass_to_memory`].
 pub(crate) fn pass_from_memory(
     sip: &mut Sip,
     spec: &MachineSpec,
@@ -85,7 +85,7 @@ fn pass_cubes(sip: &mut Sip, spec: &MachineSpec, flight: &mut Flight, from: u16,
     });
 }
 
-/// Crosses every wire of the way from `from` to `to` on a grid.
+/// Crosses every wire of the route from `from` to `to` on a grid.
 fn walk(grid: &GridSpec, from: u16, to: u16, mut cross: impl FnMut(u16, u8)) {
     if is_free(&grid.link) {
         return;

@@ -1,4 +1,4 @@
-//! The hardware of one SIP: everything a partition owns.
+//! The hardware of one SIP, which is one partition of the simulation.
 
 use crate::memory::{Hbm, Mmu};
 use crate::record::{Op, Record, Resource};
@@ -8,9 +8,9 @@ use crate::time::Time;
 use crate::topology::PeId;
 use crate::wire::{Turn, Wire};
 
-/// One package.
+/// One SIP: a package of cubes.
 ///
-/// What every message needs stands first, so that it takes few lines of the processor's cache.
+/// The fields that every message uses come first, to fit few cache lines.
 #[repr(C)]
 pub(crate) struct Sip {
     /// The wires to other SIPs, in the order of their first use.
@@ -24,17 +24,17 @@ pub(crate) struct Sip {
     pub(crate) cubes: Vec<Cube>,
     /// The switch port into this SIP.
     pub(crate) ingress: Wire,
-    /// The wire from the host, and the one back.
+    /// The wire from the host, and the wire back.
     pub(crate) host: Wire,
     pub(crate) upload: Wire,
 }
 
-/// A wire to another SIP (to the switch, where there is one).
+/// A port with a wire to another SIP, or to the switch.
 pub(crate) struct Port {
     pub(crate) to: u32,
     pub(crate) wire: Wire,
-    /// How long the wire stood still because the message before it had no slot at its receiver, and until when
-    /// that has been counted.
+    /// Time the wire was idle because the next message had no free slot at its receiver, and the end of the time
+    /// counted so far.
     pub(crate) starved: Time,
     pub(crate) starved_until: Time,
 }
@@ -47,7 +47,7 @@ pub(crate) struct Cube {
     pub(crate) links: [Wire; 4],
 }
 
-/// What a PE does things with, one after another.
+/// An engine of a PE; it performs one operation at a time.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Engine {
     Gemm,
@@ -99,7 +99,8 @@ pub(crate) struct Pe {
 }
 
 impl Port {
-    /// Counts the wait of the message that leaves now, at the head of its queue since `since`; returns its begin.
+    /// Counts the idle time of the wire; the message that leaves now has been first in its queue since `since`. Returns the
+    /// begin of the idle time.
     #[inline]
     pub(crate) fn note_starved(&mut self, since: Time, now: Time) -> Option<Time> {
         let from = since.max(self.wire.free()).max(self.starved_until);
@@ -134,7 +135,7 @@ impl Sip {
         }
     }
 
-    /// Where a PE stands in [`Sip::pes`].
+    /// Returns the index of a PE in [`Sip::pes`].
     pub(crate) fn index(&self, pe: PeId) -> usize {
         pe.cube as usize * self.pes_per_cube as usize + pe.pe as usize
     }
@@ -144,7 +145,7 @@ impl Sip {
         &mut self.pes[index]
     }
 
-    /// The number of the port toward `to`, made when first asked for.
+    /// Returns the index of the port toward `to`; creates the port at the first call.
     pub(crate) fn port(&mut self, to: u32) -> usize {
         self.ports.iter().position(|port| port.to == to).unwrap_or_else(|| {
             self.ports.push(Port {
@@ -157,21 +158,21 @@ impl Sip {
         })
     }
 
-    /// The ports by number: who opened an edge first, its sender or its receiver, does not show.
+    /// Returns the ports by destination, independent of the order in which edges were opened.
     pub(crate) fn sorted_ports(&self) -> impl Iterator<Item = &Port> {
         let mut ports: Vec<&Port> = self.ports.iter().collect();
         ports.sort_by_key(|port| port.to);
         ports.into_iter()
     }
 
-    /// Logs a turn that was really taken: one on a stage without limit takes no time.
+    /// Logs a turn on a wire, unless the wire is unlimited and the turn took no time.
     pub(crate) fn log(&mut self, turn: Turn, resource: Resource, label: &'static str, bytes: u64) {
         if turn.taken {
             self.record.op(|| Op::new((turn.start, turn.end), resource, label, bytes));
         }
     }
 
-    /// Every wire that has been used, with its name.
+    /// Returns every used wire with its name.
     pub(crate) fn wires(&self, sip: u32) -> Vec<(Resource, &Wire)> {
         let mut wires = vec![
             (Resource::Host(sip), &self.host),
@@ -195,7 +196,7 @@ impl Sip {
         wires
     }
 
-    /// The PE at `index` of [`Sip::pes`].
+    /// Returns the id of the PE at `index` of [`Sip::pes`].
     pub(crate) fn pe_id(&self, sip: u32, index: usize) -> PeId {
         let per_cube = self.pes_per_cube as usize;
         let small = |n: usize| u16::try_from(n).expect("cubes and PEs are numbered in 16 bits");

@@ -1,9 +1,9 @@
-//! Why a quantity was refused (UNIT-3).
+//! The errors of refused quantities (UNIT-3).
 
 use super::Kind;
 use super::number::DECIMALS;
 
-/// Why a text is not the quantity that was wanted.
+/// The error of a text that is not the expected quantity.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` {}", reason.describe(*kind))]
 pub struct QuantityError {
@@ -13,12 +13,12 @@ pub struct QuantityError {
 }
 
 impl QuantityError {
-    /// What to write instead.
+    /// Returns a hint for the correct form.
     pub fn help(&self) -> Option<String> {
         let allowed = self.kind.allowed();
         Some(match &self.reason {
-            Reason::UnknownUnit { near: Some(near), .. } => {
-                format!("did you mean `{near}`? {allowed}")
+            Reason::UnknownUnit { suggestion: Some(unit), .. } => {
+                format!("did you mean `{unit}`? {allowed}")
             }
             Reason::NotPlain => {
                 "write the number in plain decimal digits, as in `1000` or `8.192`".to_owned()
@@ -33,22 +33,22 @@ impl QuantityError {
         })
     }
 
-    /// Whether it is a number, but below zero or beyond what can be counted.
+    /// True if the text is a number, but negative or too large.
     pub const fn is_out_of_range(&self) -> bool {
         matches!(self.reason, Reason::Negative | Reason::TooLarge)
     }
 
-    /// Whether it is beyond what can be counted. Who knows of a narrower limit should name that one.
+    /// True if the number is too large. A caller with a narrower limit should name its own limit.
     pub const fn is_too_large(&self) -> bool {
         matches!(self.reason, Reason::TooLarge)
     }
 
-    /// What was refused, cut to a length one can read.
+    /// Returns the refused text, shortened for a message.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// What was wanted.
+    /// Returns the expected kind.
     pub const fn kind(&self) -> Kind {
         self.kind
     }
@@ -71,7 +71,7 @@ pub(super) enum Reason {
     MissingUnit,
     Unlimited,
     WrongKind { found: Kind },
-    UnknownUnit { unit: String, near: Option<&'static str> },
+    UnknownUnit { unit: String, suggestion: Option<&'static str> },
 }
 
 impl Reason {
@@ -101,7 +101,7 @@ pub(super) fn refuse<T>(text: &str, kind: Kind, reason: Reason) -> Result<T, Qua
     Err(QuantityError { text: shorten(text.trim()), kind, reason })
 }
 
-/// A text that goes into a message is cut to a length one can read.
+/// Shortens a text for a message.
 pub(super) fn shorten(text: &str) -> String {
     let mut short: String = text.chars().take(40).collect();
     if short.len() < text.len() {

@@ -1,16 +1,16 @@
-//! Plain decimal numbers, exactly (UNIT-1).
+//! Exact plain decimal numbers (UNIT-1).
 
 use super::UNLIMITED;
 use super::error::Reason;
 
-/// A number and what follows it, still as text.
+/// A number and its unit, as text.
 pub(super) struct Number<'a> {
     integer: &'a str,
     fraction: &'a str,
     pub(super) unit: &'a str,
 }
 
-/// So many decimals keep `fraction * factor` within 128 bits for every unit.
+/// Largest number of decimals for which `fraction * factor` fits 128 bits for every unit.
 pub(super) const DECIMALS: usize = 22;
 
 impl<'a> Number<'a> {
@@ -74,7 +74,7 @@ fn value(digits: &str) -> Option<u128> {
         .try_fold(0_u128, |n, digit| n.checked_mul(10)?.checked_add(u128::from(digit - b'0')))
 }
 
-/// `0x10`, `1e3`, `1_000`, `1.2.3`, `1,5`: numbers elsewhere, and no unit starts like that.
+/// True for the rest of `0x10`, `1e3`, `1_000`, `1.2.3`, `1,5`: no unit starts like that.
 fn is_not_plain(rest: &str) -> bool {
     let mut chars = rest.chars();
     match chars.next() {

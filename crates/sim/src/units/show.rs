@@ -1,4 +1,4 @@
-//! Printing quantities so that they read back as the same value (UNIT-2).
+//! Printing of quantities that read back as the same value (UNIT-2).
 
 use std::cmp::Reverse;
 
@@ -6,22 +6,22 @@ use crate::time::{Bandwidth, Capacity, Rate, Time};
 
 use super::{Kind, UNLIMITED};
 
-/// A bandwidth in the unit that makes it shortest: `128 GB/s`, `500 MiB/s`, `unlimited`.
+/// Formats a bandwidth in the unit with the shortest text: `128 GB/s`, `500 MiB/s`, `unlimited`.
 pub fn show_bandwidth(bandwidth: Bandwidth) -> String {
     limited(bandwidth.as_per_second(), Kind::Bandwidth)
 }
 
-/// A compute rate: `8.192 TFLOP/s`, `unlimited`.
+/// Formats a compute rate: `8.192 TFLOP/s`, `unlimited`.
 pub fn show_rate(rate: Rate) -> String {
     limited(rate.as_per_second(), Kind::Rate)
 }
 
-/// A time in the unit that makes it shortest: `1 us`, `1.5 ns`, `0 ns`.
+/// Formats a time in the unit with the shortest text: `1 us`, `1.5 ns`, `0 ns`.
 pub fn show_time(time: Time) -> String {
     if time == Time::ZERO { "0 ns".to_owned() } else { shortest(time.as_ps(), Kind::Time) }
 }
 
-/// A capacity: `2 MiB`, `unlimited`.
+/// Formats a capacity: `2 MiB`, `unlimited`.
 pub fn show_capacity(capacity: Capacity) -> String {
     match capacity {
         Capacity::Unlimited => UNLIMITED.to_owned(),
@@ -33,7 +33,7 @@ fn limited(value: Option<u64>, kind: Kind) -> String {
     value.map_or_else(|| UNLIMITED.to_owned(), |value| shortest(value, kind))
 }
 
-/// Among the units in which `value` takes at most three decimals, the one with the fewest digits; the larger of equals.
+/// Formats `value` in the unit with at most three decimals and the fewest digits; the larger of equal units.
 fn shortest(value: u64, kind: Kind) -> String {
     let units = kind.units().iter().filter(|unit| unit.listed);
     let exact = units.filter_map(|unit| Some((decimal(value, unit.factor)?, unit)));
@@ -43,7 +43,7 @@ fn shortest(value: u64, kind: Kind) -> String {
     format!("{number} {}", unit.name)
 }
 
-/// `value / factor` where that is one or more and exact with three decimals.
+/// Formats `value / factor`, if that is at least one and exact with three decimals.
 fn decimal(value: u64, factor: u64) -> Option<String> {
     let thousandths = u128::from(value % factor) * 1_000;
     if value < factor || thousandths % u128::from(factor) != 0 {

@@ -102,7 +102,7 @@ fn unit_3_refusals_name_what_is_allowed() {
 }
 
 #[test]
-fn unit_3_suggestiones_are_suggested() {
+fn unit_3_a_misspelt_unit_has_a_suggestion() {
     for text in [
         "128 GBps",
         "128 Gb/s",
@@ -115,9 +115,9 @@ fn unit_3_suggestiones_are_suggested() {
         let help = parse_bandwidth(text).unwrap_err().help().unwrap();
         assert!(help.starts_with("did you mean `GB/s`? "), "UNIT-3: {text}: {help}");
     }
-    for (text, near) in [("1 usec", "us"), ("1 nsec", "ns"), ("1 NS", "ns"), ("1 sec", "s")] {
+    for (text, unit) in [("1 usec", "us"), ("1 nsec", "ns"), ("1 NS", "ns"), ("1 sec", "s")] {
         let help = parse_time(text).unwrap_err().help().unwrap();
-        assert!(help.starts_with(&format!("did you mean `{near}`? ")), "{text}: {help}");
+        assert!(help.starts_with(&format!("did you mean `{unit}`? ")), "{text}: {help}");
     }
     for text in ["8 TFLOPS", "8 TFlops", "8 TFLOP", "8 tflop/s"] {
         let help = parse_rate(text).unwrap_err().help().unwrap();

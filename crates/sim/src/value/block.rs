@@ -1,4 +1,4 @@
-//! Carries out a program block by block, in memory that stays in the nearest cache.
+//! Runs a program block by block, in memory that stays in the nearest cache.
 
 use super::buffer::{Buffer, Scalar, Slice, copy};
 use super::lanes;
@@ -8,10 +8,10 @@ use bytemuck::{cast_slice, cast_slice_mut};
 use half::{bf16, f16};
 use std::cell::RefCell;
 
-/// Elements of a block: 8 KiB of `f32`, so that a result and an operand share a 32 KiB cache.
+/// Number of elements of a block: 8 KiB of `f32`, so that a result and an operand fit a 32 KiB cache.
 const BLOCK: usize = 2048;
 
-/// Blocks a thread keeps between programs.
+/// Number of blocks that a thread keeps between programs.
 const KEPT: usize = 8;
 
 thread_local! {
@@ -52,11 +52,11 @@ impl Block {
     }
 }
 
-/// The result of `program`: `len` elements of `dtype`.
+/// Computes the result of `program`: `len` elements of `dtype`.
 pub(super) fn run(program: &Program, dtype: DType, len: usize) -> Buffer {
     let mut out = Buffer::with_capacity(dtype, len);
     BLOCKS.with_borrow_mut(|blocks| {
-        // One more: where a step cannot work in place.
+        // One more block, for steps that cannot work in place.
         blocks.resize_with(blocks.len().max(program.height + 1), Block::new);
         for start in (0..len).step_by(BLOCK) {
             let n = BLOCK.min(len - start);
@@ -70,7 +70,7 @@ pub(super) fn run(program: &Program, dtype: DType, len: usize) -> Buffer {
 
 struct Machine<'a, 'b> {
     blocks: &'b mut [Block],
-    /// Blocks in use.
+    /// Number of blocks in use.
     top: usize,
     leaves: &'a [Value],
     start: usize,
@@ -116,7 +116,7 @@ impl<'a> Machine<'a, '_> {
                 lanes::run(dtype, lanes::Add4 { to, with });
             }
             Step::Compare { op, dtype, swapped } => self.compare(op, dtype, swapped),
-            Step::Select { dtype, places } => self.select(dtype, places),
+            Step::Select { dtype, positions } => self.select(dtype, positions),
             Step::Cast { from, to } => self.cast(from, to),
         }
     }
@@ -126,8 +126,8 @@ impl<'a> Machine<'a, '_> {
         leaves[leaf].ready_elements().range(self.start, self.n)
     }
 
-    /// The lowest of the `operands` topmost blocks, all of these, and a spare one for the result,
-    /// which [`Self::replace`] puts in the place of the lowest.
+    /// Returns the `operands` topmost blocks, and a spare block for the result, which [`Self::replace`] swaps with the
+    /// lowest operand.
     fn aside(&mut self, operands: usize) -> (&[Block], &mut Block) {
         let (used, free) = self.blocks.split_at_mut(self.top);
         (&used[self.top - operands..], &mut free[0])
@@ -151,10 +151,10 @@ impl<'a> Machine<'a, '_> {
         self.replace(2);
     }
 
-    fn select(&mut self, dtype: DType, places: [usize; 3]) {
+    fn select(&mut self, dtype: DType, positions: [usize; 3]) {
         let n = self.n;
         let (operands, to) = self.aside(3);
-        let [condition, a, b] = places.map(|place| &operands[place]);
+        let [condition, a, b] = positions.map(|position| &operands[position]);
         let condition = condition.of(n);
         match dtype {
             DType::F32 => choose(to, condition, a.of::<f32>(n), b.of(n)),
@@ -229,7 +229,7 @@ fn truncate_into(from: &[f32], to: &mut [i32]) {
     }
 }
 
-/// `to[i] = f32(from[i])`.
+/// Computes `to[i] = f32(from[i])`.
 #[expect(clippy::cast_precision_loss, reason = "documented at Value::cast")]
 pub(super) fn widen_into(from: Slice<'_>, to: &mut [f32]) {
     match from {
@@ -239,14 +239,14 @@ pub(super) fn widen_into(from: Slice<'_>, to: &mut [f32]) {
     }
 }
 
-/// The elements as `f32`.
+/// Returns the elements as `f32`.
 pub(super) fn widen(from: Slice<'_>) -> Vec<f32> {
     let mut to = vec![0.0; from.len()];
     widen_into(from, &mut to);
     to
 }
 
-/// The elements rounded to `dtype`.
+/// Returns the elements rounded to `dtype`.
 pub(super) fn narrow(dtype: DType, from: &[f32]) -> Buffer {
     fn rounded<T: Element>(from: &[f32]) -> Buffer {
         let mut to = vec![T::zeroed(); from.len()];

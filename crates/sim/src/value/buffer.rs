@@ -1,4 +1,4 @@
-//! Elements in memory: what a value becomes when someone looks.
+//! Elements in memory: the result of an evaluation.
 
 use super::DType;
 use bytemuck::Pod;
@@ -18,7 +18,7 @@ pub enum Buffer {
 }
 
 impl Buffer {
-    /// An empty buffer with room for `len` elements.
+    /// Creates an empty buffer with room for `len` elements.
     pub(crate) fn with_capacity(dtype: DType, len: usize) -> Self {
         match dtype {
             DType::F32 => Self::F32(Vec::with_capacity(len)),
@@ -28,7 +28,7 @@ impl Buffer {
         }
     }
 
-    /// `len` copies of `scalar`.
+    /// Creates a buffer of `len` copies of `scalar`.
     pub(crate) fn filled(scalar: Scalar, len: usize) -> Self {
         match scalar {
             Scalar::F32(x) => Self::F32(vec![x; len]),
@@ -38,7 +38,7 @@ impl Buffer {
         }
     }
 
-    /// The type of the elements.
+    /// Returns the type of the elements.
     pub fn dtype(&self) -> DType {
         match self {
             Self::F32(_) => DType::F32,
@@ -48,7 +48,7 @@ impl Buffer {
         }
     }
 
-    /// The number of elements.
+    /// Returns the number of elements.
     pub fn len(&self) -> usize {
         match self {
             Self::F32(v) => v.len(),
@@ -58,12 +58,12 @@ impl Buffer {
         }
     }
 
-    /// Whether there are no elements.
+    /// True if there are no elements.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// All elements.
+    /// Returns all elements.
     pub(crate) fn view(&self) -> Slice<'_> {
         match self {
             Self::F32(v) => Slice::F32(v),
@@ -85,25 +85,25 @@ impl Buffer {
     }
 }
 
-/// Bytes copied at a time. Longer copies become `rep movsb`, which some processors run ten times
-/// slower than a loop when the addresses agree in their low bits, as those of blocks do.
+/// Number of bytes copied at a time. Longer copies become `rep movsb`, which some processors run ten times slower than a
+/// loop if the addresses agree in their low bits, as those of blocks do.
 const PIECE: usize = 1024;
 
-/// `to` grows by `from`.
+/// Appends `from` to `to`.
 pub(crate) fn append<T: Copy>(to: &mut Vec<T>, from: &[T]) {
     for piece in from.chunks(PIECE / size_of::<T>()) {
         to.extend_from_slice(piece);
     }
 }
 
-/// `to` becomes `from`, which is as long.
+/// Copies `from` to `to`, which has the same length.
 pub(crate) fn copy(to: &mut [u8], from: &[u8]) {
     for (to, from) in to.chunks_mut(PIECE).zip(from.chunks(PIECE)) {
         to.copy_from_slice(from);
     }
 }
 
-/// One element with its type; floats are already rounded to it.
+/// One element, rounded to its type.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Scalar {
     F32(f32),
@@ -113,7 +113,7 @@ pub(crate) enum Scalar {
 }
 
 impl Scalar {
-    /// `number` rounded to `dtype`, floats by way of `f32`.
+    /// Rounds `number` to `dtype`, floats through `f32`.
     #[expect(clippy::cast_possible_truncation, reason = "rounding is the point")]
     pub(crate) fn new(dtype: DType, number: f64) -> Self {
         match dtype {
@@ -124,7 +124,7 @@ impl Scalar {
         }
     }
 
-    /// The number it stands for.
+    /// Returns the element as a number.
     pub(crate) fn to_f64(self) -> f64 {
         match self {
             Self::F32(x) => f64::from(x),
@@ -134,7 +134,7 @@ impl Scalar {
         }
     }
 
-    /// Equal bit for bit, so that `0.0` and `-0.0` differ and a NaN equals itself.
+    /// True if the bits are equal, so that `0.0` and `-0.0` differ and a NaN equals itself.
     pub(crate) fn same_bits(self, other: Self) -> bool {
         match (self, other) {
             (Self::F32(a), Self::F32(b)) => a.to_bits() == b.to_bits(),
@@ -160,7 +160,7 @@ pub enum Slice<'a> {
 }
 
 impl<'a> Slice<'a> {
-    /// The type of the elements.
+    /// Returns the type of the elements.
     pub fn dtype(self) -> DType {
         match self {
             Self::F32(_) => DType::F32,
@@ -170,7 +170,7 @@ impl<'a> Slice<'a> {
         }
     }
 
-    /// The number of elements.
+    /// Returns the number of elements.
     pub fn len(self) -> usize {
         match self {
             Self::F32(s) => s.len(),
@@ -180,16 +180,16 @@ impl<'a> Slice<'a> {
         }
     }
 
-    /// Whether there are no elements.
+    /// True if there are no elements.
     pub fn is_empty(self) -> bool {
         self.len() == 0
     }
 
-    /// `len` elements from `start`.
+    /// Returns `len` elements from `start`.
     ///
     /// # Panics
     ///
-    /// When the range does not lie inside.
+    /// If the range does not lie inside the slice.
     #[must_use]
     pub fn range(self, start: usize, len: usize) -> Self {
         match self {
@@ -200,7 +200,7 @@ impl<'a> Slice<'a> {
         }
     }
 
-    /// Element `i`.
+    /// Returns element `i`.
     pub(crate) fn get(self, i: usize) -> Scalar {
         match self {
             Self::F32(s) => Scalar::F32(s[i]),
@@ -210,16 +210,16 @@ impl<'a> Slice<'a> {
         }
     }
 
-    /// The elements as `T`.
+    /// Returns the elements as `T`.
     ///
     /// # Panics
     ///
-    /// When the elements are of another type.
+    /// If the elements are of another type.
     pub fn of<T: Element>(self) -> &'a [T] {
         T::slice(self)
     }
 
-    /// The elements as they lie in memory.
+    /// Returns the bytes of the elements.
     pub fn bytes(self) -> &'a [u8] {
         match self {
             Self::F32(s) => bytemuck::cast_slice(s),
@@ -230,17 +230,17 @@ impl<'a> Slice<'a> {
     }
 }
 
-/// A Rust type that is the element type of some values: `f32`, `f16`, `bf16`, `i32`.
+/// A Rust type that is an element type: `f32`, `f16`, `bf16` or `i32`.
 pub trait Element: Pod + Send + Sync {
-    /// The element type it is.
+    /// The element type.
     const DTYPE: DType;
-    /// The elements of `slice`.
+    /// Returns the elements of `slice`.
     ///
     /// # Panics
     ///
-    /// When they are of another type.
+    /// If the elements are of another type.
     fn slice(slice: Slice<'_>) -> &[Self];
-    /// A buffer of these elements.
+    /// Creates a buffer of these elements.
     fn buffer(elements: Vec<Self>) -> Buffer;
 }
 

@@ -1,20 +1,18 @@
 //! Matrix products with a fixed order of additions.
 //!
 //! ```text
-//!   for each 256 of k, ascending:        C stays where it is
+//!   for each 256 of k, ascending:        C is updated in place
 //!     for each 512 columns:              B as panels of 16 columns, converted to f32
 //!       for each 128 rows:                A row by row, converted to f32
 //!         6 x 16 elements of C in registers, k ascending
 //! ```
 //!
-//! - **DOT-1 (order).** Each element starts at the accumulator and takes `k` ascending, each step one
-//!   fused multiply-add in `f32`: blocking decides when an element is computed, never how.
-//! - **DOT-2 (in place).** A chain of products, each the accumulator of the next, is computed in one
-//!   buffer.
-//! - **DOT-3 (no copy).** Operands that are tiles of a ready matrix are read where they lie.
-//! - **DOT-4 (packed once).** What an operand was converted to is kept for the products that use it
-//!   again soon. Each thread keeps a few MiB at most, and lets go of what belongs to values that are
-//!   gone when it keeps more.
+//! - **DOT-1 (order).** Each element starts at the accumulator and adds the products by ascending `k`, each step one fused
+//!   multiply-add in `f32`: blocking changes the time of a computation, never its result.
+//! - **DOT-2 (in place).** A chain of products, each the accumulator of the next, is computed in one buffer.
+//! - **DOT-3 (no copy).** Operands that are tiles of a ready matrix are read without a copy.
+//! - **DOT-4 (packed once).** Converted operands are kept for products that use them again soon. Each thread keeps at most
+//!   a few MiB, and drops the parts of dropped values when it keeps more.
 #![expect(clippy::inline_always, reason = "vectorised only inside the SIMD context")]
 
 use super::block;
@@ -29,7 +27,7 @@ use std::sync::Arc;
 
 /// Rows of `C` held in registers: 6 x 2 accumulators leave room for the operands.
 const HEIGHT: usize = 6;
-/// Steps of `k` in a turn of the loop, which has little room for counting beside the arithmetic.
+/// Steps of `k` in one iteration, to reduce the share of loop counting.
 const STEPS: usize = 4;
 /// Block of `k`: a panel of `B` (16 KiB) stays in the first-level cache.
 const DEPTH: usize = 256;
@@ -38,7 +36,7 @@ const COLUMNS: usize = 512;
 /// Block of rows: `A` (up to 128 KiB) stays in the second-level cache.
 const ROWS: usize = 128;
 
-/// Products whose accumulators follow on each other, first to last.
+/// Products of which each is the accumulator of the next, first to last.
 pub(super) struct Chain {
     start: Option<Program>,
     links: Vec<Link>,
@@ -53,7 +51,7 @@ struct Link {
 }
 
 impl Chain {
-    /// The chain that ends in `dot`, or what must be ready first.
+    /// Returns the chain that ends in `dot`. The error is the nodes that must be ready first.
     pub(super) fn plan(dot: Dot) -> Result<Self, Vec<Arc<Node>>> {
         let (mut links, mut blockers) = (Vec::new(), Vec::new());
         let [m, n, _] = dot.mnk;
@@ -79,13 +77,13 @@ impl Chain {
         }
     }
 
-    /// The number of products.
+    /// Returns the number of products.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.links.len()
     }
 
-    /// The last sum.
+    /// Computes the last sum.
     pub(super) fn run(&self) -> Buffer {
         let (dtype, len) = (self.dtype, self.elements);
         let mut sum = match &self.start {
@@ -101,7 +99,7 @@ impl Chain {
     }
 }
 
-/// The product that `acc` is, if nobody else will look at it; else `acc`.
+/// Returns the product that `acc` is, if no other value uses it; otherwise the error is `acc`.
 fn predecessor(acc: Value) -> Result<Dot, Value> {
     let op = if is_private(&acc) { acc.node.op() } else { None };
     match op {
@@ -118,6 +116,18 @@ struct Part {
     depth: Span,
 }
 
+/// The packed operands of one block: rows of `A` and panels of `B`.
+struct PackedOperands<'a> {
+    a: &'a [f32],
+    b: &'a [Line],
+}
+
+/// The whole of `C`, and the distance of its rows.
+struct Output<'a> {
+    c: &'a mut [f32],
+    pitch: usize,
+}
+
 thread_local! {
     static PACKS: RefCell<Packs> = RefCell::default();
 }
@@ -127,15 +137,17 @@ impl Link {
         let [m, n, k] = self.mnk;
         PACKS.with_borrow_mut(|Packs { a, b }| {
             for p in (0..k).step_by(DEPTH) {
-                let depth = (p, DEPTH.min(k - p));
+                let depth = Span { start: p, len: DEPTH.min(k - p) };
                 for j in (0..n).step_by(COLUMNS) {
-                    let columns = (j, COLUMNS.min(n - j));
+                    let columns = Span { start: j, len: COLUMNS.min(n - j) };
                     let panels = b.panels(&self.b, depth, columns);
                     for i in (0..m).step_by(ROWS) {
-                        let rows = (i, ROWS.min(m - i));
+                        let rows = Span { start: i, len: ROWS.min(m - i) };
                         let left = a.rows(&self.a, rows, depth);
                         let part = Part { rows, columns, depth };
-                        dispatch!(level, simd => part.multiply(simd, (left, panels), (&mut *c, n)));
+                        let operands = PackedOperands { a: left, b: panels };
+                        let out = Output { c: &mut *c, pitch: n };
+                        dispatch!(level, simd => part.multiply(simd, operands, out));
                     }
                 }
             }
@@ -158,19 +170,15 @@ impl Link {
 
 impl Part {
     #[inline(always)]
-    fn multiply<S: Simd>(
-        self,
-        simd: S,
-        (a, b): (&[f32], &[Line]),
-        (c, pitch): (&mut [f32], usize),
-    ) {
-        let k = self.depth.1;
+    fn multiply<S: Simd>(self, simd: S, operands: PackedOperands<'_>, out: Output<'_>) {
+        let (PackedOperands { a, b }, Output { c, pitch }) = (operands, out);
+        let k = self.depth.len;
         for (panel, b) in b.chunks_exact(k).enumerate() {
-            let width = WIDTH.min(self.columns.1 - panel * WIDTH);
+            let width = WIDTH.min(self.columns.len - panel * WIDTH);
             let mut row = 0;
-            while row < self.rows.1 {
-                let height = tile_height(self.rows.1 - row);
-                let at = (self.rows.0 + row) * pitch + self.columns.0 + panel * WIDTH;
+            while row < self.rows.len {
+                let height = tile_height(self.rows.len - row);
+                let at = (self.rows.start + row) * pitch + self.columns.start + panel * WIDTH;
                 let tile = Tile { c: &mut c[at..], pitch, width };
                 tile.update(simd, height, &a[row * k..], b);
                 row += height;
@@ -179,7 +187,7 @@ impl Part {
     }
 }
 
-/// Heights that leave no thin rest: 8 rows are 4 + 4, not 6 + 2.
+/// Returns a tile height that leaves no small remainder: 8 rows are 4 + 4, not 6 + 2.
 fn tile_height(rows: usize) -> usize {
     match rows {
         8 => 4,
@@ -187,7 +195,7 @@ fn tile_height(rows: usize) -> usize {
     }
 }
 
-/// Some rows of up to sixteen columns of `C`.
+/// A tile of `C`: some rows of up to sixteen columns.
 struct Tile<'a> {
     c: &'a mut [f32],
     pitch: usize,
@@ -234,7 +242,7 @@ impl Tile<'_> {
         }
     }
 
-    /// Row `r`, padded with zeros. The common width is a constant, so that it is no call.
+    /// Returns row `r`, padded with zeros. The common width is a constant, so that the copy is inlined.
     #[inline(always)]
     fn load(&self, r: usize) -> [f32; WIDTH] {
         let from = &self.c[r * self.pitch..];
@@ -257,7 +265,7 @@ impl Tile<'_> {
     }
 }
 
-/// One step of `k`.
+/// Computes one step of `k`.
 #[inline(always)]
 fn step<S: Simd, const R: usize>(simd: S, sums: &mut [[f32x8<S>; 2]; R], a: [f32; R], b: &Line) {
     let b = halves(simd, &b.0);

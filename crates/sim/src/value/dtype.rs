@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// What one element of a [`Value`](super::Value) is.
+/// The element type of a [`Value`](super::Value).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DType {
     /// IEEE 754 binary32.
@@ -20,19 +20,19 @@ impl DType {
     /// Every element type, in declaration order.
     pub const ALL: [Self; 4] = [Self::F32, Self::F16, Self::Bf16, Self::I32];
 
-    /// Bytes of one element.
+    /// Returns the size of one element in bytes.
     #[inline]
     pub const fn size(self) -> usize {
         1 << self.size_shift()
     }
 
-    /// The power of two that the size is.
+    /// Returns the binary logarithm of the size.
     #[inline]
-    pub const fn size_shift(self) -> u32 {
+    pub(crate) const fn size_shift(self) -> u32 {
         2 - matches!(self, Self::F16 | Self::Bf16) as u32
     }
 
-    /// The name users write: `f32`, `f16`, `bf16` or `i32`.
+    /// Returns the name of the type: `f32`, `f16`, `bf16` or `i32`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::F32 => "f32",
@@ -42,7 +42,7 @@ impl DType {
         }
     }
 
-    /// Whether elements are floating-point numbers.
+    /// True if elements are floating-point numbers.
     pub const fn is_float(self) -> bool {
         !matches!(self, Self::I32)
     }
@@ -54,11 +54,11 @@ impl fmt::Display for DType {
     }
 }
 
-/// A name that is not an element type.
+/// The error of parsing an unknown element type.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no element type `{name}`, expected one of `f32`, `f16`, `bf16`, `i32`")]
 pub struct UnknownDType {
-    /// What was written.
+    /// The unknown name.
     pub name: String,
 }
 

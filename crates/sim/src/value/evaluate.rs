@@ -1,8 +1,7 @@
-//! Carrying recorded operations out.
+//! The evaluation of recorded operations.
 //!
-//! A tree of elementwise operations that nobody else can see becomes one program; a chain of `dot`s
-//! accumulates in one buffer; everything else is computed operand by operand. The work list is on
-//! the heap (VAL-7).
+//! A tree of elementwise operations that no other value uses becomes one program; a chain of `dot`s accumulates in one
+//! buffer; all other operations are computed operand by operand. The work list is on the heap (VAL-7).
 
 use super::buffer::Buffer;
 use super::dot::Chain;
@@ -11,17 +10,16 @@ use super::program::{self, Program};
 use super::{Value, block, reduce, view};
 use std::sync::Arc;
 
-/// Who carries recorded operations out, and on which thread.
+/// The strategy of evaluation: the thread that computes recorded operations.
 pub trait Evaluator: Send + Sync {
-    /// Makes all `values` ready; they are on return.
+    /// Makes all `values` ready before it returns.
     fn force(&self, values: &[Value]);
 
-    /// Begins to make `value` ready on another thread if there is one; may take long only when too
-    /// much is already begun.
+    /// Starts to make `value` ready on another thread, if there is one; blocks only if too much is already started.
     fn start(&self, value: &Value);
 }
 
-/// Evaluates on the calling thread, when forced.
+/// An evaluator that computes on the calling thread, when forced.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Inline;
 
@@ -35,7 +33,7 @@ impl Evaluator for Inline {
     }
 }
 
-/// How one node will be computed, every operand being ready.
+/// The computation of one node whose operands are all ready.
 enum Plan {
     Fill,
     Program(Program),
@@ -63,7 +61,7 @@ pub(super) fn force(value: &Value) {
     }
 }
 
-/// How to compute `node`, or what must be ready first; nothing when it is ready.
+/// Returns the plan for `node`, or the nodes that must be ready first; `None` if the node is ready.
 fn plan(node: &Node) -> Option<Result<Plan, Vec<Arc<Node>>>> {
     if node.fill.is_some() && !node.is_ready() {
         return Some(Ok(Plan::Fill));
@@ -80,7 +78,7 @@ fn plan(node: &Node) -> Option<Result<Plan, Vec<Arc<Node>>>> {
     })
 }
 
-/// An error naming those of `values` that are not ready.
+/// Checks that all `values` are ready; the error is the nodes that are not.
 pub(super) fn blocked<'a>(
     values: impl IntoIterator<Item = &'a Value>,
 ) -> Result<(), Vec<Arc<Node>>> {
@@ -124,7 +122,7 @@ mod tests {
         Inline.force(&[left]);
         assert!(shared.is_ready(), "VAL-4: kept, since others look at it");
         assert_eq!(right.to_i32(), [3, 6, 9]);
-        // Seen twice by one operation, and by nobody else.
+        // Used twice by one operation, and by no other.
         let twice = plus(&leaf(), &leaf());
         assert_eq!(plus(&twice, &twice).to_i32(), [4, 8, 12]);
     }
@@ -196,7 +194,7 @@ mod tests {
         }
     }
 
-    /// A million operations deep, in each of the shapes a graph can lean to.
+    /// Graphs of a million operations, in each direction in which a graph can lean.
     #[test]
     fn val_7_a_deep_graph_is_computed_on_a_small_stack() {
         let deep = |n: usize, step: fn(&Value) -> Value| {

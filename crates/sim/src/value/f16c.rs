@@ -7,7 +7,7 @@ use fearless_simd::{Avx2, f32x8, prelude::*, u16x8};
 use half::f16;
 use std::arch::x86_64::{_MM_FROUND_TO_NEAREST_INT, _mm256_cvtph_ps, _mm256_cvtps_ph};
 
-/// `f16` converted eight at a time; the token is the proof that the machine can.
+/// `f16` converted eight at a time; the token proves that the processor supports it.
 #[derive(Clone, Copy)]
 pub(super) struct Half(pub(super) Avx2);
 
@@ -30,7 +30,7 @@ fearless_simd::kernel!(
     }
 );
 
-/// The elements of `x`, up to eight, then zeros.
+/// Returns up to eight elements of `x`, padded with zeros.
 #[inline(always)]
 fn padded<T: Element>(x: &[T]) -> [T; 8] {
     let mut padded = [T::zeroed(); 8];

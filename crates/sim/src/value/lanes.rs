@@ -1,8 +1,8 @@
 //! Loops over floats of each type, in `f32` and back.
 //!
-//! Everything here is ordinary safe code that the compiler vectorises; on x86-64 it runs inside an
-//! AVX2 context where there is one, and `f16` converts by the F16C instructions. Only what is inlined
-//! into that context profits: hence `for` loops, since `for_each` would stay a call outside it.
+//! All loops are ordinary safe code that the compiler vectorises. On x86-64 they run inside an AVX2 context if there is
+//! one, and `f16` is converted by the F16C instructions. Only code inlined into that context is vectorised: hence `for`
+//! loops, since `for_each` would stay a call outside the context.
 //!
 //! - **LANE-1 (same bits).** Hardware and software conversions agree on every number.
 #![expect(clippy::inline_always, reason = "vectorised only inside the AVX2 context")]
@@ -24,7 +24,7 @@ pub(super) trait Lanes: Copy {
     fn add4(self, to: &mut [Self::Element], with: [&[Self::Element]; 4]);
 }
 
-/// A float type whose conversions are arithmetic, which the compiler vectorises with the loop.
+/// A float type with arithmetic conversions, which the compiler vectorises with the loop.
 pub(super) trait Plain: Copy {
     type Element: Element;
     fn up(x: Self::Element) -> f32;
@@ -67,12 +67,12 @@ impl<P: Plain> Lanes for P {
     }
 }
 
-/// Work on elements of whatever float type.
+/// Work on elements of any float type.
 pub(super) trait Job {
     fn run<L: Lanes>(self, lanes: L);
 }
 
-/// Runs `job` with the lanes of `dtype`, in the widest context the machine has.
+/// Runs `job` with the lanes of `dtype`, in the widest SIMD context of the machine.
 pub(super) fn run<J: Job>(dtype: DType, job: J) {
     #[cfg(target_arch = "x86_64")]
     if let Some(avx2) = fearless_simd::Level::new().as_avx2() {
@@ -127,7 +127,7 @@ impl Plain for Brain {
     fn up(x: bf16) -> f32 {
         f32::from_bits(u32::from(x.to_bits()) << 16)
     }
-    /// To nearest, ties to even, without branches; a NaN stays one.
+    /// Rounds to nearest, ties to even, without branches; a NaN stays a NaN.
     #[inline(always)]
     #[expect(clippy::cast_possible_truncation, reason = "shifted to 16 bits")]
     fn down(x: f32) -> bf16 {
@@ -219,7 +219,7 @@ impl Job for Zip<'_> {
     fn run<L: Lanes>(self, lanes: L) {
         let (to, with) = (cast_slice_mut(self.to), cast_slice(self.with));
         match (self.op, self.swapped) {
-            // These two give the same bits either way round.
+            // These two give the same bits in either order.
             (Binary::Add, _) => lanes.zip(to, with, |a, b| a + b),
             (Binary::Mul, _) => lanes.zip(to, with, |a, b| a * b),
             (Binary::Sub, false) => lanes.zip(to, with, |a, b| a - b),

@@ -1,10 +1,10 @@
-//! Exponential, logarithm and their kin, without a system library.
+//! Exponential, logarithm and related functions, without a system library.
 //!
-//! Polynomials of fixed shape, evaluated with fused multiply-adds and without branches: the same
-//! bits on every machine, and eight at a time where the machine can.
+//! Polynomials of fixed shape, evaluated with fused multiply-adds and without branches: the same bits on every machine,
+//! and eight at a time with SIMD.
 //!
-//! - **MATH-1 (accuracy).** Within 4 units in the last place of the true result for `exp`, `log`
-//!   and `tanh` wherever the result is a normal number; special cases as IEEE 754 has them.
+//! - **MATH-1 (accuracy).** `exp`, `log` and `tanh` are within 4 units in the last place of the true result if that is a
+//!   normal number; special cases follow IEEE 754.
 #![expect(clippy::inline_always, reason = "vectorised only inside the caller's loop")]
 
 use std::f32::consts::LOG2_E;
@@ -15,13 +15,13 @@ const LN_2_LOW: f32 = -2.121_944_4e-4;
 /// 1.5 * 2^23: adding it rounds to the nearest integer, in the low bits.
 const SHIFT: f32 = 12_582_912.0;
 
-/// `2^n` for `-126 <= n <= 127`.
+/// Returns `2^n` for `-126 <= n <= 127`.
 #[inline(always)]
 fn power_of_two(n: i32) -> f32 {
     f32::from_bits((n.wrapping_add(127) << 23).cast_unsigned())
 }
 
-/// `e^x`: 0 below -104, infinity above 88.73.
+/// Computes `e^x`: 0 below -104, infinity above 88.73.
 #[inline(always)]
 #[expect(clippy::many_single_char_names, reason = "the letters of the textbook")]
 pub(super) fn exp(x: f32) -> f32 {
@@ -34,7 +34,7 @@ pub(super) fn exp(x: f32) -> f32 {
         p = p.mul_add(r, c);
     }
     let y = (p * r).mul_add(r, r) + 1.0;
-    // The low bits of the shifted number are n itself, which spares a checked conversion.
+    // The low bits of the shifted number are n itself, which saves a checked conversion.
     let n = shifted.to_bits().wrapping_sub(SHIFT.to_bits()).cast_signed();
     // Two factors, because 2^n alone leaves the range of normal numbers at both ends.
     let half = n >> 1;
@@ -42,7 +42,7 @@ pub(super) fn exp(x: f32) -> f32 {
     if x.is_nan() { x } else { result }
 }
 
-/// Natural logarithm: NaN below zero, minus infinity at zero.
+/// Computes the natural logarithm: NaN below zero, minus infinity at zero.
 #[inline(always)]
 #[expect(clippy::cast_precision_loss, reason = "an exponent fits")]
 pub(super) fn log(x: f32) -> f32 {
@@ -81,7 +81,7 @@ pub(super) fn log(x: f32) -> f32 {
     }
 }
 
-/// Hyperbolic tangent.
+/// Computes the hyperbolic tangent.
 #[inline(always)]
 pub(super) fn tanh(x: f32) -> f32 {
     let a = x.abs();
@@ -95,13 +95,13 @@ pub(super) fn tanh(x: f32) -> f32 {
     (if a < 0.625 { small } else { large }).copysign(x)
 }
 
-/// The logistic function.
+/// Computes the logistic function.
 #[inline(always)]
 pub(super) fn sigmoid(x: f32) -> f32 {
     1.0 / (1.0 + exp(-x))
 }
 
-/// `x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3)))`.
+/// Computes `x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3)))`.
 #[inline(always)]
 pub(super) fn gelu(x: f32) -> f32 {
     let cube = x * x * x;
@@ -113,7 +113,7 @@ pub(super) fn gelu(x: f32) -> f32 {
 mod tests {
     use super::*;
 
-    /// Distance in units in the last place of `want`.
+    /// Returns the distance in units in the last place of `want`.
     #[expect(clippy::cast_possible_truncation, reason = "rounding to f32 is the point")]
     fn ulps(got: f32, want: f64) -> f64 {
         let near = want as f32;

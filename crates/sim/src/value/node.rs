@@ -5,9 +5,9 @@
 //!   recorded (op) ─────┴──► ready (buffer, op gone)
 //! ```
 //!
-//! - **NODE-1 (once).** The buffer is computed and set by whoever holds the node's lock; all others
-//!   wait for it. A holder never takes a second lock, so no cycle of waiting exists.
-//! - **NODE-2 (release).** A node that becomes ready lets go of its operands.
+//! - **NODE-1 (once).** The thread that holds the node's lock computes and sets the buffer; all others wait for the lock.
+//!   The holder never takes a second lock, so no cycle of waits exists.
+//! - **NODE-2 (release).** A node that becomes ready drops its operands.
 //! - **NODE-3 (flat).** Dropping a graph of any depth uses constant stack.
 
 use super::buffer::{Buffer, Scalar};
@@ -28,7 +28,7 @@ pub(crate) enum Op {
     Dot(Box<Dot>),
 }
 
-/// Elements of `source` at `offset + sum(index * stride)`, indices in row-major order of `shape`.
+/// The elements of `source` at `offset + sum(index * stride)`, with indices in row-major order of `shape`.
 #[derive(Clone)]
 pub(crate) struct Strided {
     pub(crate) source: Value,
@@ -37,7 +37,7 @@ pub(crate) struct Strided {
     pub(crate) strides: Vec<usize>,
 }
 
-/// `source` as `[outer, axis, inner]`, reduced over `axis`.
+/// The reduction of `source`, with the shape `[outer, axis, inner]`, over `axis`.
 #[derive(Clone)]
 pub(crate) struct Reduction {
     pub(crate) how: Reduce,
@@ -47,7 +47,7 @@ pub(crate) struct Reduction {
     pub(crate) inner: usize,
 }
 
-/// `a` (m*k) times `b` (k*n), added to `acc` (m*n).
+/// The product of `a` (m*k) and `b` (k*n), added to `acc` (m*n).
 #[derive(Clone)]
 pub(crate) struct Dot {
     pub(crate) a: Value,
@@ -59,7 +59,7 @@ pub(crate) struct Dot {
 pub(crate) struct Node {
     pub(crate) dtype: DType,
     pub(crate) len: usize,
-    /// 0 for what was born ready or filled; else one more than the deepest operand when recorded.
+    /// 0 for a node created ready or filled; otherwise one more than the deepest operand at recording.
     pub(crate) depth: u32,
     pub(crate) fill: Option<Scalar>,
     ready: OnceLock<Buffer>,
@@ -93,12 +93,12 @@ impl Node {
         self.buffer().is_some()
     }
 
-    /// A copy of the recorded operation, unless it is already carried out.
+    /// Returns a copy of the recorded operation, unless the node is ready.
     pub(crate) fn op(&self) -> Option<Op> {
         if self.is_ready() { None } else { self.lock().clone() }
     }
 
-    /// Makes the node ready with what `compute` returns, unless someone else already has.
+    /// Makes the node ready with the result of `compute`, unless it is already ready.
     pub(crate) fn settle(&self, compute: impl FnOnce() -> Buffer) {
         let mut op = self.lock();
         if self.is_ready() {
@@ -109,12 +109,12 @@ impl Node {
         let fresh = self.ready.set(buffer).is_ok();
         assert!(fresh, "NODE-1: set twice");
         let spent = op.take();
-        // Operands may be the last of a large graph: let go of them after the lock.
+        // Operands may be the last references to a large graph: drop them after the lock.
         drop(op);
         drop(spent);
     }
 
-    /// Someone else's panic leaves the operation in place: it is simply tried again.
+    /// Locks the operation. After a panic of another thread the operation is still there and is computed again.
     fn lock(&self) -> MutexGuard<'_, Option<Op>> {
         self.op.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -143,7 +143,7 @@ impl Node {
             Some(Op::Strided(view)) => into.push(view.source),
             Some(Op::Reduce(reduction)) => into.push(reduction.source),
             Some(Op::Dot(dot)) => into.extend([dot.a, dot.b].into_iter().chain(dot.acc)),
-            // Pieces are shared by copies of the operation: the last copy frees them.
+            // Copies of the operation share the pieces: the last copy frees them.
             Some(Op::Concat(mut pieces)) => {
                 if let Some(pieces) = Arc::get_mut(&mut pieces) {
                     let empty = || Value::zeros(DType::I32, 0);

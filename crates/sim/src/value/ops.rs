@@ -2,10 +2,10 @@
 //!
 //! The fast paths and the reference call the same functions, so both give the same bits.
 //!
-//! - **OPS-1 (total).** No operation panics, whatever its operands: `i32` wraps, division of `i32`
-//!   by zero gives 0, a transcendental of an `i32` is computed in `f32` and truncated.
-//! - **OPS-2 (NaN goes on).** `Max`, `Min` and `Relu` of a NaN are NaN; of two equal numbers (such
-//!   as `0.0` and `-0.0`) `Max` and `Min` take the second.
+//! - **OPS-1 (total).** No operation panics for any operands: `i32` wraps, division of `i32` by zero gives 0, a
+//!   transcendental function of an `i32` is computed in `f32` and truncated.
+//! - **OPS-2 (NaN goes on).** `Max`, `Min` and `Relu` of a NaN are NaN; of two equal numbers (such as `0.0` and `-0.0`)
+//!   `Max` and `Min` take the second.
 
 use super::math;
 
@@ -20,7 +20,7 @@ pub enum Unary {
     Recip,
     /// Square root.
     Sqrt,
-    /// `e` to the power of `x`.
+    /// Exponential.
     Exp,
     /// Natural logarithm.
     Log,
@@ -49,7 +49,7 @@ impl Unary {
         Self::Gelu,
     ];
 
-    /// The operation on a float, before rounding to the element type.
+    /// Applies the operation to a float, before rounding to the element type.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "vectorised only inside the caller's loop")]
     pub fn apply(self, x: f32) -> f32 {
@@ -67,14 +67,14 @@ impl Unary {
         }
     }
 
-    /// The operation on an integer.
+    /// Applies the operation to an integer.
     #[inline]
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_precision_loss,
         reason = "OPS-1: by way of f32"
     )]
-    pub fn apply_i32(self, x: i32) -> i32 {
+    pub(crate) fn apply_i32(self, x: i32) -> i32 {
         match self {
             Self::Neg => x.wrapping_neg(),
             Self::Abs => x.wrapping_abs(),
@@ -95,9 +95,9 @@ pub enum Binary {
     Mul,
     /// `a / b`.
     Div,
-    /// The larger.
+    /// Maximum.
     Max,
-    /// The smaller.
+    /// Minimum.
     Min,
 }
 
@@ -105,7 +105,7 @@ impl Binary {
     /// Every operation, in declaration order.
     pub const ALL: [Self; 6] = [Self::Add, Self::Sub, Self::Mul, Self::Div, Self::Max, Self::Min];
 
-    /// The operation on floats, before rounding to the element type.
+    /// Applies the operation to floats, before rounding to the element type.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "vectorised only inside the caller's loop")]
     pub fn apply(self, a: f32, b: f32) -> f32 {
@@ -131,9 +131,9 @@ impl Binary {
         }
     }
 
-    /// The operation on integers.
+    /// Applies the operation to integers.
     #[inline]
-    pub fn apply_i32(self, a: i32, b: i32) -> i32 {
+    pub(crate) fn apply_i32(self, a: i32, b: i32) -> i32 {
         match self {
             Self::Add => a.wrapping_add(b),
             Self::Sub => a.wrapping_sub(b),
@@ -146,7 +146,7 @@ impl Binary {
     }
 }
 
-/// A question about two elements of the same type; with a NaN only `Ne` holds.
+/// A comparison of two elements of the same type; with a NaN only `Ne` holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compare {
     /// `a == b`.
@@ -164,12 +164,12 @@ pub enum Compare {
 }
 
 impl Compare {
-    /// Every question, in declaration order.
+    /// Every comparison, in declaration order.
     pub const ALL: [Self; 6] = [Self::Eq, Self::Ne, Self::Lt, Self::Le, Self::Gt, Self::Ge];
 
-    /// The answer.
+    /// True if the comparison holds.
     #[inline]
-    pub fn holds<T: PartialOrd + Copy>(self, a: T, b: T) -> bool {
+    pub(crate) fn holds<T: PartialOrd + Copy>(self, a: T, b: T) -> bool {
         match self {
             Self::Eq => a == b,
             Self::Ne => a != b,
@@ -181,16 +181,16 @@ impl Compare {
     }
 }
 
-/// How many elements become one.
+/// A reduction of many elements to one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reduce {
-    /// Their sum.
+    /// Sum.
     Sum,
-    /// Their product.
+    /// Product.
     Prod,
-    /// The largest.
+    /// Maximum.
     Max,
-    /// The smallest.
+    /// Minimum.
     Min,
 }
 
@@ -198,7 +198,7 @@ impl Reduce {
     /// Every reduction, in declaration order.
     pub const ALL: [Self; 4] = [Self::Sum, Self::Prod, Self::Max, Self::Min];
 
-    /// What is applied, as `accumulator op element`.
+    /// Returns the operation applied as `accumulator op element`.
     pub fn binary(self) -> Binary {
         match self {
             Self::Sum => Binary::Add,
@@ -208,7 +208,7 @@ impl Reduce {
         }
     }
 
-    /// Where a float accumulator starts; also the answer for no elements.
+    /// Returns the starting value of a float accumulator, which is also the result of no elements.
     pub fn start(self) -> f32 {
         match self {
             Self::Sum => 0.0,
@@ -218,8 +218,8 @@ impl Reduce {
         }
     }
 
-    /// Where an integer accumulator starts; also the answer for no elements.
-    pub fn start_i32(self) -> i32 {
+    /// Returns the starting value of an integer accumulator, which is also the result of no elements.
+    pub(crate) fn start_i32(self) -> i32 {
         match self {
             Self::Sum => 0,
             Self::Prod => 1,

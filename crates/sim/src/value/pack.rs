@@ -1,4 +1,4 @@
-//! Operands of products as the inner loop wants them: `f32`, in a piece, where the nearest caches are.
+//! Packed operands of matrix products: `f32`, contiguous, sized for the nearest caches.
 //!
 //! ```text
 //!   A: row after row, `depth` long        B: panels of 16 columns, each `depth` rows of one cache line
@@ -23,8 +23,12 @@ pub(super) const WIDTH: usize = 16;
 #[repr(align(64))]
 pub(super) struct Line(pub(super) [f32; WIDTH]);
 
-/// Where a block begins, and how long it is.
-pub(super) type Span = (usize, usize);
+/// A range of rows, columns or steps of `k`.
+#[derive(Clone, Copy)]
+pub(super) struct Span {
+    pub(super) start: usize,
+    pub(super) len: usize,
+}
 
 /// A ready matrix: rows of unit stride, `pitch` elements apart.
 pub(super) struct Matrix {
@@ -34,8 +38,8 @@ pub(super) struct Matrix {
 }
 
 impl Matrix {
-    /// `value` with that many columns, read where it lies if it is a tile of a ready matrix; or what
-    /// must be ready first.
+    /// Returns `value` as a matrix of `columns` columns, without a copy if it is a tile of a ready matrix. The error is
+    /// the nodes that must be ready first.
     pub(super) fn plan(value: Value, columns: usize) -> Result<Self, Vec<Arc<Node>>> {
         if value.is_ready() {
             return Ok(Self { value, offset: 0, pitch: columns });
@@ -54,26 +58,26 @@ impl Matrix {
         }
     }
 
-    /// `n` elements of row `row` from column `column`.
+    /// Returns `n` elements of row `row` from column `column`.
     pub(super) fn row(&self, row: usize, column: usize, n: usize) -> Slice<'_> {
         let start = self.offset + row * self.pitch + column;
         self.value.ready_elements().range(start, n)
     }
 
     fn key(&self, rows: Span, columns: Span) -> Key {
-        let start = self.value.start + self.offset + rows.0 * self.pitch + columns.0;
-        Key { start, pitch: self.pitch, shape: [rows.1, columns.1] }
+        let start = self.value.start + self.offset + rows.start * self.pitch + columns.start;
+        Key { start, pitch: self.pitch, shape: [rows.len, columns.len] }
     }
 
     fn part(&self, rows: Span, columns: Span) -> Part<'_> {
         let elements = self.value.ready_elements();
-        let start = self.offset + rows.0 * self.pitch + columns.0;
+        let start = self.offset + rows.start * self.pitch + columns.start;
         let bytes = &elements.bytes()[start * elements.dtype().size()..];
-        Part { bytes, pitch: self.pitch, rows: rows.1, columns: columns.1 }
+        Part { bytes, pitch: self.pitch, rows: rows.len, columns: columns.len }
     }
 }
 
-/// A part of a matrix: its elements as bytes, from the first on.
+/// A part of a matrix, with the bytes from its first element on.
 #[derive(Clone, Copy)]
 struct Part<'a> {
     bytes: &'a [u8],
@@ -82,7 +86,7 @@ struct Part<'a> {
     columns: usize,
 }
 
-/// Rows that are asked for together.
+/// Number of rows that are loaded into the cache together.
 const AHEAD: usize = 8;
 
 impl<'a> Part<'a> {
@@ -91,8 +95,8 @@ impl<'a> Part<'a> {
         &cast_slice(self.bytes)[row * self.pitch..][..self.columns]
     }
 
-    /// Reads one element of every cache line of some rows. Rows of a tile are short and far apart, which
-    /// no prefetcher follows; loads that nothing waits for overlap, conversions do not.
+    /// Reads one element of every cache line of some rows. Rows of a tile are short and far apart, which no prefetcher
+    /// follows; independent loads overlap, conversions do not.
     #[inline(always)]
     fn warm(self, from: usize, size: usize) {
         let mut seen = 0;
@@ -106,7 +110,7 @@ impl<'a> Part<'a> {
     }
 }
 
-/// Rows to `f32`, one after the other.
+/// The conversion of rows to `f32`, one after the other.
 struct Rows<'a> {
     part: Part<'a>,
     to: &'a mut [f32],
@@ -125,7 +129,7 @@ impl Job for Rows<'_> {
     }
 }
 
-/// Rows to `f32`, in panels.
+/// The conversion of rows to `f32`, in panels.
 struct Panels<'a> {
     part: Part<'a>,
     to: &'a mut [Line],
@@ -150,7 +154,7 @@ impl Job for Panels<'_> {
     }
 }
 
-/// Copies of parts of the operands, kept by each thread.
+/// The packed parts of operands that a thread keeps.
 #[derive(Default)]
 pub(super) struct Packs {
     pub(super) a: Side<f32>,
@@ -159,18 +163,17 @@ pub(super) struct Packs {
 
 impl Side<f32> {
     pub(super) fn rows(&mut self, a: &Matrix, rows: Span, depth: Span) -> &[f32] {
-        self.get(&a.value.node, a.key(rows, depth), (rows.1 * depth.1, 0.0), |to| {
+        self.get(&a.value.node, a.key(rows, depth), rows.len * depth.len, 0.0, |to| {
             lanes::run(a.value.dtype(), Rows { part: a.part(rows, depth), to });
         })
     }
 }
 
 impl Side<Line> {
-    /// Panels of sixteen columns, the last padded with whatever was there: those products are
-    /// never stored.
+    /// Returns panels of sixteen columns. The padding of the last panel is arbitrary: those products are never stored.
     pub(super) fn panels(&mut self, b: &Matrix, depth: Span, columns: Span) -> &[Line] {
-        let len = columns.1.div_ceil(WIDTH) * depth.1;
-        self.get(&b.value.node, b.key(depth, columns), (len, Line([0.0; WIDTH])), |to| {
+        let len = columns.len.div_ceil(WIDTH) * depth.len;
+        self.get(&b.value.node, b.key(depth, columns), len, Line([0.0; WIDTH]), |to| {
             lanes::run(b.value.dtype(), Panels { part: b.part(depth, columns), to });
         })
     }

@@ -1,20 +1,19 @@
-//! Packed parts of operands, kept by a thread for the next product that uses them.
+//! A cache of packed operand parts, one for each thread.
 //!
-//! A part is kept when it is asked for a second time soon after the first: a tile that is used once
-//! would only push others out.
+//! A part is kept at its second use soon after the first: a tile that is used once would only evict others.
 
 use super::node::Node;
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 
-/// Bytes kept at most, for each side of the product.
+/// Largest number of bytes kept, for each side of the product.
 const LIMIT: usize = 2 << 20;
-/// Parts smaller than this are packed faster than they are found.
+/// Size below which packing a part is faster than finding it.
 const SMALL: usize = 16 << 10;
-/// How many parts back is soon.
+/// Number of recent parts that are remembered.
 const SOON: usize = 64;
 
-/// Which part of which matrix: where it begins, how far apart its rows are, how many rows and columns.
+/// A part of a matrix: its start, the distance of its rows, and its numbers of rows and columns.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Key {
     pub(super) start: usize,
@@ -22,17 +21,24 @@ pub(super) struct Key {
     pub(super) shape: [usize; 2],
 }
 
-/// One side of products: `A` or `B`.
+/// The cache of one side of products: `A` or `B`.
 pub(super) struct Side<T> {
     scratch: Vec<T>,
     kept: Vec<Kept<T>>,
-    /// What was packed and not kept, by address: a wrong one costs time alone.
-    seen: VecDeque<(usize, Key)>,
+    /// Parts that were packed and not kept. A reused address costs time, nothing else.
+    seen: VecDeque<PartId>,
     clock: u64,
 }
 
+/// A part of a matrix, identified by the address of its node.
+#[derive(PartialEq, Eq)]
+struct PartId {
+    address: usize,
+    key: Key,
+}
+
 struct Kept<T> {
-    /// Keeps the address from being used again, not the elements.
+    /// The weak reference keeps the address from being reused, not the elements alive.
     node: Weak<Node>,
     key: Key,
     packed: Vec<T>,
@@ -46,12 +52,13 @@ impl<T> Default for Side<T> {
 }
 
 impl<T: Copy> Side<T> {
-    /// What `pack` makes of `len` times `blank` for this part of the ready `node`, now or before.
+    /// Returns the packed elements of this part of the ready `node`: cached, or written by `pack` over `len` elements.
     pub(super) fn get(
         &mut self,
         node: &Arc<Node>,
         key: Key,
-        (len, blank): (usize, T),
+        len: usize,
+        blank: T,
         pack: impl FnOnce(&mut [T]),
     ) -> &[T] {
         let bytes = len * size_of::<T>();
@@ -62,7 +69,7 @@ impl<T: Copy> Side<T> {
                 self.kept[at].used = self.clock;
                 return &self.kept[at].packed;
             }
-            if self.is_again((Arc::as_ptr(node).addr(), key)) {
+            if self.is_again(PartId { address: Arc::as_ptr(node).addr(), key }) {
                 self.make_room(bytes);
                 let mut packed = vec![blank; len];
                 pack(&mut packed);
@@ -76,8 +83,8 @@ impl<T: Copy> Side<T> {
         &self.scratch[..len]
     }
 
-    /// Whether this was packed not long ago; remembers it if not.
-    fn is_again(&mut self, part: (usize, Key)) -> bool {
+    /// True if the part was packed recently; otherwise remembers the part.
+    fn is_again(&mut self, part: PartId) -> bool {
         if let Some(at) = self.seen.iter().position(|seen| *seen == part) {
             self.seen.remove(at);
             return true;
@@ -87,7 +94,7 @@ impl<T: Copy> Side<T> {
         false
     }
 
-    /// Lets go of parts whose value is gone, then of those not used for longest.
+    /// Evicts the parts of dropped values, then the least recently used parts.
     fn make_room(&mut self, bytes: usize) {
         self.kept.retain(|kept| kept.node.strong_count() > 0);
         while self.bytes() + bytes > LIMIT {
@@ -112,10 +119,10 @@ mod tests {
         Key { start, pitch: 1, shape: [1, LEN] }
     }
 
-    /// Whether this had to be packed.
+    /// True if this call packs the part.
     fn packs(side: &mut Side<f32>, value: &Value, start: usize) -> bool {
         let mut packed = false;
-        let got = side.get(&value.node, key(start), (LEN, 0.0), |to| {
+        let got = side.get(&value.node, key(start), LEN, 0.0, |to| {
             packed = true;
             to.fill(2.5);
         });

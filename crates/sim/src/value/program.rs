@@ -1,9 +1,8 @@
 //! A tree of elementwise operations as a list of steps for a stack of blocks.
 //!
-//! - **PROG-1 (order).** Each operation is one step on rounded operands, exactly as recorded: fusing
-//!   saves memory, never an operation.
-//! - **PROG-2 (narrow).** The deeper operand goes first, so a chain needs one block however long it is
-//!   and whichever side it leans to.
+//! - **PROG-1 (order).** Each operation is one step on rounded operands, exactly as recorded: fusion saves memory, never an
+//!   operation.
+//! - **PROG-2 (narrow).** The deeper operand is computed first, so a chain of any length and direction needs one block.
 
 use super::buffer::Scalar;
 use super::node::{Node, Op};
@@ -16,20 +15,20 @@ pub(super) enum Step {
     Splat(Scalar),
     Load(usize),
     Unary(Unary, DType),
-    /// Top two; `swapped` when the upper one is the left operand.
+    /// An operation on the top two blocks; `swapped` if the upper block is the left operand.
     Binary {
         op: Binary,
         dtype: DType,
         swapped: bool,
     },
-    /// Top and a leaf, which never enters the stack.
+    /// An operation on the top block and a leaf, which never enters the stack.
     BinaryLeaf {
         op: Binary,
         dtype: DType,
         swapped: bool,
         leaf: usize,
     },
-    /// Top plus each of four leaves, one after the other.
+    /// The sum of the top block and each of four leaves, one after the other.
     AddLeaves {
         dtype: DType,
         leaves: [usize; 4],
@@ -39,10 +38,10 @@ pub(super) enum Step {
         dtype: DType,
         swapped: bool,
     },
-    /// Top three; where condition, first and second lie, from the lowest.
+    /// A selection on the top three blocks; the positions of condition, first and second operand, from the lowest.
     Select {
         dtype: DType,
-        places: [usize; 3],
+        positions: [usize; 3],
     },
     Cast {
         from: DType,
@@ -56,7 +55,7 @@ pub(super) struct Program {
     pub(super) steps: Vec<Step>,
     /// Ready values.
     pub(super) leaves: Vec<Value>,
-    /// Blocks needed at once.
+    /// Number of blocks needed at once.
     pub(super) height: usize,
 }
 
@@ -73,28 +72,28 @@ struct Compiler {
     blockers: Vec<Arc<Node>>,
 }
 
-/// Operations that work element by element.
+/// True if an operation works element by element.
 pub(super) fn is_elementwise(op: &Op) -> bool {
     matches!(op, Op::Unary(..) | Op::Binary(..) | Op::Compare(..) | Op::Select(..) | Op::Cast(..))
 }
 
-/// The steps for `op`, whose result is of type `dtype`; or the nodes that must be ready first.
+/// Returns the steps for `op`, whose result is of type `dtype`. The error is the nodes that must be ready first.
 pub(super) fn compile(op: Op, dtype: DType) -> Result<Program, Vec<Arc<Node>>> {
     let mut compiler = Compiler::default();
     compiler.expand(op, dtype);
     compiler.finish()
 }
 
-/// The steps that copy `value`; or the nodes that must be ready first.
+/// Returns the steps that copy `value`. The error is the nodes that must be ready first.
 pub(super) fn compile_value(value: Value) -> Result<Program, Vec<Arc<Node>>> {
     let mut compiler = Compiler { tasks: vec![Task::Visit(value)], ..Compiler::default() };
     compiler.finish()
 }
 
-/// Whether only the operation that names `value` can still see it: its elements need no buffer.
+/// True if only one operation uses `value`: its elements need no buffer.
 pub(super) fn is_private(value: &Value) -> bool {
-    // One count is that operation, one the copy in hand. Others may come and go on other threads;
-    // either answer gives the same bits.
+    // One reference is the operation, one is `value`. Other threads may change the count; either answer gives the same
+    // bits.
     value.is_whole() && Arc::strong_count(&value.node) <= 2
 }
 
@@ -149,16 +148,16 @@ impl Compiler {
         let mut order = [0, 1, 2];
         let depths = operands.each_ref().map(Value::depth);
         order.sort_by_key(|&i| std::cmp::Reverse(depths[i]));
-        let mut places = [0; 3];
-        for (place, &operand) in order.iter().enumerate() {
-            places[operand] = place;
+        let mut positions = [0; 3];
+        for (position, &operand) in order.iter().enumerate() {
+            positions[operand] = position;
         }
         let mut operands = operands.map(Some);
         let operands = order.map(|i| operands[i].take().expect("each once"));
-        self.operation(Step::Select { dtype, places }, operands);
+        self.operation(Step::Select { dtype, positions }, operands);
     }
 
-    /// `step` after its operands, the first of which is computed first.
+    /// Emits `step` after its operands, in order.
     fn operation<const N: usize>(&mut self, step: Step, operands: [Value; N]) {
         self.tasks.push(Task::Emit(step));
         self.tasks.extend(operands.into_iter().rev().map(Task::Visit));
@@ -193,8 +192,7 @@ impl Compiler {
     }
 }
 
-/// Four additions of leaves at the end become one step: one pass over the sum, and four streams from
-/// memory at a time.
+/// Merges the last four additions of leaves into one step: one pass over the sum, and four streams from memory at a time.
 fn gather_additions(steps: &mut Vec<Step>) {
     let Some(last) = steps.last_chunk::<4>() else { return };
     let addition = |step: &Step| match *step {

@@ -1,5 +1,5 @@
-//! Many elements become one, in a fixed order: the accumulator starts at the operation's starting
-//! value and takes the indices of the axis ascending; floats accumulate in `f32` and round once.
+//! Reductions in a fixed order: the accumulator starts at the operation's starting value and takes ascending indices of
+//! the axis; floats accumulate in `f32` and round once.
 #![expect(clippy::inline_always, reason = "vectorised only inside the AVX2 context")]
 
 use super::block;
@@ -8,10 +8,10 @@ use super::lanes::{self, Job, Lanes};
 use super::node::Reduction;
 use super::{Binary, DType, Reduce};
 
-/// Rows that are summed side by side, to overlap their dependent additions.
+/// Number of rows that are summed side by side, to overlap their dependent additions.
 const ROWS: usize = 8;
 
-/// The result over a ready source.
+/// Computes a reduction of a ready source.
 pub(super) fn run(reduction: &Reduction) -> Buffer {
     let source = reduction.source.ready_elements();
     match source {
@@ -67,7 +67,7 @@ impl Floats<'_> {
         if self.inner == 1 { self.rows(f) } else { self.columns(f) }
     }
 
-    /// Whole rows at a time.
+    /// Reduces whole rows at a time.
     #[inline(always)]
     fn columns(self, f: impl Fn(f32, f32) -> f32) {
         for (o, out) in self.out.chunks_exact_mut(self.inner.max(1)).enumerate() {
@@ -80,7 +80,7 @@ impl Floats<'_> {
         }
     }
 
-    /// Each row to one element, several rows side by side.
+    /// Reduces each row to one element, several rows side by side.
     #[inline(always)]
     #[expect(clippy::needless_range_loop, reason = "one index for several rows")]
     fn rows(self, f: impl Fn(f32, f32) -> f32) {

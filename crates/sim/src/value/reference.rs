@@ -1,8 +1,7 @@
-//! The slow, readable truth that every fast path is tested against.
+//! The slow and readable reference implementation, against which every fast path is tested.
 //!
-//! An [`Array`] holds every element as an `f64`, which represents all four element types exactly, and
-//! every operation is carried out at once, one element at a time, in the order the page on values
-//! promises.
+//! An [`Array`] holds every element as an `f64`, which represents all four element types exactly. Every operation is
+//! computed at once, one element at a time, in the order that VAL-2 of [`super`] promises.
 
 use super::{Binary, Compare, DType, Reduce, Unary, Value, bf16, f16};
 
@@ -15,7 +14,7 @@ pub struct Array {
     pub elements: Vec<f64>,
 }
 
-/// Two arrays are equal when every element has the same bits; all NaNs are one.
+/// Two arrays are equal if every element has the same bits; all NaNs are equal.
 impl PartialEq for Array {
     fn eq(&self, other: &Self) -> bool {
         let bits = |x: &f64| if x.is_nan() { f64::NAN.to_bits() } else { x.to_bits() };
@@ -24,7 +23,7 @@ impl PartialEq for Array {
     }
 }
 
-/// The element of `dtype` nearest to `x`.
+/// Returns the element of `dtype` nearest to `x`.
 #[expect(clippy::cast_possible_truncation, reason = "truncation of floats to i32 is documented")]
 fn element(dtype: DType, x: f32) -> f64 {
     match dtype {
@@ -46,13 +45,13 @@ fn integer(x: f64) -> i32 {
 }
 
 impl Array {
-    /// The elements of `value`.
+    /// Creates an array of the elements of `value`.
     pub fn of(value: &Value) -> Self {
         let elements = (0..value.len()).map(|i| value.get(i)).collect();
         Self { dtype: value.dtype(), elements }
     }
 
-    /// `elements` rounded to `dtype`.
+    /// Creates an array of `elements` rounded to `dtype`.
     pub fn new(dtype: DType, elements: &[f32]) -> Self {
         Self { dtype, elements: elements.iter().map(|&x| element(dtype, x)).collect() }
     }
@@ -163,7 +162,7 @@ impl Array {
     }
 }
 
-/// `x * y + sum` with one rounding.
+/// Computes `x * y + sum` with one rounding.
 fn fused(dtype: DType, x: f64, y: f64, sum: f64) -> f64 {
     if dtype == DType::I32 {
         return f64::from(integer(sum).wrapping_add(integer(x).wrapping_mul(integer(y))));

@@ -1,7 +1,7 @@
-//! Other ways to see elements: slices, joins and strides.
+//! Views of elements: slices, joins and strides.
 //!
-//! A slice is part of the [`Value`] handle and costs nothing; joins and strides are recorded and
-//! copied once when looked at.
+//! A slice is part of the [`Value`] handle and costs nothing; joins and strides are recorded, and copied once at
+//! evaluation.
 
 use super::buffer::{Buffer, Slice};
 use super::node::{Op, Strided};
@@ -9,11 +9,11 @@ use super::{Element, Value};
 use std::sync::Arc;
 
 impl Value {
-    /// `len` elements from `start`; nothing is copied.
+    /// Returns `len` elements from `start`, without a copy.
     ///
     /// # Panics
     ///
-    /// When the range does not lie inside.
+    /// If the range does not lie inside the value.
     #[must_use]
     pub fn slice(&self, start: usize, len: usize) -> Self {
         let inside = start.checked_add(len).is_some_and(|end| end <= self.len);
@@ -24,11 +24,11 @@ impl Value {
         Self { node: Arc::clone(&self.node), start: self.start + start, len }
     }
 
-    /// The elements of all `pieces` in a row. Neighbours in one value are joined without copying.
+    /// Joins the elements of all `pieces`. Adjacent slices of one value are joined without a copy.
     ///
     /// # Panics
     ///
-    /// When there is no piece or types differ.
+    /// If there is no piece, or types differ.
     pub fn concat(pieces: &[Self]) -> Self {
         let first = pieces.first().expect("VAL-6: at least one piece");
         let dtype = first.dtype();
@@ -49,7 +49,7 @@ impl Value {
         }
     }
 
-    /// Grows over `next` where it follows on in the same value or repeats the same fill.
+    /// Extends this piece by `next` if `next` is adjacent in the same value or has the same fill; true if it did.
     fn absorbs(&mut self, next: &Self) -> bool {
         if let (Some(a), Some(b)) = (self.node.fill, next.node.fill) {
             if a.same_bits(b) {
@@ -65,12 +65,12 @@ impl Value {
         follows
     }
 
-    /// The elements at `offset + sum(index * stride)`, indices running in row-major order of `shape`;
-    /// a stride of 0 repeats.
+    /// Returns the elements at `offset + sum(index * stride)`, with indices in row-major order of `shape`; a stride of 0
+    /// repeats elements.
     ///
     /// # Panics
     ///
-    /// When `shape` and `strides` differ in length or an element lies outside.
+    /// If `shape` and `strides` differ in length, or an element lies outside the value.
     #[must_use]
     pub fn strided(&self, offset: usize, shape: &[usize], strides: &[usize]) -> Self {
         assert_eq!(shape.len(), strides.len(), "VAL-6: a stride for each dimension");
@@ -95,8 +95,8 @@ impl Value {
         }
     }
 
-    /// The parts of a join that are not ready, which may be computed independently; else the value
-    /// itself, and nothing when it is ready.
+    /// Returns the parts of a join that are not ready and may be computed independently; otherwise the value itself, or
+    /// nothing if it is ready.
     pub fn pending_parts(&self) -> Vec<Self> {
         match self.node.op() {
             None if self.is_ready() => Vec::new(),
@@ -106,7 +106,7 @@ impl Value {
     }
 }
 
-/// The same pattern without dimensions of one element and with dimensions merged that run on.
+/// Returns the same pattern without dimensions of one element, and with contiguous dimensions merged.
 fn simplified(shape: &[usize], strides: &[usize]) -> (Vec<usize>, Vec<usize>) {
     let mut out: (Vec<usize>, Vec<usize>) = (Vec::new(), Vec::new());
     for (&n, &stride) in shape.iter().zip(strides).filter(|(n, _)| **n != 1) {
@@ -124,7 +124,7 @@ fn simplified(shape: &[usize], strides: &[usize]) -> (Vec<usize>, Vec<usize>) {
     out
 }
 
-/// The elements of `pieces`, which are ready or fills, in a row.
+/// Joins the elements of `pieces`, which are ready or fills.
 pub(super) fn join(pieces: &[Value]) -> Buffer {
     let len = pieces.iter().map(Value::len).sum();
     let mut buffer = Buffer::with_capacity(pieces[0].dtype(), len);
@@ -165,7 +165,7 @@ fn gather_typed<T: Element>(view: &Strided, source: &[T]) -> Buffer {
     }
 }
 
-/// Steps `index` over all but the last dimension; false after the last row.
+/// Advances `index` over all but the last dimension; false after the last row.
 fn advance(view: &Strided, index: &mut [usize], offset: &mut usize) -> bool {
     for d in (0..index.len()).rev() {
         index[d] += 1;

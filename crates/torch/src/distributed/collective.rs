@@ -1,10 +1,10 @@
-//! A collective, as one rank asks for it: chooses the algorithm, launches its part.
+//! Launching one rank's part of a collective: the choice of the algorithm, the kernel.
 
 use super::group::ProcessGroup;
 use crate::ccl::algorithm::{Algorithm, Operation};
 use crate::ccl::config::{Choice, Plan};
 use crate::ccl::lanes::{Lane, lanes};
-use crate::ccl::part::{Part, Peers, ReduceOp};
+use crate::ccl::part::{Part, Peers, ReduceOp, Splits};
 use crate::ccl::tuner::Trial;
 use crate::error::{Error, Mismatch};
 use crate::launch::{Arg, On};
@@ -17,35 +17,35 @@ use phalanx_sim::topology::PeId;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// How many elements an all-to-all with split sizes is taken to have when an algorithm is chosen.
+/// Assumed elements of an all-to-all with split sizes, for the choice of the algorithm.
 const UNEVEN: usize = 1 << 16;
 
-/// What a rank asks for.
-pub(crate) struct Asking<'a> {
+/// A rank's call of a collective.
+pub(crate) struct CollectiveCall<'a> {
     pub(crate) operation: Operation,
-    /// What it is called.
+    /// Its name in messages.
     pub(crate) name: &'static str,
     pub(crate) combine: ReduceOp,
-    /// By its number in the group.
+    /// The root, by its number in the group.
     pub(crate) root: usize,
     pub(crate) input: &'a Tensor,
     pub(crate) output: &'a Tensor,
-    pub(crate) splits: Option<(Vec<usize>, Vec<usize>)>,
+    pub(crate) splits: Option<Splits>,
 }
 
-impl<'a> Asking<'a> {
-    /// An operation without anything special.
+impl<'a> CollectiveCall<'a> {
+    /// A call with the default settings.
     pub(crate) fn new(operation: Operation, input: &'a Tensor, output: &'a Tensor) -> Self {
         let (name, combine) = (operation.name(), ReduceOp::Sum);
         Self { operation, name, combine, root: 0, input, output, splits: None }
     }
 
-    /// What messages say they are about: everything that ranks have to agree on.
+    /// The topic of the messages: all parameters that ranks have to agree on.
     fn topic(&self, group: &ProcessGroup, sequence: u64, plan: &Plan) -> String {
         let (operation, dtype) = (self.operation, self.input.dtype());
         let size = match self.elements(group.size()) {
             None => " by split sizes".to_owned(),
-            // How a tensor is cut matters to others; that it is in one piece, and its shape, does not.
+            // The cut of a tensor matters to other ranks; the shape of a tensor in one piece does not.
             Some(_) if self.input.region().is_err() => self.cut(),
             Some(elements) => format!("[{elements}]"),
         };
@@ -61,7 +61,7 @@ impl<'a> Asking<'a> {
         )
     }
 
-    /// The shape of a tensor in pieces, and how it is cut.
+    /// The shape and the cut of a tensor in pieces.
     fn cut(&self) -> String {
         let DpPolicy { cube, pe, num_cubes, num_pes } = self.input.policy();
         format!(
@@ -72,7 +72,7 @@ impl<'a> Asking<'a> {
         )
     }
 
-    /// The elements of the largest tensor on any rank: the same on all of them. `None` if each rank has its own.
+    /// The elements of the largest tensor on any rank, the same number on all ranks; `None` if each rank has its own.
     fn elements(&self, ranks: usize) -> Option<usize> {
         match self.operation {
             Operation::Scatter => Some(self.output.numel() * ranks),
@@ -82,7 +82,7 @@ impl<'a> Asking<'a> {
         }
     }
 
-    /// How this rank's part touches its tensors.
+    /// The accesses of this rank's part.
     fn args(&self, rank: usize) -> Vec<Arg> {
         let is_root = rank == self.root;
         match self.operation {
@@ -94,32 +94,32 @@ impl<'a> Asking<'a> {
     }
 }
 
-/// Launches this rank's part of a collective, by the configured choice.
+/// Launches this rank's part of a collective with the configured algorithm.
 pub(crate) fn launch(
     cx: &Rank,
     group: &ProcessGroup,
-    asking: &Asking<'_>,
+    call: &CollectiveCall<'_>,
 ) -> Result<Handle, Error> {
-    launch_by(cx, group, asking, None).map(|(handle, _)| handle)
+    launch_by(cx, group, call, None).map(|(handle, _)| handle)
 }
 
-/// Launches this rank's part of a collective, by `plan` or by the configured choice; says by which.
+/// Launches this rank's part of a collective with `plan` or the configured algorithm; returns the plan too.
 pub(crate) fn launch_by(
     cx: &Rank,
     group: &ProcessGroup,
-    asking: &Asking<'_>,
+    call: &CollectiveCall<'_>,
     plan: Option<Plan>,
 ) -> Result<(Handle, Plan), Error> {
     let rank = group.rank().expect("checked by the caller");
     let sips = sips(group);
     let plan = match plan {
         Some(plan) => plan,
-        None => choose(cx, asking, &sips)?,
+        None => choose(cx, call, &sips)?,
     };
     let algorithm = Algorithm::find(&plan.module).expect("checked when chosen");
-    let lanes = lanes(asking.operation, algorithm, asking.input, asking.output, &cx.host().pes())?;
+    let lanes = lanes(call.operation, algorithm, call.input, call.output, &cx.host().pes())?;
     let sequence = group.next_sequence();
-    let topic = asking.topic(group, sequence, &plan);
+    let topic = call.topic(group, sequence, &plan);
     group.join(sequence, topic.clone());
     let mismatch: Rc<RefCell<Option<Mismatch>>> = Rc::default();
     let pes: Vec<PeId> = lanes.iter().map(|lane| lane.pe).collect();
@@ -133,24 +133,24 @@ pub(crate) fn launch_by(
         topic: topic.as_str().into(),
         mismatch: mismatch.clone(),
         part: Template {
-            operation: asking.operation,
-            combine: asking.combine,
+            operation: call.operation,
+            combine: call.combine,
             rank,
-            root: asking.root,
-            splits: asking.splits.clone().map(Rc::new),
+            root: call.root,
+            splits: call.splits.clone().map(Rc::new),
         },
     });
     let on = On {
         pes,
         exclusive: true,
-        label: Some(format!("{}({})", asking.name, plan.name)),
+        label: Some(format!("{}({})", call.name, plan.name)),
         after: group.last().into_iter().collect(),
     };
     let (own, failed) = (group.clone(), mismatch);
     let handle = cx.launch_mapped(
-        asking.name,
+        call.name,
         on,
-        &asking.args(rank),
+        &call.args(rank),
         move |tl, args| shared.run(tl, args.tensor(0).dtype()),
         move |result| match result {
             Ok(cause) => {
@@ -167,7 +167,7 @@ pub(crate) fn launch_by(
     Ok((handle, plan))
 }
 
-/// What all programs of a launch have in common.
+/// The state that all programs of a launch share.
 struct Shared {
     lanes: Vec<Lane>,
     sips: Vec<u32>,
@@ -185,7 +185,7 @@ struct Template {
     combine: ReduceOp,
     rank: usize,
     root: usize,
-    splits: Option<Rc<(Vec<usize>, Vec<usize>)>>,
+    splits: Option<Rc<Splits>>,
 }
 
 impl Shared {
@@ -222,7 +222,7 @@ impl Shared {
 
 /// The plan that an all-reduce of `tensor` follows: the configured one, or the fastest that fits.
 pub fn all_reduce_plan(cx: &Rank, group: &ProcessGroup, tensor: &Tensor) -> Result<Plan, Error> {
-    choose(cx, &Asking::new(Operation::AllReduce, tensor, tensor), &sips(group))
+    choose(cx, &CollectiveCall::new(Operation::AllReduce, tensor, tensor), &sips(group))
 }
 
 /// Launches this rank's part of an all-reduce that follows `plan`.
@@ -233,41 +233,41 @@ pub fn all_reduce_by(
     combine: ReduceOp,
     plan: Plan,
 ) -> Result<Handle, Error> {
-    let asking = Asking { combine, ..Asking::new(Operation::AllReduce, tensor, tensor) };
-    launch_by(cx, group, &asking, Some(plan)).map(|(handle, _)| handle)
+    let call =
+        CollectiveCall { combine, ..CollectiveCall::new(Operation::AllReduce, tensor, tensor) };
+    launch_by(cx, group, &call, Some(plan)).map(|(handle, _)| handle)
 }
 
 /// The plan for a collective: the configured one, or the fastest that fits.
-fn choose(cx: &Rank, asking: &Asking<'_>, sips: &[u32]) -> Result<Plan, Error> {
+fn choose(cx: &Rank, call: &CollectiveCall<'_>, sips: &[u32]) -> Result<Plan, Error> {
     let (settings, names) = (cx.settings(), Algorithm::names());
     let trial = Trial {
-        operation: asking.operation,
+        operation: call.operation,
         members: sips.to_vec(),
-        // What differs between ranks is chosen by a size that is the same for all.
-        elements: asking.elements(sips.len()).unwrap_or(UNEVEN),
-        size: asking.input.dtype().size(),
+        // Sizes that differ between ranks are replaced by one that is the same for all.
+        elements: call.elements(sips.len()).unwrap_or(UNEVEN),
+        size: call.input.dtype().size(),
     };
     let auto = || {
         let plans = settings.ccl.plans(&names);
         let fitting: Vec<Plan> = plans
             .into_iter()
-            .filter(|plan| plan.check(asking.operation, cx.machine(), sips).is_ok())
+            .filter(|plan| plan.check(call.operation, cx.machine(), sips).is_ok())
             .collect();
         let fastest = settings.tuner.fastest(&trial, &fitting);
-        fastest.ok_or_else(|| {
-            Error::argument(format!("no algorithm can do {} here", asking.operation))
-        })
+        fastest
+            .ok_or_else(|| Error::argument(format!("no algorithm can do {} here", call.operation)))
     };
     let Choice::Named(name) = settings.ccl.default_choice() else { return auto() };
     let plan = settings.ccl.plan(&name, &names).ok_or_else(|| {
         Error::argument(format!("there is no algorithm `{name}`; there are {}", names.join(", ")))
     })?;
     let algorithm = Algorithm::find(&plan.module).expect("checked when the file was read");
-    // One algorithm is chosen for all operations; those it cannot do are done by the fastest.
-    if !algorithm.operations.contains(&asking.operation) {
+    // One algorithm is configured for all operations; the fastest does those that it cannot do.
+    if !algorithm.operations.contains(&call.operation) {
         return auto();
     }
-    match plan.check(asking.operation, cx.machine(), sips) {
+    match plan.check(call.operation, cx.machine(), sips) {
         Ok(()) => Ok(plan),
         Err(reason) => {
             let placed = settings.ccl.unfit(&plan, &reason).map(|error| error.to_string());

@@ -1,17 +1,16 @@
 //! Messages from one rank to another.
 //!
-//! - **DST-4 (messages).** Messages of one group from one rank to another with one tag are received in the order they
-//!   were sent. A send is over when its numbers have been taken from the tensor, whether or not anybody receives them;
-//!   a receive is over when they are there. Neither takes a PE's turn, so a message that has not come yet holds up
-//!   nothing but who waits for it.
+//! - **DST-4 (messages).** Messages of one group from one rank to another with one tag are received in the order of sending. A
+//!   send is over when its numbers have been copied from the tensor, received or not; a receive is over when the numbers are
+//!   in its tensor. Neither takes a PE's turn, so a missing message delays only its receiver.
 
 use super::check;
-use super::group::{Direction, ProcessGroup, resolve};
+use super::group::{Direction, EdgeKey, ProcessGroup, resolve};
 use super::work::Work;
 use crate::ccl::algorithm::Operation;
 use crate::ccl::lanes::whole;
 use crate::ccl::part::{Buffer, Part, Peers, ReduceOp};
-use crate::error::{Error, Mismatch};
+use crate::error::Error;
 use crate::launch::{Arg, On};
 use crate::multiprocessing::Receiving;
 use crate::rank::Rank;
@@ -19,10 +18,9 @@ use crate::tensor::Tensor;
 use phalanx_sim::ipcq::EdgeName;
 use phalanx_sim::kernel::{KernelError, Tl};
 use phalanx_sim::topology::PeId;
-use std::cell::RefCell;
 use std::rc::Rc;
 
-/// Sends a tensor to rank `dst`; the two agree on the tag.
+/// Sends a tensor to rank `dst`; the receiver uses the same tag.
 pub async fn send(
     cx: &Rank,
     tensor: &Tensor,
@@ -33,7 +31,7 @@ pub async fn send(
     isend(cx, tensor, dst, tag, group)?.wait().await
 }
 
-/// The same, without waiting.
+/// Does the same without waiting.
 pub fn isend(
     cx: &Rank,
     tensor: &Tensor,
@@ -41,10 +39,11 @@ pub fn isend(
     tag: u32,
     group: Option<&ProcessGroup>,
 ) -> Result<Work, Error> {
-    begin(cx, tensor, Direction::To, dst, tag, group)
+    let edge = EdgeKey { direction: Direction::To, peer: dst, tag };
+    Message { cx, tensor, edge, group: resolve(cx, group)? }.begin()
 }
 
-/// Receives a tensor from rank `src`; gives the rank it came from, `None` if this rank is not in the group.
+/// Receives a tensor from rank `src`; returns `src`, or `None` if this rank is not in the group.
 pub async fn recv(
     cx: &Rank,
     tensor: &Tensor,
@@ -57,7 +56,7 @@ pub async fn recv(
     Ok(work.source_rank())
 }
 
-/// The same, without waiting.
+/// Does the same without waiting.
 pub fn irecv(
     cx: &Rank,
     tensor: &Tensor,
@@ -65,116 +64,136 @@ pub fn irecv(
     tag: u32,
     group: Option<&ProcessGroup>,
 ) -> Result<Work, Error> {
-    let work = begin(cx, tensor, Direction::From, src, tag, group)?;
+    let edge = EdgeKey { direction: Direction::From, peer: src, tag };
+    let work = Message { cx, tensor, edge, group: resolve(cx, group)? }.begin()?;
     Ok(if work.is_nothing() { work } else { work.whose_source_is(src) })
 }
 
-/// How many tags there are.
+/// Number of tags.
 const TAGS: u32 = 1024;
 
-/// Channels of messages are told from those of collectives by this bit.
+/// The bit that tells channels of messages from channels of collectives.
 const MESSAGES: u32 = 1 << 30;
 
-fn begin(
-    cx: &Rank,
-    tensor: &Tensor,
-    direction: Direction,
-    other: usize,
-    tag: u32,
-    group: Option<&ProcessGroup>,
-) -> Result<Work, Error> {
-    let group = resolve(cx, group)?;
-    if group.rank().is_none() {
-        return Ok(Work::nothing(cx));
-    }
-    let buffer = check_message(cx, tensor, direction, other, tag, &group)?;
-    let (from, to) = match direction {
-        Direction::To => (cx.rank(), other),
-        Direction::From => (other, cx.rank()),
-    };
-    let peers = peers(cx, &group, (from, to), tag, tensor);
-    let mismatch = peers.mismatch.clone();
-    let part = Part {
-        // As a part in something that two ranks do: what the first has, the second gets.
-        operation: Operation::Broadcast,
-        combine: ReduceOp::Sum,
-        rank: usize::from(direction == Direction::From),
-        ranks: 2,
-        root: 0,
-        dtype: tensor.dtype(),
-        input: buffer.clone(),
-        output: buffer,
-        splits: None,
-        peers,
-    };
-    let (name, arg) = match direction {
-        Direction::To => (format!("send to rank {other}"), Arg::read(tensor)),
-        Direction::From => (format!("recv from rank {other}"), Arg::write(tensor)),
-    };
-    let lane = (direction, other, tag);
-    let on = On {
-        pes: vec![PeId::first(cx.host().sip())],
-        exclusive: false,
-        label: None,
-        after: group.last_message(lane).into_iter().collect(),
-    };
-    let expected = (direction == Direction::From).then_some(Receiving { from: other, tag });
-    if let Some(message) = expected {
-        group.expect(message);
-    }
-    let own = group.clone();
-    let handle = cx.launch_mapped(
-        &name,
-        on,
-        &[arg],
-        move |tl, _| run(part.clone(), tl, direction),
-        move |result| {
-            if let Some(message) = expected {
-                own.received(message);
-            }
-            let found = mismatch.take();
-            result.map_err(|error| found.map_or(error, |found| Error::Mismatch(Box::new(found))))
-        },
-    );
-    group.follow_message(lane, &handle);
-    Ok(Work::new(cx, handle))
+/// One side of a message, as a rank asks for it.
+struct Message<'a> {
+    cx: &'a Rank,
+    tensor: &'a Tensor,
+    edge: EdgeKey,
+    group: ProcessGroup,
 }
 
-/// Refuses what cannot be sent or received; gives where the numbers are.
-fn check_message(
-    cx: &Rank,
-    tensor: &Tensor,
-    direction: Direction,
-    other: usize,
-    tag: u32,
-    group: &ProcessGroup,
-) -> Result<Buffer, Error> {
-    let (name, words) = match direction {
-        Direction::To => ("send", "destination"),
-        Direction::From => ("recv", "source"),
-    };
-    check::root(name, group, other)?;
-    check::own(cx, name, &[tensor])?;
-    if other == cx.rank() {
-        return Err(Error::argument(format!(
-            "{name}: Invalid {words} rank: {words} rank should not be the same as the rank of the current process; use copy_"
-        )));
+impl Message<'_> {
+    /// Starts sending or receiving; does nothing on a rank outside the group.
+    fn begin(self) -> Result<Work, Error> {
+        let Self { cx, tensor, edge, ref group } = self;
+        if group.rank().is_none() {
+            return Ok(Work::nothing(cx));
+        }
+        let buffer = self.check()?;
+        let peers = self.peers();
+        let mismatch = peers.mismatch.clone();
+        let EdgeKey { direction, peer, tag } = edge;
+        let part = Part {
+            // A message is a broadcast between two ranks: the sender is rank 0 and the root.
+            operation: Operation::Broadcast,
+            combine: ReduceOp::Sum,
+            rank: usize::from(direction == Direction::From),
+            ranks: 2,
+            root: 0,
+            dtype: tensor.dtype(),
+            input: buffer.clone(),
+            output: buffer,
+            splits: None,
+            peers,
+        };
+        let (name, arg) = match direction {
+            Direction::To => (format!("send to rank {peer}"), Arg::read(tensor)),
+            Direction::From => (format!("recv from rank {peer}"), Arg::write(tensor)),
+        };
+        let on = On {
+            pes: vec![PeId::first(cx.host().sip())],
+            exclusive: false,
+            label: None,
+            after: group.last_message(edge).into_iter().collect(),
+        };
+        let expected = (direction == Direction::From).then_some(Receiving { from: peer, tag });
+        if let Some(message) = expected {
+            group.expect(message);
+        }
+        let own = group.clone();
+        let handle = cx.launch_mapped(
+            &name,
+            on,
+            &[arg],
+            move |tl, _| run(part.clone(), tl, direction),
+            move |result| {
+                if let Some(message) = expected {
+                    own.received(message);
+                }
+                let found = mismatch.take();
+                result
+                    .map_err(|error| found.map_or(error, |found| Error::Mismatch(Box::new(found))))
+            },
+        );
+        group.follow_message(edge, &handle);
+        Ok(Work::new(cx, handle))
     }
-    if tag >= TAGS {
-        return Err(Error::argument(format!(
-            "{name}: tag {tag} is too large; tags are 0 to {}",
-            TAGS - 1
-        )));
+
+    /// Refuses a message that cannot be sent or received; returns the memory of the tensor.
+    fn check(&self) -> Result<Buffer, Error> {
+        let Self { cx, tensor, edge: EdgeKey { direction, peer, tag }, group } = self;
+        let (name, words) = match direction {
+            Direction::To => ("send", "destination"),
+            Direction::From => ("recv", "source"),
+        };
+        check::root(name, group, *peer)?;
+        check::own(cx, name, &[tensor])?;
+        if *peer == cx.rank() {
+            return Err(Error::argument(format!(
+                "{name}: Invalid {words} rank: {words} rank should not be the same as the rank of the current process; use copy_"
+            )));
+        }
+        if *tag >= TAGS {
+            return Err(Error::argument(format!(
+                "{name}: tag {tag} is too large; tags are 0 to {}",
+                TAGS - 1
+            )));
+        }
+        whole(tensor).ok_or_else(|| {
+            Error::argument(format!(
+                "{name}: {} must be contiguous and in one piece; use `contiguous()`",
+                tensor.describe()
+            ))
+        })
     }
-    whole(tensor).ok_or_else(|| {
-        Error::argument(format!(
-            "{name}: {} must be contiguous and in one piece; use `contiguous()`",
-            tensor.describe()
-        ))
-    })
+
+    /// The two ends. Both run on the first PE of their SIPs: a rank does not know the place of the other rank's tensor.
+    fn peers(&self) -> Peers {
+        let Self { cx, tensor, edge: EdgeKey { direction, peer, tag }, group } = self;
+        let (from, to) = match direction {
+            Direction::To => (cx.rank(), *peer),
+            Direction::From => (*peer, cx.rank()),
+        };
+        let pe = |rank: usize| PeId::first(u32::try_from(rank).expect("a SIP"));
+        let topic = format!(
+            "a message from rank {from} to rank {to} with tag {tag} in {}: {}[{}]",
+            group.describe(),
+            tensor.dtype(),
+            tensor.numel()
+        );
+        Peers {
+            pes: [pe(from), pe(to)].into(),
+            names: [from, to].into(),
+            edge: cx.settings().ccl.edge(),
+            channel: MESSAGES | (group.number() * TAGS + tag),
+            topic: topic.as_str().into(),
+            mismatch: Rc::default(),
+        }
+    }
 }
 
-/// The error of a message that nobody has received, if `edge` is for messages.
+/// The error of an unreceived message, if `edge` is for messages.
 pub(crate) fn unreceived(edge: &EdgeName) -> Option<Error> {
     let number = edge.channel.checked_sub(MESSAGES)?;
     Some(Error::Unreceived {
@@ -185,39 +204,13 @@ pub(crate) fn unreceived(edge: &EdgeName) -> Option<Error> {
     })
 }
 
-/// The two ends. Both run on the first PE of their SIPs: where the other's tensor is, a rank does not know.
-fn peers(
-    cx: &Rank,
-    group: &ProcessGroup,
-    (from, to): (usize, usize),
-    tag: u32,
-    tensor: &Tensor,
-) -> Peers {
-    let pe = |rank: usize| PeId::first(u32::try_from(rank).expect("a SIP"));
-    let topic = format!(
-        "a message from rank {from} to rank {to} with tag {tag} in {}: {}[{}]",
-        group.describe(),
-        tensor.dtype(),
-        tensor.numel()
-    );
-    let mismatch: Rc<RefCell<Option<Mismatch>>> = Rc::default();
-    Peers {
-        pes: [pe(from), pe(to)].into(),
-        names: [from, to].into(),
-        edge: cx.settings().ccl.edge(),
-        channel: MESSAGES | (group.number() * TAGS + tag),
-        topic: topic.as_str().into(),
-        mismatch,
-    }
-}
-
 async fn run(part: Part, tl: Tl, direction: Direction) -> Result<(), KernelError> {
     let all = 0..part.input.len;
     match direction {
         Direction::To => {
             let to = part.to(&tl, 1, 1)?;
             if all.is_empty() {
-                // That there is nothing to send is said too: the receiver may expect something.
+                // An empty message is sent too: the receiver may expect elements.
                 part.send(&tl, &to, &tl.zeros(part.dtype, 0)?);
             }
             for chunk in part.chunks(&all) {

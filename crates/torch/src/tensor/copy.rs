@@ -3,7 +3,7 @@
 use super::Tensor;
 use crate::error::Error;
 use crate::placement::Shard;
-use crate::request::{Access, Asked, Handle};
+use crate::request::{Access, Handle, RequestSpec};
 use phalanx_sim::Capacity;
 use phalanx_sim::kernel::{KernelError, Tl, View};
 use phalanx_sim::machine::Launch;
@@ -11,17 +11,38 @@ use phalanx_sim::memory::Region;
 use std::ops::Range;
 use std::rc::Rc;
 
-/// A block of one region that goes to a block of another: rows and columns, with the strides of both.
+/// A copy of a block of one region to a block of another.
 #[derive(Clone, Copy, Debug)]
 struct Move {
-    from: (Region, usize, [usize; 2]),
-    to: (Region, usize, [usize; 2]),
+    from: Side,
+    to: Side,
     shape: [usize; 2],
 }
 
+/// One side of a [`Move`].
+#[derive(Clone, Copy, Debug)]
+struct Side {
+    region: Region,
+    /// The first element.
+    start: usize,
+    /// Strides of rows and columns.
+    strides: [usize; 2],
+}
+
+impl Side {
+    fn view(&self, shape: [usize; 2]) -> View {
+        View::strided(&self.region, self.start, shape, self.strides)
+    }
+
+    fn at(&self, row: usize, column: usize) -> Self {
+        let start = self.start + row * self.strides[0] + column * self.strides[1];
+        Self { start, ..*self }
+    }
+}
+
 impl Tensor {
-    /// Writes the elements of `source` into this tensor, converting their type. It waits for who writes `source`, and
-    /// takes effect after everything that was asked of this tensor before.
+    /// Copies the elements of `source` into this tensor and converts their type. The copy waits for the writer of `source` and
+    /// for earlier requests on this tensor.
     pub fn copy_(&self, source: &Self) -> Result<Handle, Error> {
         if self.shape() != source.shape() {
             return Err(Error::argument(format!(
@@ -36,13 +57,13 @@ impl Tensor {
             )));
         }
         if Rc::ptr_eq(&self.storage, &source.storage) {
-            // The two may overlap: what is copied must all be read before any of it is written.
+            // The two may overlap: all elements are read before the first is written.
             let staged = self.rank.empty(source.shape(), source.dtype())?;
             staged.copy_(source)?;
             return self.copy_(&staged);
         }
         let moves = self.moves(source)?;
-        let asked = Asked {
+        let asked = RequestSpec {
             what: "copy",
             subject: format!("{source:?} to {self:?}"),
             touches: &[(&source.storage, Access::Read), (&self.storage, Access::Write)],
@@ -58,7 +79,7 @@ impl Tensor {
         }))
     }
 
-    /// The same elements, adjacent: itself if they are, a copy otherwise.
+    /// A tensor with the same elements, adjacent: this tensor if they are, a copy otherwise.
     pub fn contiguous(&self) -> Result<Self, Error> {
         if self.is_contiguous() {
             return Ok(self.clone());
@@ -68,27 +89,7 @@ impl Tensor {
         Ok(dense)
     }
 
-    /// A copy of its own, placed alike.
-    pub fn to_owned_copy(&self) -> Result<Self, Error> {
-        let copy = self.rank.placed(self.policy()).empty(self.shape(), self.dtype())?;
-        copy.copy_(self)?;
-        Ok(copy)
-    }
-
-    /// Writes these numbers into the tensor, over the host link.
-    pub fn copy_from_slice(&self, numbers: &[f32]) -> Result<Handle, Error> {
-        if !self.is_whole() || numbers.len() != self.numel() {
-            return Err(Error::argument(format!(
-                "copy_from_slice: {} numbers do not make the whole storage of {}",
-                numbers.len(),
-                self.describe()
-            )));
-        }
-        let value = self.rank.has_data().then(|| super::create::rounded(self.dtype(), numbers));
-        Ok(self.write_(value))
-    }
-
-    /// What has to move, block by block.
+    /// The blocks to copy.
     fn moves(&self, source: &Self) -> Result<Vec<Move>, Error> {
         if let (Ok(_), Ok(from)) = (self.region(), source.region()) {
             let targets = self.shards().iter().map(|shard| shard.region);
@@ -118,7 +119,7 @@ impl Tensor {
         Ok(moves)
     }
 
-    /// All dimensions but the last two are walked one by one.
+    /// One block for each index of all dimensions but the last two.
     fn strided_moves(&self, source: &Self, from: Region, to: Region) -> Vec<Move> {
         let pad = |list: &[usize], with: usize| {
             let mut padded = vec![with; 2_usize.saturating_sub(list.len())];
@@ -139,8 +140,16 @@ impl Tensor {
             }
             let last = |strides: &[usize]| [strides[outer], strides[outer + 1]];
             Move {
-                from: (from, source.storage_offset() + from_at, last(&from_strides)),
-                to: (to, self.storage_offset() + to_at, last(&to_strides)),
+                from: Side {
+                    region: from,
+                    start: source.storage_offset() + from_at,
+                    strides: last(&from_strides),
+                },
+                to: Side {
+                    region: to,
+                    start: self.storage_offset() + to_at,
+                    strides: last(&to_strides),
+                },
                 shape: [shape[outer], shape[outer + 1]],
             }
         };
@@ -148,20 +157,22 @@ impl Tensor {
     }
 }
 
-/// What two shards have in common.
+/// The copy of the elements that two shards have in common.
 fn overlap(from: &Shard, to: &Shard) -> Option<Move> {
     let common = |a: &Range<usize>, b: &Range<usize>| a.start.max(b.start)..a.end.min(b.end);
     let (rows, columns) = (common(&from.rows, &to.rows), common(&from.columns, &to.columns));
     if rows.is_empty() || columns.is_empty() {
         return None;
     }
-    let side = |shard: &Shard| {
-        (shard.region, shard.at(rows.start, columns.start), [shard.columns.len(), 1])
+    let side = |shard: &Shard| Side {
+        region: shard.region,
+        start: shard.at(rows.start, columns.start),
+        strides: [shard.columns.len(), 1],
     };
     Some(Move { from: side(from), to: side(to), shape: [rows.len(), columns.len()] })
 }
 
-/// How many bytes a tile of a copy may take: two are alive at once.
+/// Most bytes of a tile of a copy: two tiles are alive at once.
 fn tile_limit(tcm: Capacity) -> usize {
     match tcm {
         Capacity::Unlimited => 1 << 20,
@@ -172,14 +183,11 @@ fn tile_limit(tcm: Capacity) -> usize {
 async fn run(tl: Tl, moves: std::rc::Rc<[Move]>, limit: usize) -> Result<(), KernelError> {
     for whole in moves.iter() {
         for piece in pieces(whole, limit) {
-            let view = |(region, start, strides): (Region, usize, [usize; 2])| {
-                View::strided(&region, start, piece.shape, strides)
-            };
-            let mut tile = tl.load(&view(piece.from)).await?;
-            if tile.dtype() != piece.to.0.dtype {
-                tile = tl.cast(&tile, piece.to.0.dtype).await?;
+            let mut tile = tl.load(&piece.from.view(piece.shape)).await?;
+            if tile.dtype() != piece.to.region.dtype {
+                tile = tl.cast(&tile, piece.to.region.dtype).await?;
             }
-            drop(tl.store(&view(piece.to), &tile));
+            drop(tl.store(&piece.to.view(piece.shape), &tile));
         }
     }
     Ok(())
@@ -187,18 +195,16 @@ async fn run(tl: Tl, moves: std::rc::Rc<[Move]>, limit: usize) -> Result<(), Ker
 
 /// A move cut so that no piece is larger than `limit` bytes.
 fn pieces(whole: &Move, limit: usize) -> Vec<Move> {
-    let size = whole.from.0.dtype.size().max(whole.to.0.dtype.size());
+    let size = whole.from.region.dtype.size().max(whole.to.region.dtype.size());
     let [rows, columns] = whole.shape;
     let wide = columns.min((limit / size).max(1));
     let high = (limit / (size * wide).max(1)).clamp(1, rows.max(1));
     let mut pieces = Vec::new();
     for row in (0..rows).step_by(high) {
         for column in (0..columns).step_by(wide.max(1)) {
-            let moved = |(region, start, strides): (Region, usize, [usize; 2])| {
-                (region, start + row * strides[0] + column * strides[1], strides)
-            };
             let shape = [high.min(rows - row), wide.min(columns - column)];
-            pieces.push(Move { from: moved(whole.from), to: moved(whole.to), shape });
+            let (from, to) = (whole.from.at(row, column), whole.to.at(row, column));
+            pieces.push(Move { from, to, shape });
         }
     }
     pieces

@@ -2,7 +2,7 @@
 //! beside a residual.
 
 use super::column::{ColumnOptions, ColumnParallelLinear};
-use super::compute::{Config, Site, divide};
+use super::compute::{Config, LayerContext, divide};
 use super::init::Init;
 use super::kernels::attention::{Sizes, scores, weigh};
 use super::kernels::rows::{Activation, Softmax, add, layer_norm, softmax};
@@ -11,31 +11,30 @@ use super::row::{RowOptions, RowParallelLinear};
 use crate::error::Error;
 use crate::rank::Rank;
 use crate::tensor::Tensor;
-use phalanx_sim::DType;
 
-/// What a [`TransformerBlock`] is told.
+/// The options of a [`TransformerBlock`].
 #[derive(Clone)]
 pub struct BlockOptions {
-    /// How many heads the attention has, over all ranks.
+    /// Heads of the attention, over all ranks.
     pub heads: usize,
-    /// How many features the MLP has inside.
+    /// Inner features of the MLP.
     pub ffn: usize,
     /// The MLP's activation.
     pub activation: Activation,
-    /// Whether a token sees only itself and those before it.
+    /// True if a token attends only to itself and earlier tokens.
     pub causal: bool,
-    /// Whether layers have biases.
+    /// True if layers have biases.
     pub bias: bool,
-    /// What is added to a variance before its root is taken.
+    /// The number added to a variance before the square root.
     pub epsilon: f64,
-    /// What the masters hold: queries, keys and values; the projection; the MLP's two layers.
+    /// Initial weights: queries, keys and values; the projection; the MLP's two layers.
     pub init: [Init; 4],
-    /// What all layers are told.
+    /// Settings that all layers share.
     pub config: Config,
 }
 
 impl BlockOptions {
-    /// So many heads and inner features; GELU, biases, all tokens seen.
+    /// Options with these heads and inner features; GELU, biases, not causal.
     pub fn new(heads: usize, ffn: usize) -> Self {
         Self {
             heads,
@@ -55,7 +54,7 @@ impl BlockOptions {
 /// The rows of the weight of queries, keys and values are ordered `[head, query | key | value, width]`, so that ranks
 /// get whole heads.
 pub struct TransformerBlock {
-    site: Site,
+    layer: LayerContext,
     norms: [[Tensor; 2]; 2],
     mixed: ColumnParallelLinear,
     projection: RowParallelLinear,
@@ -68,7 +67,7 @@ pub struct TransformerBlock {
 impl TransformerBlock {
     /// A block of `hidden` features.
     pub fn new(cx: &Rank, hidden: usize, options: &BlockOptions) -> Result<Self, Error> {
-        let site = Site::new(cx, &options.config)?;
+        let layer = LayerContext::new(cx, &options.config)?;
         let [mixed, projection, up, down] = options.init.clone();
         let config = options.config.clone();
         let column = ColumnOptions {
@@ -89,27 +88,21 @@ impl TransformerBlock {
             config,
         };
         let norm = || -> Result<[Tensor; 2], Error> {
-            Ok([site.constant(&[hidden], 1.0)?, site.constant(&[hidden], 0.0)?])
+            Ok([layer.constant(&[hidden], 1.0)?, layer.constant(&[hidden], 0.0)?])
         };
         Ok(Self {
-            heads: divide(options.heads, site.ranks)?,
+            heads: divide(options.heads, layer.ranks)?,
             width: divide(hidden, options.heads)?,
             norms: [norm()?, norm()?],
             mixed: ColumnParallelLinear::new(cx, hidden, 3 * hidden, &column)?,
             projection: RowParallelLinear::new(cx, hidden, hidden, &row)?,
             mlp: Mlp::new(cx, hidden, options.ffn, &inner)?,
             options: options.clone(),
-            site,
+            layer,
         })
     }
 
-    /// The type of its activations.
-    pub fn dtype(&self) -> DType {
-        self.site.dtype
-    }
-
-    /// The output, which all ranks have alike; `x` is `[s, b, hidden]`, or with `sequence_parallel` a share of its
-    /// dimension 0.
+    /// Computes the output, equal on all ranks; `x` is `[s, b, hidden]`, or with `sequence_parallel` a share of its dimension 0.
     pub fn forward(&self, x: &Tensor) -> Result<Tensor, Error> {
         let &[_, _, _] = x.shape() else {
             return Err(Error::argument(format!("{} must be [s, b, hidden]", x.describe())));
@@ -122,28 +115,28 @@ impl TransformerBlock {
 
     fn norm(&self, which: usize, x: &Tensor) -> Result<Tensor, Error> {
         let [gain, bias] = &self.norms[which];
-        let out = self.site.empty(x.shape())?;
-        layer_norm(&out, x, [gain, bias], self.options.epsilon, self.site.compute)?;
+        let out = self.layer.empty(x.shape())?;
+        layer_norm(&out, x, gain, bias, self.options.epsilon, self.layer.compute)?;
         Ok(out)
     }
 
     fn sum(&self, a: &Tensor, b: &Tensor) -> Result<Tensor, Error> {
-        let out = self.site.empty(a.shape())?;
-        add(&out, a, b, self.site.compute)?;
+        let out = self.layer.empty(a.shape())?;
+        add(&out, a, b, self.layer.compute)?;
         Ok(out)
     }
 
     fn attention(&self, x: &Tensor) -> Result<Tensor, Error> {
-        let compute = self.site.compute;
+        let compute = self.layer.compute;
         let (mixed, _) = self.mixed.forward(x)?;
         let (length, sequences) = (mixed.shape()[0], mixed.shape()[1]);
         let sizes = Sizes { length, sequences, heads: self.heads, width: self.width };
-        let weights = self.site.empty(&[sizes.matrices() * length, length])?;
+        let weights = self.layer.empty(&[sizes.matrices() * length, length])?;
         scores(&weights, &mixed, sizes, compute)?;
         #[expect(clippy::cast_precision_loss, reason = "a number of features")]
         let scale = 1.0 / (self.width as f64).sqrt();
         softmax(&weights, Softmax { scale, causal: self.options.causal }, compute)?;
-        let values = self.site.empty(&[length, sequences, self.heads * self.width])?;
+        let values = self.layer.empty(&[length, sequences, self.heads * self.width])?;
         weigh(&values, &weights, &mixed, sizes, compute)?;
         Ok(self.projection.forward(&values)?.0)
     }

@@ -1,6 +1,6 @@
 //! `ColumnParallelLinear`: every rank computes some of the output features.
 
-use super::compute::{Config, Site};
+use super::compute::{Config, LayerContext};
 use super::init::{Cut, Init, weight};
 use super::kernels::linear::linear;
 use super::kernels::rows::{Activation, epilogue};
@@ -9,23 +9,23 @@ use crate::error::Error;
 use crate::rank::Rank;
 use crate::tensor::Tensor;
 
-/// What a [`ColumnParallelLinear`] is told.
+/// The options of a [`ColumnParallelLinear`].
 #[derive(Clone)]
 #[expect(clippy::struct_excessive_bools, reason = "the options that users of Megatron know")]
 pub struct ColumnOptions {
-    /// Whether there is a bias; it begins as 0.
+    /// True for a bias, initially 0.
     pub bias: bool,
-    /// Whether every rank gets all output features.
+    /// True if every rank gets all output features.
     pub gather_output: bool,
-    /// Whether the bias is given back instead of added.
+    /// True if the bias is returned instead of added.
     pub skip_bias_add: bool,
-    /// Whether the weight is given with each call instead.
+    /// True if each call gives the weight.
     pub skip_weight_param_allocation: bool,
-    /// How many pieces of the master a rank holds, interleaved with those of others.
+    /// Pieces of the master weight on a rank, interleaved with those of other ranks.
     pub stride: usize,
-    /// What the master holds.
+    /// Initial elements of the master weight.
     pub init: Init,
-    /// What all layers are told.
+    /// Settings that all layers share.
     pub config: Config,
 }
 
@@ -46,7 +46,7 @@ impl Default for ColumnOptions {
 
 /// `y = x W^T + b`, with the rows of `W` (`[out, in]`) and `b` spread over ranks.
 pub struct ColumnParallelLinear {
-    site: Site,
+    layer: LayerContext,
     input_size: usize,
     part: [usize; 2],
     weight: Option<Tensor>,
@@ -62,17 +62,17 @@ impl ColumnParallelLinear {
         output_size: usize,
         options: &ColumnOptions,
     ) -> Result<Self, Error> {
-        let site = Site::new(cx, &options.config)?;
+        let layer = LayerContext::new(cx, &options.config)?;
         let cut = Cut { shape: [output_size, input_size], dim: 0, stride: options.stride };
-        let part = cut.part(site.ranks)?;
-        let policy = site.compute.weights();
+        let part = cut.part(layer.ranks)?;
+        let policy = layer.compute.weights();
         let weight = if options.skip_weight_param_allocation {
             None
         } else {
-            Some(weight(&site, &options.init, options.config.seed, cut, policy)?)
+            Some(weight(&layer, &options.init, options.config.seed, cut, policy)?)
         };
-        let bias = if options.bias { Some(site.constant(&[part[0]], 0.0)?) } else { None };
-        Ok(Self { site, input_size, part, weight, bias, options: options.clone() })
+        let bias = if options.bias { Some(layer.constant(&[part[0]], 0.0)?) } else { None };
+        Ok(Self { layer, input_size, part, weight, bias, options: options.clone() })
     }
 
     /// This rank's part of the weight, `[out / ranks, in]`.
@@ -85,13 +85,13 @@ impl ColumnParallelLinear {
         self.bias.as_ref()
     }
 
-    /// The output, and the bias that is still to be added if `skip_bias_add` was asked for. `x` is `[.., in]`, the
-    /// same on all ranks, or with `sequence_parallel` a share of its dimension 0.
+    /// Computes the output; also returns the bias if `skip_bias_add` is set. `x` is `[.., in]`, the same on all ranks, or with
+    /// `sequence_parallel` a share of its dimension 0.
     pub fn forward(&self, x: &Tensor) -> Result<(Tensor, Option<Tensor>), Error> {
         self.forward_with(x, None, None)
     }
 
-    /// The same with another weight, or with another choice of whether to gather.
+    /// Does the same with another weight, or another `gather_output`.
     pub fn forward_with(
         &self,
         x: &Tensor,
@@ -99,16 +99,16 @@ impl ColumnParallelLinear {
         gather_output: Option<bool>,
     ) -> Result<(Tensor, Option<Tensor>), Error> {
         let weight = self.weight_or(weight)?;
-        let Site { cx, group, compute, .. } = &self.site;
-        let x = if self.site.sequence_parallel {
+        let LayerContext { cx, group, compute, .. } = &self.layer;
+        let x = if self.layer.sequence_parallel {
             mappings::gather_from_sequence_parallel_region(cx, x, Some(group))?
         } else {
             mappings::copy_to_tensor_model_parallel_region(cx, x, Some(group))?
         };
-        let x = dense(&self.site, &x, self.input_size)?;
+        let x = dense(&self.layer, &x, self.input_size)?;
         let mut shape = x.shape().to_vec();
         shape[x.shape().len() - 1] = self.part[0];
-        let y = self.site.empty(&shape)?;
+        let y = self.layer.empty(&shape)?;
         linear(&y, &x, weight, *compute)?;
         let skip = self.options.skip_bias_add;
         epilogue(&y, self.bias.as_ref().filter(|_| !skip), Activation::None, *compute)?;
@@ -141,7 +141,7 @@ impl ColumnParallelLinear {
 }
 
 /// An input with its elements adjacent, if it has as many features as the layer takes.
-pub(super) fn dense(site: &Site, x: &Tensor, features: usize) -> Result<Tensor, Error> {
+pub(super) fn dense(layer: &LayerContext, x: &Tensor, features: usize) -> Result<Tensor, Error> {
     if x.shape().last() != Some(&features) {
         return Err(Error::argument(format!(
             "{} has another last dimension than the {features} features of the layer",
@@ -151,7 +151,7 @@ pub(super) fn dense(site: &Site, x: &Tensor, features: usize) -> Result<Tensor, 
     if x.is_contiguous() {
         return Ok(x.clone());
     }
-    let dense = site.empty(x.shape())?;
+    let dense = layer.empty(x.shape())?;
     dense.copy_(x)?;
     Ok(dense)
 }

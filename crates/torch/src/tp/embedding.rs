@@ -1,6 +1,6 @@
-//! `VocabParallelEmbedding`: every rank has the rows of some of the numbers.
+//! `VocabParallelEmbedding`: every rank holds the rows of some ids.
 
-use super::compute::{Config, Site, divide};
+use super::compute::{Config, LayerContext, divide};
 use super::init::{Cut, Init, weight};
 use super::kernels::embedding::lookup;
 use super::mappings;
@@ -10,40 +10,40 @@ use crate::rank::Rank;
 use crate::tensor::Tensor;
 use phalanx_sim::DType;
 
-/// What a [`VocabParallelEmbedding`] is told.
+/// The options of a [`VocabParallelEmbedding`].
 #[derive(Clone, Default)]
 pub struct EmbeddingOptions {
-    /// Whether every rank gets its share of the tokens only: `[s / ranks, b, h]`.
+    /// True if every rank gets only its share of the tokens: `[s / ranks, b, h]`.
     pub reduce_scatter_embeddings: bool,
-    /// What the master holds.
+    /// Initial elements of the master weight.
     pub init: Init,
-    /// What all layers are told.
+    /// Settings that all layers share.
     pub config: Config,
 }
 
-/// A row for each number, with the rows spread over ranks.
+/// A table with a row for each id, its rows spread over ranks.
 pub struct VocabParallelEmbedding {
-    site: Site,
+    layer: LayerContext,
     weight: Tensor,
     numbers: usize,
     options: EmbeddingOptions,
 }
 
 impl VocabParallelEmbedding {
-    /// Rows of `embedding_dim` elements for the numbers from 0 up to `num_embeddings`.
+    /// A table with rows of `embedding_dim` elements for the ids `0..num_embeddings`.
     pub fn new(
         cx: &Rank,
         num_embeddings: usize,
         embedding_dim: usize,
         options: &EmbeddingOptions,
     ) -> Result<Self, Error> {
-        let site = Site::new(cx, &options.config)?;
-        divide(num_embeddings, site.ranks)?;
+        let layer = LayerContext::new(cx, &options.config)?;
+        divide(num_embeddings, layer.ranks)?;
         let cut = Cut { shape: [num_embeddings, embedding_dim], dim: 0, stride: 1 };
-        // In one place, so that the time of a lookup does not depend on the number.
+        // In one cube, so that the time of a lookup does not depend on the id.
         let policy = DpPolicy::default();
-        let weight = weight(&site, &options.init, options.config.seed, cut, policy)?;
-        Ok(Self { site, weight, numbers: num_embeddings, options: options.clone() })
+        let weight = weight(&layer, &options.init, options.config.seed, cut, policy)?;
+        Ok(Self { layer, weight, numbers: num_embeddings, options: options.clone() })
     }
 
     /// This rank's rows.
@@ -51,7 +51,7 @@ impl VocabParallelEmbedding {
         &self.weight
     }
 
-    /// The rows of the numbers `ids` (`[b, s]`, i32): `[b, s, h]`, or this rank's share of `[s, b, h]` with
+    /// Looks up the rows of `ids` (`[b, s]`, i32): `[b, s, h]`, or this rank's share of `[s, b, h]` with
     /// `reduce_scatter_embeddings`.
     pub fn forward(&self, ids: &Tensor) -> Result<Tensor, Error> {
         if ids.dtype() != DType::I32 {
@@ -60,11 +60,11 @@ impl VocabParallelEmbedding {
                 ids.describe()
             )));
         }
-        let Site { cx, group, rank, compute, .. } = &self.site;
+        let LayerContext { cx, group, rank, compute, .. } = &self.layer;
         let [rows, width] = [self.weight.shape()[0], self.weight.shape()[1]];
         let mut shape = ids.shape().to_vec();
         shape.push(width);
-        let out = self.site.empty(&shape)?;
+        let out = self.layer.empty(&shape)?;
         let own = rank * rows..(rank + 1) * rows;
         lookup(&out, &ids.contiguous()?, &self.weight, own, self.numbers, *compute)?;
         if !self.options.reduce_scatter_embeddings {
@@ -77,7 +77,7 @@ impl VocabParallelEmbedding {
             )));
         }
         let turned = out.transpose(0, 1)?;
-        let dense = self.site.empty(turned.shape())?;
+        let dense = self.layer.empty(turned.shape())?;
         dense.copy_(&turned)?;
         mappings::reduce_scatter_to_sequence_parallel_region(cx, &dense, Some(group))
     }

@@ -1,25 +1,25 @@
-//! What weights hold at the beginning.
+//! Initial weights.
 //!
-//! Every rank draws the same whole weight (the *master*) from its own generator and keeps its part, so that a layer
-//! computes the same over any number of ranks. Without data nothing is drawn.
+//! Every rank draws the same whole weight (the *master*) from its own generator and keeps its part, so that a layer computes
+//! the same over any number of ranks. Without data nothing is drawn.
 
 use crate::error::Error;
 use crate::placement::DpPolicy;
 use crate::random::Generator;
 use crate::rank::Rank;
 use crate::tensor::Tensor;
-use crate::tp::compute::{Site, divide};
+use crate::tp::compute::{LayerContext, divide};
 use std::fmt;
 use std::rc::Rc;
 
-/// How the elements of a master weight are made.
+/// The initial elements of a master weight.
 #[derive(Clone)]
 pub enum Init {
-    /// All 0.
+    /// Zeros.
     Zeros,
-    /// With mean 0 and this standard deviation.
+    /// Normal numbers with mean 0 and this standard deviation.
     Normal(f32),
-    /// Between minus and plus this.
+    /// Uniform numbers between minus and plus this bound.
     Uniform(f32),
     /// A function of an element's index in the row-major master.
     Of(Rc<dyn Fn(usize) -> f32>),
@@ -44,7 +44,7 @@ impl fmt::Debug for Init {
 }
 
 impl Init {
-    /// The master of so many elements.
+    /// A master weight of `elements` elements.
     fn master(&self, elements: usize, generator: &mut Generator) -> Vec<f32> {
         match self {
             Self::Zeros => vec![0.0; elements],
@@ -59,14 +59,14 @@ impl Init {
     }
 }
 
-/// Which part of a master weight a rank keeps.
+/// The cut of a master weight over ranks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cut {
     /// Rows and columns of the master.
     pub(crate) shape: [usize; 2],
     /// The dimension that is cut.
     pub(crate) dim: usize,
-    /// How many pieces of that dimension a rank holds: with more than one they are interleaved.
+    /// Pieces of that dimension on a rank: with more than one, the pieces of ranks are interleaved.
     pub(crate) stride: usize,
 }
 
@@ -79,34 +79,34 @@ impl Cut {
         Ok(part)
     }
 
-    /// The element of the master that element `index` of rank `rank`'s part is: pieces are dealt in turn.
-    fn source(&self, part: [usize; 2], (rank, ranks): (usize, usize), index: usize) -> usize {
+    /// The index in the master of element `index` of this rank's part.
+    fn source(&self, part: [usize; 2], layer: &LayerContext, index: usize) -> usize {
         let mut at = [index / part[1], index % part[1]];
         let piece = part[self.dim] / self.stride;
         let number = at[self.dim] / piece;
-        at[self.dim] = (number * ranks + rank) * piece + at[self.dim] % piece;
+        at[self.dim] = (number * layer.ranks + layer.rank) * piece + at[self.dim] % piece;
         at[0] * self.shape[1] + at[1]
     }
 }
 
-/// This rank's part of a weight, there from the beginning: loading it takes no simulated time.
+/// This rank's part of a weight, resident: loading it takes no simulated time.
 pub(crate) fn weight(
-    site: &Site,
+    layer: &LayerContext,
     init: &Init,
     seed: Option<u64>,
     cut: Cut,
     policy: DpPolicy,
 ) -> Result<Tensor, Error> {
-    let part = cut.part(site.ranks)?;
-    let place = (site.rank, site.ranks);
-    let placed = site.cx.placed(policy);
+    let part = cut.part(layer.ranks)?;
+
+    let placed = layer.cx.placed(policy);
     if let Init::Of(number) = init {
         // A function needs no master.
-        return placed.resident(part, site.dtype, |index| number(cut.source(part, place, index)));
+        return placed.resident(part, layer.dtype, |index| number(cut.source(part, layer, index)));
     }
     let master =
-        if site.cx.has_data() { drawn(&site.cx, init, seed, cut.shape) } else { Vec::new() };
-    placed.resident(part, site.dtype, |index| master[cut.source(part, place, index)])
+        if layer.cx.has_data() { drawn(&layer.cx, init, seed, cut.shape) } else { Vec::new() };
+    placed.resident(part, layer.dtype, |index| master[cut.source(part, layer, index)])
 }
 
 fn drawn(cx: &Rank, init: &Init, seed: Option<u64>, [rows, columns]: [usize; 2]) -> Vec<f32> {

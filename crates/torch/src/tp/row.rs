@@ -1,7 +1,7 @@
 //! `RowParallelLinear`: every rank has some of the input features, and the ranks' products are summed.
 
 use super::column::dense;
-use super::compute::{Config, Site};
+use super::compute::{Config, LayerContext};
 use super::init::{Cut, Init, weight};
 use super::kernels::linear::linear;
 use super::kernels::rows::{Activation, epilogue};
@@ -10,25 +10,25 @@ use crate::error::Error;
 use crate::rank::Rank;
 use crate::tensor::Tensor;
 
-/// What a [`RowParallelLinear`] is told.
+/// The options of a [`RowParallelLinear`].
 #[derive(Clone)]
 pub struct RowOptions {
-    /// Whether there is a bias; it begins as 0.
+    /// True for a bias, initially 0.
     pub bias: bool,
-    /// Whether the input is spread over ranks already.
+    /// True if the input is already spread over ranks.
     pub input_is_parallel: bool,
-    /// Whether the bias is given back instead of added.
+    /// True if the bias is returned instead of added.
     pub skip_bias_add: bool,
-    /// How many pieces of the master a rank holds, interleaved with those of others.
+    /// Pieces of the master weight on a rank, interleaved with those of other ranks.
     pub stride: usize,
-    /// What the master holds.
+    /// Initial elements of the master weight.
     pub init: Init,
-    /// What all layers are told.
+    /// Settings that all layers share.
     pub config: Config,
 }
 
 impl RowOptions {
-    /// These three have to be said.
+    /// Options with the three settings that have no default.
     pub fn new(bias: bool, input_is_parallel: bool, skip_bias_add: bool) -> Self {
         Self {
             bias,
@@ -43,7 +43,7 @@ impl RowOptions {
 
 /// `y = x W^T + b`, with the columns of `W` (`[out, in]`) spread over ranks; every rank has all of `b`.
 pub struct RowParallelLinear {
-    site: Site,
+    layer: LayerContext,
     part: [usize; 2],
     weight: Tensor,
     bias: Option<Tensor>,
@@ -63,13 +63,13 @@ impl RowParallelLinear {
                 "To enable `sequence_parallel`, `input_is_parallel` must be `True`",
             ));
         }
-        let site = Site::new(cx, &options.config)?;
+        let layer = LayerContext::new(cx, &options.config)?;
         let cut = Cut { shape: [output_size, input_size], dim: 1, stride: options.stride };
-        let part = cut.part(site.ranks)?;
-        let policy = site.compute.weights();
-        let weight = weight(&site, &options.init, options.config.seed, cut, policy)?;
-        let bias = if options.bias { Some(site.constant(&[output_size], 0.0)?) } else { None };
-        Ok(Self { site, part, weight, bias, options: options.clone() })
+        let part = cut.part(layer.ranks)?;
+        let policy = layer.compute.weights();
+        let weight = weight(&layer, &options.init, options.config.seed, cut, policy)?;
+        let bias = if options.bias { Some(layer.constant(&[output_size], 0.0)?) } else { None };
+        Ok(Self { layer, part, weight, bias, options: options.clone() })
     }
 
     /// This rank's part of the weight, `[out, in / ranks]`.
@@ -82,22 +82,21 @@ impl RowParallelLinear {
         self.bias.as_ref()
     }
 
-    /// The output, and the bias that is still to be added if `skip_bias_add` was asked for. `x` is this rank's
-    /// `[.., in / ranks]`, or all of `[.., in]` unless `input_is_parallel`. With `sequence_parallel` every rank gets its
-    /// share of dimension 0.
+    /// Computes the output; also returns the bias if `skip_bias_add` is set. `x` is this rank's `[.., in / ranks]`, or all of
+    /// `[.., in]` unless `input_is_parallel`. With `sequence_parallel` every rank gets its share of dimension 0.
     pub fn forward(&self, x: &Tensor) -> Result<(Tensor, Option<Tensor>), Error> {
-        let Site { cx, group, compute, .. } = &self.site;
+        let LayerContext { cx, group, compute, .. } = &self.layer;
         let x = if self.options.input_is_parallel {
             x.clone()
         } else {
             mappings::scatter_to_tensor_model_parallel_region(cx, x, Some(group))?
         };
-        let x = dense(&self.site, &x, self.part[1])?;
+        let x = dense(&self.layer, &x, self.part[1])?;
         let mut shape = x.shape().to_vec();
         shape[x.shape().len() - 1] = self.part[0];
-        let y = self.site.empty(&shape)?;
+        let y = self.layer.empty(&shape)?;
         linear(&y, &x, &self.weight, *compute)?;
-        let y = if self.site.sequence_parallel {
+        let y = if self.layer.sequence_parallel {
             mappings::reduce_scatter_to_sequence_parallel_region(cx, &y, Some(group))?
         } else {
             mappings::reduce_from_tensor_model_parallel_region(cx, &y, Some(group))?

@@ -15,8 +15,7 @@ use phalanx_sim::memory::Region;
 use phalanx_sim::topology::PeId;
 use phalanx_sim::value::{DType, Value};
 use phalanx_sim::{MachineSpec, Time};
-use phalanx_torch::ccl::part::{Buffer, Part, Peers};
-use phalanx_torch::ccl::{Algorithm, Operation, ReduceOp};
+use phalanx_torch::ccl::{Algorithm, Buffer, Operation, Part, Peers, ReduceOp, Splits};
 use std::fmt;
 use std::ops::Range;
 use std::rc::Rc;
@@ -177,7 +176,8 @@ impl Case {
     fn part(&self, rank: usize, pe: PeId, [input, output]: [Buffer; 2]) -> Part {
         let sips = 0..u32::try_from(self.ranks).unwrap();
         let splits = self.splits.as_ref().map(|splits| {
-            Rc::new((splits[rank].clone(), splits.iter().map(|row| row[rank]).collect()))
+            let received = splits.iter().map(|row| row[rank]).collect();
+            Rc::new(Splits { sent: splits[rank].clone(), received })
         });
         Part {
             operation: self.operation,
@@ -262,6 +262,6 @@ pub(crate) fn torus(rows: usize, columns: usize) -> MachineSpec {
 
 /// Those that can do it.
 pub(crate) fn able(operation: Operation) -> impl Iterator<Item = &'static str> {
-    let all = phalanx_torch::ccl::algorithm::ALL.iter();
+    let all = Algorithm::ALL.iter();
     all.filter(move |algorithm| algorithm.operations.contains(&operation)).map(|one| one.name)
 }

@@ -1,7 +1,7 @@
-//! `allreduce-window`: every chip writes its vector into a window of each other one, tells it so, and sums what it was
-//! given, on the chip. All ranks start together, as a group.
+//! `allreduce-window`: every chip writes its vector into the window of each chip, notifies it, and sums the vectors in its own
+//! window, on the chip. All ranks start together, as a group.
 
-use super::bench::Bench;
+use super::harness::Harness;
 use super::{Chips, NodeError, REPEATS, SPOIL, Workload};
 use crate::{Default, Kind, Parameter, ParameterError, SEED, Settings, numbers};
 use phalanx_device::{Operand, SimChip};
@@ -20,7 +20,7 @@ pub(super) const WORKLOAD: Workload = Workload {
     run,
 };
 
-/// How long the vectors of an all-reduce are.
+/// The length of the vectors of an all-reduce.
 pub(super) const ELEMENTS: Parameter = Parameter {
     name: "elements",
     help: "how many numbers each vector has",
@@ -31,15 +31,15 @@ pub(super) const ELEMENTS: Parameter = Parameter {
 #[expect(clippy::unnecessary_wraps, reason = "others refuse")]
 fn bytes(settings: &Settings, chips: u32) -> Result<u64, ParameterError> {
     let (elements, chips) = (settings.count("elements"), u64::from(chips));
-    Ok((4 * elements * (2 + chips) + LINES * (2 + chips)) * chips)
+    Ok((4 * elements * (2 + chips) + OVERHEAD * (2 + chips)) * chips)
 }
 
-/// Room for cells and for gaps between buffers, a rank.
-pub(super) const LINES: u64 = 8 << 10;
+/// Bytes of a rank for signal cells and gaps between buffers.
+pub(super) const OVERHEAD: u64 = 8 << 10;
 /// Small whole numbers: their sums are exact.
 pub(super) const SPAN: u16 = 1000;
-/// How long a peer is waited for.
-pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+/// Longest wait for a peer.
+pub(super) const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Sums argument 0 of all ranks of domain 0 into argument 1 of each.
 pub(super) const ALL_REDUCE: Callable = register!(all_reduce).collective();
@@ -53,7 +53,7 @@ fn all_reduce(task: &mut Task<'_>) -> Result<(), Failure> {
         view.notify(peer, 0, 1)?;
     }
     for peer in 0..view.ranks() {
-        view.wait(peer, 0, 1, PATIENCE)?;
+        view.wait(peer, 0, 1, TIMEOUT)?;
     }
     let inbox = view.buffer("inbox")?.read::<f32>()?;
     let operands =
@@ -61,7 +61,7 @@ fn all_reduce(task: &mut Task<'_>) -> Result<(), Failure> {
     SimChip::launch_on(task, operands, "sum", Grid::All, super::ffn_tp::sum_parts)
 }
 
-/// A domain in which these chips can reduce vectors of so many elements.
+/// A domain in which these chips can reduce vectors of `elements` elements.
 pub(super) fn domain_of(
     graph: &mut Orchestrator<'_>,
     name: &str,
@@ -76,7 +76,7 @@ pub(super) fn domain_of(
     Ok(graph.allocate_domain(&spec)?)
 }
 
-/// What one rank of an all-reduce has and gets.
+/// A rank of an all-reduce with its input and result.
 pub(super) struct Member {
     pub(super) chip: u32,
     pub(super) x: Vec<f32>,
@@ -86,7 +86,7 @@ pub(super) struct Member {
 
 /// The members of an all-reduce on these chips; `stream` tells the numbers of one from those of another.
 pub(super) fn members(
-    bench: &Bench<'_>,
+    harness: &Harness<'_>,
     chips: &[u32],
     elements: usize,
     stream: u64,
@@ -94,9 +94,9 @@ pub(super) fn members(
     let mut members = Vec::new();
     for chip in chips {
         let stream = stream + u64::from(*chip);
-        let x = numbers(bench.settings.count("seed"), stream, 0, elements, SPAN);
-        let given = bench.tensor(DType::F32, &[elements], &x)?;
-        let sum = bench.empty(DType::F32, &[elements])?;
+        let x = numbers(harness.settings.count("seed"), stream, 0, elements, SPAN);
+        let given = harness.tensor(DType::F32, &[elements], &x)?;
+        let sum = harness.empty(DType::F32, &[elements])?;
         members.push(Member { chip: *chip, x, given, sum });
     }
     Ok(members)
@@ -116,24 +116,24 @@ pub(super) fn submit(
     Ok(())
 }
 
-/// What every member should get.
+/// The expected result of every member.
 pub(super) fn expected(members: &[Member]) -> Vec<f64> {
     let elements = members.first().map_or(0, |member| member.x.len());
     let of = |index: usize| members.iter().map(|member| f64::from(member.x[index])).sum();
     (0..elements).map(of).collect()
 }
 
-fn run(bench: &mut Bench<'_>) -> Result<(), NodeError> {
-    let elements = bench.settings.size("elements");
-    let chips: Vec<u32> = (0..bench.chips).collect();
-    let members = members(bench, &chips, elements, 0)?;
-    bench.repeat("allreduce-window", |graph| {
+fn run(harness: &mut Harness<'_>) -> Result<(), NodeError> {
+    let elements = harness.settings.size("elements");
+    let chips: Vec<u32> = (0..harness.chips).collect();
+    let members = members(harness, &chips, elements, 0)?;
+    harness.repeat("allreduce-window", |graph| {
         let domain = domain_of(graph, "world", &chips, elements)?;
         submit(graph, &domain, &members)
     })?;
     let expected = expected(&members);
     for Member { chip, sum, .. } in &members {
-        bench.compare(&format!("the sum of chip {chip}"), sum, expected.iter().copied(), 0.0)?;
+        harness.compare(&format!("the sum of chip {chip}"), sum, expected.iter().copied(), 0.0)?;
     }
     Ok(())
 }

@@ -1,8 +1,8 @@
-//! `dual-domain`: two domains that overlap in one chip: an all-reduce in each, then on each chip of each domain a step
-//! `scale · x + bias`, behind it because it reads what that wrote. Nothing leaks from one domain into the other.
+//! `dual-domain`: two domains that share a chip: an all-reduce in each, then on each chip of each domain a step
+//! `scale · x + bias`, which depends on the all-reduce because it reads its result. Domains do not affect each other.
 
-use super::allreduce_window::{ELEMENTS, LINES, Member, domain_of, expected, members, submit};
-use super::bench::Bench;
+use super::allreduce_window::{ELEMENTS, Member, OVERHEAD, domain_of, expected, members, submit};
+use super::harness::Harness;
 use super::{Chips, NodeError, REPEATS, SPOIL, Workload};
 use crate::{ParameterError, SEED, Settings};
 use phalanx_device::SimChip;
@@ -21,7 +21,7 @@ pub(super) const WORKLOAD: Workload = Workload {
 
 #[expect(clippy::unnecessary_wraps, reason = "others refuse")]
 fn bytes(settings: &Settings, _: u32) -> Result<u64, ParameterError> {
-    Ok(4 * (settings.count("elements") * 5 + LINES * 4))
+    Ok(4 * (settings.count("elements") * 5 + OVERHEAD * 4))
 }
 
 /// The two domains.
@@ -35,7 +35,7 @@ fn affine(task: &mut Task<'_>) -> Result<(), Failure> {
     SimChip::launch(task, "affine", Grid::All, move |tl, args| step(tl, args, scale, bias))
 }
 
-/// How many elements are in a tile.
+/// Elements of a tile.
 const BLOCK: usize = 16 * 1024;
 
 async fn step(tl: Tl, args: Args, scale: f64, bias: f64) -> Result<(), KernelError> {
@@ -58,20 +58,26 @@ fn factors(domain: usize, chip: u32) -> (f64, f64) {
     (0.5 + domain + 0.25 * f64::from(chip), 100.0 * (domain + 1.0) + f64::from(chip))
 }
 
-fn run(bench: &mut Bench<'_>) -> Result<(), NodeError> {
-    let elements = bench.settings.size("elements");
-    let mut parts: Vec<(Vec<Member>, Vec<Tensor>)> = Vec::new();
+/// The members of a domain and their results.
+struct Part {
+    members: Vec<Member>,
+    results: Vec<Tensor>,
+}
+
+fn run(harness: &mut Harness<'_>) -> Result<(), NodeError> {
+    let elements = harness.settings.size("elements");
+    let mut parts: Vec<Part> = Vec::new();
     for (number, (_, chips)) in (0..).zip(&DOMAINS) {
-        let results = chips.iter().map(|_| bench.empty(DType::F32, &[elements]));
+        let results = chips.iter().map(|_| harness.empty(DType::F32, &[elements]));
         let results = results.collect::<Result<Vec<Tensor>, NodeError>>()?;
-        parts.push((members(bench, chips, elements, 100 * number)?, results));
+        parts.push(Part { members: members(harness, chips, elements, 100 * number)?, results });
     }
-    bench.repeat("dual-domain", |graph| {
-        for ((name, chips), (members, _)) in DOMAINS.iter().zip(&parts) {
+    harness.repeat("dual-domain", |graph| {
+        for ((name, chips), part) in DOMAINS.iter().zip(&parts) {
             let domain = domain_of(graph, name, chips, elements)?;
-            submit(graph, &domain, members)?;
+            submit(graph, &domain, &part.members)?;
         }
-        for (number, (members, results)) in parts.iter().enumerate() {
+        for (number, Part { members, results }) in parts.iter().enumerate() {
             for (member, y) in members.iter().zip(results) {
                 let (scale, bias) = factors(number, member.chip);
                 let args = [member.sum.input(), y.output()];
@@ -81,14 +87,15 @@ fn run(bench: &mut Bench<'_>) -> Result<(), NodeError> {
         }
         Ok(())
     })?;
-    for (number, ((name, _), (members, results))) in DOMAINS.iter().zip(&parts).enumerate() {
+    for (number, ((name, _), part)) in DOMAINS.iter().zip(&parts).enumerate() {
+        let Part { members, results } = part;
         let sums = expected(members);
         for (member, y) in members.iter().zip(results) {
             let what = format!("the sum of chip {} in `{name}`", member.chip);
-            bench.compare(&what, &member.sum, sums.iter().copied(), 0.0)?;
+            harness.compare(&what, &member.sum, sums.iter().copied(), 0.0)?;
             let (scale, bias) = factors(number, member.chip);
             let what = format!("scale * sum + bias of chip {} in `{name}`", member.chip);
-            bench.compare(&what, y, sums.iter().map(|sum| scale * sum + bias), 0.0)?;
+            harness.compare(&what, y, sums.iter().map(|sum| scale * sum + bias), 0.0)?;
         }
     }
     Ok(())

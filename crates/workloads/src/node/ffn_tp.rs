@@ -1,7 +1,7 @@
 //! `ffn-tp`: a matrix product that is spread over chips by its inner dimension. Each chip multiplies its shards into its
 //! part of a shared buffer; then each sums all parts. The second stage waits for the first because it reads that buffer.
 
-use super::bench::Bench;
+use super::harness::Harness;
 use super::{Chips, NodeError, REPEATS, SPOIL, Workload};
 use crate::{Default, Kind, Parameter, ParameterError, SEED, Settings, number};
 use phalanx_device::SimChip;
@@ -37,7 +37,7 @@ pub(super) const WORKLOAD: Workload = Workload {
     run,
 };
 
-/// How far a result may be off: f32 sums against f64 ones.
+/// The tolerance of a result: f32 sums against f64 sums.
 const TOLERANCE: f64 = 1e-4;
 
 #[expect(clippy::unnecessary_wraps, reason = "others refuse")]
@@ -73,10 +73,10 @@ fn sum(task: &mut Task<'_>) -> Result<(), Failure> {
     SimChip::launch(task, "sum", Grid::All, sum_parts)
 }
 
-/// How many elements are in a tile.
+/// Elements of a tile.
 const BLOCK: usize = 16 * 1024;
 
-/// Sums argument 0, which is so many times as long as argument 1, into argument 1.
+/// Sums the parts of argument 0, each as long as argument 1, into argument 1.
 pub(super) async fn sum_parts(tl: Tl, args: Args) -> Result<(), KernelError> {
     let (parts, y) = (args.region(0)?, args.region(1)?);
     let (start, len) = tl.share(y.elements);
@@ -93,15 +93,22 @@ pub(super) async fn sum_parts(tl: Tl, args: Args) -> Result<(), KernelError> {
     Ok(())
 }
 
-/// A number between -1 and 1 that is no sum of a few powers of two.
+/// A number between -1 and 1 whose sums are not exact in f32.
 fn fraction(seed: u64, stream: u64, index: usize) -> f32 {
     number(seed, stream, index as u64, 9999) / 9999.0
 }
 
-/// What one chip has.
+/// The input elements of one chip.
 struct Shard {
     x: Vec<f32>,
     w: Vec<f32>,
+}
+
+/// The tensors of one chip.
+struct ChipTensors {
+    x: Tensor,
+    w: Tensor,
+    y: Tensor,
 }
 
 /// `x · w` summed over all shards, in f64.
@@ -119,37 +126,38 @@ fn reference(shards: &[Shard], [m, n, k]: [usize; 3]) -> Vec<f64> {
     y
 }
 
-fn run(bench: &mut Bench<'_>) -> Result<(), NodeError> {
-    let dims @ [m, n, k] = ["m", "n", "k"].map(|name| bench.settings.size(name));
-    let seed = bench.settings.count("seed");
+fn run(harness: &mut Harness<'_>) -> Result<(), NodeError> {
+    let dims @ [m, n, k] = ["m", "n", "k"].map(|name| harness.settings.size(name));
+    let seed = harness.settings.count("seed");
     let shard = |chip: u64| {
         let of = |side, count| (0..count).map(|at| fraction(seed, chip * 2 + side, at)).collect();
         Shard { x: of(0, m * k), w: of(1, k * n) }
     };
-    let shards: Vec<Shard> = (0..u64::from(bench.chips)).map(shard).collect();
-    let parts = bench.empty(DType::F32, &[shards.len() * m, n])?;
-    let mut ranks: Vec<(Tensor, Tensor, Tensor)> = Vec::new();
+    let shards: Vec<Shard> = (0..u64::from(harness.chips)).map(shard).collect();
+    let parts = harness.empty(DType::F32, &[shards.len() * m, n])?;
+    let mut chips = Vec::new();
     for Shard { x, w } in &shards {
-        let (x, w) = (bench.tensor(DType::F32, &[m, k], x)?, bench.tensor(DType::F32, &[k, n], w)?);
-        ranks.push((x, w, bench.empty(DType::F32, &[m, n])?));
+        let (x, w) =
+            (harness.tensor(DType::F32, &[m, k], x)?, harness.tensor(DType::F32, &[k, n], w)?);
+        chips.push(ChipTensors { x, w, y: harness.empty(DType::F32, &[m, n])? });
     }
-    bench.repeat("ffn-tp", |graph| {
+    harness.repeat("ffn-tp", |graph| {
         let rows = m as u64;
-        for (chip, (x, w, _)) in (0..).zip(&ranks) {
+        for (chip, ChipTensors { x, w, .. }) in (0..).zip(&chips) {
             let first = u64::from(chip) * rows;
             let part = parts.rows(first, first + rows)?;
             let call = Call::new(&PRODUCT).args([x.input(), w.input(), part.output()]);
             graph.submit_next_level(Target::Chip(chip), &call)?;
         }
-        for (chip, (_, _, y)) in (0..).zip(&ranks) {
+        for (chip, ChipTensors { y, .. }) in (0..).zip(&chips) {
             let call = Call::new(&SUM).args([parts.input(), y.output()]);
             graph.submit_next_level(Target::Chip(chip), &call)?;
         }
         Ok(())
     })?;
     let expected = reference(&shards, dims);
-    for (chip, (_, _, y)) in ranks.iter().enumerate() {
-        bench.compare(&format!("y of chip {chip}"), y, expected.iter().copied(), TOLERANCE)?;
+    for (chip, ChipTensors { y, .. }) in chips.iter().enumerate() {
+        harness.compare(&format!("y of chip {chip}"), y, expected.iter().copied(), TOLERANCE)?;
     }
     Ok(())
 }

@@ -6,15 +6,15 @@
 //!   push rows, weights, origins ► stage out                       of each token
 //! ```
 //!
-//! Rows lie at their expert's chip by expert, then by sender, then by token: every rank knows from the counts of all where
-//! its rows belong, and pushes them there. Stages follow each other because they read what the one before wrote.
+//! Rows on an expert's chip are sorted by expert, then by sender, then by token: every rank computes the place of its rows
+//! from the counts of all ranks, and pushes them there. A stage depends on the one before because it reads its outputs.
 
 mod callables;
 mod plan;
 
 pub(super) use callables::{COMBINE, DISPATCH, EXPERT};
 
-use super::bench::Bench;
+use super::harness::Harness;
 use super::{Chips, NodeError, REPEATS, SPOIL, Workload};
 use crate::{Default, Kind, Parameter, ParameterError, SEED, Settings};
 use phalanx_runtime::{Call, DType, DomainSpec, Failure, Orchestrator, Target, Tensor};
@@ -59,10 +59,10 @@ fn bytes(settings: &Settings, chips: u32) -> Result<u64, ParameterError> {
     Ok(plan.bytes())
 }
 
-/// How far an output may be off: a rounding of each row, and one of their sum.
+/// The tolerance of an output: a rounding of each row, and one of their sum.
 const STEPS: u32 = 2;
 
-/// What one rank is given, and what its stages hand on.
+/// The tensors of one rank: inputs, intermediate results, output.
 struct Rank {
     tokens: Tokens,
     x: Tensor,
@@ -77,30 +77,30 @@ struct Rank {
 }
 
 impl Rank {
-    fn new(bench: &Bench<'_>, plan: &Plan, rank: usize) -> Result<Self, NodeError> {
+    fn new(harness: &Harness<'_>, plan: &Plan, rank: usize) -> Result<Self, NodeError> {
         let Plan { tokens, top, hidden, experts, .. } = *plan;
         let room = plan.rows();
-        let own = plan.tokens_of(bench.settings.count("seed"), rank);
+        let own = plan.tokens_of(harness.settings.count("seed"), rank);
         Ok(Self {
-            x: bench.tensor(DType::BF16, &[tokens, hidden], &own.x)?,
-            routes: bench.tensor(DType::I32, &[tokens, top], &own.routes)?,
-            weights: bench.tensor(DType::F32, &[tokens, top], &own.weights)?,
+            x: harness.tensor(DType::BF16, &[tokens, hidden], &own.x)?,
+            routes: harness.tensor(DType::I32, &[tokens, top], &own.routes)?,
+            weights: harness.tensor(DType::F32, &[tokens, top], &own.weights)?,
             tokens: own,
-            counts: bench.empty(DType::I32, &[experts])?,
-            rows: bench.empty(DType::BF16, &[room, hidden])?,
-            row_weights: bench.empty(DType::F32, &[room])?,
-            origins: bench.empty(DType::I32, &[room, 2])?,
-            y: bench.empty(DType::BF16, &[room, hidden])?,
-            out: bench.empty(DType::BF16, &[tokens, hidden])?,
+            counts: harness.empty(DType::I32, &[experts])?,
+            rows: harness.empty(DType::BF16, &[room, hidden])?,
+            row_weights: harness.empty(DType::F32, &[room])?,
+            origins: harness.empty(DType::I32, &[room, 2])?,
+            y: harness.empty(DType::BF16, &[room, hidden])?,
+            out: harness.empty(DType::BF16, &[tokens, hidden])?,
         })
     }
 }
 
-fn run(bench: &mut Bench<'_>) -> Result<(), NodeError> {
-    let plan = Plan::new(bench.settings, bench.chips);
-    let ranks = (0..plan.ranks).map(|rank| Rank::new(bench, &plan, rank));
+fn run(harness: &mut Harness<'_>) -> Result<(), NodeError> {
+    let plan = Plan::new(harness.settings, harness.chips);
+    let ranks = (0..plan.ranks).map(|rank| Rank::new(harness, &plan, rank));
     let ranks = ranks.collect::<Result<Vec<Rank>, NodeError>>()?;
-    bench.repeat("moe-dispatch", |graph| submit(graph, &plan, &ranks))?;
+    harness.repeat("moe-dispatch", |graph| submit(graph, &plan, &ranks))?;
     let tokens: Vec<&Tokens> = ranks.iter().map(|rank| &rank.tokens).collect();
     for (number, rank) in ranks.iter().enumerate() {
         let arrived = plan.arrivals(&tokens, number);
@@ -108,9 +108,9 @@ fn run(bench: &mut Bench<'_>) -> Result<(), NodeError> {
         let row = |(from, token): &(usize, usize)| plan.row(&tokens[*from].x, *token).to_vec();
         let expected = arrived.iter().flat_map(row);
         let what = format!("the rows that chip {number} was sent");
-        bench.compare_steps(&what, &rank.rows.rows(0, used)?, expected, 0)?;
+        harness.compare_steps(&what, &rank.rows.rows(0, used)?, expected, 0)?;
         let what = format!("the output of chip {number}");
-        bench.compare_steps(&what, &rank.out, plan.reference(&rank.tokens), STEPS)?;
+        harness.compare_steps(&what, &rank.out, plan.reference(&rank.tokens), STEPS)?;
     }
     Ok(())
 }
@@ -157,7 +157,7 @@ fn submit(graph: &mut Orchestrator<'_>, plan: &Plan, ranks: &[Rank]) -> Result<(
     Ok(())
 }
 
-/// A number of f32 as bf16 and back.
+/// A number rounded to bf16.
 fn rounded(number: f64) -> bf16 {
     bf16::from_f64(number)
 }

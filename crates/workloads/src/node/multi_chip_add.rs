@@ -1,7 +1,7 @@
-//! `multi-chip-add`: each chip adds vectors of its own, then a sub worker looks at all sums. Nothing says that it has to
-//! wait: it reads what the chips write.
+//! `multi-chip-add`: each chip adds its vectors, then a sub worker checks all sums. Its dependency on the chips is inferred: it
+//! reads their outputs.
 
-use super::bench::Bench;
+use super::harness::Harness;
 use super::{Chips, NodeError, REPEATS, SPOIL, Workload};
 use crate::{
     Default, Kind, Parameter, ParameterError, SEED, Settings, number, numbers, vector_add,
@@ -64,7 +64,7 @@ fn count_wrong(task: &mut Task<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Which numbers are whose.
+/// The stream of random numbers of an input.
 fn stream(chip: usize, side: u64) -> u64 {
     chip as u64 * 2 + side
 }
@@ -76,17 +76,17 @@ struct Vectors {
     sum: Tensor,
 }
 
-fn run(bench: &mut Bench<'_>) -> Result<(), NodeError> {
-    let (elements, seed) = (bench.settings.size("elements"), bench.settings.count("seed"));
+fn run(harness: &mut Harness<'_>) -> Result<(), NodeError> {
+    let (elements, seed) = (harness.settings.size("elements"), harness.settings.count("seed"));
     let input = |chip, side| numbers(seed, stream(chip, side), 0, elements, SPAN);
     let mut chips = Vec::new();
-    for chip in 0..bench.chips as usize {
-        let vector = |side| bench.tensor(DType::F32, &[elements], &input(chip, side));
-        let sum = bench.empty(DType::F32, &[elements])?;
+    for chip in 0..harness.chips as usize {
+        let vector = |side| harness.tensor(DType::F32, &[elements], &input(chip, side));
+        let sum = harness.empty(DType::F32, &[elements])?;
         chips.push(Vectors { a: vector(0)?, b: vector(1)?, sum });
     }
-    let counts = bench.empty(DType::F32, &[chips.len()])?;
-    bench.repeat("multi-chip-add", |graph| {
+    let counts = harness.empty(DType::F32, &[chips.len()])?;
+    harness.repeat("multi-chip-add", |graph| {
         for (chip, Vectors { a, b, sum }) in (0..).zip(&chips) {
             let call = Call::new(&ADD).args([a.input(), b.input(), sum.output()]);
             graph.submit_next_level(Target::Chip(chip), &call)?;
@@ -99,8 +99,8 @@ fn run(bench: &mut Bench<'_>) -> Result<(), NodeError> {
     for (chip, vectors) in chips.iter().enumerate() {
         let (a, b) = (input(chip, 0), input(chip, 1));
         let expected = a.iter().zip(&b).map(|(a, b)| f64::from(a + b));
-        bench.compare(&format!("the sum of chip {chip}"), &vectors.sum, expected, 0.0)?;
+        harness.compare(&format!("the sum of chip {chip}"), &vectors.sum, expected, 0.0)?;
     }
     let none = vec![0.0; chips.len()];
-    bench.compare("what the sub worker found wrong, by chip", &counts, none, 0.0)
+    harness.compare("what the sub worker found wrong, by chip", &counts, none, 0.0)
 }

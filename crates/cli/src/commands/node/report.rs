@@ -3,7 +3,7 @@
 use crate::report::Parameters;
 use crate::show;
 use owo_colors::OwoColorize;
-use phalanx_runtime::worker::Isolation;
+use phalanx_runtime::Isolation;
 use phalanx_sim::MachineSpec;
 use phalanx_sim::report::{Style, Table};
 use phalanx_workloads::Settings;

@@ -39,6 +39,7 @@ pub(crate) const DOUBLE: Callable = register!(double);
 pub(crate) const NOTHING: Callable = register!(nothing);
 pub(crate) const NAP: Callable = register!(nap);
 pub(crate) const KEEP: Callable = register!(keep);
+pub(crate) const FORGET: Callable = register!(forget);
 pub(crate) const TIMES_KEPT: Callable = register!(times_kept);
 pub(crate) const FAIL: Callable = register!(fail);
 pub(crate) const PANIC: Callable = register!(panic);
@@ -54,6 +55,7 @@ pub(crate) static PROGRAM: Program = Program::new(&[
     NOTHING,
     NAP,
     KEEP,
+    FORGET,
     TIMES_KEPT,
     FAIL,
     PANIC,
@@ -99,6 +101,14 @@ fn nap(task: &mut Task<'_>) -> Result<(), Failure> {
 fn keep(task: &mut Task<'_>) -> Result<(), Failure> {
     SimChip::run(task, async |board| {
         board.keep("weight", board.tensor(0)?);
+        Ok(())
+    })
+}
+
+fn forget(task: &mut Task<'_>) -> Result<(), Failure> {
+    SimChip::run(task, async |board| {
+        assert!(board.forget("weight"), "CHP-4: kept before");
+        assert!(!board.forget("weight"), "CHP-4: gone");
         Ok(())
     })
 }

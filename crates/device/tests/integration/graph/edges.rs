@@ -20,6 +20,23 @@ fn grf_1_tiles_that_share_no_byte_have_no_edge_and_run_side_by_side() {
 }
 
 #[test]
+fn a_ready_task_of_higher_priority_starts_first() {
+    let outcome = chip().run(|cx| async move {
+        let x = matrix(&cx, 4, 4)?;
+        let graph = cx.graph("priorities", free(1))?;
+        graph.submit(nap(10)).await?; // 0: keeps the PE busy
+        graph.submit(nap(10).output(&x)).await?; // 1
+        graph.submit(nap(10).priority(1)).await?; // 2: overtakes 1
+        graph.submit(nap(10).output_existing(&tile(&x, 0, 0, 2)?)).await?; // 3: after 1
+        graph.finish().await
+    });
+    let outcome = outcome.expect("four tasks");
+    let started: Vec<Option<Time>> = outcome.tasks().iter().map(|task| task.started).collect();
+    assert_eq!(started, [0, 20, 10, 30].map(|at| Some(Time::ns(at))));
+    assert_eq!(pairs(&outcome), [(1, 3)], "GRF-1");
+}
+
+#[test]
 fn grf_1_edges_are_those_of_overlapping_strided_views() {
     let outcome = chip().run(|cx| async move {
         let x = matrix(&cx, 4, 6)?;

@@ -55,6 +55,23 @@ fn grf_8_members_start_together_and_exchange_messages() {
 }
 
 #[test]
+fn grf_8_the_arguments_of_all_members_make_edges() {
+    let outcome = chip().run(|cx| async move {
+        let (x, y) = (matrix(&cx, 1, 4)?, matrix(&cx, 1, 4)?);
+        let graph = cx.graph("members", free(4))?;
+        graph.submit(nap(10).output(&x)).await?;
+        graph.submit(nap(10).output(&y)).await?;
+        let group = KernelTask::new("nap", busy(Time::ns(1)));
+        graph
+            .submit(group.member(Member::any().input(&x)).member(Member::any().in_out(&y)))
+            .await?;
+        graph.submit(nap(1).input(&y)).await?;
+        graph.finish().await
+    });
+    assert_eq!(pairs(&outcome.expect("no failure")), [(0, 2), (1, 2), (2, 3)], "GRF-8");
+}
+
+#[test]
 fn grf_8_groups_on_any_pes_wait_for_enough_of_them() {
     let outcome = chip().run(|cx| async move {
         let graph = cx.graph("pairs", free(3))?;

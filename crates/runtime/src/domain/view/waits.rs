@@ -1,4 +1,4 @@
-//! How ranks wait for each other, and when they need not any more.
+//! Waits of ranks for each other, and their ends.
 
 use super::{DomainError, DomainView, place};
 use crate::message::Step;
@@ -6,7 +6,7 @@ use crate::shm::SegmentError;
 use crate::sync::Ordering;
 use std::time::{Duration, Instant};
 
-/// What a wait is for.
+/// Goal of a wait.
 #[derive(Clone, Copy)]
 struct Wanted {
     cell: u32,
@@ -54,7 +54,7 @@ impl DomainView<'_> {
     /// Comes to a barrier, unless it would be another one than the others are at.
     fn come(&self) -> Result<(), DomainError> {
         let (domain, rank) = (self.roster.name.clone(), self.rank);
-        if let Some(words) = self.notices[rank].words(self.visitor.run) {
+        if let Some(words) = self.notices[rank].words(self.identity.run) {
             return Err(DomainError::OutOfStep { domain, rank, words });
         }
         let line =
@@ -64,7 +64,7 @@ impl DomainView<'_> {
         let process = self.memory.word64(line + 16).map_err(wrong)?;
         // SYNC: only this rank writes these, and a process that takes its place is started after the one before was reaped.
         let was = (task.load(Ordering::Relaxed), process.load(Ordering::Relaxed));
-        let now = (self.visitor.dispatch, u64::from(self.visitor.process));
+        let now = (self.identity.dispatch, u64::from(self.identity.process));
         if was.0 == now.0 && was.1 != now.1 {
             let words = format!("process {} came to one with this task before it died", was.1);
             return Err(DomainError::OutOfStep { domain, rank, words });
@@ -98,11 +98,11 @@ impl DomainView<'_> {
         ))
     }
 
-    /// Who is waited for and will not write, and why: the peer, or in a barrier it or one behind it.
+    /// Returns a rank that will not write, and why: the peer, or in a barrier the peer or one behind it.
     fn missing(&self, peer: usize, wanted: Wanted) -> Option<(usize, String)> {
         let behind = if wanted.cell == self.roster.signals { self.ranks() } else { peer + 1 };
         (peer..behind).find_map(|peer| {
-            let words = self.notices[peer].words(self.visitor.run)?;
+            let words = self.notices[peer].words(self.identity.run)?;
             // SYNC: DOM-10: after the notice, so that what was written before counts; pairs with the store in `set`.
             let seen = self.word(self.rank, peer, wanted.cell).ok()?.load(Ordering::Acquire);
             (seen < wanted.value).then_some((peer, words))

@@ -1,17 +1,17 @@
-//! What becomes of tasks whose worker is gone.
+//! Tasks of lost workers.
 
-use super::{Core, Ending, Lane};
+use super::{Core, Ending, WorkerLink};
 use crate::error::{Error, Lost, RunError, TaskFailure};
 use phalanx_engine::{Cause, Event, Placement, Reason, RunId, Start, SubmitError, Time, WorkerId};
 
-/// How many replaced workers are remembered.
+/// Most replaced workers that are remembered.
 const MAX_REPLACED: usize = 64;
 
 impl Core {
     /// Tells those who wait for what a worker had, before it is certain that it touches nothing any more.
     pub(super) fn worker_dying(&mut self, worker: WorkerId, words: &str) {
-        let lane = &self.lanes[worker.index()];
-        let (is_replaced, words) = (lane.endpoint.is_replaced(), lane.with_doom(words));
+        let link = &self.links[worker.index()];
+        let (is_replaced, words) = (link.endpoint.is_replaced(), link.with_kill_reason(words));
         if !is_replaced {
             self.tell_of_loss(worker.index(), &words);
         }
@@ -28,17 +28,17 @@ impl Core {
             let report = self.report_so_far(run);
             self.give_up(run, RunError::new(cause, report, vec![failure]));
         }
-        self.has_news = true;
+        self.news.is_pending = true;
     }
 
     /// Fails what a worker had, with the reason it is gone.
     pub(crate) fn worker_lost(&mut self, now: Time, worker: WorkerId, words: &str) {
-        let lane = &mut self.lanes[worker.index()];
-        let words = lane.with_doom(words);
-        lane.doom = None;
-        lane.lost = Some(words.clone());
-        lane.unflushed = 0;
-        self.has_news = true;
+        let link = &mut self.links[worker.index()];
+        let words = link.with_kill_reason(words);
+        link.kill_reason = None;
+        link.lost = Some(words.clone());
+        link.unflushed = 0;
+        self.news.is_pending = true;
         self.tell_of_loss(worker.index(), &words);
         for flight in self.flights(worker) {
             self.note_failure(&flight, words.clone());
@@ -49,10 +49,10 @@ impl Core {
     /// Another process takes the place of a lost one: what may run twice is sent again, what may not has failed.
     pub(super) fn worker_replaced(&mut self, now: Time, worker: WorkerId, words: &str) {
         let at = worker.index();
-        let words = self.lanes[at].with_doom(words);
-        self.lanes[at].doom = None;
+        let words = self.links[at].with_kill_reason(words);
+        self.links[at].kill_reason = None;
         self.note_replaced(worker, words.clone());
-        self.lanes[at].unflushed = 0;
+        self.links[at].unflushed = 0;
         for flight in self.flights(worker) {
             let job = &self.jobs[flight.task.slot()];
             let is_over = job.run.is_none_or(|run| self.engine.error(run).is_some());
@@ -60,7 +60,7 @@ impl Core {
             if job.is_idempotent && !is_over && !is_doomed {
                 let mut behind = Vec::new();
                 self.engine.behind(flight.task, |dispatch| behind.push(dispatch));
-                self.lanes[at].endpoint.send(flight.dispatch, &behind, job.message(flight.member));
+                self.links[at].endpoint.send(flight.dispatch, &behind, job.message(flight.member));
                 continue;
             }
             let ending = if is_doomed { Ending::Skipped } else { Ending::Failed(1) };
@@ -72,38 +72,38 @@ impl Core {
             let (dispatch, took) = (flight.dispatch, 0);
             self.engine.step(now, Event::Finished { worker, dispatch, ending, took });
         }
-        self.lanes[at].endpoint.flush();
+        self.links[at].endpoint.flush();
     }
 
     /// Remembers that a process was lost in whose place there is another.
     pub(super) fn note_replaced(&mut self, worker: WorkerId, words: Box<str>) {
-        let worker = self.lanes[worker.index()].endpoint.name();
+        let worker = self.links[worker.index()].endpoint.name();
         self.replaced.truncate(MAX_REPLACED - 1);
         self.replaced.push_front(Lost { worker, words });
-        self.has_news = true;
+        self.news.is_pending = true;
     }
 
-    /// What a worker was sent and has not ended.
+    /// Returns the tasks that a worker was sent and has not ended.
     fn flights(&self, worker: WorkerId) -> Vec<Start> {
-        let sent = self.lanes[worker.index()].sent;
+        let sent = self.links[worker.index()].sent;
         self.engine.flights(worker).filter(|flight| flight.dispatch <= sent).collect()
     }
 
-    /// Who was lost, and how.
+    /// Returns the lost workers, and how they ended.
     pub(crate) fn losses(&self) -> Vec<Lost> {
-        self.lanes.iter().filter_map(Lane::loss).collect()
+        self.links.iter().filter_map(WorkerLink::loss).collect()
     }
 
-    /// Who of these was lost, and how.
+    /// Returns the lost ones of some workers, and how they ended.
     fn losses_of(&self, workers: impl Iterator<Item = WorkerId>) -> Vec<Lost> {
-        workers.filter_map(|worker| self.lanes[worker.index()].loss()).collect()
+        workers.filter_map(|worker| self.links[worker.index()].loss()).collect()
     }
 
     /// A task that failed because nobody was left to run it: nobody has noted that when it happened.
     pub(super) fn failure_without_worker(&self, run: RunId, cause: &Cause) -> Option<TaskFailure> {
         let (worker, words) = match cause.reason {
             Reason::WorkerLost(worker) => {
-                let lost = self.lanes[worker.index()].loss()?;
+                let lost = self.links[worker.index()].loss()?;
                 (lost.worker, format!("it is lost: {}", lost.words))
             }
             Reason::PoolLost(pool) => {
@@ -122,9 +122,14 @@ impl Core {
         Some(TaskFailure { task, member, name, callable, worker, words })
     }
 
-    /// Why a submission is refused, with the names of those who are lost and how they ended.
-    pub(crate) fn refusal(&self, run: RunId, place: &Placement<'_>, refused: SubmitError) -> Error {
-        let lost = match (refused, place) {
+    /// Returns the error of a refused submission, with the lost workers and how they ended.
+    pub(crate) fn refusal(
+        &self,
+        run: RunId,
+        placement: &Placement<'_>,
+        refused: SubmitError,
+    ) -> Error {
+        let lost = match (refused, placement) {
             (SubmitError::RunFailed(cause), _) => {
                 return Error::RunFailed(self.error_so_far(run, cause));
             }
@@ -138,22 +143,8 @@ impl Core {
         if lost.is_empty() { refused.into() } else { Error::WorkersLost { refused, lost } }
     }
 
-    /// Who was lost and replaced, the last first.
+    /// Returns the workers that were lost and replaced, the last first.
     pub(crate) fn replaced(&self) -> Vec<Lost> {
         self.replaced.iter().cloned().collect()
-    }
-}
-
-impl Lane {
-    /// Who it was and how it was lost, if it is.
-    fn loss(&self) -> Option<Lost> {
-        let words = self.lost.clone()?;
-        Some(Lost { worker: self.endpoint.name(), words })
-    }
-
-    /// How a worker ended, behind why it was ended.
-    fn with_doom(&self, words: &str) -> Box<str> {
-        let doom = self.doom.as_ref();
-        doom.map_or_else(|| words.into(), |doom| format!("{doom}; {words}").into())
     }
 }

@@ -1,4 +1,4 @@
-//! What a mailbox promises.
+//! Tests of a mailbox's promises.
 
 use super::*;
 use crate::shm::{Corrupt, PushError};
@@ -6,7 +6,7 @@ use crate::shm::{Corrupt, PushError};
 const SMALL: Sizes = Sizes { tasks: 1024, controls: 256, events: 512, largest: 5000 };
 
 fn both() -> (ParentSide, ChildSide) {
-    let bell = Bell::row(2).expect("bells").remove(1);
+    let bell = Bell::create_many(2).expect("bells").remove(1);
     let parent = Mailbox::create(&bell, &SMALL).expect("a mailbox");
     let mailbox = parent.segment().fd().try_clone_to_owned().expect("a copy");
     let child = Mailbox::adopt(mailbox, bell.segment().fd().try_clone_to_owned().expect("a copy"));
@@ -132,7 +132,7 @@ fn mbx_3_larger_rings_than_the_memory_are_refused() {
     let (parent, _child) = both();
     let sizes = Sizes { tasks: 1 << 20, ..SMALL };
     poke(&parent, TASKS, sizes.tasks as u64);
-    poke(&parent, BYTES, Parts::of(&sizes).expect("possible").bytes as u64);
+    poke(&parent, BYTES, MailboxLayout::of(&sizes).expect("possible").bytes as u64);
     assert!(matches!(adopt(&parent), Err(MailboxError::Segment(_))), "MBX-3");
 }
 
@@ -149,7 +149,7 @@ fn mbx_4_words_without_meaning_are_errors() {
     }
     poke(&parent, WAKING, u64::MAX);
     assert!(child.waiting().patience() < Duration::from_secs(1), "MBX-4");
-    let events = Parts::of(&SMALL).expect("possible").rings[2].0 / WORD;
+    let events = MailboxLayout::of(&SMALL).expect("possible").rings[2].0 / WORD;
     poke(&parent, events, 1);
     assert!(matches!(parent.events.next(&mut Vec::new()), Err(Corrupt::Tail { .. })), "MBX-4");
     let largest = parent.tasks.push(&[0; 5001], b"");

@@ -1,4 +1,4 @@
-//! What can be wrong with a ring, and with a message for it.
+//! Errors of rings.
 
 /// A word of the ring that the other side cannot have written by the rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -8,7 +8,7 @@ pub enum Corrupt {
         "the ring is corrupt: its tail is {found}, which is not a record's end between {from} and {to}"
     )]
     Tail {
-        /// What stands there.
+        /// Value that is there.
         found: u64,
         /// The least it can be.
         from: u64,
@@ -20,7 +20,7 @@ pub enum Corrupt {
         "the ring is corrupt: its head is {found}, which is not a record's end between {from} and {to}"
     )]
     Head {
-        /// What stands there.
+        /// Value that is there.
         found: u64,
         /// The least it can be.
         from: u64,
@@ -42,7 +42,7 @@ pub enum Corrupt {
     Length {
         /// The number of the record.
         sequence: u64,
-        /// What it says.
+        /// Words or number that it gives.
         length: usize,
         /// The most it can be.
         most: usize,
@@ -72,14 +72,14 @@ pub enum Corrupt {
         "the ring is corrupt: a message of {bytes} bytes or more, and the largest allowed is {largest}"
     )]
     Largest {
-        /// How much of it there is.
+        /// Bytes so far.
         bytes: usize,
         /// The most that was agreed.
         largest: usize,
     },
 }
 
-/// Why a message was not taken.
+/// A refused message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PushError {
     /// No room now: publish, wait until the receiver releases some, try again.
@@ -93,7 +93,7 @@ pub enum PushError {
     /// It can never be sent.
     #[error("the message is too large: {bytes} bytes, and the largest allowed is {largest}")]
     TooLarge {
-        /// What was asked.
+        /// Value that was asked for.
         bytes: usize,
         /// The most that was agreed.
         largest: usize,
@@ -109,13 +109,13 @@ pub enum RingError {
     /// Its room for records.
     #[error("a ring holds a power of two of at least 256 bytes: {bytes}")]
     Capacity {
-        /// What was asked.
+        /// Value that was asked for.
         bytes: usize,
     },
     /// The largest message.
     #[error("the largest message of a ring is between 1 and {max} bytes: {largest}", max = u32::MAX)]
     Largest {
-        /// What was asked.
+        /// Value that was asked for.
         largest: usize,
     },
 }

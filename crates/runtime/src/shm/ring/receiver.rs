@@ -10,11 +10,11 @@ use crate::sync::Ordering;
 pub struct Receiver<M: Memory = Region> {
     memory: M,
     shape: Shape,
-    /// Where the next record is.
+    /// Position of the next record.
     position: u64,
-    /// What the sender had published when we last looked.
+    /// Tail of the sender at the last look.
     tail: u64,
-    /// What we have given back.
+    /// Position up to which room was given back.
     released: u64,
     /// The number of the next record.
     sequence: u64,
@@ -97,7 +97,7 @@ impl<M: Memory> Receiver<M> {
         self.memory.load(WANTED, Ordering::Relaxed) != 0
     }
 
-    /// Whether nothing new is published. A ring that is corrupt is not empty: `next` says what is wrong.
+    /// True if nothing new is published. A ring that is corrupt is not empty: `next` says what is wrong.
     pub fn is_empty(&self) -> bool {
         // SYNC: the caller reads what was published through `next`, which loads again.
         self.corrupt.is_none()

@@ -10,18 +10,18 @@ use crate::sync::Ordering;
 pub struct Sender<M: Memory = Region> {
     memory: M,
     shape: Shape,
-    /// Where the next record goes.
+    /// Position of the next record.
     written: u64,
-    /// What the receiver may read.
+    /// Position up to which the receiver may read.
     published: u64,
-    /// What the receiver had given back when we last looked.
+    /// Head of the receiver at the last look.
     head: u64,
     /// The number of the next record.
     sequence: u64,
     /// The rest of a message, from `drained` on.
     backlog: Vec<u8>,
     drained: usize,
-    /// Whether our word says that we lack room.
+    /// True if our word says that we lack room.
     wanted: bool,
     corrupt: Option<Corrupt>,
 }
@@ -98,7 +98,7 @@ impl<M: Memory> Sender<M> {
         true
     }
 
-    /// Whether the rest of a message is still here, to go with the next `publish`.
+    /// True if the rest of a message is still here, to go with the next `publish`.
     pub fn is_pending(&self) -> bool {
         !self.backlog.is_empty()
     }
@@ -112,7 +112,7 @@ impl<M: Memory> Sender<M> {
         free.saturating_sub(HEADER).min(self.shape.fragment).min(self.shape.largest)
     }
 
-    /// Whether the receiver has released anything since we last looked: what to wait for after a refusal, or while
+    /// True if the receiver has released anything since we last looked: what to wait for after a refusal, or while
     /// the rest of a message is pending.
     pub fn has_new_room(&self) -> bool {
         // SYNC: whoever goes on looks again with `look`, which acquires.
@@ -261,7 +261,7 @@ fn part<'a>(head: &'a [u8], body: &'a [u8], from: usize, count: usize) -> (&'a [
 struct Line {
     bytes: [u8; LINE],
     used: usize,
-    /// Where it goes.
+    /// Position in the ring.
     position: u64,
 }
 

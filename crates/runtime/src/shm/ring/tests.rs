@@ -1,4 +1,4 @@
-//! What a ring promises.
+//! Tests of a ring's promises.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -296,7 +296,7 @@ fn rng_5_nobody_allocates_in_steady_state() {
     assert_eq!(ALLOCATIONS.get(), before, "RNG-5");
 }
 
-/// What the test of the model does.
+/// Body of the model's test.
 #[derive(Clone, Debug)]
 enum Step {
     Push(usize, usize),

@@ -4,10 +4,10 @@
 //! half ranks count the other way round: segment `s` is `((x[-s-1] + x[-s-2]) + ...) + x[-s]`. Two ranks have one
 //! neighbour only and use a single ring.
 
-use super::super::ahead::Source;
 use super::super::algorithm::{Algorithm, Operation, Running, anywhere};
 use super::super::part::Part;
-use super::ring::{self, Ring};
+use super::super::prefetch::LoadFrom;
+use super::ring::{self, Ring, RingPosition};
 use crate::placement::share;
 use phalanx_sim::kernel::{KernelError, Tl};
 
@@ -27,18 +27,18 @@ async fn run(part: Part, tl: Tl) -> Result<(), KernelError> {
     }
     let [right, left] = [(rank + 1) % ranks, (rank + ranks - 1) % ranks];
     let whole = 0..part.input.len;
+    let open = |next, previous, index| {
+        Ring::open(&part, &tl, &RingPosition { next, previous, index, count: ranks }, 2)
+    };
     let ways = [
-        (Ring::open(&part, &tl, [right, left], (rank, ranks), 2)?, share(&whole, 0, 2)),
-        (
-            Ring::open(&part, &tl, [left, right], ((ranks - rank) % ranks, ranks), 2)?,
-            share(&whole, 1, 2),
-        ),
+        (open(right, left, rank)?, share(&whole, 0, 2)),
+        (open(left, right, (ranks - rank) % ranks)?, share(&whole, 1, 2)),
     ];
     for (ring, half) in &ways {
-        ring.begin(half, Source::Input).await?;
+        ring.begin(half, LoadFrom::Input).await?;
     }
-    // Chunks of the two come at the same time, and are taken in turn.
-    let mut own = ways.each_ref().map(|(ring, half)| ring.own(half, Source::Input));
+    // Chunks of the two rings arrive at the same time and are handled in turn.
+    let mut own = ways.each_ref().map(|(ring, half)| ring.own(half, LoadFrom::Input));
     let mut more = true;
     while more {
         more = false;

@@ -1,13 +1,12 @@
 //! `direct`: every rank sends to every other one.
 //!
-//! Reducing, segment `s` of a vector is combined by rank `s`, in the order of ranks:
-//! `((x[0] + x[1]) + x[2]) + ...`; a reduction to a root is combined there, in the same order. Ranks begin with the
-//! one behind them, so that no link carries all first messages, and go on chunk by chunk rather than rank by rank, so
-//! that all links are busy.
+//! In a reduction, rank `s` combines segment `s` of the vector in the order of ranks: `((x[0] + x[1]) + x[2]) + ...`. A
+//! reduction to a root is combined at the root, in the same order. Ranks begin with the next rank, so that no link carries
+//! all first messages, and send chunk by chunk rather than rank by rank, so that all links are busy.
 
-use super::super::ahead::{Ahead, Source};
 use super::super::algorithm::{Algorithm, Operation, Running, anywhere};
-use super::super::part::{From, Part, To};
+use super::super::part::{Part, RecvQueue, SendQueue};
+use super::super::prefetch::{LoadFrom, Prefetch};
 use phalanx_sim::kernel::{KernelError, Tile, Tl};
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -23,7 +22,7 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
 
 pub(super) async fn run(part: Part, tl: Tl) -> Result<(), KernelError> {
     if part.ranks == 1 {
-        return part.alone(&tl).await;
+        return part.copy_all(&tl).await;
     }
     let mesh = Mesh::open(&part, &tl)?;
     match part.operation {
@@ -38,16 +37,16 @@ pub(super) async fn run(part: Part, tl: Tl) -> Result<(), KernelError> {
     }
 }
 
-/// The queues to and from other ranks; none where nothing is sent.
+/// The queues to and from other ranks; `None` where the operation sends nothing.
 struct Mesh<'a> {
     part: &'a Part,
     tl: &'a Tl,
-    to: Vec<Option<To>>,
-    from: Vec<Option<From>>,
+    to: Vec<Option<SendQueue>>,
+    from: Vec<Option<RecvQueue>>,
 }
 
 impl<'a> Mesh<'a> {
-    /// All queues that the operation needs.
+    /// Opens all queues that the operation needs.
     fn open(part: &'a Part, tl: &'a Tl) -> Result<Self, KernelError> {
         let root = |rank: usize| rank == part.root;
         let (sends, receivers): (&dyn Fn(usize, usize) -> bool, usize) = match part.operation {
@@ -65,31 +64,31 @@ impl<'a> Mesh<'a> {
         Ok(mesh)
     }
 
-    /// The others, beginning behind this rank.
+    /// The other ranks, from the next rank on.
     fn behind(&self) -> impl Iterator<Item = usize> + use<> {
         let (rank, ranks) = (self.part.rank, self.part.ranks);
         (1..ranks).map(move |step| (rank + step) % ranks)
     }
 
-    /// Sends a tile to everybody there is a queue to.
-    fn tell(&self, tile: &Tile) {
+    /// Sends a tile into every open queue.
+    fn send_to_all(&self, tile: &Tile) {
         for to in self.behind().filter_map(|rank| self.to[rank].as_ref()) {
             self.part.send(self.tl, to, tile);
         }
     }
 
-    /// Sends everybody there is a queue to its range of the input.
+    /// Sends each rank with an open queue its range of the input.
     async fn deliver(&self, range: impl Fn(usize) -> Range<usize>) -> Result<(), KernelError> {
         let peers = self.behind().filter_map(|rank| Some((self.to[rank].as_ref()?, rank)));
         let lists = peers.map(|(to, rank)| (to, self.part.chunks(&range(rank))));
-        let mut own = self.part.ahead(self.tl, Source::Input, rounds(lists.collect()));
+        let mut own = self.part.prefetch(self.tl, LoadFrom::Input, rounds(lists.collect()));
         while let Some((to, _, theirs)) = own.next().await? {
             self.part.send(self.tl, to, &theirs);
         }
         Ok(())
     }
 
-    /// Receives a range of the output from everybody there is a queue from, in the order in which it is sent.
+    /// Receives a range of the output from each rank with an open queue, in the order of sending.
     async fn collect(&self, range: impl Fn(usize) -> Range<usize>) -> Result<(), KernelError> {
         let ranks = self.part.ranks;
         let before = (1..ranks).map(|step| (self.part.rank + ranks - step) % ranks);
@@ -102,17 +101,18 @@ impl<'a> Mesh<'a> {
         Ok(())
     }
 
-    /// A range of this rank's input, chunk by chunk, with another one for where it goes.
+    /// Prefetches a range of this rank's input; the key of a chunk is its range in the output.
     fn own(
         &self,
         range: &Range<usize>,
         goes: &Range<usize>,
-    ) -> Ahead<'_, Range<usize>, impl Iterator<Item = (Range<usize>, Range<usize>)> + use<>> {
+    ) -> Prefetch<'_, Range<usize>, impl Iterator<Item = (Range<usize>, Range<usize>)> + use<>>
+    {
         let chunks = self.part.chunks(goes).zip(self.part.chunks(range));
-        self.part.ahead(self.tl, Source::Input, chunks)
+        self.part.prefetch(self.tl, LoadFrom::Input, chunks)
     }
 
-    /// A chunk of this rank's input, combined with everybody's in the order of ranks.
+    /// Combines a chunk of this rank's input with those of all ranks, in the order of ranks.
     async fn combined(&self, mine: Tile) -> Result<Tile, KernelError> {
         let (part, tl, len) = (self.part, self.tl, mine.shape().elements());
         let (mut mine, mut sum) = (Some(mine), None);
@@ -136,7 +136,7 @@ impl<'a> Mesh<'a> {
         let mut own = self.own(&segment, &segment);
         while let Some((chunk, _, mine)) = own.next().await? {
             let whole = self.combined(mine).await?;
-            self.tell(&whole);
+            self.send_to_all(&whole);
             part.store(self.tl, &chunk, &whole);
         }
         self.collect(|rank| part.segment(len, rank)).await
@@ -157,7 +157,7 @@ impl<'a> Mesh<'a> {
         let (part, tl, len) = (self.part, self.tl, self.part.output.len);
         let mut own = self.own(&(0..part.input.len), &part.segment(len, part.rank));
         while let Some((place, _, mine)) = own.next().await? {
-            self.tell(&mine);
+            self.send_to_all(&mine);
             part.store(tl, &place, &mine);
         }
         self.collect(|rank| part.segment(len, rank)).await
@@ -171,9 +171,9 @@ impl<'a> Mesh<'a> {
         let whole = 0..part.input.len;
         let mut own = self.own(&whole, &whole);
         while let Some((_, _, mine)) = own.next().await? {
-            self.tell(&mine);
+            self.send_to_all(&mine);
         }
-        part.keep_root(self.tl).await
+        part.copy_on_root(self.tl).await
     }
 
     async fn reduce(&self) -> Result<(), KernelError> {
@@ -197,7 +197,7 @@ impl<'a> Mesh<'a> {
         }
         self.deliver(|rank| part.segment(part.input.len, rank)).await?;
         let own = part.segment(part.input.len, part.rank);
-        part.keep(self.tl, &own, &(0..part.output.len)).await
+        part.copy(self.tl, &own, &(0..part.output.len)).await
     }
 
     async fn gather(&self) -> Result<(), KernelError> {
@@ -206,7 +206,7 @@ impl<'a> Mesh<'a> {
             return self.deliver(|_| 0..part.input.len).await;
         }
         let own = part.segment(part.output.len, part.rank);
-        part.keep(self.tl, &(0..part.input.len), &own).await?;
+        part.copy(self.tl, &(0..part.input.len), &own).await?;
         self.collect(|rank| part.segment(part.output.len, rank)).await
     }
 
@@ -219,15 +219,16 @@ impl<'a> Mesh<'a> {
                 start..start + splits[rank]
             }
         };
-        let sent = |rank| block(part.input.len, part.splits.as_ref().map(|both| &both.0), rank);
-        let got = |rank| block(part.output.len, part.splits.as_ref().map(|both| &both.1), rank);
+        let splits = part.splits.as_ref();
+        let sent = |rank| block(part.input.len, splits.map(|splits| &splits.sent), rank);
+        let got = |rank| block(part.output.len, splits.map(|splits| &splits.received), rank);
         self.deliver(sent).await?;
-        part.keep(self.tl, &sent(part.rank), &got(part.rank)).await?;
+        part.copy(self.tl, &sent(part.rank), &got(part.rank)).await?;
         self.collect(got).await
     }
 }
 
-/// The first of each list, then the second of each, and so on.
+/// The first item of each list, then the second of each, and so on.
 fn rounds<K: Copy, I: Iterator>(mut lists: VecDeque<(K, I)>) -> impl Iterator<Item = (K, I::Item)> {
     std::iter::from_fn(move || {
         loop {

@@ -1,14 +1,13 @@
-//! `halving_doubling`: pairs of ranks exchange halves, then halves of these, until each has one segment of the result;
-//! then the same way back.
+//! `halving_doubling`: pairs of ranks exchange halves, then halves of these, until each rank has one segment of the result;
+//! then they exchange results in the reverse order.
 //!
-//! The vector is cut into as many segments as there are ranks `p`, a power of two; segment `s` ends at rank `s`, which
-//! combines the ranks that are `p/2` apart first, then those `p/4` apart, the lower rank's operand always first. If
-//! the ranks are no power of two, those beyond the largest one are folded onto the first before that:
-//! `x[i] + x[p+i]` stands for `x[i]`.
+//! The vector is cut into `p` segments, where `p` is the number of ranks, a power of two. Segment `s` ends at rank `s`, which
+//! combines the ranks that are `p/2` apart first, then those `p/4` apart, the lower rank's operand always first. If the
+//! number of ranks is no power of two, the ranks beyond the largest one are folded first: `x[i] + x[p+i]` stands for `x[i]`.
 
-use super::super::ahead::Source;
 use super::super::algorithm::{Algorithm, Operation, Running, anywhere};
-use super::super::part::{From, Part, To};
+use super::super::part::{Part, RecvQueue, SendQueue};
+use super::super::prefetch::LoadFrom;
 use super::folded::Folded;
 use crate::placement::share;
 use phalanx_sim::kernel::{KernelError, Tl};
@@ -25,12 +24,12 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
 
 async fn run(part: Part, tl: Tl) -> Result<(), KernelError> {
     if part.ranks == 1 {
-        return part.alone(&tl).await;
+        return part.copy_all(&tl).await;
     }
     let Some(folded) = Folded::join(&part, &tl)? else {
         return Folded::sit_out(&part, &tl).await;
     };
-    let pairs: Vec<(To, From)> = (0..folded.power.ilog2())
+    let pairs: Vec<(SendQueue, RecvQueue)> = (0..folded.power.ilog2())
         .map(|level| folded.pair(part.rank ^ (1 << level)))
         .collect::<Result<_, _>>()?;
     if folded.stands_in() {
@@ -41,21 +40,21 @@ async fn run(part: Part, tl: Tl) -> Result<(), KernelError> {
     folded.unfold().await
 }
 
-/// The segments that a rank has, as a range of elements, when it has `count` of them.
+/// The range of elements of a rank that holds `count` segments.
 fn window(folded: &Folded<'_>, rank: usize, count: usize) -> Range<usize> {
     let (whole, first) = (0..folded.part.input.len, rank / count * count);
     let start = share(&whole, first, folded.power).start;
     start..share(&whole, first + count - 1, folded.power).end
 }
 
-async fn halve(folded: &Folded<'_>, pairs: &[(To, From)]) -> Result<(), KernelError> {
+async fn halve(folded: &Folded<'_>, pairs: &[(SendQueue, RecvQueue)]) -> Result<(), KernelError> {
     let (part, tl) = (folded.part, folded.tl);
     let mut source = folded.source();
     for (level, (to, from)) in pairs.iter().enumerate().rev() {
         let (distance, other) = (1 << level, part.rank ^ (1 << level));
         part.send_all(tl, to, source, &window(folded, other, distance)).await?;
         let chunks = part.chunks(&window(folded, part.rank, distance)).map(|chunk| ((), chunk));
-        let mut own = part.ahead(tl, source, chunks);
+        let mut own = part.prefetch(tl, source, chunks);
         while let Some(((), chunk, mine)) = own.next().await? {
             let received = part.recv(tl, from, chunk.len()).await?;
             let mut both = folded.combine(&mine, &received, other).await?;
@@ -64,16 +63,16 @@ async fn halve(folded: &Folded<'_>, pairs: &[(To, From)]) -> Result<(), KernelEr
             }
             part.store(tl, &chunk, &both);
         }
-        source = Source::Output;
+        source = LoadFrom::Output;
     }
     Ok(())
 }
 
-async fn double(folded: &Folded<'_>, pairs: &[(To, From)]) -> Result<(), KernelError> {
+async fn double(folded: &Folded<'_>, pairs: &[(SendQueue, RecvQueue)]) -> Result<(), KernelError> {
     let (part, tl) = (folded.part, folded.tl);
     for (level, (to, from)) in pairs.iter().enumerate() {
         let (distance, other) = (1 << level, part.rank ^ (1 << level));
-        part.send_all(tl, to, Source::Output, &window(folded, part.rank, distance)).await?;
+        part.send_all(tl, to, LoadFrom::Output, &window(folded, part.rank, distance)).await?;
         for chunk in part.chunks(&window(folded, other, distance)) {
             let received = part.recv(tl, from, chunk.len()).await?;
             part.store(tl, &chunk, &received);

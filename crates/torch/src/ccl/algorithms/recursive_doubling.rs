@@ -1,12 +1,12 @@
 //! `recursive_doubling`: pairs of ranks exchange whole vectors, then pairs of pairs, and so on.
 //!
-//! All ranks combine in the same order: neighbours first, then pairs of neighbours, the lower ranks' operand always
-//! first: `((x[0] + x[1]) + (x[2] + x[3])) + ...`. If the ranks are no power of two, those beyond the largest one are
-//! folded onto the first before that: `x[i] + x[p+i]` stands for `x[i]`. A chunk goes on as soon as it is combined.
+//! All ranks combine in the same order: neighbours first, then pairs of neighbours, the lower ranks' operand always first:
+//! `((x[0] + x[1]) + (x[2] + x[3])) + ...`. If the number of ranks is no power of two, the ranks beyond the largest one are
+//! folded first: `x[i] + x[p+i]` stands for `x[i]`. A chunk is sent on as soon as it is combined.
 
-use super::super::ahead::Source;
 use super::super::algorithm::{Algorithm, Operation, Running, anywhere};
-use super::super::part::{From, Part, To};
+use super::super::part::{Part, RecvQueue, SendQueue};
+use super::super::prefetch::LoadFrom;
 use super::folded::Folded;
 use phalanx_sim::kernel::{KernelError, Tl};
 
@@ -21,7 +21,7 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
 
 async fn run(part: Part, tl: Tl) -> Result<(), KernelError> {
     if part.ranks == 1 {
-        return part.alone(&tl).await;
+        return part.copy_all(&tl).await;
     }
     match Folded::join(&part, &tl)? {
         None => Folded::sit_out(&part, &tl).await,
@@ -33,13 +33,13 @@ async fn all_reduce(folded: &Folded<'_>) -> Result<(), KernelError> {
     let (part, tl) = (folded.part, folded.tl);
     let others: Vec<usize> =
         (0..folded.power.ilog2()).map(|level| part.rank ^ (1 << level)).collect();
-    let pairs: Vec<(To, From)> =
+    let pairs: Vec<(SendQueue, RecvQueue)> =
         others.iter().map(|other| folded.pair(*other)).collect::<Result<_, _>>()?;
     folded.fold(|tile| part.send(tl, &pairs[0].0, tile)).await?;
     for (level, (other, (_, from))) in others.iter().zip(&pairs).enumerate() {
-        let source = if level == 0 { folded.source() } else { Source::Output };
+        let source = if level == 0 { folded.source() } else { LoadFrom::Output };
         let chunks = part.chunks(&(0..part.output.len)).map(|chunk| ((), chunk));
-        let mut own = part.ahead(tl, source, chunks);
+        let mut own = part.prefetch(tl, source, chunks);
         while let Some(((), chunk, mine)) = own.next().await? {
             let received = part.recv(tl, from, chunk.len()).await?;
             let mut both = folded.combine(&mine, &received, *other).await?;

@@ -1,16 +1,16 @@
 //! `ring`: every rank sends to the next one only.
 //!
-//! Reducing, a vector is cut into one segment per rank, and each segment goes round and is combined on its way, from
-//! the rank behind its owner to its owner: segment `s` is `((x[s+1] + x[s+2]) + ...) + x[s]`. Gathering, what is
-//! complete goes round once more. A reduction to a root is combined in the same order, root last. A chunk goes on as
-//! soon as it is there, so that steps overlap.
+//! A reduction cuts the vector into one segment per rank. Each segment travels round the ring and is combined on its way,
+//! from the rank after its owner to its owner: segment `s` is `((x[s+1] + x[s+2]) + ...) + x[s]`. A gather sends complete
+//! segments round once more. A reduction to a root is combined in the same order, root last. A chunk is sent on as soon as
+//! it arrives, so that steps overlap.
 //!
-//! An all-to-all passes every block on until it is where it belongs. That takes blocks of one size: nobody knows the
-//! splits of others, so one with splits goes directly, like `direct`.
+//! An all-to-all passes every block on until it reaches its rank. That takes blocks of one size: no rank knows the splits
+//! of others, so an all-to-all with splits runs like `direct`.
 
-use super::super::ahead::{Ahead, Source};
 use super::super::algorithm::{Algorithm, Operation, Running, anywhere};
-use super::super::part::{From, Part, To};
+use super::super::part::{Part, RecvQueue, SendQueue};
+use super::super::prefetch::{LoadFrom, Prefetch};
 use super::direct;
 use crate::placement::share;
 use phalanx_sim::kernel::{KernelError, Tile, Tl};
@@ -27,7 +27,7 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
 
 pub(super) async fn run(part: Part, tl: Tl) -> Result<(), KernelError> {
     if part.ranks == 1 {
-        return part.alone(&tl).await;
+        return part.copy_all(&tl).await;
     }
     if part.operation == Operation::AllToAll && part.splits.is_some() {
         return direct::run(part, tl).await;
@@ -35,7 +35,7 @@ pub(super) async fn run(part: Part, tl: Tl) -> Result<(), KernelError> {
     let ring = Ring::of_all(&part, &tl)?;
     let (ranks, rank) = (part.ranks, part.rank);
     match part.operation {
-        Operation::AllReduce => ring.all_reduce(&(0..part.input.len), Source::Input).await,
+        Operation::AllReduce => ring.all_reduce(&(0..part.input.len), LoadFrom::Input).await,
         Operation::ReduceScatter => {
             let own = part.segment(part.input.len, rank).start;
             ring.reduce_scatter(&(0..part.input.len), own, true).await
@@ -49,42 +49,54 @@ pub(super) async fn run(part: Part, tl: Tl) -> Result<(), KernelError> {
     }
 }
 
-/// Ranks in a circle, and this one in it: the whole group, or a row or column of it.
+/// A ring of ranks as one of them sees it: the whole group, or a row or column of it.
 pub(super) struct Ring<'a> {
     part: &'a Part,
     tl: &'a Tl,
-    next: To,
-    previous: From,
-    /// Which of them this is, in the direction in which messages go.
+    next: SendQueue,
+    previous: RecvQueue,
+    /// The number of this rank in the ring, in the direction of the messages.
     index: usize,
     count: usize,
+}
+
+/// The position of a rank in a ring.
+pub(super) struct RingPosition {
+    /// The rank that this one sends to.
+    pub(super) next: usize,
+    /// The rank that this one receives from.
+    pub(super) previous: usize,
+    /// The number of this rank in the ring, in the direction of the messages.
+    pub(super) index: usize,
+    /// Ranks in the ring.
+    pub(super) count: usize,
 }
 
 impl<'a> Ring<'a> {
     /// The ring of all ranks.
     fn of_all(part: &'a Part, tl: &'a Tl) -> Result<Self, KernelError> {
-        let others = [(part.rank + 1) % part.ranks, (part.rank + part.ranks - 1) % part.ranks];
-        Self::open(part, tl, others, (part.rank, part.ranks), 1)
+        let (rank, ranks) = (part.rank, part.ranks);
+        let (next, previous) = ((rank + 1) % ranks, (rank + ranks - 1) % ranks);
+        Self::open(part, tl, &RingPosition { next, previous, index: rank, count: ranks }, 1)
     }
 
-    /// A ring between a next and a previous rank; see [`Part::to`] for `receivers`.
+    /// Opens the queues of a ring; see [`Part::to`] for `receivers`.
     pub(super) fn open(
         part: &'a Part,
         tl: &'a Tl,
-        [next, previous]: [usize; 2],
-        (index, count): (usize, usize),
+        position: &RingPosition,
         receivers: usize,
     ) -> Result<Self, KernelError> {
-        let next = part.to(tl, next, receivers)?;
-        let previous = part.from(tl, previous, receivers)?;
-        Ok(Self { part, tl, next, previous, index, count })
+        let next = part.to(tl, position.next, receivers)?;
+        let previous = part.from(tl, position.previous, receivers)?;
+        Ok(Self { part, tl, next, previous, index: position.index, count: position.count })
     }
 
     fn segment(&self, range: &Range<usize>, index: usize) -> Range<usize> {
         share(range, index % self.count, self.count)
     }
 
-    /// The chunks that come in a step of an all-reduce of `range`.
+    /// The chunks that arrive in a step of an all-reduce of `range`.
     fn coming(
         &self,
         range: &Range<usize>,
@@ -94,29 +106,29 @@ impl<'a> Ring<'a> {
         self.part.chunks(&self.segment(range, from_start))
     }
 
-    /// What this rank adds to what comes while `range` is reduced, with the step in which it does.
+    /// Prefetches the chunks that this rank adds while `range` is reduced; the key is the step.
     pub(super) fn own(
         &self,
         range: &Range<usize>,
-        from: Source,
-    ) -> Ahead<'_, usize, impl Iterator<Item = (usize, Range<usize>)>> {
+        from: LoadFrom,
+    ) -> Prefetch<'_, usize, impl Iterator<Item = (usize, Range<usize>)>> {
         let steps = 0..self.count - 1;
         let wanted =
             steps.flat_map(move |step| self.coming(range, step).map(move |chunk| (step, chunk)));
-        self.part.ahead(self.tl, from, wanted)
+        self.part.prefetch(self.tl, from, wanted)
     }
 
-    /// Sends the segment that is combined first by the next rank.
+    /// Sends the segment that the next rank combines first.
     pub(super) async fn begin(
         &self,
         range: &Range<usize>,
-        from: Source,
+        from: LoadFrom,
     ) -> Result<(), KernelError> {
         let first = self.segment(range, self.index + self.count - 1);
         self.part.send_all(self.tl, &self.next, from, &first).await
     }
 
-    /// What comes, combined with what is here.
+    /// Receives a tile and combines it with `mine`.
     async fn combined(&self, mine: &Tile) -> Result<Tile, KernelError> {
         let received = self.receive(mine.shape().elements()).await?;
         self.part.combine(self.tl, &received, mine).await
@@ -130,7 +142,7 @@ impl<'a> Ring<'a> {
         self.part.send(self.tl, &self.next, tile);
     }
 
-    /// One chunk of a step that reduces.
+    /// Handles one chunk of a step that reduces.
     pub(super) async fn add(
         &self,
         step: usize,
@@ -149,7 +161,7 @@ impl<'a> Ring<'a> {
         Ok(())
     }
 
-    /// One chunk of a step that gathers; `last` if it goes no further.
+    /// Handles one chunk of a step that gathers; the `last` rank does not send it on.
     pub(super) async fn pass(&self, chunk: &Range<usize>, last: bool) -> Result<(), KernelError> {
         let received = self.receive(chunk.len()).await?;
         if !last {
@@ -159,11 +171,11 @@ impl<'a> Ring<'a> {
         Ok(())
     }
 
-    /// Reduces `range` and gathers it again, in the output.
+    /// Reduces `range` and gathers the result, in the output.
     pub(super) async fn all_reduce(
         &self,
         range: &Range<usize>,
-        from: Source,
+        from: LoadFrom,
     ) -> Result<(), KernelError> {
         self.begin(range, from).await?;
         let mut own = self.own(range, from);
@@ -173,15 +185,15 @@ impl<'a> Ring<'a> {
         self.gather_others(range).await
     }
 
-    /// Reduces `range` of the input: this rank's segment, at its own place less `base` in the output.
+    /// Reduces `range` of the input. The output gets this rank's segment, moved down by `base` elements.
     pub(super) async fn reduce_scatter(
         &self,
         range: &Range<usize>,
         base: usize,
         finish: bool,
     ) -> Result<(), KernelError> {
-        self.begin(range, Source::Input).await?;
-        let mut own = self.own(range, Source::Input);
+        self.begin(range, LoadFrom::Input).await?;
+        let mut own = self.own(range, LoadFrom::Input);
         while let Some((step, chunk, mine)) = own.next().await? {
             let mut current = self.combined(&mine).await?;
             if step + 2 < self.count {
@@ -197,14 +209,14 @@ impl<'a> Ring<'a> {
         Ok(())
     }
 
-    /// Sends this rank's segment of `range` of the output round, and gets those of the others.
+    /// Sends this rank's segment of `range` of the output round the ring, and receives those of the others.
     pub(super) async fn gather(&self, range: &Range<usize>) -> Result<(), KernelError> {
         let own = self.segment(range, self.index);
-        self.part.send_all(self.tl, &self.next, Source::Output, &own).await?;
+        self.part.send_all(self.tl, &self.next, LoadFrom::Output, &own).await?;
         self.gather_others(range).await
     }
 
-    /// The chunks that come while `range` is gathered, and whether they go no further.
+    /// The chunks that arrive while `range` is gathered; true for those that are not sent on.
     pub(super) fn gathered(
         &self,
         range: &Range<usize>,
@@ -215,7 +227,7 @@ impl<'a> Ring<'a> {
         })
     }
 
-    /// Receives the segments of the others, and passes on those that go further.
+    /// Receives the segments of the other ranks, and sends them on.
     async fn gather_others(&self, range: &Range<usize>) -> Result<(), KernelError> {
         for (last, chunk) in self.gathered(range) {
             self.pass(&chunk, last).await?;
@@ -228,7 +240,7 @@ async fn all_gather(ring: &Ring<'_>) -> Result<(), KernelError> {
     let (part, tl) = (ring.part, ring.tl);
     let own = part.segment(part.output.len, part.rank);
     let chunks = part.chunks(&own).zip(part.chunks(&(0..part.input.len)));
-    let mut mine = part.ahead(tl, Source::Input, chunks);
+    let mut mine = part.prefetch(tl, LoadFrom::Input, chunks);
     while let Some((place, _, tile)) = mine.next().await? {
         ring.send(&tile);
         part.store(tl, &place, &tile);
@@ -239,8 +251,8 @@ async fn all_gather(ring: &Ring<'_>) -> Result<(), KernelError> {
 async fn broadcast(ring: &Ring<'_>) -> Result<(), KernelError> {
     let (part, tl) = (ring.part, ring.tl);
     if part.rank == part.root {
-        part.send_all(tl, &ring.next, Source::Input, &(0..part.input.len)).await?;
-        return part.alone(tl).await;
+        part.send_all(tl, &ring.next, LoadFrom::Input, &(0..part.input.len)).await?;
+        return part.copy_all(tl).await;
     }
     let last = (part.rank + 1) % part.ranks == part.root;
     for chunk in part.chunks(&(0..part.output.len)) {
@@ -253,10 +265,10 @@ async fn reduce(ring: &Ring<'_>) -> Result<(), KernelError> {
     let (part, tl) = (ring.part, ring.tl);
     let whole = 0..part.input.len;
     if part.rank == (part.root + 1) % part.ranks {
-        return part.send_all(tl, &ring.next, Source::Input, &whole).await;
+        return part.send_all(tl, &ring.next, LoadFrom::Input, &whole).await;
     }
     let chunks = part.chunks(&whole).map(|chunk| ((), chunk));
-    let mut own = part.ahead(tl, Source::Input, chunks);
+    let mut own = part.prefetch(tl, LoadFrom::Input, chunks);
     while let Some(((), chunk, mine)) = own.next().await? {
         let current = ring.combined(&mine).await?;
         if part.rank == part.root {
@@ -269,16 +281,16 @@ async fn reduce(ring: &Ring<'_>) -> Result<(), KernelError> {
     Ok(())
 }
 
-/// The farthest segment goes first. `distance` is from the root.
+/// Scatters; the farthest segment is sent first. `distance` is the distance from the root.
 async fn scatter(ring: &Ring<'_>, distance: usize) -> Result<(), KernelError> {
     let (part, tl) = (ring.part, ring.tl);
     if distance == 0 {
         for other in (1..part.ranks).rev() {
             let theirs = part.segment(part.input.len, part.root + other);
-            part.send_all(tl, &ring.next, Source::Input, &theirs).await?;
+            part.send_all(tl, &ring.next, LoadFrom::Input, &theirs).await?;
         }
         let own = part.segment(part.input.len, part.rank);
-        return part.keep(tl, &own, &(0..part.output.len)).await;
+        return part.copy(tl, &own, &(0..part.output.len)).await;
     }
     for other in (distance..part.ranks).rev() {
         for chunk in part.chunks(&(0..part.output.len)) {
@@ -293,7 +305,7 @@ async fn scatter(ring: &Ring<'_>, distance: usize) -> Result<(), KernelError> {
     Ok(())
 }
 
-/// The closest segment comes first. `distance` is to the root.
+/// Gathers; the closest segment arrives first. `distance` is the distance to the root.
 async fn gather(ring: &Ring<'_>, distance: usize) -> Result<(), KernelError> {
     let (part, tl) = (ring.part, ring.tl);
     if distance == 0 {
@@ -305,9 +317,9 @@ async fn gather(ring: &Ring<'_>, distance: usize) -> Result<(), KernelError> {
             }
         }
         let own = part.segment(part.output.len, part.rank);
-        return part.keep(tl, &(0..part.input.len), &own).await;
+        return part.copy(tl, &(0..part.input.len), &own).await;
     }
-    part.send_all(tl, &ring.next, Source::Input, &(0..part.input.len)).await?;
+    part.send_all(tl, &ring.next, LoadFrom::Input, &(0..part.input.len)).await?;
     for _ in distance + 1..part.ranks {
         for chunk in part.chunks(&(0..part.input.len)) {
             let received = ring.receive(chunk.len()).await?;
@@ -317,13 +329,13 @@ async fn gather(ring: &Ring<'_>, distance: usize) -> Result<(), KernelError> {
     Ok(())
 }
 
-/// In step `k` come the blocks of the rank `k` before this one, the farthest first, this rank's own last.
+/// Exchanges blocks. In step `k` the blocks of the `k`-th rank before this one arrive, the farthest first, this rank's last.
 async fn all_to_all(ring: &Ring<'_>) -> Result<(), KernelError> {
     let (part, tl) = (ring.part, ring.tl);
     let (ranks, rank) = (part.ranks, part.rank);
     for distance in (1..ranks).rev() {
         let theirs = part.segment(part.input.len, rank + distance);
-        part.send_all(tl, &ring.next, Source::Input, &theirs).await?;
+        part.send_all(tl, &ring.next, LoadFrom::Input, &theirs).await?;
     }
     for step in 1..ranks {
         let place = part.segment(part.output.len, rank + ranks - step);
@@ -339,5 +351,5 @@ async fn all_to_all(ring: &Ring<'_>) -> Result<(), KernelError> {
         }
     }
     let own = part.segment(part.input.len, rank);
-    part.keep(tl, &own, &part.segment(part.output.len, rank)).await
+    part.copy(tl, &own, &part.segment(part.output.len, rank)).await
 }

@@ -1,13 +1,13 @@
-//! `torus_2d`: rings along the rows of a grid, and along its columns.
+//! `torus_2d`: rings along the rows and the columns of a grid.
 //!
-//! A row reduces the vector so that each of its ranks has one segment, a column reduces and gathers this segment, and
-//! the row gathers all of them. Segment `c` of a row is combined in the order of `ring` along the row, and part `r` of
-//! it, from these sums, in the order of `ring` along the column.
+//! A row reduces the vector so that each of its ranks has one segment, a column reduces and gathers this segment, and the
+//! row gathers all segments. Segment `c` of a row is combined in the order of `ring` along the row; part `r` of these sums
+//! is combined in the order of `ring` along the column.
 
-use super::super::ahead::Source;
 use super::super::algorithm::{Algorithm, Operation, Running};
 use super::super::part::Part;
-use super::ring::Ring;
+use super::super::prefetch::LoadFrom;
+use super::ring::{Ring, RingPosition};
 use crate::placement::share;
 use phalanx_sim::MachineSpec;
 use phalanx_sim::kernel::{KernelError, Tl};
@@ -22,7 +22,7 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
     run: |part, tl| -> Running { Box::pin(run(part, tl)) },
 };
 
-/// Rows and columns of a machine that is a grid.
+/// Rows and columns of the machine, if its SIPs form a grid.
 fn grid(machine: &MachineSpec) -> Option<(usize, usize)> {
     match machine.sips.topology {
         Topology::Torus2d { rows, columns } | Topology::Mesh2d { rows, columns } => {
@@ -54,7 +54,7 @@ fn fits(machine: &MachineSpec, members: &[u32]) -> Result<(), String> {
 
 async fn run(part: Part, tl: Tl) -> Result<(), KernelError> {
     if part.ranks == 1 {
-        return part.alone(&tl).await;
+        return part.copy_all(&tl).await;
     }
     let (rows, columns) = grid(tl.machine())
         .filter(|(rows, columns)| rows * columns == part.ranks)
@@ -63,15 +63,16 @@ async fn run(part: Part, tl: Tl) -> Result<(), KernelError> {
     let in_row = |column: usize| row * columns + column % columns;
     let in_column = |row: usize| row % rows * columns + column;
     let receivers = usize::from(columns > 1) + usize::from(rows > 1);
-    let along = |others, place| Ring::open(&part, &tl, others, place, receivers);
+    let open = |position| Ring::open(&part, &tl, &position, receivers);
     let x = if columns > 1 {
-        let others = [in_row(column + 1), in_row(column + columns - 1)];
-        Some(along(others, (column, columns))?)
+        let (next, previous) = (in_row(column + 1), in_row(column + columns - 1));
+        Some(open(RingPosition { next, previous, index: column, count: columns })?)
     } else {
         None
     };
     let y = if rows > 1 {
-        Some(along([in_column(row + 1), in_column(row + rows - 1)], (row, rows))?)
+        let (next, previous) = (in_column(row + 1), in_column(row + rows - 1));
+        Some(open(RingPosition { next, previous, index: row, count: rows })?)
     } else {
         None
     };
@@ -81,7 +82,7 @@ async fn run(part: Part, tl: Tl) -> Result<(), KernelError> {
         x.reduce_scatter(&whole, 0, y.is_none()).await?;
     }
     if let Some(y) = &y {
-        let from = if x.is_some() { Source::Output } else { Source::Input };
+        let from = if x.is_some() { LoadFrom::Output } else { LoadFrom::Input };
         y.all_reduce(&own, from).await?;
     }
     match &x {

@@ -1,13 +1,13 @@
 //! `tree`: a binomial tree toward the root and back.
 //!
-//! Ranks are counted from the root on (an all-reduce has rank 0 as its root). In it, `v` has the children `v + 1`,
-//! `v + 2`, `v + 4`, ... up to the lowest bit of `v`, and combines its own vector with theirs in this order:
-//! `((x[0] + x[1]) + (x[2] + x[3])) + ...`. On the way back the largest subtree is served first. A chunk goes on as
-//! soon as it is there.
+//! Ranks are counted from the root on (the root of an all-reduce is rank 0). Rank `v` has the children `v + 1`, `v + 2`,
+//! `v + 4`, ... up to the lowest bit of `v`, and combines its vector with theirs in this order:
+//! `((x[0] + x[1]) + (x[2] + x[3])) + ...`. On the way back the largest subtree is served first. A chunk is sent on as soon
+//! as it arrives.
 
-use super::super::ahead::Source;
 use super::super::algorithm::{Algorithm, Operation, Running, anywhere};
-use super::super::part::{From, Part, To};
+use super::super::part::{Part, RecvQueue, SendQueue};
+use super::super::prefetch::LoadFrom;
 use phalanx_sim::kernel::{KernelError, Tile, Tl};
 
 pub(crate) const ALGORITHM: Algorithm = Algorithm {
@@ -19,21 +19,21 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
     run: |part, tl| -> Running { Box::pin(run(part, tl)) },
 };
 
-/// This rank's place in the tree, and the queues that it needs.
+/// A node of the tree with its queues.
 struct Node<'a> {
     part: &'a Part,
     tl: &'a Tl,
-    /// Toward the root, and from there; none at the root.
-    up: Option<To>,
-    down: Option<From>,
-    /// From and to the children, the closest first.
-    gather: Vec<From>,
-    spread: Vec<To>,
+    /// Queues to and from the parent; `None` at the root.
+    up: Option<SendQueue>,
+    down: Option<RecvQueue>,
+    /// Queues from and to the children, the closest child first.
+    gather: Vec<RecvQueue>,
+    spread: Vec<SendQueue>,
 }
 
 async fn run(part: Part, tl: Tl) -> Result<(), KernelError> {
     if part.ranks == 1 {
-        return part.alone(&tl).await;
+        return part.copy_all(&tl).await;
     }
     let node = Node::open(&part, &tl)?;
     let reduces = part.operation.combines();
@@ -41,11 +41,11 @@ async fn run(part: Part, tl: Tl) -> Result<(), KernelError> {
         node.reduce().await?;
     } else if node.down.is_none() {
         let chunks = part.chunks(&(0..part.input.len)).map(|chunk| ((), chunk));
-        let mut own = part.ahead(&tl, Source::Input, chunks);
+        let mut own = part.prefetch(&tl, LoadFrom::Input, chunks);
         while let Some(((), _, mine)) = own.next().await? {
-            node.tell(&mine);
+            node.send_to_all(&mine);
         }
-        part.keep_root(&tl).await?;
+        part.copy_on_root(&tl).await?;
     }
     node.broadcast().await
 }
@@ -82,13 +82,13 @@ impl<'a> Node<'a> {
     }
 
     /// Sends a tile to all children, the largest subtree first.
-    fn tell(&self, tile: &Tile) {
+    fn send_to_all(&self, tile: &Tile) {
         for to in self.spread.iter().rev() {
             self.part.send(self.tl, to, tile);
         }
     }
 
-    /// A chunk of this rank's vector, combined with those of all below it.
+    /// Combines a chunk of this rank's vector with those of its subtree.
     async fn combined(&self, mut sum: Tile) -> Result<Tile, KernelError> {
         let len = sum.shape().elements();
         for from in &self.gather {
@@ -98,29 +98,29 @@ impl<'a> Node<'a> {
         Ok(sum)
     }
 
-    /// Toward the root; there each chunk turns round at once.
+    /// Combines chunks toward the root; the root sends each result back at once.
     async fn reduce(&self) -> Result<(), KernelError> {
         let chunks = self.part.chunks(&(0..self.part.input.len)).map(|chunk| ((), chunk));
-        let mut own = self.part.ahead(self.tl, Source::Input, chunks);
+        let mut own = self.part.prefetch(self.tl, LoadFrom::Input, chunks);
         while let Some(((), chunk, mine)) = own.next().await? {
             let sum = self.combined(mine).await?;
             if let Some(up) = &self.up {
                 self.part.send(self.tl, up, &sum);
             } else {
                 let whole = self.part.finish(self.tl, sum).await?;
-                self.tell(&whole);
+                self.send_to_all(&whole);
                 self.part.store(self.tl, &chunk, &whole);
             }
         }
         Ok(())
     }
 
-    /// From the root, for all others.
+    /// Receives each chunk from the parent and sends the chunk to the children.
     async fn broadcast(&self) -> Result<(), KernelError> {
         let Some(down) = &self.down else { return Ok(()) };
         for chunk in self.part.chunks(&(0..self.part.output.len)) {
             let received = self.part.recv(self.tl, down, chunk.len()).await?;
-            self.tell(&received);
+            self.send_to_all(&received);
             self.part.store(self.tl, &chunk, &received);
         }
         Ok(())

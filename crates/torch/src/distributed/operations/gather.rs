@@ -1,8 +1,8 @@
-//! Collectives that hand numbers round as they are.
+//! Collectives that move numbers without combining them.
 
 use crate::ccl::algorithm::Operation;
-use crate::distributed::check;
-use crate::distributed::collective::{Asking, launch};
+use crate::distributed::check::{self, RootArgument};
+use crate::distributed::collective::{CollectiveCall, launch};
 use crate::distributed::group::{ProcessGroup, resolve};
 use crate::distributed::work::Work;
 use crate::error::Error;
@@ -10,7 +10,7 @@ use crate::rank::Rank;
 use crate::request::Handle;
 use crate::tensor::Tensor;
 
-/// Everybody gets the inputs of all ranks, one behind the other.
+/// Every rank gets the inputs of all ranks, concatenated.
 pub async fn all_gather(
     cx: &Rank,
     output: &Tensor,
@@ -20,7 +20,7 @@ pub async fn all_gather(
     all_gather_async(cx, output, input, group)?.wait().await
 }
 
-/// The same, without waiting.
+/// Does the same without waiting.
 pub fn all_gather_async(
     cx: &Rank,
     output: &Tensor,
@@ -37,11 +37,11 @@ pub fn all_gather_async(
     let words =
         "all_gather: output tensor size must be equal to world_size times input tensor size";
     check::times(words, output, input, group.size())?;
-    let asking = Asking::new(Operation::AllGather, input, output);
-    Ok(Work::new(cx, launch(cx, &group, &asking)?))
+    let call = CollectiveCall::new(Operation::AllGather, input, output);
+    Ok(Work::new(cx, launch(cx, &group, &call)?))
 }
 
-/// Everybody gets the inputs of all ranks, each in a tensor of its own.
+/// Every rank gets the inputs of all ranks, each in a tensor of its own.
 pub async fn all_gather_list(
     cx: &Rank,
     outputs: &[Tensor],
@@ -51,7 +51,7 @@ pub async fn all_gather_list(
     all_gather_list_async(cx, outputs, input, group)?.wait().await
 }
 
-/// The same, without waiting.
+/// Does the same without waiting.
 pub fn all_gather_list_async(
     cx: &Rank,
     outputs: &[Tensor],
@@ -66,13 +66,13 @@ pub fn all_gather_list_async(
     check::own(cx, "all_gather", &outputs.iter().collect::<Vec<_>>())?;
     check::list("all_gather", "outputs", outputs, input, group.size())?;
     let together = cx.empty([input.numel() * group.size()], input.dtype())?;
-    let asking = Asking::new(Operation::AllGather, input, &together);
-    let mut handles = vec![launch(cx, &group, &asking)?];
+    let call = CollectiveCall::new(Operation::AllGather, input, &together);
+    let mut handles = vec![launch(cx, &group, &call)?];
     handles.extend(take_apart(&together, outputs)?);
     Ok(Work::of_all(cx, handles))
 }
 
-/// Everybody gets the tensor of rank `src`.
+/// Every rank gets the tensor of rank `src`.
 pub async fn broadcast(
     cx: &Rank,
     tensor: &Tensor,
@@ -82,7 +82,7 @@ pub async fn broadcast(
     broadcast_async(cx, tensor, src, group)?.wait().await
 }
 
-/// The same, without waiting.
+/// Does the same without waiting.
 pub fn broadcast_async(
     cx: &Rank,
     tensor: &Tensor,
@@ -95,11 +95,11 @@ pub fn broadcast_async(
     }
     let root = check::root("broadcast", &group, src)?;
     check::own(cx, "broadcast", &[tensor])?;
-    let asking = Asking { root, ..Asking::new(Operation::Broadcast, tensor, tensor) };
-    Ok(Work::new(cx, launch(cx, &group, &asking)?))
+    let call = CollectiveCall { root, ..CollectiveCall::new(Operation::Broadcast, tensor, tensor) };
+    Ok(Work::new(cx, launch(cx, &group, &call)?))
 }
 
-/// Everybody gets its part of the input of rank `src`, which alone gives one.
+/// Every rank gets its part of the input of rank `src`; only `src` gives an input.
 pub async fn scatter(
     cx: &Rank,
     output: &Tensor,
@@ -110,7 +110,7 @@ pub async fn scatter(
     scatter_async(cx, output, input, src, group)?.wait().await
 }
 
-/// The same, without waiting.
+/// Does the same without waiting.
 pub fn scatter_async(
     cx: &Rank,
     output: &Tensor,
@@ -125,19 +125,22 @@ pub fn scatter_async(
     let root = check::root("scatter", &group, src)?;
     let is_root = group.rank() == Some(root);
     check::own(cx, "scatter", &[output, input.unwrap_or(output)])?;
-    let input = check::only_on_root("scatter", ("input", "source"), input, is_root)?;
+    let argument = RootArgument { name: "input", role: "source" };
+    let input = check::only_on_root("scatter", &argument, input, is_root)?;
     if let Some(input) = input {
         let words = "scatter: input tensor must be the same type as the output tensor";
         check::same_type(words, input, output)?;
         let words = "scatter: input tensor must be the same size as output size times world size";
         check::times(words, input, output, group.size())?;
     }
-    let asking =
-        Asking { root, ..Asking::new(Operation::Scatter, input.unwrap_or(output), output) };
-    Ok(Work::new(cx, launch(cx, &group, &asking)?))
+    let call = CollectiveCall {
+        root,
+        ..CollectiveCall::new(Operation::Scatter, input.unwrap_or(output), output)
+    };
+    Ok(Work::new(cx, launch(cx, &group, &call)?))
 }
 
-/// Everybody gets its tensor of the list of rank `src`, which alone gives one.
+/// Every rank gets its tensor of the list of rank `src`; only `src` gives a list.
 pub async fn scatter_list(
     cx: &Rank,
     output: &Tensor,
@@ -148,7 +151,7 @@ pub async fn scatter_list(
     scatter_list_async(cx, output, scatter_list, src, group)?.wait().await
 }
 
-/// The same, without waiting.
+/// Does the same without waiting.
 pub fn scatter_list_async(
     cx: &Rank,
     output: &Tensor,
@@ -161,8 +164,8 @@ pub fn scatter_list_async(
         return Ok(Work::nothing(cx));
     }
     let is_root = own.rank() == Some(check::root("scatter", &own, src)?);
-    let given = ("scatter_list", "source");
-    let Some(list) = check::only_on_root("scatter", given, scatter_list, is_root)? else {
+    let argument = RootArgument { name: "scatter_list", role: "source" };
+    let Some(list) = check::only_on_root("scatter", &argument, scatter_list, is_root)? else {
         return scatter_async(cx, output, None, src, group);
     };
     check::own(cx, "scatter", &list.iter().collect::<Vec<_>>())?;
@@ -174,7 +177,7 @@ pub fn scatter_list_async(
     scatter_async(cx, output, Some(&together), src, group)
 }
 
-/// Rank `dst`, which alone gives an output, gets the inputs of all ranks, one behind the other.
+/// Rank `dst` gets the inputs of all ranks, concatenated; only `dst` gives an output.
 pub async fn gather(
     cx: &Rank,
     input: &Tensor,
@@ -185,7 +188,7 @@ pub async fn gather(
     gather_async(cx, input, output, dst, group)?.wait().await
 }
 
-/// The same, without waiting.
+/// Does the same without waiting.
 pub fn gather_async(
     cx: &Rank,
     input: &Tensor,
@@ -200,7 +203,8 @@ pub fn gather_async(
     let root = check::root("gather", &group, dst)?;
     let is_root = group.rank() == Some(root);
     check::own(cx, "gather", &[input, output.unwrap_or(input)])?;
-    let output = check::only_on_root("gather", ("output", "destination"), output, is_root)?;
+    let argument = RootArgument { name: "output", role: "destination" };
+    let output = check::only_on_root("gather", &argument, output, is_root)?;
     if let Some(output) = output {
         let words = "gather: output tensor must have the same type as input tensor";
         check::same_type(words, output, input)?;
@@ -208,11 +212,14 @@ pub fn gather_async(
             "gather: output tensor size must be equal to world_size times input tensor size";
         check::times(words, output, input, group.size())?;
     }
-    let asking = Asking { root, ..Asking::new(Operation::Gather, input, output.unwrap_or(input)) };
-    Ok(Work::new(cx, launch(cx, &group, &asking)?))
+    let call = CollectiveCall {
+        root,
+        ..CollectiveCall::new(Operation::Gather, input, output.unwrap_or(input))
+    };
+    Ok(Work::new(cx, launch(cx, &group, &call)?))
 }
 
-/// Rank `dst`, which alone gives a list, gets the inputs of all ranks, each in a tensor of its own.
+/// Rank `dst` gets the inputs of all ranks, each in a tensor of its own; only `dst` gives a list.
 pub async fn gather_list(
     cx: &Rank,
     input: &Tensor,
@@ -223,7 +230,7 @@ pub async fn gather_list(
     gather_list_async(cx, input, gather_list, dst, group)?.wait().await
 }
 
-/// The same, without waiting.
+/// Does the same without waiting.
 pub fn gather_list_async(
     cx: &Rank,
     input: &Tensor,
@@ -236,8 +243,8 @@ pub fn gather_list_async(
         return Ok(Work::nothing(cx));
     }
     let is_root = own.rank() == Some(check::root("gather", &own, dst)?);
-    let given = ("gather_list", "destination");
-    let Some(list) = check::only_on_root("gather", given, gather_list, is_root)? else {
+    let argument = RootArgument { name: "gather_list", role: "destination" };
+    let Some(list) = check::only_on_root("gather", &argument, gather_list, is_root)? else {
         return gather_async(cx, input, None, dst, group);
     };
     check::own(cx, "gather", &list.iter().collect::<Vec<_>>())?;

@@ -3,14 +3,14 @@
 use crate::ccl::algorithm::Operation;
 use crate::ccl::part::ReduceOp;
 use crate::distributed::check;
-use crate::distributed::collective::{Asking, launch};
+use crate::distributed::collective::{CollectiveCall, launch};
 use crate::distributed::group::{ProcessGroup, resolve};
 use crate::distributed::work::Work;
 use crate::error::Error;
 use crate::rank::Rank;
 use crate::tensor::Tensor;
 
-/// Combines the tensors of all ranks; afterwards they are bitwise equal.
+/// Combines the tensors of all ranks; afterwards all are bitwise equal.
 pub async fn all_reduce(
     cx: &Rank,
     tensor: &Tensor,
@@ -20,7 +20,7 @@ pub async fn all_reduce(
     all_reduce_async(cx, tensor, op, group)?.wait().await
 }
 
-/// The same, without waiting.
+/// Does the same without waiting.
 pub fn all_reduce_async(
     cx: &Rank,
     tensor: &Tensor,
@@ -33,11 +33,12 @@ pub fn all_reduce_async(
     }
     check::own(cx, "all_reduce", &[tensor])?;
     check::combinable("all_reduce", tensor, op)?;
-    let asking = Asking { combine: op, ..Asking::new(Operation::AllReduce, tensor, tensor) };
-    Ok(Work::new(cx, launch(cx, &group, &asking)?))
+    let call =
+        CollectiveCall { combine: op, ..CollectiveCall::new(Operation::AllReduce, tensor, tensor) };
+    Ok(Work::new(cx, launch(cx, &group, &call)?))
 }
 
-/// Combines the tensors of all ranks; rank `dst` gets the result, the others keep what they have.
+/// Combines the tensors of all ranks; rank `dst` gets the result, the tensors of other ranks stay.
 pub async fn reduce(
     cx: &Rank,
     tensor: &Tensor,
@@ -48,7 +49,7 @@ pub async fn reduce(
     reduce_async(cx, tensor, dst, op, group)?.wait().await
 }
 
-/// The same, without waiting.
+/// Does the same without waiting.
 pub fn reduce_async(
     cx: &Rank,
     tensor: &Tensor,
@@ -63,11 +64,15 @@ pub fn reduce_async(
     let root = check::root("reduce", &group, dst)?;
     check::own(cx, "reduce", &[tensor])?;
     check::combinable("reduce", tensor, op)?;
-    let asking = Asking { combine: op, root, ..Asking::new(Operation::Reduce, tensor, tensor) };
-    Ok(Work::new(cx, launch(cx, &group, &asking)?))
+    let call = CollectiveCall {
+        combine: op,
+        root,
+        ..CollectiveCall::new(Operation::Reduce, tensor, tensor)
+    };
+    Ok(Work::new(cx, launch(cx, &group, &call)?))
 }
 
-/// Combines the inputs of all ranks; each gets its part of the result.
+/// Combines the inputs of all ranks; each rank gets its part of the result.
 pub async fn reduce_scatter(
     cx: &Rank,
     output: &Tensor,
@@ -78,7 +83,7 @@ pub async fn reduce_scatter(
     reduce_scatter_async(cx, output, input, op, group)?.wait().await
 }
 
-/// The same, without waiting.
+/// Does the same without waiting.
 pub fn reduce_scatter_async(
     cx: &Rank,
     output: &Tensor,
@@ -97,6 +102,9 @@ pub fn reduce_scatter_async(
         "reduce_scatter: input tensor must be the same size as output size times world size";
     check::times(words, input, output, group.size())?;
     check::combinable("reduce_scatter", input, op)?;
-    let asking = Asking { combine: op, ..Asking::new(Operation::ReduceScatter, input, output) };
-    Ok(Work::new(cx, launch(cx, &group, &asking)?))
+    let call = CollectiveCall {
+        combine: op,
+        ..CollectiveCall::new(Operation::ReduceScatter, input, output)
+    };
+    Ok(Work::new(cx, launch(cx, &group, &call)?))
 }

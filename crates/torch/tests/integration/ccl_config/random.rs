@@ -2,7 +2,7 @@
 
 use phalanx_sim::Bytes;
 use phalanx_sim::ipcq::{Backpressure, BufferKind, EdgeSpec};
-use phalanx_torch::ccl::config::TopologyKind;
+use phalanx_torch::ccl::TopologyKind;
 use phalanx_torch::ccl::{CclConfig, Choice, Plan};
 use proptest::prelude::*;
 

@@ -7,7 +7,6 @@ use phalanx_sim::DType;
 use phalanx_sim::Time;
 use phalanx_sim::ipcq::EdgeSpec;
 use phalanx_sim::machine::{Machine, Options};
-use phalanx_torch::ccl::algorithm::ALL;
 use phalanx_torch::ccl::{Algorithm, CclConfig, Operation};
 use phalanx_torch::{Context, distributed as dist, multiprocessing};
 
@@ -16,7 +15,7 @@ fn every_algorithm_runs_on_every_preset_that_it_fits() {
     for preset in ["pair", "quad-sip", "octo-ring", "torus-16"] {
         let spec = machine(preset, &[]);
         let members: Vec<u32> = (0..spec.sips.count).collect();
-        for algorithm in ALL {
+        for algorithm in Algorithm::ALL {
             for &operation in algorithm.operations {
                 if algorithm.check(operation, &spec, &members).is_err() {
                     continue;

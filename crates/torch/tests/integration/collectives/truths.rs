@@ -4,9 +4,8 @@ use super::{Case, torus};
 use crate::ranks::machine;
 use phalanx_sim::ipcq::EdgeSpec;
 use phalanx_sim::{MachineSpec, Time};
-use phalanx_torch::ccl::Operation;
-use phalanx_torch::ccl::config::Plan;
 use phalanx_torch::ccl::tuner::{Trial, measure};
+use phalanx_torch::ccl::{Operation, Plan};
 
 const MIB: usize = 1 << 20;
 

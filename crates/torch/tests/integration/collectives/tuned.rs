@@ -4,7 +4,7 @@ use super::truths::{timed, wired};
 use crate::ranks::ccl;
 use phalanx_sim::DType;
 use phalanx_sim::machine::Options;
-use phalanx_torch::ccl::config::Plan;
+use phalanx_torch::ccl::Plan;
 use phalanx_torch::ccl::tuner::{Trial, Tuner};
 use phalanx_torch::ccl::{Algorithm, CclConfig, Operation};
 use phalanx_torch::{Context, distributed as dist, multiprocessing};

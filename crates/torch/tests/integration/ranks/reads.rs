@@ -22,6 +22,23 @@ fn g6_new_tensors_hold_what_was_asked_for() {
 }
 
 #[test]
+fn views_share_memory_and_contiguous_copies_them() {
+    quad()
+        .run(|cx| async move {
+            let x = cx.from_slice(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [2, 3], DType::F32)?;
+            let (row, turned) = (x.select(0, 1)?, x.transpose(0, 1)?);
+            assert!(row.is_contiguous() && !turned.is_contiguous());
+            let dense = turned.contiguous()?;
+            assert!(dense.is_contiguous());
+            row.fill_(9.0)?;
+            assert_eq!(x.to_vec().await?, [1.0, 2.0, 3.0, 9.0, 9.0, 9.0]);
+            assert_eq!(dense.to_vec().await?, [1.0, 4.0, 2.0, 5.0, 3.0, 6.0]);
+            Ok(())
+        })
+        .unwrap();
+}
+
+#[test]
 fn t5_g7_every_way_to_see_numbers_waits_for_who_writes_them() {
     quad()
         .run(|cx| async move {

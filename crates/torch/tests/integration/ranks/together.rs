@@ -138,6 +138,7 @@ fn roots_of_groups_are_ranks_of_the_world() {
     let results = spawn(&mut quad(), 4, |rank, cx| async move {
         dist::init_process_group(&cx)?;
         let group = dist::new_group(&cx, &[1, 3])?;
+        assert_eq!((group.size(), group.rank()), (2, [None, Some(0), None, Some(1)][rank]));
         let x = cx.full([4], f64::from(number(rank)), DType::F32)?;
         dist::broadcast(&cx, &x, 3, Some(&group)).await?;
         let y = cx.full([4], 1.0, DType::F32)?;
@@ -217,10 +218,10 @@ fn dst_2_tensors_that_are_cut_in_other_ways_show_both_sides() {
     assert!(
         mismatch
             .here
-            .1
+            .operation
             .contains("f32[4, 4], row_wise over 2 cubes and replicate over 1 PEs of each, sum")
     );
-    assert!(mismatch.there.1.contains("f32[4, 4], column_wise over 2 cubes"));
+    assert!(mismatch.there.operation.contains("f32[4, 4], column_wise over 2 cubes"));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What a child is handed when it starts: who it is, and the memory it shares, over a socket.
+//! Handoff to a child at its start, over a socket: its role and the memory it shares.
 
 use crate::failure::cut;
 use crate::program::Program;
@@ -11,22 +11,22 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// What a letter begins with: a mark and a version.
+/// First word of a handoff: a mark and a version.
 const MARK: u64 = u64::from_le_bytes(*b"PHXCHLD\x02");
-/// Numbers in a letter.
+/// Numbers in a handoff.
 const NUMBERS: usize = 8;
-/// Descriptors in each letter: mailbox, bell, callables; memories follow, and the settings of a worker.
+/// Descriptors in each handoff: mailbox, bell, callables; memories follow, and the settings of a worker.
 const DESCRIPTORS: usize = 3;
 /// The most memories that a worker can share: its parent's and those of its parent's parents.
 pub(crate) const MAX_MEMORIES: usize = 16;
-/// The most lines: the sockets of those above.
-const MAX_LINES: usize = 16;
-/// What to do about descriptors that are missing.
+/// The most liveness_sockets: the sockets of those above.
+const MAX_SOCKETS: usize = 16;
+/// Advice about missing descriptors.
 const LIMIT: &str = "; raise the limit of descriptors (`ulimit -n`)";
-/// The most descriptors in a letter.
-const MOST: usize = DESCRIPTORS + MAX_MEMORIES + MAX_LINES + 1;
+/// The most descriptors in a handoff.
+const MOST: usize = DESCRIPTORS + MAX_MEMORIES + MAX_SOCKETS + 1;
 
-/// What a child is to be.
+/// Role of a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     /// A chip.
@@ -40,23 +40,29 @@ pub(crate) enum Role {
     Worker {
         /// Counted from 0.
         number: u32,
-        /// What it is called.
+        /// Its name.
         level: u32,
     },
 }
 
-/// Which chip, and which part of the shared memory is its own.
+/// A chip and its window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Chip {
     pub(crate) device_id: u32,
     pub(crate) rank: u32,
     pub(crate) nranks: u32,
-    /// Where its window begins in the memory, and how long it is.
-    pub(crate) window: (u64, u64),
+    pub(crate) window: WindowRange,
+}
+
+/// The window of a chip: a range of the shared memory that no other worker is given.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct WindowRange {
+    pub(crate) base: u64,
+    pub(crate) bytes: u64,
 }
 
 impl Role {
-    /// What it is called.
+    /// Its name.
     pub(crate) fn name(&self) -> String {
         match self {
             Self::Chip(chip) => format!("chip {}", chip.rank),
@@ -70,7 +76,7 @@ impl Role {
         match self {
             Self::Chip(Chip { device_id, rank, nranks, window }) => {
                 let [device_id, rank, nranks] = [device_id, rank, nranks].map(u64::from);
-                [MARK, 1, device_id, rank, nranks, window.0, window.1, counts]
+                [MARK, 1, device_id, rank, nranks, window.base, window.bytes, counts]
             }
             Self::Sub { number } => [MARK, 2, u64::from(number), 0, 0, 0, 0, counts],
             Self::Worker { number, level } => {
@@ -86,7 +92,7 @@ impl Role {
                 device_id: small(device_id)?,
                 rank: small(rank)?,
                 nranks: small(nranks)?,
-                window: (base, bytes),
+                window: WindowRange { base, bytes },
             })),
             [MARK, 2, number, 0, 0, 0, 0, _] => Some(Self::Sub { number: small(number)? }),
             [MARK, 3, number, level, 0, 0, 0, _] => {
@@ -97,44 +103,48 @@ impl Role {
     }
 }
 
-/// A letter that was read.
+/// A handoff that was read.
 #[derive(Debug)]
-pub(crate) struct Letter {
+pub(crate) struct Handoff {
     pub(crate) role: Role,
     pub(crate) mailbox: OwnedFd,
     pub(crate) bell: OwnedFd,
-    /// What the parent can call; see [`write_callables`].
+    /// Callables of the parent; see [`write_callables`].
     pub(crate) callables: OwnedFd,
     /// The parent's memory first, then those of its parents.
     pub(crate) memories: Vec<OwnedFd>,
     /// To be held for life, so that those above know when all below are gone.
-    pub(crate) lines: Vec<OwnedFd>,
-    /// What a worker that has workers is to be.
+    pub(crate) liveness_sockets: Vec<OwnedFd>,
+    /// Settings of a worker that has workers.
     pub(crate) settings: Option<OwnedFd>,
 }
 
-/// What goes with a letter.
-pub(crate) struct Enclosed<'a> {
+/// Descriptors that go with a handoff.
+pub(crate) struct SharedWithChild<'a> {
     pub(crate) mailbox: &'a Segment,
     pub(crate) bell: &'a Segment,
     pub(crate) callables: &'a Segment,
     pub(crate) memories: &'a [Segment],
-    pub(crate) lines: &'a [OwnedFd],
+    pub(crate) liveness_sockets: &'a [OwnedFd],
     pub(crate) settings: Option<&'a Segment>,
 }
 
-/// Sends a letter; it is short, and the socket takes it whether or not somebody reads.
-pub(crate) fn send(socket: BorrowedFd<'_>, role: Role, enclosed: &Enclosed<'_>) -> io::Result<()> {
-    let Enclosed { mailbox, bell, callables, memories, lines, settings } = enclosed;
-    if memories.len() > MAX_MEMORIES || lines.len() > MAX_LINES {
+/// Sends a handoff; it is short, and the socket takes it whether or not somebody reads.
+pub(crate) fn send(
+    socket: BorrowedFd<'_>,
+    role: Role,
+    shared: &SharedWithChild<'_>,
+) -> io::Result<()> {
+    let SharedWithChild { mailbox, bell, callables, memories, liveness_sockets, settings } = shared;
+    if memories.len() > MAX_MEMORIES || liveness_sockets.len() > MAX_SOCKETS {
         return Err(io::Error::other("workers are too deep inside workers"));
     }
-    let numbers = role.numbers(memories.len() as u64 | (lines.len() as u64) << 32);
+    let numbers = role.numbers(memories.len() as u64 | (liveness_sockets.len() as u64) << 32);
     let bytes: Vec<u8> = numbers.into_iter().flat_map(u64::to_le_bytes).collect();
     let first = [*mailbox, *bell, *callables].into_iter().chain(*memories).map(Segment::fd);
-    let lines = lines.iter().map(OwnedFd::as_fd);
+    let liveness_sockets = liveness_sockets.iter().map(OwnedFd::as_fd);
     let descriptors: Vec<BorrowedFd<'_>> =
-        first.chain(lines).chain(settings.map(Segment::fd)).collect();
+        first.chain(liveness_sockets).chain(settings.map(Segment::fd)).collect();
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     let is_taken = control.push(SendAncillaryMessage::ScmRights(&descriptors));
@@ -144,8 +154,8 @@ pub(crate) fn send(socket: BorrowedFd<'_>, role: Role, enclosed: &Enclosed<'_>) 
     if sent == bytes.len() { Ok(()) } else { Err(io::Error::from(io::ErrorKind::WriteZero)) }
 }
 
-/// Reads the letter from the socket.
-pub(crate) fn receive(socket: BorrowedFd<'_>) -> io::Result<Letter> {
+/// Reads the handoff from the socket.
+pub(crate) fn receive(socket: BorrowedFd<'_>) -> io::Result<Handoff> {
     let mut bytes = [0; NUMBERS * 8];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -159,33 +169,33 @@ pub(crate) fn receive(socket: BorrowedFd<'_>) -> io::Result<Letter> {
     }
     let wrong = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what.to_owned());
     if received.bytes != bytes.len() {
-        return Err(wrong("the letter of the parent is too short"));
+        return Err(wrong("the handoff of the parent is too short"));
     }
     let mut numbers = [0; NUMBERS];
     for (number, bytes) in numbers.iter_mut().zip(bytes.chunks_exact(8)) {
         *number = bytes.try_into().map_or(0, u64::from_le_bytes);
     }
-    let role = Role::of(numbers).ok_or_else(|| wrong("the letter is of another version"))?;
+    let role = Role::of(numbers).ok_or_else(|| wrong("the handoff is of another version"))?;
     let counts = numbers[NUMBERS - 1];
     let count = |number: u64| usize::try_from(number & 0xffff_ffff).unwrap_or(usize::MAX);
-    let (memories, lines) = (count(counts), count(counts >> 32));
+    let (memories, liveness_sockets) = (count(counts), count(counts >> 32));
     let is_worker = matches!(role, Role::Worker { .. });
     let needed = DESCRIPTORS + usize::from(is_worker);
-    let needed = needed.saturating_add(memories).saturating_add(lines);
+    let needed = needed.saturating_add(memories).saturating_add(liveness_sockets);
     let count = descriptors.len();
     if count != needed || memories == 0 {
         // The kernel leaves out what is beyond the limit.
         let limit = if received.flags.contains(ReturnFlags::CTRUNC) { LIMIT } else { "" };
-        let words = format!("the letter has {count} descriptors, and {needed} are needed{limit}");
+        let words = format!("the handoff has {count} descriptors, and {needed} are needed{limit}");
         return Err(wrong(&words));
     }
     let mut descriptors = descriptors.into_iter();
     let mut next = || descriptors.next().ok_or_else(|| wrong("a descriptor is missing"));
     let [mailbox, bell, callables] = [next()?, next()?, next()?];
     let memories = descriptors.by_ref().take(memories).collect();
-    let lines = descriptors.by_ref().take(lines).collect();
+    let liveness_sockets = descriptors.by_ref().take(liveness_sockets).collect();
     let settings = descriptors.next();
-    Ok(Letter { role, mailbox, bell, callables, memories, lines, settings })
+    Ok(Handoff { role, mailbox, bell, callables, memories, liveness_sockets, settings })
 }
 
 /// The callables of a program, as its children compare them with theirs, and what bootstraps are told.
@@ -207,7 +217,7 @@ pub(crate) fn write_callables(program: &Program, setting: &[u8]) -> io::Result<S
     Ok(segment)
 }
 
-/// What bootstraps are told; or what differs between the callables of the parent and those of this program.
+/// Compares the callables of the parent with those of this program; returns the bytes that bootstraps are told.
 pub(crate) fn compare_callables(program: &Program, callables: OwnedFd) -> Result<Vec<u8>, String> {
     let unreadable = |error: io::Error| format!("the parent's callables cannot be read: {error}");
     let segment = Segment::adopt_whole(callables).map_err(unreadable)?;

@@ -1,4 +1,4 @@
-//! One rank by itself, on any SIP: what the process of one chip runs.
+//! A program with a single rank on any SIP: the program of one chip process.
 
 use super::{SpawnError, conclude, start};
 use crate::context::Context;
@@ -6,8 +6,8 @@ use crate::error::Error;
 use crate::rank::Rank;
 use std::rc::Rc;
 
-/// Runs `program` as the rank of this SIP; the others do nothing.
-pub fn alone<T, P, F>(context: &mut Context, sip: usize, program: P) -> Result<T, SpawnError>
+/// Runs `program` as the rank of this SIP; the other ranks do nothing.
+pub fn run_on_sip<T, P, F>(context: &mut Context, sip: usize, program: P) -> Result<T, SpawnError>
 where
     T: 'static,
     P: Fn(Rank) -> F + 'static,
@@ -15,8 +15,8 @@ where
 {
     let members = [context.rank(sip, context.default_ranks())];
     let program = Rc::new(move |_, rank| program(rank));
-    let lives = vec![start(context, &members[0], program)];
+    let processes = vec![start(context, &members[0], program)];
     let ended = context.machine.drive();
-    let results = conclude(context, &members, lives, ended)?;
+    let results = conclude(context, &members, processes, ended)?;
     Ok(results.into_iter().next().expect("MPS-1: one rank, one result"))
 }

@@ -1,4 +1,4 @@
-//! A task's seat in a domain, as bytes behind its scalars.
+//! A task's membership in a domain, as bytes behind its scalars.
 
 use super::{BadMessage, Reader};
 use crate::domain::roster::{
@@ -9,23 +9,23 @@ use bytemuck::{Pod, Zeroable};
 use std::sync::Arc;
 
 /// The most domains of a task.
-pub const MAX_DOMAINS: usize = 8;
+pub(crate) const MAX_DOMAINS: usize = 8;
 /// Changes when the meaning of what follows does.
 const VERSION: u8 = 2;
 
-/// Which rank of which domain a task is.
+/// Membership of a task in a domain.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seat {
+pub(crate) struct Membership {
     /// Its rank.
     pub rank: usize,
     /// The domain.
     pub roster: Arc<Roster>,
 }
 
-/// How a seat begins; windows, chips, the name and the buffers follow.
+/// Head of a membership; windows, chips, the name and the buffers follow.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
-struct SeatHead {
+struct MembershipHead {
     version: u8,
     rank: u8,
     ranks: u8,
@@ -40,7 +40,7 @@ struct SeatHead {
     data: [u8; 8],
 }
 
-/// How a buffer of a window begins; its shape and its name follow.
+/// Head of a window's buffer; its shape and its name follow.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct PartHead {
@@ -56,11 +56,11 @@ fn small(count: usize) -> u8 {
     u8::try_from(count).unwrap_or(u8::MAX)
 }
 
-pub(super) fn encode_seat(bytes: &mut Vec<u8>, seat: &Seat) {
-    let Roster { id, name, memory, notices, data, signals, members, parts } = &*seat.roster;
-    let head = SeatHead {
+pub(super) fn encode_membership(bytes: &mut Vec<u8>, membership: &Membership) {
+    let Roster { id, name, memory, notices, data, signals, members, parts } = &*membership.roster;
+    let head = MembershipHead {
         version: VERSION,
-        rank: small(seat.rank),
+        rank: small(membership.rank),
         ranks: small(members.len()),
         parts: small(parts.len()),
         memory: *memory,
@@ -98,8 +98,8 @@ fn encode_part(bytes: &mut Vec<u8>, part: &Part) {
     bytes.extend_from_slice(part.name.as_bytes());
 }
 
-pub(super) fn decode_seat(reader: &mut Reader<'_>) -> Result<Seat, BadMessage> {
-    let head: SeatHead = reader.record("the head of a domain")?;
+pub(super) fn decode_membership(reader: &mut Reader<'_>) -> Result<Membership, BadMessage> {
+    let head: MembershipHead = reader.record("the head of a domain")?;
     let within = |what, count: u64, from: u64, to: u64| {
         if (from..=to).contains(&count) { Ok(()) } else { Err(reader.refuse(what, count)) }
     };
@@ -136,7 +136,7 @@ pub(super) fn decode_seat(reader: &mut Reader<'_>) -> Result<Seat, BadMessage> {
         let part = decode_part(reader, &roster)?;
         roster.parts.push(part);
     }
-    Ok(Seat { rank: head.rank.into(), roster: Arc::new(roster) })
+    Ok(Membership { rank: head.rank.into(), roster: Arc::new(roster) })
 }
 
 /// Windows and notices begin at a line, do not wrap, and no two overlap; no two windows are of one chip.

@@ -5,58 +5,58 @@ use crate::tensor::{Access, DType, Layout, MAX_RANK};
 
 /// One argument as a worker finds it: a tensor in memory that both share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// Which of the memories both share.
+pub(crate) struct ArgumentDescriptor {
+    /// Index of the memory.
     pub memory: u8,
-    /// What the task may do.
+    /// Access of the task.
     pub access: Access,
     /// The number of its buffer and how often that was used.
     pub buffer: (u64, u32),
     /// The first byte, counted in the memory.
     pub offset: u64,
-    /// What lies there.
+    /// Its layout.
     pub layout: Layout,
 }
 
-/// What can stand in a message as an argument.
-pub trait Encode {
+/// An argument that can be written into a message.
+pub(crate) trait Encode {
     /// Appends it to `bytes`.
     fn encode(&self, bytes: &mut Vec<u8>);
 }
 
-impl Encode for Place {
+impl Encode for ArgumentDescriptor {
     fn encode(&self, bytes: &mut Vec<u8>) {
-        encode_place(bytes, &self.head(), &self.layout);
+        encode_argument(bytes, &self.head(), &self.layout);
     }
 }
 
-impl Place {
-    /// Whether a task can see it in place, unless peers can reach it: it has an order and no gaps.
+impl ArgumentDescriptor {
+    /// True if a task can see it in place, unless peers can reach it: it has an order and no gaps.
     pub(crate) fn is_in_place(&self) -> bool {
         self.access != Access::Unordered && self.layout.is_dense()
     }
 
-    /// How it begins as bytes.
-    pub(crate) fn head(&self) -> PlaceHead {
+    /// Returns its head.
+    pub(crate) fn head(&self) -> DescriptorHead {
         let Self { memory, access, buffer, offset, layout } = self;
         let access = *access as u8 | if layout.is_dense() { DENSE } else { 0 };
         let first = [*memory, access, layout.dtype as u8, layout.rank];
         let first = u64::from(u32::from_le_bytes(first)) | u64::from(buffer.1) << 32;
-        PlaceHead([first, buffer.0, *offset, layout.extent])
+        DescriptorHead([first, buffer.0, *offset, layout.extent])
     }
 }
 
-/// How an argument begins, in whole words: what is written in parts is slow to be read as one.
+/// Head of an argument, in whole words: parts that were written apart are slow to read as one.
 ///
 /// The first has, from the lowest byte on: the memory, the access, the dtype, the rank, the generation of the buffer. The
 /// others are the buffer's number, the offset and the extent.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct PlaceHead([u64; 4]);
+pub(crate) struct DescriptorHead([u64; 4]);
 
 /// The highest bit of the access says that it is dense; the lowest say what may be done.
 const DENSE: u8 = 0x80;
 
-impl PlaceHead {
+impl DescriptorHead {
     /// The same, to be used like this.
     #[inline]
     pub(crate) fn with(&self, access: Access) -> Self {
@@ -69,13 +69,13 @@ impl PlaceHead {
         Self(bytemuck::cast::<_, [u64; 4]>(*bytes).map(u64::from_le))
     }
 
-    /// Whether it is a dense row, and everything about it is right.
+    /// True if it is a dense row, and everything about it is right.
     #[inline]
-    fn is_right_row(&self) -> bool {
+    fn is_valid_vector(&self) -> bool {
         let dtype = DType::from_byte(self.byte(2));
         // Sizes of elements are powers of two.
         let is_whole = dtype.is_some_and(|dtype| self.last() & (dtype.bytes() - 1) == 0);
-        self.is_row() && is_whole && Access::from_byte(self.access() & !DENSE).is_some()
+        self.is_vector() && is_whole && Access::from_byte(self.access() & !DENSE).is_some()
     }
 
     /// Its last word.
@@ -104,9 +104,9 @@ impl PlaceHead {
         self.access() & DENSE != 0
     }
 
-    /// Whether nothing follows the head.
+    /// True if nothing follows the head.
     #[inline]
-    fn is_row(&self) -> bool {
+    fn is_vector(&self) -> bool {
         self.is_dense() && self.rank() == 1
     }
 
@@ -126,9 +126,9 @@ pub(super) fn push<const N: usize>(bytes: &mut Vec<u8>, words: [u64; N]) {
 
 /// Appends an argument that begins with `head`.
 #[inline]
-pub(crate) fn encode_place(bytes: &mut Vec<u8>, head: &PlaceHead, layout: &Layout) {
+pub(crate) fn encode_argument(bytes: &mut Vec<u8>, head: &DescriptorHead, layout: &Layout) {
     push(bytes, head.0);
-    if !head.is_row() {
+    if !head.is_vector() {
         encode_layout(bytes, head.is_dense(), layout);
     }
 }
@@ -141,7 +141,7 @@ fn encode_layout(bytes: &mut Vec<u8>, is_dense: bool, layout: &Layout) {
     }
 }
 
-/// Where the bytes of an argument are.
+/// Range of an argument's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reach {
     pub(crate) memory: u8,
@@ -151,68 +151,63 @@ pub(crate) struct Reach {
 
 /// The arguments of a task that was read: all are known to be right, and each is taken apart when it is asked for.
 #[derive(Clone, Copy, Debug)]
-pub enum Places<'a> {
-    /// Dense rows, which are nothing but their heads.
-    Rows(Rows<'a>),
+pub(crate) enum ArgumentDescriptors<'a> {
+    /// Dense vectors, which are nothing but their heads.
+    DenseVectors(DenseVectors<'a>),
     /// Any others.
     Others {
         /// The message.
         bytes: &'a [u8],
-        /// Where each begins.
+        /// Offset of each argument.
         starts: &'a [u32],
     },
 }
 
-/// Arguments that are dense rows.
+/// Arguments that are dense vectors.
 #[derive(Clone, Copy, Debug)]
-pub struct Rows<'a>(&'a [RowBytes]);
+pub(crate) struct DenseVectors<'a>(&'a [VectorBytes]);
 
 /// A dense row in a message.
-type RowBytes = [u8; HEAD];
+type VectorBytes = [u8; HEAD];
 
-/// How many bytes a head has.
-const HEAD: usize = size_of::<PlaceHead>();
+/// Bytes of a head.
+const HEAD: usize = size_of::<DescriptorHead>();
 
-impl<'a> Rows<'a> {
-    /// The first `count` arguments in `bytes`, if all are rows and right.
+impl<'a> DenseVectors<'a> {
+    /// The first `count` arguments in `bytes`, if all are vectors and right.
     #[inline]
     pub(super) fn read(bytes: &'a [u8], count: usize) -> Option<Self> {
         let heads = bytes.as_chunks::<HEAD>().0.get(..count)?;
-        heads.iter().all(|head| PlaceHead::of(head).is_right_row()).then_some(Self(heads))
+        heads.iter().all(|head| DescriptorHead::of(head).is_valid_vector()).then_some(Self(heads))
     }
 
-    /// How many bytes they take.
+    /// Returns the bytes that they take.
     #[inline]
     pub(super) fn bytes(&self) -> usize {
         HEAD * self.0.len()
     }
 }
 
-impl Places<'_> {
-    /// How many there are.
-    pub fn len(&self) -> usize {
+impl ArgumentDescriptors<'_> {
+    /// Number that there are.
+    pub(crate) fn len(&self) -> usize {
         match self {
-            Self::Rows(rows) => rows.0.len(),
+            Self::DenseVectors(vectors) => vectors.0.len(),
             Self::Others { starts, .. } => starts.len(),
         }
     }
 
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     /// One of them.
-    pub fn get(&self, index: usize) -> Option<Place> {
+    pub(crate) fn get(&self, index: usize) -> Option<ArgumentDescriptor> {
         let mut reader = match self {
-            Self::Rows(rows) => Reader { bytes: rows.0.get(index)?, at: 0 },
+            Self::DenseVectors(vectors) => Reader { bytes: vectors.0.get(index)?, at: 0 },
             Self::Others { bytes, starts } => Reader { bytes, at: *starts.get(index)? as usize },
         };
-        decode_place(&mut reader).ok()
+        decode_argument(&mut reader).ok()
     }
 
     /// All of them.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = Place> {
+    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = ArgumentDescriptor> {
         (0..self.len()).map(|index| self.get(index).expect("MSG-2: it was read before"))
     }
 
@@ -223,11 +218,11 @@ impl Places<'_> {
         mut look: impl FnMut(usize, Reach) -> Result<(), E>,
     ) -> Result<(), E> {
         match self {
-            Self::Rows(rows) => (0..)
-                .zip(rows.0)
-                .try_for_each(|(index, head)| look(index, PlaceHead::of(head).reach())),
-            Self::Others { .. } => (0..).zip(self.iter()).try_for_each(|(index, place)| {
-                let Place { memory, offset, layout, .. } = place;
+            Self::DenseVectors(vectors) => (0..)
+                .zip(vectors.0)
+                .try_for_each(|(index, head)| look(index, DescriptorHead::of(head).reach())),
+            Self::Others { .. } => (0..).zip(self.iter()).try_for_each(|(index, argument)| {
+                let ArgumentDescriptor { memory, offset, layout, .. } = argument;
                 look(index, Reach { memory, offset, bytes: layout.extent })
             }),
         }
@@ -236,12 +231,12 @@ impl Places<'_> {
 
 /// Reads over an argument that is right.
 #[inline(never)]
-pub(super) fn check_place(reader: &mut Reader<'_>) -> Result<(), BadMessage> {
-    decode_place(reader).map(drop)
+pub(super) fn check_argument(reader: &mut Reader<'_>) -> Result<(), BadMessage> {
+    decode_argument(reader).map(drop)
 }
 
 #[inline]
-fn known(reader: &Reader<'_>, head: &PlaceHead) -> Result<(Access, DType), BadMessage> {
+fn known(reader: &Reader<'_>, head: &DescriptorHead) -> Result<(Access, DType), BadMessage> {
     let access = Access::from_byte(head.access() & !DENSE)
         .ok_or_else(|| reader.refuse("access", u64::from(head.access())))?;
     let dtype = DType::from_byte(head.byte(2))
@@ -249,21 +244,21 @@ fn known(reader: &Reader<'_>, head: &PlaceHead) -> Result<(Access, DType), BadMe
     Ok((access, dtype))
 }
 
-fn decode_place(reader: &mut Reader<'_>) -> Result<Place, BadMessage> {
-    let head = PlaceHead(reader.words("the head of an argument")?);
+fn decode_argument(reader: &mut Reader<'_>) -> Result<ArgumentDescriptor, BadMessage> {
+    let head = DescriptorHead(reader.words("the head of an argument")?);
     let (access, dtype) = known(reader, &head)?;
     decode_rest(reader, &head, access, dtype)
 }
 
 fn decode_rest(
     reader: &mut Reader<'_>,
-    head: &PlaceHead,
+    head: &DescriptorHead,
     access: Access,
     dtype: DType,
-) -> Result<Place, BadMessage> {
+) -> Result<ArgumentDescriptor, BadMessage> {
     let Reach { memory, offset, bytes: extent } = head.reach();
-    let layout = if head.is_row() {
-        let layout = Layout::row(dtype, extent / dtype.bytes());
+    let layout = if head.is_vector() {
+        let layout = Layout::vector(dtype, extent / dtype.bytes());
         layout.ok_or_else(|| reader.refuse("extent", extent))?
     } else {
         decode_layout(reader, dtype, head.rank(), head.is_dense())?
@@ -274,7 +269,7 @@ fn decode_rest(
     let [first, number, ..] = head.0;
     let [_, generation] = halves(first);
     let buffer = (number, generation);
-    Ok(Place { memory, access, buffer, offset, layout })
+    Ok(ArgumentDescriptor { memory, access, buffer, offset, layout })
 }
 
 fn decode_layout(

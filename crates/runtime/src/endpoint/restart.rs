@@ -1,4 +1,4 @@
-//! How a worker that is lost is started again.
+//! Restart of a lost worker.
 //!
 //! ```text
 //!   Over ── lost ──► Starting ── ready ──► Over: another process has taken over
@@ -8,49 +8,54 @@
 //! ```
 
 use crate::allowance::Allowance;
-use crate::bootstrap::Report;
+use crate::bootstrap::BootReport;
 use crate::failure::cut;
-use crate::process::letter::Role;
-use crate::process::spawn::{Child, Nursery};
+use crate::process::handoff::Role;
+use crate::process::spawn::{Child, Spawner};
 use crate::process::startup::Starting;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-/// How often a worker is started again that has done nothing since.
+/// Restarts of a worker without a task that ended between them.
 const ATTEMPTS: u32 = 3;
-/// How long nothing is tried after no process could be made.
+/// Pause after a process could not be started.
 const PAUSE: Duration = Duration::from_millis(100);
-/// How many bytes of each cause are kept.
+/// Most bytes of each cause that are kept.
 const CAUSE_BYTES: usize = 8 << 10;
 
-/// What is needed to start a worker again, and how far that is.
-pub(crate) struct Rebirth {
+/// A restart: what it needs, and its state.
+pub(crate) struct Restart {
     /// The worker's own; it goes when the worker does.
-    nursery: Weak<Nursery>,
+    spawner: Weak<Spawner>,
     role: Role,
-    /// What it reported when it was first ready.
-    report: Report,
-    /// How long it may take to be ready.
+    /// Its report when it was first ready.
+    report: BootReport,
+    /// Time until it must be ready.
     budget: Duration,
-    /// How often it is still started again without having done anything.
+    /// Restarts that are left.
     left: u32,
-    /// How it was lost since it last did something, the first time first.
+    /// Causes of its losses since it last ended a task, the first one first.
     causes: Vec<String>,
     state: State,
-    /// What it is sent meanwhile.
-    held: Vec<Held>,
-    /// What was recalled of that.
+    /// Tasks to send to the process that takes over.
+    deferred: Vec<DeferredTask>,
+    /// Dispatches of deferred tasks that were recalled.
     pub(super) skipped: Vec<u64>,
     /// A process that starts makes progress in its own way.
     looks: AtomicU64,
 }
 
-/// A task that waits for a process to take over: its dispatch, what it is behind, its message.
-pub(super) type Held = (u64, Vec<u64>, Vec<u8>);
+/// A task that waits for a process to take over.
+pub(super) struct DeferredTask {
+    pub(super) dispatch: u64,
+    /// The dispatches that the task is behind.
+    pub(super) behind: Vec<u64>,
+    pub(super) message: Vec<u8>,
+}
 
-/// How far it is.
+/// State of the restart.
 enum State {
     /// Nothing is under way.
     Over,
@@ -62,7 +67,7 @@ enum State {
     Pausing(Instant),
 }
 
-/// What has become of a worker that is started again.
+/// Progress of a restart.
 pub(super) enum News {
     /// Nothing yet.
     None,
@@ -74,33 +79,33 @@ pub(super) enum News {
     Lost(Option<Child>, String),
 }
 
-impl Rebirth {
+impl Restart {
     pub(crate) fn new(
-        nursery: &Arc<Nursery>,
+        spawner: &Arc<Spawner>,
         role: Role,
-        report: Report,
+        report: BootReport,
         budget: Duration,
     ) -> Self {
         Self {
-            nursery: Arc::downgrade(nursery),
+            spawner: Arc::downgrade(spawner),
             role,
             report,
             budget,
             left: ATTEMPTS,
             causes: Vec::new(),
             state: State::Over,
-            held: Vec::new(),
+            deferred: Vec::new(),
             skipped: Vec::new(),
             looks: AtomicU64::new(0),
         }
     }
 
-    /// Whether something is under way.
+    /// True if something is under way.
     pub(super) fn is_on(&self) -> bool {
         !matches!(self.state, State::Over)
     }
 
-    /// Whether another process would be started.
+    /// True if another process would be started.
     pub(super) fn has_attempts(&self) -> bool {
         self.left > 0
     }
@@ -118,26 +123,28 @@ impl Rebirth {
     }
 
     /// Keeps a task for the process that takes over.
-    pub(super) fn hold(&mut self, dispatch: u64, behind: &[u64], message: &[u8]) {
+    pub(super) fn defer(&mut self, dispatch: u64, behind: &[u64], message: &[u8]) {
         if behind.iter().any(|one| self.skipped.contains(one)) {
             return self.skipped.push(dispatch);
         }
-        self.held.push((dispatch, behind.to_vec(), message.to_vec()));
+        let (behind, message) = (behind.to_vec(), message.to_vec());
+        self.deferred.push(DeferredTask { dispatch, behind, message });
     }
 
     /// Skips a task that is kept, and what was sent behind it (EP-7).
     pub(super) fn recall(&mut self, dispatch: u64) {
-        let Self { held, skipped, .. } = self;
-        held.retain(|(one, behind, _)| {
-            let is_skipped = *one == dispatch || behind.iter().any(|one| skipped.contains(one));
+        let Self { deferred, skipped, .. } = self;
+        deferred.retain(|task| {
+            let is_behind = task.behind.iter().any(|other| skipped.contains(other));
+            let is_skipped = task.dispatch == dispatch || is_behind;
             if is_skipped {
-                skipped.push(*one);
+                skipped.push(task.dispatch);
             }
             !is_skipped
         });
     }
 
-    /// When to look even if nobody says anything.
+    /// Returns the time of the next look that is needed without an event.
     pub(super) fn look_again(&self) -> Option<Instant> {
         match &self.state {
             State::Over | State::Ending(..) => None,
@@ -146,9 +153,9 @@ impl Rebirth {
         }
     }
 
-    /// What was kept for the process that takes over.
-    pub(super) fn take_held(&mut self) -> Vec<Held> {
-        std::mem::take(&mut self.held)
+    /// Takes the tasks for the process that takes over.
+    pub(super) fn take_deferred(&mut self) -> Vec<DeferredTask> {
+        std::mem::take(&mut self.deferred)
     }
 
     /// Ends the process that starts, if there is one.
@@ -166,8 +173,8 @@ impl Rebirth {
         }
         self.left -= 1;
         let closed = || format!("{cause}; the worker is closed");
-        let nursery = self.nursery.upgrade().ok_or_else(closed)?;
-        match Starting::new(&nursery, self.role, Instant::now()) {
+        let spawner = self.spawner.upgrade().ok_or_else(closed)?;
+        match Starting::new(&spawner, self.role, Instant::now()) {
             Ok(next) => self.state = State::Starting(Box::new(next), Allowance::new(self.budget)),
             Err(error) if self.left == 0 => return self.begin(&error.to_string()),
             Err(error) => {
@@ -209,7 +216,7 @@ impl Rebirth {
         }
     }
 
-    /// Whether a process is ready to take over.
+    /// True if a process is ready to take over.
     fn check(&self, next: &mut Starting, allowance: &mut Allowance) -> Result<bool, String> {
         let is_ready = next.look().map_err(|error| error.to_string())?;
         let wrong = |words: String| Err(format!("{}: {words}", next.child.name()));
@@ -238,7 +245,7 @@ impl Rebirth {
         if is_stopped { Err(why.to_owned()) } else { self.begin(why) }
     }
 
-    /// How it was lost, every time.
+    /// Describes all its losses.
     fn story(&self) -> String {
         let mut causes = self.causes.iter();
         let mut words = causes.next().cloned().unwrap_or_default();
@@ -255,16 +262,16 @@ impl Rebirth {
 mod tests {
     use super::*;
 
-    fn rebirth() -> Rebirth {
-        Rebirth {
-            nursery: Weak::new(),
+    fn restart() -> Restart {
+        Restart {
+            spawner: Weak::new(),
             role: Role::Sub { number: 0 },
-            report: Report::default(),
+            report: BootReport::default(),
             budget: Duration::from_secs(1),
             left: ATTEMPTS,
             causes: Vec::new(),
             state: State::Over,
-            held: Vec::new(),
+            deferred: Vec::new(),
             skipped: Vec::new(),
             looks: AtomicU64::new(0),
         }
@@ -272,32 +279,32 @@ mod tests {
 
     #[test]
     fn ep_4_ep_7_what_is_kept_behind_a_recalled_task_is_skipped_too() {
-        let mut rebirth = rebirth();
+        let mut restart = restart();
         for (dispatch, behind) in [(1, vec![]), (2, vec![1]), (3, vec![]), (4, vec![3, 2])] {
-            rebirth.hold(dispatch, &behind, b"a task");
+            restart.defer(dispatch, &behind, b"a task");
         }
-        rebirth.recall(7);
-        assert!(rebirth.skipped.is_empty(), "EP-4: nobody knows it");
-        rebirth.recall(1);
-        assert_eq!(rebirth.skipped, [1, 2, 4], "EP-7");
-        rebirth.hold(5, &[4], b"a task");
-        rebirth.hold(6, &[3], b"a task");
-        assert_eq!(rebirth.skipped, [1, 2, 4, 5], "EP-7: also what comes later");
-        let held: Vec<u64> = rebirth.take_held().into_iter().map(|(held, ..)| held).collect();
-        assert_eq!(held, [3, 6], "EP-4: the others stay");
+        restart.recall(7);
+        assert!(restart.skipped.is_empty(), "EP-4: nobody knows it");
+        restart.recall(1);
+        assert_eq!(restart.skipped, [1, 2, 4], "EP-7");
+        restart.defer(5, &[4], b"a task");
+        restart.defer(6, &[3], b"a task");
+        assert_eq!(restart.skipped, [1, 2, 4, 5], "EP-7: also what comes later");
+        let deferred = restart.take_deferred().into_iter().map(|task| task.dispatch);
+        assert_eq!(deferred.collect::<Vec<u64>>(), [3, 6], "EP-4: the others stay");
     }
 
     #[test]
     fn prc_9_a_story_names_every_cause_and_is_not_endless() {
-        let mut rebirth = rebirth();
+        let mut restart = restart();
         let long = "x".repeat(1 << 20);
-        rebirth.causes = ["it was killed", "it failed", &long].map(str::to_owned).to_vec();
-        rebirth.left = 0;
-        let words = rebirth.begin(&long).expect_err("PRC-9: no attempt is left");
+        restart.causes = ["it was killed", "it failed", &long].map(str::to_owned).to_vec();
+        restart.left = 0;
+        let words = restart.begin(&long).expect_err("PRC-9: no attempt is left");
         assert!(words.starts_with("it was killed; it was started again 3 times"), "PRC-9");
         assert!(words.contains("1. it failed") && words.ends_with("bytes more"), "PRC-9");
-        rebirth.has_worked();
-        let words = rebirth.begin("it was killed").expect_err("PRC-9: nobody could start it");
+        restart.has_worked();
+        let words = restart.begin("it was killed").expect_err("PRC-9: nobody could start it");
         assert_eq!(words, "it was killed; the worker is closed", "PRC-9");
     }
 }

@@ -1,0 +1,234 @@
+//! The handle of a simulation for processes and devices.
+
+use super::action::{Action, Key};
+use super::agenda::Entry;
+use super::state::State;
+use super::task::{self, JoinHandle, Pause, Sleep, TaskId};
+use super::{Device, DeviceId, Partition, Wait};
+use crate::time::Time;
+use std::rc::Rc;
+
+/// A handle of the simulation for a process or a device: it reads the time, waits and schedules.
+#[derive(Clone)]
+pub struct Sim(Rc<State>);
+
+impl Sim {
+    pub(super) fn new(state: State) -> Self {
+        Self(Rc::new(state))
+    }
+
+    #[inline]
+    pub(super) fn state(&self) -> &State {
+        &self.0
+    }
+
+    pub(super) fn share(&self) -> Rc<State> {
+        self.0.clone()
+    }
+
+    /// Returns the current time.
+    #[inline]
+    pub fn now(&self) -> Time {
+        Time::ps(self.0.clock.now.get())
+    }
+
+    /// Returns the partition that has its turn.
+    #[inline]
+    pub fn partition(&self) -> Partition {
+        self.0.current.partition.get()
+    }
+
+    /// Returns the process that is running.
+    #[inline]
+    pub fn task(&self) -> TaskId {
+        self.0.current.task.get()
+    }
+
+    /// Returns the number of events fired, without those of the current turn.
+    pub fn events(&self) -> u64 {
+        self.0.clock.events.get()
+    }
+
+    /// Ends the run after the current window; unfinished processes are dropped with the executor.
+    pub fn stop(&self) {
+        self.0.run.is_stopped.set(true);
+    }
+
+    /// Registers a device and returns the number for scheduling its actions.
+    pub(crate) fn register(&self, device: Rc<dyn Device>) -> DeviceId {
+        let registry = &self.0.registry;
+        let id = registry.device_count.get();
+        registry.device_count.set(id + 1);
+        registry.new_devices.borrow_mut().push(device);
+        registry.has_changes.set(true);
+        DeviceId(id)
+    }
+
+    /// Schedules an action of `device` in `partition`.
+    ///
+    /// # Panics
+    ///
+    /// If `time` is in the past, or within the lookahead for another partition (SIM-1, SIM-3): bugs of a model.
+    #[inline]
+    pub(crate) fn schedule(
+        &self,
+        time: Time,
+        partition: Partition,
+        device: DeviceId,
+        payload: u64,
+    ) {
+        self.act_at(time, partition, Action::of(device, payload));
+    }
+
+    #[inline(never)]
+    pub(super) fn act_at(&self, time: Time, partition: Partition, action: Action) {
+        let state = &*self.0;
+        let now = state.clock.now.get();
+        if time == Time::MAX {
+            return self.overflow();
+        }
+        if !state.run.is_running.get() {
+            return self.prepare(time, partition, action);
+        }
+        let origin = state.current.partition.get();
+        if time.as_ps() <= now {
+            return self.act_now(time, partition, action);
+        }
+        assert!(
+            partition == origin || time.as_ps() >= state.clock.window_end.get(),
+            "SIM-3: {origin:?} acts on {partition:?} within the lookahead"
+        );
+        let mut agendas = state.pending.agendas.borrow_mut();
+        let key = agendas.next_key(now, origin);
+        agendas.push(partition, Entry { time: time.as_ps(), key, action });
+    }
+
+    /// Reserves the key of an event at `time` that may turn out to be unnecessary. [`Sim::schedule_as`] schedules the
+    /// event as if it had been scheduled now.
+    #[inline]
+    pub(crate) fn reserve(&self, time: Time) -> Key {
+        let State { clock, current, pending, .. } = &*self.0;
+        clock.latest.set(clock.latest.get().max(time.as_ps()));
+        pending.agendas.borrow_mut().next_key(clock.now.get(), current.partition.get())
+    }
+
+    /// True if an event of the current partition at `time` with this key has fired, or would have.
+    #[inline]
+    pub(crate) fn has_passed(&self, time: Time, key: Key) -> bool {
+        let now = self.now();
+        time < now || (time == now && key < self.0.current.key.get())
+    }
+
+    /// Schedules an action that has not passed, with the key that was reserved for it.
+    #[inline(never)]
+    pub(crate) fn schedule_as(
+        &self,
+        key: Key,
+        time: Time,
+        partition: Partition,
+        device: DeviceId,
+        payload: u64,
+    ) {
+        if time == Time::MAX {
+            return self.overflow();
+        }
+        let action = Action::of(device, payload);
+        let mut agendas = self.0.pending.agendas.borrow_mut();
+        agendas.push(partition, Entry { time: time.as_ps(), key, action });
+    }
+
+    /// Adds an action without delay.
+    fn act_now(&self, time: Time, partition: Partition, action: Action) {
+        let (now, origin) = (self.now(), self.partition());
+        assert!(time == now, "SIM-1: {origin:?} acts at {time}, before {now}");
+        assert!(partition == origin, "SIM-3: {origin:?} acts on {partition:?} without delay");
+        self.0.pending.ready.borrow_mut().push_back(action);
+    }
+
+    /// Ends the run: an event lies after [`Time::MAX`].
+    #[cold]
+    fn overflow(&self) {
+        self.0.run.has_overflowed.set(true);
+        self.stop();
+    }
+
+    /// True if the run ended because an event lies after [`Time::MAX`].
+    pub(crate) fn has_overflowed(&self) -> bool {
+        self.0.run.has_overflowed.get()
+    }
+
+    /// Adds an event before the run: it counts as created by its own partition.
+    #[cold]
+    fn prepare(&self, time: Time, partition: Partition, action: Action) {
+        let State { clock, pending, .. } = &*self.0;
+        let mut agendas = pending.agendas.borrow_mut();
+        let key = agendas.next_key(clock.now.get(), partition);
+        agendas.push(partition, Entry { time: time.as_ps(), key, action });
+    }
+
+    /// Resumes a process of the current partition after the actions that are already due.
+    #[inline]
+    pub fn wake(&self, task: TaskId) {
+        debug_assert!(
+            !self.0.run.is_running.get() || self.is_here(task),
+            "SIM-3: {:?} wakes a process of another partition",
+            self.partition()
+        );
+        self.0.pending.ready.borrow_mut().push_back(Action::resume(task.pack()));
+    }
+
+    /// True if a process runs in the current partition, or has ended.
+    fn is_here(&self, task: TaskId) -> bool {
+        let partition = self.0.registry.tasks.borrow().partition_of(task);
+        partition.is_none_or(|partition| partition == self.partition())
+    }
+
+    /// Resumes the running process at `time`.
+    #[inline]
+    pub(crate) fn resume_at(&self, time: Time) {
+        self.act_at(time, self.partition(), Action::resume(self.task().pack()));
+    }
+
+    /// Waits for `span` of simulated time.
+    pub fn sleep(&self, span: Time) -> Sleep {
+        self.sleep_until(self.now() + span)
+    }
+
+    /// Waits until `deadline`; returns at once if `deadline` has passed.
+    pub fn sleep_until(&self, deadline: Time) -> Sleep {
+        Sleep::new(self.clone(), deadline)
+    }
+
+    /// Waits until another event has fired (SIM-7). `describe` names the polled condition for a deadlock report.
+    pub fn pause<D: Fn() -> Wait>(&self, describe: D) -> Pause<D> {
+        Pause::new(self.clone(), describe)
+    }
+
+    /// Starts a process in the current partition.
+    pub fn spawn<T: 'static>(
+        &self,
+        name: impl Into<String>,
+        process: impl Future<Output = T> + 'static,
+    ) -> JoinHandle<T> {
+        task::spawn(self, self.partition(), name.into(), process)
+    }
+
+    /// Records the condition a pending future waits for, if a deadlock or a question collects descriptions. Every
+    /// future calls this before it returns `Poll::Pending`.
+    #[inline]
+    pub fn waiting(&self, describe: impl FnOnce() -> Wait) {
+        let inquiry = &self.0.inquiry;
+        // The cheap test comes first: during a run it is nearly always true.
+        if inquiry.is_quiet.get() {
+            return;
+        }
+        if let Some(waits) = &mut *inquiry.waits.borrow_mut() {
+            waits.push(describe());
+        }
+    }
+
+    /// Returns the name of a process, for messages.
+    pub(crate) fn name_of(&self, task: TaskId) -> Option<String> {
+        self.0.registry.tasks.borrow().name_of(task)
+    }
+}

@@ -1,0 +1,158 @@
+//! The state that the executor shares with processes and devices.
+
+use super::action::{Action, Key};
+use super::agenda::{Agendas, Entry};
+use super::task::Slab;
+use super::watch::{DozingProcess, Question};
+use super::{Device, Partition, Process, TaskId, Wait};
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+/// All shared state of one simulation.
+pub(super) struct State {
+    pub(super) clock: Clock,
+    pub(super) current: Current,
+    pub(super) run: RunStatus,
+    pub(super) pending: Pending,
+    pub(super) registry: Registry,
+    pub(super) watchers: Watchers,
+    pub(super) inquiry: Inquiry,
+}
+
+/// Simulated time, in picoseconds.
+pub(super) struct Clock {
+    pub(super) now: Cell<u64>,
+    /// The latest instant that any partition has reached.
+    pub(super) latest: Cell<u64>,
+    /// The shortest delay of an event for another partition.
+    pub(super) lookahead: Cell<u64>,
+    /// The end of the window in which partitions take their turns.
+    pub(super) window_end: Cell<u64>,
+    /// The number of events fired, without those of the current turn.
+    pub(super) events: Cell<u64>,
+}
+
+/// The event that is firing.
+pub(super) struct Current {
+    pub(super) partition: Cell<Partition>,
+    pub(super) task: Cell<TaskId>,
+    pub(super) key: Cell<Key>,
+}
+
+/// The stage of a run.
+#[derive(Default)]
+pub(super) struct RunStatus {
+    /// True during [`super::Executor::run`]. Before a run, any code may schedule events for every partition.
+    pub(super) is_running: Cell<bool>,
+    pub(super) is_stopped: Cell<bool>,
+    /// True if an event was scheduled after the end of time.
+    pub(super) has_overflowed: Cell<bool>,
+}
+
+/// The actions that have not fired.
+pub(super) struct Pending {
+    pub(super) agendas: RefCell<Agendas>,
+    /// The actions without delay of the partition that has its turn.
+    pub(super) ready: RefCell<VecDeque<Action>>,
+}
+
+/// The names of processes, the number of devices, and the changes that the executor applies after the current action.
+#[derive(Default)]
+pub(super) struct Registry {
+    pub(super) tasks: RefCell<Slab>,
+    pub(super) device_count: Cell<u32>,
+    /// True if one of the lists below, or [`Inquiry::questions`], is not empty.
+    pub(super) has_changes: Cell<bool>,
+    pub(super) new_processes: RefCell<Vec<(TaskId, Process)>>,
+    pub(super) new_devices: RefCell<Vec<Rc<dyn Device>>>,
+    pub(super) canceled: RefCell<Vec<TaskId>>,
+}
+
+/// The processes that wait for the progress of others.
+#[derive(Default)]
+pub(super) struct Watchers {
+    /// The processes in [`super::Sim::pause`] (SIM-7).
+    pub(super) paused: RefCell<Vec<(Partition, TaskId)>>,
+    /// The value of [`Clock::events`] after the paused processes were resumed last.
+    pub(super) events_after_pauses: Cell<u64>,
+    /// The processes in [`super::Sim::doze_until`] (SIM-8).
+    pub(super) dozing: RefCell<Vec<DozingProcess>>,
+}
+
+/// The collection of wait descriptions, for deadlocks and [`super::Sim::look_at`].
+#[derive(Default)]
+pub(super) struct Inquiry {
+    /// True while no descriptions are collected.
+    pub(super) is_quiet: Cell<bool>,
+    /// The waits of the process that was polled last; `None` if no descriptions are collected.
+    pub(super) waits: RefCell<Option<Vec<Wait>>>,
+    /// True if the process that was polled last dozes.
+    pub(super) has_dozed: Cell<bool>,
+    pub(super) questions: RefCell<Vec<Rc<Question>>>,
+}
+
+impl State {
+    pub(super) fn new(partitions: u32) -> Self {
+        Self {
+            clock: Clock {
+                now: Cell::new(0),
+                latest: Cell::new(0),
+                lookahead: Cell::new(1),
+                window_end: Cell::new(0),
+                events: Cell::new(0),
+            },
+            current: Current {
+                partition: Cell::new(Partition(0)),
+                task: Cell::new(TaskId::NONE),
+                key: Cell::new(Key::LAST),
+            },
+            run: RunStatus::default(),
+            pending: Pending {
+                agendas: RefCell::new(Agendas::new(partitions)),
+                ready: RefCell::default(),
+            },
+            registry: Registry::default(),
+            watchers: Watchers::default(),
+            inquiry: Inquiry::default(),
+        }
+    }
+
+    /// Forgets the events and waits of a run that is over. Time does not change.
+    pub(super) fn clear(&self) {
+        self.clock.now.set(self.clock.latest.get());
+        self.run.is_stopped.set(false);
+        self.run.has_overflowed.set(false);
+        self.watchers.paused.borrow_mut().clear();
+        self.watchers.dozing.borrow_mut().clear();
+        self.inquiry.questions.borrow_mut().clear();
+        self.pending.ready.borrow_mut().clear();
+        self.pending.agendas.borrow_mut().clear();
+    }
+
+    /// Resumes the paused processes at `due`, the time of the next event. If no event is left, resumes them now if
+    /// another event has fired since they were resumed last (SIM-7). Returns the time of the next event, `u64::MAX` if
+    /// there is none.
+    #[cold]
+    pub(super) fn end_pauses(&self, due: u64) -> u64 {
+        let (clock, watchers) = (&self.clock, &self.watchers);
+        if due == u64::MAX && clock.events.get() <= watchers.events_after_pauses.get() {
+            return due;
+        }
+        let time = if due == u64::MAX { clock.latest.get() } else { due };
+        let mut paused = watchers.paused.take();
+        paused.sort_unstable();
+        watchers.events_after_pauses.set(clock.events.get() + paused.len() as u64);
+        for (partition, task) in paused {
+            self.resume_at(time, partition, task);
+        }
+        time
+    }
+
+    /// Schedules the resumption of a process, as an event that its own partition creates.
+    pub(super) fn resume_at(&self, time: u64, partition: Partition, task: TaskId) {
+        let mut agendas = self.pending.agendas.borrow_mut();
+        let key = agendas.next_key(time, partition);
+        agendas.push(partition, Entry { time, key, action: Action::resume(task.pack()) });
+    }
+}

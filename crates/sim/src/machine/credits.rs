@@ -1,0 +1,147 @@
+//! Credits on their way back: from a freed slot at the receiver to the sender of an edge.
+
+use super::World;
+use super::fabric::{Act, Packet, PacketKind};
+use super::noc;
+use crate::ipcq::{Backpressure, Edge, Returning};
+use crate::record::Path;
+use crate::stall::Kind;
+use crate::time::Time;
+use crate::topology::PeId;
+
+impl World {
+    /// Takes the credits that have come home since the last call (IPC-5).
+    #[inline]
+    pub(crate) fn take_credits(&self, edge: &mut Edge) {
+        // While messages are pending, credits are events.
+        if !edge.lazy || edge.pending() > 0 {
+            return;
+        }
+        while !edge.returning.is_empty() {
+            let Returning { path, key } = &edge.returning[0];
+            if !self.sim.has_passed(path.at(), *key) {
+                return;
+            }
+            edge.returning.pop();
+            edge.credits += 1;
+        }
+    }
+
+    /// Makes an event of the credit for the last pending message, if that credit is on its way.
+    #[inline]
+    pub(super) fn expect_credit(&self, edge: &Edge, number: u32) {
+        let last = edge.pending() - 1;
+        if last < edge.returning.len() {
+            let Returning { path, key } = &edge.returning[last];
+            self.schedule_as(*key, path.at(), edge.name.from.sip, Act::Credit, number);
+        }
+    }
+
+    /// Frees a slot and sends its credit home.
+    #[inline]
+    pub(crate) fn release(&self, number: u32, path: &Path) {
+        let now = self.sim.now();
+        let edge = &mut self.edges.borrow_mut().list[number as usize];
+        edge.free_slot(now);
+        let arrival = now + edge.credit_latency;
+        let waiting = edge.pending();
+        let returning = edge.returning.push();
+        returning.path = *path;
+        returning.path.advance(now, Kind::Dependency);
+        returning.path.advance(arrival, Kind::Credit);
+        if !edge.lazy {
+            return self.send_credit(edge, number, arrival, path);
+        }
+        let key = self.sim.reserve(arrival);
+        returning.key = key;
+        // Only the credits for pending messages are events; `take_credits` finds the others.
+        if edge.returning.len() <= waiting || arrival == Time::MAX {
+            self.schedule_as(key, arrival, edge.name.from.sip, Act::Credit, number);
+        }
+    }
+
+    /// Sends a credit home by an event, or as a packet over the links.
+    fn send_credit(&self, edge: &Edge, number: u32, arrival: Time, path: &Path) {
+        let (from, to) = (edge.name.from.sip, edge.name.to.sip);
+        let bytes = edge.spec.ipcq_credit_size_bytes;
+        if bytes == 0 || from == to {
+            return self.schedule(arrival, from, Act::Credit, number);
+        }
+        let (kind, path) = (PacketKind::Credit, *path);
+        let packet = Packet { edge: number, bytes, at: to, to: from, kind, path };
+        let inside = noc::latency(&self.spec, edge.name.to, PeId::first(to));
+        if inside == Time::ZERO {
+            return self.forward(packet);
+        }
+        let packet = self.packets.borrow_mut().insert(packet);
+        self.schedule(self.sim.now() + inside, to, Act::Hop, packet);
+    }
+
+    /// Moves a credit packet from the gateway of the sender's SIP to the PE.
+    pub(super) fn credit_from_gate(&self, number: u32) {
+        let from = self.edges.borrow().list[number as usize].name.from;
+        let inside = noc::latency(&self.spec, PeId::first(from.sip), from);
+        if inside == Time::ZERO {
+            return self.credit(number);
+        }
+        self.schedule(self.sim.now() + inside, from.sip, Act::Credit, number);
+    }
+
+    /// Returns a credit to the sender.
+    #[inline]
+    pub(super) fn credit(&self, number: u32) {
+        let edge = &mut self.edges.borrow_mut().list[number as usize];
+        let now = self.sim.now();
+        edge.credits += 1;
+        let pending = edge.pending();
+        let Returning { path, .. } = edge.returning.pop().expect("IPC-3: a credit was sent");
+        if pending == 0 {
+            return;
+        }
+        if edge.sender.is_some() {
+            edge.last_wait = *path;
+            edge.last_wait.advance(now, Kind::Credit);
+        }
+        let message = &mut edge.messages[edge.arrived + edge.in_flight];
+        message.path = *path;
+        message.path.advance(now, Kind::Credit);
+        match edge.spec.backpressure {
+            Backpressure::Sleep => self.resume_sender(edge, number),
+            Backpressure::Poll(period) => self.poll_again(edge, number, period),
+        }
+    }
+
+    /// Launches the oldest pending message and wakes its sender.
+    #[inline]
+    fn resume_sender(&self, edge: &mut Edge, number: u32) {
+        self.launch_message(edge, number);
+        if let Some(task) = edge.sender.take() {
+            self.sim.wake(task);
+        }
+    }
+
+    /// Schedules the next poll of a sender: a whole number of periods after it was refused.
+    fn poll_again(&self, edge: &mut Edge, number: u32, period: Time) {
+        let refused = edge.messages[edge.arrived + edge.in_flight].posted;
+        let waited = self.sim.now() - refused;
+        let polls = waited.as_ps().div_ceil(period.as_ps().max(1)).max(1);
+        let look = refused + Time::ps(polls * period.as_ps());
+        if !edge.retry_scheduled {
+            edge.retry_scheduled = true;
+            edge.stats.polls += polls;
+            self.schedule(look, edge.name.from.sip, Act::Retry, number);
+        }
+    }
+
+    /// Launches pending messages of a polling sender while there are credits.
+    pub(super) fn retry(&self, number: u32) {
+        let edge = &mut self.edges.borrow_mut().list[number as usize];
+        edge.retry_scheduled = false;
+        let now = self.sim.now();
+        while edge.credits > 0 && edge.pending() > 0 {
+            let index = edge.arrived + edge.in_flight;
+            edge.messages[index].path.advance(now, Kind::Credit);
+            self.resume_sender(edge, number);
+        }
+    }
+}
