@@ -2,7 +2,7 @@
 
 use super::Finished;
 use phalanx_sim::Time;
-use phalanx_sim::report::{CriticalPath, EdgeUsage, PathPart, Report, Stalls, Usage};
+use phalanx_sim::report::{CriticalPath, EdgeUsage, PathPart, RangeUsage, Report, Stalls, Usage};
 use phalanx_sim::stall::{Kind, Stack};
 use phalanx_workloads::{Ranks, Settings};
 use serde::ser::{Serialize, SerializeMap, Serializer};
@@ -25,6 +25,9 @@ pub(super) struct View<'a> {
     seed: u64,
     edges: Vec<EdgeView>,
     advice: &'a [String],
+    /// Absent if the program names none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    ranges: Vec<RangeView<'a>>,
     /// Programs of ranks only.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     ranks: Option<RanksView<'a>>,
@@ -62,8 +65,9 @@ impl<'a> RanksView<'a> {
 impl<'a> View<'a> {
     pub(super) fn new(finished: &'a Finished<'a>) -> Self {
         let Finished { workload, spec, settings, outcome, wall } = finished;
+        let report = &outcome.report;
         let Report { simulated, events, utilisation, stalls, edges, critical_path, advice, .. } =
-            &outcome.report;
+            report;
         Self {
             workload: workload.name,
             machine: &spec.name,
@@ -82,12 +86,13 @@ impl<'a> View<'a> {
             seed: seed(settings),
             edges: edges.iter().map(EdgeView::new).collect(),
             advice,
+            ranges: report.ranges.iter().map(RangeView::new).collect(),
             ranks: outcome.ranks.as_ref().map(RanksView::new),
         }
     }
 }
 
-/// What the numbers came from; 0 for a workload that needs none.
+/// Returns the seed of the numbers; 0 for a workload that needs none.
 fn seed(settings: &Settings) -> u64 {
     let known = settings.iter().any(|(name, _)| name == "seed");
     if known { settings.count("seed") } else { 0 }
@@ -209,6 +214,22 @@ impl PathView {
             complete: path.complete,
             parts: path.parts.iter().map(part).collect(),
         }
+    }
+}
+
+#[derive(serde::Serialize)]
+struct RangeView<'a> {
+    range: &'a str,
+    count: u64,
+    total_ps: u64,
+    from_ps: u64,
+    to_ps: u64,
+}
+
+impl<'a> RangeView<'a> {
+    fn new(range: &'a RangeUsage) -> Self {
+        let [total_ps, from_ps, to_ps] = [range.total, range.from, range.to].map(Time::as_ps);
+        Self { range: &range.name, count: range.count, total_ps, from_ps, to_ps }
     }
 }
 

@@ -128,6 +128,7 @@ fn logs(partition_order: PartitionOrder) -> (String, String) {
     let report = context.report();
     let ops: usize = report.ops.iter().map(|log| log.len()).sum();
     assert!(ops > 20 && report.requests.len() > 20);
+    assert!(report.op_log().contains(" all_reduce("), "a collective has its algorithm's name");
     (format!("{:?}", report.ops), format!("{:?}", report.requests))
 }
 
