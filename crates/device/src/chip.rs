@@ -21,7 +21,7 @@
 //! use phalanx_torch::Grid;
 //! use phalanx_sim::MachineSpec;
 //!
-//! /// `c = a + b`: what is declared as input is staged in, what is declared as output is staged back.
+//! /// `c = a + b`: inputs are copied in, outputs are copied back.
 //! fn add(task: &mut Task<'_>) -> Result<(), Failure> {
 //!     SimChip::launch(task, "add", Grid::Pes(1), |tl, args| async move {
 //!         let (a, b) = tl.load_pair(&args.view(0)?, &args.view(1)?).await?;
@@ -51,15 +51,15 @@
 //! # Ok::<(), phalanx_runtime::Error>(())
 //! ```
 //!
-//! - **CHP-1 (right).** What a task leaves in its arguments are the numbers of the kernel, bit for bit, for every type that
-//!   a chip has, in threads and in processes alike.
-//! - **CHP-2 (as declared).** What is declared as input is staged in and never back; what is declared as output is staged
-//!   back and never in; what is both is staged both ways. An output that was not written fails the task.
-//! - **CHP-3 (time).** The simulated time of a task is what passed on its chip's clock, from the first argument that crosses
-//!   the host link to the last that has come back. It is the same however busy the host is.
-//! - **CHP-4 (lives on).** A chip outlives its tasks: what one keeps, a later one finds, and a task that fails, panics or
-//!   can never go on costs itself only.
-//! - **CHP-5 (moves).** A task whose chip computes numbers says so, and is not taken for stuck, however long it takes.
+//! - **CHP-1 (right).** The arguments of a finished task hold the numbers of the kernel, bit for bit, for every type that a
+//!   chip has, in threads and in processes alike.
+//! - **CHP-2 (as declared).** An input is copied in and never back; an output is copied back and never in; an argument that
+//!   is both is copied both ways. An output that the program did not write fails the task.
+//! - **CHP-3 (time).** The simulated time of a task is the time that passed on its chip's clock, from the first argument that
+//!   crosses the host link to the last that has come back. The load of the host does not change it.
+//! - **CHP-4 (lives on).** A chip outlives its tasks: a later task finds the tensors that an earlier one kept. A task that
+//!   fails, panics or deadlocks harms no other task.
+//! - **CHP-5 (moves).** A task reports progress while its chip computes numbers: the watchdog does not take it for stuck.
 
 mod board;
 mod thread;

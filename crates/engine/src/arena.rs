@@ -1,4 +1,4 @@
-//! Records addressed by number, whose places are used again at once, the last freed first.
+//! An arena: records addressed by number; freed numbers are used again, the last freed first.
 
 use std::ops::{Index, IndexMut};
 
@@ -38,7 +38,7 @@ impl<T> Arena<T> {
         self.free.push(at);
     }
 
-    /// A place that was used before, with what is left in it.
+    /// Returns a freed number; its old record is still there.
     pub(crate) fn reuse(&mut self) -> Option<u32> {
         self.free.pop()
     }
@@ -48,7 +48,7 @@ impl<T> Arena<T> {
         self.items.iter()
     }
 
-    /// How many records are in use.
+    /// Returns the number of records in use.
     pub(crate) fn live(&self) -> usize {
         self.items.len() - self.free.len()
     }

@@ -11,14 +11,14 @@ use crate::tensormap::RunKey;
 use crate::tensormap::trail::{Readers, Trail};
 use std::collections::BTreeMap;
 
-/// Who a buffer is, wherever it is named.
+/// The identity of a buffer, wherever it is named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Identity {
     /// The incarnation of the process that owns it.
     pub owner: u64,
     /// The owner's number for it.
     pub number: u64,
-    /// How often the owner has used that number.
+    /// Number of times that the owner has used that number.
     pub generation: u32,
 }
 
@@ -37,7 +37,7 @@ impl BufferId {
     }
 }
 
-/// What tasks may do with a buffer.
+/// The uses of a buffer that are allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grant {
     /// Only read it.
@@ -46,10 +46,10 @@ pub enum Grant {
     ReadWrite,
 }
 
-/// Why a buffer cannot be registered or released.
+/// Reasons why a buffer cannot be registered or released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BufferError {
-    /// It has more bytes than [`crate::view::MAX_BYTES`].
+    /// It has more bytes than 2^61.
     TooLarge(u64),
     /// The identity is registered with another size or grant.
     Differs,
@@ -79,7 +79,7 @@ impl std::fmt::Display for BufferError {
 
 impl std::error::Error for BufferError {}
 
-/// What a submission looks at, in one cache line, and the readers in another.
+/// A buffer: the part that a submission looks at in one cache line, the readers in another.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Buffer {
@@ -92,7 +92,7 @@ pub(crate) struct Buffer {
     /// The last check of arguments that came across it.
     pub(crate) mark: u32,
     pub(crate) grant: Grant,
-    /// Whether there are readers.
+    /// True if there are readers.
     pub(crate) has_readers: bool,
     /// Tasks that have read the only region since it was written.
     pub(crate) readers: Readers,
@@ -110,13 +110,13 @@ impl Buffer {
         }
     }
 
-    /// Whether nobody is known to use its only region.
+    /// True if nobody is known to use its only region.
     #[inline]
     pub(crate) fn is_unused(&self) -> bool {
         self.trail.writer == TaskId::NONE && !self.has_readers
     }
 
-    /// Whether a task that has not ended uses its only region.
+    /// True if a task that has not ended uses its only region.
     pub(crate) fn is_used(&self, ring: &Ring) -> bool {
         let is_read = || self.readers.tasks().iter().any(|reader| ring.is_under_way(*reader));
         ring.is_under_way(self.trail.writer) || (self.has_readers && is_read())

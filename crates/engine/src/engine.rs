@@ -1,4 +1,4 @@
-//! The state machine: what happens goes in, what to do comes out.
+//! The state machine: events go in, actions come out.
 //!
 //! ```text
 //!   submitter ── begin, open, submit, close, seal ──►┌────────┐──► Action::Start ──────► workers
@@ -7,10 +7,10 @@
 //! ```
 //!
 //! One owner holds the engine; there is no clock, no thread, no lock. Nothing blocks: a full ring and a run that must wait
-//! are answers. Every call leaves the engine at rest: what could be started has been, in [`Engine::actions`].
+//! are answers. After every call, each task that can start has its action in [`Engine::actions`].
 //!
 //! - **ENG-1 (deterministic).** The same calls give the same actions in the same order.
-//! - **ENG-2 (exactly once).** Each dispatch ends exactly once; what is said about another one is counted and ignored.
+//! - **ENG-2 (exactly once).** Each dispatch ends exactly once; an event about an unknown dispatch is counted and ignored.
 //! - **ENG-3 (bounded).** Memory follows live tasks, buffers, workers and unforgotten runs, and in steady state a task
 //!   allocates nothing.
 //! - **ENG-4 (refusals leave nothing).** A call that is refused has changed nothing.
@@ -33,16 +33,16 @@ use crate::tensormap::{RunKey, TensorMap};
 use crate::worker::{Flight, Health, Pool, PoolId, WorkerId, WorkerState};
 use std::collections::VecDeque;
 
-/// How large an engine is.
+/// The size of an engine.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
-    /// How many tasks can be live.
+    /// Maximum number of live tasks.
     pub slots: u32,
-    /// How many bytes of slabs can be live, rounded up to [`crate::region::ALIGNMENT`].
+    /// Maximum bytes of live slabs, rounded up to whole [alignments](crate::Regions).
     pub bytes: u64,
-    /// How many runs can be unfinished.
+    /// Maximum number of unfinished runs.
     pub depth: usize,
-    /// Whether runs remember all their tasks, for [`Engine::graph`] and [`Engine::critical_path`].
+    /// True if runs record all their tasks, for [`Engine::graph`] and [`Engine::critical_path`].
     pub is_recording: bool,
 }
 
@@ -52,20 +52,20 @@ impl Default for Config {
     }
 }
 
-/// How one dispatch ended.
+/// The end of one dispatch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// Well.
+    /// Successful.
     Done,
-    /// Badly, with a code of the driver's.
+    /// Failed, with a code of the driver.
     Failed(u32),
-    /// It had not begun when it was recalled, and will not begin.
+    /// Recalled before it began; it will not begin.
     Skipped,
     /// The worker is free, but the task ends later, with [`Event::Resolved`].
     Deferred,
 }
 
-/// What happened.
+/// An input of the engine: something that happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A worker takes tasks from now on.
@@ -74,36 +74,36 @@ pub enum Event {
     Lost(WorkerId),
     /// A worker has ended what it was sent.
     Finished {
-        /// Which worker.
+        /// The worker.
         worker: WorkerId,
         /// The number it was sent with.
         dispatch: u64,
-        /// How it ended.
+        /// The end of the dispatch.
         ending: Ending,
-        /// How long it took, in the driver's unit.
+        /// Its duration, in the driver's unit.
         took: u64,
     },
     /// A worker is busy, not stuck.
     Progress(WorkerId),
     /// A deferred task (or one member of it) has ended.
     Resolved {
-        /// Which task.
+        /// The task.
         task: TaskId,
-        /// How it ended.
+        /// Its end.
         ending: Ending,
     },
     /// Nothing, but time passes.
     Tick,
 }
 
-/// What to do.
+/// An output of the engine: something that the driver must do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Send a task to a worker.
     Start(Start),
-    /// Do not begin this one any more if you have not; it must still be ended, perhaps as [`Ending::Skipped`].
+    /// Recall a dispatch that has not begun; it must still be ended, perhaps as [`Ending::Skipped`].
     Recall {
-        /// Which worker.
+        /// The worker.
         worker: WorkerId,
         /// The number it was sent with.
         dispatch: u64,
@@ -119,19 +119,19 @@ pub enum Action {
 /// One task, or one member of a group, on its way to a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Start {
-    /// Which worker.
+    /// The worker.
     pub worker: WorkerId,
     /// The number to end it with.
     pub dispatch: u64,
-    /// Which task.
+    /// The task.
     pub task: TaskId,
-    /// Which member of a group, else 0.
+    /// The member of a group, else 0.
     pub member: u16,
-    /// What the task is to the driver.
+    /// The driver's number for the work.
     pub work: u64,
 }
 
-/// How much of everything there is.
+/// Counts of everything that an engine holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stats {
     /// Live tasks.
@@ -154,16 +154,16 @@ pub struct Stats {
     pub runs: usize,
     /// Endings of dispatches nobody knew.
     pub stale: u64,
-    /// How many regions, writers and readers were looked at so far to find dependencies.
+    /// Regions, writers and readers visited so far to find dependencies.
     pub visits: u64,
 }
 
-/// The state machine; see the [module](self).
+/// The state machine: events go in, actions come out.
 #[derive(Debug)]
 pub struct Engine {
     pub(crate) config: Config,
     pub(crate) now: Time,
-    /// When anything last changed.
+    /// Time of the last change.
     pub(crate) progress: Time,
     next_deadline: Time,
     pub(crate) ring: Ring,
@@ -184,14 +184,14 @@ pub struct Engine {
     /// A submitter was told to wait for room, and none has come.
     pub(crate) wants_room: bool,
     wants_admission: bool,
-    /// Whether a worker keeps order.
+    /// True if a worker keeps order.
     has_order: bool,
     dispatches: u64,
     sequence: u64,
     last_run: u64,
     last_scope: u64,
     stale: u64,
-    /// How often arguments were checked.
+    /// Number of checks of arguments so far.
     checks: u32,
     /// Writers and readers that were looked at outside of trees.
     visits: u64,
@@ -293,23 +293,23 @@ impl Engine {
         Ok(())
     }
 
-    /// Whether there is still such a buffer: it was not released, or, if it is a slab, not given to another task.
+    /// True if there is still such a buffer: it was not released, or, if it is a slab, not given to another task.
     pub fn knows(&self, buffer: BufferId) -> bool {
         self.buffers.get(buffer).is_some()
     }
 
-    /// Whether an unfinished run names a buffer.
+    /// True if an unfinished run names a buffer.
     pub fn is_in_use(&self, buffer: BufferId) -> bool {
         self.buffers.get(buffer).is_some_and(|entry| self.is_named(entry))
     }
 
-    /// Whether an unfinished run of which `is_meant` is true names a buffer.
+    /// True if an unfinished run of which `is_meant` is true names a buffer.
     pub fn is_in_use_by(&self, buffer: BufferId, is_meant: impl Fn(RunId) -> bool) -> bool {
         let is_meant = |(index, number)| is_meant(RunId { number, index });
         self.buffers.get(buffer).is_some_and(|entry| self.is_named_by(entry, is_meant))
     }
 
-    /// Whether a run that is not finished names `buffer`.
+    /// True if a run that is not finished names `buffer`.
     fn is_named(&self, buffer: &Buffer) -> bool {
         self.is_named_by(buffer, |_| true)
     }
@@ -319,13 +319,13 @@ impl Engine {
         !is_left_out(buffer.trail.run()) || self.map.is_named(buffer.trail.maps, is_left_out)
     }
 
-    /// Takes notice of an event at `now` and says what to do about it.
+    /// Applies an event at `now`, and returns the actions.
     pub fn step(&mut self, now: Time, event: Event) -> Actions<'_> {
         self.apply(now, event);
         self.actions()
     }
 
-    /// The same for many events.
+    /// Applies many events at `now`, and returns the actions.
     pub fn step_all(&mut self, now: Time, events: impl IntoIterator<Item = Event>) -> Actions<'_> {
         for event in events {
             self.apply(now, event);
@@ -333,23 +333,23 @@ impl Engine {
         self.actions()
     }
 
-    /// What is to be done; what is not taken stays.
+    /// Returns the actions that were not taken yet.
     #[inline]
     pub fn actions(&mut self) -> Actions<'_> {
         Actions(&mut self.actions)
     }
 
-    /// What has become of a task.
+    /// Returns the state of a task.
     pub fn state(&self, task: TaskId) -> State {
         self.ring.find(task).map_or(State::Consumed, |slot| self.ring[slot].state)
     }
 
-    /// How a worker is.
+    /// Returns the health of a worker.
     pub fn health(&self, worker: WorkerId) -> Option<Health> {
         self.workers.get(worker.index()).map(|state| state.health)
     }
 
-    /// What a worker has, in the order in which it was sent.
+    /// Returns the tasks of a worker, in the order in which they were sent.
     pub fn flights(&self, worker: WorkerId) -> impl Iterator<Item = Start> {
         let state = self.workers.get(worker.index());
         state.into_iter().flat_map(|state| &state.flights).map(move |flight| {
@@ -359,19 +359,19 @@ impl Engine {
         })
     }
 
-    /// How many tasks a worker has.
+    /// Returns the number of tasks of a worker.
     #[inline]
     pub fn in_flight(&self, worker: WorkerId) -> usize {
         self.workers.get(worker.index()).map_or(0, |state| state.flights.len())
     }
 
-    /// How many more tasks the ring has room for.
+    /// Returns the number of free slots of the ring.
     #[inline]
     pub fn free_slots(&self) -> u32 {
         self.config.slots.saturating_sub(self.ring.live())
     }
 
-    /// How much of everything there is.
+    /// Counts everything that the engine holds.
     pub fn stats(&self) -> Stats {
         let unended = self.ring.tasks().filter(|(_, slot, _)| !slot.is_ended());
         let only = self.buffers.iter().filter(|buffer| buffer.is_used(&self.ring));
@@ -437,12 +437,12 @@ fn lost(worker: u32) -> Reason {
     Reason::WorkerLost(WorkerId(worker))
 }
 
-/// Whether a run with this index and number has finished.
+/// True if a run with this index and number has finished.
 fn is_over(runs: &[Run], (index, number): (u32, u64)) -> bool {
     runs.get(index as usize).is_none_or(|run| run.id.number != number || run.is_finished)
 }
 
-/// What is to be done, oldest first; an iterator that removes what it gives.
+/// The actions that were not taken yet, oldest first: an iterator that removes what it returns.
 #[derive(Debug)]
 pub struct Actions<'a>(&'a mut VecDeque<Action>);
 

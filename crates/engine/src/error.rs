@@ -1,4 +1,4 @@
-//! What a submitter is told.
+//! Answers to a submitter.
 
 use crate::buffer::BufferId;
 use crate::run::{Cause, RunId};
@@ -18,11 +18,11 @@ pub enum Submit {
     },
     /// The ring is full: submit again after [`crate::Action::RoomFreed`].
     Blocked {
-        /// How many slots are free.
+        /// Free slots.
         slots: u32,
-        /// How many bytes are free.
+        /// Free bytes.
         bytes: u64,
-        /// How many of them in one piece.
+        /// The longest free piece, in bytes.
         longest: u64,
     },
 }
@@ -49,7 +49,7 @@ pub enum Begin {
     },
 }
 
-/// What was too small for a submitter that holds it all itself.
+/// The setting that is too small for a submitter that holds everything itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Knob {
     /// [`crate::Config::slots`].
@@ -64,7 +64,7 @@ impl fmt::Display for Knob {
     }
 }
 
-/// Why a submission is refused; nothing of it remains.
+/// Reasons why a submission is refused; nothing of it remains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SubmitError {
     /// There is no such run, or it is sealed.
@@ -75,9 +75,9 @@ pub enum SubmitError {
     StaleBuffer(BufferId),
     /// A view beyond the end of its buffer.
     OutOfBounds {
-        /// Which member of a group.
+        /// The member of a group.
         member: usize,
-        /// Which argument.
+        /// The argument.
         argument: usize,
         /// The byte behind the view's last.
         end: u64,
@@ -86,14 +86,14 @@ pub enum SubmitError {
     },
     /// A write to a buffer that may only be read.
     ReadOnly {
-        /// Which member of a group.
+        /// The member of a group.
         member: usize,
-        /// Which argument.
+        /// The argument.
         argument: usize,
     },
     /// One argument writes bytes that another touches.
     Aliasing {
-        /// Which member of a group.
+        /// The member of a group.
         member: usize,
         /// The two arguments, the lower first.
         arguments: (usize, usize),
@@ -108,9 +108,9 @@ pub enum SubmitError {
     WorkerLost(WorkerId),
     /// More members than the pool has living workers.
     GroupTooLarge {
-        /// How many members.
+        /// Number of members.
         members: usize,
-        /// How many workers.
+        /// Number of workers.
         workers: usize,
     },
     /// Two members for one worker.
@@ -123,20 +123,20 @@ pub enum SubmitError {
     CollectiveAlone,
     /// A slab that would not fit an empty ring.
     TooLarge {
-        /// What was asked for.
+        /// Bytes that were asked for.
         bytes: u64,
-        /// What there is.
+        /// Bytes of an empty ring.
         capacity: u64,
     },
     /// The ring is full of what only this submitter can free: waiting would be for ever.
     ScopePinned {
         /// The scope that holds most of it.
         scope: &'static str,
-        /// How many bytes that scope holds.
+        /// Bytes that the scope holds.
         bytes: u64,
-        /// How many tasks its run holds by open scopes.
+        /// Tasks that the run holds by open scopes.
         tasks: u32,
-        /// What to raise, if the scope cannot be closed earlier.
+        /// The setting to raise, if the scope cannot be closed earlier.
         knob: Knob,
     },
 }

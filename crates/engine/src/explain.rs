@@ -1,4 +1,4 @@
-//! Why a task is not running, the graph as text, and the path that decided how long a run took.
+//! Explanations: the reason why a task is not running, the graph as text, and the critical path of a run.
 //!
 //! - **WHY-1 (edges).** Every dependency of a live task is listed with its argument and its kind.
 //! - **WHY-2 (now).** What a task waits for is the truth at the moment of asking: the producers that have not ended, the
@@ -16,19 +16,19 @@ use std::fmt::Write;
 /// One dependency of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dependency {
-    /// Whom it waits or waited for.
+    /// The task that it waits or waited for.
     pub producer: TaskId,
-    /// Which member of a group has the argument.
+    /// The member of a group that has the argument.
     pub member: u16,
-    /// Which argument it comes from; none if it was given explicitly.
+    /// The argument that it comes from; none if it was given explicitly.
     pub argument: Option<u16>,
-    /// How it came about.
+    /// The conflicts that caused it.
     pub kinds: Kinds,
-    /// Whether it is over.
+    /// True if it is over.
     pub is_satisfied: bool,
 }
 
-/// What a task waits for now.
+/// The thing that a task waits for now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Waiting {
     /// These tasks.
@@ -58,18 +58,18 @@ pub enum Waiting {
 /// The answer to [`Engine::why`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Why {
-    /// Which task.
+    /// The task.
     pub task: TaskId,
-    /// What has become of it.
+    /// Its state.
     pub state: State,
-    /// What it had to wait for.
+    /// All that it had to wait for.
     pub dependencies: Vec<Dependency>,
-    /// What it waits for now.
+    /// The thing that it waits for now.
     pub waiting: Waiting,
 }
 
 impl Engine {
-    /// Why a task is where it is; `None` if it is gone.
+    /// Explains the state of a task; `None` if the task is gone.
     pub fn why(&self, task: TaskId) -> Option<Why> {
         let at = self.ring.find(task)?;
         let dependencies = self.ring.edges(at).map(|edge| Dependency {
@@ -253,7 +253,7 @@ impl Engine {
 /// Tasks and what made them wait.
 #[derive(Clone, Debug, Default)]
 pub struct Graph {
-    /// What the run is called.
+    /// Label of the run.
     pub label: &'static str,
     /// Its tasks in the order of submission.
     pub nodes: Vec<GraphNode>,
@@ -264,30 +264,30 @@ pub struct Graph {
 /// A task of a graph.
 #[derive(Clone, Copy, Debug)]
 pub struct GraphNode {
-    /// Which task.
+    /// The task.
     pub task: TaskId,
-    /// What it is to the driver.
+    /// The driver's number for the work.
     pub work: u64,
-    /// How many members.
+    /// Number of members.
     pub members: usize,
-    /// What has become of it.
+    /// Its state.
     pub state: State,
-    /// How long it took.
+    /// Its duration.
     pub took: u64,
 }
 
 /// An edge of a graph.
 #[derive(Clone, Copy, Debug)]
 pub struct GraphEdge {
-    /// Who had to end.
+    /// The task that had to end.
     pub from: TaskId,
-    /// Who had to wait.
+    /// The task that had to wait.
     pub to: TaskId,
     /// The member with the argument.
     pub member: u16,
     /// The argument it comes from; none if it was given explicitly.
     pub argument: Option<u16>,
-    /// How it came about.
+    /// The conflicts that caused the edge.
     pub kinds: Kinds,
 }
 

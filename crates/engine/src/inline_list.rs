@@ -1,14 +1,14 @@
-//! Short lists that stand where they belong; what goes beyond is in overflow that all lists share.
+//! Lists whose first entries are stored inline; the others are in chunks of an overflow arena that all lists share.
 
 use crate::arena::{Arena, NONE};
 use crate::task::Edge;
 
-/// How many entries a chunk has.
+/// Entries of a chunk.
 const CHUNK: usize = 8;
 
-/// A value that stands where no entry is.
+/// A type with a value for empty places of a list.
 pub(crate) trait Vacant: Copy {
-    /// Such a value.
+    /// The value of an empty place.
     const VACANT: Self;
 }
 
@@ -26,7 +26,7 @@ struct Chunk<T> {
     next: u32,
 }
 
-/// The memory of lists that are not short.
+/// Storage of the entries that are not inline.
 #[derive(Debug)]
 pub(crate) struct Overflow<T>(Arena<Chunk<T>>);
 
@@ -36,12 +36,12 @@ impl<T> Default for Overflow<T> {
     }
 }
 
-/// A list whose first `N` entries stand in it.
+/// A list whose first `N` entries are stored inline.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct InlineList<T, const N: usize> {
     count: u32,
-    /// The first chunk of the others, and the last.
+    /// The first and the last chunk of the other entries.
     more: u32,
     last: u32,
     first: [T; N],
@@ -54,13 +54,13 @@ impl<T: Vacant, const N: usize> Default for InlineList<T, N> {
 }
 
 impl<T: Vacant, const N: usize> InlineList<T, N> {
-    /// Whether one more entry can stand here.
+    /// True if one more entry fits inline.
     #[inline]
     pub(crate) fn has_inline_room(&self) -> bool {
         (self.count as usize) < N
     }
 
-    /// Appends an entry that can stand here.
+    /// Appends an entry inline; there must be room.
     #[inline]
     pub(crate) fn push_inline(&mut self, entry: T) {
         if let Some(place) = self.first.get_mut(self.count as usize) {
@@ -93,13 +93,13 @@ impl<T: Vacant, const N: usize> InlineList<T, N> {
         self.count as usize
     }
 
-    /// The entries that stand here, and what is in their place if there are fewer.
+    /// Returns the inline entries; empty places hold [`Vacant::VACANT`] or old entries.
     #[inline]
     pub(crate) fn first(&self) -> [T; N] {
         self.first
     }
 
-    /// Where those begin that do not stand here; for [`Overflow::next`].
+    /// Returns the first chunk of the entries that are not inline; for [`Overflow::next`].
     #[inline]
     pub(crate) fn more(&self) -> u32 {
         self.more
@@ -132,7 +132,7 @@ impl<T: Vacant, const N: usize> InlineList<T, N> {
 }
 
 impl<T: Vacant> Overflow<T> {
-    /// The entries of a chunk, and where the next ones are; nothing if there is none.
+    /// Returns the entries of a chunk and the number of the next chunk; `None` if there is no such chunk.
     pub(crate) fn next(&self, at: u32) -> Option<([T; CHUNK], u32)> {
         self.0.get(at).map(|chunk| (chunk.entries, chunk.next))
     }

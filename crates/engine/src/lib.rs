@@ -1,8 +1,13 @@
 //! Task graphs whose dependencies are inferred from data, as a pure state machine.
 //!
-//! Submit tasks that say which bytes they read and write; the engine finds out who must wait for whom, keeps the number
-//! of live tasks bounded, and says which task to start on which worker. It has no clock, thread, lock or I/O: a driver
-//! gives it events and carries out its actions, inline, over threads, over processes, or in virtual time.
+//! A driver submits tasks that say which bytes they read and write. The [`Engine`] infers the dependencies, bounds the number
+//! of live tasks, and says which task to start on which worker. It has no clock, thread, lock or I/O: the driver turns
+//! [`Event`]s into [`Action`]s inline, over threads, over processes, or in virtual time.
+//!
+//! - Memory: [`Identity`], [`BufferId`] and [`View`] name bytes; a [`Tag`] says how a task uses them.
+//! - Tasks: a [`TaskSpec`] goes to [`Engine::submit`]; its [`Placement`] is a worker, a pool or a group.
+//! - Runs: a [`RunSpec`] begins a graph, a [`Scope`] bounds the life of slabs, an [`Outcome`] ends the run.
+//! - Diagnosis: [`Engine::why`] explains one task, [`watch`] finds stalls.
 //!
 //! ```
 //! use phalanx_engine::*;
@@ -34,33 +39,33 @@
 #![forbid(unsafe_code)]
 
 mod arena;
-pub mod buffer;
-pub mod engine;
-pub mod error;
-pub mod explain;
-pub mod group;
+mod buffer;
+mod engine;
+mod error;
+mod explain;
+mod group;
 mod inline_list;
 mod record;
 mod refs;
-pub mod region;
-pub mod ring;
-pub mod run;
-pub mod scope;
-pub mod task;
-pub mod tensormap;
-pub mod view;
-pub mod watchdog;
-pub mod worker;
+mod region;
+mod ring;
+mod run;
+mod scope;
+mod task;
+mod tensormap;
+mod view;
+mod watchdog;
+mod worker;
 
 pub use buffer::{BufferError, BufferId, Grant, Identity};
 pub use engine::{Action, Actions, Config, Ending, Engine, Event, Start, Stats};
 pub use error::{Begin, Knob, Submit, SubmitError};
-pub use explain::{Dependency, Graph, Waiting, Why};
+pub use explain::{Dependency, Graph, GraphEdge, GraphNode, Waiting, Why};
 pub use region::Regions;
 pub use run::{Cause, Outcome, Reason, Resources, RunId, RunReport, RunSpec};
 pub use scope::{Mode, Scope, ScopeError};
 pub use task::{Arg, Placement, Slab, State, Tag, TaskId, TaskSpec, Time};
 pub use tensormap::Kinds;
-pub use view::{View, ViewError};
-pub use watchdog::{Budgets, Class, Inverted, Ladder, Stall, Verdict, watch};
+pub use view::{MAX_RANK, View, ViewError};
+pub use watchdog::{Budgets, Class, Counts, Inverted, Ladder, Stall, Verdict, watch};
 pub use worker::{Health, PoolId, WorkerId};

@@ -1,4 +1,4 @@
-//! What a recording engine remembers of a run: its tasks, and all dependencies between them, also on tasks that had ended
+//! The record of a run in a recording engine: its tasks, and all dependencies between them, also on tasks that had ended
 //! when the dependency was found.
 
 use crate::arena::{NONE, number};

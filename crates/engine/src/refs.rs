@@ -1,4 +1,4 @@
-//! Why a task's slab is still there: references as values that are given back exactly once.
+//! References that keep a task's slab: values that are given back exactly once.
 //!
 //! A [`Holders`] counts nothing by hand: each reference is a value that cannot be copied, made here and consumed here.
 //!
@@ -49,7 +49,7 @@ impl Reference for SelfRef {
     }
 }
 
-/// How many references to one slot are out.
+/// The number of references to one slot.
 #[derive(Debug, Default)]
 pub(crate) struct Holders {
     count: u32,

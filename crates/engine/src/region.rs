@@ -7,10 +7,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Slabs begin at multiples of this.
-pub const ALIGNMENT: u64 = 1024;
+pub(crate) const ALIGNMENT: u64 = 1024;
 
 #[derive(Debug)]
-/// Which bytes of a range are free.
+/// The free bytes of a range.
 pub struct Regions {
     capacity: u64,
     free: u64,
@@ -47,12 +47,12 @@ impl Regions {
         self.lengths.last().map_or(0, |(length, _)| *length)
     }
 
-    /// Whether [`Regions::allocate`] would succeed.
+    /// True if [`Regions::allocate`] would succeed.
     pub fn fits(&self, bytes: u64) -> bool {
         bytes == 0 || rounded(bytes).is_some_and(|bytes| bytes <= self.longest())
     }
 
-    /// Where `bytes` bytes begin, from the shortest piece that is long enough.
+    /// Takes `bytes` bytes of the shortest free piece that is long enough, and returns their start.
     pub fn allocate(&mut self, bytes: u64) -> Option<u64> {
         let bytes = rounded(bytes)?;
         let (length, start) = *self.lengths.range((bytes, 0)..).next()?;

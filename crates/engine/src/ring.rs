@@ -20,7 +20,7 @@ use std::ops::{Index, IndexMut};
 /// A vector of a slot that grew beyond this is given back.
 pub(crate) const KEPT: usize = 64;
 
-/// How many consumers of a task need no memory of their own.
+/// Consumers of a task that are stored inline.
 const CONSUMERS: usize = 13;
 
 /// Tasks that wait for one, in one cache line.
@@ -37,7 +37,7 @@ pub(crate) struct Ring {
     consumers: Vec<Consumers>,
     extras: Vec<Extra>,
     rares: Vec<Rare>,
-    /// What is long of `consumers`, and of the edges in `extras`.
+    /// Consumers and edges beyond those stored inline.
     consumer_overflow: Overflow<u32>,
     edge_overflow: Overflow<Edge>,
     free: Vec<u32>,
@@ -137,7 +137,7 @@ impl Ring {
         }
     }
 
-    /// Whether `task` has not ended.
+    /// True if `task` has not ended.
     #[inline]
     pub(crate) fn is_under_way(&self, task: TaskId) -> bool {
         self.slots.get(task.slot as usize).is_some_and(|entry| entry.under_way == task.generation)
@@ -159,7 +159,7 @@ impl Ring {
         (consumers.len(), consumers.first(), consumers.more())
     }
 
-    /// Whether any task waits for `slot`.
+    /// True if any task waits for `slot`.
     #[inline]
     pub(crate) fn has_consumers(&self, slot: u32) -> bool {
         self.consumers[slot as usize].0.len() > 0
@@ -211,7 +211,7 @@ impl Ring {
         TaskId { slot, generation: self.slots[slot as usize].generation }
     }
 
-    /// What a task waited for.
+    /// Returns the edges of a task to all that it waited for.
     pub(crate) fn edges(&self, slot: u32) -> impl Iterator<Item = Edge> {
         self.extras[slot as usize].edges.iter(&self.edge_overflow)
     }

@@ -45,7 +45,7 @@ impl fmt::Display for RunId {
     }
 }
 
-/// Which workers a run uses.
+/// The workers that a run uses.
 #[derive(Clone, Copy, Debug)]
 pub enum Resources<'a> {
     /// All of them.
@@ -57,11 +57,11 @@ pub enum Resources<'a> {
 /// A run as it is begun.
 #[derive(Clone, Copy, Debug)]
 pub struct RunSpec<'a> {
-    /// What messages call it.
+    /// Its name in messages.
     pub label: &'static str,
-    /// Which workers it uses.
+    /// The workers that it uses.
     pub resources: Resources<'a>,
-    /// When it is cancelled.
+    /// The time at which it is cancelled.
     pub deadline: Option<Time>,
 }
 
@@ -72,7 +72,7 @@ impl RunSpec<'_> {
     }
 }
 
-/// Why something did not end well.
+/// The reason of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// The worker said so, with this code.
@@ -92,13 +92,13 @@ pub enum Reason {
 /// The root of a failure: which task, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cause {
-    /// Where it began, if it was a task.
+    /// The task in which it began, if it was a task.
     pub task: Option<TaskId>,
-    /// Which member of a group.
+    /// The member of a group.
     pub member: u16,
-    /// What that task is to the driver.
+    /// The driver's number for the work of that task.
     pub work: u64,
-    /// Why.
+    /// The reason.
     pub reason: Reason,
 }
 
@@ -126,25 +126,25 @@ impl fmt::Display for Cause {
 
 impl std::error::Error for Cause {}
 
-/// What a finished run did.
+/// The figures of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RunReport {
-    /// How many tasks were submitted.
+    /// Tasks that were submitted.
     pub tasks: u64,
-    /// How many of them ended well.
+    /// Tasks that ended well.
     pub completed: u64,
     /// The sum of the reported durations.
     pub work: u64,
     /// The longest chain of reported durations along edges that had to be waited for; if the engine records, along all.
     pub critical: u64,
-    /// How many pairs of overlapping accesses, one of them a write, were left unordered on request.
+    /// Pairs of overlapping accesses, one of them a write, that were left unordered on request.
     pub unordered: u64,
 }
 
-/// How a run ended.
+/// The end of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// What it did.
+    /// Its figures.
     pub report: RunReport,
     /// Its first error.
     pub error: Option<Cause>,
@@ -222,7 +222,7 @@ impl Run {
         self.resources.get(worker as usize / 64).is_some_and(|bits| bits >> (worker % 64) & 1 == 1)
     }
 
-    /// Whether it surely uses all workers of a pool.
+    /// True if it surely uses all workers of a pool.
     #[inline]
     pub(crate) fn has_pool(&self, pool: u32) -> bool {
         self.pools.get(pool as usize / 64).is_some_and(|bits| bits >> (pool % 64) & 1 == 1)

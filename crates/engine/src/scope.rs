@@ -13,8 +13,8 @@
 use crate::refs::ScopeRef;
 use std::fmt;
 
-/// How many scopes of one run can be open, its own included.
-pub const MAX_DEPTH: usize = 64;
+/// Maximum number of open scopes of one run, its own included.
+pub(crate) const MAX_DEPTH: usize = 64;
 
 /// A scope that is open; give it to [`crate::Engine::close`].
 #[derive(Debug, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub struct Scope {
     pub(crate) number: u64,
 }
 
-/// How a scope treats dependencies.
+/// The treatment of dependencies in a scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// They are inferred.
@@ -48,12 +48,12 @@ impl OpenScope {
     }
 }
 
-/// Why a scope cannot be opened or closed.
+/// Reasons why a scope cannot be opened or closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScopeError {
     /// The run is over or takes nothing more.
     NotBuilding,
-    /// There are [`MAX_DEPTH`] open.
+    /// There are 64 open.
     TooDeep,
     /// An automatic scope cannot be inside a manual one.
     AutomaticInManual(&'static str),

@@ -1,4 +1,4 @@
-//! What a submitter says about a task, and what the engine keeps of it.
+//! Tasks: the specification of a submitter, and the state in the engine.
 //!
 //! ```text
 //!   BUILDING ──► PENDING ──► READY ──► RUNNING ──► COMPLETED ──► CONSUMED (the slot is free)
@@ -22,7 +22,7 @@ use crate::worker::{PoolId, WorkerId};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(pub u64);
 
-/// The name of a task: a slot of the ring, and how often it was used.
+/// The name of a task: a slot of the ring, and the number of its uses so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(align(8))]
 pub struct TaskId {
@@ -34,7 +34,7 @@ impl TaskId {
     /// The name of no task.
     pub(crate) const NONE: Self = Self { slot: NONE, generation: 0 };
 
-    /// Which place of the ring it has, from 0; another task has it later.
+    /// Returns its slot of the ring, from 0; another task has it later.
     #[inline]
     pub fn slot(self) -> usize {
         self.slot as usize
@@ -47,7 +47,7 @@ impl std::fmt::Display for TaskId {
     }
 }
 
-/// What a task does with one argument.
+/// The use of one argument by a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tag {
     /// Reads it.
@@ -58,7 +58,7 @@ pub enum Tag {
     InOut,
     /// Writes some of it; the rest stays as it was.
     OutputExisting,
-    /// Touches it without order; the submitter answers for that.
+    /// Touches it without order; the submitter is responsible for that.
     NoDep,
 }
 
@@ -73,7 +73,7 @@ impl Tag {
         matches!(self, Self::Output | Self::InOut | Self::OutputExisting)
     }
 
-    /// Why it waits for who wrote its bytes last.
+    /// Returns the conflicts with the last writer of its bytes.
     #[inline]
     pub(crate) fn kinds(self) -> Kinds {
         match self {
@@ -92,9 +92,9 @@ impl Tag {
 /// One argument: which bytes, and what for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Arg {
-    /// Which bytes.
+    /// The bytes.
     pub view: View,
-    /// What the task does with them.
+    /// The use of them by the task.
     pub tag: Tag,
 }
 
@@ -118,7 +118,7 @@ impl View {
     }
 }
 
-/// Where a task runs.
+/// The worker or workers that a task runs on.
 #[derive(Clone, Copy, Debug)]
 pub enum Placement<'a> {
     /// On this worker and no other.
@@ -134,25 +134,25 @@ pub enum Placement<'a> {
 /// A task as it is submitted.
 #[derive(Clone, Copy, Debug)]
 pub struct TaskSpec<'a> {
-    /// Where it runs.
+    /// The worker or workers that it runs on.
     pub placement: Placement<'a>,
     /// Its arguments; those of a group's members are given with the members.
     pub args: &'a [Arg],
     /// Tasks of the same run that must have ended before.
     pub after: &'a [TaskId],
-    /// How many bytes of its own it writes; they live until its scope and all who name them are over.
+    /// Bytes of its own slab; they live until its scope and all who name them are over.
     pub bytes: u64,
-    /// What it is to the driver.
+    /// The driver's number for the work.
     pub work: u64,
     /// Higher ones leave a queue first; equal ones in order.
     pub priority: u8,
-    /// Whether nothing is inferred for it: it waits only for `after`. Later tasks still wait for it.
+    /// True if nothing is inferred for it: it waits only for `after`. Later tasks still wait for it.
     pub is_unordered: bool,
-    /// Whether it meets others while it runs, so that it must be a group.
+    /// True if it meets others while it runs, so that it must be a group.
     pub is_collective: bool,
-    /// How long it may take without being thought stuck, if longer than the budget.
+    /// Its expected duration, if longer than the budget: it is not taken for stuck before.
     pub expected: Time,
-    /// Whether it takes so long that no other task of a pool is to wait behind it at a worker, nor it behind another.
+    /// True if it takes so long that no other task of a pool is to wait behind it at a worker, nor it behind another.
     pub is_alone: bool,
 }
 
@@ -200,7 +200,7 @@ impl<'a> TaskSpec<'a> {
         Self { bytes, ..self }
     }
 
-    /// What it is to the driver.
+    /// Sets the driver's number for the work.
     #[must_use]
     pub fn work(self, work: u64) -> Self {
         Self { work, ..self }
@@ -237,7 +237,7 @@ impl<'a> TaskSpec<'a> {
     }
 }
 
-/// What has become of a task.
+/// The state of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// Waits for others.
@@ -246,15 +246,15 @@ pub enum State {
     Ready,
     /// Is with a worker.
     Running,
-    /// Has ended well; its slab is still held.
+    /// Successful; its slab is still held.
     Completed,
-    /// Has ended badly, or will not begin.
+    /// Failed, or will never begin.
     Failed,
-    /// Is gone.
+    /// Gone; the slot is free.
     Consumed,
 }
 
-/// Which queue a task goes to when it is ready.
+/// The queue that a ready task goes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Route {
     Worker(u32),
@@ -268,7 +268,7 @@ impl Route {
     pub(crate) const NOWHERE: Self = Self::Pool(NONE);
 }
 
-/// What a task waited for, and why.
+/// A task that another one waited for, and the conflicts that caused it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Edge {
     pub(crate) producer: TaskId,
@@ -276,7 +276,7 @@ pub(crate) struct Edge {
     pub(crate) kinds: Kinds,
 }
 
-/// Which argument of which member.
+/// An argument of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ArgumentOf(u32);
 
@@ -311,7 +311,7 @@ impl Edge {
         Self { producer: TaskId::NONE, at: ArgumentOf::NONE, kinds: Kinds::EXPLICIT };
 }
 
-/// One place of the ring: what every task needs, in one cache line.
+/// A slot of the ring: the state that every task needs, in one cache line.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct Slot {
@@ -320,17 +320,17 @@ pub(crate) struct Slot {
     pub(crate) under_way: u32,
     pub(crate) state: State,
     pub(crate) priority: u8,
-    /// Whether it fails, for the cause in [`Rare`].
+    /// True if it fails, for the cause in [`Rare`].
     pub(crate) is_failing: bool,
-    /// Whether it has a slab.
+    /// True if it has a slab.
     pub(crate) has_slab: bool,
-    /// Whether it stands in trees.
+    /// True if it stands in trees.
     pub(crate) has_accesses: bool,
-    /// Whether it holds slabs of others.
+    /// True if it holds slabs of others.
     pub(crate) has_held: bool,
-    /// Whether it has memory beyond this that is given back.
+    /// True if it has memory beyond this that is given back.
     pub(crate) is_bulky: bool,
-    /// Whether it has its worker to itself.
+    /// True if it has its worker to itself.
     pub(crate) is_alone: bool,
     pub(crate) route: Route,
     pub(crate) run: u32,
@@ -347,7 +347,7 @@ pub(crate) struct Slot {
 
 const _: () = assert!(size_of::<Slot>() == 64, "one cache line");
 
-/// What is only needed when somebody asks.
+/// State that is only needed on request.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Extra {
@@ -361,15 +361,15 @@ pub(crate) struct Extra {
     pub(crate) entered: u32,
     /// The first of its accesses in trees.
     pub(crate) accesses: u32,
-    /// Whether a scope holds it.
+    /// True if a scope holds it.
     pub(crate) is_scoped: bool,
     /// The worker it was started on, of which it may be the last member if it is a group; kept only while a worker keeps order.
     pub(crate) worker: u32,
-    /// What it waited for.
+    /// All that it waited for.
     pub(crate) edges: InlineList<Edge, 8>,
 }
 
-/// What few tasks need.
+/// State that few tasks need.
 #[derive(Debug, Default)]
 pub(crate) struct Rare {
     pub(crate) slab: Option<Slab>,
@@ -381,16 +381,16 @@ pub(crate) struct Rare {
 /// Bytes of the ring that belong to a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slab {
-    /// How arguments name it.
+    /// Its name in arguments.
     pub buffer: crate::buffer::BufferId,
-    /// Where in the ring's bytes it begins.
+    /// Its start in the ring's bytes.
     pub offset: u64,
-    /// How long it is.
+    /// Its length.
     pub bytes: u64,
 }
 
 impl Slot {
-    /// Whether its consumers have been told.
+    /// True if its consumers have been told.
     #[inline]
     pub(crate) fn is_ended(&self) -> bool {
         self.under_way == 0

@@ -1,4 +1,4 @@
-//! Who wrote and who reads which bytes of a buffer: where dependencies come from.
+//! The tensor map: the writer and the readers of every byte of a buffer, from which dependencies follow.
 //!
 //! ```text
 //!   buffer ──► trail: its only region, the task that wrote it last, the tasks that have read it since
@@ -31,7 +31,7 @@ use crate::view::Region;
 use access::{Accesses, Users};
 use tree::Tree;
 
-/// How an edge came about; a set of bits.
+/// The conflicts that cause an edge; a set of bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kinds(u8);
 
@@ -51,7 +51,7 @@ impl Kinds {
         Self(self.0 | other.0)
     }
 
-    /// Whether all of `other` are among these.
+    /// True if all of `other` are among these.
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
@@ -74,7 +74,7 @@ impl std::fmt::Display for Kinds {
     }
 }
 
-/// What one argument does.
+/// The effect of one argument.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Effect {
     pub(crate) reads: bool,
@@ -84,14 +84,14 @@ pub(crate) struct Effect {
 }
 
 impl Effect {
-    /// What makes a writer wait for the writer before it.
+    /// Returns the conflicts of a writer with the writer before it.
     #[inline]
     pub(crate) fn on_write(self) -> Kinds {
         let reads = if self.reads { Kinds::READ_AFTER_WRITE.0 } else { 0 };
         Kinds(Kinds::WRITE_AFTER_WRITE.0 | reads)
     }
 
-    /// Whether it is one more writer beside those that are there.
+    /// True if it is one more writer beside those that are there.
     #[inline]
     pub(crate) fn adds(self) -> bool {
         self.writes && self.is_unordered
@@ -146,7 +146,7 @@ impl TensorMap {
         *first
     }
 
-    /// Whether `run` has regions in a map that hangs off `first`.
+    /// True if `run` has regions in a map that hangs off `first`.
     pub(crate) fn has_regions(&self, first: u32, run: RunKey) -> bool {
         let mut at = first;
         while at != NONE {
@@ -159,7 +159,7 @@ impl TensorMap {
         false
     }
 
-    /// Whether a run that is not over has a map that hangs off `first`.
+    /// True if a run that is not over has a map that hangs off `first`.
     pub(crate) fn is_named(&self, first: u32, is_over: impl Fn(RunKey) -> bool) -> bool {
         let mut at = first;
         while at != NONE {
@@ -278,12 +278,12 @@ impl TensorMap {
         }
     }
 
-    /// How many regions and conflicts were looked at.
+    /// Returns the number of regions and conflicts visited so far.
     pub(crate) fn visits(&self) -> u64 {
         self.tree.visits
     }
 
-    /// How many regions there are.
+    /// Returns the number of regions.
     pub(crate) fn live(&self) -> usize {
         self.tree.live()
     }

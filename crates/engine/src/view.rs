@@ -1,4 +1,4 @@
-//! What a task touches: a set of bytes of one buffer, given as a tensor gives it.
+//! Views: sets of bytes of one buffer, given as tensors give them.
 //!
 //! A view is reduced when it is made: axes of one element go, axes that continue each other become one, and what is
 //! left is a row of contiguous `run`s. Two views with the same bytes and the same reduced form are the same view.
@@ -15,7 +15,7 @@ use std::fmt;
 use std::sync::Arc;
 
 /// No buffer has more bytes, so that sums and differences of offsets need no check.
-pub const MAX_BYTES: u64 = 1 << 61;
+pub(crate) const MAX_BYTES: u64 = 1 << 61;
 
 /// The most axes a view can have.
 pub const MAX_RANK: usize = 5;
@@ -27,17 +27,17 @@ pub(crate) struct Axis {
     pub(crate) stride: i64,
 }
 
-/// How the bytes of a view that is not dense lie.
+/// The layout of the bytes of a view that is not dense.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Geometry {
-    /// How many bytes follow each other at each step.
+    /// Contiguous bytes at each step.
     pub(crate) run: i64,
     /// Reduced axes, the widest stride first.
     pub(crate) axes: [Axis; MAX_RANK],
     pub(crate) rank: u8,
 }
 
-/// Which bytes of its buffer a view touches.
+/// The bytes of its buffer that a view touches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Region {
     /// The first byte.
@@ -55,7 +55,7 @@ pub struct View {
     pub(crate) region: Region,
 }
 
-/// Why a view cannot be made.
+/// Reasons why a view cannot be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ViewError {
     /// Its last byte has no number.
@@ -64,9 +64,9 @@ pub enum ViewError {
     Rank(usize),
     /// There is not one stride for each axis.
     Strides {
-        /// How many axes.
+        /// Number of axes.
         axes: usize,
-        /// How many strides.
+        /// Number of strides.
         strides: usize,
     },
     /// A stride or the size of an element is zero.
@@ -152,18 +152,18 @@ impl View {
         self.region.end.unsigned_abs()
     }
 
-    /// Whether it has no bytes.
+    /// True if it has no bytes.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.region.start == self.region.end
     }
 
-    /// Whether the two share a byte.
+    /// True if the two share a byte.
     pub fn overlaps(&self, other: &View) -> bool {
         self.buffer == other.buffer && self.region.overlaps(&other.region)
     }
 
-    /// Whether `self` surely holds every byte of `other`.
+    /// True if `self` surely holds every byte of `other`.
     pub fn covers(&self, other: &View) -> bool {
         self.buffer == other.buffer && self.region.covers(&other.region)
     }

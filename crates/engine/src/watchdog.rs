@@ -1,4 +1,4 @@
-//! When to say that nothing moves any more: a function of the engine and a reading of the clock.
+//! The watchdog: a function of the engine and a reading of the clock that says when nothing moves any more.
 //!
 //! It holds no state and counts nothing but time; how often it is called makes no difference.
 //!
@@ -18,7 +18,7 @@ use crate::task::{Extra, Slot, State, TaskId, Time};
 use crate::worker::{Health, WorkerId};
 use std::fmt;
 
-/// How long what may take, in the driver's unit; [`Ladder::build`] checks that inner limits fire first.
+/// Time limits in the driver's unit; [`Ladder::build`] checks that inner limits fire first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ladder {
     /// Nothing runs and nothing changes.
@@ -96,7 +96,7 @@ impl Budgets {
     }
 }
 
-/// What kind of stall.
+/// A kind of stall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
     /// A worker has a task and shows no progress.
@@ -112,7 +112,7 @@ pub enum Class {
 /// A stall and its evidence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stall {
-    /// What kind.
+    /// The kind.
     pub class: Class,
     /// Since when.
     pub since: Time,
@@ -128,7 +128,7 @@ pub struct Stall {
     pub counts: Counts,
 }
 
-/// How many unfinished tasks are in which state.
+/// Numbers of unfinished tasks in each state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// With a worker.
@@ -141,7 +141,7 @@ pub struct Counts {
     pub deferred: usize,
 }
 
-/// What the watchdog thinks.
+/// The judgement of the watchdog.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// There is nothing to wait for.
@@ -164,7 +164,7 @@ impl Engine {
     }
 }
 
-/// Judges `engine` at `now`.
+/// Judges `engine` at `now`: idle, busy or stalled.
 pub fn watch(engine: &Engine, now: Time, budgets: &Budgets) -> Verdict {
     let counts = counts(engine);
     if counts == Counts::default() {
@@ -203,7 +203,7 @@ pub fn watch(engine: &Engine, now: Time, budgets: &Budgets) -> Verdict {
     }
 }
 
-/// No task is unfinished; does a submitter wait for another one?
+/// Judges the submitters when no task is unfinished.
 fn watch_submitters(engine: &Engine, now: Time, budgets: &Budgets) -> Verdict {
     let mut runs = engine.order.iter().map(|at| &engine.runs[*at as usize]);
     let is_waiting = engine.wants_room && runs.clone().any(|run| run.is_blocked);

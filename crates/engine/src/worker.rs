@@ -4,8 +4,8 @@
 //!   the order of submission; only a higher priority goes ahead.
 //! - **QUE-2 (directed).** A task for one worker stands in that worker's queue and runs there or nowhere.
 //! - **QUE-3 (work conserving).** The first task of a queue does not wait while a worker can take it. A worker can take a task
-//!   if it is ready, not reserved for a group, and has fewer tasks than its depth; what else a pool asks of it says QUE-6.
-//! - **QUE-4 (spread, then near).** A ready task of a pool goes to a worker without tasks if there is one: to the one whose
+//!   if it is ready, not reserved for a group, and has fewer tasks than its depth; QUE-6 restricts tasks of a pool further.
+//! - **QUE-4 (spread, then local).** A ready task of a pool goes to a worker without tasks if there is one: to the one whose
 //!   task has made it ready, before others.
 //! - **QUE-5 (behind).** A task that waits is sent behind the tasks it waits for if one worker that keeps order has all of them,
 //!   the last task of that worker is one of them, and no ready task waits in the queue that the task would go to.
@@ -31,7 +31,7 @@ impl WorkerId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PoolId(pub(crate) u32);
 
-/// How a worker is.
+/// The health of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Health {
     /// Has not yet said that it is ready; nothing is sent to it.
@@ -48,33 +48,33 @@ pub(crate) struct Flight {
     pub(crate) dispatch: u64,
     pub(crate) slot: u32,
     pub(crate) member: u16,
-    /// Whether nothing is sent behind it.
+    /// True if nothing is sent behind it.
     pub(crate) is_alone: bool,
 }
 
-/// What stands between the engine and one worker.
+/// All that the engine knows of one worker.
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each says one thing about it")]
 pub(crate) struct WorkerState {
     pub(crate) health: Health,
-    /// How many tasks it may have at a time.
+    /// Maximum number of tasks at a time.
     depth: usize,
     pub(crate) flights: VecDeque<Flight>,
-    /// How many of them have it to themselves.
+    /// Number of flights that are alone.
     alone: u32,
     pub(crate) queue: Fifo,
     pub(crate) pool: u32,
     /// The run whose first group waits for it.
     pub(crate) reserved: u32,
-    /// Whether it only waits for another worker.
+    /// True if the worker only waits for another worker.
     pub(crate) is_held_up: bool,
-    /// Whether it runs tasks in the order in which they were sent, each only if what it is behind ended well.
+    /// True if it runs tasks in the order in which they were sent, each only if what it is behind ended well.
     pub(crate) keeps_order: bool,
-    /// Whether it is in its pool's list of those with room.
+    /// True if it is in its pool's list of those with room.
     is_listed: bool,
-    /// Whether it is in its pool's list of those without tasks.
+    /// True if it is in its pool's list of those without tasks.
     is_listed_idle: bool,
-    /// When it last said or did something, or was sent something while it had nothing.
+    /// Time of its last message or end, or of a start while it had nothing.
     pub(crate) progress: Time,
 }
 
@@ -99,13 +99,13 @@ impl WorkerState {
         }
     }
 
-    /// Whether a task of its pool can be sent to it.
+    /// True if a task of its pool can be sent to it.
     #[inline]
     pub(crate) fn has_room(&self) -> bool {
         self.alone == 0 && self.has_room_of_its_own()
     }
 
-    /// Whether a task that can only run here can be sent to it: it would wait here or there.
+    /// True if a task that can only run here can be sent to it: it would wait here or there.
     #[inline]
     pub(crate) fn has_room_of_its_own(&self) -> bool {
         self.health == Health::Ready
@@ -113,7 +113,7 @@ impl WorkerState {
             && self.flights.len() < self.depth
     }
 
-    /// Whether a member of a group can be sent to it.
+    /// True if a member of a group can be sent to it.
     pub(crate) fn is_idle(&self) -> bool {
         self.health == Health::Ready && self.flights.is_empty()
     }
@@ -142,7 +142,7 @@ impl WorkerState {
         self.flights.push_back(flight);
     }
 
-    /// All that is with it, which then is not.
+    /// Removes and returns all flights.
     pub(crate) fn take_flights(&mut self) -> VecDeque<Flight> {
         self.alone = 0;
         std::mem::take(&mut self.flights)
@@ -158,9 +158,9 @@ pub(crate) struct Pool {
     free: VecDeque<u32>,
     /// Those that had no task when they were listed, longest ago first.
     idle: VecDeque<u32>,
-    /// Who is just ending a task: what that makes ready is likely to use the same data.
+    /// The worker that is just ending a task: a task that becomes ready is likely to use the same data.
     pub(crate) ending: Option<u32>,
-    /// How many workers are not gone.
+    /// Number of workers that are not gone.
     pub(crate) living: usize,
 }
 
@@ -187,7 +187,7 @@ impl Pool {
     #[inline]
     pub(crate) fn next_free(&mut self, workers: &mut [WorkerState], is_alone: bool) -> Option<u32> {
         if self.ending.is_some()
-            && let Some(worker) = self.next_near(workers)
+            && let Some(worker) = self.next_local(workers)
         {
             return Some(worker);
         }
@@ -201,7 +201,7 @@ impl Pool {
 
     /// The worker that is ending a task, if it has no other.
     #[inline]
-    fn next_near(&mut self, workers: &[WorkerState]) -> Option<u32> {
+    fn next_local(&mut self, workers: &[WorkerState]) -> Option<u32> {
         let is_free = |worker: &u32| {
             let state = &workers[*worker as usize];
             state.flights.is_empty() && state.has_room()
@@ -223,7 +223,7 @@ impl Pool {
         None
     }
 
-    /// The task that waits longest, if nobody has room for it but who asks.
+    /// Removes the task that waits longest, if only the calling worker has room for it.
     #[inline]
     pub(crate) fn pop_for_the_only_one(&mut self) -> Option<u32> {
         if self.free.is_empty() { self.queue.pop() } else { None }
@@ -255,7 +255,7 @@ pub(crate) struct Fifo {
     usual: VecDeque<u32>,
     urgent: BTreeMap<(Reverse<u8>, i64), u32>,
     count: i64,
-    /// How many were put before all others.
+    /// Number of slots that were put before all others.
     before: i64,
 }
 

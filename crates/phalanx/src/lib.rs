@@ -29,6 +29,8 @@ pub mod prelude;
 mod documents {
     #[doc = include_str!("../../../README.md")]
     struct Readme;
+    #[doc = include_str!("../../../docs/guide/01-first-run.md")]
+    struct FirstRun;
     #[doc = include_str!("../../../docs/guide/03-kernels.md")]
     struct Kernels;
     #[doc = include_str!("../../../docs/guide/04-reading-a-report.md")]

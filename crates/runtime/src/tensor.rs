@@ -10,7 +10,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 
 /// The most axes of a tensor.
-pub(crate) const MAX_RANK: usize = phalanx_engine::view::MAX_RANK;
+pub(crate) const MAX_RANK: usize = phalanx_engine::MAX_RANK;
 
 /// Type of the elements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

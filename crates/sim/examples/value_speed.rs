@@ -1,4 +1,4 @@
-//! How fast values are computed on this machine: one thread, best of several runs.
+//! The speed of value computation on this computer: one thread, best of several runs.
 #![expect(clippy::print_stdout, reason = "a report")]
 #![expect(clippy::disallowed_types, reason = "wall time is what is measured")]
 
@@ -18,7 +18,7 @@ fn best(name: &str, rounds: u32, calls: u32, mut call: impl FnMut()) -> f64 {
     best
 }
 
-/// Numbers that are neither special nor all alike.
+/// Returns varied ordinary numbers.
 #[expect(clippy::cast_precision_loss, reason = "small numbers")]
 fn numbers(len: usize) -> Vec<f32> {
     (0..len).map(|i| ((i * 7919) % 2003) as f32 / 1001.0 - 1.0).collect()
@@ -51,7 +51,7 @@ fn dots() {
     }
 }
 
-/// `C = A * B` of n*n f16 matrices as a kernel would record it: tiles of 128.
+/// Measures `C = A * B` of n*n f16 matrices as a kernel records it: tiles of 128.
 fn tiled(a: &Value, b: &Value, n: usize) -> Vec<Value> {
     let tile = |x: &Value, i: usize, j: usize| x.strided((i * n + j) * 128, &[128; 2], &[n, 1]);
     let tiles = n / 128;
@@ -81,7 +81,7 @@ fn gemm() {
     println!("{:>57.1} GFLOP/s", flop / us / 1e3);
 }
 
-/// The reduce-scatter of a ring all-reduce: 64 ranks, 16 MiB each, slots of 16 KiB.
+/// Measures the reduce-scatter of a ring all-reduce: 64 ranks, 16 MiB each, slots of 16 KiB.
 fn ring() {
     let (ranks, slot) = (64, 4096);
     let rank: Vec<Value> = (0..ranks).map(|_| Value::from_vec_f32(numbers(4 << 20))).collect();
@@ -100,7 +100,7 @@ fn ring() {
     });
 }
 
-/// A sum in sixteen strands, so that memory is the limit.
+/// Measures a sum with sixteen accumulators, so that memory is the limit.
 fn sum(x: &[f32]) -> f32 {
     let mut strands = [0.0; 16];
     for chunk in x.as_chunks::<16>().0 {
@@ -109,7 +109,7 @@ fn sum(x: &[f32]) -> f32 {
     strands.iter().sum()
 }
 
-/// All sections, or those named on the command line.
+/// Runs all sections, or those named on the command line.
 fn main() {
     let sections: [(&str, fn()); 4] =
         [("slots", slots), ("dots", dots), ("ring", ring), ("gemm", gemm)];

@@ -7,10 +7,10 @@
 //! ```
 //!
 //! Every event belongs to a *partition*: a part of the machine that could run alone (a SIP). Processes are plain
-//! futures in a slab, polled by id, without wakers, locks or threads. Hardware is not a process but a [`Device`]: the
+//! futures in a slab, polled by id, without wakers, locks or threads. Hardware is not a process but a `Device`: the
 //! device computes the end of an operation and schedules one action for that instant.
 //!
-//! - **SIM-1 (monotone).** Time never goes backwards, and only [`Executor::run`] moves it: a process holds a
+//! - **SIM-1 (monotone).** Time never goes backwards, and only the executor moves it: a process holds a
 //!   [`Sim`], which reads the time and waits, but cannot advance the time.
 //! - **SIM-2 (local order).** Events of one partition and instant fire in the order of (time of creation, creating
 //!   partition, the creating partition's own counter). No global counter takes part, so the order in which partitions

@@ -118,8 +118,6 @@ pub(crate) struct Message {
 pub(crate) struct MessageBody {
     pub(crate) bytes: u64,
     pub(crate) value: Option<Value>,
-    /// Number of slots of the same message after this one.
-    pub(crate) following: u32,
 }
 
 /// One directed queue.

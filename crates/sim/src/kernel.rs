@@ -26,6 +26,7 @@ mod math;
 mod memory;
 mod messages;
 mod program;
+mod range;
 mod tile;
 mod view;
 
@@ -34,6 +35,7 @@ pub use issued::{Computing, Issued, Loading};
 pub use memory::Storing;
 pub use messages::{Receiver, Receiving, Sender, Sending};
 pub(crate) use program::{Group, Program};
+pub use range::KernelRange;
 pub use tile::{Dims, Shape, Tile};
 pub use view::{Mask, View};
 

@@ -8,9 +8,11 @@ mod credits;
 mod fabric;
 mod host;
 pub(crate) mod noc;
+mod range;
 mod sip;
 
 pub use host::{Cause, Host, Launch, Request};
+pub use range::HostRange;
 pub(crate) use sip::{Engine, Sip};
 
 use crate::credit::Semaphore;
@@ -292,7 +294,7 @@ impl Machine {
         Ok(self.report())
     }
 
-    /// Returns the report of the run so far; the logs are moved into the report.
+    /// Returns a report of the run so far. A second call without a run between returns the same (REC-4).
     pub fn report(&self) -> Report {
         Report::new(&self.world)
     }

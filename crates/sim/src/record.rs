@@ -1,15 +1,29 @@
-//! What a run leaves behind: the op log, and the latest steps of the critical path, kept by each SIP for itself.
+//! The notes that a run takes, SIP by SIP: operations, host requests, ranges, and the steps of the critical path.
 //!
 //! - **REC-1 (path is time).** A `Path` accounts for every picosecond from the start of the run to the instant it
 //!   leads to.
 //! - **REC-2 (bounded).** Without recording, a run keeps a fixed number of steps, however long it is.
+//! - **REC-3 (whole when recorded).** A recorded run keeps all steps: its critical path goes back to the start.
+//! - **REC-4 (again).** A report can be made again: the second one has what the first one had, and what came after.
+
+mod log;
+mod path;
+mod ranges;
+
+pub(crate) use log::Shared;
+pub(crate) use path::Path;
+pub use ranges::{Owner, RangeSpan};
+pub(crate) use ranges::{RangeTotal, Ranges};
 
 use crate::machine::Request;
-use crate::stall::{Kind, Stack};
+use crate::stall::Kind;
 use crate::time::Time;
 use crate::topology::PeId;
+use log::{Log, Names};
+use path::Steps;
 use std::fmt;
 use std::num::NonZeroU64;
+use std::ops::Deref;
 
 /// Something that can be busy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,10 +60,10 @@ pub enum Resource {
 }
 
 impl Resource {
-    /// What a link leads to where all SIPs hang on one switch.
+    /// The end of a link of a SIP on a switch.
     pub const SWITCH: u32 = u32::MAX;
 
-    /// Whether it is a wire between SIPs, or between a SIP and its host.
+    /// True for a wire between SIPs, or between a SIP and its host.
     pub fn is_wire_outside(self) -> bool {
         matches!(self, Self::Link { .. } | Self::Ingress(_) | Self::Host(_) | Self::Upload(_))
     }
@@ -81,15 +95,17 @@ impl fmt::Display for Resource {
 /// One operation, as the op log keeps it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Op {
-    /// When it began to use the resource.
+    /// The instant at which it began to use the resource.
     pub start: Time,
-    /// When it was over.
+    /// The instant of its end.
     pub end: Time,
-    /// What it used.
+    /// The resource it used.
     pub resource: Resource,
-    /// What it was.
+    /// The operation in one word; a kernel has a name as well, see [`OpLog::label`].
     pub label: &'static str,
-    /// How many bytes it moved or read.
+    /// The name of the launch, for a kernel.
+    pub(crate) name: Option<NameId>,
+    /// Bytes moved or read.
     pub bytes: u64,
     /// The message that leaves with it.
     pub flow_out: Option<NonZeroU64>,
@@ -97,132 +113,90 @@ pub struct Op {
     pub flow_in: Option<NonZeroU64>,
 }
 
-/// Why an instant is when it is: the chain of operations that led to it, summed up by kind.
-///
-/// Time not spent on one of the four kinds was a dependency: five numbers would be one more to carry everywhere.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Path {
-    spent: [u64; Kind::COUNT - 1],
-    at: Time,
-    last: StepId,
-}
-
-impl Path {
-    /// A chain that begins at `at`, with everything before it spent on `kind`.
-    #[cfg(test)]
-    pub(crate) fn starting(at: Time, kind: Kind) -> Self {
-        let mut path = Self::default();
-        path.advance(at, kind);
-        path
-    }
-
-    /// Goes on to `to`, spending the time between on `kind` (REC-1).
-    #[inline]
-    pub(crate) fn advance(&mut self, to: Time, kind: Kind) {
-        if to > self.at {
-            if let Some(spent) = self.spent.get_mut(kind as usize) {
-                *spent += (to - self.at).as_ps();
-            }
-            self.at = to;
-        }
-    }
-
-    /// Has the same last step as `other`.
-    #[inline]
-    pub(crate) fn follow(&mut self, other: &Self) {
-        self.last = other.last;
-    }
-
-    /// All of its time, by kind.
-    pub(crate) fn spent(&self) -> Stack {
-        let mut stack = Stack::default();
-        for (kind, span) in Kind::ALL.into_iter().zip(self.spent) {
-            stack.add(kind, Time::ps(span));
-        }
-        stack.add(Kind::Dependency, self.at - stack.total());
-        stack
-    }
-
-    pub(crate) fn at(&self) -> Time {
-        self.at
-    }
-
-    pub(crate) fn last(&self) -> StepId {
-        self.last
+impl Op {
+    pub(crate) fn new(
+        (start, end): (Time, Time),
+        resource: Resource,
+        label: &'static str,
+        bytes: u64,
+    ) -> Self {
+        Self { start, end, resource, label, name: None, bytes, flow_out: None, flow_in: None }
     }
 }
 
-/// The number of a step: which SIP's, and its place in that SIP's row. Zero is no step.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct StepId(u64);
+/// The number of a name within its log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NameId(pub(crate) u32);
 
-const SEQUENCE_BITS: u32 = 44;
+/// The operations of one SIP, in the order they were issued.
+#[derive(Clone, Debug, Default)]
+pub struct OpLog {
+    pub(crate) ops: Shared<Op>,
+    pub(crate) names: Shared<String>,
+    /// Stretches of time that PEs and links spent on something, for cuts.
+    pub(crate) stalls: Shared<StallSpan>,
+}
 
-impl StepId {
-    fn new(sip: u32, sequence: u64) -> Self {
-        Self(u64::from(sip) << SEQUENCE_BITS | (sequence + 1))
-    }
-
-    pub(crate) fn sip(self) -> Option<u32> {
-        (self.0 != 0).then_some((self.0 >> SEQUENCE_BITS) as u32)
-    }
-
-    fn sequence(self) -> u64 {
-        (self.0 & ((1 << SEQUENCE_BITS) - 1)) - 1
+impl OpLog {
+    /// Returns the name of an operation in traces: the launch's own for a kernel, [`Op::label`] for all others.
+    pub fn label<'a>(&'a self, op: &Op) -> &'a str {
+        op.name.map_or(op.label, |name| &self.names[name.0 as usize])
     }
 }
 
-/// One link of the chain.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Step {
-    pub(crate) parent: StepId,
+impl Deref for OpLog {
+    type Target = [Op];
+
+    fn deref(&self) -> &[Op] {
+        &self.ops
+    }
+}
+
+/// A stretch of time that a PE or a link spent on one kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StallSpan {
     pub(crate) resource: Resource,
     pub(crate) kind: Kind,
     pub(crate) from: Time,
     pub(crate) to: Time,
 }
 
-/// What one SIP has noted down.
+/// The notes of one SIP.
 pub(crate) struct Record {
     sip: u32,
     recording: bool,
-    ops: Vec<Op>,
-    requests: Vec<Request>,
-    steps: Vec<Step>,
-    next_step: u64,
-    capacity: usize,
+    steps: Steps,
     next_flow: u64,
+    ops: Log<Op>,
+    names: Names,
+    stalls: Log<StallSpan>,
+    requests: Vec<Request>,
+    pub(crate) ranges: Ranges,
 }
-
-/// How many steps all SIPs together keep at most, and one of them (REC-2): more than the second would not stay in a
-/// processor's cache.
-const STEPS: usize = 1 << 14;
-const STEPS_OF_ONE: usize = 1 << 11;
 
 impl Record {
     pub(crate) fn new(sip: u32, sips: u32, recording: bool) -> Self {
-        // A power of two, so that finding a step's place needs no division.
-        let capacity = (STEPS / (sips as usize).next_power_of_two()).clamp(16, STEPS_OF_ONE);
         Self {
             sip,
             recording,
-            ops: Vec::new(),
-            requests: Vec::new(),
-            steps: Vec::new(),
-            next_step: 0,
-            capacity,
+            steps: Steps::new(sip, sips, recording),
             next_flow: 0,
+            ops: Log::default(),
+            names: Names::default(),
+            stalls: Log::default(),
+            requests: Vec::new(),
+            ranges: Ranges::new(recording),
         }
     }
 
-    /// A number for a message, unique in the machine.
+    /// Returns a number for a message, unique in the machine.
     #[inline]
     pub(crate) fn flow(&mut self) -> u64 {
         self.next_flow += 1;
-        u64::from(self.sip) << SEQUENCE_BITS | self.next_flow
+        u64::from(self.sip) << path::SEQUENCE_BITS | self.next_flow
     }
 
-    /// Notes an operation, if somebody wants the log.
+    /// Notes an operation, if the run is recorded.
     #[inline]
     pub(crate) fn op(&mut self, op: impl FnOnce() -> Op) {
         if self.recording {
@@ -230,7 +204,23 @@ impl Record {
         }
     }
 
-    /// Notes a request of the host, if somebody wants the log.
+    /// Notes the whole of a kernel, if the run is recorded.
+    pub(crate) fn kernel(&mut self, name: &str, span: (Time, Time), pe: PeId) {
+        if self.recording {
+            let name = Some(self.names.number(name));
+            self.ops.push(Op { name, ..Op::new(span, Resource::Program(pe), "kernel", 0) });
+        }
+    }
+
+    /// Notes a stretch of time of a PE or a link, if the run is recorded.
+    #[inline]
+    pub(crate) fn stall(&mut self, span: impl FnOnce() -> StallSpan) {
+        if self.recording {
+            self.stalls.push(span());
+        }
+    }
+
+    /// Notes a request of the host, if the run is recorded.
     pub(crate) fn request(&mut self, request: impl FnOnce() -> Request) {
         if self.recording {
             self.requests.push(request());
@@ -240,75 +230,19 @@ impl Record {
     /// Notes that `path` went on to `to` by using `resource`.
     #[inline]
     pub(crate) fn step(&mut self, path: &mut Path, to: Time, kind: Kind, resource: Resource) {
-        debug_assert!(to >= path.at, "REC-1: {resource} goes back from {} to {to}", path.at);
-        let step = Step { parent: path.last, resource, kind, from: path.at, to };
-        path.last = StepId::new(self.sip, self.next_step);
-        path.advance(to, kind);
-        if self.steps.len() < self.capacity {
-            self.steps.push(step);
-        } else {
-            let slot = self.slot_of(self.next_step);
-            self.steps[slot] = step;
-        }
-        self.next_step += 1;
+        self.steps.add(path, to, kind, resource);
     }
 
-    /// A step, unless it was so long ago that it has been forgotten.
-    pub(crate) fn get(&self, id: StepId) -> Option<&Step> {
-        let sequence = id.sequence();
-        let kept = self.next_step.saturating_sub(sequence) <= self.capacity as u64;
-        if kept { self.steps.get(self.slot_of(sequence)) } else { None }
+    pub(crate) fn steps(&self) -> &Steps {
+        &self.steps
     }
 
-    #[expect(clippy::cast_possible_truncation, reason = "only the low bits are kept")]
-    fn slot_of(&self, sequence: u64) -> usize {
-        sequence as usize & (self.capacity - 1)
+    pub(crate) fn requests(&self) -> &[Request] {
+        &self.requests
     }
 
-    pub(crate) fn take_requests(&mut self) -> Vec<Request> {
-        std::mem::take(&mut self.requests)
-    }
-
-    pub(crate) fn take_ops(&mut self) -> Vec<Op> {
-        std::mem::take(&mut self.ops)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rec_1_a_path_accounts_for_every_picosecond() {
-        let mut record = Record::new(3, 4, false);
-        let mut path = Path::starting(Time::ps(5), Kind::Dependency);
-        for (to, kind) in [(9, Kind::Dma), (9, Kind::Link), (30, Kind::Compute), (12, Kind::Credit)]
-        {
-            if to >= path.at().as_ps() {
-                record.step(&mut path, Time::ps(to), kind, Resource::Host(3));
-            } else {
-                path.advance(Time::ps(to), kind);
-            }
-            assert_eq!(path.spent().total(), path.at(), "REC-1");
-        }
-        assert_eq!((path.at(), path.last().sip()), (Time::ps(30), Some(3)));
-        assert_eq!(path.spent().get(Kind::Credit), Time::ZERO, "REC-1: no way back");
-    }
-
-    #[test]
-    fn rec_2_old_steps_are_forgotten_and_new_ones_kept() {
-        let mut record = Record::new(1, 1 << 20, false);
-        let mut path = Path::default();
-        let mut ids = Vec::new();
-        for step in 1..=100 {
-            record.step(&mut path, Time::ps(step), Kind::Link, Resource::Host(1));
-            ids.push(path.last());
-        }
-        assert_eq!(record.steps.len(), record.capacity, "REC-2");
-        let (gone, kept) = ids.split_at(100 - record.capacity);
-        assert!(gone.iter().all(|id| record.get(*id).is_none()), "REC-2");
-        let ends = kept.iter().map(|id| record.get(*id).unwrap().to);
-        assert!(ends.eq((85..=100).map(Time::ps)), "REC-2");
-        assert!(record.take_ops().is_empty());
+    /// Returns the operations so far (REC-4).
+    pub(crate) fn op_log(&mut self) -> OpLog {
+        OpLog { ops: self.ops.share(), names: self.names.share(), stalls: self.stalls.share() }
     }
 }

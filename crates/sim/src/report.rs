@@ -1,115 +1,134 @@
-//! What a run has shown: data, not text.
+//! The report of a run: utilisation, stalls, queues, ranges, the critical path and advice.
 //!
 //! - **RPT-1 (whole).** Each stall stack adds up to the simulated time, and so does the critical path.
-//! - **RPT-2 (same).** A report depends on the run alone, not on the order in which places took their turns.
+//! - **RPT-2 (same).** A report depends on the run alone, not on the order in which partitions took their turns.
+//! - **RPT-3 (cut).** A cut to a range that is the whole run has the utilisation, stalls and path of the run.
 
+mod cut;
 pub mod figures;
+mod path;
 mod table;
 mod text;
 
+pub use cut::RangeError;
+pub use path::{CriticalPath, PathPart};
 pub use table::{Style, Table};
 
 use crate::ipcq::{Edge, EdgeName, EdgeSpec};
 use crate::machine::{Request, Sip, World};
-use crate::record::{Op, Path, Resource, StepId};
+use crate::record::{Op, OpLog, Owner, RangeSpan, RangeTotal, Resource};
 use crate::stall::{Kind, Stack};
 use crate::time::{Bytes, Time};
-use crate::topology::PeId;
 use std::collections::BTreeMap;
-use std::fmt::{self, Write as _};
+use std::fmt::Write as _;
 
-/// The outcome of a run.
+/// The report of a run, or of a part of it.
+///
+/// `println!("{report}")` prints it as `phalanx run` does. A recorded run can be written as a timeline:
+///
+/// ```
+/// use phalanx_sim::machine::{Machine, Options};
+/// use phalanx_sim::{MachineSpec, Time, timeline};
+/// use phalanx_trace::{Format, Writer};
+/// let options = Options { record: true, ..Options::default() };
+/// let mut machine = Machine::new(MachineSpec::preset("bare")?, options);
+/// machine.launch(0, "nap", &machine.pes(0), |tl| async move {
+///     tl.compute(Time::ns(5)).await;
+///     Ok(())
+/// });
+/// let report = machine.run()?;
+/// println!("{report}");
+/// # let file = Vec::new();
+/// let mut writer = Writer::new(file, Format::Perfetto)?; // `File::create("run.pftrace")?` for a file
+/// timeline::write(&report, &mut writer)?;
+/// writer.finish()?;
+/// assert_eq!(report.op_log(), "0 5000 sip0.cube0.pe0.vector compute 0\n0 5000 sip0.cube0.pe0 nap 0\n");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// When the last kernel finished.
+    /// The end of the last kernel; of a cut, the length of the range.
     pub simulated: Time,
-    /// How many events it took.
+    /// Number of events; of a cut, zero.
     pub events: u64,
-    /// How busy each used engine, wire and memory was.
+    /// Busy time of each used engine, wire and memory.
     pub utilisation: Vec<Usage>,
-    /// Where the time of each used PE and link went.
+    /// Stall stack of each used PE and link.
     pub stalls: Vec<Stalls>,
-    /// What each queue between PEs has seen.
+    /// Figures of each queue between PEs.
     pub edges: Vec<EdgeUsage>,
-    /// What led to the end.
+    /// Named ranges by name, in the order of their starts.
+    pub ranges: Vec<RangeUsage>,
+    /// The chain of operations that led to the end.
     pub critical_path: CriticalPath,
-    /// Every operation, if the run was recorded: a list for each SIP that had any, in the order they were issued.
-    pub ops: Vec<Vec<Op>>,
-    /// What hosts have asked of their SIPs, if the run was recorded: SIP by SIP, in order of their ends.
+    /// Operations, if the run was recorded: a log for each SIP that had any.
+    pub ops: Vec<OpLog>,
+    /// Requests of hosts to their SIPs, if the run was recorded: SIP by SIP, in order of their ends.
     pub requests: Vec<Request>,
-    /// What to change to go faster, in words.
+    /// Each named range, if the run was recorded: SIP by SIP, in order of their ends.
+    pub range_spans: Vec<RangeSpan>,
+    /// Sentences on what to change to go faster.
     pub advice: Vec<String>,
 }
 
-/// How busy something was.
+/// The ranges of one name.
+#[derive(Clone, Debug)]
+pub struct RangeUsage {
+    /// Their name.
+    pub name: String,
+    /// Number of ranges.
+    pub count: u64,
+    /// Sum of their lengths.
+    pub total: Time,
+    /// Start of the first.
+    pub from: Time,
+    /// End of the last.
+    pub to: Time,
+    /// The critical path from `from` to `to`, if the run was recorded.
+    path: Option<CriticalPath>,
+}
+
+/// Busy time of one engine, wire or memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Usage {
-    /// What.
+    /// The engine, wire or memory.
     pub resource: Resource,
-    /// For how long.
+    /// Its busy time.
     pub busy: Time,
-    /// How many bytes it moved or read.
+    /// Bytes it moved or read.
     pub bytes: u64,
-    /// How many operations.
+    /// Number of operations.
     pub operations: u64,
 }
 
-/// Where the time of something went.
+/// Stall stack of one PE or link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stalls {
     /// A PE or a link.
     pub resource: Resource,
-    /// By kind; the rest of the simulated time it was idle.
+    /// Time by kind; the rest of the simulated time is idle.
     pub stack: Stack,
 }
 
-/// What a queue between PEs has seen.
+/// Figures of one queue between PEs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EdgeUsage {
-    /// Which.
+    /// The queue.
     pub edge: EdgeName,
     /// Its settings.
     pub spec: EdgeSpec,
-    /// How many slots were sent.
+    /// Number of slots sent.
     pub messages: u64,
-    /// How many bytes.
+    /// Bytes sent.
     pub bytes: u64,
-    /// For how long the next message stood without credit.
+    /// Time that the next message stood without credit.
     pub credit_wait: Time,
-    /// The most slots in use at once.
+    /// Most slots in use at once.
     pub most_slots: u32,
-    /// How often a polling sender looked.
+    /// Number of looks of a polling sender.
     pub polls: u64,
-    /// The least number of slots with which the wire would never wait for a credit.
+    /// Least number of slots with which the wire never waits for a credit.
     pub slots_needed: u64,
-}
-
-/// The chain of operations that led to the end of the run.
-#[derive(Clone, Debug, Default)]
-pub struct CriticalPath {
-    /// The program that ended last.
-    pub end: Option<PeId>,
-    /// The time on it, by kind: all of the simulated time.
-    pub spent: Stack,
-    /// What it went through, longest first, as far back as steps were kept.
-    pub parts: Vec<PathPart>,
-    /// The time that passed behind the wires of SIPs and hosts among them, before the next part began.
-    pub latency: Time,
-    /// Whether that is all the way to the start.
-    pub complete: bool,
-}
-
-/// One resource's part in the critical path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PathPart {
-    /// Which.
-    pub resource: Resource,
-    /// What for.
-    pub kind: Kind,
-    /// How often.
-    pub count: u64,
-    /// For how long in all.
-    pub time: Time,
 }
 
 impl Report {
@@ -122,11 +141,13 @@ impl Report {
             utilisation: Vec::new(),
             stalls: Vec::new(),
             edges: world.edges.borrow().sorted().map(|edge| usage_of(world, edge)).collect(),
+            ranges: ranges(world),
             critical_path: last
-                .map(|(_, pe, path)| CriticalPath::new(world, pe, &path))
+                .map(|(_, pe, path)| CriticalPath::new(world, Owner::Kernel(pe), &path))
                 .unwrap_or_default(),
             ops: Vec::new(),
             requests: Vec::new(),
+            range_spans: Vec::new(),
             advice: Vec::new(),
         };
         for (number, sip) in (0..).zip(&world.sips) {
@@ -151,20 +172,16 @@ impl Report {
             self.add_stalls(resource, pe.stalls);
         }
         for port in sip.sorted_ports().filter(|port| port.wire.turns > 0) {
-            let stack = link_stack(
-                port.wire.busy,
-                port.starved,
-                port.wire.first,
-                port.wire.free(),
-                self.simulated,
-            );
+            let (first, last) = (port.wire.first, port.wire.free().min(self.simulated));
+            let stack = link_stack(port.wire.busy, port.starved, last.saturating_sub(first));
             self.add_stalls(Resource::Link { from: number, to: port.to }, stack);
         }
-        let ops = sip.record.take_ops();
-        if !ops.is_empty() {
-            self.ops.push(ops);
+        let log = sip.record.op_log();
+        if !log.is_empty() {
+            self.ops.push(log);
         }
-        self.requests.extend(sip.record.take_requests());
+        self.requests.extend_from_slice(sip.record.requests());
+        self.range_spans.extend_from_slice(&sip.record.ranges.spans());
     }
 
     fn add_stalls(&mut self, resource: Resource, stack: Stack) {
@@ -176,35 +193,55 @@ impl Report {
         self.stalls.push(Stalls { resource, stack });
     }
 
-    /// The op log as text, one line an operation, by time and then by SIP.
+    /// Returns the op log as text, one line an operation, by time and then by SIP.
     pub fn op_log(&self) -> String {
-        let mut ops: Vec<&Op> = self.ops.iter().flatten().collect();
-        ops.sort_by_key(|op| op.start);
-        ops.iter().fold(String::new(), |mut log, op| {
-            let _ = writeln!(log, "{op}"); // a `String` takes all
-            log
+        let mut ops: Vec<(&OpLog, &Op)> =
+            self.ops.iter().flat_map(|log| log.iter().map(move |op| (log, op))).collect();
+        ops.sort_by_key(|(_, op)| op.start);
+        ops.iter().fold(String::new(), |mut text, (log, op)| {
+            write_op(&mut text, log, op);
+            text
         })
     }
 }
 
-impl fmt::Display for Op {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (start, end) = (self.start.as_ps(), self.end.as_ps());
-        write!(f, "{start} {end} {} {} {}", self.resource, self.label, self.bytes)?;
-        if let Some(flow) = self.flow_out {
-            write!(f, " out={flow}")?;
+/// Adds the line of an operation.
+fn write_op(text: &mut String, log: &OpLog, op: &Op) {
+    let (start, end) = (op.start.as_ps(), op.end.as_ps());
+    // Writing to a `String` does not fail.
+    let _ = write!(text, "{start} {end} {} {} {}", op.resource, log.label(op), op.bytes);
+    for (direction, flow) in [("out", op.flow_out), ("in", op.flow_in)] {
+        if let Some(flow) = flow {
+            let _ = write!(text, " {direction}={flow}");
         }
-        if let Some(flow) = self.flow_in {
-            write!(f, " in={flow}")?;
-        }
-        Ok(())
     }
+    text.push('\n');
 }
 
-/// A link's time: on the wire, starved of credits, or waiting for somebody to send, from its first use to its last.
-fn link_stack(busy: Time, starved: Time, first: Time, last: Time, simulated: Time) -> Stack {
-    let mut stack = Stack::default();
-    let mut left = last.min(simulated).saturating_sub(first);
+/// Returns the ranges of all SIPs by name, in the order of their starts.
+fn ranges(world: &World) -> Vec<RangeUsage> {
+    let mut totals: BTreeMap<String, RangeTotal> = BTreeMap::new();
+    for sip in &world.sips {
+        for (name, total) in sip.borrow().record.ranges.totals() {
+            match totals.get_mut(name) {
+                Some(known) => known.add(total),
+                None => drop(totals.insert(name.clone(), total.clone())),
+            }
+        }
+    }
+    let usage = |(name, total): (String, RangeTotal)| {
+        let RangeTotal { count, total, from, to, last: (owner, path) } = total;
+        let path = world.options.record.then(|| CriticalPath::since(world, owner, &path, from));
+        RangeUsage { name, count, total, from, to, path }
+    };
+    let mut ranges: Vec<RangeUsage> = totals.into_iter().map(usage).collect();
+    ranges.sort_by_key(|range| range.from);
+    ranges
+}
+
+/// Returns a link's time from its first use to its last: on the wire, without credits, or with nothing to send.
+fn link_stack(busy: Time, starved: Time, used: Time) -> Stack {
+    let (mut stack, mut left) = (Stack::default(), used);
     for (kind, span) in [(Kind::Link, busy), (Kind::Credit, starved), (Kind::Dependency, left)] {
         let span = span.min(left);
         stack.add(kind, span);
@@ -229,7 +266,7 @@ fn usage_of(world: &World, edge: &Edge) -> EdgeUsage {
     }
 }
 
-/// What to change: one line for all edges that lack the same.
+/// Returns what to change: one line for all edges that lack the same.
 fn advice(edges: &[EdgeUsage], simulated: Time) -> Vec<String> {
     let mut groups: Vec<(String, EdgeName, u64)> = Vec::new();
     for edge in edges.iter().filter(|edge| edge.lacks_slots(simulated)) {
@@ -248,7 +285,7 @@ fn advice(edges: &[EdgeUsage], simulated: Time) -> Vec<String> {
 }
 
 impl EdgeUsage {
-    /// Whether a tenth of the run or more was spent waiting for credits, and more slots would help.
+    /// True if a tenth of the run or more was spent waiting for credits, and more slots would help.
     fn lacks_slots(&self, simulated: Time) -> bool {
         self.credit_wait > Time::ZERO
             && self.credit_wait.as_ps() >= simulated.as_ps() / 10
@@ -256,35 +293,10 @@ impl EdgeUsage {
     }
 }
 
-impl CriticalPath {
-    fn new(world: &World, end: PeId, path: &Path) -> Self {
-        let mut parts: BTreeMap<(Resource, Kind), (u64, Time)> = BTreeMap::new();
-        let (mut at, mut next, mut latency) = (path.last(), path.at(), Time::ZERO);
-        let complete = loop {
-            let Some(sip) = at.sip() else { break true };
-            let sip = world.sips[sip as usize].borrow();
-            let Some(step) = sip.record.get(at) else { break false };
-            let part = parts.entry((step.resource, step.kind)).or_default();
-            *part = (part.0 + 1, part.1 + (step.to - step.from));
-            if step.resource.is_wire_outside() {
-                latency += next.saturating_sub(step.to);
-            }
-            (at, next) = (step.parent, step.from);
-        };
-        debug_assert!(at == StepId::default() || !complete);
-        let mut parts: Vec<PathPart> = parts
-            .into_iter()
-            .map(|((resource, kind), (count, time))| PathPart { resource, kind, count, time })
-            .collect();
-        parts.sort_by_key(|part| (std::cmp::Reverse(part.time), part.resource));
-        assert_eq!(path.spent().total(), path.at(), "REC-1: the path accounts for all of its time");
-        Self { end: Some(end), spent: path.spent(), parts, latency, complete }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::topology::PeId;
 
     fn usage(from: u32, n_slots: u32, credit_wait: Time) -> EdgeUsage {
         let edge = EdgeName { from: PeId::first(from), to: PeId::first(from + 1), channel: 0 };

@@ -1,30 +1,31 @@
-//! The op log as a timeline: one track per engine, link and program, with arrows from sends to receives.
+//! The op log as a timeline: one track per engine, link and program, arrows from sends to receives, and named ranges.
 
-use crate::record::{Op, Resource};
+use crate::record::{Op, OpLog, Owner, RangeSpan, Resource};
 use crate::report::Report;
+use crate::time::Time;
 use phalanx_trace::{NameId, Slice, TrackId, Writer};
 use std::collections::BTreeMap;
 use std::io;
 use std::num::NonZeroU64;
 
-/// Writes the operations of a recorded run.
+/// Writes the operations and ranges of a recorded run.
 pub fn write<W: io::Write>(report: &Report, writer: &mut Writer<W>) -> io::Result<()> {
     let mut tracks = Tracks::default();
-    for ops in &report.ops {
-        for number in in_order(ops) {
-            write_op(&mut tracks, writer, &ops[number as usize])?;
+    for log in &report.ops {
+        for number in in_order(log) {
+            write_op(&mut tracks, writer, log, &log[number as usize])?;
         }
     }
-    Ok(())
+    write_ranges(&mut tracks, writer, &report.range_spans)
 }
 
-/// The numbers of operations, track by track and by time; where two begin together the outer one comes first.
+/// Returns the numbers of operations, track by track and by time; of two that begin together the outer one comes first.
 ///
 /// A resource logs most of its operations in that order already, so there is little to sort.
 fn in_order(ops: &[Op]) -> impl Iterator<Item = u32> {
     let mut tracks: Vec<Vec<u32>> = Vec::new();
     let mut by_resource: BTreeMap<Resource, usize> = BTreeMap::new();
-    // Those that were used last are used again.
+    // The resources used last are used again.
     let mut recent: [Option<(Resource, usize)>; 4] = [None; 4];
     for (number, op) in (0..).zip(ops) {
         let known = recent.iter().flatten().find(|(resource, _)| *resource == op.resource);
@@ -51,13 +52,60 @@ fn in_order(ops: &[Op]) -> impl Iterator<Item = u32> {
     by_resource.into_values().flat_map(move |track| std::mem::take(&mut tracks[track]))
 }
 
-fn write_op<W: io::Write>(tracks: &mut Tracks, writer: &mut Writer<W>, op: &Op) -> io::Result<()> {
+fn write_op<W: io::Write>(
+    tracks: &mut Tracks,
+    writer: &mut Writer<W>,
+    log: &OpLog,
+    op: &Op,
+) -> io::Result<()> {
     let track = tracks.track(writer, op.resource)?;
-    let name = tracks.name(writer, op.label);
+    let name = match op.name {
+        Some(_) => writer.name(log.label(op)),
+        None => tracks.name(writer, op.label),
+    };
     let slice = Slice::new(track, name, op.start.as_ps(), op.end.as_ps());
     let bytes = (op.bytes > 0).then_some(op.bytes);
     let [flow_out, flow_in] = [op.flow_out, op.flow_in].map(|flow| flow.map(NonZeroU64::get));
     writer.slice(&Slice { bytes, flow_out, flow_in, ..slice })
+}
+
+/// Writes ranges on tracks of their own, `ranges` for the host and one for each PE. A range that overlaps another without
+/// being inside it goes to a further track.
+fn write_ranges<W: io::Write>(
+    tracks: &mut Tracks,
+    writer: &mut Writer<W>,
+    spans: &[RangeSpan],
+) -> io::Result<()> {
+    let mut spans: Vec<&RangeSpan> = spans.iter().collect();
+    spans.sort_by_key(|span| (span.owner, span.from, std::cmp::Reverse(span.to)));
+    for spans in spans.chunk_by(|one, other| one.owner == other.owner) {
+        let (sip, name) = match spans[0].owner {
+            Owner::Host(sip) => (tracks.sip(writer, sip)?, "ranges".to_owned()),
+            Owner::Kernel(pe) => (tracks.sip(writer, pe.sip)?, format!("{pe}.ranges")),
+        };
+        // Each track with the ends of the ranges open on it, outermost first.
+        let mut open: Vec<(TrackId, Vec<Time>)> = Vec::new();
+        for span in spans {
+            for (_, ends) in &mut open {
+                ends.retain(|end| *end > span.from);
+            }
+            let fits = |(_, ends): &(TrackId, Vec<Time>)| ends.iter().all(|end| span.to <= *end);
+            let found = open.iter().position(fits);
+            let at = match found {
+                Some(at) => at,
+                None => {
+                    let number = open.len() + 1;
+                    let name = if number == 1 { name.clone() } else { format!("{name} {number}") };
+                    open.push((writer.track(&name, Some(sip))?, Vec::new()));
+                    open.len() - 1
+                }
+            };
+            open[at].1.push(span.to);
+            let label = writer.name(&span.name);
+            writer.slice(&Slice::new(open[at].0, label, span.from.as_ps(), span.to.as_ps()))?;
+        }
+    }
+    Ok(())
 }
 
 #[derive(Default)]
@@ -69,7 +117,7 @@ struct Tracks {
 }
 
 impl Tracks {
-    /// The track of a resource; operations come resource by resource, so only the last one is remembered.
+    /// Returns the track of a resource; operations come resource by resource, so only the last one is remembered.
     fn track<W: io::Write>(
         &mut self,
         writer: &mut Writer<W>,

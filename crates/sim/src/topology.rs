@@ -34,19 +34,19 @@ impl fmt::Display for PeId {
 
 /// The routes between SIPs.
 #[derive(Clone, Copy, Debug)]
-pub struct Network {
+pub(crate) struct Network {
     topology: Topology,
     count: u32,
 }
 
 impl Network {
     /// Creates the network of a machine.
-    pub fn new(sips: &SipsSpec) -> Self {
+    pub(crate) fn new(sips: &SipsSpec) -> Self {
         Self { topology: sips.topology, count: sips.count }
     }
 
     /// True if all messages share one port at each end.
-    pub fn is_switched(&self) -> bool {
+    pub(crate) fn is_switched(&self) -> bool {
         self.topology == Topology::Switch
     }
 
@@ -60,7 +60,7 @@ impl Network {
     /// # Panics
     ///
     /// If the two are the same.
-    pub fn next_hop(&self, from: u32, to: u32) -> u32 {
+    pub(crate) fn next_hop(&self, from: u32, to: u32) -> u32 {
         assert!(from != to, "NET-1: no hop from sip{from} to itself");
         match self.topology {
             Topology::Ring1d => around(from, to, self.count),
@@ -73,7 +73,7 @@ impl Network {
     }
 
     /// Returns the SIPs from `from` to `to`, both included.
-    pub fn route(&self, from: u32, to: u32) -> Vec<u32> {
+    pub(crate) fn route(&self, from: u32, to: u32) -> Vec<u32> {
         let mut route = vec![from];
         let mut at = from;
         while at != to {
@@ -84,7 +84,7 @@ impl Network {
     }
 
     /// Returns the number of links between two SIPs.
-    pub fn hops(&self, from: u32, to: u32) -> u32 {
+    pub(crate) fn hops(&self, from: u32, to: u32) -> u32 {
         u32::try_from(self.route(from, to).len() - 1).expect("fewer hops than SIPs")
     }
 }

@@ -1,6 +1,6 @@
-//! Collectives: what groups of ranks do together.
+//! Algorithms of collectives, their configuration and their measurement.
 //!
-//! How they do it is configured by a file, `ccl.yaml`, of which every part may be left out:
+//! A file, `ccl.yaml`, configures the algorithms. Every part of it may be left out:
 //!
 //! ```
 //! use phalanx_torch::ccl::{CclConfig, Choice};

@@ -1,4 +1,4 @@
-//! A context: a machine, and how programs run on it.
+//! A context: a machine and the programs that run on it.
 
 use crate::ccl::Tuner;
 use crate::ccl::config::CclConfig;
@@ -11,10 +11,10 @@ use phalanx_sim::report::Report;
 use phalanx_sim::{MachineSpec, Time};
 use std::rc::Rc;
 
-/// A machine with everything that runs on it.
+/// A machine with its ranks.
 ///
-/// It is the only one that can make time pass, and it is not given to ranks: a rank holds a [`Rank`], which can wait
-/// but not drive. So there is no second loop that a kernel could be left to.
+/// Only a context makes simulated time pass. A program gets a [`Rank`], which can wait but cannot drive the simulation: there
+/// is one event loop.
 ///
 /// ```
 /// use phalanx_sim::{MachineSpec, machine::Options, DType};
@@ -30,7 +30,7 @@ use std::rc::Rc;
 pub struct Context {
     pub(crate) machine: Machine,
     settings: Rc<Settings>,
-    /// The rank of each SIP that has had one.
+    /// The ranks made so far, by SIP.
     ranks: Vec<Rank>,
 }
 
@@ -46,7 +46,7 @@ impl Context {
         }
     }
 
-    /// With collectives set up by a file.
+    /// Sets the configuration of collectives.
     #[must_use]
     pub fn with_ccl(self, ccl: CclConfig) -> Self {
         let Settings { seed, tuner, .. } = &*self.settings;
@@ -64,7 +64,7 @@ impl Context {
         &self.machine
     }
 
-    /// How many ranks a program has unless it says otherwise: one a SIP.
+    /// The default number of ranks: one for each SIP.
     pub fn default_ranks(&self) -> usize {
         self.machine.spec().sips.count as usize
     }
@@ -74,7 +74,7 @@ impl Context {
         self.machine.now()
     }
 
-    /// What the machine has shown so far; the logs are handed out once.
+    /// Returns a report of the run so far. A second call without a run between returns the same.
     pub fn report(&self) -> Report {
         self.machine.report()
     }
@@ -89,8 +89,8 @@ impl Context {
         Ok(results.into_iter().next().expect("one rank, one result"))
     }
 
-    /// The rank of this number, for a program of `ranks`. It is the same in every program, so that tensors which outlive
-    /// one are still its own in the next.
+    /// The rank of this number, for a program of `ranks`. Every program gets the same [`Rank`], so that a tensor that outlives
+    /// one program still belongs to its rank in the next.
     pub(crate) fn rank(&mut self, rank: usize, ranks: usize) -> Rank {
         while self.ranks.len() <= rank {
             let next = self.ranks.len();

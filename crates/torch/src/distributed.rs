@@ -1,7 +1,7 @@
-//! What ranks do together: process groups, collectives, messages.
+//! Communication between ranks: process groups, collectives, messages.
 //!
-//! Every rank launches its own part, a kernel on its own SIP, and learns of the others from their messages: there is
-//! no table that they share (PAR-1).
+//! Every rank launches its own part, a kernel on its own SIP, and learns of other ranks from their messages: ranks share no
+//! state (PAR-1).
 //!
 //! ```
 //! use phalanx_sim::{MachineSpec, machine::Options, DType};
@@ -17,10 +17,10 @@
 //! assert_eq!(sums.unwrap(), [[6.0; 8]; 4]);
 //! ```
 //!
-//! - **DST-1 (in order).** The collectives of a group run one after another, in the order a rank asks for them.
-//! - **DST-2 (both sides).** Ranks that do not agree on operation, order, type, size or algorithm fail with an error
-//!   that shows both sides, or are reported as unable to go on.
-//! - **DST-3 (same on all).** What everybody gets is bitwise equal on all ranks (CCL-1).
+//! - **DST-1 (in order).** The collectives of a group run one after another, in the order of a rank's calls.
+//! - **DST-2 (both sides).** Ranks that do not agree on operation, order, type, size or algorithm fail with an error that
+//!   shows both sides, or with a report of the deadlock.
+//! - **DST-3 (same on all).** A result that all ranks get is bitwise equal on all of them (CCL-1).
 
 mod check;
 mod collective;

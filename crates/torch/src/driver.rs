@@ -1,7 +1,7 @@
 //! The seam for crates that drive the SIP of a rank themselves, such as `phalanx-device`. Programs do not need this module.
 //!
-//! [`Drive`] gives access to the host of a rank, to the order of its requests and to the storage of its tensors. What
-//! crosses the seam obeys the promises of requests (REQ-1..3).
+//! [`Drive`] gives access to the host of a rank, to the order of its requests and to the storage of its tensors. Requests
+//! made through the seam keep the promises REQ-1 to REQ-3.
 
 pub use crate::launch::Caught;
 pub use crate::multiprocessing::single::run_on_sip;
@@ -38,7 +38,7 @@ pub trait Drive {
     /// Makes `cause` the end of the critical path of the rank's program.
     fn resumed_by(&self, cause: Cause);
 
-    /// The record of panics in the rank's kernels.
+    /// The record of a panic in a destructor of the rank's kernels.
     fn drop_panic(&self) -> &DropPanic;
 
     /// The number of the rank's next request; the number is taken.
@@ -47,7 +47,7 @@ pub trait Drive {
     /// True if `other` is the same rank of the same context.
     fn is(&self, other: &Self) -> bool;
 
-    /// Makes a request; `body` runs when everything asked of the storage before is over (REQ-1).
+    /// Makes a request; `body` runs when all earlier requests on the storage are over (REQ-1).
     fn request_of<B, F>(&self, request: Request<'_>, body: B) -> Handle
     where
         B: FnOnce(Cause) -> F + 'static,

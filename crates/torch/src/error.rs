@@ -1,4 +1,4 @@
-//! What can go wrong in a rank's program.
+//! The errors of a rank's program.
 
 use phalanx_sim::machine::RunError;
 use phalanx_sim::memory::MemoryError;
@@ -6,10 +6,10 @@ use phalanx_sim::value::DType;
 use std::fmt;
 use std::sync::Arc;
 
-/// Why an operation, or a rank, did not succeed.
+/// The error of an operation or of a rank.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Error {
-    /// No room, or an address that is not mapped.
+    /// No free memory, or an address that is not mapped.
     #[error(transparent)]
     Memory(#[from] MemoryError),
     /// A kernel failed.
@@ -18,45 +18,45 @@ pub enum Error {
     /// An argument that cannot be used.
     #[error("{0}")]
     Argument(String),
-    /// Ranks that do not do the same.
+    /// Ranks that are in different operations.
     #[error("{0}")]
     Mismatch(Box<Mismatch>),
-    /// A message that was sent and that nobody has received.
+    /// A message that no rank has received.
     #[error("rank {from} sent rank {to} a message with tag {tag} in {} that nobody received", group_name(*group))]
     Unreceived {
-        /// Who sent it.
+        /// The sending rank.
         from: usize,
-        /// To whom.
+        /// The receiving rank.
         to: usize,
-        /// With which tag.
+        /// The tag.
         tag: u32,
-        /// In which group: its number, 0 is the world.
+        /// The number of the group; 0 is the world.
         group: u32,
     },
-    /// Copies of a tensor that should be equal.
+    /// Replicas of a tensor that differ.
     #[error(
         "replicas of {tensor} differ at element {index}: {} holds {}, {} holds {}",
         first.0, first.1, second.0, second.1
     )]
     ReplicasDiffer {
-        /// Which tensor, in words.
+        /// The tensor, in words.
         tensor: String,
         /// The first element that differs.
         index: usize,
-        /// Where one copy is, and what it holds.
+        /// The PE of one copy, and its number.
         first: (String, f64),
-        /// The same of the other.
+        /// The PE of the other copy, and its number.
         second: (String, f64),
     },
-    /// Numbers were asked for in a run without them.
+    /// A read of numbers in a run without data.
     #[error("{0} was read, and this run computes no numbers (data is off)")]
     NoData(String),
-    /// An operation that was not begun because one before it had failed.
+    /// An operation that was not begun because an earlier one had failed.
     #[error("{what} was not begun: {cause}")]
     After {
-        /// Which operation.
+        /// The operation.
         what: String,
-        /// What failed before it.
+        /// The first failure.
         cause: Box<Error>,
     },
     /// An error of a crate that builds on ranks, such as a task graph that failed; see [`Error::downcast_ref`].
@@ -65,7 +65,7 @@ pub enum Error {
     /// The rank's program panicked.
     #[error("panicked: {0}")]
     Panic(String),
-    /// A program's own complaint.
+    /// An error of the program itself.
     #[error("{0}")]
     Other(String),
 }
@@ -129,7 +129,7 @@ impl Error {
         }
     }
 
-    /// A program's own complaint.
+    /// An error of the program itself.
     pub fn other(text: impl fmt::Display) -> Self {
         Self::Other(text.to_string())
     }
@@ -139,7 +139,7 @@ impl Error {
         Self::Argument(text.into())
     }
 
-    /// What failed first.
+    /// The first failure.
     pub fn root(&self) -> &Self {
         match self {
             Self::After { cause, .. } => cause.root(),

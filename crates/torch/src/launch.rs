@@ -1,4 +1,4 @@
-//! Launching kernels: which PEs, which tensors, and how they are touched.
+//! Launching kernels: grids, arguments and accesses.
 
 use crate::error::Error;
 use crate::multiprocessing::{DropPanic, panic_message};
@@ -14,24 +14,24 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-/// Which PEs of the rank's SIP run a kernel.
+/// The PEs of the rank's SIP that run a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grid {
-    /// The first so many, cube by cube.
+    /// The first PEs, cube by cube.
     Pes(usize),
     /// The first `pes` of each of the first `cubes`.
     Cubes {
-        /// How many cubes.
+        /// Number of cubes.
         cubes: usize,
-        /// How many PEs of each.
+        /// Number of PEs of each cube.
         pes: usize,
     },
-    /// All.
+    /// All PEs.
     All,
 }
 
 impl Grid {
-    /// The PEs it means, on this rank.
+    /// The PEs of the grid on this rank.
     pub fn pes(self, rank: &Rank) -> Result<Vec<PeId>, Error> {
         let all = rank.host().pes();
         let machine = rank.machine();
@@ -61,7 +61,7 @@ impl Grid {
     }
 }
 
-/// A tensor that a kernel is given, and what for.
+/// An argument of a kernel: a tensor and the access to it.
 #[derive(Clone)]
 pub struct Arg {
     tensor: Tensor,
@@ -69,12 +69,12 @@ pub struct Arg {
 }
 
 impl Arg {
-    /// To be read.
+    /// A tensor that the kernel reads.
     pub fn read(tensor: &Tensor) -> Self {
         Self { tensor: tensor.clone(), access: Access::Read }
     }
 
-    /// To be written, or read and written.
+    /// A tensor that the kernel writes, or reads and writes.
     pub fn write(tensor: &Tensor) -> Self {
         Self { tensor: tensor.clone(), access: Access::Write }
     }
@@ -93,7 +93,7 @@ impl Args {
         Self { tensors: tensors.into_iter().collect(), pes }
     }
 
-    /// How many arguments there are.
+    /// The number of arguments.
     pub fn count(&self) -> usize {
         self.tensors.len()
     }
@@ -123,22 +123,24 @@ impl Args {
     }
 }
 
-/// Where a kernel runs, and after what.
+/// The PEs of a launch and its extra dependencies.
 pub(crate) struct On {
     pub(crate) pes: Vec<PeId>,
-    /// Whether it takes the turn of its PEs, or only moves data beside whoever has it.
+    /// True if the kernel takes the turn of its PEs; false if it only moves data beside another kernel.
     pub(crate) exclusive: bool,
+    /// Its name in traces, if that is another than its own.
+    pub(crate) label: Option<String>,
     pub(crate) after: Vec<Handle>,
 }
 
-/// A kernel whose panic is its error; one of its destructors when it is cancelled is noted.
+/// A kernel whose panic becomes its error; a panic of its destructors is recorded in a [`DropPanic`].
 pub struct Caught<F> {
     kernel: Result<Pin<Box<F>>, String>,
     drop_panic: DropPanic,
 }
 
 impl<F> Caught<F> {
-    /// The kernel that `kernel` makes.
+    /// Wraps the kernel that `kernel` makes.
     pub fn new(drop_panic: &DropPanic, kernel: impl FnOnce() -> F) -> Self {
         let made = catch_unwind(AssertUnwindSafe(kernel));
         let kernel = made.map(Box::pin).map_err(|panic| panic_message(&*panic));
@@ -168,11 +170,11 @@ impl<F> Drop for Caught<F> {
 }
 
 impl Rank {
-    /// Runs `kernel` once on each PE of `grid`, after everything that was asked of its tensors before.
+    /// Runs `kernel` once on each PE of `grid`, after earlier requests on its tensors.
     ///
     /// # Errors
     ///
-    /// If there are no such PEs, or a tensor is another rank's. That the kernel failed is known by waiting for it.
+    /// If there are no such PEs, or a tensor belongs to another rank. Waiting for the handle returns the error of the kernel.
     pub fn launch<K, F>(
         &self,
         name: &str,
@@ -191,11 +193,11 @@ impl Rank {
                 self.rank()
             )));
         }
-        let on = On { pes: grid.pes(self)?, exclusive: true, after: Vec::new() };
+        let on = On { pes: grid.pes(self)?, exclusive: true, label: None, after: Vec::new() };
         Ok(self.launch_mapped(name, on, args, kernel, |result| result))
     }
 
-    /// The same on these PEs and after these requests; `ended` has the last word on how it ended.
+    /// Runs `kernel` on these PEs and after these requests; `ended` maps its result.
     pub(crate) fn launch_mapped<K, F>(
         &self,
         name: &str,
@@ -208,21 +210,22 @@ impl Rank {
         K: Fn(Tl, Args) -> F + 'static,
         F: Future<Output = Result<(), KernelError>> + 'static,
     {
-        let On { pes, exclusive, after } = on;
+        let On { pes, exclusive, label, after } = on;
         let touches: Vec<_> = args.iter().map(|arg| (&arg.tensor.storage, arg.access)).collect();
         let asked =
             RequestSpec { what: "launch", subject: name.to_owned(), touches: &touches, after };
         let tensors = Args::new(args.iter().map(|arg| arg.tensor.clone()), pes.clone().into());
         let (host, name, drop_panic) =
             (self.host().clone(), name.to_owned(), self.drop_panic().clone());
-        // The command crosses the host link while those before are still at work.
+        // The command crosses the host link while earlier requests still run.
         let command = {
             let (host, cause) = (host.clone(), self.cause());
             host.sim().clone().spawn("command", async move { host.command("launch", cause).await })
         };
         self.request(asked, move |cause| async move {
             let sent = command.await.unwrap_or_default();
-            let launch = Launch { name: &name, pes: &pes, exclusive, cause: cause.later(sent) };
+            let (label, cause) = (label.as_deref(), cause.later(sent));
+            let launch = Launch { name: &name, label, pes: &pes, exclusive, cause };
             let made = |tl| Caught::new(&drop_panic, || kernel(tl, tensors.clone()));
             let result = host.run(launch, made).await;
             ended(result.map_err(Error::from))

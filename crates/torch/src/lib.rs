@@ -41,6 +41,6 @@ pub use error::{Custom, Error, Mismatch, MismatchSide};
 pub use launch::{Arg, Args, Grid};
 pub use placement::{DpPolicy, Shard, Spread};
 pub use pool::Pool;
-pub use rank::Rank;
+pub use rank::{Range, Rank};
 pub use request::Handle;
 pub use tensor::{Placed, Tensor};

@@ -1,22 +1,23 @@
 //! Limits of sizes, and of the memory of this host.
 //!
-//! - **LIM-1 (refused early).** Numbers and buffers beyond what the host can spare are refused before memory is taken for them.
+//! - **LIM-1 (refused early).** Numbers and buffers that do not fit into the host's memory are refused before they are
+//!   allocated.
 
 use std::{fmt, fs};
 
-/// No tensor of a workload is larger.
+/// Largest tensor of a workload, in bytes.
 pub const MOST_BYTES: u64 = 1 << 40;
-/// No message is larger, so that a tile holds it.
+/// Largest message, in bytes: a tile holds it.
 pub const MOST_MESSAGE: u64 = 4 << 30;
-/// A message moves in no more chunks, a vector in no more slots: each costs memory while it is under way.
+/// Most chunks of a message and slots of a vector: each costs memory while it is in flight.
 pub const MOST_CHUNKS: u64 = 1 << 20;
 
 /// A parameter that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParameterError {
-    /// What is wrong, with the name and the value.
+    /// The error, with the name and the value.
     pub message: String,
-    /// What is allowed.
+    /// The allowed values.
     pub help: String,
 }
 
@@ -66,13 +67,13 @@ fn check_host(needed: u64, budget: u64) -> Result<(), ParameterError> {
 
 const GIB: u64 = 1 << 30;
 
-/// How many bytes numbers may take: three quarters of what is available, for the rest of the program needs some too.
+/// The bytes that numbers may take: three quarters of the available memory; the rest is for the program.
 fn budget() -> u64 {
     let available = fs::read_to_string("/proc/meminfo").ok().and_then(|text| available(&text));
     available.map_or(UNKNOWN, |bytes| bytes / 4 * 3)
 }
 
-/// What numbers may take on a host that does not say what it has.
+/// The bytes that numbers may take on a host without `/proc/meminfo`.
 const UNKNOWN: u64 = 8 * GIB;
 
 fn available(meminfo: &str) -> Option<u64> {

@@ -1,13 +1,13 @@
-//! Ranks: one program, once for each, all on one executor.
+//! Spawning ranks: one program runs once for each rank, all on one executor.
 //!
-//! - **MPS-1 (structured).** When `spawn` returns, everything that its ranks have begun is over or dropped.
-//! - **MPS-2 (root causes).** A failing rank lets the round finish (the window of time in which nobody can have learnt
-//!   of it yet), then the others are cancelled and their destructors run. The error holds every rank that failed by
-//!   itself, and nobody else.
+//! - **MPS-1 (structured).** When `spawn` returns, all requests of its ranks are over or dropped.
+//! - **MPS-2 (root causes).** After a rank fails, the current round finishes (the window of time in which no other rank can
+//!   know of the failure); then the other ranks are cancelled and their destructors run. The error holds exactly the ranks
+//!   that failed by themselves.
 //! - **MPS-3 (usable).** After a failure no message, queue or process is left, and the context can be used again.
-//! - **MPS-4 (no silent hang).** Ranks that nothing can resume are reported at once: who joined what, who is missing,
-//!   who has returned.
-//! - **MPS-5 (together).** Every rank reaches its first wait before time moves, and ranks go on in a fixed order.
+//! - **MPS-4 (no silent hang).** A deadlock of ranks is reported at once: the collectives that each rank joined, the missing
+//!   ranks, the ranks that have returned.
+//! - **MPS-5 (together).** Every rank reaches its first wait before time moves, and ranks resume in a fixed order.
 
 mod desync;
 pub(crate) mod single;
@@ -26,14 +26,14 @@ use std::fmt;
 use std::rc::Rc;
 use unwind::CatchPanics;
 
-/// Why ranks did not all succeed.
+/// The error of a [`spawn`].
 #[derive(Clone, Debug, Default)]
 pub struct SpawnError {
-    /// What failed, by rank: root causes only.
+    /// The errors by rank: root causes only.
     pub errors: BTreeMap<usize, Error>,
     /// The ranks that were cancelled because of others.
     pub cancelled: Vec<usize>,
-    /// Who waited for whom, if nobody could go on.
+    /// The report of a deadlock, if there was one.
     pub desync: Option<Box<Desync>>,
     /// Panics in the destructors of cancelled ranks.
     pub secondary: BTreeMap<usize, String>,
@@ -70,11 +70,11 @@ impl SpawnError {
     }
 }
 
-/// Runs `program(rank, cx)` once for each of `ranks` ranks; gives their results in order.
+/// Runs `program(rank, cx)` once for each of `ranks` ranks; returns their results in order.
 ///
 /// # Errors
 ///
-/// [`SpawnError`] if a rank fails, panics or can never go on (MPS-2, MPS-4).
+/// [`SpawnError`] if a rank fails, panics or deadlocks (MPS-2, MPS-4).
 pub fn spawn<T, P, F>(context: &mut Context, ranks: usize, program: P) -> Result<Vec<T>, SpawnError>
 where
     T: 'static,
@@ -97,7 +97,7 @@ where
     conclude(context, &members, processes, ended)
 }
 
-/// A rank under way.
+/// The process of a rank.
 type RankProcess<T> = JoinHandle<Result<T, Error>>;
 
 fn start<T, P, F>(context: &mut Context, rank: &Rank, program: Rc<P>) -> RankProcess<T>
@@ -148,7 +148,7 @@ fn conclude<T>(
     if ended.is_ok() && failure.errors.is_empty() && running.is_empty() {
         return Ok(results);
     }
-    // What failed unseen in a rank that is still waiting is a root cause too.
+    // A failed request that a waiting rank has not looked at is a root cause too.
     for &rank in &running {
         if let Some(error) = members[rank].unseen_failure() {
             failure.errors.insert(rank, error);
@@ -176,7 +176,7 @@ fn conclude<T>(
     Err(failure)
 }
 
-/// The rank that an error of the whole run is put down to, and what it is there.
+/// Attributes an error of the whole run to a rank.
 fn attribute(error: RunError, members: &[Rank]) -> (usize, Error) {
     match &error {
         RunError::Kernel { pe, .. } => (pe.sip as usize, error.into()),
@@ -191,7 +191,7 @@ fn attribute(error: RunError, members: &[Rank]) -> (usize, Error) {
     }
 }
 
-/// A message of a collective that its receiver did not want: it has been in another one, or in none.
+/// The error of a collective's message that its receiver did not take: the receiver is in another collective, or in none.
 fn disagreement(sender: usize, about: &str, receiver: Option<&Rank>) -> Error {
     let rank = receiver.map_or(sender, Rank::rank);
     let last = receiver.and_then(|rank| rank.groups().borrow().last_joined());

@@ -1,8 +1,8 @@
-//! Where a tensor's elements are: over cubes, and over the PEs of each.
+//! The placement of a tensor over cubes and over the PEs of each cube.
 //!
-//! A tensor is laid out as a matrix: its last dimension is the columns, all others together the rows. Each cube gets
-//! a block of it (or all of it), and each PE a block of its cube's. A block is a *shard*: a dense region of its own
-//! in the cube's HBM.
+//! A tensor is laid out as a matrix: its last dimension is the columns, all others together the rows. Each cube gets a block
+//! of it (or all of it), and each PE a block of its cube's block. A block is a *shard*: a dense region of its own in the
+//! cube's HBM.
 
 use crate::error::Error;
 use phalanx_sim::MachineSpec;
@@ -10,10 +10,10 @@ use phalanx_sim::memory::Region;
 use phalanx_sim::topology::PeId;
 use std::ops::Range;
 
-/// How elements are spread over units (cubes, or the PEs of a cube).
+/// The spread of elements over units (cubes, or the PEs of a cube).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spread {
-    /// Every unit holds all of them.
+    /// Every unit holds all elements.
     Replicate,
     /// Every unit holds some of the rows.
     RowWise,
@@ -21,21 +21,21 @@ pub enum Spread {
     ColumnWise,
 }
 
-/// How a tensor is placed on its SIP.
+/// The placement of a tensor on its SIP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DpPolicy {
-    /// Over cubes.
+    /// The spread over cubes.
     pub cube: Spread,
-    /// Over the PEs of each cube.
+    /// The spread over the PEs of each cube.
     pub pe: Spread,
-    /// How many cubes.
+    /// Number of cubes.
     pub num_cubes: usize,
-    /// How many PEs of each.
+    /// Number of PEs of each cube.
     pub num_pes: usize,
 }
 
 impl Default for DpPolicy {
-    /// All of it in one place.
+    /// All elements in one cube, for one PE.
     fn default() -> Self {
         Self { cube: Spread::Replicate, pe: Spread::Replicate, num_cubes: 1, num_pes: 1 }
     }
@@ -44,13 +44,13 @@ impl Default for DpPolicy {
 /// A block of a tensor, in one piece of memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shard {
-    /// The PE it is for.
+    /// The PE that the shard is for.
     pub pe: PeId,
-    /// Which rows.
+    /// The rows of the tensor.
     pub rows: Range<usize>,
-    /// Which columns.
+    /// The columns of the tensor.
     pub columns: Range<usize>,
-    /// Where it is: row by row, without gaps.
+    /// The memory: row by row, without gaps.
     pub region: Region,
 }
 
@@ -60,18 +60,18 @@ impl Shard {
         (row - self.rows.start) * self.columns.len() + column - self.columns.start
     }
 
-    /// How many elements.
+    /// The number of elements.
     pub(crate) fn elements(&self) -> usize {
         self.rows.len() * self.columns.len()
     }
 
-    /// Whether two hold the same block.
+    /// True if both hold the same block.
     pub(crate) fn is_copy_of(&self, other: &Self) -> bool {
         self.rows == other.rows && self.columns == other.columns
     }
 }
 
-/// A block before it has memory.
+/// A block without memory.
 pub(crate) struct Block {
     pub(crate) pe: PeId,
     pub(crate) rows: Range<usize>,
@@ -79,22 +79,22 @@ pub(crate) struct Block {
 }
 
 impl DpPolicy {
-    /// Over `num_cubes` cubes, each with a copy of everything.
+    /// A copy of the tensor in each of `num_cubes` cubes.
     pub fn replicated(num_cubes: usize) -> Self {
         Self { num_cubes, ..Self::default() }
     }
 
-    /// Over `num_cubes` cubes, each with some of the rows.
+    /// Some of the rows in each of `num_cubes` cubes.
     pub fn row_wise(num_cubes: usize) -> Self {
         Self { cube: Spread::RowWise, num_cubes, ..Self::default() }
     }
 
-    /// Over `num_cubes` cubes, each with some of the columns.
+    /// Some of the columns in each of `num_cubes` cubes.
     pub fn column_wise(num_cubes: usize) -> Self {
         Self { cube: Spread::ColumnWise, num_cubes, ..Self::default() }
     }
 
-    /// Refuses what the machine does not have.
+    /// Refuses more cubes or PEs than the machine has.
     pub(crate) fn check(&self, machine: &MachineSpec) -> Result<(), Error> {
         let checked = [
             ("num_cubes", self.num_cubes, machine.cubes.count()),
@@ -132,7 +132,7 @@ impl DpPolicy {
 }
 
 impl Spread {
-    /// `row_wise`, as settings and messages call it.
+    /// Its name in settings and messages: `row_wise`.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Replicate => "replicate",
@@ -158,7 +158,7 @@ struct Extent {
     columns: Range<usize>,
 }
 
-/// Part `index` of `count` of a range, as even as can be.
+/// Part `index` of `count` nearly equal parts of a range.
 pub(crate) fn share(range: &Range<usize>, index: usize, count: usize) -> Range<usize> {
     let cut = |index: usize| range.start + range.len() * index / count;
     cut(index)..cut(index + 1)

@@ -6,12 +6,11 @@
 //!   force ──► batch (goes first) ─┘──► and the caller
 //! ```
 //!
-//! - **POOL-1 (same bits).** Results do not depend on the number of threads: values fix every order
-//!   (VAL-2), threads only choose who computes which.
-//! - **POOL-2 (bounded).** No more than [`Pool::BACKLOG`] values are begun and not computed; whoever
-//!   starts one more computes it.
-//! - **POOL-3 (no hang).** A panic while computing reaches whoever forces that value; it stops no
-//!   worker and leaves nobody waiting. Dropping the pool joins its threads.
+//! - **POOL-1 (same bits).** Results do not depend on the number of threads: values fix the order of operations (VAL-2), and
+//!   threads only share the values.
+//! - **POOL-2 (bounded).** At most [`Pool::BACKLOG`] started values wait; the caller that starts one more computes it.
+//! - **POOL-3 (no hang).** A panic while computing reaches the caller that forces that value; it stops no worker and blocks no
+//!   caller. Dropping the pool joins its threads.
 
 use phalanx_sim::value::{Evaluator, Inline, Value};
 use std::any::Any;
@@ -41,14 +40,14 @@ struct Queue {
 }
 
 impl Pool {
-    /// How many started values may wait.
+    /// Most started values that wait.
     pub const BACKLOG: usize = 256;
 
-    /// A pool in which `threads` threads compute, the one that forces included: `new(1)` starts none.
+    /// A pool of `threads` threads, the caller of `force` included: `new(1)` starts none.
     ///
     /// # Panics
     ///
-    /// When the system refuses a thread.
+    /// If the system refuses a thread.
     pub fn new(threads: usize) -> Self {
         let shared = Arc::new(Shared::default());
         let worker = |i: usize| {
@@ -60,7 +59,7 @@ impl Pool {
         Self { shared, workers }
     }
 
-    /// How many threads compute, the one that forces included.
+    /// The number of threads, the caller of `force` included.
     pub fn threads(&self) -> usize {
         self.workers.len() + 1
     }
@@ -77,12 +76,12 @@ impl Evaluator for Pool {
         self.shared.work.notify_all();
         batch.work();
         let panic = batch.wait();
-        // A batch holds on to its values: it must not outlive the call in a queue nobody reads.
+        // A batch keeps its values alive: it must not stay in the queue after the call.
         self.shared.lock().batches.retain(|other| !Arc::ptr_eq(other, &batch));
         if let Some(panic) = panic {
             resume_unwind(panic);
         }
-        // Joins of the parts are left, if anything.
+        // Only joins of the parts may be left.
         Inline.force(values);
     }
 
@@ -105,7 +104,7 @@ impl Drop for Pool {
     fn drop(&mut self) {
         let mut queue = self.shared.lock();
         queue.closed = true;
-        // Nobody can look through this pool any more; values compute themselves when looked at.
+        // No caller uses this pool any more; a value computes itself when it is read.
         let abandoned = std::mem::take(&mut queue.backlog);
         drop(queue);
         drop(abandoned);
@@ -132,13 +131,13 @@ impl Shared {
         while let Some(job) = self.next() {
             match job {
                 Job::Batch(batch) => batch.work(),
-                // A panic is met again, and reported, by whoever looks at the value.
+                // The panic happens again, and is reported, when the value is read.
                 Job::Started(value) => drop(compute(&value)),
             }
         }
     }
 
-    /// The next job, waiting for one; none when the pool is dropped.
+    /// Waits for the next job; `None` when the pool is dropped.
     fn next(&self) -> Option<Job> {
         let mut queue = self.lock();
         loop {
@@ -154,7 +153,7 @@ impl Shared {
 }
 
 impl Queue {
-    /// Batches first, since somebody waits for them.
+    /// Takes a job, batches first: a caller waits for them.
     fn pop(&mut self) -> Option<Job> {
         while let Some(batch) = self.batches.front() {
             if batch.is_taken() {
@@ -168,11 +167,11 @@ impl Queue {
 }
 
 fn compute(value: &Value) -> thread::Result<()> {
-    // Values are unchanged by a panic: they stay recorded.
+    // A panic leaves a value uncomputed.
     catch_unwind(AssertUnwindSafe(|| Inline.force(std::slice::from_ref(value))))
 }
 
-/// Values that one call forces.
+/// The values of one call of `force`.
 struct Batch {
     values: Vec<Value>,
     next: AtomicUsize,
@@ -213,7 +212,7 @@ impl Batch {
         }
     }
 
-    /// Waits until all values are computed; the panic of any that was not.
+    /// Waits until all values are computed; returns a panic, if there was one.
     fn wait(&self) -> Option<Box<dyn Any + Send>> {
         let mut state = self.lock();
         while state.finished < self.values.len() {

@@ -11,15 +11,15 @@ impl Generator {
         Self(Pcg64Mcg::seed_from_u64(seed))
     }
 
-    /// Between 0 and 1, 1 excluded: 24 bits, which f32 holds exactly.
+    /// A number between 0 and 1, 1 excluded: 24 bits, which f32 holds exactly.
     pub(crate) fn uniform(&mut self) -> f32 {
         #[expect(clippy::cast_precision_loss, reason = "24 bits")]
         let bits = (self.0.next_u32() >> 8) as f32;
         bits / 16_777_216.0
     }
 
-    /// With mean 0 and variance 1: the sum of twelve uniform ones less six, which needs no function that a machine
-    /// may round its own way.
+    /// A number with mean 0 and variance 1: the sum of twelve uniform numbers less six. It needs no function that hosts round
+    /// differently.
     pub(crate) fn normal(&mut self) -> f32 {
         let sum: f64 = (0..12).map(|_| f64::from(self.uniform())).sum();
         #[expect(clippy::cast_possible_truncation, reason = "meant to round")]

@@ -1,7 +1,7 @@
-//! A rank: the host program of one SIP, and everything it can do.
+//! A rank: the host program of one SIP.
 //!
-//! A rank owns nothing that another rank can see: its tensors, requests, process groups and random numbers are its
-//! own (PAR-1). It learns of others by messages only.
+//! Ranks share no state: tensors, requests, process groups and random numbers belong to one rank (PAR-1). Ranks communicate
+//! by messages only.
 
 use crate::distributed::Groups;
 use crate::error::Error;
@@ -11,13 +11,13 @@ use crate::request::{Handle, Requests};
 use crate::settings::Settings;
 use crate::tp::parallel_state::ParallelState;
 use phalanx_sim::executor::JoinHandle;
-use phalanx_sim::machine::{Cause, Host};
+use phalanx_sim::machine::{Cause, Host, HostRange};
 use phalanx_sim::{MachineSpec, Time};
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::rc::Rc;
 
-/// What a rank's program is given: where it is, and everything it can do.
+/// The interface of a rank's program: makes tensors, launches kernels, joins collectives.
 #[derive(Clone)]
 pub struct Rank(Rc<State>);
 
@@ -28,12 +28,14 @@ struct State {
     settings: Rc<Settings>,
     requests: Requests,
     next_request: Cell<u64>,
-    /// What led to where the program is.
+    /// The end of the critical path that led to the present step of the program.
     cause: Cell<Cause>,
+    /// The ranges that are open, oldest first.
+    ranges: RefCell<Vec<HostRange>>,
     generator: RefCell<Generator>,
     groups: RefCell<Groups>,
     parallel: RefCell<Option<Rc<ParallelState>>>,
-    /// What a destructor said that panicked when the rank was cancelled.
+    /// The panic of a destructor when the rank was cancelled.
     drop_panic: DropPanic,
 }
 
@@ -48,6 +50,7 @@ impl Rank {
             requests: Requests::default(),
             next_request: Cell::new(0),
             cause: Cell::default(),
+            ranges: RefCell::default(),
             groups: RefCell::default(),
             parallel: RefCell::default(),
             drop_panic: DropPanic::default(),
@@ -59,17 +62,17 @@ impl Rank {
         self.0.rank
     }
 
-    /// How many ranks were spawned together.
+    /// The number of ranks spawned together.
     pub fn world_size(&self) -> usize {
         self.0.ranks.get()
     }
 
-    /// Whether it is the same rank of the same context.
+    /// True for the same rank of the same context.
     pub(crate) fn is(&self, other: &Self) -> bool {
         Rc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Begins another program, one of `ranks`: random numbers start again, and tensors stay its own.
+    /// Begins another program of `ranks` ranks: random numbers start again, and tensors stay with the rank.
     pub(crate) fn restart(&self, ranks: usize) {
         self.0.ranks.set(ranks);
         self.0.cause.set(Cause::default());
@@ -88,14 +91,49 @@ impl Rank {
         self.0.host.sim().now()
     }
 
-    /// Whether numbers are computed in this run.
+    /// True if this run computes numbers.
     pub(crate) fn has_data(&self) -> bool {
         self.0.host.has_data()
     }
 
-    /// Does nothing for `span` of simulated time: host work that is not modelled.
+    /// Waits for `span` of simulated time: host work that is not modelled.
     pub async fn sleep(&self, span: Time) {
         self.0.host.sim().sleep(span).await;
+    }
+
+    /// Opens a named range, like a range of NVTX, that ends when the value is dropped: traces show it, and reports add ranges up
+    /// by name and can be cut to them.
+    ///
+    /// A rank asks and goes on, so a range covers the work that was asked for in it, from the begin of the first request to
+    /// the end of the last, and at least until the rank leaves it. That memory is mapped does not count as work.
+    ///
+    /// ```
+    /// use phalanx_sim::{DType, MachineSpec, machine::Options};
+    /// use phalanx_torch::Context;
+    /// let options = Options { record: true, ..Options::default() };
+    /// let mut context = Context::new(MachineSpec::preset("pair").unwrap(), options);
+    /// context
+    ///     .run(|cx| async move {
+    ///         for step in 0..4 {
+    ///             let _range = cx.range(format!("step {step}"));
+    ///             cx.full([64, 64], 1.0, DType::F32)?.to_vec().await?;
+    ///         }
+    ///         Ok(())
+    ///     })
+    ///     .unwrap();
+    /// let report = context.report();
+    /// assert_eq!(report.ranges[3].name, "step 3");
+    /// assert_eq!(report.within("step 3").unwrap().simulated, report.ranges[3].total);
+    /// ```
+    pub fn range(&self, name: impl Into<String>) -> Range {
+        let range = self.0.host.range(name);
+        self.0.ranges.borrow_mut().push(range.clone());
+        Range { rank: self.clone(), range }
+    }
+
+    /// The ranges that are open.
+    pub(crate) fn open_ranges(&self) -> Vec<HostRange> {
+        self.0.ranges.borrow().clone()
     }
 
     /// Waits for a request.
@@ -103,11 +141,11 @@ impl Rank {
         handle.wait().await
     }
 
-    /// Waits for everything this rank has asked for.
+    /// Waits for all requests of this rank.
     pub async fn synchronize(&self) -> Result<(), Error> {
         let mut first = Ok(());
         for handle in self.0.requests.handles() {
-            // A failure that was seen is not told again.
+            // A failure that was seen is not reported again.
             if !handle.is_over() || handle.unseen_failure().is_some() {
                 let ended = handle.wait().await;
                 first = first.and(ended);
@@ -116,7 +154,7 @@ impl Rank {
         first
     }
 
-    /// Sets the seed of its random numbers: ranks with one seed draw the same.
+    /// Sets the seed of its random numbers: ranks with the same seed draw the same numbers.
     pub fn manual_seed(&self, seed: u64) {
         *self.0.generator.borrow_mut() = Generator::new(seed);
     }
@@ -153,7 +191,7 @@ impl Rank {
         self.0.cause.get()
     }
 
-    /// A wait is over, and `cause` led to that.
+    /// Ends a wait: `cause` led to its end.
     pub(crate) fn resumed_by(&self, cause: Cause) {
         self.0.cause.set(self.0.cause.get().later(cause));
     }
@@ -162,7 +200,7 @@ impl Rank {
         self.0.requests.keep(handle, process);
     }
 
-    /// The program has returned: waits for what it left under way, and reports a failure that it did not look at.
+    /// After the program has returned: waits for its open requests, and reports a failure that it did not look at.
     pub(crate) async fn settle(&self) -> Result<(), Error> {
         for handle in self.0.requests.handles() {
             if !handle.is_over() {
@@ -175,16 +213,30 @@ impl Rank {
         Ok(())
     }
 
-    /// A failure that the program has not looked at, if there is one now.
+    /// A failure that the program has not looked at.
     pub(crate) fn unseen_failure(&self) -> Option<Error> {
         self.0.requests.handles().iter().find_map(Handle::unseen_failure)
     }
 
-    /// Drops what is under way.
+    /// Drops all open requests.
     pub(crate) fn cancel(&self) {
         self.0.requests.cancel();
         self.0.groups.borrow_mut().clear();
         self.0.parallel.borrow_mut().take();
+    }
+}
+
+/// A named range of a rank, from [`Rank::range`] until the value is dropped.
+#[must_use = "a range ends when it is dropped: bind it to a name such as `_range`"]
+pub struct Range {
+    rank: Rank,
+    range: HostRange,
+}
+
+impl Drop for Range {
+    fn drop(&mut self) {
+        self.rank.0.ranges.borrow_mut().retain(|open| !open.is(&self.range));
+        self.range.close(self.rank.cause());
     }
 }
 

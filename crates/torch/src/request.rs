@@ -1,11 +1,11 @@
-//! Requests: what a rank asks of its SIP. Each is a process of its own, with a handle, and begins when those before
-//! it that touch the same memory are over.
+//! Requests of a rank to its SIP. Each request is a process with a handle; it begins when earlier requests on the same memory
+//! are over.
 //!
-//! - **REQ-1 (program order).** Requests of one rank that touch the same storage, one of them writing, take effect in
-//!   the order they were made; others do not wait for each other.
-//! - **REQ-2 (driven once).** A request runs once, however often and by whomever it is waited for; waiting for one that
-//!   is over returns at once, without giving way to anybody.
-//! - **REQ-3 (poison).** A request behind a failed one is not begun; its error holds the first one.
+//! - **REQ-1 (program order).** Requests of one rank on the same storage, one of them writing, take effect in the order in
+//!   which they were made; other requests do not wait for each other.
+//! - **REQ-2 (driven once).** A request runs once, for any number of waits; waiting for a finished request returns at once,
+//!   without running other processes.
+//! - **REQ-3 (poison).** A request that depends on a failed one is not begun; its error holds the first failure.
 
 use crate::error::Error;
 use crate::rank::Rank;
@@ -16,7 +16,7 @@ use phalanx_sim::machine::{Cause, Request};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-/// A request that was made: wait for it, or let it be.
+/// The handle of a request.
 #[derive(Clone)]
 pub struct Handle {
     state: Rc<State>,
@@ -28,7 +28,7 @@ struct State {
     rank: Rank,
     over: Signal<Result<Cause, Error>>,
     failure: RefCell<Option<Error>>,
-    /// Whether anybody has looked at how it ended.
+    /// True if the program has looked at the result.
     seen: Cell<bool>,
 }
 
@@ -38,17 +38,17 @@ impl Handle {
         self.state.number
     }
 
-    /// What it is, in words.
+    /// Its description.
     pub(crate) fn name(&self) -> &str {
         &self.state.name
     }
 
-    /// The name of its process, as reports show it.
+    /// The name of its process in reports.
     pub(crate) fn process(&self) -> String {
         format!("rank{} #{} {}", self.state.rank.rank(), self.state.number, self.state.name)
     }
 
-    /// Whether it is over.
+    /// True if it is over.
     pub fn is_over(&self) -> bool {
         self.state.over.is_set()
     }
@@ -61,35 +61,35 @@ impl Handle {
         result.map(|_| ())
     }
 
-    /// How it ended, for requests behind it.
+    /// Its result, for dependent requests; does not mark the result as seen.
     async fn outcome(&self) -> Result<Cause, Error> {
         self.state.over.wait().await
     }
 
-    /// The error of a request that failed and that nobody has looked at.
+    /// Its error, if the program has not looked at the result.
     pub(crate) fn unseen_failure(&self) -> Option<Error> {
         if self.state.seen.get() { None } else { self.state.failure.borrow().clone() }
     }
 }
 
-/// How a request touches a storage.
+/// The access of a request to a storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// It reads.
+    /// A read.
     Read,
-    /// It writes, or does both.
+    /// A write, or a read and a write.
     Write,
-    /// It writes everything, so that it does not matter how those before it ended.
+    /// A write of all elements: the results of earlier requests do not matter.
     Overwrite,
 }
 
-/// A request that another waits for, and whether that one can begin if this one fails.
+/// A dependency of a request; if it `matters`, its failure poisons the request.
 struct Before {
     handle: Handle,
     matters: bool,
 }
 
-/// Who touched a storage last.
+/// The last writer and readers of a storage.
 #[derive(Default)]
 pub(crate) struct Order {
     writer: Option<Handle>,
@@ -97,7 +97,7 @@ pub(crate) struct Order {
 }
 
 impl Order {
-    /// Whom a new access has to wait for; and `handle` is the one to wait for from now on.
+    /// Records an access by `handle`; returns its dependencies.
     fn enter(&mut self, access: Access, handle: &Handle) -> Vec<Before> {
         let matters = access != Access::Overwrite;
         let before = |handle: &Handle, matters| Before { handle: handle.clone(), matters };
@@ -105,12 +105,12 @@ impl Order {
             self.writer.iter().map(|writer| before(writer, matters)).collect();
         match access {
             Access::Read => {
-                // Memory is bounded by what is under way.
+                // Only open readers are kept, so that memory is bounded.
                 self.readers.retain(|reader| !reader.is_over());
                 self.readers.push(handle.clone());
             }
             Access::Write | Access::Overwrite => {
-                // That a reader failed changes nothing about what it has read.
+                // A failed reader does not poison: it has changed nothing.
                 all.extend(self.readers.drain(..).map(|reader| before(&reader, false)));
                 self.writer = Some(handle.clone());
             }
@@ -118,26 +118,26 @@ impl Order {
         all
     }
 
-    /// Who wrote last.
+    /// The last writer.
     pub(crate) fn writer(&self) -> Option<Handle> {
         self.writer.clone()
     }
 }
 
-/// What a request is about.
+/// The specification of a request.
 pub(crate) struct RequestSpec<'a> {
-    /// `map`, `write`, `launch`, ...
+    /// The kind: `map`, `write`, `launch`, ...
     pub(crate) what: &'static str,
-    /// Of what.
+    /// The subject, in words.
     pub(crate) subject: String,
-    /// What it touches.
+    /// The storages it accesses.
     pub(crate) touches: &'a [(&'a Rc<Storage>, Access)],
-    /// What it has to wait for besides.
+    /// Further dependencies.
     pub(crate) after: Vec<Handle>,
 }
 
 impl Rank {
-    /// Makes a request; `body` runs when everything before it is over (REQ-1).
+    /// Makes a request; `body` runs when its dependencies are over (REQ-1).
     pub(crate) fn request<B, F>(&self, asked: RequestSpec<'_>, body: B) -> Handle
     where
         B: FnOnce(Cause) -> F + 'static,
@@ -171,13 +171,19 @@ impl Rank {
             touches.iter().map(|(storage, _)| (*storage).clone()).collect();
         let (rank, own, asked, cause) =
             (self.clone(), handle.clone(), self.host().sim().now(), self.cause());
+        let ranges = if what == "map" { Vec::new() } else { self.open_ranges() };
         let process = async move {
             let result = begin(&before, &own, cause).await;
+            let begun = rank.now();
             let result = match result {
                 Ok(cause) => body(cause).await,
                 Err(error) => Err(error),
             };
             drop(kept);
+            if let Ok(cause) = &result {
+                ranges.iter().for_each(|range| range.cover(begun, *cause));
+            }
+            drop(ranges);
             rank.finished(&own, what, subject, asked, result);
         };
         let process = self.host().sim().spawn(provider, process);
@@ -206,7 +212,7 @@ impl Rank {
     }
 }
 
-/// Waits for those before; the latest of what led to their ends leads on.
+/// Waits for the dependencies; returns the latest of their causes.
 async fn begin(before: &[Before], own: &Handle, mut cause: Cause) -> Result<Cause, Error> {
     for other in before {
         match other.handle.outcome().await {
@@ -221,7 +227,7 @@ async fn begin(before: &[Before], own: &Handle, mut cause: Cause) -> Result<Caus
     Ok(cause)
 }
 
-/// The requests of a rank that are under way.
+/// The open requests of a rank.
 #[derive(Default)]
 pub(crate) struct Requests {
     list: RefCell<Vec<(Handle, phalanx_sim::executor::JoinHandle<()>)>>,
@@ -230,7 +236,7 @@ pub(crate) struct Requests {
 impl Requests {
     pub(crate) fn keep(&self, handle: &Handle, process: phalanx_sim::executor::JoinHandle<()>) {
         let mut list = self.list.borrow_mut();
-        // Failed ones stay until somebody has looked at them.
+        // A failed request stays until the program has looked at it.
         if list.len() == list.capacity() {
             list.retain(|(handle, process)| {
                 !process.is_finished() || handle.unseen_failure().is_some()
@@ -239,12 +245,12 @@ impl Requests {
         list.push((handle.clone(), process));
     }
 
-    /// Those that are under way, or that failed unseen, oldest first.
+    /// Open requests and unseen failures, oldest first.
     pub(crate) fn handles(&self) -> Vec<Handle> {
         self.list.borrow().iter().map(|(handle, _)| handle.clone()).collect()
     }
 
-    /// Drops those that are under way; whoever asks for them later is told so.
+    /// Drops the open requests; a later wait for one of them returns an error.
     pub(crate) fn cancel(&self) {
         for (handle, process) in self.list.take() {
             drop(process);

@@ -1,10 +1,10 @@
-//! What a context was told: seeds and how collectives are done.
+//! The settings of a context: the seed and the configuration of collectives.
 
 use crate::ccl::Tuner;
 use crate::ccl::config::CclConfig;
 use std::rc::Rc;
 
-/// The same for every rank.
+/// Settings that all ranks share.
 pub(crate) struct Settings {
     pub(crate) seed: u64,
     pub(crate) ccl: CclConfig,

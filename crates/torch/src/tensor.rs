@@ -1,10 +1,9 @@
 //! Tensors: shape, type and placement of numbers on a rank's SIP.
 //!
-//! A tensor is a view of a storage; making one never waits. Its numbers can be seen in one way only: by a read, which
-//! is an await.
+//! A tensor is a view of a storage; making one never waits. Only a read returns its numbers, and a read is an await.
 //!
-//! - **TEN-1 (precise reads).** A read waits for who writes that tensor, and for nothing else.
-//! - **TEN-2 (replicas).** Copies that differ on a read are an error that names them.
+//! - **TEN-1 (precise reads).** A read waits for the writer of the tensor, and for no other request.
+//! - **TEN-2 (replicas).** Replicas that differ on a read are an error that names them.
 //! - **TEN-3 (bounded).** A storage is freed when the last tensor and the last request that use it are gone.
 
 mod copy;
@@ -26,7 +25,7 @@ use std::cell::RefCell;
 use std::fmt;
 use std::rc::Rc;
 
-/// Memory for the elements of a tensor, in shards.
+/// The memory of a tensor, in shards.
 pub(crate) struct Storage {
     pub(crate) number: u64,
     pub(crate) shards: Vec<Shard>,
@@ -43,7 +42,7 @@ impl Drop for Storage {
     }
 }
 
-/// Numbers on a rank's SIP.
+/// A tensor on a rank's SIP.
 #[derive(Clone)]
 pub struct Tensor {
     pub(crate) rank: Rank,
@@ -60,27 +59,27 @@ impl Tensor {
         self.dtype
     }
 
-    /// How many elements along each dimension.
+    /// The elements along each dimension.
     pub fn shape(&self) -> &[usize] {
         &self.shape
     }
 
-    /// How far apart neighbours are along each dimension, in elements.
+    /// The distance of neighbours along each dimension, in elements.
     pub fn strides(&self) -> &[usize] {
         &self.strides
     }
 
-    /// How many elements.
+    /// The number of elements.
     pub fn numel(&self) -> usize {
         self.shape.iter().product()
     }
 
-    /// How its storage is placed.
+    /// The placement of its storage.
     pub(crate) fn policy(&self) -> DpPolicy {
         self.storage.policy
     }
 
-    /// The pieces of memory that its storage is made of.
+    /// The shards of its storage.
     pub fn shards(&self) -> &[Shard] {
         &self.storage.shards
     }
@@ -90,19 +89,19 @@ impl Tensor {
         &self.rank
     }
 
-    /// Whether its elements are adjacent, in order.
+    /// True if its elements are adjacent, in order.
     pub fn is_contiguous(&self) -> bool {
         self.strides == dense(&self.shape) || self.numel() == 0
     }
 
-    /// Whether it is all of its storage, in order.
+    /// True if it is all of its storage, in order.
     pub(crate) fn is_whole(&self) -> bool {
         self.is_contiguous()
             && self.offset == 0
             && self.numel() == self.storage.rows * self.storage.columns
     }
 
-    /// Waits until everything that was asked for and writes it is over.
+    /// Waits for the last request that writes it.
     pub async fn ready(&self) -> Result<(), Error> {
         let writer = self.writer();
         match writer {
@@ -111,17 +110,17 @@ impl Tensor {
         }
     }
 
-    /// The request that writes it last, if there is one.
+    /// The last request that writes it, if there is one.
     pub(crate) fn writer(&self) -> Option<Handle> {
         self.storage.order.borrow().writer()
     }
 
-    /// What it is, in words: `f16[2, 3]`.
+    /// Type and shape: `f16[2, 3]`.
     pub fn describe(&self) -> String {
         describe(self.dtype, &self.shape)
     }
 
-    /// Where its elements are, for a kernel: its storage must not be cut into different shards.
+    /// A view of its elements for a kernel; its storage must not be cut into different shards.
     pub(crate) fn view(&self) -> Result<View, Error> {
         let region = self.whole_region("view")?;
         if self.shape.len() > 4 {
@@ -135,7 +134,7 @@ impl Tensor {
         Ok(View::strided(&region, self.offset, shape, strides))
     }
 
-    /// The one region that holds all elements of its storage; the first copy where there are several.
+    /// The region that holds all elements of its storage: the first copy if there are several.
     pub(crate) fn region(&self) -> Result<Region, Error> {
         self.whole_region("region")
     }
@@ -159,7 +158,7 @@ impl Tensor {
 }
 
 impl fmt::Debug for Tensor {
-    /// Without its numbers: seeing those is an await ([`Tensor::show`]).
+    /// Writes number, type, shape and rank; [`Tensor::show`] reads the elements.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,

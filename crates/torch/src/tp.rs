@@ -1,7 +1,7 @@
 //! Tensor parallelism: layers whose weights are spread over ranks, after Megatron-LM's core.
 //!
-//! Layers ask for their kernels and collectives without waiting: what they give back is a tensor under way, and
-//! whoever reads it waits for it. Weights are there when the program begins: loading them takes no simulated time.
+//! Layers launch their kernels and collectives without waiting and return a tensor; a read of the tensor waits. Weights are in
+//! memory when the program begins: loading them takes no simulated time.
 //!
 //! ```
 //! use phalanx_sim::{MachineSpec, machine::Options};
@@ -20,12 +20,11 @@
 //! assert!(outputs.iter().all(|output| *output == outputs[0]));
 //! ```
 //!
-//! - **TPS-1 (column).** The outputs of the ranks of a column-parallel layer, side by side, are the whole product bit
-//!   for bit.
-//! - **TPS-2 (row).** The output of a row-parallel layer is the sum of the ranks' products, each rounded to the type,
-//!   in the order of the all-reduce that was chosen; a bias is added once, afterwards. It is bitwise equal on all ranks.
-//! - **TPS-3 (one master).** Ranks with one seed draw the same whole weight and keep their parts; without data nothing
-//!   is drawn or computed, and the time is the same.
+//! - **TPS-1 (column).** The outputs of the ranks of a column-parallel layer, side by side, are the whole product bit for bit.
+//! - **TPS-2 (row).** The output of a row-parallel layer is the sum of the ranks' products, each rounded to the type, in the
+//!   order of the chosen all-reduce; a bias is added once, afterwards. It is bitwise equal on all ranks.
+//! - **TPS-3 (one master).** Ranks with the same seed draw the same whole weight and keep their parts; without data nothing is
+//!   drawn or computed, and the time is the same.
 
 mod block;
 mod column;

@@ -12,12 +12,12 @@ pub(crate) struct Chrome {
     /// By [`NameId`], escaped and quoted.
     names: Vec<Box<[u8]>>,
     started: bool,
-    /// How the slices of the last track and name begin, up to their time.
+    /// The beginning of the slices of the last track and name, up to their time.
     begin: Vec<u8>,
     begins: Option<(TrackId, NameId)>,
 }
 
-/// What a track became.
+/// A track in the file.
 struct Row {
     /// The track that is its process.
     process: u32,
@@ -27,7 +27,7 @@ struct Row {
     title: Vec<u8>,
     /// `,"pid":1,"tid":1`, the same in every event; a counter has no thread.
     place: Vec<u8>,
-    /// What stands between the number and the time of an arrow that starts, and of one that ends, in it.
+    /// Text between the number and the time of an arrow that starts, and of one that ends, in it.
     arrows: [Vec<u8>; 2],
 }
 

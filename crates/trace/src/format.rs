@@ -6,7 +6,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// What a trace is written as.
+/// The format of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Format {
     /// Perfetto protobuf: nested tracks, and less than half the size of the other.
@@ -23,7 +23,7 @@ impl Format {
     ///
     /// # Errors
     ///
-    /// When the name ends in none of `.pftrace`, `.perfetto-trace` and `.json`.
+    /// Fails if the name ends in none of `.pftrace`, `.perfetto-trace` and `.json`.
     ///
     /// ```
     /// use phalanx_trace::Format;
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn trc_8_suggestiones_are_suggested() {
+    fn trc_8_near_misses_are_suggested() {
         for (name, meant) in [
             ("a.jsn", "a.json"),
             ("a.JSON", "a.json"),

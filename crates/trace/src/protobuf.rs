@@ -52,7 +52,7 @@ fn push_varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value.to_le_bytes()[0]);
 }
 
-/// Where packets are built. An index of eight bits, and eight bytes after it, are always within.
+/// The buffer in which packets are built. An index of eight bits, and eight bytes after it, are always within.
 pub(crate) type Scratch = [u8; 256 + 8];
 
 /// A message of less than 128 bytes, so that every length in it is one byte and can be set last.
@@ -64,7 +64,7 @@ pub(crate) struct Packet<'a> {
     len: u8,
 }
 
-/// Where a length is still to be set.
+/// The position of a length that is still to be set.
 #[must_use]
 pub(crate) struct Hole(u8);
 

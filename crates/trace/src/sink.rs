@@ -22,7 +22,7 @@ impl<W: Write> Sink<W> {
         Self { out, buffer, limit: BLOCK, failed: io::ErrorKind::Other }
     }
 
-    /// Where encoders append; nothing reaches the device before [`Sink::settle`].
+    /// The buffer that encoders append to; nothing reaches the device before [`Sink::settle`].
     pub(crate) fn buffer(&mut self) -> &mut Vec<u8> {
         &mut self.buffer
     }

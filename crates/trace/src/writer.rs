@@ -27,15 +27,15 @@ pub struct NameId(pub(crate) u32);
 /// Something that took time on a track.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slice {
-    /// Where it happened.
+    /// The track.
     pub track: TrackId,
-    /// What it was.
+    /// The name.
     pub name: NameId,
-    /// When it began, in picoseconds.
+    /// Its begin, in picoseconds.
     pub start_ps: u64,
-    /// When it ended, in picoseconds; not before it began.
+    /// Its end, in picoseconds; not before its begin.
     pub end_ps: u64,
-    /// How many bytes it moved, shown as an argument.
+    /// Bytes that it moved, shown as an argument.
     pub bytes: Option<u64>,
     /// The arrow that leaves here; one other slice has it as `flow_in`, and ends later than this
     /// one begins.
@@ -84,7 +84,7 @@ impl<W: Write> Writer<W> {
     ///
     /// # Errors
     ///
-    /// When `out` cannot be written; so too for the other methods.
+    /// Fails if `out` cannot be written; so do the other methods.
     pub fn new(out: W, format: Format) -> io::Result<Self> {
         let encoder: Box<dyn Encode + Send> = match format {
             Format::Perfetto => Box::new(Perfetto::new()),
@@ -268,7 +268,7 @@ impl Track {
         Self { name: name.into(), is_counter, last_start_ps: 0, open: Vec::new() }
     }
 
-    /// How many of the open slices are still open when `slice` begins, if it may begin at all.
+    /// Returns the number of open slices that are still open when `slice` begins, if it may begin at all.
     #[inline]
     fn admit(&self, slice: &Slice) -> io::Result<usize> {
         let ends_before = |open: &Open| open.end_ps <= slice.start_ps;

@@ -57,7 +57,7 @@ pub(super) const WORKLOAD: Workload = Workload {
     run,
 };
 
-/// What every rank does.
+/// The work of every rank.
 struct Job {
     elements: usize,
     dtype: DType,
@@ -115,7 +115,7 @@ fn execute(context: &mut Context, job: &Rc<Job>, ranks: usize) -> Result<Outcome
     Ok(Outcome { report, check, ranks: Some(ranks) })
 }
 
-/// What a rank has to say.
+/// The result of a rank.
 struct Done {
     took: Time,
     finished: Time,
@@ -126,7 +126,7 @@ struct Done {
 impl Job {
     async fn rank(&self, rank: usize, cx: &Rank) -> Result<Done, Error> {
         let world = distributed::init_process_group(cx)?;
-        // Written over the host link also where there are no numbers: the time is the same.
+        // Written over the host link also without data: the time is the same.
         let tensor =
             cx.placed(DpPolicy::default())
                 .from_fn([self.elements], self.dtype, |index| self.number(rank, index))?;

@@ -1,6 +1,4 @@
-//! Room for tensors, on the machine and on this host, found before any of their numbers are made.
-//!
-//! A tensor that does not fit is refused while it is still a size.
+//! Checks of capacity: tensors must fit on the machine and on this host before their numbers are made.
 
 use super::WorkloadError;
 use phalanx_sim::machine::Machine;
@@ -8,10 +6,10 @@ use phalanx_sim::memory::{MemoryError, Region};
 use phalanx_sim::value::DType;
 use phalanx_torch::limits::check_numbers;
 
-/// The most elements of a tensor, so that no product of sizes overflows.
+/// Most elements of a tensor: no product of sizes overflows.
 pub(super) const MOST_ELEMENTS: u64 = 1 << 40;
 
-/// A tensor to be.
+/// A planned tensor, without memory.
 #[derive(Clone, Copy)]
 pub(super) struct PlannedTensor {
     pub(super) sip: u32,
@@ -20,7 +18,7 @@ pub(super) struct PlannedTensor {
     pub(super) elements: usize,
 }
 
-/// Whether `tensors` fit on the machine and, with data, `numbers` bytes on this host.
+/// Refuses `tensors` that do not fit on the machine and, with data, `numbers` bytes that do not fit on this host.
 pub(super) fn check(
     machine: &Machine,
     tensors: impl IntoIterator<Item = PlannedTensor>,
@@ -31,7 +29,7 @@ pub(super) fn check(
     Ok(())
 }
 
-/// Maps all of them and unmaps them again, last first.
+/// Allocates all tensors and frees them again, last first.
 fn check_machine(
     machine: &Machine,
     tensors: impl IntoIterator<Item = PlannedTensor>,

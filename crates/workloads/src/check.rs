@@ -1,12 +1,12 @@
-//! Comparing a result with a reference, and the numbers that workloads run on.
+//! The comparison of a result with a reference, and the input numbers of workloads.
 //!
 //! Inputs are small whole numbers, so that every sum is exact in any order and a result is either right or wrong.
-//! Where results are rounded on the way, the workload says how far they may be off.
+//! A workload whose results are rounded on the way gives a tolerance.
 
-/// How a result compares with its reference.
+/// The comparison of a result with its reference.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Check {
-    /// Whether every element is what it should be.
+    /// True if every element is right.
     pub correct: bool,
     /// The largest difference.
     pub max_abs_error: f64,
@@ -16,13 +16,13 @@ impl Check {
     /// Nothing compared yet.
     pub(super) const EMPTY: Self = Self { correct: true, max_abs_error: 0.0 };
 
-    /// Takes in one more pair of results and references.
+    /// Adds a comparison of results with references.
     #[must_use]
     pub(super) fn and(self, got: &[f32], expected: impl IntoIterator<Item = f32>) -> Self {
         self.and_within(got, expected, 0.0)
     }
 
-    /// The same, where a difference of up to `tolerance` is right.
+    /// Adds a comparison that accepts differences up to `tolerance`.
     #[must_use]
     pub(super) fn and_within(
         self,

@@ -1,5 +1,5 @@
-//! `chip-gemm`: `c = a · b` on the PEs of one chip as a graph of tasks: a partial product for each tile and step of `k`,
-//! and a sum for each tile, which is behind its partial products because it reads what they write.
+//! `chip-gemm`: `c = a · b` on the PEs of one chip as a graph of tasks: a partial product for each tile and step of `k`, and a
+//! sum for each tile, which depends on its partial products because it reads their outputs.
 
 use super::capacity::{self, PlannedTensor};
 use super::check::{Check, number};
@@ -19,7 +19,7 @@ use phalanx_torch::limits::ParameterError;
 use phalanx_torch::{Args, Grid};
 
 const SIDE: Kind = Kind::Count { least: 1, most: 1 << 13 };
-/// How many tasks a graph of this workload has at most.
+/// Most tasks of a graph of this workload.
 const MOST_TASKS: u64 = 1 << 18;
 
 pub(super) const WORKLOAD: Workload = Workload {
@@ -70,7 +70,7 @@ pub(super) const WORKLOAD: Workload = Workload {
     run,
 };
 
-/// What to compute, and how.
+/// The problem and the options of its graph.
 #[derive(Clone, Copy)]
 struct Problem {
     /// `m, n, k`.
@@ -129,7 +129,7 @@ impl Problem {
         Ok(problem)
     }
 
-    /// How many tiles along `m, n, k`.
+    /// The number of tiles along `m, n, k`.
     fn tiles(&self) -> [usize; 3] {
         [0, 1, 2].map(|axis| self.dims[axis].div_ceil(self.tile[axis]))
     }
@@ -147,7 +147,7 @@ impl Problem {
         number(self.seed, stream, index as u64, 3)
     }
 
-    /// The tile of a matrix that begins `row` tiles of `high` down and `column` tiles of `wide` to the right.
+    /// Tile `[row, column]` of a matrix that is cut into tiles of `size`.
     fn tile(x: &Tensor, [row, column]: [usize; 2], size: [usize; 2]) -> Result<Tensor, Error> {
         let [high, wide] = size;
         let (down, right) = (row * high, column * wide);
@@ -201,7 +201,7 @@ impl Problem {
     }
 }
 
-/// How many products the reference computes at most.
+/// Most products that the reference computes.
 const MOST_PRODUCTS: usize = 1 << 30;
 
 /// `partial = a · b`, one tile each.

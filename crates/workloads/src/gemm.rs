@@ -66,13 +66,13 @@ pub(super) const WORKLOAD: Workload = Workload {
     run,
 };
 
-/// What to compute, and the numbers it is about: none without data.
+/// The problem and its numbers; no numbers without data.
 struct Problem {
     dims: [usize; 3],
     dtype: DType,
     a: Vec<f32>,
     b: Vec<f32>,
-    /// The same as they stand in memory, shared by all cubes.
+    /// The two inputs in their type, shared by all cubes.
     inputs: [Value; 2],
 }
 
@@ -103,7 +103,7 @@ fn run(setup: Setup, settings: &Settings) -> Result<Outcome, WorkloadError> {
     Ok(Outcome::new(report, check))
 }
 
-/// How many PEs take part, if the machine has as many.
+/// The number of PEs, if the machine has as many.
 fn pes(spec: &MachineSpec, settings: &Settings) -> Result<usize, ParameterError> {
     let pes = settings.size("pes");
     let available = spec.sips.count as usize * (spec.cubes.count() * spec.pes.count()) as usize;
@@ -119,7 +119,7 @@ fn dims(settings: &Settings) -> [usize; 3] {
     ["m", "n", "k"].map(|name| settings.size(name))
 }
 
-/// How many elements `a`, `b` and `c` have.
+/// The number of elements of `a`, `b` and `c`.
 fn sizes([m, n, k]: [usize; 3]) -> [usize; 3] {
     [m * k, k * n, m * n]
 }
@@ -135,7 +135,7 @@ fn check_capacity(
         let PeId { sip, cube, .. } = cube[0];
         sizes.map(|elements| PlannedTensor { sip, cube, dtype, elements })
     });
-    // Inputs in f32 and in their type, once; in every cube a result of which a part is its own, and that in f32.
+    // Inputs in f32 and in their type, once; in every cube a whole result, and one more in f32.
     let both = 4 + dtype.size() as u64;
     let numbers = || {
         let inputs = capacity::bytes(sizes[0] + sizes[1], both);
@@ -229,5 +229,5 @@ impl Problem {
     }
 }
 
-/// How many products the reference computes at most.
+/// Most products that the reference computes.
 const MOST_PRODUCTS: usize = 1 << 30;

@@ -1,4 +1,4 @@
-//! The programs that come with Phalanx, each with parameters and a reference that its result is checked by.
+//! The programs that come with Phalanx, each with parameters and a reference for its result.
 //!
 //! The root has the programs of `phalanx run`, which simulate; [`node`] has those of `phalanx node`, graphs over simulated chips.
 //!
@@ -12,9 +12,9 @@
 //! assert_eq!(outcome.report.simulated.to_string(), "1012 ns");
 //! ```
 //!
-//! - **WKL-1 (checked).** Parameters are checked for name, kind and range before anything runs, and sizes before
-//!   memory is taken for their numbers.
-//! - **WKL-2 (verified).** With data on, a result is compared with one computed another way.
+//! - **WKL-1 (checked).** Parameters are checked for name, kind and range before the run, and sizes before memory is
+//!   allocated for their numbers.
+//! - **WKL-2 (verified).** With data on, the result is compared with a reference computed another way.
 #![forbid(unsafe_code)]
 
 mod all_reduce;
@@ -49,42 +49,42 @@ use phalanx_torch::multiprocessing::SpawnError;
 pub struct Workload {
     /// Its name.
     pub name: &'static str,
-    /// One line on what it does.
+    /// One line of description.
     pub summary: &'static str,
-    /// What can be set.
+    /// Its parameters.
     pub parameters: &'static [Parameter],
     run: fn(Setup, &Settings) -> Result<Outcome, WorkloadError>,
 }
 
-/// What a workload runs on.
+/// The environment of a workload.
 pub struct Setup {
     /// The machine.
     pub machine: MachineSpec,
-    /// How it runs.
+    /// The options of the simulation.
     pub options: Options,
-    /// How collectives are done.
+    /// The configuration of collectives.
     pub ccl: CclConfig,
 }
 
-/// What a workload has shown.
+/// The outcome of a workload.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// Time and where it went.
+    /// The report of the simulation.
     pub report: Report,
-    /// How the result compares with the reference; `None` without data.
+    /// The comparison with the reference; `None` without data.
     pub check: Option<Check>,
-    /// What its ranks have shown, if it is a program of ranks.
+    /// The outcome of its ranks, for a program of ranks.
     pub ranks: Option<Ranks>,
 }
 
-/// What the ranks of a workload have shown.
+/// The outcome of a workload's ranks.
 #[derive(Clone, Debug)]
 pub struct Ranks {
-    /// How collectives were done, by name.
+    /// The name of the algorithm of collectives.
     pub algorithm: String,
-    /// Bytes a second of the collective: as its size says, and as its wires have to carry.
+    /// Algorithm bandwidth and bus bandwidth of the collective, in GB/s.
     pub bandwidth: Option<(f64, f64)>,
-    /// When each rank's program was over.
+    /// Time at which each rank's program ended.
     pub finished: Vec<Time>,
 }
 
@@ -95,7 +95,7 @@ impl Outcome {
     }
 }
 
-/// Why a workload did not end well.
+/// The error of a workload.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum WorkloadError {
     /// A parameter does not fit the machine or another parameter.
@@ -107,7 +107,7 @@ pub enum WorkloadError {
     /// The run failed.
     #[error(transparent)]
     Run(#[from] RunError),
-    /// A rank failed, or none could go on.
+    /// A rank failed, or the ranks deadlocked.
     #[error(transparent)]
     Spawn(#[from] SpawnError),
 }
@@ -147,7 +147,7 @@ impl Workload {
         Settings::new(self.parameters, machine, given)
     }
 
-    /// Runs it.
+    /// Runs the workload.
     pub fn run(
         &self,
         machine: MachineSpec,
@@ -157,7 +157,7 @@ impl Workload {
         self.run_with(Setup { machine, options, ccl: CclConfig::builtin() }, settings)
     }
 
-    /// Runs it with collectives set up by a file.
+    /// Runs the workload in the given environment.
     pub fn run_with(&self, setup: Setup, settings: &Settings) -> Result<Outcome, WorkloadError> {
         (self.run)(setup, settings)
     }

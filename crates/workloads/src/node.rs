@@ -1,4 +1,4 @@
-//! The programs that `phalanx node` knows: graphs over simulated chips, each a process of its own.
+//! The programs of `phalanx node`: graphs over simulated chips, each chip a process of its own.
 //!
 //! ```text
 //!   parent            graph, reference, check
@@ -10,7 +10,7 @@
 //!
 //! - **NDE-2 (checked).** Every result is compared with a plain reference in the parent; the first element that differs is
 //!   named.
-//! - **NDE-3 (bounded).** Parameters, chips and memory are checked before anything is started.
+//! - **NDE-3 (bounded).** Parameters, chips and memory are checked before the node starts.
 
 mod allreduce_window;
 mod check;
@@ -32,7 +32,7 @@ use phalanx_sim::MachineSpec;
 use phalanx_torch::limits::check_shared;
 use std::time::Duration;
 
-/// All callables of all workloads, and how chips are set up.
+/// The callables of all workloads, and the bootstrap of chips.
 pub static PROGRAM: Program = Program::new(&[
     NOTHING,
     multi_chip_add::ADD,
@@ -49,7 +49,7 @@ pub static PROGRAM: Program = Program::new(&[
 ])
 .chip(SimChip::bootstrap);
 
-/// Does nothing: what a host is tried with.
+/// A callable that does nothing, for trying a host.
 pub const NOTHING: Callable = register!(nothing);
 
 #[expect(clippy::unnecessary_wraps, reason = "callables can fail")]
@@ -61,86 +61,86 @@ fn nothing(_: &mut Task<'_>) -> Result<(), Failure> {
 pub struct Workload {
     /// Its name.
     pub name: &'static str,
-    /// One line on what it does.
+    /// One line of description.
     pub summary: &'static str,
-    /// What can be set.
+    /// Its parameters.
     pub parameters: &'static [Parameter],
     chips: Chips,
-    /// How many bytes its tensors have, all together; refuses parameters that do not fit each other.
+    /// The bytes of all its tensors; refuses parameters that do not fit each other.
     bytes: fn(&Settings, u32) -> Result<u64, ParameterError>,
     run: fn(&mut Harness<'_>) -> Result<(), NodeError>,
 }
 
-/// How many chips a workload runs on.
+/// The number of chips of a workload.
 #[derive(Clone, Copy)]
 enum Chips {
-    /// As many as the machine has SIPs, unless it is said.
+    /// By default as many as the machine has SIPs.
     All,
-    /// This many, unless it is said; at least the second.
+    /// By default the first number; at least the second.
     From(u32, u32),
-    /// So many and no others.
+    /// Exactly this number.
     Exactly(u32),
 }
 
-/// What a workload runs on.
+/// The environment of a workload.
 pub struct Setup<'a> {
     /// The machine whose SIPs the chips are.
     pub machine: &'a MachineSpec,
-    /// How many chips; see [`Workload::chips`].
+    /// Number of chips; see [`Workload::chips`].
     pub chips: u32,
-    /// How many sub workers, at least one.
+    /// Number of sub workers, at least one.
     pub sub_workers: u32,
-    /// What keeps workers apart.
+    /// The isolation of workers.
     pub isolation: Isolation,
-    /// Told what is being done, in a few words.
+    /// Called with a short description of each step.
     pub tell: &'a dyn Fn(&str),
 }
 
-/// What a workload has shown.
+/// The outcome of a workload.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// Each time the graph was run.
+    /// The runs of the graph.
     pub runs: Vec<Run>,
-    /// Each chip, by rank.
+    /// The chips, by rank.
     pub chips: Vec<Chip>,
-    /// How many tasks ran on sub workers.
+    /// Tasks that ran on sub workers.
     pub sub_tasks: u64,
-    /// How the results compare with the reference.
+    /// The comparison of the results with the reference.
     pub check: Check,
-    /// How the processes started; empty if there are none.
+    /// The startup of the processes; empty if there are none.
     pub startup: Startup,
-    /// What ran when, on one clock.
+    /// The times of all tasks, on one clock.
     pub timeline: Timeline,
 }
 
-/// A graph that was run.
+/// One run of the graph.
 #[derive(Clone, Copy, Debug)]
 pub struct Run {
-    /// How many tasks it had.
+    /// Number of tasks.
     pub tasks: u64,
-    /// How long it took on this host.
+    /// Wall time on this host.
     pub wall: Duration,
-    /// What its tasks took on the simulated chips, all together, in picoseconds.
+    /// Simulated time of all tasks, added up, in picoseconds.
     pub simulated_ps: u64,
 }
 
-/// What a chip did.
+/// The work of a chip.
 #[derive(Clone, Copy, Debug)]
 pub struct Chip {
     /// Its rank.
     pub rank: u32,
-    /// Which SIP of the machine it is.
+    /// The number of its SIP in the machine.
     pub device_id: u32,
-    /// How many tasks, or members of groups, it ran.
+    /// Tasks and members of groups that it ran.
     pub tasks: u64,
-    /// How long they took on it, in picoseconds of its own clock.
+    /// Their simulated time, in picoseconds of the chip's clock.
     pub simulated_ps: u64,
 }
 
-/// Why a workload did not end well.
+/// The error of a workload.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum NodeError {
-    /// Something that was set does not fit.
+    /// A parameter does not fit.
     #[error("{0}")]
     Parameter(#[from] ParameterError),
     /// The node could not start, or a run failed.
@@ -154,7 +154,7 @@ impl From<phalanx_runtime::TensorError> for NodeError {
     }
 }
 
-/// How often the graph is run.
+/// The number of runs of the graph.
 const REPEATS: Parameter = Parameter {
     name: "repeats",
     help: "how often the graph is run",
@@ -162,7 +162,7 @@ const REPEATS: Parameter = Parameter {
     default: Default::Text("1"),
 };
 
-/// For those who want to see a check fail.
+/// Makes a check fail, for demonstration.
 const SPOIL: Parameter = Parameter {
     name: "spoil",
     help: "yes: change one element before it is compared, to see a check fail",
@@ -197,7 +197,7 @@ impl Workload {
         Settings::new(self.parameters, machine, given)
     }
 
-    /// How many chips it runs on, if that many are asked for; refuses what it or the machine cannot do.
+    /// The number of chips: `asked`, or the default. Refuses a number that the workload or the machine cannot use.
     pub fn chips(&self, machine: &MachineSpec, asked: Option<u32>) -> Result<u32, ParameterError> {
         let (sips, name) = (machine.sips.count, self.name);
         let (usual, least, most) = match self.chips {
@@ -224,7 +224,7 @@ impl Workload {
         Ok(chips)
     }
 
-    /// Starts a node, runs it, compares, and ends the node.
+    /// Starts a node, runs the workload, compares its results, and stops the node.
     pub fn run(&self, setup: &Setup<'_>, settings: &Settings) -> Result<Outcome, NodeError> {
         let chips = self.chips(setup.machine, Some(setup.chips))?;
         let bytes = (self.bytes)(settings, chips)?;
@@ -253,9 +253,9 @@ impl Workload {
     }
 }
 
-/// A task has so many arguments at most, and one may come from each chip.
+/// Most chips: a task has at most this many arguments, and one may come from each chip.
 const MOST_CHIPS: u32 = 128;
-/// Room for what is not a tensor of the workload.
+/// Memory for buffers other than the workload's tensors.
 const SPARE: u64 = 16 << 20;
 
 fn chip_reports(worker: &Worker, timeline: &Timeline) -> Vec<Chip> {

@@ -1,23 +1,23 @@
-//! The parameters of a workload: what kinds there are, and how `NAME=VALUE` becomes a checked number.
+//! The parameters of a workload: kinds, defaults, and the check of `NAME=VALUE`.
 
 use phalanx_sim::value::DType;
 use phalanx_sim::{Bytes, MachineSpec, Time, config, units};
 use phalanx_torch::limits::ParameterError;
 use std::fmt;
 
-/// One thing that can be set with `-p NAME=VALUE`.
+/// A parameter, set with `-p NAME=VALUE`.
 pub struct Parameter {
     /// Its name.
     pub name: &'static str,
-    /// What it is for.
+    /// One line of help.
     pub help: &'static str,
-    /// What values it takes.
+    /// The values it takes.
     pub kind: Kind,
-    /// What it is unless set.
+    /// Its default value.
     pub default: Default,
 }
 
-/// What values a parameter takes.
+/// The values that a parameter takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A whole number in this range.
@@ -33,7 +33,7 @@ pub enum Kind {
         least: u64,
         /// The most.
         most: u64,
-        /// What it must be a multiple of.
+        /// The number that divides it.
         multiple: u64,
     },
     /// A span of time, at most 1000 s.
@@ -46,11 +46,11 @@ pub enum Kind {
     Name,
 }
 
-/// What a parameter is unless set.
+/// The default value of a parameter.
 pub enum Default {
-    /// This.
+    /// A fixed text.
     Text(&'static str),
-    /// This, which depends on the machine.
+    /// A text that depends on the machine.
     Machine(fn(&MachineSpec) -> String),
 }
 
@@ -247,10 +247,10 @@ impl Parameter {
     }
 }
 
-/// No span of time that a workload takes is longer; simulated time as a whole ends after 18 million seconds.
+/// Longest span of time of a parameter; simulated time as a whole ends after 18 million seconds.
 const MOST_TIME: Time = Time::us(1_000_000_000);
 
-/// Where a workload's numbers come from.
+/// The seed of a workload's input numbers.
 pub(crate) const SEED: Parameter = Parameter {
     name: "seed",
     help: "where the input numbers come from",

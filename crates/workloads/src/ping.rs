@@ -85,7 +85,7 @@ fn run(setup: Setup, settings: &Settings) -> Result<Outcome, WorkloadError> {
 
 type Got = Rc<RefCell<Vec<Value>>>;
 
-/// All that came is what was sent; equal messages share one value, so a repeated one is compared once.
+/// Compares the received messages with the sent one.
 fn compare(got: &Got, payload: &[f32]) -> Check {
     let mut check = Check::EMPTY;
     for value in &*got.borrow() {
@@ -131,7 +131,7 @@ async fn receive(
     Ok(())
 }
 
-/// How many of the messages are compared, at most.
+/// Most messages that are compared.
 const COMPARED: usize = 64;
 
 fn ends(spec: &MachineSpec, settings: &Settings) -> Result<(PeId, PeId), ParameterError> {
@@ -152,7 +152,7 @@ fn ends(spec: &MachineSpec, settings: &Settings) -> Result<(PeId, PeId), Paramet
     Ok((from, to))
 }
 
-/// Refuses chunks so small that a message would be too many of them.
+/// Refuses chunks so small that messages have too many of them.
 fn check_chunks(settings: &Settings) -> Result<(), ParameterError> {
     let (bytes, chunk) = (settings.count("bytes"), settings.count("chunk"));
     let chunks = bytes.checked_div(chunk).unwrap_or(1).saturating_mul(settings.count("messages"));
@@ -166,7 +166,7 @@ fn check_chunks(settings: &Settings) -> Result<(), ParameterError> {
     ))
 }
 
-/// One slot a message; in scratch if they fit there, in HBM otherwise.
+/// A queue with one slot for each message; in scratch memory if the slots fit there, in HBM otherwise.
 fn edge(spec: &MachineSpec, settings: &Settings) -> EdgeSpec {
     let (bytes, messages) = (settings.count("bytes"), settings.count("messages"));
     let n_slots = u32::try_from(messages).unwrap_or(u32::MAX);

@@ -46,7 +46,7 @@ pub(super) const SLOT_SIZE: Parameter = Parameter {
     default: Default::Text("16 KiB"),
 };
 
-/// How many slots there are.
+/// The number of slots.
 pub(super) const N_SLOTS: Parameter = Parameter {
     name: "n_slots",
     help: "how many slots the receiver has",
@@ -94,7 +94,7 @@ fn run(setup: Setup, settings: &Settings) -> Result<Outcome, WorkloadError> {
     Ok(Outcome::new(report, data.then(|| compare(&got, &payload))))
 }
 
-/// All chunks together are consumed before simulated time ends, as is the time that slots are in use, added up.
+/// Refuses times that overflow: the time of all chunks, and the time in use of all slots, added up.
 fn check_time(settings: &Settings) -> Result<(), ParameterError> {
     let (chunks, n_slots) = (settings.count("chunks"), settings.count("n_slots"));
     let (consume, most) =
@@ -114,7 +114,7 @@ const LONGEST: Time = Time::us(10_000_000_000_000);
 /// Chunk `j` is `slot_size` bytes of the source from element `j % WINDOW` on: neighbours differ, so that the order in
 /// which they arrive is checked too.
 const WINDOW: usize = 64;
-/// How many chunks are compared, at most.
+/// Most chunks that are compared.
 const COMPARED: usize = 256;
 
 type Got = Rc<RefCell<Vec<Value>>>;

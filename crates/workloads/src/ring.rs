@@ -1,8 +1,8 @@
 //! `ring`: an all-reduce around the SIPs, as a kernel over `tl.send` and `tl.recv`.
 //!
-//! The vector of each rank is cut into one segment per rank, and segments into chunks of a slot. In the first
-//! `P - 1` steps every rank passes on what it has received with its own numbers added; in the other `P - 1`, what
-//! is complete. A chunk goes on as soon as it is there: steps overlap.
+//! The vector of each rank is cut into one segment per rank, and segments into chunks of a slot. In the first `P - 1` steps
+//! every rank adds its numbers to a received segment and sends the sum on; in the other `P - 1` steps it sends complete
+//! segments on. A chunk is sent on as soon as it arrives: steps overlap.
 
 use super::capacity::{self, PlannedTensor};
 use super::check::{Check, number, numbers};
@@ -67,7 +67,7 @@ fn run(setup: Setup, settings: &Settings) -> Result<Outcome, WorkloadError> {
     Ok(Outcome::new(report, Some(compare(&results, seed, elements))))
 }
 
-/// Refuses slots so small that a vector would take too many of them.
+/// Refuses slots so small that a vector needs too many of them.
 fn check_slots(settings: &Settings) -> Result<(), ParameterError> {
     let slots = settings.count("bytes").div_ceil(settings.count("slot_size"));
     if slots <= MOST_CHUNKS {
@@ -142,7 +142,7 @@ impl Ring {
         Ok(())
     }
 
-    /// Stores what is complete; the store goes on while the kernel does.
+    /// Stores a complete chunk without waiting.
     fn keep(&self, tl: &Tl, step: u32, chunk: &Range<usize>, tile: &Tile) {
         if step + 2 >= self.ranks {
             drop(tl.store(&self.view(chunk), tile));
@@ -163,7 +163,7 @@ impl Ring {
     }
 }
 
-/// Every rank has the sum of all inputs, computed directly.
+/// Compares the results of all ranks with the sum of all inputs, computed directly.
 fn compare(results: &[Value], seed: u64, elements: usize) -> Check {
     let ranks = results.len() as u64;
     let sum =

@@ -154,7 +154,7 @@ impl Problem {
         x.iter().zip(&inner).map(|(a, b)| a + b).collect()
     }
 
-    /// What the first tokens see of the sequence.
+    /// The attention of the first tokens.
     fn attention(&self, mixed: &[f64], tokens: usize) -> Vec<f64> {
         let width = self.hidden / self.heads;
         let part = |token: usize, head: usize, part: usize| {

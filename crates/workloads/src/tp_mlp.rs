@@ -1,8 +1,8 @@
 //! `tp-mlp`: a two-layer perceptron with its weights spread over ranks, one all-reduce for both layers.
 //!
-//! The reference computes some tokens without ranks, in f64, rounding what is between the layers. A result is right if
-//! it is bitwise equal on all ranks and within `ranks + 8` roundings of the largest number of the reference: each rank's
-//! product is rounded, and so is each sum of the all-reduce.
+//! The reference computes some tokens without ranks, in f64, and rounds the inner activations. A result is right if it is
+//! bitwise equal on all ranks and within `ranks + 8` roundings of the largest number of the reference: each rank's product is
+//! rounded, and so is each sum of the all-reduce.
 
 use super::parameters::{Default, Parameter, SEED, Settings};
 use super::tp_ranks::{

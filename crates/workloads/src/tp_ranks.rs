@@ -1,4 +1,4 @@
-//! What the workloads of tensor-parallel ranks have in common.
+//! Shared code of the workloads of tensor-parallel ranks.
 
 use super::check::{Check, number};
 use super::parameters::{Default, Kind, Parameter, Settings};
@@ -67,7 +67,7 @@ pub(super) fn activation(settings: &Settings) -> Activation {
     Activation::ALL.into_iter().find(|one| one.name() == word).expect("checked")
 }
 
-/// Refuses more ranks than SIPs, sizes that they cannot share, and types that are no floats.
+/// Refuses more ranks than SIPs, sizes that ranks cannot share, and types other than floats.
 pub(super) fn check(
     machine: &MachineSpec,
     settings: &Settings,
@@ -93,7 +93,7 @@ pub(super) fn check(
     }
 }
 
-/// Refuses what does not fit: on every rank `activations`, a copy in each cube, and `weights`, spread over cubes; all
+/// Refuses tensors that do not fit: on every rank `activations`, a copy in each cube, and `weights`, spread over cubes; all
 /// in elements.
 pub(super) fn check_capacity(
     setup: &Setup,
@@ -130,15 +130,15 @@ pub(super) fn check_capacity(
     capacity::check(&machine, tensors, setup.options.data.then(numbers))
 }
 
-/// What a rank has done.
+/// The result of a rank.
 struct Done {
     finished: Time,
     algorithm: Option<String>,
-    /// Kept, so that its numbers can be looked at afterwards without a read in simulated time.
+    /// The output, kept alive so that its numbers can be read after the run, outside simulated time.
     output: Tensor,
 }
 
-/// Runs `forward` on every rank; gives what happened, and the first rank's output if all ranks have the same.
+/// Runs `forward` on every rank; returns the outcome and the first rank's output.
 pub(super) fn run<F>(
     setup: Setup,
     ranks: usize,
@@ -184,7 +184,7 @@ where
     Ok((Outcome { report, check, ranks: Some(shown) }, first))
 }
 
-/// How a reference makes the numbers that a workload runs on.
+/// The source of a workload's input numbers and weights.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Source {
     pub(super) seed: u64,
@@ -238,7 +238,7 @@ impl Source {
         product
     }
 
-    /// How far a result may be off: `units` times the rounding of the largest number of the reference.
+    /// The tolerance of a result: `units` times the rounding of the largest number of the reference.
     pub(super) fn tolerance(&self, reference: &[f64], units: usize) -> f64 {
         let largest = reference.iter().fold(0.0_f64, |most, number| most.max(number.abs()));
         let rounding = match self.dtype {
@@ -265,7 +265,7 @@ pub(super) fn activated(activation: Activation, x: f64) -> f64 {
     }
 }
 
-/// Takes a comparison with a reference into an outcome.
+/// Adds a comparison with a reference to an outcome.
 pub(super) fn compare(outcome: Outcome, got: &[f32], want: &[f64], tolerance: f64) -> Outcome {
     #[expect(clippy::cast_possible_truncation, reason = "compared with a tolerance")]
     let want = want.iter().map(|number| *number as f32);

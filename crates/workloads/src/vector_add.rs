@@ -98,10 +98,10 @@ impl Shard {
 
 const SPAN: u16 = 1000;
 
-/// How many elements are in a tile: three of them twice over in flight are 384 KiB.
+/// Elements of a tile: three tiles, double-buffered, are 384 KiB.
 const BLOCK: usize = 16 * 1024;
 
-/// One program: its share, block by block, the next block's loads issued before the current sum is waited for.
+/// Adds one program's share, block by block; loads the next block while it adds the current one.
 pub(crate) async fn add(tl: Tl, [a, b, c]: [Region; 3]) -> Result<(), KernelError> {
     let (start, len) = tl.share(c.elements);
     let block = |at: usize| View::dense(&c, start + at, BLOCK.min(len - at));

@@ -1,6 +1,7 @@
 //! The program as its users meet it: text, JSON, files and exit codes.
 
 mod determinism;
+mod docs;
 mod files;
 mod node;
 mod reports;

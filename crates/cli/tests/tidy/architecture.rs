@@ -36,14 +36,16 @@ fn what_architecture_names_exists() {
             offences.push(format!("ARCHITECTURE.md:{number}: `{name}`: {reason}"));
         }
     }
-    report(offences);
+    report(&offences);
 }
 
 /// Says what is missing of a name in backticks, if it names a file or a function.
 fn missing(repository: &Repository, name: &str) -> Option<String> {
     let (path, item) = match name.split_once(".rs:") {
         Some((path, item)) => (format!("{path}.rs"), Some(item)),
-        None if name.ends_with(".rs") => (name.to_string(), None),
+        None if super::has_extension(std::path::Path::new(name), &["rs"]) => {
+            (name.to_string(), None)
+        }
         None => return missing_function(repository, name),
     };
     if path.contains('*') || !is_path(&path) {

@@ -33,7 +33,7 @@ fn the_diagram_of_crates_is_true() {
             ));
         }
     }
-    report(offences);
+    report(&offences);
 }
 
 /// Reads the lines `name -> name, name` of ARCHITECTURE.md.

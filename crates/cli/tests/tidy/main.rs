@@ -41,7 +41,8 @@ struct File {
 #[test]
 fn files_are_short_and_hold_no_forbidden_words() {
     let repository = Repository::read();
-    report(repository.files.iter().flat_map(File::offences).collect());
+    let offences: Vec<String> = repository.files.iter().flat_map(File::offences).collect();
+    report(&offences);
 }
 
 #[test]
@@ -51,7 +52,7 @@ fn property_tests_draw_the_same_cases_every_time() {
 }
 
 /// Fails with the list of offences unless there are none.
-fn report(offences: Vec<String>) {
+fn report(offences: &[String]) {
     assert!(offences.is_empty(), "{} offences\n{}\n", offences.len(), offences.join("\n"));
 }
 

@@ -27,7 +27,7 @@ fn every_promise_has_a_test_in_its_crate() {
             offences.push(format!("{label} is stated more than once: {}", files.join(", ")));
         }
     }
-    report(offences);
+    report(&offences);
 }
 
 #[test]
@@ -58,7 +58,7 @@ fn the_table_of_promises_is_complete_and_true() {
     offences.extend(missing.map(|((_, label), files)| {
         format!("ARCHITECTURE.md: {label} of {} is not in the table of promises", files[0])
     }));
-    report(offences);
+    report(&offences);
 }
 
 fn stated(repository: &Repository) -> Stated<'_> {

@@ -244,7 +244,7 @@ impl Graph {
                     cause
                 }
             };
-            let launch = Launch { name: &name, pes: &pes, exclusive: true, cause };
+            let launch = Launch { name: &name, label: None, pes: &pes, exclusive: true, cause };
             let drop_panic = self.rank.drop_panic().clone();
             let made = |tl: Tl| {
                 let member = tl.program_id();

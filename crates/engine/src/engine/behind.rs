@@ -20,7 +20,7 @@ impl Engine {
         }
     }
 
-    /// Whether `task`, which is with a worker, was sent behind tasks that have not ended or have failed.
+    /// True if `task`, which is with a worker, was sent behind tasks that have not ended or have failed.
     #[inline]
     pub fn is_behind(&self, task: TaskId) -> bool {
         let is_so = |slot| self.ring[slot].waits > 0 || self.ring[slot].is_failing;
@@ -43,7 +43,7 @@ impl Engine {
         }
     }
 
-    /// Whether a task that is with a worker and [is behind](Engine::is_behind) others was sent behind one that has failed since: it will not begin.
+    /// True if a task that is with a worker and [is behind](Engine::is_behind) others was sent behind one that has failed since: it will not begin.
     #[inline]
     pub fn is_doomed(&self, task: TaskId) -> bool {
         self.ring.find(task).is_some_and(|slot| self.ring[slot].is_failing)
@@ -119,7 +119,7 @@ impl Engine {
         (is_next && self.may_run(entry.route, worker)).then_some(worker)
     }
 
-    /// Whether nothing waits in the queue that a task of this route would go to.
+    /// True if nothing waits in the queue that a task of this route would go to.
     #[inline]
     fn is_next_in_queue(&self, route: Route) -> bool {
         match route {
@@ -129,7 +129,7 @@ impl Engine {
         }
     }
 
-    /// Whether a task of this route may run on `worker`.
+    /// True if a task of this route may run on `worker`.
     #[inline]
     fn may_run(&self, route: Route, worker: u32) -> bool {
         match route {

@@ -129,7 +129,7 @@ impl Engine {
         }
     }
 
-    /// How many workers of a pool are not gone.
+    /// Returns the number of workers of a pool that are not gone.
     pub(super) fn living(&self, pool: u32) -> usize {
         self.pools[pool as usize].living
     }
@@ -188,7 +188,7 @@ impl Engine {
         }
     }
 
-    /// Why a group can never start any more.
+    /// Returns the reason why a group can never start any more.
     fn impossible(&self, group: u32) -> Option<Reason> {
         let group = &self.groups[group];
         if let Some(pool) = group.pool {
@@ -206,7 +206,7 @@ impl Engine {
             .map_or_else(|| group.targets.clone(), |pool| self.pools[pool as usize].workers.clone())
     }
 
-    /// Whether all its workers are idle; a group of a pool takes the first that are.
+    /// True if all its workers are idle; a group of a pool takes the first that are.
     fn choose(&mut self, group: u32) -> bool {
         let Some(pool) = self.groups[group].pool else {
             return self.groups[group]

@@ -102,7 +102,7 @@ impl Engine {
         self.end_with(slot, cause, took);
     }
 
-    /// Why a task that was sent did not begin: what its group, the task it was sent behind, or its run failed of.
+    /// Returns the cause of a task that was sent and did not begin: that of its group, of the task it was sent behind, or of its run.
     fn skipped(&self, slot: u32, member: u16) -> Cause {
         let of_group = match self.ring[slot].route {
             Route::Group(group) => self.groups[group].cause,

@@ -121,18 +121,18 @@ impl Engine {
         self.progress = self.now;
     }
 
-    /// How a run ended; `None` while it has not. Every waiter is told the same.
+    /// Returns the outcome of a run; `None` while it has none. Every waiter is told the same.
     pub fn outcome(&self, run: RunId) -> Option<Outcome> {
         let run = &self.runs[self.run_index(run)?];
         run.is_finished.then_some(Outcome { report: run.report, error: run.error })
     }
 
-    /// What a run has done so far, finished or not.
+    /// Returns the report of a run so far, finished or not.
     pub fn report(&self, run: RunId) -> Option<RunReport> {
         Some(self.runs[self.run_index(run)?].report)
     }
 
-    /// Whether nothing more can be submitted to a run: it is sealed, or not known.
+    /// True if nothing more can be submitted to a run: it is sealed, or not known.
     pub fn is_sealed(&self, run: RunId) -> bool {
         self.run_index(run).is_none_or(|at| self.runs[at].is_sealed)
     }
@@ -194,7 +194,7 @@ impl Engine {
         bits
     }
 
-    /// Whether no run among the first `count` shares a worker.
+    /// True if no run among the first `count` shares a worker.
     fn is_next(&self, resources: &[u64], count: usize) -> bool {
         !self.order[..count].iter().any(|at| self.runs[*at as usize].shares(resources))
     }

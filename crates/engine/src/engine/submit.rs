@@ -35,7 +35,7 @@ impl Engine {
         Ok(Submit::Accepted { task, slab })
     }
 
-    /// Why a task cannot enter the ring now.
+    /// Returns the reason why a task cannot enter the ring now.
     fn check_room(&mut self, run: usize, bytes: u64) -> Result<Option<Submit>, SubmitError> {
         let capacity = self.ring.bytes.capacity();
         if bytes > capacity {
@@ -209,7 +209,7 @@ impl Engine {
         })
     }
 
-    /// Whether the ring would still be full if all tasks ended and every submitter that is not itself blocked let go.
+    /// True if the ring would still be full if all tasks ended and every submitter that is not itself blocked let go.
     fn pinned(&self, run: usize, bytes: u64) -> Option<SubmitError> {
         let stuck =
             |at: u32| self.runs[at as usize].is_blocked && self.runs[at as usize].scoped > 0;
@@ -306,7 +306,7 @@ fn check_count(count: usize) -> Result<(), SubmitError> {
     if count < usize::from(u16::MAX) { Ok(()) } else { Err(SubmitError::TooMany) }
 }
 
-/// Whether an argument and one before it share bytes that one of them writes, whichever comes first.
+/// True if an argument and one before it share bytes that one of them writes, whichever comes first.
 fn check_aliasing(member: usize, args: &[Arg], argument: usize) -> Result<(), SubmitError> {
     let is_aliasing = |other: &Arg| {
         let counts = args[argument].tag != Tag::NoDep && other.tag != Tag::NoDep;

@@ -1,4 +1,4 @@
-//! What a new task waits for and what it holds.
+//! Wiring: the tasks that a new task waits for, and the slabs that it holds.
 
 use super::{Engine, is_over};
 use crate::arena::NONE;
@@ -41,7 +41,7 @@ fn drop_ended(ring: &Ring, buffer: &mut Buffer) {
     }
 }
 
-/// Who meets others, where, and what comes of it.
+/// The conflicts of one argument of a new task.
 struct Met {
     task: TaskId,
     sequence: u64,

@@ -14,7 +14,7 @@ pub(crate) struct Access {
     pub(crate) sibling: u32,
 }
 
-/// Who wrote a region last, and who has read it since then: the first of a list.
+/// The last writer of a region, and the first of the list of its readers since then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Users {
     writer: u32,

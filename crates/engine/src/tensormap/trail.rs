@@ -5,7 +5,7 @@ use crate::arena::NONE;
 use crate::task::TaskId;
 use crate::view::Region;
 
-/// Who used the only region of a buffer on behalf of one run. Tasks that have ended may still be named.
+/// The users of the only region of a buffer on behalf of one run. Tasks that have ended may still be named.
 #[derive(Debug)]
 pub(crate) struct Trail {
     /// The number and the index of the run.
@@ -20,7 +20,7 @@ pub(crate) struct Trail {
     pub(crate) writer: TaskId,
 }
 
-/// How many readers of an only region there can be; with more, it goes to a tree.
+/// Maximum readers of an only region; with more, the region goes to a tree.
 const READERS: usize = 7;
 
 /// Tasks that have read an only region since it was written, in one cache line.
@@ -74,7 +74,7 @@ impl Trail {
         Self { number: 0, run: NONE, maps: NONE, start: -1, end: -1, writer: TaskId::NONE }
     }
 
-    /// Whether this is about `run`; no two runs have the same number.
+    /// True if this is about `run`; no two runs have the same number.
     #[inline]
     pub(crate) fn is_of(&self, run: RunKey) -> bool {
         self.number == run.1

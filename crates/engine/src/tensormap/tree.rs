@@ -23,7 +23,7 @@ pub(crate) struct TreeNode {
 pub(crate) struct Tree {
     nodes: Arena<TreeNode>,
     count: u64,
-    /// How many nodes were looked at.
+    /// Number of nodes visited so far.
     pub(crate) visits: u64,
 }
 

@@ -1,8 +1,8 @@
-//! Whether two regions share a byte, and whether one holds the other.
+//! Overlap and cover of two regions.
 
 use super::{Axis, Region};
 
-/// How many pairs of rows are compared before two regions count as overlapping.
+/// Pairs of rows that are compared before two regions count as overlapping.
 const EFFORT: u32 = 4096;
 
 impl Region {
@@ -14,7 +14,7 @@ impl Region {
         self.geometry.as_ref().map_or(self.end - self.start, |geometry| geometry.run)
     }
 
-    /// Whether the two share a byte (VIEW-1).
+    /// True if the two share a byte (VIEW-1).
     #[inline]
     pub(crate) fn overlaps(&self, other: &Region) -> bool {
         if self.start >= other.end
@@ -42,7 +42,7 @@ impl Region {
         at < self.run() || at + other.run() > common
     }
 
-    /// Whether `self` surely holds every byte of `other` (VIEW-3); may be wrong the other way.
+    /// True if `self` surely holds every byte of `other` (VIEW-3); may be wrong the other way.
     #[inline]
     pub(crate) fn covers(&self, other: &Region) -> bool {
         if other.start < self.start || other.end > self.end {
@@ -91,7 +91,7 @@ struct Pair {
 }
 
 impl Pair {
-    /// Whether rows of `left` and rows of `right`, which lie `shift` further on, share a byte.
+    /// True if rows of `left` and rows of `right`, which lie `shift` further on, share a byte.
     fn meet(&mut self, left: &[Axis], right: &[Axis], shift: i64) -> bool {
         if self.effort == 0 {
             return true;

@@ -22,7 +22,7 @@ fn programs() -> u32 {
 }
 
 fn config(cases: u32) -> ProptestConfig {
-    ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
+    ProptestConfig::with_cases(cases)
 }
 
 proptest! {

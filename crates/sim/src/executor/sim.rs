@@ -228,7 +228,7 @@ impl Sim {
     }
 
     /// Returns the name of a process, for messages.
-    pub fn name_of(&self, task: TaskId) -> Option<String> {
+    pub(crate) fn name_of(&self, task: TaskId) -> Option<String> {
         self.0.registry.tasks.borrow().name_of(task)
     }
 }

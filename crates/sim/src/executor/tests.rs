@@ -85,7 +85,7 @@ fn sim_3_a_partition_cannot_act_on_another_without_delay() {
     let device = sim.register(Rc::new(Nothing));
     executor
         .spawn(Partition(0), "trespasser", async move {
-            sim.schedule(sim.now(), Partition(1), device, 0)
+            sim.schedule(sim.now(), Partition(1), device, 0);
         })
         .detach();
     let _ = executor.run();

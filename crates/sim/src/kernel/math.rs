@@ -213,7 +213,7 @@ fn occupy(program: &Program, engine: Engine, label: &'static str, span: Time, by
     let turn = wire.take(now, span, bytes, &mut path);
     sip.record.step(wire.leave_with(turn.end, &path), turn.end, Kind::Compute, resource);
     let (start, end) = (turn.start, turn.end);
-    sip.record.op(|| Op { start, end, resource, label, bytes, flow_out: None, flow_in: None });
+    sip.record.op(|| Op::new((start, end), resource, label, bytes));
     end
 }
 

@@ -143,7 +143,7 @@ fn occupy(program: &Program, pieces: &[Piece], engine: Engine) -> Time {
     sip.record.step(&mut path, end, Kind::Dma, resource);
     sip.pes[index].engine(engine).leave(end, &path);
     let label = if engine == Engine::Load { "load" } else { "store" };
-    sip.record.op(|| Op { start, end, resource, label, bytes, flow_out: None, flow_in: None });
+    sip.record.op(|| Op::new((start, end), resource, label, bytes));
     if engine == Engine::Store {
         program.stores_until(end, &path);
     }

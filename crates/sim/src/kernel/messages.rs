@@ -137,7 +137,7 @@ impl Tl {
     pub fn send(&self, to: &Sender, tile: &Tile) -> Sending {
         let body = tile.message_body();
         let last =
-            if body.bytes <= to.slot_size { post(to, body) } else { send_in_pieces(to, tile) };
+            if body.bytes <= to.slot_size { post(to, body, 0) } else { send_in_pieces(to, tile) };
         Sending { program: to.program.clone(), edge: to.edge, last }
     }
 
@@ -160,7 +160,7 @@ fn send_in_pieces(to: &Sender, tile: &Tile) -> u64 {
         let (start, end) = (piece * per_slot, ((piece + 1) * per_slot).min(elements));
         let value = tile.value().map(|value| value.slice(start, end - start));
         let following = u32::try_from(pieces - piece - 1).expect("fewer than 2^32 slots");
-        last = post(to, MessageBody { bytes: (end - start) as u64 * size, value, following });
+        last = post(to, MessageBody { bytes: (end - start) as u64 * size, value }, following);
     }
     last
 }
@@ -187,10 +187,11 @@ fn check(edge: EdgeName, spec: &EdgeSpec, world: &World) -> Result<(), KernelErr
     Err(KernelError::BadEdge { edge, reason })
 }
 
-/// Posts a message; returns the number of messages the edge has launched once this message has left.
+/// Posts one slot of a message, with `following` slots after it; returns the number of messages the edge has launched
+/// once this one has left.
 #[inline]
-fn post(to: &Sender, body: MessageBody) -> u64 {
-    to.program.world().post(to.edge, body, to.program.path_cell())
+fn post(to: &Sender, body: MessageBody, following: u32) -> u64 {
+    to.program.world().post(to.edge, body, following, to.program.path_cell())
 }
 
 /// A send in progress: await it to wait until the message has a slot and has left.
@@ -368,13 +369,8 @@ impl Receiving {
     fn log(&self, message: &Message) {
         let (now, pe) = (self.program.sim().now(), self.program.pe());
         let op = Op {
-            start: now,
-            end: now,
-            resource: Resource::Program(pe),
-            label: "recv",
-            bytes: message.bytes,
-            flow_out: None,
             flow_in: NonZeroU64::new(message.flow),
+            ..Op::new((now, now), Resource::Program(pe), "recv", message.bytes)
         };
         self.program.world().sips[pe.sip as usize].borrow_mut().record.op(|| op);
     }

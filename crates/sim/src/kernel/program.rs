@@ -3,7 +3,7 @@
 use super::tile::Tiles;
 use crate::executor::{Sim, TaskId, Wait};
 use crate::machine::{Engine, World};
-use crate::record::{Op, Path, Resource};
+use crate::record::{Path, Resource, StallSpan};
 use crate::stall::Kind;
 use crate::time::{Bytes, Capacity, Time};
 use crate::topology::PeId;
@@ -32,6 +32,8 @@ pub(crate) struct Program {
     stores_over: Cell<Time>,
     stores_path: Cell<Path>,
     name: Rc<str>,
+    /// Its name in traces.
+    label: Rc<str>,
     number: usize,
     group: Rc<Group>,
     /// True if the program occupies the PE; otherwise it moves data in the background (HST-3).
@@ -40,6 +42,7 @@ pub(crate) struct Program {
 }
 
 /// The scratch memory that was free when a request for more failed.
+#[derive(Clone, Copy)]
 pub(super) struct ScratchShortage {
     pub(super) free: Bytes,
     pub(super) capacity: Bytes,
@@ -58,6 +61,7 @@ impl Program {
             Capacity::Limited(Bytes(limit)) => limit,
         };
         let index = world.sips[pe.sip as usize].borrow().index(pe);
+        let name: Rc<str> = name.into();
         Self {
             index,
             stalls: Default::default(),
@@ -66,7 +70,8 @@ impl Program {
             scratch_limit,
             world,
             pe,
-            name: name.into(),
+            label: name.clone(),
+            name,
             number,
             group,
             exclusive: true,
@@ -76,6 +81,11 @@ impl Program {
             stores_over: Cell::default(),
             stores_path: Cell::default(),
         }
+    }
+
+    /// Returns the same program with another name in traces.
+    pub(crate) fn labelled(self, label: &str) -> Self {
+        if *self.name == *label { self } else { Self { label: label.into(), ..self } }
     }
 
     /// Makes this a background program (HST-3).
@@ -186,11 +196,23 @@ impl Program {
             if until > cursor {
                 let spent = &self.stalls[kind as usize];
                 spent.set(spent.get() + (until - cursor).as_ps());
+                if self.world.options.record {
+                    self.record_stall(kind, cursor, until);
+                }
                 cursor = until;
             }
         }
         self.cursor.set(now);
         self.path.set(*path);
+    }
+
+    #[cold]
+    fn record_stall(&self, kind: Kind, from: Time, to: Time) {
+        if self.exclusive {
+            let resource = Resource::Program(self.pe);
+            let sip = &mut *self.world.sips[self.pe.sip as usize].borrow_mut();
+            sip.record.stall(|| StallSpan { resource, kind, from, to });
+        }
     }
 
     /// Takes scratch memory.
@@ -240,18 +262,8 @@ impl Program {
         if !self.exclusive {
             return path;
         }
-        let start = self.started.get();
-        let op = || Op {
-            start,
-            end: now,
-            resource: Resource::Program(pe),
-            label: "kernel",
-            bytes: 0,
-            flow_out: None,
-            flow_in: None,
-        };
         let sip = &mut *self.world.sips[pe.sip as usize].borrow_mut();
-        sip.record.op(op);
+        sip.record.kernel(&self.label, (self.started.get(), now), pe);
         for (kind, spent) in Kind::ALL.into_iter().zip(&self.stalls) {
             sip.pes[self.index].stalls.add(kind, Time::ps(spent.take()));
         }

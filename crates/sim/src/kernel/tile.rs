@@ -275,14 +275,10 @@ impl Tile {
         self.with(|entry| entry.tile_type.bytes)
     }
 
-    /// Returns the tile as a message of one slot.
+    /// Returns the content of a message with this tile.
     #[inline]
     pub(super) fn message_body(&self) -> MessageBody {
-        self.with(|entry| MessageBody {
-            bytes: entry.tile_type.bytes,
-            value: entry.value.clone(),
-            following: 0,
-        })
+        self.with(|entry| MessageBody { bytes: entry.tile_type.bytes, value: entry.value.clone() })
     }
 
     /// Returns the value, which is computed when it is read; `None` without data.

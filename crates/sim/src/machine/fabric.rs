@@ -9,7 +9,7 @@
 use super::{World, noc};
 use crate::executor::{Device, Key, Sim};
 use crate::ipcq::{BufferKind, Edge, EdgeName, EdgeSpec, Message, MessageBody};
-use crate::record::{Op, Path, Resource};
+use crate::record::{Op, Path, Resource, StallSpan};
 use crate::stall::Kind;
 use crate::time::Time;
 use crate::topology::PeId;
@@ -96,16 +96,13 @@ impl Packets {
 /// Returns the log entry of a message on a link.
 fn transfer(turn: Turn, resource: Resource, message: &Message) -> Op {
     let Message { bytes, flow, .. } = *message;
-    let (start, end) = (turn.start, turn.end);
-    Op {
-        start,
-        end,
-        resource,
-        label: "transfer",
-        bytes,
-        flow_out: NonZeroU64::new(flow),
-        flow_in: None,
-    }
+    let op = Op::new((turn.start, turn.end), resource, "transfer", bytes);
+    Op { flow_out: NonZeroU64::new(flow), ..op }
+}
+
+/// A link without credits, for the log.
+fn starving(resource: Resource, from: Time, to: Time) -> StallSpan {
+    StallSpan { resource, kind: Kind::Credit, from, to }
 }
 
 impl Device for World {
@@ -169,11 +166,17 @@ impl World {
         edge.direct = edge.hops == 1 && self.zero_cost.send && !self.network.is_switched();
     }
 
-    /// Posts a message to an edge; the message leaves as soon as there is a credit for it.
+    /// Posts one slot of a message to an edge, with `following` slots after it; it leaves as soon as there is a credit.
     ///
     /// Returns the number of messages the edge has launched once this message has left.
     #[inline]
-    pub(crate) fn post(&self, number: u32, body: MessageBody, path: &Cell<Path>) -> u64 {
+    pub(crate) fn post(
+        &self,
+        number: u32,
+        body: MessageBody,
+        following: u32,
+        path: &Cell<Path>,
+    ) -> u64 {
         let now = self.sim.now();
         let edge = &mut self.edges.borrow_mut().list[number as usize];
         self.take_credits(edge);
@@ -181,7 +184,7 @@ impl World {
         message.path = path.get();
         message.bytes = body.bytes;
         message.value = body.value;
-        message.following = body.following;
+        message.following = following;
         message.posted = now;
         message.path.advance(now, Kind::Dependency);
         if edge.credits > 0 && edge.pending() == 1 {
@@ -211,10 +214,13 @@ impl World {
         let sip = &mut *self.sips[from as usize].borrow_mut();
         message.flow = sip.record.flow();
         let port = &mut sip.ports[port];
-        port.note_starved(message.posted.max(before), now);
+        let starved = port.note_starved(message.posted.max(before), now);
         let span = link.bandwidth.time_for(message.bytes);
         let turn = port.wire.take(now, span, message.bytes, &mut message.path);
         let resource = Resource::Link { from, to: next };
+        if let Some(since) = starved {
+            sip.record.stall(|| starving(resource, since, now));
+        }
         let wire_path = port.wire.leave_with(turn.end, &message.path);
         sip.record.step(wire_path, turn.end, Kind::Link, resource);
         let arrival = turn.end + link.latency;
@@ -244,7 +250,11 @@ impl World {
             message.path.advance(flight.tail, Kind::Link);
             return self.schedule(flight.tail, from.sip, Act::Arrive, number);
         }
-        sip.ports[departure.port].note_starved(message.posted.max(before), now);
+        let starved = sip.ports[departure.port].note_starved(message.posted.max(before), now);
+        if let Some(since) = starved {
+            let resource = Resource::Link { from: from.sip, to: sip.ports[departure.port].to };
+            sip.record.stall(|| starving(resource, since, now));
+        }
         if single_hop {
             let arrival = self.over_link(sip, departure.port, &mut flight, message);
             return self.schedule(arrival, departure.next, Act::Arrive, number);
@@ -261,16 +271,8 @@ impl World {
         sip.record.step(&mut flight.path, turn.end, Kind::Dma, Resource::Store(from));
         let bytes = flight.bytes;
         sip.pe(from).store.leave(turn.end, &flight.path);
-        let op = Op {
-            start: turn.start,
-            end: turn.end,
-            resource: Resource::Store(from),
-            label: "send",
-            bytes,
-            flow_out: None,
-            flow_in: None,
-        };
-        sip.record.op(|| op);
+        let span = (turn.start, turn.end);
+        sip.record.op(|| Op::new(span, Resource::Store(from), "send", bytes));
         (flight.head, flight.tail) = (turn.start + dma.latency, turn.end);
         if from.sip != to.sip {
             noc::pass(sip, &self.spec, flight, from, PeId::first(from.sip));
@@ -407,15 +409,7 @@ impl World {
             path.advance(turn.end + link.latency, Kind::Link);
             let label = if packet.kind == PacketKind::Credit { "credit" } else { "forward" };
             let bytes = packet.bytes;
-            sip.record.op(|| Op {
-                start: turn.start,
-                end: turn.end,
-                resource,
-                label,
-                bytes,
-                flow_out: None,
-                flow_in: None,
-            });
+            sip.record.op(|| Op::new((turn.start, turn.end), resource, label, bytes));
             turn.end + link.latency
         };
         self.send_packet(Packet { at: next, ..packet }, arrival);

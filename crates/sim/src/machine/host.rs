@@ -32,6 +32,10 @@ use std::sync::Arc;
 pub struct Cause(Path);
 
 impl Cause {
+    pub(super) fn path(self) -> Path {
+        self.0
+    }
+
     /// Returns the later of two causes.
     #[must_use]
     pub fn later(self, other: Self) -> Self {
@@ -43,6 +47,8 @@ impl Cause {
 pub struct Launch<'a> {
     /// Name of the kernel.
     pub name: &'a str,
+    /// Name in traces, if it differs.
+    pub label: Option<&'a str>,
     /// PEs, one for each program, in the order of program numbers.
     pub pes: &'a [PeId],
     /// True if each program occupies its PE (HST-3).
@@ -54,8 +60,8 @@ pub struct Launch<'a> {
 /// The host's view of a SIP.
 #[derive(Clone)]
 pub struct Host {
-    world: Rc<World>,
-    sip: u32,
+    pub(super) world: Rc<World>,
+    pub(super) sip: u32,
 }
 
 impl Machine {
@@ -198,7 +204,7 @@ impl Host {
         K: Fn(Tl) -> F,
         F: Future<Output = Result<(), KernelError>> + 'static,
     {
-        let Launch { name, pes, cause, exclusive } = launch;
+        let Launch { name, label, pes, cause, exclusive } = launch;
         assert!(pes.iter().all(|pe| pe.sip == self.sip), "HST-1: a launch stays within its SIP");
         let group = Group::new(name, pes.len());
         for pe in pes {
@@ -213,6 +219,7 @@ impl Host {
         let mut programs = Vec::new();
         for (number, pe) in pes.iter().enumerate() {
             let program = Program::new(self.world.clone(), *pe, name, number, group.clone());
+            let program = program.labelled(label.unwrap_or(name));
             program.caused_by(&cause.0);
             let program = if exclusive { program } else { program.in_background() };
             let tl = Tl::new(program);

@@ -99,14 +99,17 @@ pub(crate) struct Pe {
 }
 
 impl Port {
-    /// Counts the idle time of the wire; the message that leaves now has been first in its queue since `since`.
+    /// Counts the idle time of the wire; the message that leaves now has been first in its queue since `since`. Returns the
+    /// begin of the idle time.
     #[inline]
-    pub(crate) fn note_starved(&mut self, since: Time, now: Time) {
+    pub(crate) fn note_starved(&mut self, since: Time, now: Time) -> Option<Time> {
         let from = since.max(self.wire.free()).max(self.starved_until);
-        if now > from {
-            self.starved += now - from;
-            self.starved_until = now;
+        if now <= from {
+            return None;
         }
+        self.starved += now - from;
+        self.starved_until = now;
+        Some(from)
     }
 }
 
@@ -164,10 +167,8 @@ impl Sip {
 
     /// Logs a turn on a wire, unless the wire is unlimited and the turn took no time.
     pub(crate) fn log(&mut self, turn: Turn, resource: Resource, label: &'static str, bytes: u64) {
-        let (start, end) = (turn.start, turn.end);
-        let op = || Op { start, end, resource, label, bytes, flow_out: None, flow_in: None };
         if turn.taken {
-            self.record.op(op);
+            self.record.op(|| Op::new((turn.start, turn.end), resource, label, bytes));
         }
     }
 

@@ -30,7 +30,9 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (simulated, text) = (self.simulated.as_ps(), self.text(Style::Plain, ""));
         writeln!(f, "simulated  {} ({simulated} ps)", figures::time(simulated))?;
-        writeln!(f, "events     {}", self.events)?;
+        if self.events > 0 {
+            writeln!(f, "events     {}", self.events)?;
+        }
         if text.is_empty() { Ok(()) } else { write!(f, "\n{text}") }
     }
 }
@@ -44,7 +46,7 @@ struct Text<'a> {
 
 impl Text<'_> {
     fn sections(&self) -> String {
-        let parts = [self.utilisation(), self.stalls(), self.path(), self.advice()];
+        let parts = [self.utilisation(), self.stalls(), self.ranges(), self.path(), self.advice()];
         let parts: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
         parts.join("\n")
     }
@@ -82,6 +84,19 @@ impl Text<'_> {
         let hidden =
             group(&mut table, pes, "PEs", simulated) + group(&mut table, links, "links", simulated);
         self.section("stalls", &table, hidden)
+    }
+
+    /// Returns the named ranges.
+    fn ranges(&self) -> String {
+        let ranges = &self.report.ranges;
+        let columns = ["range", "times", "total", "from", "to"];
+        let mut table = Table::new(&columns, &columns[1..]);
+        for range in ranges.iter().take(ROWS) {
+            let [total, from, to] =
+                [range.total, range.from, range.to].map(|time| figures::time(time.as_ps()));
+            table.row([range.name.clone(), range.count.to_string(), total, from, to]);
+        }
+        self.section("ranges", &table, ranges.len().saturating_sub(ROWS))
     }
 
     /// Returns the critical path: its shares by kind, then its longest parts.

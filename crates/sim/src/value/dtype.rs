@@ -28,7 +28,7 @@ impl DType {
 
     /// Returns the binary logarithm of the size.
     #[inline]
-    pub const fn size_shift(self) -> u32 {
+    pub(crate) const fn size_shift(self) -> u32 {
         2 - matches!(self, Self::F16 | Self::Bf16) as u32
     }
 

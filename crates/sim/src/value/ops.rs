@@ -74,7 +74,7 @@ impl Unary {
         clippy::cast_precision_loss,
         reason = "OPS-1: by way of f32"
     )]
-    pub fn apply_i32(self, x: i32) -> i32 {
+    pub(crate) fn apply_i32(self, x: i32) -> i32 {
         match self {
             Self::Neg => x.wrapping_neg(),
             Self::Abs => x.wrapping_abs(),
@@ -133,7 +133,7 @@ impl Binary {
 
     /// Applies the operation to integers.
     #[inline]
-    pub fn apply_i32(self, a: i32, b: i32) -> i32 {
+    pub(crate) fn apply_i32(self, a: i32, b: i32) -> i32 {
         match self {
             Self::Add => a.wrapping_add(b),
             Self::Sub => a.wrapping_sub(b),
@@ -169,7 +169,7 @@ impl Compare {
 
     /// True if the comparison holds.
     #[inline]
-    pub fn holds<T: PartialOrd + Copy>(self, a: T, b: T) -> bool {
+    pub(crate) fn holds<T: PartialOrd + Copy>(self, a: T, b: T) -> bool {
         match self {
             Self::Eq => a == b,
             Self::Ne => a != b,
@@ -219,7 +219,7 @@ impl Reduce {
     }
 
     /// Returns the starting value of an integer accumulator, which is also the result of no elements.
-    pub fn start_i32(self) -> i32 {
+    pub(crate) fn start_i32(self) -> i32 {
         match self {
             Self::Sum => 0,
             Self::Prod => 1,

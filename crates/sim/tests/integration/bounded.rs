@@ -10,10 +10,10 @@ use phalanx_sim::topology::PeId;
 use phalanx_sim::value::{DType, Value};
 use std::process::Command;
 
-/// Set in the process that a test runs in alone.
+/// Environment variable of a process that runs a single test.
 const APART: &str = "PHALANX_TEST_APART";
 
-/// Runs the test called `name` in a process of its own, where nobody else takes memory.
+/// Runs the test called `name` in a process of its own, without the memory of other tests.
 fn apart(name: &str, body: impl FnOnce()) {
     if std::env::var_os(APART).is_some() {
         return body();
@@ -29,7 +29,7 @@ fn apart(name: &str, body: impl FnOnce()) {
     assert!(child.status.success() && said[0].contains("1 passed"), "{}", said.concat());
 }
 
-/// Resident bytes of this process, where the system tells.
+/// Returns the resident bytes of this process, if the system reports them.
 fn resident() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages: u64 =
@@ -37,7 +37,7 @@ fn resident() -> u64 {
     pages * 4096
 }
 
-/// Runs `program` and says how many bytes stay behind and how many were added.
+/// Runs `program` and returns the bytes that remain and the bytes that were added.
 fn grown(program: impl FnOnce()) -> u64 {
     let before = resident();
     program();
@@ -73,7 +73,7 @@ fn a_long_loop_over_one_region_does_not_grow() {
     });
 }
 
-/// Turns a 4 by 4 matrix round and round, without computing anything.
+/// Transposes a 4 by 4 matrix again and again, without computing anything.
 async fn transpose(tl: Tl, region: Region) -> Outcome {
     for _ in 0..ROUNDS {
         let tile = tl.load(&View::strided(&region, 0, [4, 4], [1, 4])).await?;

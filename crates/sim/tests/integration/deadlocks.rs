@@ -1,4 +1,4 @@
-//! A hang is a result: who waits for what, and who could provide it.
+//! A deadlock is a result: the waiting processes, their conditions, and the processes that could satisfy them.
 
 use crate::support::{Outcome, bare, pair, receive_sizes, send_sizes};
 use phalanx_sim::Time;
@@ -83,7 +83,7 @@ fn two_that_fill_each_others_queue_are_a_cycle() {
     ");
 }
 
-/// Four programs, of which number 2 does something else than meet the others.
+/// Four programs; number 2 does not reach the barrier.
 fn barrier<F>(
     absentee: impl Fn(Tl) -> F + Clone + 'static,
 ) -> Result<phalanx_sim::report::Report, RunError>

@@ -1,4 +1,4 @@
-//! The same program gives the same bytes, in whatever order SIPs take their turns.
+//! The same program gives the same bytes for every order in which SIPs take their turns.
 
 use crate::scenario::{Scenario, scenarios};
 use crate::support::{Outcome, bare, quad, recorded, wire};
@@ -15,7 +15,7 @@ use phalanx_sim::{MachineSpec, timeline};
 use phalanx_trace::{Format, Writer};
 use proptest::prelude::*;
 
-/// Everything of a report that anyone can look at.
+/// All visible parts of a report.
 fn image(report: &Report) -> String {
     let Report { simulated, events, utilisation, stalls, edges, critical_path, advice, .. } =
         report;
@@ -35,7 +35,7 @@ fn in_order(partition_order: PartitionOrder) -> Options {
     Options { partition_order, ..recorded() }
 }
 
-/// Runs `program` in the usual order and in others, and compares every byte.
+/// Runs `program` with several partition orders, and compares every byte.
 fn same_in_any_order(seeds: std::ops::Range<u64>, program: impl Fn(Options) -> Report) {
     let usual = program(recorded());
     let (image_of_usual, traces) =

@@ -71,7 +71,7 @@ impl Problem {
         (machine, report, c.region)
     }
 
-    /// Operations, and bytes that a PE must at least load and store, of the busiest PE.
+    /// Returns the operations, and the smallest number of bytes to load and store, of the busiest PE.
     fn work(&self) -> (u64, u64) {
         let [m, n, k] = self.dims.map(|dim| dim as u64);
         let size = self.dtype.size() as u64;

@@ -1,4 +1,4 @@
-//! Memory, scratch and engines: capacity kept, bandwidth shared, mistakes named.
+//! Memory, scratch and engines: limits of capacity, shared bandwidth, errors.
 
 use crate::support::{bare, limited, pe, quad, rate, solo, wire, without_data};
 use phalanx_sim::kernel::{KernelError, Mask, View};
@@ -124,7 +124,7 @@ proptest! {
     }
 }
 
-/// What a kernel that loads `view` of a region is told.
+/// Returns the error of a kernel that loads `view` of a region.
 fn load_refused(
     options: Options,
     view: impl Fn(&Region) -> View + 'static,
@@ -202,7 +202,7 @@ fn memory_of_another_cube_is_reached_over_the_mesh() {
         machine.launch(0, "load", &[pe(0, 0, 5)], move |tl| async move {
             tl.load(&View::of(&region)).await.map(drop)
         });
-        // The command's way from the host.
+        // The command from the host.
         machine.run().unwrap().simulated - Time::us(1) - Time::ns(1)
     };
     // 50 ns DMA latency, 100 ns HBM latency, 4 KiB at the slowest of 256 B/ns.

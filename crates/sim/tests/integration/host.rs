@@ -1,4 +1,4 @@
-//! What the host of a SIP can ask of it.
+//! The requests of a host to its SIP.
 
 use crate::support::{pe, quad};
 use phalanx_sim::kernel::{KernelError, Tl, View};
@@ -10,7 +10,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 fn launch(pes: &[PeId], exclusive: bool) -> Launch<'_> {
-    Launch { name: "k", pes, exclusive, cause: Cause::default() }
+    Launch { name: "k", label: None, pes, exclusive, cause: Cause::default() }
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn hst_2_the_first_failure_ends_a_launch_and_drops_the_other_programs() {
             let bell = Bell(bells.clone());
             async move {
                 let _bell = bell;
-                // The later a program's number, the sooner it ends; number 3 fails before those with lower ones end.
+                // A higher program number ends sooner; number 3 fails before lower numbers end.
                 tl.compute(Time::ns(100 - tl.program_id() as u64)).await;
                 if tl.program_id() == 3 {
                     return Err(KernelError::Other("three".into()));
@@ -64,7 +64,7 @@ fn hst_2_the_first_failure_ends_a_launch_and_drops_the_other_programs() {
     assert_eq!((now, dropped.get()), (Time::ns(147), 6), "HST-2");
 }
 
-/// When a launch ends that comes behind a long one on the same PE, and what is put down to the PE in the end.
+/// Returns the end of a launch after a long one on the same PE, and the time counted for the PE.
 fn second_of_two(exclusive: bool) -> (Time, Time) {
     let mut machine = Machine::new(quad(), Options::default());
     let host = machine.host(0);

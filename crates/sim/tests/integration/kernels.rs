@@ -14,7 +14,7 @@ pub(crate) fn dtypes() -> impl Strategy<Value = DType> {
     prop::sample::select(DType::ALL.to_vec())
 }
 
-/// Mostly tame numbers, some that are not.
+/// Generates mostly ordinary numbers, and some special ones.
 pub(crate) fn numbers(len: usize) -> impl Strategy<Value = Vec<f32>> {
     let number = prop_oneof![
         4 => (-64i8..64).prop_map(|x| f32::from(x) / 4.0),
@@ -24,7 +24,7 @@ pub(crate) fn numbers(len: usize) -> impl Strategy<Value = Vec<f32>> {
     prop::collection::vec(number, len..=len)
 }
 
-/// A shape, and for each of two sides whether a dimension is 1 there.
+/// A shape, and for each of two operands the dimensions that are 1.
 fn stretched() -> impl Strategy<Value = (Vec<usize>, Vec<usize>)> {
     prop::collection::vec((1..5usize, 0..4u8), 1..4).prop_map(|dims| {
         let left = dims.iter().map(|(dim, side)| if *side == 1 { 1 } else { *dim });
@@ -37,7 +37,7 @@ fn product(dims: &[usize]) -> usize {
     dims.iter().product()
 }
 
-/// The whole shape, and `array` of shape `own` stretched to it.
+/// Returns the broadcast shape, and `array` of shape `own` broadcast to it.
 fn stretch(array: &Array, own: &[usize], other: &[usize]) -> (Vec<usize>, Array) {
     let whole: Vec<usize> = own.iter().zip(other).map(|(a, b)| *a.max(b)).collect();
     let strides: Vec<usize> = (0..own.len())
@@ -55,7 +55,7 @@ async fn save(tl: &Tl, out: &Region, tile: Tile) -> Outcome {
     tl.store(&View::of(out), &tile.reshape(out.elements)?).await
 }
 
-/// Two tiles that fit each other, and operations on them.
+/// Two tiles of compatible shapes, and operations on them.
 fn pairs() -> impl Strategy<Value = (DType, [Vec<usize>; 2], [Vec<f32>; 2])> {
     (dtypes(), stretched()).prop_flat_map(|(dtype, (left, right))| {
         let data = (numbers(product(&left)), numbers(product(&right)));
@@ -103,7 +103,7 @@ proptest! {
             async move {
                 let (x, y) = (load(&tl, &from[0], &left).await?, load(&tl, &from[1], &right).await?);
                 let condition = tl.compare(question, &x, &y).await?;
-                // Zero plus a number keeps it; it stretches to the whole shape. A negative zero would lose its sign.
+                // Adding zero broadcasts a tile to the whole shape. A negative zero would lose its sign.
                 let minus_zero = tl.full(x.dtype(), whole.as_slice(), -0.0)?;
                 let (x, y) = (tl.add(&minus_zero, &x).await?, tl.add(&minus_zero, &y).await?);
                 save(&tl, &out, tl.select(&condition, &x, &y).await?).await
@@ -175,7 +175,7 @@ proptest! {
         spec.pes = GridSpec { rows, columns, ..spec.pes };
         let mut machine = Machine::new(spec, Options::default());
         let from = machine.resident(0, 0, Value::from_f32(dtype, &data)).unwrap();
-        // Strict mode: an element that nobody wrote could not be read.
+        // Strict mode: an unwritten element is an error.
         let out = machine.empty(0, 0, dtype, data.len()).unwrap();
         machine.launch(0, "double", &machine.pes(0), move |tl| async move {
             let (start, len) = tl.share(from.elements);
@@ -189,7 +189,7 @@ proptest! {
     }
 }
 
-/// The error of a kernel over an f32 and an i32 tile.
+/// Returns the error of a kernel over an f32 and an i32 tile.
 fn refused<F>(kernel: impl Fn(Tl, Tile, Tile) -> F + 'static) -> String
 where
     F: Future<Output = Result<Tile, KernelError>> + 'static,

@@ -1,4 +1,4 @@
-//! Wires: what a way costs, worked out by hand.
+//! Wires: the times of routes, computed by hand.
 
 use crate::support::{Outcome, bare, pe, roomy, traffic, wire};
 use phalanx_sim::ipcq::EdgeSpec;
@@ -37,7 +37,7 @@ fn noc_1_the_slowest_wire_of_a_way_counts_once() {
     let mut spec = with_pes(2, 2);
     spec.pes.link = wire(4, 5);
     spec.cubes = GridSpec { rows: 2, columns: 2, link: wire(2, 20) };
-    // One wire to the gate, two between cubes, one to the PE; 400 B at 2 B/ns.
+    // One wire to the gateway, two between cubes, one to the PE; 400 B at 2 B/ns.
     let report = traffic(&spec, roomy(), &[(pe(0, 0, 1), pe(0, 3, 2), &[400])]);
     assert_eq!(report.simulated, Time::ns(2 * 5 + 2 * 20 + 200), "NOC-1");
 }
@@ -46,7 +46,7 @@ fn noc_1_the_slowest_wire_of_a_way_counts_once() {
 fn noc_1_each_wire_of_a_way_is_taken_for_its_own_transfer_time() {
     let mut spec = with_pes(1, 3);
     spec.pes.link = wire(4, 0);
-    // Both ways end with the wire from PE 1 to PE 2.
+    // Both routes end with the wire from PE 1 to PE 2.
     let flows = [(pe(0, 0, 0), pe(0, 0, 2), &[400][..])];
     assert_eq!(traffic(&spec, roomy(), &flows).simulated, Time::ns(100));
     spec.pes = GridSpec { rows: 2, columns: 3, ..spec.pes };
@@ -91,7 +91,7 @@ fn what_is_forwarded_waits_for_what_the_link_already_carries() {
     let spec = with_pes(1, 2);
     let flows =
         [(pe(1, 0, 0), pe(2, 0, 0), &[128_000][..]), (pe(0, 0, 0), pe(2, 0, 1), &[12_800][..])];
-    // Whole at sip1 at 600 ns; the link to sip2 is taken until 1000 ns.
+    // The whole message is at sip1 at 600 ns; the link to sip2 is busy until 1000 ns.
     assert_eq!(traffic(&spec, roomy(), &flows).simulated, Time::ns(1000 + 100 + 500));
 }
 
@@ -118,7 +118,7 @@ fn two_receivers_of_one_sender_share_its_switch_port() {
     assert_eq!((named("sip0->switch"), named("switch->sip1"), named("switch->sip2")), (1, 1, 1));
 }
 
-/// Step by step to the next but one, two, ...: no two meet at a port.
+/// Sends in steps, each at another distance, so that no two messages share a port.
 async fn staggered(tl: Tl, ranks: u32, bytes: usize) -> Outcome {
     let me = tl.pe().sip;
     let mut receivers = Vec::new();
@@ -169,7 +169,7 @@ fn a_credit_takes_the_same_way_with_a_size_as_without() {
     assert_eq!(time(128), time(0) + Time::ns(4));
 }
 
-/// The parts of the critical path: what, and for how long.
+/// Returns the parts of the critical path: resource and duration.
 fn blamed(spec: &MachineSpec, flows: &[(PeId, PeId, &[usize])]) -> Vec<String> {
     let path = traffic(spec, roomy(), flows).critical_path;
     assert!(path.complete);

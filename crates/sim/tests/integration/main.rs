@@ -17,6 +17,7 @@ mod links;
 mod messages;
 mod order;
 mod queues;
+mod ranges;
 mod report;
 mod scenario;
 mod support;

@@ -1,4 +1,4 @@
-//! Queues between PEs: their timing, and what happens to those who use them wrongly.
+//! Queues between PEs: their timing, and the errors of wrong use.
 
 use crate::support::{
     Outcome, bare, limited, pair, pe, quad, receive_sizes, roomy, send_sizes, traffic, without_data,
@@ -49,7 +49,7 @@ proptest! {
         };
         let (asleep, polling) = (time(Backpressure::Sleep), time(Backpressure::Poll(Time::ns(period))));
         prop_assert!(polling.simulated >= asleep.simulated);
-        // The last message left at a whole number of periods, unless it never waited; 510 ns later it was there.
+        // The last message left at a whole number of periods, unless it never waited; it arrived 510 ns later.
         let left = (polling.simulated - Time::ns(510)).as_ps() % (period * 1000);
         let straight = [10, 20].map(|turns| Time::ns(turns).as_ps() % (period * 1000));
         prop_assert!(left == 0 || straight.contains(&left), "{} {}", polling.simulated, left);
@@ -74,7 +74,7 @@ fn a_look_that_finds_two_credits_is_one_look() {
     let backpressure = Backpressure::Poll(Time::ns(300));
     let edge = EdgeSpec { n_slots: 2, slot_size: 1280, backpressure, ..EdgeSpec::default() };
     let report = traffic(&bare(), edge, &[(ENDS.0, ENDS.1, &[1280; 4])]);
-    // Credits are home at 1010 and 1020 ns; the sender looks at 300, 600, 900 and 1200 ns, and then sends both.
+    // Credits are home at 1010 and 1020 ns; the sender polls at 300, 600, 900 and 1200 ns, and then sends both.
     assert_eq!(report.simulated, Time::ns(1200 + 2 * 10 + 500));
     assert_eq!(report.edges[0].polls, 4);
 }
@@ -168,12 +168,12 @@ fn mch_2_the_first_kernel_to_fail_ends_the_run_and_is_named() {
             |tl| receive_sizes(tl, ENDS.0, EdgeSpec::default(), vec![64], Time::ZERO),
         ),
     );
-    // The other one waits for a message that will not come: not a deadlock, but the fault of the first.
+    // The other kernel waits for a message that never comes: the failure of the first is reported, not a deadlock.
     let text = "kernel `sender` on sip0.cube0.pe0 failed at 70 ns: the second thought";
     assert_eq!(error.unwrap_err().to_string(), text, "MCH-2");
 }
 
-/// What is said when `sender` and `receiver` meet.
+/// Returns the error of a run of `sender` and `receiver`.
 fn said<FS, FR>(
     options: Options,
     sender: impl Fn(Tl) -> FS + 'static,

@@ -1,4 +1,4 @@
-//! The order of things on one PE: values, stores, engines.
+//! The order of operations on one PE: values, stores, engines.
 
 use crate::support::{bare, computed, rate, solo, wire, without_data};
 use phalanx_sim::kernel::{Tl, View};

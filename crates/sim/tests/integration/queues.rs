@@ -32,7 +32,7 @@ proptest! {
 
     #[test]
     fn ipc_1_and_ipc_3_slots_are_bounded_and_credits_come_home(scenario in scenarios()) {
-        // A run that leaves a credit away is an error (MCH-1).
+        // A run with a missing credit is an error (MCH-1).
         let report = scenario.run(without_data()).0.unwrap();
         for (number, flow) in scenario.flows.iter().enumerate() {
             let usage = usage(&report, &scenario, number);

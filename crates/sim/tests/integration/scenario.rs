@@ -1,4 +1,4 @@
-//! Random machines with random messages on them, for every promise that must hold whatever is sent.
+//! Random machines with random messages, for the promises that hold for all traffic.
 
 use crate::support::{Outcome, bare, wire};
 use phalanx_sim::ipcq::{Backpressure, BufferKind, EdgeSpec};
@@ -14,23 +14,23 @@ use proptest::prelude::*;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// A machine, and flows between pairs of its PEs; no PE takes part in two.
+/// A machine, and flows between pairs of its PEs; each PE is in at most one flow.
 #[derive(Clone, Debug)]
 pub(crate) struct Scenario {
     pub(crate) spec: MachineSpec,
     pub(crate) flows: Vec<Flow>,
 }
 
-/// Messages from one PE to another, of these many elements.
+/// Messages from one PE to another, with their numbers of elements.
 #[derive(Clone, Debug)]
 pub(crate) struct Flow {
     pub(crate) from: PeId,
     pub(crate) to: PeId,
     pub(crate) edge: EdgeSpec,
     pub(crate) messages: Vec<usize>,
-    /// How long the receiver works on each.
+    /// Time the receiver works on each message.
     pub(crate) consume: Time,
-    /// Whether the sender waits for each message to leave before it loads the next.
+    /// True if the sender waits for each message to leave before it loads the next.
     pub(crate) waits: bool,
 }
 
@@ -70,7 +70,7 @@ pub(crate) fn topologies() -> impl Strategy<Value = (u32, Topology)> {
     })
 }
 
-/// Nothing, or some bandwidth and latency.
+/// Generates a wire that takes no time, or one with a bandwidth and a latency.
 fn wires() -> impl Strategy<Value = WireSpec> {
     prop_oneof![Just(WireSpec::FREE), (1..64u64, 0..40u64).prop_map(|(b, a)| wire(b, a))]
 }
@@ -119,11 +119,19 @@ fn flows() -> impl Strategy<Value = Flow> {
     })
 }
 
-/// The messages that each flow's receiver got.
+/// The received messages of each flow.
 pub(crate) type Received = Vec<Vec<Option<Value>>>;
 
 impl Scenario {
     pub(crate) fn run(&self, options: Options) -> (Result<Report, RunError>, Received) {
+        let (mut machine, received) = self.build(options);
+        let report = machine.run();
+        drop(machine);
+        (report, received.take())
+    }
+
+    /// Returns the machine with all programs launched, and the place for what they receive.
+    pub(crate) fn build(&self, options: Options) -> (Machine, Rc<RefCell<Received>>) {
         let mut machine = Machine::new(self.spec.clone(), options);
         let received: Rc<RefCell<Received>> =
             Rc::new(RefCell::new(vec![Vec::new(); self.flows.len()]));
@@ -137,9 +145,7 @@ impl Scenario {
                 receiving.clone().receive(tl, number, sink.clone())
             });
         }
-        let report = machine.run();
-        drop(machine);
-        (report, received.take())
+        (machine, received)
     }
 }
 
@@ -166,12 +172,12 @@ impl Flow {
         Ok(())
     }
 
-    /// What message `number` holds.
+    /// Returns the elements of message `number`.
     pub(crate) fn contents(&self, number: usize) -> Vec<f32> {
         (number..number + self.messages[number]).map(|x| x as f32).collect()
     }
 
-    /// How many slots its messages take in all.
+    /// Returns the number of slots of all messages.
     pub(crate) fn slots(&self) -> u64 {
         let slots = |len: &usize| (*len as u64 * 4).div_ceil(self.edge.slot_size).max(1);
         self.messages.iter().map(slots).sum()

@@ -1,4 +1,4 @@
-//! Machines and runs that tests have in common.
+//! Machines and runs that tests share.
 
 use phalanx_sim::ipcq::EdgeSpec;
 use phalanx_sim::kernel::{KernelError, Tl};
@@ -14,17 +14,17 @@ use std::rc::Rc;
 
 pub(crate) type Outcome = Result<(), KernelError>;
 
-/// Eight SIPs on a ring, where only links (128 GB/s, 500 ns) and engines cost anything.
+/// Returns eight SIPs on a ring, in which only links (128 GB/s, 500 ns) and engines take time.
 pub(crate) fn bare() -> MachineSpec {
     MachineSpec::preset("bare").unwrap()
 }
 
-/// Four SIPs of four cubes of eight PEs, where everything costs something.
+/// Returns four SIPs of four cubes of eight PEs, in which every part takes time.
 pub(crate) fn quad() -> MachineSpec {
     MachineSpec::preset("quad-sip").unwrap()
 }
 
-/// A wire of so many bytes a nanosecond.
+/// Returns a wire with a bandwidth in bytes per nanosecond and a latency in nanoseconds.
 pub(crate) fn wire(bytes_per_ns: u64, latency: u64) -> WireSpec {
     WireSpec { bandwidth: rate(bytes_per_ns), latency: Time::ns(latency) }
 }
@@ -56,21 +56,21 @@ where
     machine.run()
 }
 
-/// Runs one kernel on one PE over `inputs` and a region full of `before`; what stands in that afterwards.
+/// Runs one kernel on one PE over `inputs` and a region filled with `before`; returns the new content of the region.
 pub(crate) fn computed<F, K>(inputs: &[Value], before: &Value, kernel: K) -> Array
 where
     K: Fn(Tl, Rc<[Region]>, Region) -> F + 'static,
     F: Future<Output = Outcome> + 'static,
 {
     let mut machine = Machine::new(bare(), Options::default());
-    let place = |value: &Value| machine.resident(0, 0, value.clone()).unwrap();
-    let (regions, out) = (inputs.iter().map(place).collect::<Rc<[_]>>(), place(before));
+    let region = |value: &Value| machine.resident(0, 0, value.clone()).unwrap();
+    let (regions, out) = (inputs.iter().map(region).collect::<Rc<[_]>>(), region(before));
     machine.launch(0, "kernel", &[PeId::first(0)], move |tl| kernel(tl, regions.clone(), out));
     machine.run().unwrap_or_else(|error| panic!("{error}"));
     Array::of(&machine.read(&out).unwrap().unwrap())
 }
 
-/// `0, 1, 2, ...` in a region of its own.
+/// Maps a region with the elements `0, 1, 2, ...`.
 pub(crate) fn counting(machine: &Machine, sip: u32, cube: u16, len: u16) -> Region {
     let numbers: Vec<f32> = (0..len).map(f32::from).collect();
     machine.resident(sip, cube, Value::from_f32(DType::F32, &numbers)).unwrap()
@@ -124,7 +124,7 @@ pub(crate) async fn receive_sizes(
     Ok(())
 }
 
-/// Flows of messages between PEs, each of `(from, to, sizes)`, with no two on one PE; when the last was received.
+/// Runs flows of messages between PEs, each `(from, to, sizes)`, no two on one PE.
 pub(crate) fn traffic(
     spec: &MachineSpec,
     edge: EdgeSpec,
@@ -141,7 +141,7 @@ pub(crate) fn traffic(
     machine.run().unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Slots large enough that nothing waits for a credit.
+/// Returns an edge with so many slots that no message waits for a credit.
 pub(crate) fn roomy() -> EdgeSpec {
     EdgeSpec { n_slots: 64, slot_size: 1 << 20, ..EdgeSpec::default() }
 }

@@ -5,7 +5,7 @@ use phalanx_sim::value::reference::Array;
 use phalanx_sim::value::{Binary, Compare, DType, Evaluator, Inline, Reduce, Unary, Value};
 use proptest::prelude::*;
 
-/// A value and what it must be.
+/// A value and its reference.
 #[derive(Clone)]
 struct Pair(Value, Array);
 
@@ -15,7 +15,7 @@ impl Pair {
     }
 }
 
-/// One random decision after the other.
+/// A stream of random decisions.
 struct Dice(Vec<u16>, usize);
 
 impl Dice {
@@ -29,7 +29,7 @@ impl Dice {
     }
 }
 
-/// Awkward numbers among plain ones.
+/// Returns random numbers, some of them special.
 #[expect(clippy::cast_precision_loss, reason = "small numbers")]
 fn number(dice: &mut Dice) -> f32 {
     const AWKWARD: [f32; 14] = [
@@ -64,7 +64,7 @@ fn input(dice: &mut Dice, dtype: DType, len: usize) -> Pair {
     Pair(Value::from_f32(dtype, &elements), Array::new(dtype, &elements))
 }
 
-/// A pair like `a`: of the same type and length.
+/// Returns a pair of the same type and length as `a`.
 fn alike(dice: &mut Dice, pairs: &[Pair], a: &Pair) -> Pair {
     let same = |p: &&Pair| p.0.dtype() == a.0.dtype() && p.0.len() == a.0.len();
     let found: Vec<&Pair> = pairs.iter().filter(same).collect();
@@ -74,7 +74,7 @@ fn alike(dice: &mut Dice, pairs: &[Pair], a: &Pair) -> Pair {
     found[dice.below(found.len())].clone()
 }
 
-/// One more random operation on what there is.
+/// Adds one random operation on the existing values.
 fn grow(dice: &mut Dice, pairs: &[Pair]) -> Pair {
     let a = pairs[dice.below(pairs.len())].clone();
     let (len, dtype) = (a.0.len(), dice.pick(&DType::ALL));
@@ -112,7 +112,7 @@ fn grow(dice: &mut Dice, pairs: &[Pair]) -> Pair {
     }
 }
 
-/// An operation that sees rows and columns.
+/// Adds an operation on rows and columns.
 fn shaped(dice: &mut Dice, pairs: &[Pair], a: &Pair) -> Pair {
     let len = a.0.len();
     let rows = (1..=len.max(1)).filter(|r| len.is_multiple_of(*r)).collect::<Vec<_>>();
@@ -130,7 +130,7 @@ fn shaped(dice: &mut Dice, pairs: &[Pair], a: &Pair) -> Pair {
             )
         }
         _ => {
-            // (m*n) times (n*m) added to whatever fits.
+            // (m*n) times (n*m), added to a value of fitting size.
             let b = alike(dice, pairs, a);
             let (mut x, mut y) = (None, None);
             for _ in 0..=dice.below(3) {
@@ -161,7 +161,7 @@ fn length() -> impl Strategy<Value = usize> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
 
-    /// VAL-2 and VAL-3: any graph, looked at in any order, each look keeping or dropping the rest.
+    /// VAL-2 and VAL-3: any graph, evaluated in any order, keeping or dropping the rest after each evaluation.
     #[test]
     fn val_2_random_graphs_equal_the_reference(
         rolls in prop::collection::vec(any::<u16>(), 300..400),
@@ -228,7 +228,7 @@ proptest! {
         }
     }
 
-    /// VAL-2: a choice whose operands are computed in any order.
+    /// VAL-2: a selection whose operands are computed in any order.
     #[test]
     fn val_2_choices_keep_their_operands_apart(
         rolls in prop::collection::vec(any::<u16>(), 100..200),

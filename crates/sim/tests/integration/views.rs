@@ -1,4 +1,4 @@
-//! Loads and stores with strides and masks touch exactly what they should.
+//! Loads and stores with strides and masks access exactly the right elements.
 
 use crate::kernels::dtypes;
 use crate::support::computed;
@@ -8,7 +8,7 @@ use phalanx_sim::value::{DType, Value};
 use proptest::prelude::*;
 use std::rc::Rc;
 
-/// Elements of a region of `len`: shape, strides, where they begin, and which count.
+/// Elements of a region of `len`: shape, strides, start and mask.
 #[derive(Clone, Debug)]
 struct Pattern {
     dims: Vec<usize>,
@@ -38,20 +38,20 @@ fn patterns() -> impl Strategy<Value = Pattern> {
             _ => Which::Each(each[..elements].to_vec()),
         };
         let mut pattern = Pattern { dims, strides, start, len: 0, mask };
-        let reach = pattern.places().iter().flatten().max().map_or(start, |last| last + 1);
+        let reach = pattern.indices().iter().flatten().max().map_or(start, |last| last + 1);
         pattern.len = reach + beyond;
         pattern
     })
 }
 
 impl Pattern {
-    /// Where each element stands, row by row; `None` where the mask hides it.
-    fn places(&self) -> Vec<Option<usize>> {
+    /// Returns the index of each element in row-major order; `None` if masked.
+    fn indices(&self) -> Vec<Option<usize>> {
         let elements: usize = self.dims.iter().product();
-        (0..elements).map(|number| self.place(number)).collect()
+        (0..elements).map(|number| self.index(number)).collect()
     }
 
-    fn place(&self, number: usize) -> Option<usize> {
+    fn index(&self, number: usize) -> Option<usize> {
         let (mut rest, mut at, mut inside) = (number, self.start, true);
         for axis in (0..self.dims.len()).rev() {
             let index = rest % self.dims[axis];
@@ -92,10 +92,10 @@ proptest! {
     #[test]
     fn a_load_gathers_what_its_view_says(pattern in patterns(), dtype in dtypes(), other in -9i8..9) {
         let (input, array) = counting(dtype, 1, pattern.len);
-        let places = pattern.places();
-        let element = |place: &Option<usize>| place.map_or(f64::from(other), |at| array.elements[at]);
-        let expected = Array { dtype, elements: places.iter().map(element).collect() };
-        let before = Value::zeros(dtype, places.len());
+        let indices = pattern.indices();
+        let element = |index: &Option<usize>| index.map_or(f64::from(other), |at| array.elements[at]);
+        let expected = Array { dtype, elements: indices.iter().map(element).collect() };
+        let before = Value::zeros(dtype, indices.len());
         let got = computed(&[input], &before, move |tl, from, out| {
             let view = pattern.view(&from[0]);
             async move {
@@ -108,11 +108,11 @@ proptest! {
 
     #[test]
     fn a_store_scatters_to_its_view_and_leaves_the_rest_alone(pattern in patterns(), dtype in dtypes()) {
-        let places = pattern.places();
-        let (input, array) = counting(dtype, 1, places.len());
+        let indices = pattern.indices();
+        let (input, array) = counting(dtype, 1, indices.len());
         let (before, mut expected) = counting(dtype, -200, pattern.len);
-        for (number, place) in places.iter().enumerate().filter_map(|(n, place)| Some((n, (*place)?))) {
-            expected.elements[place] = array.elements[number];
+        for (number, index) in indices.iter().enumerate().filter_map(|(n, index)| Some((n, (*index)?))) {
+            expected.elements[index] = array.elements[number];
         }
         let got = computed(&[input], &before, move |tl, from, out| {
             let (view, dims) = (pattern.view(&out), pattern.dims.clone());

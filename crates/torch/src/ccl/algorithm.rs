@@ -1,4 +1,4 @@
-//! An algorithm: a kernel for one rank's part in a collective, and what it needs.
+//! An algorithm: a kernel for one rank's part in a collective, and its requirements.
 //!
 //! A new algorithm is a file under `algorithms/` and a line in [`Algorithm::ALL`].
 
@@ -13,24 +13,24 @@ use phalanx_sim::kernel::{KernelError, Tl};
 use std::fmt;
 use std::pin::Pin;
 
-/// What ranks do together.
+/// A collective operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Operation {
-    /// Everybody gets the combination of all vectors.
+    /// Every rank gets the combination of all vectors.
     AllReduce,
-    /// Everybody gets its segment of the combination of all vectors.
+    /// Every rank gets its segment of the combination of all vectors.
     ReduceScatter,
-    /// Everybody gets all vectors, one behind the other.
+    /// Every rank gets all vectors, concatenated.
     AllGather,
-    /// Everybody gets the root's vector.
+    /// Every rank gets the root's vector.
     Broadcast,
     /// The root gets the combination of all vectors.
     Reduce,
-    /// Everybody gets its segment of the root's vector.
+    /// Every rank gets its segment of the root's vector.
     Scatter,
-    /// The root gets all vectors, one behind the other.
+    /// The root gets all vectors, concatenated.
     Gather,
-    /// Everybody gets its segment of every vector.
+    /// Every rank gets its segment of every vector.
     AllToAll,
 }
 
@@ -61,17 +61,17 @@ impl Operation {
         }
     }
 
-    /// Whether numbers are combined.
+    /// True if the operation combines numbers.
     pub fn combines(self) -> bool {
         matches!(self, Self::AllReduce | Self::ReduceScatter | Self::Reduce)
     }
 
-    /// Whether one rank is special.
+    /// True if one rank is the root.
     pub fn has_root(self) -> bool {
         matches!(self, Self::Broadcast | Self::Reduce | Self::Scatter | Self::Gather)
     }
 
-    /// Whether input and output are the same vector, element by element.
+    /// True if element `i` of the output comes from elements `i` of the inputs.
     pub fn is_elementwise(self) -> bool {
         matches!(self, Self::AllReduce | Self::Broadcast | Self::Reduce)
     }
@@ -83,20 +83,20 @@ impl fmt::Display for Operation {
     }
 }
 
-/// A kernel under way.
+/// A running kernel.
 pub type Running = Pin<Box<dyn Future<Output = Result<(), KernelError>>>>;
 
-/// How a collective can be done.
+/// An algorithm for collectives.
 pub struct Algorithm {
     /// Its name, as `ccl.yaml` and `-a` take it.
     pub name: &'static str,
-    /// One line on how it works.
+    /// One line of description.
     pub summary: &'static str,
-    /// What it can do.
+    /// The operations it implements.
     pub operations: &'static [Operation],
-    /// Whether the vector is spread over all PEs of the SIP, each with a part of its own.
+    /// True if it spreads the vector over all PEs of the SIP.
     pub all_pes: bool,
-    /// Why it cannot run with these members on this machine, if it cannot.
+    /// Checks that it can run with these members on this machine; the error says why not.
     pub fits: fn(&MachineSpec, members: &[u32]) -> Result<(), String>,
     /// Runs one rank's part.
     pub run: fn(Part, Tl) -> Running,
@@ -125,7 +125,7 @@ impl Algorithm {
         Self::ALL.iter().map(|algorithm| algorithm.name).collect()
     }
 
-    /// Whether it can do `operation` for these members on this machine.
+    /// Checks that it can do `operation` for these members on this machine; the error says why not.
     pub fn check(
         &self,
         operation: Operation,
@@ -146,7 +146,7 @@ impl Algorithm {
 }
 
 impl Plan {
-    /// Why this plan cannot do `operation` for these members on this machine, if it cannot.
+    /// Checks that this plan can do `operation` for these members on this machine; the error says why not.
     pub fn check(
         &self,
         operation: Operation,
@@ -163,7 +163,7 @@ impl Plan {
     }
 }
 
-/// Fits any machine and any number of ranks.
+/// The [`Algorithm::fits`] of an algorithm that fits any machine and any number of ranks.
 pub fn anywhere(_: &MachineSpec, _: &[u32]) -> Result<(), String> {
     Ok(())
 }

@@ -1,14 +1,14 @@
-//! `ccl.yaml`: which algorithm a collective uses, and the queues between its ranks.
+//! `ccl.yaml`: the algorithms of collectives, and the queues between ranks.
 //!
 //! - **CCF-1 (closed).** A file is accepted only if every key is known, given once, of the right type, unit and range,
 //!   and every algorithm and module it names exists.
-//! - **CCF-2 (all at once).** Everything wrong is reported together, in the order of the text, each with file, line,
-//!   column, the line itself and what is allowed; text that is no YAML is the exception, its first error hides the rest.
-//! - **CCF-3 (layers).** An algorithm's settings stand over the defaults of the file, and those over what is built in,
-//!   wherever in the file they stand. A setting that is left out changes nothing.
-//! - **CCF-4 (bounded).** No text makes the reader panic, hang or take much memory, and what is accepted are queues that
-//!   can be opened and sizes that do not overflow.
-//! - **CCF-5 (placed).** An algorithm that turns out not to fit the machine is reported where the file configures it.
+//! - **CCF-2 (all at once).** All errors are reported together, in the order of the text, each with file, line, column, the
+//!   line itself and the allowed values. Text that is no YAML is the exception: its first error hides the rest.
+//! - **CCF-3 (layers).** An algorithm's settings override the defaults of the file, and these override the built-in ones, at
+//!   any position in the file. A setting that is left out changes nothing.
+//! - **CCF-4 (bounded).** No text makes the reader panic, hang or take much memory. Accepted queues can be opened, and
+//!   accepted sizes do not overflow.
+//! - **CCF-5 (placed).** An algorithm that does not fit the machine is reported at its place in the file.
 
 use phalanx_sim::config::ConfigErrors;
 use phalanx_sim::config::reader::{Finding, Location};
@@ -20,40 +20,40 @@ mod read;
 pub use locate::{ENVIRONMENT, FILE, Source, locate};
 pub use phalanx_sim::spec::TopologyKind;
 
-/// The word for an algorithm that fits, whichever.
+/// The word for the fastest algorithm that fits.
 const AUTO: &str = "auto";
 
-/// What a `ccl.yaml` says. It does not know which algorithms are built in: whoever asks passes their names.
+/// The contents of a `ccl.yaml`. The names of built-in algorithms come from the caller.
 #[derive(Clone, Debug)]
 pub struct CclConfig {
     text: Option<Text>,
     choice: Choice,
-    /// Where the file makes this choice.
+    /// The place of this choice in the file.
     chosen: Option<Location>,
     edge: EdgeSpec,
     entries: Vec<Entry>,
 }
 
-/// The file, kept to show what is wrong in it.
+/// The text of the file, for error messages.
 #[derive(Clone, Debug)]
 struct Text {
     file: String,
     text: String,
 }
 
-/// One of `algorithms`.
+/// An entry of `algorithms`.
 #[derive(Clone, Debug)]
 struct Entry {
     plan: Plan,
     location: Location,
 }
 
-/// Which algorithm to use.
+/// A choice of algorithm.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Choice {
-    /// One that fits the machine and the size.
+    /// The fastest that fits the machine and the size.
     Auto,
-    /// The entry of the file with this name, or else the built-in algorithm.
+    /// The entry of the file with this name, or the built-in algorithm.
     Named(String),
 }
 
@@ -62,18 +62,18 @@ pub enum Choice {
 pub struct Plan {
     /// The name of the entry, or of the built-in algorithm.
     pub name: String,
-    /// The built-in algorithm that does it.
+    /// The built-in algorithm that the entry configures.
     pub module: String,
     /// The queues between ranks.
     pub edge: EdgeSpec,
-    /// Elements per rank in the bench, unless said otherwise there.
+    /// Elements per rank in benchmarks, unless set there.
     pub n_elem: Option<usize>,
-    /// How the SIPs it is meant for are wired; none if that does not matter.
+    /// The topology of SIPs that it is meant for; `None` for any.
     pub topology: Option<TopologyKind>,
 }
 
 impl CclConfig {
-    /// What holds without a file.
+    /// The configuration without a file.
     pub fn builtin() -> Self {
         Self {
             text: None,
@@ -84,37 +84,37 @@ impl CclConfig {
         }
     }
 
-    /// Reads a file. `file` is only used in messages; `builtin_names` are the algorithms there are.
+    /// Reads a file. `file` is its name for messages; `builtin_names` are the built-in algorithms.
     pub fn parse(file: &str, text: &str, builtin_names: &[&str]) -> Result<Self, ConfigErrors> {
         let config = read::config(file, text, builtin_names)?;
         Ok(Self { text: Some(Text { file: file.to_owned(), text: text.to_owned() }), ..config })
     }
 
-    /// The algorithm to use unless told otherwise.
+    /// The default algorithm.
     pub fn default_choice(&self) -> Choice {
         self.choice.clone()
     }
 
-    /// The queues of an algorithm that has no settings of its own.
+    /// The queues of an algorithm without settings.
     pub fn edge(&self) -> EdgeSpec {
         self.edge
     }
 
-    /// The entry called `name`, or else the built-in algorithm with the default settings.
+    /// The entry called `name`, or the built-in algorithm with the default settings.
     pub fn plan(&self, name: &str, builtin_names: &[&str]) -> Option<Plan> {
         let entry = self.entry(name).map(|entry| entry.plan.clone());
         entry.or_else(|| builtin_names.contains(&name).then(|| self.bare(name)))
     }
 
-    /// Every entry in the order of the file, then every built-in algorithm without an entry of its name.
+    /// Every entry in the order of the file, then every built-in algorithm without an entry.
     pub fn plans(&self, builtin_names: &[&str]) -> Vec<Plan> {
         let bare = builtin_names.iter().filter(|name| self.entry(name).is_none());
         let entries = self.entries.iter().map(|entry| entry.plan.clone());
         entries.chain(bare.map(|name| self.bare(name))).collect()
     }
 
-    /// That `plan` cannot run on the machine for this `reason`, at its entry, or where the defaults choose it; none if
-    /// no file speaks of it.
+    /// The error of a `plan` that cannot run on the machine for this `reason`, at its entry or at the default that chooses it;
+    /// `None` if no file names the plan.
     pub fn unfit(&self, plan: &Plan, reason: &str) -> Option<ConfigErrors> {
         let Text { file, text } = self.text.as_ref()?;
         let entry = self.entry(&plan.name).map(|entry| (entry.location, "configured here"));
@@ -131,7 +131,7 @@ impl CclConfig {
         self.entries.iter().find(|entry| entry.plan.name == name)
     }
 
-    /// A built-in algorithm as it is.
+    /// A built-in algorithm with the default settings.
     fn bare(&self, name: &str) -> Plan {
         let (name, module) = (name.to_owned(), name.to_owned());
         Plan { name, module, edge: self.edge, n_elem: None, topology: None }

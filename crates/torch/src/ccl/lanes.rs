@@ -1,7 +1,7 @@
-//! Lanes: which PEs of a SIP carry a collective, and which part of the tensors each has.
+//! Lanes: the PEs of a SIP that carry a collective, each with its part of the tensors.
 //!
-//! A tensor that is in one piece has one lane. One that is cut into shards has a lane for each, on the shard's own PE.
-//! An algorithm may ask for all PEs; then each lane is cut once more.
+//! A tensor in one piece has one lane. A tensor cut into shards has a lane for each shard, on the shard's PE. If the
+//! algorithm uses all PEs, each lane is cut once more.
 
 use super::algorithm::{Algorithm, Operation};
 use super::part::Buffer;

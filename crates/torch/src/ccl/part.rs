@@ -1,9 +1,9 @@
-//! One rank's part in a collective, as its kernel sees it: where its numbers are, and who the others are.
+//! One rank's part in a collective, as its kernel sees it: its buffers and its peers.
 //!
-//! - **CCL-1 (same on all).** Each element is combined by one rank in a stated order, or by all in the same order: the
+//! - **CCL-1 (same on all).** Each element is combined by one rank in a stated order, or by all ranks in the same order: the
 //!   results are bitwise equal on all ranks.
-//! - **CCL-2 (told by messages).** Every message says what it is about; a rank that receives one about something else
-//!   fails, with both sides in the error.
+//! - **CCL-2 (told by messages).** Every message carries its topic. A rank that receives a message of another topic fails,
+//!   with both sides in the error.
 
 use super::algorithm::Operation;
 use super::prefetch::LoadFrom;
@@ -18,26 +18,26 @@ use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
 
-/// How vectors are combined.
+/// The operation that combines vectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReduceOp {
-    /// Added.
+    /// The sum.
     Sum,
-    /// Multiplied.
+    /// The product.
     Product,
-    /// The smallest.
+    /// The smallest number.
     Min,
-    /// The largest.
+    /// The largest number.
     Max,
-    /// Added, then divided by the number of ranks.
+    /// The sum divided by the number of ranks.
     Avg,
 }
 
 impl ReduceOp {
-    /// Every one, in the order of the manual.
+    /// Every operation, in the order of the manual.
     pub const ALL: [Self; 5] = [Self::Sum, Self::Product, Self::Min, Self::Max, Self::Avg];
 
-    /// `sum`, as nccl-tests calls it.
+    /// Its name in nccl-tests: `sum`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Sum => "sum",
@@ -48,7 +48,7 @@ impl ReduceOp {
         }
     }
 
-    /// What happens to two elements.
+    /// The operation on two elements.
     pub fn binary(self) -> Binary {
         match self {
             Self::Sum | Self::Avg => Binary::Add,
@@ -66,7 +66,7 @@ pub struct Buffer {
     pub copies: Rc<[Region]>,
     /// The first element.
     pub start: usize,
-    /// How many elements.
+    /// Number of elements.
     pub len: usize,
 }
 
@@ -76,52 +76,52 @@ impl Buffer {
         Self { copies: Rc::new([region]), start: 0, len: region.elements }
     }
 
-    /// A part of it.
+    /// A part of the buffer.
     #[must_use]
     pub fn part(&self, range: &Range<usize>) -> Self {
         Self { start: self.start + range.start, len: range.len(), ..self.clone() }
     }
 }
 
-/// Who takes part in a collective, and over which queues.
+/// The ranks of a collective and the queues between them.
 #[derive(Clone)]
 pub struct Peers {
-    /// The PE of each rank of the group, by its number in it.
+    /// The PE of each rank, by its number in the group.
     pub pes: Rc<[PeId]>,
-    /// The numbers that users know them by.
+    /// The number of each rank in the world, for messages.
     pub names: Rc<[usize]>,
-    /// How queues between them are set up.
+    /// The settings of the queues.
     pub edge: EdgeSpec,
-    /// Tells these queues from others between the same PEs.
+    /// The channel: tells these queues from others between the same PEs.
     pub channel: u32,
-    /// What their messages are about.
+    /// The topic of the messages.
     pub topic: Topic,
-    /// Where a rank notes that a message was about something else.
+    /// The mismatch that a rank found in a message's topic.
     pub mismatch: Rc<RefCell<Option<Mismatch>>>,
 }
 
-/// One rank's part.
+/// One rank's part in a collective.
 #[derive(Clone)]
 pub struct Part {
-    /// What is done.
+    /// The operation.
     pub operation: Operation,
-    /// How numbers are combined.
+    /// The operation that combines numbers.
     pub combine: ReduceOp,
-    /// Its number in the group.
+    /// Number of this rank in the group.
     pub rank: usize,
-    /// How many there are.
+    /// Ranks in the group.
     pub ranks: usize,
-    /// The special one, where there is one.
+    /// The root, for operations that have one.
     pub root: usize,
-    /// Their type.
+    /// The type of the elements.
     pub dtype: DType,
-    /// What it has.
+    /// The input of this rank.
     pub input: Buffer,
-    /// What it gets.
+    /// The output of this rank.
     pub output: Buffer,
     /// Split sizes of an all-to-all; `None` for equal parts.
     pub splits: Option<Rc<Splits>>,
-    /// The others.
+    /// All ranks of the group.
     pub peers: Peers,
 }
 
@@ -145,8 +145,8 @@ pub struct RecvQueue {
 }
 
 impl Part {
-    /// Opens a queue to another rank of the group. `receivers` is how many queues a rank has open to receive from, so
-    /// that their slots fit; all ranks must say the same.
+    /// Opens a queue to another rank of the group. `receivers` is the number of queues that a rank receives from: their slots
+    /// share the scratch memory. All ranks must pass the same number.
     pub fn to(&self, tl: &Tl, rank: usize, receivers: usize) -> Result<SendQueue, KernelError> {
         let (edge, channel) = self.edge(tl, receivers);
         let sender = tl.sender_on(self.peers.pes[rank], channel, edge)?;
@@ -161,9 +161,8 @@ impl Part {
         Ok(RecvQueue { receiver, rank, checked: Cell::new(false) })
     }
 
-    /// The queue's settings, with fewer or smaller slots where `receivers` of them would take more than half of the
-    /// scratch memory. A queue with other settings is another one, with a channel of its own: the one before may still
-    /// be in use.
+    /// The settings of a queue, with fewer or smaller slots where `receivers` queues would take more than half of the scratch
+    /// memory. A queue with other settings gets a channel of its own: the earlier queue may still be in use.
     fn edge(&self, tl: &Tl, receivers: usize) -> (EdgeSpec, u32) {
         let edge = fitting(self.peers.edge, tl.scratch_capacity(), receivers);
         if edge == self.peers.edge {
@@ -173,7 +172,7 @@ impl Part {
         (edge, self.peers.channel ^ (receivers << FITTED))
     }
 
-    /// Sends a tile; it leaves when there is a slot for it.
+    /// Sends a tile without waiting; the tile leaves when a slot is free.
     pub fn send(&self, tl: &Tl, to: &SendQueue, tile: &Tile) {
         drop(tl.send(&to.0, tile));
     }
@@ -216,12 +215,12 @@ impl Part {
         Ok((self.to(tl, rank, receivers)?, self.from(tl, rank, receivers)?))
     }
 
-    /// Combines two tiles; the order of the two is kept.
+    /// Combines two tiles, `one` as the first operand.
     pub async fn combine(&self, tl: &Tl, one: &Tile, other: &Tile) -> Result<Tile, KernelError> {
         tl.binary(self.combine.binary(), one, other).await
     }
 
-    /// What is left to do when all have been combined: an average is divided.
+    /// Finishes a combined tile: divides an average by the number of ranks.
     pub async fn finish(&self, tl: &Tl, tile: Tile) -> Result<Tile, KernelError> {
         if self.combine != ReduceOp::Avg {
             return Ok(tile);
@@ -231,12 +230,12 @@ impl Part {
         tl.div(&tile, &ranks).await
     }
 
-    /// Segment `index` of a vector of `len` elements, one for each rank; `index` counts round.
+    /// Segment `index`, modulo the ranks, of a vector of `len` elements that is cut into one segment per rank.
     pub(crate) fn segment(&self, len: usize, index: usize) -> Range<usize> {
         crate::placement::share(&(0..len), index % self.ranks, self.ranks)
     }
 
-    /// A range cut into pieces that fit a slot.
+    /// The chunks of a range: each fits a slot.
     pub fn chunks(&self, range: &Range<usize>) -> impl Iterator<Item = Range<usize>> + use<> {
         let slot = self.peers.edge.slot_size / self.dtype.size() as u64;
         let slot = usize::try_from(slot).unwrap_or(usize::MAX).max(1);
@@ -244,17 +243,17 @@ impl Part {
         range.clone().step_by(slot).map(move |at| at..at.saturating_add(slot).min(end))
     }
 
-    /// Loads elements of its input.
+    /// Loads elements of the input.
     pub fn load(&self, tl: &Tl, range: &Range<usize>) -> Loading<Tile> {
         tl.load(&view(tl, &self.input, range))
     }
 
-    /// Loads elements of its output.
+    /// Loads elements of the output.
     pub(crate) fn reload(&self, tl: &Tl, range: &Range<usize>) -> Loading<Tile> {
         tl.load(&view(tl, &self.output, range))
     }
 
-    /// Stores elements of its output, in every copy; the store goes on while the kernel does.
+    /// Stores elements of the output, in every copy, without waiting.
     pub fn store(&self, tl: &Tl, range: &Range<usize>, tile: &Tile) {
         for region in self.output.copies.iter() {
             let view = View::dense(region, self.output.start + range.start, range.len());
@@ -262,17 +261,17 @@ impl Part {
         }
     }
 
-    /// What a rank does that has nobody to talk to: keeps what it has.
+    /// Copies the whole input to the output: the part of a rank without peers.
     pub(crate) async fn copy_all(&self, tl: &Tl) -> Result<(), KernelError> {
         self.copy(tl, &(0..self.input.len), &(0..self.output.len)).await
     }
 
-    /// What the root of a broadcast does with its own numbers: keeps them.
+    /// Copies the whole input to the output on the root.
     pub(crate) async fn copy_on_root(&self, tl: &Tl) -> Result<(), KernelError> {
         if self.rank == self.root { self.copy_all(tl).await } else { Ok(()) }
     }
 
-    /// Copies elements of its input to its output, unless they are in the same place.
+    /// Copies elements of the input to the output, unless the two are the same memory.
     pub(crate) async fn copy(
         &self,
         tl: &Tl,
@@ -293,17 +292,17 @@ impl Part {
     }
 }
 
-/// The copy that is closest to the PE.
+/// A view of the copy in the PE's cube, or of the first copy.
 fn view(tl: &Tl, buffer: &Buffer, range: &Range<usize>) -> View {
     let near = buffer.copies.iter().find(|region| region.cube == tl.pe().cube);
     let region = near.unwrap_or(&buffer.copies[0]);
     View::dense(region, buffer.start + range.start, range.len())
 }
 
-/// The bits of a channel number above this one say for how many receivers a queue was fitted.
+/// The bits of a channel number from this one on hold the number of receivers that a queue was fitted for.
 const FITTED: u32 = 20;
 
-/// Fewer, then smaller slots, so that `receivers` queues take no more than half of the scratch memory.
+/// Reduces the slots in number, then in size, until `receivers` queues take no more than half of the scratch memory.
 fn fitting(edge: EdgeSpec, scratch: Capacity, receivers: usize) -> EdgeSpec {
     let Capacity::Limited(Bytes(scratch)) = scratch else { return edge };
     if edge.buffer_kind == BufferKind::Hbm || receivers <= 1 {
@@ -314,7 +313,7 @@ fn fitting(edge: EdgeSpec, scratch: Capacity, receivers: usize) -> EdgeSpec {
         return edge;
     }
     let slots = u32::try_from(each / edge.slot_size).unwrap_or(u32::MAX).clamp(1, edge.n_slots);
-    // A slot is cut to a multiple of what every type's size divides.
+    // The size of a slot stays a multiple of every type's size.
     let slot_size = edge.slot_size.min((each / 16 * 16).max(16));
     EdgeSpec { n_slots: slots, slot_size, ..edge }
 }

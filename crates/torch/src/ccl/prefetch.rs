@@ -1,4 +1,4 @@
-//! Loading ahead: what a kernel will want is loaded while it works on what it wanted before.
+//! Prefetching: the next chunks are loaded while the kernel works on the current one.
 
 use super::part::{Part, SendQueue};
 use phalanx_sim::ipcq::BufferKind;
@@ -7,16 +7,16 @@ use phalanx_sim::{Bytes, Capacity};
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// Where the numbers are that a phase of an algorithm begins with.
+/// The buffer that a phase of an algorithm loads from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LoadFrom {
-    /// In the input.
+    /// The input.
     Input,
-    /// In the output, where an earlier phase put them.
+    /// The output, with the results of an earlier phase.
     Output,
 }
 
-/// Chunks with a key each, loaded a few ahead. What it reads must not change before it is handed out.
+/// A stream of prefetched chunks, each with a key. The memory of a chunk must not change before the chunk is returned.
 pub(crate) struct Prefetch<'a, K, I> {
     part: &'a Part,
     tl: &'a Tl,
@@ -26,12 +26,11 @@ pub(crate) struct Prefetch<'a, K, I> {
     loading: VecDeque<(K, Range<usize>, Loading<Tile>)>,
 }
 
-/// The most loads under way at once: a PE's DMA serves one after the other, and who asks for more than the next one
-/// early keeps the HBM from others.
+/// Most loads in flight: the DMA of a PE serves one after the other, and more early loads would keep the HBM from other PEs.
 const DEPTH: usize = 2;
 
 impl Part {
-    /// Loads chunks in the order in which they are wanted.
+    /// Prefetches chunks in the order of `wanted`.
     pub(crate) fn prefetch<'a, K, I>(
         &'a self,
         tl: &'a Tl,
@@ -45,7 +44,7 @@ impl Part {
         Prefetch { part: self, tl, from, wanted, depth, loading: VecDeque::new() }
     }
 
-    /// How many loads can be under way in the scratch memory that slots leave free, with room for two more tiles.
+    /// The number of loads in flight that fit into the scratch memory beside the slots and two more tiles.
     fn depth(&self, tl: &Tl) -> usize {
         let Capacity::Limited(Bytes(scratch)) = tl.scratch_capacity() else { return DEPTH };
         let edge = self.peers.edge;
@@ -74,7 +73,7 @@ impl Part {
 }
 
 impl<K, I: Iterator<Item = (K, Range<usize>)>> Prefetch<'_, K, I> {
-    /// The next chunk, once it is there; none after the last.
+    /// Waits for the next chunk; `None` after the last.
     pub(crate) async fn next(&mut self) -> Result<Option<(K, Range<usize>, Tile)>, KernelError> {
         while self.loading.len() < self.depth
             && let Some((key, chunk)) = self.wanted.next()

@@ -1,11 +1,11 @@
-//! Measuring collectives as users see them: a size, an algorithm, a time, bandwidths, and what bound it.
+//! Measurements of collectives as users see them: a size, an algorithm, a time, bandwidths, and the bottleneck.
 //!
-//! All ranks ask for the collective at the same instant, with their tensors in place; the time is over when the last
-//! of them knows that its own part is.
+//! All ranks call the collective at the same instant, with their tensors in place; the time ends when the last rank knows
+//! that its part is over.
 //!
-//! - **SWP-1 (as nccl-tests).** Sizes, counts and bandwidths follow nccl-tests: size is the larger of what a rank sends
-//!   and receives, bandwidths are in units of 1e9 bytes a second.
-//! - **SWP-2 (checked).** With numbers, every element that every rank gets is compared with one computed another way.
+//! - **SWP-1 (as nccl-tests).** Sizes, counts and bandwidths follow nccl-tests: the size is the larger of a rank's input and
+//!   output, and bandwidths are in units of 1e9 bytes a second.
+//! - **SWP-2 (checked).** With data on, every element of every rank is compared with a reference computed another way.
 
 mod bound;
 mod check;
@@ -26,70 +26,70 @@ use phalanx_sim::value::DType;
 use phalanx_sim::{MachineSpec, Time};
 use std::rc::Rc;
 
-/// What to measure, but for its size.
+/// A series of measurements of one operation.
 #[derive(Clone)]
 pub struct Sweep {
     /// The machine; every SIP is a rank.
     pub machine: MachineSpec,
-    /// Whether numbers are computed, and by whom.
+    /// The options of the simulation.
     pub options: Options,
-    /// How collectives are set up.
+    /// The configuration of collectives.
     pub ccl: CclConfig,
-    /// What is done.
+    /// The operation.
     pub operation: Operation,
-    /// How numbers are combined.
+    /// The operation that combines numbers.
     pub combine: ReduceOp,
-    /// Their type.
+    /// The type of the elements.
     pub dtype: DType,
 }
 
-/// What was measured of one size and one algorithm.
+/// The measurement of one size and one algorithm.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
-    /// The larger of what a rank sends and receives, in bytes.
+    /// The larger of a rank's input and output, in bytes.
     pub bytes: u64,
     /// The count that the collective is called with, in elements.
     pub count: usize,
     /// The algorithm, by its name in the configuration.
     pub algorithm: String,
-    /// With input and output apart.
+    /// The run with separate input and output.
     pub out_of_place: Figures,
-    /// With both in the same place.
+    /// The run with input and output in the same memory.
     pub in_place: Figures,
-    /// What it spent most time on.
+    /// The bottleneck.
     pub bound: Bound,
 }
 
-/// One run.
+/// The figures of one run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Figures {
     /// Time from the call until the last rank is done.
     pub time: Time,
-    /// Bytes by time, in GB/s.
+    /// Algorithm bandwidth: bytes by time, in GB/s.
     pub algbw: f64,
-    /// What wires have to carry at least, in GB/s.
+    /// Bus bandwidth: the least traffic of the wires by time, in GB/s.
     pub busbw: f64,
-    /// How many elements are wrong, on all ranks; `None` if nobody looked.
+    /// Wrong elements on all ranks; `None` without data.
     pub wrong: Option<u64>,
 }
 
 impl Sweep {
-    /// How many ranks take part.
+    /// The number of ranks.
     pub fn ranks(&self) -> usize {
         self.machine.sips.count as usize
     }
 
-    /// Whether the numbers of a size fit on this host; they always do where there are none.
+    /// Checks that the numbers of a size fit on this host; without data they always do.
     pub fn check_room(&self, bytes: u64) -> Result<(), ParameterError> {
         if !self.options.data {
             return Ok(());
         }
-        // Inputs, outputs, what is read back and what it is compared with, as four bytes each.
+        // Inputs, outputs, read-back values and references, four bytes each.
         let numbers = (bytes / self.dtype.size() as u64).saturating_mul(self.ranks() as u64);
         check_numbers(numbers.saturating_mul(4 * 4))
     }
 
-    /// Why `plan` cannot do this, if it cannot.
+    /// Checks that `plan` can do this; the error says why not.
     pub fn fits(&self, plan: &Plan) -> Result<(), String> {
         let members: Vec<u32> = (0..self.machine.sips.count).collect();
         plan.check(self.operation, &self.machine, &members)
@@ -111,7 +111,7 @@ impl Sweep {
         })
     }
 
-    /// The count for a size: one rank's share where the vector is cut, in pieces of 16 bytes where it is that long.
+    /// The count for a size: one rank's share where the vector is cut, rounded down to 16 bytes if it is that long.
     fn count(&self, bytes: u64) -> usize {
         let elements = usize::try_from(bytes).unwrap_or(usize::MAX) / self.dtype.size();
         if self.operation.is_elementwise() {
@@ -177,7 +177,7 @@ impl Sweep {
         }
     }
 
-    /// A rank's tensors: what it has, and what it gets.
+    /// A rank's input and output.
     fn tensors(
         &self,
         cx: &Rank,
@@ -195,7 +195,7 @@ impl Sweep {
             Operation::Gather => [count, if rank == 0 { all } else { 0 }],
         };
         let input = self.input(cx, rank, has)?;
-        // Where input and output are not the same vector, one in place of the other changes no time.
+        // Where input and output differ in length, their place does not change the time.
         let same = self.operation.is_elementwise() && in_place;
         let output = if same { input.clone() } else { cx.zeros([gets], self.dtype)? };
         Ok((input, output))
@@ -209,13 +209,13 @@ struct Run {
     wrong: Option<u64>,
 }
 
-/// Bytes by time, in GB/s.
+/// Algorithm bandwidth: bytes by time, in GB/s.
 #[expect(clippy::cast_precision_loss, reason = "a ratio is read, not added up")]
 pub fn bandwidth(bytes: u64, time: Time) -> f64 {
     if time == Time::ZERO { 0.0 } else { bytes as f64 * 1000.0 / time.as_ps() as f64 }
 }
 
-/// How the bandwidth of wires follows from that of an operation (SWP-1).
+/// The ratio of bus bandwidth to algorithm bandwidth (SWP-1).
 #[expect(clippy::cast_precision_loss, reason = "few ranks")]
 pub fn bus_factor(operation: Operation, ranks: usize) -> f64 {
     let n = ranks as f64;

@@ -1,7 +1,7 @@
-//! Choosing an algorithm by measuring: each that fits is simulated, timing only, on a machine of its own.
+//! The tuner: chooses an algorithm by simulating each that fits, without data, on a machine of its own.
 //!
-//! A measurement depends on machine, members, operation and size alone, so that every rank comes to the same choice
-//! without call the others.
+//! A measurement depends on machine, members, operation and size alone, so that every rank makes the same choice without
+//! communication.
 
 use super::algorithm::{Algorithm, Operation};
 use super::config::Plan;
@@ -15,33 +15,33 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// What is measured: everything that the time depends on.
+/// The parameters of a measurement.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Trial {
-    /// What is done.
+    /// The operation.
     pub operation: Operation,
-    /// By which SIPs.
+    /// The SIPs that take part.
     pub members: Vec<u32>,
-    /// On how many elements: the larger of input and output.
+    /// Elements of the larger of input and output.
     pub elements: usize,
-    /// Of how many bytes.
+    /// Bytes of an element.
     pub size: usize,
 }
 
-/// Measures, and remembers what it has measured.
+/// A cache of measurements on one machine.
 pub struct Tuner {
     machine: MachineSpec,
     known: RefCell<BTreeMap<(Trial, String), Option<Time>>>,
 }
 
-/// The largest collective that is simulated, in bytes a rank, if its time grows with its size by then; the time of
-/// larger ones is drawn out from the last two.
+/// Largest simulated collective, in bytes a rank, if the time grows with the size by then. The time of larger collectives
+/// is extrapolated from the last two measurements.
 const LARGEST: usize = 4 << 20;
 
-/// The largest that is simulated in any case.
+/// Largest simulated collective in any case.
 const LIMIT: usize = 64 << 20;
 
-/// Whether twice the size takes at least half as long again.
+/// True if twice the size takes at least 1.5 times as long.
 fn is_linear(small: Time, large: Time) -> bool {
     2 * u128::from(large.as_ps()) >= 3 * u128::from(small.as_ps())
 }
@@ -52,15 +52,15 @@ impl Tuner {
         Self { machine, known: RefCell::default() }
     }
 
-    /// The fastest of `plans` for a trial; the first of equals. `None` if none fits.
+    /// The fastest of `plans` for a trial, the first of equals; `None` if none fits.
     pub fn fastest(&self, trial: &Trial, plans: &[Plan]) -> Option<Plan> {
         let timed = plans.iter().filter_map(|plan| Some((self.time(trial, plan)?, plan)));
         timed.min_by_key(|(time, _)| *time).map(|(_, plan)| plan.clone())
     }
 
-    /// How long a plan takes; `None` if it does not fit.
+    /// The time of a plan; `None` if it does not fit.
     pub fn time(&self, trial: &Trial, plan: &Plan) -> Option<Time> {
-        // Sizes are measured at powers of two: a few trials serve all.
+        // Sizes are rounded up to powers of two: a few trials serve all sizes.
         let elements = trial.elements.max(1).next_power_of_two();
         let at = |elements| self.measured(&Trial { elements, ..trial.clone() }, plan);
         let within = |bytes: usize| (bytes / trial.size.max(1)).max(2).next_power_of_two();
@@ -68,7 +68,7 @@ impl Tuner {
         if elements <= most {
             return at(elements);
         }
-        // Where latencies still hide the cost of more bytes, larger ones have to be measured.
+        // Where latencies still hide the cost of more bytes, larger sizes are measured.
         let (mut small, mut large) = (at(most / 2)?, at(most)?);
         while !is_linear(small, large) && most < elements.min(within(LIMIT)) {
             most *= 2;
@@ -77,14 +77,14 @@ impl Tuner {
         let (more, per) = if is_linear(small, large) {
             (large - small, most / 2)
         } else {
-            // As if it were done piece by piece.
+            // As if the collective ran piece by piece.
             (large, most)
         };
         let beyond = (elements - most) as u128 * u128::from(more.as_ps()) / per as u128;
         Some(large + Time::ps(u64::try_from(beyond).unwrap_or(u64::MAX)))
     }
 
-    /// How many measurements it remembers.
+    /// The number of cached measurements.
     pub fn measurements(&self) -> usize {
         self.known.borrow().len()
     }
@@ -100,13 +100,13 @@ impl Tuner {
     }
 }
 
-/// Why a trial could not be made.
+/// The error of a trial.
 #[derive(Debug, thiserror::Error)]
 pub enum TrialError {
     /// The algorithm does not fit.
     #[error("{0}")]
     Unfit(String),
-    /// No room.
+    /// The machine has no room for the tensors.
     #[error(transparent)]
     Memory(#[from] MemoryError),
     /// The run failed.
@@ -114,7 +114,7 @@ pub enum TrialError {
     Run(#[from] RunError),
 }
 
-/// Simulates a collective as kernels alone, without a front end and without numbers: when its last kernel finished.
+/// Simulates the kernels of a collective without ranks and without data; returns the time of the last end.
 pub fn measure(machine: &MachineSpec, trial: &Trial, plan: &Plan) -> Result<Time, TrialError> {
     let algorithm = Algorithm::find(&plan.module)
         .ok_or_else(|| TrialError::Unfit(format!("there is no algorithm `{}`", plan.module)))?;
@@ -185,8 +185,7 @@ pub fn launch(
     Ok(())
 }
 
-/// How many elements input and output have, if the larger has `elements` or, where it is cut into equal parts, a few
-/// more.
+/// Elements of input and output, if the larger has `elements`, rounded up to equal parts.
 fn lengths(operation: Operation, elements: usize, ranks: usize) -> [usize; 2] {
     let part = elements.div_ceil(ranks);
     match operation {

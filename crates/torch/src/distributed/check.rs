@@ -1,4 +1,4 @@
-//! What arguments must be like, with the words that users of torch know.
+//! Checks of arguments, with the messages of torch where torch has them.
 
 use super::group::ProcessGroup;
 use crate::ccl::part::ReduceOp;
@@ -7,7 +7,7 @@ use crate::rank::Rank;
 use crate::tensor::Tensor;
 use phalanx_sim::DType;
 
-/// An average needs numbers that can be divided.
+/// Refuses an average of whole numbers.
 pub(super) fn combinable(operation: &str, tensor: &Tensor, combine: ReduceOp) -> Result<(), Error> {
     if combine == ReduceOp::Avg && tensor.dtype() == DType::I32 {
         return Err(Error::argument(format!(
@@ -17,7 +17,7 @@ pub(super) fn combinable(operation: &str, tensor: &Tensor, combine: ReduceOp) ->
     Ok(())
 }
 
-/// A rank uses its own tensors.
+/// Refuses tensors of other ranks.
 pub(super) fn own(cx: &Rank, operation: &str, tensors: &[&Tensor]) -> Result<(), Error> {
     match tensors.iter().find(|tensor| !tensor.owner().is(cx)) {
         None => Ok(()),
@@ -28,7 +28,7 @@ pub(super) fn own(cx: &Rank, operation: &str, tensors: &[&Tensor]) -> Result<(),
     }
 }
 
-/// The number in the group of the rank that the operation is about.
+/// The number in the group of rank `root` of the world.
 pub(super) fn root(operation: &str, group: &ProcessGroup, root: usize) -> Result<usize, Error> {
     group.rank_of(root).ok_or_else(|| {
         let members: Vec<String> = group.members().iter().map(ToString::to_string).collect();
@@ -40,7 +40,7 @@ pub(super) fn root(operation: &str, group: &ProcessGroup, root: usize) -> Result
     })
 }
 
-/// Two tensors of one type.
+/// Refuses two tensors of different types.
 pub(super) fn same_type(words: &str, one: &Tensor, other: &Tensor) -> Result<(), Error> {
     if one.dtype() == other.dtype() {
         return Ok(());
@@ -48,7 +48,7 @@ pub(super) fn same_type(words: &str, one: &Tensor, other: &Tensor) -> Result<(),
     Err(Error::argument(format!("{words}: got {} and {}", one.describe(), other.describe())))
 }
 
-/// One tensor as large as the other for every rank.
+/// Refuses a `large` tensor whose size is not `ranks` times that of the `small` one.
 pub(super) fn times(
     words: &str,
     large: &Tensor,
@@ -65,7 +65,7 @@ pub(super) fn times(
     )))
 }
 
-/// A list with one tensor for each rank, all like `one`.
+/// Refuses a list that does not hold one tensor like `one` for each rank.
 pub(super) fn list(
     operation: &str,
     name: &str,
@@ -119,7 +119,7 @@ pub(super) fn only_on_root<T>(
     }
 }
 
-/// How many elements of a tensor go to (or come from) each rank, by rows of dimension 0.
+/// The elements of a tensor that go to (or come from) each rank, in rows of dimension 0.
 pub(super) fn splits(
     side: &str,
     tensor: &Tensor,

@@ -1,4 +1,4 @@
-//! A collective, as one rank asks for it: chooses the algorithm, launches its part.
+//! Launching one rank's part of a collective: the choice of the algorithm, the kernel.
 
 use super::group::ProcessGroup;
 use crate::ccl::algorithm::{Algorithm, Operation};
@@ -17,16 +17,16 @@ use phalanx_sim::topology::PeId;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// How many elements an all-to-all with split sizes is taken to have when an algorithm is chosen.
+/// Assumed elements of an all-to-all with split sizes, for the choice of the algorithm.
 const UNEVEN: usize = 1 << 16;
 
-/// What a rank asks for.
+/// A rank's call of a collective.
 pub(crate) struct CollectiveCall<'a> {
     pub(crate) operation: Operation,
-    /// What it is called.
+    /// Its name in messages.
     pub(crate) name: &'static str,
     pub(crate) combine: ReduceOp,
-    /// By its number in the group.
+    /// The root, by its number in the group.
     pub(crate) root: usize,
     pub(crate) input: &'a Tensor,
     pub(crate) output: &'a Tensor,
@@ -34,18 +34,18 @@ pub(crate) struct CollectiveCall<'a> {
 }
 
 impl<'a> CollectiveCall<'a> {
-    /// An operation without anything special.
+    /// A call with the default settings.
     pub(crate) fn new(operation: Operation, input: &'a Tensor, output: &'a Tensor) -> Self {
         let (name, combine) = (operation.name(), ReduceOp::Sum);
         Self { operation, name, combine, root: 0, input, output, splits: None }
     }
 
-    /// What messages say they are about: everything that ranks have to agree on.
+    /// The topic of the messages: all parameters that ranks have to agree on.
     fn topic(&self, group: &ProcessGroup, sequence: u64, plan: &Plan) -> String {
         let (operation, dtype) = (self.operation, self.input.dtype());
         let size = match self.elements(group.size()) {
             None => " by split sizes".to_owned(),
-            // How a tensor is cut matters to others; that it is in one piece, and its shape, does not.
+            // The cut of a tensor matters to other ranks; the shape of a tensor in one piece does not.
             Some(_) if self.input.region().is_err() => self.cut(),
             Some(elements) => format!("[{elements}]"),
         };
@@ -61,7 +61,7 @@ impl<'a> CollectiveCall<'a> {
         )
     }
 
-    /// The shape of a tensor in pieces, and how it is cut.
+    /// The shape and the cut of a tensor in pieces.
     fn cut(&self) -> String {
         let DpPolicy { cube, pe, num_cubes, num_pes } = self.input.policy();
         format!(
@@ -72,7 +72,7 @@ impl<'a> CollectiveCall<'a> {
         )
     }
 
-    /// The elements of the largest tensor on any rank: the same on all of them. `None` if each rank has its own.
+    /// The elements of the largest tensor on any rank, the same number on all ranks; `None` if each rank has its own.
     fn elements(&self, ranks: usize) -> Option<usize> {
         match self.operation {
             Operation::Scatter => Some(self.output.numel() * ranks),
@@ -82,7 +82,7 @@ impl<'a> CollectiveCall<'a> {
         }
     }
 
-    /// How this rank's part touches its tensors.
+    /// The accesses of this rank's part.
     fn args(&self, rank: usize) -> Vec<Arg> {
         let is_root = rank == self.root;
         match self.operation {
@@ -94,7 +94,7 @@ impl<'a> CollectiveCall<'a> {
     }
 }
 
-/// Launches this rank's part of a collective, by the configured choice.
+/// Launches this rank's part of a collective with the configured algorithm.
 pub(crate) fn launch(
     cx: &Rank,
     group: &ProcessGroup,
@@ -103,7 +103,7 @@ pub(crate) fn launch(
     launch_by(cx, group, call, None).map(|(handle, _)| handle)
 }
 
-/// Launches this rank's part of a collective, by `plan` or by the configured choice; says by which.
+/// Launches this rank's part of a collective with `plan` or the configured algorithm; returns the plan too.
 pub(crate) fn launch_by(
     cx: &Rank,
     group: &ProcessGroup,
@@ -140,7 +140,12 @@ pub(crate) fn launch_by(
             splits: call.splits.clone().map(Rc::new),
         },
     });
-    let on = On { pes, exclusive: true, after: group.last().into_iter().collect() };
+    let on = On {
+        pes,
+        exclusive: true,
+        label: Some(format!("{}({})", call.name, plan.name)),
+        after: group.last().into_iter().collect(),
+    };
     let (own, failed) = (group.clone(), mismatch);
     let handle = cx.launch_mapped(
         call.name,
@@ -162,7 +167,7 @@ pub(crate) fn launch_by(
     Ok((handle, plan))
 }
 
-/// What all programs of a launch have in common.
+/// The state that all programs of a launch share.
 struct Shared {
     lanes: Vec<Lane>,
     sips: Vec<u32>,
@@ -239,7 +244,7 @@ fn choose(cx: &Rank, call: &CollectiveCall<'_>, sips: &[u32]) -> Result<Plan, Er
     let trial = Trial {
         operation: call.operation,
         members: sips.to_vec(),
-        // What differs between ranks is chosen by a size that is the same for all.
+        // Sizes that differ between ranks are replaced by one that is the same for all.
         elements: call.elements(sips.len()).unwrap_or(UNEVEN),
         size: call.input.dtype().size(),
     };
@@ -258,7 +263,7 @@ fn choose(cx: &Rank, call: &CollectiveCall<'_>, sips: &[u32]) -> Result<Plan, Er
         Error::argument(format!("there is no algorithm `{name}`; there are {}", names.join(", ")))
     })?;
     let algorithm = Algorithm::find(&plan.module).expect("checked when the file was read");
-    // One algorithm is chosen for all operations; those it cannot do are done by the fastest.
+    // One algorithm is configured for all operations; the fastest does those that it cannot do.
     if !algorithm.operations.contains(&call.operation) {
         return auto();
     }

@@ -1,4 +1,4 @@
-//! Process groups: which ranks do things together. Each rank keeps its own list.
+//! Process groups. Each rank keeps its own list of groups.
 
 use crate::error::Error;
 use crate::multiprocessing::{GroupState, Receiving};
@@ -8,21 +8,21 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// Ranks that do things together.
+/// A group of ranks.
 #[derive(Clone)]
 pub struct ProcessGroup(Rc<State>);
 
 struct State {
     number: u32,
     members: Rc<[usize]>,
-    /// The number in the group of the rank that holds this; `None` if it is not a member.
+    /// The number of this rank in the group; `None` if it is not a member.
     rank: Option<usize>,
-    /// The last collective that this rank has asked for: the next one waits for it.
+    /// This rank's last collective: the next one waits for it.
     last: RefCell<Option<Handle>>,
-    /// The last message to and from each rank, by tag: the next one waits for it.
+    /// The last message of each edge: the next one waits for it.
     messages: RefCell<BTreeMap<EdgeKey, Handle>>,
     progress: Rc<Progress>,
-    /// The settings that queues of this group have been opened with, in the order of their first use.
+    /// The settings of this group's queues, in the order of their first use.
     connections: RefCell<Vec<phalanx_sim::ipcq::EdgeSpec>>,
 }
 
@@ -42,16 +42,16 @@ pub(crate) enum Direction {
     From,
 }
 
-/// How far a rank has come in the collectives of a group.
+/// The progress of a rank in the collectives of a group.
 pub(crate) struct Progress {
     number: u32,
     members: Rc<[usize]>,
-    /// How many this rank has asked for.
+    /// Collectives that this rank has called.
     asked: Cell<u64>,
-    /// What it has asked for and not finished, and what it finished last.
+    /// Called collectives that are not finished, by number, and the last finished one.
     joined: RefCell<Vec<(u64, String)>>,
     finished: RefCell<Option<String>>,
-    /// The messages it waits for.
+    /// Messages that this rank waits for.
     receiving: RefCell<Vec<Receiving>>,
 }
 
@@ -61,12 +61,12 @@ pub(crate) struct Groups {
     world: Option<ProcessGroup>,
     all: Vec<ProcessGroup>,
     next: u32,
-    /// Outlives the groups: a rank that has returned can still be asked what it did.
+    /// The progress in each group. It outlives the groups, for reports after the rank has returned.
     history: Vec<Rc<Progress>>,
 }
 
 impl Groups {
-    /// Forgets all of them, and with them the last requests.
+    /// Forgets all groups and their last requests.
     pub(crate) fn clear(&mut self) {
         for group in &self.all {
             group.0.last.take();
@@ -76,7 +76,7 @@ impl Groups {
         self.all.clear();
     }
 
-    /// The collective that the rank is in, or was in last, in words.
+    /// The topic of the collective that the rank is in, or was in last.
     pub(crate) fn last_joined(&self) -> Option<String> {
         self.history.iter().rev().find_map(|progress| {
             let joined = progress.joined.borrow().last().map(|(_, what)| what.clone());
@@ -84,7 +84,7 @@ impl Groups {
         })
     }
 
-    /// How far the rank has come, group by group.
+    /// The progress of the rank, group by group.
     pub(crate) fn states(&self) -> Vec<GroupState> {
         let state = |progress: &Rc<Progress>| GroupState {
             number: progress.number,
@@ -136,17 +136,17 @@ impl ProcessGroup {
         &self.0.members
     }
 
-    /// How many there are.
+    /// The number of its ranks.
     pub fn size(&self) -> usize {
         self.0.members.len()
     }
 
-    /// The number in the group of the rank that asks; `None` if it is not in it.
+    /// The number of this rank in the group; `None` if it is not a member.
     pub fn rank(&self) -> Option<usize> {
         self.0.rank
     }
 
-    /// The number in the group of a rank of the world.
+    /// The number of rank `global` of the world in the group.
     pub(crate) fn rank_of(&self, global: usize) -> Option<usize> {
         self.0.members.iter().position(|member| *member == global)
     }
@@ -171,12 +171,12 @@ impl ProcessGroup {
         asked.get()
     }
 
-    /// Makes `handle` the last message of a edge.
+    /// Makes `handle` the last message of an edge.
     pub(crate) fn follow_message(&self, edge: EdgeKey, handle: &Handle) {
         self.0.messages.borrow_mut().insert(edge, handle.clone());
     }
 
-    /// The last message of a edge, if it is still under way.
+    /// The last message of an edge, if it is not over.
     pub(crate) fn last_message(&self, edge: EdgeKey) -> Option<Handle> {
         self.0.messages.borrow().get(&edge).filter(|handle| !handle.is_over()).cloned()
     }
@@ -192,22 +192,22 @@ impl ProcessGroup {
         self.0.number * CONNECTIONS + index % CONNECTIONS
     }
 
-    /// Makes `handle` the last collective; gives the one before it.
+    /// Makes `handle` the last collective; returns the one before.
     pub(crate) fn follow(&self, handle: &Handle) -> Option<Handle> {
         self.0.last.replace(Some(handle.clone()))
     }
 
-    /// The last collective, if it is still under way.
+    /// The last collective, if it is not over.
     pub(crate) fn last(&self) -> Option<Handle> {
         self.0.last.borrow().clone().filter(|handle| !handle.is_over())
     }
 
-    /// This rank waits for a message.
+    /// Records that this rank waits for a message.
     pub(crate) fn expect(&self, message: Receiving) {
         self.0.progress.receiving.borrow_mut().push(message);
     }
 
-    /// The oldest such message has come.
+    /// Records that the oldest such message has arrived.
     pub(crate) fn received(&self, message: Receiving) {
         let mut receiving = self.0.progress.receiving.borrow_mut();
         if let Some(index) = receiving.iter().position(|other| *other == message) {
@@ -228,13 +228,13 @@ impl ProcessGroup {
     }
 }
 
-/// How many kinds of queues a group can have.
+/// Most different queue settings of a group.
 const CONNECTIONS: u32 = 64;
 
-/// How many groups a rank can make: their numbers are part of the numbers of channels.
+/// Most groups of a rank: their numbers are part of the numbers of channels.
 const MOST_GROUPS: u32 = 1 << 14;
 
-/// Makes the group of all ranks. Every rank does so before it does anything together with others.
+/// Makes the group of all ranks. Every rank calls this before any communication.
 pub fn init_process_group(cx: &Rank) -> Result<ProcessGroup, Error> {
     let mut groups = cx.groups().borrow_mut();
     if groups.world.is_some() {
@@ -245,7 +245,7 @@ pub fn init_process_group(cx: &Rank) -> Result<ProcessGroup, Error> {
     Ok(world)
 }
 
-/// The group that is meant: the world if none is given.
+/// The given group, or the world.
 pub(crate) fn resolve(cx: &Rank, group: Option<&ProcessGroup>) -> Result<ProcessGroup, Error> {
     let groups = cx.groups().borrow();
     let Some(world) = &groups.world else {
@@ -264,8 +264,8 @@ pub(crate) fn resolve(cx: &Rank, group: Option<&ProcessGroup>) -> Result<Process
     Ok(group.clone())
 }
 
-/// Makes a group of some ranks. Every rank of the world calls it, in the same order, also those that are not in it;
-/// nobody waits. Members are sorted.
+/// Makes a group of some ranks. Every rank of the world calls this in the same order, members or not; no rank waits. Members
+/// are sorted.
 pub fn new_group(cx: &Rank, ranks: &[usize]) -> Result<ProcessGroup, Error> {
     resolve(cx, None)?;
     let size = cx.world_size();
@@ -288,7 +288,7 @@ pub fn new_group(cx: &Rank, ranks: &[usize]) -> Result<ProcessGroup, Error> {
     cx.groups().borrow_mut().add(cx, members)
 }
 
-/// Forgets a group, or with `None` all of them.
+/// Forgets a group; with `None`, all groups.
 pub fn destroy_process_group(cx: &Rank, group: Option<&ProcessGroup>) -> Result<(), Error> {
     let resolved = resolve(cx, group)?;
     let mut groups = cx.groups().borrow_mut();
@@ -301,12 +301,12 @@ pub fn destroy_process_group(cx: &Rank, group: Option<&ProcessGroup>) -> Result<
     Ok(())
 }
 
-/// The number of this rank in a group; `None` if it is not in it.
+/// The number of this rank in a group; `None` if it is not a member.
 pub fn get_rank(cx: &Rank, group: Option<&ProcessGroup>) -> Result<Option<usize>, Error> {
     Ok(resolve(cx, group)?.rank())
 }
 
-/// The size of a group; `None` if this rank is not in it.
+/// The size of a group; `None` if this rank is not a member.
 pub fn get_world_size(cx: &Rank, group: Option<&ProcessGroup>) -> Result<Option<usize>, Error> {
     let group = resolve(cx, group)?;
     Ok(group.rank().map(|_| group.size()))

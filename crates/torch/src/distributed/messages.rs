@@ -1,9 +1,8 @@
 //! Messages from one rank to another.
 //!
-//! - **DST-4 (messages).** Messages of one group from one rank to another with one tag are received in the order they
-//!   were sent. A send is over when its numbers have been taken from the tensor, whether or not anybody receives them;
-//!   a receive is over when they are there. Neither takes a PE's turn, so a message that has not come yet holds up
-//!   nothing but who waits for it.
+//! - **DST-4 (messages).** Messages of one group from one rank to another with one tag are received in the order of sending. A
+//!   send is over when its numbers have been copied from the tensor, received or not; a receive is over when the numbers are
+//!   in its tensor. Neither takes a PE's turn, so a missing message delays only its receiver.
 
 use super::check;
 use super::group::{Direction, EdgeKey, ProcessGroup, resolve};
@@ -21,7 +20,7 @@ use phalanx_sim::kernel::{KernelError, Tl};
 use phalanx_sim::topology::PeId;
 use std::rc::Rc;
 
-/// Sends a tensor to rank `dst`; the two agree on the tag.
+/// Sends a tensor to rank `dst`; the receiver uses the same tag.
 pub async fn send(
     cx: &Rank,
     tensor: &Tensor,
@@ -32,7 +31,7 @@ pub async fn send(
     isend(cx, tensor, dst, tag, group)?.wait().await
 }
 
-/// The same, without waiting.
+/// Does the same without waiting.
 pub fn isend(
     cx: &Rank,
     tensor: &Tensor,
@@ -44,7 +43,7 @@ pub fn isend(
     Message { cx, tensor, edge, group: resolve(cx, group)? }.begin()
 }
 
-/// Receives a tensor from rank `src`; gives the rank it came from, `None` if this rank is not in the group.
+/// Receives a tensor from rank `src`; returns `src`, or `None` if this rank is not in the group.
 pub async fn recv(
     cx: &Rank,
     tensor: &Tensor,
@@ -57,7 +56,7 @@ pub async fn recv(
     Ok(work.source_rank())
 }
 
-/// The same, without waiting.
+/// Does the same without waiting.
 pub fn irecv(
     cx: &Rank,
     tensor: &Tensor,
@@ -70,10 +69,10 @@ pub fn irecv(
     Ok(if work.is_nothing() { work } else { work.whose_source_is(src) })
 }
 
-/// How many tags there are.
+/// Number of tags.
 const TAGS: u32 = 1024;
 
-/// Channels of messages are told from those of collectives by this bit.
+/// The bit that tells channels of messages from channels of collectives.
 const MESSAGES: u32 = 1 << 30;
 
 /// One side of a message, as a rank asks for it.
@@ -115,6 +114,7 @@ impl Message<'_> {
         let on = On {
             pes: vec![PeId::first(cx.host().sip())],
             exclusive: false,
+            label: None,
             after: group.last_message(edge).into_iter().collect(),
         };
         let expected = (direction == Direction::From).then_some(Receiving { from: peer, tag });
@@ -193,7 +193,7 @@ impl Message<'_> {
     }
 }
 
-/// The error of a message that nobody has received, if `edge` is for messages.
+/// The error of an unreceived message, if `edge` is for messages.
 pub(crate) fn unreceived(edge: &EdgeName) -> Option<Error> {
     let number = edge.channel.checked_sub(MESSAGES)?;
     Some(Error::Unreceived {
@@ -210,7 +210,7 @@ async fn run(part: Part, tl: Tl, direction: Direction) -> Result<(), KernelError
         Direction::To => {
             let to = part.to(&tl, 1, 1)?;
             if all.is_empty() {
-                // That there is nothing to send is said too: the receiver may expect something.
+                // An empty message is sent too: the receiver may expect elements.
                 part.send(&tl, &to, &tl.zeros(part.dtype, 0)?);
             }
             for chunk in part.chunks(&all) {

@@ -1,7 +1,7 @@
-//! The collectives, each in two forms: one that waits, and one that gives back its work.
+//! The collectives, each in two forms: one waits, the other returns its work.
 //!
-//! Ranks are those of the world, also where a group is given. A rank that is not in the group has no part in it:
-//! nothing happens there, and its work is over at once.
+//! Numbers of ranks are those of the world, also with a group. On a rank outside the group nothing happens, and its work is
+//! over at once.
 
 mod exchange;
 mod gather;

@@ -1,17 +1,17 @@
-//! Work under way: what an asynchronous operation gives back.
+//! Work: the handle of an asynchronous operation.
 
 use crate::error::Error;
 use crate::rank::Rank;
 use crate::request::Handle;
 use phalanx_sim::executor::Wait;
 
-/// An operation under way.
+/// An asynchronous operation.
 #[must_use = "an operation that nobody waits for is waited for when the rank ends"]
 pub struct Work {
     rank: Rank,
-    /// None if there is nothing to do.
+    /// Its requests; empty if this rank has no part in it.
     handles: Vec<Handle>,
-    /// Whom the data came from, for a receive.
+    /// The sending rank, for a receive.
     source: Option<usize>,
 }
 
@@ -24,7 +24,7 @@ impl Work {
         Self { rank: rank.clone(), handles, source: None }
     }
 
-    /// Work of a rank that has no part in it.
+    /// The work of a rank outside the group.
     pub(super) fn nothing(rank: &Rank) -> Self {
         Self::of_all(rank, Vec::new())
     }
@@ -38,7 +38,7 @@ impl Work {
         self
     }
 
-    /// This, and more.
+    /// Adds requests.
     pub(super) fn and(mut self, more: Vec<Handle>) -> Self {
         self.handles.extend(more);
         self
@@ -48,13 +48,13 @@ impl Work {
     pub async fn wait(&self) -> Result<(), Error> {
         let mut ended = Ok(());
         for handle in &self.handles {
-            // All are looked at; the first that failed is why the others did.
+            // All requests are waited for; the first failure is the cause of the others.
             ended = ended.and(handle.wait().await);
         }
         ended
     }
 
-    /// Whether it is over. Lets others go on before it says no, so that a loop that only looks does not stand still.
+    /// True if it is over. Before it returns false, other processes run, so that a polling loop does not hang.
     pub async fn is_completed(&self) -> bool {
         let open = || self.handles.iter().find(|handle| !handle.is_over());
         let Some(handle) = open() else { return true };
@@ -66,7 +66,7 @@ impl Work {
         open().is_none()
     }
 
-    /// Whom the data came from, for a receive.
+    /// The sending rank, for a receive.
     pub fn source_rank(&self) -> Option<usize> {
         self.source
     }

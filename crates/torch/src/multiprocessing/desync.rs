@@ -1,4 +1,4 @@
-//! When ranks cannot go on: who is to blame in one sentence, then where each rank is, then who waits for whom.
+//! The report of a deadlock of ranks: the culprit in one sentence, the state of each rank, and the waits.
 
 use crate::error::group_name;
 use crate::rank::Rank;
@@ -6,54 +6,54 @@ use phalanx_sim::executor::Deadlock;
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// Ranks that nothing can resume.
+/// A deadlock of ranks.
 #[derive(Clone, Debug)]
 pub struct Desync {
-    /// Where each rank is.
+    /// The state of each rank.
     pub ranks: Vec<RankState>,
-    /// Every process that waits, what for, and who could provide it.
+    /// The waiting processes, their waits and the providers.
     pub deadlock: Deadlock,
 }
 
-/// Where a rank is.
+/// The state of a rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RankState {
-    /// Which.
+    /// The rank.
     pub rank: usize,
-    /// Whether its program has returned.
+    /// True if its program has returned.
     pub returned: bool,
-    /// How far it has come in the collectives of each group.
+    /// Its progress in the collectives of each group.
     pub groups: Vec<GroupState>,
 }
 
-/// How far a rank has come in the collectives of a group.
+/// The progress of a rank in the collectives of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupState {
     /// The number of the group; 0 is the world.
     pub number: u32,
     /// Its ranks.
     pub members: Vec<usize>,
-    /// How many collectives the rank has asked for.
+    /// Collectives that the rank has called.
     pub asked: u64,
-    /// Those that it has not finished, oldest first: number and what they are.
+    /// Called collectives that are not finished, oldest first: number and topic.
     pub joined: Vec<(u64, String)>,
-    /// The last one that it has finished.
+    /// The topic of the last finished collective.
     pub finished: Option<String>,
-    /// The messages that it waits for, oldest first.
+    /// The messages that the rank waits for, oldest first.
     pub receiving: Vec<Receiving>,
 }
 
 /// A message that a rank waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Receiving {
-    /// From whom.
+    /// The sending rank.
     pub from: usize,
-    /// With which tag.
+    /// The tag.
     pub tag: u32,
 }
 
 impl RankState {
-    /// The oldest collective of each group that it has joined and not finished.
+    /// The oldest joined and unfinished collective of each group.
     pub(crate) fn joined(&self) -> Vec<&str> {
         let first = |group| Some(GroupState::oldest(group)?.1);
         self.groups.iter().filter_map(first).collect()
@@ -63,7 +63,7 @@ impl RankState {
         self.groups.iter().filter_map(|group| group.finished.as_deref()).collect()
     }
 
-    /// The messages that it waits for: from whom, and what they are in words.
+    /// The messages that it waits for: the sender, and a description.
     fn waits(&self) -> Vec<(usize, String)> {
         let mut waits = Vec::new();
         for group in &self.groups {
@@ -89,9 +89,9 @@ impl GroupState {
 /// A collective that some ranks have joined and not finished.
 struct Stuck<'a> {
     members: &'a [usize],
-    /// Who has joined it, and as what.
+    /// The ranks that have joined it, each with its topic.
     joined: Vec<(usize, &'a str)>,
-    /// Who has not.
+    /// The ranks that have not.
     missing: Vec<&'a RankState>,
 }
 
@@ -105,7 +105,7 @@ impl Desync {
         Self { ranks: members.iter().map(state).collect(), deadlock }
     }
 
-    /// The ranks that others wait for: those that have not joined what some have.
+    /// The ranks that have not joined a collective that other ranks have joined.
     pub fn missing(&self) -> Vec<usize> {
         let stuck = self.stuck();
         let missing = stuck.iter().flat_map(|stuck| &stuck.missing).map(|state| state.rank);
@@ -140,10 +140,10 @@ impl Desync {
         })
     }
 
-    /// Who is to blame, in one sentence.
+    /// The culprit, in one sentence.
     pub(crate) fn culprit(&self) -> String {
         let stuck = self.stuck();
-        // Somebody who has returned will never come; somebody who is elsewhere may be kept there by others.
+        // A rank that has returned will never join; a rank in another collective may be blocked by others.
         let gone = |stuck: &&Stuck<'_>| stuck.missing.iter().any(|state| state.returned);
         let missed = stuck
             .iter()
@@ -158,7 +158,7 @@ impl Desync {
         self.of_processes()
     }
 
-    /// Somebody has not joined what others have.
+    /// The sentence for a collective that some ranks have not joined.
     fn missed(&self, stuck: &Stuck<'_>) -> String {
         let returned: Vec<usize> =
             stuck.missing.iter().filter(|state| state.returned).map(|state| state.rank).collect();
@@ -182,14 +182,14 @@ impl Desync {
         format!("{} {not} not joined {rest}{}", named(&missing), waits.unwrap_or_default())
     }
 
-    /// What a rank's program waits for.
+    /// The wait of a rank's program.
     fn wait_of(&self, rank: usize) -> Option<&str> {
         let name = format!("rank{rank}");
         let waiting = self.deadlock.waiting.iter().find(|waiting| waiting.process == name)?;
         waiting.waits.first().map(|wait| wait.what.as_str())
     }
 
-    /// A message that was never sent, by somebody who has returned or not.
+    /// The sentence for a message that was never sent, by a rank that has `returned` or not.
     fn unsent(&self, returned: bool) -> Option<String> {
         for state in &self.ranks {
             for (from, what) in state.waits() {
@@ -210,7 +210,7 @@ impl Desync {
         None
     }
 
-    /// No collective is to blame: kernels and messages.
+    /// The sentence for waits of kernels and messages.
     fn of_processes(&self) -> String {
         if let Some(sentence) = self.unsent(true) {
             return sentence;
@@ -248,7 +248,7 @@ impl Stuck<'_> {
         named(&self.joined.iter().map(|(rank, _)| *rank).collect::<Vec<_>>())
     }
 
-    /// Everybody has joined, but not the same: the fewer are taken to be wrong.
+    /// The sentence for ranks that joined different collectives: the minority is taken to be wrong.
     fn disagreement(&self) -> Option<String> {
         let mut kinds: Vec<(&str, Vec<usize>)> = Vec::new();
         for (rank, what) in &self.joined {
@@ -273,7 +273,7 @@ fn named(ranks: &[usize]) -> String {
     format!("{} {}", if ranks.len() == 1 { "rank" } else { "ranks" }, list.join(", "))
 }
 
-/// What a collective is, without its details.
+/// A topic without its details.
 fn short(what: &str) -> &str {
     what.split_once(": ").map_or(what, |(short, _)| short)
 }

@@ -1,4 +1,4 @@
-//! One rank by itself, on any SIP: what the process of one chip runs.
+//! A program with a single rank on any SIP: the program of one chip process.
 
 use super::{SpawnError, conclude, start};
 use crate::context::Context;
@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::rank::Rank;
 use std::rc::Rc;
 
-/// Runs `program` as the rank of this SIP; the others do nothing.
+/// Runs `program` as the rank of this SIP; the other ranks do nothing.
 pub fn run_on_sip<T, P, F>(context: &mut Context, sip: usize, program: P) -> Result<T, SpawnError>
 where
     T: 'static,

@@ -1,4 +1,4 @@
-//! A rank's program between two plates: a panic inside is an error of that rank, while it runs and when it is dropped.
+//! Catching panics: a panic of a rank's program, or of its destructors, becomes an error of that rank.
 
 use crate::error::Error;
 use std::any::Any;
@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-/// The last words of destructors that panicked.
+/// The record of a panic in a destructor.
 #[derive(Clone, Default)]
 pub struct DropPanic(Rc<RefCell<Option<String>>>);
 
@@ -17,7 +17,7 @@ impl DropPanic {
         self.0.take()
     }
 
-    /// Drops something; if that panics, notes what it says.
+    /// Drops a value; records the message of a panic.
     pub(crate) fn drop_catching<T>(&self, dropped: T) {
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(dropped))) {
             *self.0.borrow_mut() = Some(panic_message(&*panic));
@@ -42,7 +42,7 @@ impl<T, F: Future<Output = Result<T, Error>>> Future for CatchPanics<F> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let Some(inner) = self.inner.as_mut() else { return Poll::Pending };
-        // What the future has torn stays torn: it is never polled again.
+        // The future is never polled again, so that nobody sees a broken invariant.
         match catch_unwind(AssertUnwindSafe(|| inner.as_mut().poll(context))) {
             Ok(polled) => polled,
             Err(panic) => Poll::Ready(Err(Error::Panic(panic_message(&*panic)))),

@@ -11,7 +11,7 @@ use phalanx_sim::memory::Region;
 use std::ops::Range;
 use std::rc::Rc;
 
-/// A block of one region that goes to a block of another: rows and columns, with the strides of both.
+/// A copy of a block of one region to a block of another.
 #[derive(Clone, Copy, Debug)]
 struct Move {
     from: Side,
@@ -41,8 +41,8 @@ impl Side {
 }
 
 impl Tensor {
-    /// Writes the elements of `source` into this tensor, converting their type. It waits for who writes `source`, and
-    /// takes effect after everything that was asked of this tensor before.
+    /// Copies the elements of `source` into this tensor and converts their type. The copy waits for the writer of `source` and
+    /// for earlier requests on this tensor.
     pub fn copy_(&self, source: &Self) -> Result<Handle, Error> {
         if self.shape() != source.shape() {
             return Err(Error::argument(format!(
@@ -57,7 +57,7 @@ impl Tensor {
             )));
         }
         if Rc::ptr_eq(&self.storage, &source.storage) {
-            // The two may overlap: what is copied must all be read before any of it is written.
+            // The two may overlap: all elements are read before the first is written.
             let staged = self.rank.empty(source.shape(), source.dtype())?;
             staged.copy_(source)?;
             return self.copy_(&staged);
@@ -74,12 +74,12 @@ impl Tensor {
         Ok(self.rank.request(asked, move |cause| async move {
             let cause = host.command("launch", cause).await;
             let moves: std::rc::Rc<[Move]> = moves.into();
-            let launch = Launch { name: "copy", pes: &[pe], exclusive: false, cause };
+            let launch = Launch { name: "copy", label: None, pes: &[pe], exclusive: false, cause };
             Ok(host.run(launch, |tl| run(tl, moves.clone(), limit)).await?)
         }))
     }
 
-    /// The same elements, adjacent: itself if they are, a copy otherwise.
+    /// A tensor with the same elements, adjacent: this tensor if they are, a copy otherwise.
     pub fn contiguous(&self) -> Result<Self, Error> {
         if self.is_contiguous() {
             return Ok(self.clone());
@@ -89,7 +89,7 @@ impl Tensor {
         Ok(dense)
     }
 
-    /// What has to move, block by block.
+    /// The blocks to copy.
     fn moves(&self, source: &Self) -> Result<Vec<Move>, Error> {
         if let (Ok(_), Ok(from)) = (self.region(), source.region()) {
             let targets = self.shards().iter().map(|shard| shard.region);
@@ -119,7 +119,7 @@ impl Tensor {
         Ok(moves)
     }
 
-    /// All dimensions but the last two are walked one by one.
+    /// One block for each index of all dimensions but the last two.
     fn strided_moves(&self, source: &Self, from: Region, to: Region) -> Vec<Move> {
         let pad = |list: &[usize], with: usize| {
             let mut padded = vec![with; 2_usize.saturating_sub(list.len())];
@@ -157,7 +157,7 @@ impl Tensor {
     }
 }
 
-/// What two shards have in common.
+/// The copy of the elements that two shards have in common.
 fn overlap(from: &Shard, to: &Shard) -> Option<Move> {
     let common = |a: &Range<usize>, b: &Range<usize>| a.start.max(b.start)..a.end.min(b.end);
     let (rows, columns) = (common(&from.rows, &to.rows), common(&from.columns, &to.columns));
@@ -172,7 +172,7 @@ fn overlap(from: &Shard, to: &Shard) -> Option<Move> {
     Some(Move { from: side(from), to: side(to), shape: [rows.len(), columns.len()] })
 }
 
-/// How many bytes a tile of a copy may take: two are alive at once.
+/// Most bytes of a tile of a copy: two tiles are alive at once.
 fn tile_limit(tcm: Capacity) -> usize {
     match tcm {
         Capacity::Unlimited => 1 << 20,

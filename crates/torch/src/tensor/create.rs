@@ -1,4 +1,4 @@
-//! Making tensors: memory is set aside at once, and written when the request's turn comes.
+//! Making tensors: memory is reserved at once; requests write it.
 
 use super::{Storage, Tensor, dense};
 use crate::error::{Error, describe};
@@ -9,7 +9,7 @@ use phalanx_sim::value::{DType, Value};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// Makes tensors that are placed in one way.
+/// A maker of tensors with one placement.
 pub struct Placed<'a> {
     rank: &'a Rank,
     policy: DpPolicy,
@@ -25,7 +25,7 @@ impl Rank {
         self.placed(DpPolicy::default())
     }
 
-    /// A tensor whose memory nobody has written.
+    /// A tensor without initial elements.
     pub fn empty(&self, shape: impl AsRef<[usize]>, dtype: DType) -> Result<Tensor, Error> {
         self.here().empty(shape, dtype)
     }
@@ -35,7 +35,7 @@ impl Rank {
         self.here().zeros(shape, dtype)
     }
 
-    /// A tensor full of one number.
+    /// A tensor filled with one number.
     pub fn full(
         &self,
         shape: impl AsRef<[usize]>,
@@ -72,7 +72,7 @@ impl Rank {
 }
 
 impl Placed<'_> {
-    /// A tensor whose memory nobody has written.
+    /// A tensor without initial elements.
     pub fn empty(&self, shape: impl AsRef<[usize]>, dtype: DType) -> Result<Tensor, Error> {
         let shape = shape.as_ref();
         let elements = shape.iter().try_fold(1_usize, |product, dim| product.checked_mul(*dim));
@@ -100,7 +100,7 @@ impl Placed<'_> {
 
     fn reserve(&self, dtype: DType, rows: usize, columns: usize) -> Result<Storage, Error> {
         let host = self.rank.host();
-        // Filled as it grows, so that a failure half way frees what was set aside.
+        // The storage owns each shard at once, so that a failure half way frees them.
         let mut storage = Storage {
             number: self.rank.next_request(),
             shards: Vec::new(),
@@ -124,7 +124,7 @@ impl Placed<'_> {
         self.full(shape, 0.0, dtype)
     }
 
-    /// A tensor full of one number.
+    /// A tensor filled with one number.
     pub fn full(
         &self,
         shape: impl AsRef<[usize]>,
@@ -155,7 +155,7 @@ impl Placed<'_> {
         self.of_value(shape, DType::I32, || Value::from_i32(numbers))
     }
 
-    /// A tensor whose element `i`, row by row, is `number(i)`; the numbers are asked for only if numbers are computed.
+    /// A tensor whose element `i`, row by row, is `number(i)`; `number` is called only if the run computes numbers.
     pub fn from_fn(
         &self,
         shape: impl AsRef<[usize]>,
@@ -169,7 +169,7 @@ impl Placed<'_> {
         })
     }
 
-    /// A tensor of a value that is made only if numbers are computed.
+    /// A tensor of a value; `value` is called only if the run computes numbers.
     pub fn of_value(
         &self,
         shape: &[usize],
@@ -182,8 +182,8 @@ impl Placed<'_> {
         Ok(tensor)
     }
 
-    /// A tensor whose numbers were there before the program began, so that putting them there takes no simulated
-    /// time: `number(i)` is element `i`, row by row, and is asked for only if numbers are computed.
+    /// A tensor whose elements are in memory before the program begins: making it takes no simulated time. Element `i`, row by
+    /// row, is `number(i)`; `number` is called only if the run computes numbers.
     pub fn resident(
         &self,
         shape: impl AsRef<[usize]>,
@@ -253,7 +253,7 @@ impl Placed<'_> {
     }
 }
 
-/// The most elements of a tensor, so that no product of sizes overflows.
+/// Most elements of a tensor: no product of sizes overflows.
 const MOST_ELEMENTS: usize = 1 << 40;
 
 fn check_count(numbers: usize, dtype: DType, shape: &[usize]) -> Result<(), Error> {
@@ -279,7 +279,7 @@ impl Tensor {
         format!("{self:?}")
     }
 
-    /// Tells the SIP's MMU where the storage is.
+    /// Maps the storage in the SIP's MMU.
     fn map(&self) {
         let asked = RequestSpec {
             what: "map",
@@ -333,7 +333,7 @@ impl Tensor {
     }
 }
 
-/// What a shard holds of a matrix of `width` columns.
+/// The part of a matrix of `width` columns that a shard holds.
 fn piece_of(value: &Value, shard: &Shard, width: usize) -> Value {
     if shard.elements() == value.len() {
         return value.clone();

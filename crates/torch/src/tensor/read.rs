@@ -1,4 +1,4 @@
-//! Reading a tensor's numbers: the only way to see them, and an await.
+//! Reading the elements of a tensor: an await.
 
 use super::Tensor;
 use crate::error::Error;
@@ -9,7 +9,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 impl Tensor {
-    /// Its numbers, row by row (TEN-1).
+    /// Reads its elements, row by row (TEN-1).
     pub async fn to_vec(&self) -> Result<Vec<f32>, Error> {
         if self.dtype() == DType::I32 {
             let whole = self.to_vec_i32().await?;
@@ -19,7 +19,7 @@ impl Tensor {
         self.fetch(Value::to_f32).await
     }
 
-    /// Its whole numbers, row by row.
+    /// Reads its i32 elements, row by row.
     pub async fn to_vec_i32(&self) -> Result<Vec<i32>, Error> {
         if self.dtype() != DType::I32 {
             return Err(Error::argument(format!("{} holds no i32: use `to_vec`", self.describe())));
@@ -27,7 +27,7 @@ impl Tensor {
         self.fetch(Value::to_i32).await
     }
 
-    /// Its elements as they are, row by row.
+    /// Reads its elements in their type, row by row.
     pub async fn to_buffer(&self) -> Result<Buffer, Error> {
         Ok(match self.dtype() {
             DType::F32 => Buffer::F32(self.fetch(elements).await?),
@@ -37,7 +37,7 @@ impl Tensor {
         })
     }
 
-    /// Its one number.
+    /// Reads its only element.
     pub async fn item(&self) -> Result<f64, Error> {
         if self.numel() != 1 {
             return Err(Error::argument(format!(
@@ -52,7 +52,7 @@ impl Tensor {
         Ok(f64::from(self.to_vec().await?[0]))
     }
 
-    /// Its numbers in words, the first eight of them.
+    /// Reads its elements and writes the first eight as text.
     pub async fn show(&self) -> Result<String, Error> {
         let numbers = self.to_vec().await?;
         let shown: Vec<String> = numbers.iter().take(8).map(ToString::to_string).collect();
@@ -60,7 +60,7 @@ impl Tensor {
         Ok(format!("{} [{}{more}]", self.describe(), shown.join(", ")))
     }
 
-    /// Brings the storage's shards to the host and picks the tensor's elements.
+    /// Reads the shards of the storage and picks the tensor's elements.
     async fn fetch<T: Copy + Default + PartialEq + Into<f64> + 'static>(
         &self,
         numbers: impl Fn(&Value) -> Vec<T>,
@@ -113,7 +113,7 @@ impl Tensor {
         }
     }
 
-    /// Asks for what stands in each shard that the tensor's elements may be in.
+    /// Reads all shards of the storage.
     async fn read_shards(&self) -> Result<Vec<(usize, Value)>, Error> {
         let asked = RequestSpec {
             what: "read",
@@ -151,7 +151,7 @@ impl Tensor {
     }
 }
 
-/// What a value holds, which is of this type.
+/// The elements of a value of type `T`.
 fn elements<T: Element>(value: &Value) -> Vec<T> {
     T::slice(value.elements()).to_vec()
 }
@@ -160,7 +160,7 @@ fn narrow(number: usize) -> u32 {
     u32::try_from(number).expect("fewer shards than PEs")
 }
 
-/// Equal, or both not a number.
+/// True if the two are equal, or both NaN.
 fn same<T: Copy + PartialEq + Into<f64>>(one: T, other: T) -> bool {
     one == other || (one.into().is_nan() && other.into().is_nan())
 }

@@ -1,4 +1,4 @@
-//! Views: the same elements seen in another shape. They share the storage, and with it the order of requests.
+//! Views: the same elements in another shape. Views share the storage, and with it the order of requests.
 
 use super::{Tensor, dense};
 use crate::error::Error;
@@ -17,7 +17,7 @@ impl Tensor {
         Ok(self.seen(shape.to_vec(), dense(shape), 0))
     }
 
-    /// `len` indices of dimension `dim` from `start` on.
+    /// The indices `start..start + len` of dimension `dim`.
     pub fn narrow(&self, dim: usize, start: usize, len: usize) -> Result<Self, Error> {
         let size = self.dim("narrow", dim)?;
         if start.checked_add(len).is_none_or(|end| end > size) {
@@ -29,7 +29,7 @@ impl Tensor {
         Ok(self.seen(shape, self.strides().to_vec(), start * self.strides()[dim]))
     }
 
-    /// One index of dimension `dim`, which goes away.
+    /// One index of dimension `dim`; the dimension is removed.
     pub fn select(&self, dim: usize, index: usize) -> Result<Self, Error> {
         let one = self.narrow(dim, index, 1)?;
         let (mut shape, mut strides) = (one.shape().to_vec(), one.strides().to_vec());

@@ -12,29 +12,29 @@ use crate::error::Error;
 use crate::rank::Rank;
 use crate::tensor::Tensor;
 
-/// What a [`TransformerBlock`] is told.
+/// The options of a [`TransformerBlock`].
 #[derive(Clone)]
 pub struct BlockOptions {
-    /// How many heads the attention has, over all ranks.
+    /// Heads of the attention, over all ranks.
     pub heads: usize,
-    /// How many features the MLP has inside.
+    /// Inner features of the MLP.
     pub ffn: usize,
     /// The MLP's activation.
     pub activation: Activation,
-    /// Whether a token sees only itself and those before it.
+    /// True if a token attends only to itself and earlier tokens.
     pub causal: bool,
-    /// Whether layers have biases.
+    /// True if layers have biases.
     pub bias: bool,
-    /// What is added to a variance before its root is taken.
+    /// The number added to a variance before the square root.
     pub epsilon: f64,
-    /// What the masters hold: queries, keys and values; the projection; the MLP's two layers.
+    /// Initial weights: queries, keys and values; the projection; the MLP's two layers.
     pub init: [Init; 4],
-    /// What all layers are told.
+    /// Settings that all layers share.
     pub config: Config,
 }
 
 impl BlockOptions {
-    /// So many heads and inner features; GELU, biases, all tokens seen.
+    /// Options with these heads and inner features; GELU, biases, not causal.
     pub fn new(heads: usize, ffn: usize) -> Self {
         Self {
             heads,
@@ -102,8 +102,7 @@ impl TransformerBlock {
         })
     }
 
-    /// The output, which all ranks have alike; `x` is `[s, b, hidden]`, or with `sequence_parallel` a share of its
-    /// dimension 0.
+    /// Computes the output, equal on all ranks; `x` is `[s, b, hidden]`, or with `sequence_parallel` a share of its dimension 0.
     pub fn forward(&self, x: &Tensor) -> Result<Tensor, Error> {
         let &[_, _, _] = x.shape() else {
             return Err(Error::argument(format!("{} must be [s, b, hidden]", x.describe())));

@@ -9,23 +9,23 @@ use crate::error::Error;
 use crate::rank::Rank;
 use crate::tensor::Tensor;
 
-/// What a [`ColumnParallelLinear`] is told.
+/// The options of a [`ColumnParallelLinear`].
 #[derive(Clone)]
 #[expect(clippy::struct_excessive_bools, reason = "the options that users of Megatron know")]
 pub struct ColumnOptions {
-    /// Whether there is a bias; it begins as 0.
+    /// True for a bias, initially 0.
     pub bias: bool,
-    /// Whether every rank gets all output features.
+    /// True if every rank gets all output features.
     pub gather_output: bool,
-    /// Whether the bias is given back instead of added.
+    /// True if the bias is returned instead of added.
     pub skip_bias_add: bool,
-    /// Whether the weight is given with each call instead.
+    /// True if each call gives the weight.
     pub skip_weight_param_allocation: bool,
-    /// How many pieces of the master a rank holds, interleaved with those of others.
+    /// Pieces of the master weight on a rank, interleaved with those of other ranks.
     pub stride: usize,
-    /// What the master holds.
+    /// Initial elements of the master weight.
     pub init: Init,
-    /// What all layers are told.
+    /// Settings that all layers share.
     pub config: Config,
 }
 
@@ -85,13 +85,13 @@ impl ColumnParallelLinear {
         self.bias.as_ref()
     }
 
-    /// The output, and the bias that is still to be added if `skip_bias_add` was asked for. `x` is `[.., in]`, the
-    /// same on all ranks, or with `sequence_parallel` a share of its dimension 0.
+    /// Computes the output; also returns the bias if `skip_bias_add` is set. `x` is `[.., in]`, the same on all ranks, or with
+    /// `sequence_parallel` a share of its dimension 0.
     pub fn forward(&self, x: &Tensor) -> Result<(Tensor, Option<Tensor>), Error> {
         self.forward_with(x, None, None)
     }
 
-    /// The same with another weight, or with another choice of whether to gather.
+    /// Does the same with another weight, or another `gather_output`.
     pub fn forward_with(
         &self,
         x: &Tensor,

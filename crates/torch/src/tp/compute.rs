@@ -1,4 +1,4 @@
-//! Which PEs of its SIP a layer computes on, and where its tensors are for that.
+//! The PEs of a layer, and the placement of its tensors.
 
 use crate::distributed::ProcessGroup;
 use crate::error::Error;
@@ -12,14 +12,14 @@ use phalanx_sim::DType;
 /// The PEs that a layer computes on: the first `pes` of each of the first `cubes`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Compute {
-    /// How many cubes.
+    /// Number of cubes.
     pub cubes: usize,
-    /// How many PEs of each.
+    /// Number of PEs of each cube.
     pub pes: usize,
 }
 
 impl Compute {
-    /// All of a SIP.
+    /// All PEs of a SIP.
     pub fn all(cx: &Rank) -> Self {
         let (cubes, pes) = (cx.machine().cubes.count(), cx.machine().pes.count());
         Self { cubes: cubes as usize, pes: pes as usize }
@@ -30,12 +30,12 @@ impl Compute {
         Self { cubes: 1, pes: 1 }
     }
 
-    /// Where activations are: a copy in every cube.
+    /// The placement of activations: a copy in every cube.
     pub fn activations(self) -> DpPolicy {
         DpPolicy::replicated(self.cubes)
     }
 
-    /// Where weights are: some of the output features in every cube.
+    /// The placement of weights: some of the output features in every cube.
     pub(crate) fn weights(self) -> DpPolicy {
         DpPolicy::row_wise(self.cubes)
     }
@@ -45,18 +45,18 @@ impl Compute {
     }
 }
 
-/// What all parallel layers are told.
+/// Settings that all parallel layers share.
 #[derive(Clone)]
 pub struct Config {
     /// The type of weights and activations.
     pub dtype: DType,
-    /// Whether activations outside of parallel regions are spread over ranks by tokens (dimension 0).
+    /// True if activations outside of parallel regions are spread over ranks by tokens (dimension 0).
     pub sequence_parallel: bool,
     /// The PEs to compute on; all of the SIP if `None`.
     pub compute: Option<Compute>,
-    /// Who shares the layer; the tensor parallel group if `None`.
+    /// The ranks that share the layer; the tensor parallel group if `None`.
     pub group: Option<ProcessGroup>,
-    /// Where a layer's weights come from; the rank's own generator if `None`.
+    /// The seed of a layer's weights; `None` for the rank's generator.
     pub seed: Option<u64>,
 }
 
@@ -67,7 +67,7 @@ impl Default for Config {
     }
 }
 
-/// What a layer knows of where it is.
+/// The rank, group and PEs of a layer.
 #[derive(Clone)]
 pub(crate) struct LayerContext {
     pub(crate) cx: Rank,
@@ -95,23 +95,23 @@ impl LayerContext {
             ranks,
             compute,
             dtype: config.dtype,
-            // With one rank there is nobody to share tokens with.
+            // A single rank has all tokens.
             sequence_parallel: config.sequence_parallel && ranks > 1,
         })
     }
 
-    /// Room for activations.
+    /// A tensor for activations.
     pub(crate) fn empty(&self, shape: &[usize]) -> Result<Tensor, Error> {
         self.cx.placed(self.compute.activations()).empty(shape, self.dtype)
     }
 
-    /// Activations of one number, there from the beginning.
+    /// Resident activations, all equal to one number.
     pub(crate) fn constant(&self, shape: &[usize], number: f32) -> Result<Tensor, Error> {
         self.cx.placed(self.compute.activations()).resident(shape, self.dtype, |_| number)
     }
 }
 
-/// The group that is meant: the tensor parallel one if none is given.
+/// The given group, or the tensor parallel one.
 pub(crate) fn group_or_tensor(
     cx: &Rank,
     group: Option<&ProcessGroup>,
@@ -122,7 +122,7 @@ pub(crate) fn group_or_tensor(
     }
 }
 
-/// `numerator / denominator`, which must be whole.
+/// `numerator / denominator`; an error if there is a remainder.
 pub(crate) fn divide(numerator: usize, denominator: usize) -> Result<usize, Error> {
     if denominator == 0 || !numerator.is_multiple_of(denominator) {
         return Err(Error::argument(format!("{numerator} is not divisible by {denominator}")));

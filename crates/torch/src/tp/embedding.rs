@@ -1,4 +1,4 @@
-//! `VocabParallelEmbedding`: every rank has the rows of some of the numbers.
+//! `VocabParallelEmbedding`: every rank holds the rows of some ids.
 
 use super::compute::{Config, LayerContext, divide};
 use super::init::{Cut, Init, weight};
@@ -10,18 +10,18 @@ use crate::rank::Rank;
 use crate::tensor::Tensor;
 use phalanx_sim::DType;
 
-/// What a [`VocabParallelEmbedding`] is told.
+/// The options of a [`VocabParallelEmbedding`].
 #[derive(Clone, Default)]
 pub struct EmbeddingOptions {
-    /// Whether every rank gets its share of the tokens only: `[s / ranks, b, h]`.
+    /// True if every rank gets only its share of the tokens: `[s / ranks, b, h]`.
     pub reduce_scatter_embeddings: bool,
-    /// What the master holds.
+    /// Initial elements of the master weight.
     pub init: Init,
-    /// What all layers are told.
+    /// Settings that all layers share.
     pub config: Config,
 }
 
-/// A row for each number, with the rows spread over ranks.
+/// A table with a row for each id, its rows spread over ranks.
 pub struct VocabParallelEmbedding {
     layer: LayerContext,
     weight: Tensor,
@@ -30,7 +30,7 @@ pub struct VocabParallelEmbedding {
 }
 
 impl VocabParallelEmbedding {
-    /// Rows of `embedding_dim` elements for the numbers from 0 up to `num_embeddings`.
+    /// A table with rows of `embedding_dim` elements for the ids `0..num_embeddings`.
     pub fn new(
         cx: &Rank,
         num_embeddings: usize,
@@ -40,7 +40,7 @@ impl VocabParallelEmbedding {
         let layer = LayerContext::new(cx, &options.config)?;
         divide(num_embeddings, layer.ranks)?;
         let cut = Cut { shape: [num_embeddings, embedding_dim], dim: 0, stride: 1 };
-        // In one place, so that the time of a lookup does not depend on the number.
+        // In one cube, so that the time of a lookup does not depend on the id.
         let policy = DpPolicy::default();
         let weight = weight(&layer, &options.init, options.config.seed, cut, policy)?;
         Ok(Self { layer, weight, numbers: num_embeddings, options: options.clone() })
@@ -51,7 +51,7 @@ impl VocabParallelEmbedding {
         &self.weight
     }
 
-    /// The rows of the numbers `ids` (`[b, s]`, i32): `[b, s, h]`, or this rank's share of `[s, b, h]` with
+    /// Looks up the rows of `ids` (`[b, s]`, i32): `[b, s, h]`, or this rank's share of `[s, b, h]` with
     /// `reduce_scatter_embeddings`.
     pub fn forward(&self, ids: &Tensor) -> Result<Tensor, Error> {
         if ids.dtype() != DType::I32 {

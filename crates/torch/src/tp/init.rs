@@ -1,7 +1,7 @@
-//! What weights hold at the beginning.
+//! Initial weights.
 //!
-//! Every rank draws the same whole weight (the *master*) from its own generator and keeps its part, so that a layer
-//! computes the same over any number of ranks. Without data nothing is drawn.
+//! Every rank draws the same whole weight (the *master*) from its own generator and keeps its part, so that a layer computes
+//! the same over any number of ranks. Without data nothing is drawn.
 
 use crate::error::Error;
 use crate::placement::DpPolicy;
@@ -12,14 +12,14 @@ use crate::tp::compute::{LayerContext, divide};
 use std::fmt;
 use std::rc::Rc;
 
-/// How the elements of a master weight are made.
+/// The initial elements of a master weight.
 #[derive(Clone)]
 pub enum Init {
-    /// All 0.
+    /// Zeros.
     Zeros,
-    /// With mean 0 and this standard deviation.
+    /// Normal numbers with mean 0 and this standard deviation.
     Normal(f32),
-    /// Between minus and plus this.
+    /// Uniform numbers between minus and plus this bound.
     Uniform(f32),
     /// A function of an element's index in the row-major master.
     Of(Rc<dyn Fn(usize) -> f32>),
@@ -44,7 +44,7 @@ impl fmt::Debug for Init {
 }
 
 impl Init {
-    /// The master of so many elements.
+    /// A master weight of `elements` elements.
     fn master(&self, elements: usize, generator: &mut Generator) -> Vec<f32> {
         match self {
             Self::Zeros => vec![0.0; elements],
@@ -59,14 +59,14 @@ impl Init {
     }
 }
 
-/// Which part of a master weight a rank keeps.
+/// The cut of a master weight over ranks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cut {
     /// Rows and columns of the master.
     pub(crate) shape: [usize; 2],
     /// The dimension that is cut.
     pub(crate) dim: usize,
-    /// How many pieces of that dimension a rank holds: with more than one they are interleaved.
+    /// Pieces of that dimension on a rank: with more than one, the pieces of ranks are interleaved.
     pub(crate) stride: usize,
 }
 
@@ -79,7 +79,7 @@ impl Cut {
         Ok(part)
     }
 
-    /// The element of the master that element `index` of rank `rank`'s part is: pieces are dealt in turn.
+    /// The index in the master of element `index` of this rank's part.
     fn source(&self, part: [usize; 2], layer: &LayerContext, index: usize) -> usize {
         let mut at = [index / part[1], index % part[1]];
         let piece = part[self.dim] / self.stride;
@@ -89,7 +89,7 @@ impl Cut {
     }
 }
 
-/// This rank's part of a weight, there from the beginning: loading it takes no simulated time.
+/// This rank's part of a weight, resident: loading it takes no simulated time.
 pub(crate) fn weight(
     layer: &LayerContext,
     init: &Init,

@@ -44,7 +44,7 @@ impl Dense {
         Ok(Self { copies, start: tensor.storage_offset(), rows, columns })
     }
 
-    /// The copy that is closest to the PE.
+    /// The copy in the PE's cube, or the first copy.
     pub(crate) fn near(&self, tl: &Tl) -> Region {
         let near = self.copies.iter().find(|region| region.cube == tl.pe().cube);
         *near.unwrap_or(&self.copies[0])
@@ -67,7 +67,7 @@ impl Dense {
         View::strided(region, start, [rows.len(), columns.len()], [self.columns, 1])
     }
 
-    /// Where some rows are, in the nearest copy.
+    /// A view of some rows of the nearest copy.
     pub(crate) fn view(&self, tl: &Tl, rows: &Range<usize>) -> View {
         self.block(&self.near(tl), rows, &(0..self.columns))
     }
@@ -87,7 +87,7 @@ impl Dense {
         tl.load(&self.block(&self.near(tl), rows, columns))
     }
 
-    /// Stores some rows, in every copy; the store goes on while the kernel does.
+    /// Stores some rows, in every copy, without waiting.
     pub(crate) fn store(&self, tl: &Tl, rows: &Range<usize>, tile: &Tile) {
         self.store_block(tl, rows, &(0..self.columns), tile);
     }
@@ -118,7 +118,7 @@ pub(crate) fn blocks(tl: &Tl, rows: usize, columns: usize, alive: usize) -> Vec<
     (start..end).step_by(high).map(|row| row..(row + high).min(end)).collect()
 }
 
-/// The tiles of some blocks, the next one loading while one is worked on.
+/// A stream of tiles; the next tile is loaded while the kernel works on the current one.
 pub(crate) struct Stream<L: Fn(&Range<usize>) -> Loading<Tile>> {
     blocks: std::vec::IntoIter<Range<usize>>,
     load: L,

@@ -1,9 +1,9 @@
 //! Moving activations into and out of parallel regions.
 //!
-//! Each asks for its collective and gives back a tensor under way. With one rank each gives back the tensor it was
-//! given. Where no group is given, the tensor parallel one is meant.
+//! Each mapping launches its collective and returns the result tensor without waiting. With one rank it returns its input.
+//! The default group is the tensor parallel one.
 //!
-//! - **TPM-1 (placed alike).** What a mapping makes has as many copies as what it was given.
+//! - **TPM-1 (placed alike).** The output of a mapping has as many copies as its input.
 
 use crate::distributed::{self as dist, ProcessGroup, ReduceOp};
 use crate::error::Error;
@@ -38,7 +38,7 @@ impl<'a> Region<'a> {
         Compute { cubes: self.x.policy().num_cubes, ..Compute::all(self.cx) }
     }
 
-    /// Room for a tensor that is placed like the one it comes from.
+    /// A tensor placed like the input.
     fn empty(&self, shape: &[usize]) -> Result<Tensor, Error> {
         let policy = DpPolicy::replicated(self.x.policy().num_cubes);
         self.cx.placed(policy).empty(shape, self.x.dtype())
@@ -128,7 +128,7 @@ impl<'a> Region<'a> {
     }
 }
 
-/// The tensor as it is: everybody has all of it. (Backward it is an all-reduce.)
+/// Returns the tensor: every rank has all of it. (Backward it is an all-reduce.)
 pub fn copy_to_tensor_model_parallel_region(
     cx: &Rank,
     x: &Tensor,
@@ -138,7 +138,7 @@ pub fn copy_to_tensor_model_parallel_region(
     Ok(x.clone())
 }
 
-/// The sum over ranks: in `x` itself if it is contiguous, so use what is given back.
+/// Returns the sum over ranks. The sum overwrites `x` if `x` is contiguous.
 pub fn reduce_from_tensor_model_parallel_region(
     cx: &Rank,
     x: &Tensor,
@@ -222,7 +222,7 @@ pub fn scatter_to_sequence_parallel_region(
     region.dense()?.narrow(0, region.rank()? * share, share)
 }
 
-/// The tensors of all ranks, one behind the other along dimension 0.
+/// The tensors of all ranks, concatenated along dimension 0.
 pub fn gather_from_sequence_parallel_region(
     cx: &Rank,
     x: &Tensor,
@@ -250,7 +250,7 @@ pub fn reduce_scatter_to_sequence_parallel_region(
     region.reduce_scatter(&region.dense()?, &shape)
 }
 
-/// Share `i` of dimension 0 goes to rank `i`; what came from rank `i` is share `i`.
+/// Sends share `i` of dimension 0 to rank `i`; share `i` of the result is from rank `i`.
 pub fn all_to_all(cx: &Rank, x: &Tensor, group: Option<&ProcessGroup>) -> Result<Tensor, Error> {
     let region = Region::new(cx, x, group)?;
     if region.ranks == 1 {

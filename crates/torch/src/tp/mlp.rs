@@ -10,16 +10,16 @@ use crate::rank::Rank;
 use crate::tensor::Tensor;
 use phalanx_sim::DType;
 
-/// What a [`Mlp`] is told.
+/// The options of an [`Mlp`].
 #[derive(Clone)]
 pub struct MlpOptions {
-    /// Between the two layers.
+    /// The function between the two layers.
     pub activation: Activation,
-    /// Whether the layers have biases.
+    /// True if the layers have biases.
     pub bias: bool,
-    /// What the masters of the two layers hold.
+    /// Initial weights of the two layers.
     pub init: [Init; 2],
-    /// What all layers are told.
+    /// Settings that all layers share.
     pub config: Config,
 }
 
@@ -35,8 +35,8 @@ impl Default for MlpOptions {
     }
 }
 
-/// `y = f(x W1^T + b1) W2^T + b2`: `W1` by output features, `W2` by input features, so that what is between them stays
-/// where it was computed.
+/// `y = f(x W1^T + b1) W2^T + b2`: `W1` is spread by output features, `W2` by input features, so that the inner activations
+/// stay on their ranks.
 pub struct Mlp {
     up: ColumnParallelLinear,
     down: RowParallelLinear,
@@ -46,12 +46,12 @@ pub struct Mlp {
 }
 
 impl Mlp {
-    /// From `hidden` features to `ffn` and back.
+    /// An MLP from `hidden` features to `ffn` and back.
     pub fn new(cx: &Rank, hidden: usize, ffn: usize, options: &MlpOptions) -> Result<Self, Error> {
         let MlpOptions { activation, bias, init: [up, down], config } = options;
         let up = ColumnOptions {
             bias: *bias,
-            // The bias is added on the way to the activation: one kernel for both.
+            // One kernel adds the bias and applies the activation.
             skip_bias_add: true,
             init: up.clone(),
             config: config.clone(),
@@ -76,7 +76,7 @@ impl Mlp {
         self.dtype
     }
 
-    /// The output, which all ranks have alike; `x` is `[.., hidden]`.
+    /// Computes the output, equal on all ranks; `x` is `[.., hidden]`.
     pub fn forward(&self, x: &Tensor) -> Result<Tensor, Error> {
         let (y, bias) = self.up.forward(x)?;
         epilogue(&y, bias.as_ref(), self.activation, self.compute)?;

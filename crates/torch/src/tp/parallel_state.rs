@@ -1,9 +1,9 @@
-//! Which ranks share which kind of parallel work.
+//! The process groups of each kind of parallelism.
 //!
-//! Every rank keeps its own state (PAR-1): the ranks of one process do not see each other's.
+//! Every rank keeps its own state (PAR-1).
 //!
-//! - **PST-1 (same groups on all).** Every rank makes all groups of all kinds, in the same order and without waiting,
-//!   and keeps those it is in.
+//! - **PST-1 (same groups on all).** Every rank makes all groups of all kinds, in the same order and without waiting, and
+//!   keeps those that it is a member of.
 
 mod grid;
 
@@ -16,7 +16,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// How many ranks share each kind of work; the rest is data parallel.
+/// The number of ranks of each kind of parallelism; the rest is data parallel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelParallel {
     /// Ranks that share the tensors of a layer.
@@ -34,7 +34,7 @@ pub struct ModelParallel {
 }
 
 impl Default for ModelParallel {
-    /// Everything is data parallel.
+    /// Pure data parallelism.
     fn default() -> Self {
         let order = "tp-cp-ep-dp-pp".to_owned();
         Self { tensor: 1, pipeline: 1, context: 1, expert: 1, expert_tensor: None, order }
@@ -42,7 +42,7 @@ impl Default for ModelParallel {
 }
 
 impl ModelParallel {
-    /// Tensors over so many ranks, layers over so many stages.
+    /// Tensors over `tensor` ranks, layers over `pipeline` stages.
     pub fn new(tensor: usize, pipeline: usize) -> Self {
         Self { tensor, pipeline, ..Self::default() }
     }
@@ -73,34 +73,34 @@ impl ModelParallel {
 /// A kind of group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// Those that hold the same weights and see other data.
+    /// Ranks that hold the same weights and process different data.
     Data,
-    /// The same, with the ranks that share a sequence.
+    /// Data parallel ranks, with the ranks that share a sequence.
     DataWithContext,
-    /// Those that share the tokens of a sequence.
+    /// Ranks that share the tokens of a sequence.
     Context,
-    /// Those that share one copy of a model.
+    /// Ranks that share one copy of a model.
     Model,
-    /// Those that share the tensors of a layer.
+    /// Ranks that share the tensors of a layer.
     Tensor,
     /// The stages of a model.
     Pipeline,
     /// The first and the last stage, which share the embedding.
     Embedding,
-    /// Those of the same stage and the same part of a sequence.
+    /// Ranks of the same stage and the same part of a sequence.
     TensorAndData,
-    /// Those that share the tensors of a layer and the tokens of a sequence.
+    /// Ranks that share the tensors of a layer and the tokens of a sequence.
     TensorAndContext,
-    /// Those that share the experts of a layer.
+    /// Ranks that share the experts of a layer.
     Expert,
-    /// Those that share the tensors of an expert.
+    /// Ranks that share the tensors of an expert.
     ExpertTensor,
-    /// Those that hold the same experts.
+    /// Ranks that hold the same experts.
     ExpertData,
 }
 
 impl Kind {
-    /// How errors call it.
+    /// Its name in errors.
     fn name(self) -> &'static str {
         match self {
             Self::Data => "data parallel",
@@ -147,7 +147,7 @@ pub fn rank_groups(sizes: &ModelParallel, world: usize) -> Result<Vec<(Kind, Gro
     ])
 }
 
-/// The groups of a rank, and what it was told to answer instead.
+/// The groups of a rank, and the overrides of its getters.
 #[derive(Default)]
 pub(crate) struct ParallelState {
     groups: RefCell<BTreeMap<Kind, ProcessGroup>>,
@@ -157,16 +157,16 @@ pub(crate) struct ParallelState {
     pipeline_world_size: Cell<Option<usize>>,
 }
 
-/// The state of a rank: an empty one if there is none yet.
+/// The state of a rank; makes an empty one if there is none.
 fn state(cx: &Rank) -> Rc<ParallelState> {
     cx.parallel().borrow_mut().get_or_insert_default().clone()
 }
 
-/// Makes all groups. Every rank calls it after `init_process_group`; nobody waits (PST-1).
+/// Makes all groups. Every rank calls this after `init_process_group`; no rank waits (PST-1).
 ///
 /// # Errors
 ///
-/// If the ranks cannot be divided so, if there is no process group, or if it was called before.
+/// If the ranks cannot be divided like this, if there is no process group, or if groups exist already.
 pub fn initialize_model_parallel(cx: &Rank, sizes: &ModelParallel) -> Result<(), Error> {
     distributed::get_world_size(cx, None)?;
     let groups = rank_groups(sizes, cx.world_size())?;
@@ -185,19 +185,19 @@ pub fn initialize_model_parallel(cx: &Rank, sizes: &ModelParallel) -> Result<(),
     Ok(())
 }
 
-/// Whether groups were made.
+/// True if groups were made.
 pub fn is_initialized(cx: &Rank) -> bool {
     state(cx).groups.borrow().contains_key(&Kind::Data)
 }
 
-/// Whether the groups of tensors, stages and data were made.
+/// True if the groups of tensors, stages and data were made.
 pub fn model_parallel_is_initialized(cx: &Rank) -> bool {
     let state = state(cx);
     let groups = state.groups.borrow();
     [Kind::Tensor, Kind::Pipeline, Kind::Data].iter().all(|kind| groups.contains_key(kind))
 }
 
-/// Forgets everything, and what was told to be answered instead.
+/// Forgets all groups and overrides.
 pub fn destroy_model_parallel(cx: &Rank) {
     cx.parallel().borrow_mut().take();
 }
@@ -279,7 +279,7 @@ pub fn get_tensor_model_parallel_rank(cx: &Rank) -> Result<usize, Error> {
     told(state(cx).tensor_rank.get(), || rank_in(cx, Kind::Tensor))
 }
 
-/// How many ranks share the tensors of a layer.
+/// The number of ranks that share the tensors of a layer.
 pub fn get_tensor_model_parallel_world_size(cx: &Rank) -> Result<usize, Error> {
     told(state(cx).tensor_world_size.get(), || Ok(get_group(cx, Kind::Tensor)?.size()))
 }
@@ -294,12 +294,12 @@ pub fn get_data_parallel_src_rank(cx: &Rank) -> Result<usize, Error> {
     Ok(get_group(cx, Kind::Data)?.members()[0])
 }
 
-/// Makes [`get_tensor_model_parallel_rank`] answer this.
+/// Overrides [`get_tensor_model_parallel_rank`].
 pub fn set_tensor_model_parallel_rank(cx: &Rank, rank: usize) {
     state(cx).tensor_rank.set(Some(rank));
 }
 
-/// Makes [`get_tensor_model_parallel_world_size`] answer this.
+/// Overrides [`get_tensor_model_parallel_world_size`].
 pub fn set_tensor_model_parallel_world_size(cx: &Rank, size: usize) {
     state(cx).tensor_world_size.set(Some(size));
 }
@@ -314,17 +314,17 @@ pub fn get_pipeline_model_parallel_rank(cx: &Rank) -> Result<usize, Error> {
     told(state(cx).pipeline_rank.get(), || rank_in(cx, Kind::Pipeline))
 }
 
-/// How many stages there are.
+/// The number of stages.
 pub fn get_pipeline_model_parallel_world_size(cx: &Rank) -> Result<usize, Error> {
     told(state(cx).pipeline_world_size.get(), || Ok(get_group(cx, Kind::Pipeline)?.size()))
 }
 
-/// Makes [`get_pipeline_model_parallel_rank`] answer this.
+/// Overrides [`get_pipeline_model_parallel_rank`].
 pub fn set_pipeline_model_parallel_rank(cx: &Rank, rank: usize) {
     state(cx).pipeline_rank.set(Some(rank));
 }
 
-/// Makes [`get_pipeline_model_parallel_world_size`] answer this.
+/// Overrides [`get_pipeline_model_parallel_world_size`].
 pub fn set_pipeline_model_parallel_world_size(cx: &Rank, size: usize) {
     state(cx).pipeline_world_size.set(Some(size));
 }
@@ -340,12 +340,12 @@ pub fn get_pipeline_model_parallel_last_rank(cx: &Rank) -> Result<usize, Error> 
     Ok(group.members()[group.size() - 1])
 }
 
-/// The rank of the stage behind this one, by its number in the world; the first one is behind the last.
+/// The rank of the next stage, by its number in the world; the first stage follows the last.
 pub fn get_pipeline_model_parallel_next_rank(cx: &Rank) -> Result<usize, Error> {
     stage_after(cx, 1)
 }
 
-/// The rank of the stage before this one, by its number in the world; the last one is before the first.
+/// The rank of the previous stage, by its number in the world; the last stage precedes the first.
 pub fn get_pipeline_model_parallel_prev_rank(cx: &Rank) -> Result<usize, Error> {
     stage_after(cx, get_group(cx, Kind::Pipeline)?.size() - 1)
 }
@@ -356,12 +356,12 @@ fn stage_after(cx: &Rank, steps: usize) -> Result<usize, Error> {
     Ok(group.members()[(stage + steps) % group.size()])
 }
 
-/// Whether this rank is of the first stage.
+/// True if this rank is in the first stage.
 pub fn is_pipeline_first_stage(cx: &Rank) -> Result<bool, Error> {
     Ok(get_pipeline_model_parallel_rank(cx)? == 0)
 }
 
-/// Whether this rank is of the last stage.
+/// True if this rank is in the last stage.
 pub fn is_pipeline_last_stage(cx: &Rank) -> Result<bool, Error> {
     let last = get_pipeline_model_parallel_world_size(cx)? - 1;
     Ok(get_pipeline_model_parallel_rank(cx)? == last)

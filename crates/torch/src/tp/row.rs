@@ -10,25 +10,25 @@ use crate::error::Error;
 use crate::rank::Rank;
 use crate::tensor::Tensor;
 
-/// What a [`RowParallelLinear`] is told.
+/// The options of a [`RowParallelLinear`].
 #[derive(Clone)]
 pub struct RowOptions {
-    /// Whether there is a bias; it begins as 0.
+    /// True for a bias, initially 0.
     pub bias: bool,
-    /// Whether the input is spread over ranks already.
+    /// True if the input is already spread over ranks.
     pub input_is_parallel: bool,
-    /// Whether the bias is given back instead of added.
+    /// True if the bias is returned instead of added.
     pub skip_bias_add: bool,
-    /// How many pieces of the master a rank holds, interleaved with those of others.
+    /// Pieces of the master weight on a rank, interleaved with those of other ranks.
     pub stride: usize,
-    /// What the master holds.
+    /// Initial elements of the master weight.
     pub init: Init,
-    /// What all layers are told.
+    /// Settings that all layers share.
     pub config: Config,
 }
 
 impl RowOptions {
-    /// These three have to be said.
+    /// Options with the three settings that have no default.
     pub fn new(bias: bool, input_is_parallel: bool, skip_bias_add: bool) -> Self {
         Self {
             bias,
@@ -82,9 +82,8 @@ impl RowParallelLinear {
         self.bias.as_ref()
     }
 
-    /// The output, and the bias that is still to be added if `skip_bias_add` was asked for. `x` is this rank's
-    /// `[.., in / ranks]`, or all of `[.., in]` unless `input_is_parallel`. With `sequence_parallel` every rank gets its
-    /// share of dimension 0.
+    /// Computes the output; also returns the bias if `skip_bias_add` is set. `x` is this rank's `[.., in / ranks]`, or all of
+    /// `[.., in]` unless `input_is_parallel`. With `sequence_parallel` every rank gets its share of dimension 0.
     pub fn forward(&self, x: &Tensor) -> Result<(Tensor, Option<Tensor>), Error> {
         let LayerContext { cx, group, compute, .. } = &self.layer;
         let x = if self.options.input_is_parallel {

@@ -1,5 +1,5 @@
-//! `allreduce-window`: every chip writes its vector into a window of each other one, tells it so, and sums what it was
-//! given, on the chip. All ranks start together, as a group.
+//! `allreduce-window`: every chip writes its vector into the window of each chip, notifies it, and sums the vectors in its own
+//! window, on the chip. All ranks start together, as a group.
 
 use super::harness::Harness;
 use super::{Chips, NodeError, REPEATS, SPOIL, Workload};
@@ -20,7 +20,7 @@ pub(super) const WORKLOAD: Workload = Workload {
     run,
 };
 
-/// How long the vectors of an all-reduce are.
+/// The length of the vectors of an all-reduce.
 pub(super) const ELEMENTS: Parameter = Parameter {
     name: "elements",
     help: "how many numbers each vector has",
@@ -34,11 +34,11 @@ fn bytes(settings: &Settings, chips: u32) -> Result<u64, ParameterError> {
     Ok((4 * elements * (2 + chips) + OVERHEAD * (2 + chips)) * chips)
 }
 
-/// Room for cells and for gaps between buffers, a rank.
+/// Bytes of a rank for signal cells and gaps between buffers.
 pub(super) const OVERHEAD: u64 = 8 << 10;
 /// Small whole numbers: their sums are exact.
 pub(super) const SPAN: u16 = 1000;
-/// How long a peer is waited for.
+/// Longest wait for a peer.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Sums argument 0 of all ranks of domain 0 into argument 1 of each.
@@ -61,7 +61,7 @@ fn all_reduce(task: &mut Task<'_>) -> Result<(), Failure> {
     SimChip::launch_on(task, operands, "sum", Grid::All, super::ffn_tp::sum_parts)
 }
 
-/// A domain in which these chips can reduce vectors of so many elements.
+/// A domain in which these chips can reduce vectors of `elements` elements.
 pub(super) fn domain_of(
     graph: &mut Orchestrator<'_>,
     name: &str,
@@ -76,7 +76,7 @@ pub(super) fn domain_of(
     Ok(graph.allocate_domain(&spec)?)
 }
 
-/// What one rank of an all-reduce has and gets.
+/// A rank of an all-reduce with its input and result.
 pub(super) struct Member {
     pub(super) chip: u32,
     pub(super) x: Vec<f32>,
@@ -116,7 +116,7 @@ pub(super) fn submit(
     Ok(())
 }
 
-/// What every member should get.
+/// The expected result of every member.
 pub(super) fn expected(members: &[Member]) -> Vec<f64> {
     let elements = members.first().map_or(0, |member| member.x.len());
     let of = |index: usize| members.iter().map(|member| f64::from(member.x[index])).sum();

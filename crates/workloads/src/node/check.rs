@@ -1,29 +1,29 @@
-//! Comparing what a node has computed with a plain reference, and naming the first element that differs.
+//! The comparison of a node's results with a plain reference; names the first element that differs.
 
 use phalanx_sim::value::bf16;
 use std::fmt;
 
-/// How results compare with their references.
+/// The comparison of results with their references.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Check {
-    /// How many elements were compared.
+    /// Number of compared elements.
     pub compared: u64,
-    /// The largest difference; infinite if something is not a number.
+    /// The largest difference; infinite if an element is NaN.
     pub max_abs_error: f64,
-    /// The first element that differs by more than it may, in the order of comparison.
+    /// The first element outside the tolerance, in the order of comparison.
     pub first: Option<Difference>,
 }
 
-/// An element that is not what it should be.
+/// An element that differs from its reference.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Difference {
-    /// Of what.
+    /// The result that it belongs to.
     pub what: String,
-    /// Which element, counted from 0.
+    /// Its index, from 0.
     pub index: u64,
-    /// What it is.
+    /// The element.
     pub got: f64,
-    /// What it should be.
+    /// The reference.
     pub expected: f64,
 }
 
@@ -35,12 +35,12 @@ impl fmt::Display for Difference {
 }
 
 impl Check {
-    /// Whether everything is what it should be.
+    /// True if no element differs.
     pub fn is_correct(&self) -> bool {
         self.first.is_none()
     }
 
-    /// Compares elements that may be off by `tolerance`.
+    /// Compares elements with a tolerance.
     pub(super) fn within(
         &mut self,
         what: &str,
@@ -56,7 +56,7 @@ impl Check {
         }
     }
 
-    /// Compares elements that may be off by so many steps of their type; by none is bit for bit.
+    /// Compares elements with a tolerance in steps of their type; 0 steps compare bit for bit.
     pub(super) fn steps(
         &mut self,
         what: &str,
@@ -99,9 +99,9 @@ impl Pair {
     }
 }
 
-/// How many steps two numbers are apart; none if one is not a number.
+/// The distance of two numbers in steps of the type; `None` if one is NaN.
 fn distance(one: bf16, other: bf16) -> Option<u32> {
-    // Numbers in order are bits in order, if those of negative ones are turned round.
+    // The order of numbers is the order of their bits, if the bits of negative numbers are negated.
     let place = |number: bf16| {
         let bits = i32::from(number.to_bits() & 0x7fff);
         if number.is_sign_negative() { -bits } else { bits }

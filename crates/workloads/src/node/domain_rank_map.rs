@@ -1,5 +1,5 @@
-//! `domain-rank-map`: two domains that share a chip. Ranks are counted in each by itself, the shared chip has a window in
-//! each, whoever is no member is refused; then a small all-reduce in each.
+//! `domain-rank-map`: two domains that share a chip. Each domain has its own ranks, the shared chip has a window in each, and
+//! non-members are refused; then a small all-reduce runs in each.
 
 use super::allreduce_window::{ELEMENTS, Member, OVERHEAD, domain_of, expected, members, submit};
 use super::harness::Harness;
@@ -26,7 +26,7 @@ fn bytes(settings: &Settings, _: u32) -> Result<u64, ParameterError> {
 /// The two domains.
 const DOMAINS: [(&str, [u32; 2]); 2] = [("left", [0, 2]), ("right", [1, 2])];
 
-/// Leaves a mark in its own window, and says rank and number of ranks in its argument.
+/// Writes a mark into its own window, and rank and number of ranks into its argument.
 pub(super) const MARK: Callable = register!(mark);
 
 fn mark(task: &mut Task<'_>) -> Result<(), Failure> {
@@ -36,7 +36,7 @@ fn mark(task: &mut Task<'_>) -> Result<(), Failure> {
     Ok(task.argument(0)?.write_elements(&found)?)
 }
 
-/// Says in its argument which mark is in its own window.
+/// Writes the mark in its own window into its argument.
 pub(super) const FIND: Callable = register!(find);
 
 fn find(task: &mut Task<'_>) -> Result<(), Failure> {
@@ -130,7 +130,7 @@ fn ask_chips(
     Ok(())
 }
 
-/// A chip that is no member has no rank, and a task on it is refused.
+/// Checks that a chip outside a domain has no rank in it, and that a task on it is refused.
 fn refuse_non_members(graph: &mut Orchestrator<'_>, domains: &[Domain]) -> Result<(), Failure> {
     for (domain, outsider) in domains.iter().zip([1, 0]) {
         let call = Call::new(&FIND).domain(domain);

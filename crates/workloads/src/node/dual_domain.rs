@@ -1,5 +1,5 @@
-//! `dual-domain`: two domains that overlap in one chip: an all-reduce in each, then on each chip of each domain a step
-//! `scale · x + bias`, behind it because it reads what that wrote. Nothing leaks from one domain into the other.
+//! `dual-domain`: two domains that share a chip: an all-reduce in each, then on each chip of each domain a step
+//! `scale · x + bias`, which depends on the all-reduce because it reads its result. Domains do not affect each other.
 
 use super::allreduce_window::{ELEMENTS, Member, OVERHEAD, domain_of, expected, members, submit};
 use super::harness::Harness;
@@ -35,7 +35,7 @@ fn affine(task: &mut Task<'_>) -> Result<(), Failure> {
     SimChip::launch(task, "affine", Grid::All, move |tl, args| step(tl, args, scale, bias))
 }
 
-/// How many elements are in a tile.
+/// Elements of a tile.
 const BLOCK: usize = 16 * 1024;
 
 async fn step(tl: Tl, args: Args, scale: f64, bias: f64) -> Result<(), KernelError> {

@@ -37,7 +37,7 @@ pub(super) const WORKLOAD: Workload = Workload {
     run,
 };
 
-/// How far a result may be off: f32 sums against f64 ones.
+/// The tolerance of a result: f32 sums against f64 sums.
 const TOLERANCE: f64 = 1e-4;
 
 #[expect(clippy::unnecessary_wraps, reason = "others refuse")]
@@ -73,10 +73,10 @@ fn sum(task: &mut Task<'_>) -> Result<(), Failure> {
     SimChip::launch(task, "sum", Grid::All, sum_parts)
 }
 
-/// How many elements are in a tile.
+/// Elements of a tile.
 const BLOCK: usize = 16 * 1024;
 
-/// Sums argument 0, which is so many times as long as argument 1, into argument 1.
+/// Sums the parts of argument 0, each as long as argument 1, into argument 1.
 pub(super) async fn sum_parts(tl: Tl, args: Args) -> Result<(), KernelError> {
     let (parts, y) = (args.region(0)?, args.region(1)?);
     let (start, len) = tl.share(y.elements);
@@ -93,7 +93,7 @@ pub(super) async fn sum_parts(tl: Tl, args: Args) -> Result<(), KernelError> {
     Ok(())
 }
 
-/// A number between -1 and 1 that is no sum of a few powers of two.
+/// A number between -1 and 1 whose sums are not exact in f32.
 fn fraction(seed: u64, stream: u64, index: usize) -> f32 {
     number(seed, stream, index as u64, 9999) / 9999.0
 }

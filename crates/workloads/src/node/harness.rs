@@ -1,4 +1,4 @@
-//! A node that a workload runs on: it times runs, reads results and compares them.
+//! The harness of a workload: runs graphs on a node, times them, and compares their results.
 
 use super::check::Check;
 use super::{NodeError, Run, Setup};
@@ -7,7 +7,7 @@ use phalanx_runtime::{DType, Failure, Orchestrator, Tensor, Worker};
 use phalanx_sim::value::{Element, bf16};
 use std::time::Instant;
 
-/// A workload while it runs.
+/// The harness of a running workload.
 pub(super) struct Harness<'a> {
     pub(super) worker: Worker,
     pub(super) settings: &'a Settings,
@@ -15,7 +15,7 @@ pub(super) struct Harness<'a> {
     pub(super) check: Check,
     pub(super) runs: Vec<Run>,
     tell: &'a dyn Fn(&str),
-    /// Whether a result is still to be spoiled.
+    /// True until the first result was spoiled, if asked for.
     is_spoiling: bool,
 }
 
@@ -32,7 +32,7 @@ impl<'a> Harness<'a> {
         }
     }
 
-    /// Runs a graph as often as it is to be.
+    /// Runs a graph `repeats` times.
     pub(super) fn repeat(
         &mut self,
         label: &'static str,
@@ -100,7 +100,7 @@ impl<'a> Harness<'a> {
         Ok(())
     }
 
-    /// Which element of the first result is to be spoiled.
+    /// The element of the first result to spoil.
     fn spoiled(&mut self, count: usize) -> Option<usize> {
         (count > 0 && std::mem::take(&mut self.is_spoiling)).then_some(count / 2)
     }

@@ -6,8 +6,8 @@
 //!   push rows, weights, origins ► stage out                       of each token
 //! ```
 //!
-//! Rows lie at their expert's chip by expert, then by sender, then by token: every rank knows from the counts of all where
-//! its rows belong, and pushes them there. Stages follow each other because they read what the one before wrote.
+//! Rows on an expert's chip are sorted by expert, then by sender, then by token: every rank computes the place of its rows
+//! from the counts of all ranks, and pushes them there. A stage depends on the one before because it reads its outputs.
 
 mod callables;
 mod plan;
@@ -59,10 +59,10 @@ fn bytes(settings: &Settings, chips: u32) -> Result<u64, ParameterError> {
     Ok(plan.bytes())
 }
 
-/// How far an output may be off: a rounding of each row, and one of their sum.
+/// The tolerance of an output: a rounding of each row, and one of their sum.
 const STEPS: u32 = 2;
 
-/// What one rank is given, and what its stages hand on.
+/// The tensors of one rank: inputs, intermediate results, output.
 struct Rank {
     tokens: Tokens,
     x: Tensor,
@@ -157,7 +157,7 @@ fn submit(graph: &mut Orchestrator<'_>, plan: &Plan, ranks: &[Rank]) -> Result<(
     Ok(())
 }
 
-/// A number of f32 as bf16 and back.
+/// A number rounded to bf16.
 fn rounded(number: f64) -> bf16 {
     bf16::from_f64(number)
 }

@@ -1,5 +1,5 @@
-//! `multi-chip-add`: each chip adds vectors of its own, then a sub worker looks at all sums. Nothing says that it has to
-//! wait: it reads what the chips write.
+//! `multi-chip-add`: each chip adds its vectors, then a sub worker checks all sums. Its dependency on the chips is inferred: it
+//! reads their outputs.
 
 use super::harness::Harness;
 use super::{Chips, NodeError, REPEATS, SPOIL, Workload};
@@ -64,7 +64,7 @@ fn count_wrong(task: &mut Task<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Which numbers are whose.
+/// The stream of random numbers of an input.
 fn stream(chip: usize, side: u64) -> u64 {
     chip as u64 * 2 + side
 }

@@ -37,7 +37,7 @@ async fn run(part: Part, tl: Tl) -> Result<(), KernelError> {
     for (ring, half) in &ways {
         ring.begin(half, LoadFrom::Input).await?;
     }
-    // Chunks of the two come at the same time, and are taken in turn.
+    // Chunks of the two rings arrive at the same time and are handled in turn.
     let mut own = ways.each_ref().map(|(ring, half)| ring.own(half, LoadFrom::Input));
     let mut more = true;
     while more {

@@ -1,9 +1,8 @@
 //! `direct`: every rank sends to every other one.
 //!
-//! Reducing, segment `s` of a vector is combined by rank `s`, in the order of ranks:
-//! `((x[0] + x[1]) + x[2]) + ...`; a reduction to a root is combined there, in the same order. Ranks begin with the
-//! one behind them, so that no link carries all first messages, and go on chunk by chunk rather than rank by rank, so
-//! that all links are busy.
+//! In a reduction, rank `s` combines segment `s` of the vector in the order of ranks: `((x[0] + x[1]) + x[2]) + ...`. A
+//! reduction to a root is combined at the root, in the same order. Ranks begin with the next rank, so that no link carries
+//! all first messages, and send chunk by chunk rather than rank by rank, so that all links are busy.
 
 use super::super::algorithm::{Algorithm, Operation, Running, anywhere};
 use super::super::part::{Part, RecvQueue, SendQueue};
@@ -38,7 +37,7 @@ pub(super) async fn run(part: Part, tl: Tl) -> Result<(), KernelError> {
     }
 }
 
-/// The queues to and from other ranks; none where nothing is sent.
+/// The queues to and from other ranks; `None` where the operation sends nothing.
 struct Mesh<'a> {
     part: &'a Part,
     tl: &'a Tl,
@@ -47,7 +46,7 @@ struct Mesh<'a> {
 }
 
 impl<'a> Mesh<'a> {
-    /// All queues that the operation needs.
+    /// Opens all queues that the operation needs.
     fn open(part: &'a Part, tl: &'a Tl) -> Result<Self, KernelError> {
         let root = |rank: usize| rank == part.root;
         let (sends, receivers): (&dyn Fn(usize, usize) -> bool, usize) = match part.operation {
@@ -65,20 +64,20 @@ impl<'a> Mesh<'a> {
         Ok(mesh)
     }
 
-    /// The others, beginning behind this rank.
+    /// The other ranks, from the next rank on.
     fn behind(&self) -> impl Iterator<Item = usize> + use<> {
         let (rank, ranks) = (self.part.rank, self.part.ranks);
         (1..ranks).map(move |step| (rank + step) % ranks)
     }
 
-    /// Sends a tile to everybody there is a queue to.
+    /// Sends a tile into every open queue.
     fn send_to_all(&self, tile: &Tile) {
         for to in self.behind().filter_map(|rank| self.to[rank].as_ref()) {
             self.part.send(self.tl, to, tile);
         }
     }
 
-    /// Sends everybody there is a queue to its range of the input.
+    /// Sends each rank with an open queue its range of the input.
     async fn deliver(&self, range: impl Fn(usize) -> Range<usize>) -> Result<(), KernelError> {
         let peers = self.behind().filter_map(|rank| Some((self.to[rank].as_ref()?, rank)));
         let lists = peers.map(|(to, rank)| (to, self.part.chunks(&range(rank))));
@@ -89,7 +88,7 @@ impl<'a> Mesh<'a> {
         Ok(())
     }
 
-    /// Receives a range of the output from everybody there is a queue from, in the order in which it is sent.
+    /// Receives a range of the output from each rank with an open queue, in the order of sending.
     async fn collect(&self, range: impl Fn(usize) -> Range<usize>) -> Result<(), KernelError> {
         let ranks = self.part.ranks;
         let before = (1..ranks).map(|step| (self.part.rank + ranks - step) % ranks);
@@ -102,7 +101,7 @@ impl<'a> Mesh<'a> {
         Ok(())
     }
 
-    /// A range of this rank's input, chunk by chunk, with another one for where it goes.
+    /// Prefetches a range of this rank's input; the key of a chunk is its range in the output.
     fn own(
         &self,
         range: &Range<usize>,
@@ -113,7 +112,7 @@ impl<'a> Mesh<'a> {
         self.part.prefetch(self.tl, LoadFrom::Input, chunks)
     }
 
-    /// A chunk of this rank's input, combined with everybody's in the order of ranks.
+    /// Combines a chunk of this rank's input with those of all ranks, in the order of ranks.
     async fn combined(&self, mine: Tile) -> Result<Tile, KernelError> {
         let (part, tl, len) = (self.part, self.tl, mine.shape().elements());
         let (mut mine, mut sum) = (Some(mine), None);
@@ -229,7 +228,7 @@ impl<'a> Mesh<'a> {
     }
 }
 
-/// The first of each list, then the second of each, and so on.
+/// The first item of each list, then the second of each, and so on.
 fn rounds<K: Copy, I: Iterator>(mut lists: VecDeque<(K, I)>) -> impl Iterator<Item = (K, I::Item)> {
     std::iter::from_fn(move || {
         loop {

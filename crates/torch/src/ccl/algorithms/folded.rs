@@ -1,28 +1,28 @@
 //! Groups whose size is no power of two, for algorithms that pair ranks off.
 //!
-//! The ranks beyond the largest power of two `p` sit out: rank `p + i` gives its vector to rank `i`, which combines
-//! `x[i] + x[p+i]`, and gets the result from it in the end.
+//! The ranks beyond the largest power of two `p` are folded: rank `p + i` sends its vector to rank `i`, which combines
+//! `x[i] + x[p+i]` and sends the result back in the end.
 
 use super::super::part::{Part, RecvQueue, SendQueue};
 use super::super::prefetch::LoadFrom;
 use phalanx_sim::kernel::{KernelError, Tile, Tl};
 
-/// One of the ranks that are paired off, and whoever it stands in for.
+/// One of the first `power` ranks, with the rank that is folded onto it, if there is one.
 pub(super) struct Folded<'a> {
     pub(super) part: &'a Part,
     pub(super) tl: &'a Tl,
-    /// How many are paired off: the largest power of two.
+    /// The largest power of two that is not above the number of ranks.
     pub(super) power: usize,
     beyond: Option<(SendQueue, RecvQueue)>,
 }
 
 impl<'a> Folded<'a> {
-    /// How many queues a rank has open to receive from, at most; see [`Part::to`].
+    /// Most queues that a rank receives from; see [`Part::to`].
     fn receivers(ranks: usize) -> usize {
         ranks.ilog2() as usize + 1
     }
 
-    /// This rank among those that are paired off; none if it sits out.
+    /// This rank among the first `power` ranks; `None` if it is folded onto another.
     pub(super) fn join(part: &'a Part, tl: &'a Tl) -> Result<Option<Self>, KernelError> {
         let power = 1 << part.ranks.ilog2();
         if part.rank >= power {
@@ -34,7 +34,7 @@ impl<'a> Folded<'a> {
         Ok(Some(Self { beyond, ..folded }))
     }
 
-    /// What a rank does that sits out: gives its vector to its partner, and waits for the result.
+    /// Runs a folded rank: sends its vector to its partner and waits for the result.
     pub(super) async fn sit_out(part: &Part, tl: &Tl) -> Result<(), KernelError> {
         let partner = part.rank - (1 << part.ranks.ilog2());
         let (to, from) = part.pair(tl, partner, Self::receivers(part.ranks))?;
@@ -51,12 +51,12 @@ impl<'a> Folded<'a> {
         self.part.pair(self.tl, rank, Self::receivers(self.part.ranks))
     }
 
-    /// Where this rank's numbers are once they have been folded.
+    /// The buffer with this rank's numbers after folding.
     pub(super) fn source(&self) -> LoadFrom {
         if self.stands_in() { LoadFrom::Output } else { LoadFrom::Input }
     }
 
-    /// Combines this rank's vector with that of the rank it stands in for, in the output, and hands out each chunk.
+    /// Combines this rank's vector with that of the folded rank, in the output; calls `take` with each chunk.
     pub(super) async fn fold(&self, mut take: impl FnMut(&Tile)) -> Result<(), KernelError> {
         let (part, tl) = (self.part, self.tl);
         let chunks = part.chunks(&(0..part.input.len)).map(|chunk| ((), chunk));
@@ -72,14 +72,14 @@ impl<'a> Folded<'a> {
         Ok(())
     }
 
-    /// Sends a piece of the result to the rank it stands in for.
+    /// Sends a piece of the result to the folded rank.
     pub(super) fn hand_back(&self, tile: &Tile) {
         if let Some((to, _)) = &self.beyond {
             self.part.send(self.tl, to, tile);
         }
     }
 
-    /// Sends the whole result to the rank it stands in for.
+    /// Sends the whole result to the folded rank.
     pub(super) async fn unfold(&self) -> Result<(), KernelError> {
         match &self.beyond {
             Some((to, _)) => {
@@ -90,12 +90,12 @@ impl<'a> Folded<'a> {
         }
     }
 
-    /// Whether it stands in for another rank.
+    /// True if a rank is folded onto this one.
     pub(super) fn stands_in(&self) -> bool {
         self.beyond.is_some()
     }
 
-    /// Combines what is here with what came from `other`, the lower rank's first.
+    /// Combines this rank's tile with one from `other`, the operand of the lower rank first.
     pub(super) async fn combine(
         &self,
         mine: &Tile,

@@ -1,10 +1,9 @@
-//! `halving_doubling`: pairs of ranks exchange halves, then halves of these, until each has one segment of the result;
-//! then the same way back.
+//! `halving_doubling`: pairs of ranks exchange halves, then halves of these, until each rank has one segment of the result;
+//! then they exchange results in the reverse order.
 //!
-//! The vector is cut into as many segments as there are ranks `p`, a power of two; segment `s` ends at rank `s`, which
-//! combines the ranks that are `p/2` apart first, then those `p/4` apart, the lower rank's operand always first. If
-//! the ranks are no power of two, those beyond the largest one are folded onto the first before that:
-//! `x[i] + x[p+i]` stands for `x[i]`.
+//! The vector is cut into `p` segments, where `p` is the number of ranks, a power of two. Segment `s` ends at rank `s`, which
+//! combines the ranks that are `p/2` apart first, then those `p/4` apart, the lower rank's operand always first. If the
+//! number of ranks is no power of two, the ranks beyond the largest one are folded first: `x[i] + x[p+i]` stands for `x[i]`.
 
 use super::super::algorithm::{Algorithm, Operation, Running, anywhere};
 use super::super::part::{Part, RecvQueue, SendQueue};
@@ -41,7 +40,7 @@ async fn run(part: Part, tl: Tl) -> Result<(), KernelError> {
     folded.unfold().await
 }
 
-/// The segments that a rank has, as a range of elements, when it has `count` of them.
+/// The range of elements of a rank that holds `count` segments.
 fn window(folded: &Folded<'_>, rank: usize, count: usize) -> Range<usize> {
     let (whole, first) = (0..folded.part.input.len, rank / count * count);
     let start = share(&whole, first, folded.power).start;

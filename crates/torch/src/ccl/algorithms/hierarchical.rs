@@ -1,5 +1,5 @@
-//! `hierarchical`: the vector is spread over all PEs of the SIP, and each PE runs a ring with those at its own place in
-//! the other SIPs.
+//! `hierarchical`: the vector is spread over all PEs of the SIP, and each PE runs a ring with its counterparts in the other
+//! SIPs.
 //!
 //! Each part is combined in the order of `ring`.
 

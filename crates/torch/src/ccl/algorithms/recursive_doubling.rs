@@ -1,8 +1,8 @@
 //! `recursive_doubling`: pairs of ranks exchange whole vectors, then pairs of pairs, and so on.
 //!
-//! All ranks combine in the same order: neighbours first, then pairs of neighbours, the lower ranks' operand always
-//! first: `((x[0] + x[1]) + (x[2] + x[3])) + ...`. If the ranks are no power of two, those beyond the largest one are
-//! folded onto the first before that: `x[i] + x[p+i]` stands for `x[i]`. A chunk goes on as soon as it is combined.
+//! All ranks combine in the same order: neighbours first, then pairs of neighbours, the lower ranks' operand always first:
+//! `((x[0] + x[1]) + (x[2] + x[3])) + ...`. If the number of ranks is no power of two, the ranks beyond the largest one are
+//! folded first: `x[i] + x[p+i]` stands for `x[i]`. A chunk is sent on as soon as it is combined.
 
 use super::super::algorithm::{Algorithm, Operation, Running, anywhere};
 use super::super::part::{Part, RecvQueue, SendQueue};

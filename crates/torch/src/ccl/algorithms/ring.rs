@@ -1,12 +1,12 @@
 //! `ring`: every rank sends to the next one only.
 //!
-//! Reducing, a vector is cut into one segment per rank, and each segment goes round and is combined on its way, from
-//! the rank behind its owner to its owner: segment `s` is `((x[s+1] + x[s+2]) + ...) + x[s]`. Gathering, what is
-//! complete goes round once more. A reduction to a root is combined in the same order, root last. A chunk goes on as
-//! soon as it is there, so that steps overlap.
+//! A reduction cuts the vector into one segment per rank. Each segment travels round the ring and is combined on its way,
+//! from the rank after its owner to its owner: segment `s` is `((x[s+1] + x[s+2]) + ...) + x[s]`. A gather sends complete
+//! segments round once more. A reduction to a root is combined in the same order, root last. A chunk is sent on as soon as
+//! it arrives, so that steps overlap.
 //!
-//! An all-to-all passes every block on until it is where it belongs. That takes blocks of one size: nobody knows the
-//! splits of others, so one with splits goes directly, like `direct`.
+//! An all-to-all passes every block on until it reaches its rank. That takes blocks of one size: no rank knows the splits
+//! of others, so an all-to-all with splits runs like `direct`.
 
 use super::super::algorithm::{Algorithm, Operation, Running, anywhere};
 use super::super::part::{Part, RecvQueue, SendQueue};
@@ -49,13 +49,13 @@ pub(super) async fn run(part: Part, tl: Tl) -> Result<(), KernelError> {
     }
 }
 
-/// Ranks in a circle, and this one in it: the whole group, or a row or column of it.
+/// A ring of ranks as one of them sees it: the whole group, or a row or column of it.
 pub(super) struct Ring<'a> {
     part: &'a Part,
     tl: &'a Tl,
     next: SendQueue,
     previous: RecvQueue,
-    /// Which of them this is, in the direction in which messages go.
+    /// The number of this rank in the ring, in the direction of the messages.
     index: usize,
     count: usize,
 }
@@ -80,7 +80,7 @@ impl<'a> Ring<'a> {
         Self::open(part, tl, &RingPosition { next, previous, index: rank, count: ranks }, 1)
     }
 
-    /// A ring between a next and a previous rank; see [`Part::to`] for `receivers`.
+    /// Opens the queues of a ring; see [`Part::to`] for `receivers`.
     pub(super) fn open(
         part: &'a Part,
         tl: &'a Tl,
@@ -96,7 +96,7 @@ impl<'a> Ring<'a> {
         share(range, index % self.count, self.count)
     }
 
-    /// The chunks that come in a step of an all-reduce of `range`.
+    /// The chunks that arrive in a step of an all-reduce of `range`.
     fn coming(
         &self,
         range: &Range<usize>,
@@ -106,7 +106,7 @@ impl<'a> Ring<'a> {
         self.part.chunks(&self.segment(range, from_start))
     }
 
-    /// What this rank adds to what comes while `range` is reduced, with the step in which it does.
+    /// Prefetches the chunks that this rank adds while `range` is reduced; the key is the step.
     pub(super) fn own(
         &self,
         range: &Range<usize>,
@@ -118,7 +118,7 @@ impl<'a> Ring<'a> {
         self.part.prefetch(self.tl, from, wanted)
     }
 
-    /// Sends the segment that is combined first by the next rank.
+    /// Sends the segment that the next rank combines first.
     pub(super) async fn begin(
         &self,
         range: &Range<usize>,
@@ -128,7 +128,7 @@ impl<'a> Ring<'a> {
         self.part.send_all(self.tl, &self.next, from, &first).await
     }
 
-    /// What comes, combined with what is here.
+    /// Receives a tile and combines it with `mine`.
     async fn combined(&self, mine: &Tile) -> Result<Tile, KernelError> {
         let received = self.receive(mine.shape().elements()).await?;
         self.part.combine(self.tl, &received, mine).await
@@ -142,7 +142,7 @@ impl<'a> Ring<'a> {
         self.part.send(self.tl, &self.next, tile);
     }
 
-    /// One chunk of a step that reduces.
+    /// Handles one chunk of a step that reduces.
     pub(super) async fn add(
         &self,
         step: usize,
@@ -161,7 +161,7 @@ impl<'a> Ring<'a> {
         Ok(())
     }
 
-    /// One chunk of a step that gathers; `last` if it goes no further.
+    /// Handles one chunk of a step that gathers; the `last` rank does not send it on.
     pub(super) async fn pass(&self, chunk: &Range<usize>, last: bool) -> Result<(), KernelError> {
         let received = self.receive(chunk.len()).await?;
         if !last {
@@ -171,7 +171,7 @@ impl<'a> Ring<'a> {
         Ok(())
     }
 
-    /// Reduces `range` and gathers it again, in the output.
+    /// Reduces `range` and gathers the result, in the output.
     pub(super) async fn all_reduce(
         &self,
         range: &Range<usize>,
@@ -185,7 +185,7 @@ impl<'a> Ring<'a> {
         self.gather_others(range).await
     }
 
-    /// Reduces `range` of the input: this rank's segment, at its own place less `base` in the output.
+    /// Reduces `range` of the input. The output gets this rank's segment, moved down by `base` elements.
     pub(super) async fn reduce_scatter(
         &self,
         range: &Range<usize>,
@@ -209,14 +209,14 @@ impl<'a> Ring<'a> {
         Ok(())
     }
 
-    /// Sends this rank's segment of `range` of the output round, and gets those of the others.
+    /// Sends this rank's segment of `range` of the output round the ring, and receives those of the others.
     pub(super) async fn gather(&self, range: &Range<usize>) -> Result<(), KernelError> {
         let own = self.segment(range, self.index);
         self.part.send_all(self.tl, &self.next, LoadFrom::Output, &own).await?;
         self.gather_others(range).await
     }
 
-    /// The chunks that come while `range` is gathered, and whether they go no further.
+    /// The chunks that arrive while `range` is gathered; true for those that are not sent on.
     pub(super) fn gathered(
         &self,
         range: &Range<usize>,
@@ -227,7 +227,7 @@ impl<'a> Ring<'a> {
         })
     }
 
-    /// Receives the segments of the others, and passes on those that go further.
+    /// Receives the segments of the other ranks, and sends them on.
     async fn gather_others(&self, range: &Range<usize>) -> Result<(), KernelError> {
         for (last, chunk) in self.gathered(range) {
             self.pass(&chunk, last).await?;
@@ -281,7 +281,7 @@ async fn reduce(ring: &Ring<'_>) -> Result<(), KernelError> {
     Ok(())
 }
 
-/// The farthest segment goes first. `distance` is from the root.
+/// Scatters; the farthest segment is sent first. `distance` is the distance from the root.
 async fn scatter(ring: &Ring<'_>, distance: usize) -> Result<(), KernelError> {
     let (part, tl) = (ring.part, ring.tl);
     if distance == 0 {
@@ -305,7 +305,7 @@ async fn scatter(ring: &Ring<'_>, distance: usize) -> Result<(), KernelError> {
     Ok(())
 }
 
-/// The closest segment comes first. `distance` is to the root.
+/// Gathers; the closest segment arrives first. `distance` is the distance to the root.
 async fn gather(ring: &Ring<'_>, distance: usize) -> Result<(), KernelError> {
     let (part, tl) = (ring.part, ring.tl);
     if distance == 0 {
@@ -329,7 +329,7 @@ async fn gather(ring: &Ring<'_>, distance: usize) -> Result<(), KernelError> {
     Ok(())
 }
 
-/// In step `k` come the blocks of the rank `k` before this one, the farthest first, this rank's own last.
+/// Exchanges blocks. In step `k` the blocks of the `k`-th rank before this one arrive, the farthest first, this rank's last.
 async fn all_to_all(ring: &Ring<'_>) -> Result<(), KernelError> {
     let (part, tl) = (ring.part, ring.tl);
     let (ranks, rank) = (part.ranks, part.rank);

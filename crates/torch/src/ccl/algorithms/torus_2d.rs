@@ -1,8 +1,8 @@
-//! `torus_2d`: rings along the rows of a grid, and along its columns.
+//! `torus_2d`: rings along the rows and the columns of a grid.
 //!
-//! A row reduces the vector so that each of its ranks has one segment, a column reduces and gathers this segment, and
-//! the row gathers all of them. Segment `c` of a row is combined in the order of `ring` along the row, and part `r` of
-//! it, from these sums, in the order of `ring` along the column.
+//! A row reduces the vector so that each of its ranks has one segment, a column reduces and gathers this segment, and the
+//! row gathers all segments. Segment `c` of a row is combined in the order of `ring` along the row; part `r` of these sums
+//! is combined in the order of `ring` along the column.
 
 use super::super::algorithm::{Algorithm, Operation, Running};
 use super::super::part::Part;
@@ -22,7 +22,7 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
     run: |part, tl| -> Running { Box::pin(run(part, tl)) },
 };
 
-/// Rows and columns of a machine that is a grid.
+/// Rows and columns of the machine, if its SIPs form a grid.
 fn grid(machine: &MachineSpec) -> Option<(usize, usize)> {
     match machine.sips.topology {
         Topology::Torus2d { rows, columns } | Topology::Mesh2d { rows, columns } => {

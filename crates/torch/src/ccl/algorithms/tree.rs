@@ -1,9 +1,9 @@
 //! `tree`: a binomial tree toward the root and back.
 //!
-//! Ranks are counted from the root on (an all-reduce has rank 0 as its root). In it, `v` has the children `v + 1`,
-//! `v + 2`, `v + 4`, ... up to the lowest bit of `v`, and combines its own vector with theirs in this order:
-//! `((x[0] + x[1]) + (x[2] + x[3])) + ...`. On the way back the largest subtree is served first. A chunk goes on as
-//! soon as it is there.
+//! Ranks are counted from the root on (the root of an all-reduce is rank 0). Rank `v` has the children `v + 1`, `v + 2`,
+//! `v + 4`, ... up to the lowest bit of `v`, and combines its vector with theirs in this order:
+//! `((x[0] + x[1]) + (x[2] + x[3])) + ...`. On the way back the largest subtree is served first. A chunk is sent on as soon
+//! as it arrives.
 
 use super::super::algorithm::{Algorithm, Operation, Running, anywhere};
 use super::super::part::{Part, RecvQueue, SendQueue};
@@ -19,11 +19,11 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
     run: |part, tl| -> Running { Box::pin(run(part, tl)) },
 };
 
-/// This rank's place in the tree, and the queues that it needs.
+/// A node of the tree with its queues.
 struct Node<'a> {
     part: &'a Part,
     tl: &'a Tl,
-    /// Toward the root, and from there; none at the root.
+    /// Queues to and from the parent; `None` at the root.
     up: Option<SendQueue>,
     down: Option<RecvQueue>,
     /// Queues from and to the children, the closest child first.
@@ -88,7 +88,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// A chunk of this rank's vector, combined with those of all below it.
+    /// Combines a chunk of this rank's vector with those of its subtree.
     async fn combined(&self, mut sum: Tile) -> Result<Tile, KernelError> {
         let len = sum.shape().elements();
         for from in &self.gather {
@@ -98,7 +98,7 @@ impl<'a> Node<'a> {
         Ok(sum)
     }
 
-    /// Toward the root; there each chunk turns round at once.
+    /// Combines chunks toward the root; the root sends each result back at once.
     async fn reduce(&self) -> Result<(), KernelError> {
         let chunks = self.part.chunks(&(0..self.part.input.len)).map(|chunk| ((), chunk));
         let mut own = self.part.prefetch(self.tl, LoadFrom::Input, chunks);

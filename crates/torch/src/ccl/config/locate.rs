@@ -1,7 +1,7 @@
-//! Where the configuration comes from.
+//! The search for the configuration file.
 //!
-//! - **CCF-6 (nearest first).** The flag, then the environment, then the current directory, then what is built in; one
-//!   that is given counts even if there is no such file, so that a wrong path is an error and not another file.
+//! - **CCF-6 (nearest first).** The order is: the flag, the environment, the current directory, the built-in configuration.
+//!   A flag or variable counts even if there is no such file, so that a wrong path is an error and not another file.
 
 use std::ffi::OsStr;
 use std::io;
@@ -12,24 +12,24 @@ pub const FILE: &str = "ccl.yaml";
 /// The environment variable that names the file.
 pub const ENVIRONMENT: &str = "PHALANX_CCL";
 
-/// Where the configuration comes from.
+/// The source of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// This file, which may turn out not to be there.
+    /// This file, which may be missing.
     File(PathBuf),
     /// No file: [`super::CclConfig::builtin`].
     Builtin,
 }
 
-/// The file of `flag`, or else of the variable [`ENVIRONMENT`], which `env` is the value of and which counts as not set
-/// if it is empty, or else [`FILE`] in `cwd` if there is such a thing.
+/// The file of `flag`, or the file that the variable [`ENVIRONMENT`] names, or [`FILE`] in `cwd` if it exists. `env` is the
+/// value of the variable; an empty value counts as not set.
 pub fn locate(flag: Option<&Path>, env: Option<&OsStr>, cwd: &Path) -> Source {
     let env = env.filter(|value| !value.is_empty()).map(Path::new);
     if let Some(path) = flag.or(env) {
         return Source::File(path.to_owned());
     }
     let path = cwd.join(FILE);
-    // A file that is there and cannot be read must be an error later, not a file that was not there.
+    // A file that exists and cannot be read must be an error later, not a missing file.
     match path.symlink_metadata() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Source::Builtin,
         _ => Source::File(path),

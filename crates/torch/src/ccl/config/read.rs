@@ -30,14 +30,14 @@ const ALGORITHM: &[&str] = &[
     "n_elem",
 ];
 
-/// The most slots of a queue.
+/// Most slots of a queue.
 const MOST_SLOTS: u64 = 1 << 20;
-/// The least slot holds one element of any type.
+/// Smallest slot: one element of any type.
 const LEAST_SLOT: u64 = 4;
 /// The word for an algorithm that takes any topology.
 const ANY: &str = "any";
 
-/// What `text` says, still without the text itself.
+/// Reads `text`; the result does not hold the text yet.
 pub(super) fn config(file: &str, text: &str, builtin: &[&str]) -> Result<CclConfig, ConfigErrors> {
     read_file(file, text, ROOT, |r, root| {
         let defaults = r.part(root, "defaults", DEFAULTS);
@@ -69,7 +69,7 @@ fn choice(
     Some(Found { value, location })
 }
 
-/// One of `algorithms`; all of it is read before the first `?`, so that everything wrong is found in one go.
+/// Reads an entry of `algorithms`. All of it is read before the first `?`, so that all errors are found (CCF-2).
 fn entry(
     r: &mut Reader,
     name: &str,
@@ -160,7 +160,7 @@ fn backpressure(r: &mut Reader, part: &Section<'_>) -> Option<Backpressure> {
     })
 }
 
-/// Refuses chunks so small that a slot would be too many of them.
+/// Refuses chunks so small that a slot has too many of them.
 fn check_chunks(r: &mut Reader, location: Location, spec: &EdgeSpec) {
     let chunks = spec.slot_size.checked_div(spec.vc_chunk_size).unwrap_or(1);
     if chunks > MOST_CHUNKS {

@@ -1,17 +1,17 @@
-//! What a collective spent most of its time on.
+//! The bottleneck of a collective.
 
 use phalanx_sim::report::Report;
 use phalanx_sim::stall::Kind;
 use std::fmt;
 
-/// What has to become faster for the whole to become faster.
+/// The resource that limits a collective.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
-    /// The time that links take before the first byte arrives, and hosts to give a command.
+    /// The latency of links and of the commands of hosts.
     Latency,
     /// The bandwidth of links.
     Link,
-    /// Slots: the wire waits for a credit.
+    /// Slots: messages wait for a credit.
     Credit,
     /// The vector engine.
     Vector,
@@ -31,17 +31,17 @@ impl Bound {
         }
     }
 
-    /// What the critical path of a run went through for longest.
+    /// The resource with the largest share of a run's critical path.
     pub(crate) fn of(report: &Report) -> Self {
         let path = &report.critical_path;
         let spent = |kind| u128::from(path.spent.get(kind).as_ps());
         let outside = path.parts.iter().filter(|part| part.resource.is_wire_outside());
         let on_wires: u128 = outside.map(|part| u128::from(part.time.as_ps())).sum();
         let behind = u128::from(path.latency.as_ps());
-        // The kept steps tell how the time of links divides; without any, all of it is latency.
+        // The recorded steps divide the time of links into wires and latency; without steps, all of it is latency.
         let links = spent(Kind::Link);
         let wires = (links * on_wires).checked_div(on_wires + behind).unwrap_or(0);
-        // A credit that is waited for has a message before it, whose latency is part of the same round trip.
+        // A wait for a credit follows a message: the latency of the message is part of the same round trip.
         let credits = spent(Kind::Credit);
         let round_trips = credits.min(links - wires);
         let candidates = [

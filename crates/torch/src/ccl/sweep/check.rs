@@ -1,6 +1,6 @@
-//! The numbers of a sweep, and whether the result is what it should be.
+//! The inputs of a sweep, and the check of its results.
 //!
-//! Inputs are small whole numbers, so that every order of combining them gives the same.
+//! Inputs are small whole numbers, so that every order of combining them gives the same result.
 
 use super::Sweep;
 use crate::ccl::algorithm::Operation;
@@ -14,7 +14,7 @@ use phalanx_sim::value::{DType, Value};
 use std::rc::Rc;
 
 impl Sweep {
-    /// The numbers of one rank.
+    /// The input tensor of one rank.
     pub(super) fn input(&self, cx: &Rank, rank: usize, len: usize) -> Result<Tensor, Error> {
         if !self.options.data {
             return cx.empty([len], self.dtype);
@@ -31,14 +31,14 @@ impl Sweep {
         if self.combine == ReduceOp::Product {
             return if x & 1 == 0 { 1.0 } else { -1.0 };
         }
-        // Sums of so many stay exact in eight bits.
+        // Sums over all ranks stay exact in eight bits.
         let span = if self.ranks() <= 64 { 5 } else { 3 };
         #[expect(clippy::cast_precision_loss, reason = "at most 5")]
         let number = (x % span) as f32 - (span / 2) as f32;
         number
     }
 
-    /// How many elements are wrong on all ranks (SWP-2).
+    /// Counts the wrong elements of all ranks (SWP-2).
     pub(super) fn wrong(
         &self,
         context: &mut Context,
@@ -54,7 +54,7 @@ impl Sweep {
             let outputs = outputs.clone();
             async move { outputs[rank].to_vec().await }
         })?;
-        // What is combined is the same for all ranks.
+        // The combination is the same for all ranks.
         let combined: Vec<f32> = if self.operation.combines() {
             (0..self.elements(count)).map(|index| self.combined(index)).collect()
         } else {
@@ -72,10 +72,10 @@ impl Sweep {
         Ok(Some(wrong))
     }
 
-    /// What a rank should have got; `None` where anything is right.
+    /// The expected element of a rank; `None` where any value is right.
     fn expected(&self, rank: usize, index: usize, count: usize, combined: &[f32]) -> Option<f32> {
         Some(match self.operation {
-            // Who is not the root keeps what it had, or nothing.
+            // The outputs of other ranks than the root are undefined.
             Operation::Reduce if rank != 0 => return None,
             Operation::AllReduce | Operation::Reduce => combined[index],
             Operation::ReduceScatter => combined[rank * count + index],

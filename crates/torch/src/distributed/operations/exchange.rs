@@ -1,4 +1,4 @@
-//! Everybody with everybody, and waiting for everybody.
+//! All-to-all and barrier.
 
 use crate::ccl::algorithm::Operation;
 use crate::ccl::part::Splits;
@@ -11,8 +11,8 @@ use crate::rank::Rank;
 use crate::tensor::Tensor;
 use phalanx_sim::DType;
 
-/// Everybody gets its part of everybody's input. The parts are rows of dimension 0: as many as the split sizes say, or
-/// equally many. Either all ranks give split sizes or none does.
+/// Every rank gets its part of every rank's input. The parts are rows of dimension 0, by the split sizes or in equal numbers.
+/// Either all ranks give split sizes or none does.
 pub async fn all_to_all(
     cx: &Rank,
     output: &Tensor,
@@ -24,7 +24,7 @@ pub async fn all_to_all(
     all_to_all_async(cx, output, input, output_split_sizes, input_split_sizes, group)?.wait().await
 }
 
-/// The same, without waiting.
+/// Does the same without waiting.
 pub fn all_to_all_async(
     cx: &Rank,
     output: &Tensor,
@@ -61,18 +61,18 @@ pub fn all_to_all_async(
     Ok(Work::new(cx, launch(cx, &group, &call)?))
 }
 
-/// Waits until every rank of the group has come here.
+/// Waits until every rank of the group has called this.
 pub async fn barrier(cx: &Rank, group: Option<&ProcessGroup>) -> Result<(), Error> {
     barrier_async(cx, group)?.wait().await
 }
 
-/// The same, without waiting.
+/// Does the same without waiting.
 pub fn barrier_async(cx: &Rank, group: Option<&ProcessGroup>) -> Result<Work, Error> {
     let group = resolve(cx, group)?;
     if group.rank().is_none() {
         return Ok(Work::nothing(cx));
     }
-    // Everybody has come when everybody's number has been added up.
+    // The sum over all ranks is complete when all ranks have arrived.
     let one = cx.full([1], 1.0, DType::F32)?;
     let call =
         CollectiveCall { name: "barrier", ..CollectiveCall::new(Operation::AllReduce, &one, &one) };

@@ -1,4 +1,4 @@
-//! Collectives that hand numbers round as they are.
+//! Collectives that move numbers without combining them.
 
 use crate::ccl::algorithm::Operation;
 use crate::distributed::check::{self, RootArgument};
@@ -10,7 +10,7 @@ use crate::rank::Rank;
 use crate::request::Handle;
 use crate::tensor::Tensor;
 
-/// Everybody gets the inputs of all ranks, one behind the other.
+/// Every rank gets the inputs of all ranks, concatenated.
 pub async fn all_gather(
     cx: &Rank,
     output: &Tensor,
@@ -20,7 +20,7 @@ pub async fn all_gather(
     all_gather_async(cx, output, input, group)?.wait().await
 }
 
-/// The same, without waiting.
+/// Does the same without waiting.
 pub fn all_gather_async(
     cx: &Rank,
     output: &Tensor,
@@ -41,7 +41,7 @@ pub fn all_gather_async(
     Ok(Work::new(cx, launch(cx, &group, &call)?))
 }
 
-/// Everybody gets the inputs of all ranks, each in a tensor of its own.
+/// Every rank gets the inputs of all ranks, each in a tensor of its own.
 pub async fn all_gather_list(
     cx: &Rank,
     outputs: &[Tensor],
@@ -51,7 +51,7 @@ pub async fn all_gather_list(
     all_gather_list_async(cx, outputs, input, group)?.wait().await
 }
 
-/// The same, without waiting.
+/// Does the same without waiting.
 pub fn all_gather_list_async(
     cx: &Rank,
     outputs: &[Tensor],
@@ -72,7 +72,7 @@ pub fn all_gather_list_async(
     Ok(Work::of_all(cx, handles))
 }
 
-/// Everybody gets the tensor of rank `src`.
+/// Every rank gets the tensor of rank `src`.
 pub async fn broadcast(
     cx: &Rank,
     tensor: &Tensor,
@@ -82,7 +82,7 @@ pub async fn broadcast(
     broadcast_async(cx, tensor, src, group)?.wait().await
 }
 
-/// The same, without waiting.
+/// Does the same without waiting.
 pub fn broadcast_async(
     cx: &Rank,
     tensor: &Tensor,
@@ -99,7 +99,7 @@ pub fn broadcast_async(
     Ok(Work::new(cx, launch(cx, &group, &call)?))
 }
 
-/// Everybody gets its part of the input of rank `src`, which alone gives one.
+/// Every rank gets its part of the input of rank `src`; only `src` gives an input.
 pub async fn scatter(
     cx: &Rank,
     output: &Tensor,
@@ -110,7 +110,7 @@ pub async fn scatter(
     scatter_async(cx, output, input, src, group)?.wait().await
 }
 
-/// The same, without waiting.
+/// Does the same without waiting.
 pub fn scatter_async(
     cx: &Rank,
     output: &Tensor,
@@ -140,7 +140,7 @@ pub fn scatter_async(
     Ok(Work::new(cx, launch(cx, &group, &call)?))
 }
 
-/// Everybody gets its tensor of the list of rank `src`, which alone gives one.
+/// Every rank gets its tensor of the list of rank `src`; only `src` gives a list.
 pub async fn scatter_list(
     cx: &Rank,
     output: &Tensor,
@@ -151,7 +151,7 @@ pub async fn scatter_list(
     scatter_list_async(cx, output, scatter_list, src, group)?.wait().await
 }
 
-/// The same, without waiting.
+/// Does the same without waiting.
 pub fn scatter_list_async(
     cx: &Rank,
     output: &Tensor,
@@ -177,7 +177,7 @@ pub fn scatter_list_async(
     scatter_async(cx, output, Some(&together), src, group)
 }
 
-/// Rank `dst`, which alone gives an output, gets the inputs of all ranks, one behind the other.
+/// Rank `dst` gets the inputs of all ranks, concatenated; only `dst` gives an output.
 pub async fn gather(
     cx: &Rank,
     input: &Tensor,
@@ -188,7 +188,7 @@ pub async fn gather(
     gather_async(cx, input, output, dst, group)?.wait().await
 }
 
-/// The same, without waiting.
+/// Does the same without waiting.
 pub fn gather_async(
     cx: &Rank,
     input: &Tensor,
@@ -219,7 +219,7 @@ pub fn gather_async(
     Ok(Work::new(cx, launch(cx, &group, &call)?))
 }
 
-/// Rank `dst`, which alone gives a list, gets the inputs of all ranks, each in a tensor of its own.
+/// Rank `dst` gets the inputs of all ranks, each in a tensor of its own; only `dst` gives a list.
 pub async fn gather_list(
     cx: &Rank,
     input: &Tensor,
@@ -230,7 +230,7 @@ pub async fn gather_list(
     gather_list_async(cx, input, gather_list, dst, group)?.wait().await
 }
 
-/// The same, without waiting.
+/// Does the same without waiting.
 pub fn gather_list_async(
     cx: &Rank,
     input: &Tensor,

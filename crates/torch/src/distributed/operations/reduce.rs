@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::rank::Rank;
 use crate::tensor::Tensor;
 
-/// Combines the tensors of all ranks; afterwards they are bitwise equal.
+/// Combines the tensors of all ranks; afterwards all are bitwise equal.
 pub async fn all_reduce(
     cx: &Rank,
     tensor: &Tensor,
@@ -20,7 +20,7 @@ pub async fn all_reduce(
     all_reduce_async(cx, tensor, op, group)?.wait().await
 }
 
-/// The same, without waiting.
+/// Does the same without waiting.
 pub fn all_reduce_async(
     cx: &Rank,
     tensor: &Tensor,
@@ -38,7 +38,7 @@ pub fn all_reduce_async(
     Ok(Work::new(cx, launch(cx, &group, &call)?))
 }
 
-/// Combines the tensors of all ranks; rank `dst` gets the result, the others keep what they have.
+/// Combines the tensors of all ranks; rank `dst` gets the result, the tensors of other ranks stay.
 pub async fn reduce(
     cx: &Rank,
     tensor: &Tensor,
@@ -49,7 +49,7 @@ pub async fn reduce(
     reduce_async(cx, tensor, dst, op, group)?.wait().await
 }
 
-/// The same, without waiting.
+/// Does the same without waiting.
 pub fn reduce_async(
     cx: &Rank,
     tensor: &Tensor,
@@ -72,7 +72,7 @@ pub fn reduce_async(
     Ok(Work::new(cx, launch(cx, &group, &call)?))
 }
 
-/// Combines the inputs of all ranks; each gets its part of the result.
+/// Combines the inputs of all ranks; each rank gets its part of the result.
 pub async fn reduce_scatter(
     cx: &Rank,
     output: &Tensor,
@@ -83,7 +83,7 @@ pub async fn reduce_scatter(
     reduce_scatter_async(cx, output, input, op, group)?.wait().await
 }
 
-/// The same, without waiting.
+/// Does the same without waiting.
 pub fn reduce_scatter_async(
     cx: &Rank,
     output: &Tensor,

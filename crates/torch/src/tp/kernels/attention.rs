@@ -1,4 +1,4 @@
-//! The two products of attention: scores from queries and keys, and the values they weigh.
+//! The two products of attention: scores from queries and keys, and values weighted by scores.
 //!
 //! Queries, keys and values of a head stand side by side in the columns of one matrix: `[tokens, heads · 3 · width]`,
 //! where the tokens of several sequences are interleaved as `[sequence position, sequence]`.
@@ -15,18 +15,18 @@ use std::rc::Rc;
 /// The sizes of an attention on one rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sizes {
-    /// How many tokens a sequence has.
+    /// Tokens of a sequence.
     pub(crate) length: usize,
-    /// How many sequences.
+    /// Number of sequences.
     pub(crate) sequences: usize,
-    /// How many heads this rank has.
+    /// Heads of this rank.
     pub(crate) heads: usize,
-    /// How many columns each has.
+    /// Columns of a head.
     pub(crate) width: usize,
 }
 
 impl Sizes {
-    /// How many matrices of scores there are: for each sequence one a head.
+    /// Number of score matrices: one for each sequence and head.
     pub(crate) fn matrices(&self) -> usize {
         self.sequences * self.heads
     }
@@ -57,7 +57,7 @@ struct Products {
     sizes: Sizes,
     mixed: Dense,
     scores: Dense,
-    /// Where the weighted values go; `None` while there are only scores.
+    /// The weighted values; `None` for the product of scores.
     result: Option<Dense>,
     tile: [usize; 3],
 }
@@ -130,7 +130,7 @@ async fn run(products: Rc<Products>, tl: Tl) -> Result<(), KernelError> {
             (weights, sizes.part(mixed, number, 2), [sizes.length, sizes.width, sizes.length])
         };
         let tiles = dims[0].div_ceil(tile[0]) * dims[1].div_ceil(tile[1]);
-        // Tiles of all matrices are dealt in turn, so that small ones keep all PEs busy too.
+        // Tiles of all matrices go to PEs in turn, so that small matrices keep all PEs busy too.
         let share = ((tl.program_id() + programs - dealt % programs) % programs, programs);
         dealt += tiles;
         let gemm = Gemm { a, b, c: copies[0], dims, tile: *tile, buffers: 2, share };

@@ -1,6 +1,6 @@
-//! `embedding`: rows of a table by number, of which this rank has a part.
+//! `embedding`: looks up rows of a table by id; this rank has a part of the table.
 //!
-//! A number outside of the part looks up its first row and stores zeros, so that the time does not depend on numbers.
+//! An id outside the part loads the first row and stores zeros, so that the time does not depend on ids.
 
 use super::{Dense, blocks};
 use crate::error::Error;
@@ -16,9 +16,9 @@ struct Lookup {
     ids: Dense,
     table: Dense,
     out: Dense,
-    /// The numbers whose rows this rank has.
+    /// The ids whose rows this rank has.
     own: Range<usize>,
-    /// How many numbers there are.
+    /// Number of ids.
     all: usize,
 }
 
@@ -60,7 +60,7 @@ async fn run(lookup: Rc<Lookup>, tl: Tl) -> Result<(), KernelError> {
 }
 
 impl Lookup {
-    /// The row of this rank's table that a number means, if it has it.
+    /// The row of an id in this rank's table, if the rank has it.
     fn row(&self, tl: &Tl, numbers: &Tile, index: usize) -> Result<Option<usize>, KernelError> {
         if !tl.has_data() {
             return Ok(Some(0));

@@ -11,7 +11,7 @@ use phalanx_sim::memory::Region;
 use std::ops::Range;
 use std::rc::Rc;
 
-/// Which output features a cube computes, and where their weights are.
+/// The output features of a cube and their weights.
 #[derive(Clone, Debug)]
 struct Features {
     cube: u16,
@@ -76,7 +76,7 @@ pub(crate) fn linear(
     cx.launch("linear", compute.grid(), &args, move |tl, _| run(kernel.clone(), tl))
 }
 
-/// Whether the weights are cut by rows, a part for each cube.
+/// True if the weights are cut by rows, a part for each cube.
 fn cut_over(w: &Tensor, compute: Compute) -> bool {
     w.is_whole()
         && w.shards().len() == compute.cubes

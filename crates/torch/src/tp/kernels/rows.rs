@@ -1,4 +1,4 @@
-//! Kernels that work row by row: bias and activation, residual, softmax, layer norm, and moving columns about.
+//! Kernels that work row by row: bias and activation, residual, softmax, layer norm, and copies of columns.
 
 use super::{Dense, Stream, blocks};
 use crate::error::Error;
@@ -25,7 +25,7 @@ pub enum Activation {
 }
 
 impl Activation {
-    /// Every one, in the order of the manual.
+    /// Every activation, in the order of the manual.
     pub const ALL: [Self; 3] = [Self::None, Self::Relu, Self::Gelu];
 
     /// `gelu`.
@@ -47,7 +47,7 @@ impl Activation {
     }
 }
 
-/// Adds a bias to every row and applies an activation, in place; nothing is launched if there is nothing to do.
+/// Adds a bias to every row and applies an activation, in place; launches nothing if there is neither.
 pub(crate) fn epilogue(
     y: &Tensor,
     bias: Option<&Tensor>,
@@ -105,12 +105,12 @@ pub(crate) fn add(out: &Tensor, a: &Tensor, b: &Tensor, compute: Compute) -> Res
     })
 }
 
-/// What a softmax is told.
+/// The options of a softmax.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Softmax {
-    /// What every element is multiplied by first.
+    /// The factor of every element.
     pub(crate) scale: f64,
-    /// Whether row `i` of each `columns` rows sees only its first `i + 1` elements.
+    /// True if row `i` of each `columns` rows uses only its first `i + 1` elements.
     pub(crate) causal: bool,
 }
 
@@ -141,7 +141,7 @@ pub(crate) fn softmax(x: &Tensor, how: Softmax, compute: Compute) -> Result<Hand
     })
 }
 
-/// Which elements of rows count, if row `i` of each `columns` rows sees its first `i + 1`.
+/// The causal mask of some rows: row `i` of each `columns` rows uses its first `i + 1` elements.
 fn seen(rows: &Range<usize>, columns: usize) -> Rc<[bool]> {
     rows.clone().flat_map(|row| (0..columns).map(move |column| column <= row % columns)).collect()
 }
@@ -213,8 +213,7 @@ async fn normalised(
     tl.div(&tile, &deviation).await
 }
 
-/// Blocks of columns that become blocks of rows, or the other way round: `wide` is `[n, parts · c]`, `tall` is
-/// `[parts · n, c]`.
+/// Copies blocks of columns to blocks of rows, or back: `wide` is `[n, parts · c]`, `tall` is `[parts · n, c]`.
 pub(crate) fn fold(
     wide: &Tensor,
     tall: &Tensor,
@@ -231,7 +230,7 @@ pub(crate) fn fold(
     copy_columns(wide, tall, all, to_tall, &args, compute)
 }
 
-/// One block of columns of `wide` as a tensor of its own: `part` of as many as make it up.
+/// Copies block `part` of the columns of `wide` to `kept`, which has the width of a block.
 pub(crate) fn keep_columns(
     kept: &Tensor,
     wide: &Tensor,
@@ -242,7 +241,7 @@ pub(crate) fn keep_columns(
     copy_columns(wide, kept, part..part + 1, true, &args, compute)
 }
 
-/// Copies the blocks `parts` of columns of `wide` to or from the rows of `tall`, one behind the other.
+/// Copies the blocks `parts` of columns of `wide` to or from consecutive rows of `tall`.
 fn copy_columns(
     wide: &Tensor,
     tall: &Tensor,

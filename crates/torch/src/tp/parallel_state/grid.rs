@@ -1,7 +1,7 @@
-//! How ranks are numbered on a grid of several kinds of parallel work.
+//! The numbering of ranks on a grid of several kinds of parallelism.
 //!
-//! Every rank has one coordinate for each kind, and the coordinate of the first kind of the order varies fastest. The
-//! groups of some kinds are the sets of ranks whose coordinates of all other kinds are equal.
+//! Every rank has one coordinate for each kind, and the coordinate of the first kind of the order varies fastest. A group of
+//! some kinds is a set of ranks whose coordinates of all other kinds are equal.
 
 use crate::error::Error;
 

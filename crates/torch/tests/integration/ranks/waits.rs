@@ -126,7 +126,7 @@ fn logs(partition_order: PartitionOrder) -> (String, String) {
     })
     .unwrap();
     let report = context.report();
-    let ops: usize = report.ops.iter().map(Vec::len).sum();
+    let ops: usize = report.ops.iter().map(|log| log.len()).sum();
     assert!(ops > 20 && report.requests.len() > 20);
     (format!("{:?}", report.ops), format!("{:?}", report.requests))
 }

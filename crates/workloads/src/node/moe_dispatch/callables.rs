@@ -1,4 +1,4 @@
-//! What chips do with tokens.
+//! The callables of `moe-dispatch`.
 
 use crate::node::allreduce_window::TIMEOUT;
 use phalanx_device::{Operand, SimChip};
@@ -8,12 +8,12 @@ use phalanx_sim::kernel::{KernelError, Tl, View};
 use phalanx_sim::value::bf16;
 use phalanx_torch::{Args, Grid};
 
-/// What peers tell each other: counts are there, rows are there, rows are back.
+/// Signal cells of the three barriers: counts written, rows written, rows back.
 const COUNTS: u32 = 0;
 const ROWS: u32 = 1;
 const BACK: u32 = 2;
 
-/// Tells all peers something, and waits until all have told it.
+/// Notifies all peers, and waits until all have notified.
 fn barrier(view: &DomainView<'_>, cell: u32) -> Result<(), Failure> {
     for peer in 0..view.ranks() {
         view.notify(peer, cell, 1)?;
@@ -24,10 +24,10 @@ fn barrier(view: &DomainView<'_>, cell: u32) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Sends each token to the chips of its experts, and stages out what this one was sent.
+/// Sends each token to the chips of its experts, and copies the received rows out of the window.
 ///
-/// Reads tokens, routes and weights; writes how many rows each expert of this chip got, the rows, their weights, and where
-/// each came from: rank and slot.
+/// Reads tokens, routes and weights; writes the number of rows of each expert of this chip, the rows, their weights, and the
+/// origin of each row: rank and slot.
 pub(crate) const DISPATCH: Callable = register!(dispatch).collective();
 
 fn dispatch(task: &mut Task<'_>) -> Result<(), Failure> {
@@ -61,7 +61,7 @@ fn dispatch(task: &mut Task<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Counts how many rows go to each expert, tells all, and gives the counts of all ranks.
+/// Counts the rows of each expert, publishes the counts, and returns the counts of all ranks.
 fn publish(
     view: &DomainView<'_>,
     routes: &[i32],
@@ -81,7 +81,7 @@ fn publish(
     Ok(all.chunks(experts).map(<[i32]>::to_vec).collect())
 }
 
-/// Where this rank's first row for each expert lies at the expert's chip: prefix sums over experts, then over senders.
+/// The index of this rank's first row of each expert on the expert's chip: prefix sums over experts, then over senders.
 fn first_rows(view: &DomainView<'_>, all: &[Vec<i32>], experts: usize) -> Vec<usize> {
     let count = |rank: usize, expert: usize| usize::try_from(all[rank][expert]).unwrap_or(0);
     let mut first = Vec::new();
@@ -116,7 +116,7 @@ fn expert(task: &mut Task<'_>) -> Result<(), Failure> {
     SimChip::launch_on(task, operands, "expert", Grid::All, weigh)
 }
 
-/// How many elements are in a tile.
+/// Elements of a tile.
 const BLOCK: usize = 32 * 1024;
 
 /// Argument 0 times argument 1, row by row, in f32.
@@ -137,7 +137,7 @@ async fn weigh(tl: Tl, args: Args) -> Result<(), KernelError> {
     Ok(())
 }
 
-/// Sends rows back to where they came from, and sums those of each token, on the chip.
+/// Sends rows back to their origins, and sums the rows of each token, on the chip.
 pub(crate) const COMBINE: Callable = register!(combine).collective();
 
 fn combine(task: &mut Task<'_>) -> Result<(), Failure> {

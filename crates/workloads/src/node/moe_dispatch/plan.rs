@@ -1,28 +1,28 @@
-//! Sizes, tokens and routes of a mixture of experts, and what should come of them, in plain code.
+//! Sizes, tokens, routes and the plain reference of a mixture of experts.
 
 use super::rounded;
 use crate::node::allreduce_window::OVERHEAD;
 use crate::{Settings, number};
 use phalanx_sim::value::bf16;
 
-/// How much of everything.
+/// The sizes of the problem.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan {
     pub(super) ranks: usize,
     pub(super) tokens: usize,
     pub(super) top: usize,
     pub(super) hidden: usize,
-    /// On each chip.
+    /// Experts on each chip.
     pub(super) experts: usize,
 }
 
-/// The tokens of one rank, and where they go.
+/// The tokens of one rank and their routes.
 pub(super) struct Tokens {
-    /// Row by row.
+    /// The elements, row by row.
     pub(super) x: Vec<bf16>,
     /// The experts of each token, counted over all chips.
     pub(super) routes: Vec<i32>,
-    /// What each of them counts.
+    /// The weight of each route.
     pub(super) weights: Vec<f32>,
 }
 
@@ -33,12 +33,12 @@ impl Plan {
         Self { ranks: chips as usize, tokens, top, hidden, experts }
     }
 
-    /// How many rows a chip may be sent: all tokens may want as many of its experts as they can.
+    /// Most rows that a chip can receive: every token may choose as many of its experts as possible.
     pub(super) fn rows(&self) -> usize {
         self.ranks * self.tokens * self.top.min(self.experts)
     }
 
-    /// How many bytes of buffers a window has.
+    /// The bytes of a window's buffers.
     pub(super) fn window(&self) -> u64 {
         let (rows, hidden) = (self.rows() as u64, self.hidden as u64);
         let counts = (self.ranks * self.ranks * self.experts) as u64;
@@ -46,7 +46,7 @@ impl Plan {
         4 * counts + rows * (2 * hidden + 12) + 2 * back
     }
 
-    /// How many bytes there are in all.
+    /// The bytes of all tensors and windows.
     pub(super) fn bytes(&self) -> u64 {
         let (rows, tokens, hidden) = (self.rows() as u64, self.tokens as u64, self.hidden as u64);
         let own = rows * (4 * hidden + 12) + tokens * (4 * hidden + 8 * self.top as u64);
@@ -54,7 +54,7 @@ impl Plan {
         (self.window() + own + small) * self.ranks as u64
     }
 
-    /// The tokens of a rank: a function of the seed alone.
+    /// The tokens of a rank: a function of seed and rank alone.
     pub(super) fn tokens_of(&self, seed: u64, rank: usize) -> Tokens {
         let stream = rank as u64 * 8;
         let fraction =
@@ -69,7 +69,7 @@ impl Plan {
         }
     }
 
-    /// The experts of a token: any, no two the same.
+    /// The experts of a token, pseudo-random and all different.
     fn routes(&self, seed: u64, rank: usize, token: usize) -> Vec<i32> {
         let all = self.experts * self.ranks;
         let place = |expert: usize| {
@@ -88,7 +88,7 @@ impl Plan {
         &x[token * self.hidden..(token + 1) * self.hidden]
     }
 
-    /// Who sends which token to this chip, in the order in which the rows lie there.
+    /// The sender and token of each row on this chip, in the order of the rows.
     pub(super) fn arrivals(&self, ranks: &[&Tokens], chip: usize) -> Vec<(usize, usize)> {
         let mut found = Vec::new();
         for expert in chip * self.experts..(chip + 1) * self.experts {
