@@ -19,8 +19,8 @@ fn threads() -> Builder {
 fn mem_1_live_buffers_do_not_overlap() -> Result<(), Error> {
     let worker = threads().init()?;
     let mut live = Vec::new();
-    for number in 0u8..90 {
-        let length = 1 + u64::from(number) * 7 % 300;
+    for number in 0u8..60 {
+        let length = 1 + u64::from(number) * 97 % 1024;
         let tensor = worker.tensor(DType::U8, &[length])?;
         worker.write(&tensor, &vec![number; usize::try_from(length).expect("small")])?;
         live.push((tensor, number));
