@@ -91,14 +91,13 @@ fn write_ranges<W: io::Write>(
             }
             let fits = |(_, ends): &(TrackId, Vec<Time>)| ends.iter().all(|end| span.to <= *end);
             let found = open.iter().position(fits);
-            let at = match found {
-                Some(at) => at,
-                None => {
-                    let number = open.len() + 1;
-                    let name = if number == 1 { name.clone() } else { format!("{name} {number}") };
-                    open.push((writer.track(&name, Some(sip))?, Vec::new()));
-                    open.len() - 1
-                }
+            let at = if let Some(at) = found {
+                at
+            } else {
+                let number = open.len() + 1;
+                let name = if number == 1 { name.clone() } else { format!("{name} {number}") };
+                open.push((writer.track(&name, Some(sip))?, Vec::new()));
+                open.len() - 1
             };
             open[at].1.push(span.to);
             let label = writer.name(&span.name);

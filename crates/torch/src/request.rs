@@ -181,7 +181,9 @@ impl Rank {
             };
             drop(kept);
             if let Ok(cause) = &result {
-                ranges.iter().for_each(|range| range.cover(begun, *cause));
+                for range in &ranges {
+                    range.cover(begun, *cause);
+                }
             }
             drop(ranges);
             rank.finished(&own, what, subject, asked, result);

@@ -161,8 +161,7 @@ impl Cut {
             let stack = stacks.get(&resource).copied().unwrap_or_default();
             let link = uses.get(&resource).filter(|_| matches!(resource, Resource::Link { .. }));
             let stack = link.map_or(stack, |link| {
-                let used = self.overlap(link.first, link.last);
-                link_stack(link.busy, stack.total(), used)
+                link_stack(link.busy, stack.total(), self.overlap(link.first, link.last))
             });
             Stalls { resource, stack }
         };
