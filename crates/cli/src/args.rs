@@ -1,4 +1,4 @@
-//! What can be typed.
+//! The command line.
 
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -69,7 +69,7 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// Whether stdout is for a program to read.
+    /// True if stdout is for a program to read.
     pub(crate) fn json(&self) -> bool {
         match self {
             Self::Run(args) => args.json,
@@ -81,7 +81,7 @@ impl Command {
     }
 }
 
-/// Whether `--json` stands among words that could not be understood as a whole.
+/// True if `--json` is among words that could not be parsed as a whole.
 pub(crate) fn json_is_typed() -> bool {
     std::env::args_os().skip(1).take_while(|word| word != "--").any(|word| word == "--json")
 }

@@ -7,7 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
-/// What to remove when the program is interrupted. Files appear and go away under the lock, so that nobody is
+/// Files to remove when the program is interrupted. Files appear and go away under the lock, so that nobody is
 /// interrupted in between.
 static DRAFTS: Mutex<Drafts> = Mutex::new(Drafts { made: 0, paths: Vec::new() });
 

@@ -1,4 +1,4 @@
-//! What went wrong, in the terms of this program: a kind, a message, perhaps a hint, and an exit code.
+//! The failures of this program: a kind, a message, perhaps a hint, and an exit code.
 
 use phalanx_sim::config::ConfigErrors;
 use phalanx_sim::machine::RunError;
@@ -17,11 +17,11 @@ pub(crate) struct Failure {
 #[derive(Debug)]
 enum Message {
     Line(String),
-    /// What is wrong with a machine file or with overrides: these print themselves.
+    /// Errors of a machine file or of overrides; these errors print themselves.
     Machine(Vec<ConfigErrors>),
 }
 
-/// What sort of thing went wrong; the names are stable in `--json`.
+/// The kind of a failure; the names are stable in `--json`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Something typed that there is not.

@@ -16,7 +16,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// What a run has to leave behind.
+/// The files that a run writes.
 pub(crate) struct Outputs {
     trace: Option<Trace>,
     op_log: Option<OpLog>,
@@ -42,12 +42,12 @@ impl Outputs {
         Ok(Self { trace, op_log })
     }
 
-    /// Whether the run must note every operation.
+    /// True if the run must record every operation.
     pub(crate) fn record(&self) -> bool {
         self.trace.is_some() || self.op_log.is_some()
     }
 
-    /// Whether stdout is taken.
+    /// True if a file goes to stdout.
     pub(crate) fn on_stdout(&self) -> bool {
         matches!(self.op_log, Some(OpLog::Stdout))
     }
@@ -153,7 +153,7 @@ impl Target {
     }
 }
 
-/// Where a link to nothing points at; how many links a system follows is about this.
+/// The limit of links that are followed; about the limit of the system.
 fn followed(typed: &Path) -> PathBuf {
     let mut path = typed.to_owned();
     for _ in 0..40 {

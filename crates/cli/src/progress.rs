@@ -8,7 +8,7 @@ use std::time::Duration;
 /// Shows itself after a second, and is gone when dropped.
 pub(crate) struct Progress {
     bar: ProgressBar,
-    /// What is being done, if that was said.
+    /// The present activity, if one was given.
     doing: Arc<Mutex<String>>,
 }
 

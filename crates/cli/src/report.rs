@@ -9,7 +9,7 @@ use phalanx_sim::MachineSpec;
 use phalanx_workloads::{Outcome, Settings, Workload};
 use std::time::Duration;
 
-/// What ran, and what came of it.
+/// A run and its outcome.
 pub(crate) struct Finished<'a> {
     pub(crate) workload: &'a Workload,
     pub(crate) spec: &'a MachineSpec,

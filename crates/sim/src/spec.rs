@@ -29,7 +29,7 @@ pub struct MachineSpec {
     pub vector: Bandwidth,
 }
 
-/// What moves bytes at `bandwidth` and delivers them `latency` later.
+/// A link: moves bytes at `bandwidth` and delivers them `latency` later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WireSpec {
     /// Bytes a second.
@@ -46,15 +46,15 @@ impl WireSpec {
 /// The SIPs of a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SipsSpec {
-    /// How many.
+    /// Number of SIPs.
     pub count: u32,
-    /// How they are wired.
+    /// Topology of the links between SIPs.
     pub topology: Topology,
     /// Each wire, in each direction.
     pub link: WireSpec,
 }
 
-/// How SIPs are wired to each other.
+/// Topology of the links between SIPs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Topology {
     /// A ring: each SIP to the one before and after it.
@@ -85,7 +85,7 @@ impl Topology {
         self.kind().name()
     }
 
-    /// Which one it is, whatever its size.
+    /// The kind of topology, without its size.
     pub const fn kind(self) -> TopologyKind {
         match self {
             Self::Ring1d => TopologyKind::Ring1d,
@@ -146,7 +146,7 @@ pub struct GridSpec {
 }
 
 impl GridSpec {
-    /// How many parts.
+    /// Number of parts.
     pub const fn count(&self) -> u32 {
         self.rows * self.columns
     }
@@ -155,7 +155,7 @@ impl GridSpec {
 /// One memory stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HbmSpec {
-    /// How much it holds.
+    /// Capacity.
     pub capacity: Capacity,
     /// Shared by all who use it.
     pub bandwidth: Bandwidth,

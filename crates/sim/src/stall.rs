@@ -1,11 +1,11 @@
-//! Where simulated time goes: the kinds of waiting, and a stack of them that fills the whole run.
+//! Uses of simulated time: the kinds of waiting, and a stack of kinds that fills the whole run.
 //!
 //! - **STL-1 (complete).** The parts of a stack, idle time included, add up to the simulated time exactly.
 
 use crate::time::Time;
 use std::fmt;
 
-/// What a PE or a link spends its time on, besides being idle.
+/// The activity of a PE or a link that is not idle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// The matrix or the vector engine works.
@@ -21,7 +21,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// How many there are.
+    /// Number of kinds.
     pub const COUNT: usize = 5;
     /// All of them.
     pub const ALL: [Self; Self::COUNT] =
@@ -66,7 +66,7 @@ impl Stack {
         Time::ps(self.0.iter().sum())
     }
 
-    /// What is left of a run of `whole`.
+    /// The rest of a run of `whole`.
     pub fn idle(&self, whole: Time) -> Time {
         whole.saturating_sub(self.total())
     }

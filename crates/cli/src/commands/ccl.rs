@@ -98,7 +98,7 @@ fn dtype(name: &str) -> Result<DType, Failure> {
     own.parse().map_err(|_| unknown("type", name, &["f32", "f16", "bf16", "i32"]))
 }
 
-/// What to measure, and what cannot be: its name and why.
+/// The plans to measure, and the names of plans that cannot run, with the reason.
 struct Plans {
     /// `None` is the configured choice, or the fastest.
     chosen: Vec<Option<Plan>>,

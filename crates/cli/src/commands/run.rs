@@ -58,7 +58,7 @@ fn options(args: &RunArgs, record: bool) -> Options {
     Options { data, record, evaluator, ..Options::default() }
 }
 
-/// How many threads this host can run at once.
+/// Number of threads that this host can run at the same time.
 pub(super) fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, NonZero::get)
 }

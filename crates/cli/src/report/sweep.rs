@@ -5,7 +5,7 @@ use phalanx_sim::value::DType;
 use phalanx_torch::ccl::sweep::{Figures, Measured, Sweep};
 use std::fmt::Write;
 
-/// What a table is about.
+/// The subject of a table.
 pub(crate) struct Heading<'a> {
     pub(crate) sweep: &'a Sweep,
     pub(crate) sizes: &'a [u64],
@@ -89,7 +89,7 @@ impl<'a> Table<'a> {
         )
     }
 
-    /// How many elements of a row are wrong.
+    /// Number of wrong elements in a row.
     pub(crate) fn wrong_in(row: &Measured) -> u64 {
         row.out_of_place.wrong.unwrap_or(0) + row.in_place.wrong.unwrap_or(0)
     }
@@ -144,7 +144,7 @@ impl<'a> JsonRow<'a> {
     }
 }
 
-/// How many devices are listed.
+/// Number of devices in the list.
 const DEVICES: usize = 16;
 
 #[derive(serde::Serialize)]
@@ -229,7 +229,7 @@ fn average(rows: &[Measured]) -> f64 {
     all.sum::<f64>() / count
 }
 
-/// Which algorithm is fastest, from which size to which.
+/// The fastest algorithm, by range of sizes.
 fn winners(rows: &[Measured]) -> Vec<(u64, u64, String)> {
     let mut winners: Vec<(u64, u64, String)> = Vec::new();
     for size in rows.chunk_by(|one, other| one.bytes == other.bytes) {

@@ -1,4 +1,4 @@
-//! What is wrong with a file, and how that is shown.
+//! Errors of a file, and their text.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -90,7 +90,7 @@ pub struct ConfigError {
 }
 
 impl ConfigError {
-    /// What is wrong, in one line.
+    /// The error in one line.
     pub fn message(&self) -> &str {
         &self.message
     }
@@ -115,7 +115,7 @@ impl ConfigError {
         &self.source
     }
 
-    /// What is allowed, or what to try.
+    /// The allowed values, or a suggestion.
     pub fn help(&self) -> Option<&str> {
         self.help.as_deref()
     }

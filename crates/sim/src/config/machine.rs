@@ -1,4 +1,4 @@
-//! What a machine file must say: the tree of nodes checked into a [`MachineSpec`].
+//! The contents of a machine file: the tree of nodes checked into a [`MachineSpec`].
 
 use crate::spec::{GemmSpec, GridSpec, HbmSpec, MachineSpec, SipsSpec, WireSpec};
 use crate::time::{Bandwidth, Capacity, Time};

@@ -11,7 +11,7 @@ use super::error::{ConfigErrors, Finding, Location};
 use super::schema;
 use super::yaml::{self, Entry, Value, YamlNode};
 
-/// What messages call the location an override was typed.
+/// The name of the command line in messages about overrides.
 pub(super) const OVERRIDE: &str = "--set";
 
 /// One `PATH=VALUE`, where `PATH` is dotted as in `pe.dma.latency`.

@@ -3,7 +3,7 @@
 /// A machine file compiled into the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Preset {
-    /// What `--machine` takes.
+    /// The name that `--machine` takes.
     pub name: &'static str,
     /// The file, as it stands in `machines/`.
     pub text: &'static str,

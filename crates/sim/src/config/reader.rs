@@ -71,14 +71,14 @@ pub struct Section<'a> {
 /// A value and where it stood.
 #[derive(Clone, Copy, Debug)]
 pub struct Found<T> {
-    /// What was found.
+    /// The value that was found.
     pub value: T,
-    /// Where.
+    /// Its location.
     pub location: Location,
 }
 
 impl Section<'_> {
-    /// Whether `key` is given.
+    /// True if `key` is given.
     pub fn has(&self, key: &str) -> bool {
         self.find(key).is_some()
     }
@@ -93,7 +93,7 @@ impl Section<'_> {
         schema::join(&self.path, key)
     }
 
-    /// Whether an unknown key was meant to be `key`: that is said once, not again as something missing.
+    /// True if an unknown key was meant to be `key`; the error is reported once, not again as a missing key.
     pub fn is_misspelt(&self, key: &str) -> bool {
         let unknown = self.entries.iter().filter(|entry| !self.keys.contains(&entry.key.as_str()));
         unknown
@@ -107,7 +107,7 @@ impl Reader {
         Self { what, findings: Vec::new() }
     }
 
-    /// How many things wrong were noted so far.
+    /// Number of errors so far.
     pub const fn reported(&self) -> usize {
         self.findings.len()
     }
@@ -515,12 +515,12 @@ fn scalar(node: &YamlNode) -> Option<&str> {
     }
 }
 
-/// Where to point for a node: at itself, or at its key where it takes no room.
+/// The location that an error of a node points at: the node, or its key if the node is empty.
 fn point(node: &YamlNode, key: Location) -> Location {
     if node.location.start == node.location.end { key } else { node.location }
 }
 
-/// What a node is, with its article.
+/// The kind of a node, with its article.
 pub(super) fn describe(node: &YamlNode) -> &'static str {
     match &node.value {
         Value::Scalar { .. } if is_nothing(node) => "nothing",

@@ -1,4 +1,4 @@
-//! Which keys a machine file may have, section by section: the one list that files, overrides and help share.
+//! The keys of a machine file, section by section: the one list that files, overrides and help share.
 
 use crate::spelling::suggestion;
 

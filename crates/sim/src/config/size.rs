@@ -1,4 +1,4 @@
-//! How large a machine may be, so that no count or address overflows later (CFG-4).
+//! Limits of a machine's size, so that no count or address overflows later (CFG-4).
 
 use crate::spec::{GridSpec, MachineSpec};
 use crate::time::Capacity;
@@ -16,7 +16,7 @@ const MOST_BYTES: u128 = 1 << 62;
 /// The same in words.
 pub(super) const MEMORY_LIMIT: &str = "allowed: at most 4 EiB in all, or `unlimited`";
 
-/// Where the numbers stand that make a machine large.
+/// Locations of the numbers that make a machine large.
 pub(super) struct Size {
     pub(super) sips: Location,
     pub(super) cubes: Location,

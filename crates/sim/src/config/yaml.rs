@@ -23,14 +23,14 @@ pub(super) struct YamlNode {
 }
 
 impl YamlNode {
-    /// What an empty file says.
+    /// The node of an empty file.
     pub(super) const fn nothing() -> Self {
         let location = Location { source: 0, start: 0, end: 0 };
         Self { location, value: Value::Scalar { text: String::new(), quoted: false } }
     }
 }
 
-/// What a node holds.
+/// The contents of a node.
 #[derive(Clone, Debug)]
 pub(super) enum Value {
     /// A text, and whether it stood in quotes.

@@ -41,7 +41,7 @@ fn text(findings: &[Finding]) -> String {
     text + &format!("\n{verdict}\n")
 }
 
-/// What to change, and why.
+/// A change to make, and the reason.
 fn advice(finding: &Finding) -> Option<String> {
     let Finding { name, status, meaning, advice, .. } = finding;
     let (advice, word) = (advice.as_ref()?, word(*status));

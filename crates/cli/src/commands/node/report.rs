@@ -11,10 +11,10 @@ use phalanx_workloads::node::{Chip, Difference, Outcome, Run, Workload};
 use serde::Serialize;
 use std::time::Duration;
 
-/// How many runs are shown one by one.
+/// Number of runs that are shown one by one.
 const RUNS: usize = 8;
 
-/// What ran, and what came of it.
+/// A run and its outcome.
 pub(super) struct Finished<'a> {
     pub(super) workload: &'a Workload,
     pub(super) spec: &'a MachineSpec,
