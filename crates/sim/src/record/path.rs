@@ -114,7 +114,9 @@ impl Steps {
     pub(super) fn new(sip: u32, sips: u32, recording: bool) -> Self {
         let share = (STEPS / (sips as usize).next_power_of_two()).clamp(16, STEPS_OF_ONE);
         let capacity = if recording { 1 << (usize::BITS - 1) } else { share };
-        Self { sip, list: Vec::new(), next: 0, capacity, before: recording.then(Vec::new) }
+        // Reserved memory costs nothing until it is written, and growing would copy every step several times.
+        let list = Vec::with_capacity(share);
+        Self { sip, list, next: 0, capacity, before: recording.then(Vec::new) }
     }
 
     /// Notes that `path` went on to `to` by using `resource`.
@@ -122,8 +124,8 @@ impl Steps {
     pub(super) fn add(&mut self, path: &mut Path, to: Time, kind: Kind, resource: Resource) {
         debug_assert!(to >= path.at, "REC-1: {resource} goes back from {} to {to}", path.at);
         let step = Step { parent: path.last, resource, kind, from: path.at, to };
-        if let Some(before) = &mut self.before {
-            before.push(path.spent);
+        if self.before.is_some() {
+            self.note_before(path);
         }
         path.last = StepId::new(self.sip, self.next);
         path.advance(to, kind);
@@ -134,6 +136,13 @@ impl Steps {
             self.list[slot] = step;
         }
         self.next += 1;
+    }
+
+    /// Notes the time spent before the next step.
+    #[cold]
+    #[inline(never)]
+    fn note_before(&mut self, path: &Path) {
+        self.before.get_or_insert_default().push(path.spent);
     }
 
     /// Returns a step, unless it was forgotten.
