@@ -66,7 +66,7 @@ impl Call {
         self.rare.get_or_insert_with(|| Box::new(NONE.clone()))
     }
 
-    /// Returns adds arguments behind those it has: `.args([a.input(), b.output()])`.
+    /// Adds arguments behind those it has: `.args([a.input(), b.output()])`.
     #[must_use]
     #[inline]
     pub fn args(mut self, arguments: impl IntoIterator<Item = Argument>) -> Self {
@@ -80,7 +80,7 @@ impl Call {
         self.arguments.push(argument);
     }
 
-    /// Returns adds a scalar behind those it has.
+    /// Adds a scalar behind those it has.
     #[must_use]
     #[inline]
     pub fn scalar(mut self, number: u64) -> Self {
@@ -88,13 +88,13 @@ impl Call {
         self
     }
 
-    /// Returns adds a real number as a scalar behind those it has.
+    /// Adds a real number as a scalar behind those it has.
     #[must_use]
     pub fn real(self, number: f64) -> Self {
         self.scalar(number.to_bits())
     }
 
-    /// Returns adds bytes, which are copied; large data belongs into a tensor.
+    /// Adds bytes, which are copied; large data belongs into a tensor.
     #[must_use]
     pub fn bytes(mut self, bytes: &[u8]) -> Self {
         self.rare_mut().blob.extend_from_slice(bytes);

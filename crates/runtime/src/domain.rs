@@ -121,7 +121,7 @@ impl Domain {
 }
 
 impl Call {
-    /// Returns as a rank of this domain, which is that of the chip it is sent to; the task finds it with
+    /// Makes the task a rank of this domain: the rank of the chip that runs the task. The task finds the domain with
     /// [`Task::domain`](crate::Task::domain), counted from 0.
     #[must_use]
     pub fn domain(mut self, domain: &Domain) -> Self {

@@ -92,7 +92,7 @@ impl Node {
         self.progress.ask();
     }
 
-    /// Returns asks, unless a thread submits, which pumps now and then; true if it asked.
+    /// Asks, unless a thread submits, which pumps now and then; true if it asked.
     pub(crate) fn ask_in_passing(&self) -> bool {
         self.progress.ask_in_passing()
     }
@@ -180,7 +180,7 @@ impl Node {
         }
     }
 
-    /// Returns asks the watchdog; returns the reasons to wake up beside news.
+    /// Asks the watchdog; returns the reasons to wake up beside news.
     fn judge(&self, core: &mut Core) -> Outlook {
         if !core.is_busy() {
             return Outlook::default();

@@ -110,7 +110,7 @@ impl<'n> Orchestrator<'n> {
         self.submit_group(Some(pool), &members)
     }
 
-    /// Returns allocates a tensor that is freed when its scope is closed and nobody names it.
+    /// Allocates a tensor that is freed when its scope is closed and nobody names it.
     pub fn alloc(&mut self, dtype: DType, shape: &[u64]) -> Result<Tensor, Error> {
         let layout = Layout::dense(dtype, shape)?;
         let run = self.run;

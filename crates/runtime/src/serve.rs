@@ -34,8 +34,8 @@ pub(crate) trait Parent {
     /// Gets the parent to look at what the worker at this end of the mailbox has published.
     fn tell(&self, side: &ChildSide);
 
-    /// Returns the same, unless the parent looks soon anyway; whether it was told. If it was not, the worker tells it before it sleeps
-    /// or begins something long.
+    /// Does the same unless the parent looks soon anyway; true if the parent was told. A parent that was not told is told before the
+    /// worker sleeps or begins a task that is not known to be short.
     fn tell_in_passing(&self, side: &ChildSide) -> bool {
         self.tell(side);
         true

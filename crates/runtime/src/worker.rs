@@ -163,7 +163,7 @@ impl Worker {
         })
     }
 
-    /// Returns allocates a zeroed buffer that all workers share.
+    /// Allocates a zeroed buffer that all workers share.
     pub fn buffer(&self, bytes: u64) -> Result<Buffer, Error> {
         self.buffer_at(bytes, Home::Host)
     }
@@ -173,7 +173,7 @@ impl Worker {
         self.node.new_buffer(&mut self.node.lock(), bytes, home)
     }
 
-    /// Returns allocates a zeroed tensor that all workers share.
+    /// Allocates a zeroed tensor that all workers share.
     pub fn tensor(&self, dtype: DType, shape: &[u64]) -> Result<Tensor, Error> {
         let layout = Layout::dense(dtype, shape)?;
         Ok(self.buffer(layout.extent)?.tensor(0, dtype, shape)?)

@@ -38,31 +38,23 @@ impl std::error::Error for ParameterError {}
 
 /// Refuses numbers of `needed` bytes if they do not fit on this host.
 pub fn check_numbers(needed: u64) -> Result<(), ParameterError> {
-    check_host(needed, budget())
+    check("numbers", needed, budget(), "`--data off` gives the same simulated time without numbers")
 }
 
 /// Refuses buffers of `needed` bytes, which processes share, if they do not fit on this host.
 pub fn check_shared(needed: u64) -> Result<(), ParameterError> {
-    let budget = budget();
-    if needed <= budget {
-        return Ok(());
-    }
-    let (needed, budget) = (needed.div_ceil(GIB), budget / GIB);
-    let message = format!(
-        "the buffers of this run do not fit on this host: {needed} GiB needed, {budget} GiB to spare"
-    );
-    Err(ParameterError::new(message, "use smaller parameters or fewer chips"))
+    check("buffers", needed, budget(), "use smaller parameters or fewer chips")
 }
 
-fn check_host(needed: u64, budget: u64) -> Result<(), ParameterError> {
+fn check(what: &str, needed: u64, budget: u64, help: &str) -> Result<(), ParameterError> {
     if needed <= budget {
         return Ok(());
     }
     let (needed, budget) = (needed.div_ceil(GIB), budget / GIB);
     let message = format!(
-        "the numbers of this run do not fit on this host: {needed} GiB needed, {budget} GiB to spare"
+        "the {what} of this run do not fit on this host: {needed} GiB needed, {budget} GiB to spare"
     );
-    Err(ParameterError::new(message, "`--data off` gives the same simulated time without numbers"))
+    Err(ParameterError::new(message, help))
 }
 
 const GIB: u64 = 1 << 30;
@@ -96,11 +88,14 @@ mod tests {
 
     #[test]
     fn lim_1_numbers_beyond_the_budget_are_refused() {
-        assert_eq!(check_host(8 * GIB, 8 * GIB), Ok(()));
-        let error = check_host(8 * GIB + 1, 8 * GIB).unwrap_err();
+        assert_eq!(check("numbers", 8 * GIB, 8 * GIB, "less"), Ok(()));
+        let error = check("numbers", 8 * GIB + 1, 8 * GIB, "less").unwrap_err();
         let message =
             "the numbers of this run do not fit on this host: 9 GiB needed, 8 GiB to spare";
         assert_eq!(error.message, message);
-        assert!(error.help.contains("`--data off`"));
+        assert_eq!(error.help, "less");
+        let help = |checked: Result<(), ParameterError>| checked.unwrap_err().help;
+        assert!(help(check_numbers(u64::MAX)).contains("`--data off`"), "LIM-1");
+        assert!(help(check_shared(u64::MAX)).contains("fewer chips"), "LIM-1");
     }
 }

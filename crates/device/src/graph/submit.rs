@@ -73,7 +73,7 @@ impl Graph {
 
     fn route(&self, task: &KernelTask) -> Result<Route, Error> {
         if task.members.is_empty() {
-            return match task.place {
+            return match task.target {
                 TaskTarget::Pe(pe) => Ok(Route::Worker(self.worker(task, pe)?)),
                 TaskTarget::Any | TaskTarget::Cube(_) => Ok(Route::Pool(self.pool(task)?)),
             };
@@ -107,7 +107,7 @@ impl Graph {
     }
 
     fn pool(&self, task: &KernelTask) -> Result<PoolId, Error> {
-        let cube = match task.place {
+        let cube = match task.target {
             TaskTarget::Cube(cube) => Some(cube),
             TaskTarget::Any => None,
             TaskTarget::Pe(pe) => {

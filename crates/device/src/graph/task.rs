@@ -81,7 +81,7 @@ pub struct KernelTask {
     pub(crate) kernel_name: String,
     pub(crate) label: String,
     pub(crate) kernel: Kernel,
-    pub(crate) place: TaskTarget,
+    pub(crate) target: TaskTarget,
     pub(crate) args: Vec<(Tensor, Tag)>,
     pub(crate) members: Vec<Member>,
     pub(crate) after: Vec<TaskId>,
@@ -108,7 +108,7 @@ impl KernelTask {
             kernel_name: name.into(),
             label: String::new(),
             kernel: Rc::new(move |tl, args| Box::pin(kernel(tl, args))),
-            place: TaskTarget::Any,
+            target: TaskTarget::Any,
             args: Vec::new(),
             members: Vec::new(),
             after: Vec::new(),
@@ -126,14 +126,14 @@ impl KernelTask {
 
     /// Sets the target.
     #[must_use]
-    pub fn place(self, place: TaskTarget) -> Self {
-        Self { place, ..self }
+    pub fn target(self, target: TaskTarget) -> Self {
+        Self { target, ..self }
     }
 
     /// On this PE.
     #[must_use]
     pub fn on(self, pe: PeId) -> Self {
-        self.place(TaskTarget::Pe(pe))
+        self.target(TaskTarget::Pe(pe))
     }
 
     /// Reads this tile.

@@ -122,7 +122,7 @@ impl<'a> DomainView<'a> {
         self.set(peer, cell, |_| value)
     }
 
-    /// Returns adds to this rank's cell in the window of a peer, after all that was put before.
+    /// Adds to this rank's cell in the window of a peer, after all that was put before.
     pub fn notify_add(&self, peer: usize, cell: u32, amount: u64) -> Result<(), DomainError> {
         self.check_cell(cell)?;
         self.set(peer, cell, |found| found.saturating_add(amount))

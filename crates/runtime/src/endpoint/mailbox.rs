@@ -67,7 +67,7 @@ impl MailboxClient {
         }
     }
 
-    /// Returns adds what the worker has said; an error if it is none.
+    /// Adds what the worker has said; an error if it is none.
     pub(crate) fn poll(&mut self, events: &mut Vec<WorkerEvent>) -> Result<(), Box<str>> {
         if self.side.tasks.is_pending() || !self.unsent.is_empty() {
             self.catch_up()?;

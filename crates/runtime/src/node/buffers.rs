@@ -9,7 +9,7 @@ use phalanx_engine::{Grant, Identity};
 use std::sync::Arc;
 
 impl Node {
-    /// Returns allocates a zeroed buffer that the engine knows.
+    /// Allocates a zeroed buffer that the engine knows.
     pub(crate) fn new_buffer(
         &self,
         core: &mut Core,

@@ -95,7 +95,7 @@ impl<C: Pump, M: Memory> ProgressLock<C, M> {
         self.answer();
     }
 
-    /// Returns asks, unless a thread submits, since submitters pump now and then; true if it asked. A worker thread that did not ask
+    /// Asks, unless a thread submits, since submitters pump now and then; true if it asked. A worker thread that did not ask
     /// must ask before it sleeps: code of a graph may compute for long between two submissions.
     pub(super) fn ask_in_passing(&self) -> bool {
         let is_alone = self.submitters.load(Ordering::Relaxed) == 0;

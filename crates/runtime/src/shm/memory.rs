@@ -21,11 +21,11 @@ pub trait Memory: Clone {
     fn load(&self, at: usize, ordering: Ordering) -> u64;
     /// Writes a word.
     fn store(&self, at: usize, value: u64, ordering: Ordering);
-    /// Returns adds to a word, and gives what it was.
+    /// Adds to a word; returns its value before.
     fn add(&self, at: usize, value: u64, ordering: Ordering) -> u64;
     /// Reads the 32 bits of a word that is slept on.
     fn load32(&self, at: usize, ordering: Ordering) -> u32;
-    /// Returns adds to the 32 bits of a word that is slept on.
+    /// Adds to the 32 bits of a word that is slept on.
     fn add32(&self, at: usize, value: u32, ordering: Ordering) -> u32;
     /// Orders what comes before it before what comes after it, for all sides that do so.
     fn fence(&self);

@@ -186,8 +186,7 @@ impl Builder {
         self.init_under(Vec::new(), Vec::new())
     }
 
-    /// Returns the same, for a worker whose parents have these memories, the nearest first, and of which some are `above` it in this
-    /// process.
+    /// Starts a worker whose parents have these memories, the nearest parent first; the parents in `above` are in this process.
     pub(crate) fn init_under(
         mut self,
         inherited: Vec<Segment>,

@@ -151,7 +151,7 @@ fn what_cannot_be_is_refused_with_a_way_out() {
         let mut texts = Vec::new();
         let tasks = [
             nap(1).on(pe(3)),
-            nap(1).place(phalanx_device::graph::TaskTarget::Cube(0)),
+            nap(1).target(phalanx_device::graph::TaskTarget::Cube(0)),
             nap(1).input(&x).output(&x),
             nap(1).after([foreign]),
         ];

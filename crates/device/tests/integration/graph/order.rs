@@ -93,7 +93,7 @@ fn tasks_can_be_kept_to_the_pes_of_a_cube() {
             GraphOptions { pools: phalanx_device::graph::Pools::Cubes, ..GraphOptions::default() };
         let graph = cx.graph("cubes", options)?;
         for cube in 0..4 {
-            graph.submit(nap(10).place(phalanx_device::graph::TaskTarget::Cube(cube))).await?;
+            graph.submit(nap(10).target(phalanx_device::graph::TaskTarget::Cube(cube))).await?;
         }
         let text = graph.submit(nap(10)).await.expect_err("no pool of all").to_string();
         assert!(text.ends_with("place it on a cube, or use `Pools::Whole`"), "{text}");
