@@ -204,6 +204,13 @@ impl Program {
         self.path.set(*path);
     }
 
+    /// Ends a wait for a load or a store that ends now.
+    pub(crate) fn waited_for_transfer(&self, transfer: &Transfer) {
+        if self.cursor.get() < self.sim().now() {
+            self.waited_for(&transfer.parts(), &transfer.path().get());
+        }
+    }
+
     #[cold]
     fn record_stall(&self, kind: Kind, from: Time, to: Time) {
         if self.exclusive {
@@ -239,7 +246,7 @@ impl Program {
     pub(crate) async fn drain(&self) {
         if let Some(store) = self.last_store.take() {
             store.wait(self.sim()).await;
-            self.waited_for(&store.parts(), &store.path());
+            self.waited_for_transfer(&store);
         }
     }
 
