@@ -63,7 +63,11 @@ mod tests {
         assert_eq!(suggestion("coutn", ["count", "link"]), Some("count"), "SPELL-1: a swap");
         assert_eq!(suggestion("torus2d", ["ring_1d", "torus_2d"]), Some("torus_2d"));
         assert_eq!(suggestion("Ring-1d", ["ring_1d"]), Some("ring_1d"));
-        assert_eq!(suggestion("ring", ["ring_1d"]), Some("ring_1d"), "SPELL-1: the rest is missing");
+        assert_eq!(
+            suggestion("ring", ["ring_1d"]),
+            Some("ring_1d"),
+            "SPELL-1: the rest is missing"
+        );
         assert_eq!(suggestion("frequency", ["count", "link"]), None, "SPELL-1");
         assert_eq!(suggestion("", ["a"]), None);
         assert_eq!(suggestion(&"a".repeat(10_000), ["a"]), None);
