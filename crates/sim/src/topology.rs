@@ -8,6 +8,7 @@
 
 use crate::record::Resource;
 use crate::spec::{SipsSpec, Topology};
+use std::cmp::Ordering;
 use std::fmt;
 
 /// One processing element: `sip0.cube1.pe2`.
@@ -99,15 +100,13 @@ fn toward(at: u32, to: u32) -> u32 {
 /// Returns the next number from `at` to `to` on a ring of `count`: the shorter direction; if equal, up from even numbers and
 /// down from odd ones (NET-2). Ways are equal at the sender only: after one step one of them is shorter.
 fn around(at: u32, to: u32, count: u32) -> u32 {
-    let up = (at + 1) % count;
-    let down = (at + count - 1) % count;
     let distance_up = (to + count - at) % count;
-    match distance_up.cmp(&(count - distance_up)) {
-        std::cmp::Ordering::Less => up,
-        std::cmp::Ordering::Greater => down,
-        std::cmp::Ordering::Equal if at % 2 == 0 => up,
-        std::cmp::Ordering::Equal => down,
-    }
+    let goes_up = match distance_up.cmp(&(count - distance_up)) {
+        Ordering::Less => true,
+        Ordering::Greater => false,
+        Ordering::Equal => at.is_multiple_of(2),
+    };
+    if goes_up { (at + 1) % count } else { (at + count - 1) % count }
 }
 
 /// Returns the next number on a grid, x before y; `step` moves along one row or column of the given length.
