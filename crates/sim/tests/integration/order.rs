@@ -157,7 +157,7 @@ where
 fn a_comparison_takes_as_long_as_a_sum_of_the_same_joint_shape() {
     let outer = [[30, 1], [1, 20]];
     let less = |tl: &Tl, x: &Tile, y: &Tile| tl.compare(Compare::Lt, x, y);
-    assert_eq!(charged(DType::F32, outer, |tl, x, y| tl.add(x, y)), 30 * 20 * 4);
+    assert_eq!(charged(DType::F32, outer, Tl::add), 30 * 20 * 4);
     assert_eq!(charged(DType::F32, outer, less), 30 * 20 * 4);
     assert_eq!(charged(DType::F16, outer, less), 30 * 20 * 4, "the result is of i32");
 }
