@@ -115,6 +115,9 @@ pub(crate) struct RunArgs {
     /// Write every operation as a line of text; `-` is stdout, and moves the report to stderr
     #[arg(long, value_name = "FILE", requires = "workload")]
     pub(crate) op_log: Option<PathBuf>,
+    /// Cut the report to a named range of the program, from its first begin to its last end; files keep the whole run
+    #[arg(long, value_name = "NAME", requires = "workload")]
+    pub(crate) range: Option<String>,
     /// How many threads compute numbers (default: one for each core); results do not depend on it
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) threads: Option<u16>,

@@ -1,6 +1,6 @@
 //! What the JSON of a run promises.
 
-use crate::json;
+use crate::{json, run};
 use serde_json::Value;
 
 const KEYS: [&str; 14] = [
@@ -115,4 +115,20 @@ fn a_queue_short_of_slots_says_how_many_it_needs() {
     let advice = list(&report, "advice")[0].as_str().expect("a line");
     assert!(advice.contains("credit-bound on edge sip0"), "{advice}");
     assert!(advice.contains("4 slots of 16 KiB; 9 needed"), "{advice}");
+}
+
+#[test]
+fn a_report_is_cut_to_a_range_and_files_are_not() {
+    let words = ["run", "tp-block", "-p", "hidden=64", "-p", "sequence=8", "--data", "off"];
+    let whole = json(&words);
+    let ranges = whole["ranges"].as_array().expect("ranges");
+    let names: Vec<&str> = ranges.iter().filter_map(|range| range["range"].as_str()).collect();
+    assert_eq!(names, ["attention", "mlp"]);
+    let cut = json(&[&words[..], &["--range", "mlp"]].concat());
+    let number = |report: &Value, key: &str| report[key].as_u64().expect("a number");
+    assert!(number(&cut, "simulated_ps") > 0);
+    assert!(number(&cut, "simulated_ps") < number(&whole, "simulated_ps"));
+    assert_eq!(cut["critical_path"]["total_ps"], cut["simulated_ps"]);
+    let log = |more: &[&str]| run(&[&words[..], &["--op-log", "-"], more].concat()).stdout;
+    assert_eq!(log(&["--range", "mlp"]), log(&[]));
 }
