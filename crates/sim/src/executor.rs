@@ -60,6 +60,9 @@ pub(crate) struct DeviceId(u32);
 pub(crate) trait Device {
     /// Performs the action that was scheduled with `payload`.
     fn fire(&self, sim: &Sim, payload: u64);
+
+    /// Tidies up between two windows: no event fires, and none will fire before `since`.
+    fn rest(&self, _since: Time) {}
 }
 
 /// The order in which the partitions with events in one window take their turns.
@@ -168,6 +171,9 @@ impl Executor {
         state.pending.agendas.borrow().due_before(end, self.order, &mut self.turns);
         for index in 0..self.turns.len() {
             self.turn(state, self.turns[index], end);
+        }
+        for device in &self.devices {
+            device.rest(Time::ps(start));
         }
         true
     }

@@ -9,6 +9,7 @@ mod fabric;
 mod host;
 pub(crate) mod noc;
 mod range;
+mod roots;
 mod sip;
 
 pub use host::{Cause, Host, Launch, Request};
@@ -20,7 +21,7 @@ use crate::executor::{Deadlock, DeviceId, Executor, Partition, PartitionOrder, S
 use crate::ipcq::{EdgeName, Edges};
 use crate::kernel::{KernelError, Program, Tl};
 use crate::memory::{MemoryError, Region};
-use crate::record::{Path, Resource};
+use crate::record::{Path, Resource, Room};
 use crate::report::Report;
 use crate::spec::{MachineSpec, WireSpec};
 use crate::stall::Kind;
@@ -43,11 +44,17 @@ pub struct Options {
     pub strict: bool,
     /// True if every operation is written to the op log.
     pub record: bool,
+    /// Number of steps after which steps of the critical path are folded, unless the run is recorded. It changes the
+    /// memory that a run takes, and no report.
+    pub steps: usize,
     /// Evaluator of the data.
     pub evaluator: Arc<dyn Evaluator>,
     /// Order in which partitions take their turns; every order gives the same run.
     pub partition_order: PartitionOrder,
 }
+
+/// Steps of the critical path that take ten mebibytes.
+const STEPS: usize = 1 << 18;
 
 impl Default for Options {
     fn default() -> Self {
@@ -55,6 +62,7 @@ impl Default for Options {
             data: true,
             strict: true,
             record: false,
+            steps: STEPS,
             evaluator: Arc::new(Inline),
             partition_order: PartitionOrder::Queued,
         }
@@ -121,6 +129,8 @@ pub(crate) struct World {
     /// The program that ended last, and its critical path.
     pub(crate) last: RefCell<Option<(Time, PeId, Path)>>,
     pub(crate) zero_cost: ZeroCost,
+    pub(crate) room: Rc<Room>,
+    pub(crate) programs: RefCell<roots::Programs>,
 }
 
 /// A failed program.
@@ -174,8 +184,9 @@ impl Machine {
         if spec.sips.count > 1 {
             executor.set_lookahead(spec.sips.link.latency);
         }
+        let room = Rc::new(Room::new(options.steps, spec.sips.count));
         let sips = (0..spec.sips.count)
-            .map(|sip| RefCell::new(Sip::new(sip, &spec, options.strict, options.record)))
+            .map(|sip| RefCell::new(Sip::new(sip, &spec, &options, &room)))
             .collect();
         let world = Rc::new(World {
             sim: executor.sim(),
@@ -188,6 +199,8 @@ impl Machine {
             failures: RefCell::default(),
             last: RefCell::default(),
             zero_cost: ZeroCost::new(&spec),
+            room,
+            programs: RefCell::default(),
             options,
             spec,
         });

@@ -284,6 +284,7 @@ impl Host {
 
     /// Waits for the arrival of the last byte.
     async fn arrive(&self, flight: Flight) -> Cause {
+        self.sip_mut().record.cause(&flight.path);
         self.sim().sleep_until(flight.tail).await;
         let mut path = flight.path;
         path.advance(flight.tail, Kind::Link);

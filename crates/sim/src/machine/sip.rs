@@ -1,12 +1,14 @@
 //! The hardware of one SIP, which is one partition of the simulation.
 
+use super::Options;
 use crate::memory::{Hbm, Mmu};
-use crate::record::{Op, Record, Resource};
+use crate::record::{Op, Record, Resource, Room};
 use crate::spec::MachineSpec;
 use crate::stall::{Kind, Stack};
 use crate::time::Time;
 use crate::topology::PeId;
 use crate::wire::{Turn, Wire};
+use std::rc::Rc;
 
 /// One SIP: a package of cubes.
 ///
@@ -114,7 +116,7 @@ impl Port {
 }
 
 impl Sip {
-    pub(crate) fn new(sip: u32, spec: &MachineSpec, strict: bool, recording: bool) -> Self {
+    pub(crate) fn new(sip: u32, spec: &MachineSpec, options: &Options, room: &Rc<Room>) -> Self {
         let cubes = 0..spec.cubes.count();
         let cube = |_| Cube {
             hbm: Wire::default(),
@@ -130,8 +132,8 @@ impl Sip {
             cubes: cubes.map(cube).collect(),
             pes: vec![Pe::default(); (spec.cubes.count() * spec.pes.count()) as usize],
             pes_per_cube: spec.pes.count(),
-            mmu: Mmu::new(sip, strict),
-            record: Record::new(sip, spec.sips.count, recording),
+            mmu: Mmu::new(sip, options.strict),
+            record: Record::new(sip, spec.sips.count, options.record, room),
         }
     }
 
