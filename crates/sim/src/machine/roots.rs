@@ -77,9 +77,11 @@ fn add_edge(steps: &mut Vec<StepId>, edge: &Edge) {
     steps.extend((0..edge.returning.len()).map(|index| edge.returning[index].path.last()));
 }
 
-/// Adds the paths of the wires that someone can wait for at `since` or later, and of the causes that the host has.
+/// Adds the paths of everything under way, of the wires that someone can wait for at `since` or later, and of the causes
+/// that the host has.
 fn add_sip(steps: &mut Vec<StepId>, number: u32, sip: &Sip, since: Time) {
     let wires = sip.wires(number).into_iter().map(|(_, wire)| wire);
     steps.extend(wires.filter(|wire| wire.free() >= since).map(|wire| wire.last().last()));
+    steps.extend(sip.live_paths().map(|path| path.last()));
     steps.extend_from_slice(sip.record.causes());
 }

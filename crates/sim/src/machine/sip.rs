@@ -1,8 +1,10 @@
 //! The hardware of one SIP, which is one partition of the simulation.
 
 use super::Options;
+use super::channel::ChannelQueue;
+use super::flights::Flights;
 use crate::memory::{Hbm, Mmu};
-use crate::record::{Op, Record, Resource, Room};
+use crate::record::{Op, Path, Record, Resource, Room};
 use crate::spec::MachineSpec;
 use crate::stall::{Kind, Stack};
 use crate::time::Time;
@@ -24,6 +26,7 @@ pub(crate) struct Sip {
     pub(crate) number: u32,
     pub(crate) pes_per_cube: u32,
     pub(crate) cubes: Vec<Cube>,
+    pub(crate) flights: Flights,
     /// The switch port into this SIP.
     pub(crate) ingress: Wire,
     /// The wire from the host, and the wire back.
@@ -70,6 +73,14 @@ impl Pe {
     }
 }
 
+impl Pe {
+    /// Returns the requests that wait for a DMA channel.
+    #[inline]
+    pub(crate) fn queue(&mut self, channel: Engine) -> &mut ChannelQueue {
+        &mut self.queues[usize::from(channel == Engine::Store)]
+    }
+}
+
 impl Engine {
     pub(crate) fn resource(self, pe: PeId) -> Resource {
         match self {
@@ -98,6 +109,8 @@ pub(crate) struct Pe {
     pub(crate) links: [Wire; 4],
     pub(crate) stalls: Stack,
     pub(crate) programs: u64,
+    /// The requests that wait for the load channel, and for the store channel.
+    queues: [ChannelQueue; 2],
 }
 
 impl Port {
@@ -130,10 +143,25 @@ impl Sip {
             host: Wire::default(),
             upload: Wire::default(),
             cubes: cubes.map(cube).collect(),
+            flights: Flights::default(),
             pes: vec![Pe::default(); (spec.cubes.count() * spec.pes.count()) as usize],
             pes_per_cube: spec.pes.count(),
             mmu: Mmu::new(sip, options.strict),
             record: Record::new(sip, spec.sips.count, options.record, room),
+        }
+    }
+
+    /// Returns the paths of everything under way: flights, and requests to DMA channels.
+    pub(super) fn live_paths(&self) -> impl Iterator<Item = Path> {
+        let queues = self.pes.iter().flat_map(|pe| &pe.queues);
+        self.flights.live_paths().chain(queues.flat_map(ChannelQueue::live_paths))
+    }
+
+    /// Drops all flights, and all requests to DMA channels.
+    pub(crate) fn clear(&mut self) {
+        self.flights = Flights::default();
+        for queue in self.pes.iter_mut().flat_map(|pe| &mut pe.queues) {
+            queue.clear();
         }
     }
 

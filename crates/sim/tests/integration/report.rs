@@ -107,6 +107,30 @@ fn rec_2_the_path_of_loads_engines_and_barriers_can_be_folded_all_the_time() {
     same_path(&run(Options { steps: 1, ..without_data() }), &recorded);
 }
 
+/// Goes on after an operation while the next one of the same engine is under way.
+async fn overlapping(tl: Tl, region: Region) -> Outcome {
+    for _ in 0..4 {
+        let tile = tl.load(&View::of(&region)).await?;
+        let first = tl.add(&tile, &tile);
+        drop(tl.mul(&tile, &tile));
+        drop(first.await?);
+    }
+    Ok(())
+}
+
+#[test]
+fn rec_2_the_path_of_a_program_that_waits_is_kept() {
+    let run = |options: Options| {
+        let mut machine = Machine::new(quad(), options);
+        let region = machine.zeros(0, 0, DType::F32, 4096).unwrap();
+        machine.launch(0, "overlapping", &[PeId::first(0)], move |tl| overlapping(tl, region));
+        machine.run().unwrap().critical_path
+    };
+    let recorded = run(Options { record: true, ..without_data() });
+    assert!(recorded.parts.iter().any(|part| part.count == 4), "four loads: {recorded:?}");
+    same_path(&run(Options { steps: 1, ..without_data() }), &recorded);
+}
+
 #[test]
 fn rec_1_the_path_of_a_chain_names_each_part() {
     let mut spec = bare();
@@ -128,14 +152,17 @@ fn rec_1_the_path_of_a_chain_names_each_part() {
     assert_eq!(
         parts,
         [
-            "sip0.cube0.pe0.dma.load dma 356 ns",
-            "sip0.cube0.pe0.dma.store dma 356 ns",
+            "sip0.cube0.pe0.dma.load dma 256 ns",
+            "sip0.cube0.pe0.dma.store dma 256 ns",
+            "sip0.cube0.pe0.dma.load latency 100 ns",
+            "sip0.cube0.pe0.dma.store latency 100 ns",
             "sip0.cube0.pe0.vector compute 8 ns"
         ],
         "REC-1"
     );
     assert!(path.complete);
-    assert_eq!(path.spent.get(Kind::Dma), Time::ns(712));
+    assert_eq!(path.spent.get(Kind::Dma), Time::ns(512));
+    assert_eq!(path.spent.get(Kind::Latency), Time::ns(200));
 }
 
 #[test]
