@@ -63,6 +63,9 @@ pub(crate) trait Device {
 
     /// Handles the alarm of a partition, before time has moved to it; see [`Sim::set_alarm`].
     fn wake_up(&self, _: &Sim, _: Partition) {}
+
+    /// Tidies up between two windows: no event fires, and none will fire before `since`.
+    fn rest(&self, _since: Time) {}
 }
 
 /// The order in which the partitions with events in one window take their turns.
@@ -171,6 +174,9 @@ impl Executor {
         state.pending.agendas.borrow().due_before(end, self.order, &mut self.turns);
         for index in 0..self.turns.len() {
             self.turn(state, self.turns[index], end);
+        }
+        for device in &self.devices {
+            device.rest(Time::ps(start));
         }
         true
     }

@@ -224,7 +224,7 @@ mod tests {
     }
 
     fn record() -> Record {
-        Record::new(0, 1, false)
+        Record::new(0, 1, false, &std::rc::Rc::new(crate::record::Room::new(1 << 10, 1)))
     }
 
     proptest! {

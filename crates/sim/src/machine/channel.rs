@@ -73,6 +73,11 @@ impl Job {
 }
 
 impl ChannelQueue {
+    /// Returns the paths of the requests that wait.
+    pub(super) fn live_paths(&self) -> impl Iterator<Item = Path> {
+        self.waiting.iter().map(|request| request.path)
+    }
+
     /// Drops all requests.
     pub(crate) fn clear(&mut self) {
         *self = Self::default();

@@ -100,6 +100,11 @@ impl Packets {
         u32::try_from(self.list.len() - 1).expect("fewer than 2^32 packets")
     }
 
+    /// Returns the path of every packet, also of packets that have arrived.
+    pub(super) fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.list.iter().map(|packet| &packet.path)
+    }
+
     fn take(&mut self, number: u32) -> Packet {
         self.free.push(number);
         self.list[number as usize]
@@ -127,6 +132,11 @@ impl Device for World {
 
     fn wake_up(&self, _: &Sim, partition: Partition) {
         self.move_flights(partition.0);
+    }
+
+    #[inline]
+    fn rest(&self, since: Time) {
+        self.fold_if_due(since);
     }
 }
 

@@ -18,7 +18,7 @@ use super::noc::{Route, Stage};
 use super::transfer::Transfer;
 use super::{Engine, Sip, World};
 use crate::executor::Key;
-use crate::record::{Op, Resource};
+use crate::record::{Op, Path, Resource};
 use crate::spec::WireSpec;
 use crate::stall::Kind;
 use crate::time::Time;
@@ -149,6 +149,19 @@ impl Flights {
             u32::try_from(self.list.len() - 1).expect("fewer than 2^32 flights")
         };
         self.queue.push(Arrival { time, number, slot });
+    }
+
+    /// Returns the paths of all flights, and of the transfers that they belong to.
+    pub(super) fn live_paths(&self) -> impl Iterator<Item = Path> {
+        let under_way = self.list.iter().filter(|journey| !matches!(journey.purpose, Purpose::None));
+        under_way.flat_map(|journey| {
+            let transfer = match &journey.purpose {
+                Purpose::Piece(_, transfer) | Purpose::Host(transfer) => Some(transfer),
+                Purpose::Depart(_) | Purpose::Deliver(_) | Purpose::None => None,
+            };
+            let others = transfer.into_iter().flat_map(|transfer| transfer.live_paths());
+            std::iter::once(journey.flight.path).chain(others)
+        })
     }
 
     /// Returns the time of the first arrival, [`Time::MAX`] if there is none.
@@ -299,6 +312,7 @@ impl World {
                 let flight = &sip.flights.list[slot as usize].flight;
                 let mut path = flight.path;
                 flight.finish_path(&mut sip.record, &mut path, flight.slowest.resource);
+                sip.record.cause(&path);
                 transfer.path().set(path);
                 self.end_transfer(transfer, end);
             }

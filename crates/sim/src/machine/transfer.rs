@@ -89,6 +89,14 @@ impl Transfer {
         &self.path
     }
 
+    /// Returns the paths that lead on from here: the path to the end, and the path of a piece that has ended.
+    pub(super) fn live_paths(&self) -> impl Iterator<Item = Path> {
+        let piece = self.piece.take();
+        let path_of_piece = piece.as_ref().map(|piece| piece.path);
+        self.piece.set(piece);
+        [Some(self.path.get()), path_of_piece].into_iter().flatten()
+    }
+
     /// Notes the instants at which the channel became free for the transfer, and at which its DMA is ready.
     pub(super) fn start_at(&self, start: Time, ready: Time) {
         self.start.set(start);
