@@ -8,7 +8,8 @@
 //!   simulation goes on after its plan has lost.
 //!
 //! A smaller size is the size itself with three significant bits, or, for large collectives, two sizes from which the time is
-//! extrapolated. A time grows with the size, and large sizes cost no less for each byte; [`doubt`] is the margin for exceptions.
+//! extrapolated. The tuner assumes that a time grows with the size, that a byte of a larger collective costs no more, and that the
+//! next byte costs no less than the last one; [`doubt`] is the margin for exceptions.
 
 use super::config::Plan;
 use super::trial::{Trial, measure_within};
@@ -53,9 +54,34 @@ fn doubt(time: Time) -> Time {
 }
 
 /// A size with three significant bits that is not larger.
-fn rounded(count: usize) -> usize {
+fn rounded_down(count: usize) -> usize {
     let spare = (usize::BITS - count.leading_zeros()).saturating_sub(3);
     count >> spare << spare
+}
+
+/// A size with three significant bits that is not smaller.
+fn rounded_up(count: usize) -> usize {
+    let spare = (usize::BITS - count.leading_zeros()).saturating_sub(3);
+    count.div_ceil(1 << spare) << spare
+}
+
+/// The bytes of the larger collective that times of this trial are extrapolated from; `None` for a trial of nearly its own size.
+fn base(trial: &Trial) -> Option<usize> {
+    let quarter = (trial.bytes() / 4 + 1).next_power_of_two() / 2;
+    (trial.bytes() > NEAR).then_some(quarter.min(FAR))
+}
+
+/// A trial of about `bytes` a rank.
+fn scaled(trial: &Trial, bytes: usize) -> Trial {
+    let whole = trial.bytes() as u128;
+    let count = |count: usize| (count as u128 * bytes as u128).div_ceil(whole);
+    trial.resized(|old| usize::try_from(count(old)).unwrap_or(old))
+}
+
+/// A time for `bytes`, given the time for `each` bytes.
+fn proportional(time: Time, bytes: usize, each: usize) -> Time {
+    let all = u128::from(time.as_ps()).saturating_mul(bytes as u128) / each as u128;
+    Time::ps(u64::try_from(all).unwrap_or(u64::MAX))
 }
 
 impl Tuner {
@@ -86,11 +112,20 @@ impl Tuner {
 
     /// The plans that can run, by their position, each with a time that it takes at least, but for [`doubt`].
     fn estimates(&self, trial: &Trial, plans: &[Plan]) -> Vec<(Time, usize)> {
-        if trial.bytes() <= NEAR {
-            return self.near(&trial.resized(rounded), plans);
+        match base(trial) {
+            None => self.near(&trial.resized(rounded_down), plans),
+            Some(base) => self.extrapolated(trial, base, plans),
         }
-        let last = (trial.bytes() / 4 + 1).next_power_of_two().min(2 * FAR) / 2;
-        self.extrapolated(trial, last, plans)
+    }
+
+    /// A time that a plan takes at most, but for [`doubt`].
+    fn most(&self, trial: &Trial, plan: &Plan) -> Option<Time> {
+        let (larger, base) = match base(trial) {
+            None => (trial.resized(rounded_up), None),
+            Some(base) => (scaled(trial, base), Some(base)),
+        };
+        let Known::Exact(time) = self.known(&larger, plan, Time::MAX) else { return None };
+        Some(base.map_or(time, |base| proportional(time, trial.bytes(), base)))
     }
 
     /// The times of plans at a size near to the wanted one. Slow plans are not simulated to their end.
@@ -112,21 +147,15 @@ impl Tuner {
         estimates
     }
 
-    /// The times of plans, extrapolated from collectives of `last` bytes a rank and of half of that.
-    fn extrapolated(&self, trial: &Trial, last: usize, plans: &[Plan]) -> Vec<(Time, usize)> {
-        let bytes = trial.bytes();
-        let at = |part: usize| {
-            let count = |count: usize| (count as u128 * part as u128).div_ceil(bytes as u128);
-            trial.resized(|old| usize::try_from(count(old)).unwrap_or(old))
-        };
-        let (half, whole) = (at(last / 2), at(last));
+    /// The times of plans, extrapolated from collectives of `base` bytes a rank and of half of that.
+    fn extrapolated(&self, trial: &Trial, base: usize, plans: &[Plan]) -> Vec<(Time, usize)> {
+        let (half, whole) = (scaled(trial, base / 2), scaled(trial, base));
         let estimate = |plan: &Plan| {
             let Known::Exact(small) = self.known(&half, plan, Time::MAX) else { return None };
             let Known::Exact(large) = self.known(&whole, plan, Time::MAX) else { return None };
-            let more = u128::from(large.as_ps().saturating_sub(small.as_ps()));
-            let beyond = (bytes - last) as u128 * more / (last / 2) as u128;
-            let time = u128::from(large.as_ps()).saturating_add(beyond);
-            Some(Time::ps(u64::try_from(time).unwrap_or(u64::MAX)))
+            let more = Time::ps(large.as_ps().saturating_sub(small.as_ps()));
+            let beyond = proportional(more, trial.bytes() - base, base / 2);
+            Some(Time::ps(large.as_ps().saturating_add(beyond.as_ps())))
         };
         let estimates = plans.iter().enumerate();
         estimates.filter_map(|(at, plan)| Some((estimate(plan)?, at))).collect()
@@ -140,6 +169,9 @@ impl Tuner {
         mut estimates: Vec<(Time, usize)>,
     ) -> Option<usize> {
         estimates.sort_unstable();
+        if let Some(at) = self.leader(trial, plans, &estimates) {
+            return Some(at);
+        }
         let mut best: Option<(Time, usize)> = None;
         for (estimate, at) in estimates {
             let limit = best.map_or(Time::MAX, |(time, _)| time);
@@ -151,6 +183,18 @@ impl Tuner {
             }
         }
         best.map(|(_, at)| at)
+    }
+
+    /// The position of a plan that is the fastest by estimates alone, which are sorted.
+    fn leader(&self, trial: &Trial, plans: &[Plan], estimates: &[(Time, usize)]) -> Option<usize> {
+        let (least, first) = *estimates.first()?;
+        let Some((second, _)) = estimates.get(1) else { return Some(first) };
+        let is_slower = |than: Time| *second > than && *second - than > doubt(than);
+        // Without a clear distance a trial of the exact size is needed anyway.
+        if !is_slower(least) {
+            return None;
+        }
+        self.most(trial, &plans[first]).filter(|most| is_slower(*most)).map(|_| first)
     }
 
     /// The time of a plan if it is not longer than `limit`.

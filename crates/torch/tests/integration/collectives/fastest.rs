@@ -267,7 +267,7 @@ fn tun_1_large_collectives_are_extrapolated_in_the_right_order() {
 }
 
 #[test]
-fn tun_3_a_thousand_sizes_take_few_trials() {
+fn tun_3_many_sizes_take_few_trials() {
     let spec = machine("quad-sip", &[]);
     let mut context = Context::new(spec, without_data());
     let done = multiprocessing::spawn(&mut context, 4, |_, cx| async move {
