@@ -115,6 +115,10 @@ pub(crate) struct RunArgs {
     /// Write every operation as a line of text; `-` is stdout, and moves the report to stderr
     #[arg(long, value_name = "FILE", requires = "workload")]
     pub(crate) op_log: Option<PathBuf>,
+    /// Whether changes that make the run faster are looked for, by simulating each (default: for runs of up to 20000
+    /// events)
+    #[arg(long, value_enum)]
+    pub(crate) advice: Option<Switch>,
     /// How many threads compute numbers (default: one for each core); results do not depend on it
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) threads: Option<u16>,

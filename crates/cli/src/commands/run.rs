@@ -45,11 +45,21 @@ fn execute<'a>(
     let progress = Progress::start(workload.name);
     let start = Instant::now();
     let setup = Setup { machine: spec.clone(), options, ccl };
-    let outcome = workload.run_with(setup, &settings).map_err(Failure::from)?;
+    let mut outcome = workload.run_with(setup.clone(), &settings).map_err(Failure::from)?;
     let wall = start.elapsed();
     outputs.write(&outcome.report)?;
+    if is_advised(args, outcome.report.events) {
+        progress.tell("looking for advice");
+        outcome.report.advice = Some(workload.advise(&setup, &settings, &outcome));
+    }
     drop(progress);
     Ok(Finished { workload, spec, settings, outcome, wall })
+}
+
+/// True if advice is wanted: as typed, or for a short run. The length is counted in events, so that the same run always
+/// prints the same.
+fn is_advised(args: &RunArgs, events: u64) -> bool {
+    args.advice.map_or(events <= workload::SHORT, |advice| advice == Switch::On)
 }
 
 fn options(args: &RunArgs, record: bool) -> Options {
