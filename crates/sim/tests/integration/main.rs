@@ -8,6 +8,7 @@
 mod advice;
 mod bounded;
 mod config;
+mod contention;
 mod deadlocks;
 mod determinism;
 mod gemm;
