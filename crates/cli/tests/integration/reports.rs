@@ -19,7 +19,16 @@ const KEYS: [&str; 14] = [
     "edges",
     "advice",
 ];
-const KINDS: [&str; 5] = ["compute_ps", "dma_ps", "link_ps", "credit_ps", "dependency_ps"];
+const KINDS: [&str; 8] = [
+    "compute_ps",
+    "dma_ps",
+    "hbm_ps",
+    "mesh_ps",
+    "latency_ps",
+    "link_ps",
+    "credit_ps",
+    "dependency_ps",
+];
 const SMALL: [&[&str]; 6] = [
     &["run", "ping"],
     &["run", "queue", "--machine", "pair"],

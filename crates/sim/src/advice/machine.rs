@@ -30,7 +30,11 @@ const HOST: &[Kind] = &[Kind::Link, Kind::Dependency];
 /// A credit takes the way of a message back.
 const LINK: &[Kind] = &[Kind::Link, Kind::Credit];
 const COMPUTE: &[Kind] = &[Kind::Compute];
-const DMA: &[Kind] = &[Kind::Dma];
+// A message takes the DMA, the meshes and the memory of its slots on its way.
+const DMA: &[Kind] = &[Kind::Dma, Kind::Link];
+const HBM: &[Kind] = &[Kind::Hbm, Kind::Link];
+const MESH: &[Kind] = &[Kind::Mesh, Kind::Link];
+const LATENCY: &[Kind] = &[Kind::Latency, Kind::Link];
 
 const fn value(
     path: &'static str,
@@ -44,13 +48,13 @@ const VALUES: [MachineValue; 14] = [
     value("pe.gemm.rate", COMPUTE, |spec| Quantity::Rate(spec.gemm.rate)),
     value("pe.vector.bandwidth", COMPUTE, |spec| Bandwidth(spec.vector)),
     value("pe.dma.bandwidth", DMA, |spec| Bandwidth(spec.dma.bandwidth)),
-    value("pe.dma.latency", DMA, |spec| Latency(spec.dma.latency)),
-    value("cube.hbm.bandwidth", DMA, |spec| Bandwidth(spec.hbm.bandwidth)),
-    value("cube.hbm.latency", DMA, |spec| Latency(spec.hbm.latency)),
-    value("cube.pes.link.bandwidth", DMA, |spec| Bandwidth(spec.pes.link.bandwidth)),
-    value("cube.pes.link.latency", DMA, |spec| Latency(spec.pes.link.latency)),
-    value("sip.cubes.link.bandwidth", DMA, |spec| Bandwidth(spec.cubes.link.bandwidth)),
-    value("sip.cubes.link.latency", DMA, |spec| Latency(spec.cubes.link.latency)),
+    value("pe.dma.latency", LATENCY, |spec| Latency(spec.dma.latency)),
+    value("cube.hbm.bandwidth", HBM, |spec| Bandwidth(spec.hbm.bandwidth)),
+    value("cube.hbm.latency", LATENCY, |spec| Latency(spec.hbm.latency)),
+    value("cube.pes.link.bandwidth", MESH, |spec| Bandwidth(spec.pes.link.bandwidth)),
+    value("cube.pes.link.latency", LATENCY, |spec| Latency(spec.pes.link.latency)),
+    value("sip.cubes.link.bandwidth", MESH, |spec| Bandwidth(spec.cubes.link.bandwidth)),
+    value("sip.cubes.link.latency", LATENCY, |spec| Latency(spec.cubes.link.latency)),
     value("system.sips.link.bandwidth", LINK, |spec| Bandwidth(spec.sips.link.bandwidth)),
     value("system.sips.link.latency", LINK, |spec| Latency(spec.sips.link.latency)),
     value("system.host.link.bandwidth", HOST, |spec| Bandwidth(spec.host.bandwidth)),
