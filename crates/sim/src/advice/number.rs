@@ -91,7 +91,7 @@ impl<'a> Number<'a> {
 fn around(value: u64, range: &RangeInclusive<u64>) -> Vec<u64> {
     let larger = FACTORS.iter().filter_map(|factor| value.checked_mul(*factor));
     let smaller =
-        FACTORS.iter().filter(|factor| value % **factor == 0).map(|factor| value / factor);
+        FACTORS.iter().filter(|factor| value.is_multiple_of(**factor)).map(|factor| value / factor);
     larger.chain(smaller).filter(|other| *other != value && range.contains(other)).collect()
 }
 
