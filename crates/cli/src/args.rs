@@ -118,6 +118,10 @@ pub(crate) struct RunArgs {
     /// Cut the report to a named range of the program, from its first begin to its last end; files keep the whole run
     #[arg(long, value_name = "NAME", requires = "workload")]
     pub(crate) range: Option<String>,
+    /// Whether changes that make the run faster are looked for, by simulating each (default: for runs of up to 20000
+    /// events)
+    #[arg(long, value_enum)]
+    pub(crate) advice: Option<Switch>,
     /// How many threads compute numbers (default: one for each core); results do not depend on it
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) threads: Option<u16>,

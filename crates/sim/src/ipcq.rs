@@ -195,15 +195,6 @@ pub(crate) struct EdgeStats {
     pub(crate) credit_wait: u64,
     pub(crate) polls: u64,
     pub(crate) most_slots: u32,
-    /// Total time the receiver's kernel held slots: the sum of the instants of release minus those of receipt.
-    held: i128,
-}
-
-impl EdgeStats {
-    /// Returns the total time the receiver held slots, in picoseconds.
-    pub(crate) fn held(&self) -> u64 {
-        u64::try_from(self.held.max(0)).unwrap_or(u64::MAX)
-    }
 }
 
 impl Edge {
@@ -331,19 +322,17 @@ impl Edge {
 
     /// Removes the oldest arrived message; the receiver then holds its slot.
     #[inline]
-    pub(crate) fn take(&mut self, now: Time) {
+    pub(crate) fn take(&mut self) {
         self.arrived -= 1;
         self.received += 1;
         self.held += 1;
-        self.stats.held -= i128::from(now.as_ps());
         self.messages.pop();
     }
 
     /// Frees a slot that the receiver held.
     #[inline]
-    pub(crate) fn free_slot(&mut self, now: Time) {
+    pub(crate) fn free_slot(&mut self) {
         self.held -= 1;
-        self.stats.held += i128::from(now.as_ps());
     }
 
     /// True if every message was received and every credit is home (IPC-3).
@@ -355,15 +344,6 @@ impl Edge {
     pub(crate) fn away(&self) -> u32 {
         let home = u32::try_from(self.returning.len()).unwrap_or(u32::MAX);
         self.spec.n_slots - self.credits - home
-    }
-
-    /// Returns the smallest number of slots that keeps the wire or the receiver busy, if a slot takes `ser` to send and
-    /// `way` to arrive.
-    pub(crate) fn slots_needed(&self, ser: Time, way: Time) -> u64 {
-        let consume = self.stats.held().checked_div(self.stats.messages).unwrap_or(0);
-        let round_trip = ser + way + Time::ps(consume) + self.credit_latency;
-        // A receiver slower than the wire is the bottleneck: more slots than keep it busy do not help.
-        round_trip.as_ps().div_ceil(ser.as_ps().max(consume).max(1))
     }
 }
 

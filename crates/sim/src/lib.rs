@@ -68,6 +68,7 @@
 //! | [`ipcq`], [`topology`], [`memory`] | edges between PEs; PE names; regions of HBM |
 //! | [`value`] | data, its operations and its evaluators |
 //! | [`report`], [`stall`], [`record`], [`timeline`] | results of a run: times, stalls, critical path, timeline |
+//! | [`advice`] | changes that make a run faster |
 //! | [`executor`] | simulated processes: waits, joins, signals, deadlocks |
 //! | [`time`], [`units`] | quantities, and their text form |
 //!
@@ -75,6 +76,7 @@
 //! `phalanx-workloads` (whole programs) build on this crate.
 #![forbid(unsafe_code)]
 
+pub mod advice;
 pub mod config;
 mod credit;
 pub mod executor;

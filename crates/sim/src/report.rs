@@ -15,11 +15,12 @@ pub use cut::RangeError;
 pub use path::CriticalPath;
 pub use table::{Style, Table};
 
+use crate::advice::Advice;
 use crate::ipcq::{Edge, EdgeName, EdgeSpec};
 use crate::machine::{Request, Sip, World};
 use crate::record::{Op, OpLog, Owner, RangeSpan, RangeTotal, Resource};
 use crate::stall::{Kind, Stack};
-use crate::time::{Bytes, Time};
+use crate::time::Time;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
@@ -68,8 +69,8 @@ pub struct Report {
     pub requests: Vec<Request>,
     /// Each named range, if the run was recorded: SIP by SIP, in order of their ends.
     pub range_spans: Vec<RangeSpan>,
-    /// Sentences on what to change to go faster.
-    pub advice: Vec<String>,
+    /// Changes that make the run faster, if its owner looked for them: see [`advice`](crate::advice).
+    pub advice: Option<Vec<Advice>>,
 }
 
 /// The ranges of one name.
@@ -128,8 +129,6 @@ pub struct EdgeUsage {
     pub most_slots: u32,
     /// Number of looks of a polling sender.
     pub polls: u64,
-    /// Least number of slots with which the wire never waits for a credit.
-    pub slots_needed: u64,
 }
 
 impl Report {
@@ -141,7 +140,7 @@ impl Report {
             events: world.sim.events(),
             utilisation: Vec::new(),
             stalls: Vec::new(),
-            edges: world.edges.borrow().sorted().map(|edge| usage_of(world, edge)).collect(),
+            edges: world.edges.borrow().sorted().map(usage_of).collect(),
             ranges: ranges(world),
             critical_path: last
                 .map(|(_, pe, path)| CriticalPath::new(world, Owner::Kernel(pe), &path))
@@ -149,12 +148,11 @@ impl Report {
             ops: Vec::new(),
             requests: Vec::new(),
             range_spans: Vec::new(),
-            advice: Vec::new(),
+            advice: None,
         };
         for (number, sip) in (0..).zip(&world.sips) {
             report.add_sip(number, &mut sip.borrow_mut());
         }
-        report.advice = advice(&report.edges, simulated);
         report
     }
 
@@ -251,10 +249,7 @@ fn link_stack(busy: Time, starved: Time, used: Time) -> Stack {
     stack
 }
 
-fn usage_of(world: &World, edge: &Edge) -> EdgeUsage {
-    let mean = edge.stats.bytes.checked_div(edge.stats.messages).unwrap_or(0);
-    let link = world.spec.sips.link;
-    let way = Time::ps(link.latency.as_ps().saturating_mul(u64::from(edge.hops)));
+fn usage_of(edge: &Edge) -> EdgeUsage {
     EdgeUsage {
         edge: edge.name,
         spec: edge.spec,
@@ -263,69 +258,5 @@ fn usage_of(world: &World, edge: &Edge) -> EdgeUsage {
         credit_wait: Time::ps(edge.stats.credit_wait),
         most_slots: edge.stats.most_slots,
         polls: edge.stats.polls,
-        slots_needed: edge.slots_needed(link.bandwidth.time_for(mean), way),
-    }
-}
-
-/// Returns what to change: one line for all edges that lack the same.
-fn advice(edges: &[EdgeUsage], simulated: Time) -> Vec<String> {
-    let mut groups: Vec<(String, EdgeName, u64)> = Vec::new();
-    for edge in edges.iter().filter(|edge| edge.lacks_slots(simulated)) {
-        let (slots, size) = (edge.spec.n_slots, Bytes(edge.spec.slot_size));
-        let lack = format!("{slots} slots of {size}; {} needed", edge.slots_needed);
-        match groups.iter_mut().find(|(known, ..)| *known == lack) {
-            Some((.., count)) => *count += 1,
-            None => groups.push((lack, edge.edge, 1)),
-        }
-    }
-    let line = |(lack, first, count): &(String, EdgeName, u64)| match count {
-        1 => format!("credit-bound on edge {first} ({lack})"),
-        _ => format!("credit-bound on {count} edges, e.g. {first} ({lack})"),
-    };
-    groups.iter().map(line).collect()
-}
-
-impl EdgeUsage {
-    /// True if a tenth of the run or more was spent waiting for credits, and more slots would help.
-    fn lacks_slots(&self, simulated: Time) -> bool {
-        self.credit_wait > Time::ZERO
-            && self.credit_wait.as_ps() >= simulated.as_ps() / 10
-            && u64::from(self.spec.n_slots) < self.slots_needed
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::topology::PeId;
-
-    fn usage(from: u32, n_slots: u32, credit_wait: Time) -> EdgeUsage {
-        let edge = EdgeName { from: PeId::first(from), to: PeId::first(from + 1), channel: 0 };
-        let spec = EdgeSpec { n_slots, ..EdgeSpec::default() };
-        EdgeUsage {
-            edge,
-            spec,
-            messages: 1,
-            bytes: 1,
-            credit_wait,
-            most_slots: 1,
-            polls: 0,
-            slots_needed: 9,
-        }
-    }
-
-    #[test]
-    fn equal_advice_is_given_once() {
-        let run = Time::ns(100);
-        let half = |from, n_slots| usage(from, n_slots, Time::ns(50));
-        let one =
-            ["credit-bound on edge sip0.cube0.pe0->sip1.cube0.pe0 (4 slots of 16 KiB; 9 needed)"];
-        let short = usage(1, 4, Time::ns(9));
-        assert_eq!(advice(&[half(0, 4), half(1, 9), short], run), one);
-        let many = [
-            "credit-bound on 2 edges, e.g. sip0.cube0.pe0->sip1.cube0.pe0 (4 slots of 16 KiB; 9 needed)",
-            "credit-bound on edge sip1.cube0.pe0->sip2.cube0.pe0 (2 slots of 16 KiB; 9 needed)",
-        ];
-        assert_eq!(advice(&[half(0, 4), half(1, 2), half(2, 4)], run), many);
     }
 }

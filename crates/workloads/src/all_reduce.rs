@@ -54,6 +54,7 @@ pub(super) const WORKLOAD: Workload = Workload {
         },
         SEED,
     ],
+    knobs: &["algorithm"],
     run,
 };
 

@@ -67,6 +67,7 @@ pub(super) const WORKLOAD: Workload = Workload {
         },
         SEED,
     ],
+    knobs: &["pes", "depth", "slots"],
     run,
 };
 

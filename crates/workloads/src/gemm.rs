@@ -63,6 +63,7 @@ pub(super) const WORKLOAD: Workload = Workload {
         },
         SEED,
     ],
+    knobs: &["buffers", "pes"],
     run,
 };
 

@@ -17,6 +17,7 @@
 //! - **WKL-2 (verified).** With data on, the result is compared with a reference computed another way.
 #![forbid(unsafe_code)]
 
+mod advice;
 mod all_reduce;
 pub(crate) mod capacity;
 mod check;
@@ -32,6 +33,7 @@ mod tp_mlp;
 mod tp_ranks;
 pub(crate) mod vector_add;
 
+pub use advice::SHORT;
 pub use check::Check;
 pub(crate) use check::{number, numbers};
 pub(crate) use parameters::SEED;
@@ -53,10 +55,13 @@ pub struct Workload {
     pub summary: &'static str,
     /// Its parameters.
     pub parameters: &'static [Parameter],
+    /// The parameters that change the speed of the workload, and neither its work nor its result.
+    pub knobs: &'static [&'static str],
     run: fn(Setup, &Settings) -> Result<Outcome, WorkloadError>,
 }
 
 /// The environment of a workload.
+#[derive(Clone)]
 pub struct Setup {
     /// The machine.
     pub machine: MachineSpec,
@@ -64,6 +69,13 @@ pub struct Setup {
     pub options: Options,
     /// The configuration of collectives.
     pub ccl: CclConfig,
+}
+
+impl Setup {
+    /// An environment with the built-in configuration of collectives.
+    pub fn new(machine: MachineSpec, options: Options) -> Self {
+        Self { machine, options, ccl: CclConfig::builtin() }
+    }
 }
 
 /// The outcome of a workload.
@@ -154,7 +166,7 @@ impl Workload {
         options: Options,
         settings: &Settings,
     ) -> Result<Outcome, WorkloadError> {
-        self.run_with(Setup { machine, options, ccl: CclConfig::builtin() }, settings)
+        self.run_with(Setup::new(machine, options), settings)
     }
 
     /// Runs the workload in the given environment.

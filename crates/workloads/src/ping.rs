@@ -51,6 +51,7 @@ pub(super) const WORKLOAD: Workload = Workload {
         },
         super::parameters::SEED,
     ],
+    knobs: &["chunk"],
     run,
 };
 

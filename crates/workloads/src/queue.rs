@@ -35,6 +35,7 @@ pub(super) const WORKLOAD: Workload = Workload {
         },
         SEED,
     ],
+    knobs: &["n_slots"],
     run,
 };
 

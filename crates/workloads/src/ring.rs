@@ -32,6 +32,7 @@ pub(super) const WORKLOAD: Workload = Workload {
         N_SLOTS,
         SEED,
     ],
+    knobs: &["slot_size", "n_slots"],
     run,
 };
 

@@ -55,6 +55,7 @@ pub(super) const WORKLOAD: Workload = Workload {
         CHECKED,
         SEED,
     ],
+    knobs: &["ranks"],
     run,
 };
 

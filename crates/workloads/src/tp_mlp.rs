@@ -36,6 +36,7 @@ pub(super) const WORKLOAD: Workload = Workload {
         CHECKED,
         SEED,
     ],
+    knobs: &["ranks"],
     run,
 };
 

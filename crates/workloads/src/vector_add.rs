@@ -23,6 +23,7 @@ pub(super) const WORKLOAD: Workload = Workload {
         },
         SEED,
     ],
+    knobs: &[],
     run,
 };
 

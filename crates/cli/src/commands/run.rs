@@ -46,11 +46,18 @@ fn execute<'a>(
     let progress = Progress::start(workload.name);
     let start = Instant::now();
     let setup = Setup { machine: spec.clone(), options, ccl };
-    let mut outcome = workload.run_with(setup, &settings).map_err(Failure::from)?;
+    let mut outcome = workload.run_with(setup.clone(), &settings).map_err(Failure::from)?;
     let wall = start.elapsed();
     outputs.write(&outcome.report)?;
+    let advice = is_advised(args, outcome.report.events).then(|| {
+        progress.tell("looking for advice");
+        workload.advise(&setup, &settings, &outcome)
+    });
     if let Some(name) = &args.range {
         outcome.report = outcome.report.within(name).map_err(|error| no_range(&error))?;
+    }
+    if let Some(advice) = advice {
+        outcome.report.advice = Some(advice);
     }
     drop(progress);
     Ok(Finished { workload, spec, settings, outcome, wall })
@@ -63,6 +70,12 @@ fn no_range(error: &RangeError) -> Failure {
     let message = format!("no range named `{name}`");
     let hint = text.strip_prefix(&message).map_or("", |hint| hint.trim_start_matches(": "));
     Failure::input(message).hint(hint)
+}
+
+/// True if advice is wanted: as typed, or for a short run. The length is counted in events, so that the same run always
+/// prints the same.
+fn is_advised(args: &RunArgs, events: u64) -> bool {
+    args.advice.map_or(events <= workload::SHORT, |advice| advice == Switch::On)
 }
 
 fn options(args: &RunArgs, record: bool) -> Options {

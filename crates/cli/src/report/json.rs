@@ -2,6 +2,7 @@
 
 use super::Finished;
 use phalanx_sim::Time;
+use phalanx_sim::advice::Advice;
 use phalanx_sim::report::{CriticalPath, EdgeUsage, PathPart, RangeUsage, Report, Stalls, Usage};
 use phalanx_sim::stall::{Kind, Stack};
 use phalanx_workloads::{Ranks, Settings};
@@ -24,7 +25,8 @@ pub(super) struct View<'a> {
     critical_path: PathView,
     seed: u64,
     edges: Vec<EdgeView>,
-    advice: &'a [String],
+    /// Null if it was not looked for.
+    advice: Option<Vec<AdviceView<'a>>>,
     /// Absent if the program names none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     ranges: Vec<RangeView<'a>>,
@@ -68,6 +70,7 @@ impl<'a> View<'a> {
         let report = &outcome.report;
         let Report { simulated, events, utilisation, stalls, edges, critical_path, advice, .. } =
             report;
+        let advice = advice.as_ref().map(|advice| advice.iter().map(AdviceView::new).collect());
         Self {
             workload: workload.name,
             machine: &spec.name,
@@ -249,7 +252,6 @@ struct EdgeView {
     credit_wait_ps: u64,
     most_slots: u32,
     polls: u64,
-    slots_needed: u64,
 }
 
 impl EdgeView {
@@ -263,7 +265,32 @@ impl EdgeView {
             credit_wait_ps: edge.credit_wait.as_ps(),
             most_slots: edge.most_slots,
             polls: edge.polls,
-            slots_needed: edge.slots_needed,
+        }
+    }
+}
+
+#[derive(serde::Serialize)]
+struct AdviceView<'a> {
+    target: &'static str,
+    name: &'a str,
+    from: &'a str,
+    to: &'a str,
+    kind: &'static str,
+    before_ps: u64,
+    after_ps: u64,
+}
+
+impl<'a> AdviceView<'a> {
+    fn new(advice: &'a Advice) -> Self {
+        let Advice { change, kind, before, after } = advice;
+        Self {
+            target: change.target.name(),
+            name: &change.name,
+            from: &change.from,
+            to: &change.to,
+            kind: kind.name(),
+            before_ps: before.as_ps(),
+            after_ps: after.as_ps(),
         }
     }
 }

@@ -9,6 +9,9 @@ use phalanx_workloads::Ranks;
 /// Follows the number of rows that a table leaves out.
 const HINT: &str = "; `--json` has all";
 
+/// The line of a run for which no advice was looked for.
+const NO_ADVICE: &str = "advice     not looked for (`--advice on`)\n";
+
 pub(super) fn report(finished: &Finished) -> String {
     let tables = finished.outcome.report.text(Style::Terminal, HINT);
     let gap = if tables.is_empty() { "" } else { "\n" };
@@ -38,6 +41,7 @@ fn head(finished: &Finished) -> String {
         show::time(simulated).bold(),
         show::time(wall),
     ) + &outcome.ranks.as_ref().map_or_else(String::new, ranks)
+        + if outcome.report.advice.is_some() { "" } else { NO_ADVICE }
 }
 
 /// Returns the lines for programs of ranks.

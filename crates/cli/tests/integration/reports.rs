@@ -19,7 +19,16 @@ const KEYS: [&str; 14] = [
     "edges",
     "advice",
 ];
-const KINDS: [&str; 5] = ["compute_ps", "dma_ps", "link_ps", "credit_ps", "dependency_ps"];
+const KINDS: [&str; 8] = [
+    "compute_ps",
+    "dma_ps",
+    "hbm_ps",
+    "mesh_ps",
+    "latency_ps",
+    "link_ps",
+    "credit_ps",
+    "dependency_ps",
+];
 const SMALL: [&[&str]; 6] = [
     &["run", "ping"],
     &["run", "queue", "--machine", "pair"],
@@ -109,12 +118,33 @@ fn parameters_are_numbers_where_they_are_numbers() {
 }
 
 #[test]
-fn a_queue_short_of_slots_says_how_many_it_needs() {
-    let report = json(&["run", "queue", "--machine", "bare"]);
-    assert_eq!(number(&list(&report, "edges")[0], "slots_needed"), 9);
-    let advice = list(&report, "advice")[0].as_str().expect("a line");
-    assert!(advice.contains("credit-bound on edge sip0"), "{advice}");
-    assert!(advice.contains("4 slots of 16 KiB; 9 needed"), "{advice}");
+fn advice_is_data_and_can_be_followed() {
+    let words = ["run", "queue", "--machine", "bare"];
+    let report = json(&words);
+    let advice = list(&report, "advice");
+    let expected = serde_json::json!({
+        "target": "setting", "name": "n_slots", "from": "4", "to": "9",
+        "kind": "credit", "before_ps": 17_932_000, "after_ps": 8_692_000
+    });
+    assert_eq!(advice[0], expected);
+    for advice in advice {
+        let text = |key: &str| advice[key].as_str().unwrap_or_else(|| panic!("{key}: {advice}"));
+        let change = format!("{}={}", text("name"), text("to"));
+        let option = if text("target") == "setting" { "-p" } else { "--set" };
+        let followed = json(&[&words[..], &[option, &change]].concat());
+        assert_eq!(number(&followed, "simulated_ps"), number(advice, "after_ps"), "{change}");
+    }
+}
+
+#[test]
+fn advice_is_looked_for_if_the_run_is_short_or_if_it_is_asked_for() {
+    let words = ["run", "queue", "--machine", "bare", "--data=off", "-p", "chunks=9000"];
+    let advice = |more: &[&str]| json(&[&words[..], more].concat())["advice"].clone();
+    assert!(advice(&[]).is_null() && advice(&["--advice=on"]).is_array());
+    assert!(advice(&["-p", "consume=0 ns", "--advice=off"]).is_null());
+    let short = ["run", "queue", "--machine", "bare", "--data=off", "--advice=off"];
+    assert!(json(&short)["advice"].is_null());
+    assert!(json(&short[..5])["advice"].is_array());
 }
 
 #[test]

@@ -280,7 +280,7 @@ impl Future for Receiving {
         }
         self.note(message);
         let value = message.value.take();
-        edge.take(self.program.sim().now());
+        edge.take();
         Poll::Ready(Ok(Tile::in_slot(&self.program, self.expected, value, self.edge)))
     }
 }
@@ -336,7 +336,7 @@ impl Receiving {
         self.note(message);
         let Message { bytes, following, .. } = *message;
         let value = message.value.take();
-        edge.take(self.program.sim().now());
+        edge.take();
         Some(Arrived { bytes, value, following })
     }
 

@@ -42,7 +42,7 @@ impl World {
     pub(crate) fn release(&self, number: u32, path: &Path) {
         let now = self.sim.now();
         let edge = &mut self.edges.borrow_mut().list[number as usize];
-        edge.free_slot(now);
+        edge.free_slot();
         let arrival = now + edge.credit_latency;
         let waiting = edge.pending();
         let returning = edge.returning.push();

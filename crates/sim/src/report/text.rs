@@ -2,6 +2,7 @@
 
 use super::table::{Style, Table};
 use super::{CriticalPath, Report, Stalls, figures};
+use crate::advice::Advice;
 use crate::record::Resource;
 use crate::stall::{Kind, Stack};
 use crate::time::Time;
@@ -14,8 +15,11 @@ const ROWS: usize = 10;
 const ALL_SHOWN: usize = 8;
 /// Rows of PEs, and rows of links, below the average of more than [`ALL_SHOWN`].
 const BELOW_AVERAGE: usize = 4;
-/// Lines of advice shown.
-const ADVICE: usize = 4;
+
+/// The heading of advice.
+const ADVICE: &str = "advice, each change simulated alone";
+/// Stands for a table of advice without rows.
+const NO_ADVICE: &str = "no change gains 2 %";
 
 impl Report {
     /// Returns the tables of the report as text: the text of `phalanx run` below its header.
@@ -120,11 +124,26 @@ impl Text<'_> {
         format!("{heading}\n{shares}\n{table}{left_out}{}", reach(path))
     }
 
+    /// Returns the changes that make the run faster, if they were looked for.
     fn advice(&self) -> String {
-        let word = self.style.warning("advice:");
-        let line = |line: &String| format!("{word} {line}\n");
-        let lines: Vec<String> = self.report.advice.iter().take(ADVICE).map(line).collect();
-        lines.concat() + &self.left_out(self.report.advice.len().saturating_sub(ADVICE))
+        let Some(advice) = &self.report.advice else { return String::new() };
+        if advice.is_empty() {
+            return format!("{}\n{NO_ADVICE}\n", self.style.heading(ADVICE));
+        }
+        let columns = ["change", "from", "to", "simulated", "gain", "less"];
+        let mut table = Table::new(&columns, &columns[1..5]);
+        for Advice { change, kind, before, after } in advice {
+            let saved = before.saturating_sub(*after).as_ps();
+            table.row([
+                change.name.clone(),
+                change.from.clone(),
+                change.to.clone(),
+                figures::time(after.as_ps()),
+                figures::percent(saved, before.as_ps()),
+                kind.to_string(),
+            ]);
+        }
+        self.section(ADVICE, &table, 0)
     }
 
     /// Returns a table under a heading; nothing for a table without rows.

@@ -17,11 +17,10 @@ use proptest::prelude::*;
 
 /// All visible parts of a report.
 fn image(report: &Report) -> String {
-    let Report { simulated, events, utilisation, stalls, edges, critical_path, advice, .. } =
-        report;
+    let Report { simulated, events, utilisation, stalls, edges, critical_path, .. } = report;
     let log = report.op_log();
     format!(
-        "{simulated} {events}\n{utilisation:#?}\n{stalls:#?}\n{edges:#?}\n{critical_path:#?}\n{advice:#?}\n{log}"
+        "{simulated} {events}\n{utilisation:#?}\n{stalls:#?}\n{edges:#?}\n{critical_path:#?}\n{log}"
     )
 }
 

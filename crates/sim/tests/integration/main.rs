@@ -5,6 +5,7 @@
     reason = "results are compared bit for bit, and test data are small whole numbers"
 )]
 
+mod advice;
 mod bounded;
 mod config;
 mod contention;

@@ -71,7 +71,7 @@ fn a_cut_has_the_utilisation_stalls_and_path_of_its_range() {
     let (busy, operations) = add(&report);
     assert_eq!((add(&parts[0]).0, operations), (Time::ps(busy.as_ps() / 3), 6));
     assert!(parts[1].to_string().contains("critical path, to the end of sip1.cube0.pe0"));
-    assert!(parts[1].edges.is_empty() && parts[1].advice.is_empty());
+    assert!(parts[1].edges.is_empty() && parts[1].advice.is_none());
 }
 
 #[test]

@@ -100,6 +100,16 @@ impl CclConfig {
         self.edge
     }
 
+    /// The same configuration with other queues. A setting of an entry changes with the default if it is equal to the default.
+    #[must_use]
+    pub fn with_edge(&self, edge: EdgeSpec) -> Self {
+        let mut changed = Self { edge, ..self.clone() };
+        for entry in &mut changed.entries {
+            entry.plan.edge = inherited(entry.plan.edge, self.edge, edge);
+        }
+        changed
+    }
+
     /// The entry called `name`, or the built-in algorithm with the default settings.
     pub fn plan(&self, name: &str, builtin_names: &[&str]) -> Option<Plan> {
         let entry = self.entry(name).map(|entry| entry.plan.clone());
@@ -135,5 +145,24 @@ impl CclConfig {
     fn bare(&self, name: &str) -> Plan {
         let (name, module) = (name.to_owned(), name.to_owned());
         Plan { name, module, edge: self.edge, n_elem: None, topology: None }
+    }
+}
+
+/// The settings `own`, with `new` in place of each setting that is as in `old`.
+fn inherited(own: EdgeSpec, old: EdgeSpec, new: EdgeSpec) -> EdgeSpec {
+    fn one<T: PartialEq>(own: T, old: &T, new: T) -> T {
+        if own == *old { new } else { own }
+    }
+    EdgeSpec {
+        n_slots: one(own.n_slots, &old.n_slots, new.n_slots),
+        slot_size: one(own.slot_size, &old.slot_size, new.slot_size),
+        buffer_kind: one(own.buffer_kind, &old.buffer_kind, new.buffer_kind),
+        backpressure: one(own.backpressure, &old.backpressure, new.backpressure),
+        vc_chunk_size: one(own.vc_chunk_size, &old.vc_chunk_size, new.vc_chunk_size),
+        ipcq_credit_size_bytes: one(
+            own.ipcq_credit_size_bytes,
+            &old.ipcq_credit_size_bytes,
+            new.ipcq_credit_size_bytes,
+        ),
     }
 }

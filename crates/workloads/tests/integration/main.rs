@@ -1,5 +1,6 @@
 //! The programs that come with Phalanx.
 
+mod advice;
 mod auto;
 mod node;
 mod parameters;
