@@ -9,6 +9,9 @@
 mod agenda;
 mod channels;
 mod draw;
+mod faster;
+mod hosts;
+mod idle;
 mod messages;
 mod product;
 mod programs;
@@ -47,6 +50,7 @@ fn compare(scenario: &Scenario) -> Result<(), TestCaseError> {
             );
         }
     }
+    prop_assert_eq!(product.orders, reference.orders, "WIR-4: the orders of the hosts");
     prop_assert_eq!(product.simulated, reference.simulated, "WIR-4");
     Ok(())
 }

@@ -14,11 +14,9 @@ pub(crate) struct Key {
 /// Something that happens at an instant.
 #[derive(Clone, Debug)]
 pub(crate) enum Event {
-    /// The host of a SIP begins a launch.
+    /// The host of a SIP goes on with a launch.
     Launch(usize),
-    /// The command of a launch has arrived.
-    Start(usize),
-    /// A program goes on.
+    /// A program goes on; the programs of hosts come after those of PEs.
     Resume(usize),
     /// The last byte of a message is at the receiver's SIP.
     Arrive(usize),

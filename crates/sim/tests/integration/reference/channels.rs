@@ -39,8 +39,8 @@ pub(crate) struct Operation {
     pub(crate) pe: Option<PeId>,
     /// The end, once it is known.
     pub(crate) end: Option<u64>,
-    /// The program that waits while the end is not known, and the key of its event.
-    waiter: Option<(Key, usize)>,
+    /// The event that follows an end that is not known, and its key.
+    waiter: Option<(Key, Event)>,
     /// Pieces that are not at the PE, and those that are: head, position, tail and bytes.
     missing: usize,
     here: Vec<(u64, usize, u64, u64)>,
@@ -61,19 +61,30 @@ impl Simulator<'_> {
 
     /// True if an operation has ended; otherwise `program` is resumed at its end.
     pub(super) fn is_over(&mut self, operation: usize, program: usize) -> bool {
+        self.has_ended(operation, Event::Resume(program))
+    }
+
+    /// True if an operation has ended; otherwise `event` happens at its end.
+    pub(super) fn has_ended(&mut self, operation: usize, event: Event) -> bool {
         match self.operations[operation].end {
             Some(end) if end <= self.now => return true,
-            Some(end) => self.schedule(end, self.sip, Event::Resume(program)),
-            None => self.operations[operation].waiter = Some((self.reserve(), program)),
+            Some(end) => self.schedule(end, self.sip, event),
+            None => self.operations[operation].waiter = Some((self.reserve(), event)),
         }
         false
     }
 
-    fn end_operation(&mut self, operation: usize, end: u64) {
+    /// Adds an operation whose end is not known.
+    pub(super) fn unfinished(&mut self) -> usize {
+        self.operations.push(Operation::default());
+        self.operations.len() - 1
+    }
+
+    pub(super) fn end_operation(&mut self, operation: usize, end: u64) {
         let state = &mut self.operations[operation];
         state.end = Some(end);
-        if let Some((key, program)) = state.waiter.take() {
-            self.agendas[self.sip as usize].add_event(end, key, Event::Resume(program));
+        if let Some((key, event)) = state.waiter.take() {
+            self.agendas[self.sip as usize].add_event(end, key, event);
         }
     }
 

@@ -1,6 +1,6 @@
 //! Random scenarios. Numbers are drawn first and interpreted afterwards, so that a failing scenario shrinks well.
 
-use super::script::{Piece, Queue, Scenario, Script, Step};
+use super::script::{HostScript, Order, Piece, Queue, Scenario, Script, Step};
 use crate::support::bare;
 use phalanx_sim::ipcq::{Backpressure, BufferKind, EdgeSpec};
 use phalanx_sim::spec::{GridSpec, HbmSpec, SipsSpec, Topology, WireSpec};
@@ -96,6 +96,27 @@ fn actions() -> impl Strategy<Value = RawAction> {
 /// The numbers of a queue: its two scripts, and its settings.
 type RawQueue = (usize, usize, EdgeSpec);
 
+/// The numbers of a program of a host: its SIP; kind, cube, size and time of each order.
+type RawHost = (u32, Vec<(u8, u16, u64, u64)>);
+
+fn hosts() -> impl Strategy<Value = RawHost> {
+    (0..64u32, prop::collection::vec((0..4u8, 0..64u16, 1..700u64, 0..200u64), 1..6))
+}
+
+fn host(spec: &MachineSpec, (sip, orders): RawHost) -> HostScript {
+    let cubes = u16::try_from(spec.cubes.count()).unwrap();
+    let order = |(kind, cube, size, time): (u8, u16, u64, u64)| {
+        let piece = Piece { cube: cube % cubes, bytes: size * 2 };
+        match kind {
+            0 => Order::Pause(Time::ps(time * 333)),
+            1 => Order::Write(piece),
+            2 => Order::Fill(piece),
+            _ => Order::Read(piece),
+        }
+    };
+    HostScript { sip: sip % spec.sips.count, orders: orders.into_iter().map(order).collect() }
+}
+
 /// Draws a scenario for a machine of `machines`.
 pub(crate) fn scenarios(
     machines: impl Strategy<Value = MachineSpec>,
@@ -104,11 +125,13 @@ pub(crate) fn scenarios(
     let pes = prop::collection::vec((0..64u32, 0..64u16, 0..256u16), 1..8);
     let queues = prop::collection::vec((0..64usize, 0..64usize, edges()), 0..6);
     let actions = prop::collection::vec(actions(), 0..longest);
-    (machines, pes, queues, actions, any::<bool>()).prop_map(
-        |(spec, pes, queues, actions, apart)| {
+    let hosts = prop::collection::vec(hosts(), 0..3);
+    (machines, pes, queues, actions, hosts, any::<bool>()).prop_map(
+        |(spec, pes, queues, actions, hosts, apart)| {
             let scripts = place(&spec, &pes);
             let queues = connect(&scripts, &queues);
-            let mut scenario = Scenario { spec, queues, scripts, apart };
+            let hosts = hosts.into_iter().map(|raw| host(&spec, raw)).collect();
+            let mut scenario = Scenario { spec, queues, scripts, hosts, apart };
             for action in actions {
                 act(&mut scenario, action);
             }

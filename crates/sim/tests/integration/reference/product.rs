@@ -1,11 +1,11 @@
 //! A scenario in the product, by its public interface.
 
 use super::programs::ELEMENT;
-use super::script::{Piece, Scenario, Step, Times};
+use super::script::{HostScript, Order, Piece, Scenario, Step, Times};
 use crate::support::{Outcome, without_data};
 use phalanx_sim::Time;
 use phalanx_sim::kernel::{Loading, Receiver, Sender, Sending, Storing, Tile, Tl, View};
-use phalanx_sim::machine::{Machine, Options};
+use phalanx_sim::machine::{Cause, Host, Machine, Options};
 use phalanx_sim::memory::Region;
 use phalanx_sim::report::Report;
 use phalanx_sim::value::DType;
@@ -25,6 +25,7 @@ pub(crate) fn run_with(scenario: &Scenario, options: Options) -> (Times, Report)
         scenario: scenario.clone(),
         memory: regions(&machine, scenario),
         ends: RefCell::new(vec![Vec::new(); scenario.scripts.len()]),
+        host_ends: RefCell::new(vec![Vec::new(); scenario.hosts.len()]),
     });
     for (sip, numbers) in scenario.launches() {
         let pes: Vec<_> = numbers.iter().map(|number| scenario.scripts[*number].pe).collect();
@@ -34,8 +35,42 @@ pub(crate) fn run_with(scenario: &Scenario, options: Options) -> (Times, Report)
             Player::play(tl, shared.clone(), number)
         });
     }
+    for number in 0..scenario.hosts.len() {
+        spawn_host(&mut machine, &shared, number);
+    }
     let report = machine.run().unwrap_or_else(|error| panic!("{error}"));
-    (Times { steps: shared.ends.take(), simulated: report.simulated }, report)
+    let (steps, orders) = (shared.ends.take(), shared.host_ends.take());
+    (Times { steps, orders, simulated: report.simulated }, report)
+}
+
+/// Starts a program of a host.
+fn spawn_host(machine: &mut Machine, shared: &Rc<Shared>, number: usize) {
+    let (shared, sip) = (shared.clone(), shared.scenario.hosts[number].sip);
+    let host = machine.host(sip);
+    let program = async move {
+        for order in &shared.scenario.hosts[number].orders {
+            obey(&host, &shared.memory, *order).await;
+            shared.host_ends.borrow_mut()[number].push(host.sim().now());
+        }
+    };
+    machine.spawn(sip, "host program", program).detach();
+}
+
+async fn obey(host: &Host, memory: &Memory, order: Order) {
+    let (cause, piece) = match order {
+        Order::Pause(time) => return host.sim().sleep(time).await,
+        Order::Write(piece) | Order::Fill(piece) | Order::Read(piece) => (Cause::default(), piece),
+    };
+    let whole = &memory[&(host.sip(), piece.cube)];
+    let count = elements(piece.bytes);
+    match order {
+        Order::Write(_) => host.write(whole, 0, None, count, cause).await.map(drop),
+        Order::Fill(_) => {
+            host.fill(&Region { elements: count, ..*whole }, None, cause).await.map(drop)
+        }
+        _ => host.read(whole, 0, count, cause).await.map(drop),
+    }
+    .unwrap();
 }
 
 /// The memory of each cube that scripts use.
@@ -45,6 +80,7 @@ struct Shared {
     scenario: Scenario,
     memory: Memory,
     ends: RefCell<Vec<Vec<Time>>>,
+    host_ends: RefCell<Vec<Vec<Time>>>,
 }
 
 /// Returns the pieces of memory of a step.
@@ -63,10 +99,20 @@ fn elements(bytes: u64) -> usize {
 /// Maps memory that is as large as the largest piece in each cube.
 fn regions(machine: &Machine, scenario: &Scenario) -> Memory {
     let mut sizes: BTreeMap<(u32, u16), u64> = BTreeMap::new();
+    let mut use_piece = |sip: u32, piece: Piece| {
+        let size = sizes.entry((sip, piece.cube)).or_default();
+        *size = piece.bytes.max(*size);
+    };
     for script in &scenario.scripts {
         for piece in script.steps.iter().flat_map(pieces) {
-            let size = sizes.entry((script.pe.sip, piece.cube)).or_default();
-            *size = piece.bytes.max(*size);
+            use_piece(script.pe.sip, piece);
+        }
+    }
+    for HostScript { sip, orders } in &scenario.hosts {
+        for order in orders {
+            if let Order::Write(piece) | Order::Fill(piece) | Order::Read(piece) = order {
+                use_piece(*sip, *piece);
+            }
         }
     }
     let map = |((sip, cube), bytes)| {

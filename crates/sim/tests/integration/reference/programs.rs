@@ -1,17 +1,13 @@
 //! The programs: each runs the steps of a script.
 
 use super::agenda::Event;
-use super::routes::{Stage, Wire};
 use super::script::{Piece, Script, Step};
-use super::simulator::{Flight, Goal, Simulator, Then};
+use super::simulator::Simulator;
 use phalanx_sim::Time;
 use phalanx_sim::ipcq::BufferKind;
-use phalanx_sim::spec::WireSpec;
 use phalanx_sim::topology::PeId;
 use std::collections::VecDeque;
 
-/// Size of a launch command.
-const COMMAND: u64 = 64;
 /// Size of an element.
 pub(crate) const ELEMENT: u64 = 2;
 
@@ -64,22 +60,16 @@ impl Program {
 }
 
 impl Simulator<'_> {
-    /// Sends the command of a launch from the host.
-    pub(super) fn send_command(&mut self, launch: usize) {
-        let (sip, cost) = (self.sip, self.spec.host);
-        let issue = self.issue();
-        if cost == WireSpec::FREE {
-            return self.start(launch);
+    /// Sends the command of a launch, and starts the programs of the launch when the command has arrived.
+    pub(super) fn launch(&mut self, launch: usize) {
+        let command = match self.commands[launch] {
+            Some(command) => command,
+            None => self.command(),
+        };
+        self.commands[launch] = Some(command);
+        if !self.has_ended(command, Event::Launch(launch)) {
+            return;
         }
-        let key = self.reserve();
-        let way = vec![Stage { wire: Wire::Host { sip }, cost }];
-        let goal = Goal::Event { sip, key, what: Then::Start(launch) };
-        let (head, tail) = (self.now, self.now);
-        self.fly(Flight { issue, bytes: COMMAND, head, tail, way, goal });
-    }
-
-    /// Starts the programs of a launch.
-    pub(super) fn start(&mut self, launch: usize) {
         for program in self.scenario.launches()[launch].1.clone() {
             self.agendas[self.sip as usize].add_ready(Event::Resume(program));
         }

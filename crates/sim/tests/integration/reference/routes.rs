@@ -37,6 +37,9 @@ pub(crate) enum Wire {
     Host {
         sip: u32,
     },
+    Upload {
+        sip: u32,
+    },
 }
 
 /// A wire on the way of a flight, and its cost.

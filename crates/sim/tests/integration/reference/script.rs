@@ -11,6 +11,7 @@ pub(crate) struct Scenario {
     pub(crate) spec: MachineSpec,
     pub(crate) queues: Vec<Queue>,
     pub(crate) scripts: Vec<Script>,
+    pub(crate) hosts: Vec<HostScript>,
     /// True if each script is a launch of its own; otherwise the scripts of a SIP are one launch.
     pub(crate) apart: bool,
 }
@@ -69,10 +70,26 @@ pub(crate) enum Step {
     Await,
 }
 
-/// The times of a run: the end of each step of each script, and the simulated total.
+/// The orders of a program of a host, each begun at the end of the one before.
+#[derive(Clone, Debug)]
+pub(crate) struct HostScript {
+    pub(crate) sip: u32,
+    pub(crate) orders: Vec<Order>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Order {
+    Write(Piece),
+    Fill(Piece),
+    Read(Piece),
+    Pause(Time),
+}
+
+/// The times of a run: the end of each step of each script and of each order of each host, and the simulated total.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Times {
     pub(crate) steps: Vec<Vec<Time>>,
+    pub(crate) orders: Vec<Vec<Time>>,
     pub(crate) simulated: Time,
 }
 
@@ -100,6 +117,9 @@ impl fmt::Debug for Scenario {
             for step in &script.steps {
                 writeln!(f, "    {step:?}")?;
             }
+        }
+        for host in &self.hosts {
+            writeln!(f, "{host:?}")?;
         }
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 use super::agenda::{Agenda, Event, Key, Packet, Work};
 use super::channels::{Channel, Direction, Operation};
+use super::hosts::HostProgram;
 use super::messages::{Message, QueueState};
 use super::programs::Program;
 use super::routes::{Stage, Wire, span};
@@ -33,6 +34,9 @@ pub(crate) enum Goal {
     Store {
         operation: usize,
     },
+    Host {
+        operation: usize,
+    },
     /// The port of the SIP, where a message is cut into chunks.
     Port {
         message: usize,
@@ -52,7 +56,6 @@ pub(crate) enum Goal {
 pub(crate) enum Then {
     Arrive(usize),
     Deliver(usize),
-    Start(usize),
 }
 
 pub(crate) struct Simulator<'a> {
@@ -69,6 +72,9 @@ pub(crate) struct Simulator<'a> {
     pub(super) queues: Vec<QueueState>,
     pub(super) messages: Vec<Message>,
     pub(super) programs: Vec<Program>,
+    pub(super) hosts: Vec<HostProgram>,
+    /// The command of each launch, once it is sent.
+    pub(super) commands: Vec<Option<usize>>,
 }
 
 /// Runs a scenario in the slow simulator.
@@ -98,16 +104,25 @@ impl<'a> Simulator<'a> {
             queues: scenario.queues.iter().map(QueueState::new).collect(),
             messages: Vec::new(),
             programs: scenario.scripts.iter().map(Program::new).collect(),
+            hosts: scenario.hosts.iter().map(HostProgram::new).collect(),
+            commands: vec![None; scenario.launches().len()],
         }
     }
 
-    /// Adds the launches, each created by its own SIP before the run.
+    /// Adds the launches and the programs of hosts, each created by its own SIP before the run.
     fn prepare(&mut self) {
         for (number, (sip, _)) in self.scenario.launches().into_iter().enumerate() {
-            self.sip = sip;
-            let key = self.reserve();
-            self.agendas[sip as usize].add_event(0, key, Event::Launch(number));
+            self.begin_with(sip, Event::Launch(number));
         }
+        for (number, host) in self.scenario.hosts.iter().enumerate() {
+            self.begin_with(host.sip, Event::Resume(self.programs.len() + number));
+        }
+    }
+
+    fn begin_with(&mut self, sip: u32, event: Event) {
+        self.sip = sip;
+        let key = self.reserve();
+        self.agendas[sip as usize].add_event(0, key, event);
     }
 
     fn next_turn(&self) -> Option<(u64, u32)> {
@@ -119,6 +134,7 @@ impl<'a> Simulator<'a> {
         let ended = |program: &Program| program.ended.expect("a script without deadlock ends");
         Times {
             steps: self.programs.iter().map(|program| program.ends.clone()).collect(),
+            orders: self.hosts.iter().map(|host| host.ends.clone()).collect(),
             simulated: self.programs.iter().map(ended).max().unwrap_or(Time::ZERO),
         }
     }
@@ -126,9 +142,11 @@ impl<'a> Simulator<'a> {
     fn perform(&mut self, work: Work) {
         match work {
             Work::Head(flight) => self.enter(flight),
-            Work::Event(Event::Launch(launch)) => self.send_command(launch),
-            Work::Event(Event::Start(launch)) => self.start(launch),
-            Work::Event(Event::Resume(program)) => self.resume(program),
+            Work::Event(Event::Launch(launch)) => self.launch(launch),
+            Work::Event(Event::Resume(process)) => match process.checked_sub(self.programs.len()) {
+                Some(host) => self.resume_host(host),
+                None => self.resume(process),
+            },
             Work::Event(Event::Arrive(message)) => self.arrive(message),
             Work::Event(Event::Deliver(message)) => self.deliver(message),
             Work::Event(Event::Hop(packet)) => self.hop(packet),
@@ -202,13 +220,13 @@ impl<'a> Simulator<'a> {
         match flight.goal {
             Goal::Load { operation, position } => self.load_landed(operation, position, flight),
             Goal::Store { operation } => self.store_landed(operation, flight),
+            Goal::Host { operation } => self.end_operation(operation, flight.tail),
             Goal::Port { message } => self.cut(message, flight),
             Goal::Onward(packet) => self.forward(packet),
             Goal::Event { sip, key, what } => {
                 let event = match what {
                     Then::Arrive(message) => Event::Arrive(message),
                     Then::Deliver(message) => Event::Deliver(message),
-                    Then::Start(launch) => Event::Start(launch),
                 };
                 self.agendas[sip as usize].add_event(flight.tail, key, event);
             }
