@@ -7,6 +7,7 @@
 //! `PHALANX_REFERENCE_CASES=20000 cargo test -p phalanx-sim --test integration reference`.
 
 mod agenda;
+mod by_hand;
 mod channels;
 mod draw;
 mod faster;

@@ -70,7 +70,9 @@ fn enlarged(mut scenario: Scenario) -> Scenario {
             match step {
                 Step::Load { piece, .. } | Step::Store { piece, .. } => piece.bytes *= FACTOR,
                 Step::Pair { pieces, .. } => {
-                    pieces.iter_mut().for_each(|piece| piece.bytes *= FACTOR)
+                    for piece in pieces {
+                        piece.bytes *= FACTOR;
+                    }
                 }
                 Step::Send { bytes, .. } | Step::Receive { bytes, .. } => *bytes *= FACTOR,
                 Step::Compute(_) | Step::Await => {}

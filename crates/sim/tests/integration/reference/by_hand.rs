@@ -1,0 +1,123 @@
+//! Scenarios whose times are computed by hand, so that the slow simulator is not its own judge.
+
+use super::script::{Piece, Queue, Scenario, Script, Step};
+use super::simulator;
+use crate::support::{bare, pe, rate, roomy, wire};
+use phalanx_sim::ipcq::EdgeSpec;
+use phalanx_sim::spec::{GridSpec, Topology, WireSpec};
+use phalanx_sim::topology::PeId;
+use phalanx_sim::{MachineSpec, Time};
+
+/// Returns a machine with DMA of 2 B/ns and 10 ns, HBM of 4 B/ns and 20 ns, and meshes of 1 x 2 parts that cost nothing.
+fn machine() -> MachineSpec {
+    let mut spec = bare();
+    (spec.dma, spec.hbm.bandwidth, spec.hbm.latency) = (wire(2, 10), rate(4), Time::ns(20));
+    let grid = GridSpec { rows: 1, columns: 2, link: WireSpec::FREE };
+    MachineSpec { cubes: grid, pes: grid, ..spec }
+}
+
+/// Returns links of 1 B/ns and 100 ns between four SIPs of two PEs.
+fn links(topology: Topology) -> MachineSpec {
+    let mut spec = bare();
+    (spec.sips.count, spec.sips.topology, spec.sips.link) = (4, topology, wire(1, 100));
+    spec.pes.columns = 2;
+    spec
+}
+
+fn load(cube: u16, waits: bool) -> Step {
+    Step::Load { piece: Piece { cube, bytes: 400 }, waits }
+}
+
+/// Checks the ends of the steps of each script, in nanoseconds.
+#[track_caller]
+fn check(spec: MachineSpec, queues: &[(PeId, PeId, u64)], scripts: &[(PeId, &[Step], &[u64])]) {
+    let queue = |&(from, to, vc_chunk_size)| {
+        let edge = EdgeSpec { vc_chunk_size, ..roomy() };
+        Queue { from, to, edge }
+    };
+    let script = |&(pe, steps, _): &(PeId, &[Step], _)| Script { pe, steps: steps.to_vec() };
+    let scenario = Scenario {
+        spec,
+        queues: queues.iter().map(queue).collect(),
+        scripts: scripts.iter().map(script).collect(),
+        hosts: Vec::new(),
+        apart: false,
+    };
+    let times =
+        |(_, _, ends): &(PeId, &[Step], &[u64])| ends.iter().copied().map(Time::ns).collect();
+    let expected: Vec<Vec<Time>> = scripts.iter().map(times).collect();
+    assert_eq!(simulator::run(&scenario).steps, expected);
+}
+
+#[test]
+fn a_load_alone_takes_each_latency_and_the_slowest_transfer() {
+    check(machine(), &[], &[(pe(0, 0, 1), &[load(0, true)], &[10 + 20 + 200])]);
+}
+
+#[test]
+fn a_load_from_another_cube_crosses_both_meshes() {
+    let mut spec = machine();
+    (spec.cubes.link, spec.pes.link) = (wire(1, 5), wire(8, 3));
+    check(spec, &[], &[(pe(0, 0, 1), &[load(1, true)], &[10 + 20 + 5 + 3 + 400])]);
+}
+
+#[test]
+fn a_pair_takes_the_dma_one_piece_after_the_other() {
+    let pieces = [Piece { cube: 0, bytes: 400 }, Piece { cube: 0, bytes: 200 }];
+    // The heads are at the PE at 30 ns and, after 100 ns of HBM, at 130 ns; the DMA is busy from 30 ns to 330 ns.
+    check(machine(), &[], &[(pe(0, 0, 0), &[Step::Pair { pieces, waits: true }], &[330])]);
+}
+
+#[test]
+fn a_store_ends_after_the_latency_of_the_memory() {
+    let store = Step::Store { piece: Piece { cube: 0, bytes: 400 }, waits: true };
+    check(machine(), &[], &[(pe(0, 0, 0), &[store], &[10 + 200 + 20])]);
+}
+
+#[test]
+fn wir_4_a_load_that_waits_for_its_channel_leaves_the_memory_to_others() {
+    let first: &[Step] = &[load(0, false), load(0, true)];
+    // The first load has the HBM from 10 ns to 110 ns, the other PE until 210 ns. The second load begins at 230 ns.
+    let scripts = [
+        (pe(0, 0, 0), first, &[0, 230 + 230][..]),
+        (pe(0, 0, 1), &[load(0, true)], &[110 + 20 + 200]),
+    ];
+    check(machine(), &[], &scripts);
+}
+
+fn sent(queue: usize) -> [Step; 1] {
+    [Step::Send { queue, bytes: 400, waits: true }]
+}
+
+fn received(queue: usize) -> [Step; 1] {
+    [Step::Receive { queue, bytes: 400, hold: Time::ZERO }]
+}
+
+#[test]
+fn fab_1_chunks_follow_each_other_over_two_links() {
+    let (from, to) = (pe(0, 0, 0), pe(2, 0, 0));
+    let scripts = [(from, &sent(0)[..], &[0][..]), (to, &received(0), &[400 + 100 + 100 + 100])];
+    check(links(Topology::Ring1d), &[(from, to, 100)], &scripts);
+}
+
+#[test]
+fn fab_1_a_chunk_goes_on_when_its_last_byte_has_left_the_pe() {
+    let mut spec = links(Topology::Ring1d);
+    (spec.dma, spec.sips.link) = (wire(1, 10), wire(2, 100));
+    let (from, to) = (pe(0, 0, 0), pe(2, 0, 0));
+    // The last chunk is at the gateway at 410 ns, at the next SIP at 510 ns, and takes 50 ns of the second link.
+    let scripts = [(from, &sent(0)[..], &[0][..]), (to, &received(0), &[510 + 50 + 100])];
+    check(spec, &[(from, to, 100)], &scripts);
+}
+
+#[test]
+fn two_messages_share_the_switch_port_of_their_receiver() {
+    let ends = [(pe(0, 0, 0), pe(2, 0, 0), 0), (pe(1, 0, 0), pe(2, 0, 1), 0)];
+    let scripts = [
+        (pe(0, 0, 0), &sent(0)[..], &[0][..]),
+        (pe(1, 0, 0), &sent(1), &[0]),
+        (pe(2, 0, 0), &received(0), &[400 + 100]),
+        (pe(2, 0, 1), &received(1), &[2 * 400 + 100]),
+    ];
+    check(links(Topology::Switch), &ends, &scripts);
+}
