@@ -60,6 +60,9 @@ pub(crate) struct DeviceId(u32);
 pub(crate) trait Device {
     /// Performs the action that was scheduled with `payload`.
     fn fire(&self, sim: &Sim, payload: u64);
+
+    /// Handles the alarm of a partition, before time has moved to it; see [`Sim::set_alarm`].
+    fn wake_up(&self, _: &Sim, _: Partition) {}
 }
 
 /// The order in which the partitions with events in one window take their turns.
@@ -176,9 +179,18 @@ impl Executor {
     fn turn(&mut self, state: &State, partition: Partition, end: u64) {
         state.current.partition.set(partition);
         let (mut time, mut fired) = (0, 0);
-        while let Some(action) = next_action(state, partition, &mut time, end) {
-            fired += 1;
-            self.fire(state, action);
+        loop {
+            match next_action(state, partition, &mut time, end) {
+                Next::Action(action) => {
+                    fired += 1;
+                    self.fire(state, action);
+                }
+                Next::Alarm => {
+                    let device = &self.devices[state.registry.alarm_device.get() as usize];
+                    device.wake_up(&self.sim, partition);
+                }
+                Next::Nothing => break,
+            }
         }
         let clock = &state.clock;
         clock.events.set(clock.events.get() + fired);
@@ -280,10 +292,17 @@ impl Drop for Executor {
     }
 }
 
+/// The next thing to do in a partition.
+enum Next {
+    Action(Action),
+    Alarm,
+    Nothing,
+}
+
 /// Takes the next action of a partition before `end`: the other events of the instant `time`, then the ready actions,
-/// then the first event of the next instant, which becomes `time`.
+/// then the alarm, then the first event of the next instant, which becomes `time`.
 #[inline]
-fn next_action(state: &State, partition: Partition, time: &mut u64, end: u64) -> Option<Action> {
+fn next_action(state: &State, partition: Partition, time: &mut u64, end: u64) -> Next {
     let mut agendas = state.pending.agendas.borrow_mut();
     let agenda = agendas.of(partition);
     let entry = if let Some(entry) = agenda.pop_before(*time + 1) {
@@ -291,14 +310,18 @@ fn next_action(state: &State, partition: Partition, time: &mut u64, end: u64) ->
     } else {
         if let Some(action) = state.pending.ready.borrow_mut().pop_front() {
             state.current.key.set(Key::LAST);
-            return Some(action);
+            return Next::Action(action);
         }
-        agenda.pop_before(end)?
+        if agenda.take_alarm(end) {
+            return Next::Alarm;
+        }
+        let Some(entry) = agenda.pop_before(end) else { return Next::Nothing };
+        entry
     };
     *time = entry.time;
     state.clock.now.set(entry.time);
     state.current.key.set(entry.key);
-    Some(entry.action)
+    Next::Action(entry.action)
 }
 
 #[cfg(test)]

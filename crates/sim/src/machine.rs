@@ -4,30 +4,34 @@
 //! - **MCH-2 (first failure).** A failing kernel ends the run at that instant; the error names the kernel.
 //! - **MCH-3 (same time without data).** Simulated times are the same with and without data.
 
+mod channel;
 mod credits;
 mod fabric;
+mod flights;
 mod host;
-pub(crate) mod noc;
+mod noc;
 mod range;
 mod sip;
+mod transfer;
 
+pub(crate) use channel::{ChannelRequest, Job, Piece};
 pub use host::{Cause, Host, Launch, Request};
 pub use range::HostRange;
 pub(crate) use sip::{Engine, Sip};
+pub(crate) use transfer::Transfer;
 
 use crate::credit::Semaphore;
 use crate::executor::{Deadlock, DeviceId, Executor, Partition, PartitionOrder, Sim};
 use crate::ipcq::{EdgeName, Edges};
 use crate::kernel::{KernelError, Program, Tl};
 use crate::memory::{MemoryError, Region};
-use crate::record::{Path, Resource};
+use crate::record::Path;
 use crate::report::Report;
 use crate::spec::{MachineSpec, WireSpec};
-use crate::stall::Kind;
 use crate::time::{Bytes, Time};
 use crate::topology::{Network, PeId};
 use crate::value::{DType, Evaluator, Inline, Value};
-use crate::wire::{Flight, is_free};
+use crate::wire::is_free;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -268,7 +272,7 @@ impl Machine {
         let host = format!("host{sip}");
         self.executor
             .spawn(Partition(sip), host, async move {
-                world.command(sip).await;
+                Host { world: world.clone(), sip }.command("command", Cause::default()).await;
                 let group = crate::kernel::Group::new(&name, pes.len());
                 for pe in &pes {
                     group.join(*pe);
@@ -322,19 +326,6 @@ impl Machine {
 const COMMAND: Bytes = Bytes(64);
 
 impl World {
-    /// Sends a command from the host to its SIP.
-    async fn command(&self, sip: u32) {
-        let arrival = {
-            let spec = self.spec.host;
-            let mut flight = Flight::new(COMMAND.0, self.sim.now(), Path::default());
-            let state = &mut *self.sips[sip as usize].borrow_mut();
-            let turn = flight.pass(&mut state.host, spec.bandwidth, spec.latency, Kind::Link);
-            state.log(turn, Resource::Host(sip), "command", flight.bytes);
-            flight.tail
-        };
-        self.sim.sleep_until(arrival).await;
-    }
-
     pub(crate) fn partition(sip: u32) -> Partition {
         Partition(sip)
     }

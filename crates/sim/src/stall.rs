@@ -10,9 +10,15 @@ use std::fmt;
 pub enum Kind {
     /// The matrix or the vector engine works.
     Compute,
-    /// Bytes move between memory and scratch.
+    /// The DMA engine moves bytes between memory and scratch, or is busy with earlier ones.
     Dma,
-    /// Bytes are on a wire, or wait for it.
+    /// The memory of a cube moves bytes, or is busy with those of others.
+    Hbm,
+    /// Bytes are on the meshes inside a SIP, or wait for them.
+    Mesh,
+    /// The latency of DMA, memory and meshes.
+    Latency,
+    /// A message is on its way, or waits for a wire.
     Link,
     /// A message waits for a free slot at the receiver.
     Credit,
@@ -22,16 +28,27 @@ pub enum Kind {
 
 impl Kind {
     /// Number of kinds.
-    pub const COUNT: usize = 5;
+    pub const COUNT: usize = 8;
     /// All of them.
-    pub const ALL: [Self; Self::COUNT] =
-        [Self::Compute, Self::Dma, Self::Link, Self::Credit, Self::Dependency];
+    pub const ALL: [Self; Self::COUNT] = [
+        Self::Compute,
+        Self::Dma,
+        Self::Hbm,
+        Self::Mesh,
+        Self::Latency,
+        Self::Link,
+        Self::Credit,
+        Self::Dependency,
+    ];
 
     /// The name in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Compute => "compute",
             Self::Dma => "dma",
+            Self::Hbm => "hbm",
+            Self::Mesh => "mesh",
+            Self::Latency => "latency",
             Self::Link => "link",
             Self::Credit => "credit",
             Self::Dependency => "dependency",
@@ -86,6 +103,6 @@ mod tests {
         }
         let whole = Time::ns(1000);
         assert_eq!(stack.total() + stack.idle(whole), whole, "STL-1");
-        assert_eq!(stack.total(), Time::ns(15 + 50));
+        assert_eq!(stack.total(), Time::ns(36 + 80));
     }
 }

@@ -4,14 +4,17 @@
 //! last turn.
 //!
 //! - **WIR-1 (FIFO).** Turns begin in the order of requests, and do not overlap.
-//! - **WIR-3 (not idle).** A load or store that needs a stage only later leaves a gap before its turn. Other loads and
-//!   stores that fit fill the gap. Messages do not, because the messages of one edge must stay in order.
 //! - **WIR-2 (work).** A wire with an unlimited rate delays no user.
+//! - **WIR-3 (arrival).** A flight requests a wire when its head arrives at the wire, not before. So wires serve in the
+//!   order of arrival; heads that arrive at one instant are served in the order in which their SIP issued the flights.
+//! - **WIR-4 (work conserving).** A wire is never idle while a flight that has arrived waits for it.
+//!
+//! `machine/flights.rs` keeps the order of arrival.
 
-use crate::record::Path;
+use crate::record::{Path, Record, Resource};
 use crate::spec::WireSpec;
 use crate::stall::Kind;
-use crate::time::{Rate, Time};
+use crate::time::Time;
 
 /// A stage that serves one user at a time, first come, first served.
 #[derive(Clone, Debug, Default)]
@@ -23,8 +26,6 @@ pub(crate) struct Wire {
     pub(crate) bytes: u64,
     pub(crate) turns: u64,
     pub(crate) first: Time,
-    /// Unused spans before `free`, left by turns that were taken ahead of time.
-    gaps: Vec<Turn>,
 }
 
 /// The use of a wire from `start` to `end`.
@@ -58,34 +59,6 @@ impl Wire {
         self.busy += span;
         self.free = start + span;
         Turn { start, end: self.free, taken: true }
-    }
-
-    /// Takes a part of a gap, if `span` fits into one from `ready` on.
-    fn fill_gap(&mut self, ready: Time, span: Time, bytes: u64) -> Option<Turn> {
-        let fits = |gap: &Turn| gap.start.max(ready) + span <= gap.end;
-        let index = self.gaps.iter().position(fits)?;
-        let gap = self.gaps.swap_remove(index);
-        let start = gap.start.max(ready);
-        let turn = Turn { start, end: start + span, taken: true };
-        self.leave_gap(gap.start, turn.start);
-        self.leave_gap(turn.end, gap.end);
-        self.turns += 1;
-        self.bytes += bytes;
-        self.busy += span;
-        self.first = self.first.min(start);
-        Some(turn)
-    }
-
-    /// Stores a gap, unless there are too many.
-    fn leave_gap(&mut self, start: Time, end: Time) {
-        if start < end && self.gaps.len() < GAPS {
-            self.gaps.push(Turn { start, end, taken: false });
-        }
-    }
-
-    /// Removes the gaps that have passed.
-    fn forget_gaps(&mut self, now: Time) {
-        self.gaps.retain(|gap| gap.end > now);
     }
 
     /// Sets the critical path to the end of the last turn, and the end if it is later than computed.
@@ -122,79 +95,103 @@ impl Wire {
     }
 }
 
-/// Largest number of gaps that a wire stores.
-const GAPS: usize = 64;
-
 /// Bytes in flight through several stages, cut-through: the head moves on while the tail still arrives.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Flight {
     pub(crate) bytes: u64,
     pub(crate) head: Time,
     pub(crate) tail: Time,
+    /// Critical path of the head, without the latencies since its last wait.
     pub(crate) path: Path,
-    /// Time of the request, if the flight may fill gaps.
-    asked: Option<Time>,
+    /// The stage that the tail waits for.
+    pub(crate) slowest: StageUse,
+    /// Time the head has waited at memories, and at meshes.
+    pub(crate) waited: Waited,
+}
+
+/// A stage of a flight, and the kind of its time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StageUse {
+    pub(crate) resource: Resource,
+    pub(crate) kind: Kind,
+}
+
+/// Time that the head of a flight has waited for busy stages inside a SIP.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Waited {
+    pub(crate) hbm: Time,
+    pub(crate) mesh: Time,
 }
 
 impl Flight {
-    pub(crate) fn new(bytes: u64, ready: Time, path: Path) -> Self {
-        Self { bytes, head: ready, tail: ready, path, asked: None }
+    /// Creates a flight whose first and last byte are ready at `ready`, after a stage.
+    pub(crate) fn new(bytes: u64, ready: Time, path: Path, after: StageUse) -> Self {
+        let waited = Waited::default();
+        Self { bytes, head: ready, tail: ready, path, slowest: after, waited }
     }
 
-    /// Creates a flight that is requested now, ready later, and may overtake others (WIR-3).
-    pub(crate) fn ahead(bytes: u64, now: Time, ready: Time, path: Path) -> Self {
-        Self { asked: Some(now), ..Self::new(bytes, ready, path) }
-    }
-
-    /// Returns the part of the flight that ends with byte `until` of `whole`, with the tail at the arrival of that byte.
-    pub(crate) fn part(&self, bytes: u64, until: u64, whole: u64) -> Self {
+    /// Returns the arrival of byte `until`.
+    pub(crate) fn arrival_of(&self, until: u64) -> Time {
         let coming = u128::from((self.tail - self.head).as_ps()) * u128::from(until);
-        let tail = u64::try_from(coming.div_ceil(u128::from(whole.max(1)))).unwrap_or(u64::MAX);
-        Self { bytes, tail: self.head + Time::ps(tail), ..*self }
+        let span = coming.div_ceil(u128::from(self.bytes.max(1)));
+        self.head + Time::ps(u64::try_from(span).unwrap_or(u64::MAX))
     }
 
-    /// Passes a stage of `rate` and `latency` that `wire` serves.
-    pub(crate) fn pass(&mut self, wire: &mut Wire, rate: Rate, latency: Time, kind: Kind) -> Turn {
-        if rate.is_unlimited() {
+    /// Passes a stage that `wire` serves: the head has arrived there.
+    #[inline]
+    pub(crate) fn pass(
+        &mut self,
+        record: &mut Record,
+        wire: &mut Wire,
+        spec: WireSpec,
+        stage: StageUse,
+    ) -> Turn {
+        if spec.bandwidth.is_unlimited() {
             let turn = Turn { start: self.head, end: self.tail, taken: false };
-            self.delay(latency);
+            self.delay(spec.latency);
             return turn;
         }
-        let span = rate.time_for(self.bytes);
-        let turn = match self.in_gap(wire, span) {
-            Some(turn) => turn,
-            None => self.after_all(wire, span, kind),
-        };
-        self.head = turn.start;
-        self.tail = self.tail.max(turn.end);
-        self.delay(latency);
-        turn
-    }
-
-    /// Takes a turn in a gap, if the flight may; otherwise leaves a gap before its own turn.
-    fn in_gap(&self, wire: &mut Wire, span: Time) -> Option<Turn> {
-        let now = self.asked?;
-        wire.forget_gaps(now);
-        let turn = wire.fill_gap(self.head, span, self.bytes);
-        if turn.is_none() {
-            wire.leave_gap(wire.free.max(now), self.head);
-        }
-        turn
-    }
-
-    /// Takes a turn after all others.
-    fn after_all(&mut self, wire: &mut Wire, span: Time, kind: Kind) -> Turn {
+        let span = spec.bandwidth.time_for(self.bytes);
+        self.note_wait(wire, stage.kind);
         let turn = wire.take(self.head, span, self.bytes, &mut self.path);
         let mut path = self.path;
-        path.advance(turn.end, kind);
+        path.advance(turn.start, Kind::Latency);
+        record.step(&mut path, turn.end, stage.kind, stage.resource);
         wire.leave(turn.end, &path);
+        self.head = turn.start;
+        if turn.end >= self.tail {
+            (self.tail, self.slowest) = (turn.end, stage);
+        }
+        self.delay(spec.latency);
         turn
+    }
+
+    /// Adds the wait for a busy wire.
+    fn note_wait(&mut self, wire: &Wire, kind: Kind) {
+        let wait = wire.free.saturating_sub(self.head);
+        match kind {
+            Kind::Hbm => self.waited.hbm += wait,
+            Kind::Mesh => self.waited.mesh += wait,
+            _ => {}
+        }
     }
 
     /// Delays the flight by `latency`.
     pub(crate) fn delay(&mut self, latency: Time) {
         self.head += latency;
         self.tail += latency;
+    }
+
+    /// Returns the critical path to the arrival of the last byte: latencies, then the slowest stage.
+    pub(crate) fn path_of_tail(&self, record: &mut Record, latency: Resource) -> Path {
+        let mut path = self.path;
+        if self.head > path.at() {
+            record.step(&mut path, self.head, Kind::Latency, latency);
+        }
+        if self.tail > path.at() {
+            record.step(&mut path, self.tail, self.slowest.kind, self.slowest.resource);
+        }
+        path
     }
 }
 
@@ -206,24 +203,22 @@ pub(crate) fn is_free(spec: &WireSpec) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::time::Rate;
     use proptest::prelude::*;
 
-    fn rate(bytes_per_ns: u64) -> Rate {
-        Rate::per_second(bytes_per_ns * 1_000_000_000).unwrap()
+    fn spec(bytes_per_ns: u64, latency: u64) -> WireSpec {
+        let bandwidth = Rate::per_second(bytes_per_ns * 1_000_000_000).unwrap();
+        WireSpec { bandwidth, latency: Time::ns(latency) }
     }
 
-    #[test]
-    fn wir_3_a_turn_ahead_of_time_leaves_room_for_others() {
-        let (mut wire, ns) = (Wire::default(), Time::ns);
-        let mut pass = |now, ready, bytes| {
-            let mut flight = Flight::ahead(bytes, now, ready, Path::default());
-            flight.pass(&mut wire, rate(1), Time::ZERO, Kind::Dma).start
-        };
-        assert_eq!(pass(ns(0), ns(100), 10), ns(100));
-        assert_eq!(pass(ns(0), ns(0), 60), ns(0), "WIR-3: before the first");
-        assert_eq!(pass(ns(0), ns(0), 60), ns(110), "WIR-1: it does not fit, so behind it");
-        assert_eq!(pass(ns(0), ns(20), 40), ns(60), "WIR-3: what is left of the gap");
-        assert_eq!(pass(ns(0), ns(0), 1), ns(170), "WIR-1: no gap is left");
+    const STAGE: StageUse = StageUse { resource: Resource::Host(0), kind: Kind::Link };
+
+    fn flight(bytes: u64, ready: Time) -> Flight {
+        Flight::new(bytes, ready, Path::default(), STAGE)
+    }
+
+    fn record() -> Record {
+        Record::new(0, 1, false)
     }
 
     proptest! {
@@ -248,13 +243,18 @@ mod tests {
         fn wir_1_a_flight_comes_out_no_sooner_than_its_bytes_allow(
             stages in prop::collection::vec((1..32u64, 0..9u64), 1..6), bytes in 0..5_000u64,
         ) {
-            let mut flight = Flight::new(bytes, Time::ZERO, Path::default());
+            let mut flight = flight(bytes, Time::ZERO);
             let mut wires = vec![Wire::default(); stages.len()];
+            let mut record = record();
             for (wire, (per_ns, latency)) in wires.iter_mut().zip(&stages) {
-                flight.pass(wire, rate(*per_ns), Time::ns(*latency), Kind::Link);
+                flight.pass(&mut record, wire, spec(*per_ns, *latency), STAGE);
             }
             let latency: u64 = stages.iter().map(|(_, latency)| latency).sum();
-            let slowest = stages.iter().map(|(per_ns, _)| rate(*per_ns).time_for(bytes)).max().unwrap();
+            let span = |(per_ns, _): &(u64, u64)| spec(*per_ns, 0).bandwidth.time_for(bytes);
+            let slowest = stages.iter().map(span).max().unwrap();
+            let path = flight.path_of_tail(&mut record, STAGE.resource);
+            prop_assert_eq!(path.at(), flight.tail, "REC-1");
+            prop_assert_eq!(path.spent().get(Kind::Latency), Time::ns(latency), "REC-1");
             prop_assert_eq!(flight.head, Time::ns(latency));
             prop_assert_eq!(flight.tail, Time::ns(latency) + slowest, "NOC-1");
         }
@@ -280,8 +280,9 @@ mod tests {
     fn wir_2_an_unlimited_wire_never_delays_anybody() {
         let mut wire = Wire::default();
         for bytes in [0, 1, u64::MAX] {
-            let mut flight = Flight::new(bytes, Time::ns(7), Path::default());
-            flight.pass(&mut wire, Rate::UNLIMITED, Time::ns(2), Kind::Link);
+            let mut flight = flight(bytes, Time::ns(7));
+            let unlimited = WireSpec { bandwidth: Rate::UNLIMITED, latency: Time::ns(2) };
+            flight.pass(&mut record(), &mut wire, unlimited, STAGE);
             assert_eq!((flight.head, flight.tail), (Time::ns(9), Time::ns(9)), "WIR-2");
         }
         assert_eq!((wire.free(), wire.turns), (Time::ZERO, 0), "WIR-2");

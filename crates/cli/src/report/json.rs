@@ -147,6 +147,9 @@ fn fraction(part: u64, whole: u64) -> f64 {
 struct StackView {
     compute_ps: u64,
     dma_ps: u64,
+    hbm_ps: u64,
+    mesh_ps: u64,
+    latency_ps: u64,
     link_ps: u64,
     credit_ps: u64,
     dependency_ps: u64,
@@ -158,6 +161,9 @@ impl StackView {
         Self {
             compute_ps: of(Kind::Compute),
             dma_ps: of(Kind::Dma),
+            hbm_ps: of(Kind::Hbm),
+            mesh_ps: of(Kind::Mesh),
+            latency_ps: of(Kind::Latency),
             link_ps: of(Kind::Link),
             credit_ps: of(Kind::Credit),
             dependency_ps: of(Kind::Dependency),

@@ -4,7 +4,8 @@
 //! and the agendas of the partitions it sends events to.
 //!
 //! - **AGD-1 (order).** The events of a partition leave the agenda by time, and at equal times by key (SIM-2).
-//! - **AGD-2 (due).** A partition is due at the time of its first event.
+//! - **AGD-2 (due).** A partition is due at the time of its first event or of its alarm.
+//! - **AGD-3 (alarm).** A partition has at most one alarm. The alarm fires before the events of its instant.
 
 use super::action::{Action, Key};
 use super::{Partition, PartitionOrder};
@@ -35,8 +36,10 @@ impl Entry {
 /// those; a heap holds the events that do not fit into the ring.
 #[repr(C, align(64))]
 pub(super) struct Agenda {
-    /// Time of the first event. During the partition's turn, the value from before the turn.
+    /// Time of the first event or of the alarm. During the partition's turn, the value from before the turn.
     due: u64,
+    /// Time of the alarm, `u64::MAX` if there is none.
+    alarm: u64,
     /// Number of events created by the partition, for itself and for others.
     created: u64,
     /// Position of the first event of `soon`; its slot is the position modulo `SOON`.
@@ -53,13 +56,23 @@ const SOON: usize = 16;
 impl Agenda {
     fn new() -> Self {
         let (soon, later) = ([Entry::NONE; SOON], BinaryHeap::new());
-        Self { due: u64::MAX, created: 0, head: 0, len: 0, soon, later }
+        Self { due: u64::MAX, alarm: u64::MAX, created: 0, head: 0, len: 0, soon, later }
     }
 
     /// Returns the time of the first event, `u64::MAX` if there is none.
     #[inline]
-    fn time(&self) -> u64 {
+    pub(super) fn first_event(&self) -> u64 {
         if self.len == 0 { u64::MAX } else { self.soon[self.head % SOON].time }
+    }
+
+    /// Takes the alarm, if it fires before `end` and before the first event, or at the time of the first event (AGD-3).
+    #[inline]
+    pub(super) fn take_alarm(&mut self, end: u64) -> bool {
+        let is_due = self.alarm < end && self.alarm <= self.first_event();
+        if is_due {
+            self.alarm = u64::MAX;
+        }
+        is_due
     }
 
     /// Takes the first event, if it fires before `end`.
@@ -179,17 +192,33 @@ impl Agendas {
         let agenda = self.of(partition);
         agenda.push(entry);
         if entry.time < agenda.due {
-            agenda.due = entry.time;
-            let block = &mut self.blocks[partition.0 as usize / BLOCK];
-            *block = entry.time.min(*block);
+            self.due_at(partition, entry.time);
         }
+    }
+
+    /// Sets the alarm of a partition; `u64::MAX` for none.
+    #[inline]
+    pub(super) fn set_alarm(&mut self, partition: Partition, time: u64) {
+        let agenda = self.of(partition);
+        agenda.alarm = time;
+        if time < agenda.due {
+            self.due_at(partition, time);
+        }
+    }
+
+    /// Sets the due time of a partition to an earlier time.
+    #[inline]
+    fn due_at(&mut self, partition: Partition, time: u64) {
+        self.of(partition).due = time;
+        let block = &mut self.blocks[partition.0 as usize / BLOCK];
+        *block = time.min(*block);
     }
 
     /// Updates the due time of a partition after its turn.
     #[inline]
     pub(super) fn end_turn(&mut self, partition: Partition) {
         let agenda = self.of(partition);
-        agenda.due = agenda.time();
+        agenda.due = agenda.first_event().min(agenda.alarm);
     }
 
     /// Returns the time of the first event of all partitions, `u64::MAX` if there is none.
@@ -296,6 +325,21 @@ mod tests {
         let popped =
             std::iter::from_fn(|| agenda.pop_before(6)).map(|entry| entry.action.payload());
         assert!(popped.eq([0, 2]), "AGD-1");
-        assert_eq!(agenda.time(), 7);
+        assert_eq!(agenda.first_event(), 7);
+    }
+
+    #[test]
+    fn agd_2_agd_3_an_alarm_comes_before_the_events_of_its_instant() {
+        let (mut agendas, at) = (Agendas::new(1), Partition(0));
+        agendas.push(at, entry(5, 0));
+        agendas.set_alarm(at, 5);
+        assert!(!agendas.of(at).take_alarm(5), "AGD-3: its time has not come");
+        assert!(agendas.of(at).take_alarm(6), "AGD-3: before the event of that instant");
+        assert!(!agendas.of(at).take_alarm(6), "AGD-3: once");
+        agendas.set_alarm(at, 7);
+        assert!(!agendas.of(at).take_alarm(100), "AGD-3: the event at 5 comes first");
+        agendas.of(at).pop_before(6);
+        agendas.end_turn(at);
+        assert_eq!(agendas.first_due(), 7, "AGD-2");
     }
 }

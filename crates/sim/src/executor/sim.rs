@@ -112,6 +112,29 @@ impl Sim {
         pending.agendas.borrow_mut().next_key(clock.now.get(), current.partition.get())
     }
 
+    /// Reserves the key of an event whose time is not known yet.
+    #[inline]
+    pub(crate) fn reserve_key(&self) -> Key {
+        let State { clock, current, pending, .. } = &*self.0;
+        pending.agendas.borrow_mut().next_key(clock.now.get(), current.partition.get())
+    }
+
+    /// Sets the alarm of the current partition: `device` is called before the events of that instant, and before time
+    /// moves to that instant. [`Time::MAX`] for no alarm.
+    #[inline]
+    pub(crate) fn set_alarm(&self, time: Time, device: DeviceId) {
+        self.0.registry.alarm_device.set(device.0);
+        self.0.pending.agendas.borrow_mut().set_alarm(self.partition(), time.as_ps());
+    }
+
+    /// Returns the last instant up to which nothing happens in the current partition that is not known yet: the time of
+    /// the next event, or the end of the window.
+    #[inline]
+    pub(crate) fn quiet_until(&self) -> Time {
+        let first = self.0.pending.agendas.borrow_mut().of(self.partition()).first_event();
+        Time::ps(first.min(self.0.clock.window_end.get() - 1))
+    }
+
     /// True if an event of the current partition at `time` with this key has fired, or would have.
     #[inline]
     pub(crate) fn has_passed(&self, time: Time, key: Key) -> bool {
@@ -137,6 +160,16 @@ impl Sim {
         agendas.push(partition, Entry { time: time.as_ps(), key, action });
     }
 
+    /// Resumes a process of the current partition at `time`, with the key that was reserved for it.
+    pub(crate) fn resume_as(&self, key: Key, time: Time, task: TaskId) {
+        if time == Time::MAX {
+            return self.overflow();
+        }
+        let action = Action::resume(task.pack());
+        let mut agendas = self.0.pending.agendas.borrow_mut();
+        agendas.push(self.partition(), Entry { time: time.as_ps(), key, action });
+    }
+
     /// Adds an action without delay.
     fn act_now(&self, time: Time, partition: Partition, action: Action) {
         let (now, origin) = (self.now(), self.partition());
@@ -147,7 +180,7 @@ impl Sim {
 
     /// Ends the run: an event lies after [`Time::MAX`].
     #[cold]
-    fn overflow(&self) {
+    pub(crate) fn overflow(&self) {
         self.0.run.has_overflowed.set(true);
         self.stop();
     }

@@ -62,6 +62,8 @@ pub(super) struct Pending {
 pub(super) struct Registry {
     pub(super) tasks: RefCell<Slab>,
     pub(super) device_count: Cell<u32>,
+    /// The device that handles alarms.
+    pub(super) alarm_device: Cell<u32>,
     /// True if one of the lists below, or [`Inquiry::questions`], is not empty.
     pub(super) has_changes: Cell<bool>,
     pub(super) new_processes: RefCell<Vec<(TaskId, Process)>>,

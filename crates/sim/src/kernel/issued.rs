@@ -2,7 +2,7 @@
 
 use super::program::Program;
 use super::{KernelError, Tile};
-use crate::machine::Engine;
+use crate::machine::{Engine, Transfer};
 use crate::time::Time;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -13,10 +13,17 @@ use std::task::{Context, Poll};
 pub struct Issued<T> {
     program: Rc<Program>,
     result: Option<Result<T, Box<KernelError>>>,
-    /// End of the operation; zero if it takes no time.
-    end: Time,
+    end: End,
     engine: Engine,
     scheduled: bool,
+}
+
+/// The end of an operation.
+pub(super) enum End {
+    /// A known end; zero if the operation takes no time.
+    At(Time),
+    /// The end of a transfer, which may not be known yet.
+    Of(Rc<Transfer>),
 }
 
 /// A load in progress.
@@ -27,7 +34,7 @@ pub type Computing = Issued<Tile>;
 impl<T> Issued<T> {
     /// Creates the future of an operation of `engine` that ends at `end`.
     #[inline]
-    pub(super) fn new(program: Rc<Program>, engine: Engine, result: T, end: Time) -> Self {
+    pub(super) fn new(program: Rc<Program>, engine: Engine, result: T, end: End) -> Self {
         Self { program, result: Some(Ok(result)), end, engine, scheduled: false }
     }
 
@@ -35,18 +42,22 @@ impl<T> Issued<T> {
     #[cold]
     pub(super) fn failed(program: Rc<Program>, error: Box<KernelError>) -> Self {
         let result = Some(Err(error));
-        Self { program, result, end: Time::ZERO, engine: Engine::Vector, scheduled: false }
+        Self { program, result, end: End::At(Time::ZERO), engine: Engine::Vector, scheduled: false }
     }
 
     /// True if the operation has ended; otherwise the program is resumed at the end.
     #[inline]
     fn is_over(&mut self) -> bool {
         let sim = self.program.sim();
-        if sim.now() >= self.end {
+        let end = match &self.end {
+            End::At(end) => *end,
+            End::Of(transfer) => return transfer.is_over(sim, &mut self.scheduled),
+        };
+        if sim.now() >= end {
             return true;
         }
         if !std::mem::replace(&mut self.scheduled, true) {
-            sim.resume_at(self.end);
+            sim.resume_at(end);
         }
         false
     }
@@ -62,7 +73,10 @@ impl<T> Future for Issued<T> {
         if !self.is_over() {
             return Poll::Pending;
         }
-        self.program.waited_on(self.engine, self.end);
+        match &self.end {
+            End::At(end) => self.program.waited_on(self.engine, *end),
+            End::Of(transfer) => self.program.waited_for(&transfer.parts(), &transfer.path()),
+        }
         let result = self.result.take().expect("polled again after it was ready");
         Poll::Ready(result.map_err(|error| *error))
     }

@@ -3,6 +3,7 @@
 //! A vector operation takes the bytes of its largest operand divided by the engine's bandwidth. A product takes whole
 //! tiles of the engine, `2·m·n·k` operations each.
 
+use super::issued::End;
 use super::program::Program;
 use super::tile::TileType;
 use super::{Computing, KernelError, Shape, Tile, Tl};
@@ -194,7 +195,7 @@ impl Tl {
             tile.start_if_deep();
         }
         let end = occupy(&program, engine, label, span, bytes);
-        Computing::new(program, engine, tile, end)
+        Computing::new(program, engine, tile, End::At(end))
     }
 
     #[cold]

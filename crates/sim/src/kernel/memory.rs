@@ -1,27 +1,19 @@
 //! Loads and stores between a cube's HBM and a PE's scratch, through the PE's two DMA channels.
 //!
-//! A channel has one transfer in flight: the latency, then the slowest of DMA, mesh and HBM, cut-through.
+//! A channel has one transfer in flight: the latencies of DMA, HBM and mesh, and the slowest of them, cut-through.
 
+use super::issued::End;
 use super::program::Program;
 use super::view::{Mask, View};
 use super::{KernelError, Loading, Shape, Tile, Tl};
-use crate::machine::{Engine, World, noc};
+use crate::machine::{ChannelRequest, Engine, Job, Piece, Transfer, World};
 use crate::memory::{MemoryError, Mmu, Translation};
-use crate::record::{Op, Resource};
 use crate::stall::Kind;
 use crate::time::Time;
-use crate::topology::PeId;
 use crate::value::Value;
-use crate::wire::Flight;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
-
-/// The bytes of a transfer that one cube holds.
-struct Piece {
-    cube: u16,
-    bytes: u64,
-}
 
 impl<T> Loading<T> {
     /// Moves `bytes` from `cube` into the PE; the load gives `result`.
@@ -31,7 +23,7 @@ impl<T> Loading<T> {
         bytes: u64,
         result: Result<T, Box<KernelError>>,
     ) -> Self {
-        let end = transfer(program, Engine::Load, || [Piece { cube, bytes }]);
+        let end = load(program, || [Some(Piece { cube, bytes }), None]);
         match result {
             Ok(result) => Self::new(program.clone(), Engine::Load, result, end),
             Err(error) => Self::failed(program.clone(), error),
@@ -61,7 +53,7 @@ impl Tl {
         let program = self.program().clone();
         match self.read_tile(view, other) {
             Ok((tile, cube)) => {
-                let end = transfer(&program, Engine::Load, || [piece(cube, view)]);
+                let end = load(&program, || [Some(piece(cube, view)), None]);
                 Loading::new(program, Engine::Load, tile, end)
             }
             Err(error) => Loading::failed(program, error),
@@ -75,8 +67,8 @@ impl Tl {
             self.read_tile(left, 0.0).and_then(|first| Ok((first, self.read_tile(right, 0.0)?)));
         match both {
             Ok(((first, cube), (second, other))) => {
-                let pieces = || [piece(cube, left), piece(other, right)];
-                let end = transfer(&program, Engine::Load, pieces);
+                let pieces = || [Some(piece(cube, left)), Some(piece(other, right))];
+                let end = load(&program, pieces);
                 Loading::new(program, Engine::Load, (first, second), end)
             }
             Err(error) => Loading::failed(program, error),
@@ -100,7 +92,7 @@ impl Tl {
         let program = self.program().clone();
         Storing(match write(&program, view, tile) {
             Ok(cube) => {
-                let end = transfer(&program, Engine::Store, || [piece(cube, view)]);
+                let end = store(&program, || piece(cube, view));
                 Loading::new(program, Engine::Store, (), end)
             }
             Err(error) => Loading::failed(program, error),
@@ -113,63 +105,44 @@ fn piece(cube: u16, view: &View) -> Piece {
     Piece { cube, bytes: (view.touched() * view.dtype.size()) as u64 }
 }
 
-/// Moves bytes between the PE and cubes through a DMA channel; returns the end.
+/// Issues a load of one piece, or of two. A load that takes no time occupies nothing and is not logged.
 #[inline]
-fn transfer<const N: usize>(
-    program: &Program,
-    engine: Engine,
-    pieces: impl FnOnce() -> [Piece; N],
-) -> Time {
-    // A transfer that takes no time occupies nothing and is not logged.
-    if program.world().zero_cost.memory { Time::ZERO } else { occupy(program, &pieces(), engine) }
+fn load(program: &Program, pieces: impl FnOnce() -> [Option<Piece>; 2]) -> End {
+    if program.world().zero_cost.memory {
+        return End::At(Time::ZERO);
+    }
+    let pieces = pieces();
+    let bytes = pieces.iter().flatten().map(|piece| piece.bytes).sum();
+    let count = if pieces[1].is_some() { 2 } else { 1 };
+    let transfer = Rc::new(Transfer::new(program.pe(), bytes, count));
+    issue(program, Job::Load { transfer: transfer.clone(), pieces });
+    End::Of(transfer)
 }
 
-fn occupy(program: &Program, pieces: &[Piece], engine: Engine) -> Time {
-    let world = program.world();
-    let (now, pe, dma) = (program.sim().now(), program.pe(), world.spec.dma);
-    let bytes = pieces.iter().map(|piece| piece.bytes).sum();
+/// Issues a store; as [`load`].
+#[inline]
+fn store(program: &Program, piece: impl FnOnce() -> Piece) -> End {
+    if program.world().zero_cost.memory {
+        return End::At(Time::ZERO);
+    }
+    let Piece { cube, bytes } = piece();
+    let transfer = Rc::new(Transfer::new(program.pe(), bytes, 1));
+    issue(program, Job::Store { transfer: transfer.clone(), cube });
+    program.set_last_store(transfer.clone());
+    End::Of(transfer)
+}
+
+/// Gives a load or a store to its DMA channel.
+fn issue(program: &Program, job: Job) {
+    let (world, pe, asked) = (program.world(), program.pe(), program.sim().now());
     let mut path = program.path();
-    path.advance(now, Kind::Dependency);
+    path.advance(asked, Kind::Dependency);
     let sip = &mut *world.sips[pe.sip as usize].borrow_mut();
-    let (index, resource) = (program.index(), engine.resource(pe));
-    let span = dma.latency + dma.bandwidth.time_for(bytes);
-    let turn = sip.pes[index].engine(engine).take(now, span, bytes, &mut path);
-    let (start, mut end) = (turn.start, turn.end);
-    for &Piece { cube, bytes } in pieces {
-        let mut flight = Flight::ahead(bytes, now, start + dma.latency, path);
-        beyond(world, sip, &mut flight, pe, cube, engine);
-        end = end.max(flight.tail);
+    let number = sip.flights.issue();
+    if matches!(&job, Job::Load { pieces: [_, Some(_)], .. }) {
+        sip.flights.issue();
     }
-    sip.record.step(&mut path, end, Kind::Dma, resource);
-    sip.pes[index].engine(engine).leave(end, &path);
-    let label = if engine == Engine::Load { "load" } else { "store" };
-    sip.record.op(|| Op::new((start, end), resource, label, bytes));
-    if engine == Engine::Store {
-        program.stores_until(end, &path);
-    }
-    end
-}
-
-/// Moves a flight through the stages outside the PE: HBM and mesh, in the order of the transfer.
-fn beyond(
-    world: &World,
-    sip: &mut crate::machine::Sip,
-    flight: &mut Flight,
-    pe: PeId,
-    cube: u16,
-    engine: Engine,
-) {
-    let hbm = world.spec.hbm;
-    if engine == Engine::Store {
-        noc::pass_to_memory(sip, &world.spec, flight, pe, cube);
-    }
-    let turn =
-        flight.pass(&mut sip.cubes[cube as usize].hbm, hbm.bandwidth, hbm.latency, Kind::Dma);
-    let label = if engine == Engine::Load { "read" } else { "write" };
-    sip.log(turn, Resource::Hbm(PeId { cube, pe: 0, ..pe }), label, flight.bytes);
-    if engine == Engine::Load {
-        noc::pass_from_memory(sip, &world.spec, flight, cube, pe);
-    }
+    world.ask_channel(sip, ChannelRequest { pe, asked, number, path, job });
 }
 
 /// Returns the cube that holds a view's elements, and their value.

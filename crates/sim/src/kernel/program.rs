@@ -2,7 +2,7 @@
 
 use super::tile::Tiles;
 use crate::executor::{Sim, TaskId, Wait};
-use crate::machine::{Engine, World};
+use crate::machine::{Engine, Transfer, World};
 use crate::record::{Path, Resource, StallSpan};
 use crate::stall::Kind;
 use crate::time::{Bytes, Capacity, Time};
@@ -28,9 +28,8 @@ pub(crate) struct Program {
     /// Scratch memory in use, and its limit.
     scratch: Cell<u64>,
     scratch_limit: u64,
-    /// End of the last store, and the critical path to it.
-    stores_over: Cell<Time>,
-    stores_path: Cell<Path>,
+    /// The last store: the store channel keeps order, so that it ends after all others.
+    last_store: RefCell<Option<Rc<Transfer>>>,
     name: Rc<str>,
     /// Its name in traces.
     label: Rc<str>,
@@ -78,8 +77,7 @@ impl Program {
             started: Cell::default(),
             cursor: Cell::default(),
             path: Cell::default(),
-            stores_over: Cell::default(),
-            stores_path: Cell::default(),
+            last_store: RefCell::default(),
         }
     }
 
@@ -232,19 +230,16 @@ impl Program {
         self.scratch.set(self.scratch.get() - bytes);
     }
 
-    /// Notes a store that ends at `end`.
-    pub(crate) fn stores_until(&self, end: Time, path: &Path) {
-        if end > self.stores_over.get() {
-            self.stores_over.set(end);
-            self.stores_path.set(*path);
-        }
+    /// Sets the last store.
+    pub(crate) fn set_last_store(&self, store: Rc<Transfer>) {
+        self.last_store.replace(Some(store));
     }
 
     /// Waits until all stores have ended.
     pub(crate) async fn drain(&self) {
-        if self.stores_over.get() > self.sim().now() {
-            self.sim().sleep_until(self.stores_over.get()).await;
-            self.waited(Kind::Dma, &self.stores_path.get());
+        if let Some(store) = self.last_store.take() {
+            store.wait(self.sim()).await;
+            self.waited_for(&store.parts(), &store.path());
         }
     }
 

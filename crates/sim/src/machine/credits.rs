@@ -68,7 +68,8 @@ impl World {
             return self.schedule(arrival, from, Act::Credit, number);
         }
         let (kind, path) = (PacketKind::Credit, *path);
-        let packet = Packet { edge: number, bytes, at: to, to: from, kind, path };
+        let span = self.spec.sips.link.bandwidth.time_for(bytes);
+        let packet = Packet { edge: number, bytes, span, at: to, to: from, kind, path };
         let inside = noc::latency(&self.spec, edge.name.to, PeId::first(to));
         if inside == Time::ZERO {
             return self.forward(packet);

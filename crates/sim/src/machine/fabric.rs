@@ -6,14 +6,17 @@
 //! - **FAB-1 (store and forward).** Between SIPs a message moves in chunks. A SIP forwards a chunk when the whole chunk
 //!   has arrived, so that hops pipeline by chunk.
 
-use super::{World, noc};
-use crate::executor::{Device, Key, Sim};
+use super::channel::{ChannelRequest, Job, SendPurpose};
+use super::flights::{Delivery, Departure, Journey, Purpose};
+use super::noc::{self, Route, Stage};
+use super::{Sip, World};
+use crate::executor::{Device, Key, Partition, Sim};
 use crate::ipcq::{BufferKind, Edge, EdgeName, EdgeSpec, Message, MessageBody};
 use crate::record::{Op, Path, Resource, StallSpan};
 use crate::stall::Kind;
 use crate::time::Time;
 use crate::topology::PeId;
-use crate::wire::{Flight, Turn};
+use crate::wire::{Flight, StageUse};
 use std::cell::Cell;
 use std::num::NonZeroU64;
 
@@ -23,27 +26,23 @@ use std::num::NonZeroU64;
 pub(super) enum Act {
     /// The last chunk of the oldest message in flight of an edge is at the receiver's SIP.
     Arrive,
-    /// The message is in its slot.
-    Deliver,
     /// A credit is back at the sender.
     Credit,
     /// A polling sender polls again.
     Retry,
-    /// A packet has arrived at the next SIP of its route.
+    /// A packet has arrived at the next SIP of its route, or in its slot.
     Hop,
     /// The first byte of a packet is at the receiver's switch port.
     Ingress,
 }
 
-/// The first link of a message's route between SIPs.
-struct Departure {
-    edge: u32,
-    /// The port of the sender's SIP.
-    port: usize,
-    /// The SIP at the other end of the link.
-    next: u32,
-    /// The receiver's SIP.
-    to: u32,
+/// A part of a message on a link.
+struct LinkPart {
+    bytes: u64,
+    /// Time of its bytes on the link.
+    span: Time,
+    /// Arrival of its last byte at the link.
+    ready: Time,
 }
 
 fn payload(act: Act, number: u32) -> u64 {
@@ -55,6 +54,8 @@ fn payload(act: Act, number: u32) -> u64 {
 pub(super) struct Packet {
     pub(super) edge: u32,
     pub(super) bytes: u64,
+    /// Time of its bytes on a link.
+    pub(super) span: Time,
     /// The SIP at which the packet is when its action fires.
     pub(super) at: u32,
     pub(super) to: u32,
@@ -68,6 +69,10 @@ pub(super) enum PacketKind {
     Chunk,
     LastChunk,
     Credit,
+    /// A message of the same SIP, in its slot.
+    Local,
+    /// A message of another SIP, in its slot.
+    Remote,
 }
 
 /// The packets in flight, by number.
@@ -93,13 +98,6 @@ impl Packets {
     }
 }
 
-/// Returns the log entry of a message on a link.
-fn transfer(turn: Turn, resource: Resource, message: &Message) -> Op {
-    let Message { bytes, flow, .. } = *message;
-    let op = Op::new((turn.start, turn.end), resource, "transfer", bytes);
-    Op { flow_out: NonZeroU64::new(flow), ..op }
-}
-
 /// A link without credits, for the log.
 fn starving(resource: Resource, from: Time, to: Time) -> StallSpan {
     StallSpan { resource, kind: Kind::Credit, from, to }
@@ -112,15 +110,15 @@ impl Device for World {
         let (act, number) = ((payload >> 32) as u8, payload as u32);
         match act {
             x if x == Act::Arrive as u8 => self.arrive(number),
-            x if x == Act::Deliver as u8 => {
-                self.edges.borrow_mut().list[number as usize].arriving -= 1;
-                self.deliver(number);
-            }
             x if x == Act::Credit as u8 => self.credit(number),
             x if x == Act::Retry as u8 => self.retry(number),
             x if x == Act::Hop as u8 => self.hop(number),
             _ => self.ingress(number),
         }
+    }
+
+    fn wake_up(&self, _: &Sim, partition: Partition) {
+        self.move_flights(partition.0);
     }
 }
 
@@ -226,135 +224,149 @@ impl World {
         let arrival = turn.end + link.latency;
         message.path.follow(wire_path);
         message.path.advance(arrival, Kind::Link);
-        sip.record.op(|| transfer(turn, resource, message));
+        sip.record.op(|| Op {
+            flow_out: NonZeroU64::new(message.flow),
+            ..Op::new((turn.start, turn.end), resource, "transfer", message.bytes)
+        });
         self.schedule(arrival, next, Act::Arrive, number);
     }
 
     /// Launches a message through the PE's DMA and the meshes, over several hops, or within the SIP.
     fn launch_routed(&self, edge: &mut Edge, number: u32) {
-        let now = self.sim.now();
-        let (from, to, chunk) = (edge.name.from, edge.name.to, edge.spec.vc_chunk_size);
-        let departure = Departure { edge: number, port: edge.port, next: edge.next, to: to.sip };
-        let single_hop = edge.hops <= 1 && !self.network.is_switched();
-        let before = edge.last_grant;
+        let (now, before) = (self.sim.now(), edge.last_grant);
+        let (from, to) = (edge.name.from, edge.name.to);
+        let (port, next, buffer) = (edge.port, edge.next, edge.spec.buffer_kind);
+        let chunk = self.chunk_of(edge);
         let message = edge.grant(now);
         let sip = &mut *self.sips[from.sip as usize].borrow_mut();
         message.flow = sip.record.flow();
-        let mut flight = Flight::new(message.bytes, now, message.path);
-        if !self.zero_cost.send {
-            self.leave_pe(sip, &mut flight, from, to);
-        }
+        let Message { bytes, path, flow, .. } = *message;
         if from.sip == to.sip {
-            noc::pass(sip, &self.spec, &mut flight, from, to);
-            message.path = flight.path;
-            message.path.advance(flight.tail, Kind::Link);
-            return self.schedule(flight.tail, from.sip, Act::Arrive, number);
+            if self.zero_cost.send {
+                return self.schedule(now, from.sip, Act::Arrive, number);
+            }
+            let mut route = Route::default().over_meshes(&self.spec, from, to);
+            if buffer == BufferKind::Hbm {
+                route = route.then(Stage::Hbm(to.cube));
+            }
+            let delivery =
+                Delivery { edge: number, kind: PacketKind::Local, key: self.sim.reserve_key() };
+            let purpose = SendPurpose::Deliver(delivery);
+            return self.send(sip, from, Job::Send { bytes, route, purpose }, path);
         }
-        let starved = sip.ports[departure.port].note_starved(message.posted.max(before), now);
+        let starved = sip.ports[port].note_starved(message.posted.max(before), now);
         if let Some(since) = starved {
-            let resource = Resource::Link { from: from.sip, to: sip.ports[departure.port].to };
+            let resource = Resource::Link { from: from.sip, to: sip.ports[port].to };
             sip.record.stall(|| starving(resource, since, now));
         }
-        if single_hop {
-            let arrival = self.over_link(sip, departure.port, &mut flight, message);
-            return self.schedule(arrival, departure.next, Act::Arrive, number);
+        let key = self.sim.reserve_key();
+        let departure = Departure { edge: number, port, next, to: to.sip, chunk, flow, key };
+        if self.zero_cost.send {
+            let after = StageUse { resource: Resource::Store(from), kind: Kind::Dma };
+            return self.depart(sip, &Flight::new(bytes, now, path, after), &departure);
         }
-        let chunk = if chunk == 0 { message.bytes.max(1) } else { chunk };
-        self.in_chunks(sip, &departure, &flight, message, chunk);
+        let gate = PeId::first(from.sip);
+        let route = Route::default().over_meshes(&self.spec, from, gate).then(Stage::Port);
+        let purpose = SendPurpose::Depart(departure);
+        self.send(sip, from, Job::Send { bytes, route, purpose }, path);
     }
 
-    /// Moves a message from the PE's scratch to the SIP's gateway, or to the start of the mesh toward its receiver.
-    fn leave_pe(&self, sip: &mut super::Sip, flight: &mut Flight, from: PeId, to: PeId) {
-        let dma = self.spec.dma;
-        let span = dma.latency + dma.bandwidth.time_for(flight.bytes);
-        let turn = sip.pe(from).store.take(flight.head, span, flight.bytes, &mut flight.path);
-        sip.record.step(&mut flight.path, turn.end, Kind::Dma, Resource::Store(from));
-        let bytes = flight.bytes;
-        sip.pe(from).store.leave(turn.end, &flight.path);
-        let span = (turn.start, turn.end);
-        sip.record.op(|| Op::new(span, Resource::Store(from), "send", bytes));
-        (flight.head, flight.tail) = (turn.start + dma.latency, turn.end);
-        if from.sip != to.sip {
-            noc::pass(sip, &self.spec, flight, from, PeId::first(from.sip));
+    /// Returns the size of the chunks in which the next message moves; 0 for one piece over one link.
+    fn chunk_of(&self, edge: &Edge) -> u64 {
+        if edge.hops <= 1 && !self.network.is_switched() {
+            return 0;
         }
+        let bytes = edge.messages[edge.arrived + edge.in_flight].bytes;
+        if edge.spec.vc_chunk_size == 0 { bytes.max(1) } else { edge.spec.vc_chunk_size }
     }
 
-    /// Moves a flight over one link: takes the wire, logs the transfer and returns the arrival of the last byte.
-    #[inline]
-    fn over_link(
-        &self,
-        sip: &mut super::Sip,
-        port: usize,
-        flight: &mut Flight,
-        message: &mut Message,
-    ) -> Time {
-        let link = self.spec.sips.link;
-        let port = &mut sip.ports[port];
-        let resource = Resource::Link { from: sip.number, to: port.to };
-        let turn = port.wire.take(
-            flight.head,
-            link.bandwidth.time_for(flight.bytes),
-            flight.bytes,
-            &mut flight.path,
-        );
-        let tail = turn.end.max(flight.tail);
-        let arrival = tail + link.latency;
-        message.path = flight.path;
-        // An early chunk leaves before the whole message is at the port: the path of the message is not yet its path.
-        if tail >= message.path.at() {
-            sip.record.step(&mut message.path, tail, Kind::Link, resource);
-        }
-        port.wire.leave(turn.end, &message.path);
-        message.path.advance(arrival, Kind::Link);
-        let bytes = flight.bytes;
-        sip.record.op(|| Op { bytes, ..transfer(turn, resource, message) });
-        arrival
+    /// Sends a message through the store channel of its PE.
+    fn send(&self, sip: &mut Sip, pe: PeId, job: Job, path: Path) {
+        let (asked, number) = (self.sim.now(), sip.flights.issue());
+        self.ask_channel(sip, ChannelRequest { pe, asked, number, path, job });
     }
 
-    /// Sends a message over several hops, or through a switch, in chunks of `chunk` bytes (FAB-1).
-    fn in_chunks(
-        &self,
-        sip: &mut super::Sip,
-        departure: &Departure,
-        flight: &Flight,
-        message: &mut Message,
-        chunk: u64,
-    ) {
-        let &Departure { edge, port, next, to } = departure;
-        let mut left = message.bytes;
+    /// Sends a message over the link at which its head has arrived: in one piece, or in chunks (FAB-1).
+    ///
+    /// The chunks follow each other without a gap, and their times add up to the time of the message.
+    pub(super) fn depart(&self, sip: &mut Sip, flight: &Flight, departure: &Departure) {
+        let &Departure { edge, next, to, chunk, key, .. } = departure;
+        let rate = self.spec.sips.link.bandwidth;
+        let chunk = if chunk == 0 { flight.bytes } else { chunk };
+        let (mut sent, mut before) = (0, Time::ZERO);
         loop {
-            let bytes = left.min(chunk);
-            left -= bytes;
-            let mut part = flight.part(bytes, message.bytes - left, message.bytes);
-            let arrival = self.over_link(sip, port, &mut part, message);
-            let kind = if left == 0 { PacketKind::LastChunk } else { PacketKind::Chunk };
-            let path = message.path;
-            self.send_packet(Packet { edge, bytes, at: next, to, kind, path }, arrival);
-            if left == 0 {
+            let bytes = chunk.min(flight.bytes - sent);
+            sent += bytes;
+            let span = rate.time_for(sent) - before;
+            before += span;
+            let part = LinkPart { bytes, span, ready: flight.arrival_of(sent) };
+            let (arrival, path) = self.over_link(sip, departure, flight, &part);
+            let is_last = sent == flight.bytes;
+            let kind = if is_last { PacketKind::LastChunk } else { PacketKind::Chunk };
+            let packet = Packet { edge, bytes, span, at: next, to, kind, path };
+            self.send_packet(packet, arrival, Some(key));
+            if is_last {
                 return;
             }
         }
     }
 
-    /// Schedules a packet's next action; `arrival` is the arrival of its last byte at `packet.at` without contention.
-    fn send_packet(&self, packet: Packet, arrival: Time) {
-        let at = packet.at;
-        let number = self.packets.borrow_mut().insert(packet);
-        if !self.network.is_switched() {
-            return self.schedule(arrival, at, Act::Hop, number);
+    /// Moves a part of a message over one link: takes the wire and logs the transfer. Returns the arrival of the last
+    /// byte, and the critical path to it.
+    fn over_link(
+        &self,
+        sip: &mut Sip,
+        departure: &Departure,
+        flight: &Flight,
+        part: &LinkPart,
+    ) -> (Time, Path) {
+        let link = &mut sip.ports[departure.port];
+        let resource = Resource::Link { from: sip.number, to: link.to };
+        let mut path = flight.path;
+        let turn = link.wire.take(flight.head, part.span, part.bytes, &mut path);
+        path.advance(turn.start, Kind::Latency);
+        let left = turn.end.max(part.ready);
+        let (kind, slowest) = if part.ready > turn.end {
+            (flight.slowest.kind, flight.slowest.resource)
+        } else {
+            (Kind::Link, resource)
+        };
+        // An early chunk leaves before the whole message is at the port: the path of the message is not yet its path.
+        if left >= path.at() {
+            sip.record.step(&mut path, left, kind, slowest);
         }
-        let span = self.spec.sips.link.bandwidth.time_for(packet.bytes);
-        self.schedule(arrival.saturating_sub(span), at, Act::Ingress, number);
+        link.wire.leave(turn.end, &path);
+        let arrival = left + self.spec.sips.link.latency;
+        path.advance(arrival, Kind::Link);
+        sip.record.op(|| Op {
+            flow_out: NonZeroU64::new(departure.flow),
+            ..Op::new((turn.start, turn.end), resource, "transfer", part.bytes)
+        });
+        (arrival, path)
+    }
+
+    /// Schedules a packet's next action; `arrival` is the arrival of its last byte at `packet.at` without contention.
+    fn send_packet(&self, packet: Packet, arrival: Time, key: Option<Key>) {
+        let (at, span) = (packet.at, packet.span);
+        let number = self.packets.borrow_mut().insert(packet);
+        let (time, act) = if self.network.is_switched() {
+            (arrival.saturating_sub(span), Act::Ingress)
+        } else {
+            (arrival, Act::Hop)
+        };
+        match key {
+            Some(key) => self.schedule_as(key, time, at, act, number),
+            None => self.schedule(time, at, act, number),
+        }
     }
 
     /// Takes the switch port of the receiver, cut-through: the first byte of a packet is there.
     fn ingress(&self, number: u32) {
         let packet = &mut self.packets.borrow_mut().list[number as usize];
-        let span = self.spec.sips.link.bandwidth.time_for(packet.bytes);
         let now = self.sim.now();
         let end = {
             let sip = &mut *self.sips[packet.at as usize].borrow_mut();
-            let turn = sip.ingress.take(now, span, packet.bytes, &mut packet.path);
+            let turn = sip.ingress.take(now, packet.span, packet.bytes, &mut packet.path);
             // Otherwise the link before the port is the critical path.
             if turn.end > packet.path.at() {
                 let resource = Resource::Ingress(packet.at);
@@ -370,17 +382,16 @@ impl World {
     /// Delivers or forwards a packet that has arrived at a SIP.
     fn hop(&self, number: u32) {
         let packet = self.packets.borrow_mut().take(number);
-        if packet.at == packet.to {
-            return match packet.kind {
-                PacketKind::Chunk => {}
-                PacketKind::LastChunk => {
-                    self.set_message_path(packet);
-                    self.arrive(packet.edge);
-                }
-                PacketKind::Credit => self.credit_from_gate(packet.edge),
-            };
+        match packet.kind {
+            PacketKind::Local | PacketKind::Remote => self.deliver(packet),
+            _ if packet.at != packet.to => self.forward(packet),
+            PacketKind::Chunk => {}
+            PacketKind::LastChunk => {
+                self.set_message_path(packet);
+                self.arrive(packet.edge);
+            }
+            PacketKind::Credit => self.credit_from_gate(packet.edge),
         }
-        self.forward(packet);
     }
 
     /// Gives a message the critical path of its last chunk.
@@ -398,8 +409,7 @@ impl World {
             let sip = &mut *self.sips[packet.at as usize].borrow_mut();
             let port = sip.port(self.network.port(next));
             let path = &mut packet.path;
-            let span = link.bandwidth.time_for(packet.bytes);
-            let turn = sip.ports[port].wire.take(self.sim.now(), span, packet.bytes, path);
+            let turn = sip.ports[port].wire.take(self.sim.now(), packet.span, packet.bytes, path);
             let resource = Resource::Link { from: packet.at, to: sip.ports[port].to };
             // As in `over_link`: the path of an early chunk is not yet its own.
             if turn.end >= path.at() {
@@ -412,7 +422,7 @@ impl World {
             sip.record.op(|| Op::new((turn.start, turn.end), resource, label, bytes));
             turn.end + link.latency
         };
-        self.send_packet(Packet { at: next, ..packet }, arrival);
+        self.send_packet(Packet { at: next, ..packet }, arrival, None);
     }
 
     /// Handles the arrival of a message's last byte at the receiver's SIP, or at the PE if the SIP is the same.
@@ -436,22 +446,45 @@ impl World {
         let message = &edge.messages[edge.arrived + edge.arriving];
         edge.arriving += 1;
         let sip = &mut *self.sips[to.sip as usize].borrow_mut();
-        let mut flight = Flight::new(message.bytes, self.sim.now(), message.path);
+        let after =
+            StageUse { resource: Resource::PeLink(PeId::first(to.sip), 0), kind: Kind::Mesh };
+        let flight = Flight::new(message.bytes, self.sim.now(), message.path, after);
+        let mut route = Route::default();
         if edge.name.from.sip != to.sip {
-            noc::pass(sip, &self.spec, &mut flight, PeId::first(to.sip), to);
+            route = route.over_meshes(&self.spec, PeId::first(to.sip), to);
         }
         if edge.receiver_spec.buffer_kind == BufferKind::Hbm {
-            let spec = self.spec.hbm;
-            let wire = &mut sip.cubes[to.cube as usize].hbm;
-            let turn = flight.pass(wire, spec.bandwidth, spec.latency, Kind::Dma);
-            sip.log(turn, Resource::Hbm(PeId { pe: 0, ..to }), "write", flight.bytes);
+            route = route.then(Stage::Hbm(to.cube));
         }
-        self.schedule(flight.tail, to.sip, Act::Deliver, number);
+        let delivery =
+            Delivery { edge: number, kind: PacketKind::Remote, key: self.sim.reserve_key() };
+        let purpose = Purpose::Deliver(delivery);
+        let number = sip.flights.issue();
+        self.fly(sip, number, Journey { flight, route, purpose, label: "write" });
+    }
+
+    /// Schedules the delivery of a message whose last byte is in its slot at the tail of its flight.
+    pub(super) fn deliver_at(&self, sip: &mut Sip, flight: &Flight, delivery: Delivery) {
+        let Delivery { edge, kind, key } = delivery;
+        let path = flight.path_of_tail(&mut sip.record, flight.slowest.resource);
+        let (at, bytes, span) = (sip.number, flight.bytes, Time::ZERO);
+        let packet = Packet { edge, bytes, span, at, to: at, kind, path };
+        let number = self.packets.borrow_mut().insert(packet);
+        if flight.tail == self.sim.now() {
+            return self.schedule(flight.tail, at, Act::Hop, number);
+        }
+        self.schedule_as(key, flight.tail, at, Act::Hop, number);
     }
 
     /// Handles the arrival of a message in its slot.
-    fn deliver(&self, number: u32) {
-        self.arrive_in_slot(&mut self.edges.borrow_mut().list[number as usize]);
+    fn deliver(&self, packet: Packet) {
+        let edge = &mut self.edges.borrow_mut().list[packet.edge as usize];
+        if packet.kind == PacketKind::Remote {
+            edge.arriving -= 1;
+        }
+        let index = edge.arrived;
+        edge.messages[index].path = packet.path;
+        self.arrive_in_slot(edge);
     }
 
     /// Marks the oldest message in flight as arrived and wakes its receiver.

@@ -10,6 +10,9 @@
 //!   with the exclusive program, do not wait for the PE and do not occupy it. Reports do not count their time for the PE,
 //!   and their scratch memory (up to the size of the PE's) is not taken from the exclusive program.
 
+use super::flights::{Journey, Purpose};
+use super::noc::{Route, Stage};
+use super::transfer::Transfer;
 use super::{COMMAND, Machine, RunError, World, run_program};
 use crate::executor::{JoinHandle, Partition, Sim};
 use crate::ipcq::EdgeName;
@@ -22,7 +25,7 @@ use crate::stall::Kind;
 use crate::time::{Bytes, Time};
 use crate::topology::PeId;
 use crate::value::{DType, Evaluator, Value};
-use crate::wire::{Flight, Turn};
+use crate::wire::{Flight, StageUse};
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -86,6 +89,9 @@ impl Machine {
         self.executor.clear();
         *self.world.edges.borrow_mut() = crate::ipcq::Edges::default();
         *self.world.packets.borrow_mut() = super::fabric::Packets::default();
+        for sip in &self.world.sips {
+            sip.borrow_mut().clear();
+        }
         self.world.turns.borrow_mut().clear();
         self.world.failures.borrow_mut().clear();
     }
@@ -143,9 +149,7 @@ impl Host {
 
     /// Sends a command over the host link.
     pub async fn command(&self, label: &'static str, cause: Cause) -> Cause {
-        let mut flight = self.flight(COMMAND, cause);
-        self.down(&mut flight, label);
-        self.arrive(flight).await
+        self.fly(COMMAND, Route::default().then(Stage::Host), label, cause).await
     }
 
     /// Writes `value` to a region from element `start`: over the host link, into HBM.
@@ -157,10 +161,9 @@ impl Host {
         elements: usize,
         cause: Cause,
     ) -> Result<Cause, MemoryError> {
-        let mut flight = self.flight(Bytes((elements * region.dtype.size()) as u64), cause);
-        self.down(&mut flight, "write");
-        self.memory(&mut flight, region.cube, "write");
-        let cause = self.arrive(flight).await;
+        let bytes = Bytes((elements * region.dtype.size()) as u64);
+        let route = Route::default().then(Stage::Host).then(Stage::Hbm(region.cube));
+        let cause = self.fly(bytes, route, "write", cause).await;
         self.put(region, start, value)?;
         Ok(cause)
     }
@@ -173,9 +176,8 @@ impl Host {
         cause: Cause,
     ) -> Result<Cause, MemoryError> {
         let cause = self.command("fill", cause).await;
-        let mut flight = self.flight(Bytes(region.bytes()), cause);
-        self.memory(&mut flight, region.cube, "write");
-        let cause = self.arrive(flight).await;
+        let route = Route::default().then(Stage::Hbm(region.cube));
+        let cause = self.fly(Bytes(region.bytes()), route, "write", cause).await;
         self.put(region, 0, value)?;
         Ok(cause)
     }
@@ -190,10 +192,9 @@ impl Host {
     ) -> Result<(Option<Value>, Cause), MemoryError> {
         let cause = self.command("read", cause).await;
         let value = self.get(region, start, elements)?;
-        let mut flight = self.flight(Bytes((elements * region.dtype.size()) as u64), cause);
-        self.memory(&mut flight, region.cube, "read");
-        self.up(&mut flight, "read");
-        let cause = self.arrive(flight).await;
+        let bytes = Bytes((elements * region.dtype.size()) as u64);
+        let route = Route::default().then(Stage::Hbm(region.cube)).then(Stage::Upload);
+        let cause = self.fly(bytes, route, "read", cause).await;
         Ok((value, cause))
     }
 
@@ -249,45 +250,26 @@ impl Host {
         self.world.edges.borrow_mut().give_up(is_over);
     }
 
-    fn flight(&self, bytes: Bytes, cause: Cause) -> Flight {
+    /// Moves bytes over a route, and waits for the arrival of the last byte.
+    async fn fly(&self, bytes: Bytes, route: Route, label: &'static str, cause: Cause) -> Cause {
         let now = self.sim().now();
         let mut path = cause.0;
         path.advance(now, Kind::Dependency);
-        Flight::new(bytes.0, now, path)
-    }
-
-    /// Moves a flight over the wire to the SIP.
-    fn down(&self, flight: &mut Flight, label: &'static str) {
-        let (spec, sip) = (self.world.spec.host, &mut *self.sip_mut());
-        let turn = flight.pass(&mut sip.host, spec.bandwidth, spec.latency, Kind::Link);
-        note(sip, turn, flight, Resource::Host(self.sip), label);
-    }
-
-    /// Moves a flight over the wire back to the host.
-    fn up(&self, flight: &mut Flight, label: &'static str) {
-        let (spec, sip) = (self.world.spec.host, &mut *self.sip_mut());
-        let turn = flight.pass(&mut sip.upload, spec.bandwidth, spec.latency, Kind::Link);
-        note(sip, turn, flight, Resource::Upload(self.sip), label);
-    }
-
-    /// Moves a flight through a cube's HBM.
-    fn memory(&self, flight: &mut Flight, cube: u16, label: &'static str) {
-        let (spec, sip) = (self.world.spec.hbm, &mut *self.sip_mut());
-        let wire = &mut sip.cubes[cube as usize].hbm;
-        let turn = flight.pass(wire, spec.bandwidth, spec.latency, Kind::Dma);
-        note(sip, turn, flight, Resource::Hbm(PeId { sip: self.sip, cube, pe: 0 }), label);
+        let after = StageUse { resource: Resource::Host(self.sip), kind: Kind::Link };
+        let flight = Flight::new(bytes.0, now, path, after);
+        let transfer = Rc::new(Transfer::new(PeId::first(self.sip), bytes.0, 1));
+        let purpose = Purpose::Host(transfer.clone());
+        {
+            let sip = &mut *self.sip_mut();
+            let number = sip.flights.issue();
+            self.world.fly(sip, number, Journey { flight, route, purpose, label });
+        }
+        transfer.wait(self.sim()).await;
+        Cause(transfer.path())
     }
 
     fn sip_mut(&self) -> std::cell::RefMut<'_, super::Sip> {
         self.world.sips[self.sip as usize].borrow_mut()
-    }
-
-    /// Waits for the arrival of the last byte.
-    async fn arrive(&self, flight: Flight) -> Cause {
-        self.sim().sleep_until(flight.tail).await;
-        let mut path = flight.path;
-        path.advance(flight.tail, Kind::Link);
-        Cause(path)
     }
 
     /// Writes a value to memory, now.
@@ -313,21 +295,6 @@ impl Host {
         let translation = mmu.start_of(region).map_err(|error| *error)?;
         mmu.read(translation, start, elements).map(Some)
     }
-}
-
-/// Logs a turn and adds it to the critical path of the flight.
-fn note(
-    sip: &mut super::Sip,
-    turn: Turn,
-    flight: &mut Flight,
-    resource: Resource,
-    label: &'static str,
-) {
-    if turn.taken && turn.end >= flight.path.at() {
-        let kind = if matches!(resource, Resource::Hbm(_)) { Kind::Dma } else { Kind::Link };
-        sip.record.step(&mut flight.path, turn.end, kind, resource);
-    }
-    sip.log(turn, resource, label, flight.bytes);
 }
 
 /// A log entry: one request of a host to its SIP.

@@ -1,4 +1,4 @@
-//! Routes inside a SIP: the mesh of PEs in a cube and the mesh of cubes.
+//! Routes inside a SIP: the mesh of PEs in a cube, the mesh of cubes, and the memories.
 //!
 //! Every PE has its own port to the HBM of its cube. All other traffic goes over the meshes, x (columns) before y
 //! (rows). A cube's gateway is its first PE; a SIP's gateway (links, host) is its first cube.
@@ -6,25 +6,138 @@
 //! - **NOC-1 (cut-through).** A route takes the latency of each wire once, and the transfer time of the slowest wire
 //!   once; each wire is busy for its own transfer time.
 
-use super::sip::Sip;
-use crate::record::Resource;
 use crate::spec::{GridSpec, MachineSpec};
-use crate::stall::Kind;
 use crate::time::Time;
 use crate::topology::PeId;
-use crate::wire::{Flight, is_free};
+use crate::wire::is_free;
 
 /// PE number of a cube's gateway.
 const GATE: u16 = 0;
 
-/// Moves `flight` from one PE to another of the same SIP.
-pub(crate) fn pass(sip: &mut Sip, spec: &MachineSpec, flight: &mut Flight, from: PeId, to: PeId) {
-    if from.cube == to.cube {
-        return pass_pes(sip, spec, flight, from, to.pe);
+/// The stages that a flight has yet to pass inside its SIP.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Route {
+    legs: [Leg; Self::LEGS],
+    len: u8,
+    next: u8,
+}
+
+/// A part of a route.
+#[derive(Clone, Copy, Debug, Default)]
+enum Leg {
+    #[default]
+    None,
+    /// Over the PEs of a cube.
+    Pes { cube: u16, at: u16, to: u16 },
+    /// Over the cubes.
+    Cubes { at: u16, to: u16 },
+    /// One stage.
+    One(Stage),
+}
+
+/// One stage of a route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// The wire out of a PE toward a neighbour (0 east, 1 west, 2 south, 3 north).
+    PeLink { cube: u16, pe: u16, side: u8 },
+    /// The wire out of a cube toward a neighbour.
+    CubeLink { cube: u16, side: u8 },
+    /// The memory of a cube.
+    Hbm(u16),
+    /// The SIP's port to the next SIP.
+    Port,
+    /// The wire from the host.
+    Host,
+    /// The wire to the host.
+    Upload,
+}
+
+impl Route {
+    /// Most parts of a route: the meshes of the first cube, of the SIP and of the last cube, and a memory or a port.
+    const LEGS: usize = 4;
+
+    /// Adds one stage.
+    pub(crate) fn then(mut self, stage: Stage) -> Self {
+        self.push(Leg::One(stage));
+        self
     }
-    pass_pes(sip, spec, flight, from, GATE);
-    pass_cubes(sip, spec, flight, from.cube, to.cube);
-    pass_pes(sip, spec, flight, PeId { pe: GATE, ..to }, to.pe);
+
+    /// Adds the way from one PE to another of the same SIP.
+    pub(crate) fn over_meshes(mut self, spec: &MachineSpec, from: PeId, to: PeId) -> Self {
+        if from.cube == to.cube {
+            self.push_pes(spec, from.cube, from.pe, to.pe);
+            return self;
+        }
+        self.push_pes(spec, from.cube, from.pe, GATE);
+        self.push_cubes(spec, from.cube, to.cube);
+        self.push_pes(spec, to.cube, GATE, to.pe);
+        self
+    }
+
+    /// Returns the route of a store: from a PE to the memory of a cube.
+    pub(crate) fn of_store(spec: &MachineSpec, pe: PeId, cube: u16) -> Self {
+        let mut route = Self::default();
+        if pe.cube != cube {
+            route.push_pes(spec, pe.cube, pe.pe, GATE);
+            route.push_cubes(spec, pe.cube, cube);
+        }
+        route.then(Stage::Hbm(cube))
+    }
+
+    /// Returns the route of a load: the reverse of [`Route::of_store`].
+    pub(crate) fn of_load(spec: &MachineSpec, cube: u16, pe: PeId) -> Self {
+        let mut route = Self::default().then(Stage::Hbm(cube));
+        if pe.cube != cube {
+            route.push_cubes(spec, cube, pe.cube);
+            route.push_pes(spec, pe.cube, GATE, pe.pe);
+        }
+        route
+    }
+
+    fn push_pes(&mut self, spec: &MachineSpec, cube: u16, at: u16, to: u16) {
+        if at != to && !is_free(&spec.pes.link) {
+            self.push(Leg::Pes { cube, at, to });
+        }
+    }
+
+    fn push_cubes(&mut self, spec: &MachineSpec, at: u16, to: u16) {
+        if at != to && !is_free(&spec.cubes.link) {
+            self.push(Leg::Cubes { at, to });
+        }
+    }
+
+    fn push(&mut self, leg: Leg) {
+        self.legs[self.len as usize] = leg;
+        self.len += 1;
+    }
+
+    /// True if no stage is left.
+    #[inline]
+    pub(crate) fn is_over(&self) -> bool {
+        self.next == self.len
+    }
+
+    /// Takes the next stage.
+    #[inline]
+    pub(crate) fn next(&mut self, spec: &MachineSpec) -> Option<Stage> {
+        let leg = self.legs[..self.len as usize].get_mut(self.next as usize)?;
+        let (stage, is_last) = match leg {
+            Leg::None => return None,
+            Leg::One(stage) => (*stage, true),
+            Leg::Pes { cube, at, to } => {
+                let (pe, hop) = (*at, toward(&spec.pes, *at, *to));
+                *at = hop.to;
+                (Stage::PeLink { cube: *cube, pe, side: hop.side }, hop.to == *to)
+            }
+            Leg::Cubes { at, to } => {
+                let (cube, hop) = (*at, toward(&spec.cubes, *at, *to));
+                *at = hop.to;
+                (Stage::CubeLink { cube, side: hop.side }, hop.to == *to)
+            }
+        };
+        self.next += u8::from(is_last);
+        Some(stage)
+    }
 }
 
 /// Returns the latency of the route from one PE to another of the same SIP.
@@ -37,71 +150,23 @@ pub(crate) fn latency(spec: &MachineSpec, from: PeId, to: PeId) -> Time {
     pes(from.pe, GATE) + cubes + pes(GATE, to.pe)
 }
 
-/// Moves `flight` from a PE to the memory of a cube.
-pub(crate) fn pass_to_memory(
-    sip: &mut Sip,
-    spec: &MachineSpec,
-    flight: &mut Flight,
-    pe: PeId,
-    cube: u16,
-) {
-    if pe.cube != cube {
-        pass_pes(sip, spec, flight, pe, GATE);
-        pass_cubes(sip, spec, flight, pe.cube, cube);
-    }
+/// A hop to a neighbour on a grid.
+struct GridHop {
+    side: u8,
+    to: u16,
 }
 
-/// Moves `flight` from the memory of a cube to a PE: the reverse of [`pass_to_memory`].
-pub(crate) fn pass_from_memory(
-    sip: &mut Sip,
-    spec: &MachineSpec,
-    flight: &mut Flight,
-    cube: u16,
-    pe: PeId,
-) {
-    if pe.cube != cube {
-        pass_cubes(sip, spec, flight, cube, pe.cube);
-        pass_pes(sip, spec, flight, PeId { pe: GATE, ..pe }, pe.pe);
-    }
-}
-
-fn pass_pes(sip: &mut Sip, spec: &MachineSpec, flight: &mut Flight, from: PeId, to: u16) {
-    let first = sip.index(PeId { pe: 0, ..from });
-    let link = spec.pes.link;
-    walk(&spec.pes, from.pe, to, |at, side| {
-        let wire = &mut sip.pes[first + at as usize].links[side as usize];
-        let turn = flight.pass(wire, link.bandwidth, link.latency, Kind::Link);
-        sip.log(turn, Resource::PeLink(PeId { pe: at, ..from }, side), "mesh", flight.bytes);
-    });
-}
-
-fn pass_cubes(sip: &mut Sip, spec: &MachineSpec, flight: &mut Flight, from: u16, to: u16) {
-    let link = spec.cubes.link;
-    walk(&spec.cubes, from, to, |at, side| {
-        let wire = &mut sip.cubes[at as usize].links[side as usize];
-        let turn = flight.pass(wire, link.bandwidth, link.latency, Kind::Link);
-        let here = PeId { sip: sip.number, cube: at, pe: GATE };
-        sip.log(turn, Resource::CubeLink(here, side), "mesh", flight.bytes);
-    });
-}
-
-/// Crosses every wire of the route from `from` to `to` on a grid.
-fn walk(grid: &GridSpec, from: u16, to: u16, mut cross: impl FnMut(u16, u8)) {
-    if is_free(&grid.link) {
-        return;
-    }
+/// Returns the first hop of the way from `at` to another part of a grid.
+#[inline]
+fn toward(grid: &GridSpec, at: u16, to: u16) -> GridHop {
     let columns = u16::try_from(grid.columns).expect("cubes and PEs are numbered in 16 bits");
-    let mut at = from;
-    while at != to {
-        let (side, next) = match ((at % columns).cmp(&(to % columns)), at < to) {
-            (std::cmp::Ordering::Less, _) => (0, at + 1),
-            (std::cmp::Ordering::Greater, _) => (1, at - 1),
-            (std::cmp::Ordering::Equal, true) => (2, at + columns),
-            (std::cmp::Ordering::Equal, false) => (3, at - columns),
-        };
-        cross(at, side);
-        at = next;
-    }
+    let (side, to) = match ((at % columns).cmp(&(to % columns)), at < to) {
+        (std::cmp::Ordering::Less, _) => (0, at + 1),
+        (std::cmp::Ordering::Greater, _) => (1, at - 1),
+        (std::cmp::Ordering::Equal, true) => (2, at + columns),
+        (std::cmp::Ordering::Equal, false) => (3, at - columns),
+    };
+    GridHop { side, to }
 }
 
 fn hops(grid: &GridSpec, from: u16, to: u16) -> u32 {

@@ -1,5 +1,7 @@
 //! The hardware of one SIP, which is one partition of the simulation.
 
+use super::channel::ChannelQueue;
+use super::flights::Flights;
 use crate::memory::{Hbm, Mmu};
 use crate::record::{Op, Record, Resource};
 use crate::spec::MachineSpec;
@@ -22,6 +24,7 @@ pub(crate) struct Sip {
     pub(crate) number: u32,
     pub(crate) pes_per_cube: u32,
     pub(crate) cubes: Vec<Cube>,
+    pub(crate) flights: Flights,
     /// The switch port into this SIP.
     pub(crate) ingress: Wire,
     /// The wire from the host, and the wire back.
@@ -68,6 +71,14 @@ impl Pe {
     }
 }
 
+impl Pe {
+    /// Returns the requests that wait for a DMA channel.
+    #[inline]
+    pub(crate) fn queue(&mut self, channel: Engine) -> &mut ChannelQueue {
+        &mut self.queues[usize::from(channel == Engine::Store)]
+    }
+}
+
 impl Engine {
     pub(crate) fn resource(self, pe: PeId) -> Resource {
         match self {
@@ -96,6 +107,8 @@ pub(crate) struct Pe {
     pub(crate) links: [Wire; 4],
     pub(crate) stalls: Stack,
     pub(crate) programs: u64,
+    /// The requests that wait for the load channel, and for the store channel.
+    queues: [ChannelQueue; 2],
 }
 
 impl Port {
@@ -128,10 +141,19 @@ impl Sip {
             host: Wire::default(),
             upload: Wire::default(),
             cubes: cubes.map(cube).collect(),
+            flights: Flights::default(),
             pes: vec![Pe::default(); (spec.cubes.count() * spec.pes.count()) as usize],
             pes_per_cube: spec.pes.count(),
             mmu: Mmu::new(sip, strict),
             record: Record::new(sip, spec.sips.count, recording),
+        }
+    }
+
+    /// Drops all flights, and all requests to DMA channels.
+    pub(crate) fn clear(&mut self) {
+        self.flights = Flights::default();
+        for queue in self.pes.iter_mut().flat_map(|pe| &mut pe.queues) {
+            queue.clear();
         }
     }
 

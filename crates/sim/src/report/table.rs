@@ -67,7 +67,7 @@ impl Table {
     }
 
     /// Adds a row.
-    pub fn row<const N: usize>(&mut self, cells: [String; N]) {
+    pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         self.0.add_row(cells);
     }
 

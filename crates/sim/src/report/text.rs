@@ -4,6 +4,7 @@ use super::table::{Style, Table};
 use super::{CriticalPath, Report, Stalls, figures};
 use crate::record::Resource;
 use crate::stall::{Kind, Stack};
+use crate::time::Time;
 use std::cmp::Reverse;
 use std::fmt;
 
@@ -77,13 +78,22 @@ impl Text<'_> {
         let is_link = |stalls: &&Stalls| matches!(stalls.resource, Resource::Link { .. });
         let (links, pes): (Vec<&Stalls>, Vec<&Stalls>) =
             self.report.stalls.iter().partition(is_link);
+        let kinds = self.kinds();
         let mut columns = vec!["where time went"];
-        columns.extend(Kind::ALL.map(Kind::name));
+        columns.extend(kinds.iter().map(|kind| kind.name()));
         columns.push("idle");
-        let mut table = Table::new(&columns, &columns[1..]);
-        let hidden =
-            group(&mut table, pes, "PEs", simulated) + group(&mut table, links, "links", simulated);
-        self.section("stalls", &table, hidden)
+        let mut rows =
+            StallRows { table: Table::new(&columns, &columns[1..]), kinds: &kinds, simulated };
+        let hidden = rows.group(pes, "PEs") + rows.group(links, "links");
+        self.section("stalls", &rows.table, hidden)
+    }
+
+    /// Returns the kinds with a column. The parts of memory time have one only if there is such time.
+    fn kinds(&self) -> Vec<Kind> {
+        let is_used =
+            |kind| self.report.stalls.iter().any(|stalls| stalls.stack.get(kind) > Time::ZERO);
+        let is_part = |kind| matches!(kind, Kind::Hbm | Kind::Mesh | Kind::Latency);
+        Kind::ALL.into_iter().filter(|kind| !is_part(*kind) || is_used(*kind)).collect()
     }
 
     /// Returns the named ranges.
@@ -131,19 +141,36 @@ impl Text<'_> {
     }
 }
 
-/// Adds rows for PEs or for links, the least idle first; returns the number of rows left out.
-fn group(table: &mut Table, mut members: Vec<&Stalls>, noun: &str, simulated: u64) -> usize {
-    members.sort_by_key(|stalls| (Reverse(stalls.stack.total()), stalls.resource));
-    let shown = if members.len() <= ALL_SHOWN { members.len() } else { BELOW_AVERAGE };
-    if shown < members.len() {
-        let name = format!("average of {} {noun}", members.len());
-        let all = members.iter().fold(Stack::default(), |all, stalls| add(all, &stalls.stack));
-        table.row(shares(name, &all, simulated.saturating_mul(members.len() as u64)));
+/// The table of stalls.
+struct StallRows<'a> {
+    table: Table,
+    kinds: &'a [Kind],
+    simulated: u64,
+}
+
+impl StallRows<'_> {
+    /// Adds rows for PEs or for links, the least idle first; returns the number of rows left out.
+    fn group(&mut self, mut members: Vec<&Stalls>, noun: &str) -> usize {
+        members.sort_by_key(|stalls| (Reverse(stalls.stack.total()), stalls.resource));
+        let shown = if members.len() <= ALL_SHOWN { members.len() } else { BELOW_AVERAGE };
+        if shown < members.len() {
+            let name = format!("average of {} {noun}", members.len());
+            let all = members.iter().fold(Stack::default(), |all, stalls| add(all, &stalls.stack));
+            self.row(name, &all, self.simulated.saturating_mul(members.len() as u64));
+        }
+        for stalls in &members[..shown] {
+            self.row(stalls.resource.to_string(), &stalls.stack, self.simulated);
+        }
+        members.len() - shown
     }
-    for stalls in &members[..shown] {
-        table.row(shares(stalls.resource.to_string(), &stalls.stack, simulated));
+
+    fn row(&mut self, name: String, stack: &Stack, whole: u64) {
+        let share = |ps: u64| figures::percent(ps, whole);
+        let mut cells = vec![name];
+        cells.extend(self.kinds.iter().map(|kind| share(stack.get(*kind).as_ps())));
+        cells.push(share(whole.saturating_sub(stack.total().as_ps())));
+        self.table.row(cells);
     }
-    members.len() - shown
 }
 
 fn add(mut all: Stack, one: &Stack) -> Stack {
@@ -151,14 +178,6 @@ fn add(mut all: Stack, one: &Stack) -> Stack {
         all.add(kind, one.get(kind));
     }
     all
-}
-
-fn shares(name: String, stack: &Stack, whole: u64) -> [String; 2 + Kind::COUNT] {
-    let share = |ps: u64| figures::percent(ps, whole);
-    let [compute, dma, link, credit, dependency] =
-        Kind::ALL.map(|kind| share(stack.get(kind).as_ps()));
-    let idle = share(whole.saturating_sub(stack.total().as_ps()));
-    [name, compute, dma, link, credit, dependency, idle]
 }
 
 /// Returns `85.6 % dma, 14.4 % compute`.

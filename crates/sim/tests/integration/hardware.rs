@@ -205,9 +205,8 @@ fn memory_of_another_cube_is_reached_over_the_mesh() {
         // The command from the host.
         machine.run().unwrap().simulated - Time::us(1) - Time::ns(1)
     };
-    // 50 ns DMA latency, 100 ns HBM latency, 4 KiB at the slowest of 256 B/ns.
-    assert_eq!(time(0), Time::ps(50_000 + 100_000 + 4096));
-    // Two wires of 20 ns between cubes; PE 5 is in row 1, column 1: two wires of 5 ns. The tail of the first wire
-    // comes 4 096 B at 256 B/ns behind its head.
+    // 50 ns DMA latency, 100 ns HBM latency, and 4 KiB at the slowest, the DMA's 256 B/ns (NOC-1).
+    assert_eq!(time(0), Time::ps(50_000 + 100_000 + 16_000));
+    // Two wires of 20 ns between cubes; PE 5 is in row 1, column 1: two wires of 5 ns.
     assert_eq!(time(3), Time::ps(50_000 + 100_000 + 2 * 20_000 + 2 * 5_000 + 16_000));
 }

@@ -7,6 +7,7 @@
 
 mod bounded;
 mod config;
+mod contention;
 mod deadlocks;
 mod determinism;
 mod gemm;

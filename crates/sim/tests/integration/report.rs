@@ -98,14 +98,17 @@ fn rec_1_the_path_of_a_chain_names_each_part() {
     assert_eq!(
         parts,
         [
-            "sip0.cube0.pe0.dma.load dma 356 ns",
-            "sip0.cube0.pe0.dma.store dma 356 ns",
+            "sip0.cube0.pe0.dma.load dma 256 ns",
+            "sip0.cube0.pe0.dma.store dma 256 ns",
+            "sip0.cube0.pe0.dma.load latency 100 ns",
+            "sip0.cube0.pe0.dma.store latency 100 ns",
             "sip0.cube0.pe0.vector compute 8 ns"
         ],
         "REC-1"
     );
     assert!(path.complete);
-    assert_eq!(path.spent.get(Kind::Dma), Time::ns(712));
+    assert_eq!(path.spent.get(Kind::Dma), Time::ns(512));
+    assert_eq!(path.spent.get(Kind::Latency), Time::ns(200));
 }
 
 #[test]

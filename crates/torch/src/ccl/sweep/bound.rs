@@ -15,7 +15,7 @@ pub enum Bound {
     Credit,
     /// The vector engine.
     Vector,
-    /// Memory, and the DMA in front of it.
+    /// Memory, and the DMA and the meshes in front of it.
     Hbm,
 }
 
@@ -44,11 +44,12 @@ impl Bound {
         // A wait for a credit follows a message: the latency of the message is part of the same round trip.
         let credits = spent(Kind::Credit);
         let round_trips = credits.min(links - wires);
+        let memory = [Kind::Dma, Kind::Hbm, Kind::Mesh, Kind::Latency].map(spent).iter().sum();
         let candidates = [
             (wires, Self::Link),
             (credits + round_trips, Self::Credit),
             (spent(Kind::Compute), Self::Vector),
-            (spent(Kind::Dma), Self::Hbm),
+            (memory, Self::Hbm),
             // The last of equals wins.
             (links - wires - round_trips, Self::Latency),
         ];

@@ -1,0 +1,163 @@
+//! The two DMA channels of a PE: each serves one request at a time, in the order of requests.
+//!
+//! A load or a store holds its channel until its last byte is where it goes, which is known only when the last stage is
+//! reached. Requests that come before wait in the queue of the channel.
+
+use super::flights::{Journey, Purpose};
+use super::noc::Route;
+use super::transfer::Transfer;
+use super::{Engine, Sip, World};
+use crate::record::{Op, Path};
+use crate::stall::Kind;
+use crate::time::Time;
+use crate::topology::PeId;
+use crate::wire::{Flight, StageUse};
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+/// The bytes of a transfer that one cube holds.
+#[derive(Clone, Copy)]
+pub(crate) struct Piece {
+    pub(crate) cube: u16,
+    pub(crate) bytes: u64,
+}
+
+/// The requests to a channel that have not started.
+#[derive(Clone, Default)]
+pub(crate) struct ChannelQueue {
+    /// True while the end of the request that holds the channel is unknown.
+    is_held: bool,
+    waiting: VecDeque<ChannelRequest>,
+}
+
+/// A request to a channel.
+#[derive(Clone)]
+pub(crate) struct ChannelRequest {
+    pub(crate) pe: PeId,
+    pub(crate) asked: Time,
+    /// Position in the order of issue; a pair of loads takes the next one too.
+    pub(crate) number: u64,
+    pub(crate) path: Path,
+    pub(crate) job: Job,
+}
+
+/// The work of a request.
+#[derive(Clone)]
+pub(crate) enum Job {
+    Load { transfer: Rc<Transfer>, pieces: [Option<Piece>; 2] },
+    Store { transfer: Rc<Transfer>, cube: u16 },
+    Send { bytes: u64, route: Route, purpose: SendPurpose },
+}
+
+/// The purpose of a message that leaves its PE.
+#[derive(Clone, Copy)]
+pub(crate) enum SendPurpose {
+    Depart(super::flights::Departure),
+    Deliver(super::flights::Delivery),
+}
+
+impl Job {
+    fn engine(&self) -> Engine {
+        match self {
+            Self::Load { .. } => Engine::Load,
+            Self::Store { .. } | Self::Send { .. } => Engine::Store,
+        }
+    }
+
+    fn bytes(&self) -> u64 {
+        match self {
+            Self::Load { transfer, .. } | Self::Store { transfer, .. } => transfer.bytes(),
+            Self::Send { bytes, .. } => *bytes,
+        }
+    }
+}
+
+impl ChannelQueue {
+    /// Drops all requests.
+    pub(crate) fn clear(&mut self) {
+        *self = Self::default();
+    }
+}
+
+impl World {
+    /// Makes a request to a channel of a PE, from an action of the PE's SIP.
+    pub(crate) fn ask_channel(&self, sip: &mut Sip, request: ChannelRequest) {
+        let queue = sip.pe(request.pe).queue(request.job.engine());
+        if queue.is_held {
+            return queue.waiting.push_back(request);
+        }
+        self.start_request(sip, request);
+        self.settle(sip);
+    }
+
+    /// Frees a channel at the end of a load or a store, and starts the requests that waited.
+    pub(super) fn free_channel(
+        &self,
+        sip: &mut Sip,
+        engine: Engine,
+        transfer: &Transfer,
+        end: Time,
+    ) {
+        let pe = sip.pe(transfer.pe());
+        pe.engine(engine).leave(end, &transfer.path());
+        pe.queue(engine).is_held = false;
+        while let Some(request) = sip.pe(transfer.pe()).queue(engine).next() {
+            self.start_request(sip, request);
+        }
+    }
+
+    /// Starts a request: its channel is free, or its time of becoming free is known.
+    fn start_request(&self, sip: &mut Sip, request: ChannelRequest) {
+        let ChannelRequest { pe, asked, number, mut path, job } = request;
+        let (dma, bytes, engine) = (self.spec.dma, job.bytes(), job.engine());
+        let channel = StageUse { resource: engine.resource(pe), kind: Kind::Dma };
+        let span = dma.latency + dma.bandwidth.time_for(bytes);
+        let turn = sip.pe(pe).engine(engine).take(asked, span, bytes, &mut path);
+        let mut flight = Flight::new(bytes, turn.start + dma.latency, path, channel);
+        flight.tail = turn.end;
+        match job {
+            Job::Load { transfer, pieces } => {
+                transfer.start_at(turn.start);
+                sip.pe(pe).queue(engine).is_held = true;
+                let mut asked = 0;
+                for (number, Piece { cube, bytes }) in (number..).zip(pieces.into_iter().flatten())
+                {
+                    let head = flight.head + dma.bandwidth.time_for(asked);
+                    asked += bytes;
+                    let tail = flight.head + dma.bandwidth.time_for(asked);
+                    let flight = Flight { bytes, head, tail, ..flight };
+                    let route = Route::of_load(&self.spec, cube, pe);
+                    let purpose = Purpose::Piece(engine, transfer.clone());
+                    sip.flights.push(number, Journey { flight, route, purpose, label: "read" });
+                }
+            }
+            Job::Store { transfer, cube } => {
+                transfer.start_at(turn.start);
+                sip.pe(pe).queue(engine).is_held = true;
+                let route = Route::of_store(&self.spec, pe, cube);
+                let purpose = Purpose::Piece(engine, transfer);
+                sip.flights.push(number, Journey { flight, route, purpose, label: "write" });
+            }
+            Job::Send { route, purpose, .. } => {
+                let mut path = path;
+                path.advance(turn.start + dma.latency, Kind::Latency);
+                sip.record.step(&mut path, turn.end, Kind::Dma, channel.resource);
+                sip.pe(pe).engine(engine).leave(turn.end, &path);
+                let span = (turn.start, turn.end);
+                sip.record.op(|| Op::new(span, channel.resource, "send", bytes));
+                let purpose = match purpose {
+                    SendPurpose::Depart(departure) => Purpose::Depart(departure),
+                    SendPurpose::Deliver(delivery) => Purpose::Deliver(delivery),
+                };
+                sip.flights.push(number, Journey { flight, route, purpose, label: "write" });
+            }
+        }
+    }
+}
+
+impl ChannelQueue {
+    /// Takes the next request, unless the channel is held.
+    fn next(&mut self) -> Option<ChannelRequest> {
+        if self.is_held { None } else { self.waiting.pop_front() }
+    }
+}
