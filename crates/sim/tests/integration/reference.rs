@@ -63,26 +63,17 @@ fn with_links_alone(spec: MachineSpec) -> MachineSpec {
     MachineSpec { hbm: bare().hbm, dma: WireSpec::FREE, cubes, pes, ..spec }
 }
 
-/// Returns the scenario with messages that cross links in one piece.
-fn without_chunks(mut scenario: Scenario) -> Scenario {
-    for queue in &mut scenario.queues {
-        queue.edge.vc_chunk_size = 0;
-    }
-    scenario
-}
-
 proptest! {
     #![proptest_config(cases(300))]
 
     #[test]
-    #[ignore = "the product takes the later stages of a transfer ahead of time"]
     fn wir_4_random_traffic_on_random_machines_equals_the_reference(scenario in scenarios(machines(), 40)) {
         compare(&scenario)?;
     }
 
     #[test]
     fn ipc_4_random_messages_over_links_equal_the_reference(
-        scenario in scenarios(machines().prop_map(with_links_alone), 40).prop_map(without_chunks)
+        scenario in scenarios(machines().prop_map(with_links_alone), 40)
     ) {
         compare(&scenario)?;
     }

@@ -1,7 +1,7 @@
-//! Scenarios whose times are computed by hand, so that the slow simulator is not its own judge.
+//! Scenarios whose times are computed by hand, in the slow simulator and in the product.
 
 use super::script::{Piece, Queue, Scenario, Script, Step};
-use super::simulator;
+use super::{product, simulator};
 use crate::support::{bare, pe, rate, roomy, wire};
 use phalanx_sim::ipcq::EdgeSpec;
 use phalanx_sim::spec::{GridSpec, Topology, WireSpec};
@@ -47,6 +47,7 @@ fn check(spec: MachineSpec, queues: &[(PeId, PeId, u64)], scripts: &[(PeId, &[St
         |(_, _, ends): &(PeId, &[Step], &[u64])| ends.iter().copied().map(Time::ns).collect();
     let expected: Vec<Vec<Time>> = scripts.iter().map(times).collect();
     assert_eq!(simulator::run(&scenario).steps, expected);
+    assert_eq!(product::run(&scenario).steps, expected);
 }
 
 #[test]
@@ -62,10 +63,10 @@ fn a_load_from_another_cube_crosses_both_meshes() {
 }
 
 #[test]
-fn a_pair_takes_the_dma_one_piece_after_the_other() {
+fn a_pair_asks_for_the_second_piece_after_the_first() {
     let pieces = [Piece { cube: 0, bytes: 400 }, Piece { cube: 0, bytes: 200 }];
-    // The heads are at the PE at 30 ns and, after 100 ns of HBM, at 130 ns; the DMA is busy from 30 ns to 330 ns.
-    check(machine(), &[], &[(pe(0, 0, 0), &[Step::Pair { pieces, waits: true }], &[330])]);
+    // The DMA asks for the first piece from 10 ns to 210 ns, and for the second until 310 ns.
+    check(machine(), &[], &[(pe(0, 0, 0), &[Step::Pair { pieces, waits: true }], &[310 + 20])]);
 }
 
 #[test]
@@ -77,12 +78,15 @@ fn a_store_ends_after_the_latency_of_the_memory() {
 #[test]
 fn wir_4_a_load_that_waits_for_its_channel_leaves_the_memory_to_others() {
     let first: &[Step] = &[load(0, false), load(0, true)];
-    // The first load has the HBM from 10 ns to 110 ns, the other PE until 210 ns. The second load begins at 230 ns.
+    let mut spec = machine();
+    spec.hbm.bandwidth = rate(1);
+    // The first load has the HBM from 10 ns to 410 ns, the other PE until 810 ns. The second load begins at 430 ns and
+    // comes to the HBM at 440 ns.
     let scripts = [
-        (pe(0, 0, 0), first, &[0, 230 + 230][..]),
-        (pe(0, 0, 1), &[load(0, true)], &[110 + 20 + 200]),
+        (pe(0, 0, 0), first, &[0, 810 + 400 + 20][..]),
+        (pe(0, 0, 1), &[load(0, true)], &[410 + 400 + 20]),
     ];
-    check(machine(), &[], &scripts);
+    check(spec, &[], &scripts);
 }
 
 fn sent(queue: usize) -> [Step; 1] {

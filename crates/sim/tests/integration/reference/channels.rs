@@ -41,9 +41,9 @@ pub(crate) struct Operation {
     pub(crate) end: Option<u64>,
     /// The event that follows an end that is not known, and its key.
     waiter: Option<(Key, Event)>,
-    /// Pieces that are not at the PE, and those that are: head, position, tail and bytes.
+    /// Number of pieces that are not at the PE, and the latest tail of those that are.
     missing: usize,
-    here: Vec<(u64, usize, u64, u64)>,
+    here: u64,
 }
 
 impl Simulator<'_> {
@@ -140,29 +140,25 @@ impl Simulator<'_> {
     }
 
     fn begin_load(&mut self, pe: PeId, operation: usize, pieces: Vec<(u64, Piece)>, start: u64) {
-        let head = start + self.spec.dma.latency.as_ps();
-        for (position, (issue, Piece { cube, bytes })) in pieces.into_iter().enumerate() {
-            let way = from_memory(self.spec, pe, cube);
-            let goal = Goal::Load { operation, position };
-            self.fly(Flight { issue, bytes, head, tail: head, way, goal });
+        let (dma, mut before) = (self.spec.dma, 0);
+        let asked = |bytes| start + dma.latency.as_ps() + span(dma.bandwidth, bytes);
+        for (issue, Piece { cube, bytes }) in pieces {
+            let (head, tail) = (asked(before), asked(before + bytes));
+            let (way, goal) = (from_memory(self.spec, pe, cube), Goal::Load { operation });
+            self.fly(Flight { issue, bytes, head, tail, way, goal });
+            before += bytes;
         }
     }
 
     /// Notes a piece at the PE; the last one determines the end of the load.
-    pub(super) fn load_landed(&mut self, operation: usize, position: usize, flight: &Flight) {
+    pub(super) fn load_landed(&mut self, operation: usize, flight: &Flight) {
         let state = &mut self.operations[operation];
-        state.here.push((flight.head, position, flight.tail, flight.bytes));
+        state.here = flight.tail.max(state.here);
         state.missing -= 1;
         if state.missing > 0 {
             return;
         }
-        let (mut pieces, pe) = (std::mem::take(&mut state.here), state.pe.unwrap());
-        pieces.sort_unstable();
-        let (mut dma_free, mut end) = (0, 0);
-        for (head, _, tail, bytes) in pieces {
-            dma_free = head.max(dma_free) + span(self.spec.dma.bandwidth, bytes);
-            end = end.max(tail).max(dma_free);
-        }
+        let (end, pe) = (state.here, state.pe.unwrap());
         self.end_operation(operation, end);
         self.end_turn(pe, Direction::Load, end);
         self.serve(pe, Direction::Load);

@@ -92,10 +92,9 @@ fn is_slower(after: Time, before: Time) -> bool {
 }
 
 proptest! {
-    #![proptest_config(cases(60))]
+    #![proptest_config(cases(300))]
 
     #[test]
-    #[ignore = "the product takes the later stages of a transfer ahead of time"]
     fn wir_4_a_faster_part_slows_a_run_only_where_it_slows_the_reference(
         scenario in scenarios(full_machines(), 60).prop_map(enlarged),
         part in prop::sample::select(PARTS.to_vec()),

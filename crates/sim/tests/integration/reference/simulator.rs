@@ -29,7 +29,6 @@ pub(crate) enum Goal {
     /// The scratch memory of a PE: a piece of a load.
     Load {
         operation: usize,
-        position: usize,
     },
     Store {
         operation: usize,
@@ -218,7 +217,7 @@ impl<'a> Simulator<'a> {
 
     fn land(&mut self, flight: &Flight) {
         match flight.goal {
-            Goal::Load { operation, position } => self.load_landed(operation, position, flight),
+            Goal::Load { operation } => self.load_landed(operation, flight),
             Goal::Store { operation } => self.store_landed(operation, flight),
             Goal::Host { operation } => self.end_operation(operation, flight.tail),
             Goal::Port { message } => self.cut(message, flight),
