@@ -3,7 +3,7 @@
 use super::script::{Piece, Queue, Scenario, Script, Step};
 use super::{product, simulator};
 use crate::support::{bare, pe, rate, roomy, wire};
-use phalanx_sim::ipcq::EdgeSpec;
+use phalanx_sim::ipcq::{BufferKind, EdgeSpec};
 use phalanx_sim::spec::{GridSpec, Topology, WireSpec};
 use phalanx_sim::topology::PeId;
 use phalanx_sim::{MachineSpec, Time};
@@ -30,11 +30,12 @@ fn load(cube: u16, waits: bool) -> Step {
 
 /// Checks the ends of the steps of each script, in nanoseconds.
 #[track_caller]
-fn check(spec: MachineSpec, queues: &[(PeId, PeId, u64)], scripts: &[(PeId, &[Step], &[u64])]) {
-    let queue = |&(from, to, vc_chunk_size)| {
-        let edge = EdgeSpec { vc_chunk_size, ..roomy() };
-        Queue { from, to, edge }
-    };
+fn check(
+    spec: MachineSpec,
+    queues: &[(PeId, PeId, EdgeSpec)],
+    scripts: &[(PeId, &[Step], &[u64])],
+) {
+    let queue = |&(from, to, edge)| Queue { from, to, edge };
     let script = |&(pe, steps, _): &(PeId, &[Step], _)| Script { pe, steps: steps.to_vec() };
     let scenario = Scenario {
         spec,
@@ -89,6 +90,10 @@ fn wir_4_a_load_that_waits_for_its_channel_leaves_the_memory_to_others() {
     check(spec, &[], &scripts);
 }
 
+fn in_chunks() -> EdgeSpec {
+    EdgeSpec { vc_chunk_size: 100, ..roomy() }
+}
+
 fn sent(queue: usize) -> [Step; 1] {
     [Step::Send { queue, bytes: 400, waits: true }]
 }
@@ -101,7 +106,7 @@ fn received(queue: usize) -> [Step; 1] {
 fn fab_1_chunks_follow_each_other_over_two_links() {
     let (from, to) = (pe(0, 0, 0), pe(2, 0, 0));
     let scripts = [(from, &sent(0)[..], &[0][..]), (to, &received(0), &[400 + 100 + 100 + 100])];
-    check(links(Topology::Ring1d), &[(from, to, 100)], &scripts);
+    check(links(Topology::Ring1d), &[(from, to, in_chunks())], &scripts);
 }
 
 #[test]
@@ -111,12 +116,12 @@ fn fab_1_a_chunk_goes_on_when_its_last_byte_has_left_the_pe() {
     let (from, to) = (pe(0, 0, 0), pe(2, 0, 0));
     // The last chunk is at the gateway at 410 ns, at the next SIP at 510 ns, and takes 50 ns of the second link.
     let scripts = [(from, &sent(0)[..], &[0][..]), (to, &received(0), &[510 + 50 + 100])];
-    check(spec, &[(from, to, 100)], &scripts);
+    check(spec, &[(from, to, in_chunks())], &scripts);
 }
 
 #[test]
 fn two_messages_share_the_switch_port_of_their_receiver() {
-    let ends = [(pe(0, 0, 0), pe(2, 0, 0), 0), (pe(1, 0, 0), pe(2, 0, 1), 0)];
+    let ends = [(pe(0, 0, 0), pe(2, 0, 0), roomy()), (pe(1, 0, 0), pe(2, 0, 1), roomy())];
     let scripts = [
         (pe(0, 0, 0), &sent(0)[..], &[0][..]),
         (pe(1, 0, 0), &sent(1), &[0]),
@@ -124,4 +129,16 @@ fn two_messages_share_the_switch_port_of_their_receiver() {
         (pe(2, 0, 1), &received(1), &[2 * 400 + 100]),
     ];
     check(links(Topology::Switch), &ends, &scripts);
+}
+
+#[test]
+fn flt_1_a_message_into_memory_goes_before_a_load_issued_after_it() {
+    let mut spec = links(Topology::Ring1d);
+    spec.hbm.bandwidth = rate(1);
+    let (from, to) = (pe(0, 0, 1), pe(0, 0, 0));
+    let edge = EdgeSpec { buffer_kind: BufferKind::Hbm, ..roomy() };
+    let steps = [sent(0)[0], load(0, true)];
+    // The receiver reads the message back behind the load.
+    let scripts = [(from, &steps[..], &[0, 400 + 400][..]), (to, &received(0), &[800 + 400])];
+    check(spec, &[(from, to, edge)], &scripts);
 }
