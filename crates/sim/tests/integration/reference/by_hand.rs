@@ -142,3 +142,22 @@ fn flt_1_a_message_into_memory_goes_before_a_load_issued_after_it() {
     let scripts = [(from, &steps[..], &[0, 400 + 400][..]), (to, &received(0), &[800 + 400])];
     check(spec, &[(from, to, edge)], &scripts);
 }
+
+#[test]
+fn sim_1_a_sip_does_not_see_the_clock_of_another_one() {
+    let mut spec = links(Topology::Ring1d);
+    (spec.sips.count, spec.sips.link.latency) = (2, Time::ns(24));
+    spec.pes = GridSpec { rows: 1, columns: 4, link: wire(1, 8) };
+    // The messages are in their slots at 38 ns and 52 ns. The way of the second one is known before 38 ns, when the other
+    // SIP may already have worked until 52 ns.
+    let (from, to) = (pe(1, 0, 3), pe(1, 0, 0));
+    let send = |bytes| Step::Send { queue: 0, bytes, waits: false };
+    let receive = |bytes| Step::Receive { queue: 0, bytes, hold: Time::ZERO };
+    let sends = [send(14), Step::Compute(Time::ns(20)), send(8)];
+    let scripts = [
+        (pe(0, 0, 0), &[Step::Compute(Time::ns(52))][..], &[52][..]),
+        (from, &sends, &[0, 20, 20]),
+        (to, &[receive(14), receive(8)], &[38, 52]),
+    ];
+    check(spec, &[(from, to, roomy())], &scripts);
+}
