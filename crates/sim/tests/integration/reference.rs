@@ -21,7 +21,7 @@ mod script;
 mod simulator;
 
 use crate::support::bare;
-use draw::{machines, scenarios};
+use draw::{machines, round_machines, scenarios};
 use phalanx_sim::MachineSpec;
 use phalanx_sim::spec::{GridSpec, WireSpec};
 use proptest::prelude::*;
@@ -72,8 +72,13 @@ proptest! {
     }
 
     #[test]
+    fn flt_1_random_traffic_with_many_equal_times_equals_the_reference(scenario in scenarios(round_machines(), 80)) {
+        compare(&scenario)?;
+    }
+
+    #[test]
     fn ipc_4_random_messages_over_links_equal_the_reference(
-        scenario in scenarios(machines().prop_map(with_links_alone), 40)
+        scenario in scenarios(round_machines().prop_map(with_links_alone), 80)
     ) {
         compare(&scenario)?;
     }

@@ -9,6 +9,8 @@ pub(crate) struct Key {
     created: u64,
     sip: u32,
     count: u64,
+    /// Number of the chunk: the chunks of a message have one key.
+    pub(crate) chunk: u64,
 }
 
 /// Something that happens at an instant.
@@ -81,7 +83,7 @@ impl Agenda {
     /// Returns a new key of this SIP.
     pub(crate) fn key(&mut self, created: u64, sip: u32) -> Key {
         self.created += 1;
-        Key { created, sip, count: self.created }
+        Key { created, sip, count: self.created, chunk: 0 }
     }
 
     pub(crate) fn add_head(&mut self, flight: Flight) {

@@ -44,11 +44,20 @@ fn topologies() -> impl Strategy<Value = (u32, Topology)> {
     })
 }
 
-/// Draws machines of every topology, with round quantities or others.
+/// Draws machines of every topology, with quantities that make equal times rare.
 pub(crate) fn machines() -> impl Strategy<Value = MachineSpec> {
+    machines_with(false)
+}
+
+/// Draws machines of every topology, with quantities that make equal times likely.
+pub(crate) fn round_machines() -> impl Strategy<Value = MachineSpec> {
+    machines_with(true)
+}
+
+fn machines_with(is_round: bool) -> impl Strategy<Value = MachineSpec> {
     let wires = prop::array::uniform6(raw_wires());
-    (topologies(), sizes(), (1..4u32, 1..3u32), wires, prop::bool::weighted(0.3)).prop_map(
-        |((count, topology), pes, cubes, wires, is_round)| {
+    (topologies(), sizes(), (1..4u32, 1..3u32), wires).prop_map(
+        move |((count, topology), pes, cubes, wires)| {
             let [link, host, cube, pe, hbm, dma] = wires.map(|raw| wire(raw, is_round));
             let grid = |(rows, columns), link| GridSpec { rows, columns, link };
             // CFG-3: a link between SIPs has a latency.
@@ -89,7 +98,9 @@ fn edges() -> impl Strategy<Value = EdgeSpec> {
 type RawAction = (u8, usize, [u16; 2], [u64; 2], u64, bool);
 
 fn actions() -> impl Strategy<Value = RawAction> {
-    let sizes = prop::array::uniform2(1..700u64);
+    // Whole multiples of 16 bytes and nothing at all are likely, so that equal times are.
+    let size = prop_oneof![8 => 1..700u64, 3 => (1..8u64).prop_map(|n| n * 8), 1 => Just(0)];
+    let sizes = prop::array::uniform2(size);
     (0..9u8, 0..64usize, prop::array::uniform2(0..64u16), sizes, 0..200u64, any::<bool>())
 }
 
@@ -169,8 +180,9 @@ fn act(scenario: &mut Scenario, (kind, number, cubes, sizes, time, waits): RawAc
     let own = scenario.scripts[number].pe.cube;
     // Two of three pieces are in the own cube.
     let cube = |raw: u16| if raw.is_multiple_of(3) { raw % cube_count } else { own };
-    let piece = |index: usize| Piece { cube: cube(cubes[index]), bytes: sizes[index] * 2 };
-    let time = Time::ps(time * 333);
+    // An access of no bytes touches no cube.
+    let piece = |index: usize| Piece { cube: cube(cubes[index]), bytes: sizes[index].max(1) * 2 };
+    let time = Time::ps(if time.is_multiple_of(2) { time * 1000 } else { time * 333 });
     let step = match kind {
         0 => Step::Compute(time),
         1 | 2 => Step::Load { piece: piece(0), waits },

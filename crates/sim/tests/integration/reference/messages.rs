@@ -140,7 +140,7 @@ impl Simulator<'_> {
         let whole = span(link.bandwidth, bytes);
         let start = self.take(port(self.spec, from.sip, first), flight.head, whole);
         let chunk = if edge.vc_chunk_size == 0 { bytes } else { edge.vc_chunk_size }.max(1);
-        let mut before = 0;
+        let (mut before, (_, mut key)) = (0, self.messages[message].granted.unwrap());
         loop {
             let sum = (before + chunk).min(bytes);
             let load = if sum == bytes { Load::Last(message) } else { Load::Chunk };
@@ -148,7 +148,8 @@ impl Simulator<'_> {
             let at_gateway = flight.head + share(flight.tail - flight.head, sum, bytes);
             let left = at_gateway.max(start + span(link.bandwidth, sum));
             let packet = Packet { load, at: first, to: to.sip, turn };
-            self.cross(packet, left + link.latency.as_ps());
+            self.cross(packet, left + link.latency.as_ps(), key);
+            key.chunk += 1;
             before = sum;
             if sum == bytes {
                 return;
@@ -157,12 +158,13 @@ impl Simulator<'_> {
     }
 
     /// Lets a packet arrive at its next SIP at `arrival`; on a switch, over the receiver's port.
-    fn cross(&mut self, packet: Packet, arrival: u64) {
+    fn cross(&mut self, packet: Packet, arrival: u64, key: Key) {
+        let agenda = &mut self.agendas[packet.at as usize];
         if self.spec.sips.topology == Topology::Switch {
             let head = arrival - packet.turn;
-            self.schedule(head, packet.at, Event::Ingress(packet, arrival));
+            agenda.add_event(head, key, Event::Ingress(packet, arrival));
         } else {
-            self.schedule(arrival, packet.at, Event::Hop(packet));
+            agenda.add_event(arrival, key, Event::Hop(packet));
         }
     }
 
@@ -176,7 +178,8 @@ impl Simulator<'_> {
     /// Moves a packet on from a SIP where it is whole.
     pub(super) fn hop(&mut self, packet: Packet) {
         if packet.at != packet.to {
-            let (issue, goal, way) = (self.issue(), Goal::Onward(packet), Vec::new());
+            let goal = Goal::Onward(packet, self.reserve());
+            let (issue, way) = (self.issue(), Vec::new());
             let (head, tail) = (self.now, self.now);
             return self.fly(Flight { issue, bytes: 0, head, tail, way, goal });
         }
@@ -192,12 +195,12 @@ impl Simulator<'_> {
     }
 
     /// Takes the port of a SIP for a packet.
-    pub(super) fn forward(&mut self, packet: Packet) {
+    pub(super) fn forward(&mut self, packet: Packet, key: Key) {
         let next = next_sip(self.spec, packet.at, packet.to);
         let stage = port(self.spec, packet.at, next);
         let start = self.take(stage, self.now, packet.turn);
         let arrival = start + packet.turn + stage.cost.latency.as_ps();
-        self.cross(Packet { at: next, ..packet }, arrival);
+        self.cross(Packet { at: next, ..packet }, arrival, key);
     }
 
     /// Moves a message from the gateway of the receiver's SIP to its slot.

@@ -41,7 +41,7 @@ pub(crate) enum Goal {
         message: usize,
     },
     /// The port of the SIP, where a packet goes on to the next SIP.
-    Onward(Packet),
+    Onward(Packet, Key),
     /// An event of a SIP when the last byte is there.
     Event {
         sip: u32,
@@ -194,7 +194,7 @@ impl<'a> Simulator<'a> {
             flight.head += latency;
             flight.tail += latency;
         }
-        let is_at_port = matches!(flight.goal, Goal::Port { .. } | Goal::Onward(_));
+        let is_at_port = matches!(flight.goal, Goal::Port { .. } | Goal::Onward(..));
         if flight.way.is_empty() && !is_at_port {
             return self.land(&flight);
         }
@@ -221,7 +221,7 @@ impl<'a> Simulator<'a> {
             Goal::Store { operation } => self.store_landed(operation, flight),
             Goal::Host { operation } => self.end_operation(operation, flight.tail),
             Goal::Port { message } => self.cut(message, flight),
-            Goal::Onward(packet) => self.forward(packet),
+            Goal::Onward(packet, key) => self.forward(packet, key),
             Goal::Event { sip, key, what } => {
                 let event = match what {
                     Then::Arrive(message) => Event::Arrive(message),
