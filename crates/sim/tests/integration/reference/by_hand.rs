@@ -3,6 +3,7 @@
 use super::script::{Piece, Queue, Scenario, Script, Step};
 use super::{product, simulator};
 use crate::support::{bare, pe, rate, roomy, wire};
+use phalanx_sim::executor::PartitionOrder;
 use phalanx_sim::ipcq::{BufferKind, EdgeSpec};
 use phalanx_sim::spec::{GridSpec, Topology, WireSpec};
 use phalanx_sim::topology::PeId;
@@ -48,7 +49,7 @@ fn check(
         |(_, _, ends): &(PeId, &[Step], &[u64])| ends.iter().copied().map(Time::ns).collect();
     let expected: Vec<Vec<Time>> = scripts.iter().map(times).collect();
     assert_eq!(simulator::run(&scenario).steps, expected);
-    assert_eq!(product::run(&scenario).steps, expected);
+    assert_eq!(product::run(&scenario, PartitionOrder::Queued).steps, expected);
 }
 
 #[test]

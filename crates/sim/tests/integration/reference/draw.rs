@@ -128,14 +128,27 @@ fn host(spec: &MachineSpec, (sip, orders): RawHost) -> HostScript {
     HostScript { sip: sip % spec.sips.count, orders: orders.into_iter().map(order).collect() }
 }
 
+/// The largest size of a scenario.
+#[derive(Clone, Copy)]
+pub(crate) struct Crowd {
+    scripts: usize,
+    queues: usize,
+    actions: usize,
+}
+
+/// Small enough to be understood.
+pub(crate) const FEW: Crowd = Crowd { scripts: 8, queues: 6, actions: 40 };
+/// Large enough for long queues at every wire.
+pub(crate) const MANY: Crowd = Crowd { scripts: 24, queues: 20, actions: 400 };
+
 /// Draws a scenario for a machine of `machines`.
 pub(crate) fn scenarios(
     machines: impl Strategy<Value = MachineSpec>,
-    longest: usize,
+    crowd: Crowd,
 ) -> impl Strategy<Value = Scenario> {
-    let pes = prop::collection::vec((0..64u32, 0..64u16, 0..256u16), 1..8);
-    let queues = prop::collection::vec((0..64usize, 0..64usize, edges()), 0..6);
-    let actions = prop::collection::vec(actions(), 0..longest);
+    let pes = prop::collection::vec((0..64u32, 0..64u16, 0..256u16), 1..crowd.scripts);
+    let queues = prop::collection::vec((0..64usize, 0..64usize, edges()), 0..crowd.queues);
+    let actions = prop::collection::vec(actions(), 0..crowd.actions);
     let hosts = prop::collection::vec(hosts(), 0..3);
     (machines, pes, queues, actions, hosts, any::<bool>()).prop_map(
         |(spec, pes, queues, actions, hosts, apart)| {

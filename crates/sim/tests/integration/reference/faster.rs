@@ -3,9 +3,10 @@
 //! A faster part can slow a run down: it changes the order in which flights come to another wire. The product must not
 //! add slow-downs of its own.
 
-use super::draw::scenarios;
+use super::draw::{MANY, scenarios};
 use super::script::{Scenario, Step};
 use super::{cases, product, simulator};
+use phalanx_sim::executor::PartitionOrder;
 use phalanx_sim::spec::WireSpec;
 use phalanx_sim::{Bandwidth, MachineSpec, Time};
 use proptest::prelude::*;
@@ -92,18 +93,19 @@ fn is_slower(after: Time, before: Time) -> bool {
 }
 
 proptest! {
-    #![proptest_config(cases(300))]
+    #![proptest_config(cases(60))]
 
     #[test]
     fn wir_4_a_faster_part_slows_a_run_only_where_it_slows_the_reference(
-        scenario in scenarios(full_machines(), 60).prop_map(enlarged),
+        scenario in scenarios(full_machines(), MANY).prop_map(enlarged),
         part in prop::sample::select(PARTS.to_vec()),
         of_bandwidth: bool,
         percent in 110..800u64,
     ) {
         let mut faster = scenario.clone();
         change(&mut faster.spec, (part, of_bandwidth, percent));
-        let [before, after] = [&scenario, &faster].map(|scenario| product::run(scenario).simulated);
+        let run = |scenario| product::run(scenario, PartitionOrder::Queued).simulated;
+        let [before, after] = [&scenario, &faster].map(run);
         if is_slower(after, before) {
             let [slow, fast] = [&scenario, &faster].map(|scenario| simulator::run(scenario).simulated);
             prop_assert!(is_slower(fast, slow), "{} after {}, in the reference {} after {}", after, before, fast, slow);

@@ -1,6 +1,6 @@
 //! WIR-4 on the log of a run, without the slow simulator: a memory stack is never idle while an access waits.
 
-use super::draw::{machines, scenarios};
+use super::draw::{FEW, machines, scenarios};
 use super::product;
 use super::script::{Scenario, Step};
 use crate::support::{rate, without_data};
@@ -75,7 +75,7 @@ proptest! {
 
     #[test]
     fn wir_4_memory_is_never_idle_while_an_access_waits(
-        scenario in scenarios(machines().prop_map(one_cube), 40).prop_map(one_by_one)
+        scenario in scenarios(machines().prop_map(one_cube), FEW).prop_map(one_by_one)
     ) {
         let options = Options { record: true, ..without_data() };
         let (times, report) = product::run_with(&scenario, options);

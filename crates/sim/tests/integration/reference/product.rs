@@ -4,6 +4,7 @@ use super::programs::ELEMENT;
 use super::script::{HostScript, Order, Piece, Scenario, Step, Times};
 use crate::support::{Outcome, without_data};
 use phalanx_sim::Time;
+use phalanx_sim::executor::PartitionOrder;
 use phalanx_sim::kernel::{Loading, Receiver, Sender, Sending, Storing, Tile, Tl, View};
 use phalanx_sim::machine::{Cause, Host, Machine, Options};
 use phalanx_sim::memory::Region;
@@ -13,9 +14,9 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
-/// Runs a scenario in the product.
-pub(crate) fn run(scenario: &Scenario) -> Times {
-    run_with(scenario, without_data()).0
+/// Runs a scenario in the product; the SIPs take their turns in `partition_order`.
+pub(crate) fn run(scenario: &Scenario, partition_order: PartitionOrder) -> Times {
+    run_with(scenario, Options { partition_order, ..without_data() }).0
 }
 
 /// Runs a scenario in the product with some options; returns the report as well.
