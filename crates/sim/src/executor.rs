@@ -318,7 +318,9 @@ fn next_action(state: &State, partition: Partition, time: &mut u64, end: u64) ->
             state.current.key.set(Key::LAST);
             return Next::Action(action);
         }
-        if agenda.take_alarm(end) {
+        if let Some(alarm) = agenda.take_alarm(end) {
+            // Before the first event of a turn, the clock shows the turn of another partition.
+            state.clock.now.set(state.clock.now.get().min(alarm.saturating_sub(1)));
             return Next::Alarm;
         }
         let Some(entry) = agenda.pop_before(end) else { return Next::Nothing };

@@ -116,6 +116,11 @@ fn starving(resource: Resource, from: Time, to: Time) -> StallSpan {
     StallSpan { resource, kind: Kind::Credit, from, to }
 }
 
+/// The stage before the first wire of a message: the DMA of its PE.
+fn leaving(pe: PeId) -> StageUse {
+    StageUse { resource: Resource::Store(pe), kind: Kind::Dma }
+}
+
 impl Device for World {
     #[inline]
     fn fire(&self, _: &Sim, payload: u64) {
@@ -260,17 +265,8 @@ impl World {
         message.flow = sip.record.flow();
         let Message { bytes, path, flow, .. } = *message;
         if from.sip == to.sip {
-            if self.zero_cost.send {
-                return self.schedule(now, from.sip, Act::Arrive, number);
-            }
-            let mut route = Route::default().over_meshes(&self.spec, from, to);
-            if buffer == BufferKind::Hbm {
-                route = route.then(Stage::Hbm(to.cube));
-            }
-            let delivery =
-                Delivery { edge: number, kind: PacketKind::Local, key: self.sim.reserve_key() };
-            let purpose = SendPurpose::Deliver(delivery);
-            return self.send(sip, from, Job::Send { bytes, route, purpose }, path);
+            let in_hbm = buffer == BufferKind::Hbm;
+            return self.launch_within(sip, (number, from, to, in_hbm), bytes, path);
         }
         let starved = sip.ports[port].note_starved(message.posted.max(before), now);
         if let Some(since) = starved {
@@ -280,14 +276,39 @@ impl World {
         let key = self.sim.reserve_key();
         let departure = Departure { edge: number, port, next, to: to.sip, chunk, flow, key };
         if self.zero_cost.send {
-            let after = StageUse { resource: Resource::Store(from), kind: Kind::Dma };
             let side =
                 PortSide { number: from.sip, ports: &mut sip.ports, record: &mut sip.record };
-            return self.depart(side, &Flight::new(bytes, now, path, after), &departure);
+            return self.depart(side, &Flight::new(bytes, now, path, leaving(from)), &departure);
         }
         let gate = PeId::first(from.sip);
         let route = Route::default().over_meshes(&self.spec, from, gate).then(Stage::Port);
         let purpose = SendPurpose::Depart(departure);
+        self.send(sip, from, Job::Send { bytes, route, purpose }, path);
+    }
+
+    /// Launches a message to a PE of the same SIP: over the meshes, and into HBM for a slot in HBM.
+    fn launch_within(
+        &self,
+        sip: &mut Sip,
+        (edge, from, to, in_hbm): (u32, PeId, PeId, bool),
+        bytes: u64,
+        path: Path,
+    ) {
+        let now = self.sim.now();
+        if self.zero_cost.send && !in_hbm {
+            return self.schedule(now, from.sip, Act::Arrive, edge);
+        }
+        let mut route = Route::default().over_meshes(&self.spec, from, to);
+        if in_hbm {
+            route = route.then(Stage::Hbm(to.cube));
+        }
+        let delivery = Delivery { edge, kind: PacketKind::Local, key: self.sim.reserve_key() };
+        if self.zero_cost.send {
+            let flight = Flight::new(bytes, now, path, leaving(from));
+            let (purpose, number) = (Purpose::Deliver(delivery), sip.flights.issue());
+            return self.fly(sip, number, Journey { flight, route, purpose, label: "write" });
+        }
+        let purpose = SendPurpose::Deliver(delivery);
         self.send(sip, from, Job::Send { bytes, route, purpose }, path);
     }
 

@@ -153,7 +153,8 @@ impl Flights {
 
     /// Returns the paths of all flights, and of the transfers that they belong to.
     pub(super) fn live_paths(&self) -> impl Iterator<Item = Path> {
-        let under_way = self.list.iter().filter(|journey| !matches!(journey.purpose, Purpose::None));
+        let under_way =
+            self.list.iter().filter(|journey| !matches!(journey.purpose, Purpose::None));
         under_way.flat_map(|journey| {
             let transfer = match &journey.purpose {
                 Purpose::Piece(_, transfer) | Purpose::Host(transfer) => Some(transfer),
