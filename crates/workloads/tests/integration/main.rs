@@ -2,5 +2,6 @@
 
 mod node;
 mod parameters;
+mod paths;
 mod truths;
 mod workloads;
