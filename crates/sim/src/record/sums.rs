@@ -80,7 +80,6 @@ impl Sums {
 
     /// Returns the slot of a code, or the free slot for it.
     #[inline]
-    #[expect(clippy::cast_possible_truncation, reason = "any bits will do")]
     fn slot_of(&self, code: u64) -> usize {
         let mask = self.slots.len() - 1;
         let mut at = (code.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40) as usize & mask;
