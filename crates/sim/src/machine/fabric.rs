@@ -385,6 +385,10 @@ impl World {
         }
         link.wire.leave(turn.end, &path);
         let arrival = left + self.spec.sips.link.latency;
+        // Behind a slower stage, the latency is a step of its own: else nothing would name the link.
+        if kind != Kind::Link && arrival >= path.at() {
+            sip.record.step(&mut path, arrival, Kind::Link, resource);
+        }
         path.advance(arrival, Kind::Link);
         side.record.op(|| Op {
             flow_out: NonZeroU64::new(departure.flow),
