@@ -115,6 +115,9 @@ pub(crate) struct RunArgs {
     /// Write every operation as a line of text; `-` is stdout, and moves the report to stderr
     #[arg(long, value_name = "FILE", requires = "workload")]
     pub(crate) op_log: Option<PathBuf>,
+    /// Cut the report to a named range of the program, from its first begin to its last end; files keep the whole run
+    #[arg(long, value_name = "NAME", requires = "workload")]
+    pub(crate) range: Option<String>,
     /// Whether changes that make the run faster are looked for, by simulating each (default: for runs of up to 20000
     /// events)
     #[arg(long, value_enum)]

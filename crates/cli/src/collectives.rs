@@ -1,14 +1,30 @@
 //! From a flag, the environment or the current directory to how collectives are set up.
 
+use crate::collisions::Named;
 use crate::failure::Failure;
 use crate::machine;
-use phalanx_torch::ccl::{Algorithm, CclConfig, ENVIRONMENT, Source, locate};
+use phalanx_torch::ccl::{Algorithm, CclConfig, ENVIRONMENT, FILE, Source, locate};
 use std::path::Path;
+
+/// Where the configuration that holds here comes from.
+fn source(flag: Option<&Path>) -> Source {
+    let variable = std::env::var_os(ENVIRONMENT);
+    locate(flag, variable.as_deref(), Path::new(""))
+}
+
+/// The file of the configuration that holds here, if it comes from a file.
+pub(crate) fn file(flag: Option<&Path>) -> Option<Named<'static>> {
+    match source(flag) {
+        Source::Builtin => None,
+        Source::File(path) if flag.is_some() => Some(Named::new("--ccl", &path)),
+        Source::File(path) if path == Path::new(FILE) => Some(Named::new("./ccl.yaml", &path)),
+        Source::File(path) => Some(Named::new(ENVIRONMENT, &path)),
+    }
+}
 
 /// The configuration that holds here.
 pub(crate) fn config(flag: Option<&Path>) -> Result<CclConfig, Failure> {
-    let variable = std::env::var_os(ENVIRONMENT);
-    match locate(flag, variable.as_deref(), Path::new("")) {
+    match source(flag) {
         Source::Builtin => Ok(CclConfig::builtin()),
         Source::File(path) => {
             let source = machine::Source::read(&path)?;

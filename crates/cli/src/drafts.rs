@@ -1,6 +1,7 @@
 //! Files that are being written: each has a name of its own until it is complete, and none outlives the program.
 //!
-//! Interrupting (Ctrl-C, `kill`) removes them and exits as shells expect, with 128 plus the number of the signal.
+//! Interrupting (Ctrl-C, `kill`, a terminal that is closed) removes them and exits as shells expect, with 128 plus the number
+//! of the signal. A signal that the program was started to ignore (`nohup`) is still ignored.
 
 use std::fs::{self, File};
 use std::io;
@@ -72,10 +73,9 @@ fn watch() {
 
 #[cfg(unix)]
 fn interrupts() {
-    use signal_hook::consts::{SIGINT, SIGTERM};
     use signal_hook::iterator::Signals;
     // Without it an interrupt ends the program as ever, and may leave a draft behind.
-    let Ok(mut signals) = Signals::new([SIGINT, SIGTERM]) else { return };
+    let Ok(mut signals) = Signals::new(heeded()) else { return };
     let wait = move || {
         if let Some(signal) = signals.forever().next() {
             // Held to the end: no draft appears any more.
@@ -87,4 +87,25 @@ fn interrupts() {
         }
     };
     let _ = std::thread::Builder::new().name("phalanx-interrupts".to_owned()).spawn(wait);
+}
+
+/// The signals that end the program, without those that it was started to ignore.
+#[cfg(unix)]
+fn heeded() -> Vec<i32> {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+    match fs::read_to_string("/proc/self/status").ok().as_deref().and_then(ignored) {
+        Some(mask) => {
+            let all = [SIGHUP, SIGINT, SIGTERM].into_iter();
+            all.filter(|signal| mask >> (signal - 1) & 1 == 0).collect()
+        }
+        // SIGHUP is the one that programs are started to ignore.
+        None => vec![SIGINT, SIGTERM],
+    }
+}
+
+/// The mask of ignored signals in the text of `/proc/self/status`: signal 1 is the lowest bit.
+#[cfg(unix)]
+fn ignored(status: &str) -> Option<u64> {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"))?;
+    u64::from_str_radix(mask.trim(), 16).ok()
 }

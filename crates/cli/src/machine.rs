@@ -1,9 +1,9 @@
 //! From a name or a path to a machine.
 
+use crate::collisions::Named;
 use crate::failure::Failure;
 use phalanx_sim::MachineSpec;
 use phalanx_sim::config::{self, Override};
-use std::fs::File;
 use std::io;
 use std::path::Path;
 
@@ -27,8 +27,7 @@ impl Source {
     pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
         let file =
             if path == Path::new("-") { "stdin".to_owned() } else { path.display().to_string() };
-        let fail = |reason: String| Failure::input(format!("cannot read `{file}`: {reason}"));
-        let text = text_of(path).map_err(|error| fail(reason(&error)))?;
+        let text = text_of(path).map_err(|error| unreadable(&file, &error))?;
         Ok(Self { file, text })
     }
 
@@ -37,6 +36,11 @@ impl Source {
         config::parse_machine(&self.file, &self.text)
             .map_err(|errors| Failure::machine(vec![errors]))
     }
+}
+
+/// The file that `--machine` names, unless it names a preset.
+pub(crate) fn file(name: &str) -> Option<Named<'static>> {
+    is_file(name).then(|| Named::new("--machine", Path::new(name)))
 }
 
 fn is_file(name: &str) -> bool {
@@ -50,10 +54,14 @@ fn is_file(name: &str) -> bool {
 }
 
 fn text_of(path: &Path) -> io::Result<String> {
-    if path == Path::new("-") {
-        config::read_text(io::stdin())
-    } else {
-        config::read_text(File::open(path)?)
+    if path == Path::new("-") { config::read_text(io::stdin()) } else { config::read_path(path) }
+}
+
+fn unreadable(file: &str, error: &io::Error) -> Failure {
+    let failure = Failure::input(format!("cannot read `{file}`: {}", reason(error)));
+    match error.kind() {
+        io::ErrorKind::InvalidInput => failure.hint("allowed: a file, or `-` for stdin"),
+        _ => failure,
     }
 }
 

@@ -1,12 +1,13 @@
 //! The `phalanx` program: what was typed goes to the libraries, and what they say is printed. No logic here.
 //!
 //! - **CLI-1 (exit codes).** 0 is fine, 1 a run that failed or a file that cannot be written, 2 bad input; a reader
-//!   that stops reading (`| head`) is fine. Interrupting exits with 130, or 143 (`kill`).
+//!   that stops reading (`| head`) is fine. Interrupting exits with 130, 143 (`kill`), or 129 (a closed terminal).
 //! - **CLI-2 (streams).** Data goes to stdout, everything else to stderr; with `--json`, errors to both.
 #![forbid(unsafe_code)]
 
 mod args;
 mod collectives;
+mod collisions;
 mod commands;
 mod drafts;
 mod failure;
@@ -44,11 +45,13 @@ fn main() -> ExitCode {
 
 /// Reports what cannot be understood, or gives the help that was asked for.
 fn mistyped(error: &clap::Error) -> ExitCode {
-    // Nothing is left to be done about a stream that is closed.
-    let _ = error.print();
+    let text = error.render().ansi().to_string();
     if !error.use_stderr() {
-        return ExitCode::SUCCESS;
+        let printed = printer::data(&text).map(|()| ExitCode::SUCCESS);
+        return printed.unwrap_or_else(|error| fail(&error.into(), false));
     }
+    // Nothing is left to be done about a stream that is closed.
+    let _ = printer::note(&text);
     let failure = Failure::typed(error);
     if args::json_is_typed() {
         let _ = printer::failure_json(&failure);
@@ -58,13 +61,16 @@ fn mistyped(error: &clap::Error) -> ExitCode {
 
 /// Reports an error and chooses the exit code (CLI-1).
 fn fail(error: &anyhow::Error, json: bool) -> ExitCode {
-    if let Some(io) = error.downcast_ref::<io::Error>()
-        && io.kind() == io::ErrorKind::BrokenPipe
-    {
-        return ExitCode::SUCCESS;
+    if let Some(failure) = error.downcast_ref::<Failure>() {
+        return printer::failure(failure, json);
     }
-    match error.downcast_ref::<Failure>() {
-        Some(failure) => printer::failure(failure, json),
+    match error.downcast_ref::<io::Error>() {
+        Some(io) if io.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        // Errors of files are failures: this is an error of a stream.
+        Some(io) => printer::failure(
+            &Failure::output(format!("cannot print: {}", machine::reason(io))),
+            json,
+        ),
         None => printer::failure(&Failure::output(format!("{error:#}")), json),
     }
 }

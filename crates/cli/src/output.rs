@@ -3,12 +3,14 @@
 //! - **OUT-1 (whole or not at all).** A file appears under its name when it is complete: a run that fails or is
 //!   interrupted, or a disk that is full, leaves what was there before, and nothing else.
 //! - **OUT-2 (early).** What can be known before the run, such as a directory that is not there, is said before it.
+//! - **OUT-3 (apart).** No output takes the place of another output or of an input, whatever names and links lead to it.
 
 use crate::args::RunArgs;
+use crate::collisions::{self, Named};
 use crate::drafts::Draft;
 use crate::failure::Failure;
-use crate::machine::reason;
-use crate::printer;
+use crate::machine::{self, reason};
+use crate::{collectives, printer};
 use phalanx_sim::report::Report;
 use phalanx_sim::timeline;
 use phalanx_trace::{Format, Writer};
@@ -30,9 +32,7 @@ enum OpLog {
 impl Outputs {
     /// Checks names and places before the run (OUT-2).
     pub(crate) fn prepare(args: &RunArgs) -> Result<Self, Failure> {
-        if args.trace.is_some() && args.trace == args.op_log {
-            return Err(Failure::input("`--trace` and `--op-log` name the same file"));
-        }
+        refuse_collisions(args)?;
         let trace = args.trace.as_deref().map(Trace::prepare).transpose()?;
         let op_log = match args.op_log.as_deref() {
             Some(path) if path != Path::new("-") => Some(OpLog::File(Target::prepare(path)?)),
@@ -93,6 +93,18 @@ impl Trace {
     }
 }
 
+/// Refuses an output that is another output, the machine file or the configuration of collectives (OUT-3).
+fn refuse_collisions(args: &RunArgs) -> Result<(), Failure> {
+    let inputs =
+        machine::file(&args.machine).into_iter().chain(collectives::file(args.ccl.as_deref()));
+    let inputs: Vec<Named> = inputs.collect();
+    let trace = args.trace.as_deref().map(|path| Named::new("--trace", path));
+    let op_log = args.op_log.as_deref().filter(|path| *path != Path::new("-"));
+    let op_log = op_log.map(|path| Named::new("--op-log", path));
+    let outputs: Vec<Named> = trace.into_iter().chain(op_log).collect();
+    collisions::refuse(&inputs, &outputs)
+}
+
 fn both_on_stdout() -> Failure {
     Failure::input("`--json` and `--op-log -` both write to stdout")
         .hint("give one of them a file, as in `--op-log run.log`")
@@ -109,7 +121,7 @@ struct Target {
 impl Target {
     fn prepare(typed: &Path) -> Result<Self, Failure> {
         // What a link points at is replaced, not the link.
-        let path = fs::canonicalize(typed).unwrap_or_else(|_| followed(typed));
+        let path = collisions::end_of_links(typed);
         let special = fs::metadata(&path).is_ok_and(|found| !found.is_file() && !found.is_dir());
         let target = Self { typed: typed.to_owned(), path, special };
         if target.path.is_dir() {
@@ -151,15 +163,4 @@ impl Target {
     fn failure(&self, reason: &str) -> Failure {
         Failure::output(format!("cannot write `{}`: {reason}", self.typed.display()))
     }
-}
-
-/// The limit of links that are followed; about the limit of the system.
-fn followed(typed: &Path) -> PathBuf {
-    let mut path = typed.to_owned();
-    for _ in 0..40 {
-        let Ok(to) = fs::read_link(&path) else { return path };
-        // An absolute path takes the place of all before it.
-        path = path.parent().unwrap_or(Path::new("")).join(to);
-    }
-    path
 }

@@ -24,7 +24,7 @@ mod size;
 mod yaml;
 
 pub use crate::spelling::suggestion;
-pub use door::{MachineError, read_text};
+pub use door::{MachineError, read_path, read_text};
 pub use error::{ConfigError, ConfigErrors};
 pub use overrides::Override;
 pub use preset::{DEFAULT_PRESET, Preset, preset, presets};

@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn crd_2_line_1_a_small_request_does_not_overtake_a_large_one() {
+    fn crd_2_wq_1_a_small_request_does_not_overtake_a_large_one() {
         let mut executor = Executor::new(1);
         let credits = Credits::new(&executor.sim(), "slots", 4);
         let order = Rc::new(RefCell::new(Vec::new()));
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn line_2_giving_up_lets_the_next_one_pass() {
+    fn wq_2_giving_up_lets_the_next_one_pass() {
         let mut executor = Executor::new(1);
         let engine = Semaphore::new(&executor.sim(), "engine", 1);
         let (sim, other) = (executor.sim(), engine.clone());
@@ -186,7 +186,7 @@ mod tests {
             second.await.is_ok()
         });
         executor.run().unwrap();
-        assert_eq!(handle.take(), Some(true), "LINE-2");
+        assert_eq!(handle.take(), Some(true), "WQ-2");
     }
 
     #[test]

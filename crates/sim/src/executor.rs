@@ -63,6 +63,9 @@ pub(crate) trait Device {
 
     /// Handles the alarm of a partition, before time has moved to it; see [`Sim::set_alarm`].
     fn wake_up(&self, _: &Sim, _: Partition) {}
+
+    /// Tidies up between two windows: no event fires, and none will fire before `since`.
+    fn rest(&self, _since: Time) {}
 }
 
 /// The order in which the partitions with events in one window take their turns.
@@ -171,6 +174,9 @@ impl Executor {
         state.pending.agendas.borrow().due_before(end, self.order, &mut self.turns);
         for index in 0..self.turns.len() {
             self.turn(state, self.turns[index], end);
+        }
+        for device in &self.devices {
+            device.rest(Time::ps(start));
         }
         true
     }
@@ -312,7 +318,9 @@ fn next_action(state: &State, partition: Partition, time: &mut u64, end: u64) ->
             state.current.key.set(Key::LAST);
             return Next::Action(action);
         }
-        if agenda.take_alarm(end) {
+        if let Some(alarm) = agenda.take_alarm(end) {
+            // Before the first event of a turn, the clock shows the turn of another partition.
+            state.clock.now.set(state.clock.now.get().min(alarm.saturating_sub(1)));
             return Next::Alarm;
         }
         let Some(entry) = agenda.pop_before(end) else { return Next::Nothing };

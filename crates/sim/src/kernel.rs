@@ -123,7 +123,9 @@ pub struct Tl {
 
 impl Tl {
     pub(crate) fn new(program: Program) -> Self {
-        Self { program: Rc::new(program) }
+        let program = Rc::new(program);
+        program.world().programs.borrow_mut().add(&program);
+        Self { program }
     }
 
     pub(crate) fn program(&self) -> &Rc<Program> {

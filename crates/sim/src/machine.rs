@@ -11,6 +11,7 @@ mod flights;
 mod host;
 mod noc;
 mod range;
+mod roots;
 mod sip;
 mod transfer;
 
@@ -25,7 +26,7 @@ use crate::executor::{Deadlock, DeviceId, Executor, Partition, PartitionOrder, S
 use crate::ipcq::{EdgeName, Edges};
 use crate::kernel::{KernelError, Program, Tl};
 use crate::memory::{MemoryError, Region};
-use crate::record::Path;
+use crate::record::{Path, Room};
 use crate::report::Report;
 use crate::spec::{MachineSpec, WireSpec};
 use crate::time::{Bytes, Time};
@@ -47,11 +48,17 @@ pub struct Options {
     pub strict: bool,
     /// True if every operation is written to the op log.
     pub record: bool,
+    /// Number of steps after which steps of the critical path are folded, unless the run is recorded. It changes the
+    /// memory that a run takes, and no report.
+    pub steps: usize,
     /// Evaluator of the data.
     pub evaluator: Arc<dyn Evaluator>,
     /// Order in which partitions take their turns; every order gives the same run.
     pub partition_order: PartitionOrder,
 }
+
+/// Steps of the critical path that take ten mebibytes.
+const STEPS: usize = 1 << 18;
 
 impl Default for Options {
     fn default() -> Self {
@@ -59,6 +66,7 @@ impl Default for Options {
             data: true,
             strict: true,
             record: false,
+            steps: STEPS,
             evaluator: Arc::new(Inline),
             partition_order: PartitionOrder::Queued,
         }
@@ -125,6 +133,8 @@ pub(crate) struct World {
     /// The program that ended last, and its critical path.
     pub(crate) last: RefCell<Option<(Time, PeId, Path)>>,
     pub(crate) zero_cost: ZeroCost,
+    pub(crate) room: Rc<Room>,
+    pub(crate) programs: RefCell<roots::Programs>,
 }
 
 /// A failed program.
@@ -178,8 +188,9 @@ impl Machine {
         if spec.sips.count > 1 {
             executor.set_lookahead(spec.sips.link.latency);
         }
+        let room = Rc::new(Room::new(options.steps, spec.sips.count));
         let sips = (0..spec.sips.count)
-            .map(|sip| RefCell::new(Sip::new(sip, &spec, options.strict, options.record)))
+            .map(|sip| RefCell::new(Sip::new(sip, &spec, &options, &room)))
             .collect();
         let world = Rc::new(World {
             sim: executor.sim(),
@@ -192,6 +203,8 @@ impl Machine {
             failures: RefCell::default(),
             last: RefCell::default(),
             zero_cost: ZeroCost::new(&spec),
+            room,
+            programs: RefCell::default(),
             options,
             spec,
         });
@@ -272,13 +285,16 @@ impl Machine {
         let host = format!("host{sip}");
         self.executor
             .spawn(Partition(sip), host, async move {
-                Host { world: world.clone(), sip }.command("command", Cause::default()).await;
+                let host = Host { world: world.clone(), sip };
+                let cause = host.command("command", Cause::default()).await;
                 let group = crate::kernel::Group::new(&name, pes.len());
                 for pe in &pes {
                     group.join(*pe);
                 }
                 for (number, pe) in pes.into_iter().enumerate() {
-                    let tl = Tl::new(Program::new(world.clone(), pe, &name, number, group.clone()));
+                    let program = Program::new(world.clone(), pe, &name, number, group.clone());
+                    program.caused_by(&cause.path());
+                    let tl = Tl::new(program);
                     let life = run_program(world.clone(), pe, tl.clone(), Box::pin(kernel(tl)));
                     let of_all = world.clone();
                     let program = async move {

@@ -2,28 +2,36 @@
 //!
 //! - **REC-1 (path is time).** A `Path` accounts for every picosecond from the start of the run to the instant it
 //!   leads to.
-//! - **REC-2 (bounded).** Without recording, a run keeps a fixed number of steps, however long it is.
-//! - **REC-3 (whole when recorded).** A recorded run keeps all steps: its critical path goes back to the start.
+//! - **REC-2 (bounded).** Without recording, a run keeps a fixed number of steps and folds older ones into sums, however
+//!   long it is. The critical path still goes back to the start, and is the one of the same run recorded.
+//! - **REC-3 (whole when recorded).** A recorded run keeps all steps as they are, so that its path can be cut.
 //! - **REC-4 (again).** A report can be made again: the second one has what the first one had, and what came after.
 
+mod causes;
+mod fold;
 mod log;
 mod path;
 mod ranges;
+mod sums;
 
+pub(crate) use fold::{Chain, Room, fold};
 pub(crate) use log::Shared;
-pub(crate) use path::Path;
+pub(crate) use path::{Entry, Path, Step, StepId, Steps};
 pub use ranges::{Owner, RangeSpan};
 pub(crate) use ranges::{RangeTotal, Ranges};
+pub use sums::PathPart;
+pub(crate) use sums::Sums;
 
 use crate::machine::Request;
 use crate::stall::Kind;
 use crate::time::Time;
 use crate::topology::PeId;
+use causes::Causes;
 use log::{Log, Names};
-use path::Steps;
 use std::fmt;
 use std::num::NonZeroU64;
 use std::ops::Deref;
+use std::rc::Rc;
 
 /// Something that can be busy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -166,6 +174,7 @@ pub(crate) struct Record {
     sip: u32,
     recording: bool,
     steps: Steps,
+    causes: Causes,
     next_flow: u64,
     ops: Log<Op>,
     names: Names,
@@ -175,11 +184,12 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    pub(crate) fn new(sip: u32, sips: u32, recording: bool) -> Self {
+    pub(crate) fn new(sip: u32, sips: u32, recording: bool, room: &Rc<Room>) -> Self {
         Self {
             sip,
             recording,
-            steps: Steps::new(sip, sips, recording),
+            steps: Steps::new(sip, sips, recording, room.clone()),
+            causes: Causes::new(sips),
             next_flow: 0,
             ops: Log::default(),
             names: Names::default(),
@@ -235,6 +245,22 @@ impl Record {
 
     pub(crate) fn steps(&self) -> &Steps {
         &self.steps
+    }
+
+    pub(crate) fn steps_mut(&mut self) -> &mut Steps {
+        &mut self.steps
+    }
+
+    /// Notes that the host learns of the end of `path`.
+    pub(crate) fn cause(&mut self, path: &Path) {
+        if !self.recording {
+            self.causes.add(path.last());
+        }
+    }
+
+    /// Returns the steps that the host learned of last.
+    pub(crate) fn causes(&self) -> &[StepId] {
+        self.causes.latest()
     }
 
     pub(crate) fn requests(&self) -> &[Request] {

@@ -10,8 +10,9 @@ mod path;
 mod table;
 mod text;
 
+pub use crate::record::PathPart;
 pub use cut::RangeError;
-pub use path::{CriticalPath, PathPart};
+pub use path::CriticalPath;
 pub use table::{Style, Table};
 
 use crate::advice::Advice;

@@ -1,7 +1,7 @@
 //! A FIFO ring buffer whose slots are written in place and reused: values are not moved in or out.
 //!
-//! - **ROW-1 (FIFO).** Slots leave in the order in which they were added.
-//! - **ROW-2 (bounded).** The number of slots is the largest number in use at once, rounded up to a power of two.
+//! - **RBUF-1 (FIFO).** Slots leave in the order in which they were added.
+//! - **RBUF-2 (bounded).** The number of slots is the largest number in use at once, rounded up to a power of two.
 
 use std::ops::{Index, IndexMut};
 
@@ -89,20 +89,20 @@ mod tests {
 
     proptest! {
         #[test]
-        fn row_1_row_2_it_is_a_queue_that_keeps_its_slots(script in prop::collection::vec(any::<bool>(), 0..300)) {
+        fn rbuf_1_rbuf_2_it_is_a_queue_that_keeps_its_slots(script in prop::collection::vec(any::<bool>(), 0..300)) {
             let (mut ring, mut model, mut most) = (RingBuffer::<usize>::default(), VecDeque::new(), 0usize);
             for (number, push) in script.into_iter().enumerate() {
                 if push {
                     *ring.push() = number;
                     model.push_back(number);
                 } else {
-                    prop_assert_eq!(ring.pop().map(|slot| *slot), model.pop_front(), "ROW-1");
+                    prop_assert_eq!(ring.pop().map(|slot| *slot), model.pop_front(), "RBUF-1");
                 }
                 most = most.max(model.len());
                 prop_assert_eq!(ring.is_empty(), model.is_empty());
-                prop_assert!((0..ring.len()).map(|index| ring[index]).eq(model.iter().copied()), "ROW-1");
+                prop_assert!((0..ring.len()).map(|index| ring[index]).eq(model.iter().copied()), "RBUF-1");
             }
-            prop_assert!(ring.slots.len() <= most.next_power_of_two().max(4), "ROW-2");
+            prop_assert!(ring.slots.len() <= most.next_power_of_two().max(4), "RBUF-2");
         }
     }
 }

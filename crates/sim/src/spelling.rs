@@ -1,8 +1,8 @@
 //! Spelling suggestions: the known word closest to a misspelt one.
 //!
-//! - **NEAR-1 (close only).** A word is suggested only if at most a third of the typed letters (rounded up) differ, or
+//! - **SPELL-1 (close only).** A word is suggested only if at most a third of the typed letters (rounded up) differ, or
 //!   if the typed letters are its beginning and at least three.
-//! - **NEAR-2 (stable).** Of equally close words the first candidate wins.
+//! - **SPELL-2 (stable).** Of equally close words the first candidate wins.
 
 /// Returns the candidate closest to `word` by edits (insert, delete, replace, swap), if close enough.
 ///
@@ -59,18 +59,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn near_1_only_close_words_are_suggested() {
-        assert_eq!(suggestion("coutn", ["count", "link"]), Some("count"), "NEAR-1: a swap");
+    fn spell_1_only_close_words_are_suggested() {
+        assert_eq!(suggestion("coutn", ["count", "link"]), Some("count"), "SPELL-1: a swap");
         assert_eq!(suggestion("torus2d", ["ring_1d", "torus_2d"]), Some("torus_2d"));
         assert_eq!(suggestion("Ring-1d", ["ring_1d"]), Some("ring_1d"));
-        assert_eq!(suggestion("ring", ["ring_1d"]), Some("ring_1d"), "NEAR-1: the rest is missing");
-        assert_eq!(suggestion("frequency", ["count", "link"]), None, "NEAR-1");
+        assert_eq!(
+            suggestion("ring", ["ring_1d"]),
+            Some("ring_1d"),
+            "SPELL-1: the rest is missing"
+        );
+        assert_eq!(suggestion("frequency", ["count", "link"]), None, "SPELL-1");
         assert_eq!(suggestion("", ["a"]), None);
         assert_eq!(suggestion(&"a".repeat(10_000), ["a"]), None);
     }
 
     #[test]
-    fn near_2_the_first_of_equals_wins() {
-        assert_eq!(suggestion("ab", ["ac", "ad"]), Some("ac"), "NEAR-2");
+    fn spell_2_the_first_of_equals_wins() {
+        assert_eq!(suggestion("ab", ["ac", "ad"]), Some("ac"), "SPELL-2");
     }
 }

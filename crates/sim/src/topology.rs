@@ -1,11 +1,14 @@
 //! The numbers and names of SIPs, cubes and PEs, and the routes between SIPs.
 //!
 //! - **NET-1 (shortest).** A route has the fewest hops of its topology, along x (columns) first, then y.
-//! - **NET-2 (fixed).** Of two routes of equal length, the one whose next SIP has the lower number is taken, so a route is
-//!   a function of its ends.
+//! - **NET-2 (fixed and spread).** A route is a function of its ends. Of two equal ways round a ring (or a row or a column
+//!   of a torus), a sender with an even coordinate goes up and a sender with an odd coordinate goes down. If all SIPs send
+//!   alike, both directions carry the same, and so does every link. Rings of 6, 10, 14, ... are the exception: an odd
+//!   number of messages between opposites shares each pair of links, so links differ by one message of each such pair.
 
 use crate::record::Resource;
 use crate::spec::{SipsSpec, Topology};
+use std::cmp::Ordering;
 use std::fmt;
 
 /// One processing element: `sip0.cube1.pe2`.
@@ -94,16 +97,16 @@ fn toward(at: u32, to: u32) -> u32 {
     if to > at { at + 1 } else { at - 1 }
 }
 
-/// Returns the next number from `at` to `to` on a ring of `count`: the shorter direction, the lower neighbour if equal (NET-2).
+/// Returns the next number from `at` to `to` on a ring of `count`: the shorter direction; if equal, up from even numbers and
+/// down from odd ones (NET-2). Ways are equal at the sender only: after one step one of them is shorter.
 fn around(at: u32, to: u32, count: u32) -> u32 {
-    let up = (at + 1) % count;
-    let down = (at + count - 1) % count;
     let distance_up = (to + count - at) % count;
-    match distance_up.cmp(&(count - distance_up)) {
-        std::cmp::Ordering::Less => up,
-        std::cmp::Ordering::Greater => down,
-        std::cmp::Ordering::Equal => up.min(down),
-    }
+    let goes_up = match distance_up.cmp(&(count - distance_up)) {
+        Ordering::Less => true,
+        Ordering::Greater => false,
+        Ordering::Equal => at.is_multiple_of(2),
+    };
+    if goes_up { (at + 1) % count } else { (at + count - 1) % count }
 }
 
 /// Returns the next number on a grid, x before y; `step` moves along one row or column of the given length.
@@ -117,6 +120,7 @@ mod tests {
     use super::*;
     use crate::spec::WireSpec;
     use proptest::prelude::*;
+    use std::collections::BTreeMap;
 
     fn network(topology: Topology, count: u32) -> Network {
         Network::new(&SipsSpec { count, topology, link: WireSpec::FREE })
@@ -152,10 +156,69 @@ mod tests {
         }
     }
 
+    /// Counts the messages on every link when each SIP sends one message to each other SIP; the key is (from, to).
+    fn all_to_all(network: Network) -> BTreeMap<(u32, u32), u32> {
+        let mut load = BTreeMap::new();
+        for (from, to) in pairs(network.count) {
+            for hop in network.route(from, to).windows(2) {
+                *load.entry((hop[0], hop[1])).or_default() += 1;
+            }
+        }
+        load
+    }
+
+    fn pairs(count: u32) -> impl Iterator<Item = (u32, u32)> {
+        let ends = (0..count).flat_map(move |from| (0..count).map(move |to| (from, to)));
+        ends.filter(|(from, to)| from != to)
+    }
+
+    /// Returns the least and the most of some loads.
+    fn span(load: impl Iterator<Item = u32> + Clone) -> (u32, u32) {
+        (load.clone().min().unwrap_or(0), load.max().unwrap_or(0))
+    }
+
+    /// Returns the difference of loads that a ring of `size` cannot avoid, in messages for each pair of ends.
+    fn unavoidable(size: u32) -> u32 {
+        u32::from(size > 2 && size % 4 == 2)
+    }
+
+    proptest! {
+        #[test]
+        fn net_2_all_links_of_a_ring_carry_the_same(count in 2..40u32) {
+            let load = all_to_all(network(Topology::Ring1d, count));
+            let (least, most) = span(load.values().copied());
+            prop_assert_eq!(most - least, unavoidable(count), "NET-2: {:?}", load);
+            let up = |(from, to): &(u32, u32)| (from + 1) % count == *to;
+            let sum = |wanted| load.iter().filter(|(link, _)| up(link) == wanted).map(|(_, n)| n).sum::<u32>();
+            prop_assert!(count == 2 || sum(true) == sum(false), "NET-2: {:?}", load);
+        }
+
+        #[test]
+        fn net_2_all_links_of_a_dimension_of_a_torus_carry_the_same(rows in 1..10u32, columns in 1..10u32) {
+            let load = all_to_all(network(Topology::Torus2d { rows, columns }, rows * columns));
+            let is_x = |(from, to): &(u32, u32)| from / columns == to / columns;
+            for (x, size, each) in [(true, columns, rows), (false, rows, columns)] {
+                let (least, most) = span(load.iter().filter(|(link, _)| is_x(link) == x).map(|(_, n)| *n));
+                prop_assert_eq!(most - least, unavoidable(size) * each, "NET-2: x {}: {:?}", x, load);
+            }
+        }
+    }
+
     #[test]
-    fn net_2_ties_go_to_the_lower_neighbour() {
+    fn net_2_both_directions_carry_the_same_between_opposites() {
+        for count in (4..40).step_by(2) {
+            let ring = network(Topology::Ring1d, count);
+            let up =
+                |sip: &u32| ring.next_hop(*sip, (sip + count / 2) % count) == (sip + 1) % count;
+            assert_eq!((0..count).filter(up).count() * 2, count as usize, "NET-2: {count} SIPs");
+        }
+    }
+
+    #[test]
+    fn net_2_ties_go_up_from_even_numbers_and_down_from_odd_ones() {
         let ring = network(Topology::Ring1d, 8);
         assert_eq!(ring.route(0, 4), [0, 1, 2, 3, 4], "NET-2");
+        assert_eq!(ring.route(4, 0), [4, 5, 6, 7, 0], "NET-2");
         assert_eq!(ring.route(3, 7), [3, 2, 1, 0, 7], "NET-2");
         assert_eq!(ring.route(0, 5), [0, 7, 6, 5]);
         assert_eq!(network(Topology::Ring1d, 2).route(1, 0), [1, 0]);

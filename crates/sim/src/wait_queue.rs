@@ -1,7 +1,7 @@
 //! A fair queue of waiting processes.
 //!
-//! - **LINE-1 (fair).** Processes pass in the order in which they joined; no process overtakes a waiting one.
-//! - **LINE-2 (no lost turn).** A process that stops waiting (its future is dropped) leaves the queue, and the next
+//! - **WQ-1 (fair).** Processes pass in the order in which they joined; no process overtakes a waiting one.
+//! - **WQ-2 (no lost turn).** A process that stops waiting (its future is dropped) leaves the queue, and the next
 //!   process is woken.
 
 use crate::executor::{Sim, TaskId};
@@ -41,7 +41,7 @@ impl WaitQueue {
         }
     }
 
-    /// Leaves the queue without having passed, and wakes the next process (LINE-2).
+    /// Leaves the queue without having passed, and wakes the next process (WQ-2).
     pub(crate) fn give_up(&self, ticket: &mut Ticket, sim: &Sim) {
         if ticket.0.is_some() {
             self.leave(ticket);

@@ -154,10 +154,9 @@ impl Flight {
         let span = spec.bandwidth.time_for(self.bytes);
         self.note_wait(wire, stage.kind);
         let turn = wire.take(self.head, span, self.bytes, &mut self.path);
-        let mut path = self.path;
+        let path = wire.leave_with(turn.end, &self.path);
         path.advance(turn.start, Kind::Latency);
-        record.step(&mut path, turn.end, stage.kind, stage.resource);
-        wire.leave(turn.end, &path);
+        record.step(path, turn.end, stage.kind, stage.resource);
         self.head = turn.start;
         if turn.end >= self.tail {
             (self.tail, self.slowest) = (turn.end, stage);
@@ -182,16 +181,23 @@ impl Flight {
         self.tail += latency;
     }
 
-    /// Returns the critical path to the arrival of the last byte: latencies, then the slowest stage.
-    pub(crate) fn path_of_tail(&self, record: &mut Record, latency: Resource) -> Path {
-        let mut path = self.path;
+    /// Moves a copy of the flight's critical path on to the arrival of the last byte: latencies, then the slowest stage.
+    #[inline]
+    pub(crate) fn finish_path(&self, record: &mut Record, path: &mut Path, latency: Resource) {
         if self.head > path.at() {
-            record.step(&mut path, self.head, Kind::Latency, latency);
+            record.step(path, self.head, Kind::Latency, latency);
         }
         if self.tail > path.at() {
-            record.step(&mut path, self.tail, self.slowest.kind, self.slowest.resource);
+            record.step(path, self.tail, self.slowest.kind, self.slowest.resource);
         }
-        path
+    }
+
+    /// Does the same to a second copy, without new steps.
+    #[inline]
+    pub(crate) fn finish_copy(&self, path: &mut Path, finished: &Path) {
+        path.advance(self.head, Kind::Latency);
+        path.advance(self.tail, self.slowest.kind);
+        path.follow(finished);
     }
 }
 
@@ -218,7 +224,7 @@ mod tests {
     }
 
     fn record() -> Record {
-        Record::new(0, 1, false)
+        Record::new(0, 1, false, &std::rc::Rc::new(crate::record::Room::new(1 << 10, 1)))
     }
 
     proptest! {
@@ -252,7 +258,11 @@ mod tests {
             let latency: u64 = stages.iter().map(|(_, latency)| latency).sum();
             let span = |(per_ns, _): &(u64, u64)| spec(*per_ns, 0).bandwidth.time_for(bytes);
             let slowest = stages.iter().map(span).max().unwrap();
-            let path = flight.path_of_tail(&mut record, STAGE.resource);
+            let mut path = flight.path;
+            flight.finish_path(&mut record, &mut path, STAGE.resource);
+            let mut copy = flight.path;
+            flight.finish_copy(&mut copy, &path);
+            prop_assert_eq!((copy.at(), copy.spent(), copy.last()), (path.at(), path.spent(), path.last()));
             prop_assert_eq!(path.at(), flight.tail, "REC-1");
             prop_assert_eq!(path.spent().get(Kind::Latency), Time::ns(latency), "REC-1");
             prop_assert_eq!(flight.head, Time::ns(latency));

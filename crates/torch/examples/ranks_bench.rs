@@ -10,7 +10,7 @@ use phalanx_sim::machine::{Machine, Options};
 use phalanx_sim::value::DType;
 use phalanx_sim::{MachineSpec, Time};
 use phalanx_torch::ccl::sweep::Sweep;
-use phalanx_torch::ccl::tuner::{Trial, launch};
+use phalanx_torch::ccl::trial::{Trial, launch};
 use phalanx_torch::ccl::{Algorithm, CclConfig, Operation, Plan, ReduceOp};
 use phalanx_torch::{Context, distributed, multiprocessing};
 use serde_json::{Value as Json, json};
@@ -90,12 +90,8 @@ fn by_ranks(spec: &MachineSpec, ccl: &CclConfig) -> Outcome<Time> {
 
 fn by_kernels(spec: &MachineSpec, plan: &Plan) -> Outcome<Time> {
     let mut machine = Machine::new(spec.clone(), timing_only());
-    let trial = Trial {
-        operation: Operation::AllReduce,
-        members: (0..spec.sips.count).collect(),
-        elements: ELEMENTS,
-        size: 4,
-    };
+    let members = (0..spec.sips.count).collect();
+    let trial = Trial::new(Operation::AllReduce, members, ELEMENTS);
     let algorithm = Algorithm::find(&plan.module).ok_or("there is no such algorithm")?;
     launch(&mut machine, &trial, plan, algorithm)?;
     Ok(machine.run()?.simulated)

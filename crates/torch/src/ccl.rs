@@ -18,10 +18,13 @@
 pub(crate) mod algorithm;
 mod algorithms;
 pub(crate) mod config;
+pub(crate) mod job;
 pub(crate) mod lanes;
+pub mod layout;
 pub(crate) mod part;
 mod prefetch;
 pub mod sweep;
+pub mod trial;
 pub mod tuner;
 
 pub use algorithm::{Algorithm, Operation, Running, anywhere};

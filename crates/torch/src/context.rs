@@ -54,6 +54,18 @@ impl Context {
         Self { settings: Rc::new(settings), ranks: Vec::new(), ..self }
     }
 
+    /// Sets the tuner, which must be one for the same machine.
+    pub(crate) fn with_tuner(self, tuner: Rc<Tuner>) -> Self {
+        let Settings { seed, ccl, .. } = &*self.settings;
+        let settings = Settings { seed: *seed, ccl: ccl.clone(), tuner };
+        Self { settings: Rc::new(settings), ranks: Vec::new(), ..self }
+    }
+
+    /// The tuner of the collectives.
+    pub fn tuner(&self) -> &Tuner {
+        &self.settings.tuner
+    }
+
     /// The machine.
     pub fn spec(&self) -> &MachineSpec {
         self.machine.spec()

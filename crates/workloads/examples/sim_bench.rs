@@ -1,7 +1,7 @@
 //! Our side of `benches/peers/run sim`: one case a run, one JSON object on standard output.
 //!
 //! ```text
-//! sim_bench ring --ranks P [--data on|off] [--trace FILE] [--repeat N]
+//! sim_bench ring --ranks P [--machine PRESET] [--data on|off] [--trace FILE] [--repeat N]
 //! sim_bench slot-reduce | dot | gemm
 //! sim_bench build --sips N --pes N
 //! ```
@@ -86,7 +86,10 @@ fn ring(arguments: &Arguments) -> Outcome<Json> {
     let ranks = arguments.number("--ranks", 64)?;
     let data = arguments.text("--data") == Some("on");
     let trace = arguments.text("--trace").map(Path::new);
-    let spec = bare(&[format!("system.sips.count={ranks}")])?;
+    let spec = match arguments.text("--machine") {
+        Some(name) => MachineSpec::preset(name)?.with(&format!("system.sips.count={ranks}"))?,
+        None => bare(&[format!("system.sips.count={ranks}")])?,
+    };
     let inputs = if data { Some(vectors(ranks)) } else { None };
     let evaluator: Arc<dyn Evaluator> =
         if data { Arc::new(Pool::new(2)) } else { Arc::new(Inline) };

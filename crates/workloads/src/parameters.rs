@@ -40,6 +40,8 @@ pub enum Kind {
     Time,
     /// A type of element.
     DType,
+    /// A SIP of the machine: its number, or its name in reports (`sip3`).
+    Sip,
     /// One of these words.
     Word(&'static [&'static str]),
     /// A name that the workload looks up.
@@ -106,6 +108,13 @@ impl Settings {
     /// A count that sizes something in memory.
     pub(crate) fn size(&self, name: &str) -> usize {
         usize::try_from(self.count(name)).expect("a 64-bit machine")
+    }
+
+    /// The number of a SIP of `machine`, which may be another machine than the one that the settings were made for.
+    pub(crate) fn sip(&self, name: &str, machine: &MachineSpec) -> Result<u32, ParameterError> {
+        let sip = self.count(name);
+        let number = u32::try_from(sip).ok().filter(|number| *number < machine.sips.count);
+        number.ok_or_else(|| no_such_sip(name, sip, machine))
     }
 
     /// A span of time.
@@ -185,14 +194,30 @@ impl Parameter {
         let text =
             given.iter().find(|(name, _)| *name == self.name).map(|(_, value)| (*value).to_owned());
         let text = text.unwrap_or_else(|| self.default_for(machine));
-        Ok((self.name, self.parse(text.trim())?))
+        Ok((self.name, self.parse(text.trim(), machine)?))
     }
 
-    fn parse(&self, text: &str) -> Result<Setting, ParameterError> {
-        let name = self.name;
-        let bad = |reason: String, help: String| {
-            ParameterError::new(format!("parameter `{name}`: {reason}"), help)
-        };
+    fn bad(&self, reason: &str, help: String) -> ParameterError {
+        ParameterError::new(format!("parameter `{}`: {reason}", self.name), help)
+    }
+
+    /// The number of a SIP of `machine`, from its number or its name.
+    fn sip(&self, text: &str, machine: &MachineSpec) -> Result<Setting, ParameterError> {
+        let count = machine.sips.count;
+        let sip = units::parse_count(text).ok().or_else(|| number_after("sip", text));
+        match sip {
+            Some(sip) if sip < count.into() => Ok(Setting::Count(sip)),
+            Some(sip) => Err(no_such_sip(self.name, sip, machine)),
+            None => {
+                let near = nearest_sip(text, count);
+                let near = near.map_or_else(String::new, |near| format!("did you mean `{near}`? "));
+                Err(self.bad(&format!("`{text}` is not a SIP"), near + &allowed_sips(machine)))
+            }
+        }
+    }
+
+    fn parse(&self, text: &str, machine: &MachineSpec) -> Result<Setting, ParameterError> {
+        let bad = |reason: String, help: String| self.bad(&reason, help);
         let quantity =
             |error: units::QuantityError| bad(error.to_string(), error.help().unwrap_or_default());
         let inside = |setting, inside: bool, what: String, help: String| {
@@ -235,6 +260,7 @@ impl Parameter {
             Kind::DType => text.parse().map(Setting::DType).map_err(|_| {
                 bad(format!("`{text}` is not a type"), "allowed: f32, f16, bf16, i32".into())
             }),
+            Kind::Sip => self.sip(text, machine),
             Kind::Word(words) if words.contains(&text) => Ok(Setting::Word(text.to_owned())),
             Kind::Word(words) => {
                 let near = config::suggestion(text, words.iter().copied());
@@ -245,6 +271,31 @@ impl Parameter {
             Kind::Name => Ok(Setting::Word(text.to_owned())),
         }
     }
+}
+
+/// The refusal of a SIP that `machine` does not have.
+fn no_such_sip(name: &str, sip: u64, machine: &MachineSpec) -> ParameterError {
+    let message = format!("parameter `{name}`: there is no sip{sip} in `{}`", machine.name);
+    ParameterError::new(message, allowed_sips(machine))
+}
+
+fn allowed_sips(machine: &MachineSpec) -> String {
+    let last = machine.sips.count.saturating_sub(1);
+    format!("allowed: 0 to {last}, or sip0 to sip{last}")
+}
+
+/// The number in a name such as `sip3`.
+fn number_after(prefix: &str, name: &str) -> Option<u64> {
+    let digits = name.strip_prefix(prefix)?;
+    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    if is_number { digits.parse().ok() } else { None }
+}
+
+/// The name of the SIP that was probably meant: the SIP of a cube or a PE, or a name of similar spelling.
+fn nearest_sip(text: &str, count: u32) -> Option<String> {
+    let whole = text.split('.').next().unwrap_or_default();
+    let names: Vec<String> = (0..count).map(|sip| format!("sip{sip}")).collect();
+    config::suggestion(whole, names.iter().map(String::as_str)).map(str::to_owned)
 }
 
 /// Longest span of time of a parameter; simulated time as a whole ends after 18 million seconds.

@@ -22,13 +22,13 @@ pub(super) const WORKLOAD: Workload = Workload {
         Parameter {
             name: "from",
             help: "the sending SIP",
-            kind: Kind::Count { least: 0, most: 65_535 },
+            kind: Kind::Sip,
             default: Default::Text("0"),
         },
         Parameter {
             name: "to",
             help: "the receiving SIP",
-            kind: Kind::Count { least: 0, most: 65_535 },
+            kind: Kind::Sip,
             default: Default::Text("1"),
         },
         Parameter {
@@ -136,15 +136,7 @@ async fn receive(
 const COMPARED: usize = 64;
 
 fn ends(spec: &MachineSpec, settings: &Settings) -> Result<(PeId, PeId), ParameterError> {
-    let end = |name: &str| {
-        let sip = u32::try_from(settings.count(name)).unwrap_or(u32::MAX);
-        let count = spec.sips.count;
-        if sip < count {
-            return Ok(PeId::first(sip));
-        }
-        let message = format!("parameter `{name}`: there is no sip{sip} in `{}`", spec.name);
-        Err(ParameterError::new(message, format!("allowed: 0 to {}", count - 1)))
-    };
+    let end = |name: &str| settings.sip(name, spec).map(PeId::first);
     let (from, to) = (end("from")?, end("to")?);
     if from == to {
         let message = format!("parameter `to`: sip{} cannot send to itself", to.sip);

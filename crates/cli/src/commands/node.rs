@@ -8,10 +8,11 @@ mod report;
 
 use super::run::pair;
 use crate::args::{NodeArgs, NodeCommand};
+use crate::collisions::Named;
 use crate::failure::{Failure, Kind};
 use crate::output::Trace;
 use crate::progress::Progress;
-use crate::{machine, printer};
+use crate::{collisions, machine, printer};
 use phalanx_runtime::Isolation;
 use phalanx_sim::config;
 use phalanx_workloads::node::{self, Check, Setup, Workload};
@@ -40,7 +41,7 @@ fn run(args: &NodeArgs, workload: &Workload) -> anyhow::Result<ExitCode> {
         args.parameters.iter().map(|text| pair(text, "node")).collect::<Result<_, _>>()?;
     let settings = workload.settings(&spec, &given).map_err(Failure::from)?;
     let chips = workload.chips(&spec, args.chips).map_err(Failure::from)?;
-    let trace = args.trace.as_deref().map(Trace::prepare).transpose()?;
+    let trace = trace(args)?;
     let isolation = if args.threads { Isolation::Thread } else { Isolation::Process };
     let progress = Progress::start(workload.name);
     let setup = Setup {
@@ -66,6 +67,14 @@ fn run(args: &NodeArgs, workload: &Workload) -> anyhow::Result<ExitCode> {
         printer::data(&finished.text())?;
     }
     Ok(verdict(&finished.outcome.check))
+}
+
+/// The timeline that was asked for, which must not take the place of the machine file.
+fn trace(args: &NodeArgs) -> Result<Option<Trace>, Failure> {
+    let Some(path) = args.trace.as_deref() else { return Ok(None) };
+    let inputs: Vec<Named> = machine::file(&args.machine).into_iter().collect();
+    collisions::refuse(&inputs, &[Named::new("--trace", path)])?;
+    Trace::prepare(path).map(Some)
 }
 
 /// The JSON, if that was wanted, has said so already.

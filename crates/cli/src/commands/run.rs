@@ -9,6 +9,7 @@ use crate::report::Finished;
 use crate::{collectives, machine, printer};
 use phalanx_sim::MachineSpec;
 use phalanx_sim::machine::Options;
+use phalanx_sim::report::RangeError;
 use phalanx_torch::Pool;
 use phalanx_workloads::{self as workload, Settings, Setup, Workload};
 use std::num::NonZero;
@@ -40,7 +41,7 @@ fn execute<'a>(
     settings: Settings,
     outputs: &Outputs,
 ) -> anyhow::Result<Finished<'a>> {
-    let options = options(args, outputs.record());
+    let options = options(args, outputs.record() || args.range.is_some());
     let ccl = collectives::config(args.ccl.as_deref())?;
     let progress = Progress::start(workload.name);
     let start = Instant::now();
@@ -48,12 +49,27 @@ fn execute<'a>(
     let mut outcome = workload.run_with(setup.clone(), &settings).map_err(Failure::from)?;
     let wall = start.elapsed();
     outputs.write(&outcome.report)?;
-    if is_advised(args, outcome.report.events) {
+    let advice = is_advised(args, outcome.report.events).then(|| {
         progress.tell("looking for advice");
-        outcome.report.advice = Some(workload.advise(&setup, &settings, &outcome));
+        workload.advise(&setup, &settings, &outcome)
+    });
+    if let Some(name) = &args.range {
+        outcome.report = outcome.report.within(name).map_err(|error| no_range(&error))?;
+    }
+    if let Some(advice) = advice {
+        outcome.report.advice = Some(advice);
     }
     drop(progress);
     Ok(Finished { workload, spec, settings, outcome, wall })
+}
+
+/// The refusal of a range that the program does not name, with those that it does.
+fn no_range(error: &RangeError) -> Failure {
+    let text = error.to_string();
+    let RangeError::Unknown { name, .. } = error else { return Failure::input(text) };
+    let message = format!("no range named `{name}`");
+    let hint = text.strip_prefix(&message).map_or("", |hint| hint.trim_start_matches(": "));
+    Failure::input(message).hint(hint)
 }
 
 /// True if advice is wanted: as typed, or for a short run. The length is counted in events, so that the same run always

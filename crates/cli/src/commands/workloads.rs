@@ -96,6 +96,7 @@ impl<'a> View<'a> {
 const fn kind(kind: Kind) -> &'static str {
     match kind {
         Kind::Count { .. } => "count",
+        Kind::Sip => "sip",
         Kind::Bytes { .. } => "bytes",
         Kind::Time => "time",
         Kind::DType => "dtype",

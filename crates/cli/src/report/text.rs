@@ -28,13 +28,17 @@ fn head(finished: &Finished) -> String {
         || "not computed (`--data off`)".to_owned(),
         |check| format!("{}, max abs error {}", verdict(check.correct), check.max_abs_error),
     );
+    // A report that is cut to a range has none.
+    let events = match outcome.report.events {
+        0 => String::new(),
+        events => format!("events     {events}\n"),
+    };
     format!(
-        "{} on {}  {}\n\nsimulated  {} ({simulated} ps)\nevents     {}\nwall       {}\nresult     {result}\n",
+        "{} on {}  {}\n\nsimulated  {} ({simulated} ps)\n{events}wall       {}\nresult     {result}\n",
         workload.name.bold(),
         spec.name.bold(),
         parameters.join(", "),
         show::time(simulated).bold(),
-        outcome.report.events,
         show::time(wall),
     ) + &outcome.ranks.as_ref().map_or_else(String::new, ranks)
         + if outcome.report.advice.is_some() { "" } else { NO_ADVICE }

@@ -1,10 +1,12 @@
 //! The program as its users meet it: text, JSON, files and exit codes.
 
+mod collisions;
 mod determinism;
 mod docs;
 mod files;
 mod node;
 mod reports;
+mod streams;
 mod truths;
 
 use serde_json::Value;

@@ -1,6 +1,6 @@
 //! What the JSON of a run promises.
 
-use crate::json;
+use crate::{json, run};
 use serde_json::Value;
 
 const KEYS: [&str; 14] = [
@@ -145,4 +145,20 @@ fn advice_is_looked_for_if_the_run_is_short_or_if_it_is_asked_for() {
     let short = ["run", "queue", "--machine", "bare", "--data=off", "--advice=off"];
     assert!(json(&short)["advice"].is_null());
     assert!(json(&short[..5])["advice"].is_array());
+}
+
+#[test]
+fn a_report_is_cut_to_a_range_and_files_are_not() {
+    let words = ["run", "tp-block", "-p", "hidden=64", "-p", "sequence=8", "--data", "off"];
+    let whole = json(&words);
+    let ranges = whole["ranges"].as_array().expect("ranges");
+    let names: Vec<&str> = ranges.iter().filter_map(|range| range["range"].as_str()).collect();
+    assert_eq!(names, ["attention", "mlp"]);
+    let cut = json(&[&words[..], &["--range", "mlp"]].concat());
+    let number = |report: &Value, key: &str| report[key].as_u64().expect("a number");
+    assert!(number(&cut, "simulated_ps") > 0);
+    assert!(number(&cut, "simulated_ps") < number(&whole, "simulated_ps"));
+    assert_eq!(cut["critical_path"]["total_ps"], cut["simulated_ps"]);
+    let log = |more: &[&str]| run(&[&words[..], &["--op-log", "-"], more].concat()).stdout;
+    assert_eq!(log(&["--range", "mlp"]), log(&[]));
 }

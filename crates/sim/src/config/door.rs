@@ -1,6 +1,6 @@
 //! The doors to a machine: a preset by its name, a file by its path, a machine with a few values changed.
 
-use std::fs::File;
+use std::fs::{self, File, FileType};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
@@ -72,8 +72,7 @@ impl MachineSpec {
     /// ```
     pub fn load(path: impl AsRef<Path>) -> Result<Self, MachineError> {
         let path = path.as_ref();
-        let text = File::open(path)
-            .and_then(read_text)
+        let text = read_path(path)
             .map_err(|error| MachineError::Unreadable { path: path.to_owned(), error })?;
         Ok(parse_machine(&path.display().to_string(), &text)?)
     }
@@ -118,6 +117,49 @@ impl MachineSpec {
         // A printed machine reads back as it was (PRINT-1).
         Ok(parse_machine_with(&self.name, &to_yaml(self), &overrides)?)
     }
+}
+
+/// Reads the configuration file at `path` to its end.
+///
+/// # Errors
+///
+/// As [`read_text`]; [`io::ErrorKind::InvalidInput`] for a FIFO, a device, a socket or a directory. Opening a FIFO could wait
+/// for ever. Streams that are open already (`/dev/stdin`, `/dev/fd/3`) are read, because a shell passes pipes by these names.
+pub fn read_path(path: &Path) -> io::Result<String> {
+    let kind = fs::metadata(path)?.file_type();
+    if kind.is_file() || (is_open_stream(path) && !kind.is_dir()) {
+        return read_text(File::open(path)?);
+    }
+    let reason = format!("it is {}, not a file", name_of(kind));
+    Err(io::Error::new(io::ErrorKind::InvalidInput, reason))
+}
+
+fn is_open_stream(path: &Path) -> bool {
+    path == Path::new("/dev/stdin")
+        || path.starts_with("/dev/fd")
+        || path.starts_with("/proc/self/fd")
+}
+
+/// Returns what a path that is no file is.
+fn name_of(kind: FileType) -> &'static str {
+    if kind.is_dir() { "a directory" } else { name_of_special(kind) }
+}
+
+#[cfg(unix)]
+fn name_of_special(kind: FileType) -> &'static str {
+    use std::os::unix::fs::FileTypeExt;
+    if kind.is_fifo() {
+        "a FIFO"
+    } else if kind.is_socket() {
+        "a socket"
+    } else {
+        "a device"
+    }
+}
+
+#[cfg(not(unix))]
+fn name_of_special(_: FileType) -> &'static str {
+    "special"
 }
 
 /// Reads a machine file to its end.

@@ -65,14 +65,12 @@ impl Agenda {
         if self.len == 0 { u64::MAX } else { self.soon[self.head % SOON].time }
     }
 
-    /// Takes the alarm, if it fires before `end` and before the first event, or at the time of the first event (AGD-3).
+    /// Takes the alarm and returns its time, if it fires before `end` and before the first event, or at the time of the first
+    /// event (AGD-3).
     #[inline]
-    pub(super) fn take_alarm(&mut self, end: u64) -> bool {
+    pub(super) fn take_alarm(&mut self, end: u64) -> Option<u64> {
         let is_due = self.alarm < end && self.alarm <= self.first_event();
-        if is_due {
-            self.alarm = u64::MAX;
-        }
-        is_due
+        is_due.then(|| std::mem::replace(&mut self.alarm, u64::MAX))
     }
 
     /// Takes the first event, if it fires before `end`.
@@ -333,11 +331,15 @@ mod tests {
         let (mut agendas, at) = (Agendas::new(1), Partition(0));
         agendas.push(at, entry(5, 0));
         agendas.set_alarm(at, 5);
-        assert!(!agendas.of(at).take_alarm(5), "AGD-3: its time has not come");
-        assert!(agendas.of(at).take_alarm(6), "AGD-3: before the event of that instant");
-        assert!(!agendas.of(at).take_alarm(6), "AGD-3: once");
+        assert_eq!(agendas.of(at).take_alarm(5), None, "AGD-3: its time has not come");
+        assert_eq!(
+            agendas.of(at).take_alarm(6),
+            Some(5),
+            "AGD-3: before the event of that instant"
+        );
+        assert_eq!(agendas.of(at).take_alarm(6), None, "AGD-3: once");
         agendas.set_alarm(at, 7);
-        assert!(!agendas.of(at).take_alarm(100), "AGD-3: the event at 5 comes first");
+        assert_eq!(agendas.of(at).take_alarm(100), None, "AGD-3: the event at 5 comes first");
         agendas.of(at).pop_before(6);
         agendas.end_turn(at);
         assert_eq!(agendas.first_due(), 7, "AGD-2");

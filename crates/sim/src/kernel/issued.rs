@@ -75,7 +75,7 @@ impl<T> Future for Issued<T> {
         }
         match &self.end {
             End::At(end) => self.program.waited_on(self.engine, *end),
-            End::Of(transfer) => self.program.waited_for(&transfer.parts(), &transfer.path()),
+            End::Of(transfer) => self.program.waited_for_transfer(transfer),
         }
         let result = self.result.take().expect("polled again after it was ready");
         Poll::Ready(result.map_err(|error| *error))

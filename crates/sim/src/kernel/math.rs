@@ -1,7 +1,7 @@
 //! Computation on tiles: the vector engine and the matrix engine.
 //!
-//! A vector operation takes the bytes of its largest operand divided by the engine's bandwidth. A product takes whole
-//! tiles of the engine, `2·m·n·k` operations each.
+//! A vector operation takes the bytes of the largest of its operands (as broadcast) and its result, divided by the
+//! engine's bandwidth. A product takes whole tiles of the engine, `2·m·n·k` operations each.
 
 use super::issued::End;
 use super::program::Program;
@@ -59,11 +59,11 @@ impl Tl {
 
     /// Compares each pair of elements: 1 if the comparison holds, otherwise 0, as `i32`.
     pub fn compare(&self, operation: Compare, left: &Tile, right: &Tile) -> Computing {
-        let (_, shape) = match broadcast("compare", left, right) {
+        let (dtype, shape) = match broadcast("compare", left, right) {
             Ok(common) => common,
             Err(error) => return self.failed(error),
         };
-        let bytes = left.bytes().max(right.bytes());
+        let bytes = (shape.elements() * dtype.size()) as u64;
         let value = both(self, left, right).map(|(x, y)| {
             Value::compare(operation, &stretch(&x, left, shape), &stretch(&y, right, shape))
         });
@@ -84,7 +84,7 @@ impl Tl {
             .value()
             .zip(both(self, left, right))
             .map(|(condition, (left, right))| Value::select(&condition, &left, &right));
-        self.vector("select", left.bytes(), left.dtype(), left.shape(), value)
+        self.vector("select", condition.bytes(), left.dtype(), left.shape(), value)
     }
 
     /// Applies a function to every element.
@@ -162,15 +162,17 @@ impl Tl {
         let _ = self.engine(Engine::Vector, "compute", span, 0, empty).await;
     }
 
+    /// Occupies the vector engine for an operation whose largest operand has `operand` bytes.
     #[inline]
     fn vector(
         &self,
         label: &'static str,
-        bytes: u64,
+        operand: u64,
         dtype: DType,
         shape: Shape,
         value: Option<Value>,
     ) -> Computing {
+        let bytes = operand.max((shape.elements() * dtype.size()) as u64);
         let span = self.program().world().spec.vector.time_for(bytes);
         let tile = Tile::in_scratch(self.program(), dtype, shape, value, label);
         self.engine(Engine::Vector, label, span, bytes, tile)

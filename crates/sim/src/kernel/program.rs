@@ -133,6 +133,12 @@ impl Program {
         self.path.get()
     }
 
+    /// Returns the paths from which the program may go on.
+    pub(crate) fn live_paths(&self) -> impl Iterator<Item = Path> {
+        let store = self.last_store.borrow().as_ref().map(|store| store.path().get());
+        [Some(self.path.get()), Some(self.group.last.get()), store].into_iter().flatten()
+    }
+
     /// Sets the critical path of the launch.
     pub(crate) fn caused_by(&self, path: &Path) {
         self.path.set(*path);
@@ -204,6 +210,13 @@ impl Program {
         self.path.set(*path);
     }
 
+    /// Ends a wait for a load or a store that ends now.
+    pub(crate) fn waited_for_transfer(&self, transfer: &Transfer) {
+        if self.cursor.get() < self.sim().now() {
+            self.waited_for(&transfer.parts(), &transfer.path().get());
+        }
+    }
+
     #[cold]
     fn record_stall(&self, kind: Kind, from: Time, to: Time) {
         if self.exclusive {
@@ -239,7 +252,7 @@ impl Program {
     pub(crate) async fn drain(&self) {
         if let Some(store) = self.last_store.take() {
             store.wait(self.sim()).await;
-            self.waited_for(&store.parts(), &store.path());
+            self.waited_for_transfer(&store);
         }
     }
 
@@ -254,10 +267,11 @@ impl Program {
             *last = Some((now, pe, path));
         }
         drop(last);
+        let sip = &mut *self.world.sips[pe.sip as usize].borrow_mut();
+        sip.record.cause(&path);
         if !self.exclusive {
             return path;
         }
-        let sip = &mut *self.world.sips[pe.sip as usize].borrow_mut();
         sip.record.kernel(&self.label, (self.started.get(), now), pe);
         for (kind, spent) in Kind::ALL.into_iter().zip(&self.stalls) {
             sip.pes[self.index].stalls.add(kind, Time::ps(spent.take()));

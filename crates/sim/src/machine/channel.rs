@@ -11,7 +11,7 @@ use crate::record::{Op, Path};
 use crate::stall::Kind;
 use crate::time::Time;
 use crate::topology::PeId;
-use crate::wire::{Flight, StageUse};
+use crate::wire::{Flight, StageUse, Waited};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
@@ -73,6 +73,11 @@ impl Job {
 }
 
 impl ChannelQueue {
+    /// Returns the paths of the requests that wait.
+    pub(super) fn live_paths(&self) -> impl Iterator<Item = Path> {
+        self.waiting.iter().map(|request| request.path)
+    }
+
     /// Drops all requests.
     pub(crate) fn clear(&mut self) {
         *self = Self::default();
@@ -81,6 +86,7 @@ impl ChannelQueue {
 
 impl World {
     /// Makes a request to a channel of a PE, from an action of the PE's SIP.
+    #[inline]
     pub(crate) fn ask_channel(&self, sip: &mut Sip, request: ChannelRequest) {
         let queue = sip.pe(request.pe).queue(request.job.engine());
         if queue.is_held {
@@ -91,64 +97,59 @@ impl World {
     }
 
     /// Frees a channel at the end of a load or a store, and starts the requests that waited.
-    pub(super) fn free_channel(
-        &self,
-        sip: &mut Sip,
-        engine: Engine,
-        transfer: &Transfer,
-        end: Time,
-    ) {
-        let pe = sip.pe(transfer.pe());
-        pe.engine(engine).leave(end, &transfer.path());
-        pe.queue(engine).is_held = false;
-        while let Some(request) = sip.pe(transfer.pe()).queue(engine).next() {
+    #[inline]
+    pub(super) fn free_channel(&self, sip: &mut Sip, engine: Engine, pe: usize) {
+        sip.pes[pe].queue(engine).is_held = false;
+        while let Some(request) = sip.pes[pe].queue(engine).next() {
             self.start_request(sip, request);
         }
     }
 
     /// Starts a request: its channel is free, or its time of becoming free is known.
+    #[inline]
     fn start_request(&self, sip: &mut Sip, request: ChannelRequest) {
         let ChannelRequest { pe, asked, number, mut path, job } = request;
         let (dma, bytes, engine) = (self.spec.dma, job.bytes(), job.engine());
         let channel = StageUse { resource: engine.resource(pe), kind: Kind::Dma };
         let span = dma.latency + dma.bandwidth.time_for(bytes);
         let turn = sip.pe(pe).engine(engine).take(asked, span, bytes, &mut path);
-        let mut flight = Flight::new(bytes, turn.start + dma.latency, path, channel);
-        flight.tail = turn.end;
+        let (head, tail) = (turn.start + dma.latency, turn.end);
+        let (start, waited) = (turn.start, Waited::default());
         match job {
             Job::Load { transfer, pieces } => {
-                transfer.start_at(turn.start);
+                transfer.start_at(start, head);
                 sip.pe(pe).queue(engine).is_held = true;
                 let mut asked = 0;
                 for (number, Piece { cube, bytes }) in (number..).zip(pieces.into_iter().flatten())
                 {
-                    let head = flight.head + dma.bandwidth.time_for(asked);
+                    let from = head + dma.bandwidth.time_for(asked);
                     asked += bytes;
-                    let tail = flight.head + dma.bandwidth.time_for(asked);
-                    let flight = Flight { bytes, head, tail, ..flight };
+                    let tail = head + dma.bandwidth.time_for(asked);
+                    let flight = Flight { bytes, head: from, tail, path, slowest: channel, waited };
                     let route = Route::of_load(&self.spec, cube, pe);
                     let purpose = Purpose::Piece(engine, transfer.clone());
                     sip.flights.push(number, Journey { flight, route, purpose, label: "read" });
                 }
             }
             Job::Store { transfer, cube } => {
-                transfer.start_at(turn.start);
+                transfer.start_at(start, head);
                 sip.pe(pe).queue(engine).is_held = true;
+                let flight = Flight { bytes, head, tail, path, slowest: channel, waited };
                 let route = Route::of_store(&self.spec, pe, cube);
                 let purpose = Purpose::Piece(engine, transfer);
                 sip.flights.push(number, Journey { flight, route, purpose, label: "write" });
             }
             Job::Send { route, purpose, .. } => {
-                let mut path = path;
-                path.advance(turn.start + dma.latency, Kind::Latency);
-                sip.record.step(&mut path, turn.end, Kind::Dma, channel.resource);
-                sip.pe(pe).engine(engine).leave(turn.end, &path);
-                let span = (turn.start, turn.end);
-                sip.record.op(|| Op::new(span, channel.resource, "send", bytes));
+                let index = sip.index(pe);
+                let left = sip.pes[index].store.leave_with(tail, &path);
+                left.advance(head, Kind::Latency);
+                sip.record.step(left, tail, Kind::Dma, channel.resource);
+                sip.record.op(|| Op::new((start, tail), channel.resource, "send", bytes));
                 let purpose = match purpose {
                     SendPurpose::Depart(departure) => Purpose::Depart(departure),
                     SendPurpose::Deliver(delivery) => Purpose::Deliver(delivery),
                 };
+                let flight = Flight { bytes, head, tail, path, slowest: channel, waited };
                 sip.flights.push(number, Journey { flight, route, purpose, label: "write" });
             }
         }

@@ -6,13 +6,14 @@
 //! - **FAB-1 (store and forward).** Between SIPs a message moves in chunks. A SIP forwards a chunk when the whole chunk
 //!   has arrived, so that hops pipeline by chunk.
 
+use super::World;
 use super::channel::{ChannelRequest, Job, SendPurpose};
 use super::flights::{Delivery, Departure, Journey, Purpose};
 use super::noc::{self, Route, Stage};
-use super::{Sip, World};
+use super::sip::{Port, Sip};
 use crate::executor::{Device, Key, Partition, Sim};
 use crate::ipcq::{BufferKind, Edge, EdgeName, EdgeSpec, Message, MessageBody};
-use crate::record::{Op, Path, Resource, StallSpan};
+use crate::record::{Op, Path, Record, Resource, StallSpan};
 use crate::stall::Kind;
 use crate::time::Time;
 use crate::topology::PeId;
@@ -34,6 +35,13 @@ pub(super) enum Act {
     Hop,
     /// The first byte of a packet is at the receiver's switch port.
     Ingress,
+}
+
+/// The ports of a SIP, and its notes.
+pub(super) struct PortSide<'a> {
+    pub(super) number: u32,
+    pub(super) ports: &'a mut [Port],
+    pub(super) record: &'a mut Record,
 }
 
 /// A part of a message on a link.
@@ -92,6 +100,11 @@ impl Packets {
         u32::try_from(self.list.len() - 1).expect("fewer than 2^32 packets")
     }
 
+    /// Returns the path of every packet, also of packets that have arrived.
+    pub(super) fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.list.iter().map(|packet| &packet.path)
+    }
+
     fn take(&mut self, number: u32) -> Packet {
         self.free.push(number);
         self.list[number as usize]
@@ -101,6 +114,11 @@ impl Packets {
 /// A link without credits, for the log.
 fn starving(resource: Resource, from: Time, to: Time) -> StallSpan {
     StallSpan { resource, kind: Kind::Credit, from, to }
+}
+
+/// The stage before the first wire of a message: the DMA of its PE.
+fn leaving(pe: PeId) -> StageUse {
+    StageUse { resource: Resource::Store(pe), kind: Kind::Dma }
 }
 
 impl Device for World {
@@ -119,6 +137,11 @@ impl Device for World {
 
     fn wake_up(&self, _: &Sim, partition: Partition) {
         self.move_flights(partition.0);
+    }
+
+    #[inline]
+    fn rest(&self, since: Time) {
+        self.fold_if_due(since);
     }
 }
 
@@ -242,17 +265,8 @@ impl World {
         message.flow = sip.record.flow();
         let Message { bytes, path, flow, .. } = *message;
         if from.sip == to.sip {
-            if self.zero_cost.send {
-                return self.schedule(now, from.sip, Act::Arrive, number);
-            }
-            let mut route = Route::default().over_meshes(&self.spec, from, to);
-            if buffer == BufferKind::Hbm {
-                route = route.then(Stage::Hbm(to.cube));
-            }
-            let delivery =
-                Delivery { edge: number, kind: PacketKind::Local, key: self.sim.reserve_key() };
-            let purpose = SendPurpose::Deliver(delivery);
-            return self.send(sip, from, Job::Send { bytes, route, purpose }, path);
+            let in_hbm = buffer == BufferKind::Hbm;
+            return self.launch_within(sip, (number, from, to, in_hbm), bytes, path);
         }
         let starved = sip.ports[port].note_starved(message.posted.max(before), now);
         if let Some(since) = starved {
@@ -262,12 +276,39 @@ impl World {
         let key = self.sim.reserve_key();
         let departure = Departure { edge: number, port, next, to: to.sip, chunk, flow, key };
         if self.zero_cost.send {
-            let after = StageUse { resource: Resource::Store(from), kind: Kind::Dma };
-            return self.depart(sip, &Flight::new(bytes, now, path, after), &departure);
+            let side =
+                PortSide { number: from.sip, ports: &mut sip.ports, record: &mut sip.record };
+            return self.depart(side, &Flight::new(bytes, now, path, leaving(from)), &departure);
         }
         let gate = PeId::first(from.sip);
         let route = Route::default().over_meshes(&self.spec, from, gate).then(Stage::Port);
         let purpose = SendPurpose::Depart(departure);
+        self.send(sip, from, Job::Send { bytes, route, purpose }, path);
+    }
+
+    /// Launches a message to a PE of the same SIP: over the meshes, and into HBM for a slot in HBM.
+    fn launch_within(
+        &self,
+        sip: &mut Sip,
+        (edge, from, to, in_hbm): (u32, PeId, PeId, bool),
+        bytes: u64,
+        path: Path,
+    ) {
+        let now = self.sim.now();
+        if self.zero_cost.send && !in_hbm {
+            return self.schedule(now, from.sip, Act::Arrive, edge);
+        }
+        let mut route = Route::default().over_meshes(&self.spec, from, to);
+        if in_hbm {
+            route = route.then(Stage::Hbm(to.cube));
+        }
+        let delivery = Delivery { edge, kind: PacketKind::Local, key: self.sim.reserve_key() };
+        if self.zero_cost.send {
+            let flight = Flight::new(bytes, now, path, leaving(from));
+            let (purpose, number) = (Purpose::Deliver(delivery), sip.flights.issue());
+            return self.fly(sip, number, Journey { flight, route, purpose, label: "write" });
+        }
+        let purpose = SendPurpose::Deliver(delivery);
         self.send(sip, from, Job::Send { bytes, route, purpose }, path);
     }
 
@@ -289,7 +330,7 @@ impl World {
     /// Sends a message over the link at which its head has arrived: in one piece, or in chunks (FAB-1).
     ///
     /// The chunks follow each other without a gap, and their times add up to the time of the message.
-    pub(super) fn depart(&self, sip: &mut Sip, flight: &Flight, departure: &Departure) {
+    pub(super) fn depart(&self, mut side: PortSide<'_>, flight: &Flight, departure: &Departure) {
         let &Departure { edge, next, to, chunk, key, .. } = departure;
         let rate = self.spec.sips.link.bandwidth;
         let chunk = if chunk == 0 { flight.bytes } else { chunk };
@@ -300,7 +341,7 @@ impl World {
             let span = rate.time_for(sent) - before;
             before += span;
             let part = LinkPart { bytes, span, ready: flight.arrival_of(sent) };
-            let (arrival, path) = self.over_link(sip, departure, flight, &part);
+            let (arrival, path) = self.over_link(&mut side, departure, flight, &part);
             let is_last = sent == flight.bytes;
             let kind = if is_last { PacketKind::LastChunk } else { PacketKind::Chunk };
             let packet = Packet { edge, bytes, span, at: next, to, kind, path };
@@ -315,13 +356,13 @@ impl World {
     /// byte, and the critical path to it.
     fn over_link(
         &self,
-        sip: &mut Sip,
+        side: &mut PortSide<'_>,
         departure: &Departure,
         flight: &Flight,
         part: &LinkPart,
     ) -> (Time, Path) {
-        let link = &mut sip.ports[departure.port];
-        let resource = Resource::Link { from: sip.number, to: link.to };
+        let link = &mut side.ports[departure.port];
+        let resource = Resource::Link { from: side.number, to: link.to };
         let mut path = flight.path;
         let turn = link.wire.take(flight.head, part.span, part.bytes, &mut path);
         path.advance(turn.start, Kind::Latency);
@@ -333,12 +374,12 @@ impl World {
         };
         // An early chunk leaves before the whole message is at the port: the path of the message is not yet its path.
         if left >= path.at() {
-            sip.record.step(&mut path, left, kind, slowest);
+            side.record.step(&mut path, left, kind, slowest);
         }
         link.wire.leave(turn.end, &path);
         let arrival = left + self.spec.sips.link.latency;
         path.advance(arrival, Kind::Link);
-        sip.record.op(|| Op {
+        side.record.op(|| Op {
             flow_out: NonZeroU64::new(departure.flow),
             ..Op::new((turn.start, turn.end), resource, "transfer", part.bytes)
         });
@@ -443,12 +484,6 @@ impl World {
         let mut edges = self.edges.borrow_mut();
         let edge = &mut edges.list[number as usize];
         let to = edge.name.to;
-        let message = &edge.messages[edge.arrived + edge.arriving];
-        edge.arriving += 1;
-        let sip = &mut *self.sips[to.sip as usize].borrow_mut();
-        let after =
-            StageUse { resource: Resource::PeLink(PeId::first(to.sip), 0), kind: Kind::Mesh };
-        let flight = Flight::new(message.bytes, self.sim.now(), message.path, after);
         let mut route = Route::default();
         if edge.name.from.sip != to.sip {
             route = route.over_meshes(&self.spec, PeId::first(to.sip), to);
@@ -456,6 +491,15 @@ impl World {
         if edge.receiver_spec.buffer_kind == BufferKind::Hbm {
             route = route.then(Stage::Hbm(to.cube));
         }
+        if route.is_over() && edge.arriving == 0 {
+            return self.arrive_in_slot(edge);
+        }
+        let message = &edge.messages[edge.arrived + edge.arriving];
+        edge.arriving += 1;
+        let sip = &mut *self.sips[to.sip as usize].borrow_mut();
+        let after =
+            StageUse { resource: Resource::PeLink(PeId::first(to.sip), 0), kind: Kind::Mesh };
+        let flight = Flight::new(message.bytes, self.sim.now(), message.path, after);
         let delivery =
             Delivery { edge: number, kind: PacketKind::Remote, key: self.sim.reserve_key() };
         let purpose = Purpose::Deliver(delivery);
@@ -464,12 +508,19 @@ impl World {
     }
 
     /// Schedules the delivery of a message whose last byte is in its slot at the tail of its flight.
-    pub(super) fn deliver_at(&self, sip: &mut Sip, flight: &Flight, delivery: Delivery) {
+    pub(super) fn deliver_at(
+        &self,
+        at: u32,
+        record: &mut Record,
+        flight: &Flight,
+        delivery: Delivery,
+    ) {
         let Delivery { edge, kind, key } = delivery;
-        let path = flight.path_of_tail(&mut sip.record, flight.slowest.resource);
-        let (at, bytes, span) = (sip.number, flight.bytes, Time::ZERO);
-        let packet = Packet { edge, bytes, span, at, to: at, kind, path };
-        let number = self.packets.borrow_mut().insert(packet);
+        let (bytes, span, path) = (flight.bytes, Time::ZERO, flight.path);
+        let packets = &mut *self.packets.borrow_mut();
+        let number = packets.insert(Packet { edge, bytes, span, at, to: at, kind, path });
+        let path = &mut packets.list[number as usize].path;
+        flight.finish_path(record, path, flight.slowest.resource);
         if flight.tail == self.sim.now() {
             return self.schedule(flight.tail, at, Act::Hop, number);
         }

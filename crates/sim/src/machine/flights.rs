@@ -13,12 +13,12 @@
 //! - **FLT-2 (keys).** The event at the end of a flight has the key of the moment at which somebody began to wait for the
 //!   flight, so that the order of events does not depend on how early the end was computed.
 
-use super::fabric::PacketKind;
+use super::fabric::{PacketKind, PortSide};
 use super::noc::{Route, Stage};
 use super::transfer::Transfer;
 use super::{Engine, Sip, World};
 use crate::executor::Key;
-use crate::record::{Op, Resource};
+use crate::record::{Op, Path, Resource};
 use crate::spec::WireSpec;
 use crate::stall::Kind;
 use crate::time::Time;
@@ -39,6 +39,8 @@ pub(crate) struct Journey {
 
 /// What happens at the end of a flight.
 pub(crate) enum Purpose {
+    /// Nothing: the place of a flight that is over.
+    None,
     /// A piece of a load or of a store is done.
     Piece(Engine, Rc<Transfer>),
     /// A message leaves the SIP.
@@ -76,7 +78,7 @@ pub(crate) struct Delivery {
 }
 
 /// The next arrival of a flight at a wire.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Arrival {
     time: Time,
     /// Position in the order of issue.
@@ -84,51 +86,96 @@ struct Arrival {
     slot: u32,
 }
 
+/// Arrivals by time, and at one instant by the order of issue.
+///
+/// Most SIPs have few flights: the first arrival has a place of its own.
+#[derive(Default)]
+struct Arrivals {
+    first: Option<Arrival>,
+    /// The other arrivals; empty if there is no first.
+    others: BinaryHeap<Reverse<Arrival>>,
+}
+
+impl Arrivals {
+    #[inline]
+    fn push(&mut self, arrival: Arrival) {
+        match &mut self.first {
+            None => self.first = Some(arrival),
+            Some(first) => {
+                let later =
+                    if arrival < *first { std::mem::replace(first, arrival) } else { arrival };
+                self.others.push(Reverse(later));
+            }
+        }
+    }
+
+    #[inline]
+    fn pop(&mut self) -> Option<Arrival> {
+        let first = self.first.take();
+        if !self.others.is_empty() {
+            self.first = self.others.pop().map(|Reverse(next)| next);
+        }
+        first
+    }
+}
+
 /// The flights of one SIP.
 #[derive(Default)]
 pub(crate) struct Flights {
-    queue: BinaryHeap<Reverse<Arrival>>,
-    list: Vec<Option<Journey>>,
+    queue: Arrivals,
+    list: Vec<Journey>,
     free: Vec<u32>,
     issued: u64,
 }
 
 impl Flights {
     /// Returns the next number in the order of issue.
+    #[inline]
     pub(crate) fn issue(&mut self) -> u64 {
         self.issued += 1;
         self.issued
     }
 
     /// Adds a flight that arrives at its next stage at its head.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "a flight is built where it stays")]
     pub(super) fn push(&mut self, number: u64, journey: Journey) {
         let time = journey.flight.head;
         let slot = if let Some(slot) = self.free.pop() {
-            self.list[slot as usize] = Some(journey);
+            self.list[slot as usize] = journey;
             slot
         } else {
-            self.list.push(Some(journey));
+            self.list.push(journey);
             u32::try_from(self.list.len() - 1).expect("fewer than 2^32 flights")
         };
-        self.queue.push(Reverse(Arrival { time, number, slot }));
+        self.queue.push(Arrival { time, number, slot });
+    }
+
+    /// Returns the paths of all flights, and of the transfers that they belong to.
+    pub(super) fn live_paths(&self) -> impl Iterator<Item = Path> {
+        let under_way =
+            self.list.iter().filter(|journey| !matches!(journey.purpose, Purpose::None));
+        under_way.flat_map(|journey| {
+            let transfer = match &journey.purpose {
+                Purpose::Piece(_, transfer) | Purpose::Host(transfer) => Some(transfer),
+                Purpose::Depart(_) | Purpose::Deliver(_) | Purpose::None => None,
+            };
+            let others = transfer.into_iter().flat_map(|transfer| transfer.live_paths());
+            std::iter::once(journey.flight.path).chain(others)
+        })
     }
 
     /// Returns the time of the first arrival, [`Time::MAX`] if there is none.
+    #[inline]
     fn first(&self) -> Time {
-        self.queue.peek().map_or(Time::MAX, |Reverse(arrival)| arrival.time)
+        self.queue.first.map_or(Time::MAX, |arrival| arrival.time)
     }
 
-    /// Takes the flight that arrives first, with its number.
-    fn pop(&mut self) -> Option<(u64, Journey)> {
-        let Reverse(arrival) = self.queue.pop()?;
-        self.free.push(arrival.slot);
-        let journey = self.list[arrival.slot as usize].take().expect("an arrival has a flight");
-        Some((arrival.number, journey))
-    }
-
-    /// True if nobody arrives anywhere before a flight with this head and number.
-    fn is_first(&self, head: Time, number: u64) -> bool {
-        self.queue.peek().is_none_or(|Reverse(other)| (head, number) < (other.time, other.number))
+    /// Forgets a flight; returns its purpose.
+    #[inline]
+    fn remove(&mut self, slot: u32) -> Purpose {
+        self.free.push(slot);
+        std::mem::replace(&mut self.list[slot as usize].purpose, Purpose::None)
     }
 }
 
@@ -140,9 +187,13 @@ impl World {
     }
 
     /// Moves the flights of a SIP whose heads are somewhere now.
+    #[inline]
     pub(super) fn settle(&self, sip: &mut Sip) {
         let now = self.sim.now();
-        self.move_until(sip, || now);
+        if sip.flights.first() <= now {
+            return self.move_until(sip, || now);
+        }
+        self.set_alarm(sip);
     }
 
     /// Handles the alarm of a SIP: moves its flights until the next event.
@@ -151,14 +202,14 @@ impl World {
     }
 
     /// Moves flights in the order of arrival, as long as they arrive until the limit.
+    #[inline]
     fn move_until(&self, sip: &mut Sip, limit: impl Fn() -> Time) {
-        loop {
-            let limit = limit();
-            if sip.flights.first() > limit {
-                break;
+        let mut until = limit();
+        while sip.flights.first() <= until {
+            let Some(arrival) = sip.flights.queue.pop() else { break };
+            if self.proceed(sip, arrival, until) {
+                until = limit();
             }
-            let Some((number, journey)) = sip.flights.pop() else { break };
-            self.proceed(sip, number, journey, limit);
         }
         self.set_alarm(sip);
     }
@@ -167,40 +218,46 @@ impl World {
         let device = self.fabric.get().expect("registered when the machine was built");
         let first = sip.flights.first();
         self.sim.set_alarm(first, device);
-        if first == Time::MAX && !sip.flights.queue.is_empty() {
+        if first == Time::MAX && sip.flights.queue.first.is_some() {
             self.sim.overflow();
         }
     }
 
-    /// Moves a flight through the stages that it reaches until `limit`, before all other flights.
-    fn proceed(&self, sip: &mut Sip, number: u64, mut journey: Journey, limit: Time) {
+    /// Moves a flight through the stages that it reaches until `limit`, before all other flights; true if it is over.
+    #[inline]
+    fn proceed(&self, sip: &mut Sip, arrival: Arrival, limit: Time) -> bool {
+        let Arrival { number, slot, .. } = arrival;
         loop {
+            let journey = &mut sip.flights.list[slot as usize];
+            let Some(stage) = journey.route.next(&self.spec) else {
+                self.land(sip, slot);
+                return true;
+            };
+            if stage == Stage::Port {
+                self.leave_sip(sip, slot);
+                return true;
+            }
+            self.pass(sip, slot, stage);
+            let journey = &sip.flights.list[slot as usize];
             if journey.route.is_over() {
-                return self.land(sip, journey);
+                continue;
             }
-            let head = journey.flight.head;
-            if head > limit || !sip.flights.is_first(head, number) {
-                return sip.flights.push(number, journey);
-            }
-            match journey.route.next(&self.spec) {
-                Some(Stage::Port) => {
-                    let Purpose::Depart(departure) = &journey.purpose else {
-                        unreachable!("only messages take a port")
-                    };
-                    return self.depart(sip, &journey.flight, departure);
-                }
-                Some(stage) => self.pass(sip, &mut journey, stage),
-                None => {}
+            let next = Arrival { time: journey.flight.head, number, slot };
+            let first = sip.flights.queue.first;
+            if next.time > limit || first.is_some_and(|first| first < next) {
+                sip.flights.queue.push(next);
+                return false;
             }
         }
     }
 
     /// Moves a flight through a stage at which its head has arrived.
     #[inline]
-    fn pass(&self, sip: &mut Sip, journey: &mut Journey, stage: Stage) {
+    fn pass(&self, sip: &mut Sip, slot: u32, stage: Stage) {
         let (spec, kind) = self.stage_spec(stage);
         let resource = resource_of(sip.number, stage);
-        let mut label = journey.label;
+        let Journey { flight, label, .. } = &mut sip.flights.list[slot as usize];
+        let mut label = *label;
         let wire = match stage {
             Stage::PeLink { cube, pe, side } => {
                 label = "mesh";
@@ -215,13 +272,14 @@ impl World {
             Stage::Host => &mut sip.host,
             Stage::Upload | Stage::Port => &mut sip.upload,
         };
-        let turn = journey.flight.pass(&mut sip.record, wire, spec, StageUse { resource, kind });
+        let turn = flight.pass(&mut sip.record, wire, spec, StageUse { resource, kind });
         if turn.taken {
-            let bytes = journey.flight.bytes;
+            let bytes = flight.bytes;
             sip.record.op(|| Op::new((turn.start, turn.end), resource, label, bytes));
         }
     }
 
+    #[inline]
     fn stage_spec(&self, stage: Stage) -> (WireSpec, Kind) {
         let spec = &self.spec;
         match stage {
@@ -236,26 +294,61 @@ impl World {
         }
     }
 
+    /// Sends a message whose head is at the port of its SIP.
+    fn leave_sip(&self, sip: &mut Sip, slot: u32) {
+        let Journey { flight, purpose, .. } = &sip.flights.list[slot as usize];
+        let Purpose::Depart(departure) = purpose else { unreachable!("only messages take a port") };
+        let hardware =
+            PortSide { number: sip.number, ports: &mut sip.ports, record: &mut sip.record };
+        self.depart(hardware, flight, departure);
+        sip.flights.remove(slot);
+    }
+
     /// Ends a flight that has passed its last stage.
-    fn land(&self, sip: &mut Sip, journey: Journey) {
-        match journey.purpose {
-            Purpose::Piece(engine, transfer) => {
-                let end = transfer.end_piece(&self.spec, sip, &journey.flight, engine);
-                if let Some(end) = end {
-                    self.free_channel(sip, engine, &transfer, end);
-                    self.end_transfer(&transfer, end);
-                }
-            }
+    fn land(&self, sip: &mut Sip, slot: u32) {
+        let end = sip.flights.list[slot as usize].flight.tail;
+        match &sip.flights.list[slot as usize].purpose {
+            Purpose::Piece(..) => return self.land_piece(sip, slot),
             Purpose::Host(transfer) => {
-                let end = transfer.end_request(sip, &journey.flight);
-                self.end_transfer(&transfer, end);
+                let flight = &sip.flights.list[slot as usize].flight;
+                let mut path = flight.path;
+                flight.finish_path(&mut sip.record, &mut path, flight.slowest.resource);
+                sip.record.cause(&path);
+                transfer.path().set(path);
+                self.end_transfer(transfer, end);
             }
-            Purpose::Deliver(delivery) => self.deliver_at(sip, &journey.flight, delivery),
-            Purpose::Depart(_) => unreachable!("a departure ends at the port"),
+            Purpose::Deliver(delivery) => {
+                let flight = &sip.flights.list[slot as usize].flight;
+                self.deliver_at(sip.number, &mut sip.record, flight, *delivery);
+            }
+            Purpose::Depart(_) | Purpose::None => unreachable!("a departure ends at the port"),
         }
+        sip.flights.remove(slot);
+    }
+
+    /// Ends a piece of a load or of a store, and the transfer with its last piece.
+    fn land_piece(&self, sip: &mut Sip, slot: u32) {
+        let Purpose::Piece(engine, transfer) = sip.flights.remove(slot) else { return };
+        let flight = &sip.flights.list[slot as usize].flight;
+        let mut other = None;
+        let Some(flight) = transfer.end_piece(flight, &mut other) else { return };
+        let (end, pe) = (flight.tail, transfer.pe());
+        let index = pe.cube as usize * sip.pes_per_cube as usize + pe.pe as usize;
+        let channel = engine.resource(pe);
+        transfer.path().set(flight.path);
+        let path = sip.pes[index].engine(engine).leave_with(end, &flight.path);
+        flight.finish_path(&mut sip.record, path, channel);
+        let mut copy = transfer.path().get();
+        flight.finish_copy(&mut copy, path);
+        transfer.path().set(copy);
+        let label = if engine == Engine::Load { "load" } else { "store" };
+        sip.record.op(|| Op::new((transfer.start(), end), channel, label, transfer.bytes()));
+        self.end_transfer(&transfer, end);
+        self.free_channel(sip, engine, index);
     }
 
     /// Sets the end of a transfer, and resumes who waits for it then.
+    #[inline]
     fn end_transfer(&self, transfer: &Transfer, end: Time) {
         if let Some((key, task)) = transfer.set_end(end) {
             self.sim.resume_as(key, end, task);

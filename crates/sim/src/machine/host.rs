@@ -265,7 +265,7 @@ impl Host {
             self.world.fly(sip, number, Journey { flight, route, purpose, label });
         }
         transfer.wait(self.sim()).await;
-        Cause(transfer.path())
+        Cause(transfer.path().get())
     }
 
     fn sip_mut(&self) -> std::cell::RefMut<'_, super::Sip> {

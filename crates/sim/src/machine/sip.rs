@@ -1,14 +1,16 @@
 //! The hardware of one SIP, which is one partition of the simulation.
 
+use super::Options;
 use super::channel::ChannelQueue;
 use super::flights::Flights;
 use crate::memory::{Hbm, Mmu};
-use crate::record::{Op, Record, Resource};
+use crate::record::{Op, Path, Record, Resource, Room};
 use crate::spec::MachineSpec;
 use crate::stall::{Kind, Stack};
 use crate::time::Time;
 use crate::topology::PeId;
 use crate::wire::{Turn, Wire};
+use std::rc::Rc;
 
 /// One SIP: a package of cubes.
 ///
@@ -127,7 +129,7 @@ impl Port {
 }
 
 impl Sip {
-    pub(crate) fn new(sip: u32, spec: &MachineSpec, strict: bool, recording: bool) -> Self {
+    pub(crate) fn new(sip: u32, spec: &MachineSpec, options: &Options, room: &Rc<Room>) -> Self {
         let cubes = 0..spec.cubes.count();
         let cube = |_| Cube {
             hbm: Wire::default(),
@@ -144,9 +146,15 @@ impl Sip {
             flights: Flights::default(),
             pes: vec![Pe::default(); (spec.cubes.count() * spec.pes.count()) as usize],
             pes_per_cube: spec.pes.count(),
-            mmu: Mmu::new(sip, strict),
-            record: Record::new(sip, spec.sips.count, recording),
+            mmu: Mmu::new(sip, options.strict),
+            record: Record::new(sip, spec.sips.count, options.record, room),
         }
+    }
+
+    /// Returns the paths of everything under way: flights, and requests to DMA channels.
+    pub(super) fn live_paths(&self) -> impl Iterator<Item = Path> {
+        let queues = self.pes.iter().flat_map(|pe| &pe.queues);
+        self.flights.live_paths().chain(queues.flat_map(ChannelQueue::live_paths))
     }
 
     /// Drops all flights, and all requests to DMA channels.

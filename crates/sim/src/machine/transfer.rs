@@ -1,9 +1,7 @@
 //! Loads, stores and requests of the host under way: their ends become known when their last stage is reached.
 
-use super::{Engine, Sip};
 use crate::executor::{Key, Sim, TaskId};
-use crate::record::{Op, Path, Resource};
-use crate::spec::MachineSpec;
+use crate::record::Path;
 use crate::stall::Kind;
 use crate::time::Time;
 use crate::topology::PeId;
@@ -21,28 +19,40 @@ pub(crate) struct Transfer {
     /// Number of pieces that have not ended.
     pieces_left: Cell<u8>,
     /// The piece of two that ended first.
-    piece: Cell<Option<Flight>>,
-    /// The instant at which its channel became its own.
+    piece: Cell<Option<Box<Flight>>>,
+    /// The instants at which the channel, and then the DMA, was ready.
     start: Cell<Time>,
+    ready: Cell<Time>,
     /// The end, [`Time::MAX`] while it is unknown.
     end: Cell<Time>,
     path: Cell<Path>,
-    parts: Cell<Parts>,
+    progress: Cell<Progress>,
     /// The process that waits for the end, and the key of its resumption.
     waiter: Cell<Option<(Key, TaskId)>>,
 }
 
+/// The course of the piece that ended last.
+#[derive(Clone, Copy)]
+struct Progress {
+    hbm_wait: Time,
+    mesh_wait: Time,
+    head: Time,
+    slowest: Kind,
+}
+
 impl Transfer {
     pub(crate) fn new(pe: PeId, bytes: u64, pieces: u8) -> Self {
+        let (hbm_wait, mesh_wait, head) = (Time::ZERO, Time::ZERO, Time::ZERO);
         Self {
             pe,
             bytes,
             pieces_left: Cell::new(pieces),
             piece: Cell::new(None),
             start: Cell::new(Time::ZERO),
+            ready: Cell::new(Time::ZERO),
             end: Cell::new(Time::MAX),
             path: Cell::default(),
-            parts: Cell::new([(Time::ZERO, Kind::Dma); 6]),
+            progress: Cell::new(Progress { hbm_wait, mesh_wait, head, slowest: Kind::Dma }),
             waiter: Cell::new(None),
         }
     }
@@ -55,22 +65,47 @@ impl Transfer {
         self.bytes
     }
 
+    /// Returns the instant at which the channel became the transfer's own.
+    pub(super) fn start(&self) -> Time {
+        self.start.get()
+    }
+
+    /// Returns the parts of the time of a load or a store that has ended.
     pub(crate) fn parts(&self) -> Parts {
-        self.parts.get()
+        let (progress, ready) = (self.progress.get(), self.ready.get());
+        let after_hbm = ready + progress.hbm_wait;
+        [
+            (self.start.get(), Kind::Dma),
+            (ready, Kind::Latency),
+            (after_hbm, Kind::Hbm),
+            (after_hbm + progress.mesh_wait, Kind::Mesh),
+            (progress.head, Kind::Latency),
+            (self.end.get(), progress.slowest),
+        ]
     }
 
-    /// Returns the critical path to the end.
-    pub(crate) fn path(&self) -> Path {
-        self.path.get()
+    /// Returns the cell of the critical path to the end.
+    pub(crate) fn path(&self) -> &Cell<Path> {
+        &self.path
     }
 
-    /// Notes the instant at which the channel became free for the transfer.
-    pub(super) fn start_at(&self, start: Time) {
+    /// Returns the paths that lead on from here: the path to the end, and the path of a piece that has ended.
+    pub(super) fn live_paths(&self) -> impl Iterator<Item = Path> {
+        let piece = self.piece.take();
+        let path_of_piece = piece.as_ref().map(|piece| piece.path);
+        self.piece.set(piece);
+        [Some(self.path.get()), path_of_piece].into_iter().flatten()
+    }
+
+    /// Notes the instants at which the channel became free for the transfer, and at which its DMA is ready.
+    pub(super) fn start_at(&self, start: Time, ready: Time) {
         self.start.set(start);
+        self.ready.set(ready);
     }
 
     /// True if the transfer has ended; otherwise the running process is resumed at the end. `is_scheduled` is true after
     /// the first call.
+    #[inline]
     pub(crate) fn is_over(&self, sim: &Sim, is_scheduled: &mut bool) -> bool {
         let end = self.end.get();
         if end <= sim.now() {
@@ -102,51 +137,27 @@ impl Transfer {
         self.waiter.take()
     }
 
-    /// Ends a piece of a load or a store; the last one gives the end of the transfer.
-    pub(super) fn end_piece(
+    /// Ends a piece; returns the flight of the piece that ended last, if no other piece is left.
+    #[inline]
+    pub(super) fn end_piece<'a>(
         &self,
-        spec: &MachineSpec,
-        sip: &mut Sip,
-        flight: &Flight,
-        engine: Engine,
-    ) -> Option<Time> {
-        let mut last = *flight;
-        self.pieces_left.set(self.pieces_left.get() - 1);
-        if self.pieces_left.get() > 0 {
-            self.piece.set(Some(last));
+        flight: &'a Flight,
+        other: &'a mut Option<Box<Flight>>,
+    ) -> Option<&'a Flight> {
+        let left = self.pieces_left.get() - 1;
+        self.pieces_left.set(left);
+        if left > 0 {
+            self.piece.set(Some(Box::new(*flight)));
             return None;
         }
-        if let Some(other) = self.piece.take().filter(|other| other.tail > last.tail) {
-            last = other;
-        }
-        Some(self.finish(sip, &last, engine, spec.dma.latency))
-    }
-
-    /// Ends a request of the host.
-    pub(super) fn end_request(&self, sip: &mut Sip, flight: &Flight) -> Time {
-        let path = flight.path_of_tail(&mut sip.record, flight.slowest.resource);
-        self.path.set(path);
-        flight.tail
-    }
-
-    fn finish(&self, sip: &mut Sip, flight: &Flight, engine: Engine, latency: Time) -> Time {
-        let (start, end, bytes) = (self.start.get(), flight.tail, self.bytes);
-        let (channel, label) = match engine {
-            Engine::Load => (Resource::Load(self.pe), "load"),
-            _ => (Resource::Store(self.pe), "store"),
+        *other = self.piece.take();
+        let last = match other {
+            Some(other) if other.tail > flight.tail => &**other,
+            _ => flight,
         };
-        self.path.set(flight.path_of_tail(&mut sip.record, channel));
-        let ready = start + latency;
-        let after_hbm = ready + flight.waited.hbm;
-        self.parts.set([
-            (start, Kind::Dma),
-            (ready, Kind::Latency),
-            (after_hbm, Kind::Hbm),
-            (after_hbm + flight.waited.mesh, Kind::Mesh),
-            (flight.head, Kind::Latency),
-            (end, flight.slowest.kind),
-        ]);
-        sip.record.op(|| Op::new((start, end), channel, label, bytes));
-        end
+        let (hbm_wait, mesh_wait) = (last.waited.hbm, last.waited.mesh);
+        let (head, slowest) = (last.head, last.slowest.kind);
+        self.progress.set(Progress { hbm_wait, mesh_wait, head, slowest });
+        Some(last)
     }
 }

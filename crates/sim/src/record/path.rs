@@ -1,8 +1,10 @@
 //! The critical path: the chain of operations that led to an instant, and the steps that tell of it.
 
 use super::Resource;
+use super::fold::{Chain, Room};
 use crate::stall::{Kind, Stack};
 use crate::time::Time;
+use std::rc::Rc;
 
 /// The chain of operations that led to an instant, summed up by kind.
 ///
@@ -55,7 +57,7 @@ impl Path {
 }
 
 /// The number of a step: its SIP, and its position among the steps of that SIP. Zero is no step.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct StepId(u64);
 
 pub(super) const SEQUENCE_BITS: u32 = 44;
@@ -69,7 +71,8 @@ impl StepId {
         (self.0 != 0).then_some((self.0 >> SEQUENCE_BITS) as u32)
     }
 
-    fn sequence(self) -> u64 {
+    /// Returns its position among the steps of its SIP.
+    pub(super) fn sequence(self) -> u64 {
         (self.0 & ((1 << SEQUENCE_BITS) - 1)) - 1
     }
 }
@@ -94,29 +97,41 @@ fn stack_of(spent: [u64; Kind::COUNT - 1], at: Time) -> Stack {
     stack
 }
 
-/// Most steps that all SIPs together keep without recording (REC-2): ten mebibytes.
-const STEPS: usize = 1 << 18;
-/// Most steps that one SIP keeps without recording.
-const STEPS_OF_ONE: usize = 1 << 15;
+/// Most steps of one SIP for which it takes room at once.
+const CHUNK: usize = 1 << 12;
 
-/// The latest steps of one SIP; all of them, if the run is recorded.
+/// The steps of one SIP: the latest as they are and the others folded, or all of them as they are if the run is recorded.
 pub(crate) struct Steps {
     sip: u32,
-    list: Vec<Step>,
-    next: u64,
-    /// A power of two, so that the position of a step needs no division.
-    capacity: usize,
+    /// The steps since the last fold.
+    pub(super) list: Vec<Step>,
+    /// Number of steps before the list.
+    first: u64,
+    /// Length of the list at which the SIP takes more room.
+    taken: usize,
+    /// Number of steps for which the SIP takes room at once.
+    chunk: usize,
+    room: Rc<Room>,
+    /// The chains of earlier steps, by number.
+    pub(super) folded: Vec<Chain>,
     /// The time spent before each step, if the run is recorded.
     before: Option<Vec<[u64; Kind::COUNT - 1]>>,
 }
 
+/// A step, or a chain of steps that was folded.
+pub(crate) enum Entry<'a> {
+    Step(&'a Step),
+    Chain(&'a Chain),
+}
+
 impl Steps {
-    pub(super) fn new(sip: u32, sips: u32, recording: bool) -> Self {
-        let share = (STEPS / (sips as usize).next_power_of_two()).clamp(16, STEPS_OF_ONE);
-        let capacity = if recording { 1 << (usize::BITS - 1) } else { share };
+    pub(super) fn new(sip: u32, sips: u32, recording: bool, room: Rc<Room>) -> Self {
+        let share = room.least() / sips as usize;
+        let chunk = (share / 4).clamp(1, CHUNK);
         // Reserved memory costs nothing until it is written, and growing would copy every step several times.
         let list = Vec::with_capacity(share);
-        Self { sip, list, next: 0, capacity, before: recording.then(Vec::new) }
+        let (taken, before) = if recording { (usize::MAX, Some(Vec::new())) } else { (0, None) };
+        Self { sip, list, first: 0, taken, chunk, room, folded: Vec::new(), before }
     }
 
     /// Notes that `path` went on to `to` by using `resource`.
@@ -127,15 +142,12 @@ impl Steps {
         if self.before.is_some() {
             self.note_before(path);
         }
-        path.last = StepId::new(self.sip, self.next);
+        path.last = StepId::new(self.sip, self.first + self.list.len() as u64);
         path.advance(to, kind);
-        if self.list.len() < self.capacity {
-            self.list.push(step);
-        } else {
-            let slot = self.slot_of(self.next);
-            self.list[slot] = step;
+        if self.list.len() >= self.taken {
+            self.take_room();
         }
-        self.next += 1;
+        self.list.push(step);
     }
 
     /// Notes the time spent before the next step.
@@ -145,28 +157,51 @@ impl Steps {
         self.before.get_or_insert_default().push(path.spent);
     }
 
-    /// Returns a step, unless it was forgotten.
-    pub(crate) fn get(&self, id: StepId) -> Option<&Step> {
-        let sequence = id.sequence();
-        let kept = self.next.saturating_sub(sequence) <= self.capacity as u64;
-        if kept { self.list.get(self.slot_of(sequence)) } else { None }
+    #[cold]
+    #[inline(never)]
+    fn take_room(&mut self) {
+        self.taken += self.chunk;
+        self.room.take(self.chunk);
+    }
+
+    /// Begins an empty list after all steps so far have been folded.
+    pub(super) fn start_again(&mut self) {
+        self.first += self.list.len() as u64;
+        self.taken = 0;
+        self.list.clear();
+        self.folded.clear();
+    }
+
+    /// Returns a step or the chain that ends with it, unless it was lost.
+    pub(crate) fn get(&self, id: StepId) -> Option<Entry<'_>> {
+        match self.index_of(id) {
+            Some(index) => Some(Entry::Step(&self.list[index])),
+            None => self.chain_index(id).map(|index| Entry::Chain(&self.folded[index])),
+        }
+    }
+
+    /// Returns the position of a step in the list, if it is there.
+    #[inline]
+    pub(super) fn index_of(&self, id: StepId) -> Option<usize> {
+        let index = usize::try_from(id.sequence().checked_sub(self.first)?).ok()?;
+        (index < self.list.len()).then_some(index)
+    }
+
+    /// Returns the position of the chain that ends with a step, if there is one.
+    pub(super) fn chain_index(&self, id: StepId) -> Option<usize> {
+        self.folded.binary_search_by_key(&id.sequence(), |chain| chain.sequence).ok()
     }
 
     /// Returns the time before a step, by kind; nothing if the run is not recorded.
     pub(crate) fn spent_before(&self, id: StepId) -> Option<Stack> {
-        let slot = self.slot_of(id.sequence());
-        let spent = self.before.as_ref()?.get(slot)?;
-        Some(stack_of(*spent, self.list[slot].from))
+        let index = self.index_of(id)?;
+        let spent = self.before.as_ref()?.get(index)?;
+        Some(stack_of(*spent, self.list[index].from))
     }
 
-    /// Number of steps that were not kept.
-    pub(crate) fn forgotten(&self) -> u64 {
-        self.next - self.list.len() as u64
-    }
-
-    #[expect(clippy::cast_possible_truncation, reason = "only the low bits are kept")]
-    fn slot_of(&self, sequence: u64) -> usize {
-        sequence as usize & (self.capacity - 1)
+    /// Number of steps and chains that are kept.
+    pub(crate) fn kept(&self) -> usize {
+        self.list.len() + self.folded.len()
     }
 }
 
@@ -174,9 +209,13 @@ impl Steps {
 mod tests {
     use super::*;
 
+    fn steps(sip: u32, recording: bool) -> Steps {
+        Steps::new(sip, 4, recording, Rc::new(Room::new(16, 4)))
+    }
+
     #[test]
     fn rec_1_a_path_accounts_for_every_picosecond() {
-        let mut steps = Steps::new(3, 4, false);
+        let mut steps = steps(3, false);
         let mut path = Path::starting(Time::ps(5), Kind::Dependency);
         for (to, kind) in [(9, Kind::Dma), (9, Kind::Link), (30, Kind::Compute), (12, Kind::Credit)]
         {
@@ -202,23 +241,13 @@ mod tests {
     }
 
     #[test]
-    fn rec_2_old_steps_are_forgotten_and_new_ones_kept() {
-        let mut steps = Steps::new(1, 1 << 20, false);
+    fn rec_3_a_recorded_run_keeps_every_step() {
+        let mut steps = steps(1, true);
         let ids = walk(&mut steps, 100);
-        assert_eq!((steps.list.len(), steps.forgotten()), (16, 84), "REC-2");
-        let (gone, kept) = ids.split_at(84);
-        assert!(gone.iter().all(|id| steps.get(*id).is_none()), "REC-2");
-        let ends = kept.iter().map(|id| steps.get(*id).unwrap().to);
-        assert!(ends.eq((85..=100).map(Time::ps)), "REC-2");
-    }
-
-    #[test]
-    fn rec_3_a_recorded_run_forgets_no_step() {
-        let mut steps = Steps::new(1, 1 << 20, true);
-        let ids = walk(&mut steps, 100);
-        assert_eq!(steps.forgotten(), 0, "REC-3");
+        assert!(!steps.room.is_used_up(), "REC-3: nothing to fold");
         for (at, id) in (1..).zip(ids) {
-            assert_eq!(steps.get(id).unwrap().to, Time::ps(at), "REC-3");
+            let Some(Entry::Step(step)) = steps.get(id) else { panic!("REC-3: {id:?} is lost") };
+            assert_eq!(step.to, Time::ps(at), "REC-3");
             assert_eq!(steps.spent_before(id).unwrap().get(Kind::Link), Time::ps(at - 1));
         }
     }

@@ -1,10 +1,10 @@
 //! The critical path of a report: walked back, step by step, from its end.
 
 use crate::machine::World;
-use crate::record::{Owner, Path, Resource};
+use crate::record::{Chain, Entry, Owner, Path, PathPart, Step, StepId, Sums};
 use crate::stall::{Kind, Stack};
 use crate::time::Time;
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
 
 /// The chain of operations that led to the end of the run.
 #[derive(Clone, Debug, Default)]
@@ -13,27 +13,18 @@ pub struct CriticalPath {
     pub end: Option<Owner>,
     /// The time on the path, by kind: all of the simulated time.
     pub spent: Stack,
-    /// The resources on the path, longest first, as far back as steps were kept.
+    /// The resources on the path, longest first.
     pub parts: Vec<PathPart>,
     /// Time behind the wires of SIPs and hosts among the parts, before the next part began.
     pub latency: Time,
-    /// True if the parts go back to the start. They always do if the run was recorded, or if `forgotten` is zero.
+    /// True if the parts go back to the start. They always do if `forgotten` is zero.
     pub complete: bool,
-    /// Number of steps, on the path or off it, that were not kept.
+    /// Number of steps, on the path or off it, whose way back was lost: a host program went on from the end of an
+    /// operation after it had learned of the ends of thousands of others. Zero if the run was recorded.
     pub forgotten: u64,
-}
-
-/// One resource's part in the critical path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PathPart {
-    /// The resource.
-    pub resource: Resource,
-    /// The kind of its time.
-    pub kind: Kind,
-    /// Number of operations.
-    pub count: u64,
-    /// Sum of their times.
-    pub time: Time,
+    /// Number of steps, on the path or off it, that the run keeps: all of them if it was recorded; otherwise a chain of
+    /// older steps counts as one.
+    pub kept: u64,
 }
 
 impl CriticalPath {
@@ -44,64 +35,90 @@ impl CriticalPath {
 
     /// Returns the way of `path` from the instant `since` on.
     pub(super) fn since(world: &World, end: Owner, path: &Path, since: Time) -> Self {
-        let mut walk = Walk { since, parts: BTreeMap::new(), latency: Time::ZERO, before: None };
+        let sums = Sums::default();
+        let mut walk = Walk { since, sums, latency: Time::ZERO, before: None };
         let complete = walk.back(world, path);
-        let mut parts: Vec<PathPart> = walk
-            .parts
-            .into_iter()
-            .map(|((resource, kind), (count, time))| PathPart { resource, kind, count, time })
-            .collect();
-        parts.sort_by_key(|part| (std::cmp::Reverse(part.time), part.resource));
+        let mut parts = walk.sums.take();
+        parts.sort_by_key(|part| (Reverse(part.time), part.resource, part.kind));
         let spent = path.spent();
         assert_eq!(spent.total(), path.at(), "REC-1: the path accounts for all of its time");
         let spent = walk.before.map_or(spent, |before| difference(&spent, &before));
-        let forgotten = world.sips.iter().map(|sip| sip.borrow().record.steps().forgotten()).sum();
-        Self { end: Some(end), spent, parts, latency: walk.latency, complete, forgotten }
+        let forgotten = world.room.lost().max(u64::from(!complete));
+        let kept = world.sips.iter().map(|sip| sip.borrow().record.steps().kept() as u64).sum();
+        Self { end: Some(end), spent, parts, latency: walk.latency, complete, forgotten, kept }
     }
 }
 
 /// The way back along a path, until `since`.
 struct Walk {
     since: Time,
-    parts: BTreeMap<(Resource, Kind), (u64, Time)>,
+    sums: Sums,
     latency: Time,
     /// The time before `since`, by kind.
     before: Option<Stack>,
 }
 
+/// A point on the way back: the step or chain before it, its instant, and the time until then by kind, if recorded.
+type Point = (StepId, Time, Stack);
+
 impl Walk {
     /// Walks; true if it came to the start.
     fn back(&mut self, world: &World, path: &Path) -> bool {
-        let is_cut = self.since > Time::ZERO;
-        let (mut at, mut next, mut spent) = (path.last(), path.at(), path.spent());
+        let mut point = (path.last(), path.at(), path.spent());
         loop {
+            let (at, next, spent) = &point;
             let Some(sip) = at.sip() else {
-                self.stop_between((Time::ZERO, &Stack::default()), (next, &spent));
+                self.stop_between((Time::ZERO, &Stack::default()), (*next, spent));
                 return true;
             };
             let sip = world.sips[sip as usize].borrow();
-            let Some(step) = sip.record.steps().get(at) else { return false };
-            let before = sip.record.steps().spent_before(at).unwrap_or_default();
-            if is_cut && step.to <= self.since {
-                let mut after = before;
-                after.add(step.kind, step.to - step.from);
-                self.stop_between((step.to, &after), (next, &spent));
-                return true;
+            let before = match sip.record.steps().get(*at) {
+                Some(Entry::Chain(chain)) => Some(self.over_chain(chain, *next)),
+                Some(Entry::Step(step)) => {
+                    let before = sip.record.steps().spent_before(*at).unwrap_or_default();
+                    self.over_step(step, &before, &point)
+                }
+                None => return false,
+            };
+            match before {
+                Some(before) => point = before,
+                None => return true,
             }
-            let from = step.from.max(self.since);
-            let part = self.parts.entry((step.resource, step.kind)).or_default();
-            *part = (part.0 + 1, part.1 + (step.to - from));
-            if step.resource.is_wire_outside() {
-                self.latency += next.saturating_sub(step.to);
-            }
-            if is_cut && step.from <= self.since {
-                let mut until = before;
-                until.add(step.kind, self.since - step.from);
-                self.before = Some(until);
-                return true;
-            }
-            (at, next, spent) = (step.parent, step.from, before);
         }
+    }
+
+    /// Adds a chain, which no cut divides: a run that is cut was recorded.
+    fn over_chain(&mut self, chain: &Chain, next: Time) -> Point {
+        for part in &chain.parts {
+            self.sums.add_part(*part);
+        }
+        self.latency += chain.latency;
+        if chain.ends_outside {
+            self.latency += next.saturating_sub(chain.to);
+        }
+        (chain.parent, chain.from, Stack::default())
+    }
+
+    /// Adds a step after `before`; nothing is left if the cut comes first.
+    fn over_step(&mut self, step: &Step, before: &Stack, after: &Point) -> Option<Point> {
+        let (is_cut, (_, next, spent)) = (self.since > Time::ZERO, after);
+        if is_cut && step.to <= self.since {
+            let mut until = *before;
+            until.add(step.kind, step.to - step.from);
+            self.stop_between((step.to, &until), (*next, spent));
+            return None;
+        }
+        self.sums.add(step.resource, step.kind, step.to - step.from.max(self.since));
+        if step.resource.is_wire_outside() {
+            self.latency += next.saturating_sub(step.to);
+        }
+        if is_cut && step.from <= self.since {
+            let mut until = *before;
+            until.add(step.kind, self.since - step.from);
+            self.before = Some(until);
+            return None;
+        }
+        Some((step.parent, step.from, *before))
     }
 
     /// The cut lies between two steps, where time may be of several kinds: those of a step come before waits, so the time

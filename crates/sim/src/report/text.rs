@@ -219,7 +219,7 @@ fn path_table(path: &CriticalPath, simulated: u64) -> Table {
     for part in path.parts.iter().take(ROWS) {
         row(part.resource.to_string(), part.kind, part.count.to_string(), part.time.as_ps());
     }
-    let others = if path.complete { "(latency, waits)" } else { "(latency, waits, older)" };
+    let others = if path.complete { "(latency, waits)" } else { "(latency, waits, lost)" };
     for kind in Kind::ALL {
         let parts = path.parts.iter().filter(|part| part.kind == kind);
         let known = parts.map(|part| part.time.as_ps()).sum();
@@ -236,6 +236,6 @@ const fn reach(path: &CriticalPath) -> &'static str {
     if path.complete {
         ""
     } else {
-        "the parts do not reach back to the start: older steps were not kept\n"
+        "the parts do not reach back to the start: a host program went on from an operation of the far past\n"
     }
 }

@@ -20,6 +20,7 @@ mod messages;
 mod order;
 mod queues;
 mod ranges;
+mod reference;
 mod report;
 mod scenario;
 mod support;

@@ -1,12 +1,12 @@
 //! The order of operations on one PE: values, stores, engines.
 
 use crate::support::{bare, computed, rate, solo, wire, without_data};
-use phalanx_sim::kernel::{Tl, View};
+use phalanx_sim::kernel::{Computing, Tile, Tl, View};
 use phalanx_sim::machine::{Machine, Options};
 use phalanx_sim::report::Report;
 use phalanx_sim::topology::PeId;
 use phalanx_sim::value::reference::Array;
-use phalanx_sim::value::{DType, Value};
+use phalanx_sim::value::{Compare, DType, Value};
 use phalanx_sim::{MachineSpec, Time};
 
 /// DMA of 1 B/ns with 10 ns latency, vector engine of 1 B/ns, matrix engine of 1 FLOP/ns.
@@ -136,4 +136,42 @@ fn a_kernel_that_does_nothing_takes_no_time() {
         solo(bare(), Options::default(), |_| async { Ok(()) }).unwrap().simulated,
         Time::ZERO
     );
+}
+
+/// Returns the nanoseconds, and so the bytes, that a vector operation takes on tiles of zeros of two shapes.
+fn charged<F>(dtype: DType, shapes: [[usize; 2]; 2], operation: F) -> u64
+where
+    F: Fn(&Tl, &Tile, &Tile) -> Computing + Clone + 'static,
+{
+    let report = solo(slow(), without_data(), move |tl| {
+        let operation = operation.clone();
+        async move {
+            let [left, right] = shapes.map(|shape| tl.zeros(dtype, shape));
+            operation(&tl, &left?, &right?).await.map(drop)
+        }
+    });
+    report.unwrap().simulated.as_ps() / 1_000
+}
+
+#[test]
+fn a_comparison_takes_as_long_as_a_sum_of_the_same_joint_shape() {
+    let outer = [[30, 1], [1, 20]];
+    let less = |tl: &Tl, x: &Tile, y: &Tile| tl.compare(Compare::Lt, x, y);
+    assert_eq!(charged(DType::F32, outer, Tl::add), 30 * 20 * 4);
+    assert_eq!(charged(DType::F32, outer, less), 30 * 20 * 4);
+    assert_eq!(charged(DType::F16, outer, less), 30 * 20 * 4, "the result is of i32");
+}
+
+#[test]
+fn a_cast_and_a_selection_take_the_bytes_of_their_largest_tile() {
+    let shapes = [[3, 5], [3, 5]];
+    let cast = |to| move |tl: &Tl, x: &Tile, _: &Tile| tl.cast(x, to);
+    assert_eq!(charged(DType::F16, shapes, cast(DType::F32)), 15 * 4, "the result is the larger");
+    assert_eq!(charged(DType::F32, shapes, cast(DType::F16)), 15 * 4, "the operand is the larger");
+    assert_eq!(charged(DType::F16, shapes, cast(DType::Bf16)), 15 * 2);
+    let select = |tl: &Tl, x: &Tile, y: &Tile| match tl.zeros(DType::I32, [3, 5]) {
+        Ok(condition) => tl.select(&condition, x, y),
+        Err(error) => panic!("{error}"),
+    };
+    assert_eq!(charged(DType::F16, shapes, select), 15 * 4, "the condition is of i32");
 }

@@ -1,14 +1,15 @@
 //! Reports: stacks that fill the run, and a critical path that explains all of it.
 
 use crate::scenario::scenarios;
-use crate::support::{Outcome, bare, pe, quad, recorded, traffic, without_data};
+use crate::support::{Outcome, bare, pe, quad, recorded, traffic, traffic_with, without_data};
 use phalanx_sim::Time;
+use phalanx_sim::executor::PartitionOrder;
 use phalanx_sim::ipcq::EdgeSpec;
 use phalanx_sim::kernel::{Tl, View};
 use phalanx_sim::machine::{Machine, Options};
 use phalanx_sim::memory::Region;
 use phalanx_sim::record::Resource;
-use phalanx_sim::report::Report;
+use phalanx_sim::report::{CriticalPath, Report};
 use phalanx_sim::stall::Kind;
 use phalanx_sim::topology::PeId;
 use phalanx_sim::value::DType;
@@ -39,16 +40,31 @@ proptest! {
         let report = scenario.run(without_data()).0.unwrap();
         adds_up(&report);
         let path = &report.critical_path;
-        prop_assert!(path.complete || path.forgotten > 0, "REC-2: all steps were kept");
-        // A recorded run keeps all steps, and shows what the other may have forgotten.
         let recorded = scenario.run(Options { record: true, ..without_data() }).0.unwrap();
-        let whole = &recorded.critical_path;
-        prop_assert!(whole.complete && whole.forgotten == 0, "REC-3");
-        prop_assert_eq!(path.spent, whole.spent);
-        if path.complete {
-            prop_assert_eq!(&path.parts, &whole.parts);
-        }
+        same_path(path, &recorded.critical_path);
+        prop_assert_eq!(path.spent, recorded.critical_path.spent);
     }
+
+    #[test]
+    fn rec_2_a_path_that_was_folded_all_the_time_is_the_path_of_the_recorded_run(
+        scenario in scenarios(), seed in any::<u64>()
+    ) {
+        let recorded = scenario.run(Options { record: true, ..without_data() }).0.unwrap();
+        let partition_order = PartitionOrder::Shuffled(seed);
+        let folded = Options { steps: 1, partition_order, ..without_data() };
+        let folded = scenario.run(folded).0.unwrap();
+        same_path(&folded.critical_path, &recorded.critical_path);
+    }
+}
+
+/// REC-2 and REC-3: the path of a run, and the path of the same run recorded.
+fn same_path(path: &CriticalPath, recorded: &CriticalPath) {
+    for path in [path, recorded] {
+        assert!(path.complete && path.forgotten == 0, "REC-2, REC-3: {path:?}");
+    }
+    assert!(path.kept <= recorded.kept, "REC-2: {} steps of {}", path.kept, recorded.kept);
+    assert_eq!((path.end, path.spent), (recorded.end, recorded.spent), "REC-2");
+    assert_eq!((&path.parts, path.latency), (&recorded.parts, recorded.latency), "REC-2");
 }
 
 /// Loads, computes, meets the others and stores.
@@ -75,6 +91,44 @@ fn rpt_1_stacks_of_loads_engines_and_barriers_fill_the_run() {
     adds_up(&report);
     let pes = report.stalls.iter().filter(|stalls| matches!(stalls.resource, Resource::Program(_)));
     assert_eq!(pes.count(), 4 * 32);
+}
+
+#[test]
+fn rec_2_the_path_of_loads_engines_and_barriers_can_be_folded_all_the_time() {
+    let run = |options: Options| {
+        let mut machine = Machine::new(quad(), options);
+        for sip in 0..4 {
+            let region = machine.zeros(sip, 1, DType::F16, 5000).unwrap();
+            machine.launch(sip, "mixed", &machine.pes(sip), move |tl| mixed(tl, region));
+        }
+        machine.run().unwrap().critical_path
+    };
+    let recorded = run(Options { record: true, ..without_data() });
+    same_path(&run(Options { steps: 1, ..without_data() }), &recorded);
+}
+
+/// Goes on after an operation while the next one of the same engine is under way.
+async fn overlapping(tl: Tl, region: Region) -> Outcome {
+    for _ in 0..4 {
+        let tile = tl.load(&View::of(&region)).await?;
+        let first = tl.add(&tile, &tile);
+        drop(tl.mul(&tile, &tile));
+        drop(first.await?);
+    }
+    Ok(())
+}
+
+#[test]
+fn rec_2_the_path_of_a_program_that_waits_is_kept() {
+    let run = |options: Options| {
+        let mut machine = Machine::new(quad(), options);
+        let region = machine.zeros(0, 0, DType::F32, 4096).unwrap();
+        machine.launch(0, "overlapping", &[PeId::first(0)], move |tl| overlapping(tl, region));
+        machine.run().unwrap().critical_path
+    };
+    let recorded = run(Options { record: true, ..without_data() });
+    assert!(recorded.parts.iter().any(|part| part.count == 4), "four loads: {recorded:?}");
+    same_path(&run(Options { steps: 1, ..without_data() }), &recorded);
 }
 
 #[test]
@@ -112,17 +166,22 @@ fn rec_1_the_path_of_a_chain_names_each_part() {
 }
 
 #[test]
-fn rec_2_a_long_run_keeps_few_steps_and_exact_totals() {
+fn rec_2_a_long_run_keeps_few_steps_and_the_whole_path() {
     let edge = EdgeSpec { n_slots: 2, slot_size: 128, ..EdgeSpec::default() };
     let run = |messages: usize| {
-        traffic(&bare(), edge, &[(pe(0, 0, 0), pe(1, 0, 0), &vec![128; messages])])
+        let options = Options { steps: 1 << 10, ..Options::default() };
+        let sizes = vec![128; messages];
+        traffic_with(options, &bare(), edge, &[(pe(0, 0, 0), pe(1, 0, 0), &sizes)])
     };
     let (short, long) = (run(50), run(60_000));
-    assert!(short.critical_path.complete);
-    assert!(!long.critical_path.complete && long.critical_path.forgotten > 0, "REC-2");
-    adds_up(&long);
-    let steps: u64 = long.critical_path.parts.iter().map(|part| part.count).sum();
-    assert!(steps < 1 << 16, "REC-2: {steps}");
+    for (report, messages) in [(&short, 50), (&long, 60_000)] {
+        adds_up(report);
+        let path = &report.critical_path;
+        assert!(path.complete && path.forgotten == 0, "REC-2");
+        let steps: u64 = path.parts.iter().map(|part| part.count).sum();
+        assert!(steps >= messages / 2, "REC-2: every second message is on the path: {steps}");
+    }
+    assert!(long.critical_path.kept < 1 << 11, "REC-2: {}", long.critical_path.kept);
 }
 
 #[test]

@@ -130,7 +130,17 @@ pub(crate) fn traffic(
     edge: EdgeSpec,
     flows: &[(PeId, PeId, &[usize])],
 ) -> Report {
-    let mut machine = Machine::new(spec.clone(), Options::default());
+    traffic_with(Options::default(), spec, edge, flows)
+}
+
+/// The same with other options.
+pub(crate) fn traffic_with(
+    options: Options,
+    spec: &MachineSpec,
+    edge: EdgeSpec,
+    flows: &[(PeId, PeId, &[usize])],
+) -> Report {
+    let mut machine = Machine::new(spec.clone(), options);
     for &(from, to, sizes) in flows {
         let (out, into) = (sizes.to_vec(), sizes.to_vec());
         machine.launch(from.sip, "send", &[from], move |tl| send_sizes(tl, to, edge, out.clone()));

@@ -125,6 +125,11 @@ impl Algorithm {
         Self::ALL.iter().map(|algorithm| algorithm.name).collect()
     }
 
+    /// True if it spreads the vector of this operation over all PEs of the SIP.
+    pub(crate) fn uses_all_pes(&self, operation: Operation) -> bool {
+        self.all_pes && operation.is_elementwise()
+    }
+
     /// Checks that it can do `operation` for these members on this machine; the error says why not.
     pub fn check(
         &self,

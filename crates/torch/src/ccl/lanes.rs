@@ -19,7 +19,7 @@ pub(crate) struct Lane {
     pub(crate) output: Buffer,
 }
 
-/// The lanes of a collective on `input` and `output`.
+/// The lanes of a collective on `input` and `output`, for `algorithm`.
 pub(crate) fn lanes(
     operation: Operation,
     algorithm: &Algorithm,
@@ -27,17 +27,23 @@ pub(crate) fn lanes(
     output: &Tensor,
     pes: &[PeId],
 ) -> Result<Vec<Lane>, Error> {
-    let lanes = match (whole(input), whole(output)) {
+    let lanes = by_piece(operation, input, output)?;
+    Ok(if algorithm.uses_all_pes(operation) { over_all(&lanes, pes) } else { lanes })
+}
+
+/// One lane for each piece of the tensors.
+pub(crate) fn by_piece(
+    operation: Operation,
+    input: &Tensor,
+    output: &Tensor,
+) -> Result<Vec<Lane>, Error> {
+    match (whole(input), whole(output)) {
         (Some(from), Some(to)) => {
-            vec![Lane { pe: output.shards()[0].pe, input: from, output: to }]
+            Ok(vec![Lane { pe: output.shards()[0].pe, input: from, output: to }])
         }
-        _ if operation.is_elementwise() => by_shard(operation, input, output)?,
-        _ => return Err(refuse(operation, if whole(input).is_none() { input } else { output })),
-    };
-    if !algorithm.all_pes || !operation.is_elementwise() {
-        return Ok(lanes);
+        _ if operation.is_elementwise() => by_shard(operation, input, output),
+        _ => Err(refuse(operation, if whole(input).is_none() { input } else { output })),
     }
-    Ok(over_all(&lanes, pes))
 }
 
 /// A tensor in one piece, as a buffer.
@@ -74,7 +80,7 @@ fn by_shard(operation: Operation, input: &Tensor, output: &Tensor) -> Result<Vec
 }
 
 /// Each lane cut into as many as there are PEs for it.
-fn over_all(lanes: &[Lane], pes: &[PeId]) -> Vec<Lane> {
+pub(crate) fn over_all(lanes: &[Lane], pes: &[PeId]) -> Vec<Lane> {
     let each = pes.len() / lanes.len();
     let mut spread = Vec::new();
     for (number, lane) in lanes.iter().enumerate() {

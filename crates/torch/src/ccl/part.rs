@@ -6,7 +6,7 @@
 //!   with both sides in the error.
 
 use super::algorithm::Operation;
-use super::prefetch::LoadFrom;
+use super::prefetch::{LoadFrom, room_for_tiles};
 use crate::error::{Mismatch, MismatchSide};
 use phalanx_sim::ipcq::{BufferKind, EdgeSpec, Topic};
 use phalanx_sim::kernel::{KernelError, Loading, Receiver, Sender, Tile, Tl, View};
@@ -19,7 +19,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 /// The operation that combines vectors.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ReduceOp {
     /// The sum.
     Sum,
@@ -161,7 +161,7 @@ impl Part {
         Ok(RecvQueue { receiver, rank, checked: Cell::new(false) })
     }
 
-    /// The settings of a queue, with fewer or smaller slots where `receivers` queues would take more than half of the scratch
+    /// The settings of a queue, with fewer or smaller slots where `receivers` queues would take too much of the scratch
     /// memory. A queue with other settings gets a channel of its own: the earlier queue may still be in use.
     fn edge(&self, tl: &Tl, receivers: usize) -> (EdgeSpec, u32) {
         let edge = fitting(self.peers.edge, tl.scratch_capacity(), receivers);
@@ -302,13 +302,17 @@ fn view(tl: &Tl, buffer: &Buffer, range: &Range<usize>) -> View {
 /// The bits of a channel number from this one on hold the number of receivers that a queue was fitted for.
 const FITTED: u32 = 20;
 
-/// Reduces the slots in number, then in size, until `receivers` queues take no more than half of the scratch memory.
+/// Reduces the slots in number, then in size, until `receivers` queues leave room for tiles: half of the scratch memory. One
+/// queue may take more, as long as the tiles of a stream fit beside it.
 fn fitting(edge: EdgeSpec, scratch: Capacity, receivers: usize) -> EdgeSpec {
     let Capacity::Limited(Bytes(scratch)) = scratch else { return edge };
-    if edge.buffer_kind == BufferKind::Hbm || receivers <= 1 {
+    if edge.buffer_kind == BufferKind::Hbm {
         return edge;
     }
-    let each = scratch / 2 / receivers as u64;
+    let each = match receivers {
+        0 | 1 => scratch - room_for_tiles(scratch, edge.slot_size),
+        _ => scratch / 2 / receivers as u64,
+    };
     if edge.slot_size.saturating_mul(edge.n_slots.into()) <= each {
         return edge;
     }

@@ -1,7 +1,6 @@
 //! Prefetching: the next chunks are loaded while the kernel works on the current one.
 
 use super::part::{Part, SendQueue};
-use phalanx_sim::ipcq::BufferKind;
 use phalanx_sim::kernel::{KernelError, Loading, Tile, Tl};
 use phalanx_sim::{Bytes, Capacity};
 use std::collections::VecDeque;
@@ -29,6 +28,14 @@ pub(crate) struct Prefetch<'a, K, I> {
 /// Most loads in flight: the DMA of a PE serves one after the other, and more early loads would keep the HBM from other PEs.
 const DEPTH: usize = 2;
 
+/// Tiles that a kernel holds beside the loads in flight.
+const OTHERS: usize = 2;
+
+/// The bytes of the scratch memory that slots leave to tiles of `tile` bytes: those of one stream, but at most half.
+pub(super) fn room_for_tiles(scratch: u64, tile: u64) -> u64 {
+    tile.saturating_mul((DEPTH + OTHERS) as u64).min(scratch / 2)
+}
+
 impl Part {
     /// Prefetches chunks in the order of `wanted`.
     pub(crate) fn prefetch<'a, K, I>(
@@ -44,16 +51,13 @@ impl Part {
         Prefetch { part: self, tl, from, wanted, depth, loading: VecDeque::new() }
     }
 
-    /// The number of loads in flight that fit into the scratch memory beside the slots and two more tiles.
+    /// The number of loads in flight that fit into the scratch memory beside the slots and two more tiles. The slots of
+    /// queues leave room for them, however many are configured.
     fn depth(&self, tl: &Tl) -> usize {
         let Capacity::Limited(Bytes(scratch)) = tl.scratch_capacity() else { return DEPTH };
-        let edge = self.peers.edge;
-        let slots = match edge.buffer_kind {
-            BufferKind::Tcm => edge.slot_size.saturating_mul(edge.n_slots.into()),
-            BufferKind::Hbm => 0,
-        };
-        let free = scratch.saturating_sub(slots.max(scratch / 2)) / edge.slot_size.max(1);
-        usize::try_from(free.saturating_sub(2)).unwrap_or(DEPTH).clamp(1, DEPTH)
+        let tile = self.peers.edge.slot_size.max(1);
+        let tiles = usize::try_from(room_for_tiles(scratch, tile) / tile).unwrap_or(DEPTH);
+        tiles.saturating_sub(OTHERS).clamp(1, DEPTH)
     }
 
     /// Sends a range, chunk by chunk.

@@ -15,6 +15,7 @@ pub use bound::Bound;
 use super::algorithm::Operation;
 use super::config::{CclConfig, Plan};
 use super::part::ReduceOp;
+use super::tuner::Tuner;
 use crate::context::Context;
 use crate::distributed::{self, CollectiveCall};
 use crate::limits::{ParameterError, check_numbers};
@@ -98,8 +99,9 @@ impl Sweep {
     /// Measures a size, in bytes, with `plan`, or with the configured choice.
     pub fn measure(&self, bytes: u64, plan: Option<&Plan>) -> Result<Measured, SpawnError> {
         let count = self.count(bytes);
-        let out = self.run(count, plan, false)?;
-        let inside = self.run(count, plan, true)?;
+        let tuner = Rc::new(Tuner::new(self.machine.clone()));
+        let out = self.run(count, plan, false, &tuner)?;
+        let inside = self.run(count, plan, true, &tuner)?;
         let bytes = (self.elements(count) * self.dtype.size()) as u64;
         Ok(Measured {
             bytes,
@@ -132,9 +134,16 @@ impl Sweep {
         Figures { time, algbw, busbw: algbw * bus_factor(self.operation, self.ranks()), wrong }
     }
 
-    fn run(&self, count: usize, plan: Option<&Plan>, in_place: bool) -> Result<Run, SpawnError> {
-        let mut context =
-            Context::new(self.machine.clone(), self.options.clone()).with_ccl(self.ccl.clone());
+    fn run(
+        &self,
+        count: usize,
+        plan: Option<&Plan>,
+        in_place: bool,
+        tuner: &Rc<Tuner>,
+    ) -> Result<Run, SpawnError> {
+        let mut context = Context::new(self.machine.clone(), self.options.clone())
+            .with_ccl(self.ccl.clone())
+            .with_tuner(tuner.clone());
         let sweep = Rc::new(self.clone());
         let (own, ranks) = (sweep.clone(), self.ranks());
         let tensors = spawn(&mut context, ranks, move |rank, cx| {

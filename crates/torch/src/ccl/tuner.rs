@@ -1,197 +1,218 @@
-//! The tuner: chooses an algorithm by simulating each that fits, without data, on a machine of its own.
+//! The tuner: chooses an algorithm by simulating the collective itself, without data, on a machine of its own.
 //!
-//! A measurement depends on machine, members, operation and size alone, so that every rank makes the same choice without
-//! communication.
+//! - **TUN-1 (the fastest).** The chosen plan is never slower than another plan that fits, if all ranks call the collective at
+//!   the same instant: plans that may be the fastest are simulated with the layout, the size and the root of the call.
+//! - **TUN-2 (same on all).** The choice depends on the machine, the plans and the [`Trial`] alone: ranks that call the same
+//!   collective on tensors of the same layout make the same choice without communication.
+//! - **TUN-3 (little work).** A plan is not simulated at the exact size if a smaller size shows that it is slower, and no
+//!   simulation goes on after its plan has lost.
+//!
+//! A smaller size is the size itself with three significant bits, or, for large collectives, two sizes from which the time is
+//! extrapolated. The tuner assumes that a time grows with the size, that a byte of a larger collective costs no more, and that the
+//! next byte costs no less than the last one; [`doubt`] is the margin for exceptions.
 
-use super::algorithm::{Algorithm, Operation};
 use super::config::Plan;
-use super::part::{Buffer, Part, Peers, ReduceOp};
-use phalanx_sim::machine::{Machine, Options, RunError};
-use phalanx_sim::memory::MemoryError;
-use phalanx_sim::topology::PeId;
-use phalanx_sim::value::DType;
+use super::trial::{Trial, measure_within};
 use phalanx_sim::{MachineSpec, Time};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::rc::Rc;
 
-/// The parameters of a measurement.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Trial {
-    /// The operation.
-    pub operation: Operation,
-    /// The SIPs that take part.
-    pub members: Vec<u32>,
-    /// Elements of the larger of input and output.
-    pub elements: usize,
-    /// Bytes of an element.
-    pub size: usize,
-}
-
-/// A cache of measurements on one machine.
+/// A chooser of plans for one machine, with a cache.
 pub struct Tuner {
     machine: MachineSpec,
-    known: RefCell<BTreeMap<(Trial, String), Option<Time>>>,
+    known: RefCell<BTreeMap<Trial, BTreeMap<String, Known>>>,
+    chosen: RefCell<BTreeMap<Trial, Vec<Choice>>>,
+    simulated: Cell<usize>,
 }
 
-/// Largest simulated collective, in bytes a rank, if the time grows with the size by then. The time of larger collectives
-/// is extrapolated from the last two measurements.
-const LARGEST: usize = 4 << 20;
+/// The choice between some plans.
+struct Choice {
+    plans: Vec<Plan>,
+    fastest: Option<Plan>,
+}
 
-/// Largest simulated collective in any case.
-const LIMIT: usize = 64 << 20;
+/// The known time of a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Known {
+    /// The exact time.
+    Exact(Time),
+    /// The time is longer than this.
+    Longer(Time),
+    /// The plan cannot run.
+    Unfit,
+}
 
-/// True if twice the size takes at least 1.5 times as long.
-fn is_linear(small: Time, large: Time) -> bool {
-    2 * u128::from(large.as_ps()) >= 3 * u128::from(small.as_ps())
+/// Largest collective whose plans are compared at nearly its own size, in bytes a rank.
+const NEAR: usize = 4 << 20;
+
+/// Largest size for an extrapolation, in bytes a rank.
+const FAR: usize = 16 << 20;
+
+/// The part of a time that an estimate may be wrong by.
+fn doubt(time: Time) -> Time {
+    Time::ps(time.as_ps() / 8)
+}
+
+/// A size with three significant bits that is not larger.
+fn rounded_down(count: usize) -> usize {
+    let spare = (usize::BITS - count.leading_zeros()).saturating_sub(3);
+    count >> spare << spare
+}
+
+/// A size with three significant bits that is not smaller.
+fn rounded_up(count: usize) -> usize {
+    let spare = (usize::BITS - count.leading_zeros()).saturating_sub(3);
+    count.div_ceil(1 << spare) << spare
+}
+
+/// The bytes of the larger collective that times of this trial are extrapolated from; `None` for a trial of nearly its own size.
+fn base(trial: &Trial) -> Option<usize> {
+    let quarter = (trial.bytes() / 4 + 1).next_power_of_two() / 2;
+    (trial.bytes() > NEAR).then_some(quarter.min(FAR))
+}
+
+/// A trial of about `bytes` a rank.
+fn scaled(trial: &Trial, bytes: usize) -> Trial {
+    let whole = trial.bytes() as u128;
+    let count = |count: usize| (count as u128 * bytes as u128).div_ceil(whole);
+    trial.resized(|old| usize::try_from(count(old)).unwrap_or(old))
+}
+
+/// A time for `bytes`, given the time for `each` bytes.
+fn proportional(time: Time, bytes: usize, each: usize) -> Time {
+    let all = u128::from(time.as_ps()).saturating_mul(bytes as u128) / each as u128;
+    Time::ps(u64::try_from(all).unwrap_or(u64::MAX))
 }
 
 impl Tuner {
     /// A tuner for a machine.
     pub fn new(machine: MachineSpec) -> Self {
-        Self { machine, known: RefCell::default() }
+        let (known, chosen) = (RefCell::default(), RefCell::default());
+        Self { machine, known, chosen, simulated: Cell::new(0) }
     }
 
     /// The fastest of `plans` for a trial, the first of equals; `None` if none fits.
     pub fn fastest(&self, trial: &Trial, plans: &[Plan]) -> Option<Plan> {
-        let timed = plans.iter().filter_map(|plan| Some((self.time(trial, plan)?, plan)));
-        timed.min_by_key(|(time, _)| *time).map(|(_, plan)| plan.clone())
+        if let Some(choices) = self.chosen.borrow().get(trial)
+            && let Some(known) = choices.iter().find(|choice| choice.plans == plans)
+        {
+            return known.fastest.clone();
+        }
+        let fastest =
+            self.exact(trial, plans, self.estimates(trial, plans)).map(|at| plans[at].clone());
+        let choice = Choice { plans: plans.to_vec(), fastest: fastest.clone() };
+        self.chosen.borrow_mut().entry(trial.clone()).or_default().push(choice);
+        fastest
     }
 
-    /// The time of a plan; `None` if it does not fit.
-    pub fn time(&self, trial: &Trial, plan: &Plan) -> Option<Time> {
-        // Sizes are rounded up to powers of two: a few trials serve all sizes.
-        let elements = trial.elements.max(1).next_power_of_two();
-        let at = |elements| self.measured(&Trial { elements, ..trial.clone() }, plan);
-        let within = |bytes: usize| (bytes / trial.size.max(1)).max(2).next_power_of_two();
-        let mut most = within(LARGEST);
-        if elements <= most {
-            return at(elements);
+    /// The number of simulated trials.
+    pub fn simulated(&self) -> usize {
+        self.simulated.get()
+    }
+
+    /// The plans that can run, by their position, each with a time that it takes at least, but for [`doubt`].
+    fn estimates(&self, trial: &Trial, plans: &[Plan]) -> Vec<(Time, usize)> {
+        match base(trial) {
+            None => self.near(&trial.resized(rounded_down), plans),
+            Some(base) => self.extrapolated(trial, base, plans),
         }
-        // Where latencies still hide the cost of more bytes, larger sizes are measured.
-        let (mut small, mut large) = (at(most / 2)?, at(most)?);
-        while !is_linear(small, large) && most < elements.min(within(LIMIT)) {
-            most *= 2;
-            (small, large) = (large, at(most)?);
-        }
-        let (more, per) = if is_linear(small, large) {
-            (large - small, most / 2)
-        } else {
-            // As if the collective ran piece by piece.
-            (large, most)
+    }
+
+    /// A time that a plan takes at most, but for [`doubt`].
+    fn most(&self, trial: &Trial, plan: &Plan) -> Option<Time> {
+        let (larger, base) = match base(trial) {
+            None => (trial.resized(rounded_up), None),
+            Some(base) => (scaled(trial, base), Some(base)),
         };
-        let beyond = (elements - most) as u128 * u128::from(more.as_ps()) / per as u128;
-        Some(large + Time::ps(u64::try_from(beyond).unwrap_or(u64::MAX)))
+        let Known::Exact(time) = self.known(&larger, plan, Time::MAX) else { return None };
+        Some(base.map_or(time, |base| proportional(time, trial.bytes(), base)))
     }
 
-    /// The number of cached measurements.
-    pub fn measurements(&self) -> usize {
-        self.known.borrow().len()
-    }
-
-    fn measured(&self, trial: &Trial, plan: &Plan) -> Option<Time> {
-        let key = (trial.clone(), plan.name.clone());
-        if let Some(known) = self.known.borrow().get(&key) {
-            return *known;
+    /// The times of plans at a size near to the wanted one. Slow plans are not simulated to their end.
+    fn near(&self, trial: &Trial, plans: &[Plan]) -> Vec<(Time, usize)> {
+        let mut best = Time::MAX;
+        let mut estimates = Vec::new();
+        for (at, plan) in plans.iter().enumerate() {
+            // Half more than the best leaves room for the distance to the wanted size, and for doubt.
+            let limit = Time::ps(best.as_ps().saturating_add(best.as_ps() / 2));
+            match self.known(trial, plan, limit) {
+                Known::Exact(time) => {
+                    best = best.min(time);
+                    estimates.push((time, at));
+                }
+                Known::Longer(time) => estimates.push((time, at)),
+                Known::Unfit => {}
+            }
         }
-        let time = measure(&self.machine, trial, plan).ok();
-        self.known.borrow_mut().insert(key, time);
-        time
+        estimates
     }
-}
 
-/// The error of a trial.
-#[derive(Debug, thiserror::Error)]
-pub enum TrialError {
-    /// The algorithm does not fit.
-    #[error("{0}")]
-    Unfit(String),
-    /// The machine has no room for the tensors.
-    #[error(transparent)]
-    Memory(#[from] MemoryError),
-    /// The run failed.
-    #[error(transparent)]
-    Run(#[from] RunError),
-}
-
-/// Simulates the kernels of a collective without ranks and without data; returns the time of the last end.
-pub fn measure(machine: &MachineSpec, trial: &Trial, plan: &Plan) -> Result<Time, TrialError> {
-    let algorithm = Algorithm::find(&plan.module)
-        .ok_or_else(|| TrialError::Unfit(format!("there is no algorithm `{}`", plan.module)))?;
-    algorithm.check(trial.operation, machine, &trial.members).map_err(TrialError::Unfit)?;
-    let options = Options { data: false, ..Options::default() };
-    let mut machine = Machine::new(machine.clone(), options);
-    launch(&mut machine, trial, plan, algorithm)?;
-    Ok(machine.run()?.simulated)
-}
-
-/// Launches every member's part on a machine.
-pub fn launch(
-    machine: &mut Machine,
-    trial: &Trial,
-    plan: &Plan,
-    algorithm: &'static Algorithm,
-) -> Result<(), TrialError> {
-    let dtype = match trial.size {
-        2 => DType::F16,
-        _ => DType::F32,
-    };
-    let lanes: Vec<PeId> = if algorithm.all_pes && trial.operation.is_elementwise() {
-        machine.pes(0)
-    } else {
-        vec![PeId::first(0)]
-    };
-    let ranks = trial.members.len();
-    let [input_len, output_len] = lengths(trial.operation, trial.elements, ranks);
-    for (rank, &sip) in trial.members.iter().enumerate() {
-        let input = Buffer::of(machine.empty(sip, 0, dtype, input_len)?);
-        let output = if trial.operation.is_elementwise() {
-            input.clone()
-        } else {
-            Buffer::of(machine.empty(sip, 0, dtype, output_len)?)
+    /// The times of plans, extrapolated from collectives of `base` bytes a rank and of half of that.
+    fn extrapolated(&self, trial: &Trial, base: usize, plans: &[Plan]) -> Vec<(Time, usize)> {
+        let (half, whole) = (scaled(trial, base / 2), scaled(trial, base));
+        let estimate = |plan: &Plan| {
+            let Known::Exact(small) = self.known(&half, plan, Time::MAX) else { return None };
+            let Known::Exact(large) = self.known(&whole, plan, Time::MAX) else { return None };
+            let more = Time::ps(large.as_ps().saturating_sub(small.as_ps()));
+            let beyond = proportional(more, trial.bytes() - base, base / 2);
+            Some(Time::ps(large.as_ps().saturating_add(beyond.as_ps())))
         };
-        let own: Vec<PeId> = lanes.iter().map(|pe| PeId { sip, ..*pe }).collect();
-        let members = trial.members.clone();
-        let (operation, edge, count) = (trial.operation, plan.edge, lanes.len());
-        machine.launch(sip, operation.name(), &own, move |tl| {
-            let cut = |buffer: &Buffer| {
-                let range = crate::placement::share(&(0..buffer.len), tl.program_id(), count);
-                buffer.part(&range)
-            };
-            let pes = members.iter().map(|sip| PeId { sip: *sip, ..tl.pe() }).collect();
-            let peers = Peers {
-                pes,
-                names: (0..ranks).collect(),
-                edge,
-                channel: 0,
-                topic: "a trial".into(),
-                mismatch: Rc::default(),
-            };
-            let part = Part {
-                operation,
-                combine: ReduceOp::Sum,
-                rank,
-                ranks,
-                root: 0,
-                dtype,
-                input: cut(&input),
-                output: cut(&output),
-                splits: None,
-                peers,
-            };
-            (algorithm.run)(part, tl)
-        });
+        let estimates = plans.iter().enumerate();
+        estimates.filter_map(|(at, plan)| Some((estimate(plan)?, at))).collect()
     }
-    Ok(())
-}
 
-/// Elements of input and output, if the larger has `elements`, rounded up to equal parts.
-fn lengths(operation: Operation, elements: usize, ranks: usize) -> [usize; 2] {
-    let part = elements.div_ceil(ranks);
-    match operation {
-        Operation::AllReduce | Operation::Broadcast | Operation::Reduce => [elements, elements],
-        Operation::ReduceScatter | Operation::Scatter => [part * ranks, part],
-        Operation::AllGather | Operation::Gather => [part, part * ranks],
-        Operation::AllToAll => [part * ranks, part * ranks],
+    /// The position of the fastest plan.
+    fn exact(
+        &self,
+        trial: &Trial,
+        plans: &[Plan],
+        mut estimates: Vec<(Time, usize)>,
+    ) -> Option<usize> {
+        estimates.sort_unstable();
+        if let Some(at) = self.leader(trial, plans, &estimates) {
+            return Some(at);
+        }
+        let mut best: Option<(Time, usize)> = None;
+        for (estimate, at) in estimates {
+            let limit = best.map_or(Time::MAX, |(time, _)| time);
+            if estimate > limit && estimate - limit > doubt(limit) {
+                break;
+            }
+            if let Known::Exact(time) = self.known(trial, &plans[at], limit) {
+                best = Some(best.map_or((time, at), |best| best.min((time, at))));
+            }
+        }
+        best.map(|(_, at)| at)
+    }
+
+    /// The position of a plan that is the fastest by estimates alone, which are sorted.
+    fn leader(&self, trial: &Trial, plans: &[Plan], estimates: &[(Time, usize)]) -> Option<usize> {
+        let (least, first) = *estimates.first()?;
+        let Some((second, _)) = estimates.get(1) else { return Some(first) };
+        let is_slower = |than: Time| *second > than && *second - than > doubt(than);
+        // Without a clear distance a trial of the exact size is needed anyway.
+        if !is_slower(least) {
+            return None;
+        }
+        self.most(trial, &plans[first]).filter(|most| is_slower(*most)).map(|_| first)
+    }
+
+    /// The time of a plan if it is not longer than `limit`.
+    fn known(&self, trial: &Trial, plan: &Plan, limit: Time) -> Known {
+        let settings = format!("{} {:?}", plan.module, plan.edge);
+        let known = self.known.borrow().get(trial).and_then(|plans| plans.get(&settings).copied());
+        match known {
+            Some(known @ (Known::Exact(_) | Known::Unfit)) => return known,
+            Some(Known::Longer(least)) if least >= limit => return Known::Longer(least),
+            _ => {}
+        }
+        self.simulated.set(self.simulated.get() + 1);
+        let known = match measure_within(&self.machine, trial, plan, limit) {
+            Ok(Some(time)) => Known::Exact(time),
+            Ok(None) => Known::Longer(limit),
+            Err(_) => Known::Unfit,
+        };
+        self.known.borrow_mut().entry(trial.clone()).or_default().insert(settings, known);
+        known
     }
 }

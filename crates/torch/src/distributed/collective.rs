@@ -3,17 +3,17 @@
 use super::group::ProcessGroup;
 use crate::ccl::algorithm::{Algorithm, Operation};
 use crate::ccl::config::{Choice, Plan};
-use crate::ccl::lanes::{Lane, lanes};
-use crate::ccl::part::{Part, Peers, ReduceOp, Splits};
-use crate::ccl::tuner::Trial;
+use crate::ccl::job::Job;
+use crate::ccl::lanes::{by_piece, lanes};
+use crate::ccl::layout::Layout;
+use crate::ccl::part::{ReduceOp, Splits};
+use crate::ccl::trial::Trial;
 use crate::error::{Error, Mismatch};
 use crate::launch::{Arg, On};
 use crate::placement::DpPolicy;
 use crate::rank::Rank;
 use crate::request::Handle;
 use crate::tensor::Tensor;
-use phalanx_sim::kernel::{KernelError, Tl};
-use phalanx_sim::topology::PeId;
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -82,6 +82,23 @@ impl<'a> CollectiveCall<'a> {
         }
     }
 
+    /// The parameters that the time of the collective depends on, the same on all ranks.
+    fn trial(&self, sips: &[u32]) -> Result<Trial, Error> {
+        let lanes = by_piece(self.operation, self.input, self.output)?;
+        let layout = Layout::of(self.operation, sips.len(), &lanes);
+        let has_splits = self.splits.is_some();
+        Ok(Trial {
+            operation: self.operation,
+            combine: self.combine,
+            dtype: self.input.dtype(),
+            members: sips.to_vec(),
+            root: self.root,
+            // Sizes that differ between ranks are replaced by one that is the same for all.
+            layout: if has_splits { Layout::single(UNEVEN / sips.len()) } else { layout },
+            has_splits,
+        })
+    }
+
     /// The accesses of this rank's part.
     fn args(&self, rank: usize) -> Vec<Arg> {
         let is_root = rank == self.root;
@@ -122,26 +139,24 @@ pub(crate) fn launch_by(
     let topic = call.topic(group, sequence, &plan);
     group.join(sequence, topic.clone());
     let mismatch: Rc<RefCell<Option<Mismatch>>> = Rc::default();
-    let pes: Vec<PeId> = lanes.iter().map(|lane| lane.pe).collect();
-    let shared = Rc::new(Shared {
+    let job = Rc::new(Job {
         lanes,
+        algorithm,
+        operation: call.operation,
+        combine: call.combine,
+        dtype: call.input.dtype(),
+        rank,
+        root: call.root,
+        splits: call.splits.clone().map(Rc::new),
         sips,
         names: group.members().into(),
-        algorithm,
-        plan: plan.clone(),
+        edge: plan.edge,
         channel: group.channel(plan.edge),
         topic: topic.as_str().into(),
         mismatch: mismatch.clone(),
-        part: Template {
-            operation: call.operation,
-            combine: call.combine,
-            rank,
-            root: call.root,
-            splits: call.splits.clone().map(Rc::new),
-        },
     });
     let on = On {
-        pes,
+        pes: job.pes(),
         exclusive: true,
         label: Some(format!("{}({})", call.name, plan.name)),
         after: group.last().into_iter().collect(),
@@ -151,7 +166,7 @@ pub(crate) fn launch_by(
         call.name,
         on,
         &call.args(rank),
-        move |tl, args| shared.run(tl, args.tensor(0).dtype()),
+        move |tl, _| job.run(tl),
         move |result| match result {
             Ok(cause) => {
                 own.finish(sequence);
@@ -165,59 +180,6 @@ pub(crate) fn launch_by(
     );
     group.follow(&handle);
     Ok((handle, plan))
-}
-
-/// The state that all programs of a launch share.
-struct Shared {
-    lanes: Vec<Lane>,
-    sips: Vec<u32>,
-    names: Rc<[usize]>,
-    algorithm: &'static Algorithm,
-    plan: Plan,
-    channel: u32,
-    topic: Rc<str>,
-    mismatch: Rc<RefCell<Option<Mismatch>>>,
-    part: Template,
-}
-
-struct Template {
-    operation: Operation,
-    combine: ReduceOp,
-    rank: usize,
-    root: usize,
-    splits: Option<Rc<Splits>>,
-}
-
-impl Shared {
-    fn run(
-        &self,
-        tl: Tl,
-        dtype: phalanx_sim::DType,
-    ) -> std::pin::Pin<Box<dyn Future<Output = Result<(), KernelError>>>> {
-        let lane = &self.lanes[tl.program_id()];
-        let pes = self.sips.iter().map(|sip| PeId { sip: *sip, ..lane.pe }).collect();
-        let Template { operation, combine, rank, root, splits } = &self.part;
-        let part = Part {
-            operation: *operation,
-            combine: *combine,
-            rank: *rank,
-            ranks: self.sips.len(),
-            root: *root,
-            dtype,
-            input: lane.input.clone(),
-            output: lane.output.clone(),
-            splits: splits.clone(),
-            peers: Peers {
-                pes,
-                names: self.names.clone(),
-                edge: self.plan.edge,
-                channel: self.channel,
-                topic: self.topic.clone(),
-                mismatch: self.mismatch.clone(),
-            },
-        };
-        (self.algorithm.run)(part, tl)
-    }
 }
 
 /// The plan that an all-reduce of `tensor` follows: the configured one, or the fastest that fits.
@@ -241,20 +203,13 @@ pub fn all_reduce_by(
 /// The plan for a collective: the configured one, or the fastest that fits.
 fn choose(cx: &Rank, call: &CollectiveCall<'_>, sips: &[u32]) -> Result<Plan, Error> {
     let (settings, names) = (cx.settings(), Algorithm::names());
-    let trial = Trial {
-        operation: call.operation,
-        members: sips.to_vec(),
-        // Sizes that differ between ranks are replaced by one that is the same for all.
-        elements: call.elements(sips.len()).unwrap_or(UNEVEN),
-        size: call.input.dtype().size(),
-    };
     let auto = || {
         let plans = settings.ccl.plans(&names);
         let fitting: Vec<Plan> = plans
             .into_iter()
             .filter(|plan| plan.check(call.operation, cx.machine(), sips).is_ok())
             .collect();
-        let fastest = settings.tuner.fastest(&trial, &fitting);
+        let fastest = settings.tuner.fastest(&call.trial(sips)?, &fitting);
         fastest
             .ok_or_else(|| Error::argument(format!("no algorithm can do {} here", call.operation)))
     };

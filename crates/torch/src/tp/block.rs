@@ -52,7 +52,7 @@ impl BlockOptions {
 /// `x + attention(norm(x))`, then `x + mlp(norm(x))`.
 ///
 /// The rows of the weight of queries, keys and values are ordered `[head, query | key | value, width]`, so that ranks
-/// get whole heads.
+/// get whole heads. A forward pass has two named ranges, `attention` and `mlp`, each with its layer norm and its residual.
 pub struct TransformerBlock {
     layer: LayerContext,
     norms: [[Tensor; 2]; 2],
@@ -107,10 +107,17 @@ impl TransformerBlock {
         let &[_, _, _] = x.shape() else {
             return Err(Error::argument(format!("{} must be [s, b, hidden]", x.describe())));
         };
-        let attended = self.attention(&self.norm(0, x)?)?;
-        let x = self.sum(x, &attended)?;
+        let x = self.attend(x)?;
+        let _range = self.layer.cx.range("mlp");
         let mixed = self.mlp.forward(&self.norm(1, &x)?)?;
         self.sum(&x, &mixed)
+    }
+
+    /// The first half of the block: `x + attention(norm(x))`.
+    fn attend(&self, x: &Tensor) -> Result<Tensor, Error> {
+        let _range = self.layer.cx.range("attention");
+        let attended = self.attention(&self.norm(0, x)?)?;
+        self.sum(x, &attended)
     }
 
     fn norm(&self, which: usize, x: &Tensor) -> Result<Tensor, Error> {

@@ -1,5 +1,6 @@
 //! Collectives as kernels alone, with numbers: every algorithm against what it should give.
 
+mod fastest;
 mod matrix;
 mod order;
 mod others;

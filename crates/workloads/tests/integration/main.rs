@@ -1,6 +1,7 @@
 //! The programs that come with Phalanx.
 
 mod advice;
+mod auto;
 mod node;
 mod parameters;
 mod truths;

@@ -37,6 +37,10 @@ fn wkl_1_names_kinds_and_ranges_are_checked() {
         ("ping", ("bytes", "3"), "parameter `bytes`: 3 bytes cannot be used", "multiple of 2"),
         ("ping", ("bytes", "2 TiB"), "cannot be used", "allowed: at most 4 GiB"),
         ("ping", ("to", "8"), "parameter `to`: there is no sip8 in `bare`", "allowed: 0 to 7"),
+        ("ping", ("to", "sip8"), "there is no sip8 in `bare`", "allowed: 0 to 7, or sip0 to sip7"),
+        ("ping", ("to", "spi3"), "parameter `to`: `spi3` is not a SIP", "did you mean `sip3`?"),
+        ("ping", ("to", "sip2.cube0.pe1"), "is not a SIP", "did you mean `sip2`? allowed: 0 to 7"),
+        ("ping", ("to", "-1"), "parameter `to`: `-1` is not a SIP", "allowed: 0 to 7"),
         ("ping", ("to", "0"), "sip0 cannot send to itself", "must differ"),
         ("queue", ("chunks", "0"), "parameter `chunks`: 0 is out of range", "allowed: 1 to"),
         ("gemm", ("m", "1048577"), "parameter `m`: 1048577 is out of range", "1 to 1048576"),
@@ -49,6 +53,20 @@ fn wkl_1_names_kinds_and_ranges_are_checked() {
         assert!(error.help.contains(help), "WKL-1: {given:?}: {}", error.help);
     }
     assert_eq!(refusal("ping", &[("to", "1"), ("to", "2")]).message, "parameter `to` is set twice");
+}
+
+#[test]
+fn wkl_1_a_sip_has_its_number_and_the_name_that_reports_print() {
+    let machine = preset("bare", &[]);
+    let settings = |given: &[(&str, &str)]| {
+        let settings = workload::find("ping").unwrap().settings(&machine, given);
+        settings
+            .unwrap_or_else(|error| panic!("WKL-1: {given:?}: {error}"))
+            .iter()
+            .collect::<Vec<_>>()
+    };
+    let by_name = settings(&[("from", "sip7"), ("to", "sip0")]);
+    assert_eq!(by_name, settings(&[("from", "7"), ("to", "0")]), "WKL-1");
 }
 
 #[test]

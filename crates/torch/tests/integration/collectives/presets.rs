@@ -106,3 +106,21 @@ fn queues_that_are_set_up_differently_do_not_meet() {
         case.compare(&outputs.iter().map(read).collect::<Vec<_>>());
     }
 }
+
+#[test]
+fn more_slots_than_fit_are_no_slower() {
+    let spec = machine("quad-sip", &[]);
+    for operation in [Operation::AllReduce, Operation::AllGather] {
+        for algorithm in super::able(operation).filter(|name| *name != "torus_2d") {
+            let time = |slots| timed(operation, &spec, &plan(algorithm, slots, 16 << 10), 1 << 20);
+            let few = time(24);
+            for slots in [28, 30, 32, 33, 64, 1000] {
+                let more = time(slots);
+                assert!(
+                    more <= few,
+                    "{operation} by {algorithm}: {slots} slots take {more}, 24 {few}"
+                );
+            }
+        }
+    }
+}

@@ -4,7 +4,7 @@ use super::{Case, torus};
 use crate::ranks::machine;
 use phalanx_sim::ipcq::EdgeSpec;
 use phalanx_sim::{MachineSpec, Time};
-use phalanx_torch::ccl::tuner::{Trial, measure};
+use phalanx_torch::ccl::trial::{Trial, measure};
 use phalanx_torch::ccl::{Operation, Plan};
 
 const MIB: usize = 1 << 20;
@@ -23,7 +23,7 @@ pub(super) fn plan(module: &str, n_slots: u32, slot_size: usize) -> Plan {
 /// Without numbers; `bytes` is the larger of input and output.
 pub(super) fn timed(operation: Operation, spec: &MachineSpec, plan: &Plan, bytes: usize) -> Time {
     let members = (0..spec.sips.count).collect();
-    let trial = Trial { operation, members, elements: bytes / 4, size: 4 };
+    let trial = Trial::new(operation, members, bytes / 4);
     measure(spec, &trial, plan).unwrap_or_else(|error| panic!("{}: {error}", plan.name))
 }
 

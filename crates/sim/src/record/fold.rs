@@ -1,0 +1,421 @@
+//! Folding: the steps that no path can reach any more are dropped, and every chain of steps without a branch becomes one
+//! [`Chain`] with the sums of its steps. What is left is a forest with fewer than two chains for each live path (REC-2).
+
+use super::path::{Step, StepId, Steps};
+use super::sums::{PathPart, Sums};
+use crate::time::Time;
+use std::cell::Cell;
+
+/// A chain of steps that was folded. It has the number of its last step.
+#[derive(Debug, Default)]
+pub(crate) struct Chain {
+    pub(super) sequence: u64,
+    /// The step or chain before it.
+    pub(crate) parent: StepId,
+    /// The start of its first step.
+    pub(crate) from: Time,
+    /// The end of its last step.
+    pub(crate) to: Time,
+    /// True if its last step is on a wire outside SIPs.
+    pub(crate) ends_outside: bool,
+    /// Time behind the wires outside SIPs, between its steps.
+    pub(crate) latency: Time,
+    pub(crate) parts: Vec<PathPart>,
+}
+
+/// Room for steps, shared by all SIPs.
+pub(crate) struct Room {
+    /// Number of steps for which SIPs have taken room since the last fold.
+    taken: Cell<usize>,
+    /// Number of steps after which a fold is due.
+    limit: Cell<usize>,
+    /// The limit while few chains are kept.
+    least: usize,
+    /// Number of steps whose way back was lost.
+    lost: Cell<u64>,
+}
+
+/// Most steps of one SIP between two folds, on average.
+const STEPS_OF_ONE: usize = 1 << 15;
+
+impl Room {
+    /// Returns the room of a machine of `sips` SIPs with at most `steps` steps between two folds.
+    pub(crate) fn new(steps: usize, sips: u32) -> Self {
+        let least = steps.min((sips as usize).saturating_mul(STEPS_OF_ONE)).max(1);
+        let (taken, limit, lost) = (Cell::default(), Cell::new(least), Cell::default());
+        Self { taken, limit, least, lost }
+    }
+
+    /// Takes room for `steps` steps.
+    pub(super) fn take(&self, steps: usize) {
+        self.taken.set(self.taken.get() + steps);
+    }
+
+    /// True if there are many steps.
+    #[inline]
+    pub(crate) fn is_used_up(&self) -> bool {
+        self.taken.get() >= self.limit.get()
+    }
+
+    pub(super) fn least(&self) -> usize {
+        self.least
+    }
+
+    /// Returns the number of steps whose way back was lost.
+    pub(crate) fn lost(&self) -> u64 {
+        self.lost.get()
+    }
+}
+
+/// Folds the steps of all SIPs; the steps of `roots` keep their numbers.
+///
+/// The result depends on the steps and the set of roots alone: the order of SIPs and of roots has no effect.
+pub(crate) fn fold(room: &Room, all: &mut [&mut Steps], roots: &[StepId]) {
+    let mut forest = Forest::new(all);
+    for root in roots {
+        forest.mark(*root);
+    }
+    forest.kept.sort_unstable();
+    let kept = std::mem::take(&mut forest.kept);
+    let chains: Vec<Chain> = kept.iter().filter_map(|id| forest.chain(*id)).collect();
+    room.lost.set(room.lost.get() + forest.lost);
+    room.taken.set(0);
+    // Chains are folded again each time: with many of them, folding must be rare.
+    room.limit.set(room.least.max(2 * chains.len()));
+    for steps in all.iter_mut() {
+        steps.start_again();
+    }
+    for (id, chain) in kept.iter().zip(chains) {
+        if let Some(sip) = id.sip() {
+            all[sip as usize].folded.push(chain);
+        }
+    }
+}
+
+/// The place of a step or a chain.
+#[derive(Clone, Copy)]
+enum Place {
+    Step(usize),
+    Chain(usize),
+}
+
+/// The use of a step.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mark {
+    /// No path reaches it.
+    Unreached,
+    /// One step follows it, and no path ends there.
+    Inner,
+    /// A path ends there, or several steps follow it.
+    Kept,
+}
+
+/// All steps and chains during a fold.
+struct Forest<'a, 'b> {
+    all: &'a mut [&'b mut Steps],
+    /// The marks of the steps of each SIP, and of its chains.
+    marks: Vec<(Vec<Mark>, Vec<Mark>)>,
+    kept: Vec<StepId>,
+    sums: Sums,
+    lost: u64,
+}
+
+impl<'a, 'b> Forest<'a, 'b> {
+    fn new(all: &'a mut [&'b mut Steps]) -> Self {
+        let marks_of = |steps: &&mut Steps| {
+            let unreached = |count| vec![Mark::Unreached; count];
+            (unreached(steps.list.len()), unreached(steps.folded.len()))
+        };
+        let marks = all.iter().map(marks_of).collect();
+        Self { all, marks, kept: Vec::new(), sums: Sums::default(), lost: 0 }
+    }
+
+    /// Marks the way back from the end of a path.
+    fn mark(&mut self, root: StepId) {
+        let (mut at, mut after) = (root, Mark::Kept);
+        while let Some((sip, place)) = self.find(at) {
+            let mark = self.mark_at(sip, place);
+            let before = *mark;
+            if before == Mark::Kept {
+                return;
+            }
+            *mark = if before == Mark::Inner { Mark::Kept } else { after };
+            if *mark == Mark::Kept {
+                self.kept.push(at);
+            }
+            if before == Mark::Inner {
+                return;
+            }
+            (at, after) = (self.parent_of(sip, place), Mark::Inner);
+        }
+    }
+
+    #[inline]
+    fn find(&self, id: StepId) -> Option<(usize, Place)> {
+        let sip = id.sip()? as usize;
+        let steps = &self.all[sip];
+        if let Some(index) = steps.index_of(id) {
+            return Some((sip, Place::Step(index)));
+        }
+        steps.chain_index(id).map(|index| (sip, Place::Chain(index)))
+    }
+
+    #[inline]
+    fn mark_at(&mut self, sip: usize, place: Place) -> &mut Mark {
+        let (steps, chains) = &mut self.marks[sip];
+        match place {
+            Place::Step(index) => &mut steps[index],
+            Place::Chain(index) => &mut chains[index],
+        }
+    }
+
+    #[inline]
+    fn parent_of(&self, sip: usize, place: Place) -> StepId {
+        match place {
+            Place::Step(index) => self.all[sip].list[index].parent,
+            Place::Chain(index) => self.all[sip].folded[index].parent,
+        }
+    }
+
+    /// Returns the chain that ends with a kept step and begins after the kept step before it.
+    fn chain(&mut self, id: StepId) -> Option<Chain> {
+        let (sip, mut first) = self.find(id)?;
+        if self.inner(self.parent_of(sip, first)).is_none()
+            && let Place::Chain(index) = first
+        {
+            return Some(self.all[sip].folded[index].take());
+        }
+        let mut chain = self.end_of(id, sip, first);
+        let mut before = Some((sip, first));
+        while let Some((sip, place)) = before {
+            self.begin_with(&mut chain, sip, place);
+            (first, before) = (place, self.inner(chain.parent));
+        }
+        chain.parts = self.sums.take();
+        self.lost += u64::from(matches!(first, Place::Step(_)) && self.is_lost(chain.parent));
+        Some(chain)
+    }
+
+    /// Returns the place of a step that belongs to the chain of the step after it.
+    #[inline]
+    fn inner(&self, id: StepId) -> Option<(usize, Place)> {
+        let (sip, place) = self.find(id)?;
+        let (steps, chains) = &self.marks[sip];
+        let mark = match place {
+            Place::Step(index) => steps[index],
+            Place::Chain(index) => chains[index],
+        };
+        (mark == Mark::Inner).then_some((sip, place))
+    }
+
+    /// True for a step that is not here any more.
+    fn is_lost(&self, id: StepId) -> bool {
+        id != StepId::default() && self.find(id).is_none()
+    }
+
+    /// Returns a chain of no step yet, at the end of a step.
+    fn end_of(&self, id: StepId, sip: usize, place: Place) -> Chain {
+        let (to, ends_outside) = match place {
+            Place::Step(index) => {
+                let Step { to, resource, .. } = self.all[sip].list[index];
+                (to, resource.is_wire_outside())
+            }
+            Place::Chain(index) => {
+                let chain = &self.all[sip].folded[index];
+                (chain.to, chain.ends_outside)
+            }
+        };
+        Chain { sequence: id.sequence(), from: to, to, ends_outside, ..Chain::default() }
+    }
+
+    /// Lets a chain begin with a step or a chain before it.
+    #[inline]
+    fn begin_with(&mut self, chain: &mut Chain, sip: usize, place: Place) {
+        match place {
+            Place::Step(index) => {
+                let Step { parent, resource, kind, from, to } = self.all[sip].list[index];
+                self.sums.add(resource, kind, to - from);
+                chain.begin_at(parent, (from, to), resource.is_wire_outside());
+            }
+            Place::Chain(index) => {
+                let Chain { parent, from, to, ends_outside, latency, parts, .. } =
+                    self.all[sip].folded[index].take();
+                for part in parts {
+                    self.sums.add_part(part);
+                }
+                chain.begin_at(parent, (from, to), ends_outside);
+                chain.latency += latency;
+            }
+        }
+    }
+}
+
+impl Chain {
+    /// Takes the chain out; its number stays.
+    fn take(&mut self) -> Self {
+        Self { parts: std::mem::take(&mut self.parts), ..*self }
+    }
+
+    /// Lets the chain begin with what lies between `from` and `to`.
+    #[inline]
+    fn begin_at(&mut self, parent: StepId, (from, to): (Time, Time), is_outside: bool) {
+        if is_outside {
+            self.latency += self.from.saturating_sub(to);
+        }
+        (self.parent, self.from) = (parent, from);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{Entry, Path, Resource};
+    use crate::stall::Kind;
+    use proptest::prelude::*;
+    use std::rc::Rc;
+
+    const SIPS: u32 = 3;
+    const PATHS: usize = 5;
+
+    /// One event of a run with a few live paths.
+    #[derive(Clone, Debug)]
+    enum Event {
+        /// A path takes a step in a SIP, some time after its end.
+        Step {
+            path: usize,
+            sip: u32,
+            wait: u64,
+            span: u64,
+            resource: u32,
+        },
+        /// A path takes over another.
+        Copy {
+            from: usize,
+            to: usize,
+        },
+        Fold,
+    }
+
+    fn events() -> impl Strategy<Value = Vec<Event>> {
+        let step = (0..PATHS, 0..SIPS, 0..3u64, 0..9u64, 0..4u32).prop_map(
+            |(path, sip, wait, span, resource)| Event::Step { path, sip, wait, span, resource },
+        );
+        let copy = (0..PATHS, 0..PATHS).prop_map(|(from, to)| Event::Copy { from, to });
+        prop::collection::vec(prop_oneof![6 => step, 2 => copy, 1 => Just(Event::Fold)], 0..120)
+    }
+
+    /// A path, and its steps as a list that is never folded.
+    #[derive(Clone, Default)]
+    struct Live {
+        path: Path,
+        steps: Vec<(Resource, Time, Time)>,
+    }
+
+    /// The steps of a path that were kept: the parts, the time behind outer wires, and true if they reach the start.
+    fn walk(all: &[Steps], path: &Path) -> (Vec<PathPart>, Time, bool) {
+        let (mut sums, mut latency) = (Sums::default(), Time::ZERO);
+        let (mut at, mut next) = (path.last(), path.at());
+        while let Some(sip) = at.sip() {
+            let (parent, from, to, is_outside) = match all[sip as usize].get(at) {
+                None => return (sums.take(), latency, false),
+                Some(Entry::Step(step)) => {
+                    sums.add(step.resource, step.kind, step.to - step.from);
+                    (step.parent, step.from, step.to, step.resource.is_wire_outside())
+                }
+                Some(Entry::Chain(chain)) => {
+                    chain.parts.iter().for_each(|part| sums.add_part(*part));
+                    latency += chain.latency;
+                    (chain.parent, chain.from, chain.to, chain.ends_outside)
+                }
+            };
+            if is_outside {
+                latency += next - to;
+            }
+            (at, next) = (parent, from);
+        }
+        (sums.take(), latency, true)
+    }
+
+    impl Live {
+        /// The same from the list of steps.
+        fn truth(&self) -> (Vec<PathPart>, Time, bool) {
+            let (mut sums, mut latency, mut next) = (Sums::default(), Time::ZERO, self.path.at());
+            for &(resource, from, to) in self.steps.iter().rev() {
+                sums.add(resource, Kind::Link, to - from);
+                if resource.is_wire_outside() {
+                    latency += next - to;
+                }
+                next = from;
+            }
+            (sums.take(), latency, true)
+        }
+
+        fn step(&mut self, steps: &mut Steps, (wait, span): (u64, u64), resource: Resource) {
+            self.path.advance(self.path.at() + Time::ps(wait), Kind::Dependency);
+            let (from, to) = (self.path.at(), self.path.at() + Time::ps(span));
+            steps.add(&mut self.path, to, Kind::Link, resource);
+            self.steps.push((resource, from, to));
+        }
+    }
+
+    fn resource(number: u32) -> Resource {
+        let here = crate::topology::PeId::first(number);
+        if number < 2 { Resource::Host(number) } else { Resource::Load(here) }
+    }
+
+    fn new_machine() -> (Rc<Room>, Vec<Steps>) {
+        let room = Rc::new(Room::new(8, SIPS));
+        let all = (0..SIPS).map(|sip| Steps::new(sip, SIPS, false, room.clone())).collect();
+        (room, all)
+    }
+
+    fn fold_all(room: &Room, all: &mut [Steps], roots: &[StepId]) {
+        fold(room, &mut all.iter_mut().collect::<Vec<_>>(), roots);
+    }
+
+    proptest! {
+        #[test]
+        fn rec_2_folding_changes_no_live_path_and_keeps_two_chains_a_path(events in events()) {
+            let (room, mut all) = new_machine();
+            let mut live = vec![Live::default(); PATHS];
+            for event in events {
+                match event {
+                    Event::Step { path, sip, wait, span, resource: number } => {
+                        live[path].step(&mut all[sip as usize], (wait, span), resource(number));
+                    }
+                    Event::Copy { from, to } => live[to] = live[from].clone(),
+                    Event::Fold => {
+                        let roots: Vec<StepId> = live.iter().map(|live| live.path.last()).collect();
+                        fold_all(&room, &mut all, &roots);
+                        let kept: usize = all.iter().map(Steps::kept).sum();
+                        prop_assert!(kept < 2 * PATHS, "REC-2: {} chains", kept);
+                    }
+                }
+            }
+            prop_assert_eq!(room.lost(), 0, "REC-2");
+            for live in &live {
+                let (mut found, mut truth) = (walk(&all, &live.path), live.truth());
+                found.0.sort_by_key(|part| part.resource);
+                truth.0.sort_by_key(|part| part.resource);
+                prop_assert_eq!(found, truth, "REC-2");
+            }
+        }
+    }
+
+    #[test]
+    fn rec_2_a_way_back_from_a_path_that_was_not_live_is_counted_as_lost() {
+        let (room, mut all) = new_machine();
+        let mut live = vec![Live::default(); 2];
+        for live in &mut live {
+            live.step(&mut all[0], (0, 5), resource(3));
+        }
+        fold_all(&room, &mut all, &[live[0].path.last()]);
+        assert_eq!((walk(&all, &live[0].path).2, walk(&all, &live[1].path).2), (true, false));
+        live[1].step(&mut all[1], (0, 5), resource(3));
+        for _ in 0..3 {
+            fold_all(&room, &mut all, &[live[1].path.last()]);
+            assert_eq!(room.lost(), 1, "REC-2: counted once");
+        }
+        assert_eq!(all.iter().map(Steps::kept).sum::<usize>(), 1);
+    }
+}

@@ -1,0 +1,66 @@
+//! A job: one rank's part of a collective with everything that its programs share.
+
+use super::algorithm::{Algorithm, Operation, Running};
+use super::lanes::Lane;
+use super::part::{Part, Peers, ReduceOp, Splits};
+use crate::error::Mismatch;
+use phalanx_sim::DType;
+use phalanx_sim::ipcq::{EdgeSpec, Topic};
+use phalanx_sim::kernel::Tl;
+use phalanx_sim::topology::PeId;
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// The state that all programs of one rank's launch share.
+pub(crate) struct Job {
+    /// One lane for each program.
+    pub(crate) lanes: Vec<Lane>,
+    pub(crate) algorithm: &'static Algorithm,
+    pub(crate) operation: Operation,
+    pub(crate) combine: ReduceOp,
+    pub(crate) dtype: DType,
+    pub(crate) rank: usize,
+    pub(crate) root: usize,
+    pub(crate) splits: Option<Rc<Splits>>,
+    /// The SIP of each rank.
+    pub(crate) sips: Vec<u32>,
+    /// The number of each rank in the world.
+    pub(crate) names: Rc<[usize]>,
+    pub(crate) edge: EdgeSpec,
+    pub(crate) channel: u32,
+    pub(crate) topic: Topic,
+    pub(crate) mismatch: Rc<RefCell<Option<Mismatch>>>,
+}
+
+impl Job {
+    /// The PE of each program.
+    pub(crate) fn pes(&self) -> Vec<PeId> {
+        self.lanes.iter().map(|lane| lane.pe).collect()
+    }
+
+    /// Runs one program.
+    pub(crate) fn run(&self, tl: Tl) -> Running {
+        let lane = &self.lanes[tl.program_id()];
+        let pes = self.sips.iter().map(|sip| PeId { sip: *sip, ..lane.pe }).collect();
+        let part = Part {
+            operation: self.operation,
+            combine: self.combine,
+            rank: self.rank,
+            ranks: self.sips.len(),
+            root: self.root,
+            dtype: self.dtype,
+            input: lane.input.clone(),
+            output: lane.output.clone(),
+            splits: self.splits.clone(),
+            peers: Peers {
+                pes,
+                names: self.names.clone(),
+                edge: self.edge,
+                channel: self.channel,
+                topic: self.topic.clone(),
+                mismatch: self.mismatch.clone(),
+            },
+        };
+        (self.algorithm.run)(part, tl)
+    }
+}
