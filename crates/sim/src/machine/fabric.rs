@@ -387,7 +387,7 @@ impl World {
         let arrival = left + self.spec.sips.link.latency;
         // Behind a slower stage, the latency is a step of its own: else nothing would name the link.
         if kind != Kind::Link && arrival >= path.at() {
-            sip.record.step(&mut path, arrival, Kind::Link, resource);
+            side.record.step(&mut path, arrival, Kind::Link, resource);
         }
         path.advance(arrival, Kind::Link);
         side.record.op(|| Op {
