@@ -52,6 +52,36 @@ pub struct SipsSpec {
     pub topology: Topology,
     /// Each wire, in each direction.
     pub link: WireSpec,
+    /// Mode in which a SIP forwards messages of others.
+    pub forwarding: Forwarding,
+}
+
+/// Mode in which a SIP between two others forwards messages. A switch has a mode of its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Forwarding {
+    /// A chunk goes on when its last byte has arrived.
+    #[default]
+    StoreAndForward,
+    /// A message goes on when its first byte has arrived; messages are not cut into chunks.
+    CutThrough,
+}
+
+impl Forwarding {
+    /// All of them, in the order in which messages list them.
+    pub const ALL: [Self; 2] = [Self::StoreAndForward, Self::CutThrough];
+
+    /// The name in machine files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::StoreAndForward => "store_and_forward",
+            Self::CutThrough => "cut_through",
+        }
+    }
+
+    /// The one with this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|mode| mode.name() == name)
+    }
 }
 
 /// Topology of the links between SIPs.

@@ -123,7 +123,12 @@ mod tests {
     use std::collections::BTreeMap;
 
     fn network(topology: Topology, count: u32) -> Network {
-        Network::new(&SipsSpec { count, topology, link: WireSpec::FREE })
+        Network::new(&SipsSpec {
+            count,
+            topology,
+            link: WireSpec::FREE,
+            forwarding: crate::spec::Forwarding::default(),
+        })
     }
 
     /// Returns the shortest distance of two SIPs.

@@ -4,7 +4,7 @@
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
-use crate::spec::{GridSpec, MachineSpec, SipsSpec, Topology, WireSpec};
+use crate::spec::{Forwarding, GridSpec, MachineSpec, SipsSpec, Topology, WireSpec};
 use crate::time::Time;
 use crate::units::{show_bandwidth, show_capacity, show_rate, show_time};
 
@@ -120,6 +120,9 @@ fn sips(spec: &SipsSpec) -> Tree {
     // A link that was given has a latency; one SIP alone may have none.
     if spec.link.latency > Time::ZERO {
         entries.push(("link", wire(spec.link)));
+    }
+    if spec.forwarding != Forwarding::default() {
+        entries.push(("forwarding", Tree::Word(spec.forwarding.name().to_owned())));
     }
     Tree::Map(entries)
 }

@@ -9,7 +9,7 @@ const GRID: &[&str] = &["rows", "columns", "link"];
 const SECTIONS: &[(&str, &[&str])] = &[
     ("", &["name", "description", "system", "sip", "cube", "pe"]),
     ("system", &["sips", "host"]),
-    ("system.sips", &["count", "topology", "rows", "columns", "link"]),
+    ("system.sips", &["count", "topology", "rows", "columns", "link", "forwarding"]),
     ("system.sips.link", WIRE),
     ("system.host", &["link"]),
     ("system.host.link", WIRE),

@@ -1,6 +1,6 @@
 //! The SIPs of a machine file: how many, how wired, and whether each can reach each other (CFG-3).
 
-use crate::spec::{SipsSpec, Topology, TopologyKind, WireSpec};
+use crate::spec::{Forwarding, SipsSpec, Topology, TopologyKind, WireSpec};
 use crate::time::Time;
 use crate::units;
 
@@ -17,8 +17,17 @@ pub(super) fn sips(r: &mut Reader, section: &Section<'_>) -> Option<Found<SipsSp
     let count = r.number(section, "count", MOST);
     let topology = topology(r, section, count);
     let link = sip_link(r, section, count);
+    let forwarding = forwarding(r, section);
     let Found { value: count, location } = count?;
-    Some(Found { value: SipsSpec { count, topology: topology?, link: link? }, location })
+    let (topology, link) = (topology?, link?);
+    Some(Found { value: SipsSpec { count, topology, link, forwarding }, location })
+}
+
+/// The mode of forwarding; store and forward where the file has none.
+fn forwarding(r: &mut Reader, section: &Section<'_>) -> Forwarding {
+    let names = Forwarding::ALL.map(Forwarding::name);
+    let found = r.choice(section, "forwarding", "forwarding", &names);
+    found.and_then(|found| Forwarding::from_name(found.value)).unwrap_or_default()
 }
 
 fn topology(r: &mut Reader, section: &Section<'_>, count: Option<Found<u32>>) -> Option<Topology> {

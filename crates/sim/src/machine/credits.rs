@@ -69,7 +69,8 @@ impl World {
         }
         let (kind, path) = (PacketKind::Credit, *path);
         let span = self.spec.sips.link.bandwidth.time_for(bytes);
-        let packet = Packet { edge: number, bytes, span, at: to, to: from, kind, path };
+        let tail = self.sim.now();
+        let packet = Packet { edge: number, bytes, span, at: to, to: from, kind, tail, path };
         let inside = noc::latency(&self.spec, edge.name.to, PeId::first(to));
         if inside == Time::ZERO {
             return self.forward(packet);

@@ -5,6 +5,9 @@
 //!
 //! - **FAB-1 (store and forward).** Between SIPs a message moves in chunks. A SIP forwards a chunk when the whole chunk
 //!   has arrived, so that hops pipeline by chunk.
+//! - **FAB-2 (cut-through).** With `forwarding: cut_through` and without a switch, a message moves in one piece. A SIP
+//!   forwards the message when its head has arrived; the receiver's SIP has the message at its tail. So a way without
+//!   contention costs each latency once and the transfer once. Credits are stored and forwarded in both modes.
 
 use super::World;
 use super::channel::{ChannelRequest, Job, SendPurpose};
@@ -14,6 +17,7 @@ use super::sip::{Port, Sip};
 use crate::executor::{Device, Key, Partition, Sim};
 use crate::ipcq::{BufferKind, Edge, EdgeName, EdgeSpec, Message, MessageBody};
 use crate::record::{Op, Path, Record, Resource, StallSpan};
+use crate::spec::Forwarding;
 use crate::stall::Kind;
 use crate::time::Time;
 use crate::topology::PeId;
@@ -33,7 +37,7 @@ pub(super) enum Act {
     Credit,
     /// A polling sender polls again.
     Retry,
-    /// A packet has arrived at the next SIP of its route, or in its slot.
+    /// A packet, or its head if the packet is cut through, has arrived at the next SIP of its route, or in its slot.
     Hop,
     /// The first byte of a packet is at the receiver's switch port.
     Ingress,
@@ -70,7 +74,9 @@ pub(super) struct Packet {
     pub(super) at: u32,
     pub(super) to: u32,
     pub(super) kind: PacketKind,
-    /// The critical path to that instant.
+    /// Arrival of its last byte at that SIP, where only the head is there when the action fires (FAB-2).
+    pub(super) tail: Time,
+    /// The critical path to that instant, or to the tail.
     pub(super) path: Path,
 }
 
@@ -319,13 +325,18 @@ impl World {
         self.send(sip, from, Job::Send { bytes, route, purpose }, path);
     }
 
-    /// Returns the size of the chunks in which the next message moves; 0 for one piece over one link.
+    /// Returns the size of the chunks in which the next message moves; 0 for one piece: over one link, or cut-through.
     fn chunk_of(&self, edge: &Edge) -> u64 {
-        if edge.hops <= 1 && !self.network.is_switched() {
+        if (edge.hops <= 1 && !self.network.is_switched()) || self.cuts_through() {
             return 0;
         }
         let bytes = edge.messages[edge.arrived + edge.in_flight].bytes;
         if edge.spec.vc_chunk_size == 0 { bytes.max(1) } else { edge.spec.vc_chunk_size }
+    }
+
+    /// True if SIPs forward the heads of messages (FAB-2).
+    fn cuts_through(&self) -> bool {
+        self.spec.sips.forwarding == Forwarding::CutThrough && !self.network.is_switched()
     }
 
     /// Sends a message through the store channel of its PE.
@@ -348,10 +359,11 @@ impl World {
             let span = rate.time_for(sent) - before;
             before += span;
             let part = LinkPart { bytes, span, ready: flight.arrival_of(sent) };
-            let (arrival, path) = self.over_link(&mut side, departure, flight, &part);
+            let (head, tail, path) = self.over_link(&mut side, departure, flight, &part);
             let is_last = sent == flight.bytes;
             let kind = if is_last { PacketKind::LastChunk } else { PacketKind::Chunk };
-            let packet = Packet { edge, bytes, span, at: next, to, kind, path };
+            let packet = Packet { edge, bytes, span, at: next, to, kind, tail, path };
+            let arrival = if next != to && self.cuts_through() { head } else { tail };
             self.send_packet(packet, arrival, Some(key));
             if is_last {
                 return;
@@ -359,15 +371,15 @@ impl World {
         }
     }
 
-    /// Moves a part of a message over one link: takes the wire and logs the transfer. Returns the arrival of the last
-    /// byte, and the critical path to it.
+    /// Moves a part of a message over one link: takes the wire and logs the transfer. Returns the arrivals of the first
+    /// and of the last byte, and the critical path to the last.
     fn over_link(
         &self,
         side: &mut PortSide<'_>,
         departure: &Departure,
         flight: &Flight,
         part: &LinkPart,
-    ) -> (Time, Path) {
+    ) -> (Time, Time, Path) {
         let link = &mut side.ports[departure.port];
         let resource = Resource::Link { from: side.number, to: link.to };
         let mut path = flight.path;
@@ -394,10 +406,11 @@ impl World {
             flow_out: NonZeroU64::new(departure.flow),
             ..Op::new((turn.start, turn.end), resource, "transfer", part.bytes)
         });
-        (arrival, path)
+        (turn.start + self.spec.sips.link.latency, arrival, path)
     }
 
-    /// Schedules a packet's next action; `arrival` is the arrival of its last byte at `packet.at` without contention.
+    /// Schedules a packet's next action; `arrival` is the arrival at `packet.at` without contention: of its last byte, or of
+    /// its head if that SIP forwards the head.
     fn send_packet(&self, packet: Packet, arrival: Time, key: Option<Key>) {
         let (at, span) = (packet.at, packet.span);
         let number = self.packets.borrow_mut().insert(packet);
@@ -436,6 +449,9 @@ impl World {
         let packet = self.packets.borrow_mut().take(number);
         match packet.kind {
             PacketKind::Local | PacketKind::Remote => self.deliver(packet),
+            PacketKind::LastChunk if packet.at != packet.to && self.cuts_through() => {
+                self.pass_on(packet);
+            }
             _ if packet.at != packet.to => self.forward(packet),
             PacketKind::Chunk => {}
             PacketKind::LastChunk => {
@@ -475,6 +491,33 @@ impl World {
             turn.end + link.latency
         };
         self.send_packet(Packet { at: next, ..packet }, arrival, None);
+    }
+
+    /// Sends a message whose head is at `packet.at` over the next link of its route (FAB-2).
+    fn pass_on(&self, packet: Packet) {
+        let latency = self.spec.sips.link.latency;
+        let next = self.network.next_hop(packet.at, packet.to);
+        let sip = &mut *self.sips[packet.at as usize].borrow_mut();
+        let port = sip.port(self.network.port(next));
+        let link = &mut sip.ports[port];
+        let resource = Resource::Link { from: packet.at, to: link.to };
+        let mut path = packet.path;
+        let turn = link.wire.take(self.sim.now(), packet.span, packet.bytes, &mut path);
+        if turn.end > packet.tail {
+            sip.record.step(&mut path, turn.end, Kind::Link, resource);
+            link.wire.leave(turn.end, &path);
+            path.advance(turn.end + latency, Kind::Link);
+        } else {
+            // The last byte does not wait for this link: its path goes on, and the link adds its latency.
+            path = packet.path;
+            link.wire.leave(turn.end, &path);
+            sip.record.step(&mut path, packet.tail + latency, Kind::Link, resource);
+        }
+        let bytes = packet.bytes;
+        sip.record.op(|| Op::new((turn.start, turn.end), resource, "forward", bytes));
+        let tail = turn.end.max(packet.tail) + latency;
+        let arrival = if next == packet.to { tail } else { turn.start + latency };
+        self.send_packet(Packet { at: next, tail, path, ..packet }, arrival, None);
     }
 
     /// Handles the arrival of a message's last byte at the receiver's SIP, or at the PE if the SIP is the same.
@@ -529,7 +572,8 @@ impl World {
         let Delivery { edge, kind, key } = delivery;
         let (bytes, span, path) = (flight.bytes, Time::ZERO, flight.path);
         let packets = &mut *self.packets.borrow_mut();
-        let number = packets.insert(Packet { edge, bytes, span, at, to: at, kind, path });
+        let tail = flight.tail;
+        let number = packets.insert(Packet { edge, bytes, span, at, to: at, kind, tail, path });
         let path = &mut packets.list[number as usize].path;
         flight.finish_path(record, path, flight.slowest.resource);
         if flight.tail == self.sim.now() {

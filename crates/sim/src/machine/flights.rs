@@ -61,7 +61,7 @@ pub(crate) struct Departure {
     pub(crate) next: u32,
     /// The receiver's SIP.
     pub(crate) to: u32,
-    /// Size of its chunks; 0 for one piece over one link.
+    /// Size of its chunks; 0 for one piece.
     pub(crate) chunk: u64,
     /// Number of the message in traces.
     pub(crate) flow: u64,

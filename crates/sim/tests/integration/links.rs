@@ -4,7 +4,7 @@ use crate::support::{Outcome, bare, pe, roomy, traffic, wire};
 use phalanx_sim::ipcq::EdgeSpec;
 use phalanx_sim::kernel::Tl;
 use phalanx_sim::machine::{Machine, Options};
-use phalanx_sim::spec::{GridSpec, Topology};
+use phalanx_sim::spec::{Forwarding, GridSpec, Topology};
 use phalanx_sim::topology::PeId;
 use phalanx_sim::value::DType;
 use phalanx_sim::{MachineSpec, Time};
@@ -76,6 +76,45 @@ proptest! {
         let expected = steps * chunk / 128 + u64::from(hops) * 500;
         prop_assert_eq!(report.simulated, Time::ns(expected), "FAB-1");
     }
+}
+
+/// Returns a machine whose SIPs forward the heads of messages.
+fn cut_through(mut spec: MachineSpec) -> MachineSpec {
+    spec.sips.forwarding = Forwarding::CutThrough;
+    spec
+}
+
+#[test]
+fn fab_2_three_hops_cost_three_latencies_and_one_transfer() {
+    for chunk in [0, 1024] {
+        let edge = EdgeSpec { vc_chunk_size: chunk, ..roomy() };
+        let flows = [(pe(0, 0, 0), pe(3, 0, 0), &[64 * 1024][..])];
+        let time = |spec: &MachineSpec| traffic(spec, edge, &flows).simulated;
+        assert_eq!(time(&cut_through(bare())), Time::ns(3 * 500 + 512), "FAB-2: no chunks");
+        assert!(time(&bare()) > Time::ns(2012), "FAB-1");
+    }
+}
+
+#[test]
+fn fab_2_one_hop_and_a_switch_are_the_same_in_both_modes() {
+    for topology in [Topology::Ring1d, Topology::Switch] {
+        let flows = [(pe(0, 0, 0), pe(1, 0, 0), &[12_800][..])];
+        let time = |spec: &MachineSpec| traffic(spec, roomy(), &flows).simulated;
+        let spec = on(topology);
+        assert_eq!(time(&spec), Time::ns(100 + 500));
+        assert_eq!(time(&cut_through(spec)), Time::ns(100 + 500), "FAB-2");
+    }
+}
+
+#[test]
+fn fab_2_a_head_waits_for_what_the_middle_link_carries() {
+    let spec = cut_through(with_pes(1, 2));
+    let flows =
+        [(pe(1, 0, 0), pe(2, 0, 0), &[128_000][..]), (pe(0, 0, 0), pe(3, 0, 1), &[12_800][..])];
+    // The head is at sip1 at 500 ns; the link to sip2 is busy until 1000 ns, and carries the message until 1100 ns.
+    assert_eq!(traffic(&spec, roomy(), &flows).simulated, Time::ns(1100 + 2 * 500), "FAB-2");
+    let links = ["sip1->sip2 1100 ns", "sip2->sip3 0 ns"];
+    assert_eq!(blamed(&spec, &flows), links, "REC-1");
 }
 
 #[test]

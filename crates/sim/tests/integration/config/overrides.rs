@@ -99,7 +99,7 @@ fn over_1_unknown_paths_suggest_the_suggestion() {
     1 | system.sips.coutn=8
       |             ^^^^^ did you mean `count`?
       |
-      = help: allowed keys: count, topology, rows, columns, link
+      = help: allowed keys: count, topology, rows, columns, link, forwarding
 
     error: unknown key `sips`
      --> --set:1:1

@@ -1,7 +1,9 @@
 //! Random machines and mutilated files.
 
 use phalanx_sim::config::{Override, parse_machine, parse_machine_with, presets, to_yaml};
-use phalanx_sim::spec::{GemmSpec, GridSpec, HbmSpec, MachineSpec, SipsSpec, Topology, WireSpec};
+use phalanx_sim::spec::{
+    Forwarding, GemmSpec, GridSpec, HbmSpec, MachineSpec, SipsSpec, Topology, WireSpec,
+};
 use phalanx_sim::{Bytes, Capacity, Rate, Time};
 use proptest::prelude::*;
 
@@ -33,16 +35,19 @@ fn grids() -> impl Strategy<Value = GridSpec> {
 }
 
 fn sips() -> impl Strategy<Value = SipsSpec> {
-    (1_u32..16, 1_u32..16, 0..5, wires(1)).prop_map(|(rows, columns, kind, link)| {
-        let topology = match kind {
-            0 => Topology::Ring1d,
-            1 => Topology::Switch,
-            2 => Topology::FullyConnected,
-            3 => Topology::Mesh2d { rows, columns },
-            _ => Topology::Torus2d { rows, columns },
-        };
-        SipsSpec { count: rows * columns, topology, link }
-    })
+    let modes = prop::sample::select(Forwarding::ALL.to_vec());
+    (1_u32..16, 1_u32..16, 0..5, wires(1), modes).prop_map(
+        |(rows, columns, kind, link, forwarding)| {
+            let topology = match kind {
+                0 => Topology::Ring1d,
+                1 => Topology::Switch,
+                2 => Topology::FullyConnected,
+                3 => Topology::Mesh2d { rows, columns },
+                _ => Topology::Torus2d { rows, columns },
+            };
+            SipsSpec { count: rows * columns, topology, link, forwarding }
+        },
+    )
 }
 
 fn machines() -> impl Strategy<Value = MachineSpec> {

@@ -26,6 +26,8 @@ pub(crate) enum Event {
     Deliver(usize),
     /// A packet is at a SIP, whole.
     Hop(Packet),
+    /// The head of a message is at a SIP between its ends.
+    Pass(Passing),
     /// The head of a packet is at the switch port of its receiver; the tail comes at the instant beside it.
     Ingress(Packet, u64),
     /// A credit of a queue is back at the sender.
@@ -42,6 +44,15 @@ pub(crate) struct Packet {
     pub(crate) to: u32,
     /// Time on each port.
     pub(crate) turn: u64,
+}
+
+/// A message whose head is at a SIP between its ends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Passing {
+    pub(crate) message: usize,
+    pub(crate) at: u32,
+    /// Arrival of the last byte at that SIP.
+    pub(crate) tail: u64,
 }
 
 #[derive(Clone, Copy, Debug)]

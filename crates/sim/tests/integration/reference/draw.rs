@@ -3,7 +3,7 @@
 use super::script::{HostScript, Order, Piece, Queue, Scenario, Script, Step};
 use crate::support::bare;
 use phalanx_sim::ipcq::{Backpressure, BufferKind, EdgeSpec};
-use phalanx_sim::spec::{GridSpec, HbmSpec, SipsSpec, Topology, WireSpec};
+use phalanx_sim::spec::{Forwarding, GridSpec, HbmSpec, SipsSpec, Topology, WireSpec};
 use phalanx_sim::topology::PeId;
 use phalanx_sim::{Bandwidth, Capacity, MachineSpec, Time};
 use proptest::prelude::*;
@@ -56,8 +56,9 @@ pub(crate) fn round_machines() -> impl Strategy<Value = MachineSpec> {
 
 fn machines_with(is_round: bool) -> impl Strategy<Value = MachineSpec> {
     let wires = prop::array::uniform6(raw_wires());
-    (topologies(), sizes(), (1..4u32, 1..3u32), wires).prop_map(
-        move |((count, topology), pes, cubes, wires)| {
+    let modes = prop::sample::select(Forwarding::ALL.to_vec());
+    (topologies(), modes, sizes(), (1..4u32, 1..3u32), wires).prop_map(
+        move |((count, topology), forwarding, pes, cubes, wires)| {
             let [link, host, cube, pe, hbm, dma] = wires.map(|raw| wire(raw, is_round));
             let grid = |(rows, columns), link| GridSpec { rows, columns, link };
             // CFG-3: a link between SIPs has a latency.
@@ -67,7 +68,7 @@ fn machines_with(is_round: bool) -> impl Strategy<Value = MachineSpec> {
                 bandwidth: hbm.bandwidth,
                 latency: hbm.latency,
             };
-            let sips = SipsSpec { count, topology, link };
+            let sips = SipsSpec { count, topology, link, forwarding };
             let (cubes, pes) = (grid(cubes, cube), grid(pes, pe));
             MachineSpec { sips, host, cubes, pes, hbm, dma, ..bare() }
         },

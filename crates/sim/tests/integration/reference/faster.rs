@@ -7,7 +7,7 @@ use super::draw::{MANY, scenarios};
 use super::script::{Scenario, Step};
 use super::{cases, product, simulator};
 use phalanx_sim::executor::PartitionOrder;
-use phalanx_sim::spec::WireSpec;
+use phalanx_sim::spec::{Forwarding, WireSpec};
 use phalanx_sim::{Bandwidth, MachineSpec, Time};
 use proptest::prelude::*;
 
@@ -55,6 +55,7 @@ fn full_machines() -> impl Strategy<Value = MachineSpec> {
     let percents = prop::array::uniform12(30..300u64);
     (names, percents).prop_map(|(name, percents)| {
         let mut spec = MachineSpec::preset(name).unwrap();
+        spec.sips.forwarding = Forwarding::ALL[usize::from(percents[0] % 2 == 0)];
         let kinds = PARTS.into_iter().flat_map(|part| [(part, true), (part, false)]);
         for ((part, of_bandwidth), percent) in kinds.zip(percents) {
             change(&mut spec, (part, of_bandwidth, percent));

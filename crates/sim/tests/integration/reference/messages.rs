@@ -1,12 +1,12 @@
 //! Messages between PEs, their chunks on the way from SIP to SIP, and credits.
 
-use super::agenda::{Event, Key, Load, Packet};
+use super::agenda::{Event, Key, Load, Packet, Passing};
 use super::routes::{Stage, Wire, distance, inside, latency_inside, memory, next_sip, port, span};
 use super::script::Queue;
 use super::simulator::{Flight, Goal, Simulator, Then};
 use phalanx_sim::MachineSpec;
 use phalanx_sim::ipcq::{Backpressure, BufferKind};
-use phalanx_sim::spec::{Topology, WireSpec};
+use phalanx_sim::spec::{Forwarding, Topology, WireSpec};
 use phalanx_sim::topology::PeId;
 use std::collections::VecDeque;
 
@@ -94,6 +94,12 @@ impl Simulator<'_> {
             return self.depart(Flight { issue, bytes, head, tail, way, goal });
         }
         let mut way = inside(self.spec, from, PeId::first(from.sip));
+        if self.cuts_through() {
+            let next = next_sip(self.spec, from.sip, to.sip);
+            way.push(port(self.spec, from.sip, next));
+            let goal = Goal::Through { message, next, key };
+            return self.fly(Flight { issue, bytes, head, tail, way, goal });
+        }
         if self.is_cut(queue) {
             let goal = Goal::Port { message };
             return self.fly(Flight { issue, bytes, head, tail, way, goal });
@@ -113,6 +119,33 @@ impl Simulator<'_> {
             return self.schedule(self.now, sip, Event::Deliver(message));
         }
         self.fly(flight);
+    }
+
+    /// True if SIPs forward messages when their heads arrive.
+    fn cuts_through(&self) -> bool {
+        let sips = &self.spec.sips;
+        sips.forwarding == Forwarding::CutThrough && sips.topology != Topology::Switch
+    }
+
+    /// Lets a message that has taken a port reach the next SIP: whole at its end, by its head before.
+    pub(super) fn reach(&mut self, message: usize, next: u32, key: Key, flight: &Flight) {
+        let is_end = self.queues[self.messages[message].queue].ends.to.sip == next;
+        let passing = Passing { message, at: next, tail: flight.tail };
+        let agenda = &mut self.agendas[next as usize];
+        if is_end {
+            agenda.add_event(flight.tail, key, Event::Arrive(message));
+        } else {
+            agenda.add_event(flight.head, key, Event::Pass(passing));
+        }
+    }
+
+    /// Takes the next port for a message whose head is at a SIP between its ends.
+    pub(super) fn pass(&mut self, Passing { message, at, tail }: Passing) {
+        let Message { queue, bytes, .. } = self.messages[message];
+        let next = next_sip(self.spec, at, self.queues[queue].ends.to.sip);
+        let (issue, key) = (self.issue(), self.reserve());
+        let (way, goal) = (vec![port(self.spec, at, next)], Goal::Through { message, next, key });
+        self.fly(Flight { issue, bytes, head: self.now, tail, way, goal });
     }
 
     /// True if the messages of a queue move in chunks.

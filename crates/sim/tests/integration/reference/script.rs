@@ -106,7 +106,8 @@ impl fmt::Debug for Scenario {
         wire("pes", pes.link.bandwidth, pes.link.latency)?;
         wire("hbm", hbm.bandwidth, hbm.latency)?;
         wire("dma", dma.bandwidth, dma.latency)?;
-        writeln!(f, "{} SIPs, {:?}, apart: {}", sips.count, sips.topology, self.apart)?;
+        let (topology, mode) = (sips.topology, sips.forwarding);
+        writeln!(f, "{} SIPs, {topology:?}, {mode:?}, apart: {}", sips.count, self.apart)?;
         let [cubes, pes] = [cubes, pes].map(|grid| format!("{} x {}", grid.rows, grid.columns));
         writeln!(f, "{cubes} cubes of {pes} PEs (rows x columns)")?;
         for (number, Queue { from, to, edge }) in self.queues.iter().enumerate() {

@@ -42,6 +42,12 @@ pub(crate) enum Goal {
     },
     /// The port of the SIP, where a packet goes on to the next SIP.
     Onward(Packet, Key),
+    /// The next SIP of a message that is cut through.
+    Through {
+        message: usize,
+        next: u32,
+        key: Key,
+    },
     /// An event of a SIP when the last byte is there.
     Event {
         sip: u32,
@@ -149,6 +155,7 @@ impl<'a> Simulator<'a> {
             Work::Event(Event::Arrive(message)) => self.arrive(message),
             Work::Event(Event::Deliver(message)) => self.deliver(message),
             Work::Event(Event::Hop(packet)) => self.hop(packet),
+            Work::Event(Event::Pass(passing)) => self.pass(passing),
             Work::Event(Event::Ingress(packet, tail)) => self.ingress(packet, tail),
             Work::Event(Event::Credit(queue)) => self.credit(queue),
             Work::Event(Event::Poll(queue)) => self.poll(queue),
@@ -222,6 +229,7 @@ impl<'a> Simulator<'a> {
             Goal::Host { operation } => self.end_operation(operation, flight.tail),
             Goal::Port { message } => self.cut(message, flight),
             Goal::Onward(packet, key) => self.forward(packet, key),
+            Goal::Through { message, next, key } => self.reach(message, next, key, flight),
             Goal::Event { sip, key, what } => {
                 let event = match what {
                     Then::Arrive(message) => Event::Arrive(message),
