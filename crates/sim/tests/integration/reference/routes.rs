@@ -79,7 +79,8 @@ fn step_on_grid(at: u32, to: u32, rows: u32, columns: u32, wraps: bool) -> u32 {
     }
 }
 
-/// Returns the next number on a line or ring: the shorter direction, the lower neighbour if both are equal.
+/// Returns the next number on a line or ring: the shorter direction; if both are equal, up from even numbers and
+/// down from odd ones.
 fn step_on_line(at: u32, to: u32, length: u32, wraps: bool) -> u32 {
     if !wraps {
         return if at < to { at + 1 } else { at - 1 };
@@ -88,8 +89,8 @@ fn step_on_line(at: u32, to: u32, length: u32, wraps: bool) -> u32 {
     let (upward, downward) = ((to + length - at) % length, (at + length - to) % length);
     match upward.cmp(&downward) {
         Ordering::Less => above,
-        Ordering::Equal => above.min(below),
-        Ordering::Greater => below,
+        Ordering::Equal if at.is_multiple_of(2) => above,
+        Ordering::Equal | Ordering::Greater => below,
     }
 }
 
