@@ -275,6 +275,14 @@ mod tests {
     use clap::CommandFactory;
 
     #[test]
+    fn the_help_names_the_length_of_runs_that_get_advice() {
+        let mut command = Cli::command();
+        let run = command.find_subcommand_mut("run").expect("a command");
+        let help = run.render_long_help().to_string();
+        assert!(help.contains(&phalanx_workloads::SHORT.to_string()), "{help}");
+    }
+
+    #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
     }

@@ -57,7 +57,7 @@ pub struct Options {
     pub partition_order: PartitionOrder,
 }
 
-/// Steps of the critical path that take ten mebibytes.
+/// Steps of the critical path that take eight mebibytes.
 const STEPS: usize = 1 << 18;
 
 impl Default for Options {

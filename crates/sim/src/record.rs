@@ -13,6 +13,7 @@ mod log;
 mod path;
 mod ranges;
 mod sums;
+mod usage;
 
 pub(crate) use fold::{Chain, Room, fold};
 pub(crate) use log::Shared;

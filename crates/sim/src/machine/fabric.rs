@@ -27,6 +27,8 @@ use std::num::NonZeroU64;
 pub(super) enum Act {
     /// The last chunk of the oldest message in flight of an edge is at the receiver's SIP.
     Arrive,
+    /// A message that has no way inside the receiver's SIP is in its slot.
+    Deliver,
     /// A credit is back at the sender.
     Credit,
     /// A polling sender polls again.
@@ -128,6 +130,11 @@ impl Device for World {
         let (act, number) = ((payload >> 32) as u8, payload as u32);
         match act {
             x if x == Act::Arrive as u8 => self.arrive(number),
+            x if x == Act::Deliver as u8 => {
+                let edge = &mut self.edges.borrow_mut().list[number as usize];
+                edge.arriving -= 1;
+                self.arrive_in_slot(edge);
+            }
             x if x == Act::Credit as u8 => self.credit(number),
             x if x == Act::Retry as u8 => self.retry(number),
             x if x == Act::Hop as u8 => self.hop(number),
@@ -378,6 +385,10 @@ impl World {
         }
         link.wire.leave(turn.end, &path);
         let arrival = left + self.spec.sips.link.latency;
+        // Behind a slower stage, the latency is a step of its own: else nothing would name the link.
+        if kind != Kind::Link && arrival >= path.at() {
+            side.record.step(&mut path, arrival, Kind::Link, resource);
+        }
         path.advance(arrival, Kind::Link);
         side.record.op(|| Op {
             flow_out: NonZeroU64::new(departure.flow),
@@ -491,11 +502,11 @@ impl World {
         if edge.receiver_spec.buffer_kind == BufferKind::Hbm {
             route = route.then(Stage::Hbm(to.cube));
         }
-        if route.is_over() && edge.arriving == 0 {
-            return self.arrive_in_slot(edge);
-        }
         let message = &edge.messages[edge.arrived + edge.arriving];
         edge.arriving += 1;
+        if route.is_over() {
+            return self.schedule(self.sim.now(), to.sip, Act::Deliver, number);
+        }
         let sip = &mut *self.sips[to.sip as usize].borrow_mut();
         let after =
             StageUse { resource: Resource::PeLink(PeId::first(to.sip), 0), kind: Kind::Mesh };

@@ -5,7 +5,7 @@
 use super::{Sip, World};
 use crate::ipcq::Edge;
 use crate::kernel::Program;
-use crate::record::{StepId, Steps, fold};
+use crate::record::{Path, StepId, Steps, fold};
 use crate::time::Time;
 use std::cell::RefMut;
 use std::rc::{Rc, Weak};
@@ -62,7 +62,7 @@ impl World {
         for edge in &self.edges.borrow().list {
             add_edge(&mut steps, edge);
         }
-        steps.extend(self.packets.borrow().paths().map(|path| path.last()));
+        steps.extend(self.packets.borrow().paths().map(Path::last));
         for (number, sip) in (0..).zip(&self.sips) {
             add_sip(&mut steps, number, &sip.borrow(), since);
         }

@@ -3,6 +3,7 @@
 
 use super::path::{Step, StepId, Steps};
 use super::sums::{PathPart, Sums};
+use super::usage::Mark;
 use crate::time::Time;
 use std::cell::Cell;
 
@@ -21,6 +22,7 @@ pub(crate) struct Chain {
     /// Time behind the wires outside SIPs, between its steps.
     pub(crate) latency: Time,
     pub(crate) parts: Vec<PathPart>,
+    mark: Mark,
 }
 
 /// Room for steps, shared by all SIPs.
@@ -99,22 +101,9 @@ enum Place {
     Chain(usize),
 }
 
-/// The use of a step.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Mark {
-    /// No path reaches it.
-    Unreached,
-    /// One step follows it, and no path ends there.
-    Inner,
-    /// A path ends there, or several steps follow it.
-    Kept,
-}
-
 /// All steps and chains during a fold.
 struct Forest<'a, 'b> {
     all: &'a mut [&'b mut Steps],
-    /// The marks of the steps of each SIP, and of its chains.
-    marks: Vec<(Vec<Mark>, Vec<Mark>)>,
     kept: Vec<StepId>,
     sums: Sums,
     lost: u64,
@@ -122,31 +111,35 @@ struct Forest<'a, 'b> {
 
 impl<'a, 'b> Forest<'a, 'b> {
     fn new(all: &'a mut [&'b mut Steps]) -> Self {
-        let marks_of = |steps: &&mut Steps| {
-            let unreached = |count| vec![Mark::Unreached; count];
-            (unreached(steps.list.len()), unreached(steps.folded.len()))
-        };
-        let marks = all.iter().map(marks_of).collect();
-        Self { all, marks, kept: Vec::new(), sums: Sums::default(), lost: 0 }
+        Self { all, kept: Vec::new(), sums: Sums::default(), lost: 0 }
     }
 
     /// Marks the way back from the end of a path.
     fn mark(&mut self, root: StepId) {
         let (mut at, mut after) = (root, Mark::Kept);
         while let Some((sip, place)) = self.find(at) {
-            let mark = self.mark_at(sip, place);
-            let before = *mark;
-            if before == Mark::Kept {
-                return;
-            }
-            *mark = if before == Mark::Inner { Mark::Kept } else { after };
-            if *mark == Mark::Kept {
+            let steps = &mut *self.all[sip];
+            let (before, parent) = match place {
+                Place::Step(index) => {
+                    let step = &mut steps.list[index];
+                    let before = step.what.mark();
+                    step.what.set_mark(follow(before, after));
+                    (before, step.parent)
+                }
+                Place::Chain(index) => {
+                    let chain = &mut steps.folded[index];
+                    let before = chain.mark;
+                    chain.mark = follow(before, after);
+                    (before, chain.parent)
+                }
+            };
+            if before != Mark::Kept && follow(before, after) == Mark::Kept {
                 self.kept.push(at);
             }
-            if before == Mark::Inner {
+            if before != Mark::Unreached {
                 return;
             }
-            (at, after) = (self.parent_of(sip, place), Mark::Inner);
+            (at, after) = (parent, Mark::Inner);
         }
     }
 
@@ -160,28 +153,11 @@ impl<'a, 'b> Forest<'a, 'b> {
         steps.chain_index(id).map(|index| (sip, Place::Chain(index)))
     }
 
-    #[inline]
-    fn mark_at(&mut self, sip: usize, place: Place) -> &mut Mark {
-        let (steps, chains) = &mut self.marks[sip];
-        match place {
-            Place::Step(index) => &mut steps[index],
-            Place::Chain(index) => &mut chains[index],
-        }
-    }
-
-    #[inline]
-    fn parent_of(&self, sip: usize, place: Place) -> StepId {
-        match place {
-            Place::Step(index) => self.all[sip].list[index].parent,
-            Place::Chain(index) => self.all[sip].folded[index].parent,
-        }
-    }
-
     /// Returns the chain that ends with a kept step and begins after the kept step before it.
     fn chain(&mut self, id: StepId) -> Option<Chain> {
         let (sip, mut first) = self.find(id)?;
-        if self.inner(self.parent_of(sip, first)).is_none()
-            && let Place::Chain(index) = first
+        if let Place::Chain(index) = first
+            && self.inner(self.all[sip].folded[index].parent).is_none()
         {
             return Some(self.all[sip].folded[index].take());
         }
@@ -200,10 +176,9 @@ impl<'a, 'b> Forest<'a, 'b> {
     #[inline]
     fn inner(&self, id: StepId) -> Option<(usize, Place)> {
         let (sip, place) = self.find(id)?;
-        let (steps, chains) = &self.marks[sip];
         let mark = match place {
-            Place::Step(index) => steps[index],
-            Place::Chain(index) => chains[index],
+            Place::Step(index) => self.all[sip].list[index].what.mark(),
+            Place::Chain(index) => self.all[sip].folded[index].mark,
         };
         (mark == Mark::Inner).then_some((sip, place))
     }
@@ -217,8 +192,8 @@ impl<'a, 'b> Forest<'a, 'b> {
     fn end_of(&self, id: StepId, sip: usize, place: Place) -> Chain {
         let (to, ends_outside) = match place {
             Place::Step(index) => {
-                let Step { to, resource, .. } = self.all[sip].list[index];
-                (to, resource.is_wire_outside())
+                let Step { to, what, .. } = self.all[sip].list[index];
+                (to, what.is_wire_outside())
             }
             Place::Chain(index) => {
                 let chain = &self.all[sip].folded[index];
@@ -233,16 +208,16 @@ impl<'a, 'b> Forest<'a, 'b> {
     fn begin_with(&mut self, chain: &mut Chain, sip: usize, place: Place) {
         match place {
             Place::Step(index) => {
-                let Step { parent, resource, kind, from, to } = self.all[sip].list[index];
-                self.sums.add(resource, kind, to - from);
-                chain.begin_at(parent, (from, to), resource.is_wire_outside());
+                let Step { parent, what, from, to } = self.all[sip].list[index];
+                self.sums.add(what, to - from);
+                chain.begin_at(parent, (from, to), what.is_wire_outside());
             }
             Place::Chain(index) => {
-                let Chain { parent, from, to, ends_outside, latency, parts, .. } =
-                    self.all[sip].folded[index].take();
-                for part in parts {
+                let earlier = self.all[sip].folded[index].take();
+                for part in &earlier.parts {
                     self.sums.add_part(part);
                 }
+                let Chain { parent, from, to, ends_outside, latency, .. } = earlier;
                 chain.begin_at(parent, (from, to), ends_outside);
                 chain.latency += latency;
             }
@@ -250,10 +225,16 @@ impl<'a, 'b> Forest<'a, 'b> {
     }
 }
 
+/// Returns the mark of a step that was marked `before`, and is reached as `after` says.
+#[inline]
+fn follow(before: Mark, after: Mark) -> Mark {
+    if before == Mark::Unreached { after } else { Mark::Kept }
+}
+
 impl Chain {
-    /// Takes the chain out; its number stays.
+    /// Takes the chain out, without its mark; its number stays.
     fn take(&mut self) -> Self {
-        Self { parts: std::mem::take(&mut self.parts), ..*self }
+        Self { parts: std::mem::take(&mut self.parts), mark: Mark::Unreached, ..*self }
     }
 
     /// Lets the chain begin with what lies between `from` and `to`.
@@ -269,6 +250,7 @@ impl Chain {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::usage::Use;
     use crate::record::{Entry, Path, Resource};
     use crate::stall::Kind;
     use proptest::prelude::*;
@@ -319,11 +301,11 @@ mod tests {
             let (parent, from, to, is_outside) = match all[sip as usize].get(at) {
                 None => return (sums.take(), latency, false),
                 Some(Entry::Step(step)) => {
-                    sums.add(step.resource, step.kind, step.to - step.from);
-                    (step.parent, step.from, step.to, step.resource.is_wire_outside())
+                    sums.add(step.what, step.to - step.from);
+                    (step.parent, step.from, step.to, step.what.is_wire_outside())
                 }
                 Some(Entry::Chain(chain)) => {
-                    chain.parts.iter().for_each(|part| sums.add_part(*part));
+                    chain.parts.iter().for_each(|part| sums.add_part(part));
                     latency += chain.latency;
                     (chain.parent, chain.from, chain.to, chain.ends_outside)
                 }
@@ -341,7 +323,7 @@ mod tests {
         fn truth(&self) -> (Vec<PathPart>, Time, bool) {
             let (mut sums, mut latency, mut next) = (Sums::default(), Time::ZERO, self.path.at());
             for &(resource, from, to) in self.steps.iter().rev() {
-                sums.add(resource, Kind::Link, to - from);
+                sums.add(Use::new(resource, Kind::Link), to - from);
                 if resource.is_wire_outside() {
                     latency += next - to;
                 }

@@ -2,6 +2,7 @@
 
 use super::Resource;
 use super::fold::{Chain, Room};
+use super::usage::Use;
 use crate::stall::{Kind, Stack};
 use crate::time::Time;
 use std::rc::Rc;
@@ -81,8 +82,8 @@ impl StepId {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Step {
     pub(crate) parent: StepId,
-    pub(crate) resource: Resource,
-    pub(crate) kind: Kind,
+    /// The resource, and the kind of its time.
+    pub(crate) what: Use,
     pub(crate) from: Time,
     pub(crate) to: Time,
 }
@@ -138,7 +139,8 @@ impl Steps {
     #[inline]
     pub(super) fn add(&mut self, path: &mut Path, to: Time, kind: Kind, resource: Resource) {
         debug_assert!(to >= path.at, "REC-1: {resource} goes back from {} to {to}", path.at);
-        let step = Step { parent: path.last, resource, kind, from: path.at, to };
+        let what = Use::new(resource, kind);
+        let step = Step { parent: path.last, what, from: path.at, to };
         if self.before.is_some() {
             self.note_before(path);
         }

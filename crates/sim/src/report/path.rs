@@ -90,7 +90,7 @@ impl Walk {
     /// Adds a chain, which no cut divides: a run that is cut was recorded.
     fn over_chain(&mut self, chain: &Chain, next: Time) -> Point {
         for part in &chain.parts {
-            self.sums.add_part(*part);
+            self.sums.add_part(part);
         }
         self.latency += chain.latency;
         if chain.ends_outside {
@@ -104,17 +104,17 @@ impl Walk {
         let (is_cut, (_, next, spent)) = (self.since > Time::ZERO, after);
         if is_cut && step.to <= self.since {
             let mut until = *before;
-            until.add(step.kind, step.to - step.from);
+            until.add(step.what.kind(), step.to - step.from);
             self.stop_between((step.to, &until), (*next, spent));
             return None;
         }
-        self.sums.add(step.resource, step.kind, step.to - step.from.max(self.since));
-        if step.resource.is_wire_outside() {
+        self.sums.add(step.what, step.to - step.from.max(self.since));
+        if step.what.is_wire_outside() {
             self.latency += next.saturating_sub(step.to);
         }
         if is_cut && step.from <= self.since {
             let mut until = *before;
-            until.add(step.kind, self.since - step.from);
+            until.add(step.what.kind(), self.since - step.from);
             self.before = Some(until);
             return None;
         }

@@ -46,6 +46,8 @@ struct Text {
 struct Entry {
     plan: Plan,
     location: Location,
+    /// The keys of the entry that the defaults have too.
+    own: Vec<&'static str>,
 }
 
 /// A choice of algorithm.
@@ -100,12 +102,12 @@ impl CclConfig {
         self.edge
     }
 
-    /// The same configuration with other queues. A setting of an entry changes with the default if it is equal to the default.
+    /// The same configuration with other queues in the defaults: settings that an entry has itself stay (CCF-3).
     #[must_use]
     pub fn with_edge(&self, edge: EdgeSpec) -> Self {
         let mut changed = Self { edge, ..self.clone() };
         for entry in &mut changed.entries {
-            entry.plan.edge = inherited(entry.plan.edge, self.edge, edge);
+            entry.inherit(edge);
         }
         changed
     }
@@ -148,21 +150,19 @@ impl CclConfig {
     }
 }
 
-/// The settings `own`, with `new` in place of each setting that is as in `old`.
-fn inherited(own: EdgeSpec, old: EdgeSpec, new: EdgeSpec) -> EdgeSpec {
-    fn one<T: PartialEq>(own: T, old: &T, new: T) -> T {
-        if own == *old { new } else { own }
-    }
-    EdgeSpec {
-        n_slots: one(own.n_slots, &old.n_slots, new.n_slots),
-        slot_size: one(own.slot_size, &old.slot_size, new.slot_size),
-        buffer_kind: one(own.buffer_kind, &old.buffer_kind, new.buffer_kind),
-        backpressure: one(own.backpressure, &old.backpressure, new.backpressure),
-        vc_chunk_size: one(own.vc_chunk_size, &old.vc_chunk_size, new.vc_chunk_size),
-        ipcq_credit_size_bytes: one(
-            own.ipcq_credit_size_bytes,
-            &old.ipcq_credit_size_bytes,
-            new.ipcq_credit_size_bytes,
-        ),
+impl Entry {
+    /// Takes every setting of a queue that the entry does not have itself from the defaults.
+    fn inherit(&mut self, defaults: EdgeSpec) {
+        let own = |key: &str| self.own.contains(&key);
+        let edge = self.plan.edge;
+        let either = |key: &str| if own(key) { edge } else { defaults };
+        self.plan.edge = EdgeSpec {
+            n_slots: either("n_slots").n_slots,
+            slot_size: either("slot_size").slot_size,
+            buffer_kind: either("buffer_kind").buffer_kind,
+            backpressure: either("backpressure").backpressure,
+            vc_chunk_size: either("vc_chunk_size").vc_chunk_size,
+            ipcq_credit_size_bytes: either("ipcq_credit_size_bytes").ipcq_credit_size_bytes,
+        };
     }
 }

@@ -52,6 +52,22 @@ fn ccf_3_the_example_says_what_is_built_in_and_adds_two_algorithms() {
 }
 
 #[test]
+fn ccf_3_other_defaults_reach_the_entries_that_do_not_override_them() {
+    let text = |n_slots: u32, slot_size: u64| {
+        format!(
+            "defaults: {{ n_slots: {n_slots}, slot_size: {slot_size}, vc_chunk_size: 512 }}\n\
+             algorithms:\n  own: {{ module: ring, n_slots: 4 }}\n  tree: {{ buffer_kind: hbm }}"
+        )
+    };
+    let before = parse(&text(4, 1 << 14));
+    let edge = EdgeSpec { n_slots: 8, slot_size: 1 << 15, ..before.edge() };
+    let (changed, written) = (before.with_edge(edge), parse(&text(8, 1 << 15)));
+    assert_eq!(changed.edge(), written.edge(), "CCF-3");
+    assert_eq!(changed.plans(BUILTIN), written.plans(BUILTIN), "CCF-3");
+    assert_eq!(plan(&changed, "own").edge.n_slots, 4, "CCF-3");
+}
+
+#[test]
 fn ccf_3_nothing_changes_nothing() {
     let nothing = [
         "",

@@ -4,5 +4,6 @@ mod advice;
 mod auto;
 mod node;
 mod parameters;
+mod paths;
 mod truths;
 mod workloads;

@@ -6,12 +6,12 @@ use phalanx_sim::machine::Options;
 use phalanx_workloads::{self as workload, Outcome, ParameterError, WorkloadError};
 use proptest::prelude::*;
 
-fn machine(name: &str, overrides: &[String]) -> MachineSpec {
+pub(crate) fn machine(name: &str, overrides: &[String]) -> MachineSpec {
     let machine = MachineSpec::preset(name).and_then(|machine| machine.with_all(overrides));
     machine.unwrap_or_else(|error| panic!("{error}"))
 }
 
-fn attempt(
+pub(crate) fn attempt(
     machine: MachineSpec,
     name: &str,
     parameters: &[(&str, &str)],

@@ -79,8 +79,8 @@ fn step_on_grid(at: u32, to: u32, rows: u32, columns: u32, wraps: bool) -> u32 {
     }
 }
 
-/// Returns the next number on a line or ring: the shorter direction; if both are equal, up from even numbers and
-/// down from odd ones.
+/// Returns the next number on a line or ring: the shorter direction; if both are equal, up from an even
+/// number and down from an odd one.
 fn step_on_line(at: u32, to: u32, length: u32, wraps: bool) -> u32 {
     if !wraps {
         return if at < to { at + 1 } else { at - 1 };

@@ -84,7 +84,8 @@ fn entry(
     let n_elem = r.count(part, "n_elem", 1..=MOST_BYTES / LEAST_SLOT);
     let n_elem = n_elem.map(|n| usize::try_from(n.value).expect("a 64-bit machine"));
     let plan = Plan { name: word?.to_owned(), module: module?.to_owned(), edge, n_elem, topology };
-    Some(Entry { plan, location: part.location })
+    let own = DEFAULTS.iter().copied().filter(|key| part.has(key)).collect();
+    Some(Entry { plan, location: part.location, own })
 }
 
 fn word<'a>(r: &mut Reader, name: &'a str, location: Location) -> Option<&'a str> {
