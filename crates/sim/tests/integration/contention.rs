@@ -55,13 +55,13 @@ async fn store_once(
 
 #[test]
 fn wir_3_a_wire_serves_in_the_order_of_arrival_not_of_issue() {
+    const LATE: Store = Store { pe: 0, at: Time::ns(199) };
     const FAR: Store = Store { pe: 2, at: Time::ZERO };
     const NEAR: Store = Store { pe: 0, at: Time::ns(50) };
     // From PE 2 the head needs 200 ns to the wire between the cubes; the store of PE 0 is over by then.
     let mut ends = ends_of(two_cubes(3), &[FAR, NEAR]);
     assert_eq!(ends, [300, 150], "WIR-3");
     // A near store that is issued much later but arrives first goes first, and the other waits for it.
-    const LATE: Store = Store { pe: 0, at: Time::ns(199) };
     ends = ends_of(two_cubes(3), &[FAR, LATE]);
     assert_eq!(ends, [399, 299], "WIR-3");
 }
