@@ -142,3 +142,29 @@ fn wir_4_more_than_64_pes_lose_no_memory_time() {
         assert_eq!(machine.run().unwrap().simulated, Time::ns(70) + span, "WIR-4: {pes} PEs");
     }
 }
+
+/// The example of the guide: a mesh that is faster by 1 ns per hop makes a run slower by 99 ns.
+#[test]
+fn wir_3_a_faster_mesh_can_make_a_run_slower() {
+    let simulated = |latency: u64| {
+        let mut spec = two_cubes(3);
+        spec.pes.link = wire(1_000, latency);
+        let mut machine = Machine::new(spec, without_data());
+        let region = machine.zeros(0, 1, DType::F32, 400).unwrap();
+        machine.launch(0, "far and near", &[pe(0, 0, 2), pe(0, 0, 0)], move |tl| async move {
+            let is_near = tl.pe().pe == 0;
+            if is_near {
+                tl.compute(Time::ns(199)).await;
+            }
+            let tile = tl.zeros(DType::F32, 400)?;
+            tl.store(&View::of(&region), &tile).await?;
+            if is_near {
+                tl.compute(Time::ns(1_000)).await;
+            }
+            Ok(())
+        });
+        machine.run().unwrap().simulated
+    };
+    assert_eq!(simulated(100), Time::ns(199 + 100 + 1_000), "the near store goes first");
+    assert_eq!(simulated(99), Time::ns(198 + 100 + 100 + 1_000), "the far store goes first");
+}
