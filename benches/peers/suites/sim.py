@@ -235,7 +235,7 @@ def flatness_row(ours: list[float], peers: list[float], plan: Plan) -> Row:
 
 def whole_machine_row(bench: Bench) -> Row:
     """The ring on `quad-sip`, where DMA, memories and meshes cost time too, beside the same ring on `bare`."""
-    arguments = ["ring", "--ranks", "4", "--repeat", "20"]
+    arguments = ["ring", "--ranks", "4", "--data", "off", "--repeat", "20"]
     whole, bare = bench.in_turns(
         "ring of 4 on quad-sip and on bare",
         lambda: bench.programs.ours(*arguments, "--machine", "quad-sip"),
