@@ -100,6 +100,7 @@ def measure(programs: Programs, plan: Plan, progress: Progress) -> list[Row]:
         *timing_rows(bench),
         *hop_rate_rows(bench),
         *large_ring_rows(bench),
+        whole_machine_row(bench),
         data_row(bench),
         *math_rows(bench),
         trace_row(bench),
@@ -230,6 +231,18 @@ def flatness_row(ours: list[float], peers: list[float], plan: Plan) -> Row:
     peer_name = f"{SIMPY}, P={RANKS[0]}..{plan.simpy_most_ranks}"
     flatness = (max(rates) / min(rates) for rates in (ours, peers))
     return Row(name, *flatness, peer_name, "x", lower_is_better=True, judged="ours", goal=1.5)
+
+
+def whole_machine_row(bench: Bench) -> Row:
+    """The ring on `quad-sip`, where DMA, memories and meshes cost time too, beside the same ring on `bare`."""
+    arguments = ["ring", "--ranks", "4", "--data", "off", "--repeat", "20"]
+    whole, bare = bench.in_turns(
+        "ring of 4 on quad-sip and on bare",
+        lambda: bench.programs.ours(*arguments, "--machine", "quad-sip"),
+        lambda: bench.programs.ours(*arguments),
+    )
+    ours, peer = (median_of(outcomes, "cpu_s", 1e3) for outcomes in (whole, bare))
+    return Row("ring P=4 on quad-sip, CPU", ours, peer, "Phalanx on bare", "ms", lower_is_better=True, judged="ratio")
 
 
 def large_ring_rows(bench: Bench) -> list[Row]:

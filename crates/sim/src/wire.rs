@@ -132,6 +132,9 @@ impl Flight {
 
     /// Returns the arrival of byte `until`.
     pub(crate) fn arrival_of(&self, until: u64) -> Time {
+        if until == self.bytes {
+            return self.tail;
+        }
         let coming = u128::from((self.tail - self.head).as_ps()) * u128::from(until);
         let span = coming.div_ceil(u128::from(self.bytes.max(1)));
         self.head + Time::ps(u64::try_from(span).unwrap_or(u64::MAX))

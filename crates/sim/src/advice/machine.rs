@@ -27,6 +27,7 @@ use Quantity::{Bandwidth, Latency};
 
 /// Waits for a program that has not begun are waits for its launch over the host link.
 const HOST: &[Kind] = &[Kind::Link, Kind::Dependency];
+const HOST_LATENCY: &[Kind] = &[Kind::Latency, Kind::Link, Kind::Dependency];
 /// A credit takes the way of a message back.
 const LINK: &[Kind] = &[Kind::Link, Kind::Credit];
 const COMPUTE: &[Kind] = &[Kind::Compute];
@@ -58,7 +59,7 @@ const VALUES: [MachineValue; 14] = [
     value("system.sips.link.bandwidth", LINK, |spec| Bandwidth(spec.sips.link.bandwidth)),
     value("system.sips.link.latency", LINK, |spec| Latency(spec.sips.link.latency)),
     value("system.host.link.bandwidth", HOST, |spec| Bandwidth(spec.host.bandwidth)),
-    value("system.host.link.latency", HOST, |spec| Latency(spec.host.latency)),
+    value("system.host.link.latency", HOST_LATENCY, |spec| Latency(spec.host.latency)),
 ];
 
 /// Returns all values.

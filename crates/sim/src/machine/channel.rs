@@ -119,13 +119,16 @@ impl World {
             Job::Load { transfer, pieces } => {
                 transfer.start_at(start, head);
                 sip.pe(pe).queue(engine).is_held = true;
-                let mut asked = 0;
-                for (number, Piece { cube, bytes }) in (number..).zip(pieces.into_iter().flatten())
+                let (mut from, mut asked) = (head, 0);
+                for (number, Piece { cube, bytes: piece }) in
+                    (number..).zip(pieces.into_iter().flatten())
                 {
-                    let from = head + dma.bandwidth.time_for(asked);
-                    asked += bytes;
-                    let tail = head + dma.bandwidth.time_for(asked);
-                    let flight = Flight { bytes, head: from, tail, path, slowest: channel, waited };
+                    asked += piece;
+                    let is_last = asked == bytes;
+                    let tail = if is_last { tail } else { head + dma.bandwidth.time_for(asked) };
+                    let flight =
+                        Flight { bytes: piece, head: from, tail, path, slowest: channel, waited };
+                    from = tail;
                     let route = Route::of_load(&self.spec, cube, pe);
                     let purpose = Purpose::Piece(engine, transfer.clone());
                     sip.flights.push(number, Journey { flight, route, purpose, label: "read" });

@@ -55,13 +55,13 @@ async fn store_once(
 
 #[test]
 fn wir_3_a_wire_serves_in_the_order_of_arrival_not_of_issue() {
+    const LATE: Store = Store { pe: 0, at: Time::ns(199) };
     const FAR: Store = Store { pe: 2, at: Time::ZERO };
     const NEAR: Store = Store { pe: 0, at: Time::ns(50) };
     // From PE 2 the head needs 200 ns to the wire between the cubes; the store of PE 0 is over by then.
     let mut ends = ends_of(two_cubes(3), &[FAR, NEAR]);
     assert_eq!(ends, [300, 150], "WIR-3");
     // A near store that is issued much later but arrives first goes first, and the other waits for it.
-    const LATE: Store = Store { pe: 0, at: Time::ns(199) };
     ends = ends_of(two_cubes(3), &[FAR, LATE]);
     assert_eq!(ends, [399, 299], "WIR-3");
 }
@@ -141,4 +141,30 @@ fn wir_4_more_than_64_pes_lose_no_memory_time() {
         let span = Time::ns(1_000.max(250 * u64::from(pes)));
         assert_eq!(machine.run().unwrap().simulated, Time::ns(70) + span, "WIR-4: {pes} PEs");
     }
+}
+
+/// The example of the guide: a mesh that is faster by 1 ns per hop makes a run slower by 99 ns.
+#[test]
+fn wir_3_a_faster_mesh_can_make_a_run_slower() {
+    let simulated = |latency: u64| {
+        let mut spec = two_cubes(3);
+        spec.pes.link = wire(1_000, latency);
+        let mut machine = Machine::new(spec, without_data());
+        let region = machine.zeros(0, 1, DType::F32, 400).unwrap();
+        machine.launch(0, "far and near", &[pe(0, 0, 2), pe(0, 0, 0)], move |tl| async move {
+            let is_near = tl.pe().pe == 0;
+            if is_near {
+                tl.compute(Time::ns(199)).await;
+            }
+            let tile = tl.zeros(DType::F32, 400)?;
+            tl.store(&View::of(&region), &tile).await?;
+            if is_near {
+                tl.compute(Time::ns(1_000)).await;
+            }
+            Ok(())
+        });
+        machine.run().unwrap().simulated
+    };
+    assert_eq!(simulated(100), Time::ns(199 + 100 + 1_000), "the near store goes first");
+    assert_eq!(simulated(99), Time::ns(198 + 100 + 100 + 1_000), "the far store goes first");
 }

@@ -99,10 +99,9 @@ fn piece(operation: Operation, ranks: usize, lane: &Lane) -> Piece {
         _ => (input, output),
     };
     let count = match operation {
-        Operation::AllReduce | Operation::Broadcast | Operation::Reduce => lane.input.len,
         Operation::ReduceScatter | Operation::Scatter => lane.output.len,
-        Operation::AllGather | Operation::Gather => lane.input.len,
         Operation::AllToAll => lane.input.len / ranks,
+        _ => lane.input.len,
     };
     Piece { cube: lane.pe.cube, pe: lane.pe.pe, count, input, output }
 }

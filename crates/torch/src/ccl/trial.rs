@@ -113,7 +113,10 @@ pub enum TrialError {
 
 /// The end of each rank's part, as far as it has ended.
 #[derive(Clone, Default)]
-pub struct Ends(Rc<RefCell<Vec<Option<Result<Time, RunError>>>>>);
+pub struct Ends(Rc<RefCell<Vec<Option<End>>>>);
+
+/// The time of an end, or the failure.
+type End = Result<Time, RunError>;
 
 impl Ends {
     /// The last end; `None` if a part has not ended.

@@ -9,7 +9,7 @@
 //!
 //! A smaller size is the size itself with three significant bits, or, for large collectives, two sizes from which the time is
 //! extrapolated. The tuner assumes that a time grows with the size, that a byte of a larger collective costs no more, and that the
-//! next byte costs no less than the last one; [`doubt`] is the margin for exceptions.
+//! next byte costs no less than the last one; `doubt` is the margin for exceptions.
 
 use super::config::Plan;
 use super::trial::{Trial, measure_within};

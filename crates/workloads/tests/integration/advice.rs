@@ -167,3 +167,10 @@ fn a_perceptron_of_ranks_is_told_that_memory_and_meshes_limit_it() {
         |advice: &&Advice| limits.iter().any(|path| advice.change.name.starts_with(path));
     assert!(advice.iter().any(|advice| is_limit(&advice)), "{advice:?}");
 }
+
+#[test]
+fn a_run_that_waits_for_its_launch_is_told_that_the_host_limits_it() {
+    let case = Case::new(workload::find("vector-add").unwrap(), preset("quad-sip"), &[]);
+    let advice = case.advice();
+    assert_eq!(advice[0].change.name, "system.host.link.latency", "{advice:?}");
+}

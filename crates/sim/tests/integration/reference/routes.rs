@@ -90,8 +90,7 @@ fn step_on_line(at: u32, to: u32, length: u32, wraps: bool) -> u32 {
     match upward.cmp(&downward) {
         Ordering::Less => above,
         Ordering::Equal if at.is_multiple_of(2) => above,
-        Ordering::Equal => below,
-        Ordering::Greater => below,
+        Ordering::Equal | Ordering::Greater => below,
     }
 }
 
