@@ -113,7 +113,7 @@ fn fab_2_a_head_waits_for_what_the_middle_link_carries() {
         [(pe(1, 0, 0), pe(2, 0, 0), &[128_000][..]), (pe(0, 0, 0), pe(3, 0, 1), &[12_800][..])];
     // The head is at sip1 at 500 ns; the link to sip2 is busy until 1000 ns, and carries the message until 1100 ns.
     assert_eq!(traffic(&spec, roomy(), &flows).simulated, Time::ns(1100 + 2 * 500), "FAB-2");
-    let links = ["sip1->sip2 1100 ns", "sip2->sip3 0 ns"];
+    let links = ["sip1->sip2 1100 ns", "sip2->sip3 500 ns"];
     assert_eq!(blamed(&spec, &flows), links, "REC-1");
 }
 
