@@ -47,7 +47,7 @@
 //! })?;
 //! assert_eq!(worker.read::<f32>(&c)?, [3.0; 256]);
 //! // Picoseconds: the arguments cross the host link, the kernel loads, adds and stores, the sum comes back.
-//! assert_eq!(finished.simulated, 4_555_072);
+//! assert_eq!(finished.simulated, 4_564_000);
 //! # Ok::<(), phalanx_runtime::Error>(())
 //! ```
 //!
