@@ -1,7 +1,7 @@
 //! The two DMA channels of a PE: each serves one request at a time, in the order of requests.
 //!
-//! A load or a store holds its channel until its last byte is where it goes, which is known only when the last stage is
-//! reached. Requests that come before wait in the queue of the channel.
+//! A load or a store holds its channel until its last byte has arrived. That time is known only when the flight reaches its
+//! last stage; requests that are made earlier wait in the queue of the channel.
 
 use super::flights::{Journey, Purpose};
 use super::noc::Route;
@@ -46,14 +46,7 @@ pub(crate) struct ChannelRequest {
 pub(crate) enum Job {
     Load { transfer: Rc<Transfer>, pieces: [Option<Piece>; 2] },
     Store { transfer: Rc<Transfer>, cube: u16 },
-    Send { bytes: u64, route: Route, purpose: SendPurpose },
-}
-
-/// The purpose of a message that leaves its PE.
-#[derive(Clone, Copy)]
-pub(crate) enum SendPurpose {
-    Depart(super::flights::Departure),
-    Deliver(super::flights::Delivery),
+    Send { bytes: u64, route: Route, purpose: Purpose },
 }
 
 impl Job {
@@ -148,10 +141,6 @@ impl World {
                 left.advance(head, Kind::Latency);
                 sip.record.step(left, tail, Kind::Dma, channel.resource);
                 sip.record.op(|| Op::new((start, tail), channel.resource, "send", bytes));
-                let purpose = match purpose {
-                    SendPurpose::Depart(departure) => Purpose::Depart(departure),
-                    SendPurpose::Deliver(delivery) => Purpose::Deliver(delivery),
-                };
                 let flight = Flight { bytes, head, tail, path, slowest: channel, waited };
                 sip.flights.push(number, Journey { flight, route, purpose, label: "write" });
             }

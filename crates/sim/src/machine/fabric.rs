@@ -10,7 +10,7 @@
 //!   contention costs each latency once and the transfer once. Credits are stored and forwarded in both modes.
 
 use super::World;
-use super::channel::{ChannelRequest, Job, SendPurpose};
+use super::channel::{ChannelRequest, Job};
 use super::flights::{Delivery, Departure, Journey, Purpose};
 use super::noc::{self, Route, Stage};
 use super::sip::{Port, Sip};
@@ -295,7 +295,7 @@ impl World {
         }
         let gate = PeId::first(from.sip);
         let route = Route::default().over_meshes(&self.spec, from, gate).then(Stage::Port);
-        let purpose = SendPurpose::Depart(departure);
+        let purpose = Purpose::Depart(departure);
         self.send(sip, from, Job::Send { bytes, route, purpose }, path);
     }
 
@@ -321,7 +321,7 @@ impl World {
             let (purpose, number) = (Purpose::Deliver(delivery), sip.flights.issue());
             return self.fly(sip, number, Journey { flight, route, purpose, label: "write" });
         }
-        let purpose = SendPurpose::Deliver(delivery);
+        let purpose = Purpose::Deliver(delivery);
         self.send(sip, from, Job::Send { bytes, route, purpose }, path);
     }
 

@@ -33,11 +33,12 @@ pub(crate) struct Journey {
     pub(crate) flight: Flight,
     pub(crate) route: Route,
     pub(crate) purpose: Purpose,
-    /// Name in the log of what it does at a memory or at a wire of the host.
+    /// Name of its turns at a memory and at the wires of the host, for the log.
     pub(crate) label: &'static str,
 }
 
-/// What happens at the end of a flight.
+/// The purpose of a flight: the effect of its end.
+#[derive(Clone)]
 pub(crate) enum Purpose {
     /// Nothing: the place of a flight that is over.
     None,
@@ -186,7 +187,7 @@ impl World {
         self.settle(sip);
     }
 
-    /// Moves the flights of a SIP whose heads are somewhere now.
+    /// Moves the flights of a SIP whose heads arrive now.
     #[inline]
     pub(super) fn settle(&self, sip: &mut Sip) {
         let now = self.sim.now();
@@ -201,7 +202,7 @@ impl World {
         self.move_until(&mut self.sips[sip as usize].borrow_mut(), || self.sim.quiet_until());
     }
 
-    /// Moves flights in the order of arrival, as long as they arrive until the limit.
+    /// Moves the flights that arrive until the limit, in the order of arrival.
     #[inline]
     fn move_until(&self, sip: &mut Sip, limit: impl Fn() -> Time) {
         let mut until = limit();
@@ -270,7 +271,8 @@ impl World {
             }
             Stage::Hbm(cube) => &mut sip.cubes[cube as usize].hbm,
             Stage::Host => &mut sip.host,
-            Stage::Upload | Stage::Port => &mut sip.upload,
+            Stage::Upload => &mut sip.upload,
+            Stage::Port => unreachable!("`leave_sip` takes the port"),
         };
         let turn = flight.pass(&mut sip.record, wire, spec, StageUse { resource, kind });
         if turn.taken {
@@ -363,7 +365,8 @@ fn resource_of(sip: u32, stage: Stage) -> Resource {
         Stage::PeLink { cube, pe, side } => Resource::PeLink(PeId { sip, cube, pe }, side),
         Stage::CubeLink { cube, side } => Resource::CubeLink(gate(cube), side),
         Stage::Hbm(cube) => Resource::Hbm(gate(cube)),
-        Stage::Host | Stage::Port => Resource::Host(sip),
+        Stage::Host => Resource::Host(sip),
         Stage::Upload => Resource::Upload(sip),
+        Stage::Port => unreachable!("`leave_sip` names the link"),
     }
 }
