@@ -34,6 +34,11 @@ Examples:
   phalanx ccl all_reduce -b 1K -e 1M -a all         all algorithms, and which wins where
   phalanx ccl all_gather -d f16 --check --machine torus-16";
 
+const VALIDATE_EXAMPLES: &str = "\
+Examples:
+  phalanx validate --machine quad-sip all_reduce.log        the output of nccl-tests beside the simulation
+  phalanx validate --machine quad-sip mine.csv --op all_gather --ranks 4 --svg errors.svg";
+
 const NODE_EXAMPLES: &str = "\
 Examples:
   phalanx node list                                 the workloads and their parameters
@@ -60,6 +65,8 @@ pub(crate) enum Command {
     Ccl(CclArgs),
     /// Drive simulated chips, each a process of its own, with graphs of tasks
     Node(NodeArgs),
+    /// Lay measured times beside simulated ones
+    Validate(ValidateArgs),
     /// List the machines that come with the program, or show one
     Machines(MachinesArgs),
     /// Check machine files without running anything
@@ -75,6 +82,7 @@ impl Command {
             Self::Run(args) => args.json,
             Self::Ccl(args) => args.json,
             Self::Node(args) => args.json,
+            Self::Validate(args) => args.json,
             Self::Machines(args) => args.json,
             Self::Check(_) | Self::Completions(_) => false,
         }
@@ -213,9 +221,58 @@ pub(crate) enum NodeCommand {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = VALIDATE_EXAMPLES)]
+pub(crate) struct ValidateArgs {
+    #[command(flatten)]
+    pub(crate) tables: TableArgs,
+    /// Draw measured and simulated times
+    #[arg(long, value_name = "FILE")]
+    pub(crate) svg: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Measurements, and the machine to compare with.
+#[derive(Debug, Args)]
+pub(crate) struct TableArgs {
+    /// Files of measurements: output of nccl-tests or rccl-tests, or CSV; `-` is stdin
+    #[arg(required = true, value_name = "TABLE")]
+    pub(crate) files: Vec<PathBuf>,
+    /// A machine's name, or a machine file
+    #[arg(long, value_name = "NAME|FILE", default_value = DEFAULT_PRESET)]
+    pub(crate) machine: String,
+    /// Override a part of the machine, as in `system.sips.count=8`
+    #[arg(long = "set", value_name = "PATH=VALUE")]
+    pub(crate) overrides: Vec<String>,
+    /// Only rows of this operation, as in `all_reduce` or `gemm`; says it where a file does not
+    #[arg(long, value_name = "OP")]
+    pub(crate) op: Option<String>,
+    /// Only rows of this number of ranks; says it where a file does not
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub(crate) ranks: Option<u32>,
+    /// Only rows of this type, as in `half` or `f16`; says it where a file does not
+    #[arg(long, value_name = "DTYPE")]
+    pub(crate) dtype: Option<String>,
+    /// Only rows of this system, where a file has a column `system`
+    #[arg(long, value_name = "NAME")]
+    pub(crate) system: Option<String>,
+    /// How collectives are set up (default: `PHALANX_CCL`, then `./ccl.yaml`, then built in)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ccl: Option<PathBuf>,
+    /// How many threads simulate (default: one for each core); results do not depend on it
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub(crate) threads: Option<u16>,
+}
+
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct MachinesArgs {
     #[command(subcommand)]
     pub(crate) command: Option<MachinesCommand>,
+    /// Show every figure of a machine, and where it is from
+    #[arg(long, value_name = "NAME|FILE")]
+    pub(crate) show: Option<String>,
     /// Print JSON
     #[arg(long, global = true)]
     pub(crate) json: bool,

@@ -6,4 +6,5 @@ pub(crate) mod completions;
 pub(crate) mod machines;
 pub(crate) mod node;
 pub(crate) mod run;
+pub(crate) mod validate;
 mod workloads;

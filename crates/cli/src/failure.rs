@@ -30,6 +30,8 @@ pub(crate) enum Kind {
     Machine,
     /// The configuration of collectives.
     Ccl,
+    /// A table of measurements.
+    Table,
     /// A parameter of a workload.
     Parameter,
     Deadlock,
@@ -53,6 +55,7 @@ impl Kind {
             Self::Input => "input",
             Self::Machine => "machine",
             Self::Ccl => "ccl",
+            Self::Table => "table",
             Self::Parameter => "parameter",
             Self::Deadlock => "deadlock",
             Self::Kernel => "kernel",
@@ -69,7 +72,7 @@ impl Kind {
     /// CLI-1.
     pub(crate) const fn exit_code(self) -> u8 {
         match self {
-            Self::Input | Self::Machine | Self::Ccl | Self::Parameter => 2,
+            Self::Input | Self::Machine | Self::Ccl | Self::Table | Self::Parameter => 2,
             _ => 1,
         }
     }
@@ -111,6 +114,11 @@ impl Failure {
     /// All that is wrong with the configuration of collectives.
     pub(crate) fn ccl(errors: ConfigErrors) -> Self {
         Self { kind: Kind::Ccl, message: Message::Machine(vec![errors]), hint: None }
+    }
+
+    /// All that is wrong with tables of measurements.
+    pub(crate) fn table(errors: Vec<ConfigErrors>) -> Self {
+        Self { kind: Kind::Table, message: Message::Machine(errors), hint: None }
     }
 
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {

@@ -57,7 +57,7 @@ fn text_of(path: &Path) -> io::Result<String> {
     if path == Path::new("-") { config::read_text(io::stdin()) } else { config::read_path(path) }
 }
 
-fn unreadable(file: &str, error: &io::Error) -> Failure {
+pub(crate) fn unreadable(file: &str, error: &io::Error) -> Failure {
     let failure = Failure::input(format!("cannot read `{file}`: {}", reason(error)));
     match error.kind() {
         io::ErrorKind::InvalidInput => failure.hint("allowed: a file, or `-` for stdin"),

@@ -17,6 +17,7 @@ mod printer;
 mod progress;
 mod report;
 mod show;
+mod tables;
 
 use args::{Cli, Command};
 use clap::Parser;
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
         Command::Run(args) => commands::run::run(args),
         Command::Ccl(args) => commands::ccl::ccl(args),
         Command::Node(args) => commands::node::node(args),
+        Command::Validate(args) => commands::validate::validate(args),
         Command::Machines(args) => commands::machines::machines(args),
         Command::Check(args) => commands::check::check(args),
         Command::Completions(args) => commands::completions::completions(args),

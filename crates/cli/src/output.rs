@@ -93,6 +93,26 @@ impl Trace {
     }
 }
 
+/// A text file to be written.
+pub(crate) struct TextFile(Target);
+
+impl TextFile {
+    /// Checks the place (OUT-2), and that no input is overwritten (OUT-3).
+    pub(crate) fn prepare(
+        option: &str,
+        path: &Path,
+        inputs: &[Named<'_>],
+    ) -> Result<Self, Failure> {
+        collisions::refuse(inputs, &[Named::new(option, path)])?;
+        Ok(Self(Target::prepare(path)?))
+    }
+
+    /// Writes it (OUT-1).
+    pub(crate) fn write(&self, text: &str) -> Result<(), Failure> {
+        self.0.fill(|mut file| file.write_all(text.as_bytes()))
+    }
+}
+
 /// Refuses an output that is another output, the machine file or the configuration of collectives (OUT-3).
 fn refuse_collisions(args: &RunArgs) -> Result<(), Failure> {
     let inputs =

@@ -3,6 +3,7 @@
 mod json;
 pub(crate) mod sweep;
 mod text;
+pub(crate) mod validation;
 
 pub(crate) use json::Parameters;
 use phalanx_sim::MachineSpec;

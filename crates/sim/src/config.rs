@@ -21,14 +21,16 @@ pub mod reader;
 mod schema;
 mod sips;
 mod size;
+mod sources;
 mod yaml;
 
 pub use crate::spelling::suggestion;
-pub use door::{MachineError, read_path, read_text};
+pub use door::{MachineError, read_path, read_path_within, read_text, read_text_within};
 pub use error::{ConfigError, ConfigErrors};
 pub use overrides::Override;
 pub use preset::{DEFAULT_PRESET, Preset, preset, presets};
-pub use print::{MachineView, to_yaml};
+pub use print::{Figure, MachineView, to_yaml};
+pub use sources::{FigureText, figure_texts};
 pub use yaml::LONGEST;
 
 use error::Finding;
@@ -60,10 +62,12 @@ pub fn parse_machine_with(
 fn read(text: &str, overrides: &[Override]) -> Result<MachineSpec, Vec<Finding>> {
     let mut root = yaml::read(text, 0, 0).map_err(|finding| vec![finding])?;
     let mut findings = Vec::new();
+    let figures = sources::paths(&root);
     for (index, over) in overrides.iter().enumerate() {
         findings.extend(over.apply(&mut root, index + 1).err());
     }
     overrides::drop_grid(&mut root);
+    sources::drop_overridden(&mut root, &figures);
     match machine::check(&root) {
         Ok(spec) if findings.is_empty() => Ok(spec),
         Ok(_) => Err(findings),

@@ -27,6 +27,44 @@ pub struct MachineSpec {
     pub gemm: GemmSpec,
     /// The vector engine of a PE: bytes a second, one operand counted.
     pub vector: Bandwidth,
+    /// Where figures are from, in the order of the file.
+    pub sources: Vec<FigureSource>,
+}
+
+/// Where a figure of a machine is from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FigureSource {
+    /// The figure, by its dotted path: `pe.dma.latency`.
+    pub figure: String,
+    /// Its origin.
+    pub origin: Origin,
+}
+
+/// The origin of a figure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// Chosen so that the simulation meets measurements.
+    Fitted,
+    /// A document, in one line of text.
+    Text(String),
+}
+
+impl Origin {
+    /// The word for a fitted figure.
+    pub const FITTED: &'static str = "fitted";
+
+    /// The text in machine files.
+    pub fn text(&self) -> &str {
+        match self {
+            Self::Fitted => Self::FITTED,
+            Self::Text(text) => text,
+        }
+    }
+
+    /// The origin that a machine file describes by this text.
+    pub fn from_text(text: &str) -> Self {
+        if text == Self::FITTED { Self::Fitted } else { Self::Text(text.to_owned()) }
+    }
 }
 
 /// A link: moves bytes at `bandwidth` and delivers them `latency` later.

@@ -107,6 +107,7 @@ fn bus() -> Outcome<Json> {
         operation: Operation::AllReduce,
         combine: ReduceOp::Sum,
         dtype: DType::F32,
+        ranks: None,
     };
     let row = sweep.measure(256 << 20, None)?;
     // A lower bound of `2(P-1)/P · n/b` is a bus bandwidth of `b`.

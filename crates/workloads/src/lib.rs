@@ -31,6 +31,7 @@ pub mod ring;
 mod tp_block;
 mod tp_mlp;
 mod tp_ranks;
+pub mod truth;
 pub(crate) mod vector_add;
 
 pub use advice::SHORT;

@@ -83,11 +83,11 @@ fn sweep(args: &CclArgs) -> Result<Sweep, Failure> {
     let evaluator = Arc::new(Pool::new(super::run::cores()));
     let options = Options { data: args.check, evaluator, ..Options::default() };
     let ccl = collectives::config(args.ccl.as_deref())?;
-    Ok(Sweep { machine, options, ccl, operation, combine, dtype })
+    Ok(Sweep { machine, options, ccl, operation, combine, dtype, ranks: None })
 }
 
 /// A type by its own name, or as nccl-tests calls it.
-fn dtype(name: &str) -> Result<DType, Failure> {
+pub(crate) fn dtype(name: &str) -> Result<DType, Failure> {
     let own = match name {
         "float" => "f32",
         "half" => "f16",
@@ -219,7 +219,7 @@ fn size(text: &str) -> Result<u64, Failure> {
     })
 }
 
-fn unknown(what: &str, name: &str, known: &[&str]) -> Failure {
+pub(crate) fn unknown(what: &str, name: &str, known: &[&str]) -> Failure {
     let near = suggestion(name, known.iter().copied())
         .map_or_else(String::new, |near| format!("did you mean `{near}`? "));
     Failure::input(format!("no {what} named `{name}`"))

@@ -6,18 +6,68 @@ use crate::failure::Failure;
 use crate::machine::Source;
 use crate::printer;
 use phalanx_sim::MachineSpec;
-use phalanx_sim::config::{self, MachineView};
+use phalanx_sim::config::{self, Figure, MachineView};
 use phalanx_sim::report::{Style, Table};
-use phalanx_sim::spec::{GridSpec, Topology};
+use phalanx_sim::spec::{GridSpec, Origin, Topology};
 use serde::Serialize;
 use std::process::ExitCode;
 
 pub(crate) fn machines(args: &MachinesArgs) -> anyhow::Result<ExitCode> {
-    match &args.command {
-        Some(MachinesCommand::Show { name }) => show(name, args.json)?,
-        None => list(args.json)?,
+    match (&args.command, &args.show) {
+        (Some(MachinesCommand::Show { name }), _) => show(name, args.json)?,
+        (None, Some(name)) => figures(name, args.json)?,
+        (None, None) => list(args.json)?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Every figure of a machine and its source.
+fn figures(name: &str, json: bool) -> anyhow::Result<()> {
+    let spec = Source::find(name)?.parse()?;
+    let figures = MachineView::new(&spec).figures();
+    if json {
+        let figures = figures.iter().map(FigureView::new).collect();
+        let view = FiguresView { name: &spec.name, description: &spec.description, figures };
+        return Ok(printer::json(&view)?);
+    }
+    let mut table = Table::new(&["figure", "value", "source"], &["value"]);
+    for figure in &figures {
+        let source = figure.source.clone().unwrap_or_default();
+        table.row([figure.path.clone(), figure.value.clone(), source]);
+    }
+    let fitted = |figure: &&Figure| figure.source.as_deref() == Some(Origin::FITTED);
+    let fitted = figures.iter().filter(fitted).count();
+    let sourced = figures.iter().filter(|figure| figure.source.is_some()).count() - fitted;
+    let counts = format!(
+        "{} figures: {sourced} with a source, {fitted} fitted, {} without",
+        figures.len(),
+        figures.len() - sourced - fitted
+    );
+    let heading = format!("{}: {}\n{counts}\n\n", spec.name, spec.description);
+    Ok(printer::data(&(heading + &table.text(Style::Terminal)))?)
+}
+
+/// The figures of a machine in `--json`.
+#[derive(Serialize)]
+struct FiguresView<'a> {
+    name: &'a str,
+    description: &'a str,
+    figures: Vec<FigureView<'a>>,
+}
+
+#[derive(Serialize)]
+struct FigureView<'a> {
+    figure: &'a str,
+    value: &'a str,
+    /// Null without one.
+    source: Option<&'a str>,
+}
+
+impl<'a> FigureView<'a> {
+    fn new(figure: &'a Figure) -> Self {
+        let Figure { path, value, source } = figure;
+        Self { figure: path, value, source: source.as_deref() }
+    }
 }
 
 fn show(name: &str, json: bool) -> anyhow::Result<()> {

@@ -85,7 +85,7 @@ fn options(args: &RunArgs, record: bool) -> Options {
 }
 
 /// Number of threads that this host can run at the same time.
-pub(super) fn cores() -> usize {
+pub(crate) fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, NonZero::get)
 }
 

@@ -126,9 +126,18 @@ impl MachineSpec {
 /// As [`read_text`]; [`io::ErrorKind::InvalidInput`] for a FIFO, a device, a socket or a directory. Opening a FIFO could wait
 /// for ever. Streams that are open already (`/dev/stdin`, `/dev/fd/3`) are read, because a shell passes pipes by these names.
 pub fn read_path(path: &Path) -> io::Result<String> {
+    read_path_within(path, LONGEST)
+}
+
+/// Reads a file of at most `most` bytes.
+///
+/// # Errors
+///
+/// As [`read_path`].
+pub fn read_path_within(path: &Path, most: usize) -> io::Result<String> {
     let kind = fs::metadata(path)?.file_type();
     if kind.is_file() || (is_open_stream(path) && !kind.is_dir()) {
-        return read_text(File::open(path)?);
+        return read_text_within(File::open(path)?, most);
     }
     let reason = format!("it is {}, not a file", name_of(kind));
     Err(io::Error::new(io::ErrorKind::InvalidInput, reason))
@@ -168,11 +177,20 @@ fn name_of_special(_: FileType) -> &'static str {
 ///
 /// The error of the system; [`io::ErrorKind::InvalidData`] for what is too long or no UTF-8 text.
 pub fn read_text(source: impl Read) -> io::Result<String> {
+    read_text_within(source, LONGEST)
+}
+
+/// Reads a text of at most `most` bytes to its end.
+///
+/// # Errors
+///
+/// As [`read_text`].
+pub fn read_text_within(source: impl Read, most: usize) -> io::Result<String> {
     let mut bytes = Vec::new();
-    source.take(LONGEST as u64 + 1).read_to_end(&mut bytes)?;
+    source.take(most as u64 + 1).read_to_end(&mut bytes)?;
     let refuse = |reason: String| io::Error::new(io::ErrorKind::InvalidData, reason);
-    if bytes.len() > LONGEST {
-        return Err(refuse(format!("it is longer than {} KiB", LONGEST >> 10)));
+    if bytes.len() > most {
+        return Err(refuse(format!("it is longer than {} KiB", most >> 10)));
     }
     String::from_utf8(bytes).map_err(|error| {
         refuse(format!("it is not UTF-8 text (byte {})", error.utf8_error().valid_up_to()))

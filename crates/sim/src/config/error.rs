@@ -14,6 +14,11 @@ pub struct Location {
 }
 
 impl Location {
+    /// These bytes of the file.
+    pub fn new(bytes: std::ops::Range<usize>) -> Self {
+        Self { source: 0, start: bytes.start, end: bytes.end }
+    }
+
     /// From the start of this to the end of `other`.
     pub(super) fn until(self, other: Self) -> Self {
         Self { end: other.end.max(self.end), ..self }
@@ -154,6 +159,12 @@ impl ConfigErrors {
     ) -> Self {
         findings.sort_by(Finding::compare);
         Self::new(findings.into_iter().map(location).collect())
+    }
+
+    /// All of `findings` in the text of `file`; none where nothing was found.
+    pub fn in_text(findings: Vec<Finding>, file: &str, text: &str) -> Option<Self> {
+        let found = !findings.is_empty();
+        found.then(|| Self::all(findings, |finding| finding.in_text(file, text)))
     }
 
     /// Each of them.

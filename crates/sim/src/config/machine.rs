@@ -8,6 +8,7 @@ use super::error::Finding;
 use super::reader::{Found, Reader, Section, describe};
 use super::sips::sips;
 use super::size::{Size, blame, check_size};
+use super::sources;
 use super::yaml::{Value, YamlNode};
 
 /// The most SIPs of a machine, and the most rows or columns of anything.
@@ -35,6 +36,7 @@ fn machine(r: &mut Reader, root: &YamlNode) -> Option<MachineSpec> {
     let pes = cube.as_ref().and_then(|cube| grid(r, cube, "pes"));
     let hbm = cube.as_ref().and_then(|cube| hbm(r, cube));
     let pe = pe(r, &file);
+    let sources = sources::read(r, &file, root);
     let (sips, host) = system?;
     let (tcm, dma, gemm, vector) = pe?;
     let (cubes, pes, hbm) = (cubes?, pes?, hbm?);
@@ -47,9 +49,22 @@ fn machine(r: &mut Reader, root: &YamlNode) -> Option<MachineSpec> {
     };
     let (sips, cubes, pes) = (sips.value, cubes.value, pes.value);
     let (name, hbm, tcm) = (name?, hbm.value, tcm.value);
-    let spec =
-        MachineSpec { name, description, sips, host, cubes, pes, hbm, tcm, dma, gemm, vector };
+    let mut spec = MachineSpec {
+        name,
+        description,
+        sips,
+        host,
+        cubes,
+        pes,
+        hbm,
+        tcm,
+        dma,
+        gemm,
+        vector,
+        sources,
+    };
     check_size(r, &spec, &size);
+    sources::keep_printed(&mut spec);
     Some(spec)
 }
 

@@ -4,7 +4,7 @@
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
-use crate::spec::{Forwarding, GridSpec, MachineSpec, SipsSpec, Topology, WireSpec};
+use crate::spec::{FigureSource, Forwarding, GridSpec, MachineSpec, SipsSpec, Topology, WireSpec};
 use crate::time::Time;
 use crate::units::{show_bandwidth, show_capacity, show_rate, show_time};
 
@@ -23,9 +23,15 @@ pub fn to_yaml(spec: &MachineSpec) -> String {
 
 /// One part of the file: a line, or a heading with a line for each of its own parts.
 fn part(key: &str, value: &Tree) -> String {
-    let Tree::Map(parts) = value else { return format!("{key}: {}\n", flow(value)) };
-    let lines = parts.iter().map(|(key, value)| format!("  {key}: {}\n", flow(value)));
-    std::iter::once(format!("{key}:\n")).chain(lines).collect()
+    let line = |key: &str, value: &str| format!("  {key}: {value}\n");
+    let lines: String = match value {
+        Tree::Map(parts) => parts.iter().map(|(key, value)| line(key, &flow(value))).collect(),
+        Tree::Sources(sources) => {
+            sources.iter().map(|(figure, text)| line(figure, &quote(text))).collect()
+        }
+        _ => return format!("{key}: {}\n", flow(value)),
+    };
+    format!("{key}:\n{lines}")
 }
 
 /// A machine in the shape of its file, quantities as texts with units: what `--json` prints.
@@ -36,6 +42,53 @@ impl MachineView {
     /// The view of `spec`.
     pub fn new(spec: &MachineSpec) -> Self {
         Self(tree(spec))
+    }
+
+    /// Every figure with its source, in the order of the file. Name and description are no figures.
+    ///
+    /// ```
+    /// use phalanx_sim::MachineSpec;
+    /// use phalanx_sim::config::MachineView;
+    /// let figures = MachineView::new(&MachineSpec::preset("bare").unwrap()).figures();
+    /// let link = figures.iter().find(|figure| figure.path == "system.sips.link.latency").unwrap();
+    /// assert_eq!((link.value.as_str(), link.source.as_deref()), ("500 ns", None));
+    /// ```
+    pub fn figures(&self) -> Vec<Figure> {
+        let Tree::Map(parts) = &self.0 else { return Vec::new() };
+        let mut figures = Vec::new();
+        for (key, value) in parts {
+            match value {
+                Tree::Sources(sources) => {
+                    for (path, text) in sources {
+                        let known = figures.iter_mut().find(|figure: &&mut Figure| figure.path == *path);
+                        known.into_iter().for_each(|figure| figure.source = Some(text.clone()));
+                    }
+                }
+                _ if matches!(*key, "name" | "description") => {}
+                _ => collect(key.to_string(), value, &mut figures),
+            }
+        }
+        figures
+    }
+}
+
+/// One value of a machine, as its file would say it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Figure {
+    /// Its dotted path: `pe.dma.latency`.
+    pub path: String,
+    /// Its value, with its unit.
+    pub value: String,
+    /// Its source; `fitted` for a fitted one.
+    pub source: Option<String>,
+}
+
+fn collect(path: String, tree: &Tree, figures: &mut Vec<Figure>) {
+    match tree {
+        Tree::Map(parts) => {
+            parts.iter().for_each(|(key, value)| collect(format!("{path}.{key}"), value, figures));
+        }
+        _ => figures.push(Figure { path, value: flow(tree), source: None }),
     }
 }
 
@@ -54,6 +107,8 @@ enum Tree {
     Number(u32),
     List(Vec<u32>),
     Map(Vec<(&'static str, Tree)>),
+    /// Sentences under paths of figures.
+    Sources(Vec<(String, String)>),
 }
 
 impl Serialize for Tree {
@@ -65,6 +120,11 @@ impl Serialize for Tree {
             Self::Map(entries) => {
                 let mut map = serializer.serialize_map(Some(entries.len()))?;
                 entries.iter().try_for_each(|(key, value)| map.serialize_entry(key, value))?;
+                map.end()
+            }
+            Self::Sources(sources) => {
+                let mut map = serializer.serialize_map(Some(sources.len()))?;
+                sources.iter().try_for_each(|(figure, text)| map.serialize_entry(figure, text))?;
                 map.end()
             }
         }
@@ -87,7 +147,7 @@ fn tree(spec: &MachineSpec) -> Tree {
         ("gemm", Tree::Map(gemm)),
         ("vector", Tree::Map(vec![("bandwidth", Tree::Word(show_bandwidth(spec.vector)))])),
     ];
-    Tree::Map(vec![
+    let mut parts = vec![
         ("name", name(&spec.name)),
         ("description", Tree::Sentence(spec.description.clone())),
         (
@@ -100,7 +160,12 @@ fn tree(spec: &MachineSpec) -> Tree {
         ("sip", Tree::Map(vec![("cubes", grid(&spec.cubes))])),
         ("cube", Tree::Map(vec![("pes", grid(&spec.pes)), ("hbm", Tree::Map(hbm))])),
         ("pe", Tree::Map(pe)),
-    ])
+    ];
+    if !spec.sources.is_empty() {
+        let of = |from: &FigureSource| (from.figure.clone(), from.origin.text().to_owned());
+        parts.push(("sources", Tree::Sources(spec.sources.iter().map(of).collect())));
+    }
+    Tree::Map(parts)
 }
 
 /// A name needs no quotes, unless YAML has a meaning of its own for it.
@@ -152,6 +217,11 @@ fn flow(tree: &Tree) -> String {
         Tree::Map(entries) => {
             let entries: Vec<String> =
                 entries.iter().map(|(key, value)| format!("{key}: {}", flow(value))).collect();
+            format!("{{ {} }}", entries.join(", "))
+        }
+        Tree::Sources(sources) => {
+            let entries: Vec<String> =
+                sources.iter().map(|(figure, text)| format!("{figure}: {}", quote(text))).collect();
             format!("{{ {} }}", entries.join(", "))
         }
     }

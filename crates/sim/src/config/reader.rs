@@ -447,7 +447,7 @@ fn shorten(name: &str) -> String {
 }
 
 /// The text of an entry, without the white space around it.
-fn text_of<'a>(entry: &'a Entry, path: &str) -> Result<Found<&'a str>, Finding> {
+pub(super) fn text_of<'a>(entry: &'a Entry, path: &str) -> Result<Found<&'a str>, Finding> {
     if let Some(text) = scalar(&entry.node) {
         return Ok(Found { value: text.trim(), location: entry.node.location });
     }
@@ -455,12 +455,12 @@ fn text_of<'a>(entry: &'a Entry, path: &str) -> Result<Found<&'a str>, Finding> 
     Err(Finding::new(point(&entry.node, entry.key_location), message).label("not a text"))
 }
 
-fn duplicate(entry: &Entry, path: &str) -> Finding {
+pub(super) fn duplicate(entry: &Entry, path: &str) -> Finding {
     let finding = Finding::new(entry.key_location, format!("duplicate key `{path}`"));
     finding.label("given before").help("keep one of the two")
 }
 
-fn not_a_mapping(node: &YamlNode, key: Location, name: &str) -> Finding {
+pub(super) fn not_a_mapping(node: &YamlNode, key: Location, name: &str) -> Finding {
     let message = format!("{name} must be a mapping, found {}", describe(node));
     Finding::new(point(node, key), message).label("not a mapping")
 }
@@ -471,7 +471,7 @@ fn machine_keys(path: &str) -> &'static [&'static str] {
 }
 
 /// A key with nothing behind it.
-fn is_nothing(node: &YamlNode) -> bool {
+pub(super) fn is_nothing(node: &YamlNode) -> bool {
     matches!(node.value, Value::Scalar { .. }) && scalar(node).is_none()
 }
 

@@ -7,7 +7,7 @@ const GRID: &[&str] = &["rows", "columns", "link"];
 
 /// Each section by its dotted path, with its keys.
 const SECTIONS: &[(&str, &[&str])] = &[
-    ("", &["name", "description", "system", "sip", "cube", "pe"]),
+    ("", &["name", "description", "system", "sip", "cube", "pe", "sources"]),
     ("system", &["sips", "host"]),
     ("system.sips", &["count", "topology", "rows", "columns", "link", "forwarding"]),
     ("system.sips.link", WIRE),

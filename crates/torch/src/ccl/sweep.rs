@@ -30,7 +30,7 @@ use std::rc::Rc;
 /// A series of measurements of one operation.
 #[derive(Clone)]
 pub struct Sweep {
-    /// The machine; every SIP is a rank.
+    /// The machine; a rank is a SIP.
     pub machine: MachineSpec,
     /// The options of the simulation.
     pub options: Options,
@@ -42,6 +42,17 @@ pub struct Sweep {
     pub combine: ReduceOp,
     /// The type of the elements.
     pub dtype: DType,
+    /// The number of ranks, on the first devices of the machine; `None` for all devices.
+    pub ranks: Option<u32>,
+}
+
+/// The time of one call.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Timed {
+    /// Time from the call until the last rank is done.
+    pub time: Time,
+    /// The plan that the call followed.
+    pub plan: Plan,
 }
 
 /// The measurement of one size and one algorithm.
@@ -77,7 +88,7 @@ pub struct Figures {
 impl Sweep {
     /// The number of ranks.
     pub fn ranks(&self) -> usize {
-        self.machine.sips.count as usize
+        self.ranks.unwrap_or(self.machine.sips.count) as usize
     }
 
     /// Checks that the numbers of a size fit on this host; without data they always do.
@@ -92,8 +103,20 @@ impl Sweep {
 
     /// Checks that `plan` can do this; the error says why not.
     pub fn fits(&self, plan: &Plan) -> Result<(), String> {
-        let members: Vec<u32> = (0..self.machine.sips.count).collect();
+        let members: Vec<u32> = (0..self.ranks.unwrap_or(self.machine.sips.count)).collect();
         plan.check(self.operation, &self.machine, &members)
+    }
+
+    /// The time of one call of a size, in bytes, out of place, with `plan` or the configured choice. `tuner` must be one for
+    /// the same machine; it remembers what it has simulated.
+    pub fn time(
+        &self,
+        bytes: u64,
+        plan: Option<&Plan>,
+        tuner: &Rc<Tuner>,
+    ) -> Result<Timed, SpawnError> {
+        let run = self.run(self.count(bytes), plan, false, tuner)?;
+        Ok(Timed { time: run.time, plan: run.plan })
     }
 
     /// Measures a size, in bytes, with `plan`, or with the configured choice.
@@ -106,7 +129,7 @@ impl Sweep {
         Ok(Measured {
             bytes,
             count,
-            algorithm: out.algorithm,
+            algorithm: out.plan.name,
             out_of_place: self.figures(bytes, out.time, out.wrong),
             in_place: self.figures(bytes, inside.time, inside.wrong),
             bound: out.bound,
@@ -164,14 +187,14 @@ impl Sweep {
                 let call = sweep.call(&input, &output);
                 let (handle, chosen) = distributed::launch_by(&cx, &world, &call, plan)?;
                 handle.wait().await?;
-                Ok((cx.now(), chosen.name))
+                Ok((cx.now(), chosen))
             }
         })?;
         let end = results.iter().map(|(end, _)| *end).max().unwrap_or(start);
         let bound = Bound::of(&context.report());
         let wrong = self.wrong(&mut context, &tensors, count)?;
-        let algorithm = results.into_iter().next().map(|(_, name)| name).unwrap_or_default();
-        Ok(Run { time: end - start, algorithm, bound, wrong })
+        let plan = results.into_iter().next().map(|(_, plan)| plan).expect("a sweep has ranks");
+        Ok(Run { time: end - start, plan, bound, wrong })
     }
 
     fn call<'a>(&self, input: &'a Tensor, output: &'a Tensor) -> CollectiveCall<'a> {
@@ -213,7 +236,7 @@ impl Sweep {
 
 struct Run {
     time: Time,
-    algorithm: String,
+    plan: Plan,
     bound: Bound,
     wrong: Option<u64>,
 }

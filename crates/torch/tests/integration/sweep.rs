@@ -15,6 +15,7 @@ fn sweep(operation: Operation, sips: u32, text: &str, data: bool) -> Sweep {
         operation,
         combine: ReduceOp::Sum,
         dtype: DType::F32,
+        ranks: None,
     }
 }
 

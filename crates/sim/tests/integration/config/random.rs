@@ -73,6 +73,7 @@ fn machines() -> impl Strategy<Value = MachineSpec> {
                 dma: engines.4,
                 gemm,
                 vector: engines.2,
+                sources: Vec::new(),
             }
         },
     )

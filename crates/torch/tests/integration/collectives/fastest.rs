@@ -65,7 +65,7 @@ fn calls() -> impl Strategy<Value = Drawn> {
 /// A sweep of `phalanx ccl`.
 fn sweep((machine, operation, combine, dtype): Drawn) -> Sweep {
     let (options, ccl) = (without_data(), CclConfig::builtin());
-    Sweep { machine, options, ccl, operation, combine, dtype }
+    Sweep { machine, options, ccl, operation, combine, dtype, ranks: None }
 }
 
 /// Asserts that no algorithm of a sweep beats `auto`.
