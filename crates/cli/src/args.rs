@@ -39,6 +39,11 @@ Examples:
   phalanx validate --machine quad-sip all_reduce.log        the output of nccl-tests beside the simulation
   phalanx validate --machine quad-sip mine.csv --op all_gather --ranks 4 --svg errors.svg";
 
+const FIT_EXAMPLES: &str = "\
+Examples:
+  phalanx fit --machine mine.yaml all_reduce.log -o fitted.yaml     the figures that `sources:` marks `fitted`
+  phalanx fit --machine mine.yaml mine.csv --op all_gather --json";
+
 const NODE_EXAMPLES: &str = "\
 Examples:
   phalanx node list                                 the workloads and their parameters
@@ -67,6 +72,8 @@ pub(crate) enum Command {
     Node(NodeArgs),
     /// Lay measured times beside simulated ones
     Validate(ValidateArgs),
+    /// Fit the figures of a machine that are marked `fitted` to measured times
+    Fit(FitArgs),
     /// List the machines that come with the program, or show one
     Machines(MachinesArgs),
     /// Check machine files without running anything
@@ -83,6 +90,7 @@ impl Command {
             Self::Ccl(args) => args.json,
             Self::Node(args) => args.json,
             Self::Validate(args) => args.json,
+            Self::Fit(args) => args.json,
             Self::Machines(args) => args.json,
             Self::Check(_) | Self::Completions(_) => false,
         }
@@ -225,9 +233,25 @@ pub(crate) enum NodeCommand {
 pub(crate) struct ValidateArgs {
     #[command(flatten)]
     pub(crate) tables: TableArgs,
+    /// Override a part of the machine, as in `system.sips.count=8`
+    #[arg(long = "set", value_name = "PATH=VALUE")]
+    pub(crate) overrides: Vec<String>,
     /// Draw measured and simulated times
     #[arg(long, value_name = "FILE")]
     pub(crate) svg: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = FIT_EXAMPLES)]
+pub(crate) struct FitArgs {
+    #[command(flatten)]
+    pub(crate) tables: TableArgs,
+    /// Write the machine file with the fitted figures; `-` is stdout, and moves the report to stderr
+    #[arg(short, long = "output", value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -242,9 +266,6 @@ pub(crate) struct TableArgs {
     /// A machine's name, or a machine file
     #[arg(long, value_name = "NAME|FILE", default_value = DEFAULT_PRESET)]
     pub(crate) machine: String,
-    /// Override a part of the machine, as in `system.sips.count=8`
-    #[arg(long = "set", value_name = "PATH=VALUE")]
-    pub(crate) overrides: Vec<String>,
     /// Only rows of this operation, as in `all_reduce` or `gemm`; says it where a file does not
     #[arg(long, value_name = "OP")]
     pub(crate) op: Option<String>,

@@ -3,6 +3,7 @@
 pub(crate) mod ccl;
 pub(crate) mod check;
 pub(crate) mod completions;
+pub(crate) mod fit;
 pub(crate) mod machines;
 pub(crate) mod node;
 pub(crate) mod run;

@@ -38,6 +38,7 @@ fn main() -> ExitCode {
         Command::Ccl(args) => commands::ccl::ccl(args),
         Command::Node(args) => commands::node::node(args),
         Command::Validate(args) => commands::validate::validate(args),
+        Command::Fit(args) => commands::fit::fit(args),
         Command::Machines(args) => commands::machines::machines(args),
         Command::Check(args) => commands::check::check(args),
         Command::Completions(args) => commands::completions::completions(args),

@@ -1,5 +1,6 @@
 //! A finished run, as text for people and as JSON for programs.
 
+pub(crate) mod fitting;
 mod json;
 pub(crate) mod sweep;
 mod text;

@@ -22,9 +22,9 @@
 mod compare;
 mod csv;
 mod drawing;
-//mod figures;
-//mod fit;
-//mod linear;
+mod figures;
+mod fit;
+mod linear;
 mod nccl;
 mod table;
 
@@ -32,6 +32,6 @@ pub use compare::{
     Bench, Compared, ComparedPoint, Done, PointError, Simulated, Summary, compare, summary,
 };
 pub use drawing::svg;
-//pub use figures::{Value, fitted};
-//pub use fit::{Change, Fit, FitError, Step, Unclear, fit};
+pub use figures::{Value, fitted};
+pub use fit::{Change, Fit, FitError, Unclear, fit};
 pub use table::{LONGEST, Point, Selection, Size, Subject, Table, dtype_name, read};

@@ -10,7 +10,7 @@ use phalanx_workloads::truth::{Bench, Compared, PointError, compare, svg};
 use std::process::ExitCode;
 
 pub(crate) fn validate(args: &ValidateArgs) -> anyhow::Result<ExitCode> {
-    let machine = machine::machine(&args.tables.machine, &args.tables.overrides)?;
+    let machine = machine::machine(&args.tables.machine, &args.overrides)?;
     let tables = tables::tables(&args.tables)?;
     let inputs = tables::inputs(&args.tables);
     let prepare = |path| TextFile::prepare("--svg", path, &inputs);
