@@ -8,6 +8,7 @@ mod door;
 mod malformed;
 mod overrides;
 mod random;
+mod sources;
 
 #[test]
 fn every_preset_is_accepted_under_its_name() {

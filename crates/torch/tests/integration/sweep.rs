@@ -5,7 +5,8 @@ use phalanx_sim::Time;
 use phalanx_sim::machine::Options;
 use phalanx_sim::value::DType;
 use phalanx_torch::ccl::sweep::{Bound, Sweep};
-use phalanx_torch::ccl::{Algorithm, Operation, ReduceOp};
+use phalanx_torch::ccl::{Algorithm, Operation, ReduceOp, Tuner};
+use std::rc::Rc;
 
 fn sweep(operation: Operation, sips: u32, text: &str, data: bool) -> Sweep {
     Sweep {
@@ -77,4 +78,29 @@ fn a_row_says_what_bound_it() {
     assert_eq!(slow.measure(1 << 20, None).unwrap().bound, Bound::Vector);
     slow.machine = machine("octo-ring", &["cube.hbm.bandwidth=1 GB/s"]);
     assert_eq!(slow.measure(1 << 20, None).unwrap().bound, Bound::Hbm);
+}
+
+#[test]
+fn a_call_of_the_first_ranks_takes_the_time_of_its_sweep() {
+    for operation in [Operation::AllReduce, Operation::AllGather, Operation::Broadcast] {
+        let whole = sweep(operation, 4, "defaults: { algorithm: auto }", false);
+        let row = whole.measure(1 << 16, None).unwrap();
+        let tuner = Rc::new(Tuner::new(whole.machine.clone()));
+        let timed = whole.time(1 << 16, None, &tuner).unwrap();
+        assert_eq!((timed.time, timed.plan.name), (row.out_of_place.time, row.algorithm));
+        // Behind a switch other devices make no difference.
+        let behind = |sips: u32| {
+            let set = [format!("system.sips.count={sips}"), "system.sips.topology=switch".into()];
+            machine("bare", &set.each_ref().map(String::as_str))
+        };
+        let (large, small) = (behind(8), behind(3));
+        let part = Sweep { machine: large.clone(), ranks: Some(3), ..whole.clone() };
+        let alone = Sweep { machine: small.clone(), ..whole.clone() };
+        let of = |sweep: &Sweep| {
+            let tuner = Rc::new(Tuner::new(sweep.machine.clone()));
+            sweep.time(1 << 16, None, &tuner).unwrap().time
+        };
+        assert_eq!(of(&part), of(&alone), "{operation}");
+        assert_eq!(part.ranks(), 3);
+    }
 }

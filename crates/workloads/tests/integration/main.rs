@@ -5,5 +5,6 @@ mod auto;
 mod node;
 mod parameters;
 mod paths;
+mod truth;
 mod truths;
 mod workloads;

@@ -1,8 +1,11 @@
 //! Random machines and mutilated files.
 
-use phalanx_sim::config::{Override, parse_machine, parse_machine_with, presets, to_yaml};
+use phalanx_sim::config::{
+    MachineView, Override, parse_machine, parse_machine_with, presets, to_yaml,
+};
 use phalanx_sim::spec::{
-    Forwarding, GemmSpec, GridSpec, HbmSpec, MachineSpec, SipsSpec, Topology, WireSpec,
+    FigureSource, Forwarding, GemmSpec, GridSpec, HbmSpec, MachineSpec, Origin, SipsSpec, Topology,
+    WireSpec,
 };
 use phalanx_sim::{Bytes, Capacity, Rate, Time};
 use proptest::prelude::*;
@@ -92,7 +95,15 @@ fn mutilate(text: &str, edits: &[(usize, usize, String)]) -> String {
 
 proptest! {
     #[test]
-    fn print_1_any_machine_reads_back(spec in machines()) {
+    fn print_1_any_machine_reads_back(spec in machines(), sources in prop::collection::vec((any::<prop::sample::Index>(), "fitted|\\PC{1,30}"), 0..4)) {
+        let mut spec = spec;
+        let figures = MachineView::new(&spec).figures();
+        for (figure, text) in sources {
+            let (figure, text) = (&figure.get(&figures).path, text.trim());
+            if !text.is_empty() && spec.sources.iter().all(|known| known.figure != *figure) {
+                spec.sources.push(FigureSource { figure: figure.clone(), origin: Origin::from_text(text) });
+            }
+        }
         let text = to_yaml(&spec);
         match parse_machine("printed", &text) {
             Ok(again) => prop_assert_eq!(again, spec, "PRINT-1"),
