@@ -22,7 +22,7 @@ use crate::executor::{Key, TaskId};
 use crate::record::Path;
 use crate::ring_buffer::RingBuffer;
 use crate::time::{Bytes, Time};
-use crate::topology::PeId;
+use crate::topology::{Hop, PeId};
 use crate::value::Value;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -161,6 +161,10 @@ pub(crate) struct Edge {
     /// Number of messages in flight that are at the receiver's SIP, on their way to their slots.
     pub(crate) arriving: usize,
     pub(crate) hops: u32,
+    /// The first hop of the route, if there is a route between SIPs.
+    pub(crate) hop: Hop,
+    /// True if the route passes a switch or a shared NIC.
+    pub(crate) is_switched: bool,
     /// Critical path of the last message that waited for a credit.
     pub(crate) last_wait: Path,
     /// Names of the processes that opened each end last.
@@ -221,6 +225,8 @@ impl Edge {
             port: 0,
             next: name.to.sip,
             hops: 0,
+            hop: Hop::default(),
+            is_switched: false,
             direct: false,
             credit_latency: Time::ZERO,
             retry_scheduled: false,

@@ -113,7 +113,7 @@ impl Settings {
     /// The number of a SIP of `machine`, which may be another machine than the one that the settings were made for.
     pub(crate) fn sip(&self, name: &str, machine: &MachineSpec) -> Result<u32, ParameterError> {
         let sip = self.count(name);
-        let number = u32::try_from(sip).ok().filter(|number| *number < machine.sips.count);
+        let number = u32::try_from(sip).ok().filter(|number| *number < machine.devices());
         number.ok_or_else(|| no_such_sip(name, sip, machine))
     }
 
@@ -203,7 +203,7 @@ impl Parameter {
 
     /// The number of a SIP of `machine`, from its number or its name.
     fn sip(&self, text: &str, machine: &MachineSpec) -> Result<Setting, ParameterError> {
-        let count = machine.sips.count;
+        let count = machine.devices();
         let sip = units::parse_count(text).ok().or_else(|| number_after("sip", text));
         match sip {
             Some(sip) if sip < count.into() => Ok(Setting::Count(sip)),
@@ -280,7 +280,7 @@ fn no_such_sip(name: &str, sip: u64, machine: &MachineSpec) -> ParameterError {
 }
 
 fn allowed_sips(machine: &MachineSpec) -> String {
-    let last = machine.sips.count.saturating_sub(1);
+    let last = machine.devices().saturating_sub(1);
     format!("allowed: 0 to {last}, or sip0 to sip{last}")
 }
 

@@ -100,7 +100,7 @@ fn table(specs: &[MachineSpec]) -> Table {
     for spec in specs {
         table.row([
             spec.name.clone(),
-            spec.sips.count.to_string(),
+            spec.devices().to_string(),
             topology(spec.sips.topology),
             format!("{} x {}", grid(&spec.cubes), grid(&spec.pes)),
             all_pes(spec).to_string(),
@@ -140,7 +140,7 @@ impl<'a> Row<'a> {
         Self {
             name: &spec.name,
             description: &spec.description,
-            sips: spec.sips.count,
+            sips: spec.devices(),
             topology: spec.sips.topology.name(),
             cubes_per_sip: spec.cubes.count(),
             pes_per_cube: spec.pes.count(),

@@ -12,7 +12,7 @@ use crate::spelling::suggestion;
 
 use super::error::Finding;
 use super::print::MachineView;
-use super::reader::{Reader, Section, duplicate, is_nothing, not_a_mapping, text_of};
+use super::reader::{Reader, Section, duplicate, is_nothing, name_of, not_a_mapping, text_of};
 use super::schema;
 use super::yaml::{self, Entry, Value, YamlNode};
 
@@ -158,7 +158,8 @@ fn collect<'a>(path: String, node: &'a YamlNode, figures: &mut Vec<(String, &'a 
     let is_scalar = |node: &YamlNode| matches!(node.value, Value::Scalar { .. });
     match &node.value {
         Value::Mapping(entries) => {
-            for entry in entries {
+            // The name of a level is no figure.
+            for entry in entries.iter().filter(|entry| entry.key != "name") {
                 collect(schema::join(&path, &entry.key), &entry.node, figures);
             }
         }
@@ -170,15 +171,5 @@ fn collect<'a>(path: String, node: &'a YamlNode, figures: &mut Vec<(String, &'a 
         }
         _ if is_nothing(node) => {}
         _ => figures.push((path, node)),
-    }
-}
-
-/// The `name` of an item of a list.
-fn name_of(item: &YamlNode) -> Option<&str> {
-    let Value::Mapping(entries) = &item.value else { return None };
-    let name = entries.iter().find(|entry| entry.key == "name")?;
-    match &name.node.value {
-        Value::Scalar { text, .. } => Some(text.trim()),
-        _ => None,
     }
 }

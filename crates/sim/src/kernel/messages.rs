@@ -167,7 +167,7 @@ fn send_in_pieces(to: &Sender, tile: &Tile) -> u64 {
 
 fn check(edge: EdgeName, spec: &EdgeSpec, world: &World) -> Result<(), KernelError> {
     let known = |pe: PeId| {
-        pe.sip < world.spec.sips.count
+        pe.sip < world.spec.devices()
             && u32::from(pe.cube) < world.spec.cubes.count()
             && u32::from(pe.pe) < world.spec.pes.count()
     };

@@ -68,9 +68,8 @@ impl World {
             return self.schedule(arrival, from, Act::Credit, number);
         }
         let (kind, path) = (PacketKind::Credit, *path);
-        let span = self.spec.sips.link.bandwidth.time_for(bytes);
         let tail = self.sim.now();
-        let packet = Packet { edge: number, bytes, span, at: to, to: from, kind, tail, path };
+        let packet = Packet { kind, ..Packet::new(number, bytes, (to, from), tail, path) };
         let inside = noc::latency(&self.spec, edge.name.to, PeId::first(to));
         if inside == Time::ZERO {
             return self.forward(packet);

@@ -22,7 +22,7 @@ use crate::record::{Op, Path, Resource};
 use crate::spec::WireSpec;
 use crate::stall::Kind;
 use crate::time::Time;
-use crate::topology::PeId;
+use crate::topology::{Hop, PeId};
 use crate::wire::{Flight, StageUse};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -58,8 +58,8 @@ pub(crate) struct Departure {
     pub(crate) edge: u32,
     /// The port of the SIP.
     pub(crate) port: usize,
-    /// The SIP at the other end of the link.
-    pub(crate) next: u32,
+    /// The first hop of its route.
+    pub(crate) hop: Hop,
     /// The receiver's SIP.
     pub(crate) to: u32,
     /// Size of its chunks; 0 for one piece.
@@ -291,7 +291,7 @@ impl World {
                 let hbm = WireSpec { bandwidth: spec.hbm.bandwidth, latency: spec.hbm.latency };
                 (hbm, Kind::Hbm)
             }
-            Stage::Port => (spec.sips.link, Kind::Link),
+            Stage::Port => unreachable!("`leave_sip` takes the port"),
             Stage::Host | Stage::Upload => (spec.host, Kind::Link),
         }
     }

@@ -28,7 +28,7 @@ impl Bench {
 
     /// The number of devices.
     fn devices(&self) -> u32 {
-        self.machine.sips.count
+        self.machine.devices()
     }
 }
 
@@ -50,12 +50,13 @@ impl Simulated {
 
     /// The name of the algorithm; none for a matrix product.
     pub fn algorithm(&self) -> Option<&str> {
-        self.plan.as_ref().map(|plan| plan.name.as_str())
+        let name = self.plan.as_ref()?.name.as_str();
+        Some(name.split_once('/').map_or(name, |(algorithm, _)| algorithm))
     }
 
-    /// The name of the protocol, where the library has several.
+    /// The name of the protocol, where the library has several: what follows a `/` in the name of the plan.
     pub fn protocol(&self) -> Option<&str> {
-        None
+        self.plan.as_ref()?.name.split_once('/').map(|(_, protocol)| protocol)
     }
 }
 

@@ -48,7 +48,7 @@ fn sips() -> impl Strategy<Value = SipsSpec> {
                 3 => Topology::Mesh2d { rows, columns },
                 _ => Topology::Torus2d { rows, columns },
             };
-            SipsSpec { count: rows * columns, topology, link, forwarding }
+            SipsSpec { forwarding, ..SipsSpec::new(rows * columns, topology, link) }
         },
     )
 }
@@ -68,6 +68,7 @@ fn machines() -> impl Strategy<Value = MachineSpec> {
                 name,
                 description,
                 sips,
+                levels: Vec::new(),
                 host,
                 cubes,
                 pes,

@@ -68,7 +68,7 @@ fn machines_with(is_round: bool) -> impl Strategy<Value = MachineSpec> {
                 bandwidth: hbm.bandwidth,
                 latency: hbm.latency,
             };
-            let sips = SipsSpec { count, topology, link, forwarding };
+            let sips = SipsSpec { forwarding, ..SipsSpec::new(count, topology, link) };
             let (cubes, pes) = (grid(cubes, cube), grid(pes, pe));
             MachineSpec { sips, host, cubes, pes, hbm, dma, ..bare() }
         },

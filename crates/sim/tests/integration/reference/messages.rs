@@ -203,7 +203,8 @@ impl Simulator<'_> {
 
     /// Takes the switch port into the receiver's SIP.
     pub(super) fn ingress(&mut self, packet: Packet, tail: u64) {
-        let stage = Stage { wire: Wire::Ingress { sip: packet.at }, cost: self.spec.sips.link };
+        let stage =
+            Stage { wire: Wire::Ingress { sip: packet.at }, cost: self.spec.sips.link.wire() };
         let start = self.take(stage, self.now, packet.turn);
         self.schedule(tail.max(start + packet.turn), packet.at, Event::Hop(packet));
     }

@@ -101,6 +101,7 @@ pub(crate) fn next_sip(spec: &MachineSpec, at: u32, to: u32) -> u32 {
         Topology::Mesh2d { rows, columns } => step_on_grid(at, to, rows, columns, false),
         Topology::Torus2d { rows, columns } => step_on_grid(at, to, rows, columns, true),
         Topology::FullyConnected | Topology::Switch => to,
+        Topology::Mesh3d { .. } | Topology::Torus3d { .. } => unimplemented!("not drawn"),
     }
 }
 
@@ -163,7 +164,7 @@ pub(crate) fn to_memory(spec: &MachineSpec, pe: PeId, cube: u16) -> Vec<Stage> {
 /// Returns the port of `sip` toward its neighbour `next`.
 pub(crate) fn port(spec: &MachineSpec, sip: u32, next: u32) -> Stage {
     let to = (spec.sips.topology != Topology::Switch).then_some(next);
-    Stage { wire: Wire::Port { sip, to }, cost: spec.sips.link }
+    Stage { wire: Wire::Port { sip, to }, cost: spec.sips.link.wire() }
 }
 
 /// Returns the sum of the latencies of the wires between two PEs of a SIP.
