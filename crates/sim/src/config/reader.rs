@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
+use crate::spec::Efficiency;
 use crate::spelling::suggestion;
 use crate::time::Bytes;
 use crate::units::{self, Kind, QuantityError};
@@ -145,6 +146,14 @@ impl Reader {
     ) -> Option<Section<'a>> {
         let entry = parent.entries.iter().find(|entry| entry.key == key)?;
         self.open_or_empty(&entry.node, entry.key_location, parent.path_of(key), keys)
+    }
+
+    /// The efficiency `key` of `section`; everything where the file has none.
+    pub(super) fn efficiency(&mut self, section: &Section<'_>, key: &str) -> Efficiency {
+        let Some(entry) = section.find(key) else { return Efficiency::FULL };
+        let path = section.path_of(key);
+        let found = self.parse(&entry.node, entry.key_location, &path, units::parse_efficiency);
+        found.map_or(Efficiency::FULL, |found| found.value)
     }
 
     /// The parts of the mapping `key` of `parent`, in the order of the text, each with the name it was given; each
