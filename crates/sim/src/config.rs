@@ -12,6 +12,7 @@
 use crate::spec::MachineSpec;
 
 mod door;
+mod engines;
 mod error;
 mod levels;
 mod machine;

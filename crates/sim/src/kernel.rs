@@ -30,7 +30,7 @@ mod range;
 mod tile;
 mod view;
 
-pub use gemm::{Gemm, Operand};
+pub use gemm::{Gemm, GemmPlan, Operand, SplitGemm};
 pub use issued::{Computing, Issued, Loading};
 pub use memory::Storing;
 pub use messages::{Receiver, Receiving, Sender, Sending};

@@ -4,6 +4,8 @@
 //! - **MCH-2 (first failure).** A failing kernel ends the run at that instant; the error names the kernel.
 //! - **MCH-3 (same time without data).** Simulated times are the same with and without data.
 
+mod cache;
+mod cached;
 mod channel;
 mod credits;
 mod fabric;
@@ -15,6 +17,7 @@ mod roots;
 mod sip;
 mod transfer;
 
+pub(crate) use cache::BlockKey;
 pub(crate) use channel::{ChannelRequest, Job, Piece};
 pub use host::{Cause, Host, Launch, Request};
 pub use range::HostRange;
@@ -29,7 +32,7 @@ use crate::memory::{MemoryError, Region};
 use crate::record::{Path, Room};
 use crate::report::Report;
 use crate::spec::{MachineSpec, WireSpec};
-use crate::time::{Bytes, Time};
+use crate::time::{Bytes, Rate, Time};
 use crate::topology::{Network, PeId};
 use crate::value::{DType, Evaluator, Inline, Value};
 use crate::wire::is_free;
@@ -135,6 +138,10 @@ pub(crate) struct World {
     /// The program that ended last, and its critical path.
     pub(crate) last: RefCell<Option<(Time, PeId, Path)>>,
     pub(crate) zero_cost: ZeroCost,
+    /// The memory of a cube as data sees it.
+    hbm: WireSpec,
+    /// The rate of the matrix engine for each type of [`DType::ALL`].
+    pub(crate) product_rates: [Rate; DType::ALL.len()],
     pub(crate) room: Rc<Room>,
     pub(crate) programs: RefCell<roots::Programs>,
 }
@@ -158,10 +165,11 @@ pub(crate) struct ZeroCost {
 
 impl ZeroCost {
     fn new(spec: &MachineSpec) -> Self {
-        let hbm = WireSpec { bandwidth: spec.hbm.bandwidth, latency: spec.hbm.latency };
         let mesh = is_free(&spec.pes.link) && is_free(&spec.cubes.link);
-        let dma = is_free(&spec.dma);
-        Self { send: mesh && dma, receive: mesh, memory: mesh && dma && is_free(&hbm) }
+        let dma = is_free(&spec.dma.wire());
+        let cache = spec.cache.is_none_or(|cache| is_free(&cache.wire()));
+        let memory = mesh && dma && cache && is_free(&spec.hbm.wire());
+        Self { send: mesh && dma, receive: mesh, memory }
     }
 }
 
@@ -207,6 +215,8 @@ impl Machine {
             failures: RefCell::default(),
             last: RefCell::default(),
             zero_cost: ZeroCost::new(&spec),
+            hbm: spec.hbm.wire(),
+            product_rates: DType::ALL.map(|dtype| spec.gemm.rate_of(dtype)),
             room,
             programs: RefCell::default(),
             options,
@@ -265,6 +275,9 @@ impl Machine {
     pub fn free(&self, region: &Region) {
         let sip = &mut *self.world.sips[region.sip as usize].borrow_mut();
         sip.mmu.unmap(&mut sip.cubes[region.cube as usize].memory, region);
+        if let Some(cache) = &mut sip.cache {
+            cache.blocks.forget(region.address, region.address + region.bytes());
+        }
     }
 
     /// Returns the content of a region; `None` without data.

@@ -53,6 +53,8 @@ pub enum Resource {
     CubeLink(PeId, u8),
     /// The memory stack of a cube.
     Hbm(PeId),
+    /// The cache of a SIP.
+    Cache(u32),
     /// The wire between two SIPs.
     Link {
         /// The sender.
@@ -104,6 +106,7 @@ impl fmt::Display for Resource {
                 write!(f, "sip{}.cube{}.{}", pe.sip, pe.cube, SIDES[*side as usize])
             }
             Self::Hbm(pe) => write!(f, "sip{}.cube{}.hbm", pe.sip, pe.cube),
+            Self::Cache(sip) => write!(f, "sip{sip}.cache"),
             Self::Link { from, to: Self::SWITCH } => write!(f, "sip{from}->switch"),
             Self::Link { from, to } => write!(f, "sip{from}->sip{to}"),
             Self::Ingress(sip) => write!(f, "switch->sip{sip}"),

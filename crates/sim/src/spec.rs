@@ -1,7 +1,9 @@
 //! A machine as numbers: what a machine file says once it has been checked.
 
+mod engines;
 mod levels;
 
+pub use engines::{CacheSpec, DmaSpec, GemmSpec, HbmSpec, NumberType, VectorClass, VectorCosts};
 pub use levels::{Efficiency, InSwitchSpec, LevelSpec, LinkSpec};
 
 use crate::time::{Bandwidth, Capacity, Rate, Time};
@@ -21,6 +23,8 @@ pub struct MachineSpec {
     pub host: WireSpec,
     /// The cubes of a SIP, a mesh.
     pub cubes: GridSpec,
+    /// The cache that the PEs of a SIP share, if there is one.
+    pub cache: Option<CacheSpec>,
     /// The PEs of a cube, a mesh.
     pub pes: GridSpec,
     /// The memory stack of a cube.
@@ -28,11 +32,13 @@ pub struct MachineSpec {
     /// The scratch memory of a PE.
     pub tcm: Capacity,
     /// The DMA engine of a PE.
-    pub dma: WireSpec,
+    pub dma: DmaSpec,
     /// The matrix engine of a PE.
     pub gemm: GemmSpec,
     /// The vector engine of a PE: bytes a second, one operand counted.
     pub vector: Bandwidth,
+    /// The costs of classes of vector operations.
+    pub vector_costs: VectorCosts,
     /// Where figures are from, in the order of the file.
     pub sources: Vec<FigureSource>,
 }
@@ -294,24 +300,4 @@ impl GridSpec {
     pub const fn count(&self) -> u32 {
         self.rows * self.columns
     }
-}
-
-/// One memory stack.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HbmSpec {
-    /// Capacity.
-    pub capacity: Capacity,
-    /// Shared by all who use it.
-    pub bandwidth: Bandwidth,
-    /// Of one access.
-    pub latency: Time,
-}
-
-/// One matrix engine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GemmSpec {
-    /// Floating-point operations a second.
-    pub rate: Rate,
-    /// The `m, n, k` it works in; a smaller piece costs a whole one.
-    pub tile: [u32; 3],
 }

@@ -168,6 +168,9 @@ fn sip_of(resource: Resource) -> u32 {
         | Resource::CubeLink(pe, _)
         | Resource::Hbm(pe) => pe.sip,
         Resource::Link { from, .. } => from,
-        Resource::Ingress(sip) | Resource::Host(sip) | Resource::Upload(sip) => sip,
+        Resource::Ingress(sip)
+        | Resource::Host(sip)
+        | Resource::Upload(sip)
+        | Resource::Cache(sip) => sip,
     }
 }

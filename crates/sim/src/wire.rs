@@ -184,6 +184,16 @@ impl Flight {
         self.tail += latency;
     }
 
+    /// Waits for another flight of the same bytes: the later head and the later tail count.
+    pub(crate) fn join(&mut self, other: &Self) {
+        if other.head > self.head {
+            (self.head, self.path, self.waited) = (other.head, other.path, other.waited);
+        }
+        if other.tail > self.tail {
+            (self.tail, self.slowest) = (other.tail, other.slowest);
+        }
+    }
+
     /// Moves a copy of the flight's critical path on to the arrival of the last byte: latencies, then the slowest stage.
     #[inline]
     pub(crate) fn finish_path(&self, record: &mut Record, path: &mut Path, latency: Resource) {

@@ -1,13 +1,16 @@
 //! `gemm`: `c = a · b` on PEs, tile by tile, with loads behind computing.
 //!
-//! Every cube that takes part holds `a` and `b`, and the tiles of `c` that its PEs compute.
+//! Every cube that takes part holds `a` and `b`, and the tiles of `c` that its PEs compute. `tile` and `split_k` set the blocks; `auto`
+//! takes those that the figures of the machine make the fastest.
+
+mod choice;
 
 use super::capacity::{self, PlannedTensor};
 use super::check::{Check, numbers};
 use super::parameters::{Default, Kind, Parameter, SEED, Settings};
 use super::{Outcome, Setup, Workload, WorkloadError};
 use phalanx_sim::MachineSpec;
-use phalanx_sim::kernel::{Gemm, Operand};
+use phalanx_sim::kernel::{Gemm, GemmPlan, KernelError, Operand, SplitGemm, Tl};
 use phalanx_sim::machine::Machine;
 use phalanx_sim::memory::Region;
 use phalanx_sim::topology::PeId;
@@ -48,6 +51,18 @@ pub(super) const WORKLOAD: Workload = Workload {
             default: Default::Text("f16"),
         },
         Parameter {
+            name: "tile",
+            help: "the block of a product: auto, engine, or m x n x k as in 128x256x64",
+            kind: Kind::Name,
+            default: Default::Machine(choice::default_tile),
+        },
+        Parameter {
+            name: "split_k",
+            help: "the number of parts of k that are computed apart and added: auto, or a number",
+            kind: Kind::Name,
+            default: Default::Machine(choice::default_split),
+        },
+        Parameter {
             name: "buffers",
             help: "2 to load the next operands while computing, 1 not to",
             kind: Kind::Count { least: 1, most: 2 },
@@ -80,6 +95,8 @@ struct Problem {
 fn run(setup: Setup, settings: &Settings) -> Result<Outcome, WorkloadError> {
     let Setup { machine: spec, options, .. } = setup;
     let pes = pes(&spec, settings)?;
+    let dims = dims(settings);
+    let plan = choice::plan(&spec, settings, (dims, pes))?;
     let (data, evaluator) = (options.data, options.evaluator.clone());
     let tile = spec.gemm.tile.map(|side| side as usize);
     let buffers = u32::try_from(settings.count("buffers")).expect("1 or 2");
@@ -87,21 +104,82 @@ fn run(setup: Setup, settings: &Settings) -> Result<Outcome, WorkloadError> {
     let chosen: Vec<PeId> =
         (0..machine.spec().devices()).flat_map(|sip| machine.pes(sip)).take(pes).collect();
     let cubes: Vec<&[PeId]> = chosen.chunk_by(|x, y| (x.sip, x.cube) == (y.sip, y.cube)).collect();
-    check_capacity(&machine, &cubes, settings, data)?;
+    check_capacity(&machine, &cubes, settings, plan.as_ref(), data)?;
     let problem = Problem::new(settings, data);
-    let (mut pieces, mut first) = (Vec::new(), 0);
-    for &cube in &cubes {
-        let regions = problem.place(&machine, cube[0])?;
-        let gemm = problem.gemm(regions, tile, buffers);
-        machine.launch(cube[0].sip, "gemm", cube, move |tl| async move {
-            gemm.share(first + tl.program_id(), pes).run(&tl).await
-        });
-        pieces.push((regions[2], cube.len()));
+    let (mut regions, mut first) = (Vec::new(), 0);
+    for (number, &cube) in cubes.iter().enumerate() {
+        let operands = problem.place(&machine, cube[0])?;
+        let gemm = problem.gemm(operands, tile, buffers);
+        let sums = plan.map_or(Ok(None), |plan| problem.place_sums(&machine, cube[0], &plan))?;
+        let blocks = match plan {
+            Some(plan) => {
+                Blocks::Planned(SplitGemm { gemm, plan, launch: (number, cubes.len()), sums })
+            }
+            None => Blocks::Engine { gemm, first, pes },
+        };
+        let kernel = move |tl: Tl| async move { blocks.run(&tl).await };
+        machine.launch(cube[0].sip, "gemm", cube, kernel);
+        regions.push(operands[2]);
         first += cube.len();
     }
     let report = machine.run()?;
-    let check = if data { Some(problem.check(&machine, &pieces, tile, &evaluator)?) } else { None };
+    let owners = owners(dims, tile, plan.as_ref(), &cubes);
+    let check =
+        if data { Some(problem.check(&machine, &regions, &owners, &evaluator)?) } else { None };
     Ok(Outcome::new(report, check))
+}
+
+/// The blocks of a program.
+#[derive(Clone, Copy)]
+enum Blocks {
+    /// Tiles of the matrix engine, row by row: the number of the cube's first PE, and the number of all PEs.
+    Engine {
+        gemm: Gemm,
+        first: usize,
+        pes: usize,
+    },
+    Planned(SplitGemm),
+}
+
+impl Blocks {
+    async fn run(&self, tl: &Tl) -> Result<(), KernelError> {
+        match self {
+            Self::Engine { gemm, first, pes } => {
+                gemm.share(first + tl.program_id(), *pes).run(tl).await
+            }
+            Self::Planned(product) => product.run(tl).await,
+        }
+    }
+}
+
+/// The blocks of the output: their sides, and the number of the cube that computed each, row by row.
+struct Owners {
+    tile: [usize; 2],
+    cubes: Vec<usize>,
+}
+
+fn owners(
+    dims: [usize; 3],
+    engine: [usize; 3],
+    plan: Option<&GemmPlan>,
+    cubes: &[&[PeId]],
+) -> Owners {
+    let [tm, tn, _] = plan.map_or(engine, |plan| plan.tile);
+    let (rows, columns) = (dims[0].div_ceil(tm), dims[1].div_ceil(tn));
+    let mut owners = vec![0; rows * columns];
+    if let Some(plan) = plan {
+        for (number, (row, column)) in plan.places(dims).enumerate() {
+            owners[row * columns + column] = number % cubes.len();
+        }
+    } else {
+        let of_pe: Vec<usize> = cubes
+            .iter()
+            .enumerate()
+            .flat_map(|(cube, pes)| std::iter::repeat_n(cube, pes.len()))
+            .collect();
+        (0..).zip(&mut owners).for_each(|(tile, owner)| *owner = of_pe[tile % of_pe.len()]);
+    }
+    Owners { tile: [tm, tn], cubes: owners }
 }
 
 /// The number of PEs, if the machine has as many.
@@ -129,12 +207,17 @@ fn check_capacity(
     machine: &Machine,
     cubes: &[&[PeId]],
     settings: &Settings,
+    plan: Option<&GemmPlan>,
     data: bool,
 ) -> Result<(), WorkloadError> {
     let (sizes, dtype) = (sizes(dims(settings)), settings.dtype("dtype"));
+    let sums = plan.map_or(0, |plan| SplitGemm::sums(dims(settings), plan));
     let tensors = cubes.iter().flat_map(|cube| {
         let PeId { sip, cube, .. } = cube[0];
-        sizes.map(|elements| PlannedTensor { sip, cube, dtype, elements })
+        let tensor = |dtype, elements| PlannedTensor { sip, cube, dtype, elements };
+        let operands = sizes.map(|elements| tensor(dtype, elements));
+        let sums = (sums > 0).then(|| tensor(SplitGemm::sum_type(dtype), sums));
+        operands.into_iter().chain(sums)
     });
     // Inputs in f32 and in their type, once; in every cube a whole result, and one more in f32.
     let both = 4 + dtype.size() as u64;
@@ -171,6 +254,20 @@ impl Problem {
         ])
     }
 
+    /// Room for the sums of the parts of k in the cube of a PE; none if k is in one part.
+    fn place_sums(
+        &self,
+        machine: &Machine,
+        pe: PeId,
+        plan: &GemmPlan,
+    ) -> Result<Option<Region>, WorkloadError> {
+        let (sums, dtype) = (SplitGemm::sums(self.dims, plan), SplitGemm::sum_type(self.dtype));
+        if sums == 0 {
+            return Ok(None);
+        }
+        Ok(Some(machine.empty(pe.sip, pe.cube, dtype, sums)?))
+    }
+
     fn gemm(&self, [a, b, c]: [Region; 3], tile: [usize; 3], buffers: u32) -> Gemm {
         let [_, columns, depth] = self.dims;
         Gemm {
@@ -188,28 +285,24 @@ impl Problem {
     fn check(
         &self,
         machine: &Machine,
-        pieces: &[(Region, usize)],
-        tile: [usize; 3],
+        regions: &[Region],
+        owners: &Owners,
         evaluator: &Arc<dyn Evaluator>,
     ) -> Result<Check, WorkloadError> {
         let mut parts = Vec::new();
-        for (region, _) in pieces {
+        for region in regions {
             let value = machine.read(region)?.expect("data is on");
             evaluator.force(&value.pending_parts());
             parts.push(value.to_f32());
         }
-        let owners: Vec<usize> = pieces
-            .iter()
-            .enumerate()
-            .flat_map(|(piece, (_, pes))| std::iter::repeat_n(piece, *pes))
-            .collect();
+        let ([tm, tn], columns) = (owners.tile, self.dims[1].div_ceil(owners.tile[1]));
         let [m, n, k] = self.dims;
         let rows = (MOST_PRODUCTS / (n * k)).clamp(1, m);
         let mut check = Check::EMPTY;
         for row in (0..rows).map(|row| row * m / rows) {
             let of_column = |column: usize| {
-                let number = (row / tile[0]) * n.div_ceil(tile[1]) + column / tile[1];
-                parts[owners[number % owners.len()]][row * n + column]
+                let owner = owners.cubes[row / tm * columns + column / tn];
+                parts[owner][row * n + column]
             };
             let got: Vec<f32> = (0..n).map(of_column).collect();
             check = check.and(&got, self.row(row));

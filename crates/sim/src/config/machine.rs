@@ -1,16 +1,17 @@
 //! The contents of a machine file: the tree of nodes checked into a [`MachineSpec`].
 
-use crate::spec::{GemmSpec, GridSpec, HbmSpec, LevelSpec, MachineSpec, SipsSpec, WireSpec};
-use crate::time::{Bandwidth, Capacity, Time};
+use crate::spec::{GridSpec, LevelSpec, MachineSpec, SipsSpec, WireSpec};
+use crate::time::Time;
 use crate::units;
 
+use super::engines::{PeParts, cache, hbm, pe};
 use super::error::Finding;
 use super::levels::levels;
-use super::reader::{Found, Reader, Section, describe};
+use super::reader::{Found, Reader, Section};
 use super::sips::sips;
 use super::size::{Size, blame, check_size};
 use super::sources;
-use super::yaml::{Value, YamlNode};
+use super::yaml::YamlNode;
 
 /// The most SIPs of a machine, and the most rows or columns of anything.
 pub(super) const MOST: u32 = 65_536;
@@ -32,14 +33,16 @@ fn machine(r: &mut Reader, root: &YamlNode) -> Option<MachineSpec> {
     let name = name(r, &file);
     let description = description(r, &file);
     let system = system(r, &file);
-    let cubes = r.section(&file, "sip").and_then(|sip| grid(r, &sip, "cubes"));
+    let sip = r.section(&file, "sip");
+    let cubes = sip.as_ref().and_then(|sip| grid(r, sip, "cubes"));
+    let cache = sip.as_ref().and_then(|sip| cache(r, sip));
     let cube = r.section(&file, "cube");
     let pes = cube.as_ref().and_then(|cube| grid(r, cube, "pes"));
     let hbm = cube.as_ref().and_then(|cube| hbm(r, cube));
     let pe = pe(r, &file);
     let sources = sources::read(r, &file, root);
     let (sips, levels, host) = system?;
-    let (tcm, dma, gemm, vector) = pe?;
+    let PeParts { tcm, dma, gemm, vector, vector_costs } = pe?;
     let (cubes, pes, hbm) = (cubes?, pes?, hbm?);
     let size = Size {
         sips: levels.location,
@@ -58,12 +61,14 @@ fn machine(r: &mut Reader, root: &YamlNode) -> Option<MachineSpec> {
         levels,
         host,
         cubes,
+        cache: cache?,
         pes,
         hbm,
         tcm,
         dma,
         gemm,
         vector,
+        vector_costs,
         sources,
     };
     check_size(r, &spec, &size);
@@ -154,61 +159,4 @@ fn grid(r: &mut Reader, parent: &Section<'_>, key: &str) -> Option<Found<GridSpe
             (columns.location, columns.value.into()),
         ]),
     })
-}
-
-fn hbm(r: &mut Reader, cube: &Section<'_>) -> Option<Found<HbmSpec>> {
-    let section = r.section(cube, "hbm")?;
-    let capacity = r.quantity(&section, "capacity", units::parse_capacity);
-    let bandwidth = r.quantity(&section, "bandwidth", units::parse_bandwidth);
-    let latency = latency(r, &section);
-    let Found { value: capacity, location } = capacity?;
-    let value = HbmSpec { capacity, bandwidth: bandwidth?.value, latency: latency?.value };
-    Some(Found { value, location })
-}
-
-fn pe(
-    r: &mut Reader,
-    file: &Section<'_>,
-) -> Option<(Found<Capacity>, WireSpec, GemmSpec, Bandwidth)> {
-    let pe = r.section(file, "pe")?;
-    let tcm =
-        r.section(&pe, "tcm").and_then(|tcm| r.quantity(&tcm, "capacity", units::parse_capacity));
-    let dma = wire(r, &pe, "dma");
-    let gemm = gemm(r, &pe);
-    let vector = r
-        .section(&pe, "vector")
-        .and_then(|vector| r.quantity(&vector, "bandwidth", units::parse_bandwidth));
-    Some((tcm?, dma?, gemm?, vector?.value))
-}
-
-fn gemm(r: &mut Reader, pe: &Section<'_>) -> Option<GemmSpec> {
-    let section = r.section(pe, "gemm")?;
-    let rate = r.quantity(&section, "rate", units::parse_rate);
-    let tile = tile(r, &section);
-    Some(GemmSpec { rate: rate?.value, tile: tile? })
-}
-
-/// `[m, n, k]`.
-fn tile(r: &mut Reader, gemm: &Section<'_>) -> Option<[u32; 3]> {
-    let (node, key) = r.node(gemm, "tile")?;
-    let path = gemm.path_of("tile");
-    let sides = match &node.value {
-        Value::Sequence(sides) if sides.len() == 3 => sides,
-        _ => {
-            let found = if let Value::Sequence(sides) = &node.value {
-                format!("{} numbers", sides.len())
-            } else {
-                describe(node).to_owned()
-            };
-            let location =
-                if node.location.start == node.location.end { key } else { node.location };
-            return r.report(
-                Finding::new(location, format!("`{path}` must be three numbers, found {found}"))
-                    .label("not `[m, n, k]`")
-                    .help("as in `[128, 128, 128]`"),
-            );
-        }
-    };
-    let sides: Vec<_> = sides.iter().map(|side| r.parse_number(side, key, &path, MOST)).collect();
-    Some([sides[0]?.value, sides[1]?.value, sides[2]?.value])
 }

@@ -18,6 +18,7 @@ const PRESETS: &[Preset] = &[
     Preset { name: "octo-ring", text: include_str!("../../../../machines/octo-ring.yaml") },
     Preset { name: "torus-16", text: include_str!("../../../../machines/torus-16.yaml") },
     Preset { name: "pod-64", text: include_str!("../../../../machines/pod-64.yaml") },
+    Preset { name: "hgx-h100", text: include_str!("../../../../machines/hgx-h100.yaml") },
     Preset { name: "bare", text: include_str!("../../../../machines/bare.yaml") },
 ];
 

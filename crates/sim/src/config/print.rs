@@ -5,10 +5,11 @@
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use crate::spec::{
-    Efficiency, FigureSource, Forwarding, GridSpec, InSwitchSpec, LevelSpec, LinkSpec, MachineSpec, SipsSpec,
-    Topology, WireSpec,
+    CacheSpec, DmaSpec, Efficiency, FigureSource, Forwarding, GemmSpec, GridSpec, HbmSpec,
+    InSwitchSpec, LevelSpec, LinkSpec, MachineSpec, NumberType, SipsSpec, Topology, VectorClass,
+    VectorCosts, WireSpec,
 };
-use crate::time::Time;
+use crate::time::{Bandwidth, Capacity, Time};
 use crate::units::{show_bandwidth, show_capacity, show_efficiency, show_rate, show_time};
 
 /// Prints a machine as a machine file.
@@ -160,27 +161,18 @@ impl Serialize for Tree {
 }
 
 fn tree(spec: &MachineSpec) -> Tree {
-    let gemm = vec![
-        ("rate", Tree::Word(show_rate(spec.gemm.rate))),
-        ("tile", Tree::List(spec.gemm.tile.to_vec())),
-    ];
-    let hbm = vec![
-        ("capacity", Tree::Word(show_capacity(spec.hbm.capacity))),
-        ("bandwidth", Tree::Word(show_bandwidth(spec.hbm.bandwidth))),
-        ("latency", Tree::Word(show_time(spec.hbm.latency))),
-    ];
     let pe = vec![
         ("tcm", Tree::Map(vec![("capacity", Tree::Word(show_capacity(spec.tcm)))])),
-        ("dma", wire(spec.dma)),
-        ("gemm", Tree::Map(gemm)),
-        ("vector", Tree::Map(vec![("bandwidth", Tree::Word(show_bandwidth(spec.vector)))])),
+        ("dma", dma(&spec.dma)),
+        ("gemm", gemm(&spec.gemm)),
+        ("vector", vector(spec.vector, spec.vector_costs)),
     ];
     let mut parts = vec![
         ("name", name(&spec.name)),
         ("description", Tree::Sentence(spec.description.clone())),
         ("system", system(spec)),
-        ("sip", Tree::Map(vec![("cubes", grid(&spec.cubes))])),
-        ("cube", Tree::Map(vec![("pes", grid(&spec.pes)), ("hbm", Tree::Map(hbm))])),
+        ("sip", sip(spec)),
+        ("cube", Tree::Map(vec![("pes", grid(&spec.pes)), ("hbm", hbm(&spec.hbm))])),
         ("pe", Tree::Map(pe)),
     ];
     if !spec.sources.is_empty() {
@@ -276,6 +268,79 @@ fn sips(spec: &SipsSpec) -> Tree {
     entries.extend(inside_switch(spec.multicast, spec.reduction));
     if spec.forwarding != Forwarding::default() {
         entries.push(("forwarding", Tree::Word(spec.forwarding.name().to_owned())));
+    }
+    Tree::Map(entries)
+}
+
+fn sip(spec: &MachineSpec) -> Tree {
+    let mut entries = vec![("cubes", grid(&spec.cubes))];
+    if let Some(CacheSpec { capacity, bandwidth, latency }) = spec.cache {
+        entries.push(("cache", Tree::Map(memory(capacity, WireSpec { bandwidth, latency }))));
+    }
+    Tree::Map(entries)
+}
+
+fn hbm(spec: &HbmSpec) -> Tree {
+    let HbmSpec { capacity, bandwidth, latency, efficiency } = *spec;
+    let mut entries = memory(capacity, WireSpec { bandwidth, latency });
+    entries.extend(efficiency_entry(efficiency));
+    Tree::Map(entries)
+}
+
+fn memory(
+    capacity: Capacity,
+    WireSpec { bandwidth, latency }: WireSpec,
+) -> Vec<(&'static str, Tree)> {
+    vec![
+        ("capacity", Tree::Word(show_capacity(capacity))),
+        ("bandwidth", Tree::Word(show_bandwidth(bandwidth))),
+        ("latency", Tree::Word(show_time(latency))),
+    ]
+}
+
+/// The efficiency, unless it is everything.
+fn efficiency_entry(efficiency: Efficiency) -> Option<(&'static str, Tree)> {
+    (efficiency != Efficiency::FULL)
+        .then(|| ("efficiency", Tree::Word(show_efficiency(efficiency))))
+}
+
+fn dma(spec: &DmaSpec) -> Tree {
+    let mut entries = vec![
+        ("bandwidth", Tree::Word(show_bandwidth(spec.bandwidth))),
+        ("latency", Tree::Word(show_time(spec.latency))),
+    ];
+    if spec.outstanding != 1 {
+        entries.push(("outstanding", Tree::Number(spec.outstanding)));
+    }
+    if spec.burst != 0 {
+        entries.push(("burst", Tree::Word(format!("{} B", spec.burst))));
+    }
+    Tree::Map(entries)
+}
+
+fn gemm(spec: &GemmSpec) -> Tree {
+    let mut entries =
+        vec![("rate", Tree::Word(show_rate(spec.rate))), ("tile", Tree::List(spec.tile.to_vec()))];
+    entries.extend(efficiency_entry(spec.efficiency));
+    let rates = NumberType::ALL.into_iter().zip(spec.rates);
+    let rates: Vec<_> = rates
+        .filter_map(|(number, rate)| Some((number.name(), Tree::Word(show_rate(rate?)))))
+        .collect();
+    if !rates.is_empty() {
+        entries.push(("rates", Tree::Map(rates)));
+    }
+    Tree::Map(entries)
+}
+
+fn vector(bandwidth: Bandwidth, costs: VectorCosts) -> Tree {
+    let mut entries = vec![("bandwidth", Tree::Word(show_bandwidth(bandwidth)))];
+    let costs = VectorClass::ALL.into_iter().zip(costs.0);
+    let costs: Vec<_> = costs
+        .filter(|(_, cost)| *cost != 1)
+        .map(|(class, cost)| (class.name(), Tree::Number(cost)))
+        .collect();
+    if !costs.is_empty() {
+        entries.push(("costs", Tree::Map(costs)));
     }
     Tree::Map(entries)
 }

@@ -4,6 +4,12 @@
 //! tiles as one transfer and multiply-accumulates them in f32; the finished tile is stored while the next tile is
 //! computed. With two buffers the next pair is loaded meanwhile; with one buffer, loads and computation alternate.
 
+mod plan;
+mod split;
+
+pub use plan::GemmPlan;
+pub use split::SplitGemm;
+
 use super::{KernelError, Mask, Tile, Tl, View};
 use crate::memory::Region;
 

@@ -9,6 +9,7 @@ use super::tile::TileType;
 use super::{Computing, KernelError, Shape, Tile, Tl};
 use crate::machine::Engine;
 use crate::record::Op;
+use crate::spec::VectorClass;
 use crate::stall::Kind;
 use crate::time::Time;
 use crate::value::{Binary, Compare, DType, Reduce, Unary, Value};
@@ -24,7 +25,7 @@ impl Tl {
         let value = both(self, left, right).map(|(x, y)| {
             Value::binary(operation, &stretch(&x, left, shape), &stretch(&y, right, shape))
         });
-        self.vector(name_of_binary(operation), bytes, dtype, shape, value)
+        self.vector(binary_label(operation), bytes, dtype, shape, value)
     }
 
     /// Computes `left + right`.
@@ -67,7 +68,7 @@ impl Tl {
         let value = both(self, left, right).map(|(x, y)| {
             Value::compare(operation, &stretch(&x, left, shape), &stretch(&y, right, shape))
         });
-        self.vector("compare", bytes, DType::I32, shape, value)
+        self.vector(("compare", VectorClass::Add), bytes, DType::I32, shape, value)
     }
 
     /// Selects `left` if `condition` (`i32`) is not 0, otherwise `right`; all of one shape.
@@ -84,13 +85,19 @@ impl Tl {
             .value()
             .zip(both(self, left, right))
             .map(|(condition, (left, right))| Value::select(&condition, &left, &right));
-        self.vector("select", condition.bytes(), left.dtype(), left.shape(), value)
+        self.vector(
+            ("select", VectorClass::Add),
+            condition.bytes(),
+            left.dtype(),
+            left.shape(),
+            value,
+        )
     }
 
     /// Applies a function to every element.
     pub fn unary(&self, operation: Unary, tile: &Tile) -> Computing {
         let value = tile.value().map(|value| Value::unary(operation, &value));
-        self.vector(name_of_unary(operation), tile.bytes(), tile.dtype(), tile.shape(), value)
+        self.vector(unary_label(operation), tile.bytes(), tile.dtype(), tile.shape(), value)
     }
 
     /// Computes the exponential of every element.
@@ -101,7 +108,7 @@ impl Tl {
     /// Converts every element to another type, rounded to nearest even.
     pub fn cast(&self, tile: &Tile, dtype: DType) -> Computing {
         let value = tile.value().map(|value| value.cast(dtype));
-        self.vector("cast", tile.bytes(), dtype, tile.shape(), value)
+        self.vector(("cast", VectorClass::Add), tile.bytes(), dtype, tile.shape(), value)
     }
 
     /// Reduces a tile along `axis`, in ascending order of index.
@@ -116,7 +123,13 @@ impl Tl {
         let value = tile
             .value()
             .map(|value| Value::reduce(operation, &value, outer, dims.dims()[axis], inner));
-        self.vector("reduce", tile.bytes(), tile.dtype(), dims.without(axis), value)
+        self.vector(
+            ("reduce", VectorClass::Reduce),
+            tile.bytes(),
+            tile.dtype(),
+            dims.without(axis),
+            value,
+        )
     }
 
     /// Computes the sum along `axis`.
@@ -141,19 +154,37 @@ impl Tl {
         let dtype = if left.dtype() == DType::I32 { DType::I32 } else { DType::F32 };
         let tile = Tile::in_scratch(self.program(), dtype, [m, n].into(), value, "a product");
         let bytes = left.bytes() + right.bytes();
-        self.engine(Engine::Gemm, "dot", self.product_time([m, n, k]), bytes, tile)
+        let span = self.product_time(left.dtype(), [m, n, k]);
+        self.engine(Engine::Gemm, "dot", span, bytes, tile)
+    }
+
+    /// Computes `left · right + sum` in the scratch memory of `sum`; the first product has no sum.
+    pub(super) fn accumulate(&self, left: &Tile, right: &Tile, sum: Option<Tile>) -> Computing {
+        let dims = match product(left, right, sum.as_ref()) {
+            Ok(dims) => dims,
+            Err(error) => return self.failed(error),
+        };
+        let [m, n, _] = dims;
+        let value = both(self, left, right)
+            .map(|(x, y)| Value::dot(&x, &y, dims, sum.as_ref().and_then(Tile::value).as_ref()));
+        drop(sum);
+        let dtype = if left.dtype() == DType::I32 { DType::I32 } else { DType::F32 };
+        let tile = Tile::in_scratch(self.program(), dtype, [m, n].into(), value, "a product");
+        let (span, bytes) = (self.product_time(left.dtype(), dims), left.bytes() + right.bytes());
+        self.engine(Engine::Gemm, "dot", span, bytes, tile)
     }
 
     /// Returns the time the matrix engine takes for a product, in whole tiles.
-    pub(super) fn product_time(&self, dims: [usize; 3]) -> Time {
-        let gemm = &self.program().world().spec.gemm;
+    pub(super) fn product_time(&self, dtype: DType, dims: [usize; 3]) -> Time {
+        let world = self.program().world();
+        let gemm = &world.spec.gemm;
         let tiles: u64 = dims
             .iter()
             .zip(gemm.tile)
             .map(|(dim, tile)| (*dim as u64).div_ceil(tile.into()))
             .product();
         let operations: u64 = gemm.tile.iter().map(|dim| u64::from(*dim)).product::<u64>() * 2;
-        gemm.rate.time_for(tiles * operations)
+        world.product_rates[dtype as usize].time_for(tiles * operations)
     }
 
     /// Occupies the vector engine for `span`: work that is not modelled in detail.
@@ -166,14 +197,15 @@ impl Tl {
     #[inline]
     fn vector(
         &self,
-        label: &'static str,
+        (label, class): (&'static str, VectorClass),
         operand: u64,
         dtype: DType,
         shape: Shape,
         value: Option<Value>,
     ) -> Computing {
         let bytes = operand.max((shape.elements() * dtype.size()) as u64);
-        let span = self.program().world().spec.vector.time_for(bytes);
+        let spec = &self.program().world().spec;
+        let span = spec.vector.time_for(bytes * u64::from(spec.vector_costs.of(class)));
         let tile = Tile::in_scratch(self.program(), dtype, shape, value, label);
         self.engine(Engine::Vector, label, span, bytes, tile)
     }
@@ -292,22 +324,26 @@ fn product(
     }
 }
 
-fn name_of_binary(operation: Binary) -> &'static str {
+/// Returns the name of an operation, and the class of its cost.
+fn binary_label(operation: Binary) -> (&'static str, VectorClass) {
     match operation {
-        Binary::Add => "add",
-        Binary::Sub => "sub",
-        Binary::Mul => "mul",
-        Binary::Div => "div",
-        Binary::Max => "max",
-        Binary::Min => "min",
+        Binary::Add => ("add", VectorClass::Add),
+        Binary::Sub => ("sub", VectorClass::Add),
+        Binary::Mul => ("mul", VectorClass::Add),
+        Binary::Div => ("div", VectorClass::Divide),
+        Binary::Max => ("max", VectorClass::Add),
+        Binary::Min => ("min", VectorClass::Add),
     }
 }
 
-fn name_of_unary(operation: Unary) -> &'static str {
+/// Returns the name of a function, and the class of its cost.
+fn unary_label(operation: Unary) -> (&'static str, VectorClass) {
     match operation {
-        Unary::Exp => "exp",
-        Unary::Log => "log",
-        Unary::Sqrt => "sqrt",
-        _ => "map",
+        Unary::Exp => ("exp", VectorClass::Exp),
+        Unary::Log => ("log", VectorClass::Exp),
+        Unary::Sqrt => ("sqrt", VectorClass::Divide),
+        Unary::Tanh | Unary::Sigmoid | Unary::Gelu => ("map", VectorClass::Exp),
+        Unary::Recip => ("map", VectorClass::Divide),
+        Unary::Neg | Unary::Abs | Unary::Relu => ("map", VectorClass::Add),
     }
 }

@@ -1,12 +1,13 @@
 //! Loads and stores between a cube's HBM and a PE's scratch, through the PE's two DMA channels.
 //!
-//! A channel has one transfer in flight: the latencies of DMA, HBM and mesh, and the slowest of them, cut-through.
+//! A transfer takes the latencies of DMA, HBM and mesh, and the slowest of them, cut-through. With `dma.burst` each run of
+//! adjacent bytes takes whole bursts; with `sip.cache` a transfer takes the cache on its way (`machine/cache.rs`).
 
 use super::issued::End;
 use super::program::Program;
 use super::view::{Mask, View};
 use super::{KernelError, Loading, Shape, Tile, Tl};
-use crate::machine::{ChannelRequest, Engine, Job, Piece, Transfer, World};
+use crate::machine::{BlockKey, ChannelRequest, Engine, Job, Piece, Transfer, World};
 use crate::memory::{MemoryError, Mmu, Translation};
 use crate::stall::Kind;
 use crate::time::Time;
@@ -23,7 +24,7 @@ impl<T> Loading<T> {
         bytes: u64,
         result: Result<T, Box<KernelError>>,
     ) -> Self {
-        let end = load(program, || [Some(Piece { cube, bytes }), None]);
+        let end = load(program, || [Some(Piece { cube, bytes, block: None }), None]);
         match result {
             Ok(result) => Self::new(program.clone(), Engine::Load, result, end),
             Err(error) => Self::failed(program.clone(), error),
@@ -53,7 +54,7 @@ impl Tl {
         let program = self.program().clone();
         match self.read_tile(view, other) {
             Ok((tile, cube)) => {
-                let end = load(&program, || [Some(piece(cube, view)), None]);
+                let end = load(&program, || [Some(piece(&program, cube, view)), None]);
                 Loading::new(program, Engine::Load, tile, end)
             }
             Err(error) => Loading::failed(program, error),
@@ -67,7 +68,8 @@ impl Tl {
             self.read_tile(left, 0.0).and_then(|first| Ok((first, self.read_tile(right, 0.0)?)));
         match both {
             Ok(((first, cube), (second, other))) => {
-                let pieces = || [Some(piece(cube, left)), Some(piece(other, right))];
+                let pieces =
+                    || [Some(piece(&program, cube, left)), Some(piece(&program, other, right))];
                 let end = load(&program, pieces);
                 Loading::new(program, Engine::Load, (first, second), end)
             }
@@ -92,7 +94,7 @@ impl Tl {
         let program = self.program().clone();
         Storing(match write(&program, view, tile) {
             Ok(cube) => {
-                let end = store(&program, || piece(cube, view));
+                let end = store(&program, || piece(&program, cube, view));
                 Loading::new(program, Engine::Store, (), end)
             }
             Err(error) => Loading::failed(program, error),
@@ -101,8 +103,20 @@ impl Tl {
 }
 
 /// Returns the transfer of a view's accessed elements.
-fn piece(cube: u16, view: &View) -> Piece {
-    Piece { cube, bytes: (view.touched() * view.dtype.size()) as u64 }
+fn piece(program: &Program, cube: u16, view: &View) -> Piece {
+    let world = program.world();
+    let bytes = match world.spec.dma.burst {
+        0 => (view.touched() * view.dtype.size()) as u64,
+        burst => view.burst_bytes(burst),
+    };
+    let mut block = None;
+    if world.spec.cache.is_some() && bytes > 0 {
+        let sip = &mut *world.sips[program.pe().sip as usize].borrow_mut();
+        let reach = reach(view).unwrap_or_default() as u64;
+        let key = BlockKey { address: view.address, bytes, reach };
+        block = sip.cache.as_mut().map(|cache| cache.blocks.block(key, cube, bytes));
+    }
+    Piece { cube, bytes, block }
 }
 
 /// Issues a load of one piece, or of two. A load that takes no time occupies nothing and is not logged.
@@ -125,9 +139,9 @@ fn store(program: &Program, piece: impl FnOnce() -> Piece) -> End {
     if program.world().zero_cost.memory {
         return End::At(Time::ZERO);
     }
-    let Piece { cube, bytes } = piece();
+    let Piece { cube, bytes, block } = piece();
     let transfer = Rc::new(Transfer::new(program.pe(), bytes, 1));
-    issue(program, Job::Store { transfer: transfer.clone(), cube });
+    issue(program, Job::Store { transfer: transfer.clone(), cube, block });
     program.set_last_store(transfer.clone());
     End::Of(transfer)
 }

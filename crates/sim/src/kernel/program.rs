@@ -30,6 +30,8 @@ pub(crate) struct Program {
     scratch_limit: u64,
     /// The last store: the store channel keeps order, so that it ends after all others.
     last_store: RefCell<Option<Rc<Transfer>>>,
+    /// With several outstanding stores: the stores before that may not have ended.
+    open_stores: RefCell<Vec<Rc<Transfer>>>,
     name: Rc<str>,
     /// Its name in traces.
     label: Rc<str>,
@@ -78,6 +80,7 @@ impl Program {
             cursor: Cell::default(),
             path: Cell::default(),
             last_store: RefCell::default(),
+            open_stores: RefCell::default(),
         }
     }
 
@@ -136,7 +139,10 @@ impl Program {
     /// Returns the paths from which the program may go on.
     pub(crate) fn live_paths(&self) -> impl Iterator<Item = Path> {
         let store = self.last_store.borrow().as_ref().map(|store| store.path().get());
-        [Some(self.path.get()), Some(self.group.last.get()), store].into_iter().flatten()
+        let open: Vec<_> =
+            self.open_stores.borrow().iter().map(|store| store.path().get()).collect();
+        let known = [Some(self.path.get()), Some(self.group.last.get()), store];
+        known.into_iter().flatten().chain(open)
     }
 
     /// Sets the critical path of the launch.
@@ -245,7 +251,14 @@ impl Program {
 
     /// Sets the last store.
     pub(crate) fn set_last_store(&self, store: Rc<Transfer>) {
-        self.last_store.replace(Some(store));
+        let before = self.last_store.replace(Some(store));
+        if self.world.spec.dma.outstanding > 1
+            && let Some(before) = before
+        {
+            let mut open = self.open_stores.borrow_mut();
+            open.retain(|store| !store.has_ended(self.sim()));
+            open.push(before);
+        }
     }
 
     /// Waits until all stores have ended.
@@ -254,6 +267,14 @@ impl Program {
             store.wait(self.sim()).await;
             self.waited_for_transfer(&store);
         }
+        while let Some(store) = self.next_open_store() {
+            store.wait(self.sim()).await;
+            self.waited_for_transfer(&store);
+        }
+    }
+
+    fn next_open_store(&self) -> Option<Rc<Transfer>> {
+        self.open_stores.borrow_mut().pop()
     }
 
     /// Ends the program after its kernel has returned; returns the critical path.

@@ -103,6 +103,42 @@ impl View {
         }
     }
 
+    /// Returns the bytes of the bursts that the accessed elements take: a run of adjacent elements takes whole bursts, and
+    /// elements closer than a burst share bursts.
+    pub(super) fn burst_bytes(&self, burst: u64) -> u64 {
+        let size = self.dtype.size() as u64;
+        if let Mask::Each(_) = self.mask {
+            let runs = self.runs().into_iter().filter(|run| run.memory.is_some());
+            return runs.map(|run| (run.len as u64 * size).next_multiple_of(burst)).sum();
+        }
+        let shape = match &self.mask {
+            Mask::Below(bounds) => self.shape.within(bounds),
+            _ => self.shape,
+        };
+        if shape.elements() == 0 {
+            return 0;
+        }
+        let (lengths, strides) = (shape.dims(), self.strides.dims());
+        // Dimensions by distance; elements in one place count once.
+        let mut dims: Vec<(u64, u64)> = strides
+            .iter()
+            .zip(lengths.iter())
+            .map(|(stride, length)| (*stride as u64 * size, *length as u64))
+            .filter(|(stride, length)| *stride > 0 && *length > 1)
+            .collect();
+        dims.sort_unstable();
+        let (mut run, mut runs) = (size, 1);
+        for (stride, length) in dims {
+            // What is closer than a burst to its neighbour is one run, gaps included.
+            if runs == 1 && stride < run.next_multiple_of(burst).max(run + 1) {
+                run += stride * (length - 1);
+            } else {
+                runs *= length;
+            }
+        }
+        runs * run.next_multiple_of(burst)
+    }
+
     /// True if the mask has the shape of the view.
     pub(super) fn mask_fits(&self) -> bool {
         match &self.mask {

@@ -124,7 +124,7 @@ impl Arrivals {
 #[derive(Default)]
 pub(crate) struct Flights {
     queue: Arrivals,
-    list: Vec<Journey>,
+    pub(super) list: Vec<Journey>,
     free: Vec<u32>,
     issued: u64,
 }
@@ -234,11 +234,14 @@ impl World {
                 self.land(sip, slot);
                 return true;
             };
-            if stage == Stage::Port {
-                self.leave_sip(sip, slot);
-                return true;
+            match stage {
+                Stage::Port => {
+                    self.leave_sip(sip, slot);
+                    return true;
+                }
+                Stage::Cached { cube, block } => self.pass_cache(sip, slot, cube, block),
+                _ => self.pass(sip, slot, stage),
             }
-            self.pass(sip, slot, stage);
             let journey = &sip.flights.list[slot as usize];
             if journey.route.is_over() {
                 continue;
@@ -272,7 +275,9 @@ impl World {
             Stage::Hbm(cube) => &mut sip.cubes[cube as usize].hbm,
             Stage::Host => &mut sip.host,
             Stage::Upload => &mut sip.upload,
-            Stage::Port => unreachable!("`leave_sip` takes the port"),
+            Stage::Port | Stage::Cached { .. } => {
+                unreachable!("`leave_sip` takes the port, `pass_cache` the cache")
+            }
         };
         let turn = flight.pass(&mut sip.record, wire, spec, StageUse { resource, kind });
         if turn.taken {
@@ -287,10 +292,7 @@ impl World {
         match stage {
             Stage::PeLink { .. } => (spec.pes.link, Kind::Mesh),
             Stage::CubeLink { .. } => (spec.cubes.link, Kind::Mesh),
-            Stage::Hbm(_) => {
-                let hbm = WireSpec { bandwidth: spec.hbm.bandwidth, latency: spec.hbm.latency };
-                (hbm, Kind::Hbm)
-            }
+            Stage::Hbm(_) | Stage::Cached { .. } => (self.hbm, Kind::Hbm),
             Stage::Port => unreachable!("`leave_sip` takes the port"),
             Stage::Host | Stage::Upload => (spec.host, Kind::Link),
         }
@@ -338,11 +340,17 @@ impl World {
         let index = pe.cube as usize * sip.pes_per_cube as usize + pe.pe as usize;
         let channel = engine.resource(pe);
         transfer.path().set(flight.path);
-        let path = sip.pes[index].engine(engine).leave_with(end, &flight.path);
-        flight.finish_path(&mut sip.record, path, channel);
-        let mut copy = transfer.path().get();
-        flight.finish_copy(&mut copy, path);
-        transfer.path().set(copy);
+        if self.spec.dma.outstanding > 1 {
+            let mut path = flight.path;
+            flight.finish_path(&mut sip.record, &mut path, channel);
+            transfer.path().set(path);
+        } else {
+            let path = sip.pes[index].engine(engine).leave_with(end, &flight.path);
+            flight.finish_path(&mut sip.record, path, channel);
+            let mut copy = transfer.path().get();
+            flight.finish_copy(&mut copy, path);
+            transfer.path().set(copy);
+        }
         let label = if engine == Engine::Load { "load" } else { "store" };
         sip.record.op(|| Op::new((transfer.start(), end), channel, label, transfer.bytes()));
         self.end_transfer(&transfer, end);
@@ -367,6 +375,7 @@ fn resource_of(sip: u32, stage: Stage) -> Resource {
         Stage::Hbm(cube) => Resource::Hbm(gate(cube)),
         Stage::Host => Resource::Host(sip),
         Stage::Upload => Resource::Upload(sip),
+        Stage::Cached { .. } => Resource::Cache(sip),
         Stage::Port => unreachable!("`leave_sip` names the link"),
     }
 }

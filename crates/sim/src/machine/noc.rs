@@ -6,6 +6,7 @@
 //! - **NOC-1 (cut-through).** A route takes the latency of each wire once, and the transfer time of the slowest wire
 //!   once; each wire is busy for its own transfer time.
 
+use super::cache::BlockNumber;
 use crate::spec::{GridSpec, MachineSpec};
 use crate::time::Time;
 use crate::topology::PeId;
@@ -44,12 +45,21 @@ pub(crate) enum Stage {
     CubeLink { cube: u16, side: u8 },
     /// The memory of a cube.
     Hbm(u16),
+    /// The SIP's cache, and the memory of a cube for a block that is not in the cache.
+    Cached { cube: u16, block: BlockNumber },
     /// The SIP's port to the next SIP.
     Port,
     /// The wire from the host.
     Host,
     /// The wire to the host.
     Upload,
+}
+
+impl Stage {
+    /// Returns the stage of a load or a store at the memory of a cube.
+    fn memory(cube: u16, block: Option<BlockNumber>) -> Self {
+        block.map_or(Self::Hbm(cube), |block| Self::Cached { cube, block })
+    }
 }
 
 impl Route {
@@ -75,18 +85,26 @@ impl Route {
     }
 
     /// Returns the route of a store: from a PE to the memory of a cube.
-    pub(crate) fn of_store(spec: &MachineSpec, pe: PeId, cube: u16) -> Self {
+    pub(crate) fn of_store(
+        spec: &MachineSpec,
+        pe: PeId,
+        (cube, block): (u16, Option<BlockNumber>),
+    ) -> Self {
         let mut route = Self::default();
         if pe.cube != cube {
             route.push_pes(spec, pe.cube, pe.pe, GATE);
             route.push_cubes(spec, pe.cube, cube);
         }
-        route.then(Stage::Hbm(cube))
+        route.then(Stage::memory(cube, block))
     }
 
     /// Returns the route of a load: the reverse of [`Route::of_store`].
-    pub(crate) fn of_load(spec: &MachineSpec, cube: u16, pe: PeId) -> Self {
-        let mut route = Self::default().then(Stage::Hbm(cube));
+    pub(crate) fn of_load(
+        spec: &MachineSpec,
+        (cube, block): (u16, Option<BlockNumber>),
+        pe: PeId,
+    ) -> Self {
+        let mut route = Self::default().then(Stage::memory(cube, block));
         if pe.cube != cube {
             route.push_cubes(spec, cube, pe.cube);
             route.push_pes(spec, pe.cube, GATE, pe.pe);

@@ -1,6 +1,7 @@
 //! The hardware of one SIP, which is one partition of the simulation.
 
 use super::Options;
+use super::cached::SipCache;
 use super::channel::ChannelQueue;
 use super::flights::Flights;
 use crate::memory::{Hbm, Mmu};
@@ -27,6 +28,8 @@ pub(crate) struct Sip {
     pub(crate) pes_per_cube: u32,
     pub(crate) cubes: Vec<Cube>,
     pub(crate) flights: Flights,
+    /// The cache that the PEs share, if the machine has one.
+    pub(crate) cache: Option<Box<SipCache>>,
     /// The wires into this SIP from the switch or the NIC of each level.
     pub(crate) ingress: Vec<Wire>,
     /// The wire from the host, and the wire back.
@@ -153,6 +156,7 @@ impl Sip {
             upload: Wire::default(),
             cubes: (0..cubes).map(cube).collect(),
             flights: Flights::default(),
+            cache: spec.cache.as_ref().map(|cache| Box::new(SipCache::new(cache))),
             pes: vec![Pe::default(); (cubes * spec.pes.count()) as usize],
             pes_per_cube: spec.pes.count(),
             mmu: Mmu::new(sip, options.strict),
@@ -224,6 +228,7 @@ impl Sip {
         wires.extend(
             self.sorted_ports().map(|port| (Resource::Link { from: sip, to: port.to }, &port.wire)),
         );
+        wires.extend(self.cache.iter().map(|cache| (Resource::Cache(sip), &cache.wire)));
         for (number, cube) in (0..).zip(&self.cubes) {
             let here = PeId { sip, cube: number, pe: 0 };
             wires.push((Resource::Hbm(here), &cube.hbm));

@@ -84,6 +84,16 @@ impl Transfer {
         ]
     }
 
+    /// True if the end is known.
+    pub(super) fn has_end(&self) -> bool {
+        self.end.get() != Time::MAX
+    }
+
+    /// True if the end has come.
+    pub(crate) fn has_ended(&self, sim: &Sim) -> bool {
+        self.end.get() <= sim.now()
+    }
+
     /// Returns the cell of the critical path to the end.
     pub(crate) fn path(&self) -> &Cell<Path> {
         &self.path

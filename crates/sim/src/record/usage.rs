@@ -43,6 +43,7 @@ impl Use {
             Resource::Ingress(sip) => (8, u64::from(sip)),
             Resource::Host(sip) => (9, u64::from(sip)),
             Resource::Upload(sip) => (10, u64::from(sip)),
+            Resource::Cache(sip) => (11, u64::from(sip)),
             Resource::PeLink(id, side) => (16 + u64::from(side), of(id)),
             Resource::CubeLink(id, side) => (24 + u64::from(side), of(id)),
         };
@@ -74,6 +75,7 @@ impl Use {
             8 => Resource::Ingress(lower),
             9 => Resource::Host(lower),
             10 => Resource::Upload(lower),
+            11 => Resource::Cache(lower),
             side @ 16..24 => Resource::PeLink(id, side - 16),
             side => Resource::CubeLink(id, side - 24),
         }
@@ -115,7 +117,7 @@ pub(super) mod tests {
         let to = prop_oneof![0..9u32, Just(Resource::SWITCH)];
         let pe = (sip(), 0..3u16, prop_oneof![0..3u16, Just(u16::MAX)])
             .prop_map(|(sip, cube, pe)| PeId { sip, cube, pe });
-        (pe, 0..12u8, 0..4u8, sip(), to).prop_map(|(pe, variant, side, sip, to)| match variant {
+        (pe, 0..13u8, 0..4u8, sip(), to).prop_map(|(pe, variant, side, sip, to)| match variant {
             0 => Resource::Program(pe),
             1 => Resource::Gemm(pe),
             2 => Resource::Vector(pe),
@@ -127,6 +129,7 @@ pub(super) mod tests {
             8 => Resource::Link { from: sip, to },
             9 => Resource::Ingress(sip),
             10 => Resource::Host(sip),
+            11 => Resource::Cache(sip),
             _ => Resource::Upload(sip),
         })
     }
