@@ -230,16 +230,25 @@ impl Executor {
 
     /// Drops every process and event, so that a new run can follow a stopped run or a deadlock. Time does not change.
     pub(crate) fn clear(&mut self) {
+        self.drop_processes();
+        self.sim.state().clear();
+    }
+
+    /// Drops every process, and every process that a destructor starts meanwhile.
+    fn drop_processes(&mut self) {
         let state = self.sim.share();
+        // Nobody is left to hear an answer, and answering polls processes.
+        state.inquiry.questions.borrow_mut().clear();
         self.apply_changes();
-        // No borrow is held here: destructors may end other processes.
-        let tasks: Vec<_> = state.registry.tasks.borrow().iter().collect();
-        for (task, ..) in tasks {
-            state.registry.tasks.borrow_mut().remove(task);
-            drop(self.processes.remove(task));
+        while state.registry.tasks.borrow().live() > 0 {
+            // No borrow is held here: destructors may end other processes, and start new ones.
+            let tasks: Vec<_> = state.registry.tasks.borrow().iter().collect();
+            for (task, ..) in tasks {
+                state.registry.tasks.borrow_mut().remove(task);
+                drop(self.processes.remove(task));
+            }
+            self.apply_changes();
         }
-        self.apply_changes();
-        state.clear();
     }
 
     /// Takes over new processes and devices, drops canceled processes (SIM-5) and answers questions, until no change is
@@ -292,9 +301,7 @@ impl Executor {
 impl Drop for Executor {
     /// Drops unfinished processes before the shared state, which their destructors may use.
     fn drop(&mut self) {
-        self.apply_changes();
-        self.processes.clear();
-        self.apply_changes();
+        self.drop_processes();
     }
 }
 

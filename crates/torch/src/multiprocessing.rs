@@ -4,7 +4,8 @@
 //! - **MPS-2 (root causes).** After a rank fails, the current round finishes (the window of time in which no other rank can
 //!   know of the failure); then the other ranks are cancelled and their destructors run. The error holds exactly the ranks
 //!   that failed by themselves.
-//! - **MPS-3 (usable).** After a failure no message, queue or process is left, and the context can be used again.
+//! - **MPS-3 (usable).** After a failure no message, queue or process is left, and the context can be used again. A request
+//!   that a destructor makes while its rank is cancelled is over at once, with an error.
 //! - **MPS-4 (no silent hang).** A deadlock of ranks is reported at once: the collectives that each rank joined, the missing
 //!   ranks, the ranks that have returned.
 //! - **MPS-5 (together).** Every rank reaches its first wait before time moves, and ranks resume in a fixed order.
@@ -167,9 +168,11 @@ fn conclude<T>(
     }
     failure.cancelled =
         running.into_iter().filter(|rank| !failure.errors.contains_key(rank)).collect();
-    members.iter().for_each(Rank::cancel);
+    members.iter().for_each(Rank::close);
     drop(processes);
     context.machine.clear();
+    // A destructor may have called `init_process_group`, and the like.
+    members.iter().for_each(Rank::cancel);
     for rank in members {
         failure.secondary.extend(rank.drop_panic().take().map(|text| (rank.rank(), text)));
     }

@@ -37,6 +37,8 @@ struct State {
     parallel: RefCell<Option<Rc<ParallelState>>>,
     /// The panic of a destructor when the rank was cancelled.
     drop_panic: DropPanic,
+    /// True while the program is cancelled: its destructors can ask for nothing (MPS-3).
+    closed: Cell<bool>,
 }
 
 impl Rank {
@@ -54,6 +56,7 @@ impl Rank {
             groups: RefCell::default(),
             parallel: RefCell::default(),
             drop_panic: DropPanic::default(),
+            closed: Cell::new(false),
         }))
     }
 
@@ -74,6 +77,7 @@ impl Rank {
 
     /// Begins another program of `ranks` ranks: random numbers start again, and tensors stay with the rank.
     pub(crate) fn restart(&self, ranks: usize) {
+        self.0.closed.set(false);
         self.0.ranks.set(ranks);
         self.0.cause.set(Cause::default());
         *self.0.groups.borrow_mut() = Groups::default();
@@ -216,6 +220,16 @@ impl Rank {
     /// A failure that the program has not looked at.
     pub(crate) fn unseen_failure(&self) -> Option<Error> {
         self.0.requests.handles().iter().find_map(Handle::unseen_failure)
+    }
+
+    /// Drops all open requests, and refuses those that destructors make from now on, until the next program.
+    pub(crate) fn close(&self) {
+        self.0.closed.set(true);
+        self.cancel();
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.0.closed.get()
     }
 
     /// Drops all open requests.

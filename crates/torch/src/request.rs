@@ -66,6 +66,12 @@ impl Handle {
         self.state.over.wait().await
     }
 
+    /// Ends a request that will not run: waiting for it returns an error.
+    fn give_up(&self) {
+        let text = format!("`{}` was cancelled with its program", self.name());
+        self.state.over.set(Err(Error::Other(text)));
+    }
+
     /// Its error, if the program has not looked at the result.
     pub(crate) fn unseen_failure(&self) -> Option<Error> {
         if self.state.seen.get() { None } else { self.state.failure.borrow().clone() }
@@ -161,6 +167,10 @@ impl Rank {
             seen: Cell::new(false),
         };
         let handle = Handle { state: Rc::new(state) };
+        if self.is_closed() {
+            handle.give_up();
+            return handle;
+        }
         let mut before: Vec<Before> =
             after.into_iter().map(|handle| Before { handle, matters: true }).collect();
         for (storage, access) in touches {
@@ -257,8 +267,7 @@ impl Requests {
         for (handle, process) in self.list.take() {
             drop(process);
             if !handle.is_over() {
-                let text = format!("`{}` was cancelled with its program", handle.name());
-                handle.state.over.set(Err(Error::Other(text)));
+                handle.give_up();
             }
         }
     }

@@ -272,6 +272,50 @@ fn a_stuck_executor_can_be_cleared_and_used_again() {
     assert_eq!(again.take(), Some(Time::ns(5)), "time stays where it is");
 }
 
+/// Starts a process when it is dropped, which holds a guard that starts one process less.
+struct StartsMore {
+    sim: Sim,
+    left: u32,
+    dropped: Rc<Cell<u32>>,
+}
+
+impl Drop for StartsMore {
+    fn drop(&mut self) {
+        self.dropped.set(self.dropped.get() + 1);
+        if self.left > 0 {
+            let (sim, left, dropped) = (self.sim.clone(), self.left - 1, self.dropped.clone());
+            let more = StartsMore { sim: sim.clone(), left, dropped };
+            sim.spawn("late", async move {
+                let _more = more;
+                std::future::pending::<()>().await;
+            })
+            .detach();
+        }
+    }
+}
+
+#[test]
+fn sim_5_processes_that_destructors_start_are_dropped_too() {
+    let dropped = Rc::new(Cell::new(0));
+    let mut executor = Executor::new(1);
+    let guard =
+        |executor: &Executor| StartsMore { sim: executor.sim(), left: 3, dropped: dropped.clone() };
+    let first = guard(&executor);
+    let stuck = async move {
+        let _first = first;
+        std::future::pending::<()>().await;
+    };
+    executor.spawn(Partition(0), "stuck", stuck).detach();
+    executor.run().unwrap_err();
+    executor.clear();
+    assert_eq!(dropped.get(), 4, "SIM-5: cleared");
+    executor.run().expect("nothing is left");
+    let second = guard(&executor);
+    executor.spawn(Partition(0), "unstarted", async move { drop(second) }).detach();
+    drop(executor);
+    assert_eq!(dropped.get(), 8, "SIM-5: dropped with the executor");
+}
+
 #[test]
 fn sim_8_dozing_ends_at_its_instant_and_keeps_no_run_alive() {
     let mut executor = Executor::new(1);
