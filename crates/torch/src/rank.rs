@@ -77,7 +77,6 @@ impl Rank {
 
     /// Begins another program of `ranks` ranks: random numbers start again, and tensors stay with the rank.
     pub(crate) fn restart(&self, ranks: usize) {
-        self.0.closed.set(false);
         self.0.ranks.set(ranks);
         self.0.cause.set(Cause::default());
         *self.0.groups.borrow_mut() = Groups::default();
@@ -200,7 +199,7 @@ impl Rank {
         self.0.cause.set(self.0.cause.get().later(cause));
     }
 
-    pub(crate) fn keep(&self, handle: &Handle, process: JoinHandle<()>) {
+    pub(crate) fn keep(&self, handle: &Handle, process: Option<JoinHandle<()>>) {
         self.0.requests.keep(handle, process);
     }
 
@@ -222,10 +221,16 @@ impl Rank {
         self.0.requests.handles().iter().find_map(Handle::unseen_failure)
     }
 
-    /// Drops all open requests, and refuses those that destructors make from now on, until the next program.
+    /// Drops all open requests, and refuses those that destructors make from now on.
     pub(crate) fn close(&self) {
         self.0.closed.set(true);
         self.cancel();
+    }
+
+    /// Allows requests again, after [`Rank::close`].
+    pub(crate) fn open(&self) {
+        self.cancel();
+        self.0.closed.set(false);
     }
 
     pub(crate) fn is_closed(&self) -> bool {
