@@ -1,0 +1,146 @@
+//! Contexts: a machine and the programs that run on it.
+
+use crate::error::{Raised, exception, to_python};
+use crate::fiber::Program;
+use crate::machine::MachineSpec;
+use crate::one_thread::OneThread;
+use crate::rank::Rank;
+use crate::report::Report;
+use phalanx_sim::Evaluator;
+use phalanx_sim::executor::Sim;
+use phalanx_sim::machine::Options;
+use phalanx_torch::ccl::{Algorithm, CclConfig};
+use phalanx_torch::multiprocessing::{SpawnError, spawn};
+use phalanx_torch::{Error, Pool};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+use std::cell::RefCell;
+use std::sync::{Arc, OnceLock};
+use std::rc::Rc;
+
+/// A machine with its ranks.
+#[pyclass(frozen, module = "phalanx._core")]
+pub(crate) struct Context(OneThread<State>);
+
+struct State {
+    /// The object is on the heap, as all of Python's: a greenlet may copy the stack of the hub aside.
+    context: RefCell<Option<phalanx_torch::Context>>,
+    sim: Sim,
+}
+
+/// The threads that compute numbers for all contexts.
+fn pool() -> Arc<dyn Evaluator> {
+    static POOL: OnceLock<Arc<Pool>> = OnceLock::new();
+    let threads = || std::thread::available_parallelism().map_or(1, |count| count.get().min(8));
+    POOL.get_or_init(|| Arc::new(Pool::new(threads()))).clone()
+}
+
+#[pymethods]
+impl Context {
+    #[new]
+    fn new(
+        py: Python<'_>,
+        machine: &MachineSpec,
+        data: bool,
+        strict: bool,
+        record: bool,
+        threads: Option<usize>,
+        ccl: Option<(String, String)>,
+    ) -> PyResult<Self> {
+        let mut options = Options { data, strict, record, ..Options::default() };
+        match threads {
+            Some(0 | 1) => {}
+            Some(threads) => options.evaluator = Arc::new(Pool::new(threads)),
+            None => options.evaluator = pool(),
+        }
+        let mut context = phalanx_torch::Context::new(machine.0.clone(), options);
+        if let Some((file, text)) = ccl {
+            let config = CclConfig::parse(&file, &text, &Algorithm::names());
+            let refused = |error| exception(py, "MachineError", format!("{error}").trim_end());
+            context = context.with_ccl(config.map_err(refused)?);
+        }
+        let sim = context.machine().host(0).sim().clone();
+        Ok(Self(OneThread::new(State { context: RefCell::new(Some(context)), sim })))
+    }
+
+    /// Runs `nprocs` programs. `begin(rank)`, called in this greenlet, starts the program of a rank. Returns the results and
+    /// `None`, or `None` and the failure.
+    fn spawn(
+        &self,
+        py: Python<'_>,
+        nprocs: usize,
+        begin: Py<PyAny>,
+    ) -> PyResult<(Option<Vec<Py<PyAny>>>, Option<Py<PyDict>>)> {
+        let result = self.with(py, |context| {
+            let begin = Rc::new(begin);
+            spawn(context, nprocs, move |_, cx| {
+                let begun = Python::attach(|py| bind(py, &begin, cx));
+                async move {
+                    let program = begun.map_err(|error| Error::custom(Raised::new(error)))?;
+                    program.await.map_err(Error::custom)
+                }
+            })
+        })?;
+        match result {
+            Ok(results) => Ok((Some(results), None)),
+            Err(error) => Ok((None, Some(failure(py, &error)?))),
+        }
+    }
+
+    /// The simulated time, in picoseconds.
+    fn now(&self) -> PyResult<u64> {
+        Ok(self.0.get()?.sim.now().as_ps())
+    }
+
+    /// A report of the run so far.
+    fn report(&self, py: Python<'_>) -> PyResult<Report> {
+        self.with(py, |context| Report::new(context.report()))
+    }
+
+    /// Ends the context and all that is left of its programs.
+    fn close(&self) -> PyResult<()> {
+        let context = self.0.get()?.context.try_borrow_mut().ok().and_then(|mut context| context.take());
+        drop(context);
+        Ok(())
+    }
+
+    #[getter]
+    fn closed(&self) -> PyResult<bool> {
+        Ok(self.0.get()?.context.try_borrow().is_ok_and(|context| context.is_none()))
+    }
+}
+
+impl Context {
+    fn with<T>(&self, py: Python<'_>, act: impl FnOnce(&mut phalanx_torch::Context) -> T) -> PyResult<T> {
+        let state = self.0.get()?;
+        let Ok(mut context) = state.context.try_borrow_mut() else {
+            let text = "the context is running: only its main program can run it, spawn and report";
+            return Err(exception(py, "PhalanxError", text));
+        };
+        match &mut *context {
+            Some(context) => Ok(act(context)),
+            None => Err(exception(py, "PhalanxError", "the context is closed")),
+        }
+    }
+}
+
+/// The program that `begin(rank)` starts.
+fn bind(py: Python<'_>, begin: &Py<PyAny>, cx: phalanx_torch::Rank) -> PyResult<Program> {
+    let rank = Py::new(py, Rank::new(cx))?;
+    let begin = begin.bind(py).call1((rank,))?;
+    Ok(Program::new(begin.unbind()))
+}
+
+/// The failure of a spawn, for `phalanx/multiprocessing.py`.
+fn failure(py: Python<'_>, error: &SpawnError) -> PyResult<Py<PyDict>> {
+    let failure = PyDict::new(py);
+    let errors = PyDict::new(py);
+    for (rank, error) in &error.errors {
+        errors.set_item(rank, to_python(py, error).into_value(py))?;
+    }
+    failure.set_item("errors", errors)?;
+    failure.set_item("cancelled", PyList::new(py, &error.cancelled)?)?;
+    failure.set_item("desync", error.desync.as_ref().map(ToString::to_string))?;
+    failure.set_item("text", error.to_string())?;
+    Ok(failure.unbind())
+}
