@@ -14,6 +14,7 @@ mod one_thread;
 mod rank;
 mod report;
 mod tensor;
+mod tp;
 mod work;
 
 /// The module `phalanx._core`.
@@ -33,6 +34,8 @@ mod _core {
     use crate::report::Report;
     #[pymodule_export]
     use crate::tensor::{Elements, Tensor};
+    #[pymodule_export]
+    use crate::tp::Layer;
     #[pymodule_export]
     use crate::work::Work;
 
