@@ -76,8 +76,8 @@ impl Context {
             spawn(context, nprocs, move |_, cx| {
                 let begun = Python::attach(|py| bind(py, &begin, cx));
                 async move {
-                    let program = begun.map_err(|error| Error::custom(Raised::new(error)))?;
-                    program.await.map_err(Error::custom)
+                    let program = begun.map_err(|error| Error::from(Raised::new(error)))?;
+                    program.await.map_err(Error::from)
                 }
             })
         })?;

@@ -1,5 +1,6 @@
 //! Errors of Rust as Python exceptions. The classes are in `phalanx/errors.py`.
 
+use phalanx_sim::Foreign;
 use phalanx_sim::machine::RunError;
 use phalanx_torch::Error;
 use pyo3::prelude::*;
@@ -13,32 +14,25 @@ impl Raised {
         Self(error)
     }
 
+    /// Returns the exception in words: its type and its text, or the text alone if it is one of this package.
+    pub(crate) fn words(&self) -> String {
+        Python::attach(|py| {
+            let value = self.0.value(py);
+            let text = value.str().map_or_else(|_| String::new(), |text| text.to_string());
+            let own = py.import("phalanx.errors").and_then(|module| module.getattr("PhalanxError"));
+            if !text.is_empty() && own.is_ok_and(|own| value.is_instance(&own).unwrap_or(false)) {
+                return text;
+            }
+            let name = value.get_type().qualname().map_or_else(|_| "error".into(), |name| name.to_string());
+            if text.is_empty() { name } else { format!("{name}: {text}") }
+        })
+    }
+
     /// Returns the exception.
     pub(crate) fn exception(&self, py: Python<'_>) -> PyErr {
         self.0.clone_ref(py)
     }
 }
-
-impl fmt::Debug for Raised {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl fmt::Display for Raised {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        Python::attach(|py| {
-            let value = self.0.value(py);
-            let name = value.get_type().qualname().map_or_else(|_| "error".into(), |name| name.to_string());
-            match value.str() {
-                Ok(text) if !text.to_string().is_empty() => write!(f, "{name}: {text}"),
-                _ => write!(f, "{name}"),
-            }
-        })
-    }
-}
-
-impl std::error::Error for Raised {}
 
 /// Makes an exception of a class in `phalanx.errors`.
 pub(crate) fn exception(py: Python<'_>, class: &str, text: impl fmt::Display) -> PyErr {
@@ -51,19 +45,22 @@ pub(crate) fn exception(py: Python<'_>, class: &str, text: impl fmt::Display) ->
 
 /// The exception that a rank's program gets for `error`.
 pub(crate) fn to_python(py: Python<'_>, error: &Error) -> PyErr {
-    if let Some(raised) = error.downcast_ref::<Raised>() {
+    let raised = error.foreign().and_then(Foreign::downcast_ref::<Raised>);
+    if let (Error::Foreign(_), Some(raised)) = (error, raised) {
         return raised.exception(py);
     }
     let made = exception(py, class_of(error.root()), error);
-    if let Some(cause) = cause_of(error.root()) {
+    if let Some(cause) = raised {
         made.set_cause(py, Some(cause.exception(py)));
     }
     made
 }
 
-/// The user's exception at the root of an error.
-fn cause_of(error: &Error) -> Option<&Raised> {
-    error.downcast_ref::<Raised>()
+/// A Python exception as the error of a rank.
+impl From<Raised> for Error {
+    fn from(raised: Raised) -> Self {
+        Foreign::new(raised.words(), raised).into()
+    }
 }
 
 fn class_of(error: &Error) -> &'static str {

@@ -86,6 +86,11 @@ pub(crate) fn wait(py: Python<'_>, operation: impl Future<Output = Reply> + 'sta
     {
         return reply;
     }
+    pending(py, operation)
+}
+
+/// A [`Pending`] of an operation that was polled already.
+pub(crate) fn pending(py: Python<'_>, operation: Pin<Box<dyn Future<Output = Reply>>>) -> Reply {
     let wait = Rc::new(RefCell::new(Wait::Running(operation)));
     Ok(Py::new(py, Pending(OneThread::new(wait)))?.into_any())
 }

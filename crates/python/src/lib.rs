@@ -9,6 +9,7 @@ mod context;
 mod distributed;
 mod error;
 mod fiber;
+mod kernel;
 mod machine;
 mod one_thread;
 mod rank;
@@ -26,6 +27,8 @@ mod _core {
     use crate::distributed::Group;
     #[pymodule_export]
     use crate::fiber::Pending;
+    #[pymodule_export]
+    use crate::kernel::{Issued, Queue, Recordings, Tile, Tl, View};
     #[pymodule_export]
     use crate::machine::{MachineSpec, presets};
     #[pymodule_export]

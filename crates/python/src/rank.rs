@@ -61,6 +61,12 @@ impl Rank {
         Ok(self.get()?.world_size())
     }
 
+    /// What a kernel can learn of its PE without looking at the time: the SIP, its cubes and their PEs.
+    fn identity(&self) -> PyResult<(usize, u32, u32)> {
+        let (cubes, pes) = self.sizes()?;
+        Ok((self.get()?.rank(), cubes, pes))
+    }
+
     /// The simulated time, in picoseconds.
     fn now(&self) -> PyResult<u64> {
         Ok(self.get()?.now().as_ps())

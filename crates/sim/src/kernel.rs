@@ -39,6 +39,7 @@ pub use range::KernelRange;
 pub use tile::{Dims, Shape, Tile};
 pub use view::{Mask, View};
 
+use crate::foreign::Foreign;
 use crate::ipcq::{EdgeName, EdgeSpec};
 use crate::memory::MemoryError;
 use crate::spec::MachineSpec;
@@ -104,9 +105,28 @@ pub enum KernelError {
         /// Message that arrived.
         got: String,
     },
+    /// An error from outside, which the kernel brings along.
+    #[error("{0}")]
+    Foreign(Foreign),
     /// An error of the kernel's own.
     #[error("{0}")]
     Other(String),
+}
+
+impl KernelError {
+    /// Returns the error from outside, if it is one.
+    pub fn foreign(&self) -> Option<&Foreign> {
+        match self {
+            Self::Foreign(foreign) => Some(foreign),
+            _ => None,
+        }
+    }
+}
+
+impl From<Foreign> for KernelError {
+    fn from(foreign: Foreign) -> Self {
+        Self::Foreign(foreign)
+    }
 }
 
 impl From<Box<KernelError>> for KernelError {

@@ -80,6 +80,7 @@ pub mod advice;
 pub mod config;
 mod credit;
 pub mod executor;
+mod foreign;
 pub mod ipcq;
 pub mod kernel;
 pub mod machine;
@@ -99,6 +100,7 @@ pub mod value;
 mod wait_queue;
 mod wire;
 
+pub use foreign::Foreign;
 pub use spec::MachineSpec;
 pub use time::{Bandwidth, Bytes, Capacity, Rate, Time};
 pub use value::{DType, Evaluator, Value};

@@ -1,5 +1,7 @@
 //! The errors of a rank's program.
 
+use phalanx_sim::Foreign;
+use phalanx_sim::kernel::KernelError;
 use phalanx_sim::machine::RunError;
 use phalanx_sim::memory::MemoryError;
 use phalanx_sim::value::DType;
@@ -62,6 +64,9 @@ pub enum Error {
     /// An error of a crate that builds on ranks, such as a task graph that failed; see [`Error::downcast_ref`].
     #[error("{0}")]
     Custom(Custom),
+    /// An error from outside, which the rank's program brings along; see [`Error::foreign`].
+    #[error("{0}")]
+    Foreign(Foreign),
     /// The rank's program panicked.
     #[error("panicked: {0}")]
     Panic(String),
@@ -139,12 +144,29 @@ impl Error {
         Self::Argument(text.into())
     }
 
+    /// The error from outside that this error is, or that a kernel or an earlier operation failed with.
+    pub fn foreign(&self) -> Option<&Foreign> {
+        match self.root() {
+            Self::Foreign(foreign)
+            | Self::Run(RunError::Kernel { error: KernelError::Foreign(foreign), .. }) => {
+                Some(foreign)
+            }
+            _ => None,
+        }
+    }
+
     /// The first failure.
     pub fn root(&self) -> &Self {
         match self {
             Self::After { cause, .. } => cause.root(),
             _ => self,
         }
+    }
+}
+
+impl From<Foreign> for Error {
+    fn from(foreign: Foreign) -> Self {
+        Self::Foreign(foreign)
     }
 }
 
