@@ -89,8 +89,14 @@ class Context:
         raise _failed(failure, secondary)
 
     def run(self, fn: Callable[..., Any], *args: Any) -> Any:
-        """Runs ``fn(*args)`` as the program of the only rank; returns its result."""
-        return self.spawn(lambda _, *inner: fn(*inner), args, 1)[0]
+        """Runs ``fn(*args)`` as the program of the only rank; returns its result, or raises its exception."""
+        try:
+            return self.spawn(lambda _, *inner: fn(*inner), args, 1)[0]
+        except SpawnException as error:
+            if 0 not in error.errors:
+                raise
+            raised = error.errors[0]
+        raise raised
 
     @property
     def now(self) -> float:

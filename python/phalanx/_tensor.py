@@ -336,7 +336,8 @@ def _buffer(np: Any, array: npt.NDArray[Any], dtype: DType) -> npt.NDArray[Any]:
         rounded = (bits + (0x7FFF + ((bits >> 16) & 1))) >> 16
         nan = (bits & 0x7FFFFFFF) > 0x7F800000
         return np.where(nan, (bits >> 16) | 0x40, rounded).astype(np.uint16)  # type: ignore[no-any-return]
-    dense = np.ascontiguousarray(array, dtype.to_numpy()).reshape(-1)
+    with np.errstate(over="ignore"):
+        dense = np.ascontiguousarray(array, dtype.to_numpy()).reshape(-1)
     return dense.view(np.uint16) if name == "f16" else dense  # type: ignore[no-any-return]
 
 

@@ -15,8 +15,8 @@ use phalanx_torch::{Error, Pool};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use std::cell::RefCell;
-use std::sync::{Arc, OnceLock};
 use std::rc::Rc;
+use std::sync::{Arc, OnceLock};
 
 /// A machine with its ranks.
 #[pyclass(frozen, module = "phalanx._core")]
@@ -99,7 +99,8 @@ impl Context {
 
     /// Ends the context and all that is left of its programs.
     fn close(&self) -> PyResult<()> {
-        let context = self.0.get()?.context.try_borrow_mut().ok().and_then(|mut context| context.take());
+        let context =
+            self.0.get()?.context.try_borrow_mut().ok().and_then(|mut context| context.take());
         drop(context);
         Ok(())
     }
@@ -111,7 +112,11 @@ impl Context {
 }
 
 impl Context {
-    fn with<T>(&self, py: Python<'_>, act: impl FnOnce(&mut phalanx_torch::Context) -> T) -> PyResult<T> {
+    fn with<T>(
+        &self,
+        py: Python<'_>,
+        act: impl FnOnce(&mut phalanx_torch::Context) -> T,
+    ) -> PyResult<T> {
         let state = self.0.get()?;
         let Ok(mut context) = state.context.try_borrow_mut() else {
             let text = "the context is running: only its main program can run it, spawn and report";

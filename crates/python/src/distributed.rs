@@ -151,7 +151,8 @@ impl Rank {
     ) -> PyResult<Work> {
         let list = list.map(|list| tensors(&list)).transpose()?;
         let group = given(group.as_ref())?;
-        let work = dist::scatter_list_async(self.get()?, output.get()?, list.as_deref(), src, group);
+        let work =
+            dist::scatter_list_async(self.get()?, output.get()?, list.as_deref(), src, group);
         work.or_raise(py).map(Work::new)
     }
 

@@ -23,7 +23,10 @@ impl Raised {
             if !text.is_empty() && own.is_ok_and(|own| value.is_instance(&own).unwrap_or(false)) {
                 return text;
             }
-            let name = value.get_type().qualname().map_or_else(|_| "error".into(), |name| name.to_string());
+            let name = value
+                .get_type()
+                .qualname()
+                .map_or_else(|_| "error".into(), |name| name.to_string());
             if text.is_empty() { name } else { format!("{name}: {text}") }
         })
     }

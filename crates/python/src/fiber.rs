@@ -52,7 +52,9 @@ impl Pending {
                 *state = running;
                 Err(PyRuntimeError::new_err("the operation is not over"))
             }
-            Wait::Gone => Err(crate::error::exception(py, "CancelledError", "the operation was cancelled")),
+            Wait::Gone => {
+                Err(crate::error::exception(py, "CancelledError", "the operation was cancelled"))
+            }
         }
     }
 }
@@ -206,7 +208,9 @@ impl Drop for Program {
             for _ in 0..MOST_WAITS {
                 match fiber.throw.bind(py).call0() {
                     Ok(answer) => match answer.cast::<Pending>() {
-                        Ok(pending) => drop(pending.get().wait().map(|wait| wait.replace(Wait::Gone))),
+                        Ok(pending) => {
+                            drop(pending.get().wait().map(|wait| wait.replace(Wait::Gone)))
+                        }
                         Err(_) => return,
                     },
                     Err(_) => return,

@@ -12,6 +12,7 @@
 //! were played do nothing, the call that failed raises, and the kernel goes on as a greenlet ([`running::Mode::Again`]).
 
 mod launch;
+mod native;
 mod ongoing;
 mod op;
 mod player;

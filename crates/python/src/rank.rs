@@ -26,7 +26,8 @@ impl Rank {
     }
 
     fn placed(&self, py: Python<'_>, policy: Option<&Policy>) -> PyResult<Placed<'_>> {
-        let policy = policy.map_or_else(|| Ok(DpPolicy::default()), |policy| read_policy(py, policy))?;
+        let policy =
+            policy.map_or_else(|| Ok(DpPolicy::default()), |policy| read_policy(py, policy))?;
         Ok(self.get()?.placed(policy))
     }
 }
@@ -37,7 +38,9 @@ fn read_policy(py: Python<'_>, (cube, pe, num_cubes, num_pes): &Policy) -> PyRes
         "row_wise" => Ok(Spread::RowWise),
         "column_wise" => Ok(Spread::ColumnWise),
         _ => {
-            let text = format!("DPPolicy: no spread `{name}`: allowed are replicate, row_wise, column_wise");
+            let text = format!(
+                "DPPolicy: no spread `{name}`: allowed are replicate, row_wise, column_wise"
+            );
             Err(exception(py, "ArgumentError", text))
         }
     };
@@ -146,7 +149,14 @@ impl Rank {
         made.or_raise(py).map(Tensor::new)
     }
 
-    fn arange(&self, py: Python<'_>, start: f64, end: f64, step: f64, dtype: &str) -> PyResult<Tensor> {
+    fn arange(
+        &self,
+        py: Python<'_>,
+        start: f64,
+        end: f64,
+        step: f64,
+        dtype: &str,
+    ) -> PyResult<Tensor> {
         let made = self.get()?.arange(start, end, step, read_dtype(py, dtype)?);
         made.or_raise(py).map(Tensor::new)
     }

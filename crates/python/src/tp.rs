@@ -59,7 +59,11 @@ fn init(py: Python<'_>, from: &Bound<'_, PyAny>) -> PyResult<Init> {
 fn inits<const N: usize>(py: Python<'_>, from: &[Bound<'_, PyAny>]) -> PyResult<[Init; N]> {
     let all: Vec<Init> = from.iter().map(|one| init(py, one)).collect::<PyResult<_>>()?;
     let wrong = |all: Vec<Init>| {
-        exception(py, "ArgumentError", format!("{} initial weights are wanted, not {}", N, all.len()))
+        exception(
+            py,
+            "ArgumentError",
+            format!("{} initial weights are wanted, not {}", N, all.len()),
+        )
     };
     all.try_into().map_err(wrong)
 }
@@ -315,7 +319,9 @@ impl Rank {
             Option<&ProcessGroup>,
         ) -> Result<phalanx_torch::Tensor, Error>;
         let map: Mapping = match name {
-            "copy_to_tensor_model_parallel_region" => mappings::copy_to_tensor_model_parallel_region,
+            "copy_to_tensor_model_parallel_region" => {
+                mappings::copy_to_tensor_model_parallel_region
+            }
             "reduce_from_tensor_model_parallel_region" => {
                 mappings::reduce_from_tensor_model_parallel_region
             }
@@ -332,7 +338,9 @@ impl Rank {
                 mappings::reduce_scatter_last_dim_to_tensor_parallel_region
             }
             "scatter_to_sequence_parallel_region" => mappings::scatter_to_sequence_parallel_region,
-            "gather_from_sequence_parallel_region" => mappings::gather_from_sequence_parallel_region,
+            "gather_from_sequence_parallel_region" => {
+                mappings::gather_from_sequence_parallel_region
+            }
             "reduce_scatter_to_sequence_parallel_region" => {
                 mappings::reduce_scatter_to_sequence_parallel_region
             }

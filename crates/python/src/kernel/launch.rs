@@ -133,7 +133,8 @@ impl Rank {
             })
             .collect::<PyResult<_>>()?;
         let call = Rc::new(Call { begin, greenlet, kept: recordings.0.get()?.clone() });
-        let kernel = move |tl, args: phalanx_torch::Args| KernelProgram::new(tl, &args, call.clone());
+        let kernel =
+            move |tl, args: phalanx_torch::Args| KernelProgram::new(tl, &args, call.clone());
         let handle = self.get()?.launch(name, read_grid(py, &grid)?, &args, kernel);
         handle.or_raise(py).map(Work::of_handle)
     }

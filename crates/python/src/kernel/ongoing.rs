@@ -24,7 +24,9 @@ impl Running {
     pub(crate) fn issue(&self, op: &Op) -> Result<Ongoing, KernelError> {
         let (tl, tiles) = (&self.tl, &self.tiles);
         Ok(match op {
-            Op::Load { to, from, other } => Ongoing::Tile(*to, tl.load_or(&self.view(from), *other)),
+            Op::Load { to, from, other } => {
+                Ongoing::Tile(*to, tl.load_or(&self.view(from), *other))
+            }
             Op::LoadPair { to, from } => {
                 let [left, right] = &**from;
                 Ongoing::Pair(*to, tl.load_pair(&self.view(left), &self.view(right)))
@@ -42,7 +44,8 @@ impl Running {
             }
             Op::Select { to, condition, left, right } => {
                 let tiles = tiles.borrow();
-                let [condition, left, right] = [condition, left, right].map(|slot| tiles.get(*slot));
+                let [condition, left, right] =
+                    [condition, left, right].map(|slot| tiles.get(*slot));
                 Ongoing::Tile(*to, tl.select(condition?, left?, right?))
             }
             Op::Unary { to, op, tile } => {
@@ -80,7 +83,9 @@ impl Running {
             Op::Send { queue, tile } => {
                 let (queues, tiles) = (self.queues.borrow(), self.tiles.borrow());
                 let QueueState::Sender(sender) = queues.get(*queue)? else {
-                    return Err(KernelError::Other("send: the queue is one to receive from".into()));
+                    return Err(KernelError::Other(
+                        "send: the queue is one to receive from".into(),
+                    ));
                 };
                 return Ok(Ongoing::Send(tl.send(sender, tiles.get(*tile)?)));
             }
@@ -107,7 +112,8 @@ impl Running {
 
     fn reshape(&self, slot: Slot, shape: phalanx_sim::kernel::Shape) -> Result<(), KernelError> {
         let tile = self.tiles.borrow_mut().take(slot);
-        let tile = tile.ok_or_else(|| KernelError::Other("reshape of a tile that is gone".into()))?;
+        let tile =
+            tile.ok_or_else(|| KernelError::Other("reshape of a tile that is gone".into()))?;
         let tile = tile.reshape(shape)?;
         self.tiles.borrow_mut().put(slot, tile);
         Ok(())

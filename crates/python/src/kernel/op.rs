@@ -50,32 +50,113 @@ pub(crate) enum QueueEnd {
 /// One operation.
 #[derive(Clone)]
 pub(crate) enum Op {
-    Load { to: Slot, from: Place, other: f64 },
-    LoadPair { to: [Slot; 2], from: Box<[Place; 2]> },
-    Store { to: Place, tile: Slot },
-    Full { to: Slot, dtype: DType, shape: Shape, number: f64 },
-    Binary { to: Slot, op: Binary, left: Slot, right: Slot },
-    Compare { to: Slot, op: Compare, left: Slot, right: Slot },
-    Select { to: Slot, condition: Slot, left: Slot, right: Slot },
-    Unary { to: Slot, op: Unary, tile: Slot },
-    Cast { to: Slot, tile: Slot, dtype: DType },
-    Reduce { to: Slot, op: Reduce, tile: Slot, axis: usize },
-    Dot { to: Slot, left: Slot, right: Slot, accumulator: Option<Slot> },
-    Reshape { tile: Slot, shape: Shape },
+    Load {
+        to: Slot,
+        from: Place,
+        other: f64,
+    },
+    LoadPair {
+        to: [Slot; 2],
+        from: Box<[Place; 2]>,
+    },
+    Store {
+        to: Place,
+        tile: Slot,
+    },
+    Full {
+        to: Slot,
+        dtype: DType,
+        shape: Shape,
+        number: f64,
+    },
+    Binary {
+        to: Slot,
+        op: Binary,
+        left: Slot,
+        right: Slot,
+    },
+    Compare {
+        to: Slot,
+        op: Compare,
+        left: Slot,
+        right: Slot,
+    },
+    Select {
+        to: Slot,
+        condition: Slot,
+        left: Slot,
+        right: Slot,
+    },
+    Unary {
+        to: Slot,
+        op: Unary,
+        tile: Slot,
+    },
+    Cast {
+        to: Slot,
+        tile: Slot,
+        dtype: DType,
+    },
+    Reduce {
+        to: Slot,
+        op: Reduce,
+        tile: Slot,
+        axis: usize,
+    },
+    Dot {
+        to: Slot,
+        left: Slot,
+        right: Slot,
+        accumulator: Option<Slot>,
+    },
+    Reshape {
+        tile: Slot,
+        shape: Shape,
+    },
     Compute(Time),
     Barrier,
-    Open { queue: Slot, end: QueueEnd, pe: PeId, channel: u32, spec: Box<EdgeSpec> },
-    Close { queue: Slot },
-    Send { queue: Slot, tile: Slot },
-    Recv { to: Slot, queue: Slot, dtype: DType, shape: Shape },
-    OpenRange { range: Slot, name: Rc<str> },
-    CloseRange { range: Slot },
+    Open {
+        queue: Slot,
+        end: QueueEnd,
+        pe: PeId,
+        channel: u32,
+        spec: Box<EdgeSpec>,
+    },
+    Close {
+        queue: Slot,
+    },
+    Send {
+        queue: Slot,
+        tile: Slot,
+    },
+    Recv {
+        to: Slot,
+        queue: Slot,
+        dtype: DType,
+        shape: Shape,
+    },
+    OpenRange {
+        range: Slot,
+        name: Rc<str>,
+    },
+    CloseRange {
+        range: Slot,
+    },
     /// Issues an operation without waiting.
-    Begin { issued: Slot, op: Box<Op> },
+    Begin {
+        issued: Slot,
+        op: Box<Op>,
+    },
     /// Waits for an issued operation.
-    Wait { issued: Slot },
+    Wait {
+        issued: Slot,
+    },
     /// Drops an issued operation that nobody waited for.
-    Forget { issued: Slot },
+    Forget {
+        issued: Slot,
+    },
     /// Drops a tile.
-    Free { tile: Slot },
+    Free {
+        tile: Slot,
+    },
 }

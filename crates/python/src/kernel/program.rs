@@ -2,11 +2,11 @@
 
 use super::launch::Call;
 use super::op::Op;
+use super::op::{Place, PlaceMask};
 use super::player::{Failed, Player};
 use super::running::{Again, Mode, Running};
 use super::tl::Tl;
 use super::view::View;
-use super::op::{Place, PlaceMask};
 use crate::error::Raised;
 use crate::fiber::Program;
 use phalanx_sim::Foreign;
@@ -64,7 +64,9 @@ impl KernelProgram {
                 .collect();
             let tl = Tl::new(self.running.clone());
             let begun = self.call.begin.bind(py).call1((tl, views));
-            begun.map(|begin| Program::new(begin.unbind())).map_err(|error| foreign(Raised::new(error)))
+            begun
+                .map(|begin| Program::new(begin.unbind()))
+                .map_err(|error| foreign(Raised::new(error)))
         })
     }
 

@@ -1,7 +1,7 @@
 //! A kernel that runs: its tiles, its queues, and the list of what it has recorded.
 
-use super::op::{Op, Place, Slot};
 use super::ongoing::Ongoing;
+use super::op::{Op, Place, Slot};
 use phalanx_sim::kernel::{self, KernelError, KernelRange, Receiver, Sender};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

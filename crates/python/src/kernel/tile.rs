@@ -105,7 +105,8 @@ impl Made {
                 pair.into_pyobject(py)?.into_any().unbind()
             }
             Self::Issued(slot, made) => {
-                let issued = Pledge { running: running.clone(), slot, made: Cell::new(Some(*made)) };
+                let issued =
+                    Pledge { running: running.clone(), slot, made: Cell::new(Some(*made)) };
                 Py::new(py, Issued(OneThread::new(issued)))?.into_any()
             }
         })

@@ -44,15 +44,16 @@ async fn flush(running: &Rc<Running>) -> Result<(), KernelError> {
 
 /// Performs an operation now.
 fn direct(py: Python<'_>, running: &Rc<Running>, op: &Op, made: Made) -> Reply {
-    let end = |py: Python<'_>, running: &Rc<Running>, ended: Result<(), KernelError>, made: Made| {
-        match ended {
-            Ok(()) => made.object(py, running),
-            Err(error) => {
-                made.release(running);
-                Err(raise(py, &error))
+    let end =
+        |py: Python<'_>, running: &Rc<Running>, ended: Result<(), KernelError>, made: Made| {
+            match ended {
+                Ok(()) => made.object(py, running),
+                Err(error) => {
+                    made.release(running);
+                    Err(raise(py, &error))
+                }
             }
-        }
-    };
+        };
     let mut ongoing = match running.issue(op) {
         Ok(ongoing) => ongoing,
         Err(error) => return end(py, running, Err(error), made),
@@ -112,7 +113,10 @@ impl Tl {
         drop(state);
         running.mode.set(Mode::Direct);
         made.release(running);
-        Err(raise(py, &error.unwrap_or(KernelError::Other("the kernel is not the same twice".into()))))
+        Err(raise(
+            py,
+            &error.unwrap_or(KernelError::Other("the kernel is not the same twice".into())),
+        ))
     }
 
     /// Performs an operation that makes a tile; with `None`, its operands do not fit.
@@ -388,7 +392,8 @@ impl Tl {
             n_slots,
             slot_size,
             buffer_kind: if in_hbm { BufferKind::Hbm } else { BufferKind::Tcm },
-            backpressure: poll_ps.map_or(Backpressure::Sleep, |ps| Backpressure::Poll(Time::ps(ps))),
+            backpressure: poll_ps
+                .map_or(Backpressure::Sleep, |ps| Backpressure::Poll(Time::ps(ps))),
             vc_chunk_size,
             ipcq_credit_size_bytes: credit_size,
         };
@@ -406,7 +411,14 @@ impl Tl {
         if issue { self.begin(py, op, Made::Nothing) } else { self.act(py, op, Made::Nothing) }
     }
 
-    fn recv(&self, py: Python<'_>, queue: &Queue, shape: Vec<usize>, dtype: &str, issue: bool) -> Reply {
+    fn recv(
+        &self,
+        py: Python<'_>,
+        queue: &Queue,
+        shape: Vec<usize>,
+        dtype: &str,
+        issue: bool,
+    ) -> Reply {
         let (dtype, shape) = (read_dtype(py, dtype)?, shape_of(py, &shape)?);
         let queue = queue.end(py, QueueEnd::Receiver, "recv")?;
         let to = self.running()?.tiles.borrow_mut().reserve();
@@ -452,18 +464,22 @@ impl Tl {
             return Ok(true.into_pyobject(py)?.to_owned().into_any().unbind());
         };
         pledge.put(made);
-        self.look_at(py, &format!("line {line}: is_over looks at an arrival"), move |py, running| {
-            let ongoing = running.issued.borrow_mut().take(slot);
-            let over = ongoing.is_none_or(|mut ongoing| {
-                let mut context = Context::from_waker(Waker::noop());
-                let over = matches!(ongoing.poll(running, &mut context), Poll::Ready(Ok(())));
-                if !over {
-                    running.issued.borrow_mut().put(slot, ongoing);
-                }
-                over
-            });
-            Ok(over.into_pyobject(py)?.to_owned().into_any().unbind())
-        })
+        self.look_at(
+            py,
+            &format!("line {line}: is_over looks at an arrival"),
+            move |py, running| {
+                let ongoing = running.issued.borrow_mut().take(slot);
+                let over = ongoing.is_none_or(|mut ongoing| {
+                    let mut context = Context::from_waker(Waker::noop());
+                    let over = matches!(ongoing.poll(running, &mut context), Poll::Ready(Ok(())));
+                    if !over {
+                        running.issued.borrow_mut().put(slot, ongoing);
+                    }
+                    over
+                });
+                Ok(over.into_pyobject(py)?.to_owned().into_any().unbind())
+            },
+        )
     }
 }
 

@@ -39,7 +39,11 @@ impl View {
         if matches!(self.place.mask, PlaceMask::All) {
             return Ok(());
         }
-        Err(exception(py, "ArgumentError", "a view with a mask cannot be cut further: mask it last"))
+        Err(exception(
+            py,
+            "ArgumentError",
+            "a view with a mask cannot be cut further: mask it last",
+        ))
     }
 }
 
@@ -104,7 +108,8 @@ impl View {
             if let Ok(slice) = part.cast::<PySlice>() {
                 let size = isize::try_from(dims[axis]).unwrap_or(isize::MAX);
                 let range = slice.indices(size)?;
-                let (Ok(from), Ok(step)) = (usize::try_from(range.start), usize::try_from(range.step))
+                let (Ok(from), Ok(step)) =
+                    (usize::try_from(range.start), usize::try_from(range.step))
                 else {
                     return Err(exception(py, "ArgumentError", "a slice has a positive step"));
                 };
@@ -141,12 +146,11 @@ impl View {
             .map(|axis| shape[axis].min(dims[axis].saturating_sub(start[axis])))
             .collect();
         let from = self.place.start
-            + (0..dims.len()).map(|axis| start[axis].min(dims[axis]) * strides[axis]).sum::<usize>();
-        let mask = if inside == shape {
-            PlaceMask::All
-        } else {
-            PlaceMask::Below(shape_of(py, &inside)?)
-        };
+            + (0..dims.len())
+                .map(|axis| start[axis].min(dims[axis]) * strides[axis])
+                .sum::<usize>();
+        let mask =
+            if inside == shape { PlaceMask::All } else { PlaceMask::Below(shape_of(py, &inside)?) };
         Ok(self.with(from, shape_of(py, &shape)?, self.place.strides, mask))
     }
 
@@ -170,7 +174,8 @@ impl View {
         let (mut dims, mut strides) =
             (self.place.shape.dims().to_vec(), self.place.strides.dims().to_vec());
         if one.max(other) >= dims.len() {
-            let text = format!("transpose: there is no dimension {} of {}", one.max(other), dims.len());
+            let text =
+                format!("transpose: there is no dimension {} of {}", one.max(other), dims.len());
             return Err(exception(py, "ArgumentError", text));
         }
         dims.swap(one, other);
