@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 #![expect(clippy::needless_pass_by_value, reason = "arguments from Python are owned")]
 
+mod cli;
 mod context;
 mod distributed;
 mod error;
@@ -21,6 +22,8 @@ mod work;
 /// The module `phalanx._core`.
 #[pyo3::pymodule]
 mod _core {
+    #[pymodule_export]
+    use crate::cli::run_cli;
     #[pymodule_export]
     use crate::context::Context;
     #[pymodule_export]
