@@ -184,7 +184,7 @@ impl From<WorkloadError> for Failure {
             WorkloadError::Memory(_) => Kind::Memory,
             WorkloadError::Run(RunError::Deadlock(_)) => Kind::Deadlock,
             WorkloadError::Run(RunError::CreditsAway { .. }) => Kind::Credits,
-            WorkloadError::Run(RunError::TooLong) => Kind::Time,
+            WorkloadError::Run(RunError::TooLong | RunError::Interrupted(_)) => Kind::Time,
             WorkloadError::Spawn(ref error) if error.desync.is_some() => Kind::Deadlock,
             WorkloadError::Run(RunError::Kernel { .. }) | WorkloadError::Spawn(_) => Kind::Kernel,
         };

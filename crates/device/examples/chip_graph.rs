@@ -98,14 +98,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for pes in [1, 2, 4, 8] {
         let base = GraphOptions { pes: Grid::Pes(pes), ..GraphOptions::default() };
         let ways = [
-            base,
-            GraphOptions { depth: 2, ..base },
+            base.clone(),
+            GraphOptions { depth: 2, ..base.clone() },
             GraphOptions { dispatch: Dispatch::OnChip(phalanx_sim::Time::ns(50)), ..base },
         ];
         let mut outcomes = Vec::new();
         for options in ways {
             let mut context = Context::new(machine.clone(), Options::default());
-            let (outcome, got) = context.run(move |cx| product(cx, options))?;
+            let (outcome, got) = context.run(move |cx| product(cx, options.clone()))?;
             if got != want {
                 return Err("the product is not that of plain loops".into());
             }

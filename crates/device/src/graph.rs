@@ -73,7 +73,7 @@ pub enum Pools {
 }
 
 /// The options of a graph.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct GraphOptions {
     /// The PEs of the graph.
     pub pes: Grid,

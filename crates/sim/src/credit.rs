@@ -164,7 +164,7 @@ mod tests {
                 })
                 .detach();
         }
-        executor.run().unwrap();
+        executor.run(|| false).unwrap();
         assert_eq!(*order.borrow(), [0, 1, 2], "CRD-2");
         assert_eq!(credits.0.home.get(), 4);
     }
@@ -185,7 +185,7 @@ mod tests {
             drop(permit);
             second.await.is_ok()
         });
-        executor.run().unwrap();
+        executor.run(|| false).unwrap();
         assert_eq!(handle.take(), Some(true), "WQ-2");
     }
 
@@ -204,7 +204,7 @@ mod tests {
                 })
                 .detach();
         }
-        let deadlock = executor.run().unwrap_err();
+        let deadlock = executor.run(|| false).unwrap_err();
         assert_eq!(deadlock.cycle, ["a", "b"]);
         assert_eq!(deadlock.waiting[0].waits[0].what, "1 of `right` (0 of 1 at home)");
     }

@@ -22,6 +22,8 @@
 //!   that wait, the conditions they wait for, and the processes that could satisfy them.
 //! - **SIM-5 (structured).** Dropping a [`JoinHandle`] cancels the process and runs its destructors.
 //! - **SIM-6 (common start).** All events due at the start of a run fire, in every partition, before time moves.
+//! - **SIM-9 (slices).** A run that was stopped or interrupted can be continued by another run: the two fire the events of
+//!   one whole run. What is asked for between them happens at the time of the stop, or after it in a partition that is ahead.
 //! - **SIM-7 (polling is not progress).** A process that polls a condition ([`Sim::pause`]) continues while other
 //!   processes make progress, and does not keep a run alive.
 
@@ -82,6 +84,17 @@ pub enum PartitionOrder {
 
 type Process = Pin<Box<dyn Future<Output = ()>>>;
 
+/// The way in which a run ended without a deadlock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// No event and no process is left.
+    Complete,
+    /// A process stopped the run; the next run continues.
+    Stopped,
+    /// The caller interrupted the run; the next run continues.
+    Interrupted,
+}
+
 /// The owner of all processes and devices, which drives them through time.
 pub(crate) struct Executor {
     sim: Sim,
@@ -130,28 +143,39 @@ impl Executor {
         task::spawn(&self.sim, partition, name.into(), process)
     }
 
-    /// Runs until no event is left.
+    /// Runs until no event is left, a process stops the run, or `is_interrupted` returns true, which is asked after every
+    /// window. A run that was stopped or interrupted can be continued by another one.
     ///
     /// # Errors
     ///
     /// [`Deadlock`] if unfinished processes remain (SIM-4). They are dropped with the executor.
-    pub(crate) fn run(&mut self) -> Result<(), Deadlock> {
+    pub(crate) fn run(&mut self, is_interrupted: impl Fn() -> bool) -> Result<Ended, Deadlock> {
         let state = self.sim.share();
-        state.run.is_running.set(true);
-        state.inquiry.is_quiet.set(true);
+        state.begin_run();
         self.apply_changes();
         // SIM-6: the first window is one instant.
         let mut span = 1;
-        while !state.run.is_stopped.get() && self.step(&state, span) {
+        let ended = loop {
+            if state.run.is_stopped.get() {
+                break Some(Ended::Stopped);
+            }
+            if !self.step(&state, span) {
+                break None;
+            }
+            if is_interrupted() {
+                break Some(Ended::Interrupted);
+            }
             span = state.clock.lookahead.get();
+        };
+        match ended {
+            None => state.end_run(&[]),
+            Some(_) => state.end_run(&self.turns),
         }
-        state.run.is_running.set(false);
-        state.inquiry.is_quiet.set(false);
-        state.clock.now.set(state.clock.latest.get());
-        if state.run.is_stopped.get() || state.registry.tasks.borrow().live() == 0 {
-            return Ok(());
+        match ended {
+            Some(ended) => Ok(ended),
+            None if state.registry.tasks.borrow().live() == 0 => Ok(Ended::Complete),
+            None => Err(self.explain()),
         }
-        Err(self.explain())
     }
 
     /// Fires all events of the next window; `false` if no event is left.
@@ -173,7 +197,7 @@ impl Executor {
         state.clock.window_end.set(end);
         state.pending.agendas.borrow().due_before(end, self.order, &mut self.turns);
         for index in 0..self.turns.len() {
-            self.turn(state, self.turns[index], end);
+            self.turn(state, self.turns[index]);
         }
         for device in &self.devices {
             device.rest(Time::ps(start));
@@ -181,12 +205,13 @@ impl Executor {
         true
     }
 
-    /// Fires the events of one partition before `end` by time, and after each instant the actions that have no delay.
-    fn turn(&mut self, state: &State, partition: Partition, end: u64) {
+    /// Fires the events of one partition before the end of the window by time, and after each instant the actions that have
+    /// no delay. A process may move the end to the next instant ([`Sim::stop_here`]).
+    fn turn(&mut self, state: &State, partition: Partition) {
         state.current.partition.set(partition);
         let (mut time, mut fired) = (0, 0);
         loop {
-            match next_action(state, partition, &mut time, end) {
+            match next_action(state, partition, &mut time, state.clock.window_end.get()) {
                 Next::Action(action) => {
                     fired += 1;
                     self.fire(state, action);
@@ -230,16 +255,25 @@ impl Executor {
 
     /// Drops every process and event, so that a new run can follow a stopped run or a deadlock. Time does not change.
     pub(crate) fn clear(&mut self) {
+        self.drop_processes();
+        self.sim.state().clear();
+    }
+
+    /// Drops every process, and every process that a destructor starts meanwhile.
+    fn drop_processes(&mut self) {
         let state = self.sim.share();
+        // Nobody is left to hear an answer, and answering polls processes.
+        state.inquiry.questions.borrow_mut().clear();
         self.apply_changes();
-        // No borrow is held here: destructors may end other processes.
-        let tasks: Vec<_> = state.registry.tasks.borrow().iter().collect();
-        for (task, ..) in tasks {
-            state.registry.tasks.borrow_mut().remove(task);
-            drop(self.processes.remove(task));
+        while state.registry.tasks.borrow().live() > 0 {
+            // No borrow is held here: destructors may end other processes, and start new ones.
+            let tasks: Vec<_> = state.registry.tasks.borrow().iter().collect();
+            for (task, ..) in tasks {
+                state.registry.tasks.borrow_mut().remove(task);
+                drop(self.processes.remove(task));
+            }
+            self.apply_changes();
         }
-        self.apply_changes();
-        state.clear();
     }
 
     /// Takes over new processes and devices, drops canceled processes (SIM-5) and answers questions, until no change is
@@ -292,9 +326,7 @@ impl Executor {
 impl Drop for Executor {
     /// Drops unfinished processes before the shared state, which their destructors may use.
     fn drop(&mut self) {
-        self.apply_changes();
-        self.processes.clear();
-        self.apply_changes();
+        self.drop_processes();
     }
 }
 

@@ -17,6 +17,8 @@
 //!   kernel and the bytes.
 //! - **KRN-2 (values).** A tile is a value: later writes to its source do not change the tile.
 //! - **KRN-3 (program order).** A PE's stores take effect in the order of issue, and end before the kernel ends.
+//! - **KRN-5 (declared).** A store to an argument that its launch declares as read is an error, and changes nothing.
+//! - **KRN-6 (line).** The error of an operation comes with the line of the kernel that asked for the operation.
 //! - **KRN-4 (one at a time).** A PE's load channel, store channel, matrix engine and vector engine each perform one
 //!   operation at a time.
 
@@ -34,6 +36,7 @@ pub use gemm::{Gemm, Operand};
 pub use issued::{Computing, Issued, Loading};
 pub use memory::Storing;
 pub use messages::{Receiver, Receiving, Sender, Sending};
+pub use program::{GridShape, ReadOnly};
 pub(crate) use program::{Group, Program};
 pub use range::KernelRange;
 pub use tile::{Dims, Shape, Tile};
@@ -46,6 +49,7 @@ use crate::spec::MachineSpec;
 use crate::time::{Bytes, Time};
 use crate::topology::PeId;
 use crate::value::DType;
+use std::panic::Location;
 use std::rc::Rc;
 
 /// The failure of a kernel.
@@ -75,6 +79,16 @@ pub enum KernelError {
         left: String,
         /// The other operand.
         right: String,
+    },
+    /// A store to an argument that the launch declares as read.
+    #[error(
+        "store: address {address:#x} is in argument {argument}, which the launch declares as read; declare it as written"
+    )]
+    ReadOnly {
+        /// The address of the store.
+        address: u64,
+        /// Number of the argument.
+        argument: usize,
     },
     /// The kernel reads an element in a run without data.
     #[error("the kernel reads a number, and this run computes none (data is off)")]
@@ -162,6 +176,18 @@ impl Tl {
         self.program.group().size()
     }
 
+    /// Returns the number of this program along `axis` of its grid, from 0; the first axis is the fastest.
+    pub fn program_id_along(&self, axis: usize) -> usize {
+        let axes = self.program.group().axes();
+        let before: usize = axes.iter().take(axis).product();
+        self.program_id() / before.max(1) % self.num_programs_along(axis).max(1)
+    }
+
+    /// Returns the number of programs along `axis` of the grid; 1 beyond the third axis.
+    pub fn num_programs_along(&self, axis: usize) -> usize {
+        self.program.group().axes().get(axis).copied().unwrap_or(1)
+    }
+
     /// Returns the PE of this program.
     pub fn pe(&self) -> PeId {
         self.program.pe()
@@ -195,22 +221,31 @@ impl Tl {
         self.program.barrier().await;
     }
 
+    /// Notes the caller's line of an operation that fails; returns the error.
+    #[cold]
+    #[track_caller]
+    fn fault(&self, error: Box<KernelError>) -> Box<KernelError> {
+        self.program.note_fault(Location::caller(), &error);
+        error
+    }
+
     /// Returns the element at `index` of a tile; the run computes it now.
+    #[track_caller]
     pub fn item(&self, tile: &Tile, index: usize) -> Result<f64, KernelError> {
-        let value = tile.value().ok_or(KernelError::NoData)?;
+        let Some(value) = tile.value() else {
+            return Err(*self.fault(Box::new(KernelError::NoData)));
+        };
         if index >= value.len() {
-            let right = format!("{} elements", value.len());
-            return Err(KernelError::Shape {
-                operation: "item",
-                left: format!("index {index}"),
-                right,
-            });
+            let (left, right) = (format!("index {index}"), format!("{} elements", value.len()));
+            let error = KernelError::Shape { operation: "item", left, right };
+            return Err(*self.fault(Box::new(error)));
         }
         self.program.world().options.evaluator.force(std::slice::from_ref(&value));
         Ok(value.get(index))
     }
 
     /// Creates a tile filled with one number.
+    #[track_caller]
     pub fn full(
         &self,
         dtype: DType,
@@ -220,10 +255,14 @@ impl Tl {
         let shape = shape.into();
         let value =
             self.has_data().then(|| crate::value::Value::full(dtype, shape.elements(), number));
-        Tile::in_scratch(&self.program, dtype, shape, value, "a constant").map_err(|error| *error)
+        match Tile::in_scratch(&self.program, dtype, shape, value, "a constant") {
+            Ok(tile) => Ok(tile),
+            Err(error) => Err(*self.fault(error)),
+        }
     }
 
     /// Creates a tile filled with zeros.
+    #[track_caller]
     pub fn zeros(&self, dtype: DType, shape: impl Into<Shape>) -> Result<Tile, KernelError> {
         self.full(dtype, shape, 0.0)
     }

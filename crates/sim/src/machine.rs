@@ -8,23 +8,26 @@ mod channel;
 mod credits;
 mod fabric;
 mod flights;
+mod grid;
 mod host;
 mod noc;
 mod range;
 mod roots;
+mod selection;
 mod sip;
 mod transfer;
 
 pub(crate) use channel::{ChannelRequest, Job, Piece};
 pub use host::{Cause, Host, Launch, Request};
 pub use range::HostRange;
+pub use selection::Selection;
 pub(crate) use sip::{Engine, Sip};
 pub(crate) use transfer::Transfer;
 
 use crate::credit::Semaphore;
-use crate::executor::{Deadlock, DeviceId, Executor, Partition, PartitionOrder, Sim};
+use crate::executor::{Deadlock, DeviceId, Ended, Executor, Partition, PartitionOrder, Sim};
 use crate::ipcq::{EdgeName, Edges};
-use crate::kernel::{KernelError, Program, Tl};
+use crate::kernel::{GridShape, Group, KernelError, Program, Tl};
 use crate::memory::{MemoryError, Region};
 use crate::record::{Path, Room};
 use crate::report::Report;
@@ -35,6 +38,7 @@ use crate::value::{DType, Evaluator, Inline, Value};
 use crate::wire::is_free;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::panic::Location;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -55,6 +59,9 @@ pub struct Options {
     pub evaluator: Arc<dyn Evaluator>,
     /// Order in which partitions take their turns; every order gives the same run.
     pub partition_order: PartitionOrder,
+    /// A question that is asked after every window of simulated time: a run ends with [`RunError::Interrupted`] when the
+    /// answer is true.
+    pub interrupt: Option<Arc<dyn Fn() -> bool + Send + Sync>>,
 }
 
 /// Steps of the critical path that take 32 MiB. A fold of many SIPs costs some tenths of the time that its steps took, so
@@ -70,6 +77,7 @@ impl Default for Options {
             steps: STEPS,
             evaluator: Arc::new(Inline),
             partition_order: PartitionOrder::Queued,
+            interrupt: None,
         }
     }
 }
@@ -81,7 +89,7 @@ pub enum RunError {
     #[error(transparent)]
     Deadlock(#[from] Deadlock),
     /// A kernel failed.
-    #[error("kernel `{kernel}` on {pe} failed at {time}: {error}")]
+    #[error("kernel `{kernel}` on {pe} failed at {time}: {error}{}", place(*line))]
     Kernel {
         /// Name of the kernel.
         kernel: String,
@@ -91,10 +99,15 @@ pub enum RunError {
         time: Time,
         /// Cause of the failure.
         error: KernelError,
+        /// The line of the kernel that asked for the operation that failed (KRN-6).
+        line: Option<&'static Location<'static>>,
     },
     /// Simulated time ended before the run did.
     #[error("the run takes more than {} days of simulated time, which is all there is", Time::MAX.as_ps() / PS_PER_DAY)]
     TooLong,
+    /// [`Options::interrupt`] ended the run.
+    #[error("the run was interrupted at {0}")]
+    Interrupted(Time),
     /// A message is unread, or a credit is missing, at the end of the run (MCH-1).
     #[error("{} left unread on {edge} ({away} of {slots} credits not home)", messages(*unread))]
     CreditsAway {
@@ -113,6 +126,11 @@ pub enum RunError {
 
 /// Picoseconds in a day.
 const PS_PER_DAY: u64 = 86_400 * 1_000_000_000_000;
+
+/// A place in a program, in words.
+fn place(line: Option<&Location<'_>>) -> String {
+    line.map_or_else(String::new, |line| format!(" ({}:{})", line.file(), line.line()))
+}
 
 fn messages(count: usize) -> String {
     if count == 1 { "1 message".into() } else { format!("{count} messages") }
@@ -288,10 +306,7 @@ impl Machine {
             .spawn(Partition(sip), host, async move {
                 let host = Host { world: world.clone(), sip };
                 let cause = host.command("command", Cause::default()).await;
-                let group = crate::kernel::Group::new(&name, pes.len());
-                for pe in &pes {
-                    group.join(*pe);
-                }
+                let group = Group::new(&name, &GridShape::row(pes.len()), &pes);
                 for (number, pe) in pes.into_iter().enumerate() {
                     let program = Program::new(world.clone(), pe, &name, number, group.clone());
                     program.caused_by(&cause.path());
@@ -327,15 +342,28 @@ impl Machine {
 
     /// Runs until no event is left, without a report.
     pub fn drive(&mut self) -> Result<(), RunError> {
-        let ended = self.executor.run();
+        let is_complete = self.advance()?;
+        if is_complete { self.world.check_credits() } else { Ok(()) }
+    }
+
+    /// Runs until no event is left, a process stops the run ([`Sim::stop`], [`Sim::stop_here`]) or the run is interrupted.
+    /// The next call continues. Returns true if no event is left.
+    pub fn advance(&mut self) -> Result<bool, RunError> {
+        let ended = match &self.world.options.interrupt {
+            None => self.executor.run(|| false),
+            Some(interrupt) => self.executor.run(&**interrupt),
+        };
         if self.world.sim.has_overflowed() {
             return Err(RunError::TooLong);
         }
         if let Some(error) = self.world.first_failure() {
             return Err(error);
         }
-        ended?;
-        self.world.check_credits()
+        match ended? {
+            Ended::Complete => Ok(true),
+            Ended::Stopped => Ok(false),
+            Ended::Interrupted => Err(RunError::Interrupted(self.now())),
+        }
     }
 }
 
@@ -386,13 +414,23 @@ async fn run_program(
     tl: Tl,
     kernel: Pin<Box<impl Future<Output = Result<(), KernelError>>>>,
 ) -> Result<Path, RunError> {
-    let program = tl.program().clone();
-    drop(tl);
-    let semaphore = program.is_exclusive().then(|| world.turn_on(pe));
+    let semaphore = tl.program().is_exclusive().then(|| world.turn_on(pe));
     let _turn = match &semaphore {
         Some(semaphore) => Some(semaphore.acquire().await),
         None => None,
     };
+    run_kernel(world, pe, tl, kernel).await
+}
+
+/// Runs the kernel of a program whose turn it is on the PE, and waits for its stores.
+async fn run_kernel(
+    world: Rc<World>,
+    pe: PeId,
+    tl: Tl,
+    kernel: Pin<Box<impl Future<Output = Result<(), KernelError>>>>,
+) -> Result<Path, RunError> {
+    let program = tl.program().clone();
+    drop(tl);
     program.start();
     match kernel.await {
         Ok(()) => {
@@ -401,7 +439,8 @@ async fn run_program(
         }
         Err(error) => {
             let (kernel, time) = (program.name().to_owned(), world.sim.now());
-            Err(RunError::Kernel { kernel, pe, time, error })
+            let line = program.line_of(&error);
+            Err(RunError::Kernel { kernel, pe, time, error, line })
         }
     }
 }

@@ -118,7 +118,7 @@ mod tests {
                 signal.set(9);
             })
             .detach();
-        executor.run().unwrap();
+        executor.run(|| false).unwrap();
         let seen: Vec<_> = waiters.iter().filter_map(crate::executor::JoinHandle::take).collect();
         assert_eq!(seen, [(9, Time::ns(5)), (9, Time::ns(5)), (9, Time::ns(8))]);
     }

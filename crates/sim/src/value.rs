@@ -98,6 +98,11 @@ impl Value {
         Self::whole(Node::ready(T::buffer(elements)))
     }
 
+    /// Creates a value from the elements of a buffer, without a copy.
+    pub fn from_buffer(elements: Buffer) -> Self {
+        Self::whole(Node::ready(elements))
+    }
+
     fn whole(node: Node) -> Self {
         Self { start: 0, len: node.len, node: Arc::new(node) }
     }

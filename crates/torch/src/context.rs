@@ -1,5 +1,7 @@
 //! A context: a machine and the programs that run on it.
 
+mod slices;
+
 use crate::ccl::Tuner;
 use crate::ccl::config::CclConfig;
 use crate::error::Error;
@@ -99,6 +101,31 @@ impl Context {
     {
         let results = spawn(self, 1, move |_, rank| program(rank))?;
         Ok(results.into_iter().next().expect("one rank, one result"))
+    }
+
+    /// Refuses more ranks than SIPs.
+    pub(crate) fn check_ranks(&self, what: &str, ranks: usize) -> Result<(), Error> {
+        let most = self.default_ranks();
+        if ranks <= most {
+            return Ok(());
+        }
+        Err(Error::Argument(format!(
+            "{what}: {ranks} ranks need {ranks} SIPs, and `{}` has {most}; set system.sips.count",
+            self.spec().name
+        )))
+    }
+
+    /// All ranks made so far.
+    pub(crate) fn members(&self) -> &[Rank] {
+        &self.ranks
+    }
+
+    /// Cancels everything that is under way, on all ranks: their destructors run and can ask for nothing (MPS-3). Tensors and
+    /// time stay.
+    pub fn clear(&mut self) {
+        self.ranks.iter().for_each(Rank::close);
+        self.machine.clear();
+        self.ranks.iter().for_each(Rank::open);
     }
 
     /// The rank of this number, for a program of `ranks`. Every program gets the same [`Rank`], so that a tensor that outlives

@@ -1,5 +1,6 @@
 //! The errors of a rank's program.
 
+use crate::multiprocessing::Desync;
 use phalanx_sim::Foreign;
 use phalanx_sim::kernel::KernelError;
 use phalanx_sim::machine::RunError;
@@ -50,6 +51,9 @@ pub enum Error {
         /// The PE of the other copy, and its number.
         second: (String, f64),
     },
+    /// Time was driven for something that can no longer happen: no event is left.
+    #[error("{0}")]
+    Desync(Box<Desync>),
     /// A read of numbers in a run without data.
     #[error("{0} was read, and this run computes no numbers (data is off)")]
     NoData(String),

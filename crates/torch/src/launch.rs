@@ -1,11 +1,15 @@
 //! Launching kernels: grids, arguments and accesses.
 
+mod grid;
+
+pub use grid::Grid;
+
 use crate::error::Error;
 use crate::multiprocessing::{DropPanic, panic_message};
 use crate::rank::Rank;
 use crate::request::{Access, Handle, RequestSpec};
-use crate::tensor::Tensor;
-use phalanx_sim::kernel::{KernelError, Tl, View};
+use crate::tensor::{Storage, Tensor};
+use phalanx_sim::kernel::{GridShape, KernelError, ReadOnly, Tl, View};
 use phalanx_sim::machine::{Cause, Launch};
 use phalanx_sim::memory::Region;
 use phalanx_sim::topology::PeId;
@@ -13,53 +17,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
-
-/// The PEs of the rank's SIP that run a kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Grid {
-    /// The first PEs, cube by cube.
-    Pes(usize),
-    /// The first `pes` of each of the first `cubes`.
-    Cubes {
-        /// Number of cubes.
-        cubes: usize,
-        /// Number of PEs of each cube.
-        pes: usize,
-    },
-    /// All PEs.
-    All,
-}
-
-impl Grid {
-    /// The PEs of the grid on this rank.
-    pub fn pes(self, rank: &Rank) -> Result<Vec<PeId>, Error> {
-        let all = rank.host().pes();
-        let machine = rank.machine();
-        let refuse = |what: String| {
-            let (cubes, pes) = (machine.cubes.count(), machine.pes.count());
-            Err(Error::argument(format!(
-                "grid of {what}: a SIP of `{}` has {cubes} cubes of {pes} PEs",
-                machine.name
-            )))
-        };
-        match self {
-            Self::All => Ok(all),
-            Self::Pes(count) if (1..=all.len()).contains(&count) => Ok(all[..count].to_vec()),
-            Self::Pes(count) => refuse(format!("{count} PEs")),
-            Self::Cubes { cubes, pes } => {
-                if cubes == 0
-                    || cubes > machine.cubes.count() as usize
-                    || pes == 0
-                    || pes > machine.pes.count() as usize
-                {
-                    return refuse(format!("{cubes} cubes by {pes} PEs"));
-                }
-                let inside = |pe: &PeId| usize::from(pe.cube) < cubes && usize::from(pe.pe) < pes;
-                Ok(all.into_iter().filter(inside).collect())
-            }
-        }
-    }
-}
 
 /// An argument of a kernel: a tensor and the access to it.
 #[derive(Clone)]
@@ -98,7 +55,7 @@ impl Args {
         self.tensors.len()
     }
 
-    /// The PEs of the launch: program `i` runs on the `i`-th.
+    /// The PEs of the launch: program `i` runs on the `i`-th, if there are as many PEs as programs.
     pub fn pes(&self) -> &[PeId] {
         &self.pes
     }
@@ -126,6 +83,8 @@ impl Args {
 /// The PEs of a launch and its extra dependencies.
 pub(crate) struct On {
     pub(crate) pes: Vec<PeId>,
+    /// The programs along each axis; one program for each PE if `None`.
+    pub(crate) axes: Option<[usize; 3]>,
     /// True if the kernel takes the turn of its PEs; false if it only moves data beside another kernel.
     pub(crate) exclusive: bool,
     /// Its name in traces, if that is another than its own.
@@ -169,6 +128,20 @@ impl<F> Drop for Caught<F> {
     }
 }
 
+/// The memory of the arguments that a launch reads and does not write.
+fn read_only(args: &[Arg]) -> Rc<[ReadOnly]> {
+    let is_written = |storage: &Rc<Storage>| {
+        args.iter()
+            .any(|arg| arg.access != Access::Read && Rc::ptr_eq(&arg.tensor.storage, storage))
+    };
+    let of_arg = |(argument, arg): (usize, &Arg)| {
+        let shards = arg.tensor.shards().iter();
+        shards.map(|shard| ReadOnly { argument, region: shard.region }).collect::<Vec<_>>()
+    };
+    let read = args.iter().enumerate().filter(|(_, arg)| !is_written(&arg.tensor.storage));
+    read.flat_map(of_arg).collect()
+}
+
 impl Rank {
     /// Runs `kernel` once on each PE of `grid`, after earlier requests on its tensors.
     ///
@@ -193,7 +166,8 @@ impl Rank {
                 self.rank()
             )));
         }
-        let on = On { pes: grid.pes(self)?, exclusive: true, label: None, after: Vec::new() };
+        let (pes, axes) = grid.layout(self)?;
+        let on = On { pes, axes: Some(axes), exclusive: true, label: None, after: Vec::new() };
         Ok(self.launch_mapped(name, on, args, kernel, |result| result))
     }
 
@@ -210,7 +184,9 @@ impl Rank {
         K: Fn(Tl, Args) -> F + 'static,
         F: Future<Output = Result<(), KernelError>> + 'static,
     {
-        let On { pes, exclusive, label, after } = on;
+        let On { pes, axes, exclusive, label, after } = on;
+        let axes = axes.unwrap_or([pes.len(), 1, 1]);
+        let shape = GridShape { axes, read_only: read_only(args) };
         let touches: Vec<_> = args.iter().map(|arg| (&arg.tensor.storage, arg.access)).collect();
         let asked =
             RequestSpec { what: "launch", subject: name.to_owned(), touches: &touches, after };
@@ -218,16 +194,19 @@ impl Rank {
         let (host, name, drop_panic) =
             (self.host().clone(), name.to_owned(), self.drop_panic().clone());
         // The command crosses the host link while earlier requests still run.
-        let command = {
+        let command = self.can_ask().then(|| {
             let (host, cause) = (host.clone(), self.cause());
-            host.sim().clone().spawn("command", async move { host.command("launch", cause).await })
-        };
+            host.clone().spawn("command", async move { host.command("launch", cause).await })
+        });
         self.request(asked, move |cause| async move {
-            let sent = command.await.unwrap_or_default();
+            let sent = match command {
+                Some(command) => command.await.unwrap_or_default(),
+                None => Cause::default(),
+            };
             let (label, cause) = (label.as_deref(), cause.later(sent));
             let launch = Launch { name: &name, label, pes: &pes, exclusive, cause };
-            let made = |tl| Caught::new(&drop_panic, || kernel(tl, tensors.clone()));
-            let result = host.run(launch, made).await;
+            let made = move |tl| Caught::new(&drop_panic, || kernel(tl, tensors.clone()));
+            let result = host.run_programs(launch, shape, made).await;
             ended(result.map_err(Error::from))
         })
     }

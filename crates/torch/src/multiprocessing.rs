@@ -4,9 +4,11 @@
 //! - **MPS-2 (root causes).** After a rank fails, the current round finishes (the window of time in which no other rank can
 //!   know of the failure); then the other ranks are cancelled and their destructors run. The error holds exactly the ranks
 //!   that failed by themselves.
-//! - **MPS-3 (usable).** After a failure no message, queue or process is left, and the context can be used again.
+//! - **MPS-3 (usable).** After a failure no message, queue or process is left, and the context can be used again. A request
+//!   that a destructor makes while its rank is cancelled is over at once, with an error.
 //! - **MPS-4 (no silent hang).** A deadlock of ranks is reported at once: the collectives that each rank joined, the missing
 //!   ranks, the ranks that have returned.
+//! - **MPS-6 (interrupted).** A run that is interrupted cancels its ranks as a failure does; the error says when.
 //! - **MPS-5 (together).** Every rank reaches its first wait before time moves, and ranks resume in a fixed order.
 
 mod desync;
@@ -14,17 +16,17 @@ pub(crate) mod single;
 pub(crate) mod unwind;
 
 pub use desync::{Desync, GroupState, RankState, Receiving};
-pub(crate) use unwind::{DropPanic, panic_message};
+pub(crate) use unwind::{CatchPanics, DropPanic, panic_message};
 
 use crate::context::Context;
 use crate::error::{Error, Mismatch, MismatchSide};
 use crate::rank::Rank;
+use phalanx_sim::Time;
 use phalanx_sim::executor::JoinHandle;
 use phalanx_sim::machine::RunError;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::rc::Rc;
-use unwind::CatchPanics;
 
 /// The error of a [`spawn`].
 #[derive(Clone, Debug, Default)]
@@ -37,6 +39,8 @@ pub struct SpawnError {
     pub desync: Option<Box<Desync>>,
     /// Panics in the destructors of cancelled ranks.
     pub secondary: BTreeMap<usize, String>,
+    /// The time at which [`Options::interrupt`](phalanx_sim::machine::Options::interrupt) ended the run, if it did.
+    pub interrupted: Option<Time>,
 }
 
 impl std::error::Error for SpawnError {}
@@ -55,6 +59,12 @@ impl fmt::Display for SpawnError {
                 f.write_str("\n")?;
             }
             write!(f, "{desync}")?;
+        }
+        if let Some(time) = self.interrupted {
+            if !self.errors.is_empty() {
+                f.write_str("\n")?;
+            }
+            write!(f, "{}", RunError::Interrupted(time))?;
         }
         if !self.cancelled.is_empty() && self.desync.is_none() {
             let ranks: Vec<String> = self.cancelled.iter().map(ToString::to_string).collect();
@@ -81,13 +91,8 @@ where
     P: Fn(usize, Rank) -> F + 'static,
     F: Future<Output = Result<T, Error>> + 'static,
 {
-    let most = context.default_ranks();
-    if ranks > most {
-        let text = format!(
-            "spawn: {ranks} ranks need {ranks} SIPs, and `{}` has {most}; set system.sips.count",
-            context.spec().name
-        );
-        return Err(SpawnError::of(most, Error::Argument(text)));
+    if let Err(error) = context.check_ranks("spawn", ranks) {
+        return Err(SpawnError::of(context.default_ranks(), error));
     }
     let program = Rc::new(program);
     let members: Vec<Rank> = (0..ranks).map(|rank| context.rank(rank, ranks)).collect();
@@ -158,6 +163,7 @@ fn conclude<T>(
         Err(RunError::Deadlock(deadlock)) if failure.errors.is_empty() => {
             failure.desync = Some(Box::new(Desync::new(members, &returned, deadlock)));
         }
+        Err(RunError::Interrupted(time)) => failure.interrupted = Some(time),
         Ok(()) | Err(RunError::Deadlock(_)) => {}
         Err(error) if failure.errors.is_empty() => {
             let (rank, error) = attribute(error, members);
@@ -167,9 +173,8 @@ fn conclude<T>(
     }
     failure.cancelled =
         running.into_iter().filter(|rank| !failure.errors.contains_key(rank)).collect();
-    members.iter().for_each(Rank::cancel);
     drop(processes);
-    context.machine.clear();
+    context.clear();
     for rank in members {
         failure.secondary.extend(rank.drop_panic().take().map(|text| (rank.rank(), text)));
     }
@@ -187,7 +192,7 @@ fn attribute(error: RunError, members: &[Rank]) -> (usize, Error) {
                 about.as_ref().map(|about| disagreement(sender, about, members.get(receiver)));
             (sender, message.or(disagreement).unwrap_or_else(|| error.into()))
         }
-        RunError::Deadlock(_) | RunError::TooLong => (0, error.into()),
+        RunError::Deadlock(_) | RunError::TooLong | RunError::Interrupted(_) => (0, error.into()),
     }
 }
 

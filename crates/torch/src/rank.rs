@@ -37,6 +37,8 @@ struct State {
     parallel: RefCell<Option<Rc<ParallelState>>>,
     /// The panic of a destructor when the rank was cancelled.
     drop_panic: DropPanic,
+    /// True while the program is cancelled: its destructors can ask for nothing (MPS-3).
+    closed: Cell<bool>,
 }
 
 impl Rank {
@@ -54,6 +56,7 @@ impl Rank {
             groups: RefCell::default(),
             parallel: RefCell::default(),
             drop_panic: DropPanic::default(),
+            closed: Cell::new(false),
         }))
     }
 
@@ -196,7 +199,7 @@ impl Rank {
         self.0.cause.set(self.0.cause.get().later(cause));
     }
 
-    pub(crate) fn keep(&self, handle: &Handle, process: JoinHandle<()>) {
+    pub(crate) fn keep(&self, handle: &Handle, process: Option<JoinHandle<()>>) {
         self.0.requests.keep(handle, process);
     }
 
@@ -216,6 +219,22 @@ impl Rank {
     /// A failure that the program has not looked at.
     pub(crate) fn unseen_failure(&self) -> Option<Error> {
         self.0.requests.handles().iter().find_map(Handle::unseen_failure)
+    }
+
+    /// Drops all open requests, and refuses those that destructors make from now on.
+    pub(crate) fn close(&self) {
+        self.0.closed.set(true);
+        self.cancel();
+    }
+
+    /// Allows requests again, after [`Rank::close`].
+    pub(crate) fn open(&self) {
+        self.cancel();
+        self.0.closed.set(false);
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.0.closed.get()
     }
 
     /// Drops all open requests.

@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::rank::Rank;
 use crate::tensor::Storage;
 use phalanx_sim::Time;
-use phalanx_sim::executor::Signal;
+use phalanx_sim::executor::{JoinHandle, Signal};
 use phalanx_sim::machine::{Cause, Request};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -48,6 +48,11 @@ impl Handle {
         format!("rank{} #{} {}", self.state.rank.rank(), self.state.number, self.state.name)
     }
 
+    /// Its rank.
+    pub(crate) fn rank(&self) -> &Rank {
+        &self.state.rank
+    }
+
     /// True if it is over.
     pub fn is_over(&self) -> bool {
         self.state.over.is_set()
@@ -64,6 +69,12 @@ impl Handle {
     /// Its result, for dependent requests; does not mark the result as seen.
     async fn outcome(&self) -> Result<Cause, Error> {
         self.state.over.wait().await
+    }
+
+    /// Ends a request that will not run: waiting for it returns an error.
+    fn give_up(&self) {
+        let text = format!("`{}` was cancelled with its program", self.name());
+        self.state.over.set(Err(Error::Other(text)));
     }
 
     /// Its error, if the program has not looked at the result.
@@ -161,6 +172,10 @@ impl Rank {
             seen: Cell::new(false),
         };
         let handle = Handle { state: Rc::new(state) };
+        if !self.can_ask() {
+            self.refuse(&handle);
+            return handle;
+        }
         let mut before: Vec<Before> =
             after.into_iter().map(|handle| Before { handle, matters: true }).collect();
         for (storage, access) in touches {
@@ -188,9 +203,30 @@ impl Rank {
             drop(ranges);
             rank.finished(&own, what, subject, asked, result);
         };
-        let process = self.host().sim().spawn(provider, process);
-        self.keep(&handle, process);
+        let process = self.host().spawn(provider, process);
+        self.keep(&handle, Some(process));
         handle
+    }
+
+    /// True if requests can be made: the rank is not being cancelled, and its own program asks.
+    pub(crate) fn can_ask(&self) -> bool {
+        !self.is_closed() && self.host().is_here()
+    }
+
+    /// Ends a request that cannot be made.
+    fn refuse(&self, handle: &Handle) {
+        if self.is_closed() {
+            return handle.give_up();
+        }
+        let error = Error::argument(format!(
+            "`{}` of rank {} was asked for by the program of rank {}; a rank uses its own tensors only",
+            handle.name(),
+            self.rank(),
+            self.host().sim().partition().0
+        ));
+        *handle.state.failure.borrow_mut() = Some(error.clone());
+        handle.state.over.set(Err(error));
+        self.keep(handle, None);
     }
 
     fn finished(
@@ -232,16 +268,17 @@ async fn begin(before: &[Before], own: &Handle, mut cause: Cause) -> Result<Caus
 /// The open requests of a rank.
 #[derive(Default)]
 pub(crate) struct Requests {
-    list: RefCell<Vec<(Handle, phalanx_sim::executor::JoinHandle<()>)>>,
+    list: RefCell<Vec<(Handle, Option<JoinHandle<()>>)>>,
 }
 
 impl Requests {
-    pub(crate) fn keep(&self, handle: &Handle, process: phalanx_sim::executor::JoinHandle<()>) {
+    pub(crate) fn keep(&self, handle: &Handle, process: Option<JoinHandle<()>>) {
         let mut list = self.list.borrow_mut();
         // A failed request stays until the program has looked at it.
         if list.len() == list.capacity() {
             list.retain(|(handle, process)| {
-                !process.is_finished() || handle.unseen_failure().is_some()
+                let is_open = process.as_ref().is_some_and(|process| !process.is_finished());
+                is_open || handle.unseen_failure().is_some()
             });
         }
         list.push((handle.clone(), process));
@@ -257,8 +294,7 @@ impl Requests {
         for (handle, process) in self.list.take() {
             drop(process);
             if !handle.is_over() {
-                let text = format!("`{}` was cancelled with its program", handle.name());
-                handle.state.over.set(Err(Error::Other(text)));
+                handle.give_up();
             }
         }
     }

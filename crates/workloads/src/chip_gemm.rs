@@ -72,7 +72,7 @@ pub(super) const WORKLOAD: Workload = Workload {
 };
 
 /// The problem and the options of its graph.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 struct Problem {
     /// `m, n, k`.
     dims: [usize; 3],
@@ -87,7 +87,11 @@ fn run(setup: Setup, settings: &Settings) -> Result<Outcome, WorkloadError> {
     let (data, evaluator) = (options.data, options.evaluator.clone());
     problem.check_capacity(&Machine::new(machine.clone(), options.clone()), data)?;
     let mut context = Context::new(machine, options);
-    let c = context.run(move |cx| async move { problem.compute(&cx).await })?;
+    let on_chip = problem.clone();
+    let c = context.run(move |cx| {
+        let problem = on_chip.clone();
+        async move { problem.compute(&cx).await }
+    })?;
     let report = context.report();
     let value = context.machine().read(&c.shards()[0].region)?;
     let check = value.map(|value| {
@@ -164,7 +168,7 @@ impl Problem {
         let b = here.resident([depth, width], DType::F32, |index| self.number(1, index))?;
         let c = here.empty([height, width], DType::F32)?;
         let parts = here.empty([steps * height, width], DType::F32)?.chunk(steps, 0)?;
-        let graph = cx.graph("gemm", self.options)?;
+        let graph = cx.graph("gemm", self.options.clone())?;
         for (i, j) in (0..rows * columns).map(|at| (at / columns, at % columns)) {
             let mut sum = KernelTask::new("reduce", reduce).label(format!("c[{i}, {j}]"));
             sum = sum.output(&Self::tile(&c, [i, j], [high, wide])?);

@@ -49,9 +49,31 @@ impl Sim {
         self.0.clock.events.get()
     }
 
-    /// Ends the run after the current window; unfinished processes are dropped with the executor.
+    /// Ends the run after the current window; the next run continues.
     pub fn stop(&self) {
         self.0.run.is_stopped.set(true);
+    }
+
+    /// Ends the run after the current instant of the current partition; the next run continues. Partitions whose turn has
+    /// passed are ahead by less than the lookahead, the others stop at the same instant (SIM-9).
+    pub fn stop_here(&self) {
+        let State { clock, run, .. } = &*self.0;
+        self.stop();
+        if !run.is_running.get() {
+            return;
+        }
+        let end = clock.now.get() + 1;
+        let mut cuts = run.cuts.borrow_mut();
+        if cuts.is_empty() {
+            run.uncut_end.set(clock.window_end.get());
+        }
+        cuts.push((self.partition(), end));
+        clock.window_end.set(end);
+    }
+
+    /// True while the simulation runs: a process or a device has its turn.
+    pub fn is_running(&self) -> bool {
+        self.0.run.is_running.get()
     }
 
     /// Registers a device and returns the number for scheduling its actions.
@@ -194,9 +216,10 @@ impl Sim {
     #[cold]
     fn prepare(&self, time: Time, partition: Partition, action: Action) {
         let State { clock, pending, .. } = &*self.0;
+        let time = self.0.settled_after(time.as_ps(), partition);
         let mut agendas = pending.agendas.borrow_mut();
         let key = agendas.next_key(clock.now.get(), partition);
-        agendas.push(partition, Entry { time: time.as_ps(), key, action });
+        agendas.push(partition, Entry { time, key, action });
     }
 
     /// Resumes a process of the current partition after the actions that are already due.
@@ -244,6 +267,16 @@ impl Sim {
         process: impl Future<Output = T> + 'static,
     ) -> JoinHandle<T> {
         task::spawn(self, self.partition(), name.into(), process)
+    }
+
+    /// Starts a process in `partition`, which is the current one during a run.
+    pub(crate) fn spawn_in<T: 'static>(
+        &self,
+        partition: Partition,
+        name: impl Into<String>,
+        process: impl Future<Output = T> + 'static,
+    ) -> JoinHandle<T> {
+        task::spawn(self, partition, name.into(), process)
     }
 
     /// Records the condition a pending future waits for, if a deadlock or a question collects descriptions. Every

@@ -48,6 +48,12 @@ pub(super) struct RunStatus {
     pub(super) is_stopped: Cell<bool>,
     /// True if an event was scheduled after the end of time.
     pub(super) has_overflowed: Cell<bool>,
+    /// The partitions that ended the current window early, and the new ends ([`super::Sim::stop_here`]).
+    pub(super) cuts: RefCell<Vec<(Partition, u64)>>,
+    /// The end of the window before the first cut.
+    pub(super) uncut_end: Cell<u64>,
+    /// Between two runs: the instants up to which partitions are ahead, with nothing before them to change (SIM-9).
+    pub(super) settled: RefCell<Vec<(Partition, u64)>>,
 }
 
 /// The actions that have not fired.
@@ -120,11 +126,58 @@ impl State {
         }
     }
 
+    /// Begins or continues a run: wake-ups since the last run become events.
+    pub(super) fn begin_run(&self) {
+        self.run.is_stopped.set(self.run.has_overflowed.get());
+        for action in self.pending.ready.take() {
+            let task = TaskId::unpack(action.payload());
+            let partition = self.registry.tasks.borrow().partition_of(task);
+            if let Some(partition) = partition {
+                let time = self.settled_after(self.clock.now.get(), partition);
+                self.resume_at(time, partition, task);
+            }
+        }
+        self.run.cuts.borrow_mut().clear();
+        self.run.settled.borrow_mut().clear();
+        self.run.is_running.set(true);
+        self.inquiry.is_quiet.set(true);
+    }
+
+    /// Ends a run. `turns` are the partitions of the last window of a run that can be continued.
+    pub(super) fn end_run(&self, turns: &[Partition]) {
+        let (clock, run) = (&self.clock, &self.run);
+        run.is_running.set(false);
+        self.inquiry.is_quiet.set(false);
+        clock.now.set(clock.latest.get());
+        let cuts = run.cuts.borrow();
+        let mut end = clock.window_end.get();
+        if !cuts.is_empty() && !turns.is_empty() {
+            clock.now.set(end - 1);
+            end = run.uncut_end.get();
+        }
+        let mut settled = run.settled.borrow_mut();
+        for partition in turns {
+            if let Some((_, cut)) = cuts.iter().rev().find(|(own, _)| own == partition) {
+                end = *cut;
+            }
+            settled.push((*partition, end.saturating_sub(1)));
+        }
+    }
+
+    /// Returns `time`, or the later instant up to which a partition is ahead.
+    pub(super) fn settled_after(&self, time: u64, partition: Partition) -> u64 {
+        let settled = self.run.settled.borrow();
+        let own = settled.iter().find(|(other, _)| *other == partition);
+        own.map_or(time, |(_, until)| time.max(*until))
+    }
+
     /// Forgets the events and waits of a run that is over. Time does not change.
     pub(super) fn clear(&self) {
         self.clock.now.set(self.clock.latest.get());
         self.run.is_stopped.set(false);
         self.run.has_overflowed.set(false);
+        self.run.cuts.borrow_mut().clear();
+        self.run.settled.borrow_mut().clear();
         self.watchers.paused.borrow_mut().clear();
         self.watchers.dozing.borrow_mut().clear();
         self.inquiry.questions.borrow_mut().clear();

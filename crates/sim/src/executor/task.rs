@@ -62,12 +62,6 @@ impl Processes {
         }
         self.0[task.index()] = (task.generation, Some(process));
     }
-
-    pub(super) fn clear(&mut self) {
-        for index in 0..self.0.len() {
-            drop(self.0[index].1.take());
-        }
-    }
 }
 
 /// The names and partitions of the processes, by index.

@@ -22,12 +22,22 @@ fn sim_1_time_moves_only_forward_and_only_by_running() {
             .detach();
     }
     assert_eq!(executor.sim().now(), Time::ZERO, "SIM-1: spawning does not move time");
-    executor.run().unwrap();
+    executor.run(|| false).unwrap();
     assert_eq!(*lines.borrow(), ["3 ns", "3 ns", "5 ns", "7 ns"]);
 }
 
 /// Each partition sends the next one an event; what each partition saw must not depend on the order of turns.
 fn ring_log(order: PartitionOrder) -> Vec<Vec<String>> {
+    sliced_ring_log(order, Time::ps(1), &[]).0
+}
+
+/// The same, with windows of `lookahead`, and stopped in partitions at these times; also returns the times at which the
+/// slices ended.
+fn sliced_ring_log(
+    order: PartitionOrder,
+    lookahead: Time,
+    stops: &[(u32, u64)],
+) -> (Vec<Vec<String>>, Vec<Time>) {
     struct Node {
         seen: RefCell<Vec<Vec<String>>>,
         me: Cell<Option<DeviceId>>,
@@ -60,8 +70,86 @@ fn ring_log(order: PartitionOrder) -> Vec<Vec<String>> {
     for partition in 0..5 {
         executor.sim().schedule(Time::ZERO, Partition(partition), id, u64::from(partition) * 1_000);
     }
-    executor.run().unwrap();
-    node.seen.take()
+    executor.set_lookahead(lookahead);
+    for &(partition, at) in stops {
+        let sim = executor.sim();
+        let stopper = async move {
+            sim.sleep_until(Time::ps(at)).await;
+            sim.stop_here();
+        };
+        executor.spawn(Partition(partition), "stopper", stopper).detach();
+    }
+    let mut ends = Vec::new();
+    while executor.run(|| false).unwrap() == Ended::Stopped {
+        ends.push(executor.sim().now());
+    }
+    (node.seen.take(), ends)
+}
+
+#[test]
+fn sim_9_slices_fire_the_events_of_a_whole_run() {
+    let whole = ring_log(PartitionOrder::Queued);
+    for order in [PartitionOrder::Queued, PartitionOrder::Shuffled(3), PartitionOrder::Shuffled(8)]
+    {
+        for lookahead in [Time::ps(1), Time::ps(700), Time::ns(2)] {
+            let stops = [(0, 0), (3, 1), (1, 2_000), (4, 3_999), (2, 3_999), (0, 9_500)];
+            let (seen, ends) = sliced_ring_log(order, lookahead, &stops);
+            assert_eq!(seen, whole, "SIM-9: {order:?}, windows of {lookahead}");
+            let expected = [0, 1, 2_000, 3_999, 9_500].map(Time::ps);
+            assert_eq!(ends, expected, "SIM-9: each slice ends at its stop");
+        }
+    }
+}
+
+#[test]
+fn sim_9_processes_that_are_woken_or_started_between_slices_go_on() {
+    let mut executor = Executor::new(3);
+    executor.set_lookahead(Time::ns(10));
+    let go = Signal::new(&executor.sim(), "go", "main");
+    let (sim, inner) = (executor.sim(), go.clone());
+    let waiter = executor.spawn(Partition(1), "waiter", async move {
+        inner.wait().await;
+        (sim.partition(), sim.now())
+    });
+    for (partition, busy_until) in [(0, 9), (1, 9), (2, 4)] {
+        let sim = executor.sim();
+        let busy = async move {
+            sim.sleep_until(Time::ns(1)).await;
+            sim.sleep_until(Time::ns(busy_until)).await;
+            if partition == 2 {
+                sim.stop_here();
+            }
+        };
+        executor.spawn(Partition(partition), "busy", busy).detach();
+    }
+    assert_eq!(executor.run(|| false), Ok(Ended::Stopped));
+    assert_eq!(executor.sim().now(), Time::ns(4), "the time of the stop");
+    go.set(());
+    let sim = executor.sim();
+    let late = executor.spawn(Partition(2), "late", async move { sim.now() });
+    assert_eq!(executor.run(|| false), Ok(Ended::Complete));
+    // Partition 1 had its turn before the stop and is ahead, up to the end of its window.
+    let ahead = Time::ns(11) - Time::ps(1);
+    assert_eq!(waiter.take(), Some((Partition(1), ahead)), "SIM-9: in its own partition");
+    assert_eq!(late.take(), Some(Time::ns(4)), "SIM-9: at the time of the stop");
+}
+
+#[test]
+fn a_run_is_interrupted_after_a_window_and_can_go_on() {
+    let mut executor = Executor::new(1);
+    let sim = executor.sim();
+    let ticking = executor.spawn(Partition(0), "ticking", async move {
+        for _ in 0..100 {
+            sim.sleep(Time::ns(1)).await;
+        }
+        sim.now()
+    });
+    let asked = Cell::new(0);
+    let third = || asked.replace(asked.get() + 1) == 2;
+    assert_eq!(executor.run(third), Ok(Ended::Interrupted));
+    assert_eq!((asked.get(), executor.sim().now()), (3, Time::ns(2)));
+    assert_eq!(executor.run(|| false), Ok(Ended::Complete));
+    assert_eq!(ticking.take(), Some(Time::ns(100)));
 }
 
 #[test]
@@ -88,7 +176,7 @@ fn sim_3_a_partition_cannot_act_on_another_without_delay() {
             sim.schedule(sim.now(), Partition(1), device, 0);
         })
         .detach();
-    let _ = executor.run();
+    let _ = executor.run(|| false);
 }
 
 #[test]
@@ -111,7 +199,7 @@ fn sim_4_a_deadlock_names_who_waits_for_whom() {
             let _ = child.await;
         })
         .detach();
-    let deadlock = executor.run().unwrap_err();
+    let deadlock = executor.run(|| false).unwrap_err();
     assert_eq!(
         deadlock.to_string(),
         "deadlock at 0 ns: 2 processes wait for something that can no longer happen\n  \
@@ -146,7 +234,7 @@ fn sim_5_dropping_a_handle_runs_the_destructors_of_its_process() {
             say("end");
         })
         .detach();
-    executor.run().unwrap();
+    executor.run(|| false).unwrap();
     assert_eq!(*lines.borrow(), ["cancelled", "dropped", "end"]);
 }
 
@@ -164,7 +252,7 @@ fn a_result_can_be_joined_and_zero_delays_are_legal() {
         let sum = child.await.unwrap() + 1;
         (sum, sim.now())
     });
-    executor.run().unwrap();
+    executor.run(|| false).unwrap();
     assert_eq!(handle.take(), Some((8, Time::ns(4))));
 }
 
@@ -185,7 +273,7 @@ fn sim_6_everything_due_at_the_start_happens_before_time_moves() {
                 })
                 .detach();
         }
-        executor.run().unwrap();
+        executor.run(|| false).unwrap();
         // Without SIM-6 partition 0 would go through its whole window first.
         let lines = lines.take();
         assert_eq!(
@@ -225,7 +313,7 @@ fn sim_7_who_looks_goes_on_while_others_do_something() {
             done.set(true);
         })
         .detach();
-    executor.run().unwrap();
+    executor.run(|| false).unwrap();
     let looks: Vec<_> = lookers.iter().filter_map(JoinHandle::take).collect();
     assert!(looks.len() == 2 && looks.iter().all(|looks| (5..10).contains(looks)), "{looks:?}");
     assert_eq!(executor.sim().now(), Time::ns(15), "SIM-7: looking takes no time");
@@ -238,7 +326,7 @@ fn sim_7_looking_does_not_keep_a_run_alive() {
         let looking = look(executor.sim(), Rc::new(Cell::new(false)));
         executor.spawn(Partition(partition), format!("looker{partition}"), looking).detach();
     }
-    let deadlock = executor.run().unwrap_err();
+    let deadlock = executor.run(|| false).unwrap_err();
     assert_eq!(
         deadlock.to_string(),
         "deadlock at 0 ns: 2 processes wait for something that can no longer happen\n  \
@@ -261,15 +349,59 @@ fn a_stuck_executor_can_be_cleared_and_used_again() {
             look(sim.clone(), Rc::new(Cell::new(false))).await;
         })
         .detach();
-    executor.run().unwrap();
+    executor.run(|| false).unwrap();
     executor.clear();
     let sim = executor.sim();
     let again = executor.spawn(Partition(0), "again", async move {
         sim.sleep(Time::ns(2)).await;
         sim.now()
     });
-    executor.run().unwrap();
+    executor.run(|| false).unwrap();
     assert_eq!(again.take(), Some(Time::ns(5)), "time stays where it is");
+}
+
+/// Starts a process when it is dropped, which holds a guard that starts one process less.
+struct StartsMore {
+    sim: Sim,
+    left: u32,
+    dropped: Rc<Cell<u32>>,
+}
+
+impl Drop for StartsMore {
+    fn drop(&mut self) {
+        self.dropped.set(self.dropped.get() + 1);
+        if self.left > 0 {
+            let (sim, left, dropped) = (self.sim.clone(), self.left - 1, self.dropped.clone());
+            let more = StartsMore { sim: sim.clone(), left, dropped };
+            sim.spawn("late", async move {
+                let _more = more;
+                std::future::pending::<()>().await;
+            })
+            .detach();
+        }
+    }
+}
+
+#[test]
+fn sim_5_processes_that_destructors_start_are_dropped_too() {
+    let dropped = Rc::new(Cell::new(0));
+    let mut executor = Executor::new(1);
+    let guard =
+        |executor: &Executor| StartsMore { sim: executor.sim(), left: 3, dropped: dropped.clone() };
+    let first = guard(&executor);
+    let stuck = async move {
+        let _first = first;
+        std::future::pending::<()>().await;
+    };
+    executor.spawn(Partition(0), "stuck", stuck).detach();
+    executor.run(|| false).unwrap_err();
+    executor.clear();
+    assert_eq!(dropped.get(), 4, "SIM-5: cleared");
+    assert_eq!(executor.run(|| false), Ok(Ended::Complete), "nothing is left");
+    let second = guard(&executor);
+    executor.spawn(Partition(0), "unstarted", async move { drop(second) }).detach();
+    drop(executor);
+    assert_eq!(dropped.get(), 8, "SIM-5: dropped with the executor");
 }
 
 #[test]
@@ -290,7 +422,7 @@ fn sim_8_dozing_ends_at_its_instant_and_keeps_no_run_alive() {
         drop(watcher);
     };
     executor.spawn(Partition(0), "worker", worker).detach();
-    executor.run().unwrap();
+    executor.run(|| false).unwrap();
     assert_eq!(*woken.borrow(), [Time::ns(10), Time::ns(20)], "SIM-8");
     assert_eq!(executor.sim().now(), Time::ns(25), "SIM-8: watching takes no time");
 }
@@ -309,7 +441,7 @@ fn sim_8_a_deadlock_is_reported_immediately_and_without_the_one_who_dozes() {
             never.wait().await;
         })
         .detach();
-    let deadlock = executor.run().unwrap_err();
+    let deadlock = executor.run(|| false).unwrap_err();
     assert_eq!(
         deadlock.to_string(),
         "deadlock at 3 ns: 1 process waits for something that can no longer happen\n  \
@@ -340,7 +472,7 @@ fn looking_at_processes_says_what_they_wait_for_and_changes_nothing() {
         go.set(());
         found.into_iter().map(|one| (one.process, one.waits.len())).collect::<Vec<_>>()
     });
-    executor.run().unwrap();
+    executor.run(|| false).unwrap();
     let seen = watcher.take().expect("an answer");
     assert_eq!(seen, [("waiter".to_owned(), 1), ("sleeper".to_owned(), 0)]);
     assert_eq!((waiter.take(), sleeper.take()), (Some(Time::ns(5)), Some(Time::ns(9))));

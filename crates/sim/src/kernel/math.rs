@@ -15,8 +15,9 @@ use crate::value::{Binary, Compare, DType, Reduce, Unary, Value};
 
 impl Tl {
     /// Applies `operation` to each pair of elements of two tiles of one type; a dimension of 1 is broadcast.
+    #[track_caller]
     pub fn binary(&self, operation: Binary, left: &Tile, right: &Tile) -> Computing {
-        let (dtype, shape) = match broadcast("elementwise", left, right) {
+        let (dtype, shape) = match broadcast(name_of_binary(operation), left, right) {
             Ok(common) => common,
             Err(error) => return self.failed(error),
         };
@@ -28,36 +29,43 @@ impl Tl {
     }
 
     /// Computes `left + right`.
+    #[track_caller]
     pub fn add(&self, left: &Tile, right: &Tile) -> Computing {
         self.binary(Binary::Add, left, right)
     }
 
     /// Computes `left - right`.
+    #[track_caller]
     pub fn sub(&self, left: &Tile, right: &Tile) -> Computing {
         self.binary(Binary::Sub, left, right)
     }
 
     /// Computes `left * right`, element by element.
+    #[track_caller]
     pub fn mul(&self, left: &Tile, right: &Tile) -> Computing {
         self.binary(Binary::Mul, left, right)
     }
 
     /// Computes `left / right`.
+    #[track_caller]
     pub fn div(&self, left: &Tile, right: &Tile) -> Computing {
         self.binary(Binary::Div, left, right)
     }
 
     /// Computes the maximum of each pair of elements.
+    #[track_caller]
     pub fn maximum(&self, left: &Tile, right: &Tile) -> Computing {
         self.binary(Binary::Max, left, right)
     }
 
     /// Computes the minimum of each pair of elements.
+    #[track_caller]
     pub fn minimum(&self, left: &Tile, right: &Tile) -> Computing {
         self.binary(Binary::Min, left, right)
     }
 
     /// Compares each pair of elements: 1 if the comparison holds, otherwise 0, as `i32`.
+    #[track_caller]
     pub fn compare(&self, operation: Compare, left: &Tile, right: &Tile) -> Computing {
         let (dtype, shape) = match broadcast("compare", left, right) {
             Ok(common) => common,
@@ -71,14 +79,21 @@ impl Tl {
     }
 
     /// Selects `left` if `condition` (`i32`) is not 0, otherwise `right`; all of one shape.
+    #[track_caller]
     pub fn select(&self, condition: &Tile, left: &Tile, right: &Tile) -> Computing {
-        if condition.dtype() != DType::I32
-            || condition.shape() != left.shape()
-            || left.shape() != right.shape()
-            || left.dtype() != right.dtype()
-        {
+        let why = if condition.dtype() != DType::I32 {
+            Some("the condition must be i32".to_owned())
+        } else if left.dtype() != right.dtype() {
+            Some(TYPES.to_owned())
+        } else {
+            let both = [left, right].into_iter();
+            both.filter(|tile| tile.shape() != condition.shape())
+                .map(|tile| difference(condition.shape(), tile.shape()))
+                .next()
+        };
+        if let Some(why) = why {
             let (left, right) = (format!("{condition:?} ? {left:?}"), right.describe());
-            return self.failed(KernelError::Shape { operation: "select", left, right });
+            return self.failed(misfit("select", left, &right, &why));
         }
         let value = condition
             .value()
@@ -88,28 +103,33 @@ impl Tl {
     }
 
     /// Applies a function to every element.
+    #[track_caller]
     pub fn unary(&self, operation: Unary, tile: &Tile) -> Computing {
         let value = tile.value().map(|value| Value::unary(operation, &value));
         self.vector(name_of_unary(operation), tile.bytes(), tile.dtype(), tile.shape(), value)
     }
 
     /// Computes the exponential of every element.
+    #[track_caller]
     pub fn exp(&self, tile: &Tile) -> Computing {
         self.unary(Unary::Exp, tile)
     }
 
     /// Converts every element to another type, rounded to nearest even.
+    #[track_caller]
     pub fn cast(&self, tile: &Tile, dtype: DType) -> Computing {
         let value = tile.value().map(|value| value.cast(dtype));
         self.vector("cast", tile.bytes(), dtype, tile.shape(), value)
     }
 
     /// Reduces a tile along `axis`, in ascending order of index.
+    #[track_caller]
     pub fn reduce(&self, operation: Reduce, tile: &Tile, axis: usize) -> Computing {
         let dims = tile.shape();
         if axis >= dims.dims().len() {
-            let (left, right) = (format!("axis {axis}"), tile.describe());
-            return self.failed(KernelError::Shape { operation: "reduce", left, right });
+            let why = format!("it has {}", counted(dims.dims().len(), "dimension"));
+            let left = format!("axis {axis}");
+            return self.failed(misfit("reduce", left, &tile.describe(), &why));
         }
         let outer = dims.dims()[..axis].iter().product();
         let inner = dims.dims()[axis + 1..].iter().product();
@@ -120,16 +140,19 @@ impl Tl {
     }
 
     /// Computes the sum along `axis`.
+    #[track_caller]
     pub fn sum(&self, tile: &Tile, axis: usize) -> Computing {
         self.reduce(Reduce::Sum, tile, axis)
     }
 
     /// Computes the maximum along `axis`.
+    #[track_caller]
     pub fn max(&self, tile: &Tile, axis: usize) -> Computing {
         self.reduce(Reduce::Max, tile, axis)
     }
 
     /// Computes `left · right (+ accumulator)`: `[m, k]` by `[k, n]`, accumulated in f32 (i32 for i32), k ascending.
+    #[track_caller]
     pub fn dot(&self, left: &Tile, right: &Tile, accumulator: Option<&Tile>) -> Computing {
         let [m, n, k] = match product(left, right, accumulator) {
             Ok(dims) => dims,
@@ -164,6 +187,7 @@ impl Tl {
 
     /// Occupies the vector engine for an operation whose largest operand has `operand` bytes.
     #[inline]
+    #[track_caller]
     fn vector(
         &self,
         label: &'static str,
@@ -180,6 +204,7 @@ impl Tl {
 
     /// Occupies an engine for `span`.
     #[inline]
+    #[track_caller]
     fn engine(
         &self,
         engine: Engine,
@@ -190,7 +215,7 @@ impl Tl {
     ) -> Computing {
         let tile = match result {
             Ok(tile) => tile,
-            Err(error) => return Computing::failed(self.program().clone(), error),
+            Err(error) => return self.failed(*error),
         };
         let program = self.program().clone();
         if self.has_data() {
@@ -201,8 +226,9 @@ impl Tl {
     }
 
     #[cold]
+    #[track_caller]
     fn failed(&self, error: KernelError) -> Computing {
-        Computing::failed(self.program().clone(), Box::new(error))
+        Computing::failed(self.program().clone(), self.fault(Box::new(error)))
     }
 }
 
@@ -243,15 +269,46 @@ fn unequal(
 ) -> Result<(DType, Shape), KernelError> {
     let TileType { dtype, shape: a, .. } = left.tile_type();
     let TileType { dtype: other, shape: b, .. } = right.tile_type();
-    let mismatch =
-        || KernelError::Shape { operation, left: left.describe(), right: right.describe() };
-    if dtype != other || a.dims().len() != b.dims().len() {
-        return Err(mismatch());
+    let mismatch = |why: &str| misfit(operation, left.describe(), &right.describe(), why);
+    if dtype != other {
+        return Err(mismatch(TYPES));
+    }
+    if a.dims().len() != b.dims().len() {
+        return Err(mismatch(&difference(a, b)));
     }
     let fits = a.dims().iter().zip(b.dims().iter()).all(|(x, y)| x == y || *x == 1 || *y == 1);
     let dims: Vec<usize> =
         a.dims().iter().zip(b.dims().iter()).map(|(x, y)| if *x == 1 { *y } else { *x }).collect();
-    if fits { Ok((dtype, dims.as_slice().into())) } else { Err(mismatch()) }
+    if fits { Ok((dtype, dims.as_slice().into())) } else { Err(mismatch(&difference(a, b))) }
+}
+
+/// The words for operands of two types.
+pub(super) const TYPES: &str = "their types differ";
+
+/// Returns the error of operands that do not fit, with the reason.
+#[cold]
+pub(super) fn misfit(operation: &'static str, left: String, right: &str, why: &str) -> KernelError {
+    KernelError::Shape { operation, left, right: format!("{right}: {why}") }
+}
+
+/// Returns the first difference of two shapes, in words.
+#[cold]
+pub(super) fn difference(left: Shape, right: Shape) -> String {
+    let (a, b) = (left.dims(), right.dims());
+    if a.len() != b.len() {
+        return format!("one has {}, the other {}", counted(a.len(), "dimension"), b.len());
+    }
+    let broadcast = |x: usize, y: usize| x == 1 || y == 1;
+    let differs = |axis: &usize| a[*axis] != b[*axis];
+    let axis = (0..a.len())
+        .find(|axis| differs(axis) && !broadcast(a[*axis], b[*axis]))
+        .or_else(|| (0..a.len()).find(differs));
+    axis.map_or_else(String::new, |axis| format!("dimension {axis} is {} and {}", a[axis], b[axis]))
+}
+
+/// `1 dimension`, `2 dimensions`.
+pub(super) fn counted(count: usize, noun: &str) -> String {
+    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }
 
 /// Broadcasts the value of a tile to `shape`.
@@ -275,18 +332,22 @@ fn product(
     right: &Tile,
     accumulator: Option<&Tile>,
 ) -> Result<[usize; 3], KernelError> {
-    let mismatch =
-        |right: String| KernelError::Shape { operation: "dot", left: left.describe(), right };
+    let mismatch = |right: &str, why: &str| misfit("dot", left.describe(), right, why);
     let (&[m, k], &[k2, n]) = (&*left.shape().dims(), &*right.shape().dims()) else {
-        return Err(mismatch(right.describe()));
+        return Err(mismatch(&right.describe(), "a product takes two matrices"));
     };
-    if k != k2 || left.dtype() != right.dtype() {
-        return Err(mismatch(right.describe()));
+    if left.dtype() != right.dtype() {
+        return Err(mismatch(&right.describe(), TYPES));
+    }
+    if k != k2 {
+        let why = format!("dimension 1 of the left is {k}, dimension 0 of the right is {k2}");
+        return Err(mismatch(&right.describe(), &why));
     }
     let wanted = if left.dtype() == DType::I32 { DType::I32 } else { DType::F32 };
     match accumulator {
         Some(tile) if tile.shape() != [m, n].into() || tile.dtype() != wanted => {
-            Err(mismatch(format!("accumulator {}", tile.describe())))
+            let why = format!("the product is {wanted}[{m}, {n}]");
+            Err(mismatch(&format!("accumulator {}", tile.describe()), &why))
         }
         _ => Ok([m, n, k]),
     }

@@ -3,6 +3,7 @@
 //! A channel has one transfer in flight: the latencies of DMA, HBM and mesh, and the slowest of them, cut-through.
 
 use super::issued::End;
+use super::math::{TYPES, counted, difference};
 use super::program::Program;
 use super::view::{Mask, View};
 use super::{KernelError, Loading, Shape, Tile, Tl};
@@ -44,11 +45,13 @@ impl Future for Storing {
 
 impl Tl {
     /// Loads the elements of a view into a new tile; masked elements read as 0.
+    #[track_caller]
     pub fn load(&self, view: &View) -> Loading<Tile> {
         self.load_or(view, 0.0)
     }
 
     /// Loads the elements of a view into a new tile; masked elements read as `other`.
+    #[track_caller]
     pub fn load_or(&self, view: &View, other: f64) -> Loading<Tile> {
         let program = self.program().clone();
         match self.read_tile(view, other) {
@@ -56,11 +59,12 @@ impl Tl {
                 let end = load(&program, || [Some(piece(cube, view)), None]);
                 Loading::new(program, Engine::Load, tile, end)
             }
-            Err(error) => Loading::failed(program, error),
+            Err(error) => Loading::failed(program, self.fault(error)),
         }
     }
 
     /// Loads two views as one transfer, which takes the latency once: the operands of a product.
+    #[track_caller]
     pub fn load_pair(&self, left: &View, right: &View) -> Loading<(Tile, Tile)> {
         let program = self.program().clone();
         let both =
@@ -71,7 +75,7 @@ impl Tl {
                 let end = load(&program, pieces);
                 Loading::new(program, Engine::Load, (first, second), end)
             }
-            Err(error) => Loading::failed(program, error),
+            Err(error) => Loading::failed(program, self.fault(error)),
         }
     }
 
@@ -88,6 +92,7 @@ impl Tl {
     }
 
     /// Stores a tile to the elements of a view; masked elements do not change.
+    #[track_caller]
     pub fn store(&self, view: &View, tile: &Tile) -> Storing {
         let program = self.program().clone();
         Storing(match write(&program, view, tile) {
@@ -95,7 +100,7 @@ impl Tl {
                 let end = store(&program, || piece(cube, view));
                 Loading::new(program, Engine::Store, (), end)
             }
-            Err(error) => Loading::failed(program, error),
+            Err(error) => Loading::failed(program, self.fault(error)),
         })
     }
 }
@@ -190,15 +195,37 @@ fn boxed(error: MemoryError) -> Box<KernelError> {
 /// Returns the distance from the base to the end of the last accessed element.
 fn reach(view: &View) -> Result<usize, Box<KernelError>> {
     if !view.mask_fits() || view.strides.dims().len() != view.shape.dims().len() {
-        let (left, right) =
-            (view.shape.to_string(), format!("strides {} and its mask", view.strides));
-        return Err(Box::new(KernelError::Shape { operation: "view", left, right }));
+        return Err(Box::new(bad_view(view)));
     }
     Ok(match &view.mask {
         Mask::All => span_of(view.shape, view.strides),
         Mask::Below(bounds) => span_of(view.shape.within(bounds), view.strides),
         Mask::Each(_) => view.reach(),
     })
+}
+
+/// Returns the error of a view whose strides or mask have another shape.
+#[cold]
+fn bad_view(view: &View) -> KernelError {
+    let dims = view.shape.dims().len();
+    let of_dims = |count: usize| counted(count, "dimension");
+    let (left, right) = match &view.mask {
+        _ if view.strides.dims().len() != dims => {
+            let strides = counted(view.strides.dims().len(), "stride");
+            (format!("{strides} {}", view.strides), of_dims(dims))
+        }
+        Mask::Below(bounds) => {
+            let of_mask = of_dims(bounds.dims().len());
+            (format!("a mask of {of_mask} {bounds}"), of_dims(dims))
+        }
+        Mask::Each(each) => {
+            let elements = counted(view.shape.elements(), "element");
+            (format!("a mask of {}", counted(each.len(), "element")), elements)
+        }
+        Mask::All => (String::new(), of_dims(dims)),
+    };
+    let right = format!("a view of {right} {}", view.shape);
+    KernelError::Shape { operation: "view", left, right }
 }
 
 /// Returns the number of elements from the first to the last of a view without mask, both included.
@@ -244,6 +271,7 @@ fn write(program: &Program, view: &View, tile: &Tile) -> Result<u16, Box<KernelE
     }
     let sip = &mut *program.world().sips[program.pe().sip as usize].borrow_mut();
     let Some(translation) = locate(&sip.mmu, view)? else { return Ok(0) };
+    program.group().check_store(view.address)?;
     if program.world().options.data
         && let Some(value) = tile.value()
     {
@@ -262,6 +290,10 @@ fn write(program: &Program, view: &View, tile: &Tile) -> Result<u16, Box<KernelE
     reason = "a result with a thin error is passed in registers"
 )]
 fn misfit(view: &View, tile: &Tile) -> Box<KernelError> {
-    let (left, right) = (tile.describe(), format!("{}{}", view.dtype, view.shape));
-    Box::new(KernelError::Shape { operation: "store", left, right })
+    let right = format!("{}{}", view.dtype, view.shape);
+    let why = match tile.dtype() == view.dtype {
+        true => difference(tile.shape(), view.shape),
+        false => TYPES.to_owned(),
+    };
+    Box::new(super::math::misfit("store", tile.describe(), &right, &why))
 }

@@ -17,6 +17,7 @@ use crate::time::Time;
 use crate::topology::PeId;
 use crate::value::{DType, Value};
 use std::num::NonZeroU64;
+use std::panic::Location;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -74,12 +75,21 @@ impl Drop for HbmSlots {
 
 impl Tl {
     /// Opens the sending end of an edge to `to`.
+    #[track_caller]
     pub fn sender(&self, to: PeId, spec: EdgeSpec) -> Result<Sender, KernelError> {
         self.sender_on(to, 0, spec)
     }
 
     /// Opens the sending end of the edge to `to` with this channel.
+    #[track_caller]
     pub fn sender_on(&self, to: PeId, channel: u32, spec: EdgeSpec) -> Result<Sender, KernelError> {
+        match self.open_sender(to, channel, spec) {
+            Ok(sender) => Ok(sender),
+            Err(error) => Err(*self.fault(Box::new(error))),
+        }
+    }
+
+    fn open_sender(&self, to: PeId, channel: u32, spec: EdgeSpec) -> Result<Sender, KernelError> {
         let name = EdgeName { from: self.pe(), to, channel };
         let program = self.program().clone();
         check(name, &spec, program.world())?;
@@ -96,12 +106,26 @@ impl Tl {
     }
 
     /// Opens the receiving end of an edge from `from`.
+    #[track_caller]
     pub fn receiver(&self, from: PeId, spec: EdgeSpec) -> Result<Receiver, KernelError> {
         self.receiver_on(from, 0, spec)
     }
 
     /// Opens the receiving end of the edge from `from` with this channel.
+    #[track_caller]
     pub fn receiver_on(
+        &self,
+        from: PeId,
+        channel: u32,
+        spec: EdgeSpec,
+    ) -> Result<Receiver, KernelError> {
+        match self.open_receiver(from, channel, spec) {
+            Ok(receiver) => Ok(receiver),
+            Err(error) => Err(*self.fault(Box::new(error))),
+        }
+    }
+
+    fn open_receiver(
         &self,
         from: PeId,
         channel: u32,
@@ -143,9 +167,11 @@ impl Tl {
 
     /// Receives a tile of `dtype` and `shape`.
     #[inline]
+    #[track_caller]
     pub fn recv(&self, from: &Receiver, dtype: DType, shape: impl Into<Shape>) -> Receiving {
         let (program, expected) = (from.program.clone(), TileType::new(dtype, shape.into()));
-        Receiving { program, edge: from.edge, in_hbm: from.in_hbm, expected, slow: None }
+        let (edge, in_hbm, line) = (from.edge, from.in_hbm, Location::caller());
+        Receiving { program, edge, in_hbm, expected, slow: None, line }
     }
 }
 
@@ -245,6 +271,8 @@ pub struct Receiving {
     expected: TileType,
     /// The state of a receive that most messages do not need.
     slow: Option<Box<SlowReceive>>,
+    /// The line of the kernel that asked for it.
+    line: &'static Location<'static>,
 }
 
 enum SlowReceive {
@@ -321,7 +349,10 @@ impl Receiving {
                 self.finish(arrived)
             };
             if let Some(result) = result {
-                return Poll::Ready(result.map_err(|error| *error));
+                return Poll::Ready(result.map_err(|error| {
+                    self.program.note_fault(self.line, &error);
+                    *error
+                }));
             }
         }
     }

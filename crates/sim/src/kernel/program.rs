@@ -1,13 +1,16 @@
 //! A running kernel: the accounting of its time, and its critical path.
 
+use super::KernelError;
 use super::tile::Tiles;
 use crate::executor::{Sim, TaskId, Wait};
 use crate::machine::{Engine, Transfer, World};
+use crate::memory::Region;
 use crate::record::{Path, Resource, StallSpan};
 use crate::stall::Kind;
 use crate::time::{Bytes, Capacity, Time};
 use crate::topology::PeId;
 use std::cell::{Cell, RefCell};
+use std::panic::Location;
 use std::rc::Rc;
 use std::task::Poll;
 
@@ -38,6 +41,8 @@ pub(crate) struct Program {
     /// True if the program occupies the PE; otherwise it moves data in the background (HST-3).
     exclusive: bool,
     started: Cell<Time>,
+    /// The last error of an operation, and the line of the kernel that asked for the operation.
+    fault: RefCell<Option<(&'static Location<'static>, KernelError)>>,
 }
 
 /// The scratch memory that was free when a request for more failed.
@@ -78,7 +83,19 @@ impl Program {
             cursor: Cell::default(),
             path: Cell::default(),
             last_store: RefCell::default(),
+            fault: RefCell::default(),
         }
+    }
+
+    /// Notes the line of the kernel that asked for an operation that fails.
+    #[cold]
+    pub(super) fn note_fault(&self, line: &'static Location<'static>, error: &KernelError) {
+        self.fault.replace(Some((line, error.clone())));
+    }
+
+    /// Returns the line of the kernel that led to `error`, if the error is one of an operation.
+    pub(crate) fn line_of(&self, error: &KernelError) -> Option<&'static Location<'static>> {
+        self.fault.borrow().as_ref().filter(|(_, own)| own == error).map(|(line, _)| *line)
     }
 
     /// Returns the same program with another name in traces.
@@ -312,29 +329,75 @@ pub(crate) struct Group {
     waiting: RefCell<Vec<TaskId>>,
     round: Cell<u64>,
     last: Cell<Path>,
-    members: RefCell<Vec<PeId>>,
+    /// Its PEs, for messages.
+    members: Vec<PeId>,
+    /// The number of programs along each axis.
+    axes: [usize; 3],
+    read_only: Rc<[ReadOnly]>,
+}
+
+/// The programs of a launch, and the memory that they only read.
+#[derive(Clone, Debug)]
+pub struct GridShape {
+    /// The number of programs along each axis, the first axis fastest.
+    pub axes: [usize; 3],
+    /// The arguments that the launch declares as read.
+    pub read_only: Rc<[ReadOnly]>,
+}
+
+impl GridShape {
+    /// Returns a row of `count` programs without declared arguments.
+    pub fn row(count: usize) -> Self {
+        Self { axes: [count, 1, 1], read_only: Rc::new([]) }
+    }
+}
+
+/// Memory of an argument that a launch declares as read.
+#[derive(Clone, Debug)]
+pub struct ReadOnly {
+    /// Number of the argument.
+    pub argument: usize,
+    /// The memory.
+    pub region: Region,
 }
 
 impl Group {
-    pub(crate) fn new(name: &str, size: usize) -> Rc<Self> {
+    pub(crate) fn new(name: &str, shape: &GridShape, pes: &[PeId]) -> Rc<Self> {
         Rc::new(Self {
             name: name.to_owned(),
-            size,
+            size: shape.axes.iter().product(),
             arrived: RefCell::default(),
             waiting: RefCell::default(),
             round: Cell::default(),
             last: Cell::default(),
-            members: RefCell::default(),
+            members: pes.to_vec(),
+            axes: shape.axes,
+            read_only: shape.read_only.clone(),
         })
+    }
+
+    /// Refuses a store to `address` if the launch declares the memory there as read (KRN-5).
+    #[inline]
+    pub(super) fn check_store(&self, address: u64) -> Result<(), Box<KernelError>> {
+        if self.read_only.is_empty() { Ok(()) } else { self.check_writable(address) }
+    }
+
+    fn check_writable(&self, address: u64) -> Result<(), Box<KernelError>> {
+        let holds =
+            |region: &Region| (region.address..region.address + region.bytes()).contains(&address);
+        let found = self.read_only.iter().find(|memory| holds(&memory.region));
+        found.map_or(Ok(()), |memory| {
+            Err(Box::new(KernelError::ReadOnly { address, argument: memory.argument }))
+        })
+    }
+
+    /// Returns the number of programs along each axis.
+    pub(crate) fn axes(&self) -> [usize; 3] {
+        self.axes
     }
 
     pub(crate) fn size(&self) -> usize {
         self.size
-    }
-
-    /// Adds a PE, for messages.
-    pub(crate) fn join(&self, pe: PeId) {
-        self.members.borrow_mut().push(pe);
     }
 
     fn arrive(&self, program: &Program) {
@@ -361,19 +424,17 @@ impl Group {
 
     fn describe(&self) -> Wait {
         let arrived = self.arrived.borrow();
-        let missing = self
-            .members
-            .borrow()
-            .iter()
-            .filter(|pe| !arrived.contains(pe))
-            .copied()
-            .collect::<Vec<_>>();
-        let what = format!(
+        let missing =
+            self.members.iter().filter(|pe| !arrived.contains(pe)).copied().collect::<Vec<_>>();
+        let mut what = format!(
             "a barrier of `{}` that {} of {} programs have reached",
             self.name,
             arrived.len(),
             self.size
         );
+        if self.members.len() < self.size {
+            what += &format!(", and the launch has {} PEs only", self.members.len());
+        }
         Wait { what, providers: missing.iter().map(|pe| format!("{}@{pe}", self.name)).collect() }
     }
 }

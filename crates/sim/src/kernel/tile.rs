@@ -1,11 +1,13 @@
 //! Tiles: the operands of a kernel, and the scratch memory that holds them.
 
+use super::math::misfit;
 use super::program::{Program, ScratchShortage};
 use super::{KernelError, Tl};
 use crate::ipcq::MessageBody;
 use crate::time::Bytes;
 use crate::value::{DType, Value};
 use std::fmt;
+use std::panic::Location;
 use std::rc::Rc;
 
 /// The extent of a tile: up to four dimensions of fewer than 2^32 elements.
@@ -298,11 +300,15 @@ impl Tile {
     }
 
     /// Returns the same elements in another shape.
+    #[track_caller]
     pub fn reshape(self, shape: impl Into<Shape>) -> Result<Self, KernelError> {
         let (before, shape) = (self.shape(), shape.into());
         if shape.elements() != before.elements() {
             let (left, right) = (before.to_string(), shape.to_string());
-            return Err(KernelError::Shape { operation: "reshape", left, right });
+            let (a, b) = (before.elements(), shape.elements());
+            let error = misfit("reshape", left, &right, &format!("{a} and {b} elements"));
+            self.program.note_fault(Location::caller(), &error);
+            return Err(error);
         }
         let index = self.number as usize;
         self.program.tiles().borrow_mut().entries[index].tile_type.shape = shape;
@@ -378,9 +384,12 @@ impl Tl {
     }
 
     /// Reserves scratch memory.
+    #[track_caller]
     pub fn reserve(&self, bytes: u64) -> Result<Reservation, KernelError> {
-        let scratch = Scratch::take(self.program(), bytes, "a reservation");
-        scratch.map(Reservation).map_err(|error| *error)
+        match Scratch::take(self.program(), bytes, "a reservation") {
+            Ok(scratch) => Ok(Reservation(scratch)),
+            Err(error) => Err(*self.fault(error)),
+        }
     }
 }
 

@@ -13,10 +13,10 @@
 use super::flights::{Journey, Purpose};
 use super::noc::{Route, Stage};
 use super::transfer::Transfer;
-use super::{COMMAND, Machine, RunError, World, run_program};
+use super::{COMMAND, Machine, RunError, Selection, World, run_program};
 use crate::executor::{JoinHandle, Partition, Sim};
 use crate::ipcq::EdgeName;
-use crate::kernel::{Group, KernelError, Program, Tl};
+use crate::kernel::{GridShape, Group, KernelError, Program, Tl};
 use crate::memory::{MemoryError, Region};
 use crate::record::{Path, Resource};
 use crate::signal::Signal;
@@ -37,6 +37,10 @@ pub struct Cause(Path);
 impl Cause {
     pub(super) fn path(self) -> Path {
         self.0
+    }
+
+    pub(super) fn of(path: Path) -> Self {
+        Self(path)
     }
 
     /// Returns the later of two causes.
@@ -106,6 +110,20 @@ impl Host {
     /// Returns the handle of the simulation.
     pub fn sim(&self) -> &Sim {
         &self.world.sim
+    }
+
+    /// Starts a process of this SIP: in its own run, or between two runs.
+    pub fn spawn<T: 'static>(
+        &self,
+        name: impl Into<String>,
+        process: impl Future<Output = T> + 'static,
+    ) -> JoinHandle<T> {
+        self.sim().spawn_in(Partition(self.sip), name, process)
+    }
+
+    /// True if a process of this SIP has its turn, or none has: then this host may be used (HST-1).
+    pub fn is_here(&self) -> bool {
+        !self.sim().is_running() || self.sim().partition() == Partition(self.sip)
     }
 
     /// Returns the specification of the machine.
@@ -190,8 +208,19 @@ impl Host {
         elements: usize,
         cause: Cause,
     ) -> Result<(Option<Value>, Cause), MemoryError> {
+        self.read_all(region, &[Selection::dense(start, elements)], cause).await
+    }
+
+    /// Reads the selected elements of a region, one selection after another, as one transfer of their bytes.
+    pub async fn read_all(
+        &self,
+        region: &Region,
+        selected: &[Selection],
+        cause: Cause,
+    ) -> Result<(Option<Value>, Cause), MemoryError> {
         let cause = self.command("read", cause).await;
-        let value = self.get(region, start, elements)?;
+        let value = self.get(region, selected)?;
+        let elements: usize = selected.iter().map(Selection::elements).sum();
         let bytes = Bytes((elements * region.dtype.size()) as u64);
         let route = Route::default().then(Stage::Hbm(region.cube)).then(Stage::Upload);
         let cause = self.fly(bytes, route, "read", cause).await;
@@ -205,12 +234,24 @@ impl Host {
         K: Fn(Tl) -> F,
         F: Future<Output = Result<(), KernelError>> + 'static,
     {
+        let shape = GridShape::row(launch.pes.len());
+        self.run_each(launch, &shape, kernel).await
+    }
+
+    /// Runs one program on each PE, in a grid of this shape.
+    pub(super) async fn run_each<K, F>(
+        &self,
+        launch: Launch<'_>,
+        shape: &GridShape,
+        kernel: K,
+    ) -> Result<Cause, RunError>
+    where
+        K: Fn(Tl) -> F,
+        F: Future<Output = Result<(), KernelError>> + 'static,
+    {
         let Launch { name, label, pes, cause, exclusive } = launch;
         assert!(pes.iter().all(|pe| pe.sip == self.sip), "HST-1: a launch stays within its SIP");
-        let group = Group::new(name, pes.len());
-        for pe in pes {
-            group.join(*pe);
-        }
+        let group = Group::new(name, shape, pes);
         let names = pes.iter().map(|pe| format!("{name}@{pe}")).collect();
         let ended = Signal::described(self.sim(), format!("the end of `{name}`"), names);
         if pes.is_empty() {
@@ -282,18 +323,16 @@ impl Host {
     }
 
     /// Reads memory, now; `None` without data.
-    fn get(
-        &self,
-        region: &Region,
-        start: usize,
-        elements: usize,
-    ) -> Result<Option<Value>, MemoryError> {
+    fn get(&self, region: &Region, selected: &[Selection]) -> Result<Option<Value>, MemoryError> {
         if !self.has_data() {
             return Ok(None);
         }
         let mmu = &self.sip_mut().mmu;
-        let translation = mmu.start_of(region).map_err(|error| *error)?;
-        mmu.read(translation, start, elements).map(Some)
+        let mut pieces = vec![Value::zeros(region.dtype, 0)];
+        for selection in selected {
+            pieces.push(selection.read(mmu, region)?);
+        }
+        Ok(Some(Value::concat(&pieces)))
     }
 }
 

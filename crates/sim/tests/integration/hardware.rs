@@ -21,11 +21,13 @@ fn krn_1_scratch_that_is_full_is_an_error_that_names_kernel_and_bytes() {
         let _first = tl.zeros(DType::F32, 200)?;
         tl.zeros(DType::F16, 113).map(drop)
     });
-    assert_eq!(
-        error.unwrap_err().to_string(),
-        "kernel `solo` on sip0.cube0.pe0 failed at 0 ns: out of scratch: 226 B wanted for a constant, 224 B of 1 KiB \
-         free",
-        "KRN-1"
+    let text = error.unwrap_err().to_string();
+    assert!(
+        text.starts_with(
+            "kernel `solo` on sip0.cube0.pe0 failed at 0 ns: out of scratch: 226 B wanted for a constant, 224 B of 1 KiB \
+             free ("
+        ),
+        "KRN-1: {text}"
     );
 }
 
@@ -149,11 +151,8 @@ fn mem_3_unwritten_memory_names_address_and_kernel_or_reads_as_nan() {
     let text = load_refused(Options::default(), |region| View::dense(region, 3, 2))
         .unwrap_err()
         .to_string();
-    assert_eq!(
-        text,
-        "kernel `reader` on sip0.cube0.pe0 failed at 0 ns: address 0x100c of sip0 was read but never written",
-        "MEM-3"
-    );
+    let words = "kernel `reader` on sip0.cube0.pe0 failed at 0 ns: address 0x100c of sip0 was read but never written (";
+    assert!(text.starts_with(words), "MEM-3: {text}");
     let lenient = Options { strict: false, ..Options::default() };
     assert!(load_refused(lenient, |region| View::dense(region, 3, 2)).is_ok(), "MEM-3");
     assert!(load_refused(without_data(), |region| View::dense(region, 3, 2)).is_ok());

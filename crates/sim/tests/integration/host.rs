@@ -59,8 +59,9 @@ fn hst_2_the_first_failure_ends_a_launch_and_drops_the_other_programs() {
     machine.drive().unwrap();
     let (result, now) = ended.take().unwrap();
     let error = KernelError::Other("three".into());
-    let (kernel, time) = ("k".to_owned(), Time::ns(97));
-    assert_eq!(result, Err(RunError::Kernel { kernel, pe: pe(0, 0, 3), time, error }), "HST-2");
+    let (kernel, time, line) = ("k".to_owned(), Time::ns(97), None);
+    let expected = RunError::Kernel { kernel, pe: pe(0, 0, 3), time, error, line };
+    assert_eq!(result, Err(expected), "HST-2");
     assert_eq!((now, dropped.get()), (Time::ns(147), 6), "HST-2");
 }
 

@@ -1,7 +1,7 @@
 //! Operations of kernels equal the slow reference, bit for bit.
 
 use crate::support::{Outcome, bare, computed};
-use phalanx_sim::kernel::{KernelError, Shape, Tile, Tl, View};
+use phalanx_sim::kernel::{KernelError, Mask, Shape, Tile, Tl, View};
 use phalanx_sim::machine::{Machine, Options, RunError};
 use phalanx_sim::memory::Region;
 use phalanx_sim::spec::GridSpec;
@@ -209,17 +209,99 @@ where
 #[test]
 fn tiles_that_do_not_fit_are_refused_by_name() {
     let add = refused(|tl, x, y| async move { tl.add(&x, &y).await });
-    assert_eq!(add, "elementwise: f32[2, 3] does not fit i32[2, 3]");
+    assert_eq!(add, "add: f32[2, 3] does not fit i32[2, 3]: their types differ");
     let dot = refused(|tl, x, _| async move { tl.dot(&x, &x, None).await });
-    assert_eq!(dot, "dot: f32[2, 3] does not fit f32[2, 3]");
+    assert_eq!(
+        dot,
+        "dot: f32[2, 3] does not fit f32[2, 3]: dimension 1 of the left is 3, dimension 0 of the right is 2"
+    );
+    let flat = refused(|tl, x, _| async move { tl.dot(&x, &tl.zeros(DType::F32, 3)?, None).await });
+    assert_eq!(flat, "dot: f32[2, 3] does not fit f32[3]: a product takes two matrices");
+    let sum = refused(|tl, x, _| async move {
+        let (right, sum) = (tl.zeros(DType::F32, [3, 4])?, tl.zeros(DType::F32, [4, 2])?);
+        tl.dot(&x, &right, Some(&sum)).await
+    });
+    let words = "dot: f32[2, 3] does not fit accumulator f32[4, 2]: the product is f32[2, 4]";
+    assert_eq!(sum, words);
+    let mul = refused(|tl, x, _| async move { tl.mul(&x, &tl.zeros(DType::F32, [1, 4])?).await });
+    assert_eq!(mul, "mul: f32[2, 3] does not fit f32[1, 4]: dimension 1 is 3 and 4");
+    let max = refused(|tl, x, _| async move { tl.maximum(&x, &tl.zeros(DType::F32, [6])?).await });
+    let words = "max: f32[2, 3] does not fit f32[6]: one has 2 dimensions, the other 1";
+    assert_eq!(max, words);
     let select = refused(|tl, x, _| async move { tl.select(&x, &x, &x).await });
-    assert_eq!(select, "select: f32[2, 3] ? f32[2, 3] does not fit f32[2, 3]");
+    assert_eq!(
+        select,
+        "select: f32[2, 3] ? f32[2, 3] does not fit f32[2, 3]: the condition must be i32"
+    );
     let axis = refused(|tl, x, _| async move { tl.sum(&x, 2).await });
-    assert_eq!(axis, "reduce: axis 2 does not fit f32[2, 3]");
+    assert_eq!(axis, "reduce: axis 2 does not fit f32[2, 3]: it has 2 dimensions");
     let reshape = refused(|_, x, _| async move { x.reshape([7]) });
-    assert_eq!(reshape, "reshape: [2, 3] does not fit [7]");
+    assert_eq!(reshape, "reshape: [2, 3] does not fit [7]: 6 and 7 elements");
     let item = refused(|tl, x, _| async move { tl.item(&x, 6).map(|_| x) });
     assert_eq!(item, "item: index 6 does not fit 6 elements");
+}
+
+#[test]
+fn views_whose_mask_or_strides_have_another_shape_are_refused() {
+    let load = |make: fn(&Region) -> View| {
+        refused(move |tl, x, _| async move {
+            let at = Region { sip: 0, cube: 0, address: 0x1000, dtype: DType::F32, elements: 64 };
+            drop(x);
+            tl.load(&make(&at)).await
+        })
+    };
+    let mask = load(|at| View::strided(at, 0, [4, 4], [8, 1]).masked(Mask::below([3, 3, 3])));
+    let words = "view: a mask of 3 dimensions [3, 3, 3] does not fit a view of 2 dimensions [4, 4]";
+    assert_eq!(mask, words);
+    let one = load(|at| View::dense(at, 0, 4).masked(Mask::Each([true; 3].into())));
+    let words = "view: a mask of 3 elements does not fit a view of 4 elements [4]";
+    assert_eq!(one, words);
+    let strides = load(|at| View::strided(at, 0, [4, 4], [1]));
+    assert_eq!(strides, "view: 1 stride [1] does not fit a view of 2 dimensions [4, 4]");
+    let store = refused(|tl, x, _| async move {
+        let at = Region { sip: 0, cube: 0, address: 0x1000, dtype: DType::F32, elements: 64 };
+        tl.store(&View::strided(&at, 0, [2, 4], [8, 1]), &x).await.map(|()| x)
+    });
+    assert_eq!(store, "store: f32[2, 3] does not fit f32[2, 4]: dimension 1 is 3 and 4");
+}
+
+#[test]
+fn krn_6_the_error_of_an_operation_names_the_line_that_asked_for_it() {
+    let first = line!() + 1;
+    type Asks = fn(&Tl, &Tile) -> Result<(), KernelError>;
+    let asks: [Asks; 4] = [
+        |tl, x| tl.reserve(1 << 40).map(|_| drop(x.value())),
+        |tl, x| tl.item(x, 99).map(drop),
+        |tl, x| tl.full(DType::F32, [1 << 20, 1 << 20], 1.0).map(|_| drop(x.value())),
+        |tl, _| tl.sender(tl.pe(), phalanx_sim::ipcq::EdgeSpec::default()).map(drop),
+    ];
+    let mut spec = bare();
+    spec.tcm = phalanx_sim::Capacity::Limited(phalanx_sim::Bytes(1 << 20));
+    for (number, ask) in asks.into_iter().enumerate() {
+        let mut machine = Machine::new(spec.clone(), Options::default());
+        machine.launch(0, "wrong", &[PeId::first(0)], move |tl| async move {
+            let x = tl.zeros(DType::F32, [2, 3])?;
+            // An error that the kernel has handled is not the one that it fails with.
+            drop(tl.dot(&x, &x, None).await);
+            ask(&tl, &x)
+        });
+        let Err(RunError::Kernel { line: Some(line), .. }) = machine.run() else { panic!("KRN-6") };
+        let number = u32::try_from(number).expect("few");
+        assert_eq!((line.file(), line.line()), (file!(), first + 2 + number), "KRN-6");
+    }
+    let mut machine = Machine::new(spec, Options::default());
+    machine.launch(0, "wrong", &[PeId::first(0)], move |tl| async move {
+        let x = tl.zeros(DType::F32, [2, 3])?;
+        tl.dot(&x, &x, None).await.map(drop)
+    });
+    let text = machine.run().unwrap_err().to_string();
+    let line = format!(" ({}:{})", file!(), line!() - 3);
+    assert!(text.ends_with(&line), "KRN-6: {text}");
+    let own = refused(|tl, x, _| async move {
+        drop(tl.item(&x, 7));
+        Err(KernelError::Other("its own".into()))
+    });
+    assert_eq!(own, "its own", "KRN-6: an error of the kernel's own has no line");
 }
 
 #[test]
@@ -241,7 +323,11 @@ fn a_kernel_that_reads_a_number_without_data_is_told_so() {
     let text = error.unwrap_err().to_string();
     assert_eq!(
         text,
-        "kernel `solo` on sip0.cube0.pe0 failed at 0 ns: the kernel reads a number, and this run computes none \
-         (data is off)"
+        format!(
+            "kernel `solo` on sip0.cube0.pe0 failed at 0 ns: the kernel reads a number, and this run computes none \
+             (data is off) ({}:{})",
+            file!(),
+            line!() - 9
+        )
     );
 }

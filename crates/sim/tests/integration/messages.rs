@@ -116,11 +116,9 @@ fn slots_in_hbm_leave_scratch_alone_and_are_given_back() {
     };
     time(64).unwrap();
     let text = time(65).unwrap_err().to_string();
-    assert_eq!(
-        text,
-        "kernel `receiver` on sip1.cube0.pe0 failed at 0 ns: no room in the HBM of sip1.cube0: 4160 B wanted, 4 KiB \
-         of 4 KiB free in one piece"
-    );
+    let words = "kernel `receiver` on sip1.cube0.pe0 failed at 0 ns: no room in the HBM of sip1.cube0: 4160 B wanted, \
+                 4 KiB of 4 KiB free in one piece (";
+    assert!(text.starts_with(words), "{text}");
 }
 
 #[test]

@@ -157,6 +157,7 @@ pub(crate) fn launch_by(
     });
     let on = On {
         pes: job.pes(),
+        axes: None,
         exclusive: true,
         label: Some(format!("{}({})", call.name, plan.name)),
         after: group.last().into_iter().collect(),

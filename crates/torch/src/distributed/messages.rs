@@ -113,6 +113,7 @@ impl Message<'_> {
         };
         let on = On {
             pes: vec![PeId::first(cx.host().sip())],
+            axes: None,
             exclusive: false,
             label: None,
             after: group.last_message(edge).into_iter().collect(),

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 /// A deadlock of ranks.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Desync {
     /// The state of each rank.
     pub ranks: Vec<RankState>,
@@ -96,7 +96,7 @@ struct Stuck<'a> {
 }
 
 impl Desync {
-    pub(super) fn new(members: &[Rank], returned: &[usize], deadlock: Deadlock) -> Self {
+    pub(crate) fn new(members: &[Rank], returned: &[usize], deadlock: Deadlock) -> Self {
         let state = |rank: &Rank| RankState {
             rank: rank.rank(),
             returned: returned.contains(&rank.rank()),

@@ -26,13 +26,13 @@ impl DropPanic {
 }
 
 /// A future whose panics are caught.
-pub(super) struct CatchPanics<F> {
+pub(crate) struct CatchPanics<F> {
     inner: Option<Pin<Box<F>>>,
     drop_panic: DropPanic,
 }
 
 impl<F> CatchPanics<F> {
-    pub(super) fn new(inner: F, drop_panic: DropPanic) -> Self {
+    pub(crate) fn new(inner: F, drop_panic: DropPanic) -> Self {
         Self { inner: Some(Box::pin(inner)), drop_panic }
     }
 }

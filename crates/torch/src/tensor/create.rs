@@ -5,7 +5,7 @@ use crate::error::{Error, describe};
 use crate::placement::{DpPolicy, Shard};
 use crate::rank::Rank;
 use crate::request::{Access, Order, RequestSpec};
-use phalanx_sim::value::{DType, Value};
+use phalanx_sim::value::{Buffer, DType, Value};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -53,6 +53,15 @@ impl Rank {
         dtype: DType,
     ) -> Result<Tensor, Error> {
         self.here().from_slice(numbers, shape, dtype)
+    }
+
+    /// A tensor of the elements of a buffer, row by row, in the type of the buffer.
+    pub fn from_buffer(
+        &self,
+        elements: Buffer,
+        shape: impl AsRef<[usize]>,
+    ) -> Result<Tensor, Error> {
+        self.here().from_buffer(elements, shape)
     }
 
     /// `start`, `start + step`, ... up to `end`, which is excluded.
@@ -153,6 +162,29 @@ impl Placed<'_> {
         let shape = shape.as_ref();
         check_count(numbers.len(), DType::I32, shape)?;
         self.of_value(shape, DType::I32, || Value::from_i32(numbers))
+    }
+
+    /// A tensor of the elements of a buffer, row by row, in the type of the buffer; the elements are not copied on this host.
+    ///
+    /// ```
+    /// use phalanx_sim::{MachineSpec, machine::Options, value::{Buffer, f16}};
+    /// use phalanx_torch::Context;
+    /// let mut context = Context::new(MachineSpec::preset("pair").unwrap(), Options::default());
+    /// let halves = Buffer::F16([1.0, 2.0, 3.0, 4.0].map(f16::from_f32).to_vec());
+    /// let row = context.run(move |cx| {
+    ///     let halves = halves.clone();
+    ///     async move { cx.from_buffer(halves, [2, 2])?.select(0, 1)?.to_buffer().await }
+    /// });
+    /// assert_eq!(row.unwrap(), Buffer::F16([3.0, 4.0].map(f16::from_f32).to_vec()));
+    /// ```
+    pub fn from_buffer(
+        &self,
+        elements: Buffer,
+        shape: impl AsRef<[usize]>,
+    ) -> Result<Tensor, Error> {
+        let (shape, dtype) = (shape.as_ref(), elements.dtype());
+        check_count(elements.len(), dtype, shape)?;
+        self.of_value(shape, dtype, || Value::from_buffer(elements))
     }
 
     /// A tensor whose element `i`, row by row, is `number(i)`; `number` is called only if the run computes numbers.
@@ -311,6 +343,20 @@ impl Tensor {
             }
             Ok(cause)
         }))
+    }
+
+    /// Writes the elements of a buffer of the tensor's type, row by row.
+    pub fn write_buffer(&self, elements: Buffer) -> Result<crate::request::Handle, Error> {
+        if elements.dtype() != self.dtype() {
+            let words =
+                format!("write_buffer: {} cannot take {}", self.describe(), elements.dtype());
+            return Err(Error::argument(words));
+        }
+        check_count(elements.len(), self.dtype(), self.shape())?;
+        if self.is_whole() {
+            return Ok(self.write_(self.rank.has_data().then(|| Value::from_buffer(elements))));
+        }
+        self.copy_(&self.rank.from_buffer(elements, self.shape())?)
     }
 
     /// Writes a value, the whole tensor row by row, to every shard.

@@ -1,22 +1,23 @@
-//! Reading the elements of a tensor: an await.
+//! Reading the elements of a tensor: an await. A read moves the bytes of the tensor's own elements, not those of its storage.
 
 use super::Tensor;
 use crate::error::Error;
 use crate::placement::Shard;
 use crate::request::{Access, RequestSpec};
-use phalanx_sim::value::{Buffer, DType, Element, Value};
+use phalanx_sim::machine::Selection;
+use phalanx_sim::value::{Buffer, DType, Element, Value, bf16, f16};
 use std::cell::RefCell;
 use std::rc::Rc;
 
 impl Tensor {
     /// Reads its elements, row by row (TEN-1).
     pub async fn to_vec(&self) -> Result<Vec<f32>, Error> {
+        let value = self.to_value().await?;
         if self.dtype() == DType::I32 {
-            let whole = self.to_vec_i32().await?;
             #[expect(clippy::cast_precision_loss, reason = "asked for as f32")]
-            return Ok(whole.into_iter().map(|number| number as f32).collect());
+            return Ok(value.to_i32().into_iter().map(|number| number as f32).collect());
         }
-        self.fetch(Value::to_f32).await
+        Ok(value.to_f32())
     }
 
     /// Reads its i32 elements, row by row.
@@ -24,16 +25,33 @@ impl Tensor {
         if self.dtype() != DType::I32 {
             return Err(Error::argument(format!("{} holds no i32: use `to_vec`", self.describe())));
         }
-        self.fetch(Value::to_i32).await
+        Ok(self.to_value().await?.to_i32())
     }
 
     /// Reads its elements in their type, row by row.
     pub async fn to_buffer(&self) -> Result<Buffer, Error> {
+        let value = self.to_value().await?;
         Ok(match self.dtype() {
-            DType::F32 => Buffer::F32(self.fetch(elements).await?),
-            DType::F16 => Buffer::F16(self.fetch(elements).await?),
-            DType::Bf16 => Buffer::Bf16(self.fetch(elements).await?),
-            DType::I32 => Buffer::I32(self.fetch(elements).await?),
+            DType::F32 => Buffer::F32(value.elements().of::<f32>().to_vec()),
+            DType::F16 => Buffer::F16(value.elements().of::<f16>().to_vec()),
+            DType::Bf16 => Buffer::Bf16(value.elements().of::<bf16>().to_vec()),
+            DType::I32 => Buffer::I32(value.elements().of::<i32>().to_vec()),
+        })
+    }
+
+    /// Reads its elements, row by row, as a computed value: [`Value::elements`] lends them without a copy.
+    pub async fn to_value(&self) -> Result<Value, Error> {
+        let plan = self.reads();
+        let values = self.read_parts(&plan).await?;
+        if !self.rank.has_data() {
+            return Err(Error::NoData(format!("{self:?}")));
+        }
+        self.rank.host().evaluator().force(&values);
+        Ok(match self.dtype() {
+            DType::F32 => self.put_together::<f32>(&plan, values)?,
+            DType::F16 => self.put_together::<f16>(&plan, values)?,
+            DType::Bf16 => self.put_together::<bf16>(&plan, values)?,
+            DType::I32 => self.put_together::<i32>(&plan, values)?,
         })
     }
 
@@ -46,10 +64,7 @@ impl Tensor {
                 self.numel()
             )));
         }
-        if self.dtype() == DType::I32 {
-            return Ok(f64::from(self.to_vec_i32().await?[0]));
-        }
-        Ok(f64::from(self.to_vec().await?[0]))
+        Ok(self.to_value().await?.get(0))
     }
 
     /// Reads its elements and writes the first eight as text.
@@ -60,61 +75,56 @@ impl Tensor {
         Ok(format!("{} [{}{more}]", self.describe(), shown.join(", ")))
     }
 
-    /// Reads the shards of the storage and picks the tensor's elements.
-    async fn fetch<T: Copy + Default + PartialEq + Into<f64> + 'static>(
-        &self,
-        numbers: impl Fn(&Value) -> Vec<T>,
-    ) -> Result<Vec<T>, Error> {
-        let shards = self.read_shards().await?;
-        if !self.rank.has_data() {
-            return Err(Error::NoData(format!("{self:?}")));
+    /// The reads of a tensor: one for each shard that holds some of its elements.
+    fn reads(&self) -> Vec<ShardRead> {
+        let shards = self.storage.shards.iter().enumerate();
+        if self.region().is_ok() {
+            let (start, shape, strides) =
+                (self.storage_offset(), self.shape().to_vec(), self.strides().to_vec());
+            let selected = vec![Selection { start, shape, strides }];
+            return shards
+                .map(|(shard, _)| ShardRead {
+                    shard,
+                    selected: selected.clone(),
+                    places: Places::All,
+                })
+                .collect();
         }
-        let values: Vec<Value> = shards.iter().map(|(_, value)| value.clone()).collect();
-        self.rank.host().evaluator().force(&values);
-        let all = self.assemble(&shards, numbers)?;
-        Ok(self.elements().map(|index| all[index]).collect())
+        if self.is_whole() {
+            let whole = |shard: &Shard| vec![Selection::dense(0, shard.elements())];
+            return shards
+                .map(|(number, shard)| ShardRead {
+                    shard: number,
+                    selected: whole(shard),
+                    places: Places::Block,
+                })
+                .collect();
+        }
+        let reads = shards.map(|(number, shard)| self.read_of(number, shard));
+        reads.filter(|read| !read.selected.is_empty()).collect()
     }
 
-    /// The whole storage, from all of its shards (TEN-2).
-    fn assemble<T: Copy + Default + PartialEq + Into<f64>>(
-        &self,
-        shards: &[(usize, Value)],
-        numbers: impl Fn(&Value) -> Vec<T>,
-    ) -> Result<Vec<T>, Error> {
+    /// The elements of the tensor that a shard of a cut storage holds.
+    fn read_of(&self, number: usize, shard: &Shard) -> ShardRead {
+        let (mut selected, mut places): (Vec<Selection>, Vec<usize>) = Default::default();
         let width = self.storage.columns;
-        let mut all = vec![T::default(); self.storage.rows * width];
-        let mut holder: Vec<u32> = vec![u32::MAX; all.len()];
-        for (number, value) in shards {
-            let shard = &self.storage.shards[*number];
-            let mut held = numbers(value).into_iter();
-            for row in shard.rows.clone() {
-                for column in shard.columns.clone() {
-                    let (index, got) = (row * width + column, held.next().unwrap_or_default());
-                    let first = std::mem::replace(&mut holder[index], narrow(*number));
-                    if first == u32::MAX {
-                        all[index] = got;
-                    } else if !same(all[index], got) {
-                        let first = &self.storage.shards[first as usize];
-                        return Err(self.differ(index, (first, all[index]), (shard, got)));
-                    }
-                }
+        for (place, element) in self.elements().enumerate() {
+            let (row, column) = (element / width, element % width);
+            if !shard.rows.contains(&row) || !shard.columns.contains(&column) {
+                continue;
             }
+            let at = shard.at(row, column);
+            match selected.last_mut() {
+                Some(run) if run.start + run.shape[0] == at => run.shape[0] += 1,
+                _ => selected.push(Selection::dense(at, 1)),
+            }
+            places.push(place);
         }
-        Ok(all)
+        ShardRead { shard: number, selected, places: Places::Of(places) }
     }
 
-    #[cold]
-    fn differ<T: Into<f64>>(&self, index: usize, one: (&Shard, T), other: (&Shard, T)) -> Error {
-        Error::ReplicasDiffer {
-            tensor: format!("{self:?}"),
-            index,
-            first: (one.0.pe.to_string(), one.1.into()),
-            second: (other.0.pe.to_string(), other.1.into()),
-        }
-    }
-
-    /// Reads all shards of the storage.
-    async fn read_shards(&self) -> Result<Vec<(usize, Value)>, Error> {
+    /// Reads the selected elements of the shards.
+    async fn read_parts(&self, plan: &[ShardRead]) -> Result<Vec<Value>, Error> {
         let asked = RequestSpec {
             what: "read",
             subject: format!("{self:?}"),
@@ -123,18 +133,82 @@ impl Tensor {
         };
         let (host, storage) = (self.rank.host().clone(), self.storage.clone());
         let found = Rc::new(RefCell::new(Vec::new()));
-        let results = found.clone();
+        let (results, plan) = (found.clone(), plan.to_vec());
         let handle = self.rank.request(asked, move |cause| async move {
             let mut cause = cause;
-            for (number, shard) in storage.shards.iter().enumerate() {
-                let (value, led) = host.read(&shard.region, 0, shard.elements(), cause).await?;
+            for ShardRead { shard, selected, .. } in plan {
+                let region = &storage.shards[shard].region;
+                let (value, led) = host.read_all(region, &selected, cause).await?;
                 cause = led;
-                results.borrow_mut().extend(value.map(|value| (number, value)));
+                results.borrow_mut().extend(value);
             }
             Ok(cause)
         });
         handle.wait().await?;
         Ok(found.take())
+    }
+
+    /// The elements of the tensor, from what its shards hold (TEN-2).
+    fn put_together<T>(&self, plan: &[ShardRead], values: Vec<Value>) -> Result<Value, Error>
+    where
+        T: Element + Default + PartialEq + Into<f64>,
+    {
+        if plan.iter().all(|read| matches!(read.places, Places::All)) {
+            return self.first_of::<T>(values);
+        }
+        let mut all = vec![T::default(); self.numel()];
+        let mut holder = vec![usize::MAX; all.len()];
+        for (read, value) in plan.iter().zip(values) {
+            for (place, got) in self.places(read).zip(value.elements().of::<T>()) {
+                let first = std::mem::replace(&mut holder[place], read.shard);
+                if first == usize::MAX {
+                    all[place] = *got;
+                } else if !same(all[place], *got) {
+                    return Err(self.differ(place, (first, all[place]), (read.shard, *got)));
+                }
+            }
+        }
+        Ok(Value::from_vec(all))
+    }
+
+    /// The places in the tensor of the elements that a shard holds.
+    fn places<'a>(&'a self, read: &'a ShardRead) -> Box<dyn Iterator<Item = usize> + 'a> {
+        let (shard, width) = (&self.storage.shards[read.shard], self.storage.columns);
+        match &read.places {
+            Places::All => Box::new(0..self.numel()),
+            Places::Of(places) => Box::new(places.iter().copied()),
+            Places::Block => Box::new(shard.rows.clone().flat_map(move |row| {
+                shard.columns.clone().map(move |column| row * width + column)
+            })),
+        }
+    }
+
+    /// The first of several copies, which must be equal.
+    fn first_of<T>(&self, copies: Vec<Value>) -> Result<Value, Error>
+    where
+        T: Element + PartialEq + Into<f64>,
+    {
+        let mut copies = copies.into_iter().enumerate();
+        let Some((_, first)) = copies.next() else { return Ok(Value::zeros(self.dtype(), 0)) };
+        for (shard, copy) in copies {
+            let (one, other) = (first.elements().of::<T>(), copy.elements().of::<T>());
+            if let Some(place) = (0..one.len()).find(|place| !same(one[*place], other[*place])) {
+                return Err(self.differ(place, (0, one[place]), (shard, other[place])));
+            }
+        }
+        Ok(first)
+    }
+
+    /// The error of two shards that hold different numbers for element `place` of the tensor.
+    #[cold]
+    fn differ<T: Into<f64>>(&self, place: usize, one: (usize, T), other: (usize, T)) -> Error {
+        let pe = |shard: usize| self.storage.shards[shard].pe.to_string();
+        Error::ReplicasDiffer {
+            tensor: format!("{self:?}"),
+            index: self.elements().nth(place).unwrap_or(place),
+            first: (pe(one.0), one.1.into()),
+            second: (pe(other.0), other.1.into()),
+        }
     }
 
     /// The elements of the storage that the tensor views, in its order.
@@ -151,13 +225,23 @@ impl Tensor {
     }
 }
 
-/// The elements of a value of type `T`.
-fn elements<T: Element>(value: &Value) -> Vec<T> {
-    T::slice(value.elements()).to_vec()
+/// The elements of a tensor that one shard holds.
+#[derive(Clone)]
+struct ShardRead {
+    shard: usize,
+    selected: Vec<Selection>,
+    places: Places,
 }
 
-fn narrow(number: usize) -> u32 {
-    u32::try_from(number).expect("fewer shards than PEs")
+/// The places in the tensor of the elements that a shard holds.
+#[derive(Clone)]
+enum Places {
+    /// All, in order: the shard is a copy of the storage.
+    All,
+    /// The block of the shard: the tensor is the storage.
+    Block,
+    /// These.
+    Of(Vec<usize>),
 }
 
 /// True if the two are equal, or both NaN.

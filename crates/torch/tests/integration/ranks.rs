@@ -2,11 +2,15 @@
 
 mod arguments;
 mod awkward;
+mod buffers;
 mod desync;
 mod first;
+mod foreign;
+mod grids;
 mod messages;
 mod reads;
 mod requests;
+mod slices;
 mod spawn;
 mod together;
 mod waits;

@@ -73,7 +73,11 @@ fn reference() -> Vec<f32> {
 
 fn run(pes: usize) -> (Outcome, Vec<f32>) {
     let options = GraphOptions { pes: Grid::Pes(pes), ..GraphOptions::default() };
-    quad().run(move |cx| async move { product(&cx, options).await }).expect("a product")
+    let compute = move |cx| {
+        let options = options.clone();
+        async move { product(&cx, options).await }
+    };
+    quad().run(compute).expect("a product")
 }
 
 #[test]

@@ -105,7 +105,7 @@ proptest! {
         }
         let options = GraphOptions { slots, depth, ..free(pes) };
         let got = chip().run(move |cx| {
-            let steps = steps.clone();
+            let (steps, options) = (steps.clone(), options.clone());
             async move {
                 let [a, b, c] = [0, 1, 2].map(|matrix| {
                     cx.from_slice(&start(matrix), [ROWS, COLUMNS], DType::F32)

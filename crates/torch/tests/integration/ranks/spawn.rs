@@ -3,7 +3,7 @@
 use super::{assert_usable, failing, nap, number, quad};
 use phalanx_sim::{DType, Time};
 use phalanx_torch::multiprocessing::{SpawnError, spawn};
-use phalanx_torch::{Context, Error, Rank, distributed as dist};
+use phalanx_torch::{Context, Error, Rank, Tensor, distributed as dist};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
@@ -237,6 +237,66 @@ fn mps_3_a_rank_that_cannot_go_on_leaves_nothing_behind() {
     assert_eq!(error.cancelled, [1, 2, 3]);
     assert_eq!(error.desync.unwrap().missing(), [0], "MPS-4");
     assert_usable(&mut context);
+}
+
+/// Asks for everything it can when it is dropped.
+struct AsksWhenDropped {
+    cx: Rank,
+    x: Tensor,
+    asked: Rc<Cell<usize>>,
+}
+
+impl Drop for AsksWhenDropped {
+    fn drop(&mut self) {
+        let Self { cx, x, asked } = self;
+        x.fill_(2.0).expect("a request");
+        nap(cx, x, Time::us(1));
+        cx.full([8], 1.0, DType::F32).expect("a tensor");
+        let _range = cx.range("the end");
+        let _ = dist::init_process_group(cx);
+        let _ = dist::all_reduce_async(cx, x, dist::ReduceOp::Sum, None);
+        let _ = dist::isend(cx, x, (cx.rank() + 1) % 4, 0, None);
+        asked.set(asked.get() + 1);
+    }
+}
+
+#[test]
+fn mps_3_a_destructor_that_asks_for_something_leaves_nothing_behind() {
+    let mut context = quad();
+    let asked = Rc::new(Cell::new(0));
+    let kept = Rc::new(RefCell::new(Vec::new()));
+    for round in 0..4_usize {
+        let (count, tensors) = (asked.clone(), kept.clone());
+        let failed = spawn(&mut context, 4, move |rank, cx| {
+            let (asked, kept) = (count.clone(), tensors.clone());
+            async move {
+                let x = cx.full([16], 1.0, DType::F32)?;
+                kept.borrow_mut().push(x.clone());
+                let _last_wish = AsksWhenDropped { cx: cx.clone(), x: x.clone(), asked };
+                if rank == round {
+                    return Err("first".into());
+                }
+                dist::init_process_group(&cx)?;
+                dist::all_reduce(&cx, &x, dist::ReduceOp::Sum, None).await
+            }
+        });
+        let error = failed.unwrap_err();
+        assert_eq!(error.errors.keys().copied().collect::<Vec<_>>(), [round]);
+        assert!(error.secondary.is_empty(), "{:?}", error.secondary);
+        assert_eq!(asked.get(), 4 * (round + 1), "every destructor has run");
+        assert_usable(&mut context);
+        // A tensor that outlives its program can be written by the next one.
+        let tensors = kept.take();
+        let sums = spawn(&mut context, 4, move |rank, _| {
+            let x = tensors.iter().find(|x| x.owner().rank() == rank).cloned();
+            async move {
+                let x = x.expect("one for each rank");
+                x.fill_(3.0)?;
+                Ok(x.to_vec().await?[15])
+            }
+        });
+        assert_eq!(sums.unwrap(), [3.0; 4], "MPS-3");
+    }
 }
 
 #[test]
