@@ -18,7 +18,7 @@ from . import distributed, errors, multiprocessing, tp
 from ._context import Context, current_context, report
 from ._core import __version__
 from ._dtypes import DType, bf16, bfloat16, f16, f32, float16, float32, i32, int32
-from ._kernel import Kernel, explain, kernel, launch
+from ._kernel import Grid, Kernel, explain, kernel, launch
 from ._machines import MachineSpec, machine, presets
 from ._tensor import (
     DPPolicy,
@@ -43,7 +43,7 @@ from .errors import PhalanxError
 from .report import Report
 
 __all__ = [
-    "Context", "DPPolicy", "DType", "Kernel", "MachineSpec", "PhalanxError", "Report", "Tensor", "Work", "__version__", "arange", "bf16", "bfloat16",
+    "Context", "DPPolicy", "DType", "Grid", "Kernel", "MachineSpec", "PhalanxError", "Report", "Tensor", "Work", "__version__", "arange", "bf16", "bfloat16",
     "current_context", "distributed", "empty", "errors", "explain", "f16", "f32", "float16", "float32", "from_dlpack", "from_numpy", "full", "i32",
     "int32", "kernel", "launch", "machine", "manual_seed", "multiprocessing", "ones", "presets", "rand", "randn", "range", "report", "sleep", "synchronize",
     "tensor", "tp", "zeros",

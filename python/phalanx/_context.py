@@ -6,13 +6,16 @@ import atexit
 import os
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from . import _core
-from ._fibers import Abort, Fiber, begin, finish, getcurrent
+from . import _core, _progress
+from ._fibers import Abort, Fiber, begin, drivers, finish, getcurrent
 from ._machines import MachineSpec, machine as read_machine
 from .errors import ArgumentError, DesyncError, ProcessExitedException, SpawnException
 from .report import Report
+
+if TYPE_CHECKING:
+    from ._tensor import Work
 
 __all__ = ["Context", "current_context", "current_rank", "report"]
 
@@ -28,7 +31,8 @@ class Context:
 
     ``machine`` and the keywords for changes are those of :func:`phalanx.machine`. ``data=False`` simulates times without
     numbers; ``strict=False`` lets unwritten memory read as NaN; ``record=True`` keeps a log of every operation; ``threads`` is the
-    number of threads that compute numbers; ``ccl`` is the path of a ``ccl.yaml``, or its contents as a dict.
+    number of threads that compute numbers; ``ccl`` is the path of a ``ccl.yaml``, or its contents as a dict. Runs of more than half
+    a second show their progress on a terminal and in a notebook, unless ``progress=False``.
 
     >>> import phalanx
     >>> context = phalanx.Context("pair")
@@ -46,10 +50,13 @@ class Context:
         record: bool = False,
         threads: int | None = None,
         ccl: str | os.PathLike[str] | Mapping[str, Any] | None = None,
+        progress: bool | None = None,
         **changes: Any,
     ) -> None:
         self.machine = read_machine(machine, **changes)
-        self._core = _core.Context(self.machine, data, strict, record, threads, _read_ccl(ccl))
+        shown = _progress.shower(progress)
+        self._core = _core.Context(self.machine, data, strict, record, threads, _read_ccl(ccl), shown)
+        self._ranks: list[_core.Rank] | None = None
         _open.add(self)
 
     def spawn(self, fn: Callable[..., Any], args: Sequence[Any] = (), nprocs: int | None = None) -> list[Any]:
@@ -65,6 +72,8 @@ class Context:
         _last = self
         if nprocs == 0:
             return []
+        # The ranks of the main program begin anew.
+        self._ranks = None
         secondary: dict[int, BaseException] = {}
 
         def begin_rank(rank: _core.Rank) -> Callable[[], Any]:
@@ -98,6 +107,50 @@ class Context:
             raised = error.errors[0]
         raise raised
 
+    def drive_until(self, work: Work) -> None:
+        """Makes time pass until an operation of the main program is over; raises its error."""
+        with self._used():
+            work.wait()
+
+    def drive_to(self, seconds: float) -> bool:
+        """Makes time pass until this simulated time; False if nothing is left to do before it."""
+        return self._core.drive_to(round(seconds * 1e12))
+
+    def drain(self) -> None:
+        """Makes time pass until nothing is left to do. What waits for something that nobody asked for stays open."""
+        self._core.drain()
+
+    def clear(self) -> None:
+        """Cancels everything that is under way. Tensors and time stay."""
+        self._core.clear()
+
+    def use(self) -> Context:
+        """Makes this the context of the main program, as in ``with context:``, until it is closed: for notebooks."""
+        if self not in _entered:
+            _entered.append(self)
+            drivers.append(self._drive)
+        return self
+
+    def as_rank(self, rank: int = 0, world_size: int | None = None) -> _AsRank:
+        """Lets the main program be a rank: ``with context.as_rank(1, 2): ...``.
+
+        In ``with context:`` it is the only rank. With several, it plays one after the other; time passes only where it waits.
+        """
+        return _AsRank(self, rank, world_size)
+
+    def _main_ranks(self, count: int | None) -> list[_core.Rank]:
+        if self._ranks is None or (count is not None and len(self._ranks) != count):
+            self._ranks = self._core.ranks(1 if count is None else count)
+        return self._ranks
+
+    def _drive(self, pending: _core.Pending) -> None:
+        global _last
+        _last = self
+        self._core.drive(current_rank(), pending)
+
+    def _used(self) -> _Used:
+        return _Used(self)
+
     @property
     def now(self) -> float:
         """The simulated time, in seconds."""
@@ -116,11 +169,11 @@ class Context:
         """Ends the context and what is left of its programs. Its tensors cannot be used any more."""
         if self in _entered:
             _entered.remove(self)
+            drivers.remove(self._drive)
         self._core.close()
 
     def __enter__(self) -> Context:
-        _entered.append(self)
-        return self
+        return self.use()
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -128,6 +181,46 @@ class Context:
     def __repr__(self) -> str:
         state = "closed" if self._core.closed else f"at {self._core.now()} ps"
         return f"<phalanx.Context {self.machine.name} {state}>"
+
+
+class _Used:
+    """Makes a context the one that waits, for a while."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    def __enter__(self) -> None:
+        _entered.append(self._context)
+        drivers.append(self._context._drive)
+
+    def __exit__(self, *_: object) -> None:
+        _entered.pop()
+        drivers.pop()
+
+
+class _AsRank(_Used):
+    """Makes the main program one of several ranks, for a while."""
+
+    def __init__(self, context: Context, rank: int, world_size: int | None) -> None:
+        super().__init__(context)
+        if world_size is None and context._ranks is not None:
+            world_size = len(context._ranks)
+        ranks = context._main_ranks(world_size)
+        if not 0 <= rank < len(ranks):
+            raise ArgumentError(f"as_rank: there is no rank {rank} of {len(ranks)}")
+        self._rank = ranks[rank]
+
+    def __enter__(self) -> None:
+        super().__enter__()
+        _playing.append(self._rank)
+
+    def __exit__(self, *_: object) -> None:
+        _playing.pop()
+        super().__exit__()
+
+
+#: The ranks that the main program plays, latest last.
+_playing: list[_core.Rank] = []
 
 
 def _failed(failure: dict[str, Any], secondary: dict[int, BaseException]) -> BaseException:
@@ -175,8 +268,13 @@ def current_rank() -> _core.Rank:
     fiber = getcurrent()
     if type(fiber) is Fiber and fiber.rank is not None:
         return fiber.rank
+    if type(fiber) is not Fiber:
+        if _playing:
+            return _playing[-1]
+        if _entered:
+            return _entered[-1]._main_ranks(None)[0]
     raise RuntimeError(
-        "no rank runs here: make tensors in a program that Context.run or multiprocessing.spawn runs"
+        "no rank runs here: use tensors in a program that Context.run or multiprocessing.spawn runs, or enter a context (`with context:`)"
     )
 
 

@@ -20,7 +20,7 @@ from ._fibers import begin, finish, getcurrent
 from ._tensor import Tensor, Work
 from .errors import ArgumentError
 
-__all__ = ["Issued", "Kernel", "Queue", "Tile", "Tl", "View", "explain", "kernel", "launch"]
+__all__ = ["Grid", "Issued", "Kernel", "Queue", "Tile", "Tl", "View", "explain", "kernel", "launch"]
 
 
 def _install() -> None:
@@ -175,7 +175,7 @@ _CONSTANT = (int, float, str, bytes, bool, type(None), DType)
 class Kernel:
     """A kernel: ``kernel[grid](tensors and numbers)`` runs it on the PEs of the current rank's SIP, and returns a :class:`Work`.
 
-    ``grid`` is the number of PEs, ``(cubes, pes of each)``, or ``...`` for all. Tensors named in ``reads`` are only read: kernels that
+    ``grid`` is a :class:`Grid`, the number of PEs, ``...`` for all, or a tuple of programs along up to three axes. Tensors named in ``reads`` are only read: kernels that
     read one tensor run side by side. ``mode`` is ``"recorded"`` or ``"greenlet"``, which mean the same.
     """
 
@@ -212,7 +212,7 @@ class Kernel:
             args = args + tuple(kwargs.pop(name) for name in names if name in kwargs)
             if kwargs:
                 raise TypeError(f"kernel `{self.__name__}` got an unexpected argument `{next(iter(kwargs))}`")
-        dims = _grid(grid)
+        shape = _grid(grid)
         tensors = []
         places: list[int | None] = []
         for index, arg in enumerate(args):
@@ -223,7 +223,7 @@ class Kernel:
             else:
                 places.append(None)
         rank = current_rank()
-        recordings = self._recordings_for(rank, dims, args)
+        recordings = self._recordings_for(rank, shape, args)
         self._last = recordings
         fn = self.fn
 
@@ -232,14 +232,14 @@ class Kernel:
             return lambda: begin(lambda: finish(fn(tl, *values)))
 
         name = getattr(fn, "__name__", "kernel")
-        return Work(rank.launch(name, dims, tensors, begin_program, recordings, self.mode == "greenlet"))
+        return Work(rank.launch(name, shape._parts, tensors, begin_program, recordings, self.mode == "greenlet"))
 
-    def _recordings_for(self, rank: _core.Rank, dims: list[int], args: tuple[Any, ...]) -> Recordings:
+    def _recordings_for(self, rank: _core.Rank, grid: Grid, args: tuple[Any, ...]) -> Recordings:
         """The lists that were recorded with arguments of the same kinds."""
         key = None
         if self._replay and self.mode == "recorded":
             self._kept_from = None
-            key = self._key(rank, dims, args)
+            key = self._key(rank, grid, args)
         if key is None:
             return Recordings(False)
         found = self._recordings.get(key)
@@ -249,8 +249,8 @@ class Kernel:
             found = self._recordings[key] = Recordings(True)
         return found
 
-    def _key(self, rank: _core.Rank, dims: list[int], args: tuple[Any, ...]) -> Any:
-        parts: list[Any] = [rank.identity(), tuple(dims)]
+    def _key(self, rank: _core.Rank, grid: Grid, args: tuple[Any, ...]) -> Any:
+        parts: list[Any] = [rank.identity(), grid._key()]
         for arg in args:
             if isinstance(arg, Tensor):
                 core = arg._core
@@ -334,10 +334,60 @@ def _cells(fn: Any) -> list[tuple[str, Any]]:
     return found
 
 
-def _grid(grid: Any) -> list[int]:
+class Grid:
+    """The programs of a launch, and the PEs of the rank's SIP that run them.
+
+    In ``kernel[grid]`` a number means so many PEs, ``...`` all of them, and a tuple of one to three numbers that many programs along
+    each axis, on all PEs; there may be more programs than PEs.
+    """
+
+    __slots__ = ("_parts",)
+
+    def __init__(self, parts: tuple[str, list[int], list[tuple[int, int]], list[int] | None]) -> None:
+        self._parts = parts
+
+    @staticmethod
+    def all() -> Grid:
+        """One program on each PE."""
+        return Grid(("all", [], [], None))
+
+    @staticmethod
+    def pes(count: int) -> Grid:
+        """One program on each of the first PEs, cube by cube."""
+        return Grid(("pes", [count], [], None))
+
+    @staticmethod
+    def cubes(cubes: int, pes: int) -> Grid:
+        """One program on each of the first PEs of each of the first cubes."""
+        return Grid(("cubes", [cubes, pes], [], None))
+
+    @staticmethod
+    def on(pes: Sequence[tuple[int, int]]) -> Grid:
+        """One program on each of these PEs, as ``(cube, pe)``, in this order."""
+        return Grid(("on", [], list(pes), None))
+
+    @staticmethod
+    def programs(*axes: int, over: Grid | None = None) -> Grid:
+        """Programs in one to three axes, the first fastest. The PEs of ``over`` take them in order, each when it is free."""
+        kind, numbers, chosen, _ = (over or Grid.all())._parts
+        return Grid((kind, numbers, chosen, list(axes)))
+
+    def _key(self) -> Any:
+        kind, numbers, chosen, axes = self._parts
+        return kind, tuple(numbers), tuple(chosen), axes and tuple(axes)
+
+    def __repr__(self) -> str:
+        return f"Grid{self._parts}"
+
+
+def _grid(grid: Any) -> Grid:
+    if isinstance(grid, Grid):
+        return grid
     if grid is None or grid is Ellipsis:
-        return []
-    return [grid] if isinstance(grid, int) else [int(part) for part in grid]
+        return Grid.all()
+    if isinstance(grid, int):
+        return Grid.pes(grid)
+    return Grid.programs(*(int(part) for part in grid))
 
 
 def kernel(fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:

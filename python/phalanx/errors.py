@@ -19,6 +19,7 @@ __all__ = [
     "ProcessRaisedException",
     "ReplicasDifferError",
     "SpawnException",
+    "StuckError",
     "UnreceivedError",
 ]
 
@@ -68,6 +69,10 @@ class NoDataError(PhalanxError, RuntimeError):
 
 class CancelledError(PhalanxError, RuntimeError):
     """An operation that was cancelled with its program."""
+
+
+class StuckError(PhalanxError, RuntimeError):
+    """A main program waits for something that can no longer happen. Nothing is cancelled: it can ask for what is missing."""
 
 
 class InternalError(PhalanxError, RuntimeError):

@@ -421,7 +421,9 @@ def test_tiles_that_outlive_their_kernel_do_no_harm() -> None:
     [
         (lambda x: add[0](x, x, x), "grid of 0 PEs"),
         (lambda x: add[99](x, x, x), "grid of 99 PEs"),
-        (lambda x: add[1, 2, 3](x, x, x), "one or two numbers"),
+        (lambda x: add[1, 2, 3, 4](x, x, x), "one to three axes"),
+        (lambda x: add[phalanx.Grid.cubes(9, 1)](x, x, x), "9 cubes by 1 PEs"),
+        (lambda x: add[phalanx.Grid.on([(0, 0), (0, 0)])](x, x, x), "named twice"),
         (lambda x: phalanx.kernel(add.fn, reads=["z"]), "no parameter `z`"),
         (lambda x: phalanx.kernel(add.fn, mode="fast"), "no mode `fast`"),
     ],
@@ -441,3 +443,43 @@ def test_launch_takes_a_plain_function() -> None:
         return x.tolist()
 
     assert phalanx.Context("pair").run(program) == [4, 4, 4]
+
+
+def test_grids_choose_pes_and_take_more_programs_than_pes() -> None:
+    @phalanx.kernel
+    def mark(tl: Any, out: Any) -> None:
+        column, row = tl.program_id_along(0), tl.program_id_along(1)
+        tl.store(out[row : row + 1, column], tl.full(1, 10 * row + column))
+
+    @phalanx.kernel
+    def where(tl: Any, out: Any) -> None:
+        number = tl.program_id
+        tl.store(out[number : number + 1], tl.full(1, 10 * tl.pe[1] + tl.pe[2]))
+
+    def program() -> Any:
+        out = phalanx.zeros(3, 7)
+        for _ in range(2):
+            mark[7, 3](out)
+        chosen = phalanx.zeros(2)
+        where[phalanx.Grid.on([(1, 3), (0, 2)])](chosen)
+        return out.numpy(), chosen.tolist()
+
+    times = []
+    for mode in MODES:
+        mark.mode = where.mode = mode
+        context = phalanx.Context("quad-sip")
+        out, chosen = context.run(program)
+        assert (out == [[10 * row + column for column in range(7)] for row in range(3)]).all()
+        assert chosen == [13, 2]
+        times.append(context.now_ps)
+    assert times[0] == times[1]
+
+
+def test_storing_to_what_is_only_read_is_an_error() -> None:
+    @phalanx.kernel(reads=["x"])
+    def wrong(tl: Any, x: Any) -> None:
+        tl.store(x, tl.load(x))
+
+    with pytest.raises(KernelError, match="which the launch declares as read") as caught:
+        phalanx.Context("pair").run(lambda: wrong[1](phalanx.ones(4)).wait())
+    assert caught.value.__cause__ is not None

@@ -1,22 +1,25 @@
 //! Contexts: a machine and the programs that run on it.
 
-use crate::error::{Raised, exception, to_python};
-use crate::fiber::Program;
+use crate::error::{OrRaise, Raised, exception, to_python};
+use crate::fiber::{Pending, Program, is_over};
+use crate::interrupt::Interrupt;
 use crate::machine::MachineSpec;
 use crate::one_thread::OneThread;
 use crate::rank::Rank;
 use crate::report::Report;
-use phalanx_sim::Evaluator;
 use phalanx_sim::executor::Sim;
 use phalanx_sim::machine::Options;
+use phalanx_sim::{Evaluator, Time};
 use phalanx_torch::ccl::{Algorithm, CclConfig};
 use phalanx_torch::multiprocessing::{SpawnError, spawn};
 use phalanx_torch::{Error, Pool};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use std::cell::RefCell;
+use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
+use std::task::Poll;
 
 /// A machine with its ranks.
 #[pyclass(frozen, module = "phalanx._core")]
@@ -26,6 +29,7 @@ struct State {
     /// The object is on the heap, as all of Python's: a greenlet may copy the stack of the hub aside.
     context: RefCell<Option<phalanx_torch::Context>>,
     sim: Sim,
+    interrupt: Arc<Interrupt>,
 }
 
 /// The threads that compute numbers for all contexts.
@@ -38,6 +42,7 @@ fn pool() -> Arc<dyn Evaluator> {
 #[pymethods]
 impl Context {
     #[new]
+    #[expect(clippy::too_many_arguments, reason = "the settings of a context")]
     fn new(
         py: Python<'_>,
         machine: &MachineSpec,
@@ -46,6 +51,7 @@ impl Context {
         record: bool,
         threads: Option<usize>,
         ccl: Option<(String, String)>,
+        progress: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
         let mut options = Options { data, strict, record, ..Options::default() };
         match threads {
@@ -53,6 +59,9 @@ impl Context {
             Some(threads) => options.evaluator = Arc::new(Pool::new(threads)),
             None => options.evaluator = pool(),
         }
+        let interrupt = Arc::new(Interrupt::new(progress));
+        let asked = interrupt.clone();
+        options.interrupt = Some(Arc::new(move || asked.is_wanted()));
         let mut context = phalanx_torch::Context::new(machine.0.clone(), options);
         if let Some((file, text)) = ccl {
             let config = CclConfig::parse(&file, &text, &Algorithm::names());
@@ -60,7 +69,9 @@ impl Context {
             context = context.with_ccl(config.map_err(refused)?);
         }
         let sim = context.machine().host(0).sim().clone();
-        Ok(Self(OneThread::new(State { context: RefCell::new(Some(context)), sim })))
+        interrupt.watch(sim.clone());
+        let context = RefCell::new(Some(context));
+        Ok(Self(OneThread::new(State { context, sim, interrupt })))
     }
 
     /// Runs `nprocs` programs. `begin(rank)`, called in this greenlet, starts the program of a rank. Returns the results and
@@ -81,10 +92,45 @@ impl Context {
                 }
             })
         })?;
+        if let Some(error) = self.0.get()?.interrupt.end(py) {
+            return Err(error);
+        }
         match result {
             Ok(results) => Ok((Some(results), None)),
             Err(error) => Ok((None, Some(failure(py, &error)?))),
         }
+    }
+
+    /// The ranks of a main program.
+    fn ranks(&self, py: Python<'_>, count: usize) -> PyResult<Vec<Rank>> {
+        let ranks = self.with(py, |context| context.ranks(count))?.or_raise(py)?;
+        Ok(ranks.into_iter().map(Rank::new).collect())
+    }
+
+    /// Drives time until an operation of a rank is over.
+    fn drive(&self, py: Python<'_>, rank: &Rank, pending: &Pending) -> PyResult<()> {
+        let (rank, wait) = (rank.get()?.clone(), pending.wait()?);
+        let over =
+            poll_fn(move |_| if is_over(&wait) { Poll::Ready(Ok(())) } else { Poll::Pending });
+        let ended = self.with(py, |context| context.block_on(&rank, over))?;
+        self.finish(py, ended)
+    }
+
+    /// Drives time until `picoseconds`; false if nothing is left to do before.
+    fn drive_to(&self, py: Python<'_>, picoseconds: u64) -> PyResult<bool> {
+        let ended = self.with(py, |context| context.drive_to(Time::ps(picoseconds)))?;
+        self.finish(py, ended)
+    }
+
+    /// Drives time until nothing is left to do.
+    fn drain(&self, py: Python<'_>) -> PyResult<()> {
+        let ended = self.with(py, phalanx_torch::Context::drain)?;
+        self.finish(py, ended)
+    }
+
+    /// Cancels everything that is under way. Tensors and time stay.
+    fn clear(&self, py: Python<'_>) -> PyResult<()> {
+        self.with(py, phalanx_torch::Context::clear)
     }
 
     /// The simulated time, in picoseconds.
@@ -112,6 +158,14 @@ impl Context {
 }
 
 impl Context {
+    /// The result of driving time, or the exception that interrupted it.
+    fn finish<T>(&self, py: Python<'_>, ended: Result<T, Error>) -> PyResult<T> {
+        match self.0.get()?.interrupt.end(py) {
+            Some(error) => Err(error),
+            None => ended.or_raise(py),
+        }
+    }
+
     fn with<T>(
         &self,
         py: Python<'_>,

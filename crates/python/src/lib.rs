@@ -10,6 +10,7 @@ mod context;
 mod distributed;
 mod error;
 mod fiber;
+mod interrupt;
 mod kernel;
 mod machine;
 mod one_thread;

@@ -6,7 +6,6 @@ use crate::one_thread::OneThread;
 use crate::work::Work;
 use bytemuck::allocation::cast_vec;
 use half::{bf16, f16};
-use phalanx_sim::value::Buffer;
 use phalanx_sim::{DType, Value};
 use pyo3::buffer::{Element, PyBuffer};
 use pyo3::prelude::*;
@@ -121,7 +120,7 @@ impl Tensor {
     fn read(&self, py: Python<'_>) -> Reply {
         let tensor = self.get()?.clone();
         wait(py, async move {
-            let read = tensor.to_buffer().await;
+            let read = tensor.to_value().await;
             Python::attach(|py| Ok(Py::new(py, Elements(read.or_raise(py)?))?.into_any()))
         })
     }
@@ -129,19 +128,22 @@ impl Tensor {
 
 /// Elements that were read.
 #[pyclass(frozen, module = "phalanx._core")]
-pub(crate) struct Elements(Buffer);
+pub(crate) struct Elements(Value);
 
 #[pymethods]
 impl Elements {
     /// Copies the elements into a contiguous array: `float32`, `int32`, or `uint16` for f16 and bf16.
     fn copy_to(&self, py: Python<'_>, array: &Bound<'_, PyAny>) -> PyResult<()> {
-        match &self.0 {
-            Buffer::F32(elements) => PyBuffer::<f32>::get(array)?.copy_from_slice(py, elements),
-            Buffer::I32(elements) => PyBuffer::<i32>::get(array)?.copy_from_slice(py, elements),
-            Buffer::F16(elements) => {
+        let elements = self.0.elements();
+        match elements.dtype() {
+            DType::F32 => PyBuffer::<f32>::get(array)?.copy_from_slice(py, elements.of()),
+            DType::I32 => PyBuffer::<i32>::get(array)?.copy_from_slice(py, elements.of()),
+            DType::F16 => {
+                let elements: &[f16] = elements.of();
                 PyBuffer::<u16>::get(array)?.copy_from_slice(py, bytemuck::cast_slice(elements))
             }
-            Buffer::Bf16(elements) => {
+            DType::Bf16 => {
+                let elements: &[bf16] = elements.of();
                 PyBuffer::<u16>::get(array)?.copy_from_slice(py, bytemuck::cast_slice(elements))
             }
         }

@@ -46,8 +46,8 @@ pub(crate) mod startup;
 pub use startup::{ChildStart, Startup};
 
 use crate::program::Program;
-use std::os::fd::OwnedFd;
 use std::ffi::OsString;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -7,6 +7,7 @@ use crate::one_thread::OneThread;
 use crate::rank::Rank;
 use crate::tensor::Tensor;
 use crate::work::Work;
+use phalanx_sim::topology::PeId;
 use phalanx_torch::{Arg, Grid};
 use pyo3::prelude::*;
 use std::cell::{Cell, RefCell};
@@ -17,6 +18,8 @@ pub(crate) struct Call {
     /// `begin(tl, views)` returns a function that starts the program's greenlet.
     pub(crate) begin: Py<PyAny>,
     pub(crate) greenlet: bool,
+    /// True if a program runs on the PE that is free first: its PE depends on the time.
+    pub(crate) is_queued: bool,
     kept: Rc<Kept>,
 }
 
@@ -43,10 +46,10 @@ impl Call {
         list
     }
 
-    /// Keeps the list of a program that recorded everything.
-    pub(crate) fn keep(&self, number: usize, list: &Rc<[Op]>) {
+    /// Keeps the list of a program that recorded everything, if it would record the same again.
+    pub(crate) fn keep(&self, number: usize, list: &Rc<[Op]>, is_same_again: bool) {
         count(&self.kept.counts[0]);
-        if self.kept.replays {
+        if self.kept.replays && is_same_again {
             let mut lists = self.kept.lists.borrow_mut();
             if lists.len() <= number {
                 lists.resize(number + 1, None);
@@ -101,14 +104,27 @@ impl Recordings {
     }
 }
 
-/// The PEs of a launch: all, the first so many, or so many of each of so many cubes.
-fn read_grid(py: Python<'_>, grid: &[usize]) -> PyResult<Grid> {
-    match *grid {
-        [] => Ok(Grid::All),
-        [pes] => Ok(Grid::Pes(pes)),
-        [cubes, pes] => Ok(Grid::Cubes { cubes, pes }),
-        _ => Err(exception(py, "ArgumentError", "a grid has one or two numbers")),
-    }
+/// A grid: its kind (`all`, `pes`, `cubes`, `on`), the numbers of that kind, chosen PEs as (cube, PE), and the programs along each
+/// axis if there are others than one on each PE.
+type GridParts = (String, Vec<usize>, Vec<(u16, u16)>, Option<Vec<usize>>);
+
+fn read_grid(py: Python<'_>, sip: u32, parts: GridParts) -> PyResult<Grid> {
+    let (kind, numbers, chosen, axes) = parts;
+    let pes = match (kind.as_str(), numbers.as_slice()) {
+        ("all", []) => Grid::All,
+        ("pes", &[pes]) => Grid::Pes(pes),
+        ("cubes", &[cubes, pes]) => Grid::Cubes { cubes, pes },
+        ("on", []) => {
+            Grid::On(chosen.into_iter().map(|(cube, pe)| PeId { sip, cube, pe }).collect())
+        }
+        _ => {
+            return Err(exception(py, "ArgumentError", format!("no grid `{kind}` of {numbers:?}")));
+        }
+    };
+    Ok(match axes {
+        None => pes,
+        Some(axes) => Grid::programs(axes).over(pes),
+    })
 }
 
 #[pymethods]
@@ -119,7 +135,7 @@ impl Rank {
         &self,
         py: Python<'_>,
         name: &str,
-        grid: Vec<usize>,
+        grid: GridParts,
         tensors: Vec<(Py<Tensor>, bool)>,
         begin: Py<PyAny>,
         recordings: &Recordings,
@@ -132,10 +148,13 @@ impl Rank {
                 Ok(if *writes { Arg::write(tensor) } else { Arg::read(tensor) })
             })
             .collect::<PyResult<_>>()?;
-        let call = Rc::new(Call { begin, greenlet, kept: recordings.0.get()?.clone() });
+        let is_queued = grid.3.is_some();
+        let call = Rc::new(Call { begin, greenlet, is_queued, kept: recordings.0.get()?.clone() });
         let kernel =
             move |tl, args: phalanx_torch::Args| KernelProgram::new(tl, &args, call.clone());
-        let handle = self.get()?.launch(name, read_grid(py, &grid)?, &args, kernel);
+        let rank = self.get()?;
+        let sip = u32::try_from(rank.rank()).unwrap_or(u32::MAX);
+        let handle = rank.launch(name, read_grid(py, sip, grid)?, &args, kernel);
         handle.or_raise(py).map(Work::of_handle)
     }
 }

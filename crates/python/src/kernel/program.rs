@@ -119,7 +119,10 @@ impl KernelProgram {
     fn recorded(&mut self, ended: Result<Py<PyAny>, Raised>) -> Player {
         let list: Rc<[Op]> = self.running.list.take().into();
         match ended {
-            Ok(_) => self.call.keep(self.running.tl.program_id(), &list),
+            Ok(_) => {
+                let is_same_again = !(self.call.is_queued && self.running.has_seen_pe.get());
+                self.call.keep(self.running.tl.program_id(), &list, is_same_again);
+            }
             Err(raised) => self.raised = Some(raised),
         }
         Player::new(self.running.clone(), list)

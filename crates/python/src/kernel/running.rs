@@ -36,6 +36,8 @@ pub(crate) struct Running {
     late: RefCell<Vec<Op>>,
     /// The calls that were counted again, and the operation that failed.
     pub(crate) again: RefCell<Option<Again>>,
+    /// True if the kernel has asked for its PE.
+    pub(crate) has_seen_pe: Cell<bool>,
     /// Why the kernel stopped recording.
     pub(crate) look: RefCell<Option<String>>,
 }
@@ -127,6 +129,7 @@ impl Running {
             active: Cell::new(false),
             late: RefCell::default(),
             again: RefCell::default(),
+            has_seen_pe: Cell::default(),
             look: RefCell::default(),
         }
     }

@@ -265,9 +265,19 @@ impl Tl {
         Ok(self.running()?.tl.num_programs())
     }
 
+    fn program_id_along(&self, axis: usize) -> PyResult<usize> {
+        Ok(self.running()?.tl.program_id_along(axis))
+    }
+
+    fn num_programs_along(&self, axis: usize) -> PyResult<usize> {
+        Ok(self.running()?.tl.num_programs_along(axis))
+    }
+
     #[getter]
     fn pe(&self) -> PyResult<Pe> {
-        let pe = self.running()?.tl.pe();
+        let running = self.running()?;
+        running.has_seen_pe.set(true);
+        let pe = running.tl.pe();
         Ok((pe.sip, pe.cube, pe.pe))
     }
 
@@ -283,8 +293,10 @@ impl Tl {
     }
 
     fn load_pair(&self, py: Python<'_>, left: &View, right: &View, issue: bool) -> Reply {
-        let tiles = &self.running()?.tiles;
-        let to = [tiles.borrow_mut().reserve(), tiles.borrow_mut().reserve()];
+        let to = {
+            let mut tiles = self.running()?.tiles.borrow_mut();
+            [tiles.reserve(), tiles.reserve()]
+        };
         let of = |slot: Slot, view: &View| (slot, (view.dtype, view.place.shape));
         let made = Made::Pair([of(to[0], left), of(to[1], right)]);
         let op = Op::LoadPair { to, from: Box::new([left.place.clone(), right.place.clone()]) };
