@@ -3,6 +3,7 @@
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use phalanx_sim::config::DEFAULT_PRESET;
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 const STYLES: Styles = Styles::styled()
@@ -98,8 +99,8 @@ impl Command {
 }
 
 /// True if `--json` is among words that could not be parsed as a whole.
-pub(crate) fn json_is_typed() -> bool {
-    std::env::args_os().skip(1).take_while(|word| word != "--").any(|word| word == "--json")
+pub(crate) fn json_is_typed(arguments: &[OsString]) -> bool {
+    arguments.iter().skip(1).take_while(|word| *word != "--").any(|word| word == "--json")
 }
 
 #[derive(Debug, Args)]

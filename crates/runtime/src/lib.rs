@@ -119,7 +119,7 @@ pub use failure::Failure;
 pub use memory::{Home, NoMemory};
 pub use node::Finished;
 pub use orchestrator::{Orchestrator, Target};
-pub use process::{ChildStart, Startup};
+pub use process::{ChildStart, Startup, start_children_by};
 pub use program::{Program, ProgramError};
 pub use shm::Phase;
 pub use task::{Data, DataError, Task};

@@ -46,7 +46,9 @@ pub(crate) mod startup;
 pub use startup::{ChildStart, Startup};
 
 use crate::program::Program;
+use std::ffi::OsString;
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -79,10 +81,31 @@ impl Program {
     ///
     /// To be called first in `main`, before threads are started and arguments are read.
     pub fn serve_if_child(&'static self) {
+        self.serve_if_asked(std::env::args_os());
+    }
+
+    /// Does the same for a program with these arguments, its name first: an interpreter's program has others than the process.
+    pub fn serve_if_asked(&'static self, arguments: impl IntoIterator<Item = OsString>) {
         // A child too may start children of its own.
         serve_children();
-        if std::env::args_os().nth(1).is_some_and(|argument| argument == CHILD_ARGUMENT) {
+        if arguments.into_iter().nth(1).is_some_and(|argument| argument == CHILD_ARGUMENT) {
             child::live(self);
         }
+    }
+}
+
+/// The command that starts this program again, if that is not the executable alone.
+static COMMAND: OnceLock<Vec<OsString>> = OnceLock::new();
+
+/// Sets the command that starts this program again: an interpreter, and what makes it run the program. The first call decides.
+pub fn start_children_by(command: impl IntoIterator<Item = OsString>) {
+    let _ = COMMAND.set(command.into_iter().collect());
+}
+
+/// Returns the command that starts this program again: the executable and its first arguments.
+pub(crate) fn command() -> (PathBuf, &'static [OsString]) {
+    match COMMAND.get().map(Vec::as_slice) {
+        Some([program, arguments @ ..]) => (program.into(), arguments),
+        _ => ("/proc/self/exe".into(), &[]),
     }
 }

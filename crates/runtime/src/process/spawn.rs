@@ -20,6 +20,8 @@ use std::sync::Arc;
 pub(crate) struct Spawner {
     /// Program to execute.
     program: PathBuf,
+    /// Arguments before those of the child.
+    arguments: &'static [OsString],
     callables: Segment,
     bell: Bell,
     /// Memory of the worker, then of its parents.
@@ -63,8 +65,13 @@ impl Spawner {
         let callables = handoff::write_callables(program, setting);
         let callables = callables.map_err(|error| Error::system("the list of callables", error))?;
         let reaper = Reaper::start(alarm);
+        let (program, arguments) = match path {
+            Some(path) => (path, [].as_slice()),
+            None => super::command(),
+        };
         Ok(Self {
-            program: path.unwrap_or_else(|| "/proc/self/exe".into()),
+            program,
+            arguments,
             callables,
             bell: bell.clone(),
             memories,
@@ -105,7 +112,7 @@ impl Spawner {
         handoff::send(socket.as_fd(), role, &shared)?;
         // Nothing here asks for code between fork and exec, so that the library takes the fast way.
         let mut command = Command::new(&self.program);
-        command.arg0(argument_0()).arg(CHILD_ARGUMENT).arg(role.name());
+        command.arg0(argument_0()).args(self.arguments).arg(CHILD_ARGUMENT).arg(role.name());
         command.stdin(Stdio::from(theirs)).process_group(0);
         let mut child = command.spawn()?;
         // A worker is gone when its workers are, which hold the other end of the socket until then.

@@ -58,6 +58,31 @@ impl Tensor {
         (0..count).map(|part| self.narrow(dim, part * len, len)).collect()
     }
 
+    /// Elements of the tensor's storage in another arrangement: `shape` and `strides`, beginning `further` elements after the
+    /// first of this tensor.
+    pub fn as_strided(
+        &self,
+        shape: &[usize],
+        strides: &[usize],
+        further: usize,
+    ) -> Result<Self, Error> {
+        if shape.len() != strides.len() {
+            let why = format!("{} dimensions and {} strides", shape.len(), strides.len());
+            return Err(self.cannot("as_strided", why));
+        }
+        let storage = self.storage.rows * self.storage.columns;
+        let last = shape.iter().zip(strides).try_fold(further, |at, (dim, stride)| {
+            at.checked_add(dim.saturating_sub(1).checked_mul(*stride)?)
+        });
+        let is_empty = shape.contains(&0);
+        let fits = last.and_then(|last| last.checked_add(self.storage_offset()));
+        if !is_empty && fits.is_none_or(|last| last >= storage) {
+            let why = format!("{shape:?} by {strides:?} reaches beyond its {storage} elements");
+            return Err(self.cannot("as_strided", why));
+        }
+        Ok(self.seen(shape.to_vec(), strides.to_vec(), if is_empty { 0 } else { further }))
+    }
+
     fn seen(&self, shape: Vec<usize>, strides: Vec<usize>, further: usize) -> Self {
         let offset = self.storage_offset() + further;
         Self { shape, strides, offset, ..self.clone() }

@@ -1,0 +1,111 @@
+//! Interrupting a long run, and showing its progress: both are asked after a window of simulated time.
+
+use crate::one_thread::OneThread;
+use phalanx_sim::executor::Sim;
+use pyo3::prelude::*;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Windows between two looks at the clock.
+const WINDOWS: u32 = 64;
+/// Time between two looks at Python's signals.
+const SIGNALS: Duration = Duration::from_millis(50);
+/// Time after which a run shows its progress, and between two showings.
+const SHOWN: Duration = Duration::from_millis(500);
+
+/// What a run asks after its windows.
+pub(crate) struct Interrupt {
+    windows: AtomicU32,
+    state: Mutex<State>,
+    sim: OnceLock<OneThread<Sim>>,
+    /// Called with the simulated picoseconds, and with `None` at the end of a run that was shown.
+    progress: Option<Py<PyAny>>,
+}
+
+struct State {
+    looked: Instant,
+    shown: Instant,
+    is_shown: bool,
+    /// What a handler of a signal has raised.
+    raised: Option<PyErr>,
+}
+
+impl Interrupt {
+    pub(crate) fn new(progress: Option<Py<PyAny>>) -> Self {
+        let now = Instant::now();
+        let state = State { looked: now, shown: now, is_shown: false, raised: None };
+        Self {
+            windows: AtomicU32::new(0),
+            state: Mutex::new(state),
+            sim: OnceLock::new(),
+            progress,
+        }
+    }
+
+    /// Sets the simulation whose time is shown.
+    pub(crate) fn watch(&self, sim: Sim) {
+        drop(self.sim.set(OneThread::new(sim)));
+    }
+
+    /// True if the run must end: a handler of a signal has raised.
+    #[inline]
+    pub(crate) fn is_wanted(&self) -> bool {
+        let windows = self.windows.load(Ordering::Relaxed).wrapping_add(1);
+        self.windows.store(windows, Ordering::Relaxed);
+        windows.is_multiple_of(WINDOWS) && self.look()
+    }
+
+    #[cold]
+    fn look(&self) -> bool {
+        let now = Instant::now();
+        let (signals, shows) = {
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            let pause = now.duration_since(state.looked);
+            // After a pause between two runs the time of the run counts anew.
+            if pause > 4 * SHOWN {
+                (state.looked, state.shown) = (now, now);
+            }
+            let signals = now.duration_since(state.looked) >= SIGNALS;
+            let shows = self.progress.is_some() && now.duration_since(state.shown) >= SHOWN;
+            if signals {
+                state.looked = now;
+            }
+            if shows {
+                (state.shown, state.is_shown) = (now, true);
+            }
+            (signals, shows)
+        };
+        if !signals && !shows {
+            return false;
+        }
+        let raised = Python::attach(|py| {
+            if shows {
+                self.show(py)?;
+            }
+            py.check_signals()
+        });
+        let Err(error) = raised else { return false };
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).raised = Some(error);
+        true
+    }
+
+    fn show(&self, py: Python<'_>) -> PyResult<()> {
+        let Some(progress) = &self.progress else { return Ok(()) };
+        let Some(sim) = self.sim.get() else { return Ok(()) };
+        progress.bind(py).call1((sim.get()?.now().as_ps(),)).map(|_| ())
+    }
+
+    /// Ends a run; returns what interrupted it.
+    pub(crate) fn end(&self, py: Python<'_>) -> Option<PyErr> {
+        let (is_shown, raised) = {
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            (std::mem::take(&mut state.is_shown), state.raised.take())
+        };
+        let ended = match &self.progress {
+            Some(progress) if is_shown => progress.bind(py).call1((py.None(),)).err(),
+            _ => None,
+        };
+        raised.or(ended)
+    }
+}

@@ -1,0 +1,29 @@
+//! Kernels in Python.
+//!
+//! A kernel runs in one of three ways, which take the same simulated time and compute the same bits:
+//!
+//! - *recorded*: Python runs through the kernel without suspending; each call appends an [`Op`], and the list is then played in
+//!   virtual time ([`player`]). The default.
+//! - *greenlet*: each call is performed at once, and the program suspends until it is over. A recorded kernel goes on like this
+//!   after its first look at a number or at the time: the list up to there is played first.
+//! - *replayed*: the list of an earlier program with the same arguments is played again, without Python.
+//!
+//! An operation that fails while a list is played has no Python frame. Then Python runs through the kernel once more: calls that
+//! were played do nothing, the call that failed raises, and the kernel goes on as a greenlet ([`running::Mode::Again`]).
+
+mod launch;
+mod native;
+mod ongoing;
+mod op;
+mod player;
+mod program;
+mod running;
+mod tile;
+mod tl;
+mod types;
+mod view;
+
+pub(crate) use launch::Recordings;
+pub(crate) use tile::{Issued, Tile};
+pub(crate) use tl::{Queue, Tl};
+pub(crate) use view::View;

@@ -1,0 +1,162 @@
+//! The operations of a kernel, as a list keeps them: operands by number, memory by argument.
+
+use phalanx_sim::ipcq::EdgeSpec;
+use phalanx_sim::kernel::{Mask, Shape};
+use phalanx_sim::topology::PeId;
+use phalanx_sim::value::{Binary, Compare, Reduce, Unary};
+use phalanx_sim::{DType, Time};
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// The number of a tile, of an issued operation, of a queue or of a range.
+pub(crate) type Slot = u32;
+
+/// Elements of an argument, relative to its first: a list can be played with other tensors.
+#[derive(Clone)]
+pub(crate) struct Place {
+    pub(crate) arg: u32,
+    /// Distance from the argument's first element.
+    pub(crate) start: usize,
+    pub(crate) shape: Shape,
+    pub(crate) strides: Shape,
+    pub(crate) mask: PlaceMask,
+}
+
+/// A [`Mask`] that may cross threads.
+#[derive(Clone)]
+pub(crate) enum PlaceMask {
+    All,
+    Below(Shape),
+    Each(Arc<[bool]>),
+}
+
+impl PlaceMask {
+    pub(crate) fn mask(&self) -> Mask {
+        match self {
+            Self::All => Mask::All,
+            Self::Below(bounds) => Mask::below(*bounds),
+            Self::Each(each) => Mask::Each(Rc::from(&**each)),
+        }
+    }
+}
+
+/// The end of a queue that a kernel opens.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum QueueEnd {
+    Sender,
+    Receiver,
+}
+
+/// One operation.
+#[derive(Clone)]
+pub(crate) enum Op {
+    Load {
+        to: Slot,
+        from: Place,
+        other: f64,
+    },
+    LoadPair {
+        to: [Slot; 2],
+        from: Box<[Place; 2]>,
+    },
+    Store {
+        to: Place,
+        tile: Slot,
+    },
+    Full {
+        to: Slot,
+        dtype: DType,
+        shape: Shape,
+        number: f64,
+    },
+    Binary {
+        to: Slot,
+        op: Binary,
+        left: Slot,
+        right: Slot,
+    },
+    Compare {
+        to: Slot,
+        op: Compare,
+        left: Slot,
+        right: Slot,
+    },
+    Select {
+        to: Slot,
+        condition: Slot,
+        left: Slot,
+        right: Slot,
+    },
+    Unary {
+        to: Slot,
+        op: Unary,
+        tile: Slot,
+    },
+    Cast {
+        to: Slot,
+        tile: Slot,
+        dtype: DType,
+    },
+    Reduce {
+        to: Slot,
+        op: Reduce,
+        tile: Slot,
+        axis: usize,
+    },
+    Dot {
+        to: Slot,
+        left: Slot,
+        right: Slot,
+        accumulator: Option<Slot>,
+    },
+    Reshape {
+        tile: Slot,
+        shape: Shape,
+    },
+    Compute(Time),
+    Barrier,
+    Open {
+        queue: Slot,
+        end: QueueEnd,
+        pe: PeId,
+        channel: u32,
+        spec: Box<EdgeSpec>,
+    },
+    Close {
+        queue: Slot,
+    },
+    Send {
+        queue: Slot,
+        tile: Slot,
+    },
+    Recv {
+        to: Slot,
+        queue: Slot,
+        dtype: DType,
+        shape: Shape,
+    },
+    OpenRange {
+        range: Slot,
+        name: Rc<str>,
+    },
+    CloseRange {
+        range: Slot,
+    },
+    /// Issues an operation without waiting.
+    Begin {
+        issued: Slot,
+        op: Box<Op>,
+    },
+    /// Waits for an issued operation.
+    Wait {
+        issued: Slot,
+    },
+    /// Drops an issued operation that nobody waited for.
+    Forget {
+        issued: Slot,
+    },
+    /// Drops a tile.
+    Free {
+        tile: Slot,
+    },
+}

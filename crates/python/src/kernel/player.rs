@@ -1,0 +1,61 @@
+//! Plays a list in virtual time.
+
+use super::ongoing::Ongoing;
+use super::op::Op;
+use super::running::Running;
+use phalanx_sim::kernel::KernelError;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+
+/// A list that is played.
+pub(crate) struct Player {
+    running: Rc<Running>,
+    list: Rc<[Op]>,
+    at: usize,
+    ongoing: Option<Ongoing>,
+}
+
+/// The operation of a list that failed.
+pub(crate) struct Failed {
+    pub(crate) list: Rc<[Op]>,
+    pub(crate) at: usize,
+    pub(crate) error: KernelError,
+}
+
+impl Player {
+    pub(crate) fn new(running: Rc<Running>, list: Rc<[Op]>) -> Self {
+        Self { running, list, at: 0, ongoing: None }
+    }
+
+    /// A player of what was recorded so far.
+    pub(crate) fn of_recorded(running: &Rc<Running>) -> Self {
+        let list: Rc<[Op]> = running.list.take().into();
+        Self::new(running.clone(), list)
+    }
+
+    fn step(&mut self, context: &mut Context<'_>) -> Poll<Result<(), KernelError>> {
+        let ongoing = match &mut self.ongoing {
+            Some(ongoing) => ongoing,
+            None => self.ongoing.insert(self.running.issue(&self.list[self.at])?),
+        };
+        let ended = ready!(ongoing.poll(&self.running, context));
+        self.ongoing = None;
+        Poll::Ready(ended)
+    }
+}
+
+impl Future for Player {
+    type Output = Result<(), Failed>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        while self.at < self.list.len() {
+            if let Err(error) = ready!(self.step(context)) {
+                let (list, at) = (self.list.clone(), self.at);
+                return Poll::Ready(Err(Failed { list, at, error }));
+            }
+            self.at += 1;
+        }
+        Poll::Ready(Ok(()))
+    }
+}

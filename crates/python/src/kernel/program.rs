@@ -1,0 +1,172 @@
+//! One program of a launch: Python runs through the kernel, the list is played.
+
+use super::launch::Call;
+use super::op::Op;
+use super::op::{Place, PlaceMask};
+use super::player::{Failed, Player};
+use super::running::{Again, Mode, Running};
+use super::tl::Tl;
+use super::view::View;
+use crate::error::Raised;
+use crate::fiber::Program;
+use phalanx_sim::Foreign;
+use phalanx_sim::kernel::{self, KernelError};
+use phalanx_torch::Args;
+use pyo3::prelude::*;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+
+/// One program.
+pub(crate) struct KernelProgram {
+    running: Rc<Running>,
+    call: Rc<Call>,
+    stage: Stage,
+    /// The exception with which Python left the kernel before the list was played.
+    raised: Option<Raised>,
+}
+
+enum Stage {
+    Start,
+    Refused(KernelError),
+    Python(Program),
+    Playing(Player),
+    Over,
+}
+
+impl KernelProgram {
+    pub(crate) fn new(tl: kernel::Tl, args: &Args, call: Rc<Call>) -> Self {
+        let views: Result<Vec<kernel::View>, KernelError> =
+            (0..args.count()).map(|index| args.view(index)).collect();
+        let (views, stage) = match views {
+            Ok(views) => (views, Stage::Start),
+            Err(error) => (Vec::new(), Stage::Refused(error)),
+        };
+        let mode = if call.greenlet { Mode::Direct } else { Mode::Recording };
+        Self { running: Rc::new(Running::new(tl, views, mode)), call, stage, raised: None }
+    }
+
+    /// Begins to run through the kernel in Python.
+    fn python(&self) -> Result<Program, KernelError> {
+        Python::attach(|py| {
+            let views: Vec<View> = (0..)
+                .zip(&self.running.args)
+                .map(|(arg, view)| View {
+                    place: Place {
+                        arg,
+                        start: 0,
+                        shape: view.shape,
+                        strides: view.strides,
+                        mask: PlaceMask::All,
+                    },
+                    dtype: view.dtype,
+                })
+                .collect();
+            let tl = Tl::new(self.running.clone());
+            let begun = self.call.begin.bind(py).call1((tl, views));
+            begun
+                .map(|begin| Program::new(begin.unbind()))
+                .map_err(|error| foreign(Raised::new(error)))
+        })
+    }
+
+    fn advance(&mut self, context: &mut Context<'_>) -> Poll<Result<(), KernelError>> {
+        loop {
+            match &mut self.stage {
+                Stage::Start => {
+                    let number = self.running.tl.program_id();
+                    self.stage = match self.call.recorded(number) {
+                        Some(list) => Stage::Playing(Player::new(self.running.clone(), list)),
+                        None => Stage::Python(self.python()?),
+                    };
+                }
+                Stage::Refused(error) => return Poll::Ready(Err(error.clone())),
+                Stage::Python(program) => {
+                    let ended = ready!(Pin::new(program).poll(context));
+                    if self.running.mode.get() != Mode::Recording {
+                        return Poll::Ready(self.left(ended));
+                    }
+                    self.stage = Stage::Playing(self.recorded(ended));
+                }
+                Stage::Playing(player) => match ready!(Pin::new(player).poll(context)) {
+                    Ok(()) => {
+                        let raised = self.raised.take();
+                        return Poll::Ready(raised.map_or(Ok(()), |raised| Err(foreign(raised))));
+                    }
+                    Err(failed) => {
+                        self.again(failed);
+                        self.stage = Stage::Python(self.python()?);
+                    }
+                },
+                Stage::Over => return Poll::Pending,
+            }
+        }
+    }
+
+    /// Python left the kernel as a greenlet.
+    fn left(&self, ended: Result<Py<PyAny>, Raised>) -> Result<(), KernelError> {
+        if let Some(again) = self.running.again.take() {
+            // The kernel ended before the operation that had failed.
+            return Err(again.error);
+        }
+        if let Some(look) = self.running.look.take() {
+            self.call.looked(look);
+        }
+        ended.map(|_| ()).map_err(foreign)
+    }
+
+    /// Python left the kernel, and everything was recorded.
+    fn recorded(&mut self, ended: Result<Py<PyAny>, Raised>) -> Player {
+        let list: Rc<[Op]> = self.running.list.take().into();
+        match ended {
+            Ok(_) => {
+                let is_same_again = !(self.call.is_queued && self.running.has_seen_pe.get());
+                self.call.keep(self.running.tl.program_id(), &list, is_same_again);
+            }
+            Err(raised) => self.raised = Some(raised),
+        }
+        Player::new(self.running.clone(), list)
+    }
+
+    /// Prepares for running through the kernel again, up to the operation that failed.
+    fn again(&mut self, failed: Failed) {
+        let Failed { list, at, error } = failed;
+        self.raised = None;
+        self.running.restart();
+        self.running.again.replace(Some(Again { list, failed: at, next: 0, error }));
+        self.running.mode.set(Mode::Again);
+    }
+}
+
+/// A Python exception as the error of a kernel.
+fn foreign(raised: Raised) -> KernelError {
+    Foreign::new(raised.words(), raised).into()
+}
+
+impl Future for KernelProgram {
+    type Output = Result<(), KernelError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.running.set_active(true);
+        let polled = self.advance(context);
+        if polled.is_ready() {
+            self.stage = Stage::Over;
+            self.running.close();
+        }
+        self.running.set_active(false);
+        polled
+    }
+}
+
+impl Drop for KernelProgram {
+    /// Cancels the program.
+    fn drop(&mut self) {
+        if matches!(self.stage, Stage::Over) {
+            return;
+        }
+        self.running.set_active(true);
+        self.stage = Stage::Over;
+        self.running.close();
+        self.running.set_active(false);
+    }
+}

@@ -1,0 +1,234 @@
+//! A kernel that runs: its tiles, its queues, and the list of what it has recorded.
+
+use super::ongoing::Ongoing;
+use super::op::{Op, Place, Slot};
+use phalanx_sim::kernel::{self, KernelError, KernelRange, Receiver, Sender};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+/// How a kernel's calls are performed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// Calls are appended to the list.
+    Recording,
+    /// Calls are performed at once.
+    Direct,
+    /// The list was played up to an operation that failed; calls up to there do nothing, and that call raises.
+    Again,
+    /// The kernel is over.
+    Over,
+}
+
+/// The state of one program of a launch.
+pub(crate) struct Running {
+    pub(crate) tl: kernel::Tl,
+    /// The first element of each argument.
+    pub(crate) args: Vec<kernel::View>,
+    pub(crate) mode: Cell<Mode>,
+    pub(crate) list: RefCell<Vec<Op>>,
+    pub(crate) tiles: RefCell<Slots<kernel::Tile>>,
+    pub(crate) issued: RefCell<Slots<Ongoing>>,
+    pub(crate) queues: RefCell<Slots<QueueState>>,
+    pub(crate) ranges: RefCell<Slots<KernelRange>>,
+    /// True while a process of this program has its turn.
+    active: Cell<bool>,
+    /// What was dropped while another program had its turn.
+    late: RefCell<Vec<Op>>,
+    /// The calls that were counted again, and the operation that failed.
+    pub(crate) again: RefCell<Option<Again>>,
+    /// True if the kernel has asked for its PE.
+    pub(crate) has_seen_pe: Cell<bool>,
+    /// Why the kernel stopped recording.
+    pub(crate) look: RefCell<Option<String>>,
+}
+
+/// A list that failed: the number of the operation, and its error.
+pub(crate) struct Again {
+    pub(crate) list: Rc<[Op]>,
+    pub(crate) failed: usize,
+    pub(crate) next: usize,
+    pub(crate) error: KernelError,
+}
+
+/// An open end of a queue.
+pub(crate) enum QueueState {
+    Sender(Sender),
+    Receiver(Receiver),
+}
+
+/// Things by number. A number is taken when a call is recorded; the thing comes when the call is performed.
+pub(crate) struct Slots<T> {
+    entries: Vec<Option<T>>,
+    free: Vec<Slot>,
+    next: Slot,
+}
+
+impl<T> Default for Slots<T> {
+    fn default() -> Self {
+        Self { entries: Vec::new(), free: Vec::new(), next: 0 }
+    }
+}
+
+impl<T> Slots<T> {
+    /// Takes a number.
+    pub(crate) fn reserve(&mut self) -> Slot {
+        if let Some(slot) = self.free.pop() {
+            return slot;
+        }
+        let slot = self.next;
+        self.next += 1;
+        slot
+    }
+
+    /// Gives a number back.
+    pub(crate) fn release(&mut self, slot: Slot) {
+        self.free.push(slot);
+    }
+
+    pub(crate) fn put(&mut self, slot: Slot, thing: T) {
+        let index = slot as usize;
+        if index >= self.entries.len() {
+            self.entries.resize_with(index + 1, || None);
+        }
+        self.entries[index] = Some(thing);
+    }
+
+    pub(crate) fn get(&self, slot: Slot) -> Result<&T, KernelError> {
+        let found = self.entries.get(slot as usize).and_then(Option::as_ref);
+        found.ok_or_else(|| KernelError::Other("the kernel uses what it has given up".to_owned()))
+    }
+
+    pub(crate) fn take(&mut self, slot: Slot) -> Option<T> {
+        self.entries.get_mut(slot as usize).and_then(Option::take)
+    }
+
+    /// Takes everything, oldest number first.
+    fn drain(&mut self) -> Vec<T> {
+        self.free.clear();
+        std::mem::take(&mut self.entries).into_iter().flatten().collect()
+    }
+
+    /// Numbers all things anew, as at the start of a kernel.
+    fn restart(&mut self) {
+        self.free.clear();
+        self.next = 0;
+    }
+}
+
+impl Running {
+    pub(crate) fn new(tl: kernel::Tl, args: Vec<kernel::View>, mode: Mode) -> Self {
+        Self {
+            tl,
+            args,
+            mode: Cell::new(mode),
+            list: RefCell::default(),
+            tiles: RefCell::default(),
+            issued: RefCell::default(),
+            queues: RefCell::default(),
+            ranges: RefCell::default(),
+            active: Cell::new(false),
+            late: RefCell::default(),
+            again: RefCell::default(),
+            has_seen_pe: Cell::default(),
+            look: RefCell::default(),
+        }
+    }
+
+    /// The memory of a place.
+    pub(crate) fn view(&self, place: &Place) -> kernel::View {
+        let base = &self.args[place.arg as usize];
+        kernel::View {
+            address: base.address + (place.start * base.dtype.size()) as u64,
+            dtype: base.dtype,
+            shape: place.shape,
+            strides: place.strides,
+            mask: place.mask.mask(),
+        }
+    }
+
+    /// Marks that a process of this program has its turn, or that the turn is over.
+    pub(crate) fn set_active(&self, active: bool) {
+        self.active.set(active);
+        if active && !self.late.borrow().is_empty() {
+            for op in self.late.take() {
+                self.give_up(op);
+            }
+        }
+    }
+
+    /// Gives up what `op` names: a tile, an issued operation, a queue or a range that Python has dropped.
+    pub(crate) fn give_up(&self, op: Op) {
+        match self.mode.get() {
+            Mode::Over => {}
+            // Another program may have its turn: the garbage collector runs when it likes.
+            _ if !self.active.get() => self.late.borrow_mut().push(op),
+            Mode::Recording => {
+                self.release(&op);
+                self.list.borrow_mut().push(op);
+            }
+            Mode::Direct => {
+                self.drop_now(&op);
+                self.release(&op);
+            }
+            Mode::Again => {
+                self.release(&op);
+                if let Some(again) = &mut *self.again.borrow_mut() {
+                    again.next += 1;
+                }
+            }
+        }
+    }
+
+    /// Gives the number in `op` back.
+    fn release(&self, op: &Op) {
+        match *op {
+            Op::Free { tile } => self.tiles.borrow_mut().release(tile),
+            Op::Forget { issued } => self.issued.borrow_mut().release(issued),
+            Op::Close { queue } => self.queues.borrow_mut().release(queue),
+            Op::CloseRange { range } => self.ranges.borrow_mut().release(range),
+            _ => {}
+        }
+    }
+
+    /// Drops what `op` names.
+    pub(crate) fn drop_now(&self, op: &Op) {
+        // No table is borrowed while a destructor runs.
+        match *op {
+            Op::Free { tile } => {
+                let dropped = self.tiles.borrow_mut().take(tile);
+                drop(dropped);
+            }
+            Op::Forget { issued } => {
+                let dropped = self.issued.borrow_mut().take(issued);
+                drop(dropped);
+            }
+            Op::Close { queue } => {
+                let dropped = self.queues.borrow_mut().take(queue);
+                drop(dropped);
+            }
+            Op::CloseRange { range } => {
+                let dropped = self.ranges.borrow_mut().take(range);
+                drop(dropped);
+            }
+            _ => {}
+        }
+    }
+
+    /// Prepares for running through the kernel again: numbers start again, things stay.
+    pub(crate) fn restart(&self) {
+        self.tiles.borrow_mut().restart();
+        self.issued.borrow_mut().restart();
+        self.queues.borrow_mut().restart();
+        self.ranges.borrow_mut().restart();
+    }
+
+    /// Ends the kernel: everything that it still holds is dropped.
+    pub(crate) fn close(&self) {
+        self.mode.set(Mode::Over);
+        self.list.borrow_mut().clear();
+        self.late.borrow_mut().clear();
+        let (issued, tiles) = (self.issued.borrow_mut().drain(), self.tiles.borrow_mut().drain());
+        let (queues, ranges) = (self.queues.borrow_mut().drain(), self.ranges.borrow_mut().drain());
+        drop((issued, tiles, queues, ranges));
+    }
+}

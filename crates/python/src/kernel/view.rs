@@ -1,0 +1,195 @@
+//! The memory of a kernel's arguments.
+
+use super::op::{Place, PlaceMask};
+use crate::error::exception;
+use phalanx_sim::DType;
+use phalanx_sim::kernel::Shape;
+use pyo3::exceptions::{PyIndexError, PyTypeError};
+use pyo3::prelude::*;
+use pyo3::types::{PyEllipsis, PySlice, PyTuple};
+
+/// Elements of an argument: what a kernel loads and stores.
+#[pyclass(frozen, module = "phalanx._core")]
+#[derive(Clone)]
+pub(crate) struct View {
+    pub(crate) place: Place,
+    pub(crate) dtype: DType,
+}
+
+/// Checked dimensions of a tile.
+pub(crate) fn shape_of(py: Python<'_>, dims: &[usize]) -> PyResult<Shape> {
+    if dims.len() > 4 {
+        let text = format!("{} dimensions: a kernel's tile has at most four", dims.len());
+        return Err(exception(py, "ArgumentError", text));
+    }
+    if let Some(dim) = dims.iter().find(|dim| u32::try_from(**dim).is_err()) {
+        let text = format!("a dimension of {dim} elements: a tile has fewer than 2^32");
+        return Err(exception(py, "ArgumentError", text));
+    }
+    Ok(Shape::from(dims))
+}
+
+impl View {
+    fn with(&self, start: usize, shape: Shape, strides: Shape, mask: PlaceMask) -> Self {
+        let place = Place { arg: self.place.arg, start, shape, strides, mask };
+        Self { place, dtype: self.dtype }
+    }
+
+    fn refuse_mask(&self, py: Python<'_>) -> PyResult<()> {
+        if matches!(self.place.mask, PlaceMask::All) {
+            return Ok(());
+        }
+        Err(exception(
+            py,
+            "ArgumentError",
+            "a view with a mask cannot be cut further: mask it last",
+        ))
+    }
+}
+
+/// The place of one index along a dimension of `size`.
+fn position(index: isize, size: usize) -> PyResult<usize> {
+    let shifted = if index < 0 { index.checked_add_unsigned(size) } else { Some(index) };
+    let found = shifted.and_then(|index| usize::try_from(index).ok()).filter(|index| *index < size);
+    found.ok_or_else(|| {
+        PyIndexError::new_err(format!("index {index} is out of range: there are {size}"))
+    })
+}
+
+#[pymethods]
+impl View {
+    #[getter]
+    fn dtype(&self) -> &'static str {
+        self.dtype.name()
+    }
+
+    #[getter]
+    fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, &*self.place.shape.dims())
+    }
+
+    #[getter]
+    fn strides<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, &*self.place.strides.dims())
+    }
+
+    fn numel(&self) -> usize {
+        self.place.shape.elements()
+    }
+
+    /// A part by whole numbers, slices and `...`, as in numpy.
+    fn __getitem__(&self, py: Python<'_>, index: &Bound<'_, PyAny>) -> PyResult<Self> {
+        self.refuse_mask(py)?;
+        let (dims, strides) = (self.place.shape.dims(), self.place.strides.dims());
+        let parts: Vec<Bound<'_, PyAny>> = match index.cast::<PyTuple>() {
+            Ok(tuple) => tuple.iter().collect(),
+            Err(_) => vec![index.clone()],
+        };
+        let mut start = self.place.start;
+        let (mut new_dims, mut new_strides) = (Vec::with_capacity(4), Vec::with_capacity(4));
+        let is_dots = |part: &&Bound<'_, PyAny>| part.is_instance_of::<PyEllipsis>();
+        let dots = parts.iter().filter(is_dots).count();
+        if dots > 1 || parts.len() - dots > dims.len() {
+            let text = format!("too many indices: the view has {} dimensions", dims.len());
+            return Err(PyIndexError::new_err(text));
+        }
+        let skipped = dims.len() - (parts.len() - dots);
+        let mut axis = 0;
+        let keep = |axis: usize, new_dims: &mut Vec<usize>, new_strides: &mut Vec<usize>| {
+            new_dims.push(dims[axis]);
+            new_strides.push(strides[axis]);
+        };
+        for part in &parts {
+            if is_dots(&part) {
+                (axis..axis + skipped).for_each(|axis| keep(axis, &mut new_dims, &mut new_strides));
+                axis += skipped;
+                continue;
+            }
+            if let Ok(slice) = part.cast::<PySlice>() {
+                let size = isize::try_from(dims[axis]).unwrap_or(isize::MAX);
+                let range = slice.indices(size)?;
+                let (Ok(from), Ok(step)) =
+                    (usize::try_from(range.start), usize::try_from(range.step))
+                else {
+                    return Err(exception(py, "ArgumentError", "a slice has a positive step"));
+                };
+                start += if range.slicelength > 0 { from * strides[axis] } else { 0 };
+                new_dims.push(range.slicelength);
+                new_strides.push(step * strides[axis]);
+            } else if let Ok(index) = part.extract::<isize>() {
+                start += position(index, dims[axis])? * strides[axis];
+            } else {
+                let text = "a view is indexed by whole numbers, slices and ...";
+                return Err(PyTypeError::new_err(text));
+            }
+            axis += 1;
+        }
+        (axis..dims.len()).for_each(|axis| keep(axis, &mut new_dims, &mut new_strides));
+        let (shape, strides) = (shape_of(py, &new_dims)?, shape_of(py, &new_strides)?);
+        Ok(self.with(start, shape, strides, PlaceMask::All))
+    }
+
+    /// The block of `shape` elements from `start`; elements beyond the end are masked.
+    fn block(&self, py: Python<'_>, start: Vec<usize>, shape: Vec<usize>) -> PyResult<Self> {
+        self.refuse_mask(py)?;
+        let (dims, strides) = (self.place.shape.dims(), self.place.strides.dims());
+        if start.len() != dims.len() || shape.len() != dims.len() {
+            let text = format!(
+                "block: start and shape have {} and {} dimensions, the view has {}",
+                start.len(),
+                shape.len(),
+                dims.len()
+            );
+            return Err(exception(py, "ArgumentError", text));
+        }
+        let inside: Vec<usize> = (0..dims.len())
+            .map(|axis| shape[axis].min(dims[axis].saturating_sub(start[axis])))
+            .collect();
+        let from = self.place.start
+            + (0..dims.len())
+                .map(|axis| start[axis].min(dims[axis]) * strides[axis])
+                .sum::<usize>();
+        let mask =
+            if inside == shape { PlaceMask::All } else { PlaceMask::Below(shape_of(py, &inside)?) };
+        Ok(self.with(from, shape_of(py, &shape)?, self.place.strides, mask))
+    }
+
+    /// The elements whose index is below `bounds` in every dimension; the others are not touched.
+    fn below(&self, py: Python<'_>, bounds: Vec<usize>) -> PyResult<Self> {
+        self.refuse_mask(py)?;
+        let Place { start, shape, strides, .. } = self.place;
+        Ok(self.with(start, shape, strides, PlaceMask::Below(shape_of(py, &bounds)?)))
+    }
+
+    /// The elements marked true, row by row; the others are not touched.
+    fn where_(&self, py: Python<'_>, each: Vec<bool>) -> PyResult<Self> {
+        self.refuse_mask(py)?;
+        let Place { start, shape, strides, .. } = self.place;
+        Ok(self.with(start, shape, strides, PlaceMask::Each(each.into())))
+    }
+
+    /// Two dimensions exchanged.
+    fn transpose(&self, py: Python<'_>, one: usize, other: usize) -> PyResult<Self> {
+        self.refuse_mask(py)?;
+        let (mut dims, mut strides) =
+            (self.place.shape.dims().to_vec(), self.place.strides.dims().to_vec());
+        if one.max(other) >= dims.len() {
+            let text =
+                format!("transpose: there is no dimension {} of {}", one.max(other), dims.len());
+            return Err(exception(py, "ArgumentError", text));
+        }
+        dims.swap(one, other);
+        strides.swap(one, other);
+        let (shape, strides) = (shape_of(py, &dims)?, shape_of(py, &strides)?);
+        Ok(self.with(self.place.start, shape, strides, PlaceMask::All))
+    }
+
+    fn __len__(&self) -> PyResult<usize> {
+        let first = self.place.shape.dims().first().copied();
+        first.ok_or_else(|| PyTypeError::new_err("len() of a view without dimensions"))
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<view {}{} of argument {}>", self.dtype, self.place.shape, self.place.arg)
+    }
+}

@@ -1,0 +1,85 @@
+//! Machines for Python.
+
+use crate::error::exception;
+use phalanx_sim::config::{self, MachineError};
+use phalanx_sim::spec;
+use pyo3::prelude::*;
+
+/// A machine that was read and checked.
+#[pyclass(frozen, module = "phalanx._core", name = "MachineSpec")]
+pub(crate) struct MachineSpec(pub(crate) spec::MachineSpec);
+
+fn raise(py: Python<'_>, error: &MachineError) -> PyErr {
+    exception(py, "MachineError", error.to_string().trim_end())
+}
+
+#[pymethods]
+impl MachineSpec {
+    /// The preset of this name.
+    #[staticmethod]
+    fn preset(py: Python<'_>, name: &str) -> PyResult<Self> {
+        spec::MachineSpec::preset(name).map(Self).map_err(|error| raise(py, &error))
+    }
+
+    /// The machine of a file.
+    #[staticmethod]
+    fn load(py: Python<'_>, path: std::path::PathBuf) -> PyResult<Self> {
+        spec::MachineSpec::load(path).map(Self).map_err(|error| raise(py, &error))
+    }
+
+    /// The machine of a text; `file` is its name in messages.
+    #[staticmethod]
+    fn parse(py: Python<'_>, file: &str, text: &str) -> PyResult<Self> {
+        config::parse_machine(file, text).map(Self).map_err(|error| raise(py, &error.into()))
+    }
+
+    /// This machine with values changed, each as `PATH=VALUE`.
+    fn changed(&self, py: Python<'_>, changes: Vec<String>) -> PyResult<Self> {
+        self.0.with_all(changes).map(Self).map_err(|error| raise(py, &error))
+    }
+
+    /// The machine as the text of a file.
+    fn to_yaml(&self) -> String {
+        config::to_yaml(&self.0)
+    }
+
+    #[getter]
+    fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    #[getter]
+    fn description(&self) -> &str {
+        &self.0.description
+    }
+
+    #[getter]
+    fn sips(&self) -> u32 {
+        self.0.sips.count
+    }
+
+    #[getter]
+    fn cubes(&self) -> u32 {
+        self.0.cubes.count()
+    }
+
+    #[getter]
+    fn pes(&self) -> u32 {
+        self.0.pes.count()
+    }
+
+    #[getter]
+    fn topology(&self) -> &'static str {
+        self.0.sips.topology.name()
+    }
+
+    fn __eq__(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+/// The names of the machines that come with the package.
+#[pyfunction]
+pub(crate) fn presets() -> Vec<&'static str> {
+    config::presets().iter().map(|preset| preset.name).collect()
+}

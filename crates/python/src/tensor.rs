@@ -1,0 +1,176 @@
+//! Tensors for Python.
+
+use crate::error::{OrRaise, exception};
+use crate::fiber::{Reply, wait};
+use crate::one_thread::OneThread;
+use crate::work::Work;
+use bytemuck::allocation::cast_vec;
+use half::{bf16, f16};
+use phalanx_sim::{DType, Value};
+use pyo3::buffer::{Element, PyBuffer};
+use pyo3::prelude::*;
+
+/// A tensor on a rank's SIP.
+#[pyclass(frozen, module = "phalanx._core")]
+pub(crate) struct Tensor(OneThread<phalanx_torch::Tensor>);
+
+impl Tensor {
+    pub(crate) fn new(tensor: phalanx_torch::Tensor) -> Self {
+        Self(OneThread::new(tensor))
+    }
+
+    pub(crate) fn get(&self) -> PyResult<&phalanx_torch::Tensor> {
+        self.0.get()
+    }
+}
+
+/// The elements of a list of tensors.
+pub(crate) fn tensors(list: &[Py<Tensor>]) -> PyResult<Vec<phalanx_torch::Tensor>> {
+    list.iter().map(|tensor| tensor.get().get().cloned()).collect()
+}
+
+#[pymethods]
+impl Tensor {
+    #[getter]
+    fn dtype(&self) -> PyResult<&'static str> {
+        Ok(self.get()?.dtype().name())
+    }
+
+    #[getter]
+    fn shape(&self) -> PyResult<Vec<usize>> {
+        Ok(self.get()?.shape().to_vec())
+    }
+
+    #[getter]
+    fn strides(&self) -> PyResult<Vec<usize>> {
+        Ok(self.get()?.strides().to_vec())
+    }
+
+    #[getter]
+    fn storage_offset(&self) -> PyResult<usize> {
+        Ok(self.get()?.storage_offset())
+    }
+
+    #[getter]
+    fn owner(&self) -> PyResult<usize> {
+        Ok(self.get()?.owner().rank())
+    }
+
+    fn is_contiguous(&self) -> PyResult<bool> {
+        Ok(self.get()?.is_contiguous())
+    }
+
+    fn describe(&self) -> PyResult<String> {
+        Ok(format!("{:?}", self.get()?))
+    }
+
+    fn reshape(&self, py: Python<'_>, shape: Vec<usize>) -> PyResult<Self> {
+        self.get()?.reshape(shape).or_raise(py).map(Self::new)
+    }
+
+    fn narrow(&self, py: Python<'_>, dim: usize, start: usize, len: usize) -> PyResult<Self> {
+        self.get()?.narrow(dim, start, len).or_raise(py).map(Self::new)
+    }
+
+    fn select(&self, py: Python<'_>, dim: usize, index: usize) -> PyResult<Self> {
+        self.get()?.select(dim, index).or_raise(py).map(Self::new)
+    }
+
+    fn transpose(&self, py: Python<'_>, one: usize, other: usize) -> PyResult<Self> {
+        self.get()?.transpose(one, other).or_raise(py).map(Self::new)
+    }
+
+    fn as_strided(
+        &self,
+        py: Python<'_>,
+        shape: Vec<usize>,
+        strides: Vec<usize>,
+        further: usize,
+    ) -> PyResult<Self> {
+        self.get()?.as_strided(&shape, &strides, further).or_raise(py).map(Self::new)
+    }
+
+    fn chunk(&self, py: Python<'_>, count: usize, dim: usize) -> PyResult<Vec<Self>> {
+        let chunks = self.get()?.chunk(count, dim).or_raise(py)?;
+        Ok(chunks.into_iter().map(Self::new).collect())
+    }
+
+    fn contiguous(&self, py: Python<'_>) -> PyResult<Self> {
+        self.get()?.contiguous().or_raise(py).map(Self::new)
+    }
+
+    fn copy(&self, py: Python<'_>, source: &Self) -> PyResult<Work> {
+        self.get()?.copy_(source.get()?).or_raise(py).map(Work::of_handle)
+    }
+
+    fn fill(&self, py: Python<'_>, number: f64) -> PyResult<Work> {
+        self.get()?.fill_(number).or_raise(py).map(Work::of_handle)
+    }
+
+    /// Waits for the last request that writes it.
+    fn ready(&self, py: Python<'_>) -> Reply {
+        let tensor = self.get()?.clone();
+        wait(py, async move {
+            let ended = tensor.ready().await;
+            Python::attach(|py| ended.or_raise(py).map(|()| py.None()))
+        })
+    }
+
+    /// Reads the elements.
+    fn read(&self, py: Python<'_>) -> Reply {
+        let tensor = self.get()?.clone();
+        wait(py, async move {
+            let read = tensor.to_value().await;
+            Python::attach(|py| Ok(Py::new(py, Elements(read.or_raise(py)?))?.into_any()))
+        })
+    }
+}
+
+/// Elements that were read.
+#[pyclass(frozen, module = "phalanx._core")]
+pub(crate) struct Elements(Value);
+
+#[pymethods]
+impl Elements {
+    /// Copies the elements into a contiguous array: `float32`, `int32`, or `uint16` for f16 and bf16.
+    fn copy_to(&self, py: Python<'_>, array: &Bound<'_, PyAny>) -> PyResult<()> {
+        let elements = self.0.elements();
+        match elements.dtype() {
+            DType::F32 => PyBuffer::<f32>::get(array)?.copy_from_slice(py, elements.of()),
+            DType::I32 => PyBuffer::<i32>::get(array)?.copy_from_slice(py, elements.of()),
+            DType::F16 => {
+                let elements: &[f16] = elements.of();
+                PyBuffer::<u16>::get(array)?.copy_from_slice(py, bytemuck::cast_slice(elements))
+            }
+            DType::Bf16 => {
+                let elements: &[bf16] = elements.of();
+                PyBuffer::<u16>::get(array)?.copy_from_slice(py, bytemuck::cast_slice(elements))
+            }
+        }
+    }
+}
+
+/// The elements of a contiguous buffer as a value: one copy.
+pub(crate) fn value_of(
+    py: Python<'_>,
+    buffer: &Bound<'_, PyAny>,
+    dtype: DType,
+    shape: &[usize],
+) -> PyResult<Value> {
+    let value = match dtype {
+        DType::F32 => Value::from_vec(elements::<f32>(py, buffer)?),
+        DType::I32 => Value::from_vec(elements::<i32>(py, buffer)?),
+        DType::F16 => Value::from_vec(cast_vec::<u16, f16>(elements(py, buffer)?)),
+        DType::Bf16 => Value::from_vec(cast_vec::<u16, bf16>(elements(py, buffer)?)),
+    };
+    let wanted = shape.iter().try_fold(1_usize, |product, dim| product.checked_mul(*dim));
+    if wanted == Some(value.len()) {
+        return Ok(value);
+    }
+    let text = format!("{dtype}{shape:?} takes other than {} numbers", value.len());
+    Err(exception(py, "ArgumentError", text))
+}
+
+fn elements<T: Element>(py: Python<'_>, buffer: &Bound<'_, PyAny>) -> PyResult<Vec<T>> {
+    PyBuffer::<T>::get(buffer)?.to_vec(py)
+}
