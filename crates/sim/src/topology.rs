@@ -11,8 +11,9 @@
 //! - **NET-4 (latencies).** The latencies of a way between two parts of a level add up to the latency of the level's link, plus
 //!   that of `pcie` once at each end. The lookahead is the least latency between two nodes.
 
+use crate::ipcq::InSwitch;
 use crate::record::Resource;
-use crate::spec::{LevelSpec, MachineSpec, Topology, WireSpec};
+use crate::spec::{InSwitchSpec, LevelSpec, MachineSpec, Topology, WireSpec};
 use crate::time::{Rate, Time};
 use std::cmp::Ordering;
 use std::fmt;
@@ -68,6 +69,9 @@ struct Level {
     first_nic: Option<u32>,
     /// Number of the first leaf switch, if the level is oversubscribed.
     first_leaf: Option<u32>,
+    /// True if its switch copies, and if it combines, messages.
+    multicasts: bool,
+    reduces: bool,
     /// Class of this level's first wire.
     class: u16,
 }
@@ -87,6 +91,10 @@ enum LevelWire {
     Down,
     /// Into a device, where the wire before it does not lead to this device alone.
     Ingress,
+    /// A link, for a message that the switch copies.
+    Multicast,
+    /// A link, for a message that the switch combines.
+    Reduction,
 }
 
 /// One hop of a route.
@@ -124,13 +132,17 @@ impl Network {
             nics: 1,
             first_nic: None,
             first_leaf: None,
+            multicasts: spec.sips.multicast.is_some(),
+            reduces: spec.sips.reduction.is_some(),
             class: 0,
         };
+        let multicast = in_switch(link, spec.sips.multicast);
+        let reduction = in_switch(link, spec.sips.reduction);
         let mut network = Self {
             levels: vec![inner],
             devices: spec.devices(),
             nodes: spec.devices(),
-            wires: vec![link; LevelWire::COUNT],
+            wires: vec![link, link, link, link, link, link, multicast, reduction],
         };
         for (number, level) in (1..).zip(&spec.levels) {
             network.add_level(level, spec.part_size(number));
@@ -148,9 +160,22 @@ impl Network {
         let first_nic = spec.shares_nics(part).then(|| stations(spec.nics));
         let first_leaf = (spec.oversubscription > 1).then(|| stations(1));
         let class = u16::try_from(self.wires.len()).expect("few levels");
-        self.wires.extend(LevelWires::new(spec, part).in_order());
-        let (topology, count, nics) = (spec.topology, spec.count, spec.nics);
-        self.levels.push(Level { topology, count, part, nics, first_nic, first_leaf, class });
+        let wires = LevelWires::new(spec, part);
+        let multicast = in_switch(wires.link, spec.multicast);
+        let reduction = in_switch(wires.link, spec.reduction);
+        self.wires.extend(wires.in_order());
+        self.wires.extend([multicast, reduction]);
+        self.levels.push(Level {
+            topology: spec.topology,
+            count: spec.count,
+            part,
+            nics: spec.nics,
+            first_nic,
+            first_leaf,
+            multicasts: spec.multicast.is_some(),
+            reduces: spec.reduction.is_some(),
+            class,
+        });
     }
 
     /// Returns the number of nodes: devices, shared NICs and leaf switches.
@@ -275,6 +300,21 @@ impl Network {
         to
     }
 
+    /// Returns the hop of a message that a switch copies or combines; `None` if no switch between the two does.
+    pub(crate) fn hop_in_switch(&self, from: u32, to: u32, what: InSwitch) -> Option<Hop> {
+        let number = self.level_of(from, to);
+        let level = &self.levels[number];
+        let (is_able, wire) = match what {
+            InSwitch::No => return None,
+            InSwitch::Multicast => (level.multicasts, LevelWire::Multicast),
+            InSwitch::Reduction => (level.reduces, LevelWire::Reduction),
+        };
+        let is_plain = level.first_nic.is_none() && level.first_leaf.is_none();
+        let (port, class) = (Resource::switch(number), level.class_of(wire));
+        let hop = Hop { next: to, port, class, ingress: Some(small(number)) };
+        (is_able && is_plain && from != to).then_some(hop)
+    }
+
     /// Returns the sums of the route between two devices.
     pub(crate) fn way(&self, from: u32, to: u32) -> Way {
         let mut way = Way { hops: 0, is_switched: false, latency: Time::ZERO };
@@ -366,8 +406,10 @@ struct LevelWires {
     ingress: WireSpec,
 }
 
-impl LevelWire {
-    const COUNT: usize = 6;
+/// Returns the link of messages that a switch copies or combines.
+fn in_switch(link: WireSpec, spec: Option<InSwitchSpec>) -> WireSpec {
+    let InSwitchSpec { efficiency, start } = spec.unwrap_or_default();
+    WireSpec { bandwidth: efficiency.of(link.bandwidth), latency: link.latency + start }
 }
 
 impl LevelWires {
@@ -410,7 +452,7 @@ impl LevelWires {
         }
     }
 
-    fn in_order(self) -> [WireSpec; LevelWire::COUNT] {
+    fn in_order(self) -> [WireSpec; 6] {
         let Self { link, nic: [to_nic, from_nic], leaf: [up, down], ingress } = self;
         [link, to_nic, from_nic, up, down, ingress]
     }
