@@ -252,12 +252,17 @@ impl Network {
         Hop { next, port: next, class, ingress: None }
     }
 
+    /// Returns the level and the place of a station; `None` for a device.
+    pub(crate) fn place(&self, node: u32) -> Option<(usize, Place)> {
+        let places =
+            self.levels.iter().map(|level| level.place_of(node, self.devices / level.part));
+        places.enumerate().find_map(|(number, place)| Some((number, place?)))
+    }
+
     /// Returns the next hop from a NIC or a leaf switch.
     fn hop_of_station(&self, from: u32, to: u32) -> Hop {
-        let holds = |level: &Level| level.place_of(from, self.devices / level.part).is_some();
-        let number = self.levels.iter().position(holds).expect("NET-3: a station has a level");
+        let (number, place) = self.place(from).expect("NET-3: a station has a level");
         let level = &self.levels[number];
-        let place = level.place_of(from, self.devices / level.part).expect("found above");
         let to = self.goal_inside(number, place.part() * level.part, to);
         let there = to / level.part;
         let out = Resource::switch(number);
@@ -335,13 +340,15 @@ fn small(level: usize) -> u8 {
 }
 
 /// The place of a station in its level.
-enum Place {
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Place {
     Nic { part: u32, rail: u32 },
     Leaf { part: u32 },
 }
 
 impl Place {
-    fn part(&self) -> u32 {
+    /// Returns its part, counted over the machine.
+    pub(crate) fn part(&self) -> u32 {
         let (Self::Nic { part, .. } | Self::Leaf { part }) = *self;
         part
     }
@@ -586,6 +593,85 @@ mod tests {
             for (x, size, each) in [(true, columns, rows), (false, rows, columns)] {
                 let (least, most) = span(load.iter().filter(|(link, _)| is_x(link) == x).map(|(_, n)| *n));
                 prop_assert_eq!(most - least, unavoidable(size) * each, "NET-2: x {}: {:?}", x, load);
+            }
+        }
+    }
+
+    /// Returns a machine of three levels; `kinds` choose topologies, `shares` the devices of a NIC.
+    fn tower(kinds: [u8; 3], counts: [u32; 3], shares: [u32; 2], ratios: [u32; 2]) -> MachineSpec {
+        let mut spec = MachineSpec::preset("bare").unwrap();
+        let topology = |kind: u8, count: u32| match kind {
+            0 => Topology::Ring1d,
+            1 => Topology::FullyConnected,
+            2 => Topology::Mesh3d { layers: count, rows: 1, columns: 1 },
+            _ => Topology::Switch,
+        };
+        (spec.sips.count, spec.sips.topology) = (counts[0], topology(kinds[0], counts[0]));
+        let mut part = counts[0];
+        for number in 0..2 {
+            let (kind, count) = (kinds[number + 1], counts[number + 1]);
+            let share = if part.is_multiple_of(shares[number]) { shares[number] } else { 1 };
+            let pcie = WireSpec { bandwidth: Rate::UNLIMITED, latency: Time::ns(3) };
+            spec.levels.push(LevelSpec {
+                name: ["node", "pod"][number].to_owned(),
+                count,
+                topology: topology(kind, count),
+                link: WireSpec { bandwidth: Rate::UNLIMITED, latency: Time::ps(7_001) }.into(),
+                nics: part / share,
+                pcie: (ratios[number] % 2 == 0).then_some(pcie),
+                oversubscription: if kind > 2 { ratios[number] } else { 1 },
+                multicast: None,
+                reduction: None,
+            });
+            part *= count;
+        }
+        spec
+    }
+
+    fn towers() -> impl Strategy<Value = MachineSpec> {
+        let kinds = prop::array::uniform3(0..5u8);
+        let counts = prop::array::uniform3(1..5u32);
+        let shares = prop::array::uniform2(1..4u32);
+        let ratios = prop::array::uniform2(1..4u32);
+        (kinds, counts, shares, ratios)
+            .prop_map(|(kinds, counts, shares, ratios)| tower(kinds, counts, shares, ratios))
+    }
+
+    proptest! {
+        #[test]
+        fn net_3_every_route_ends_and_stays_inside_the_group_where_its_ends_meet(spec in towers(), seed: u32) {
+            let network = Network::new(&spec);
+            let (from, to) = (seed % spec.devices(), seed / 97 % spec.devices());
+            let nodes = route(&network, from, to);
+            let level = (0..spec.level_count()).find(|level| spec.group_of(from, *level) == spec.group_of(to, *level));
+            let level = level.unwrap();
+            prop_assert!(nodes.len() <= 40, "NET-3: {:?}", nodes);
+            for node in nodes {
+                let device = match network.place(node) {
+                    None => node,
+                    Some((number, place)) => place.part() * spec.part_size(number),
+                };
+                prop_assert_eq!(spec.group_of(device, level), spec.group_of(from, level), "NET-3: node {}", node);
+            }
+        }
+
+        #[test]
+        fn net_4_the_latencies_of_a_way_between_parts_add_up(spec in towers(), seed: u32) {
+            let network = Network::new(&spec);
+            let (from, to) = (seed % spec.devices(), seed / 97 % spec.devices());
+            let lookahead = network.lookahead();
+            let mut at = from;
+            while at != to {
+                let hop = network.hop(at, to);
+                prop_assert!(lookahead.unwrap() <= network.wire(hop.class).latency, "NET-4");
+                prop_assert!(network.wire(hop.class).latency > Time::ZERO, "NET-4: PAR-1");
+                at = hop.next;
+            }
+            let level = network.level_of(from, to);
+            if level > 0 && spec.levels[level - 1].topology == Topology::Switch {
+                let LevelSpec { link, pcie, .. } = &spec.levels[level - 1];
+                let ends = pcie.map_or(Time::ZERO, |pcie| pcie.latency);
+                prop_assert_eq!(network.way(from, to).latency, link.latency + ends + ends, "NET-4");
             }
         }
     }
