@@ -12,6 +12,7 @@ mod fabric;
 mod flights;
 mod grid;
 mod host;
+mod in_switch;
 mod noc;
 mod range;
 mod roots;
@@ -149,6 +150,8 @@ pub(crate) struct World {
     pub(crate) sips: Vec<RefCell<Sip>>,
     pub(crate) edges: RefCell<Edges>,
     packets: RefCell<fabric::Packets>,
+    /// The edges of each multicast and of each reduction.
+    groups: RefCell<Vec<in_switch::EdgeGroup>>,
     fabric: Cell<Option<DeviceId>>,
     /// A semaphore for each used PE, which runs one program at a time.
     turns: RefCell<BTreeMap<PeId, Semaphore>>,
@@ -228,6 +231,7 @@ impl Machine {
             sips,
             edges: RefCell::default(),
             packets: RefCell::default(),
+            groups: RefCell::default(),
             fabric: Cell::new(None),
             turns: RefCell::default(),
             failures: RefCell::default(),

@@ -108,7 +108,11 @@ impl fmt::Display for Resource {
             Self::Hbm(pe) => write!(f, "sip{}.cube{}.hbm", pe.sip, pe.cube),
             Self::Cache(sip) => write!(f, "sip{sip}.cache"),
             Self::Link { from, to: Self::SWITCH } => write!(f, "sip{from}->switch"),
-            Self::Link { from, to } => write!(f, "sip{from}->sip{to}"),
+            Self::Link { from, to } => match (Self::SWITCH - to, Self::SWITCHES) {
+                (level, most) if level < most => write!(f, "sip{from}->switch{level}"),
+                (level, most) if level < 2 * most => write!(f, "switch{}->sip{from}", level - most),
+                _ => write!(f, "sip{from}->sip{to}"),
+            },
             Self::Ingress(sip) => write!(f, "switch->sip{sip}"),
             Self::Host(sip) => write!(f, "host{sip}->sip{sip}"),
             Self::Upload(sip) => write!(f, "sip{sip}->host{sip}"),

@@ -11,8 +11,9 @@
 //! - **NET-4 (latencies).** The latencies of a way between two parts of a level add up to the latency of the level's link, plus
 //!   that of `pcie` once at each end. The lookahead is the least latency between two nodes.
 
+use crate::ipcq::InSwitch;
 use crate::record::Resource;
-use crate::spec::{LevelSpec, MachineSpec, Topology, WireSpec};
+use crate::spec::{InSwitchSpec, LevelSpec, MachineSpec, Topology, WireSpec};
 use crate::time::{Rate, Time};
 use std::cmp::Ordering;
 use std::fmt;
@@ -68,6 +69,9 @@ struct Level {
     first_nic: Option<u32>,
     /// Number of the first leaf switch, if the level is oversubscribed.
     first_leaf: Option<u32>,
+    /// True if its switch copies, and if it combines, messages.
+    multicasts: bool,
+    reduces: bool,
     /// Class of this level's first wire.
     class: u16,
 }
@@ -87,6 +91,10 @@ enum LevelWire {
     Down,
     /// Into a device, where the wire before it does not lead to this device alone.
     Ingress,
+    /// A link, for a message that the switch copies.
+    Multicast,
+    /// A link, for a message that the switch combines.
+    Reduction,
 }
 
 /// One hop of a route.
@@ -124,13 +132,17 @@ impl Network {
             nics: 1,
             first_nic: None,
             first_leaf: None,
+            multicasts: spec.sips.multicast.is_some(),
+            reduces: spec.sips.reduction.is_some(),
             class: 0,
         };
+        let multicast = in_switch(link, spec.sips.multicast);
+        let reduction = in_switch(link, spec.sips.reduction);
         let mut network = Self {
             levels: vec![inner],
             devices: spec.devices(),
             nodes: spec.devices(),
-            wires: vec![link; LevelWire::COUNT],
+            wires: vec![link, link, link, link, link, link, multicast, reduction],
         };
         for (number, level) in (1..).zip(&spec.levels) {
             network.add_level(level, spec.part_size(number));
@@ -148,9 +160,22 @@ impl Network {
         let first_nic = spec.shares_nics(part).then(|| stations(spec.nics));
         let first_leaf = (spec.oversubscription > 1).then(|| stations(1));
         let class = u16::try_from(self.wires.len()).expect("few levels");
-        self.wires.extend(LevelWires::new(spec, part).in_order());
-        let (topology, count, nics) = (spec.topology, spec.count, spec.nics);
-        self.levels.push(Level { topology, count, part, nics, first_nic, first_leaf, class });
+        let wires = LevelWires::new(spec, part);
+        let multicast = in_switch(wires.link, spec.multicast);
+        let reduction = in_switch(wires.link, spec.reduction);
+        self.wires.extend(wires.in_order());
+        self.wires.extend([multicast, reduction]);
+        self.levels.push(Level {
+            topology: spec.topology,
+            count: spec.count,
+            part,
+            nics: spec.nics,
+            first_nic,
+            first_leaf,
+            multicasts: spec.multicast.is_some(),
+            reduces: spec.reduction.is_some(),
+            class,
+        });
     }
 
     /// Returns the number of nodes: devices, shared NICs and leaf switches.
@@ -227,12 +252,17 @@ impl Network {
         Hop { next, port: next, class, ingress: None }
     }
 
+    /// Returns the level and the place of a station; `None` for a device.
+    pub(crate) fn place(&self, node: u32) -> Option<(usize, Place)> {
+        let places =
+            self.levels.iter().map(|level| level.place_of(node, self.devices / level.part));
+        places.enumerate().find_map(|(number, place)| Some((number, place?)))
+    }
+
     /// Returns the next hop from a NIC or a leaf switch.
     fn hop_of_station(&self, from: u32, to: u32) -> Hop {
-        let holds = |level: &Level| level.place_of(from, self.devices / level.part).is_some();
-        let number = self.levels.iter().position(holds).expect("NET-3: a station has a level");
+        let (number, place) = self.place(from).expect("NET-3: a station has a level");
         let level = &self.levels[number];
-        let place = level.place_of(from, self.devices / level.part).expect("found above");
         let to = self.goal_inside(number, place.part() * level.part, to);
         let there = to / level.part;
         let out = Resource::switch(number);
@@ -275,6 +305,21 @@ impl Network {
         to
     }
 
+    /// Returns the hop of a message that a switch copies or combines; `None` if no switch between the two does.
+    pub(crate) fn hop_in_switch(&self, from: u32, to: u32, what: InSwitch) -> Option<Hop> {
+        let number = self.level_of(from, to);
+        let level = &self.levels[number];
+        let (is_able, wire) = match what {
+            InSwitch::No => return None,
+            InSwitch::Multicast => (level.multicasts, LevelWire::Multicast),
+            InSwitch::Reduction => (level.reduces, LevelWire::Reduction),
+        };
+        let is_plain = level.first_nic.is_none() && level.first_leaf.is_none();
+        let (port, class) = (Resource::switch(number), level.class_of(wire));
+        let hop = Hop { next: to, port, class, ingress: Some(small(number)) };
+        (is_able && is_plain && from != to).then_some(hop)
+    }
+
     /// Returns the sums of the route between two devices.
     pub(crate) fn way(&self, from: u32, to: u32) -> Way {
         let mut way = Way { hops: 0, is_switched: false, latency: Time::ZERO };
@@ -295,13 +340,15 @@ fn small(level: usize) -> u8 {
 }
 
 /// The place of a station in its level.
-enum Place {
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Place {
     Nic { part: u32, rail: u32 },
     Leaf { part: u32 },
 }
 
 impl Place {
-    fn part(&self) -> u32 {
+    /// Returns its part, counted over the machine.
+    pub(crate) fn part(&self) -> u32 {
         let (Self::Nic { part, .. } | Self::Leaf { part }) = *self;
         part
     }
@@ -366,8 +413,10 @@ struct LevelWires {
     ingress: WireSpec,
 }
 
-impl LevelWire {
-    const COUNT: usize = 6;
+/// Returns the link of messages that a switch copies or combines.
+fn in_switch(link: WireSpec, spec: Option<InSwitchSpec>) -> WireSpec {
+    let InSwitchSpec { efficiency, start } = spec.unwrap_or_default();
+    WireSpec { bandwidth: efficiency.of(link.bandwidth), latency: link.latency + start }
 }
 
 impl LevelWires {
@@ -410,7 +459,7 @@ impl LevelWires {
         }
     }
 
-    fn in_order(self) -> [WireSpec; LevelWire::COUNT] {
+    fn in_order(self) -> [WireSpec; 6] {
         let Self { link, nic: [to_nic, from_nic], leaf: [up, down], ingress } = self;
         [link, to_nic, from_nic, up, down, ingress]
     }
@@ -544,6 +593,85 @@ mod tests {
             for (x, size, each) in [(true, columns, rows), (false, rows, columns)] {
                 let (least, most) = span(load.iter().filter(|(link, _)| is_x(link) == x).map(|(_, n)| *n));
                 prop_assert_eq!(most - least, unavoidable(size) * each, "NET-2: x {}: {:?}", x, load);
+            }
+        }
+    }
+
+    /// Returns a machine of three levels; `kinds` choose topologies, `shares` the devices of a NIC.
+    fn tower(kinds: [u8; 3], counts: [u32; 3], shares: [u32; 2], ratios: [u32; 2]) -> MachineSpec {
+        let mut spec = MachineSpec::preset("bare").unwrap();
+        let topology = |kind: u8, count: u32| match kind {
+            0 => Topology::Ring1d,
+            1 => Topology::FullyConnected,
+            2 => Topology::Mesh3d { layers: count, rows: 1, columns: 1 },
+            _ => Topology::Switch,
+        };
+        (spec.sips.count, spec.sips.topology) = (counts[0], topology(kinds[0], counts[0]));
+        let mut part = counts[0];
+        for number in 0..2 {
+            let (kind, count) = (kinds[number + 1], counts[number + 1]);
+            let share = if part.is_multiple_of(shares[number]) { shares[number] } else { 1 };
+            let pcie = WireSpec { bandwidth: Rate::UNLIMITED, latency: Time::ns(3) };
+            spec.levels.push(LevelSpec {
+                name: ["node", "pod"][number].to_owned(),
+                count,
+                topology: topology(kind, count),
+                link: WireSpec { bandwidth: Rate::UNLIMITED, latency: Time::ps(7_001) }.into(),
+                nics: part / share,
+                pcie: (ratios[number] % 2 == 0).then_some(pcie),
+                oversubscription: if kind > 2 { ratios[number] } else { 1 },
+                multicast: None,
+                reduction: None,
+            });
+            part *= count;
+        }
+        spec
+    }
+
+    fn towers() -> impl Strategy<Value = MachineSpec> {
+        let kinds = prop::array::uniform3(0..5u8);
+        let counts = prop::array::uniform3(1..5u32);
+        let shares = prop::array::uniform2(1..4u32);
+        let ratios = prop::array::uniform2(1..4u32);
+        (kinds, counts, shares, ratios)
+            .prop_map(|(kinds, counts, shares, ratios)| tower(kinds, counts, shares, ratios))
+    }
+
+    proptest! {
+        #[test]
+        fn net_3_every_route_ends_and_stays_inside_the_group_where_its_ends_meet(spec in towers(), seed: u32) {
+            let network = Network::new(&spec);
+            let (from, to) = (seed % spec.devices(), seed / 97 % spec.devices());
+            let nodes = route(&network, from, to);
+            let level = (0..spec.level_count()).find(|level| spec.group_of(from, *level) == spec.group_of(to, *level));
+            let level = level.unwrap();
+            prop_assert!(nodes.len() <= 40, "NET-3: {:?}", nodes);
+            for node in nodes {
+                let device = match network.place(node) {
+                    None => node,
+                    Some((number, place)) => place.part() * spec.part_size(number),
+                };
+                prop_assert_eq!(spec.group_of(device, level), spec.group_of(from, level), "NET-3: node {}", node);
+            }
+        }
+
+        #[test]
+        fn net_4_the_latencies_of_a_way_between_parts_add_up(spec in towers(), seed: u32) {
+            let network = Network::new(&spec);
+            let (from, to) = (seed % spec.devices(), seed / 97 % spec.devices());
+            let lookahead = network.lookahead();
+            let mut at = from;
+            while at != to {
+                let hop = network.hop(at, to);
+                prop_assert!(lookahead.unwrap() <= network.wire(hop.class).latency, "NET-4");
+                prop_assert!(network.wire(hop.class).latency > Time::ZERO, "NET-4: PAR-1");
+                at = hop.next;
+            }
+            let level = network.level_of(from, to);
+            if level > 0 && spec.levels[level - 1].topology == Topology::Switch {
+                let LevelSpec { link, pcie, .. } = &spec.levels[level - 1];
+                let ends = pcie.map_or(Time::ZERO, |pcie| pcie.latency);
+                prop_assert_eq!(network.way(from, to).latency, link.latency + ends + ends, "NET-4");
             }
         }
     }

@@ -36,7 +36,10 @@ fn check_one(file: &Path) -> Result<String, Failure> {
 pub(super) fn size(spec: &MachineSpec) -> String {
     let sips = show::count(spec.devices().into(), "SIP");
     let pes = show::count(all_pes(spec), "PE");
-    format!("{sips}, {}, {pes}", spec.sips.topology.name())
+    let outer =
+        spec.levels.iter().map(|level| format!(" in {}s of {}", level.name, level.topology.name()));
+    let outer: String = outer.collect();
+    format!("{sips}, {}{outer}, {pes}", spec.sips.topology.name())
 }
 
 pub(super) fn all_pes(spec: &MachineSpec) -> u64 {

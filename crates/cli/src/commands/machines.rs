@@ -101,7 +101,7 @@ fn table(specs: &[MachineSpec]) -> Table {
         table.row([
             spec.name.clone(),
             spec.devices().to_string(),
-            topology(spec.sips.topology),
+            topologies(spec),
             format!("{} x {}", grid(&spec.cubes), grid(&spec.pes)),
             all_pes(spec).to_string(),
             spec.description.clone(),
@@ -110,8 +110,23 @@ fn table(specs: &[MachineSpec]) -> Table {
     table
 }
 
+/// The topologies of all levels, innermost first: `switch 8, node: switch 2`.
+fn topologies(spec: &MachineSpec) -> String {
+    let Some(_) = spec.levels.first() else { return topology(spec.sips.topology) };
+    let inner = format!("{} {}", topology(spec.sips.topology), spec.sips.count);
+    let outer = spec
+        .levels
+        .iter()
+        .map(|level| format!("{}: {} {}", level.name, topology(level.topology), level.count));
+    std::iter::once(inner).chain(outer).collect::<Vec<_>>().join(", ")
+}
+
 fn topology(topology: Topology) -> String {
     match topology {
+        Topology::Mesh3d { layers, rows, columns }
+        | Topology::Torus3d { layers, rows, columns } => {
+            format!("{} {layers}x{rows}x{columns}", topology.name())
+        }
         Topology::Mesh2d { rows, columns } | Topology::Torus2d { rows, columns } => {
             format!("{} {rows}x{columns}", topology.name())
         }

@@ -18,7 +18,7 @@ use super::flights::{Delivery, Departure, Journey, Purpose};
 use super::noc::{self, Route, Stage};
 use super::sip::{Port, Sip, ingress_of};
 use crate::executor::{Device, Key, Partition, Sim};
-use crate::ipcq::{BufferKind, Edge, EdgeName, EdgeSpec, Message, MessageBody};
+use crate::ipcq::{BufferKind, Edge, EdgeName, EdgeSpec, InSwitch, Message, MessageBody};
 use crate::record::{Op, Path, Record, Resource, StallSpan};
 use crate::spec::Forwarding;
 use crate::stall::Kind;
@@ -46,6 +46,8 @@ pub(super) enum Act {
     Ingress,
     /// The first byte of a packet is at a NIC or a leaf switch.
     Relay,
+    /// The first byte of a contribution to a reduction is at the receiver's switch port.
+    Combine,
 }
 
 /// The ports of a SIP, and its notes.
@@ -80,6 +82,8 @@ pub(super) struct Packet {
     pub(super) level: u8,
     /// True if SIPs forward its head.
     pub(super) cuts: bool,
+    /// True if its time is the same on all wires: the switch copies or combines it.
+    pub(super) is_in_switch: bool,
     /// The node at which the packet is when its action fires.
     pub(super) at: u32,
     pub(super) to: u32,
@@ -97,6 +101,7 @@ impl Packet {
     /// A packet at `at` on its way to `to`, which has taken no link.
     pub(super) fn new(edge: u32, bytes: u64, (at, to): (u32, u32), tail: Time, path: Path) -> Self {
         let (kind, class) = (PacketKind::Chunk, Self::NO_CLASS);
+        let is_in_switch = false;
         Self {
             edge,
             bytes,
@@ -104,6 +109,7 @@ impl Packet {
             class,
             level: 0,
             cuts: false,
+            is_in_switch,
             at,
             to,
             kind,
@@ -123,6 +129,8 @@ pub(super) enum PacketKind {
     Chunk,
     LastChunk,
     Credit,
+    /// A message that the switch combines with others.
+    Contribution,
     /// A message of the same SIP, in its slot.
     Local,
     /// A message of another SIP, in its slot.
@@ -151,7 +159,12 @@ impl Packets {
         self.list.iter().map(|packet| &packet.path)
     }
 
-    fn take(&mut self, number: u32) -> Packet {
+    /// Returns a packet by its number.
+    pub(super) fn get(&mut self, number: u32) -> &mut Packet {
+        &mut self.list[number as usize]
+    }
+
+    pub(super) fn take(&mut self, number: u32) -> Packet {
         self.free.push(number);
         self.list[number as usize]
     }
@@ -183,7 +196,8 @@ impl Device for World {
             x if x == Act::Retry as u8 => self.retry(number),
             x if x == Act::Hop as u8 => self.hop(number),
             x if x == Act::Ingress as u8 => self.ingress(number),
-            _ => self.relay(number),
+            x if x == Act::Relay as u8 => self.relay(number),
+            _ => self.combine(number),
         }
     }
 
@@ -228,7 +242,13 @@ impl World {
             edge.credit_latency = noc::latency(&self.spec, to, from);
             return;
         }
-        let hop = self.network.hop(from.sip, to.sip);
+        let hop = match edge.name.in_switch() {
+            InSwitch::No => self.network.hop(from.sip, to.sip),
+            what => {
+                let hop = self.network.hop_in_switch(from.sip, to.sip, what);
+                hop.expect("checked when the edge was opened")
+            }
+        };
         let way = self.network.way(from.sip, to.sip);
         (edge.hop, edge.next) = (hop, hop.next);
         (edge.hops, edge.is_switched) = (way.hops, way.is_switched);
@@ -308,10 +328,11 @@ impl World {
     }
 
     /// Launches a message through the PE's DMA and the meshes, over several hops, or within the SIP.
-    fn launch_routed(&self, edge: &mut Edge, number: u32) {
+    pub(super) fn launch_routed(&self, edge: &mut Edge, number: u32) {
         let (now, before) = (self.sim.now(), edge.last_grant);
         let (from, to) = (edge.name.from, edge.name.to);
         let (port, hop, buffer) = (edge.port, edge.hop, edge.spec.buffer_kind);
+        let (in_switch, group) = (edge.name.in_switch(), edge.group);
         let chunk = self.chunk_of(edge);
         let message = edge.grant(now);
         let sip = &mut *self.sips[from.sip as usize].borrow_mut();
@@ -327,7 +348,8 @@ impl World {
             sip.record.stall(|| starving(resource, since, now));
         }
         let key = self.sim.reserve_key();
-        let departure = Departure { edge: number, port, hop, to: to.sip, chunk, flow, key };
+        let departure =
+            Departure { edge: number, port, hop, to: to.sip, chunk, in_switch, group, flow, key };
         if self.zero_cost.send {
             let side =
                 PortSide { number: from.sip, ports: &mut sip.ports, record: &mut sip.record };
@@ -367,7 +389,8 @@ impl World {
 
     /// Returns the size of the chunks in which the next message moves; 0 for one piece: over one link, or cut-through.
     fn chunk_of(&self, edge: &Edge) -> u64 {
-        if !edge.is_switched && (edge.hops <= 1 || self.cuts_through()) {
+        let is_whole = !edge.is_switched && (edge.hops <= 1 || self.cuts_through());
+        if is_whole || edge.name.in_switch() != InSwitch::No {
             return 0;
         }
         let bytes = edge.messages[edge.arrived + edge.in_flight].bytes;
@@ -389,8 +412,8 @@ impl World {
     ///
     /// The chunks follow each other without a gap, and their times add up to the time of the message.
     pub(super) fn depart(&self, mut side: PortSide<'_>, flight: &Flight, departure: &Departure) {
-        let &Departure { edge, port, hop, to, chunk, key, .. } = departure;
-        let (rate, class) = (side.ports[port].link.bandwidth, side.ports[port].class);
+        let &Departure { edge, hop, to, chunk, key, .. } = departure;
+        let (rate, class) = (self.network.wire(hop.class).bandwidth, hop.class);
         let cuts = chunk == 0 && self.cuts_through();
         let chunk = if chunk == 0 { flight.bytes } else { chunk };
         let (mut sent, mut before) = (0, Time::ZERO);
@@ -405,7 +428,11 @@ impl World {
             let kind = if is_last { PacketKind::LastChunk } else { PacketKind::Chunk };
             let packet = Packet::new(edge, bytes, (side.number, to), tail, path);
             let packet = Packet { span, class, cuts, kind, ..packet };
-            self.send_packet(packet, hop, head, Some(key));
+            if departure.in_switch == InSwitch::No {
+                self.send_packet(packet, hop, head, Some(key));
+            } else {
+                self.send_into_switch(packet, departure, head);
+            }
             if is_last {
                 return;
             }
@@ -437,7 +464,7 @@ impl World {
             side.record.step(&mut path, left, kind, slowest);
         }
         link.wire.leave(turn.end, &path);
-        let latency = link.link.latency;
+        let latency = self.network.wire(departure.hop.class).latency;
         let arrival = left + latency;
         // Behind a slower stage, the latency is a step of its own: else nothing would name the link.
         if kind != Kind::Link && arrival >= path.at() {
@@ -452,12 +479,14 @@ impl World {
     }
 
     /// Moves a packet over a hop: its head arrives at `head`, its last byte at its tail, both without contention there.
-    fn send_packet(&self, packet: Packet, hop: Hop, head: Time, key: Option<Key>) {
+    pub(super) fn send_packet(&self, packet: Packet, hop: Hop, head: Time, key: Option<Key>) {
         let mut packet = Packet { at: hop.next, ..packet };
         let (time, act) = if let Some(level) = hop.ingress {
             packet.level = level;
             let span = self.span_on(&packet, self.network.ingress_class(level));
-            (head.max(packet.tail.saturating_sub(span)), Act::Ingress)
+            let combines = packet.kind == PacketKind::Contribution;
+            let act = if combines { Act::Combine } else { Act::Ingress };
+            (head.max(packet.tail.saturating_sub(span)), act)
         } else if self.network.is_station(hop.next) {
             (head, Act::Relay)
         } else {
@@ -473,14 +502,15 @@ impl World {
     /// Returns the time of a packet on a wire of a class (FAB-3).
     fn span_on(&self, packet: &Packet, class: u16) -> Time {
         let wire = self.network.wire(class);
-        let is_same = class == packet.class
+        let is_same = packet.is_in_switch
+            || class == packet.class
             || (packet.class != Packet::NO_CLASS
                 && self.network.wire(packet.class).bandwidth == wire.bandwidth);
         if is_same { packet.span } else { wire.bandwidth.time_for(packet.bytes) }
     }
 
     /// Takes the wire into the receiver from a switch or a NIC, cut-through: the first byte of a packet is there.
-    fn ingress(&self, number: u32) {
+    pub(super) fn ingress(&self, number: u32) {
         let packet = &mut self.packets.borrow_mut().list[number as usize];
         let class = self.network.ingress_class(packet.level);
         (packet.span, packet.class) = (self.span_on(packet, class), class);
@@ -515,7 +545,7 @@ impl World {
             _ if packet.at != packet.to && packet.cuts => self.pass_on(packet),
             _ if packet.at != packet.to => self.forward(packet),
             PacketKind::Chunk => {}
-            PacketKind::LastChunk => {
+            PacketKind::LastChunk | PacketKind::Contribution => {
                 self.set_message_path(packet);
                 self.arrive(packet.edge);
             }

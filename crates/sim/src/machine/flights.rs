@@ -18,6 +18,7 @@ use super::noc::{Route, Stage};
 use super::transfer::Transfer;
 use super::{Engine, Sip, World};
 use crate::executor::Key;
+use crate::ipcq::InSwitch;
 use crate::record::{Op, Path, Resource};
 use crate::spec::WireSpec;
 use crate::stall::Kind;
@@ -64,6 +65,9 @@ pub(crate) struct Departure {
     pub(crate) to: u32,
     /// Size of its chunks; 0 for one piece.
     pub(crate) chunk: u64,
+    /// The part of the switch, and the edges to which it copies the message.
+    pub(crate) in_switch: InSwitch,
+    pub(crate) group: Option<u32>,
     /// Number of the message in traces.
     pub(crate) flow: u64,
     pub(crate) key: Key,

@@ -40,8 +40,7 @@ pub(crate) struct Sip {
 /// A port with a wire to another node, or to a switch.
 pub(crate) struct Port {
     pub(crate) to: u32,
-    /// Class of the link in the network, and its cost.
-    pub(crate) class: u16,
+    /// Cost of the link.
     pub(crate) link: WireSpec,
     pub(crate) wire: Wire,
     /// Time the wire was idle because the next message had no free slot at its receiver, and the end of the time
@@ -194,7 +193,6 @@ impl Sip {
         self.ports.iter().position(|port| port.to == to).unwrap_or_else(|| {
             self.ports.push(Port {
                 to,
-                class,
                 link: network.wire(class),
                 wire: Wire::default(),
                 starved: Time::ZERO,
