@@ -64,9 +64,9 @@ pub(super) const WORKLOAD: Workload = Workload {
         },
         Parameter {
             name: "buffers",
-            help: "2 to load the next operands while computing, 1 not to",
-            kind: Kind::Count { least: 1, most: 2 },
-            default: Default::Text("2"),
+            help: "2 or more to load the next operands while computing, 1 not to",
+            kind: Kind::Count { least: 1, most: 64 },
+            default: Default::Machine(choice::default_buffers),
         },
         Parameter {
             name: "pes",
@@ -99,7 +99,7 @@ fn run(setup: Setup, settings: &Settings) -> Result<Outcome, WorkloadError> {
     let plan = choice::plan(&spec, settings, (dims, pes))?;
     let (data, evaluator) = (options.data, options.evaluator.clone());
     let tile = spec.gemm.tile.map(|side| side as usize);
-    let buffers = u32::try_from(settings.count("buffers")).expect("1 or 2");
+    let buffers = u32::try_from(settings.count("buffers")).expect("at most 64");
     let mut machine = Machine::new(spec, options);
     let chosen: Vec<PeId> =
         (0..machine.spec().devices()).flat_map(|sip| machine.pes(sip)).take(pes).collect();

@@ -18,7 +18,14 @@ const PRESETS: &[Preset] = &[
     Preset { name: "octo-ring", text: include_str!("../../../../machines/octo-ring.yaml") },
     Preset { name: "torus-16", text: include_str!("../../../../machines/torus-16.yaml") },
     Preset { name: "pod-64", text: include_str!("../../../../machines/pod-64.yaml") },
+    Preset { name: "hgx-a100", text: include_str!("../../../../machines/hgx-a100.yaml") },
     Preset { name: "hgx-h100", text: include_str!("../../../../machines/hgx-h100.yaml") },
+    Preset { name: "hgx-h200", text: include_str!("../../../../machines/hgx-h200.yaml") },
+    Preset { name: "hgx-b200", text: include_str!("../../../../machines/hgx-b200.yaml") },
+    Preset { name: "mi300x-8", text: include_str!("../../../../machines/mi300x-8.yaml") },
+    Preset { name: "gaudi3-8", text: include_str!("../../../../machines/gaudi3-8.yaml") },
+    Preset { name: "tpu-v4-64", text: include_str!("../../../../machines/tpu-v4-64.yaml") },
+    Preset { name: "tpu-v5e-16", text: include_str!("../../../../machines/tpu-v5e-16.yaml") },
     Preset { name: "bare", text: include_str!("../../../../machines/bare.yaml") },
 ];
 

@@ -132,7 +132,7 @@ fn wir_4_more_than_64_pes_lose_no_memory_time() {
         let mut spec = bare();
         spec.sips.count = 1;
         spec.pes = GridSpec { rows: 1, columns: pes, ..spec.pes };
-        (spec.dma, spec.hbm.bandwidth) = (wire(16, 70), rate(64));
+        (spec.dma, spec.hbm.bandwidth) = (wire(16, 70).into(), rate(64));
         let mut machine = Machine::new(spec, without_data());
         let region = machine.zeros(0, 0, DType::F32, 4_000).unwrap();
         machine.launch(0, "load", &machine.pes(0), move |tl| async move {

@@ -108,7 +108,7 @@ fn two_buffers_hide_the_shorter_of_loading_and_computing() {
     let problem =
         Problem { dims: [16, 16, 64], tile: [16; 3], buffers: 2, pes: 1, dtype: DType::F32 };
     let mut spec = problem.machine();
-    spec.dma = crate::support::wire(16, 0);
+    spec.dma = crate::support::wire(16, 0).into();
     spec.gemm.rate = rate(64);
     // A pair of tiles takes 2048/16 = 128 ns to load, 2 * 16^3 / 64 = 128 ns to multiply, 64 ns to store.
     let (_, double, _) = problem.run(spec.clone(), without_data());

@@ -97,7 +97,7 @@ fn mem_1_the_memory_of_a_cube_is_bounded_and_given_back() {
 fn loading_together(pes: u32, dma: u64, hbm: u64, bytes: usize) -> Report {
     let mut spec = bare();
     spec.pes = GridSpec { rows: 1, columns: pes, ..spec.pes };
-    (spec.dma, spec.hbm.bandwidth) = (wire(dma, 0), rate(hbm));
+    (spec.dma, spec.hbm.bandwidth) = (wire(dma, 0).into(), rate(hbm));
     let mut machine = Machine::new(spec, without_data());
     let region = machine.zeros(0, 0, DType::F32, bytes / 4).unwrap();
     machine.launch(0, "load", &machine.pes(0), move |tl| async move {

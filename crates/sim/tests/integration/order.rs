@@ -12,7 +12,7 @@ use phalanx_sim::{MachineSpec, Time};
 /// DMA of 1 B/ns with 10 ns latency, vector engine of 1 B/ns, matrix engine of 1 FLOP/ns.
 fn slow() -> MachineSpec {
     let mut spec = bare();
-    (spec.dma, spec.vector, spec.gemm.rate) = (wire(1, 10), rate(1), rate(1));
+    (spec.dma, spec.vector, spec.gemm.rate) = (wire(1, 10).into(), rate(1), rate(1));
     spec.gemm.tile = [2, 2, 2];
     spec
 }

@@ -8,6 +8,7 @@
 
 mod agenda;
 mod by_hand;
+mod caches;
 mod channels;
 mod draw;
 mod faster;
@@ -74,7 +75,7 @@ fn compare_times(
 fn with_links_alone(spec: MachineSpec) -> MachineSpec {
     let free = |grid: GridSpec| GridSpec { link: WireSpec::FREE, ..grid };
     let (cubes, pes) = (free(spec.cubes), free(spec.pes));
-    MachineSpec { hbm: bare().hbm, dma: WireSpec::FREE, cubes, pes, ..spec }
+    MachineSpec { hbm: bare().hbm, dma: WireSpec::FREE.into(), cubes, pes, ..spec }
 }
 
 proptest! {

@@ -6,7 +6,7 @@ use phalanx_sim::kernel::{Tl, View};
 use phalanx_sim::machine::{Machine, Options, RunError};
 use phalanx_sim::memory::Region;
 use phalanx_sim::report::Report;
-use phalanx_sim::spec::{Forwarding, GridSpec, HbmSpec, SipsSpec, Topology, WireSpec};
+use phalanx_sim::spec::{Efficiency, Forwarding, GridSpec, HbmSpec, SipsSpec, Topology, WireSpec};
 use phalanx_sim::topology::PeId;
 use phalanx_sim::value::{DType, Value};
 use phalanx_sim::{Capacity, MachineSpec, Time};
@@ -87,7 +87,9 @@ fn machines() -> impl Strategy<Value = MachineSpec> {
                 capacity: Capacity::Unlimited,
                 bandwidth: hbm.bandwidth,
                 latency: hbm.latency,
+                efficiency: Efficiency::FULL,
             };
+            let dma = dma.into();
             let forwarding = Forwarding::ALL[usize::from(a % 3 == 0)];
             let sips = SipsSpec { forwarding, ..SipsSpec::new(count, topology, wire(b, a)) };
             MachineSpec { sips, cubes, pes, hbm, dma, host, ..bare() }

@@ -25,6 +25,11 @@ pub(super) fn default_split(machine: &MachineSpec) -> String {
     if machine.cache.is_some() { AUTO.into() } else { "1".into() }
 }
 
+/// As [`default_tile`], for the operand buffers.
+pub(super) fn default_buffers(machine: &MachineSpec) -> String {
+    if machine.cache.is_some() { "5".into() } else { "2".into() }
+}
+
 /// The plan of a product, `None` for the tile of the matrix engine with k in one part: blocks row by row.
 pub(super) fn plan(
     machine: &MachineSpec,
@@ -53,9 +58,8 @@ pub(super) fn plan(
         return Err(ParameterError::new(message, format!("allowed: 1 to {steps}, or `{AUTO}`")));
     }
     let problem = (dims, settings.dtype("dtype"));
-    let mut plan = GemmPlan::fastest(machine, problem, pes, (tile, parts));
-    plan.buffers = u32::try_from(settings.count("buffers")).unwrap_or(u32::MAX);
-    Ok(Some(plan))
+    let buffers = u32::try_from(settings.count("buffers")).unwrap_or(u32::MAX);
+    Ok(Some(GemmPlan::fastest(machine, problem, (pes, buffers), (tile, parts))))
 }
 
 /// `128x256x64`.

@@ -55,13 +55,22 @@ impl GemmPlan {
     }
 }
 
-/// The sides of blocks that are tried, in tiles of the matrix engine or as they are, whichever is larger.
-const SIDES: [[usize; 2]; 7] =
-    [[128, 256], [256, 128], [128, 128], [64, 256], [64, 128], [64, 64], [256, 256]];
+/// The sides of blocks that are tried, rounded up to tiles of the matrix engine.
+const SIDES: [[usize; 2]; 9] = [
+    [128, 256],
+    [256, 128],
+    [128, 128],
+    [64, 256],
+    [64, 128],
+    [64, 64],
+    [256, 256],
+    [512, 512],
+    [1024, 1024],
+];
 /// The parts of k that are tried.
 const PARTS: [usize; 9] = [1, 2, 3, 4, 6, 8, 12, 16, 32];
-/// The longest step over k.
-const LONGEST_STEP: usize = 512;
+/// The step over k, rounded up to tiles of the matrix engine.
+const STEP: usize = 64;
 
 /// What a machine costs, in seconds.
 struct Costs {
@@ -84,18 +93,29 @@ struct Problem {
     dims: [usize; 3],
     dtype: DType,
     pes: usize,
+    /// The most operand buffers, and the bytes of scratch memory.
+    buffers: u32,
+    room: usize,
+}
+
+/// Returns the bytes of scratch memory.
+fn room(spec: &MachineSpec) -> usize {
+    match spec.tcm {
+        Capacity::Unlimited => usize::MAX,
+        Capacity::Limited(bytes) => usize::try_from(bytes.0).unwrap_or(usize::MAX),
+    }
 }
 
 impl GemmPlan {
-    /// Returns the plan with the shortest estimate for a product of `dims` on `pes` PEs. A part of the plan that is given in
-    /// `tile` or `split_k` is kept.
+    /// Returns the plan with the shortest estimate for a product of `dims` on `pes` PEs, with at most `buffers` operand
+    /// buffers. A part of the plan that is given in `tile` or `split_k` is kept.
     pub fn fastest(
         spec: &MachineSpec,
         (dims, dtype): ([usize; 3], DType),
-        pes: usize,
+        (pes, buffers): (usize, u32),
         (tile, split_k): (Option<[usize; 3]>, Option<usize>),
     ) -> Self {
-        let problem = Problem { dims, dtype, pes };
+        let problem = Problem { dims, dtype, pes, buffers, room: room(spec) };
         let costs = Costs::new(spec, dtype, pes);
         let mut best: Option<(f64, Self)> = None;
         for tile in problem.tiles(spec, tile) {
@@ -120,7 +140,16 @@ impl GemmPlan {
 
 impl Problem {
     fn plan(&self, tile: [usize; 3], split_k: usize) -> GemmPlan {
-        GemmPlan { tile, split_k, buffers: 2, rows_together: self.rows_together(tile) }
+        let buffers = u32::try_from(self.buffers_of(tile)).unwrap_or(u32::MAX);
+        let buffers = buffers.clamp(1, self.buffers.max(1));
+        GemmPlan { tile, split_k, buffers, rows_together: self.rows_together(tile) }
+    }
+
+    /// Returns the number of operand buffers that fit into scratch memory beside the sums, and the rounded sums while they
+    /// are stored.
+    fn buffers_of(&self, [m, n, k]: [usize; 3]) -> usize {
+        let size = self.dtype.size();
+        self.room.saturating_sub(m * n * (4 + size)) / (size * k * (m + n)).max(1)
     }
 
     /// Returns the rows of blocks for which the blocks that run at one time read the fewest bytes.
@@ -136,21 +165,12 @@ impl Problem {
             return vec![tile];
         }
         let engine = spec.gemm.tile.map(|side| side as usize);
-        let room = match spec.tcm {
-            Capacity::Unlimited => usize::MAX,
-            Capacity::Limited(bytes) => usize::try_from(bytes.0).unwrap_or(usize::MAX),
-        };
-        let size = self.dtype.size();
+        let k = STEP.min(self.dims[2]).next_multiple_of(engine[2]);
         let mut tiles = Vec::new();
         for [m, n] in SIDES {
-            let [m, n] = [m.next_multiple_of(engine[0]), n.next_multiple_of(engine[1])];
-            // Sums, and the rounded sums while they are stored.
-            let sums = m * n * (4 + size);
-            let most = room.saturating_sub(sums) / (2 * size * (m + n));
-            let longest = most.min(LONGEST_STEP).min(self.dims[2].next_multiple_of(engine[2]));
-            let k = longest / engine[2] * engine[2];
-            if k > 0 && !tiles.contains(&[m, n, k]) {
-                tiles.push([m, n, k]);
+            let tile = [m.next_multiple_of(engine[0]), n.next_multiple_of(engine[1]), k];
+            if self.buffers_of(tile) >= 2 && !tiles.contains(&tile) {
+                tiles.push(tile);
             }
         }
         if tiles.is_empty() {
@@ -201,7 +221,12 @@ impl Costs {
         let loaded = (rows + columns) * depth.min(k) * size;
         let step = (rows + columns) * tk.min(k) * size;
         let computing = 2.0 * tm * tn * depth * self.operation;
-        let loading = (loaded * self.dma).max(loaded * running * self.cache);
+        let mut loading = (loaded * self.dma).max(loaded * running * self.cache);
+        if waves < 2.0 {
+            // A wave that begins without operands has its latencies to hide.
+            let ahead = f64::from(plan.buffers.max(2) - 1) * step;
+            loading = loading.max(loaded / ahead * self.load);
+        }
         let stored = rows * columns * if plan.split_k == 1 { size } else { 4.0 };
         let storing = self.store + (stored * self.dma).max(stored * running * self.cache);
         let first = self.load + (step * self.dma).max(step * running * self.hbm);

@@ -4,8 +4,9 @@ use phalanx_sim::config::{
     MachineView, Override, parse_machine, parse_machine_with, presets, to_yaml,
 };
 use phalanx_sim::spec::{
-    Efficiency, FigureSource, Forwarding, GemmSpec, GridSpec, HbmSpec, InSwitchSpec, LevelSpec,
-    LinkSpec, MachineSpec, Origin, SipsSpec, Topology, WireSpec,
+    CacheSpec, DmaSpec, Efficiency, FigureSource, Forwarding, GemmSpec, GridSpec, HbmSpec,
+    InSwitchSpec, LevelSpec, LinkSpec, MachineSpec, NumberType, Origin, SipsSpec, Topology,
+    VectorClass, VectorCosts, WireSpec,
 };
 use phalanx_sim::{Bytes, Capacity, Rate, Time};
 use proptest::prelude::*;
@@ -107,18 +108,55 @@ fn sips() -> impl Strategy<Value = SipsSpec> {
     )
 }
 
+fn efficiencies() -> impl Strategy<Value = Efficiency> {
+    prop_oneof![
+        Just(Efficiency::FULL),
+        (1..=Efficiency::UNITS).prop_map(|part| Efficiency::millionths(part).unwrap())
+    ]
+}
+
+fn caches() -> impl Strategy<Value = Option<CacheSpec>> {
+    let cache = (capacities(), wires(0)).prop_map(|(capacity, wire)| CacheSpec {
+        capacity,
+        bandwidth: wire.bandwidth,
+        latency: wire.latency,
+    });
+    prop::option::of(cache)
+}
+
+fn channels() -> impl Strategy<Value = DmaSpec> {
+    let burst = prop_oneof![Just(0), 1..=1_u64 << 20];
+    (wires(0), 1..=65_536_u32, burst).prop_map(|(wire, outstanding, burst)| DmaSpec {
+        outstanding,
+        burst,
+        ..wire.into()
+    })
+}
+
+fn engines() -> impl Strategy<Value = GemmSpec> {
+    let tiles = [1_u32..=65_536, 1..=65_536, 1..=65_536];
+    let of_types = prop::array::uniform6(prop::option::of(rates()));
+    const { assert!(NumberType::ALL.len() == 6) };
+    (rates(), tiles, efficiencies(), of_types)
+        .prop_map(|(rate, tile, efficiency, rates)| GemmSpec { rate, tile, efficiency, rates })
+}
+
 fn machines() -> impl Strategy<Value = MachineSpec> {
     let texts = ("null|[a-zA-Z0-9][a-zA-Z0-9._-]{0,19}", "\\PC{0,30}");
-    let engines =
-        (rates(), [1_u32..=65_536, 1..=65_536, 1..=65_536], rates(), capacities(), wires(0));
-    let memory = (capacities(), rates(), 0_u64..1_000_000);
+    let costs = [1_u32..9, 1..9, 1..9, 1..=65_536];
+    const { assert!(VectorClass::ALL.len() == 4) };
+    let engines = (engines(), costs.prop_map(VectorCosts), rates(), capacities(), channels());
+    let memory = (capacities(), rates(), 0_u64..1_000_000, efficiencies(), caches());
     let grids = (grids(), grids());
     (texts, sips(), raw_levels(), wires(0), grids, memory, engines).prop_map(
         |(texts, sips, raw, host, (cubes, pes), memory, engines)| {
             let levels = levels(sips.count, raw);
-            let hbm =
-                HbmSpec { capacity: memory.0, bandwidth: memory.1, latency: Time::ps(memory.2) };
-            let gemm = GemmSpec { rate: engines.0, tile: engines.1 };
+            let hbm = HbmSpec {
+                capacity: memory.0,
+                bandwidth: memory.1,
+                latency: Time::ps(memory.2),
+                efficiency: memory.3,
+            };
             let (name, description) = (texts.0, texts.1.trim().to_owned());
             MachineSpec {
                 name,
@@ -127,12 +165,14 @@ fn machines() -> impl Strategy<Value = MachineSpec> {
                 levels,
                 host,
                 cubes,
+                cache: memory.4,
                 pes,
                 hbm,
                 tcm: engines.3,
                 dma: engines.4,
-                gemm,
+                gemm: engines.0,
                 vector: engines.2,
+                vector_costs: engines.1,
                 sources: Vec::new(),
             }
         },

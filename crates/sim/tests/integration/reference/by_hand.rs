@@ -12,7 +12,7 @@ use phalanx_sim::{MachineSpec, Time};
 /// Returns a machine with DMA of 2 B/ns and 10 ns, HBM of 4 B/ns and 20 ns, and meshes of 1 x 2 parts that cost nothing.
 fn machine() -> MachineSpec {
     let mut spec = bare();
-    (spec.dma, spec.hbm.bandwidth, spec.hbm.latency) = (wire(2, 10), rate(4), Time::ns(20));
+    (spec.dma, spec.hbm.bandwidth, spec.hbm.latency) = (wire(2, 10).into(), rate(4), Time::ns(20));
     let grid = GridSpec { rows: 1, columns: 2, link: WireSpec::FREE };
     MachineSpec { cubes: grid, pes: grid, ..spec }
 }
@@ -113,7 +113,7 @@ fn fab_1_chunks_follow_each_other_over_two_links() {
 #[test]
 fn fab_1_a_chunk_goes_on_when_its_last_byte_has_left_the_pe() {
     let mut spec = links(Topology::Ring1d);
-    (spec.dma, spec.sips.link) = (wire(1, 10), wire(2, 100).into());
+    (spec.dma, spec.sips.link) = (wire(1, 10).into(), wire(2, 100).into());
     let (from, to) = (pe(0, 0, 0), pe(2, 0, 0));
     // The last chunk is at the gateway at 410 ns, at the next SIP at 510 ns, and takes 50 ns of the second link.
     let scripts = [(from, &sent(0)[..], &[0][..]), (to, &received(0), &[510 + 50 + 100])];

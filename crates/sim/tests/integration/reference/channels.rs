@@ -19,6 +19,23 @@ pub(crate) struct Channel {
     free: u64,
     busy: bool,
     waiting: VecDeque<Request>,
+    /// With several outstanding, the requests that have started: operations, or the times at which messages left.
+    started: VecDeque<Started>,
+}
+
+#[derive(Clone, Copy)]
+enum Started {
+    Operation(usize),
+    Left(u64),
+}
+
+/// An access to the memory of a cube.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Access {
+    pub(crate) cube: u16,
+    /// Bytes in whole bursts.
+    pub(crate) bytes: u64,
+    pub(crate) is_cached: bool,
 }
 
 struct Request {
@@ -28,8 +45,8 @@ struct Request {
 
 enum What {
     /// An operation, and its pieces with their numbers of issue.
-    Load(usize, Vec<(u64, Piece)>),
-    Store(usize, u64, Piece),
+    Load(usize, Vec<(u64, Access)>),
+    Store(usize, u64, Access),
     Message(usize),
 }
 
@@ -90,15 +107,30 @@ impl Simulator<'_> {
 
     pub(super) fn load(&mut self, pe: PeId, pieces: &[Piece]) -> usize {
         let operation = self.operation(pe, pieces.len());
-        let pieces = pieces.iter().map(|piece| (self.issue(), *piece)).collect();
-        self.request(pe, Direction::Load, What::Load(operation, pieces));
+        let accesses = pieces.iter().map(|piece| (self.issue(), self.access(*piece))).collect();
+        self.request(pe, Direction::Load, What::Load(operation, accesses));
         operation
+    }
+
+    /// Loads a received message from its slot in memory.
+    pub(super) fn load_slot(&mut self, pe: PeId, bytes: u64) -> usize {
+        let operation = self.operation(pe, 1);
+        let access = Access { cube: pe.cube, bytes, is_cached: false };
+        let issue = self.issue();
+        self.request(pe, Direction::Load, What::Load(operation, vec![(issue, access)]));
+        operation
+    }
+
+    fn access(&self, Piece { cube, bytes }: Piece) -> Access {
+        let burst = self.spec.dma.burst.max(1);
+        Access { cube, bytes: bytes.div_ceil(burst) * burst, is_cached: true }
     }
 
     pub(super) fn store(&mut self, pe: PeId, piece: Piece) -> usize {
         let operation = self.operation(pe, 0);
         let issue = self.issue();
-        self.request(pe, Direction::Store, What::Store(operation, issue, piece));
+        let access = self.access(piece);
+        self.request(pe, Direction::Store, What::Store(operation, issue, access));
         operation
     }
 
@@ -113,8 +145,11 @@ impl Simulator<'_> {
         self.serve(pe, direction);
     }
 
-    /// Begins the next requests of a channel, while the end of the request before is known.
+    /// Begins the next requests of a channel, while the end of the request that the next one waits for is known.
     fn serve(&mut self, pe: PeId, direction: Direction) {
+        if self.spec.dma.outstanding > 1 {
+            return self.serve_several(pe, direction);
+        }
         loop {
             let channel = self.channels.get_mut(&(pe, direction)).unwrap();
             if channel.busy {
@@ -123,28 +158,73 @@ impl Simulator<'_> {
             let Some(request) = channel.waiting.pop_front() else { return };
             channel.busy = true;
             let start = request.asked.max(channel.free);
-            match request.what {
-                What::Load(operation, pieces) => self.begin_load(pe, operation, pieces, start),
-                What::Store(operation, issue, piece) => {
-                    self.begin_store(pe, (operation, issue), piece, start);
-                }
-                What::Message(message) => self.begin_message(pe, message, start),
+            self.begin(pe, request.what, start);
+        }
+    }
+
+    /// The same for a channel with several outstanding: the channel is busy for the bytes of a request alone.
+    fn serve_several(&mut self, pe: PeId, direction: Direction) {
+        let most = self.spec.dma.outstanding as usize;
+        loop {
+            let channel = &self.channels[&(pe, direction)];
+            let Some(request) = channel.waiting.front() else { return };
+            let mut start = request.asked.max(channel.free);
+            if channel.started.len() == most {
+                let before = match channel.started[0] {
+                    Started::Operation(operation) => self.operations[operation].end,
+                    Started::Left(end) => Some(end),
+                };
+                let Some(before) = before else { return };
+                start = start.max(before);
             }
+            let bytes = match &request.what {
+                What::Load(_, accesses) => accesses.iter().map(|(_, access)| access.bytes).sum(),
+                What::Store(_, _, access) => access.bytes,
+                What::Message(message) => self.messages[*message].bytes,
+            };
+            let span = span(self.spec.dma.bandwidth, bytes);
+            let channel = self.channels.get_mut(&(pe, direction)).unwrap();
+            if channel.started.len() == most {
+                channel.started.pop_front();
+            }
+            channel.free = start + span;
+            let request = channel.waiting.pop_front().unwrap();
+            channel.started.push_back(match request.what {
+                What::Load(operation, _) | What::Store(operation, ..) => {
+                    Started::Operation(operation)
+                }
+                What::Message(_) => Started::Left(start + self.spec.dma.latency.as_ps() + span),
+            });
+            self.begin(pe, request.what, start);
+        }
+    }
+
+    fn begin(&mut self, pe: PeId, what: What, start: u64) {
+        match what {
+            What::Load(operation, accesses) => self.begin_load(pe, operation, accesses, start),
+            What::Store(operation, issue, access) => {
+                self.begin_store(pe, (operation, issue), access, start);
+            }
+            What::Message(message) => self.begin_message(pe, message, start),
         }
     }
 
     /// Notes that a channel is free at `end`.
     fn end_turn(&mut self, pe: PeId, direction: Direction, end: u64) {
+        if self.spec.dma.outstanding > 1 {
+            return;
+        }
         let channel = self.channels.get_mut(&(pe, direction)).unwrap();
         (channel.busy, channel.free) = (false, end);
     }
 
-    fn begin_load(&mut self, pe: PeId, operation: usize, pieces: Vec<(u64, Piece)>, start: u64) {
+    fn begin_load(&mut self, pe: PeId, operation: usize, accesses: Vec<(u64, Access)>, start: u64) {
         let (dma, mut before) = (self.spec.dma, 0);
         let asked = |bytes| start + dma.latency.as_ps() + span(dma.bandwidth, bytes);
-        for (issue, Piece { cube, bytes }) in pieces {
+        for (issue, access) in accesses {
+            let bytes = access.bytes;
             let (head, tail) = (asked(before), asked(before + bytes));
-            let (way, goal) = (from_memory(self.spec, pe, cube), Goal::Load { operation });
+            let (way, goal) = (from_memory(self.spec, pe, access), Goal::Load { operation });
             self.fly(Flight { issue, bytes, head, tail, way, goal });
             before += bytes;
         }
@@ -164,10 +244,10 @@ impl Simulator<'_> {
         self.serve(pe, Direction::Load);
     }
 
-    fn begin_store(&mut self, pe: PeId, (operation, issue): (usize, u64), to: Piece, start: u64) {
+    fn begin_store(&mut self, pe: PeId, (operation, issue): (usize, u64), to: Access, start: u64) {
         let head = start + self.spec.dma.latency.as_ps();
         let tail = head + span(self.spec.dma.bandwidth, to.bytes);
-        let (bytes, way) = (to.bytes, to_memory(self.spec, pe, to.cube));
+        let (bytes, way) = (to.bytes, to_memory(self.spec, pe, to));
         self.fly(Flight { issue, bytes, head, tail, way, goal: Goal::Store { operation } });
     }
 

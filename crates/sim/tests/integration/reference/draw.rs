@@ -4,10 +4,11 @@ use super::script::{HostScript, Order, Piece, Queue, Scenario, Script, Step};
 use crate::support::bare;
 use phalanx_sim::ipcq::{Backpressure, BufferKind, EdgeSpec};
 use phalanx_sim::spec::{
-    Forwarding, GridSpec, HbmSpec, LevelSpec, LinkSpec, SipsSpec, Topology, WireSpec,
+    CacheSpec, DmaSpec, Efficiency, Forwarding, GridSpec, HbmSpec, LevelSpec, LinkSpec, SipsSpec,
+    Topology, WireSpec,
 };
 use phalanx_sim::topology::PeId;
-use phalanx_sim::{Bandwidth, Capacity, MachineSpec, Time};
+use phalanx_sim::{Bandwidth, Bytes, Capacity, MachineSpec, Time};
 use proptest::prelude::*;
 
 /// The numbers of a wire: is its bandwidth limited, is its latency above zero, and both quantities.
@@ -97,6 +98,19 @@ fn levels_of(mut part: u32, raw: Vec<RawLevel>, is_round: bool) -> Vec<LevelSpec
     levels
 }
 
+/// The numbers of a memory: a cache with a capacity in quarters of 1 KiB, requests under way, the burst, and the efficiency of
+/// the stack.
+type RawMemory = (Option<(RawWire, u64)>, u32, u64, Efficiency);
+
+fn memories() -> impl Strategy<Value = RawMemory> {
+    let cache = prop_oneof![2 => Just(None), 1 => (raw_wires(), 1..24u64).prop_map(Some)];
+    let outstanding = prop_oneof![2 => Just(1), 1 => 2..5u32];
+    let burst = prop::sample::select(vec![0, 0, 0, 32, 64]);
+    let efficiency = prop_oneof![3 => Just(1_000_000), 1 => 100_000..1_000_000u32];
+    let efficiency = efficiency.prop_map(|part| Efficiency::millionths(part).unwrap());
+    (cache, outstanding, burst, efficiency)
+}
+
 fn machines_with(is_round: bool) -> impl Strategy<Value = MachineSpec> {
     let wires = prop::array::uniform6(raw_wires());
     let modes = prop::sample::select(Forwarding::ALL.to_vec());
@@ -104,8 +118,9 @@ fn machines_with(is_round: bool) -> impl Strategy<Value = MachineSpec> {
         3 => Just(Vec::new()),
         2 => prop::collection::vec(raw_levels(), 1..3),
     ];
-    (topologies(), levels, modes, sizes(), (1..4u32, 1..3u32), wires).prop_map(
-        move |((count, topology), levels, forwarding, pes, cubes, wires)| {
+    (topologies(), levels, modes, sizes(), (1..4u32, 1..3u32), wires, memories()).prop_map(
+        move |((count, topology), levels, forwarding, pes, cubes, wires, memories)| {
+            let (cache, outstanding, burst, efficiency) = memories;
             let [link, host, cube, pe, hbm, dma] = wires.map(|raw| wire(raw, is_round));
             let grid = |(rows, columns), link| GridSpec { rows, columns, link };
             // CFG-3: a link between SIPs has a latency.
@@ -114,11 +129,18 @@ fn machines_with(is_round: bool) -> impl Strategy<Value = MachineSpec> {
                 capacity: Capacity::Unlimited,
                 bandwidth: hbm.bandwidth,
                 latency: hbm.latency,
+                efficiency,
             };
+            let dma = DmaSpec { outstanding, burst, ..dma.into() };
+            let cache = cache.map(|(raw, kib)| {
+                let WireSpec { bandwidth, latency } = wire(raw, is_round);
+                let capacity = Capacity::Limited(Bytes(kib * 256));
+                CacheSpec { capacity, bandwidth, latency }
+            });
             let sips = SipsSpec { forwarding, ..SipsSpec::new(count, topology, link) };
             let (cubes, pes) = (grid(cubes, cube), grid(pes, pe));
             let levels = levels_of(count, levels, is_round);
-            MachineSpec { sips, levels, host, cubes, pes, hbm, dma, ..bare() }
+            MachineSpec { sips, levels, host, cubes, cache, pes, hbm, dma, ..bare() }
         },
     )
 }

@@ -30,7 +30,7 @@ fn wire(spec: &mut MachineSpec, part: Part) -> (&mut Bandwidth, &mut Time) {
         Part::Host => &mut spec.host,
         Part::Cubes => &mut spec.cubes.link,
         Part::Pes => &mut spec.pes.link,
-        Part::Dma => &mut spec.dma,
+        Part::Dma => return (&mut spec.dma.bandwidth, &mut spec.dma.latency),
         Part::Hbm => return (&mut spec.hbm.bandwidth, &mut spec.hbm.latency),
     };
     (&mut wire.bandwidth, &mut wire.latency)

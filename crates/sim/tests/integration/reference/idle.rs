@@ -18,7 +18,8 @@ fn one_cube(mut spec: MachineSpec) -> MachineSpec {
     }
     let sips = SipsSpec { count: 1, topology: Topology::Ring1d, ..spec.sips };
     let cubes = GridSpec { rows: 1, columns: 1, ..spec.cubes };
-    MachineSpec { sips, levels: Vec::new(), cubes, host: WireSpec::FREE, ..spec }
+    let levels = Vec::new();
+    MachineSpec { sips, levels, cubes, host: WireSpec::FREE, cache: None, ..spec }
 }
 
 /// Returns the scenario with loads, stores and computations alone, each awaited before the next begins.

@@ -1,7 +1,7 @@
 //! The programs: each runs the steps of a script.
 
 use super::agenda::Event;
-use super::script::{Piece, Script, Step};
+use super::script::{Script, Step};
 use super::simulator::Simulator;
 use phalanx_sim::Time;
 use phalanx_sim::ipcq::BufferKind;
@@ -198,7 +198,7 @@ impl Simulator<'_> {
             return self.keep(number, slot, hold);
         }
         let pe = self.programs[number].pe;
-        let load = self.load(pe, &[Piece { cube: pe.cube, bytes }]);
+        let load = self.load_slot(pe, bytes);
         self.enter_state(number, State::Loading(load, slot, hold))
     }
 

@@ -1,5 +1,6 @@
 //! The wires of a machine, and the wires that a transfer takes one after the other.
 
+use super::channels::Access;
 use super::networks::Beyond;
 use phalanx_sim::spec::{GridSpec, WireSpec};
 use phalanx_sim::topology::PeId;
@@ -23,6 +24,11 @@ pub(crate) enum Wire {
         to: u32,
     },
     Hbm {
+        sip: u32,
+        cube: u16,
+    },
+    /// The cache of a SIP, on the way of a block of a cube.
+    Cache {
         sip: u32,
         cube: u16,
     },
@@ -122,13 +128,24 @@ pub(crate) fn inside(spec: &MachineSpec, from: PeId, to: PeId) -> Vec<Stage> {
 
 /// Returns the HBM of a cube as a wire.
 pub(crate) fn memory(spec: &MachineSpec, sip: u32, cube: u16) -> Stage {
-    let cost = WireSpec { bandwidth: spec.hbm.bandwidth, latency: spec.hbm.latency };
-    Stage { wire: Wire::Hbm { sip, cube }, cost }
+    Stage { wire: Wire::Hbm { sip, cube }, cost: spec.hbm.wire() }
 }
 
-/// Returns the way of a load: from the HBM of `cube` to `pe`.
-pub(crate) fn from_memory(spec: &MachineSpec, pe: PeId, cube: u16) -> Vec<Stage> {
-    let mut way = vec![memory(spec, pe.sip, cube)];
+/// Returns the cache of a SIP as a wire, or the HBM of a cube if the SIP has no cache or the access does not use it.
+fn cache_or_memory(spec: &MachineSpec, sip: u32, access: Access) -> Stage {
+    let cube = access.cube;
+    match spec.cache {
+        Some(cache) if access.is_cached => {
+            Stage { wire: Wire::Cache { sip, cube }, cost: cache.wire() }
+        }
+        _ => memory(spec, sip, cube),
+    }
+}
+
+/// Returns the way of a load: from the HBM of a cube to `pe`.
+pub(crate) fn from_memory(spec: &MachineSpec, pe: PeId, access: Access) -> Vec<Stage> {
+    let cube = access.cube;
+    let mut way = vec![cache_or_memory(spec, pe.sip, access)];
     if cube != pe.cube {
         way.extend(over_cubes(spec, pe.sip, cube, pe.cube));
         way.extend(over_pes(spec, pe.sip, pe.cube, 0, pe.pe.into()));
@@ -136,14 +153,14 @@ pub(crate) fn from_memory(spec: &MachineSpec, pe: PeId, cube: u16) -> Vec<Stage>
     way
 }
 
-/// Returns the way of a store: from `pe` to the HBM of `cube`.
-pub(crate) fn to_memory(spec: &MachineSpec, pe: PeId, cube: u16) -> Vec<Stage> {
-    let mut way = Vec::new();
+/// Returns the way of a store: from `pe` to the HBM of a cube.
+pub(crate) fn to_memory(spec: &MachineSpec, pe: PeId, access: Access) -> Vec<Stage> {
+    let (cube, mut way) = (access.cube, Vec::new());
     if cube != pe.cube {
         way.extend(over_pes(spec, pe.sip, pe.cube, pe.pe.into(), 0));
         way.extend(over_cubes(spec, pe.sip, pe.cube, cube));
     }
-    way.push(memory(spec, pe.sip, cube));
+    way.push(cache_or_memory(spec, pe.sip, access));
     way
 }
 

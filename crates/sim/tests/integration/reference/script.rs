@@ -106,6 +106,9 @@ impl fmt::Debug for Scenario {
         wire("pes", pes.link.bandwidth, pes.link.latency)?;
         wire("hbm", hbm.bandwidth, hbm.latency)?;
         wire("dma", dma.bandwidth, dma.latency)?;
+        let (outstanding, burst) = (dma.outstanding, dma.burst);
+        writeln!(f, "outstanding: {outstanding}, burst: {burst} B, {:?}", hbm.efficiency)?;
+        writeln!(f, "{:?}", self.spec.cache)?;
         let (topology, mode) = (sips.topology, sips.forwarding);
         writeln!(f, "{} SIPs, {topology:?}, {mode:?}, apart: {}", sips.count, self.apart)?;
         for level in &self.spec.levels {

@@ -1,6 +1,7 @@
 //! The slow simulator: time, wires and flights.
 
 use super::agenda::{Agenda, Event, Key, Packet, Work};
+use super::caches::Block;
 use super::channels::{Channel, Direction, Operation};
 use super::hosts::HostProgram;
 use super::messages::{Message, QueueState};
@@ -79,6 +80,8 @@ pub(crate) struct Simulator<'a> {
     pub(super) messages: Vec<Message>,
     pub(super) programs: Vec<Program>,
     pub(super) hosts: Vec<HostProgram>,
+    /// The blocks in the cache of each SIP, those used last at the end.
+    pub(super) caches: Vec<Vec<Block>>,
     /// The command of each launch, once it is sent.
     pub(super) commands: Vec<Option<usize>>,
 }
@@ -111,6 +114,7 @@ impl<'a> Simulator<'a> {
             messages: Vec::new(),
             programs: scenario.scripts.iter().map(Program::new).collect(),
             hosts: scenario.hosts.iter().map(HostProgram::new).collect(),
+            caches: vec![Vec::new(); scenario.spec.sips.count as usize],
             commands: vec![None; scenario.launches().len()],
         }
     }
@@ -198,7 +202,10 @@ impl<'a> Simulator<'a> {
 
     /// Moves a flight to its next wire of finite bandwidth, or to its goal.
     pub(super) fn fly(&mut self, mut flight: Flight) {
-        while flight.way.first().is_some_and(|stage| stage.cost.bandwidth.is_unlimited()) {
+        let costs_no_turn = |stage: &Stage| {
+            stage.cost.bandwidth.is_unlimited() && !matches!(stage.wire, Wire::Cache { .. })
+        };
+        while flight.way.first().is_some_and(costs_no_turn) {
             let latency = flight.way.remove(0).cost.latency.as_ps();
             flight.head += latency;
             flight.tail += latency;
@@ -216,6 +223,10 @@ impl<'a> Simulator<'a> {
             return self.land(&flight);
         }
         let stage = flight.way.remove(0);
+        if let Wire::Cache { sip, cube } = stage.wire {
+            self.enter_cache(&mut flight, stage, (sip, cube));
+            return self.fly(flight);
+        }
         let turn = span(stage.cost.bandwidth, flight.bytes);
         let latency = stage.cost.latency.as_ps();
         let start = self.take(stage, flight.head, turn);
