@@ -5,8 +5,8 @@
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use crate::spec::{
-    Efficiency, FigureSource, Forwarding, GridSpec, InSwitchSpec, LevelSpec, LinkSpec, MachineSpec, SipsSpec,
-    Topology, WireSpec,
+    Efficiency, FigureSource, Forwarding, GridSpec, InSwitchSpec, LevelSpec, LinkSpec, MachineSpec,
+    SipsSpec, Topology, WireSpec,
 };
 use crate::time::Time;
 use crate::units::{show_bandwidth, show_capacity, show_efficiency, show_rate, show_time};
@@ -69,7 +69,8 @@ impl MachineView {
             match value {
                 Tree::Sources(sources) => {
                     for (path, text) in sources {
-                        let known = figures.iter_mut().find(|figure: &&mut Figure| figure.path == *path);
+                        let known =
+                            figures.iter_mut().find(|figure: &&mut Figure| figure.path == *path);
                         known.into_iter().for_each(|figure| figure.source = Some(text.clone()));
                     }
                 }
