@@ -47,4 +47,6 @@ mod documents {
     struct ManyChips;
     #[doc = include_str!("../../../docs/guide/10-my-run-hangs.md")]
     struct MyRunHangs;
+    #[doc = include_str!("../../../docs/guide/11-is-it-true.md")]
+    struct IsItTrue;
 }

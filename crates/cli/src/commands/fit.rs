@@ -53,8 +53,9 @@ fn refused(error: FitError) -> Failure {
     match error {
         FitError::Invalid(errors) => Failure::machine(vec![errors]),
         FitError::Point(error) => failed(&error),
-        FitError::NothingMarked(_) => Failure::new(Kind::Parameter, text)
-            .hint("mark figures in the file, as in `sources: { system.sips.link.latency: fitted }`"),
+        FitError::NothingMarked(_) => Failure::new(Kind::Parameter, text).hint(
+            "mark figures in the file, as in `sources: { system.sips.link.latency: fitted }`",
+        ),
         FitError::NoNumber { .. } => Failure::new(Kind::Parameter, text)
             .hint("give a number above zero to begin with, as in `1 us` or `0.8`"),
     }

@@ -1,9 +1,9 @@
 //! A fit as text for people and as JSON for programs.
 
-use super::validation::{SummaryView, percent};
+use super::validation::{SummaryView, file_name, percent};
 use crate::show;
 use phalanx_sim::report::{Style, Table};
-use phalanx_workloads::truth::{Compared, Fit, Unclear, dtype_name};
+use phalanx_workloads::truth::{Change, Compared, Fit, Summary, Unclear, dtype_name};
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -21,7 +21,11 @@ pub(crate) fn text(machine: &str, fit: &Fit) -> String {
     let used: usize = fit.before.iter().map(|table| table.points.len()).sum();
     let _ = writeln!(text, "\n{} simulated", show::count(fit.simulations as u64, "call"));
     if used < fit.given {
-        let _ = writeln!(text, "{used} of {} points were used, evenly spread over each table", fit.given);
+        let _ = writeln!(
+            text,
+            "{used} of {} points were used, evenly spread over each table",
+            fit.given
+        );
     }
     for unclear in &fit.unclear {
         let _ = match unclear {
@@ -38,22 +42,20 @@ pub(crate) fn text(machine: &str, fit: &Fit) -> String {
 
 fn errors(fit: &Fit) -> Table {
     let numbers = ["ranks", "points", "mean", "worst", "within 10 %", "within 20 %"];
-    let columns = [["table", "op"].as_slice(), &numbers].concat();
+    let columns = [["table", "op"].as_slice(), &numbers[..2], &["when"], &numbers[2..]].concat();
     let mut table = Table::new(&columns, &numbers);
-    for (before, after) in fit.before.iter().zip(&fit.after) {
-        let of = &before.table;
-        let (one, other) = (before.summary(), after.summary());
-        let pair = |one: f64, other: f64| format!("{} -> {}", percent(one), percent(other));
-        table.row([
-            of.file.clone(),
+    let pairs = fit.before.iter().zip(&fit.after);
+    for (when, compared) in pairs.flat_map(|(one, other)| [("before", one), ("after", other)]) {
+        let of = &compared.table;
+        let Summary { points, mean, worst, within_10, within_20 } = compared.summary();
+        let head = [
+            file_name(&of.file),
             of.subject.to_string(),
             of.ranks.to_string(),
-            one.points.to_string(),
-            pair(one.mean, other.mean),
-            pair(one.worst, other.worst),
-            pair(one.within_10, other.within_10),
-            pair(one.within_20, other.within_20),
-        ]);
+            points.to_string(),
+            when.to_owned(),
+        ];
+        table.row(head.into_iter().chain([mean, worst, within_10, within_20].map(percent)));
     }
     table
 }
@@ -62,7 +64,7 @@ fn errors(fit: &Fit) -> Table {
 pub(crate) fn json<'a>(machine: &'a str, fit: &'a Fit) -> impl Serialize + 'a {
     let used = fit.before.iter().map(|table| table.points.len()).sum();
     let pairs = fit.before.iter().zip(&fit.after);
-    let of = |change: &'a phalanx_workloads::truth::Change| ChangeView {
+    let of = |change: &'a Change| ChangeView {
         figure: &change.figure,
         before: &change.before,
         after: &change.after,

@@ -3,6 +3,7 @@
 use phalanx_sim::report::{Style, Table};
 use phalanx_workloads::truth::{Compared, ComparedPoint, Size, Subject, Summary, dtype_name};
 use serde::Serialize;
+use std::path::Path;
 
 /// Everything: rows of each table, then the errors in few numbers.
 pub(crate) fn text(machine: &str, tables: &[Compared]) -> String {
@@ -43,15 +44,19 @@ pub(crate) fn summaries(tables: &[Compared]) -> Table {
     let mut table = Table::new(&columns, &numbers);
     for compared in tables {
         let of = &compared.table;
-        let name = of.system.as_ref().map_or_else(
-            || of.file.clone(),
-            |system| format!("{}: {system}", of.file),
-        );
+        let name = file_name(&of.file);
+        let name = of.system.as_ref().map_or(name.clone(), |system| format!("{name}: {system}"));
         let Summary { points, mean, worst, within_10, within_20 } = compared.summary();
         let head = [name, of.subject.to_string(), of.ranks.to_string(), points.to_string()];
         table.row(head.into_iter().chain([mean, worst, within_10, within_20].map(percent)));
     }
     table
+}
+
+/// The name of a file without its directory.
+pub(crate) fn file_name(file: &str) -> String {
+    let name = Path::new(file).file_name();
+    name.map_or_else(|| file.to_owned(), |name| name.to_string_lossy().into_owned())
 }
 
 /// A time in microseconds with the digits that matter.

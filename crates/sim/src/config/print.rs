@@ -70,7 +70,8 @@ impl MachineView {
             match value {
                 Tree::Sources(sources) => {
                     for (path, text) in sources {
-                        let known = figures.iter_mut().find(|figure: &&mut Figure| figure.path == *path);
+                        let known =
+                            figures.iter_mut().find(|figure: &&mut Figure| figure.path == *path);
                         known.into_iter().for_each(|figure| figure.source = Some(text.clone()));
                     }
                 }

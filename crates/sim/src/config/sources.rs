@@ -61,7 +61,8 @@ pub(super) fn read(r: &mut Reader, file: &Section<'_>, root: &YamlNode) -> Vec<F
         _ if is_nothing(&entry.node) => &[],
         _ => {
             let finding = not_a_mapping(&entry.node, entry.key_location, &format!("`{KEY}`"));
-            r.findings.push(finding.help("allowed: paths of figures, as in `pe.dma.latency: fitted`"));
+            r.findings
+                .push(finding.help("allowed: paths of figures, as in `pe.dma.latency: fitted`"));
             &[]
         }
     };

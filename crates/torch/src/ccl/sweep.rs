@@ -12,7 +12,7 @@ mod check;
 
 pub use bound::Bound;
 
-use super::algorithm::Operation;
+use super::algorithm::{Algorithm, Operation};
 use super::config::{CclConfig, Plan};
 use super::part::ReduceOp;
 use super::tuner::Tuner;
@@ -105,6 +105,12 @@ impl Sweep {
     pub fn fits(&self, plan: &Plan) -> Result<(), String> {
         let members: Vec<u32> = (0..self.ranks.unwrap_or(self.machine.devices())).collect();
         plan.check(self.operation, &self.machine, &members)
+    }
+
+    /// The plan called `name` that a call may follow on this machine.
+    pub fn plan_named(&self, name: &str) -> Option<Plan> {
+        let plan = self.ccl.plan(name, &Algorithm::names());
+        plan.filter(|plan| self.fits(plan).is_ok())
     }
 
     /// The time of one call of a size, in bytes, out of place, with `plan` or the configured choice. `tuner` must be one for

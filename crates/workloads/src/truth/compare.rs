@@ -141,13 +141,13 @@ impl fmt::Display for PointError {
 
 impl std::error::Error for PointError {}
 
-/// One call to simulate: a row, on a machine, by the library's choice or by a plan.
+/// One call to simulate: a row, on a machine, by the library's choice or by the plan of this name, if the machine has it.
 #[derive(Clone, Copy)]
 pub(super) struct Call<'a> {
     pub(super) bench: &'a Bench,
     pub(super) table: &'a Table,
     pub(super) point: &'a Point,
-    pub(super) plan: Option<&'a Plan>,
+    pub(super) plan: Option<&'a str>,
 }
 
 /// The tuner of a thread, for the machine it has simulated last: what it knows serves the next call.
@@ -206,7 +206,8 @@ impl<'a> Call<'a> {
             dtype: self.table.dtype,
             ranks: Some(ranks),
         };
-        let timed = sweep.time(bytes, self.plan, &memory.tuner(self.bench));
+        let plan = self.plan.and_then(|name| sweep.plan_named(name));
+        let timed = sweep.time(bytes, plan.as_ref(), &memory.tuner(self.bench));
         let Timed { time, plan } = timed.map_err(|error| error.to_string())?;
         Ok(Simulated { time, plan: Some(plan) })
     }
@@ -244,7 +245,8 @@ pub fn compare(
     threads: usize,
     told: &(dyn Fn(Done) + Sync),
 ) -> Result<Vec<Compared>, PointError> {
-    let points = tables.iter().flat_map(|table| table.points.iter().map(move |point| (table, point)));
+    let points =
+        tables.iter().flat_map(|table| table.points.iter().map(move |point| (table, point)));
     let calls: Vec<Call<'_>> =
         points.map(|(table, point)| Call { bench, table, point, plan: None }).collect();
     let mut results = simulate_all(&calls, threads, told)?.into_iter();
@@ -295,8 +297,8 @@ pub(super) fn simulate_all(
         }
         work();
     });
-    let results = results.into_iter().filter_map(|result| {
-        result.into_inner().unwrap_or_else(PoisonError::into_inner)
-    });
+    let results = results
+        .into_iter()
+        .filter_map(|result| result.into_inner().unwrap_or_else(PoisonError::into_inner));
     results.collect()
 }

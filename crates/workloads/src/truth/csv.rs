@@ -37,7 +37,9 @@ pub(super) fn read(text: &str, choice: &Selection, rows: &mut Rows<'_>) {
         let cells = cells(bare, start);
         match &columns {
             // Files that were joined repeat the names.
-            Some(columns) if !columns.is_repeated(&cells) => columns.row(number, &cells, choice, rows),
+            Some(columns) if !columns.is_repeated(&cells) => {
+                columns.row(number, &cells, choice, rows)
+            }
             _ => match Columns::read(&cells, Location::new(start..start + bare.len()), rows) {
                 Some(read) => columns = Some(read),
                 None => return,
@@ -97,7 +99,8 @@ impl<'a> Columns<'a> {
         }
         for (at, cell) in cells.iter().enumerate() {
             if wanted.contains(&cell.text) && names[..at].contains(&cell.text) {
-                let finding = Finding::new(cell.location(), format!("column `{}` twice", cell.text));
+                let finding =
+                    Finding::new(cell.location(), format!("column `{}` twice", cell.text));
                 rows.report(finding.label("given before"));
                 return None;
             }
@@ -143,7 +146,8 @@ impl<'a> Columns<'a> {
         };
         let Some(((subject, ranks, dtype, size), measured_us)) = row.zip(measured) else { return };
         if (subject == Subject::Gemm) != self.is_gemm {
-            let finding = Finding::new(must("op").location(), "a matrix product has `m`, `n` and `k`");
+            let finding =
+                Finding::new(must("op").location(), "a matrix product has `m`, `n` and `k`");
             return rows.report(finding.label("no size in bytes").help(FORMS));
         }
         rows.add(Row { system, subject, ranks, dtype, point: Point { size, measured_us, line } });

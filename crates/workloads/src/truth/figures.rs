@@ -122,7 +122,8 @@ mod tests {
     fn only_values_change_in_the_text() {
         let text = "pe: { dma: { latency: 50 ns } }  # fast\nsip: { width: '7' }\n";
         let figures = figure_texts(text);
-        let values: Vec<Value> = figures.iter().map(|figure| Value::read(figure).unwrap()).collect();
+        let values: Vec<Value> =
+            figures.iter().map(|figure| Value::read(figure).unwrap()).collect();
         let changed = [values[0].with(62.5), values[1].with(9.0)];
         let pairs = [(&figures[1], &changed[1]), (&figures[0], &changed[0])];
         let expected = "pe: { dma: { latency: 62.5 ns } }  # fast\nsip: { width: 9 }\n";

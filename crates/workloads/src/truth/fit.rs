@@ -101,13 +101,13 @@ pub fn fit(
     if figures.is_empty() {
         return Err(FitError::NothingMarked(file.to_owned()));
     }
-    let used = thinned(tables);
+    let (used, given) = (thinned(tables), tables.iter().map(|table| table.points.len()).sum());
     let calls = Cell::new(0);
-    let model = Model { file, text, ccl, figures: &figures, tables: &used, threads, told, calls };
+    let (stand_ins, (figures, tables)) = (Vec::new(), (figures.as_slice(), used.as_slice()));
+    let mut model = Model { file, text, ccl, figures, tables, threads, told, calls, stand_ins };
     let values: Vec<Value> = figures.iter().map(|(_, value)| value.clone()).collect();
     let before = model.start(values)?;
-    let after = search::run(&model, before.clone());
-    let unclear = unclear::find(&model, &after);
+    let (after, unclear) = search(&mut model, &before)?;
     let changes = figures.iter().zip(&after.values).map(|((figure, old), new)| Change {
         figure: figure.path.clone(),
         before: old.text(),
@@ -119,9 +119,20 @@ pub fn fit(
         before: compared(&used, &before),
         after: compared(&used, &after),
         unclear,
-        given: tables.iter().map(|table| table.points.len()).sum(),
+        given,
         simulations: model.calls.get(),
     })
+}
+
+/// The best state, and what the points cannot tell. Smaller calls stand in for large ones, but not in the result (FIT-3).
+fn search(model: &mut Model<'_>, before: &State) -> Result<(State, Vec<Unclear>), PointError> {
+    model.stand_ins = model.replaceable(before);
+    let found = search::run(model, model.start(before.values.clone())?);
+    let unclear = unclear::find(model, &found);
+    model.stand_ins.clear();
+    let after = model.start(found.values)?;
+    let is_better = after.objective < before.objective;
+    Ok((if is_better { after } else { before.clone() }, unclear))
 }
 
 /// The tables with few enough points: of each table its first, its last, and points at equal distances between them.

@@ -9,8 +9,11 @@ pub(super) fn solve(a: &Square, b: &[f64]) -> Option<Vec<f64>> {
     let mut lower = vec![vec![0.0; size]; size];
     for row in 0..size {
         for column in 0..=row {
-            let known: f64 =
-                lower[row][..column].iter().zip(&lower[column]).map(|(one, other)| one * other).sum();
+            let known: f64 = lower[row][..column]
+                .iter()
+                .zip(&lower[column])
+                .map(|(one, other)| one * other)
+                .sum();
             let rest = a[row][column] - known;
             if row == column {
                 if rest <= 0.0 || !rest.is_finite() {
@@ -41,8 +44,10 @@ pub(super) fn eigen(matrix: &Square) -> Vec<(f64, Vec<f64>)> {
     let mut vectors: Square =
         (0..size).map(|row| (0..size).map(|at| f64::from(u8::from(at == row))).collect()).collect();
     for _ in 0..100 {
-        let off: f64 =
-            (0..size).flat_map(|row| (0..row).map(move |at| (row, at))).map(|(r, c)| a[r][c].abs()).sum();
+        let off: f64 = (0..size)
+            .flat_map(|row| (0..row).map(move |at| (row, at)))
+            .map(|(r, c)| a[r][c].abs())
+            .sum();
         if off < 1e-12 {
             break;
         }

@@ -34,8 +34,8 @@ pub(super) fn read(text: &str, choice: &Selection, rows: &mut Rows<'_>) {
 fn without_label(line: &str) -> &str {
     let line = line.trim_start_matches('\u{feff}');
     if let Some((label, rest)) = line.split_once(':') {
-        let mpirun = label.starts_with('[')
-            && (label.ends_with("<stdout>") || label.ends_with("<stderr>"));
+        let mpirun =
+            label.starts_with('[') && (label.ends_with("<stdout>") || label.ends_with("<stderr>"));
         let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
         if mpirun || is_number(label.trim()) {
             return rest;
@@ -139,7 +139,8 @@ impl State {
         let dtype = rows.dtype(&named(columns.dtype, "type"));
         let (Some(measured_us), Some(bytes), Some(dtype)) = (measured, size, dtype) else { return };
         let Some(ranks) = self.ranks(columns, choice, rows) else { return };
-        let Some(subject) = self.subject(columns, cells, (bytes, dtype, ranks), choice, rows) else {
+        let Some(subject) = self.subject(columns, cells, (bytes, dtype, ranks), choice, rows)
+        else {
             return;
         };
         let point = Point { size: Size::Bytes(bytes), measured_us, line };

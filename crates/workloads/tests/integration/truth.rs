@@ -92,7 +92,9 @@ fn errors_in_few_numbers() {
 #[test]
 fn a_drawing_is_whole_and_escaped() {
     let bench = Bench::new(MachineSpec::preset("quad-sip").unwrap());
-    let text = format!("{MIXED}\nop,ranks,dtype,size_bytes,time_us,system\nall_gather,2,half,64,9,<&\"a\n");
+    let text = format!(
+        "{MIXED}\nop,ranks,dtype,size_bytes,time_us,system\nall_gather,2,half,64,9,<&\"a\n"
+    );
     let error = read("x", &text, &Selection::default()).unwrap_err();
     assert!(error.to_string().contains("unknown operation `op`"), "{error}");
     let text = "system,op,ranks,dtype,size_bytes,time_us\n<&b,all_reduce,4,float,64,9\n";

@@ -55,7 +55,7 @@ fn src_1_a_source_of_nothing_is_refused() {
       --> my.yaml:23:3
        |
     23 |   pe.dma: fitted
-       |   ^^^^^^ no such figure in this file
+       |   ^^^^^^ did you mean `pe.dma.latency`?
        |
        = help: allowed: the path of a value that the file gives, as in `pe.dma.latency`
 
@@ -75,6 +75,25 @@ fn src_1_a_source_of_nothing_is_refused() {
        |
        = help: allowed: `fitted`, or where the figure is from
     "#);
+}
+
+#[test]
+fn src_1_figures_of_levels_go_by_the_name_of_their_level() {
+    let levels = "\n  levels:\n    - { name: node, count: 2, topology: switch, link: { bandwidth: 50 GB/s, latency: 5 us }, nics: 2 }\n  host";
+    let text =
+        with_sources("  system.levels.node.link.latency: fitted\n  system.levels.node.nics: two\n");
+    let text = text.replacen("\n  host", levels, 1);
+    let spec = parse_machine("my.yaml", &text).unwrap_or_else(|errors| panic!("{errors}"));
+    assert_eq!(spec.sources.len(), 2, "SRC-1");
+    assert_eq!(parse_machine("printed", &to_yaml(&spec)), Ok(spec.clone()), "PRINT-1");
+    let figures = MachineView::new(&spec).figures();
+    let latency = figures.iter().find(|figure| figure.path == "system.levels.node.link.latency");
+    assert_eq!(latency.unwrap().source.as_deref(), Some("fitted"));
+    assert!(figures.iter().all(|figure| !figure.path.ends_with("name")));
+    let slow = spec.with("system.levels.node.link.latency=9 us").unwrap();
+    assert_eq!(slow.sources.len(), 1, "SRC-2");
+    let wrong = refused(&text.replace("system.levels.node.nics", "system.levels.0.nics"));
+    assert!(wrong.contains("names no figure"), "{wrong}");
 }
 
 #[test]
@@ -116,6 +135,8 @@ fn figures_have_their_place_in_the_text() {
         assert_eq!(text[figure.range.clone()].trim_matches('"'), figure.value, "{}", figure.path);
     }
     let paths: Vec<_> = figure_texts(&text).into_iter().map(|figure| figure.path).collect();
-    assert!(paths.contains(&"cube.hbm.bandwidth".to_owned()) && !paths.contains(&"name".to_owned()));
+    assert!(
+        paths.contains(&"cube.hbm.bandwidth".to_owned()) && !paths.contains(&"name".to_owned())
+    );
     assert_eq!(figure_texts("]["), []);
 }

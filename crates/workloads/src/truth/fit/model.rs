@@ -2,9 +2,10 @@
 
 use super::super::compare::{Bench, Call, Done, PointError, Simulated, simulate_all};
 use super::super::figures::{Value, is_fraction, replaced};
-use super::super::table::{Point, Table};
+use super::super::table::{Point, Size, Table};
+use phalanx_sim::Time;
 use phalanx_sim::config::{FigureText, parse_machine};
-use phalanx_torch::ccl::{Algorithm, CclConfig, Plan};
+use phalanx_torch::ccl::CclConfig;
 use std::cell::Cell;
 
 /// A machine file with figures to fit, and the points to fit them to.
@@ -18,6 +19,8 @@ pub(super) struct Model<'a> {
     pub(super) told: &'a (dyn Fn(Done) + Sync),
     /// The number of simulated calls.
     pub(super) calls: Cell<usize>,
+    /// For each point that smaller calls stand in for, the name of its plan; empty if all points are simulated.
+    pub(super) stand_ins: Vec<Option<String>>,
 }
 
 /// Values of the figures, and what is simulated with them.
@@ -44,11 +47,34 @@ pub(super) fn weight(residual: f64) -> f64 {
 }
 
 impl Model<'_> {
-    /// The state of the given file; the error of a row that cannot be simulated.
+    /// The state with these values, which are allowed; the error of a row that cannot be simulated.
     pub(super) fn start(&self, values: Vec<Value>) -> Result<State, PointError> {
         let bench = self.bench(&values).expect("FIT-2: the file was read before");
         let simulated = self.simulate(&bench, None)?;
         Ok(self.state(values, simulated))
+    }
+
+    /// The points of `state` that smaller calls can stand in for, as [`Self::stand_ins`] has them.
+    pub(super) fn replaceable(&self, state: &State) -> Vec<Option<String>> {
+        let name = |simulated: &Simulated| Some(simulated.plan.as_ref()?.name.clone());
+        let names: Vec<Option<String>> = self
+            .points()
+            .zip(&state.simulated)
+            .map(|((_, point), simulated)| stand_in(point).and_then(|_| name(simulated)))
+            .collect();
+        let trial = Self { stand_ins: names.clone(), calls: Cell::new(0), ..*self };
+        let simulated =
+            self.bench(&state.values).and_then(|bench| trial.simulate(&bench, None).ok());
+        self.calls.set(self.calls.get() + trial.calls.get());
+        let Some(simulated) = simulated else { return Vec::new() };
+        let close =
+            |one: &Simulated, other: &Simulated| (one.us() / other.us() - 1.0).abs() < EXACT;
+        let pairs = simulated.iter().zip(&state.simulated);
+        names
+            .into_iter()
+            .zip(pairs)
+            .map(|(name, (one, other))| name.filter(|_| close(one, other)))
+            .collect()
     }
 
     /// The state with these values; none where they are not allowed, or a call cannot be simulated. With `fixed`, every call keeps the
@@ -80,26 +106,39 @@ impl Model<'_> {
     }
 
     fn simulate(&self, bench: &Bench, fixed: Option<&State>) -> Result<Vec<Simulated>, PointError> {
-        let plans: Vec<Option<Plan>> = match fixed {
-            Some(state) => state.simulated.iter().map(|known| same_plan(bench, known)).collect(),
-            None => self.points().map(|_| None).collect(),
-        };
-        let calls: Vec<Call<'_>> = self
-            .points()
-            .zip(&plans)
-            .map(|((table, point), plan)| Call { bench, table, point, plan: plan.as_ref() })
+        let mut batch = Batch::default();
+        for (at, (table, point)) in self.points().enumerate() {
+            let stand_in = self.stand_ins.get(at).and_then(Option::as_deref).zip(stand_in(point));
+            let plan = fixed.and_then(|state| state.simulated[at].plan.as_ref());
+            match stand_in {
+                Some((plan, [small, large])) => batch.add_stand_in(table, plan, small, large),
+                None => batch.add(table, *point, plan.map(|plan| plan.name.as_str())),
+            }
+        }
+        let calls: Vec<Call<'_>> = batch
+            .calls
+            .iter()
+            .map(|(table, point, plan)| Call { bench, table, point, plan: *plan })
             .collect();
         let (before, told) = (self.calls.get(), self.told);
         self.calls.set(before + calls.len());
-        simulate_all(&calls, self.threads, &|Done { done, all }| {
+        let simulated = simulate_all(&calls, self.threads, &|Done { done, all }| {
             told(Done { done: before + done, all: before + all });
-        })
+        })?;
+        let points = self.points().map(|(_, point)| point.size.extent());
+        Ok(batch
+            .places
+            .iter()
+            .zip(points)
+            .map(|(place, size)| place.time(&simulated, size))
+            .collect())
     }
 
     fn state(&self, values: Vec<Value>, simulated: Vec<Simulated>) -> State {
         let pairs = self.points().zip(&simulated);
-        let residuals: Vec<f64> =
-            pairs.map(|((_, point), simulated)| (simulated.us() / point.measured_us).ln()).collect();
+        let residuals: Vec<f64> = pairs
+            .map(|((_, point), simulated)| (simulated.us() / point.measured_us).ln())
+            .collect();
         #[expect(clippy::cast_precision_loss, reason = "few points")]
         let points = residuals.len().max(1) as f64;
         let objective = residuals.iter().map(|residual| softened(*residual)).sum::<f64>() / points;
@@ -107,8 +146,68 @@ impl Model<'_> {
     }
 }
 
-/// The plan of a simulated call, as it is on another machine.
-fn same_plan(bench: &Bench, known: &Simulated) -> Option<Plan> {
-    let name = &known.plan.as_ref()?.name;
-    bench.ccl.plan(name, &Algorithm::names())
+/// Points above half as much again as this many bytes may be extrapolated from a call of this size and one of half of it.
+const LARGE: u64 = 32 << 20;
+/// The most that an extrapolated time may differ from the simulated one.
+const EXACT: f64 = 0.005;
+
+/// The two smaller points that can stand in for a point.
+fn stand_in(point: &Point) -> Option<[Point; 2]> {
+    let Size::Bytes(bytes) = point.size else { return None };
+    let of = |bytes| Point { size: Size::Bytes(bytes), ..*point };
+    (bytes > LARGE / 2 * 3).then(|| [of(LARGE / 2), of(LARGE)])
+}
+
+/// Calls to simulate, each once, and the place of every point among them.
+#[derive(Default)]
+struct Batch<'a> {
+    calls: Vec<(&'a Table, Point, Option<&'a str>)>,
+    places: Vec<Place>,
+}
+
+/// The call of a point, or the two calls that stand in for it.
+enum Place {
+    Own(usize),
+    StandIn { small: usize, large: usize },
+}
+
+impl<'a> Batch<'a> {
+    fn add(&mut self, table: &'a Table, point: Point, plan: Option<&'a str>) {
+        self.places.push(Place::Own(self.calls.len()));
+        self.calls.push((table, point, plan));
+    }
+
+    fn add_stand_in(&mut self, table: &'a Table, plan: &'a str, small: Point, large: Point) {
+        let mut find = |point: Point| {
+            let same = |call: &(&Table, Point, Option<&str>)| {
+                std::ptr::eq(call.0, table) && call.1.size == point.size && call.2 == Some(plan)
+            };
+            self.calls.iter().position(same).unwrap_or_else(|| {
+                self.calls.push((table, point, Some(plan)));
+                self.calls.len() - 1
+            })
+        };
+        let (small, large) = (find(small), find(large));
+        self.places.push(Place::StandIn { small, large });
+    }
+}
+
+impl Place {
+    /// The simulated call of a point of this many bytes: a line through two smaller ones, where they stand in.
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a time is compared, not added up"
+    )]
+    fn time(&self, simulated: &[Simulated], bytes: f64) -> Simulated {
+        let (small, large) = match *self {
+            Self::Own(at) => return simulated[at].clone(),
+            Self::StandIn { small, large } => (&simulated[small], &simulated[large]),
+        };
+        let more = large.time.as_ps().saturating_sub(small.time.as_ps()) as f64;
+        let beyond = more * (bytes - LARGE as f64) / (LARGE as f64 / 2.0);
+        let time = Time::ps(large.time.as_ps() + beyond.round().max(0.0) as u64);
+        Simulated { time, plan: large.plan.clone() }
+    }
 }

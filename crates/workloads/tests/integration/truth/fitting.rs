@@ -3,11 +3,14 @@
 use phalanx_sim::MachineSpec;
 use phalanx_sim::config::{parse_machine, preset};
 use phalanx_torch::ccl::CclConfig;
-use phalanx_workloads::truth::{Bench, Fit, FitError, Selection, Table, Unclear, compare, fit, read};
+use phalanx_workloads::truth::{
+    Bench, Fit, FitError, Selection, Table, Unclear, compare, fit, read,
+};
 
 /// The default machine with these figures marked.
 fn marked(figures: &[&str]) -> String {
-    let lines: String = figures.iter().map(|figure| format!("  {figure}: fitted  # by hand\n")).collect();
+    let lines: String =
+        figures.iter().map(|figure| format!("  {figure}: fitted  # by hand\n")).collect();
     format!("{}sources:\n{lines}", preset("quad-sip").unwrap().text)
 }
 
@@ -44,9 +47,8 @@ fn fit_1_known_figures_are_found_again_by_any_number_of_threads() {
     let one = fitted(&text, &tables, 1);
     assert!(mean(&one.before) > 0.2, "{:?}", one.before);
     assert!(mean(&one.after) < 0.01, "FIT-3: {:?}", one.changes);
-    let number = |at: usize| -> f64 {
-        one.changes[at].after.split(' ').next().unwrap().parse().unwrap()
-    };
+    let number =
+        |at: usize| -> f64 { one.changes[at].after.split(' ').next().unwrap().parse().unwrap() };
     assert!((number(0) / 80.0 - 1.0).abs() < 0.05, "{:?}", one.changes);
     assert!((number(1) / 900.0 - 1.0).abs() < 0.05, "{:?}", one.changes);
     let other = fitted(&text, &tables, 3);
@@ -61,7 +63,11 @@ fn fit_2_only_marked_figures_change() {
     let fit = fitted(&text, &table(&truth, &SIZES[..4]), 2);
     let [change] = fit.changes.as_slice() else { panic!("{:?}", fit.changes) };
     assert_eq!(change.before, "500 ns");
-    assert_eq!(text.replacen("latency: 500 ns", &format!("latency: {}", change.after), 1), fit.text, "FIT-2");
+    assert_eq!(
+        text.replacen("latency: 500 ns", &format!("latency: {}", change.after), 1),
+        fit.text,
+        "FIT-2"
+    );
     let again = parse_machine("again", &fit.text).unwrap();
     assert_eq!(again.sources, parse_machine("m", &text).unwrap().sources, "FIT-2: still marked");
 }
@@ -78,14 +84,13 @@ fn fit_3_a_perfect_machine_stays_as_it_is() {
 #[test]
 fn what_the_points_cannot_tell_is_said() {
     // Small messages alone say nothing of bandwidths and matrix engines; two latencies of one way are one latency.
-    let figures = ["system.host.link.latency", "pe.gemm.rate", "cube.hbm.latency", "pe.dma.latency"];
+    let figures =
+        ["system.host.link.latency", "pe.gemm.rate", "cube.hbm.latency", "pe.dma.latency"];
     let text = marked(&figures);
     let truth = parse_machine("m", &text).unwrap().with("pe.dma.latency=80 ns").unwrap();
     let fit = fitted(&text, &table(&truth, &[64, 128, 256]), 2);
     assert!(fit.unclear.contains(&Unclear::NoEffect("pe.gemm.rate".into())), "{:?}", fit.unclear);
-    let together = |unclear: &Unclear| {
-        matches!(unclear, Unclear::Together(figures) if figures.contains(&"pe.dma.latency".to_owned()))
-    };
+    let together = |unclear: &Unclear| matches!(unclear, Unclear::Together(figures) if figures.contains(&"pe.dma.latency".to_owned()));
     assert!(fit.unclear.iter().any(together), "{:?}", fit.unclear);
 }
 
@@ -96,8 +101,17 @@ fn nothing_to_fit_is_said() {
     let of = |text: &str| fit(("mine.yaml", text), &ccl, &tables, 1, &|_| {}).unwrap_err();
     let none = of(preset("quad-sip").unwrap().text);
     assert!(matches!(none, FitError::NothingMarked(_)), "{none}");
-    assert_eq!(none.to_string(), "no figure of `mine.yaml` is marked `fitted` in its section `sources`");
-    let free = format!("{}sources: {{ system.host.link.latency: fitted }}\n", preset("bare").unwrap().text);
-    assert_eq!(of(&free).to_string(), "`system.host.link.latency` cannot be fitted: its value is `0 ns`");
+    assert_eq!(
+        none.to_string(),
+        "no figure of `mine.yaml` is marked `fitted` in its section `sources`"
+    );
+    let free = format!(
+        "{}sources: {{ system.host.link.latency: fitted }}\n",
+        preset("bare").unwrap().text
+    );
+    assert_eq!(
+        of(&free).to_string(),
+        "`system.host.link.latency` cannot be fitted: its value is `0 ns`"
+    );
     assert!(matches!(of("name: x"), FitError::Invalid(_)));
 }

@@ -30,7 +30,10 @@ fn tru_1_csv_with_comments_quotes_and_other_columns() {
     let read = tables(text);
     assert_eq!(read.len(), 2);
     assert_eq!(read[0].subject, Subject::Collective(Operation::AllReduce));
-    assert_eq!((read[0].ranks, read[0].dtype, points(&read[0])), (8, DType::F32, vec![(1024, 9.5)]));
+    assert_eq!(
+        (read[0].ranks, read[0].dtype, points(&read[0])),
+        (8, DType::F32, vec![(1024, 9.5)])
+    );
     assert_eq!(read[1].subject, Subject::Collective(Operation::AllToAll));
     assert_eq!(points(&read[1]), [(2048, 12.0)], "without a time in place");
     assert_eq!(read[1].points[0].line, 5);
@@ -39,7 +42,9 @@ fn tru_1_csv_with_comments_quotes_and_other_columns() {
 #[test]
 fn tru_1_systems_and_joined_files_are_tables_of_their_own() {
     let names = "system,op,ranks,dtype,size_bytes,time_us\n";
-    let text = format!("{names}A x8,all_reduce,8,half,8,1\nB x8,all_reduce,8,half,8,2\n{names}A x8,all_reduce,8,half,16,3\n");
+    let text = format!(
+        "{names}A x8,all_reduce,8,half,8,1\nB x8,all_reduce,8,half,8,2\n{names}A x8,all_reduce,8,half,16,3\n"
+    );
     let read = tables(&text);
     let of: Vec<_> = read.iter().map(|table| (table.system.as_deref(), points(table))).collect();
     assert_eq!(of, [(Some("A x8"), vec![(8, 1.0), (16, 3.0)]), (Some("B x8"), vec![(8, 2.0)])]);
@@ -179,7 +184,8 @@ fn tru_1_the_output_of_nccl_tests() {
     assert_eq!(read[0].subject, Subject::Collective(Operation::ReduceScatter));
     assert_eq!((read[0].ranks, read[0].dtype), (2, DType::F16));
     assert_eq!(points(&read[0]), [(64, 10.12), (128, 10.0)], "times in place");
-    let two = RECENT.to_owned() + &RECENT.replace("reduce_scatter_perf", "all_gather_perf").replace("1,0", "1,7");
+    let two = RECENT.to_owned()
+        + &RECENT.replace("reduce_scatter_perf", "all_gather_perf").replace("1,0", "1,7");
     let both = tables(&two);
     assert_eq!((both.len(), both[1].ranks), (2, 2), "ranks of the second test are counted anew");
     assert_eq!(both[1].subject, Subject::Collective(Operation::AllGather));
