@@ -1,6 +1,6 @@
 //! A job: one rank's part of a collective with everything that its programs share.
 
-use super::algorithm::{Algorithm, Operation, Running};
+use super::algorithm::{CollectiveAlgorithm, Operation, Running};
 use super::lanes::Lane;
 use super::part::{Part, Peers, ReduceOp, Splits};
 use crate::error::Mismatch;
@@ -10,12 +10,13 @@ use phalanx_sim::kernel::Tl;
 use phalanx_sim::topology::PeId;
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// The state that all programs of one rank's launch share.
 pub(crate) struct Job {
     /// One lane for each program.
     pub(crate) lanes: Vec<Lane>,
-    pub(crate) algorithm: &'static Algorithm,
+    pub(crate) algorithm: Arc<dyn CollectiveAlgorithm>,
     pub(crate) operation: Operation,
     pub(crate) combine: ReduceOp,
     pub(crate) dtype: DType,
@@ -61,6 +62,6 @@ impl Job {
                 mismatch: self.mismatch.clone(),
             },
         };
-        (self.algorithm.run)(part, tl)
+        self.algorithm.run(part, tl)
     }
 }

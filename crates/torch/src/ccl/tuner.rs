@@ -147,18 +147,23 @@ impl Tuner {
         estimates
     }
 
-    /// The times of plans, extrapolated from collectives of `base` bytes a rank and of half of that.
+    /// The times of plans, extrapolated from collectives of `base` bytes a rank and of half of that. A plan that takes longer for
+    /// these than the best for all of it is not simulated to the end. The last plans come first: those over more channels.
     fn extrapolated(&self, trial: &Trial, base: usize, plans: &[Plan]) -> Vec<(Time, usize)> {
         let (half, whole) = (scaled(trial, base / 2), scaled(trial, base));
-        let estimate = |plan: &Plan| {
-            let Known::Exact(small) = self.known(&half, plan, Time::MAX) else { return None };
-            let Known::Exact(large) = self.known(&whole, plan, Time::MAX) else { return None };
+        let mut limit = Time::MAX;
+        let mut estimates = Vec::new();
+        for (at, plan) in plans.iter().enumerate().rev() {
+            let Known::Exact(small) = self.known(&half, plan, limit) else { continue };
+            let Known::Exact(large) = self.known(&whole, plan, limit) else { continue };
             let more = Time::ps(large.as_ps().saturating_sub(small.as_ps()));
             let beyond = proportional(more, trial.bytes() - base, base / 2);
-            Some(Time::ps(large.as_ps().saturating_add(beyond.as_ps())))
-        };
-        let estimates = plans.iter().enumerate();
-        estimates.filter_map(|(at, plan)| Some((estimate(plan)?, at))).collect()
+            let estimate = Time::ps(large.as_ps().saturating_add(beyond.as_ps()));
+            estimates.push((estimate, at));
+            let most = estimate.as_ps().saturating_add(2 * doubt(estimate).as_ps());
+            limit = limit.min(Time::ps(most));
+        }
+        estimates
     }
 
     /// The position of the fastest plan.
@@ -199,7 +204,7 @@ impl Tuner {
 
     /// The time of a plan if it is not longer than `limit`.
     fn known(&self, trial: &Trial, plan: &Plan, limit: Time) -> Known {
-        let settings = format!("{} {:?}", plan.module, plan.edge);
+        let settings = format!("{} {:?} {:?}", plan.module, plan.channels, plan.edge);
         let known = self.known.borrow().get(trial).and_then(|plans| plans.get(&settings).copied());
         match known {
             Some(known @ (Known::Exact(_) | Known::Unfit)) => return known,
