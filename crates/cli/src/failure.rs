@@ -2,6 +2,7 @@
 
 use phalanx_sim::config::ConfigErrors;
 use phalanx_sim::machine::RunError;
+use phalanx_sim::names::Names;
 use phalanx_workloads::node::NodeError;
 use phalanx_workloads::{ParameterError, WorkloadError};
 use std::fmt;
@@ -76,6 +77,15 @@ impl Kind {
 }
 
 impl Failure {
+    /// Names the addresses in the message and the hint by the levels of a machine.
+    pub(crate) fn named(mut self, names: &Names) -> Self {
+        if let Message::Line(line) = &mut self.message {
+            *line = names.text(line).into_owned();
+        }
+        self.hint = self.hint.map(|hint| names.text(&hint).into_owned());
+        self
+    }
+
     pub(crate) fn new(kind: Kind, message: impl Into<String>) -> Self {
         Self { kind, message: Message::Line(message.into()), hint: None }
     }

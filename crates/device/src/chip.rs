@@ -86,7 +86,7 @@ pub struct SimChip {
 impl SimChip {
     /// SIP `device_id` of a machine.
     pub(crate) fn new(machine: &MachineSpec, device_id: u32) -> Result<Self, Failure> {
-        let count = machine.sips.count;
+        let count = machine.devices();
         if device_id >= count {
             return Err(Failure::new(format!(
                 "there is no device {device_id}: `{}` has {count} SIPs, counted from 0; set system.sips.count",

@@ -13,6 +13,7 @@ use crate::spec::MachineSpec;
 
 mod door;
 mod error;
+mod levels;
 mod machine;
 mod overrides;
 mod preset;

@@ -22,7 +22,7 @@ use crate::executor::{Key, TaskId};
 use crate::record::Path;
 use crate::ring_buffer::RingBuffer;
 use crate::time::{Bytes, Time};
-use crate::topology::PeId;
+use crate::topology::{Hop, PeId};
 use crate::value::Value;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -81,7 +81,8 @@ impl Backpressure {
     pub const POLL_PERIOD: Time = Time::ns(100);
 }
 
-/// The name of an edge: `sip0.cube0.pe0->sip1.cube0.pe0`, and a channel number if it is not 0.
+/// The name of an edge: `sip0.cube0.pe0->sip1.cube0.pe0`, and a channel number if it is not 0; `#multicast` and `#reduction`
+/// stand before the number of an edge through such a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct EdgeName {
     /// The sender.
@@ -95,7 +96,52 @@ pub struct EdgeName {
 impl fmt::Display for EdgeName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}->{}", self.from, self.to)?;
-        if self.channel == 0 { Ok(()) } else { write!(f, "#{}", self.channel) }
+        let number = self.channel & InSwitch::CHANNELS;
+        match self.in_switch() {
+            InSwitch::No if number == 0 => return Ok(()),
+            InSwitch::No => return write!(f, "#{number}"),
+            InSwitch::Multicast => write!(f, "#multicast")?,
+            InSwitch::Reduction => write!(f, "#reduction")?,
+        }
+        if number == 0 { Ok(()) } else { write!(f, "{number}") }
+    }
+}
+
+/// The part that the switch has in the messages of an edge.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum InSwitch {
+    /// It only passes them on.
+    #[default]
+    No,
+    /// It copies each message to several receivers.
+    Multicast,
+    /// It combines the messages of several senders.
+    Reduction,
+}
+
+impl InSwitch {
+    /// Channel numbers of edges; the bits above say what the switch does.
+    pub(crate) const CHANNELS: u32 = (1 << 30) - 1;
+
+    /// Returns the channel of an edge for such messages.
+    pub(crate) fn channel(self, number: u32) -> u32 {
+        let kind = match self {
+            Self::No => 0,
+            Self::Multicast => 1 << 30,
+            Self::Reduction => 1 << 31,
+        };
+        number & Self::CHANNELS | kind
+    }
+}
+
+impl EdgeName {
+    /// Returns the part of the switch, which the channel says.
+    pub(crate) fn in_switch(&self) -> InSwitch {
+        match self.channel >> 30 {
+            1 => InSwitch::Multicast,
+            2 => InSwitch::Reduction,
+            _ => InSwitch::No,
+        }
     }
 }
 
@@ -161,8 +207,16 @@ pub(crate) struct Edge {
     /// Number of messages in flight that are at the receiver's SIP, on their way to their slots.
     pub(crate) arriving: usize,
     pub(crate) hops: u32,
+    /// The first hop of the route, if there is a route between SIPs.
+    pub(crate) hop: Hop,
+    /// True if the route passes a switch or a shared NIC.
+    pub(crate) is_switched: bool,
     /// Critical path of the last message that waited for a credit.
     pub(crate) last_wait: Path,
+    /// The edges of the same multicast or reduction, as the one end that knows them has opened them.
+    pub(crate) group: Option<u32>,
+    /// The packets of a reduction whose heads wait at the receiver's port for those of the other senders.
+    pub(crate) heads: VecDeque<u32>,
     /// Names of the processes that opened each end last.
     pub(crate) receiver_name: Option<String>,
     pub(crate) sender_name: Option<String>,
@@ -180,7 +234,8 @@ pub(crate) struct Returning {
 /// True if the credits of an edge need no events: they take no link bandwidth, and the sender sleeps.
 fn is_lazy(name: EdgeName, spec: &EdgeSpec) -> bool {
     let sleeps = spec.backpressure == Backpressure::Sleep;
-    sleeps && spec.ipcq_credit_size_bytes == 0 && name.from.sip != name.to.sip
+    let is_plain = name.in_switch() == InSwitch::No;
+    sleeps && is_plain && spec.ipcq_credit_size_bytes == 0 && name.from.sip != name.to.sip
 }
 
 /// The subject of messages in words. It travels with the messages, so that a receiver that expects another topic finds
@@ -212,6 +267,8 @@ impl Edge {
             credits: spec.n_slots,
             last_grant: Time::ZERO,
             last_wait: Path::default(),
+            group: None,
+            heads: VecDeque::new(),
             returning: RingBuffer::default(),
             held: 0,
             receiver: None,
@@ -221,6 +278,8 @@ impl Edge {
             port: 0,
             next: name.to.sip,
             hops: 0,
+            hop: Hop::default(),
+            is_switched: false,
             direct: false,
             credit_latency: Time::ZERO,
             retry_scheduled: false,
@@ -265,6 +324,16 @@ impl Edge {
             self.topics.pop_front();
         }
         self.topics.front().filter(|(first, _)| *first <= taken).map(|(_, topic)| topic)
+    }
+
+    /// Returns the name of the process that receives, or of its PE.
+    pub(crate) fn receiver_process(&self) -> String {
+        self.receiver_name.clone().unwrap_or_else(|| self.name.to.to_string())
+    }
+
+    /// Returns the name of the process that sends, or of its PE.
+    pub(crate) fn sender_process(&self) -> String {
+        self.sender_name.clone().unwrap_or_else(|| self.name.from.to_string())
     }
 
     /// Returns the number of messages without a credit.

@@ -21,6 +21,7 @@
 //!   operation at a time.
 
 mod gemm;
+pub mod in_switch;
 mod issued;
 mod math;
 mod memory;
@@ -31,6 +32,7 @@ mod tile;
 mod view;
 
 pub use gemm::{Gemm, Operand};
+pub use in_switch::{Multicaster, Multicasting, Reducer, Reducing};
 pub use issued::{Computing, Issued, Loading};
 pub use memory::Storing;
 pub use messages::{Receiver, Receiving, Sender, Sending};

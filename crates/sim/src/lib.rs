@@ -84,6 +84,7 @@ pub mod ipcq;
 pub mod kernel;
 pub mod machine;
 pub mod memory;
+pub mod names;
 pub mod record;
 pub mod report;
 mod ring_buffer;

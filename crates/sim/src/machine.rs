@@ -9,6 +9,7 @@ mod credits;
 mod fabric;
 mod flights;
 mod host;
+mod in_switch;
 mod noc;
 mod range;
 mod roots;
@@ -124,9 +125,12 @@ pub(crate) struct World {
     pub(crate) spec: MachineSpec,
     pub(crate) network: Network,
     pub(crate) options: Options,
+    /// The SIPs, and behind them the stations of the network, which have no cubes.
     pub(crate) sips: Vec<RefCell<Sip>>,
     pub(crate) edges: RefCell<Edges>,
     packets: RefCell<fabric::Packets>,
+    /// The edges of each multicast and of each reduction.
+    groups: RefCell<Vec<in_switch::EdgeGroup>>,
     fabric: Cell<Option<DeviceId>>,
     /// A semaphore for each used PE, which runs one program at a time.
     turns: RefCell<BTreeMap<PeId, Semaphore>>,
@@ -184,21 +188,24 @@ pub struct Machine {
 impl Machine {
     /// Builds a machine.
     pub fn new(spec: MachineSpec, options: Options) -> Self {
-        let mut executor = Executor::new(spec.sips.count);
+        let network = Network::new(&spec);
+        let nodes = network.nodes();
+        let mut executor = Executor::new(nodes);
         executor.set_partition_order(options.partition_order);
-        if spec.sips.count > 1 {
-            executor.set_lookahead(spec.sips.link.latency);
+        if let Some(latency) = network.lookahead() {
+            executor.set_lookahead(latency);
         }
-        let room = Rc::new(Room::new(options.steps, spec.sips.count));
-        let sips = (0..spec.sips.count)
-            .map(|sip| RefCell::new(Sip::new(sip, &spec, &options, &room)))
+        let room = Rc::new(Room::new(options.steps, nodes));
+        let sips = (0..nodes)
+            .map(|sip| RefCell::new(Sip::new((sip, nodes), &spec, &options, &room)))
             .collect();
         let world = Rc::new(World {
             sim: executor.sim(),
-            network: Network::new(&spec.sips),
+            network,
             sips,
             edges: RefCell::default(),
             packets: RefCell::default(),
+            groups: RefCell::default(),
             fabric: Cell::new(None),
             turns: RefCell::default(),
             failures: RefCell::default(),

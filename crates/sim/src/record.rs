@@ -71,6 +71,18 @@ pub enum Resource {
 impl Resource {
     /// The end of a link of a SIP on a switch.
     pub const SWITCH: u32 = u32::MAX;
+    /// Number of levels that the ends of links on switches can tell apart.
+    const SWITCHES: u32 = 16;
+
+    /// Returns the end of a link that leads to the switch of a level.
+    pub(crate) fn switch(level: usize) -> u32 {
+        Self::SWITCH - u32::try_from(level).unwrap_or(Self::SWITCHES).min(Self::SWITCHES - 1)
+    }
+
+    /// Returns the end of a wire that leads from the switch of a level into a node.
+    pub(crate) fn switch_in(level: usize) -> u32 {
+        Self::switch(level) - Self::SWITCHES
+    }
 
     /// True for a wire between SIPs, or between a SIP and its host.
     pub fn is_wire_outside(self) -> bool {
@@ -93,7 +105,11 @@ impl fmt::Display for Resource {
             }
             Self::Hbm(pe) => write!(f, "sip{}.cube{}.hbm", pe.sip, pe.cube),
             Self::Link { from, to: Self::SWITCH } => write!(f, "sip{from}->switch"),
-            Self::Link { from, to } => write!(f, "sip{from}->sip{to}"),
+            Self::Link { from, to } => match (Self::SWITCH - to, Self::SWITCHES) {
+                (level, most) if level < most => write!(f, "sip{from}->switch{level}"),
+                (level, most) if level < 2 * most => write!(f, "switch{}->sip{from}", level - most),
+                _ => write!(f, "sip{from}->sip{to}"),
+            },
             Self::Ingress(sip) => write!(f, "switch->sip{sip}"),
             Self::Host(sip) => write!(f, "host{sip}->sip{sip}"),
             Self::Upload(sip) => write!(f, "sip{sip}->host{sip}"),

@@ -18,6 +18,7 @@ pub use table::{Style, Table};
 use crate::advice::Advice;
 use crate::ipcq::{Edge, EdgeName, EdgeSpec};
 use crate::machine::{Request, Sip, World};
+use crate::names::Names;
 use crate::record::{Op, OpLog, Owner, RangeSpan, RangeTotal, Resource};
 use crate::stall::{Kind, Stack};
 use crate::time::Time;
@@ -69,6 +70,8 @@ pub struct Report {
     pub requests: Vec<Request>,
     /// Each named range, if the run was recorded: SIP by SIP, in order of their ends.
     pub range_spans: Vec<RangeSpan>,
+    /// The names of devices; texts of the report name levels by them.
+    pub names: Names,
     /// Changes that make the run faster, if its owner looked for them: see [`advice`](crate::advice).
     pub advice: Option<Vec<Advice>>,
 }
@@ -148,6 +151,7 @@ impl Report {
             ops: Vec::new(),
             requests: Vec::new(),
             range_spans: Vec::new(),
+            names: Names::new(&world.spec),
             advice: None,
         };
         for (number, sip) in (0..).zip(&world.sips) {
@@ -197,10 +201,11 @@ impl Report {
         let mut ops: Vec<(&OpLog, &Op)> =
             self.ops.iter().flat_map(|log| log.iter().map(move |op| (log, op))).collect();
         ops.sort_by_key(|(_, op)| op.start);
-        ops.iter().fold(String::new(), |mut text, (log, op)| {
+        let text = ops.iter().fold(String::new(), |mut text, (log, op)| {
             write_op(&mut text, log, op);
             text
-        })
+        });
+        self.names.text(&text).into_owned()
     }
 }
 

@@ -1,5 +1,9 @@
 //! A machine as numbers: what a machine file says once it has been checked.
 
+mod levels;
+
+pub use levels::{Efficiency, InSwitchSpec, LevelSpec, LinkSpec};
+
 use crate::time::{Bandwidth, Capacity, Rate, Time};
 
 /// A whole machine: packages (SIPs) of cubes of processing elements (PEs).
@@ -9,8 +13,10 @@ pub struct MachineSpec {
     pub name: String,
     /// One line on what it is.
     pub description: String,
-    /// The packages and the wires between them.
+    /// The packages of one group and the wires between them.
     pub sips: SipsSpec,
+    /// The levels of groups above the SIPs, from inner to outer; empty for one group alone.
+    pub levels: Vec<LevelSpec>,
     /// The wire between each SIP and its host.
     pub host: WireSpec,
     /// The cubes of a SIP, a mesh.
@@ -43,17 +49,35 @@ impl WireSpec {
     pub const FREE: Self = Self { bandwidth: Rate::UNLIMITED, latency: Time::ZERO };
 }
 
-/// The SIPs of a machine.
+/// The SIPs of a machine, or of one of its innermost groups.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SipsSpec {
-    /// Number of SIPs.
+    /// Number of SIPs in one group; [`MachineSpec::devices`] is the number of all.
     pub count: u32,
     /// Topology of the links between SIPs.
     pub topology: Topology,
-    /// Each wire, in each direction.
-    pub link: WireSpec,
+    /// Each link, in each direction.
+    pub link: LinkSpec,
     /// Mode in which a SIP forwards messages of others.
     pub forwarding: Forwarding,
+    /// Cost of a message that the switch copies to several receivers; `None` if the switch cannot.
+    pub multicast: Option<InSwitchSpec>,
+    /// Cost of a reduction inside the switch; `None` if the switch cannot.
+    pub reduction: Option<InSwitchSpec>,
+}
+
+impl SipsSpec {
+    /// Returns SIPs that store and forward, on a switch that neither copies nor combines messages if it is one.
+    pub fn new(count: u32, topology: Topology, link: impl Into<LinkSpec>) -> Self {
+        Self {
+            count,
+            topology,
+            link: link.into(),
+            forwarding: Forwarding::default(),
+            multicast: None,
+            reduction: None,
+        }
+    }
 }
 
 /// Mode in which a SIP between two others forwards messages. A switch has a mode of its own.
@@ -103,6 +127,24 @@ pub enum Topology {
         /// Columns.
         columns: u32,
     },
+    /// Layers of grids without wrap-around; SIP `(layer * rows + row) * columns + column`.
+    Mesh3d {
+        /// Layers.
+        layers: u32,
+        /// Rows.
+        rows: u32,
+        /// Columns.
+        columns: u32,
+    },
+    /// Layers of grids whose rows, columns and stacks are rings.
+    Torus3d {
+        /// Layers.
+        layers: u32,
+        /// Rows.
+        rows: u32,
+        /// Columns.
+        columns: u32,
+    },
     /// One link per ordered pair.
     FullyConnected,
     /// One full-duplex port per SIP.
@@ -110,6 +152,25 @@ pub enum Topology {
 }
 
 impl Topology {
+    /// The sides of a ring or a grid, x (columns) first; `None` where every part reaches every other in one hop.
+    pub fn sides(self, count: u32) -> Option<[u32; 3]> {
+        match self {
+            Self::Ring1d => Some([count, 1, 1]),
+            Self::Mesh2d { rows, columns } | Self::Torus2d { rows, columns } => {
+                Some([columns, rows, 1])
+            }
+            Self::Mesh3d { layers, rows, columns } | Self::Torus3d { layers, rows, columns } => {
+                Some([columns, rows, layers])
+            }
+            Self::FullyConnected | Self::Switch => None,
+        }
+    }
+
+    /// True if the lines of this ring or grid are closed.
+    pub const fn wraps(self) -> bool {
+        matches!(self, Self::Ring1d | Self::Torus2d { .. } | Self::Torus3d { .. })
+    }
+
     /// The name in machine files.
     pub const fn name(self) -> &'static str {
         self.kind().name()
@@ -121,6 +182,8 @@ impl Topology {
             Self::Ring1d => TopologyKind::Ring1d,
             Self::Mesh2d { .. } => TopologyKind::Mesh2d,
             Self::Torus2d { .. } => TopologyKind::Torus2d,
+            Self::Mesh3d { .. } => TopologyKind::Mesh3d,
+            Self::Torus3d { .. } => TopologyKind::Torus3d,
             Self::FullyConnected => TopologyKind::FullyConnected,
             Self::Switch => TopologyKind::Switch,
         }
@@ -136,6 +199,10 @@ pub enum TopologyKind {
     Mesh2d,
     /// [`Topology::Torus2d`].
     Torus2d,
+    /// [`Topology::Mesh3d`].
+    Mesh3d,
+    /// [`Topology::Torus3d`].
+    Torus3d,
     /// [`Topology::FullyConnected`].
     FullyConnected,
     /// [`Topology::Switch`].
@@ -144,8 +211,15 @@ pub enum TopologyKind {
 
 impl TopologyKind {
     /// All of them, in the order in which messages list them.
-    pub const ALL: [Self; 5] =
-        [Self::Ring1d, Self::Mesh2d, Self::Torus2d, Self::FullyConnected, Self::Switch];
+    pub const ALL: [Self; 7] = [
+        Self::Ring1d,
+        Self::Mesh2d,
+        Self::Torus2d,
+        Self::Mesh3d,
+        Self::Torus3d,
+        Self::FullyConnected,
+        Self::Switch,
+    ];
 
     /// The name in files.
     pub const fn name(self) -> &'static str {
@@ -153,6 +227,8 @@ impl TopologyKind {
             Self::Ring1d => "ring_1d",
             Self::Mesh2d => "mesh_2d",
             Self::Torus2d => "torus_2d",
+            Self::Mesh3d => "mesh_3d",
+            Self::Torus3d => "torus_3d",
             Self::FullyConnected => "fully_connected",
             Self::Switch => "switch",
         }

@@ -159,6 +159,25 @@ impl Rate {
         Some(scale * self.den)
     }
 
+    /// Returns the rate times `by / of`, in whole units a second, at least one.
+    #[must_use]
+    pub fn scaled(self, by: u64, of: u64) -> Self {
+        let Some(rate) = self.as_per_second() else { return self };
+        let exact = u128::from(rate) * u128::from(by) / u128::from(of.max(1));
+        let rate = u64::try_from(exact).unwrap_or(u64::MAX).max(1);
+        Self::per_second(rate).unwrap_or(self)
+    }
+
+    /// Returns the slower of two rates.
+    #[must_use]
+    pub fn least(self, other: Self) -> Self {
+        match (self.as_per_second(), other.as_per_second()) {
+            (Some(one), Some(two)) if two < one => other,
+            (None, _) => other,
+            _ => self,
+        }
+    }
+
     /// True if the rate has no limit.
     pub const fn is_unlimited(self) -> bool {
         self.num == 0

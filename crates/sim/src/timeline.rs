@@ -1,5 +1,6 @@
 //! The op log as a timeline: one track per engine, link and program, arrows from sends to receives, and named ranges.
 
+use crate::names::Names;
 use crate::record::{Op, OpLog, Owner, RangeSpan, Resource};
 use crate::report::Report;
 use crate::time::Time;
@@ -10,7 +11,7 @@ use std::num::NonZeroU64;
 
 /// Writes the operations and ranges of a recorded run.
 pub fn write<W: io::Write>(report: &Report, writer: &mut Writer<W>) -> io::Result<()> {
-    let mut tracks = Tracks::default();
+    let mut tracks = Tracks { addresses: report.names.clone(), ..Tracks::default() };
     for log in &report.ops {
         for number in in_order(log) {
             write_op(&mut tracks, writer, log, &log[number as usize])?;
@@ -81,7 +82,11 @@ fn write_ranges<W: io::Write>(
     for spans in spans.chunk_by(|one, other| one.owner == other.owner) {
         let (sip, name) = match spans[0].owner {
             Owner::Host(sip) => (tracks.sip(writer, sip)?, "ranges".to_owned()),
-            Owner::Kernel(pe) => (tracks.sip(writer, pe.sip)?, format!("{pe}.ranges")),
+            Owner::Kernel(pe) => {
+                let name = format!("{pe}.ranges");
+                let name = tracks.addresses.text(&name).into_owned();
+                (tracks.sip(writer, pe.sip)?, name)
+            }
         };
         // Each track with the ends of the ranges open on it, outermost first.
         let mut open: Vec<(TrackId, Vec<Time>)> = Vec::new();
@@ -109,6 +114,7 @@ fn write_ranges<W: io::Write>(
 
 #[derive(Default)]
 struct Tracks {
+    addresses: Names,
     machine: Option<TrackId>,
     sips: BTreeMap<u32, TrackId>,
     last: Option<(Resource, TrackId)>,
@@ -128,7 +134,8 @@ impl Tracks {
             return Ok(track);
         }
         let sip = self.sip(writer, sip_of(resource))?;
-        let track = writer.track(&resource.to_string(), Some(sip))?;
+        let name = resource.to_string();
+        let track = writer.track(&self.addresses.text(&name), Some(sip))?;
         self.last = Some((resource, track));
         Ok(track)
     }
@@ -142,7 +149,8 @@ impl Tracks {
             None => writer.track("machine", None)?,
         };
         self.machine = Some(machine);
-        let track = writer.track(&format!("sip{sip}"), Some(machine))?;
+        let name = format!("sip{sip}");
+        let track = writer.track(&self.addresses.text(&name), Some(machine))?;
         self.sips.insert(sip, track);
         Ok(track)
     }

@@ -8,6 +8,7 @@
 //! `KB`, `MB`, `GB` are powers of 1000; `KiB`, `MiB`, `GiB` are powers of 1024. A number of bytes may have no unit, or a
 //! bare `K`, `M`, `G`, which are powers of 1024 as in common benchmark programs.
 
+use crate::spec::Efficiency;
 use crate::spelling::suggestion;
 use crate::time::{Bandwidth, Bytes, Capacity, Rate, Time};
 
@@ -16,7 +17,7 @@ mod number;
 mod show;
 
 pub use error::QuantityError;
-pub use show::{show_bandwidth, show_capacity, show_rate, show_time};
+pub use show::{show_bandwidth, show_capacity, show_efficiency, show_rate, show_time};
 
 use error::{Reason, refuse, shorten};
 use number::Number;
@@ -69,6 +70,14 @@ pub fn parse_count(text: &str) -> Result<u64, QuantityError> {
     whole(text, Kind::Count)
 }
 
+/// Parses a part of a whole, as in `0.85`: more than zero, at most one, at most six decimals.
+pub fn parse_efficiency(text: &str) -> Result<Efficiency, QuantityError> {
+    let millionths = whole(text, Kind::Efficiency)?;
+    let reason = if millionths == 0 { Reason::Zero } else { Reason::TooLarge };
+    let found = u32::try_from(millionths).ok().and_then(Efficiency::millionths);
+    found.map_or_else(|| refuse(text, Kind::Efficiency, reason), Ok)
+}
+
 /// The word for no limit.
 pub const UNLIMITED: &str = "unlimited";
 
@@ -87,6 +96,8 @@ pub enum Kind {
     Capacity,
     /// A whole number.
     Count,
+    /// A part of a whole.
+    Efficiency,
 }
 
 const KINDS: [Kind; 4] = [Kind::Bandwidth, Kind::Rate, Kind::Time, Kind::Bytes];
@@ -101,6 +112,7 @@ impl Kind {
             Self::Bytes => "a number of bytes",
             Self::Capacity => "a capacity",
             Self::Count => "a whole number",
+            Self::Efficiency => "an efficiency",
         }
     }
 
@@ -115,6 +127,7 @@ impl Kind {
             Self::Bytes => format!("allowed units: {units}, or none for bytes"),
             Self::Time => format!("allowed units: {units}"),
             Self::Count => "allowed: digits only, as in `8`".to_owned(),
+            Self::Efficiency => "allowed: more than 0, at most 1, as in `0.85`".to_owned(),
         }
     }
 
@@ -126,6 +139,7 @@ impl Kind {
             Self::Time => "picoseconds",
             Self::Bytes | Self::Capacity => "bytes",
             Self::Count => "things",
+            Self::Efficiency => "millionths",
         }
     }
 
@@ -135,13 +149,13 @@ impl Kind {
             Self::Rate => RATE,
             Self::Time => TIME,
             Self::Bytes | Self::Capacity => BYTES,
-            Self::Count => &[],
+            Self::Count | Self::Efficiency => &[],
         }
     }
 
     /// True if a number without a unit is allowed.
     const fn takes_bare_number(self) -> bool {
-        matches!(self, Self::Bytes | Self::Capacity | Self::Count)
+        matches!(self, Self::Bytes | Self::Capacity | Self::Count | Self::Efficiency)
     }
 
     const fn takes_unlimited(self) -> bool {
@@ -239,7 +253,11 @@ fn read(text: &str, kind: Kind) -> Result<u64, Reason> {
 
 fn factor(unit: &str, kind: Kind) -> Result<u64, Reason> {
     if unit.is_empty() {
-        return if kind.takes_bare_number() { Ok(1) } else { Err(Reason::MissingUnit) };
+        return match kind {
+            Kind::Efficiency => Ok(Efficiency::UNITS.into()),
+            _ if kind.takes_bare_number() => Ok(1),
+            _ => Err(Reason::MissingUnit),
+        };
     }
     if let Some(known) = kind.units().iter().find(|known| known.name == unit) {
         return Ok(known.factor);

@@ -88,7 +88,7 @@ impl Context {
 
     /// The default number of ranks: one for each SIP.
     pub fn default_ranks(&self) -> usize {
-        self.machine.spec().sips.count as usize
+        self.machine.spec().devices() as usize
     }
 
     /// The simulated time.

@@ -50,7 +50,7 @@ pub(super) const WORKLOAD: Workload = Workload {
             name: "ranks",
             help: "how many ranks take part, from SIP 0 on",
             kind: Kind::Count { least: 1, most: 1 << 16 },
-            default: Default::Machine(|machine| machine.sips.count.to_string()),
+            default: Default::Machine(|machine| machine.devices().to_string()),
         },
         SEED,
     ],
@@ -170,7 +170,7 @@ fn combine(word: &str) -> ReduceOp {
 }
 
 fn check_ranks(machine: &MachineSpec, ranks: usize) -> Result<(), ParameterError> {
-    let most = machine.sips.count as usize;
+    let most = machine.devices() as usize;
     if ranks <= most {
         return Ok(());
     }

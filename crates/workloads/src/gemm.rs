@@ -85,7 +85,7 @@ fn run(setup: Setup, settings: &Settings) -> Result<Outcome, WorkloadError> {
     let buffers = u32::try_from(settings.count("buffers")).expect("1 or 2");
     let mut machine = Machine::new(spec, options);
     let chosen: Vec<PeId> =
-        (0..machine.spec().sips.count).flat_map(|sip| machine.pes(sip)).take(pes).collect();
+        (0..machine.spec().devices()).flat_map(|sip| machine.pes(sip)).take(pes).collect();
     let cubes: Vec<&[PeId]> = chosen.chunk_by(|x, y| (x.sip, x.cube) == (y.sip, y.cube)).collect();
     check_capacity(&machine, &cubes, settings, data)?;
     let problem = Problem::new(settings, data);
@@ -107,7 +107,7 @@ fn run(setup: Setup, settings: &Settings) -> Result<Outcome, WorkloadError> {
 /// The number of PEs, if the machine has as many.
 fn pes(spec: &MachineSpec, settings: &Settings) -> Result<usize, ParameterError> {
     let pes = settings.size("pes");
-    let available = spec.sips.count as usize * (spec.cubes.count() * spec.pes.count()) as usize;
+    let available = spec.devices() as usize * (spec.cubes.count() * spec.pes.count()) as usize;
     if pes <= available {
         return Ok(pes);
     }

@@ -199,7 +199,7 @@ impl Workload {
 
     /// The number of chips: `asked`, or the default. Refuses a number that the workload or the machine cannot use.
     pub fn chips(&self, machine: &MachineSpec, asked: Option<u32>) -> Result<u32, ParameterError> {
-        let (sips, name) = (machine.sips.count, self.name);
+        let (sips, name) = (machine.devices(), self.name);
         let (usual, least, most) = match self.chips {
             Chips::All => (sips.min(MOST_CHIPS), 1, MOST_CHIPS),
             Chips::From(usual, least) => (usual, least, MOST_CHIPS),

@@ -1,5 +1,6 @@
 //! The parameters of a workload: kinds, defaults, and the check of `NAME=VALUE`.
 
+use phalanx_sim::names::Names;
 use phalanx_sim::value::DType;
 use phalanx_sim::{Bytes, MachineSpec, Time, config, units};
 use phalanx_torch::limits::ParameterError;
@@ -113,7 +114,7 @@ impl Settings {
     /// The number of a SIP of `machine`, which may be another machine than the one that the settings were made for.
     pub(crate) fn sip(&self, name: &str, machine: &MachineSpec) -> Result<u32, ParameterError> {
         let sip = self.count(name);
-        let number = u32::try_from(sip).ok().filter(|number| *number < machine.sips.count);
+        let number = u32::try_from(sip).ok().filter(|number| *number < machine.devices());
         number.ok_or_else(|| no_such_sip(name, sip, machine))
     }
 
@@ -203,13 +204,15 @@ impl Parameter {
 
     /// The number of a SIP of `machine`, from its number or its name.
     fn sip(&self, text: &str, machine: &MachineSpec) -> Result<Setting, ParameterError> {
-        let count = machine.sips.count;
-        let sip = units::parse_count(text).ok().or_else(|| number_after("sip", text));
+        let count = machine.devices();
+        let by_name = || Names::new(machine).device(text).map(u64::from);
+        let by_number = || number_after("sip", text).filter(|_| machine.levels.is_empty());
+        let sip = units::parse_count(text).ok().or_else(by_number).or_else(by_name);
         match sip {
             Some(sip) if sip < count.into() => Ok(Setting::Count(sip)),
             Some(sip) => Err(no_such_sip(self.name, sip, machine)),
             None => {
-                let near = nearest_sip(text, count);
+                let near = nearest_sip(text, machine);
                 let near = near.map_or_else(String::new, |near| format!("did you mean `{near}`? "));
                 Err(self.bad(&format!("`{text}` is not a SIP"), near + &allowed_sips(machine)))
             }
@@ -275,13 +278,15 @@ impl Parameter {
 
 /// The refusal of a SIP that `machine` does not have.
 fn no_such_sip(name: &str, sip: u64, machine: &MachineSpec) -> ParameterError {
-    let message = format!("parameter `{name}`: there is no sip{sip} in `{}`", machine.name);
+    let what = if machine.levels.is_empty() { "sip" } else { "SIP " };
+    let message = format!("parameter `{name}`: there is no {what}{sip} in `{}`", machine.name);
     ParameterError::new(message, allowed_sips(machine))
 }
 
 fn allowed_sips(machine: &MachineSpec) -> String {
-    let last = machine.sips.count.saturating_sub(1);
-    format!("allowed: 0 to {last}, or sip0 to sip{last}")
+    let last = machine.devices().saturating_sub(1);
+    let names = Names::new(machine);
+    format!("allowed: 0 to {last}, or {} to {}", names.address(0), names.address(last))
 }
 
 /// The number in a name such as `sip3`.
@@ -292,10 +297,12 @@ fn number_after(prefix: &str, name: &str) -> Option<u64> {
 }
 
 /// The name of the SIP that was probably meant: the SIP of a cube or a PE, or a name of similar spelling.
-fn nearest_sip(text: &str, count: u32) -> Option<String> {
-    let whole = text.split('.').next().unwrap_or_default();
-    let names: Vec<String> = (0..count).map(|sip| format!("sip{sip}")).collect();
-    config::suggestion(whole, names.iter().map(String::as_str)).map(str::to_owned)
+fn nearest_sip(text: &str, machine: &MachineSpec) -> Option<String> {
+    let parts = machine.levels.len() + 1;
+    let whole = text.split('.').take(parts).collect::<Vec<_>>().join(".");
+    let names = Names::new(machine);
+    let names: Vec<String> = (0..machine.devices()).map(|sip| names.address(sip)).collect();
+    config::suggestion(&whole, names.iter().map(String::as_str)).map(str::to_owned)
 }
 
 /// Longest span of time of a parameter; simulated time as a whole ends after 18 million seconds.

@@ -63,7 +63,7 @@ pub(super) fn edge(settings: &Settings) -> EdgeSpec {
 
 fn run(setup: Setup, settings: &Settings) -> Result<Outcome, WorkloadError> {
     let Setup { machine: spec, options, .. } = setup;
-    if spec.sips.count < 2 {
+    if spec.devices() < 2 {
         let message = format!("`queue` needs two SIPs, `{}` has one", spec.name);
         return Err(ParameterError::new(
             message,

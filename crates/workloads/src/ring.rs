@@ -38,7 +38,7 @@ pub(super) const WORKLOAD: Workload = Workload {
 
 fn run(setup: Setup, settings: &Settings) -> Result<Outcome, WorkloadError> {
     let Setup { machine: spec, options, .. } = setup;
-    let (ranks, elements) = (spec.sips.count, settings.size("bytes") / 4);
+    let (ranks, elements) = (spec.devices(), settings.size("bytes") / 4);
     let (seed, data) = (settings.count("seed"), options.data);
     check_slots(settings)?;
     let evaluator = options.evaluator.clone();

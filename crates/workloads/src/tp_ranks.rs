@@ -20,7 +20,7 @@ pub(super) const RANKS: Parameter = Parameter {
     name: "ranks",
     help: "how many ranks share the layers, one a SIP",
     kind: Kind::Count { least: 1, most: 1 << 20 },
-    default: Default::Machine(|machine| machine.sips.count.to_string()),
+    default: Default::Machine(|machine| machine.devices().to_string()),
 };
 
 pub(super) const ACTIVATION: Parameter = Parameter {
@@ -73,7 +73,7 @@ pub(super) fn check(
     settings: &Settings,
     shared: &[(&str, usize)],
 ) -> Result<(), ParameterError> {
-    let (ranks, sips) = (settings.size("ranks"), machine.sips.count);
+    let (ranks, sips) = (settings.size("ranks"), machine.devices());
     if ranks > sips as usize {
         let message = format!("parameter `ranks`: `{}` has no {ranks} SIPs", machine.name);
         return Err(ParameterError::new(message, format!("allowed: 1 to {sips}")));

@@ -73,8 +73,8 @@ struct Shard {
 /// All of them, of nearly equal length.
 fn shards(spec: &MachineSpec, elements: usize) -> Vec<Shard> {
     let cubes = spec.cubes.count();
-    let homes = (0..spec.sips.count).flat_map(|sip| (0..cubes).map(move |cube| (sip, cube)));
-    let count = spec.sips.count as usize * cubes as usize;
+    let homes = (0..spec.devices()).flat_map(|sip| (0..cubes).map(move |cube| (sip, cube)));
+    let count = spec.devices() as usize * cubes as usize;
     let shard = |(number, (sip, cube))| {
         let (start, end) = (elements * number / count, elements * (number + 1) / count);
         let cube = u16::try_from(cube).expect("checked size");

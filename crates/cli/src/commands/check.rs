@@ -34,11 +34,14 @@ fn check_one(file: &Path) -> Result<String, Failure> {
 
 /// `4 SIPs, ring_1d, 128 PEs`.
 pub(super) fn size(spec: &MachineSpec) -> String {
-    let sips = show::count(spec.sips.count.into(), "SIP");
+    let sips = show::count(spec.devices().into(), "SIP");
     let pes = show::count(all_pes(spec), "PE");
-    format!("{sips}, {}, {pes}", spec.sips.topology.name())
+    let outer =
+        spec.levels.iter().map(|level| format!(" in {}s of {}", level.name, level.topology.name()));
+    let outer: String = outer.collect();
+    format!("{sips}, {}{outer}, {pes}", spec.sips.topology.name())
 }
 
 pub(super) fn all_pes(spec: &MachineSpec) -> u64 {
-    u64::from(spec.sips.count) * u64::from(spec.cubes.count()) * u64::from(spec.pes.count())
+    u64::from(spec.devices()) * u64::from(spec.cubes.count()) * u64::from(spec.pes.count())
 }

@@ -50,8 +50,8 @@ fn table(specs: &[MachineSpec]) -> Table {
     for spec in specs {
         table.row([
             spec.name.clone(),
-            spec.sips.count.to_string(),
-            topology(spec.sips.topology),
+            spec.devices().to_string(),
+            topologies(spec),
             format!("{} x {}", grid(&spec.cubes), grid(&spec.pes)),
             all_pes(spec).to_string(),
             spec.description.clone(),
@@ -60,8 +60,23 @@ fn table(specs: &[MachineSpec]) -> Table {
     table
 }
 
+/// The topologies of all levels, innermost first: `switch 8, node: switch 2`.
+fn topologies(spec: &MachineSpec) -> String {
+    let Some(_) = spec.levels.first() else { return topology(spec.sips.topology) };
+    let inner = format!("{} {}", topology(spec.sips.topology), spec.sips.count);
+    let outer = spec
+        .levels
+        .iter()
+        .map(|level| format!("{}: {} {}", level.name, topology(level.topology), level.count));
+    std::iter::once(inner).chain(outer).collect::<Vec<_>>().join(", ")
+}
+
 fn topology(topology: Topology) -> String {
     match topology {
+        Topology::Mesh3d { layers, rows, columns }
+        | Topology::Torus3d { layers, rows, columns } => {
+            format!("{} {layers}x{rows}x{columns}", topology.name())
+        }
         Topology::Mesh2d { rows, columns } | Topology::Torus2d { rows, columns } => {
             format!("{} {rows}x{columns}", topology.name())
         }
@@ -90,7 +105,7 @@ impl<'a> Row<'a> {
         Self {
             name: &spec.name,
             description: &spec.description,
-            sips: spec.sips.count,
+            sips: spec.devices(),
             topology: spec.sips.topology.name(),
             cubes_per_sip: spec.cubes.count(),
             pes_per_cube: spec.pes.count(),

@@ -9,6 +9,7 @@ use crate::report::Finished;
 use crate::{collectives, machine, printer};
 use phalanx_sim::MachineSpec;
 use phalanx_sim::machine::Options;
+use phalanx_sim::names::Names;
 use phalanx_sim::report::RangeError;
 use phalanx_torch::Pool;
 use phalanx_workloads::{self as workload, Settings, Setup, Workload};
@@ -46,7 +47,8 @@ fn execute<'a>(
     let progress = Progress::start(workload.name);
     let start = Instant::now();
     let setup = Setup { machine: spec.clone(), options, ccl };
-    let mut outcome = workload.run_with(setup.clone(), &settings).map_err(Failure::from)?;
+    let named = |error| Failure::from(error).named(&Names::new(spec));
+    let mut outcome = workload.run_with(setup.clone(), &settings).map_err(named)?;
     let wall = start.elapsed();
     outputs.write(&outcome.report)?;
     let advice = is_advised(args, outcome.report.events).then(|| {

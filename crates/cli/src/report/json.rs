@@ -80,14 +80,11 @@ impl<'a> View<'a> {
             wall_ns: u64::try_from(wall.as_nanos()).unwrap_or(u64::MAX),
             correct: outcome.check.map(|check| check.correct),
             max_abs_error: outcome.check.map(|check| check.max_abs_error),
-            utilisation: utilisation
-                .iter()
-                .map(|usage| UsageView::new(usage, *simulated))
-                .collect(),
-            stalls: stalls.iter().map(|stalls| StallsView::new(stalls, *simulated)).collect(),
-            critical_path: PathView::new(critical_path),
+            utilisation: utilisation.iter().map(|usage| UsageView::new(report, usage)).collect(),
+            stalls: stalls.iter().map(|stalls| StallsView::new(report, stalls)).collect(),
+            critical_path: PathView::new(report, critical_path),
             seed: seed(settings),
-            edges: edges.iter().map(EdgeView::new).collect(),
+            edges: edges.iter().map(|edge| EdgeView::new(report, edge)).collect(),
             advice,
             ranges: report.ranges.iter().map(RangeView::new).collect(),
             ranks: outcome.ranks.as_ref().map(RanksView::new),
@@ -127,12 +124,12 @@ struct UsageView {
 }
 
 impl UsageView {
-    fn new(usage: &Usage, simulated: Time) -> Self {
+    fn new(report: &Report, usage: &Usage) -> Self {
         let busy_ps = usage.busy.as_ps();
         Self {
-            resource: usage.resource.to_string(),
+            resource: report.name(usage.resource),
             busy_ps,
-            utilisation: fraction(busy_ps, simulated.as_ps()),
+            utilisation: fraction(busy_ps, report.simulated.as_ps()),
             bytes: usage.bytes,
             operations: usage.operations,
         }
@@ -183,10 +180,10 @@ struct StallsView {
 }
 
 impl StallsView {
-    fn new(stalls: &Stalls, simulated: Time) -> Self {
+    fn new(report: &Report, stalls: &Stalls) -> Self {
         let stack = StackView::new(&stalls.stack);
-        let idle_ps = stalls.stack.idle(simulated).as_ps();
-        Self { resource: stalls.resource.to_string(), stack, idle_ps }
+        let idle_ps = stalls.stack.idle(report.simulated).as_ps();
+        Self { resource: report.name(stalls.resource), stack, idle_ps }
     }
 }
 
@@ -209,15 +206,15 @@ struct PartView {
 }
 
 impl PathView {
-    fn new(path: &CriticalPath) -> Self {
+    fn new(report: &Report, path: &CriticalPath) -> Self {
         let part = |part: &PathPart| PartView {
-            resource: part.resource.to_string(),
+            resource: report.name(part.resource),
             kind: part.kind.name(),
             count: part.count,
             time_ps: part.time.as_ps(),
         };
         Self {
-            end: path.end.map(|pe| pe.to_string()),
+            end: path.end.map(|pe| report.names.text(&pe.to_string()).into_owned()),
             total_ps: path.spent.total().as_ps(),
             stack: StackView::new(&path.spent),
             complete: path.complete,
@@ -255,9 +252,9 @@ struct EdgeView {
 }
 
 impl EdgeView {
-    fn new(edge: &EdgeUsage) -> Self {
+    fn new(report: &Report, edge: &EdgeUsage) -> Self {
         Self {
-            edge: edge.edge.to_string(),
+            edge: report.names.text(&edge.edge.to_string()).into_owned(),
             n_slots: edge.spec.n_slots,
             slot_size: edge.spec.slot_size,
             messages: edge.messages,

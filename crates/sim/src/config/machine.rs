@@ -1,10 +1,11 @@
 //! The contents of a machine file: the tree of nodes checked into a [`MachineSpec`].
 
-use crate::spec::{GemmSpec, GridSpec, HbmSpec, MachineSpec, SipsSpec, WireSpec};
+use crate::spec::{GemmSpec, GridSpec, HbmSpec, LevelSpec, MachineSpec, SipsSpec, WireSpec};
 use crate::time::{Bandwidth, Capacity, Time};
 use crate::units;
 
 use super::error::Finding;
+use super::levels::levels;
 use super::reader::{Found, Reader, Section, describe};
 use super::sips::sips;
 use super::size::{Size, blame, check_size};
@@ -35,11 +36,11 @@ fn machine(r: &mut Reader, root: &YamlNode) -> Option<MachineSpec> {
     let pes = cube.as_ref().and_then(|cube| grid(r, cube, "pes"));
     let hbm = cube.as_ref().and_then(|cube| hbm(r, cube));
     let pe = pe(r, &file);
-    let (sips, host) = system?;
+    let (sips, levels, host) = system?;
     let (tcm, dma, gemm, vector) = pe?;
     let (cubes, pes, hbm) = (cubes?, pes?, hbm?);
     let size = Size {
-        sips: sips.location,
+        sips: levels.location,
         cubes: cubes.location,
         pes: pes.location,
         hbm: hbm.location,
@@ -47,8 +48,21 @@ fn machine(r: &mut Reader, root: &YamlNode) -> Option<MachineSpec> {
     };
     let (sips, cubes, pes) = (sips.value, cubes.value, pes.value);
     let (name, hbm, tcm) = (name?, hbm.value, tcm.value);
-    let spec =
-        MachineSpec { name, description, sips, host, cubes, pes, hbm, tcm, dma, gemm, vector };
+    let levels = levels.value;
+    let spec = MachineSpec {
+        name,
+        description,
+        sips,
+        levels,
+        host,
+        cubes,
+        pes,
+        hbm,
+        tcm,
+        dma,
+        gemm,
+        vector,
+    };
     check_size(r, &spec, &size);
     Some(spec)
 }
@@ -69,11 +83,15 @@ fn description(r: &mut Reader, file: &Section<'_>) -> String {
     value.to_owned()
 }
 
-fn system(r: &mut Reader, file: &Section<'_>) -> Option<(Found<SipsSpec>, WireSpec)> {
+fn system(
+    r: &mut Reader,
+    file: &Section<'_>,
+) -> Option<(Found<SipsSpec>, Found<Vec<LevelSpec>>, WireSpec)> {
     let system = r.section(file, "system")?;
     let sips = r.section(&system, "sips").and_then(|section| sips(r, &section));
+    let levels = levels(r, &system, sips.as_ref());
     let host = r.section(&system, "host").and_then(|host| wire(r, &host, "link"));
-    Some((sips?, host?))
+    Some((sips?, levels?, host?))
 }
 
 /// The longest latency, in words.
@@ -83,13 +101,18 @@ pub(super) fn latency_limit() -> String {
 
 /// The `latency` of `section`.
 pub(super) fn latency(r: &mut Reader, section: &Section<'_>) -> Option<Found<Time>> {
-    let latency = r.quantity(section, "latency", units::parse_time)?;
+    time(r, section, "latency")
+}
+
+/// The time `key` of `section`, which must be there.
+pub(super) fn time(r: &mut Reader, section: &Section<'_>, key: &str) -> Option<Found<Time>> {
+    let latency = r.quantity(section, key, units::parse_time)?;
     if latency.value > LONGEST {
         let finding = Finding::new(
             latency.location,
             format!(
                 "`{}` is out of range: {}",
-                section.path_of("latency"),
+                section.path_of(key),
                 units::show_time(latency.value)
             ),
         );

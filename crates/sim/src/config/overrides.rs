@@ -3,13 +3,16 @@
 //! - **OVER-1 (same rules).** A value set here is checked as if it stood in the file; what is wrong with it is
 //!   shown in the override's own text.
 //! - **OVER-2 (last wins).** Overrides apply in the order given.
-//! - **OVER-3 (no leftovers).** Setting a topology without rows and columns drops those of the file.
+//! - **OVER-3 (no leftovers).** Setting a topology without sides drops those of the file.
+//! - **OVER-4 (levels by name).** A level of the file goes by its name: `system.levels.node.count=4`.
 
 use std::ops::Range;
 
 use super::error::{ConfigErrors, Finding, Location};
+use super::reader::name_of;
 use super::schema;
 use super::yaml::{self, Entry, Value, YamlNode};
+use crate::spec::TopologyKind;
 
 /// The name of the command line in messages about overrides.
 pub(super) const OVERRIDE: &str = "--set";
@@ -64,7 +67,7 @@ impl Override {
 
     /// Puts the value into the tree; `source` is the number of this override in messages.
     pub(super) fn apply(&self, root: &mut YamlNode, source: usize) -> Result<(), Finding> {
-        self.check_path(source)?;
+        self.check_path(root, source)?;
         let value = yaml::read(&self.text[self.value..], source, self.value)?;
         let mut node = root;
         for segment in &self.segments {
@@ -76,12 +79,15 @@ impl Override {
     }
 
     /// Every part of the path must be a key of the section before it.
-    fn check_path(&self, source: usize) -> Result<(), Finding> {
+    fn check_path(&self, root: &YamlNode, source: usize) -> Result<(), Finding> {
         let mut section = String::new();
         for segment in &self.segments {
             let key = &self.text[segment.clone()];
             let location = Location { source, start: segment.start, end: segment.end };
-            let Some(keys) = schema::keys(&section) else {
+            let names = if section == schema::LEVELS { level_names(root) } else { Vec::new() };
+            let keys =
+                if names.is_empty() { schema::keys(&section) } else { Some(names.as_slice()) };
+            let Some(keys) = keys else {
                 return Err(Finding::new(
                     location,
                     format!("`{section}` is a value, it has no keys"),
@@ -107,22 +113,53 @@ impl Override {
     }
 }
 
-/// A topology set by an override to one without rows and columns leaves those of the file without meaning: they go,
-/// because an override cannot remove a key (OVER-3).
+/// A topology set by an override to one without sides leaves those of the file without meaning: they go, because an
+/// override cannot remove a key (OVER-3).
 pub(super) fn drop_grid(root: &mut YamlNode) {
-    let Some(sips) = child(root, "system").and_then(|system| child(system, "sips")) else { return };
-    let overridden = child(sips, "topology")
-        .is_some_and(|topology| topology.location.source > 0 && !is_grid(topology));
-    let Value::Mapping(entries) = &mut sips.value else { return };
-    if overridden {
+    let Some(system) = child(root, "system") else { return };
+    if let Some(sips) = child(system, "sips") {
+        drop_sides(sips);
+    }
+    if let Some(YamlNode { value: Value::Sequence(levels), .. }) = child(system, "levels") {
+        levels.iter_mut().for_each(drop_sides);
+    }
+}
+
+fn drop_sides(part: &mut YamlNode) {
+    let Some(topology) = child(part, "topology") else { return };
+    let unused = if topology.location.source > 0 { unused_sides(topology) } else { &[] };
+    if let Value::Mapping(entries) = &mut part.value {
         entries.retain(|entry| {
-            entry.node.location.source > 0 || !matches!(entry.key.as_str(), "rows" | "columns")
+            entry.node.location.source > 0 || !unused.contains(&entry.key.as_str())
         });
     }
 }
 
-fn is_grid(topology: &YamlNode) -> bool {
-    matches!(&topology.value, Value::Scalar { text, .. } if matches!(text.as_str(), "mesh_2d" | "torus_2d"))
+/// The sides that a topology does not have.
+fn unused_sides(topology: &YamlNode) -> &'static [&'static str] {
+    let Value::Scalar { text, .. } = &topology.value else { return &[] };
+    match TopologyKind::from_name(text) {
+        Some(TopologyKind::Mesh3d | TopologyKind::Torus3d) | None => &[],
+        Some(TopologyKind::Mesh2d | TopologyKind::Torus2d) => &["layers"],
+        Some(_) => &["layers", "rows", "columns"],
+    }
+}
+
+/// The names of the levels of a file.
+fn level_names(root: &YamlNode) -> Vec<&str> {
+    let find = |node: &YamlNode, key: &str| match &node.value {
+        Value::Mapping(entries) => entries.iter().position(|entry| entry.key == key),
+        _ => None,
+    };
+    let mut node = root;
+    for key in ["system", "levels"] {
+        let (Value::Mapping(entries), Some(at)) = (&node.value, find(node, key)) else {
+            return Vec::new();
+        };
+        node = &entries[at].node;
+    }
+    let Value::Sequence(levels) = &node.value else { return Vec::new() };
+    levels.iter().filter_map(name_of).collect()
 }
 
 fn child<'a>(node: &'a mut YamlNode, key: &str) -> Option<&'a mut YamlNode> {
@@ -144,6 +181,12 @@ fn segments(path: &str) -> Vec<Range<usize>> {
 
 /// The node under `key`, made if it is not there; a value that stood in the way is replaced.
 fn entry<'a>(node: &'a mut YamlNode, key: &str, key_location: Location) -> &'a mut YamlNode {
+    if let Value::Sequence(levels) = &node.value
+        && let Some(at) = levels.iter().position(|level| name_of(level) == Some(key))
+    {
+        let Value::Sequence(levels) = &mut node.value else { unreachable!("seen above") };
+        return &mut levels[at];
+    }
     if !matches!(node.value, Value::Mapping(_)) {
         *node = YamlNode { location: key_location, value: Value::Mapping(Vec::new()) };
     }

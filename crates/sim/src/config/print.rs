@@ -4,9 +4,12 @@
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
-use crate::spec::{Forwarding, GridSpec, MachineSpec, SipsSpec, Topology, WireSpec};
+use crate::spec::{
+    Efficiency, Forwarding, GridSpec, InSwitchSpec, LevelSpec, LinkSpec, MachineSpec, SipsSpec,
+    Topology, WireSpec,
+};
 use crate::time::Time;
-use crate::units::{show_bandwidth, show_capacity, show_rate, show_time};
+use crate::units::{show_bandwidth, show_capacity, show_efficiency, show_rate, show_time};
 
 /// Prints a machine as a machine file.
 ///
@@ -24,8 +27,15 @@ pub fn to_yaml(spec: &MachineSpec) -> String {
 /// One part of the file: a line, or a heading with a line for each of its own parts.
 fn part(key: &str, value: &Tree) -> String {
     let Tree::Map(parts) = value else { return format!("{key}: {}\n", flow(value)) };
-    let lines = parts.iter().map(|(key, value)| format!("  {key}: {}\n", flow(value)));
+    let lines = parts.iter().map(|(key, value)| line(key, value));
     std::iter::once(format!("{key}:\n")).chain(lines).collect()
+}
+
+/// One part of a part: a line, or a line for each item of a list.
+fn line(key: &str, value: &Tree) -> String {
+    let Tree::Items(items) = value else { return format!("  {key}: {}\n", flow(value)) };
+    let items = items.iter().map(|item| format!("    - {}\n", flow(item)));
+    std::iter::once(format!("  {key}:\n")).chain(items).collect()
 }
 
 /// A machine in the shape of its file, quantities as texts with units: what `--json` prints.
@@ -53,6 +63,7 @@ enum Tree {
     Word(String),
     Number(u32),
     List(Vec<u32>),
+    Items(Vec<Tree>),
     Map(Vec<(&'static str, Tree)>),
 }
 
@@ -62,6 +73,7 @@ impl Serialize for Tree {
             Self::Sentence(text) | Self::Word(text) => serializer.serialize_str(text),
             Self::Number(number) => serializer.serialize_u32(*number),
             Self::List(numbers) => numbers.serialize(serializer),
+            Self::Items(items) => items.serialize(serializer),
             Self::Map(entries) => {
                 let mut map = serializer.serialize_map(Some(entries.len()))?;
                 entries.iter().try_for_each(|(key, value)| map.serialize_entry(key, value))?;
@@ -90,13 +102,7 @@ fn tree(spec: &MachineSpec) -> Tree {
     Tree::Map(vec![
         ("name", name(&spec.name)),
         ("description", Tree::Sentence(spec.description.clone())),
-        (
-            "system",
-            Tree::Map(vec![
-                ("sips", sips(&spec.sips)),
-                ("host", Tree::Map(vec![("link", wire(spec.host))])),
-            ]),
-        ),
+        ("system", system(spec)),
         ("sip", Tree::Map(vec![("cubes", grid(&spec.cubes))])),
         ("cube", Tree::Map(vec![("pes", grid(&spec.pes)), ("hbm", Tree::Map(hbm))])),
         ("pe", Tree::Map(pe)),
@@ -108,19 +114,85 @@ fn name(name: &str) -> Tree {
     if name == "null" { Tree::Sentence(name.to_owned()) } else { Tree::Word(name.to_owned()) }
 }
 
-fn sips(spec: &SipsSpec) -> Tree {
-    let mut entries = vec![
-        ("count", Tree::Number(spec.count)),
-        ("topology", Tree::Word(spec.topology.name().to_owned())),
-    ];
-    if let Topology::Mesh2d { rows, columns } | Topology::Torus2d { rows, columns } = spec.topology
-    {
-        entries.extend([("rows", Tree::Number(rows)), ("columns", Tree::Number(columns))]);
+fn system(spec: &MachineSpec) -> Tree {
+    let mut entries = vec![("sips", sips(&spec.sips))];
+    if !spec.levels.is_empty() {
+        let levels = (1..).zip(&spec.levels);
+        let items = levels.map(|(number, above)| level(above, spec.part_size(number)));
+        entries.push(("levels", Tree::Items(items.collect())));
+    }
+    entries.push(("host", Tree::Map(vec![("link", wire(spec.host))])));
+    Tree::Map(entries)
+}
+
+/// The count, the topology with its sides, and the link of a level.
+fn between(count: u32, topology: Topology, link: &LinkSpec) -> Vec<(&'static str, Tree)> {
+    let mut entries =
+        vec![("count", Tree::Number(count)), ("topology", Tree::Word(topology.name().to_owned()))];
+    match topology {
+        Topology::Mesh2d { rows, columns } | Topology::Torus2d { rows, columns } => {
+            entries.extend([("rows", Tree::Number(rows)), ("columns", Tree::Number(columns))]);
+        }
+        Topology::Mesh3d { layers, rows, columns }
+        | Topology::Torus3d { layers, rows, columns } => {
+            let sides = [("layers", layers), ("rows", rows), ("columns", columns)];
+            entries.extend(sides.map(|(key, side)| (key, Tree::Number(side))));
+        }
+        Topology::Ring1d | Topology::FullyConnected | Topology::Switch => {}
     }
     // A link that was given has a latency; one SIP alone may have none.
-    if spec.link.latency > Time::ZERO {
-        entries.push(("link", wire(spec.link)));
+    if link.latency > Time::ZERO {
+        entries.push(("link", link_tree(link)));
     }
+    entries
+}
+
+fn link_tree(link: &LinkSpec) -> Tree {
+    let LinkSpec { bandwidth, latency, efficiency, lanes } = *link;
+    let Tree::Map(mut entries) = wire(WireSpec { bandwidth, latency }) else {
+        unreachable!("PRINT-1: a wire is a mapping")
+    };
+    if efficiency != Efficiency::FULL {
+        entries.push(("efficiency", Tree::Word(show_efficiency(efficiency))));
+    }
+    if lanes != 1 {
+        entries.push(("lanes", Tree::Number(lanes)));
+    }
+    Tree::Map(entries)
+}
+
+/// The costs of multicast and reduction inside a switch.
+fn inside_switch(
+    multicast: Option<InSwitchSpec>,
+    reduction: Option<InSwitchSpec>,
+) -> impl Iterator<Item = (&'static str, Tree)> {
+    let costs = [("multicast", multicast), ("reduction", reduction)];
+    let tree = |InSwitchSpec { efficiency, start }| {
+        Tree::Map(vec![
+            ("efficiency", Tree::Word(show_efficiency(efficiency))),
+            ("start", Tree::Word(show_time(start))),
+        ])
+    };
+    costs.into_iter().filter_map(move |(key, cost)| Some((key, tree(cost?))))
+}
+
+fn level(spec: &LevelSpec, part: u32) -> Tree {
+    let mut entries = vec![("name", Tree::Word(spec.name.clone()))];
+    entries.extend(between(spec.count, spec.topology, &spec.link));
+    if spec.nics != part {
+        entries.push(("nics", Tree::Number(spec.nics)));
+    }
+    entries.extend(spec.pcie.map(|pcie| ("pcie", wire(pcie))));
+    if spec.oversubscription != 1 {
+        entries.push(("oversubscription", Tree::Number(spec.oversubscription)));
+    }
+    entries.extend(inside_switch(spec.multicast, spec.reduction));
+    Tree::Map(entries)
+}
+
+fn sips(spec: &SipsSpec) -> Tree {
+    let mut entries = between(spec.count, spec.topology, &spec.link);
+    entries.extend(inside_switch(spec.multicast, spec.reduction));
     if spec.forwarding != Forwarding::default() {
         entries.push(("forwarding", Tree::Word(spec.forwarding.name().to_owned())));
     }
@@ -149,6 +221,10 @@ fn flow(tree: &Tree) -> String {
         Tree::Word(text) => text.clone(),
         Tree::Number(number) => number.to_string(),
         Tree::List(numbers) => format!("{numbers:?}"),
+        Tree::Items(items) => {
+            let items: Vec<String> = items.iter().map(flow).collect();
+            format!("[{}]", items.join(", "))
+        }
         Tree::Map(entries) => {
             let entries: Vec<String> =
                 entries.iter().map(|(key, value)| format!("{key}: {}", flow(value))).collect();

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
+use crate::spec::Efficiency;
 use crate::spelling::suggestion;
 use crate::time::Bytes;
 use crate::units::{self, Kind, QuantityError};
@@ -88,6 +89,11 @@ impl Section<'_> {
         self.entries.iter().find(|entry| entry.key == key)
     }
 
+    /// The dotted path of this section.
+    pub(super) fn path(&self) -> &str {
+        &self.path
+    }
+
     /// The dotted path of `key` in this section, for messages.
     pub fn path_of(&self, key: &str) -> String {
         schema::join(&self.path, key)
@@ -145,6 +151,56 @@ impl Reader {
     ) -> Option<Section<'a>> {
         let entry = parent.entries.iter().find(|entry| entry.key == key)?;
         self.open_or_empty(&entry.node, entry.key_location, parent.path_of(key), keys)
+    }
+
+    /// As [`Self::part`], for what must be there.
+    pub(super) fn required_part<'a>(
+        &mut self,
+        parent: &Section<'a>,
+        key: &str,
+        keys: &'static [&'static str],
+    ) -> Option<Section<'a>> {
+        let entry = self.required(parent, key)?;
+        let set = entry.node.location.source != entry.key_location.source;
+        let location = if set { entry.node.location } else { entry.key_location };
+        self.open(&entry.node, location, parent.path_of(key), keys)
+    }
+
+    /// The items of the list `key` of `parent`, if it is there, each a mapping that may have `keys`; one with a name goes by
+    /// its name. The inner `None` says that something was reported.
+    pub(super) fn items<'a>(
+        &mut self,
+        parent: &Section<'a>,
+        key: &str,
+        keys: &'static [&'static str],
+    ) -> Option<Option<Vec<Section<'a>>>> {
+        let entry = parent.entries.iter().find(|entry| entry.key == key)?;
+        let path = parent.path_of(key);
+        let Value::Sequence(nodes) = &entry.node.value else {
+            let message = format!("`{path}` must be a list, found {}", describe(&entry.node));
+            let finding = Finding::new(point(&entry.node, entry.key_location), message);
+            let help = format!("as in `- {{ {}: ... }}`, one item for each level", keys[0]);
+            return Some(self.report(finding.label("not a list").help(help)));
+        };
+        let mut sections = Vec::new();
+        for (number, node) in nodes.iter().enumerate() {
+            let name = match name_of(node) {
+                Some(name) => schema::join(&path, &shorten(name)),
+                None => format!("{path}[{number}]"),
+            };
+            let location = Location { end: node.location.start, ..node.location };
+            let location = if node.location.source > 0 { node.location } else { location };
+            sections.push(self.open(node, location, name, keys));
+        }
+        Some(sections.into_iter().collect())
+    }
+
+    /// The efficiency `key` of `section`; everything where the file has none.
+    pub(super) fn efficiency(&mut self, section: &Section<'_>, key: &str) -> Efficiency {
+        let Some(entry) = section.find(key) else { return Efficiency::FULL };
+        let path = section.path_of(key);
+        let found = self.parse(&entry.node, entry.key_location, &path, units::parse_efficiency);
+        found.map_or(Efficiency::FULL, |found| found.value)
     }
 
     /// The parts of the mapping `key` of `parent`, in the order of the text, each with the name it was given; each
@@ -418,6 +474,13 @@ impl Reader {
     ) -> Option<(&'a YamlNode, Location)> {
         self.required(section, key).map(|entry| (&entry.node, entry.key_location))
     }
+}
+
+/// The `name` in a mapping.
+pub(super) fn name_of(node: &YamlNode) -> Option<&str> {
+    let Value::Mapping(entries) = &node.value else { return None };
+    let entry = entries.iter().find(|entry| entry.key == "name")?;
+    scalar(&entry.node).map(str::trim).filter(|name| !name.is_empty())
 }
 
 /// A key nobody knows, with the near miss.

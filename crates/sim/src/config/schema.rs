@@ -2,15 +2,56 @@
 
 use crate::spelling::suggestion;
 
-const WIRE: &[&str] = &["bandwidth", "latency"];
+pub(super) const WIRE: &[&str] = &["bandwidth", "latency"];
+/// A link between SIPs or groups.
+pub(super) const LINK: &[&str] = &["bandwidth", "latency", "efficiency", "lanes"];
+/// A multicast or a reduction inside a switch.
+pub(super) const IN_SWITCH: &[&str] = &["efficiency", "start"];
+/// One of `system.levels`.
+pub(super) const LEVEL: &[&str] = &[
+    "name",
+    "count",
+    "topology",
+    "layers",
+    "rows",
+    "columns",
+    "link",
+    "nics",
+    "pcie",
+    "oversubscription",
+    "multicast",
+    "reduction",
+];
+const SIPS: &[&str] = &[
+    "count",
+    "topology",
+    "layers",
+    "rows",
+    "columns",
+    "link",
+    "forwarding",
+    "multicast",
+    "reduction",
+];
+/// The list of levels: below it stand the names of the file.
+pub(super) const LEVELS: &str = "system.levels";
+/// Stands for the name of a level.
+const ANY: &str = "*";
 const GRID: &[&str] = &["rows", "columns", "link"];
 
 /// Each section by its dotted path, with its keys.
 const SECTIONS: &[(&str, &[&str])] = &[
     ("", &["name", "description", "system", "sip", "cube", "pe"]),
-    ("system", &["sips", "host"]),
-    ("system.sips", &["count", "topology", "rows", "columns", "link", "forwarding"]),
-    ("system.sips.link", WIRE),
+    ("system", &["sips", "levels", "host"]),
+    ("system.sips", SIPS),
+    ("system.sips.link", LINK),
+    ("system.sips.multicast", IN_SWITCH),
+    ("system.sips.reduction", IN_SWITCH),
+    ("system.levels.*", LEVEL),
+    ("system.levels.*.link", LINK),
+    ("system.levels.*.pcie", WIRE),
+    ("system.levels.*.multicast", IN_SWITCH),
+    ("system.levels.*.reduction", IN_SWITCH),
     ("system.host", &["link"]),
     ("system.host.link", WIRE),
     ("sip", &["cubes"]),
@@ -29,6 +70,13 @@ const SECTIONS: &[(&str, &[&str])] = &[
 
 /// The keys of the section at `path`; `None` where there is no such section.
 pub(super) fn keys(path: &str) -> Option<&'static [&'static str]> {
+    let path = match path.strip_prefix("system.levels.") {
+        None => path.to_owned(),
+        Some(rest) => {
+            let below = rest.split_once('.').map_or("", |(_, below)| below);
+            join(LEVELS, &if below.is_empty() { ANY.to_owned() } else { join(ANY, below) })
+        }
+    };
     SECTIONS.iter().find(|(section, _)| *section == path).map(|(_, keys)| *keys)
 }
 
@@ -41,6 +89,7 @@ pub(super) fn join(parent: &str, key: &str) -> String {
 pub(super) fn near_path(typed: &str) -> Option<String> {
     let paths: Vec<String> = SECTIONS
         .iter()
+        .filter(|(section, _)| !section.contains(ANY))
         .flat_map(|(section, keys)| keys.iter().map(|key| join(section, key)))
         .collect();
     let ending = format!(".{typed}");

@@ -35,7 +35,7 @@ pub(super) fn blame<const N: usize>(parts: [(Location, u64); N]) -> Location {
 /// Limits on the whole, so that no count or address overflows later.
 pub(super) fn check_size(r: &mut Reader, spec: &MachineSpec, size: &Size) {
     let grid = |grid: &GridSpec| u64::from(grid.rows) * u64::from(grid.columns);
-    let sips = (size.sips, u64::from(spec.sips.count));
+    let sips = (size.sips, u64::from(spec.devices()));
     let all_cubes = (size.cubes, grid(&spec.cubes));
     let all_pes = (size.pes, grid(&spec.pes));
     for (what, (location, count)) in [("cubes in a SIP", all_cubes), ("PEs in a cube", all_pes)] {

@@ -8,7 +8,7 @@ use super::tile::{Scratch, TileType};
 use super::{KernelError, Loading, Shape, Tile, Tl};
 use crate::executor::Wait;
 use crate::ipcq::{
-    Backpressure, BufferKind, Edge, EdgeName, EdgeSpec, Message, MessageBody, Topic,
+    Backpressure, BufferKind, Edge, EdgeName, EdgeSpec, InSwitch, Message, MessageBody, Topic,
 };
 use crate::machine::World;
 use crate::record::{Op, Resource};
@@ -41,6 +41,13 @@ impl Sender {
     /// Sets the topic of the messages sent from now on; see [`Topic`].
     pub fn about(&self, topic: &Topic) {
         self.program.world().edges.borrow_mut().list[self.edge as usize].set_topic(topic.clone());
+    }
+}
+
+impl Sender {
+    /// Returns the number of the edge.
+    pub(super) fn edge(&self) -> u32 {
+        self.edge
     }
 }
 
@@ -111,12 +118,20 @@ impl Tl {
         let program = self.program().clone();
         check(name, &spec, program.world())?;
         let slots = self.take_slots(&spec)?;
+        let edge = self.open_receiver(name, spec)?;
+        let in_hbm = spec.buffer_kind == BufferKind::Hbm;
+        Ok(Receiver { program, edge, in_hbm, _slots: slots })
+    }
+
+    /// Opens the receiving end of an edge, without memory for its slots; returns its number.
+    pub(super) fn open_receiver(&self, name: EdgeName, spec: EdgeSpec) -> Result<u32, KernelError> {
+        let program = self.program();
+        check(name, &spec, program.world())?;
         let edge = program.world().open(name, spec);
         let state = &mut program.world().edges.borrow_mut().list[edge as usize];
         state.set_receiver_spec(spec);
         state.receiver_name = Some(program.process());
-        let in_hbm = spec.buffer_kind == BufferKind::Hbm;
-        Ok(Receiver { program: program.clone(), edge, in_hbm, _slots: slots })
+        Ok(edge)
     }
 
     fn take_slots(&self, spec: &EdgeSpec) -> Result<Slots, KernelError> {
@@ -149,30 +164,39 @@ impl Tl {
     }
 }
 
-/// Posts a tile that takes several slots, with whole elements in each; returns as [`post`].
+/// Posts a tile that takes several slots; returns as [`post`].
 fn send_in_pieces(to: &Sender, tile: &Tile) -> u64 {
-    let size = tile.dtype().size() as u64;
-    let per_slot = usize::try_from((to.slot_size / size).max(1)).unwrap_or(usize::MAX);
-    let elements = tile.shape().elements();
-    let pieces = elements.div_ceil(per_slot);
     let mut last = 0;
-    for piece in 0..pieces {
-        let (start, end) = (piece * per_slot, ((piece + 1) * per_slot).min(elements));
-        let value = tile.value().map(|value| value.slice(start, end - start));
-        let following = u32::try_from(pieces - piece - 1).expect("fewer than 2^32 slots");
-        last = post(to, MessageBody { bytes: (end - start) as u64 * size, value }, following);
+    for (body, following) in pieces(tile, to.slot_size) {
+        last = post(to, body, following);
     }
     last
 }
 
+/// Returns the messages of a tile, one for each slot, with whole elements in each, and the number of slots after each.
+pub(super) fn pieces(tile: &Tile, slot_size: u64) -> impl Iterator<Item = (MessageBody, u32)> {
+    let size = tile.dtype().size() as u64;
+    let per_slot = usize::try_from((slot_size / size).max(1)).unwrap_or(usize::MAX);
+    let elements = tile.shape().elements();
+    let pieces = elements.div_ceil(per_slot).max(1);
+    (0..pieces).map(move |piece| {
+        let (start, end) = (piece * per_slot, ((piece + 1) * per_slot).min(elements));
+        let value = tile.value().map(|value| value.slice(start, end - start));
+        let following = u32::try_from(pieces - piece - 1).expect("fewer than 2^32 slots");
+        (MessageBody { bytes: (end - start) as u64 * size, value }, following)
+    })
+}
+
 fn check(edge: EdgeName, spec: &EdgeSpec, world: &World) -> Result<(), KernelError> {
     let known = |pe: PeId| {
-        pe.sip < world.spec.sips.count
+        pe.sip < world.spec.devices()
             && u32::from(pe.cube) < world.spec.cubes.count()
             && u32::from(pe.pe) < world.spec.pes.count()
     };
     let reason = if !known(edge.from) || !known(edge.to) {
         "there is no such PE in this machine"
+    } else if edge.channel > InSwitch::CHANNELS && edge.in_switch() == InSwitch::No {
+        "there is no such channel"
     } else if edge.from == edge.to {
         "a PE cannot send to itself"
     } else if spec.n_slots == 0 {
@@ -216,7 +240,7 @@ impl Future for Sending {
         edge.sender = Some(program.sim().task());
         let describe = || Wait {
             what: format!("a credit on {} ({}, all taken)", edge.name, edge.spec),
-            providers: vec![edge.receiver_name.clone().unwrap_or_else(|| edge.name.to.to_string())],
+            providers: vec![edge.receiver_process()],
         };
         program.sim().waiting(describe);
         Poll::Pending
@@ -345,9 +369,8 @@ impl Receiving {
     fn wait(&self, edge: &mut Edge) {
         edge.receiver = Some(self.program.sim().task());
         self.program.sim().waiting(|| {
-            let sender = edge.sender_name.clone();
             let what = format!("a message on {} ({})", edge.name, edge.spec);
-            Wait { what, providers: vec![sender.unwrap_or_else(|| edge.name.from.to_string())] }
+            Wait { what, providers: vec![edge.sender_process()] }
         });
     }
 

@@ -3,7 +3,7 @@
 use super::World;
 use super::fabric::{Act, Packet, PacketKind};
 use super::noc;
-use crate::ipcq::{Backpressure, Edge, Returning};
+use crate::ipcq::{Backpressure, Edge, InSwitch, Returning};
 use crate::record::Path;
 use crate::stall::Kind;
 use crate::time::Time;
@@ -41,7 +41,8 @@ impl World {
     #[inline]
     pub(crate) fn release(&self, number: u32, path: &Path) {
         let now = self.sim.now();
-        let edge = &mut self.edges.borrow_mut().list[number as usize];
+        let mut edges = self.edges.borrow_mut();
+        let edge = &mut edges.list[number as usize];
         edge.free_slot();
         let arrival = now + edge.credit_latency;
         let waiting = edge.pending();
@@ -50,7 +51,10 @@ impl World {
         returning.path.advance(now, Kind::Dependency);
         returning.path.advance(arrival, Kind::Credit);
         if !edge.lazy {
-            return self.send_credit(edge, number, arrival, path);
+            self.send_credit(edge, number, arrival, path);
+            let group = edge.group.filter(|_| edge.name.in_switch() == InSwitch::Reduction);
+            drop(edges);
+            return self.release_others(group, number, path);
         }
         let key = self.sim.reserve(arrival);
         returning.key = key;
@@ -68,9 +72,8 @@ impl World {
             return self.schedule(arrival, from, Act::Credit, number);
         }
         let (kind, path) = (PacketKind::Credit, *path);
-        let span = self.spec.sips.link.bandwidth.time_for(bytes);
         let tail = self.sim.now();
-        let packet = Packet { edge: number, bytes, span, at: to, to: from, kind, tail, path };
+        let packet = Packet { kind, ..Packet::new(number, bytes, (to, from), tail, path) };
         let inside = noc::latency(&self.spec, edge.name.to, PeId::first(to));
         if inside == Time::ZERO {
             return self.forward(packet);
@@ -92,7 +95,8 @@ impl World {
     /// Returns a credit to the sender.
     #[inline]
     pub(super) fn credit(&self, number: u32) {
-        let edge = &mut self.edges.borrow_mut().list[number as usize];
+        let mut edges = self.edges.borrow_mut();
+        let edge = &mut edges.list[number as usize];
         let now = self.sim.now();
         edge.credits += 1;
         let pending = edge.pending();
@@ -107,6 +111,11 @@ impl World {
         let message = &mut edge.messages[edge.arrived + edge.in_flight];
         message.path = *path;
         message.path.advance(now, Kind::Credit);
+        if edge.name.in_switch() == InSwitch::Multicast {
+            let group = edge.group;
+            drop(edges);
+            return self.launch_multicast(group);
+        }
         match edge.spec.backpressure {
             Backpressure::Sleep => self.resume_sender(edge, number),
             Backpressure::Poll(period) => self.poll_again(edge, number, period),

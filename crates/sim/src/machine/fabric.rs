@@ -8,19 +8,22 @@
 //! - **FAB-2 (cut-through).** With `forwarding: cut_through` and without a switch, a message moves in one piece. A SIP
 //!   forwards the message when its head has arrived; the receiver's SIP has the message at its tail. So a way without
 //!   contention costs each latency once and the transfer once. Credits are stored and forwarded in both modes.
+//! - **FAB-3 (stations).** A shared NIC and a leaf switch send a packet on when its head has arrived. A device on a route that
+//!   passes a switch stores and forwards by chunk, whatever `forwarding` says. A packet takes each wire for its bytes at that
+//!   wire's bandwidth, and keeps its time where the bandwidth stays the same.
 
 use super::World;
 use super::channel::{ChannelRequest, Job};
 use super::flights::{Delivery, Departure, Journey, Purpose};
 use super::noc::{self, Route, Stage};
-use super::sip::{Port, Sip};
+use super::sip::{Port, Sip, ingress_of};
 use crate::executor::{Device, Key, Partition, Sim};
-use crate::ipcq::{BufferKind, Edge, EdgeName, EdgeSpec, Message, MessageBody};
+use crate::ipcq::{BufferKind, Edge, EdgeName, EdgeSpec, InSwitch, Message, MessageBody};
 use crate::record::{Op, Path, Record, Resource, StallSpan};
 use crate::spec::Forwarding;
 use crate::stall::Kind;
 use crate::time::Time;
-use crate::topology::PeId;
+use crate::topology::{Hop, PeId};
 use crate::wire::{Flight, StageUse};
 use std::cell::Cell;
 use std::num::NonZeroU64;
@@ -41,6 +44,10 @@ pub(super) enum Act {
     Hop,
     /// The first byte of a packet is at the receiver's switch port.
     Ingress,
+    /// The first byte of a packet is at a NIC or a leaf switch.
+    Relay,
+    /// The first byte of a contribution to a reduction is at the receiver's switch port.
+    Combine,
 }
 
 /// The ports of a SIP, and its notes.
@@ -68,9 +75,16 @@ fn payload(act: Act, number: u32) -> u64 {
 pub(super) struct Packet {
     pub(super) edge: u32,
     pub(super) bytes: u64,
-    /// Time of its bytes on a link.
+    /// Time of its bytes on a link of this class.
     pub(super) span: Time,
-    /// The SIP at which the packet is when its action fires.
+    pub(super) class: u16,
+    /// The level of the ingress wire that the packet takes at `at`.
+    pub(super) level: u8,
+    /// True if SIPs forward its head.
+    pub(super) cuts: bool,
+    /// True if its time is the same on all wires: the switch copies or combines it.
+    pub(super) is_in_switch: bool,
+    /// The node at which the packet is when its action fires.
     pub(super) at: u32,
     pub(super) to: u32,
     pub(super) kind: PacketKind,
@@ -80,11 +94,43 @@ pub(super) struct Packet {
     pub(super) path: Path,
 }
 
+impl Packet {
+    /// Class of a packet that was on no link.
+    const NO_CLASS: u16 = u16::MAX;
+
+    /// A packet at `at` on its way to `to`, which has taken no link.
+    pub(super) fn new(edge: u32, bytes: u64, (at, to): (u32, u32), tail: Time, path: Path) -> Self {
+        let (kind, class) = (PacketKind::Chunk, Self::NO_CLASS);
+        let is_in_switch = false;
+        Self {
+            edge,
+            bytes,
+            span: Time::ZERO,
+            class,
+            level: 0,
+            cuts: false,
+            is_in_switch,
+            at,
+            to,
+            kind,
+            tail,
+            path,
+        }
+    }
+
+    /// Name of its turns on the links after the first, for the log.
+    fn label(&self) -> &'static str {
+        if self.kind == PacketKind::Credit { "credit" } else { "forward" }
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum PacketKind {
     Chunk,
     LastChunk,
     Credit,
+    /// A message that the switch combines with others.
+    Contribution,
     /// A message of the same SIP, in its slot.
     Local,
     /// A message of another SIP, in its slot.
@@ -113,7 +159,12 @@ impl Packets {
         self.list.iter().map(|packet| &packet.path)
     }
 
-    fn take(&mut self, number: u32) -> Packet {
+    /// Returns a packet by its number.
+    pub(super) fn get(&mut self, number: u32) -> &mut Packet {
+        &mut self.list[number as usize]
+    }
+
+    pub(super) fn take(&mut self, number: u32) -> Packet {
         self.free.push(number);
         self.list[number as usize]
     }
@@ -144,7 +195,9 @@ impl Device for World {
             x if x == Act::Credit as u8 => self.credit(number),
             x if x == Act::Retry as u8 => self.retry(number),
             x if x == Act::Hop as u8 => self.hop(number),
-            _ => self.ingress(number),
+            x if x == Act::Ingress as u8 => self.ingress(number),
+            x if x == Act::Relay as u8 => self.relay(number),
+            _ => self.combine(number),
         }
     }
 
@@ -189,15 +242,21 @@ impl World {
             edge.credit_latency = noc::latency(&self.spec, to, from);
             return;
         }
-        edge.next = self.network.next_hop(from.sip, to.sip);
-        edge.hops = self.network.hops(from.sip, to.sip);
-        let port = self.network.port(edge.next);
-        edge.port = self.sips[from.sip as usize].borrow_mut().port(port);
-        let links = Time::ps(self.spec.sips.link.latency.as_ps() * u64::from(edge.hops));
+        let hop = match edge.name.in_switch() {
+            InSwitch::No => self.network.hop(from.sip, to.sip),
+            what => {
+                let hop = self.network.hop_in_switch(from.sip, to.sip, what);
+                hop.expect("checked when the edge was opened")
+            }
+        };
+        let way = self.network.way(from.sip, to.sip);
+        (edge.hop, edge.next) = (hop, hop.next);
+        (edge.hops, edge.is_switched) = (way.hops, way.is_switched);
+        edge.port = self.sips[from.sip as usize].borrow_mut().port(hop, &self.network);
         let inside =
             noc::latency(&self.spec, to, gate(to)) + noc::latency(&self.spec, gate(from), from);
-        edge.credit_latency = links + inside;
-        edge.direct = edge.hops == 1 && self.zero_cost.send && !self.network.is_switched();
+        edge.credit_latency = self.network.way(to.sip, from.sip).latency + inside;
+        edge.direct = edge.hops == 1 && self.zero_cost.send && !edge.is_switched;
     }
 
     /// Posts one slot of a message to an edge, with `following` slots after it; it leaves as soon as there is a credit.
@@ -241,7 +300,7 @@ impl World {
     /// Launches a message in the common case: one link is the whole route, and nothing before the link takes time.
     #[inline]
     fn launch_direct(&self, edge: &mut Edge, number: u32) {
-        let (now, link) = (self.sim.now(), &self.spec.sips.link);
+        let now = self.sim.now();
         let (from, next, port, before) =
             (edge.name.from.sip, edge.next, edge.port, edge.last_grant);
         let message = edge.grant(now);
@@ -249,6 +308,7 @@ impl World {
         message.flow = sip.record.flow();
         let port = &mut sip.ports[port];
         let starved = port.note_starved(message.posted.max(before), now);
+        let link = port.link;
         let span = link.bandwidth.time_for(message.bytes);
         let turn = port.wire.take(now, span, message.bytes, &mut message.path);
         let resource = Resource::Link { from, to: next };
@@ -268,10 +328,11 @@ impl World {
     }
 
     /// Launches a message through the PE's DMA and the meshes, over several hops, or within the SIP.
-    fn launch_routed(&self, edge: &mut Edge, number: u32) {
+    pub(super) fn launch_routed(&self, edge: &mut Edge, number: u32) {
         let (now, before) = (self.sim.now(), edge.last_grant);
         let (from, to) = (edge.name.from, edge.name.to);
-        let (port, next, buffer) = (edge.port, edge.next, edge.spec.buffer_kind);
+        let (port, hop, buffer) = (edge.port, edge.hop, edge.spec.buffer_kind);
+        let (in_switch, group) = (edge.name.in_switch(), edge.group);
         let chunk = self.chunk_of(edge);
         let message = edge.grant(now);
         let sip = &mut *self.sips[from.sip as usize].borrow_mut();
@@ -287,7 +348,8 @@ impl World {
             sip.record.stall(|| starving(resource, since, now));
         }
         let key = self.sim.reserve_key();
-        let departure = Departure { edge: number, port, next, to: to.sip, chunk, flow, key };
+        let departure =
+            Departure { edge: number, port, hop, to: to.sip, chunk, in_switch, group, flow, key };
         if self.zero_cost.send {
             let side =
                 PortSide { number: from.sip, ports: &mut sip.ports, record: &mut sip.record };
@@ -327,16 +389,17 @@ impl World {
 
     /// Returns the size of the chunks in which the next message moves; 0 for one piece: over one link, or cut-through.
     fn chunk_of(&self, edge: &Edge) -> u64 {
-        if (edge.hops <= 1 && !self.network.is_switched()) || self.cuts_through() {
+        let is_whole = !edge.is_switched && (edge.hops <= 1 || self.cuts_through());
+        if is_whole || edge.name.in_switch() != InSwitch::No {
             return 0;
         }
         let bytes = edge.messages[edge.arrived + edge.in_flight].bytes;
         if edge.spec.vc_chunk_size == 0 { bytes.max(1) } else { edge.spec.vc_chunk_size }
     }
 
-    /// True if SIPs forward the heads of messages (FAB-2).
+    /// True if SIPs forward the heads of messages on routes without a switch (FAB-2).
     fn cuts_through(&self) -> bool {
-        self.spec.sips.forwarding == Forwarding::CutThrough && !self.network.is_switched()
+        self.spec.sips.forwarding == Forwarding::CutThrough
     }
 
     /// Sends a message through the store channel of its PE.
@@ -349,8 +412,9 @@ impl World {
     ///
     /// The chunks follow each other without a gap, and their times add up to the time of the message.
     pub(super) fn depart(&self, mut side: PortSide<'_>, flight: &Flight, departure: &Departure) {
-        let &Departure { edge, next, to, chunk, key, .. } = departure;
-        let rate = self.spec.sips.link.bandwidth;
+        let &Departure { edge, hop, to, chunk, key, .. } = departure;
+        let (rate, class) = (self.network.wire(hop.class).bandwidth, hop.class);
+        let cuts = chunk == 0 && self.cuts_through();
         let chunk = if chunk == 0 { flight.bytes } else { chunk };
         let (mut sent, mut before) = (0, Time::ZERO);
         loop {
@@ -362,9 +426,13 @@ impl World {
             let (head, tail, path) = self.over_link(&mut side, departure, flight, &part);
             let is_last = sent == flight.bytes;
             let kind = if is_last { PacketKind::LastChunk } else { PacketKind::Chunk };
-            let packet = Packet { edge, bytes, span, at: next, to, kind, tail, path };
-            let arrival = if next != to && self.cuts_through() { head } else { tail };
-            self.send_packet(packet, arrival, Some(key));
+            let packet = Packet::new(edge, bytes, (side.number, to), tail, path);
+            let packet = Packet { span, class, cuts, kind, ..packet };
+            if departure.in_switch == InSwitch::No {
+                self.send_packet(packet, hop, head, Some(key));
+            } else {
+                self.send_into_switch(packet, departure, head);
+            }
             if is_last {
                 return;
             }
@@ -396,7 +464,8 @@ impl World {
             side.record.step(&mut path, left, kind, slowest);
         }
         link.wire.leave(turn.end, &path);
-        let arrival = left + self.spec.sips.link.latency;
+        let latency = self.network.wire(departure.hop.class).latency;
+        let arrival = left + latency;
         // Behind a slower stage, the latency is a step of its own: else nothing would name the link.
         if kind != Kind::Link && arrival >= path.at() {
             side.record.step(&mut path, arrival, Kind::Link, resource);
@@ -406,42 +475,66 @@ impl World {
             flow_out: NonZeroU64::new(departure.flow),
             ..Op::new((turn.start, turn.end), resource, "transfer", part.bytes)
         });
-        (turn.start + self.spec.sips.link.latency, arrival, path)
+        (turn.start + latency, arrival, path)
     }
 
-    /// Schedules a packet's next action; `arrival` is the arrival at `packet.at` without contention: of its last byte, or of
-    /// its head if that SIP forwards the head.
-    fn send_packet(&self, packet: Packet, arrival: Time, key: Option<Key>) {
-        let (at, span) = (packet.at, packet.span);
-        let number = self.packets.borrow_mut().insert(packet);
-        let (time, act) = if self.network.is_switched() {
-            (arrival.saturating_sub(span), Act::Ingress)
+    /// Moves a packet over a hop: its head arrives at `head`, its last byte at its tail, both without contention there.
+    pub(super) fn send_packet(&self, packet: Packet, hop: Hop, head: Time, key: Option<Key>) {
+        let mut packet = Packet { at: hop.next, ..packet };
+        let (time, act) = if let Some(level) = hop.ingress {
+            packet.level = level;
+            let span = self.span_on(&packet, self.network.ingress_class(level));
+            let combines = packet.kind == PacketKind::Contribution;
+            let act = if combines { Act::Combine } else { Act::Ingress };
+            (head.max(packet.tail.saturating_sub(span)), act)
+        } else if self.network.is_station(hop.next) {
+            (head, Act::Relay)
         } else {
-            (arrival, Act::Hop)
+            (if packet.cuts && hop.next != packet.to { head } else { packet.tail }, Act::Hop)
         };
+        let number = self.packets.borrow_mut().insert(packet);
         match key {
-            Some(key) => self.schedule_as(key, time, at, act, number),
-            None => self.schedule(time, at, act, number),
+            Some(key) => self.schedule_as(key, time, hop.next, act, number),
+            None => self.schedule(time, hop.next, act, number),
         }
     }
 
-    /// Takes the switch port of the receiver, cut-through: the first byte of a packet is there.
-    fn ingress(&self, number: u32) {
+    /// Returns the time of a packet on a wire of a class (FAB-3).
+    fn span_on(&self, packet: &Packet, class: u16) -> Time {
+        let wire = self.network.wire(class);
+        let is_same = packet.is_in_switch
+            || class == packet.class
+            || (packet.class != Packet::NO_CLASS
+                && self.network.wire(packet.class).bandwidth == wire.bandwidth);
+        if is_same { packet.span } else { wire.bandwidth.time_for(packet.bytes) }
+    }
+
+    /// Takes the wire into the receiver from a switch or a NIC, cut-through: the first byte of a packet is there.
+    pub(super) fn ingress(&self, number: u32) {
         let packet = &mut self.packets.borrow_mut().list[number as usize];
+        let class = self.network.ingress_class(packet.level);
+        (packet.span, packet.class) = (self.span_on(packet, class), class);
         let now = self.sim.now();
         let end = {
             let sip = &mut *self.sips[packet.at as usize].borrow_mut();
-            let turn = sip.ingress.take(now, packet.span, packet.bytes, &mut packet.path);
+            let wire = &mut sip.ingress[usize::from(packet.level)];
+            let turn = wire.take(now, packet.span, packet.bytes, &mut packet.path);
+            let resource = ingress_of(packet.at, packet.level.into());
             // Otherwise the link before the port is the critical path.
             if turn.end > packet.path.at() {
-                let resource = Resource::Ingress(packet.at);
                 sip.record.step(&mut packet.path, turn.end, Kind::Link, resource);
             }
-            sip.ingress.leave(turn.end, &packet.path);
-            sip.log(turn, Resource::Ingress(packet.at), "transfer", packet.bytes);
-            turn.end
+            wire.leave(turn.end, &packet.path);
+            sip.log(turn, resource, "transfer", packet.bytes);
+            turn.end.max(packet.tail)
         };
         self.schedule(end, packet.at, Act::Hop, number);
+    }
+
+    /// Sends a packet whose head is at a NIC or a leaf switch on (FAB-3).
+    fn relay(&self, number: u32) {
+        let packet = self.packets.borrow_mut().take(number);
+        self.pass_on(packet);
     }
 
     /// Delivers or forwards a packet that has arrived at a SIP.
@@ -449,12 +542,10 @@ impl World {
         let packet = self.packets.borrow_mut().take(number);
         match packet.kind {
             PacketKind::Local | PacketKind::Remote => self.deliver(packet),
-            PacketKind::LastChunk if packet.at != packet.to && self.cuts_through() => {
-                self.pass_on(packet);
-            }
+            _ if packet.at != packet.to && packet.cuts => self.pass_on(packet),
             _ if packet.at != packet.to => self.forward(packet),
             PacketKind::Chunk => {}
-            PacketKind::LastChunk => {
+            PacketKind::LastChunk | PacketKind::Contribution => {
                 self.set_message_path(packet);
                 self.arrive(packet.edge);
             }
@@ -471,11 +562,12 @@ impl World {
 
     /// Sends a packet over the next link of its route, from `packet.at`.
     pub(super) fn forward(&self, mut packet: Packet) {
-        let link = self.spec.sips.link;
-        let next = self.network.next_hop(packet.at, packet.to);
-        let arrival = {
+        let hop = self.network.hop(packet.at, packet.to);
+        (packet.span, packet.class) = (self.span_on(&packet, hop.class), hop.class);
+        let latency = self.network.wire(hop.class).latency;
+        let turn = {
             let sip = &mut *self.sips[packet.at as usize].borrow_mut();
-            let port = sip.port(self.network.port(next));
+            let port = sip.port(hop, &self.network);
             let path = &mut packet.path;
             let turn = sip.ports[port].wire.take(self.sim.now(), packet.span, packet.bytes, path);
             let resource = Resource::Link { from: packet.at, to: sip.ports[port].to };
@@ -484,21 +576,22 @@ impl World {
                 sip.record.step(path, turn.end, Kind::Link, resource);
             }
             sip.ports[port].wire.leave(turn.end, path);
-            path.advance(turn.end + link.latency, Kind::Link);
-            let label = if packet.kind == PacketKind::Credit { "credit" } else { "forward" };
-            let bytes = packet.bytes;
+            path.advance(turn.end + latency, Kind::Link);
+            let (label, bytes) = (packet.label(), packet.bytes);
             sip.record.op(|| Op::new((turn.start, turn.end), resource, label, bytes));
-            turn.end + link.latency
+            turn
         };
-        self.send_packet(Packet { at: next, ..packet }, arrival, None);
+        packet.tail = turn.end + latency;
+        self.send_packet(packet, hop, turn.start + latency, None);
     }
 
-    /// Sends a message whose head is at `packet.at` over the next link of its route (FAB-2).
-    fn pass_on(&self, packet: Packet) {
-        let latency = self.spec.sips.link.latency;
-        let next = self.network.next_hop(packet.at, packet.to);
+    /// Sends a packet whose head is at `packet.at` over the next link of its route (FAB-2, FAB-3).
+    fn pass_on(&self, mut packet: Packet) {
+        let hop = self.network.hop(packet.at, packet.to);
+        (packet.span, packet.class) = (self.span_on(&packet, hop.class), hop.class);
+        let latency = self.network.wire(hop.class).latency;
         let sip = &mut *self.sips[packet.at as usize].borrow_mut();
-        let port = sip.port(self.network.port(next));
+        let port = sip.port(hop, &self.network);
         let link = &mut sip.ports[port];
         let resource = Resource::Link { from: packet.at, to: link.to };
         let mut path = packet.path;
@@ -513,11 +606,10 @@ impl World {
             link.wire.leave(turn.end, &path);
             sip.record.step(&mut path, packet.tail + latency, Kind::Link, resource);
         }
-        let bytes = packet.bytes;
-        sip.record.op(|| Op::new((turn.start, turn.end), resource, "forward", bytes));
-        let tail = turn.end.max(packet.tail) + latency;
-        let arrival = if next == packet.to { tail } else { turn.start + latency };
-        self.send_packet(Packet { at: next, tail, path, ..packet }, arrival, None);
+        let (label, bytes) = (packet.label(), packet.bytes);
+        sip.record.op(|| Op::new((turn.start, turn.end), resource, label, bytes));
+        (packet.tail, packet.path) = (turn.end.max(packet.tail) + latency, path);
+        self.send_packet(packet, hop, turn.start + latency, None);
     }
 
     /// Handles the arrival of a message's last byte at the receiver's SIP, or at the PE if the SIP is the same.
@@ -570,10 +662,9 @@ impl World {
         delivery: Delivery,
     ) {
         let Delivery { edge, kind, key } = delivery;
-        let (bytes, span, path) = (flight.bytes, Time::ZERO, flight.path);
         let packets = &mut *self.packets.borrow_mut();
-        let tail = flight.tail;
-        let number = packets.insert(Packet { edge, bytes, span, at, to: at, kind, tail, path });
+        let packet = Packet::new(edge, flight.bytes, (at, at), flight.tail, flight.path);
+        let number = packets.insert(Packet { kind, ..packet });
         let path = &mut packets.list[number as usize].path;
         flight.finish_path(record, path, flight.slowest.resource);
         if flight.tail == self.sim.now() {

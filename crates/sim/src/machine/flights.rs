@@ -18,11 +18,12 @@ use super::noc::{Route, Stage};
 use super::transfer::Transfer;
 use super::{Engine, Sip, World};
 use crate::executor::Key;
+use crate::ipcq::InSwitch;
 use crate::record::{Op, Path, Resource};
 use crate::spec::WireSpec;
 use crate::stall::Kind;
 use crate::time::Time;
-use crate::topology::PeId;
+use crate::topology::{Hop, PeId};
 use crate::wire::{Flight, StageUse};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -58,12 +59,15 @@ pub(crate) struct Departure {
     pub(crate) edge: u32,
     /// The port of the SIP.
     pub(crate) port: usize,
-    /// The SIP at the other end of the link.
-    pub(crate) next: u32,
+    /// The first hop of its route.
+    pub(crate) hop: Hop,
     /// The receiver's SIP.
     pub(crate) to: u32,
     /// Size of its chunks; 0 for one piece.
     pub(crate) chunk: u64,
+    /// The part of the switch, and the edges to which it copies the message.
+    pub(crate) in_switch: InSwitch,
+    pub(crate) group: Option<u32>,
     /// Number of the message in traces.
     pub(crate) flow: u64,
     pub(crate) key: Key,
@@ -291,7 +295,7 @@ impl World {
                 let hbm = WireSpec { bandwidth: spec.hbm.bandwidth, latency: spec.hbm.latency };
                 (hbm, Kind::Hbm)
             }
-            Stage::Port => (spec.sips.link, Kind::Link),
+            Stage::Port => unreachable!("`leave_sip` takes the port"),
             Stage::Host | Stage::Upload => (spec.host, Kind::Link),
         }
     }

@@ -5,10 +5,10 @@ use super::channel::ChannelQueue;
 use super::flights::Flights;
 use crate::memory::{Hbm, Mmu};
 use crate::record::{Op, Path, Record, Resource, Room};
-use crate::spec::MachineSpec;
+use crate::spec::{MachineSpec, WireSpec};
 use crate::stall::{Kind, Stack};
 use crate::time::Time;
-use crate::topology::PeId;
+use crate::topology::{Hop, Network, PeId};
 use crate::wire::{Turn, Wire};
 use std::rc::Rc;
 
@@ -27,16 +27,18 @@ pub(crate) struct Sip {
     pub(crate) pes_per_cube: u32,
     pub(crate) cubes: Vec<Cube>,
     pub(crate) flights: Flights,
-    /// The switch port into this SIP.
-    pub(crate) ingress: Wire,
+    /// The wires into this SIP from the switch or the NIC of each level.
+    pub(crate) ingress: Vec<Wire>,
     /// The wire from the host, and the wire back.
     pub(crate) host: Wire,
     pub(crate) upload: Wire,
 }
 
-/// A port with a wire to another SIP, or to the switch.
+/// A port with a wire to another node, or to a switch.
 pub(crate) struct Port {
     pub(crate) to: u32,
+    /// Cost of the link.
+    pub(crate) link: WireSpec,
     pub(crate) wire: Wire,
     /// Time the wire was idle because the next message had no free slot at its receiver, and the end of the time
     /// counted so far.
@@ -129,8 +131,14 @@ impl Port {
 }
 
 impl Sip {
-    pub(crate) fn new(sip: u32, spec: &MachineSpec, options: &Options, room: &Rc<Room>) -> Self {
-        let cubes = 0..spec.cubes.count();
+    /// Creates a node: a SIP, or a station of the network, which has no cubes.
+    pub(crate) fn new(
+        (sip, nodes): (u32, u32),
+        spec: &MachineSpec,
+        options: &Options,
+        room: &Rc<Room>,
+    ) -> Self {
+        let cubes = if sip < spec.devices() { spec.cubes.count() } else { 0 };
         let cube = |_| Cube {
             hbm: Wire::default(),
             memory: Hbm::new(spec.hbm.capacity),
@@ -139,15 +147,15 @@ impl Sip {
         Self {
             number: sip,
             ports: Vec::new(),
-            ingress: Wire::default(),
+            ingress: vec![Wire::default(); spec.level_count()],
             host: Wire::default(),
             upload: Wire::default(),
-            cubes: cubes.map(cube).collect(),
+            cubes: (0..cubes).map(cube).collect(),
             flights: Flights::default(),
-            pes: vec![Pe::default(); (spec.cubes.count() * spec.pes.count()) as usize],
+            pes: vec![Pe::default(); (cubes * spec.pes.count()) as usize],
             pes_per_cube: spec.pes.count(),
             mmu: Mmu::new(sip, options.strict),
-            record: Record::new(sip, spec.sips.count, options.record, room),
+            record: Record::new(sip, nodes, options.record, room),
         }
     }
 
@@ -175,11 +183,13 @@ impl Sip {
         &mut self.pes[index]
     }
 
-    /// Returns the index of the port toward `to`; creates the port at the first call.
-    pub(crate) fn port(&mut self, to: u32) -> usize {
+    /// Returns the index of the port that a hop takes; creates the port at the first call.
+    pub(crate) fn port(&mut self, hop: Hop, network: &Network) -> usize {
+        let Hop { port: to, class, .. } = hop;
         self.ports.iter().position(|port| port.to == to).unwrap_or_else(|| {
             self.ports.push(Port {
                 to,
+                link: network.wire(class),
                 wire: Wire::default(),
                 starved: Time::ZERO,
                 starved_until: Time::ZERO,
@@ -204,11 +214,11 @@ impl Sip {
 
     /// Returns every used wire with its name.
     pub(crate) fn wires(&self, sip: u32) -> Vec<(Resource, &Wire)> {
-        let mut wires = vec![
-            (Resource::Host(sip), &self.host),
-            (Resource::Upload(sip), &self.upload),
-            (Resource::Ingress(sip), &self.ingress),
-        ];
+        let mut wires =
+            vec![(Resource::Host(sip), &self.host), (Resource::Upload(sip), &self.upload)];
+        wires.extend(
+            self.ingress.iter().enumerate().map(|(level, wire)| (ingress_of(sip, level), wire)),
+        );
         wires.extend(
             self.sorted_ports().map(|port| (Resource::Link { from: sip, to: port.to }, &port.wire)),
         );
@@ -232,6 +242,14 @@ impl Sip {
         let small = |n: usize| u16::try_from(n).expect("cubes and PEs are numbered in 16 bits");
         PeId { sip, cube: small(index / per_cube), pe: small(index % per_cube) }
     }
+}
+
+/// Returns the name of the wire into a SIP from the switch or the NIC of a level.
+pub(crate) fn ingress_of(sip: u32, level: usize) -> Resource {
+    if level == 0 {
+        return Resource::Ingress(sip);
+    }
+    Resource::Link { from: sip, to: Resource::switch_in(level) }
 }
 
 fn pe_wires(id: PeId, pe: &Pe) -> Vec<(Resource, &Wire)> {

@@ -85,6 +85,7 @@ impl Report {
             ops: self.ops.iter().map(|log| cut.log(log)).filter(|log| !log.is_empty()).collect(),
             requests,
             range_spans: Vec::new(),
+            names: self.names.clone(),
             advice: None,
         })
     }

@@ -22,6 +22,11 @@ const ADVICE: &str = "advice, each change simulated alone";
 const NO_ADVICE: &str = "no change gains 2 %";
 
 impl Report {
+    /// Returns the name of an engine, a wire or a memory, with the levels of the machine.
+    pub fn name(&self, resource: Resource) -> String {
+        self.names.text(&resource.to_string()).into_owned()
+    }
+
     /// Returns the tables of the report as text: the text of `phalanx run` below its header.
     ///
     /// `hint` stands behind the number of rows that a table leaves out.
@@ -66,7 +71,7 @@ impl Text<'_> {
         let mut table = Table::new(&columns, &columns[1..]);
         for usage in used.iter().take(ROWS) {
             table.row([
-                usage.resource.to_string(),
+                self.report.name(usage.resource),
                 figures::percent(usage.busy.as_ps(), simulated),
                 figures::time(usage.busy.as_ps()),
                 figures::bytes(usage.bytes),
@@ -86,8 +91,12 @@ impl Text<'_> {
         let mut columns = vec!["where time went"];
         columns.extend(kinds.iter().map(|kind| kind.name()));
         columns.push("idle");
-        let mut rows =
-            StallRows { table: Table::new(&columns, &columns[1..]), kinds: &kinds, simulated };
+        let mut rows = StallRows {
+            report: self.report,
+            table: Table::new(&columns, &columns[1..]),
+            kinds: &kinds,
+            simulated,
+        };
         let hidden = rows.group(pes, "PEs") + rows.group(links, "links");
         self.section("stalls", &rows.table, hidden)
     }
@@ -117,8 +126,9 @@ impl Text<'_> {
     fn path(&self) -> String {
         let (path, simulated) = (&self.report.critical_path, self.report.simulated.as_ps());
         let Some(end) = path.end else { return String::new() };
+        let end = self.report.names.text(&end.to_string()).into_owned();
         let heading = self.style.heading(&format!("critical path, to the end of {end}"));
-        let table = path_table(path, simulated).text(self.style);
+        let table = path_table(self.report, simulated).text(self.style);
         let shares = kind_shares(&path.spent, simulated);
         let left_out = self.left_out(path.parts.len().saturating_sub(ROWS));
         format!("{heading}\n{shares}\n{table}{left_out}{}", reach(path))
@@ -162,6 +172,7 @@ impl Text<'_> {
 
 /// The table of stalls.
 struct StallRows<'a> {
+    report: &'a Report,
     table: Table,
     kinds: &'a [Kind],
     simulated: u64,
@@ -178,7 +189,7 @@ impl StallRows<'_> {
             self.row(name, &all, self.simulated.saturating_mul(members.len() as u64));
         }
         for stalls in &members[..shown] {
-            self.row(stalls.resource.to_string(), &stalls.stack, self.simulated);
+            self.row(self.report.name(stalls.resource), &stalls.stack, self.simulated);
         }
         members.len() - shown
     }
@@ -209,7 +220,8 @@ fn kind_shares(spent: &Stack, simulated: u64) -> String {
     used.map(share).collect::<Vec<_>>().join(", ")
 }
 
-fn path_table(path: &CriticalPath, simulated: u64) -> Table {
+fn path_table(report: &Report, simulated: u64) -> Table {
+    let path = &report.critical_path;
     let columns = ["through", "for", "times", "time", "share"];
     let mut table = Table::new(&columns, &columns[2..]);
     let mut row = |name: String, kind: Kind, times: String, time: u64| {
@@ -217,7 +229,7 @@ fn path_table(path: &CriticalPath, simulated: u64) -> Table {
         table.row([name, kind.to_string(), times, figures::time(time), share]);
     };
     for part in path.parts.iter().take(ROWS) {
-        row(part.resource.to_string(), part.kind, part.count.to_string(), part.time.as_ps());
+        row(report.name(part.resource), part.kind, part.count.to_string(), part.time.as_ps());
     }
     let others = if path.complete { "(latency, waits)" } else { "(latency, waits, lost)" };
     for kind in Kind::ALL {

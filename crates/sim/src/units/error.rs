@@ -27,6 +27,7 @@ impl QuantityError {
             Reason::Negative => format!("use zero or more{}", or_unlimited(self.kind)),
             Reason::TooFine if self.kind == Kind::Count => allowed,
             Reason::TooFine => format!("the simulator counts whole {}", self.kind.grain()),
+            Reason::TooLarge if self.kind == Kind::Efficiency => allowed,
             Reason::TooLarge => format!("at most {} {}", u64::MAX, self.kind.grain()),
             Reason::TooManyDecimals => format!("at most {DECIMALS} decimals; use a smaller unit"),
             _ => allowed,
@@ -89,7 +90,7 @@ impl Reason {
             Self::MissingUnit => "has no unit".to_owned(),
             Self::Unlimited => format!("is not {}", kind.name()),
             Self::WrongKind { found } => format!("is {}, not {}", found.name(), kind.name()),
-            Self::UnknownUnit { unit, .. } if kind == Kind::Count => {
+            Self::UnknownUnit { unit, .. } if kind.units().is_empty() => {
                 format!("has a unit, `{unit}`, where a number alone is wanted")
             }
             Self::UnknownUnit { unit, .. } => format!("has the unknown unit `{unit}`"),

@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 
+use crate::spec::Efficiency;
 use crate::time::{Bandwidth, Capacity, Rate, Time};
 
 use super::{Kind, UNLIMITED};
@@ -27,6 +28,16 @@ pub fn show_capacity(capacity: Capacity) -> String {
         Capacity::Unlimited => UNLIMITED.to_owned(),
         Capacity::Limited(bytes) => bytes.to_string(),
     }
+}
+
+/// Formats an efficiency: `0.85`, `1`.
+pub fn show_efficiency(efficiency: Efficiency) -> String {
+    let (whole, part) = (
+        efficiency.as_millionths() / Efficiency::UNITS,
+        efficiency.as_millionths() % Efficiency::UNITS,
+    );
+    let text = format!("{whole}.{part:06}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 fn limited(value: Option<u64>, kind: Kind) -> String {

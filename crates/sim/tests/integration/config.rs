@@ -5,6 +5,7 @@ use phalanx_sim::config::{MachineView, parse_machine, preset, presets, to_yaml};
 
 mod bad;
 mod door;
+mod levels;
 mod malformed;
 mod overrides;
 mod random;

@@ -8,7 +8,7 @@ use phalanx_sim::kernel::{Tl, View};
 use phalanx_sim::machine::{Machine, Options};
 use phalanx_sim::memory::Region;
 use phalanx_sim::report::Report;
-use phalanx_sim::spec::{Forwarding, SipsSpec, Topology};
+use phalanx_sim::spec::{SipsSpec, Topology};
 use phalanx_sim::topology::PeId;
 use phalanx_sim::value::DType;
 use phalanx_sim::{MachineSpec, timeline};
@@ -105,8 +105,7 @@ fn run_all_to_all(spec: &MachineSpec, edge: EdgeSpec, options: Options) -> Repor
 }
 
 fn on(base: MachineSpec, count: u32, topology: Topology) -> MachineSpec {
-    let forwarding = Forwarding::default();
-    MachineSpec { sips: SipsSpec { count, topology, link: wire(16, 50), forwarding }, ..base }
+    MachineSpec { sips: SipsSpec::new(count, topology, wire(16, 50)), ..base }
 }
 
 #[test]

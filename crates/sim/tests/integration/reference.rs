@@ -14,6 +14,7 @@ mod faster;
 mod hosts;
 mod idle;
 mod messages;
+mod networks;
 mod product;
 mod programs;
 mod routes;

@@ -89,7 +89,7 @@ fn machines() -> impl Strategy<Value = MachineSpec> {
                 latency: hbm.latency,
             };
             let forwarding = Forwarding::ALL[usize::from(a % 3 == 0)];
-            let sips = SipsSpec { count, topology, link: wire(b, a), forwarding };
+            let sips = SipsSpec { forwarding, ..SipsSpec::new(count, topology, wire(b, a)) };
             MachineSpec { sips, cubes, pes, hbm, dma, host, ..bare() }
         },
     )

@@ -90,7 +90,7 @@ pub struct Figures {
 impl Sweep {
     /// The number of ranks.
     pub fn ranks(&self) -> usize {
-        self.machine.sips.count as usize
+        self.machine.devices() as usize
     }
 
     /// Checks that the numbers of a size fit on this host; without data they always do.
@@ -105,7 +105,7 @@ impl Sweep {
 
     /// Checks that `plan` can do this; the error says why not.
     pub fn fits(&self, plan: &Plan) -> Result<(), String> {
-        let members: Vec<u32> = (0..self.machine.sips.count).collect();
+        let members: Vec<u32> = (0..self.machine.devices()).collect();
         plan.check(self.operation, &self.machine, &members)
     }
 

@@ -256,7 +256,7 @@ fn cfg_1_rows_where_there_are_none() {
     9 |   sips: { count: 4, topology: switch, rows: 2, link: { bandwidth: 128 GB/s, latency: 500 ns } }   # mesh_2d/torus_2d add rows, columns
       |                                       ^^^^ has no meaning here
       |
-      = help: only `mesh_2d` and `torus_2d` take rows and columns
+      = help: only meshes and tori take rows and columns
     "#);
 }
 
@@ -282,7 +282,7 @@ fn cfg_1_an_unknown_topology() {
     9 |   sips: { count: 4, topology: ring, link: { bandwidth: 128 GB/s, latency: 500 ns } }   # mesh_2d/torus_2d add rows, columns
       |                               ^^^^ did you mean `ring_1d`?
       |
-      = help: allowed: ring_1d, mesh_2d, torus_2d, fully_connected, switch
+      = help: allowed: ring_1d, mesh_2d, torus_2d, mesh_3d, torus_3d, fully_connected, switch
     "#);
 }
 

@@ -99,7 +99,7 @@ fn over_1_unknown_paths_suggest_the_suggestion() {
     1 | system.sips.coutn=8
       |             ^^^^^ did you mean `count`?
       |
-      = help: allowed keys: count, topology, rows, columns, link, forwarding
+      = help: allowed keys: count, topology, layers, rows, columns, link, forwarding, multicast, reduction
 
     error: unknown key `sips`
      --> --set:1:1
@@ -129,7 +129,7 @@ fn over_1_unknown_paths_suggest_the_suggestion() {
     1 | system.sips.link={}
       |                  ^^ `bandwidth` must be given here
       |
-      = help: keys of this part: bandwidth, latency
+      = help: keys of this part: bandwidth, latency, efficiency, lanes
 
     error: missing `system.sips.link.latency`
      --> --set:1:18
@@ -137,7 +137,7 @@ fn over_1_unknown_paths_suggest_the_suggestion() {
     1 | system.sips.link={}
       |                  ^^ `latency` must be given here
       |
-      = help: keys of this part: bandwidth, latency
+      = help: keys of this part: bandwidth, latency, efficiency, lanes
     "#);
 }
 

@@ -2,7 +2,8 @@
 
 use phalanx_sim::config::{Override, parse_machine, parse_machine_with, presets, to_yaml};
 use phalanx_sim::spec::{
-    Forwarding, GemmSpec, GridSpec, HbmSpec, MachineSpec, SipsSpec, Topology, WireSpec,
+    Efficiency, Forwarding, GemmSpec, GridSpec, HbmSpec, InSwitchSpec, LevelSpec, LinkSpec,
+    MachineSpec, SipsSpec, Topology, WireSpec,
 };
 use phalanx_sim::{Bytes, Capacity, Rate, Time};
 use proptest::prelude::*;
@@ -34,18 +35,72 @@ fn grids() -> impl Strategy<Value = GridSpec> {
     })
 }
 
+fn links(least: u64) -> impl Strategy<Value = LinkSpec> {
+    (wires(least), 1..=1_000_000_u32, 1..=1_024_u32).prop_map(|(wire, millionths, lanes)| {
+        LinkSpec { efficiency: Efficiency::millionths(millionths).unwrap(), lanes, ..wire.into() }
+    })
+}
+
+fn in_switch() -> impl Strategy<Value = Option<InSwitchSpec>> {
+    let cost = (1..=1_000_000_u32, 0_u64..10_000_000).prop_map(|(millionths, ps)| InSwitchSpec {
+        efficiency: Efficiency::millionths(millionths).unwrap(),
+        start: Time::ps(ps),
+    });
+    prop::option::of(cost)
+}
+
+/// The numbers of a level: its count, topology, link, NICs, way to them, oversubscription, and the skills of its switch.
+type RawLevel =
+    ((u32, u8), LinkSpec, u32, Option<WireSpec>, u32, (Option<InSwitchSpec>, Option<InSwitchSpec>));
+
+fn raw_levels() -> impl Strategy<Value = Vec<RawLevel>> {
+    let pcie = prop::option::of(wires(1));
+    let level =
+        ((1..5_u32, 0..4_u8), links(1_000), 1..4_u32, pcie, 1..5_u32, (in_switch(), in_switch()));
+    prop::collection::vec(level, 0..3)
+}
+
+fn levels(mut part: u32, raw: Vec<RawLevel>) -> Vec<LevelSpec> {
+    let mut levels = Vec::new();
+    for (name, ((side, kind), link, share, pcie, ratio, (multicast, reduction))) in
+        ["node", "super_pod"].into_iter().zip(raw)
+    {
+        let (count, topology) = match kind {
+            0 => (side, Topology::FullyConnected),
+            1 => (2 * side, Topology::Torus2d { rows: side, columns: 2 }),
+            2 => (6 * side, Topology::Mesh3d { layers: side, rows: 2, columns: 3 }),
+            _ => (side, Topology::Switch),
+        };
+        let switched = topology == Topology::Switch;
+        levels.push(LevelSpec {
+            name: name.to_owned(),
+            count,
+            topology,
+            link,
+            nics: if part.is_multiple_of(share) { part / share } else { part },
+            pcie,
+            oversubscription: if switched { ratio } else { 1 },
+            multicast: multicast.filter(|_| switched),
+            reduction: reduction.filter(|_| switched),
+        });
+        part *= count;
+    }
+    levels
+}
+
 fn sips() -> impl Strategy<Value = SipsSpec> {
     let modes = prop::sample::select(Forwarding::ALL.to_vec());
-    (1_u32..16, 1_u32..16, 0..5, wires(1), modes).prop_map(
+    (1_u32..16, 1_u32..16, 0..6, links(1), modes).prop_map(
         |(rows, columns, kind, link, forwarding)| {
             let topology = match kind {
                 0 => Topology::Ring1d,
                 1 => Topology::Switch,
                 2 => Topology::FullyConnected,
                 3 => Topology::Mesh2d { rows, columns },
+                4 => Topology::Torus3d { layers: 1, rows, columns },
                 _ => Topology::Torus2d { rows, columns },
             };
-            SipsSpec { count: rows * columns, topology, link, forwarding }
+            SipsSpec { forwarding, ..SipsSpec::new(rows * columns, topology, link) }
         },
     )
 }
@@ -55,8 +110,10 @@ fn machines() -> impl Strategy<Value = MachineSpec> {
     let engines =
         (rates(), [1_u32..=65_536, 1..=65_536, 1..=65_536], rates(), capacities(), wires(0));
     let memory = (capacities(), rates(), 0_u64..1_000_000);
-    (texts, sips(), wires(0), grids(), grids(), memory, engines).prop_map(
-        |(texts, sips, host, cubes, pes, memory, engines)| {
+    let grids = (grids(), grids());
+    (texts, sips(), raw_levels(), wires(0), grids, memory, engines).prop_map(
+        |(texts, sips, raw, host, (cubes, pes), memory, engines)| {
+            let levels = levels(sips.count, raw);
             let hbm =
                 HbmSpec { capacity: memory.0, bandwidth: memory.1, latency: Time::ps(memory.2) };
             let gemm = GemmSpec { rate: engines.0, tile: engines.1 };
@@ -65,6 +122,7 @@ fn machines() -> impl Strategy<Value = MachineSpec> {
                 name,
                 description,
                 sips,
+                levels,
                 host,
                 cubes,
                 pes,

@@ -1,6 +1,7 @@
 //! The work of one SIP that is still to be done, in the order in which it is done.
 
 use super::simulator::Flight;
+use phalanx_sim::Bandwidth;
 use std::collections::{BTreeMap, VecDeque};
 
 /// The order of events of one SIP and instant (SIM-2).
@@ -28,8 +29,10 @@ pub(crate) enum Event {
     Hop(Packet),
     /// The head of a message is at a SIP between its ends.
     Pass(Passing),
-    /// The head of a packet is at the switch port of its receiver; the tail comes at the instant beside it.
+    /// The head of a packet is at the wire into its receiver; the tail comes at the instant beside it.
     Ingress(Packet, u64),
+    /// The head of a packet is at a NIC or a leaf switch; the tail comes at the instant beside it.
+    Relay(Packet, u64),
     /// A credit of a queue is back at the sender.
     Credit(usize),
     /// The sender of a queue polls.
@@ -40,10 +43,13 @@ pub(crate) enum Event {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Packet {
     pub(crate) load: Load,
-    pub(crate) at: u32,
-    pub(crate) to: u32,
-    /// Time on each port.
+    pub(crate) bytes: u64,
+    pub(crate) ends: (u32, u32),
+    /// Number of legs of its way that are behind it.
+    pub(crate) legs: usize,
+    /// Time on the last wire, and that wire's bandwidth.
     pub(crate) turn: u64,
+    pub(crate) rate: Option<Bandwidth>,
 }
 
 /// A message whose head is at a SIP between its ends.

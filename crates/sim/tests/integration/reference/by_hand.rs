@@ -20,7 +20,7 @@ fn machine() -> MachineSpec {
 /// Returns links of 1 B/ns and 100 ns between four SIPs of two PEs.
 fn links(topology: Topology) -> MachineSpec {
     let mut spec = bare();
-    (spec.sips.count, spec.sips.topology, spec.sips.link) = (4, topology, wire(1, 100));
+    (spec.sips.count, spec.sips.topology, spec.sips.link) = (4, topology, wire(1, 100).into());
     spec.pes.columns = 2;
     spec
 }
@@ -113,7 +113,7 @@ fn fab_1_chunks_follow_each_other_over_two_links() {
 #[test]
 fn fab_1_a_chunk_goes_on_when_its_last_byte_has_left_the_pe() {
     let mut spec = links(Topology::Ring1d);
-    (spec.dma, spec.sips.link) = (wire(1, 10), wire(2, 100));
+    (spec.dma, spec.sips.link) = (wire(1, 10), wire(2, 100).into());
     let (from, to) = (pe(0, 0, 0), pe(2, 0, 0));
     // The last chunk is at the gateway at 410 ns, at the next SIP at 510 ns, and takes 50 ns of the second link.
     let scripts = [(from, &sent(0)[..], &[0][..]), (to, &received(0), &[510 + 50 + 100])];

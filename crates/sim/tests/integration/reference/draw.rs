@@ -3,7 +3,9 @@
 use super::script::{HostScript, Order, Piece, Queue, Scenario, Script, Step};
 use crate::support::bare;
 use phalanx_sim::ipcq::{Backpressure, BufferKind, EdgeSpec};
-use phalanx_sim::spec::{Forwarding, GridSpec, HbmSpec, SipsSpec, Topology, WireSpec};
+use phalanx_sim::spec::{
+    Forwarding, GridSpec, HbmSpec, LevelSpec, LinkSpec, SipsSpec, Topology, WireSpec,
+};
 use phalanx_sim::topology::PeId;
 use phalanx_sim::{Bandwidth, Capacity, MachineSpec, Time};
 use proptest::prelude::*;
@@ -35,11 +37,13 @@ fn sizes() -> impl Strategy<Value = (u32, u32)> {
 }
 
 fn topologies() -> impl Strategy<Value = (u32, Topology)> {
-    (1..4u32, 1..3u32, 1..7u32, 0..5u8).prop_map(|(a, b, count, kind)| match kind {
+    (1..4u32, 1..3u32, 1..7u32, 0..7u8).prop_map(|(a, b, count, kind)| match kind {
         0 => (count, Topology::Ring1d),
         1 => (count, Topology::FullyConnected),
         2 => (count, Topology::Switch),
         3 => (a * b, Topology::Mesh2d { rows: b, columns: a }),
+        4 => (a * b * 2, Topology::Mesh3d { layers: a, rows: 2, columns: b }),
+        5 => (a * b * 2, Topology::Torus3d { layers: 2, rows: b, columns: a }),
         _ => (a * b, Topology::Torus2d { rows: b, columns: a }),
     })
 }
@@ -54,11 +58,54 @@ pub(crate) fn round_machines() -> impl Strategy<Value = MachineSpec> {
     machines_with(true)
 }
 
+/// The numbers of a level: count and topology, its link and the way to its NICs, a divisor, oversubscription and lanes.
+type RawLevel = ((u32, Topology), RawWire, Option<RawWire>, u32, u32, u32);
+
+fn raw_levels() -> impl Strategy<Value = RawLevel> {
+    let pcie = prop::option::of(raw_wires());
+    (topologies(), raw_wires(), pcie, 1..4u32, 1..4u32, 1..3u32)
+}
+
+/// Returns the levels above a group of `part` SIPs, of at most 40 SIPs in all.
+fn levels_of(mut part: u32, raw: Vec<RawLevel>, is_round: bool) -> Vec<LevelSpec> {
+    let mut levels = Vec::new();
+    for (name, ((count, topology), link, pcie, divisor, ratio, lanes)) in
+        ["node", "pod"].into_iter().zip(raw)
+    {
+        if part * count > 40 {
+            break;
+        }
+        let shared = if part.is_multiple_of(divisor) { divisor } else { 1 };
+        let delayed = |raw| {
+            let wire = wire(raw, is_round);
+            WireSpec { latency: wire.latency.max(Time::ns(1)), ..wire }
+        };
+        let switched = topology == Topology::Switch;
+        levels.push(LevelSpec {
+            name: name.to_owned(),
+            count,
+            topology,
+            link: LinkSpec { lanes, ..delayed(link).into() },
+            nics: part / shared,
+            pcie: pcie.map(delayed),
+            oversubscription: if switched { ratio } else { 1 },
+            multicast: None,
+            reduction: None,
+        });
+        part *= count;
+    }
+    levels
+}
+
 fn machines_with(is_round: bool) -> impl Strategy<Value = MachineSpec> {
     let wires = prop::array::uniform6(raw_wires());
     let modes = prop::sample::select(Forwarding::ALL.to_vec());
-    (topologies(), modes, sizes(), (1..4u32, 1..3u32), wires).prop_map(
-        move |((count, topology), forwarding, pes, cubes, wires)| {
+    let levels = prop_oneof![
+        3 => Just(Vec::new()),
+        2 => prop::collection::vec(raw_levels(), 1..3),
+    ];
+    (topologies(), levels, modes, sizes(), (1..4u32, 1..3u32), wires).prop_map(
+        move |((count, topology), levels, forwarding, pes, cubes, wires)| {
             let [link, host, cube, pe, hbm, dma] = wires.map(|raw| wire(raw, is_round));
             let grid = |(rows, columns), link| GridSpec { rows, columns, link };
             // CFG-3: a link between SIPs has a latency.
@@ -68,9 +115,10 @@ fn machines_with(is_round: bool) -> impl Strategy<Value = MachineSpec> {
                 bandwidth: hbm.bandwidth,
                 latency: hbm.latency,
             };
-            let sips = SipsSpec { count, topology, link, forwarding };
+            let sips = SipsSpec { forwarding, ..SipsSpec::new(count, topology, link) };
             let (cubes, pes) = (grid(cubes, cube), grid(pes, pe));
-            MachineSpec { sips, host, cubes, pes, hbm, dma, ..bare() }
+            let levels = levels_of(count, levels, is_round);
+            MachineSpec { sips, levels, host, cubes, pes, hbm, dma, ..bare() }
         },
     )
 }
@@ -126,7 +174,7 @@ fn host(spec: &MachineSpec, (sip, orders): RawHost) -> HostScript {
             _ => Order::Read(piece),
         }
     };
-    HostScript { sip: sip % spec.sips.count, orders: orders.into_iter().map(order).collect() }
+    HostScript { sip: sip % spec.devices(), orders: orders.into_iter().map(order).collect() }
 }
 
 /// The largest size of a scenario.
@@ -171,7 +219,7 @@ fn place(spec: &MachineSpec, raw: &[(u32, u16, u16)]) -> Vec<Script> {
     let (cubes, per_cube) = (narrow(spec.cubes.count()), narrow(spec.pes.count()));
     let mut scripts: Vec<Script> = Vec::new();
     for (sip, cube, pe) in raw {
-        let pe = PeId { sip: sip % spec.sips.count, cube: cube % cubes, pe: pe % per_cube };
+        let pe = PeId { sip: sip % spec.devices(), cube: cube % cubes, pe: pe % per_cube };
         if scripts.iter().all(|script| script.pe != pe) {
             scripts.push(Script { pe, steps: Vec::new() });
         }

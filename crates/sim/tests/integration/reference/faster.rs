@@ -26,7 +26,7 @@ const PARTS: [Part; 6] = [Part::Link, Part::Host, Part::Cubes, Part::Pes, Part::
 
 fn wire(spec: &mut MachineSpec, part: Part) -> (&mut Bandwidth, &mut Time) {
     let wire: &mut WireSpec = match part {
-        Part::Link => &mut spec.sips.link,
+        Part::Link => return (&mut spec.sips.link.bandwidth, &mut spec.sips.link.latency),
         Part::Host => &mut spec.host,
         Part::Cubes => &mut spec.cubes.link,
         Part::Pes => &mut spec.pes.link,

@@ -18,7 +18,7 @@ fn one_cube(mut spec: MachineSpec) -> MachineSpec {
     }
     let sips = SipsSpec { count: 1, topology: Topology::Ring1d, ..spec.sips };
     let cubes = GridSpec { rows: 1, columns: 1, ..spec.cubes };
-    MachineSpec { sips, cubes, host: WireSpec::FREE, ..spec }
+    MachineSpec { sips, levels: Vec::new(), cubes, host: WireSpec::FREE, ..spec }
 }
 
 /// Returns the scenario with loads, stores and computations alone, each awaited before the next begins.

@@ -1,12 +1,13 @@
 //! Messages between PEs, their chunks on the way from SIP to SIP, and credits.
 
 use super::agenda::{Event, Key, Load, Packet, Passing};
-use super::routes::{Stage, Wire, distance, inside, latency_inside, memory, next_sip, port, span};
+use super::networks::{Leg, way};
+use super::routes::{Stage, inside, latency_inside, memory, span};
 use super::script::Queue;
 use super::simulator::{Flight, Goal, Simulator, Then};
 use phalanx_sim::MachineSpec;
 use phalanx_sim::ipcq::{Backpressure, BufferKind};
-use phalanx_sim::spec::{Forwarding, Topology, WireSpec};
+use phalanx_sim::spec::{Forwarding, WireSpec};
 use phalanx_sim::topology::PeId;
 use std::collections::VecDeque;
 
@@ -94,17 +95,17 @@ impl Simulator<'_> {
             return self.depart(Flight { issue, bytes, head, tail, way, goal });
         }
         let mut way = inside(self.spec, from, PeId::first(from.sip));
-        if self.cuts_through() {
-            let next = next_sip(self.spec, from.sip, to.sip);
-            way.push(port(self.spec, from.sip, next));
-            let goal = Goal::Through { message, next, key };
+        let first = self.way(from.sip, to.sip)[0];
+        if self.cuts_through(queue) {
+            way.push(first.stage);
+            let goal = Goal::Through { message, next: first.next, key };
             return self.fly(Flight { issue, bytes, head, tail, way, goal });
         }
         if self.is_cut(queue) {
             let goal = Goal::Port { message };
             return self.fly(Flight { issue, bytes, head, tail, way, goal });
         }
-        way.push(port(self.spec, from.sip, to.sip));
+        way.push(first.stage);
         let goal = Goal::Event { sip: to.sip, key, what: Then::Arrive(message) };
         self.fly(Flight { issue, bytes, head, tail, way, goal });
     }
@@ -121,10 +122,20 @@ impl Simulator<'_> {
         self.fly(flight);
     }
 
-    /// True if SIPs forward messages when their heads arrive.
-    fn cuts_through(&self) -> bool {
-        let sips = &self.spec.sips;
-        sips.forwarding == Forwarding::CutThrough && sips.topology != Topology::Switch
+    /// Returns the way between two SIPs.
+    fn way(&self, from: u32, to: u32) -> Vec<Leg> {
+        way(self.spec, from, to)
+    }
+
+    /// True if the messages of a queue pass a switch or a shared NIC.
+    fn is_switched(&self, queue: usize) -> bool {
+        let Queue { from, to, .. } = self.queues[queue].ends;
+        self.way(from.sip, to.sip).iter().any(|leg| leg.ingress.is_some())
+    }
+
+    /// True if SIPs forward the messages of a queue when their heads arrive.
+    fn cuts_through(&self, queue: usize) -> bool {
+        self.spec.sips.forwarding == Forwarding::CutThrough && !self.is_switched(queue)
     }
 
     /// Lets a message that has taken a port reach the next SIP: whole at its end, by its head before.
@@ -142,17 +153,16 @@ impl Simulator<'_> {
     /// Takes the next port for a message whose head is at a SIP between its ends.
     pub(super) fn pass(&mut self, Passing { message, at, tail }: Passing) {
         let Message { queue, bytes, .. } = self.messages[message];
-        let next = next_sip(self.spec, at, self.queues[queue].ends.to.sip);
+        let Leg { stage, next, .. } = self.way(at, self.queues[queue].ends.to.sip)[0];
         let (issue, key) = (self.issue(), self.reserve());
-        let (way, goal) = (vec![port(self.spec, at, next)], Goal::Through { message, next, key });
+        let (way, goal) = (vec![stage], Goal::Through { message, next, key });
         self.fly(Flight { issue, bytes, head: self.now, tail, way, goal });
     }
 
     /// True if the messages of a queue move in chunks.
     fn is_cut(&self, queue: usize) -> bool {
         let Queue { from, to, .. } = self.queues[queue].ends;
-        let is_switched = self.spec.sips.topology == Topology::Switch;
-        is_switched || distance(self.spec, from.sip, to.sip) > 1
+        self.is_switched(queue) || self.way(from.sip, to.sip).len() > 1
     }
 
     /// Returns the way from a PE of the receiver's SIP into the slot.
@@ -168,10 +178,10 @@ impl Simulator<'_> {
     /// Queues all chunks of a message at the port, back to back.
     pub(super) fn cut(&mut self, message: usize, flight: &Flight) {
         let Queue { from, to, edge } = self.queues[self.messages[message].queue].ends;
-        let (bytes, link) = (flight.bytes, self.spec.sips.link);
-        let first = next_sip(self.spec, from.sip, to.sip);
+        let (bytes, first) = (flight.bytes, self.way(from.sip, to.sip)[0].stage);
+        let link = first.cost;
         let whole = span(link.bandwidth, bytes);
-        let start = self.take(port(self.spec, from.sip, first), flight.head, whole);
+        let start = self.take(first, flight.head, whole);
         let chunk = if edge.vc_chunk_size == 0 { bytes } else { edge.vc_chunk_size }.max(1);
         let (mut before, (_, mut key)) = (0, self.messages[message].granted.unwrap());
         loop {
@@ -180,8 +190,10 @@ impl Simulator<'_> {
             let turn = span(link.bandwidth, sum) - span(link.bandwidth, before);
             let at_gateway = flight.head + share(flight.tail - flight.head, sum, bytes);
             let left = at_gateway.max(start + span(link.bandwidth, sum));
-            let packet = Packet { load, at: first, to: to.sip, turn };
-            self.cross(packet, left + link.latency.as_ps(), key);
+            let head = start + span(link.bandwidth, before) + link.latency.as_ps();
+            let (ends, rate) = ((from.sip, to.sip), Some(link.bandwidth));
+            let packet = Packet { load, bytes: sum - before, ends, legs: 1, turn, rate };
+            self.cross(packet, head, left + link.latency.as_ps(), key);
             key.chunk += 1;
             before = sum;
             if sum == bytes {
@@ -190,27 +202,58 @@ impl Simulator<'_> {
         }
     }
 
-    /// Lets a packet arrive at its next SIP at `arrival`; on a switch, over the receiver's port.
-    fn cross(&mut self, packet: Packet, arrival: u64, key: Key) {
-        let agenda = &mut self.agendas[packet.at as usize];
-        if self.spec.sips.topology == Topology::Switch {
-            let head = arrival - packet.turn;
-            agenda.add_event(head, key, Event::Ingress(packet, arrival));
+    /// Returns the time of a packet on a wire: that of the wire before if the bandwidth is the same.
+    fn turn_on(packet: &Packet, stage: &Stage) -> u64 {
+        let bandwidth = stage.cost.bandwidth;
+        if packet.rate == Some(bandwidth) { packet.turn } else { span(bandwidth, packet.bytes) }
+    }
+
+    /// Lets the head and the tail of a packet arrive at the end of the leg that it has taken.
+    fn cross(&mut self, packet: Packet, head: u64, tail: u64, key: Key) {
+        let Leg { next, ingress, .. } = self.way(packet.ends.0, packet.ends.1)[packet.legs - 1];
+        let is_station = next >= self.spec.devices();
+        let agenda = &mut self.agendas[next as usize];
+        if let Some(stage) = ingress {
+            let latest = tail.saturating_sub(Self::turn_on(&packet, &stage));
+            agenda.add_event(head.max(latest), key, Event::Ingress(packet, tail));
+        } else if is_station {
+            agenda.add_event(head, key, Event::Relay(packet, tail));
         } else {
-            agenda.add_event(arrival, key, Event::Hop(packet));
+            agenda.add_event(tail, key, Event::Hop(packet));
         }
     }
 
-    /// Takes the switch port into the receiver's SIP.
-    pub(super) fn ingress(&mut self, packet: Packet, tail: u64) {
-        let stage = Stage { wire: Wire::Ingress { sip: packet.at }, cost: self.spec.sips.link };
+    /// Takes the wire into a SIP from a switch or a NIC.
+    pub(super) fn ingress(&mut self, mut packet: Packet, tail: u64) {
+        let leg = self.way(packet.ends.0, packet.ends.1)[packet.legs - 1];
+        let stage = leg.ingress.unwrap();
+        packet.turn = Self::turn_on(&packet, &stage);
+        packet.rate = Some(stage.cost.bandwidth);
         let start = self.take(stage, self.now, packet.turn);
-        self.schedule(tail.max(start + packet.turn), packet.at, Event::Hop(packet));
+        self.schedule(tail.max(start + packet.turn), leg.next, Event::Hop(packet));
+    }
+
+    /// Sends a packet whose head is at a NIC or a leaf switch on.
+    pub(super) fn relay(&mut self, packet: Packet, tail: u64) {
+        let key = self.reserve();
+        self.send_on(packet, tail, key);
+    }
+
+    /// Takes the next wire of a packet whose head is here.
+    fn send_on(&mut self, mut packet: Packet, tail: u64, key: Key) {
+        let stage = self.way(packet.ends.0, packet.ends.1)[packet.legs].stage;
+        packet.turn = Self::turn_on(&packet, &stage);
+        packet.rate = Some(stage.cost.bandwidth);
+        packet.legs += 1;
+        let start = self.take(stage, self.now, packet.turn);
+        let latency = stage.cost.latency.as_ps();
+        let tail = tail.max(start + packet.turn) + latency;
+        self.cross(packet, start + latency, tail, key);
     }
 
     /// Moves a packet on from a SIP where it is whole.
     pub(super) fn hop(&mut self, packet: Packet) {
-        if packet.at != packet.to {
+        if self.sip != packet.ends.1 {
             let goal = Goal::Onward(packet, self.reserve());
             let (issue, way) = (self.issue(), Vec::new());
             let (head, tail) = (self.now, self.now);
@@ -227,13 +270,9 @@ impl Simulator<'_> {
         }
     }
 
-    /// Takes the port of a SIP for a packet.
+    /// Takes the port of a SIP for a packet that is whole.
     pub(super) fn forward(&mut self, packet: Packet, key: Key) {
-        let next = next_sip(self.spec, packet.at, packet.to);
-        let stage = port(self.spec, packet.at, next);
-        let start = self.take(stage, self.now, packet.turn);
-        let arrival = start + packet.turn + stage.cost.latency.as_ps();
-        self.cross(Packet { at: next, ..packet }, arrival, key);
+        self.send_on(packet, self.now, key);
     }
 
     /// Moves a message from the gateway of the receiver's SIP to its slot.
@@ -269,12 +308,12 @@ impl Simulator<'_> {
         let (inner, outer) = (PeId::first(to.sip), PeId::first(from.sip));
         let to_gateway = latency_inside(self.spec, to, inner);
         if bytes > 0 {
-            let turn = span(self.spec.sips.link.bandwidth, bytes);
-            let load = Load::Credit(queue);
-            let packet = Packet { load, at: to.sip, to: from.sip, turn };
+            let (load, ends) = (Load::Credit(queue), (to.sip, from.sip));
+            let packet = Packet { load, bytes, ends, legs: 0, turn: 0, rate: None };
             return self.act_after(to_gateway, Event::Hop(packet));
         }
-        let links = distance(self.spec, to.sip, from.sip) * self.spec.sips.link.latency.as_ps();
+        let legs = self.way(to.sip, from.sip);
+        let links: u64 = legs.iter().map(|leg| leg.stage.cost.latency.as_ps()).sum();
         let way = to_gateway + links + latency_inside(self.spec, outer, from);
         self.schedule(self.now + way, from.sip, Event::Credit(queue));
     }

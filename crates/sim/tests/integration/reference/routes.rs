@@ -1,6 +1,7 @@
 //! The wires of a machine, and the wires that a transfer takes one after the other.
 
-use phalanx_sim::spec::{GridSpec, Topology, WireSpec};
+use super::networks::Beyond;
+use phalanx_sim::spec::{GridSpec, WireSpec};
 use phalanx_sim::topology::PeId;
 use phalanx_sim::{Bandwidth, MachineSpec};
 use std::cmp::Ordering;
@@ -25,14 +26,15 @@ pub(crate) enum Wire {
         sip: u32,
         cube: u16,
     },
-    /// The port of a SIP to its neighbour `to`; on a switch, to the switch.
+    /// The port of a SIP, a NIC or a leaf switch.
     Port {
-        sip: u32,
-        to: Option<u32>,
+        node: u32,
+        beyond: Beyond,
     },
-    /// The switch port into a SIP.
+    /// The wire of a level into a SIP, from a switch or a NIC.
     Ingress {
         sip: u32,
+        level: usize,
     },
     Host {
         sip: u32,
@@ -70,7 +72,7 @@ fn hops(grid: &GridSpec, from: u32, to: u32) -> Vec<(u32, u32)> {
 }
 
 /// Returns the next number from `at` to `to` on a grid, x before y.
-fn step_on_grid(at: u32, to: u32, rows: u32, columns: u32, wraps: bool) -> u32 {
+pub(crate) fn step_on_grid(at: u32, to: u32, rows: u32, columns: u32, wraps: bool) -> u32 {
     let (row, column) = (at / columns, at % columns);
     if column == to % columns {
         step_on_line(row, to / columns, rows, wraps) * columns + column
@@ -92,21 +94,6 @@ fn step_on_line(at: u32, to: u32, length: u32, wraps: bool) -> u32 {
         Ordering::Equal if at.is_multiple_of(2) => above,
         Ordering::Equal | Ordering::Greater => below,
     }
-}
-
-/// Returns the SIP after `at` on the route to `to`.
-pub(crate) fn next_sip(spec: &MachineSpec, at: u32, to: u32) -> u32 {
-    match spec.sips.topology {
-        Topology::Ring1d => step_on_line(at, to, spec.sips.count, true),
-        Topology::Mesh2d { rows, columns } => step_on_grid(at, to, rows, columns, false),
-        Topology::Torus2d { rows, columns } => step_on_grid(at, to, rows, columns, true),
-        Topology::FullyConnected | Topology::Switch => to,
-    }
-}
-
-/// Returns the number of links from one SIP to another.
-pub(crate) fn distance(spec: &MachineSpec, from: u32, to: u32) -> u64 {
-    if from == to { 0 } else { 1 + distance(spec, next_sip(spec, from, to), to) }
 }
 
 /// Returns the wires between two PEs of a cube.
@@ -158,12 +145,6 @@ pub(crate) fn to_memory(spec: &MachineSpec, pe: PeId, cube: u16) -> Vec<Stage> {
     }
     way.push(memory(spec, pe.sip, cube));
     way
-}
-
-/// Returns the port of `sip` toward its neighbour `next`.
-pub(crate) fn port(spec: &MachineSpec, sip: u32, next: u32) -> Stage {
-    let to = (spec.sips.topology != Topology::Switch).then_some(next);
-    Stage { wire: Wire::Port { sip, to }, cost: spec.sips.link }
 }
 
 /// Returns the sum of the latencies of the wires between two PEs of a SIP.

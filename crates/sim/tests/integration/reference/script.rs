@@ -108,6 +108,9 @@ impl fmt::Debug for Scenario {
         wire("dma", dma.bandwidth, dma.latency)?;
         let (topology, mode) = (sips.topology, sips.forwarding);
         writeln!(f, "{} SIPs, {topology:?}, {mode:?}, apart: {}", sips.count, self.apart)?;
+        for level in &self.spec.levels {
+            writeln!(f, "{level:?}")?;
+        }
         let [cubes, pes] = [cubes, pes].map(|grid| format!("{} x {}", grid.rows, grid.columns));
         writeln!(f, "{cubes} cubes of {pes} PEs (rows x columns)")?;
         for (number, Queue { from, to, edge }) in self.queues.iter().enumerate() {

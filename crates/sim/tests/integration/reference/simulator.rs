@@ -4,6 +4,7 @@ use super::agenda::{Agenda, Event, Key, Packet, Work};
 use super::channels::{Channel, Direction, Operation};
 use super::hosts::HostProgram;
 use super::messages::{Message, QueueState};
+use super::networks::nodes;
 use super::programs::Program;
 use super::routes::{Stage, Wire, span};
 use super::script::{Scenario, Times};
@@ -102,7 +103,7 @@ impl<'a> Simulator<'a> {
             spec: &scenario.spec,
             now: 0,
             sip: 0,
-            agendas: (0..scenario.spec.sips.count).map(|_| Agenda::default()).collect(),
+            agendas: (0..nodes(&scenario.spec)).map(|_| Agenda::default()).collect(),
             free: BTreeMap::new(),
             channels: BTreeMap::new(),
             operations: Vec::new(),
@@ -157,6 +158,7 @@ impl<'a> Simulator<'a> {
             Work::Event(Event::Hop(packet)) => self.hop(packet),
             Work::Event(Event::Pass(passing)) => self.pass(passing),
             Work::Event(Event::Ingress(packet, tail)) => self.ingress(packet, tail),
+            Work::Event(Event::Relay(packet, tail)) => self.relay(packet, tail),
             Work::Event(Event::Credit(queue)) => self.credit(queue),
             Work::Event(Event::Poll(queue)) => self.poll(queue),
         }
