@@ -11,6 +11,7 @@
 
 use crate::spec::MachineSpec;
 
+mod collectives;
 mod door;
 mod error;
 mod levels;

@@ -1,7 +1,9 @@
 //! A machine as numbers: what a machine file says once it has been checked.
 
+mod collectives;
 mod levels;
 
+pub use collectives::{CollectivesSpec, ProfileName, Protocol, ProtocolSpec};
 pub use levels::{Efficiency, InSwitchSpec, LevelSpec, LinkSpec};
 
 use crate::time::{Bandwidth, Capacity, Rate, Time};
@@ -17,6 +19,8 @@ pub struct MachineSpec {
     pub sips: SipsSpec,
     /// The levels of groups above the SIPs, from inner to outer; empty for one group alone.
     pub levels: Vec<LevelSpec>,
+    /// The library that runs collectives, if the file names one.
+    pub collectives: Option<CollectivesSpec>,
     /// The wire between each SIP and its host.
     pub host: WireSpec,
     /// The cubes of a SIP, a mesh.

@@ -24,6 +24,7 @@ pub(crate) mod lanes;
 pub mod layout;
 pub(crate) mod part;
 mod prefetch;
+pub mod profile;
 mod streams;
 pub mod sweep;
 pub mod trial;
@@ -31,8 +32,11 @@ pub mod tuner;
 
 pub use algorithm::{Algorithm, CollectiveAlgorithm, Operation, OwnAlgorithm, Running, anywhere};
 pub use channels::Channels;
-pub use config::{CclConfig, Choice, ENVIRONMENT, FILE, Plan, Source, TopologyKind, locate};
+pub use config::{
+    CclConfig, Choice, ENVIRONMENT, FILE, Plan, ProfileChoice, Source, TopologyKind, locate,
+};
 pub use part::{Buffer, Part, Peers, RecvQueue, ReduceOp, Runs, SendQueue, Splits};
 pub use prefetch::{LoadFrom, Prefetch};
+pub use profile::Profile;
 pub use streams::{Stream, side_by_side};
 pub use tuner::Tuner;

@@ -4,6 +4,7 @@ use crate::spec::{GemmSpec, GridSpec, HbmSpec, LevelSpec, MachineSpec, SipsSpec,
 use crate::time::{Bandwidth, Capacity, Time};
 use crate::units;
 
+use super::collectives::collectives;
 use super::error::Finding;
 use super::levels::levels;
 use super::reader::{Found, Reader, Section, describe};
@@ -36,6 +37,7 @@ fn machine(r: &mut Reader, root: &YamlNode) -> Option<MachineSpec> {
     let pes = cube.as_ref().and_then(|cube| grid(r, cube, "pes"));
     let hbm = cube.as_ref().and_then(|cube| hbm(r, cube));
     let pe = pe(r, &file);
+    let collectives = collectives(r, &file);
     let (sips, levels, host) = system?;
     let (tcm, dma, gemm, vector) = pe?;
     let (cubes, pes, hbm) = (cubes?, pes?, hbm?);
@@ -54,6 +56,7 @@ fn machine(r: &mut Reader, root: &YamlNode) -> Option<MachineSpec> {
         description,
         sips,
         levels,
+        collectives,
         host,
         cubes,
         pes,

@@ -5,8 +5,8 @@
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use crate::spec::{
-    Efficiency, Forwarding, GridSpec, InSwitchSpec, LevelSpec, LinkSpec, MachineSpec, SipsSpec,
-    Topology, WireSpec,
+    CollectivesSpec, Efficiency, Forwarding, GridSpec, InSwitchSpec, LevelSpec, LinkSpec,
+    MachineSpec, ProtocolSpec, SipsSpec, Topology, WireSpec,
 };
 use crate::time::Time;
 use crate::units::{show_bandwidth, show_capacity, show_efficiency, show_rate, show_time};
@@ -99,13 +99,31 @@ fn tree(spec: &MachineSpec) -> Tree {
         ("gemm", Tree::Map(gemm)),
         ("vector", Tree::Map(vec![("bandwidth", Tree::Word(show_bandwidth(spec.vector)))])),
     ];
-    Tree::Map(vec![
+    let mut entries = vec![
         ("name", name(&spec.name)),
         ("description", Tree::Sentence(spec.description.clone())),
         ("system", system(spec)),
         ("sip", Tree::Map(vec![("cubes", grid(&spec.cubes))])),
         ("cube", Tree::Map(vec![("pes", grid(&spec.pes)), ("hbm", Tree::Map(hbm))])),
         ("pe", Tree::Map(pe)),
+    ];
+    entries.extend(spec.collectives.as_ref().map(|spec| ("collectives", collectives(spec))));
+    Tree::Map(entries)
+}
+
+fn collectives(spec: &CollectivesSpec) -> Tree {
+    let costs = |costs: &ProtocolSpec| {
+        Tree::Map(vec![
+            ("start", Tree::Word(show_time(costs.start))),
+            ("step", Tree::Word(show_time(costs.step))),
+            ("efficiency", Tree::Word(show_efficiency(costs.efficiency))),
+        ])
+    };
+    let protocols = spec.protocols.iter().map(|own| (own.protocol.name(), costs(own)));
+    Tree::Map(vec![
+        ("profile", Tree::Word(spec.profile.name().to_owned())),
+        ("channels", Tree::Number(spec.channels)),
+        ("protocols", Tree::Map(protocols.collect())),
     ])
 }
 

@@ -15,6 +15,8 @@ use super::channels::Channels;
 use phalanx_sim::config::ConfigErrors;
 use phalanx_sim::config::reader::{Finding, Location};
 use phalanx_sim::ipcq::EdgeSpec;
+use phalanx_sim::spec::ProfileName;
+use phalanx_sim::{MachineSpec, Time};
 
 use std::sync::Arc;
 
@@ -24,13 +26,16 @@ mod read;
 pub use locate::{ENVIRONMENT, FILE, Source, locate};
 pub use phalanx_sim::spec::TopologyKind;
 
-/// The word for the fastest algorithm that fits.
+use super::profile::Profile;
+
+/// The word for the fastest algorithm that fits, or for the choice of the machine's library.
 const AUTO: &str = "auto";
 
 /// The contents of a `ccl.yaml`. The names of built-in algorithms come from the caller.
 #[derive(Clone, Debug)]
 pub struct CclConfig {
     text: Option<Text>,
+    profile: ProfileChoice,
     choice: Choice,
     /// The place of this choice in the file.
     chosen: Option<Location>,
@@ -57,10 +62,22 @@ struct Entry {
     own: Vec<&'static str>,
 }
 
+/// The library profile that a file asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ProfileChoice {
+    /// That of the machine, if the machine has one.
+    #[default]
+    Machine,
+    /// None: algorithms without protocols.
+    Off,
+    /// This one.
+    Named(ProfileName),
+}
+
 /// A choice of algorithm.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Choice {
-    /// The fastest that fits the machine and the size.
+    /// The choice of the library, or the fastest that fits the machine and the size.
     Auto,
     /// The entry of the file with this name, or the built-in algorithm.
     Named(String),
@@ -77,6 +94,8 @@ pub struct Plan {
     pub edge: EdgeSpec,
     /// The channels; `None` for those of the algorithm.
     pub channels: Option<Channels>,
+    /// Time before the first byte moves, beyond the launch: the start-up of a protocol.
+    pub start: Time,
     /// Elements per rank in benchmarks, unless set there.
     pub n_elem: Option<usize>,
     /// The topology of SIPs that it is meant for; `None` for any.
@@ -90,6 +109,7 @@ impl CclConfig {
     pub fn builtin() -> Self {
         Self {
             text: None,
+            profile: ProfileChoice::default(),
             choice: Choice::Auto,
             chosen: None,
             edge: EdgeSpec::default(),
@@ -133,6 +153,21 @@ impl CclConfig {
     /// The default algorithm.
     pub fn default_choice(&self) -> Choice {
         self.choice.clone()
+    }
+
+    /// The library profile of collectives on a machine, if the file or the machine names one.
+    pub fn profile(&self, machine: &MachineSpec) -> Option<Profile> {
+        match self.profile {
+            ProfileChoice::Machine => Profile::of(machine, None),
+            ProfileChoice::Off => None,
+            ProfileChoice::Named(name) => Profile::of(machine, Some(name)),
+        }
+    }
+
+    /// The same configuration with another choice of library profile.
+    #[must_use]
+    pub fn with_profile(&self, profile: ProfileChoice) -> Self {
+        Self { profile, ..self.clone() }
     }
 
     /// The queues of an algorithm without settings.
@@ -218,7 +253,7 @@ impl CclConfig {
         let (name, module) = (name.to_owned(), name.to_owned());
         let (edge, channels) = (self.edge, self.channels);
         let own = self.own(&module).cloned();
-        Plan { name, module, edge, channels, n_elem: None, topology: None, own }
+        Plan { name, module, edge, channels, start: Time::ZERO, n_elem: None, topology: None, own }
     }
 
     /// The plan of an entry, with its algorithm if it is one of the program.
@@ -272,6 +307,7 @@ impl Entry {
             backpressure: either("backpressure").backpressure,
             vc_chunk_size: either("vc_chunk_size").vc_chunk_size,
             ipcq_credit_size_bytes: either("ipcq_credit_size_bytes").ipcq_credit_size_bytes,
+            ..edge
         };
     }
 }

@@ -94,8 +94,7 @@ pub(crate) fn spread(
     let mut spread = Vec::new();
     for (number, lane) in lanes.iter().enumerate() {
         for index in 0..each {
-            let cut =
-                |buffer: &Buffer, segments| buffer.strip(segments, &(index..index + 1), each);
+            let cut = |buffer: &Buffer, segments| buffer.strip(segments, &(index..index + 1), each);
             spread.push(Lane {
                 pe: pes[(first + number * apart + index) % pes.len()],
                 input: cut(&lane.input, segments[0]),

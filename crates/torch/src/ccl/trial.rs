@@ -94,6 +94,7 @@ impl Trial {
             sips: self.members.clone(),
             names: (0..ranks).collect(),
             edge,
+            start: plan.start,
             channel: 0,
             topic: "a trial".into(),
             mismatch: Rc::default(),

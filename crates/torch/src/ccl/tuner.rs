@@ -11,7 +11,7 @@
 //! extrapolated. The tuner assumes that a time grows with the size, that a byte of a larger collective costs no more, and that the
 //! next byte costs no less than the last one; `doubt` is the margin for exceptions.
 
-use super::config::Plan;
+use super::config::{CclConfig, Plan};
 use super::trial::{Trial, measure_within};
 use phalanx_sim::{MachineSpec, Time};
 use std::cell::{Cell, RefCell};
@@ -89,6 +89,20 @@ impl Tuner {
     pub fn new(machine: MachineSpec) -> Self {
         let (known, chosen) = (RefCell::default(), RefCell::default());
         Self { machine, known, chosen, simulated: Cell::new(0) }
+    }
+
+    /// The plan of a trial without a named algorithm: the choice of the library (PRO-1), or the fastest that fits.
+    pub fn choose(&self, ccl: &CclConfig, trial: &Trial) -> Option<Plan> {
+        let machine = &self.machine;
+        let profile = ccl.profile(machine);
+        if let Some(plan) = profile.as_ref().and_then(|profile| profile.choose(machine, trial)) {
+            return Some(plan);
+        }
+        let own = profile.map_or_else(Vec::new, |profile| profile.plans(machine, trial));
+        let all = || ccl.candidates(&ccl.names(), trial.bytes());
+        let plans = if own.is_empty() { all() } else { own };
+        let fits = |plan: &Plan| plan.check(trial.operation, machine, &trial.members).is_ok();
+        self.fastest(trial, &plans.into_iter().filter(fits).collect::<Vec<_>>())
     }
 
     /// The fastest of `plans` for a trial, the first of equals; `None` if none fits.
@@ -204,7 +218,8 @@ impl Tuner {
 
     /// The time of a plan if it is not longer than `limit`.
     fn known(&self, trial: &Trial, plan: &Plan, limit: Time) -> Known {
-        let settings = format!("{} {:?} {:?}", plan.module, plan.channels, plan.edge);
+        let Plan { module, channels, edge, start, .. } = plan;
+        let settings = format!("{module} {channels:?} {edge:?} {start:?}");
         let known = self.known.borrow().get(trial).and_then(|plans| plans.get(&settings).copied());
         match known {
             Some(known @ (Known::Exact(_) | Known::Unfit)) => return known,

@@ -155,6 +155,7 @@ pub(crate) fn launch_by(
         sips,
         names: group.members().into(),
         edge,
+        start: plan.start,
         channel: group.channel(edge),
         topic: topic.as_str().into(),
         mismatch: mismatch.clone(),
@@ -209,14 +210,8 @@ fn choose(cx: &Rank, call: &CollectiveCall<'_>, sips: &[u32]) -> Result<Plan, Er
     let settings = cx.settings();
     let names = settings.ccl.names();
     let auto = || {
-        let trial = call.trial(sips)?;
-        let plans = settings.ccl.candidates(&names, trial.bytes());
-        let fitting: Vec<Plan> = plans
-            .into_iter()
-            .filter(|plan| plan.check(call.operation, cx.machine(), sips).is_ok())
-            .collect();
-        let fastest = settings.tuner.fastest(&trial, &fitting);
-        fastest
+        let chosen = settings.tuner.choose(&settings.ccl, &call.trial(sips)?);
+        chosen
             .ok_or_else(|| Error::argument(format!("no algorithm can do {} here", call.operation)))
     };
     let Choice::Named(name) = settings.ccl.default_choice() else { return auto() };

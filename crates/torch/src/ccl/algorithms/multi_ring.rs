@@ -88,9 +88,7 @@ async fn run(part: Part, tl: Tl) -> Result<(), KernelError> {
 }
 
 fn one_way(part: Part, tl: Tl, dimensions: Vec<Dimension>) -> Running {
-    Box::pin(async move {
-        Lines::open(&part, &tl, &dimensions)?.run(&part).await
-    })
+    Box::pin(async move { Lines::open(&part, &tl, &dimensions)?.run(&part).await })
 }
 
 /// The dimensions with more than one place.

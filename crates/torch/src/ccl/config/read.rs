@@ -1,14 +1,15 @@
 //! The reader of `ccl.yaml`: turns text into a checked [`CclConfig`].
 
+use phalanx_sim::Time;
 use phalanx_sim::config::reader::{Finding, Found, Location, Reader, Section, read_file};
 use phalanx_sim::config::{ConfigErrors, suggestion};
 use phalanx_sim::ipcq::{Backpressure, BufferKind, EdgeSpec};
-use phalanx_sim::spec::TopologyKind;
+use phalanx_sim::spec::{ProfileName, TopologyKind};
 
-use super::{AUTO, CclConfig, Channels, Choice, Entry, Plan};
+use super::{AUTO, CclConfig, Channels, Choice, Entry, Plan, ProfileChoice};
 use crate::limits::{MOST_BYTES, MOST_CHUNKS, MOST_MESSAGE};
 
-const ROOT: (&str, &[&str]) = ("a file of collectives", &["defaults", "algorithms"]);
+const ROOT: (&str, &[&str]) = ("a file of collectives", &["profile", "defaults", "algorithms"]);
 const DEFAULTS: &[&str] = &[
     "algorithm",
     "buffer_kind",
@@ -38,10 +39,13 @@ const MOST_SLOTS: u64 = 1 << 20;
 const LEAST_SLOT: u64 = 4;
 /// The word for an algorithm that takes any topology.
 const ANY: &str = "any";
+/// The word for no library profile.
+const NONE: &str = "none";
 
 /// Reads `text`; the result does not hold the text yet.
 pub(super) fn config(file: &str, text: &str, builtin: &[&str]) -> Result<CclConfig, ConfigErrors> {
     read_file(file, text, ROOT, |r, root| {
+        let profile = profile(r, root);
         let defaults = r.part(root, "defaults", DEFAULTS);
         let parts = r.named_parts(root, "algorithms", ALGORITHM);
         let names: Vec<&str> = parts.iter().map(|(name, _)| *name).collect();
@@ -54,8 +58,18 @@ pub(super) fn config(file: &str, text: &str, builtin: &[&str]) -> Result<CclConf
         let entries = parts.iter().filter_map(entry).collect();
         let chosen = choice.as_ref().map(|choice| choice.location);
         let choice = choice.map_or(Choice::Auto, |choice| choice.value);
-        Some(CclConfig { choice, chosen, edge, channels, entries, ..CclConfig::builtin() })
+        Some(CclConfig { profile, choice, chosen, edge, channels, entries, ..CclConfig::builtin() })
     })
+}
+
+/// `profile`: a library, or `none` where the machine's library is not wanted.
+fn profile(r: &mut Reader, root: &Section<'_>) -> ProfileChoice {
+    let mut known = ProfileName::ALL.map(ProfileName::name).to_vec();
+    known.push(NONE);
+    match r.choice(root, "profile", "profile", &known).map(|found| found.value) {
+        None => ProfileChoice::Machine,
+        Some(name) => ProfileName::from_name(name).map_or(ProfileChoice::Off, ProfileChoice::Named),
+    }
 }
 
 /// `defaults.algorithm`.
@@ -89,7 +103,8 @@ fn entry(
     let n_elem = r.count(part, "n_elem", 1..=MOST_BYTES / LEAST_SLOT);
     let n_elem = n_elem.map(|n| usize::try_from(n.value).expect("a 64-bit machine"));
     let (name, module) = (word?.to_owned(), module?.to_owned());
-    let plan = Plan { name, module, edge, channels, n_elem, topology, own: None };
+    let plan =
+        Plan { name, module, edge, channels, start: Time::ZERO, n_elem, topology, own: None };
     let own = DEFAULTS.iter().copied().filter(|key| part.has(key)).collect();
     Some(Entry { plan, location: part.location, own })
 }
@@ -147,6 +162,7 @@ fn edge(r: &mut Reader, part: &Section<'_>, base: EdgeSpec) -> EdgeSpec {
         backpressure: backpressure(r, part).unwrap_or(base.backpressure),
         vc_chunk_size: value(chunk, base.vc_chunk_size),
         ipcq_credit_size_bytes: value(credit, base.ipcq_credit_size_bytes),
+        ..base
     };
     if let Some(found) = chunk.or(slot).filter(|_| r.reported() == before) {
         check_chunks(r, found.location, &spec);
