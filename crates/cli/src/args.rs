@@ -3,6 +3,7 @@
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use phalanx_sim::config::DEFAULT_PRESET;
+use phalanx_torch::ccl::Channels;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -165,6 +166,9 @@ pub(crate) struct CclArgs {
     /// An algorithm, `auto`, or `all` to compare those that fit (default: as configured)
     #[arg(short = 'a', long, value_name = "ALGO|all")]
     pub(crate) algorithm: Option<String>,
+    /// PEs of each SIP that carry a part of the vector: a number, or `all` (default: as configured)
+    #[arg(long, value_name = "N|all", value_parser = clap::value_parser!(Channels))]
+    pub(crate) channels: Option<Channels>,
     /// The type of elements: f32, f16, bf16, i32
     #[arg(short = 'd', long = "datatype", value_name = "DTYPE", default_value = "f32")]
     pub(crate) dtype: String,

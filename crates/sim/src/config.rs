@@ -11,6 +11,7 @@
 
 use crate::spec::MachineSpec;
 
+mod collectives;
 mod door;
 mod engines;
 mod error;

@@ -15,12 +15,15 @@
 //! - **IPC-3 (home).** At the end of a run all credits are home; a missing credit is an error that names the edge.
 //! - **IPC-5 (lazy).** A credit that comes home while no message is pending is not an event: the next send finds it.
 //!   Nothing else depends on that.
+//! - **IPC-6 (protocol).** A protocol's `delay` adds to the latency of each message between SIPs; its `efficiency` makes the
+//!   wires between SIPs move `bytes / efficiency`. Messages inside a SIP cost what they cost.
 //! - **IPC-4 (timing).** Slot by slot, times obey `S_j = max(S_{j-1} + ser, R_{j-K} + ac)` and
 //!   `R_j = max(S_j + ser + a, R_{j-1}) + c`.
 
 use crate::executor::{Key, TaskId};
 use crate::record::Path;
 use crate::ring_buffer::RingBuffer;
+use crate::spec::Efficiency;
 use crate::time::{Bytes, Time};
 use crate::topology::{Hop, PeId};
 use crate::value::Value;
@@ -43,6 +46,17 @@ pub struct EdgeSpec {
     pub vc_chunk_size: u64,
     /// Size of a returned credit; 0 for a side-band signal, which takes the latency of the route and no bandwidth.
     pub ipcq_credit_size_bytes: u64,
+    /// Time that a message between SIPs takes beyond the way over the wires.
+    pub delay: Time,
+    /// The part of what the wires between SIPs move that is data; the rest is a protocol's.
+    pub efficiency: Efficiency,
+}
+
+impl EdgeSpec {
+    /// True if messages cost what the wires cost.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.delay == Time::ZERO && self.efficiency == Efficiency::FULL
+    }
 }
 
 impl Default for EdgeSpec {
@@ -54,6 +68,8 @@ impl Default for EdgeSpec {
             backpressure: Backpressure::Sleep,
             vc_chunk_size: 0,
             ipcq_credit_size_bytes: 0,
+            delay: Time::ZERO,
+            efficiency: Efficiency::FULL,
         }
     }
 }

@@ -47,7 +47,9 @@ pub use view::{Mask, View};
 use crate::foreign::Foreign;
 use crate::ipcq::{EdgeName, EdgeSpec};
 use crate::memory::MemoryError;
+use crate::record::Resource;
 use crate::spec::MachineSpec;
+use crate::stall::Kind;
 use crate::time::{Bytes, Time};
 use crate::topology::PeId;
 use crate::value::DType;
@@ -229,6 +231,20 @@ impl Tl {
     fn fault(&self, error: Box<KernelError>) -> Box<KernelError> {
         self.program.note_fault(Location::caller(), &error);
         error
+    }
+
+    /// Waits for `span` without an engine, such as the start-up of a library: the time counts as latency.
+    pub async fn pause(&self, span: Time) {
+        let program = &self.program;
+        let mut path = program.path();
+        path.advance(program.sim().now(), Kind::Dependency);
+        program.sim().sleep(span).await;
+        let (now, pe) = (program.sim().now(), program.pe());
+        {
+            let record = &mut program.world().sips[pe.sip as usize].borrow_mut().record;
+            record.step(&mut path, now, Kind::Latency, Resource::Program(pe));
+        }
+        program.waited(Kind::Latency, &path);
     }
 
     /// Returns the element at `index` of a tile; the run computes it now.

@@ -1,8 +1,10 @@
 //! A machine as numbers: what a machine file says once it has been checked.
 
+mod collectives;
 mod engines;
 mod levels;
 
+pub use collectives::{CollectivesSpec, ProfileName, Protocol, ProtocolSpec};
 pub use engines::{CacheSpec, DmaSpec, GemmSpec, HbmSpec, NumberType, VectorClass, VectorCosts};
 pub use levels::{Efficiency, InSwitchSpec, LevelSpec, LinkSpec};
 
@@ -19,6 +21,8 @@ pub struct MachineSpec {
     pub sips: SipsSpec,
     /// The levels of groups above the SIPs, from inner to outer; empty for one group alone.
     pub levels: Vec<LevelSpec>,
+    /// The library that runs collectives, if the file names one.
+    pub collectives: Option<CollectivesSpec>,
     /// The wire between each SIP and its host.
     pub host: WireSpec,
     /// The cubes of a SIP, a mesh.

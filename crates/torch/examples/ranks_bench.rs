@@ -92,8 +92,7 @@ fn by_kernels(spec: &MachineSpec, plan: &Plan) -> Outcome<Time> {
     let mut machine = Machine::new(spec.clone(), timing_only());
     let members = (0..spec.sips.count).collect();
     let trial = Trial::new(Operation::AllReduce, members, ELEMENTS);
-    let algorithm = Algorithm::find(&plan.module).ok_or("there is no such algorithm")?;
-    launch(&mut machine, &trial, plan, algorithm)?;
+    launch(&mut machine, &trial, plan)?;
     Ok(machine.run()?.simulated)
 }
 

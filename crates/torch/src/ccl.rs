@@ -17,17 +17,26 @@
 
 pub(crate) mod algorithm;
 mod algorithms;
+pub(crate) mod channels;
 pub(crate) mod config;
 pub(crate) mod job;
 pub(crate) mod lanes;
 pub mod layout;
 pub(crate) mod part;
 mod prefetch;
+pub mod profile;
+mod streams;
 pub mod sweep;
 pub mod trial;
 pub mod tuner;
 
-pub use algorithm::{Algorithm, Operation, Running, anywhere};
-pub use config::{CclConfig, Choice, ENVIRONMENT, FILE, Plan, Source, TopologyKind, locate};
-pub use part::{Buffer, Part, Peers, RecvQueue, ReduceOp, SendQueue, Splits};
+pub use algorithm::{Algorithm, CollectiveAlgorithm, Operation, OwnAlgorithm, Running, anywhere};
+pub use channels::Channels;
+pub use config::{
+    CclConfig, Choice, ENVIRONMENT, FILE, Plan, ProfileChoice, Source, TopologyKind, locate,
+};
+pub use part::{Buffer, Part, Peers, RecvQueue, ReduceOp, Runs, SendQueue, Splits};
+pub use prefetch::{LoadFrom, Prefetch};
+pub use profile::Profile;
+pub use streams::{Stream, side_by_side};
 pub use tuner::Tuner;

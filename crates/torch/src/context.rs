@@ -2,8 +2,8 @@
 
 mod slices;
 
-use crate::ccl::Tuner;
 use crate::ccl::config::CclConfig;
+use crate::ccl::{CollectiveAlgorithm, Tuner};
 use crate::error::Error;
 use crate::multiprocessing::{SpawnError, spawn};
 use crate::rank::Rank;
@@ -51,6 +51,16 @@ impl Context {
     /// Sets the configuration of collectives.
     #[must_use]
     pub fn with_ccl(self, ccl: CclConfig) -> Self {
+        let Settings { seed, tuner, ccl: before } = &*self.settings;
+        let ccl = ccl.with_algorithms_of(before);
+        let settings = Settings { seed: *seed, ccl, tuner: tuner.clone() };
+        Self { settings: Rc::new(settings), ranks: Vec::new(), ..self }
+    }
+
+    /// Adds an algorithm of the program: `distributed`, `ccl.yaml` and `auto` treat it as a built-in one (OWN-1).
+    #[must_use]
+    pub fn with_algorithm(self, algorithm: impl CollectiveAlgorithm + 'static) -> Self {
+        let ccl = self.settings.ccl.clone().with_algorithm(algorithm);
         let Settings { seed, tuner, .. } = &*self.settings;
         let settings = Settings { seed: *seed, ccl, tuner: tuner.clone() };
         Self { settings: Rc::new(settings), ranks: Vec::new(), ..self }

@@ -82,7 +82,10 @@ fn sweep(args: &CclArgs) -> Result<Sweep, Failure> {
     }
     let evaluator = Arc::new(Pool::new(super::run::cores()));
     let options = Options { data: args.check, evaluator, ..Options::default() };
-    let ccl = collectives::config(args.ccl.as_deref())?;
+    let mut ccl = collectives::config(args.ccl.as_deref())?;
+    if let Some(channels) = args.channels {
+        ccl = ccl.with_channels(channels);
+    }
     Ok(Sweep { machine, options, ccl, operation, combine, dtype, ranks: None })
 }
 

@@ -1,4 +1,5 @@
-//! A sweep as the table of nccl-tests, with the algorithm and what bound it at the end of each row, and as JSON.
+//! A sweep as the table of nccl-tests, with the algorithm, what bound it and its share of the links' bound at the end of each
+//! row, and as JSON.
 
 use phalanx_sim::Time;
 use phalanx_sim::value::DType;
@@ -53,14 +54,15 @@ impl<'a> Table<'a> {
         };
         let _ = writeln!(
             text,
-            "# {:>10}  {:>12}  {:>8}  {:>6}  {:>6}{}  {:<18}  bound",
+            "# {:>10}  {:>12}  {:>8}  {:>6}  {:>6}{}  {:<18}  {:<7}  % of bound",
             "size",
             "count",
             "type",
             "redop",
             "root",
             both("time", "algbw", "busbw", "#wrong"),
-            "algorithm"
+            "algorithm",
+            "bound"
         );
         let _ = writeln!(
             text,
@@ -78,14 +80,16 @@ impl<'a> Table<'a> {
         let redop = if sweep.operation.combines() { sweep.combine.name() } else { "none" };
         let root = if sweep.operation.has_root() { "0" } else { "-1" };
         format!(
-            "{:>12}  {:>12}  {:>8}  {redop:>6}  {root:>6}{}{}  {:<18}  {}\n",
+            "{:>12}  {:>12}  {:>8}  {redop:>6}  {root:>6}{}{}  {:<18}  {:<7}  {:>10}\n",
             row.bytes,
             row.count,
             type_name(sweep.dtype),
             figures(&row.out_of_place),
             figures(&row.in_place),
             row.algorithm,
-            row.bound,
+            row.bound.name(),
+            row.percent_of_bound()
+                .map_or_else(|| "-".to_owned(), |percent| format!("{percent:.1}")),
         )
     }
 
@@ -132,6 +136,7 @@ impl<'a> JsonRow<'a> {
             algbw_gbps: row.out_of_place.algbw,
             busbw_gbps: row.out_of_place.busbw,
             bound: row.bound.name(),
+            percent_of_bound: row.percent_of_bound(),
             wrong: row.out_of_place.wrong,
             count: row.count,
             in_place: JsonInPlace {
@@ -160,6 +165,8 @@ struct JsonRow<'a> {
     algbw_gbps: f64,
     busbw_gbps: f64,
     bound: &'static str,
+    /// The least time that the links allow, in per cent of the time; null if they set no limit.
+    percent_of_bound: Option<f64>,
     /// Null without a check.
     wrong: Option<u64>,
     count: usize,

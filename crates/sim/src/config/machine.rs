@@ -4,6 +4,7 @@ use crate::spec::{GridSpec, LevelSpec, MachineSpec, SipsSpec, WireSpec};
 use crate::time::Time;
 use crate::units;
 
+use super::collectives::collectives;
 use super::engines::{PeParts, cache, hbm, pe};
 use super::error::Finding;
 use super::levels::levels;
@@ -40,6 +41,7 @@ fn machine(r: &mut Reader, root: &YamlNode) -> Option<MachineSpec> {
     let pes = cube.as_ref().and_then(|cube| grid(r, cube, "pes"));
     let hbm = cube.as_ref().and_then(|cube| hbm(r, cube));
     let pe = pe(r, &file);
+    let collectives = collectives(r, &file);
     let sources = sources::read(r, &file, root);
     let (sips, levels, host) = system?;
     let PeParts { tcm, dma, gemm, vector, vector_costs } = pe?;
@@ -59,6 +61,7 @@ fn machine(r: &mut Reader, root: &YamlNode) -> Option<MachineSpec> {
         description,
         sips,
         levels,
+        collectives,
         host,
         cubes,
         cache: cache?,

@@ -5,9 +5,9 @@
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use crate::spec::{
-    CacheSpec, DmaSpec, Efficiency, FigureSource, Forwarding, GemmSpec, GridSpec, HbmSpec,
-    InSwitchSpec, LevelSpec, LinkSpec, MachineSpec, NumberType, SipsSpec, Topology, VectorClass,
-    VectorCosts, WireSpec,
+    CacheSpec, CollectivesSpec, DmaSpec, Efficiency, FigureSource, Forwarding, GemmSpec, GridSpec,
+    HbmSpec, InSwitchSpec, LevelSpec, LinkSpec, MachineSpec, NumberType, ProtocolSpec, SipsSpec,
+    Topology, VectorClass, VectorCosts, WireSpec,
 };
 use crate::time::{Bandwidth, Capacity, Time};
 use crate::units::{show_bandwidth, show_capacity, show_efficiency, show_rate, show_time};
@@ -176,11 +176,28 @@ fn tree(spec: &MachineSpec) -> Tree {
         ("cube", Tree::Map(vec![("pes", grid(&spec.pes)), ("hbm", hbm(&spec.hbm))])),
         ("pe", Tree::Map(pe)),
     ];
+    parts.extend(spec.collectives.as_ref().map(|spec| ("collectives", collectives(spec))));
     if !spec.sources.is_empty() {
         let of = |from: &FigureSource| (from.figure.clone(), from.origin.text().to_owned());
         parts.push(("sources", Tree::Sources(spec.sources.iter().map(of).collect())));
     }
     Tree::Map(parts)
+}
+
+fn collectives(spec: &CollectivesSpec) -> Tree {
+    let costs = |costs: &ProtocolSpec| {
+        Tree::Map(vec![
+            ("start", Tree::Word(show_time(costs.start))),
+            ("step", Tree::Word(show_time(costs.step))),
+            ("efficiency", Tree::Word(show_efficiency(costs.efficiency))),
+        ])
+    };
+    let protocols = spec.protocols.iter().map(|own| (own.protocol.name(), costs(own)));
+    Tree::Map(vec![
+        ("profile", Tree::Word(spec.profile.name().to_owned())),
+        ("channels", Tree::Number(spec.channels)),
+        ("protocols", Tree::Map(protocols.collect())),
+    ])
 }
 
 /// A name needs no quotes, unless YAML has a meaning of its own for it.

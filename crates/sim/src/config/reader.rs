@@ -434,6 +434,18 @@ impl Reader {
         }
     }
 
+    /// As [`Self::choice`], for what must be there.
+    pub(super) fn required_choice<'b>(
+        &mut self,
+        section: &Section<'_>,
+        key: &str,
+        what: &str,
+        allowed: &[&'b str],
+    ) -> Option<Found<&'b str>> {
+        self.required(section, key)?;
+        self.choice(section, key, what, allowed)
+    }
+
     /// `name`, which stood at `location`, if it can name something in a command and in a report.
     pub fn word<'a>(&mut self, what: &str, name: &'a str, location: Location) -> Option<&'a str> {
         let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');

@@ -33,6 +33,8 @@ const SIPS: &[&str] = &[
     "multicast",
     "reduction",
 ];
+/// The costs of a protocol.
+const PROTOCOL: &[&str] = &["start", "step", "efficiency"];
 /// The list of levels: below it stand the names of the file.
 pub(super) const LEVELS: &str = "system.levels";
 /// Stands for the name of a level.
@@ -41,7 +43,7 @@ const GRID: &[&str] = &["rows", "columns", "link"];
 
 /// Each section by its dotted path, with its keys.
 const SECTIONS: &[(&str, &[&str])] = &[
-    ("", &["name", "description", "system", "sip", "cube", "pe", "sources"]),
+    ("", &["name", "description", "system", "sip", "cube", "pe", "collectives", "sources"]),
     ("system", &["sips", "levels", "host"]),
     ("system.sips", SIPS),
     ("system.sips.link", LINK),
@@ -52,6 +54,12 @@ const SECTIONS: &[(&str, &[&str])] = &[
     ("system.levels.*.pcie", WIRE),
     ("system.levels.*.multicast", IN_SWITCH),
     ("system.levels.*.reduction", IN_SWITCH),
+    ("collectives", &["profile", "channels", "protocols"]),
+    ("collectives.protocols", &["ll", "ll128", "simple", "nvls"]),
+    ("collectives.protocols.ll", PROTOCOL),
+    ("collectives.protocols.ll128", PROTOCOL),
+    ("collectives.protocols.simple", PROTOCOL),
+    ("collectives.protocols.nvls", PROTOCOL),
     ("system.host", &["link"]),
     ("system.host.link", WIRE),
     ("sip", &["cubes", "cache"]),

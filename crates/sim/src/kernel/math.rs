@@ -18,7 +18,7 @@ impl Tl {
     /// Applies `operation` to each pair of elements of two tiles of one type; a dimension of 1 is broadcast.
     #[track_caller]
     pub fn binary(&self, operation: Binary, left: &Tile, right: &Tile) -> Computing {
-        let (dtype, shape) = match broadcast(name_of_binary(operation), left, right) {
+        let (dtype, shape) = match broadcast(binary_label(operation).0, left, right) {
             Ok(common) => common,
             Err(error) => return self.failed(error),
         };

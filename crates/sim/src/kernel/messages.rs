@@ -126,13 +126,13 @@ impl Tl {
         channel: u32,
         spec: EdgeSpec,
     ) -> Result<Receiver, KernelError> {
-        match self.open_receiver(from, channel, spec) {
+        match self.receive_from(from, channel, spec) {
             Ok(receiver) => Ok(receiver),
             Err(error) => Err(*self.fault(Box::new(error))),
         }
     }
 
-    fn open_receiver(
+    fn receive_from(
         &self,
         from: PeId,
         channel: u32,

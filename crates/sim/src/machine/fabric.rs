@@ -256,7 +256,8 @@ impl World {
         let inside =
             noc::latency(&self.spec, to, gate(to)) + noc::latency(&self.spec, gate(from), from);
         edge.credit_latency = self.network.way(to.sip, from.sip).latency + inside;
-        edge.direct = edge.hops == 1 && self.zero_cost.send && !edge.is_switched;
+        edge.direct =
+            edge.hops == 1 && self.zero_cost.send && !edge.is_switched && edge.spec.is_plain();
     }
 
     /// Posts one slot of a message to an edge, with `following` slots after it; it leaves as soon as there is a credit.
@@ -331,7 +332,8 @@ impl World {
     pub(super) fn launch_routed(&self, edge: &mut Edge, number: u32) {
         let (now, before) = (self.sim.now(), edge.last_grant);
         let (from, to) = (edge.name.from, edge.name.to);
-        let (port, hop, buffer) = (edge.port, edge.hop, edge.spec.buffer_kind);
+        let (port, hop) = (edge.port, edge.hop);
+        let EdgeSpec { buffer_kind: buffer, delay, efficiency, .. } = edge.spec;
         let (in_switch, group) = (edge.name.in_switch(), edge.group);
         let chunk = self.chunk_of(edge);
         let message = edge.grant(now);
@@ -348,8 +350,19 @@ impl World {
             sip.record.stall(|| starving(resource, since, now));
         }
         let key = self.sim.reserve_key();
-        let departure =
-            Departure { edge: number, port, hop, to: to.sip, chunk, in_switch, group, flow, key };
+        let departure = Departure {
+            edge: number,
+            port,
+            hop,
+            to: to.sip,
+            chunk,
+            in_switch,
+            group,
+            flow,
+            key,
+            delay,
+            efficiency,
+        };
         if self.zero_cost.send {
             let side =
                 PortSide { number: from.sip, ports: &mut sip.ports, record: &mut sip.record };
@@ -412,18 +425,21 @@ impl World {
     ///
     /// The chunks follow each other without a gap, and their times add up to the time of the message.
     pub(super) fn depart(&self, mut side: PortSide<'_>, flight: &Flight, departure: &Departure) {
-        let &Departure { edge, hop, to, chunk, key, .. } = departure;
+        let &Departure { edge, hop, to, chunk, key, delay, efficiency, .. } = departure;
         let (rate, class) = (self.network.wire(hop.class).bandwidth, hop.class);
         let cuts = chunk == 0 && self.cuts_through();
         let chunk = if chunk == 0 { flight.bytes } else { chunk };
-        let (mut sent, mut before) = (0, Time::ZERO);
+        let (mut sent, mut moved, mut before) = (0, 0, Time::ZERO);
         loop {
-            let bytes = chunk.min(flight.bytes - sent);
-            sent += bytes;
-            let span = rate.time_for(sent) - before;
+            sent += chunk.min(flight.bytes - sent);
+            let bytes = efficiency.stretched(sent) - moved;
+            moved += bytes;
+            let span = rate.time_for(moved) - before;
             before += span;
             let part = LinkPart { bytes, span, ready: flight.arrival_of(sent) };
-            let (head, tail, path) = self.over_link(&mut side, departure, flight, &part);
+            let (head, tail, mut path) = self.over_link(&mut side, departure, flight, &part);
+            let (head, tail) = (head + delay, tail + delay);
+            path.advance(tail, Kind::Link);
             let is_last = sent == flight.bytes;
             let kind = if is_last { PacketKind::LastChunk } else { PacketKind::Chunk };
             let packet = Packet::new(edge, bytes, (side.number, to), tail, path);

@@ -20,6 +20,7 @@ use super::{Engine, Sip, World};
 use crate::executor::Key;
 use crate::ipcq::InSwitch;
 use crate::record::{Op, Path, Resource};
+use crate::spec::Efficiency;
 use crate::spec::WireSpec;
 use crate::stall::Kind;
 use crate::time::Time;
@@ -71,6 +72,9 @@ pub(crate) struct Departure {
     /// Number of the message in traces.
     pub(crate) flow: u64,
     pub(crate) key: Key,
+    /// The costs of its protocol (IPC-6).
+    pub(crate) delay: Time,
+    pub(crate) efficiency: Efficiency,
 }
 
 /// A message on its way to its slot.

@@ -25,6 +25,15 @@ impl Efficiency {
         self.0
     }
 
+    /// Returns the bytes that a wire moves for so many bytes of data, rounded up.
+    pub fn stretched(self, bytes: u64) -> u64 {
+        if self == Self::FULL {
+            return bytes;
+        }
+        let moved = (u128::from(bytes) * u128::from(Self::UNITS)).div_ceil(self.0.into());
+        u64::try_from(moved).unwrap_or(u64::MAX)
+    }
+
     /// Returns what is left of a rate.
     #[must_use]
     pub fn of(self, rate: Rate) -> Rate {

@@ -1,17 +1,23 @@
 //! An algorithm: a kernel for one rank's part in a collective, and its requirements.
 //!
-//! A new algorithm is a file under `algorithms/` and a line in [`Algorithm::ALL`].
+//! A new built-in algorithm is a file under `algorithms/` and a line in [`Algorithm::ALL`]. A program adds its own ones by
+//! [`Context::with_algorithm`](crate::Context::with_algorithm) or [`CclConfig::with_algorithm`](super::CclConfig::with_algorithm).
+//!
+//! - **OWN-1 (as built in).** `distributed`, `ccl.yaml`, `auto` and a [`Sweep`](super::sweep::Sweep) treat an algorithm of a program as they
+//!   treat the built-in ones; of two with one name, that of the program counts.
 
 use super::algorithms::{
-    bidirectional_ring, direct, halving_doubling, hierarchical, recursive_doubling, ring, torus_2d,
-    tree,
+    bidirectional_ring, direct, double_tree, halving_doubling, hierarchical, multi_ring,
+    recursive_doubling, ring, torus_2d, tree,
 };
+use super::channels::Channels;
 use super::config::Plan;
 use super::part::Part;
 use phalanx_sim::MachineSpec;
 use phalanx_sim::kernel::{KernelError, Tl};
 use std::fmt;
 use std::pin::Pin;
+use std::sync::Arc;
 
 /// A collective operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -86,7 +92,83 @@ impl fmt::Display for Operation {
 /// A running kernel.
 pub type Running = Pin<Box<dyn Future<Output = Result<(), KernelError>>>>;
 
-/// An algorithm for collectives.
+/// An algorithm for collectives, built in or of a program.
+///
+/// The kernel uses the tools of [`Part`]: queues to other ranks ([`Part::to`], [`Part::from`]), chunks of the vector
+/// ([`Part::chunks`]), loads and stores, [`Part::combine`], and [`Part::stream`] with [`side_by_side`](super::side_by_side) for parts of
+/// the vector that go different ways at the same time.
+pub trait CollectiveAlgorithm: Send + Sync {
+    /// Its name, as `ccl.yaml` and `-a` take it.
+    fn name(&self) -> &str;
+
+    /// The operations that it implements.
+    fn operations(&self) -> &[Operation];
+
+    /// The channels that it has unless set: PEs of a SIP, each with a part of the vector.
+    fn channels(&self) -> Channels {
+        Channels::ONE
+    }
+
+    /// The channels that `auto` tries beside these.
+    fn wide(&self) -> Channels {
+        Channels::WIDE
+    }
+
+    /// Checks that it can run with these members on this machine; the error says why not.
+    fn fits(&self, _machine: &MachineSpec, _members: &[u32]) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// Runs one rank's part.
+    fn run(&self, part: Part, tl: Tl) -> Running;
+}
+
+impl CollectiveAlgorithm for Algorithm {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn operations(&self) -> &[Operation] {
+        self.operations
+    }
+
+    fn channels(&self) -> Channels {
+        self.channels
+    }
+
+    fn wide(&self) -> Channels {
+        self.wide
+    }
+
+    fn fits(&self, machine: &MachineSpec, members: &[u32]) -> Result<(), String> {
+        (self.fits)(machine, members)
+    }
+
+    fn run(&self, part: Part, tl: Tl) -> Running {
+        (self.run)(part, tl)
+    }
+}
+
+/// An algorithm of a program.
+#[derive(Clone)]
+pub struct OwnAlgorithm(pub(super) Arc<dyn CollectiveAlgorithm>);
+
+impl PartialEq for OwnAlgorithm {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for OwnAlgorithm {}
+
+impl fmt::Debug for OwnAlgorithm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("OwnAlgorithm").field(&self.0.name()).finish()
+    }
+}
+
+/// A built-in algorithm.
+#[derive(Clone, Copy)]
 pub struct Algorithm {
     /// Its name, as `ccl.yaml` and `-a` take it.
     pub name: &'static str,
@@ -94,8 +176,10 @@ pub struct Algorithm {
     pub summary: &'static str,
     /// The operations it implements.
     pub operations: &'static [Operation],
-    /// True if it spreads the vector over all PEs of the SIP.
-    pub all_pes: bool,
+    /// The channels that it has unless set: PEs of a SIP, each with a part of the vector.
+    pub channels: Channels,
+    /// The channels that `auto` tries beside these.
+    pub wide: Channels,
     /// Checks that it can run with these members on this machine; the error says why not.
     pub fits: fn(&MachineSpec, members: &[u32]) -> Result<(), String>,
     /// Runs one rank's part.
@@ -113,6 +197,8 @@ impl Algorithm {
         tree::ALGORITHM,
         torus_2d::ALGORITHM,
         hierarchical::ALGORITHM,
+        multi_ring::ALGORITHM,
+        double_tree::ALGORITHM,
     ];
 
     /// The built-in algorithm called `name`.
@@ -125,11 +211,6 @@ impl Algorithm {
         Self::ALL.iter().map(|algorithm| algorithm.name).collect()
     }
 
-    /// True if it spreads the vector of this operation over all PEs of the SIP.
-    pub(crate) fn uses_all_pes(&self, operation: Operation) -> bool {
-        self.all_pes && operation.is_elementwise()
-    }
-
     /// Checks that it can do `operation` for these members on this machine; the error says why not.
     pub fn check(
         &self,
@@ -137,20 +218,34 @@ impl Algorithm {
         machine: &MachineSpec,
         members: &[u32],
     ) -> Result<(), String> {
-        if !self.operations.contains(&operation) {
-            let able = Self::ALL.iter().filter(|other| other.operations.contains(&operation));
-            let able: Vec<&str> = able.map(|other| other.name).collect();
-            return Err(format!(
-                "`{}` cannot do {operation}; these can: {}",
-                self.name,
-                able.join(", ")
-            ));
-        }
-        (self.fits)(machine, members)
+        check(self, operation, machine, members)
     }
 }
 
+fn check(
+    algorithm: &dyn CollectiveAlgorithm,
+    operation: Operation,
+    machine: &MachineSpec,
+    members: &[u32],
+) -> Result<(), String> {
+    if algorithm.operations().contains(&operation) {
+        return algorithm.fits(machine, members);
+    }
+    let able = Algorithm::ALL.iter().filter(|other| other.operations.contains(&operation));
+    let able: Vec<&str> = able.map(|other| other.name).collect();
+    let name = algorithm.name();
+    Err(format!("`{name}` cannot do {operation}; these can: {}", able.join(", ")))
+}
+
 impl Plan {
+    /// The algorithm: that of the program, or the built-in one; `None` if there is none of this name.
+    pub fn algorithm(&self) -> Option<Arc<dyn CollectiveAlgorithm>> {
+        if let Some(own) = &self.own {
+            return Some(own.0.clone());
+        }
+        Algorithm::find(&self.module).map(|built_in| Arc::new(*built_in) as _)
+    }
+
     /// Checks that this plan can do `operation` for these members on this machine; the error says why not.
     pub fn check(
         &self,
@@ -162,9 +257,9 @@ impl Plan {
         if let Some(meant) = self.topology.filter(|meant| *meant != here.kind()) {
             return Err(format!("it is meant for {}, and this is {}", meant.name(), here.name()));
         }
-        let algorithm = Algorithm::find(&self.module)
-            .ok_or_else(|| format!("there is no algorithm `{}`", self.module))?;
-        algorithm.check(operation, machine, members)
+        let algorithm =
+            self.algorithm().ok_or_else(|| format!("there is no algorithm `{}`", self.module))?;
+        check(&*algorithm, operation, machine, members)
     }
 }
 

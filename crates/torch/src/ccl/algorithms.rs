@@ -2,9 +2,13 @@
 
 pub(super) mod bidirectional_ring;
 pub(super) mod direct;
+pub(super) mod double_tree;
 mod folded;
+mod forest;
 pub(super) mod halving_doubling;
 pub(super) mod hierarchical;
+mod lines;
+pub(super) mod multi_ring;
 pub(super) mod recursive_doubling;
 pub(super) mod ring;
 pub(super) mod torus_2d;

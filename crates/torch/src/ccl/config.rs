@@ -10,9 +10,15 @@
 //!   accepted sizes do not overflow.
 //! - **CCF-5 (placed).** An algorithm that does not fit the machine is reported at its place in the file.
 
+use super::algorithm::{Algorithm, CollectiveAlgorithm, OwnAlgorithm};
+use super::channels::Channels;
 use phalanx_sim::config::ConfigErrors;
 use phalanx_sim::config::reader::{Finding, Location};
 use phalanx_sim::ipcq::EdgeSpec;
+use phalanx_sim::spec::ProfileName;
+use phalanx_sim::{MachineSpec, Time};
+
+use std::sync::Arc;
 
 mod locate;
 mod read;
@@ -20,18 +26,24 @@ mod read;
 pub use locate::{ENVIRONMENT, FILE, Source, locate};
 pub use phalanx_sim::spec::TopologyKind;
 
-/// The word for the fastest algorithm that fits.
+use super::profile::Profile;
+
+/// The word for the fastest algorithm that fits, or for the choice of the machine's library.
 const AUTO: &str = "auto";
 
 /// The contents of a `ccl.yaml`. The names of built-in algorithms come from the caller.
 #[derive(Clone, Debug)]
 pub struct CclConfig {
     text: Option<Text>,
+    profile: ProfileChoice,
     choice: Choice,
     /// The place of this choice in the file.
     chosen: Option<Location>,
     edge: EdgeSpec,
+    channels: Option<Channels>,
     entries: Vec<Entry>,
+    /// The algorithms of the program.
+    own: Vec<OwnAlgorithm>,
 }
 
 /// The text of the file, for error messages.
@@ -50,10 +62,22 @@ struct Entry {
     own: Vec<&'static str>,
 }
 
+/// The library profile that a file asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ProfileChoice {
+    /// That of the machine, if the machine has one.
+    #[default]
+    Machine,
+    /// None: algorithms without protocols.
+    Off,
+    /// This one.
+    Named(ProfileName),
+}
+
 /// A choice of algorithm.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Choice {
-    /// The fastest that fits the machine and the size.
+    /// The choice of the library, or the fastest that fits the machine and the size.
     Auto,
     /// The entry of the file with this name, or the built-in algorithm.
     Named(String),
@@ -68,10 +92,16 @@ pub struct Plan {
     pub module: String,
     /// The queues between ranks.
     pub edge: EdgeSpec,
+    /// The channels; `None` for those of the algorithm.
+    pub channels: Option<Channels>,
+    /// Time before the first byte moves, beyond the launch: the start-up of a protocol.
+    pub start: Time,
     /// Elements per rank in benchmarks, unless set there.
     pub n_elem: Option<usize>,
     /// The topology of SIPs that it is meant for; `None` for any.
     pub topology: Option<TopologyKind>,
+    /// The algorithm, if it is one of the program.
+    pub own: Option<OwnAlgorithm>,
 }
 
 impl CclConfig {
@@ -79,11 +109,39 @@ impl CclConfig {
     pub fn builtin() -> Self {
         Self {
             text: None,
+            profile: ProfileChoice::default(),
             choice: Choice::Auto,
             chosen: None,
             edge: EdgeSpec::default(),
+            channels: None,
             entries: Vec::new(),
+            own: Vec::new(),
         }
+    }
+
+    /// Adds an algorithm of the program (OWN-1). A file that names it is read with [`Self::parse`] and its name among the others.
+    #[must_use]
+    pub fn with_algorithm(mut self, algorithm: impl CollectiveAlgorithm + 'static) -> Self {
+        self.own.retain(|own| own.0.name() != algorithm.name());
+        self.own.push(OwnAlgorithm(Arc::new(algorithm)));
+        self
+    }
+
+    /// The same configuration with the algorithms of `other` as well.
+    pub(crate) fn with_algorithms_of(mut self, other: &Self) -> Self {
+        for own in &other.own {
+            self.own.retain(|known| known.0.name() != own.0.name());
+            self.own.push(own.clone());
+        }
+        self
+    }
+
+    /// The names of all algorithms: the built-in ones, and those of the program.
+    pub fn names(&self) -> Vec<&str> {
+        let mut names = Algorithm::names();
+        let own = self.own.iter().map(|own| own.0.name());
+        names.extend(own.filter(|name| Algorithm::find(name).is_none()));
+        names
     }
 
     /// Reads a file. `file` is its name for messages; `builtin_names` are the built-in algorithms.
@@ -95,6 +153,21 @@ impl CclConfig {
     /// The default algorithm.
     pub fn default_choice(&self) -> Choice {
         self.choice.clone()
+    }
+
+    /// The library profile of collectives on a machine, if the file or the machine names one.
+    pub fn profile(&self, machine: &MachineSpec) -> Option<Profile> {
+        match self.profile {
+            ProfileChoice::Machine => Profile::of(machine, None),
+            ProfileChoice::Off => None,
+            ProfileChoice::Named(name) => Profile::of(machine, Some(name)),
+        }
+    }
+
+    /// The same configuration with another choice of library profile.
+    #[must_use]
+    pub fn with_profile(&self, profile: ProfileChoice) -> Self {
+        Self { profile, ..self.clone() }
     }
 
     /// The queues of an algorithm without settings.
@@ -112,16 +185,48 @@ impl CclConfig {
         changed
     }
 
-    /// The entry called `name`, or the built-in algorithm with the default settings.
+    /// The same configuration with so many channels for every algorithm.
+    #[must_use]
+    pub fn with_channels(&self, channels: Channels) -> Self {
+        let mut changed = Self { channels: Some(channels), ..self.clone() };
+        for entry in &mut changed.entries {
+            entry.plan.channels = Some(channels);
+        }
+        changed
+    }
+
+    /// The entry called `name`, or the built-in algorithm with the default settings. `NAME:N` and `NAME:all` are the same with
+    /// so many channels.
     pub fn plan(&self, name: &str, builtin_names: &[&str]) -> Option<Plan> {
-        let entry = self.entry(name).map(|entry| entry.plan.clone());
-        entry.or_else(|| builtin_names.contains(&name).then(|| self.bare(name)))
+        if let Some((name, channels)) = name.split_once(':') {
+            let channels = channels.parse().ok()?;
+            return self.plan(name, builtin_names).map(|plan| plan.over(channels));
+        }
+        let entry = self.entry(name).map(|entry| self.attached(entry));
+        let known = || builtin_names.contains(&name) || self.own(name).is_some();
+        entry.or_else(|| known().then(|| self.bare(name)))
+    }
+
+    /// The plans that `auto` chooses from for so many bytes a rank: [`Self::plans`], and each algorithm over more channels where no
+    /// number is set. Channels do not pay for a small vector.
+    pub fn candidates(&self, builtin_names: &[&str], bytes: usize) -> Vec<Plan> {
+        let mut plans = self.plans(builtin_names);
+        if bytes < WIDE {
+            return plans;
+        }
+        let free: Vec<Plan> =
+            plans.iter().filter(|plan| plan.channels.is_none()).cloned().collect();
+        plans.extend(free.iter().filter_map(Plan::wide));
+        plans
     }
 
     /// Every entry in the order of the file, then every built-in algorithm without an entry.
     pub fn plans(&self, builtin_names: &[&str]) -> Vec<Plan> {
-        let bare = builtin_names.iter().filter(|name| self.entry(name).is_none());
-        let entries = self.entries.iter().map(|entry| entry.plan.clone());
+        let own = self.own.iter().map(|own| own.0.name());
+        let own = own.filter(|name| !builtin_names.contains(name));
+        let bare = builtin_names.iter().copied().chain(own);
+        let bare = bare.filter(|name| self.entry(name).is_none());
+        let entries = self.entries.iter().map(|entry| self.attached(entry));
         entries.chain(bare.map(|name| self.bare(name))).collect()
     }
 
@@ -146,7 +251,46 @@ impl CclConfig {
     /// A built-in algorithm with the default settings.
     fn bare(&self, name: &str) -> Plan {
         let (name, module) = (name.to_owned(), name.to_owned());
-        Plan { name, module, edge: self.edge, n_elem: None, topology: None }
+        let (edge, channels) = (self.edge, self.channels);
+        let own = self.own(&module).cloned();
+        Plan { name, module, edge, channels, start: Time::ZERO, n_elem: None, topology: None, own }
+    }
+
+    /// The plan of an entry, with its algorithm if it is one of the program.
+    fn attached(&self, entry: &Entry) -> Plan {
+        Plan { own: self.own(&entry.plan.module).cloned(), ..entry.plan.clone() }
+    }
+
+    /// The program's algorithm called `name`.
+    fn own(&self, name: &str) -> Option<&OwnAlgorithm> {
+        self.own.iter().find(|own| own.0.name() == name)
+    }
+}
+
+/// The least bytes a rank for which `auto` tries more channels.
+const WIDE: usize = 32 << 10;
+
+impl Plan {
+    /// The same plan with so many channels.
+    fn over(&self, channels: Channels) -> Self {
+        let name = format!("{}:{channels}", self.name);
+        Self { name, channels: Some(channels), ..self.clone() }
+    }
+
+    /// The plan over more channels; `None` if the algorithm has no more.
+    fn wide(&self) -> Option<Self> {
+        let algorithm = self.algorithm()?;
+        let wide = algorithm.wide();
+        (wide != algorithm.channels()).then(|| self.over(wide))
+    }
+
+    /// The channels of a collective; one with split sizes has one, since no rank knows the splits of others.
+    pub(crate) fn channels_of(
+        &self,
+        algorithm: &dyn CollectiveAlgorithm,
+        has_splits: bool,
+    ) -> Channels {
+        if has_splits { Channels::ONE } else { self.channels.unwrap_or(algorithm.channels()) }
     }
 }
 
@@ -163,6 +307,7 @@ impl Entry {
             backpressure: either("backpressure").backpressure,
             vc_chunk_size: either("vc_chunk_size").vc_chunk_size,
             ipcq_credit_size_bytes: either("ipcq_credit_size_bytes").ipcq_credit_size_bytes,
+            ..edge
         };
     }
 }

@@ -1,21 +1,22 @@
 //! A job: one rank's part of a collective with everything that its programs share.
 
-use super::algorithm::{Algorithm, Operation, Running};
+use super::algorithm::{CollectiveAlgorithm, Operation, Running};
 use super::lanes::Lane;
 use super::part::{Part, Peers, ReduceOp, Splits};
 use crate::error::Mismatch;
-use phalanx_sim::DType;
 use phalanx_sim::ipcq::{EdgeSpec, Topic};
 use phalanx_sim::kernel::Tl;
 use phalanx_sim::topology::PeId;
+use phalanx_sim::{DType, Time};
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// The state that all programs of one rank's launch share.
 pub(crate) struct Job {
     /// One lane for each program.
     pub(crate) lanes: Vec<Lane>,
-    pub(crate) algorithm: &'static Algorithm,
+    pub(crate) algorithm: Arc<dyn CollectiveAlgorithm>,
     pub(crate) operation: Operation,
     pub(crate) combine: ReduceOp,
     pub(crate) dtype: DType,
@@ -27,6 +28,8 @@ pub(crate) struct Job {
     /// The number of each rank in the world.
     pub(crate) names: Rc<[usize]>,
     pub(crate) edge: EdgeSpec,
+    /// Time before the first byte moves.
+    pub(crate) start: Time,
     pub(crate) channel: u32,
     pub(crate) topic: Topic,
     pub(crate) mismatch: Rc<RefCell<Option<Mismatch>>>,
@@ -61,6 +64,13 @@ impl Job {
                 mismatch: self.mismatch.clone(),
             },
         };
-        (self.algorithm.run)(part, tl)
+        if self.start == Time::ZERO {
+            return self.algorithm.run(part, tl);
+        }
+        let (start, algorithm) = (self.start, self.algorithm.clone());
+        Box::pin(async move {
+            tl.pause(start).await;
+            algorithm.run(part, tl).await
+        })
     }
 }

@@ -1,12 +1,13 @@
 //! Lanes: the PEs of a SIP that carry a collective, each with its part of the tensors.
 //!
-//! A tensor in one piece has one lane. A tensor cut into shards has a lane for each shard, on the shard's PE. If the
-//! algorithm uses all PEs, each lane is cut once more.
+//! A tensor in one piece has one lane. A tensor cut into shards has a lane for each shard, on the shard's PE. With several
+//! channels, each lane is cut once more.
 
-use super::algorithm::{Algorithm, Operation};
+use super::algorithm::Operation;
+use super::channels::Channels;
 use super::part::Buffer;
 use crate::error::Error;
-use crate::placement::{Shard, share};
+use crate::placement::Shard;
 use crate::tensor::Tensor;
 use phalanx_sim::memory::Region;
 use phalanx_sim::topology::PeId;
@@ -17,18 +18,6 @@ pub(crate) struct Lane {
     pub(crate) pe: PeId,
     pub(crate) input: Buffer,
     pub(crate) output: Buffer,
-}
-
-/// The lanes of a collective on `input` and `output`, for `algorithm`.
-pub(crate) fn lanes(
-    operation: Operation,
-    algorithm: &Algorithm,
-    input: &Tensor,
-    output: &Tensor,
-    pes: &[PeId],
-) -> Result<Vec<Lane>, Error> {
-    let lanes = by_piece(operation, input, output)?;
-    Ok(if algorithm.uses_all_pes(operation) { over_all(&lanes, pes) } else { lanes })
 }
 
 /// One lane for each piece of the tensors.
@@ -50,7 +39,8 @@ pub(crate) fn by_piece(
 pub(crate) fn whole(tensor: &Tensor) -> Option<Buffer> {
     tensor.region().ok().filter(|_| tensor.is_contiguous())?;
     let copies: Vec<Region> = tensor.shards().iter().map(|shard| shard.region).collect();
-    Some(Buffer { copies: copies.into(), start: tensor.storage_offset(), len: tensor.numel() })
+    let (start, len) = (tensor.storage_offset(), tensor.numel());
+    Some(Buffer { copies: copies.into(), start, len, runs: None })
 }
 
 /// One lane for each block of tensors that are cut alike.
@@ -70,7 +60,8 @@ fn by_shard(operation: Operation, input: &Tensor, output: &Tensor) -> Result<Vec
             None => lanes.push((from, vec![from.region], vec![to.region])),
         }
     }
-    let buffer = |copies: Vec<Region>, len| Buffer { copies: copies.into(), start: 0, len };
+    let buffer =
+        |copies: Vec<Region>, len| Buffer { copies: copies.into(), start: 0, len, runs: None };
     let lane = |(first, inputs, outputs): (&Shard, _, _)| Lane {
         pe: first.pe,
         input: buffer(inputs, first.elements()),
@@ -79,18 +70,35 @@ fn by_shard(operation: Operation, input: &Tensor, output: &Tensor) -> Result<Vec
     Ok(lanes.into_iter().map(lane).collect())
 }
 
-/// Each lane cut into as many as there are PEs for it.
-pub(crate) fn over_all(lanes: &[Lane], pes: &[PeId]) -> Vec<Lane> {
-    let each = pes.len() / lanes.len();
+/// Each lane cut into as many as it has channels; `segments` are those of the input and of the output (CHN-1).
+pub(crate) fn spread(
+    lanes: Vec<Lane>,
+    channels: Channels,
+    segments: [usize; 2],
+    pes: &[PeId],
+) -> Vec<Lane> {
+    let own = lanes.first().map_or(0, |lane| lane.pe.cube);
+    let cube: Vec<PeId> = pes.iter().copied().filter(|pe| pe.cube == own).collect();
+    let each = channels.pes_of_piece(pes.len(), cube.len(), lanes.len());
+    if each == 0 || (each == 1 && channels != Channels::All) {
+        return lanes;
+    }
+    // The first channel of a tensor in one piece is on the PE of the tensor (CHN-2).
+    let (pes, first) = match &*lanes {
+        [only] if channels != Channels::All => {
+            (&*cube, cube.iter().position(|pe| *pe == only.pe).unwrap_or(0))
+        }
+        _ => (pes, 0),
+    };
+    let apart = pes.len() / lanes.len();
     let mut spread = Vec::new();
     for (number, lane) in lanes.iter().enumerate() {
-        let own = &pes[number * each..(number + 1) * each];
-        for (index, pe) in own.iter().enumerate() {
-            let range = share(&(0..lane.input.len), index, each);
+        for index in 0..each {
+            let cut = |buffer: &Buffer, segments| buffer.strip(segments, &(index..index + 1), each);
             spread.push(Lane {
-                pe: *pe,
-                input: lane.input.part(&range),
-                output: lane.output.part(&range),
+                pe: pes[(first + number * apart + index) % pes.len()],
+                input: cut(&lane.input, segments[0]),
+                output: cut(&lane.output, segments[1]),
             });
         }
     }

@@ -3,8 +3,9 @@
 //! Ranks that place their tensors alike have equal layouts. A rank does not know the large tensor of another root (the input
 //! of a scatter, the output of a gather): this tensor counts as placed like the small one.
 
-use super::algorithm::{Algorithm, Operation};
-use super::lanes::{Lane, over_all};
+use super::algorithm::Operation;
+use super::channels::Channels;
+use super::lanes::{Lane, spread};
 use super::part::Buffer;
 use phalanx_sim::machine::Machine;
 use phalanx_sim::memory::MemoryError;
@@ -71,22 +72,20 @@ impl Layout {
         self.pieces.iter().fold(0, |sum, piece| sum.saturating_add(piece.count))
     }
 
-    /// Lanes with memory on a SIP of `machine`, for `algorithm`.
+    /// Lanes with memory on a SIP of `machine`.
     pub(crate) fn lanes(
         &self,
         machine: &Machine,
         sip: u32,
         dtype: DType,
         role: Role,
-        algorithm: &Algorithm,
+        channels: Channels,
     ) -> Result<Vec<Lane>, MemoryError> {
         let memory = Memory { machine, sip, dtype };
         let lanes: Result<Vec<Lane>, MemoryError> =
             self.pieces.iter().map(|piece| memory.lane(piece, role, self.apart)).collect();
-        if !algorithm.uses_all_pes(role.operation) {
-            return lanes;
-        }
-        Ok(over_all(&lanes?, &machine.pes(sip)))
+        let segments = role.operation.segments(role.ranks, role.is_root);
+        Ok(spread(lanes?, channels, segments, &machine.pes(sip)))
     }
 }
 
@@ -117,7 +116,7 @@ impl Memory<'_> {
     fn buffer(&self, cubes: &[u16], len: usize) -> Result<Buffer, MemoryError> {
         let copies: Result<Vec<_>, _> =
             cubes.iter().map(|cube| self.machine.empty(self.sip, *cube, self.dtype, len)).collect();
-        Ok(Buffer { copies: copies?.into(), start: 0, len })
+        Ok(Buffer { copies: copies?.into(), start: 0, len, runs: None })
     }
 
     fn lane(&self, piece: &Piece, role: Role, apart: bool) -> Result<Lane, MemoryError> {

@@ -8,6 +8,7 @@
 use super::algorithm::Operation;
 use super::prefetch::{LoadFrom, room_for_tiles};
 use crate::error::{Mismatch, MismatchSide};
+use crate::placement::share;
 use phalanx_sim::ipcq::{BufferKind, EdgeSpec, Topic};
 use phalanx_sim::kernel::{KernelError, Loading, Receiver, Sender, Tile, Tl, View};
 use phalanx_sim::memory::Region;
@@ -68,15 +69,47 @@ pub struct Buffer {
     pub start: usize,
     /// Number of elements.
     pub len: usize,
+    /// The runs of a buffer with gaps; `None` without gaps.
+    pub runs: Option<Runs>,
+}
+
+/// The runs of a buffer with gaps: a channel's part of every segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Runs {
+    /// Elements of a run.
+    pub len: usize,
+    /// Elements from the start of a run to the start of the next.
+    pub step: usize,
 }
 
 impl Buffer {
     /// A whole region.
     pub fn of(region: Region) -> Self {
-        Self { copies: Rc::new([region]), start: 0, len: region.elements }
+        Self { copies: Rc::new([region]), start: 0, len: region.elements, runs: None }
     }
 
-    /// A part of the buffer.
+    /// Parts `from..to` of `count` of each of the buffer's equal `segments` (CHN-1).
+    #[must_use]
+    pub fn strip(&self, segments: usize, parts: &Range<usize>, count: usize) -> Self {
+        let whole = self.len / segments.max(1);
+        let step = self.runs.map_or(whole, |runs| runs.step);
+        let cut = |at: usize| share(&(0..whole), at, count).start;
+        let own = cut(parts.start)..cut(parts.end);
+        let runs = (segments > 1).then_some(Runs { len: own.len(), step });
+        Self { start: self.start + own.start, len: own.len() * segments, runs, ..self.clone() }
+    }
+
+    /// The place of an element in memory.
+    fn place(&self, element: usize) -> usize {
+        match self.runs {
+            Some(Runs { len: len @ 1.., step }) => {
+                self.start + element / len * step + element % len
+            }
+            _ => self.start + element,
+        }
+    }
+
+    /// A part of a buffer without gaps.
     #[must_use]
     pub fn part(&self, range: &Range<usize>) -> Self {
         Self { start: self.start + range.start, len: range.len(), ..self.clone() }
@@ -168,7 +201,7 @@ impl Part {
         if edge == self.peers.edge {
             return (edge, self.peers.channel);
         }
-        let receivers = u32::try_from(receivers).unwrap_or(u32::MAX);
+        let receivers = u32::try_from(receivers).map_or(MOST_TOLD, |number| number.min(MOST_TOLD));
         (edge, self.peers.channel ^ (receivers << FITTED))
     }
 
@@ -206,7 +239,7 @@ impl Part {
     }
 
     /// Both queues between this rank and another one.
-    pub(crate) fn pair(
+    pub fn pair(
         &self,
         tl: &Tl,
         rank: usize,
@@ -231,16 +264,23 @@ impl Part {
     }
 
     /// Segment `index`, modulo the ranks, of a vector of `len` elements that is cut into one segment per rank.
-    pub(crate) fn segment(&self, len: usize, index: usize) -> Range<usize> {
-        crate::placement::share(&(0..len), index % self.ranks, self.ranks)
+    pub fn segment(&self, len: usize, index: usize) -> Range<usize> {
+        share(&(0..len), index % self.ranks, self.ranks)
     }
 
-    /// The chunks of a range: each fits a slot.
+    /// The chunks of a range: each fits a slot and lies in one segment.
     pub fn chunks(&self, range: &Range<usize>) -> impl Iterator<Item = Range<usize>> + use<> {
         let slot = self.peers.edge.slot_size / self.dtype.size() as u64;
         let slot = usize::try_from(slot).unwrap_or(usize::MAX).max(1);
-        let end = range.end;
-        range.clone().step_by(slot).map(move |at| at..at.saturating_add(slot).min(end))
+        let runs = self.input.runs.or(self.output.runs);
+        let run = runs.map_or(usize::MAX, |runs| runs.len.max(1));
+        let (mut at, end) = (range.start, range.end);
+        std::iter::from_fn(move || {
+            let start = at;
+            let segment_end = (start / run + 1).saturating_mul(run);
+            at = start.saturating_add(slot).min(end).min(segment_end);
+            (start < end).then_some(start..at)
+        })
     }
 
     /// Loads elements of the input.
@@ -249,37 +289,42 @@ impl Part {
     }
 
     /// Loads elements of the output.
-    pub(crate) fn reload(&self, tl: &Tl, range: &Range<usize>) -> Loading<Tile> {
+    pub fn reload(&self, tl: &Tl, range: &Range<usize>) -> Loading<Tile> {
         tl.load(&view(tl, &self.output, range))
     }
 
     /// Stores elements of the output, in every copy, without waiting.
     pub fn store(&self, tl: &Tl, range: &Range<usize>, tile: &Tile) {
         for region in self.output.copies.iter() {
-            let view = View::dense(region, self.output.start + range.start, range.len());
+            let view = View::dense(region, self.output.place(range.start), range.len());
             drop(tl.store(&view, tile));
         }
     }
 
+    /// True if input and output are the same memory.
+    pub fn is_in_place(&self) -> bool {
+        self.input.copies == self.output.copies && self.input.start == self.output.start
+    }
+
     /// Copies the whole input to the output: the part of a rank without peers.
-    pub(crate) async fn copy_all(&self, tl: &Tl) -> Result<(), KernelError> {
+    pub async fn copy_all(&self, tl: &Tl) -> Result<(), KernelError> {
         self.copy(tl, &(0..self.input.len), &(0..self.output.len)).await
     }
 
     /// Copies the whole input to the output on the root.
-    pub(crate) async fn copy_on_root(&self, tl: &Tl) -> Result<(), KernelError> {
+    pub async fn copy_on_root(&self, tl: &Tl) -> Result<(), KernelError> {
         if self.rank == self.root { self.copy_all(tl).await } else { Ok(()) }
     }
 
     /// Copies elements of the input to the output, unless the two are the same memory.
-    pub(crate) async fn copy(
+    pub async fn copy(
         &self,
         tl: &Tl,
         input: &Range<usize>,
         output: &Range<usize>,
     ) -> Result<(), KernelError> {
         let same = self.input.copies == self.output.copies
-            && self.input.start + input.start == self.output.start + output.start;
+            && self.input.place(input.start) == self.output.place(output.start);
         if same {
             return Ok(());
         }
@@ -296,15 +341,18 @@ impl Part {
 fn view(tl: &Tl, buffer: &Buffer, range: &Range<usize>) -> View {
     let near = buffer.copies.iter().find(|region| region.cube == tl.pe().cube);
     let region = near.unwrap_or(&buffer.copies[0]);
-    View::dense(region, buffer.start + range.start, range.len())
+    View::dense(region, buffer.place(range.start), range.len())
 }
 
 /// The bits of a channel number from this one on hold the number of receivers that a queue was fitted for.
-const FITTED: u32 = 20;
+pub(super) const FITTED: u32 = 20;
+
+/// Numbers of receivers above this one share the bits; those above the bits have other meanings.
+const MOST_TOLD: u32 = (1 << 9) - 1;
 
 /// Reduces the slots in number, then in size, until `receivers` queues leave room for tiles: half of the scratch memory. One
 /// queue may take more, as long as the tiles of a stream fit beside it.
-fn fitting(edge: EdgeSpec, scratch: Capacity, receivers: usize) -> EdgeSpec {
+pub(super) fn fitting(edge: EdgeSpec, scratch: Capacity, receivers: usize) -> EdgeSpec {
     let Capacity::Limited(Bytes(scratch)) = scratch else { return edge };
     if edge.buffer_kind == BufferKind::Hbm {
         return edge;

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 /// The buffer that a phase of an algorithm loads from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LoadFrom {
+pub enum LoadFrom {
     /// The input.
     Input,
     /// The output, with the results of an earlier phase.
@@ -16,7 +16,7 @@ pub(crate) enum LoadFrom {
 }
 
 /// A stream of prefetched chunks, each with a key. The memory of a chunk must not change before the chunk is returned.
-pub(crate) struct Prefetch<'a, K, I> {
+pub struct Prefetch<'a, K, I> {
     part: &'a Part,
     tl: &'a Tl,
     from: LoadFrom,
@@ -31,6 +31,9 @@ const DEPTH: usize = 2;
 /// Tiles that a kernel holds beside the loads in flight.
 const OTHERS: usize = 2;
 
+/// Tiles that a kernel holds at most, an average among them.
+pub(super) const TILES: usize = DEPTH + OTHERS + 2;
+
 /// The bytes of the scratch memory that slots leave to tiles of `tile` bytes: those of one stream, but at most half.
 pub(super) fn room_for_tiles(scratch: u64, tile: u64) -> u64 {
     tile.saturating_mul((DEPTH + OTHERS) as u64).min(scratch / 2)
@@ -38,12 +41,7 @@ pub(super) fn room_for_tiles(scratch: u64, tile: u64) -> u64 {
 
 impl Part {
     /// Prefetches chunks in the order of `wanted`.
-    pub(crate) fn prefetch<'a, K, I>(
-        &'a self,
-        tl: &'a Tl,
-        from: LoadFrom,
-        wanted: I,
-    ) -> Prefetch<'a, K, I>
+    pub fn prefetch<'a, K, I>(&'a self, tl: &'a Tl, from: LoadFrom, wanted: I) -> Prefetch<'a, K, I>
     where
         I: Iterator<Item = (K, Range<usize>)>,
     {
@@ -61,7 +59,7 @@ impl Part {
     }
 
     /// Sends a range, chunk by chunk.
-    pub(crate) async fn send_all(
+    pub async fn send_all(
         &self,
         tl: &Tl,
         to: &SendQueue,
@@ -78,7 +76,7 @@ impl Part {
 
 impl<K, I: Iterator<Item = (K, Range<usize>)>> Prefetch<'_, K, I> {
     /// Waits for the next chunk; `None` after the last.
-    pub(crate) async fn next(&mut self) -> Result<Option<(K, Range<usize>, Tile)>, KernelError> {
+    pub async fn next(&mut self) -> Result<Option<(K, Range<usize>, Tile)>, KernelError> {
         while self.loading.len() < self.depth
             && let Some((key, chunk)) = self.wanted.next()
         {

@@ -9,8 +9,10 @@
 
 mod bound;
 mod check;
+mod limit;
 
 pub use bound::Bound;
+pub use limit::link_limit;
 
 use super::algorithm::{Algorithm, Operation};
 use super::config::{CclConfig, Plan};
@@ -70,6 +72,17 @@ pub struct Measured {
     pub in_place: Figures,
     /// The bottleneck.
     pub bound: Bound,
+    /// The least time that the links allow (LIM-1); `None` if they set no limit.
+    pub limit: Option<Time>,
+}
+
+impl Measured {
+    /// The least time that the links allow, in per cent of the time of the run out of place.
+    #[expect(clippy::cast_precision_loss, reason = "a ratio is read, not added up")]
+    pub fn percent_of_bound(&self) -> Option<f64> {
+        let time = self.out_of_place.time.as_ps() as f64;
+        self.limit.filter(|_| time > 0.0).map(|limit| 100.0 * limit.as_ps() as f64 / time)
+    }
 }
 
 /// The figures of one run.
@@ -139,6 +152,7 @@ impl Sweep {
             out_of_place: self.figures(bytes, out.time, out.wrong),
             in_place: self.figures(bytes, inside.time, inside.wrong),
             bound: out.bound,
+            limit: link_limit(&self.machine, self.operation, bytes),
         })
     }
 

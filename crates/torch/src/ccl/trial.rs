@@ -3,7 +3,7 @@
 //! A trial runs the kernels that ranks run, on the same PEs, over the same host command, and on tensors of the same layout. So
 //! its time is the time from the call until the last rank is done, if all ranks call at the same instant.
 
-use super::algorithm::{Algorithm, Operation};
+use super::algorithm::{CollectiveAlgorithm, Operation};
 use super::config::Plan;
 use super::job::Job;
 use super::layout::{Layout, Role};
@@ -14,6 +14,7 @@ use phalanx_sim::value::DType;
 use phalanx_sim::{MachineSpec, Time};
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// The parameters of a collective that its time depends on.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -74,13 +75,16 @@ impl Trial {
         machine: &Machine,
         rank: usize,
         plan: &Plan,
-        algorithm: &'static Algorithm,
+        algorithm: &Arc<dyn CollectiveAlgorithm>,
     ) -> Result<Job, MemoryError> {
         let (ranks, sip) = (self.members.len(), self.members[rank]);
         let role = Role { operation: self.operation, ranks, is_root: rank == self.root };
+        let channels = plan.channels_of(&**algorithm, self.has_splits);
+        let lanes = self.layout.lanes(machine, sip, self.dtype, role, channels)?;
+        let edge = channels.queues(plan.edge, lanes.len());
         Ok(Job {
-            lanes: self.layout.lanes(machine, sip, self.dtype, role, algorithm)?,
-            algorithm,
+            lanes,
+            algorithm: algorithm.clone(),
             operation: self.operation,
             combine: self.combine,
             dtype: self.dtype,
@@ -89,7 +93,8 @@ impl Trial {
             splits: self.splits(),
             sips: self.members.clone(),
             names: (0..ranks).collect(),
-            edge: plan.edge,
+            edge,
+            start: plan.start,
             channel: 0,
             topic: "a trial".into(),
             mismatch: Rc::default(),
@@ -144,11 +149,9 @@ pub fn measure_within(
     limit: Time,
 ) -> Result<Option<Time>, TrialError> {
     plan.check(trial.operation, machine, &trial.members).map_err(TrialError::Unfit)?;
-    let algorithm = Algorithm::find(&plan.module)
-        .ok_or_else(|| TrialError::Unfit(format!("there is no algorithm `{}`", plan.module)))?;
     let options = Options { data: false, ..Options::default() };
     let mut machine = Machine::new(machine.clone(), options);
-    let ends = launch(&mut machine, trial, plan, algorithm)?;
+    let ends = launch(&mut machine, trial, plan)?;
     if limit < Time::MAX {
         stop_at(&mut machine, trial.members[0], limit);
     }
@@ -174,16 +177,14 @@ fn stop_at(machine: &mut Machine, sip: u32, limit: Time) {
 }
 
 /// Launches every member's part on a machine.
-pub fn launch(
-    machine: &mut Machine,
-    trial: &Trial,
-    plan: &Plan,
-    algorithm: &'static Algorithm,
-) -> Result<Ends, TrialError> {
+pub fn launch(machine: &mut Machine, trial: &Trial, plan: &Plan) -> Result<Ends, TrialError> {
+    let algorithm = plan
+        .algorithm()
+        .ok_or_else(|| TrialError::Unfit(format!("there is no algorithm `{}`", plan.module)))?;
     let ends = Ends::default();
     *ends.0.borrow_mut() = vec![None; trial.members.len()];
     for (rank, &sip) in trial.members.iter().enumerate() {
-        let job = Rc::new(trial.job(machine, rank, plan, algorithm)?);
+        let job = Rc::new(trial.job(machine, rank, plan, &algorithm)?);
         let (host, ends) = (machine.host(sip), ends.clone());
         let program = async move {
             let end = run(&host, job).await;

@@ -11,7 +11,7 @@
 //! extrapolated. The tuner assumes that a time grows with the size, that a byte of a larger collective costs no more, and that the
 //! next byte costs no less than the last one; `doubt` is the margin for exceptions.
 
-use super::config::Plan;
+use super::config::{CclConfig, Plan};
 use super::trial::{Trial, measure_within};
 use phalanx_sim::{MachineSpec, Time};
 use std::cell::{Cell, RefCell};
@@ -91,6 +91,20 @@ impl Tuner {
         Self { machine, known, chosen, simulated: Cell::new(0) }
     }
 
+    /// The plan of a trial without a named algorithm: the choice of the library (PRO-1), or the fastest that fits.
+    pub fn choose(&self, ccl: &CclConfig, trial: &Trial) -> Option<Plan> {
+        let machine = &self.machine;
+        let profile = ccl.profile(machine);
+        if let Some(plan) = profile.as_ref().and_then(|profile| profile.choose(machine, trial)) {
+            return Some(plan);
+        }
+        let own = profile.map_or_else(Vec::new, |profile| profile.plans(machine, trial));
+        let all = || ccl.candidates(&ccl.names(), trial.bytes());
+        let plans = if own.is_empty() { all() } else { own };
+        let fits = |plan: &Plan| plan.check(trial.operation, machine, &trial.members).is_ok();
+        self.fastest(trial, &plans.into_iter().filter(fits).collect::<Vec<_>>())
+    }
+
     /// The fastest of `plans` for a trial, the first of equals; `None` if none fits.
     pub fn fastest(&self, trial: &Trial, plans: &[Plan]) -> Option<Plan> {
         if let Some(choices) = self.chosen.borrow().get(trial)
@@ -147,18 +161,23 @@ impl Tuner {
         estimates
     }
 
-    /// The times of plans, extrapolated from collectives of `base` bytes a rank and of half of that.
+    /// The times of plans, extrapolated from collectives of `base` bytes a rank and of half of that. A plan that takes longer for
+    /// these than the best for all of it is not simulated to the end. The last plans come first: those over more channels.
     fn extrapolated(&self, trial: &Trial, base: usize, plans: &[Plan]) -> Vec<(Time, usize)> {
         let (half, whole) = (scaled(trial, base / 2), scaled(trial, base));
-        let estimate = |plan: &Plan| {
-            let Known::Exact(small) = self.known(&half, plan, Time::MAX) else { return None };
-            let Known::Exact(large) = self.known(&whole, plan, Time::MAX) else { return None };
+        let mut limit = Time::MAX;
+        let mut estimates = Vec::new();
+        for (at, plan) in plans.iter().enumerate().rev() {
+            let Known::Exact(small) = self.known(&half, plan, limit) else { continue };
+            let Known::Exact(large) = self.known(&whole, plan, limit) else { continue };
             let more = Time::ps(large.as_ps().saturating_sub(small.as_ps()));
             let beyond = proportional(more, trial.bytes() - base, base / 2);
-            Some(Time::ps(large.as_ps().saturating_add(beyond.as_ps())))
-        };
-        let estimates = plans.iter().enumerate();
-        estimates.filter_map(|(at, plan)| Some((estimate(plan)?, at))).collect()
+            let estimate = Time::ps(large.as_ps().saturating_add(beyond.as_ps()));
+            estimates.push((estimate, at));
+            let most = estimate.as_ps().saturating_add(2 * doubt(estimate).as_ps());
+            limit = limit.min(Time::ps(most));
+        }
+        estimates
     }
 
     /// The position of the fastest plan.
@@ -199,7 +218,8 @@ impl Tuner {
 
     /// The time of a plan if it is not longer than `limit`.
     fn known(&self, trial: &Trial, plan: &Plan, limit: Time) -> Known {
-        let settings = format!("{} {:?}", plan.module, plan.edge);
+        let Plan { module, channels, edge, start, .. } = plan;
+        let settings = format!("{module} {channels:?} {edge:?} {start:?}");
         let known = self.known.borrow().get(trial).and_then(|plans| plans.get(&settings).copied());
         match known {
             Some(known @ (Known::Exact(_) | Known::Unfit)) => return known,

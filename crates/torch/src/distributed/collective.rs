@@ -1,10 +1,10 @@
 //! Launching one rank's part of a collective: the choice of the algorithm, the kernel.
 
 use super::group::ProcessGroup;
-use crate::ccl::algorithm::{Algorithm, Operation};
+use crate::ccl::algorithm::Operation;
 use crate::ccl::config::{Choice, Plan};
 use crate::ccl::job::Job;
-use crate::ccl::lanes::{by_piece, lanes};
+use crate::ccl::lanes::{by_piece, spread};
 use crate::ccl::layout::Layout;
 use crate::ccl::part::{ReduceOp, Splits};
 use crate::ccl::trial::Trial;
@@ -133,8 +133,12 @@ pub(crate) fn launch_by(
         Some(plan) => plan,
         None => choose(cx, call, &sips)?,
     };
-    let algorithm = Algorithm::find(&plan.module).expect("checked when chosen");
-    let lanes = lanes(call.operation, algorithm, call.input, call.output, &cx.host().pes())?;
+    let algorithm = plan.algorithm().expect("checked when chosen");
+    let channels = plan.channels_of(&*algorithm, call.splits.is_some());
+    let segments = call.operation.segments(sips.len(), rank == call.root);
+    let lanes = by_piece(call.operation, call.input, call.output)?;
+    let lanes = spread(lanes, channels, segments, &cx.host().pes());
+    let edge = channels.queues(plan.edge, lanes.len());
     let sequence = group.next_sequence();
     let topic = call.topic(group, sequence, &plan);
     group.join(sequence, topic.clone());
@@ -150,8 +154,9 @@ pub(crate) fn launch_by(
         splits: call.splits.clone().map(Rc::new),
         sips,
         names: group.members().into(),
-        edge: plan.edge,
-        channel: group.channel(plan.edge),
+        edge,
+        start: plan.start,
+        channel: group.channel(edge),
         topic: topic.as_str().into(),
         mismatch: mismatch.clone(),
     });
@@ -203,24 +208,20 @@ pub fn all_reduce_by(
 
 /// The plan for a collective: the configured one, or the fastest that fits.
 fn choose(cx: &Rank, call: &CollectiveCall<'_>, sips: &[u32]) -> Result<Plan, Error> {
-    let (settings, names) = (cx.settings(), Algorithm::names());
+    let settings = cx.settings();
+    let names = settings.ccl.names();
     let auto = || {
-        let plans = settings.ccl.plans(&names);
-        let fitting: Vec<Plan> = plans
-            .into_iter()
-            .filter(|plan| plan.check(call.operation, cx.machine(), sips).is_ok())
-            .collect();
-        let fastest = settings.tuner.fastest(&call.trial(sips)?, &fitting);
-        fastest
+        let chosen = settings.tuner.choose(&settings.ccl, &call.trial(sips)?);
+        chosen
             .ok_or_else(|| Error::argument(format!("no algorithm can do {} here", call.operation)))
     };
     let Choice::Named(name) = settings.ccl.default_choice() else { return auto() };
     let plan = settings.ccl.plan(&name, &names).ok_or_else(|| {
         Error::argument(format!("there is no algorithm `{name}`; there are {}", names.join(", ")))
     })?;
-    let algorithm = Algorithm::find(&plan.module).expect("checked when the file was read");
+    let algorithm = plan.algorithm().expect("checked when the file was read");
     // One algorithm is configured for all operations; the fastest does those that it cannot do.
-    if !algorithm.operations.contains(&call.operation) {
+    if !algorithm.operations().contains(&call.operation) {
         return auto();
     }
     match plan.check(call.operation, cx.machine(), sips) {

@@ -42,8 +42,10 @@ fn ccf_3_the_example_says_what_is_built_in_and_adds_two_algorithms() {
         name: "ring_1mib".into(),
         module: "ring".into(),
         edge,
+        channels: None,
         n_elem: Some(1 << 20),
         topology: Some(TopologyKind::Ring1d),
+        own: None,
     };
     assert_eq!(plan(&config, "ring_1mib"), large, "CCF-3");
     let small = plan(&config, "ring_small");

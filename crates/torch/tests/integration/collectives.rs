@@ -2,8 +2,10 @@
 
 mod fastest;
 mod matrix;
+mod multi;
 mod order;
 mod others;
+mod own;
 mod presets;
 mod random;
 mod truths;
@@ -16,7 +18,7 @@ use phalanx_sim::memory::Region;
 use phalanx_sim::topology::PeId;
 use phalanx_sim::value::{DType, Value};
 use phalanx_sim::{MachineSpec, Time};
-use phalanx_torch::ccl::{Algorithm, Buffer, Operation, Part, Peers, ReduceOp, Splits};
+use phalanx_torch::ccl::{Algorithm, Buffer, Channels, Operation, Part, Peers, ReduceOp, Splits};
 use std::fmt;
 use std::ops::Range;
 use std::rc::Rc;
@@ -39,6 +41,8 @@ pub(crate) struct Case {
     pub(crate) apart: bool,
     /// Whether sums are the same in any order.
     pub(crate) exact: bool,
+    /// The PEs that take part; those of the algorithm if not given.
+    pub(crate) channels: Option<Channels>,
 }
 
 impl Case {
@@ -60,6 +64,7 @@ impl Case {
             splits: None,
             apart: false,
             exact: true,
+            channels: None,
         }
     }
 
@@ -161,14 +166,19 @@ impl Case {
         } else {
             place(&vec![-1.0; self.lengths(rank)[1]])
         };
-        let pes = if algorithm.all_pes { machine.pes(sip) } else { vec![PeId::first(sip)] };
+        let mut pes = machine.pes(sip);
+        let channels = self.channels.unwrap_or(algorithm.channels);
+        match channels {
+            _ if self.splits.is_some() => pes.truncate(1),
+            Channels::Number(number) => pes.truncate(number as usize),
+            Channels::All => {}
+        }
         let (case, lanes) = (self.clone(), pes.len());
         machine.launch(sip, self.operation.name(), &pes, move |tl| {
-            let cut = |region| {
-                let buffer = Buffer::of(region);
-                buffer.part(&share(buffer.len, tl.program_id(), lanes))
-            };
-            let part = case.part(rank, tl.pe(), [cut(input), cut(output)]);
+            let [in_input, in_output] = case.operation.segments(case.ranks, rank == case.root);
+            let own = tl.program_id()..tl.program_id() + 1;
+            let cut = |region, segments| Buffer::of(region).strip(segments, &own, lanes);
+            let part = case.part(rank, tl.pe(), [cut(input, in_input), cut(output, in_output)]);
             (algorithm.run)(part, tl)
         });
         output
@@ -236,6 +246,9 @@ impl fmt::Display for Case {
 fn share(len: usize, index: usize, count: usize) -> Range<usize> {
     len * index / count..len * (index + 1) / count
 }
+
+/// Algorithms that need a ring or a grid of SIPs.
+pub(crate) const GRIDS: [&str; 2] = ["torus_2d", "multi_ring"];
 
 /// A machine that `algorithm` fits: `bare`, or a grid for those that need one.
 pub(crate) fn machine_for(algorithm: &str, ranks: usize) -> MachineSpec {

@@ -5,6 +5,7 @@
 //! neighbour only and use a single ring.
 
 use super::super::algorithm::{Algorithm, Operation, Running, anywhere};
+use super::super::channels::Channels;
 use super::super::part::Part;
 use super::super::prefetch::LoadFrom;
 use super::ring::{self, Ring, RingPosition};
@@ -15,7 +16,8 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
     name: "bidirectional_ring",
     summary: "two rings in opposite directions, each with half of the vector; both directions of every link",
     operations: &[Operation::AllReduce],
-    all_pes: false,
+    channels: Channels::ONE,
+    wide: Channels::WIDE,
     fits: anywhere,
     run: |part, tl| -> Running { Box::pin(run(part, tl)) },
 };

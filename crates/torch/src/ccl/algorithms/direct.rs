@@ -5,6 +5,7 @@
 //! all first messages, and send chunk by chunk rather than rank by rank, so that all links are busy.
 
 use super::super::algorithm::{Algorithm, Operation, Running, anywhere};
+use super::super::channels::Channels;
 use super::super::part::{Part, RecvQueue, SendQueue};
 use super::super::prefetch::{LoadFrom, Prefetch};
 use phalanx_sim::kernel::{KernelError, Tile, Tl};
@@ -15,7 +16,8 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
     name: "direct",
     summary: "everybody to everybody; the fewest steps",
     operations: &Operation::ALL,
-    all_pes: false,
+    channels: Channels::ONE,
+    wide: Channels::WIDE,
     fits: anywhere,
     run: |part, tl| -> Running { Box::pin(run(part, tl)) },
 };

@@ -6,6 +6,7 @@
 //! number of ranks is no power of two, the ranks beyond the largest one are folded first: `x[i] + x[p+i]` stands for `x[i]`.
 
 use super::super::algorithm::{Algorithm, Operation, Running, anywhere};
+use super::super::channels::Channels;
 use super::super::part::{Part, RecvQueue, SendQueue};
 use super::super::prefetch::LoadFrom;
 use super::folded::Folded;
@@ -17,7 +18,8 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
     name: "halving_doubling",
     summary: "halves between ranks far apart, then halves of halves, and back; few steps and the least traffic",
     operations: &[Operation::AllReduce],
-    all_pes: false,
+    channels: Channels::ONE,
+    wide: Channels::WIDE,
     fits: anywhere,
     run: |part, tl| -> Running { Box::pin(run(part, tl)) },
 };

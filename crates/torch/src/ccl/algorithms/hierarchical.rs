@@ -4,13 +4,15 @@
 //! Each part is combined in the order of `ring`.
 
 use super::super::algorithm::{Algorithm, Operation, Running, anywhere};
+use super::super::channels::Channels;
 use super::ring;
 
 pub(crate) const ALGORITHM: Algorithm = Algorithm {
     name: "hierarchical",
     summary: "a ring for each PE of a SIP, with a part of the vector; all PEs combine",
-    operations: &[Operation::AllReduce, Operation::Broadcast, Operation::Reduce],
-    all_pes: true,
+    operations: &Operation::ALL,
+    channels: Channels::All,
+    wide: Channels::All,
     fits: anywhere,
     run: |part, tl| -> Running { Box::pin(ring::run(part, tl)) },
 };

@@ -5,6 +5,7 @@
 //! folded first: `x[i] + x[p+i]` stands for `x[i]`. A chunk is sent on as soon as it is combined.
 
 use super::super::algorithm::{Algorithm, Operation, Running, anywhere};
+use super::super::channels::Channels;
 use super::super::part::{Part, RecvQueue, SendQueue};
 use super::super::prefetch::LoadFrom;
 use super::folded::Folded;
@@ -14,7 +15,8 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
     name: "recursive_doubling",
     summary: "whole vectors between ranks 1, 2, 4, ... apart; the fewest steps on few links",
     operations: &[Operation::AllReduce],
-    all_pes: false,
+    channels: Channels::ONE,
+    wide: Channels::WIDE,
     fits: anywhere,
     run: |part, tl| -> Running { Box::pin(run(part, tl)) },
 };

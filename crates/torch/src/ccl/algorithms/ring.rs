@@ -9,6 +9,7 @@
 //! of others, so an all-to-all with splits runs like `direct`.
 
 use super::super::algorithm::{Algorithm, Operation, Running, anywhere};
+use super::super::channels::Channels;
 use super::super::part::{Part, RecvQueue, SendQueue};
 use super::super::prefetch::{LoadFrom, Prefetch};
 use super::direct;
@@ -20,7 +21,8 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
     name: "ring",
     summary: "round the ranks, segment by segment; the least traffic",
     operations: &Operation::ALL,
-    all_pes: false,
+    channels: Channels::ONE,
+    wide: Channels::WIDE,
     fits: anywhere,
     run: |part, tl| -> Running { Box::pin(run(part, tl)) },
 };

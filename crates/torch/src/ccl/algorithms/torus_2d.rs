@@ -5,6 +5,7 @@
 //! is combined in the order of `ring` along the column.
 
 use super::super::algorithm::{Algorithm, Operation, Running};
+use super::super::channels::Channels;
 use super::super::part::Part;
 use super::super::prefetch::LoadFrom;
 use super::ring::{Ring, RingPosition};
@@ -17,7 +18,8 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
     name: "torus_2d",
     summary: "rings along rows, then columns, then rows; few steps and the least traffic on a grid",
     operations: &[Operation::AllReduce],
-    all_pes: false,
+    channels: Channels::ONE,
+    wide: Channels::WIDE,
     fits,
     run: |part, tl| -> Running { Box::pin(run(part, tl)) },
 };

@@ -6,6 +6,7 @@
 //! as it arrives.
 
 use super::super::algorithm::{Algorithm, Operation, Running, anywhere};
+use super::super::channels::Channels;
 use super::super::part::{Part, RecvQueue, SendQueue};
 use super::super::prefetch::LoadFrom;
 use phalanx_sim::kernel::{KernelError, Tile, Tl};
@@ -14,7 +15,8 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
     name: "tree",
     summary: "up a binomial tree and down again; few steps for one root",
     operations: &[Operation::AllReduce, Operation::Broadcast, Operation::Reduce],
-    all_pes: false,
+    channels: Channels::ONE,
+    wide: Channels::WIDE,
     fits: anywhere,
     run: |part, tl| -> Running { Box::pin(run(part, tl)) },
 };

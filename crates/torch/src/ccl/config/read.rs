@@ -1,14 +1,15 @@
 //! The reader of `ccl.yaml`: turns text into a checked [`CclConfig`].
 
+use phalanx_sim::Time;
 use phalanx_sim::config::reader::{Finding, Found, Location, Reader, Section, read_file};
 use phalanx_sim::config::{ConfigErrors, suggestion};
 use phalanx_sim::ipcq::{Backpressure, BufferKind, EdgeSpec};
-use phalanx_sim::spec::TopologyKind;
+use phalanx_sim::spec::{ProfileName, TopologyKind};
 
-use super::{AUTO, CclConfig, Choice, Entry, Plan};
+use super::{AUTO, CclConfig, Channels, Choice, Entry, Plan, ProfileChoice};
 use crate::limits::{MOST_BYTES, MOST_CHUNKS, MOST_MESSAGE};
 
-const ROOT: (&str, &[&str]) = ("a file of collectives", &["defaults", "algorithms"]);
+const ROOT: (&str, &[&str]) = ("a file of collectives", &["profile", "defaults", "algorithms"]);
 const DEFAULTS: &[&str] = &[
     "algorithm",
     "buffer_kind",
@@ -17,6 +18,7 @@ const DEFAULTS: &[&str] = &[
     "slot_size",
     "vc_chunk_size",
     "ipcq_credit_size_bytes",
+    "channels",
 ];
 const ALGORITHM: &[&str] = &[
     "module",
@@ -27,6 +29,7 @@ const ALGORITHM: &[&str] = &[
     "slot_size",
     "vc_chunk_size",
     "ipcq_credit_size_bytes",
+    "channels",
     "n_elem",
 ];
 
@@ -36,22 +39,37 @@ const MOST_SLOTS: u64 = 1 << 20;
 const LEAST_SLOT: u64 = 4;
 /// The word for an algorithm that takes any topology.
 const ANY: &str = "any";
+/// The word for no library profile.
+const NONE: &str = "none";
 
 /// Reads `text`; the result does not hold the text yet.
 pub(super) fn config(file: &str, text: &str, builtin: &[&str]) -> Result<CclConfig, ConfigErrors> {
     read_file(file, text, ROOT, |r, root| {
+        let profile = profile(r, root);
         let defaults = r.part(root, "defaults", DEFAULTS);
         let parts = r.named_parts(root, "algorithms", ALGORITHM);
         let names: Vec<&str> = parts.iter().map(|(name, _)| *name).collect();
         let choice = defaults.as_ref().and_then(|defaults| choice(r, defaults, &names, builtin));
         let base = EdgeSpec::default();
         let edge = defaults.as_ref().map_or(base, |defaults| edge(r, defaults, base));
-        let entry = |(name, part): &(&str, Section<'_>)| entry(r, name, part, edge, builtin);
+        let channels = defaults.as_ref().and_then(|defaults| channels(r, defaults));
+        let inherited = (edge, channels);
+        let entry = |(name, part): &(&str, Section<'_>)| entry(r, name, part, inherited, builtin);
         let entries = parts.iter().filter_map(entry).collect();
         let chosen = choice.as_ref().map(|choice| choice.location);
         let choice = choice.map_or(Choice::Auto, |choice| choice.value);
-        Some(CclConfig { text: None, choice, chosen, edge, entries })
+        Some(CclConfig { profile, choice, chosen, edge, channels, entries, ..CclConfig::builtin() })
     })
+}
+
+/// `profile`: a library, or `none` where the machine's library is not wanted.
+fn profile(r: &mut Reader, root: &Section<'_>) -> ProfileChoice {
+    let mut known = ProfileName::ALL.map(ProfileName::name).to_vec();
+    known.push(NONE);
+    match r.choice(root, "profile", "profile", &known).map(|found| found.value) {
+        None => ProfileChoice::Machine,
+        Some(name) => ProfileName::from_name(name).map_or(ProfileChoice::Off, ProfileChoice::Named),
+    }
 }
 
 /// `defaults.algorithm`.
@@ -74,16 +92,19 @@ fn entry(
     r: &mut Reader,
     name: &str,
     part: &Section<'_>,
-    defaults: EdgeSpec,
+    (edge_before, channels_before): (EdgeSpec, Option<Channels>),
     builtin: &[&str],
 ) -> Option<Entry> {
     let word = word(r, name, part.location);
     let module = module(r, name, part, builtin);
     let topology = topology(r, part);
-    let edge = edge(r, part, defaults);
+    let edge = edge(r, part, edge_before);
+    let channels = channels(r, part).or(channels_before);
     let n_elem = r.count(part, "n_elem", 1..=MOST_BYTES / LEAST_SLOT);
     let n_elem = n_elem.map(|n| usize::try_from(n.value).expect("a 64-bit machine"));
-    let plan = Plan { name: word?.to_owned(), module: module?.to_owned(), edge, n_elem, topology };
+    let (name, module) = (word?.to_owned(), module?.to_owned());
+    let plan =
+        Plan { name, module, edge, channels, start: Time::ZERO, n_elem, topology, own: None };
     let own = DEFAULTS.iter().copied().filter(|key| part.has(key)).collect();
     Some(Entry { plan, location: part.location, own })
 }
@@ -141,11 +162,23 @@ fn edge(r: &mut Reader, part: &Section<'_>, base: EdgeSpec) -> EdgeSpec {
         backpressure: backpressure(r, part).unwrap_or(base.backpressure),
         vc_chunk_size: value(chunk, base.vc_chunk_size),
         ipcq_credit_size_bytes: value(credit, base.ipcq_credit_size_bytes),
+        ..base
     };
     if let Some(found) = chunk.or(slot).filter(|_| r.reported() == before) {
         check_chunks(r, found.location, &spec);
     }
     spec
+}
+
+fn channels(r: &mut Reader, part: &Section<'_>) -> Option<Channels> {
+    let Found { value, location } = r.text(part, "channels")?;
+    match value.parse() {
+        Ok(channels) => Some(channels),
+        Err(allowed) => {
+            let message = format!("`{}` is no number of channels", part.path_of("channels"));
+            r.report(Finding::new(location, message).label("not allowed").help(allowed))
+        }
+    }
 }
 
 fn buffer_kind(r: &mut Reader, part: &Section<'_>) -> Option<BufferKind> {

@@ -3,7 +3,7 @@
 use phalanx_sim::Bytes;
 use phalanx_sim::ipcq::{Backpressure, BufferKind, EdgeSpec};
 use phalanx_torch::ccl::TopologyKind;
-use phalanx_torch::ccl::{CclConfig, Choice, Plan};
+use phalanx_torch::ccl::{CclConfig, Channels, Choice, Plan};
 use proptest::prelude::*;
 
 use super::{BUILTIN, EXAMPLE};
@@ -28,6 +28,7 @@ struct Algorithm {
     module: &'static str,
     edge: Edge,
     n_elem: Option<usize>,
+    channels: Option<Channels>,
     /// As written.
     topology: Option<&'static str>,
 }
@@ -43,20 +44,30 @@ fn edges() -> impl Strategy<Value = Edge> {
     })
 }
 
+fn channels() -> impl Strategy<Value = Channels> {
+    prop_oneof![Just(Channels::All), (1..=Channels::MOST).prop_map(Channels::Number)]
+}
+
 fn algorithms() -> impl Strategy<Value = Vec<Algorithm>> {
     use prop::option::of;
     let names = "[a-zA-Z0-9][a-zA-Z0-9._-]{0,19}|ring|tree|null|true|1";
     let names = names.prop_filter("auto has its own meaning", |name| name != "auto");
     let mut topologies = TopologyKind::ALL.map(TopologyKind::name).to_vec();
     topologies.push("any");
-    let one =
-        (0..BUILTIN.len(), edges(), of(1_usize..=1 << 38), of(prop::sample::select(topologies)));
+    let one = (
+        0..BUILTIN.len(),
+        edges(),
+        of(1_usize..=1 << 38),
+        of(prop::sample::select(topologies)),
+        of(channels()),
+    );
     prop::collection::btree_map(names, one, 0..6).prop_map(|all| {
-        let algorithm = |(name, (module, edge, n_elem, topology))| Algorithm {
+        let algorithm = |(name, (module, edge, n_elem, topology, channels))| Algorithm {
             name,
             module: BUILTIN[module],
             edge,
             n_elem,
+            channels,
             topology,
         };
         all.into_iter().map(algorithm).collect()
@@ -102,6 +113,7 @@ impl Algorithm {
             fields.push(format!("module: {}", self.module));
         }
         fields.extend(self.n_elem.map(|n| format!("n_elem: {n}")));
+        fields.extend(self.channels.map(|channels| format!("channels: {channels}")));
         fields.extend(self.topology.map(|name| format!("topology: {name}")));
         format!("  \"{}\": {{ {} }}\n", self.name, fields.join(", "))
     }
@@ -111,8 +123,10 @@ impl Algorithm {
             name: self.name.clone(),
             module: self.module.to_owned(),
             edge: self.edge.over(base),
+            channels: self.channels,
             n_elem: self.n_elem,
             topology: self.topology.and_then(TopologyKind::from_name),
+            own: None,
         }
     }
 }

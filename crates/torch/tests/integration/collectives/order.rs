@@ -4,12 +4,12 @@ use super::{Case, able, machine_for, rows_of, share};
 use phalanx_torch::ccl::Operation;
 
 /// Which segment of `count` an element of `len` is in.
-fn segment(len: usize, at: usize, count: usize) -> usize {
+pub(super) fn segment(len: usize, at: usize, count: usize) -> usize {
     (0..count).find(|index| share(len, *index, count).contains(&at)).unwrap()
 }
 
 /// From the one behind `owner` round to it.
-fn round(x: &[f32], owner: usize) -> f32 {
+pub(super) fn round(x: &[f32], owner: usize) -> f32 {
     let turn = (1..=x.len()).map(|step| x[(owner + step) % x.len()]);
     turn.reduce(|sum, one| sum + one).unwrap()
 }
@@ -39,6 +39,40 @@ fn below(x: &[f32], node: usize) -> f32 {
     children.fold(x[node], |sum, step| sum + below(x, node + step))
 }
 
+/// From the one before `owner` round to it, the other way.
+pub(super) fn back(x: &[f32], owner: usize) -> f32 {
+    let turn = (1..=x.len()).map(|step| x[(owner + x.len() - step) % x.len()]);
+    turn.reduce(|sum, one| sum + one).unwrap()
+}
+
+/// The sum of one of two trees of the numbers from 1 on, and number 0 above.
+fn double(x: &[f32], tree: usize) -> f32 {
+    let others = x.len() - 1;
+    let rank = |number: usize| match (tree, others % 2) {
+        (0, _) => number,
+        (_, 0) => others + 1 - number,
+        // Each is moved by one: the last number stands for the first rank.
+        _ => (number + others - 2) % others + 1,
+    };
+    (if others == 0 { None } else { Some(1 << others.ilog2()) })
+        .map_or(x[0], |top: usize| in_order(x, &rank, top, top) + x[0])
+}
+
+/// The number `at` of a binary tree, whose children are `step / 2` away, and all below; the child with the lower rank first.
+fn in_order(x: &[f32], rank: &dyn Fn(usize) -> usize, at: usize, step: usize) -> f32 {
+    let others = x.len() - 1;
+    let low = (step > 1).then(|| (at - step / 2, step / 2));
+    // A child beyond the last number is replaced by its own lower child.
+    let high = std::iter::successors(Some(step / 2), |half| Some(half / 2))
+        .take_while(|half| *half > 0)
+        .find(|half| at + half <= others)
+        .map(|half| (at + half, half));
+    let mut children: Vec<(usize, usize)> = low.into_iter().chain(high).collect();
+    children.sort_by_key(|(child, _)| rank(*child));
+    let sums = children.into_iter().map(|(child, step)| in_order(x, rank, child, step));
+    sums.reduce(|sum, one| sum + one).map_or(x[rank(at)], |sum| sum + x[rank(at)])
+}
+
 /// The first ranks, each with one beyond the largest power of two.
 fn folded(x: &[f32]) -> Vec<f32> {
     let power = 1 << x.len().ilog2();
@@ -65,6 +99,13 @@ fn stated(algorithm: &str, x: &[f32], len: usize, at: usize) -> f32 {
             apart(&x, segment(len, at, x.len()), 1)
         }
         "tree" => below(x, 0),
+        "multi_ring" => {
+            let half = segment(len, at, 2);
+            let range = share(len, half, 2);
+            let owner = segment(range.len(), at - range.start, ranks);
+            if half == 0 { round(x, owner) } else { back(x, owner) }
+        }
+        "double_tree" => double(x, segment(len, at, 2)),
         "torus_2d" => {
             let rows = rows_of(ranks);
             let columns = ranks / rows;
@@ -100,6 +141,21 @@ fn ccl_1_the_same_on_all_in_the_order_that_is_stated() {
     assert!(differ > 1000, "the numbers must tell orders apart: {differ}");
 }
 
+/// The sum of the double tree at another root, which counts first; children are in the order of ranks.
+fn rooted(x: &[f32], root: usize, at: usize) -> f32 {
+    let ranks = x.len();
+    let others = ranks - 1;
+    let tree = segment(40, at, 2);
+    let number = |index: usize| match (tree, others % 2) {
+        (0, _) => index,
+        (_, 0) => others + 1 - index,
+        _ => (index + others - 2) % others + 1,
+    };
+    let rank = |of: usize| (root + number(of)) % ranks;
+    let top = 1 << others.ilog2();
+    in_order(x, &rank, top, top) + x[root]
+}
+
 #[test]
 fn reductions_are_combined_in_the_same_order() {
     for operation in [Operation::ReduceScatter, Operation::Reduce] {
@@ -114,6 +170,11 @@ fn reductions_are_combined_in_the_same_order() {
                     match algorithm {
                         "tree" => below(&turned, 0),
                         "direct" => stated("direct", &x, 1, 0),
+                        "double_tree" => rooted(&x, root, at),
+                        // The second half of a scattered segment goes the other way; a reduction to a root, the first.
+                        "multi_ring" if (at % 40 < 20) == (operation == Operation::Reduce) => {
+                            back(&x, owner)
+                        }
                         _ => round(&x, owner),
                     }
                 };

@@ -1,6 +1,6 @@
 //! Any operation, by any algorithm, with any settings.
 
-use super::{Case, able, machine_for, torus};
+use super::{Case, GRIDS, able, machine_for, torus};
 use crate::ranks::machine;
 use phalanx_sim::MachineSpec;
 use phalanx_sim::ipcq::{Backpressure, BufferKind, EdgeSpec};
@@ -53,7 +53,7 @@ fn cases() -> impl Strategy<Value = Case> {
 
 /// A machine that fits, wired in some way.
 fn wired(case: &Case, kind: usize, tcm: &str) -> MachineSpec {
-    if case.algorithm == "torus_2d" {
+    if GRIDS.contains(&case.algorithm) {
         return machine_for(case.algorithm, case.ranks);
     }
     let topology = ["ring_1d", "fully_connected", "switch", "torus_2d"][kind];

@@ -1,5 +1,6 @@
 //! `auto`: the fastest is chosen, by all ranks alike, and nothing is measured twice.
 
+use super::GRIDS;
 use super::truths::{timed, wired};
 use crate::ranks::ccl;
 use phalanx_sim::DType;
@@ -26,7 +27,7 @@ fn the_fastest_is_chosen_for_a_size() {
         for elements in [1, 16, 1 << 12, 1 << 16, 1 << 20] {
             let chosen = tuner.fastest(&trial(8, elements), &plans()).expect("one fits");
             let time = timed(Operation::AllReduce, &spec, &chosen, elements * 4);
-            for plan in plans().iter().filter(|plan| plan.module != "torus_2d") {
+            for plan in plans().iter().filter(|plan| !GRIDS.contains(&&*plan.module)) {
                 let other = timed(Operation::AllReduce, &spec, plan, elements * 4);
                 assert!(time <= other, "{topology}, {elements}: {} and {}", chosen.name, plan.name);
             }
@@ -36,7 +37,14 @@ fn the_fastest_is_chosen_for_a_size() {
         let few = ["direct", "recursive_doubling", "tree", "halving_doubling"];
         assert!(few.contains(&&*tiny), "{topology}: {tiny}");
         let much = tuner.fastest(&trial(8, large), &plans()).expect("one fits").module;
-        let least = ["ring", "bidirectional_ring", "direct", "halving_doubling", "hierarchical"];
+        let least = [
+            "ring",
+            "bidirectional_ring",
+            "direct",
+            "halving_doubling",
+            "hierarchical",
+            "double_tree",
+        ];
         assert!(least.contains(&&*much), "{topology}: {much}");
     }
 }
@@ -108,7 +116,10 @@ fn what_does_not_fit_says_what_it_needs() {
         "`torus_2d` needs a group of all 4 SIPs in their order, and this one has another order"
     );
     let why = torus.check(Operation::Gather, &grid, &[0, 1, 2, 3]).unwrap_err();
-    assert_eq!(why, "`torus_2d` cannot do gather; these can: ring, direct");
+    assert_eq!(
+        why,
+        "`torus_2d` cannot do gather; these can: ring, direct, hierarchical, multi_ring"
+    );
 }
 
 #[test]

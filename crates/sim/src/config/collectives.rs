@@ -1,0 +1,42 @@
+//! The section `collectives` of a machine file: the library that runs collectives, and its costs.
+
+use crate::spec::{CollectivesSpec, ProfileName, Protocol, ProtocolSpec};
+use crate::time::Time;
+use crate::units;
+
+use super::error::Finding;
+use super::machine::{MOST, time};
+use super::reader::{Reader, Section};
+
+/// The section `collectives`, if the file has one.
+pub(super) fn collectives(r: &mut Reader, file: &Section<'_>) -> Option<CollectivesSpec> {
+    file.find("collectives")?;
+    let section = r.section(file, "collectives")?;
+    let names = ProfileName::ALL.map(ProfileName::name);
+    let profile = r.required_choice(&section, "profile", "profile", &names);
+    let channels = r.number(&section, "channels", MOST);
+    let protocols = protocols(r, &section);
+    let profile = ProfileName::from_name(profile?.value)?;
+    Some(CollectivesSpec { profile, channels: channels?.value, protocols })
+}
+
+/// The costs of each protocol that the file names, in the order of [`Protocol::ALL`].
+fn protocols(r: &mut Reader, section: &Section<'_>) -> Vec<ProtocolSpec> {
+    let Some(all) = r.section(section, "protocols") else { return Vec::new() };
+    if Protocol::ALL.iter().all(|protocol| all.find(protocol.name()).is_none()) {
+        let names = Protocol::ALL.map(Protocol::name).join(", ");
+        let message = format!("`{}` names no protocol", section.path_of("protocols"));
+        let finding = Finding::new(all.location, message).label("at least one must be given here");
+        r.findings.push(finding.help(format!("protocols: {names}")));
+    }
+    Protocol::ALL.into_iter().filter_map(|name| protocol(r, &all, name)).collect()
+}
+
+fn protocol(r: &mut Reader, all: &Section<'_>, protocol: Protocol) -> Option<ProtocolSpec> {
+    all.find(protocol.name())?;
+    let section = r.section(all, protocol.name())?;
+    let start = time(r, &section, "start");
+    let step = if section.has("step") { time(r, &section, "step")?.value } else { Time::ZERO };
+    let efficiency = r.quantity(&section, "efficiency", units::parse_efficiency);
+    Some(ProtocolSpec { protocol, start: start?.value, step, efficiency: efficiency?.value })
+}

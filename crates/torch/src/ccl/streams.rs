@@ -1,0 +1,92 @@
+//! Streams: several ways for parts of one vector, side by side on one PE.
+//!
+//! A stream has a part of the vector and queues of its own, and runs beside the others: while one waits for a message, the PE
+//! works for another.
+
+use super::algorithm::Running;
+use super::part::{FITTED, Part, fitting};
+use super::prefetch::TILES;
+use phalanx_sim::ipcq::EdgeSpec;
+use phalanx_sim::kernel::{KernelError, Tl};
+use phalanx_sim::{Bytes, Capacity};
+use std::future::poll_fn;
+use std::ops::Range;
+use std::task::Poll;
+
+/// The place of a stream among all streams of a PE.
+#[derive(Clone, Copy, Debug)]
+pub struct Stream {
+    /// The number of the stream.
+    pub index: usize,
+    /// The number of streams.
+    pub streams: usize,
+    /// The queues that all streams of a rank receive from.
+    pub receivers: usize,
+}
+
+/// The units that a vector is divided into for streams of unequal parts.
+pub(super) const UNITS: usize = 1 << 16;
+
+/// The bit that tells the channel numbers of streams from those of [`Part::to`].
+const STREAMS: u32 = 1 << 9;
+
+/// The numbers of receivers of a stream that streams are told apart by.
+const RECEIVERS: usize = 16;
+
+impl Part {
+    /// This rank's part in a collective on the elements `parts` of `count` of every segment, as a stream with queues of its own.
+    /// All ranks must pass the same numbers. The queues of a stream count as one receiver.
+    #[must_use]
+    pub fn stream(&self, tl: &Tl, stream: Stream, parts: &Range<usize>, count: usize) -> Self {
+        let [in_input, in_output] = self.operation.segments(self.ranks, self.rank == self.root);
+        let mut part = self.clone();
+        part.input = self.input.strip(in_input, parts, count);
+        part.output = self.output.strip(in_output, parts, count);
+        part.peers.edge = queues(self.peers.edge, tl.scratch_capacity(), stream);
+        part.peers.channel ^= (STREAMS | stream.number() % STREAMS) << FITTED;
+        part
+    }
+}
+
+impl Stream {
+    /// A number that no other stream with other queues has: the streams of one, then those of two, and so on.
+    fn number(self) -> u32 {
+        let before = self.streams * self.streams.saturating_sub(1) / 2;
+        let each = self.receivers_of_one().min(RECEIVERS - 1);
+        u32::try_from((before + self.index) * RECEIVERS + each).unwrap_or(0)
+    }
+
+    /// The queues that a stream receives from, at most.
+    fn receivers_of_one(self) -> usize {
+        self.receivers.div_ceil(self.streams.max(1))
+    }
+}
+
+/// The queues of a stream: those of all streams leave half of the scratch memory to the tiles of all streams.
+fn queues(edge: EdgeSpec, scratch: Capacity, stream: Stream) -> EdgeSpec {
+    let receivers = stream.receivers_of_one() * stream.streams;
+    let mut fitted = fitting(edge, scratch, receivers.max(2));
+    if let Capacity::Limited(Bytes(scratch)) = scratch {
+        let tiles = (stream.streams * TILES) as u64;
+        fitted.slot_size = fitted.slot_size.min((scratch / 2 / tiles / 16 * 16).max(16));
+    }
+    fitted
+}
+
+/// Runs streams side by side until all of them have ended, or one has failed.
+pub async fn side_by_side(streams: Vec<Running>) -> Result<(), KernelError> {
+    let mut running: Vec<Option<Running>> = streams.into_iter().map(Some).collect();
+    poll_fn(move |context| {
+        let mut is_over = true;
+        for slot in &mut running {
+            let Some(stream) = slot else { continue };
+            match stream.as_mut().poll(context) {
+                Poll::Ready(Ok(())) => *slot = None,
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Pending => is_over = false,
+            }
+        }
+        if is_over { Poll::Ready(Ok(())) } else { Poll::Pending }
+    })
+    .await
+}
