@@ -7,8 +7,8 @@
 //!   treat the built-in ones; of two with one name, that of the program counts.
 
 use super::algorithms::{
-    bidirectional_ring, direct, double_tree, halving_doubling, hierarchical, multi_ring,
-    recursive_doubling, ring, torus_2d, tree,
+    bidirectional_ring, direct, double_tree, halving_doubling, hierarchical, multi_ring, nvls,
+    recursive_doubling, ring, torus_2d, tree, two_level,
 };
 use super::channels::Channels;
 use super::config::Plan;
@@ -199,6 +199,8 @@ impl Algorithm {
         hierarchical::ALGORITHM,
         multi_ring::ALGORITHM,
         double_tree::ALGORITHM,
+        two_level::ALGORITHM,
+        nvls::ALGORITHM,
     ];
 
     /// The built-in algorithm called `name`.

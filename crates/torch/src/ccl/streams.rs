@@ -46,6 +46,16 @@ impl Part {
         part.peers.channel ^= (STREAMS | stream.number() % STREAMS) << FITTED;
         part
     }
+
+    /// Slice `index` of `count` of this part, over the same queues: slices of a part follow each other.
+    #[must_use]
+    pub fn slice(&self, index: usize, count: usize) -> Self {
+        let [in_input, in_output] = self.operation.segments(self.ranks, self.rank == self.root);
+        let own = index..index + 1;
+        let (input, output) =
+            (self.input.strip(in_input, &own, count), self.output.strip(in_output, &own, count));
+        Self { input, output, ..self.clone() }
+    }
 }
 
 impl Stream {

@@ -231,7 +231,9 @@ impl<'a> Mesh<'a> {
 }
 
 /// The first item of each list, then the second of each, and so on.
-fn rounds<K: Copy, I: Iterator>(mut lists: VecDeque<(K, I)>) -> impl Iterator<Item = (K, I::Item)> {
+pub(super) fn rounds<K: Copy, I: Iterator>(
+    mut lists: VecDeque<(K, I)>,
+) -> impl Iterator<Item = (K, I::Item)> {
     std::iter::from_fn(move || {
         loop {
             let (key, mut list) = lists.pop_front()?;

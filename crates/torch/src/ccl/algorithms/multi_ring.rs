@@ -13,7 +13,6 @@ use super::forest::{self, Tree};
 use super::lines::{Dimension, Lines};
 use phalanx_sim::MachineSpec;
 use phalanx_sim::kernel::{KernelError, Tl};
-use phalanx_sim::spec::Topology;
 
 pub(crate) const ALGORITHM: Algorithm = Algorithm {
     name: "multi_ring",
@@ -35,25 +34,24 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
 
 /// The places of SIPs in each dimension of the machine, x first, if it is a ring or a grid.
 pub(super) fn grid(machine: &MachineSpec) -> Option<Vec<usize>> {
-    let places = match machine.sips.topology {
-        Topology::Ring1d => vec![machine.sips.count],
-        Topology::Torus2d { rows, columns } | Topology::Mesh2d { rows, columns } => {
-            vec![columns, rows]
-        }
-        Topology::FullyConnected | Topology::Switch => return None,
-    };
-    Some(places.into_iter().map(|places| places as usize).collect())
+    if machine.level_count() > 1 {
+        return None;
+    }
+    let sides = machine.sips.topology.sides(machine.sips.count)?;
+    Some(sides.into_iter().map(|places| places as usize).collect())
 }
 
 fn fits(machine: &MachineSpec, members: &[u32]) -> Result<(), String> {
     let Some(places) = grid(machine) else {
-        let here = machine.sips.topology.name();
+        let levels = machine.level_count() > 1;
+        let here = if levels { "one with levels" } else { machine.sips.topology.name() };
         return Err(format!(
             "`multi_ring` needs SIPs in a ring or a grid, and this machine is {here}"
         ));
     };
     let count = machine.sips.count;
-    if places.len() > 1 && !members.iter().copied().eq(0..count) {
+    let is_ring = places.iter().filter(|places| **places > 1).count() < 2;
+    if !is_ring && !members.iter().copied().eq(0..count) {
         return Err(format!(
             "`multi_ring` needs a group of all {count} SIPs of the grid in their order"
         ));
