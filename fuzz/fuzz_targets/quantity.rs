@@ -11,6 +11,7 @@ fuzz_target!(|text: &str| {
     check(units::parse_time(text), ToString::to_string, units::parse_time);
     check(units::parse_bytes(text), ToString::to_string, units::parse_bytes);
     check(units::parse_capacity(text), |n| units::show_capacity(*n), units::parse_capacity);
+    check(units::parse_efficiency(text), |n| units::show_efficiency(*n), units::parse_efficiency);
     check(units::parse_count(text), ToString::to_string, units::parse_count);
 });
 

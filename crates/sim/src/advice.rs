@@ -134,10 +134,11 @@ impl<'a> Study<'a> {
         mut run: impl FnMut(MachineSpec) -> Result<Report, E>,
     ) {
         let kinds: Vec<Kind> = Kind::ALL.into_iter().filter(|kind| self.has(*kind)).collect();
-        for value in machine::values().filter(|value| value.shortens(&kinds)) {
-            let Some((from, to)) = value.twice_as_fast(machine) else { continue };
+        for value in machine::values(machine).filter(|value| value.shortens(&kinds)) {
+            let Some((from, to)) = value.twice_as_fast() else { continue };
             let Ok(faster) = machine.with(&format!("{}={to}", value.path)) else { continue };
-            let change = Change { target: Target::Machine, name: value.path.to_owned(), from, to };
+            let change =
+                Change { target: Target::Machine, name: value.path.into_owned(), from, to };
             self.compare(change, run(faster).ok());
         }
     }

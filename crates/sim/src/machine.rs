@@ -14,6 +14,7 @@ mod grid;
 mod host;
 mod in_switch;
 mod noc;
+mod packet;
 mod range;
 mod roots;
 mod selection;
@@ -149,7 +150,7 @@ pub(crate) struct World {
     /// The SIPs, and behind them the stations of the network, which have no cubes.
     pub(crate) sips: Vec<RefCell<Sip>>,
     pub(crate) edges: RefCell<Edges>,
-    packets: RefCell<fabric::Packets>,
+    packets: RefCell<packet::Packets>,
     /// The edges of each multicast and of each reduction.
     groups: RefCell<Vec<in_switch::EdgeGroup>>,
     fabric: Cell<Option<DeviceId>>,

@@ -121,10 +121,11 @@ impl Levels {
         }
         let (level, place) = self.network.place(number)?;
         let mut name = self.part(level, place.part());
-        match place {
-            Place::Nic { rail, .. } => name.push_str(&format!(".nic{rail}")),
-            Place::Leaf { .. } => name.push_str(".leaf"),
-        }
+        // Writing to a `String` does not fail.
+        let _ = match place {
+            Place::Nic { rail, .. } => write!(name, ".nic{rail}"),
+            Place::Leaf { .. } => write!(name, ".leaf"),
+        };
         Some((name, length))
     }
 

@@ -2,6 +2,7 @@
 //! row, and as JSON.
 
 use phalanx_sim::Time;
+use phalanx_sim::names::Names;
 use phalanx_sim::value::DType;
 use phalanx_torch::ccl::sweep::{Figures, Measured, Sweep};
 use std::fmt::Write;
@@ -34,12 +35,10 @@ impl<'a> Table<'a> {
             sweep.ranks(),
             u8::from(*check),
         );
-        for rank in 0..sweep.ranks().min(DEVICES) {
-            let _ = writeln!(
-                text,
-                "#  Rank {rank:2} on {:>10} device {rank:2} [sip{rank}]",
-                sweep.machine.name
-            );
+        let names = Names::new(&sweep.machine);
+        for rank in (0..).take(sweep.ranks().min(DEVICES)) {
+            let (machine, address) = (&sweep.machine.name, names.address(rank));
+            let _ = writeln!(text, "#  Rank {rank:2} on {machine:>10} device {rank:2} [{address}]");
         }
         if sweep.ranks() > DEVICES {
             let _ = writeln!(text, "#  and {} more", sweep.ranks() - DEVICES);

@@ -1,16 +1,24 @@
 //! The values of a machine that advice tries.
 
-use crate::spec::MachineSpec;
+use crate::spec::{LevelSpec, LinkSpec, MachineSpec};
 use crate::stall::Kind;
 use crate::time::{Rate, Time};
 use crate::units::{show_bandwidth, show_rate, show_time};
+use std::borrow::Cow;
 
 /// A value of a machine.
-#[derive(Clone, Copy)]
 pub(super) struct MachineValue {
     /// The path in machine files.
-    pub(super) path: &'static str,
+    pub(super) path: Cow<'static, str>,
     /// The kinds of time that a faster value can shorten.
+    kinds: &'static [Kind],
+    quantity: Quantity,
+}
+
+/// A value that every machine has.
+#[derive(Clone, Copy)]
+struct KnownValue {
+    path: &'static str,
     kinds: &'static [Kind],
     quantity: fn(&MachineSpec) -> Quantity,
 }
@@ -41,11 +49,11 @@ const fn value(
     path: &'static str,
     kinds: &'static [Kind],
     quantity: fn(&MachineSpec) -> Quantity,
-) -> MachineValue {
-    MachineValue { path, kinds, quantity }
+) -> KnownValue {
+    KnownValue { path, kinds, quantity }
 }
 
-const VALUES: [MachineValue; 14] = [
+const VALUES: [KnownValue; 14] = [
     value("pe.gemm.rate", COMPUTE, |spec| Quantity::Rate(spec.gemm.rate)),
     value("pe.vector.bandwidth", COMPUTE, |spec| Bandwidth(spec.vector)),
     value("pe.dma.bandwidth", DMA, |spec| Bandwidth(spec.dma.bandwidth)),
@@ -62,9 +70,22 @@ const VALUES: [MachineValue; 14] = [
     value("system.host.link.latency", HOST_LATENCY, |spec| Latency(spec.host.latency)),
 ];
 
-/// Returns all values.
-pub(super) fn values() -> impl Iterator<Item = MachineValue> {
-    VALUES.into_iter()
+/// Returns all values of a machine: those that every machine has, and the links of its levels.
+pub(super) fn values(machine: &MachineSpec) -> impl Iterator<Item = MachineValue> {
+    let known = VALUES.into_iter().map(|KnownValue { path, kinds, quantity }| MachineValue {
+        path: path.into(),
+        kinds,
+        quantity: quantity(machine),
+    });
+    let of_level = |level: &LevelSpec| {
+        let value = |key: &str, quantity| {
+            let path = format!("system.levels.{}.link.{key}", level.name).into();
+            MachineValue { path, kinds: LINK, quantity }
+        };
+        let LinkSpec { bandwidth, latency, .. } = level.link;
+        [value("bandwidth", Bandwidth(bandwidth)), value("latency", Latency(latency))]
+    };
+    known.chain(machine.levels.iter().flat_map(of_level))
 }
 
 impl MachineValue {
@@ -73,10 +94,9 @@ impl MachineValue {
         self.kinds.iter().any(|kind| kinds.contains(kind))
     }
 
-    /// Returns the value of `machine` and the value of a machine twice as fast, as texts of a machine file; `None` if the
-    /// value costs nothing.
-    pub(super) fn twice_as_fast(&self, machine: &MachineSpec) -> Option<(String, String)> {
-        match (self.quantity)(machine) {
+    /// Returns the value and one twice as fast, as texts of a machine file; `None` if the value costs nothing.
+    pub(super) fn twice_as_fast(&self) -> Option<(String, String)> {
+        match self.quantity {
             Quantity::Bandwidth(rate) => Some((show_bandwidth(rate), show_bandwidth(twice(rate)?))),
             Quantity::Rate(rate) => Some((show_rate(rate), show_rate(twice(rate)?))),
             Quantity::Latency(Time::ZERO) => None,
@@ -98,8 +118,9 @@ mod tests {
 
     #[test]
     fn adv_2_every_kind_of_time_has_values_that_are_tried() {
+        let bare = MachineSpec::preset("bare").unwrap();
         for kind in Kind::ALL {
-            let tried = values().filter(|value| value.shortens(&[kind]));
+            let tried = values(&bare).filter(|value| value.shortens(&[kind]));
             assert!(tried.count() > 0, "ADV-2: {kind}");
         }
     }
@@ -107,13 +128,15 @@ mod tests {
     #[test]
     fn a_value_is_read_from_its_own_path() {
         for preset in presets() {
-            let spec = MachineSpec::preset(preset.name).unwrap();
-            for value in values() {
-                let Some((from, to)) = value.twice_as_fast(&spec) else { continue };
+            let level = "system.levels=[{name: node, count: 2, topology: switch, link: {bandwidth: 9 GB/s, latency: 8 us}}]";
+            let spec = MachineSpec::preset(preset.name).unwrap().with(level).unwrap();
+            for (number, value) in values(&spec).enumerate() {
+                let Some((from, to)) = value.twice_as_fast() else { continue };
                 assert_eq!(spec.with(&format!("{}={from}", value.path)).unwrap(), spec);
                 let faster = spec.with(&format!("{}={to}", value.path)).unwrap();
                 assert_ne!(faster, spec, "{}", value.path);
-                let again = value.twice_as_fast(&faster).map(|(from, _)| from);
+                let again = values(&faster).nth(number).and_then(|value| value.twice_as_fast());
+                let again = again.map(|(from, _)| from);
                 assert!(again.is_none_or(|again| again == to), "{}", value.path);
             }
         }
@@ -122,8 +145,8 @@ mod tests {
     #[test]
     fn a_value_that_costs_nothing_is_not_tried() {
         let bare = MachineSpec::preset("bare").unwrap();
-        let tried: Vec<&str> = values()
-            .filter(|value| value.twice_as_fast(&bare).is_some())
+        let tried: Vec<_> = values(&bare)
+            .filter(|value| value.twice_as_fast().is_some())
             .map(|value| value.path)
             .collect();
         let costs = [

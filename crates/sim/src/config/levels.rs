@@ -8,7 +8,7 @@ use super::error::{Finding, Location};
 use super::machine::{MOST, latency};
 use super::reader::{Found, Reader, Section};
 use super::schema::{LEVEL, WIRE};
-use super::sips::{in_switch, link_between, topology};
+use super::sips::{Reported, in_switch, link_between, topology};
 use super::size::blame;
 
 /// The most levels of groups.
@@ -28,10 +28,10 @@ pub(super) fn levels(
 ) -> Option<Found<Vec<LevelSpec>>> {
     let start = sips.map(|sips| (sips.value.count, sips.location));
     let location = start.map_or(system.location, |(_, location)| location);
-    let Some(items) = r.items(system, "levels", LEVEL) else {
+    if !system.has("levels") {
         return Some(Found { value: Vec::new(), location });
-    };
-    let items = items?;
+    }
+    let items = r.items(system, "levels", LEVEL)?;
     let mut part = start;
     let mut found = Vec::new();
     for (number, item) in items.iter().enumerate() {
@@ -50,7 +50,8 @@ pub(super) fn levels(
         found.into_iter().map(|level| level.map(|level| level.value)).collect();
     let value = value?;
     check_names(r, &value, &items);
-    Some(Found { value, location: part.map_or(location, |(_, location)| location) })
+    let (_, location) = part?;
+    Some(Found { value, location })
 }
 
 /// The number of devices with one level more, and where its largest factor stands.
@@ -91,10 +92,10 @@ fn level(r: &mut Reader, section: &Section<'_>, part: Option<u32>) -> Option<Fou
         topology,
         link: link.value,
         nics,
-        pcie: pcie?,
+        pcie: pcie.ok()?,
         oversubscription: ratio,
-        multicast: multicast?,
-        reduction: reduction?,
+        multicast: multicast.ok()?,
+        reduction: reduction.ok()?,
     };
     if ratio > 1 && topology != Topology::Switch {
         let location = oversubscription.map_or(section.location, |found| found.location);
@@ -163,10 +164,14 @@ fn nics(r: &mut Reader, section: &Section<'_>, part: Option<u32>) -> Option<u32>
 }
 
 /// The way between a device and its NIC; none if the file has none.
-fn pcie(r: &mut Reader, section: &Section<'_>) -> Option<Option<WireSpec>> {
+fn pcie(r: &mut Reader, section: &Section<'_>) -> Result<Option<WireSpec>, Reported> {
     if section.find("pcie").is_none() {
-        return Some(None);
+        return Ok(None);
     }
+    wire_to_nic(r, section).map(Some).ok_or(Reported)
+}
+
+fn wire_to_nic(r: &mut Reader, section: &Section<'_>) -> Option<WireSpec> {
     let pcie = r.part(section, "pcie", WIRE)?;
     let bandwidth = r.quantity(&pcie, "bandwidth", units::parse_bandwidth);
     let latency = latency(r, &pcie);
@@ -175,5 +180,5 @@ fn pcie(r: &mut Reader, section: &Section<'_>) -> Option<Option<WireSpec>> {
         let finding = Finding::new(location, message).label("zero");
         return r.report(finding.help("use at least 1 ps, or leave out `pcie`"));
     }
-    Some(Some(WireSpec { bandwidth: bandwidth?.value, latency: latency?.value }))
+    Some(WireSpec { bandwidth: bandwidth?.value, latency: latency?.value })
 }

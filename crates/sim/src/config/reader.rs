@@ -166,21 +166,21 @@ impl Reader {
         self.open(&entry.node, location, parent.path_of(key), keys)
     }
 
-    /// The items of the list `key` of `parent`, if it is there, each a mapping that may have `keys`; one with a name goes by
-    /// its name. The inner `None` says that something was reported.
+    /// The items of the list `key` of `parent`, which must be there, each a mapping that may have `keys`; one with a name goes by
+    /// its name.
     pub(super) fn items<'a>(
         &mut self,
         parent: &Section<'a>,
         key: &str,
         keys: &'static [&'static str],
-    ) -> Option<Option<Vec<Section<'a>>>> {
+    ) -> Option<Vec<Section<'a>>> {
         let entry = parent.entries.iter().find(|entry| entry.key == key)?;
         let path = parent.path_of(key);
         let Value::Sequence(nodes) = &entry.node.value else {
             let message = format!("`{path}` must be a list, found {}", describe(&entry.node));
             let finding = Finding::new(point(&entry.node, entry.key_location), message);
             let help = format!("as in `- {{ {}: ... }}`, one item for each level", keys[0]);
-            return Some(self.report(finding.label("not a list").help(help)));
+            return self.report(finding.label("not a list").help(help));
         };
         let mut sections = Vec::new();
         for (number, node) in nodes.iter().enumerate() {
@@ -192,7 +192,7 @@ impl Reader {
             let location = if node.location.source > 0 { node.location } else { location };
             sections.push(self.open(node, location, name, keys));
         }
-        Some(sections.into_iter().collect())
+        sections.into_iter().collect()
     }
 
     /// The efficiency `key` of `section`; everything where the file has none.

@@ -25,7 +25,7 @@ pub(super) fn sips(r: &mut Reader, section: &Section<'_>) -> Option<Found<SipsSp
     let reduction = in_switch(r, section, "reduction", topology);
     let Found { value: count, location } = count?;
     let (topology, link) = (topology?, link?.value);
-    let (multicast, reduction) = (multicast?, reduction?);
+    let (multicast, reduction) = (multicast.ok()?, reduction.ok()?);
     let value = SipsSpec { count, topology, link, forwarding, multicast, reduction };
     Some(Found { value, location })
 }
@@ -37,15 +37,27 @@ fn forwarding(r: &mut Reader, section: &Section<'_>) -> Forwarding {
     found.and_then(|found| Forwarding::from_name(found.value)).unwrap_or_default()
 }
 
+/// Something was wrong, and the reader has it.
+pub(super) struct Reported;
+
 /// The cost of a multicast or a reduction inside the switch, if the file has one.
 pub(super) fn in_switch(
     r: &mut Reader,
     section: &Section<'_>,
     key: &str,
     topology: Option<Topology>,
-) -> Option<Option<InSwitchSpec>> {
-    let Some(entry) = section.find(key) else { return Some(None) };
-    let key_location = entry.key_location;
+) -> Result<Option<InSwitchSpec>, Reported> {
+    let Some(entry) = section.find(key) else { return Ok(None) };
+    let location = entry.key_location;
+    given_in_switch(r, section, (key, location), topology).map(Some).ok_or(Reported)
+}
+
+fn given_in_switch(
+    r: &mut Reader,
+    section: &Section<'_>,
+    (key, key_location): (&str, Location),
+    topology: Option<Topology>,
+) -> Option<InSwitchSpec> {
     let part = r.part(section, key, IN_SWITCH)?;
     let before = r.reported();
     let efficiency = r.efficiency(&part, "efficiency");
@@ -62,7 +74,7 @@ pub(super) fn in_switch(
     if r.reported() > before {
         return None;
     }
-    Some(Some(InSwitchSpec { efficiency, start: start? }))
+    Some(InSwitchSpec { efficiency, start: start? })
 }
 
 /// The topology of a level that connects `count` parts.

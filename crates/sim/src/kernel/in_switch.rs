@@ -76,7 +76,7 @@ impl Tl {
         channel: u32,
         spec: EdgeSpec,
     ) -> Result<Multicaster, KernelError> {
-        let name = |to: &PeId| self.edge_in_switch((self.pe(), *to), InSwitch::Multicast, channel);
+        let name = |to: &PeId| edge_in_switch((self.pe(), *to), InSwitch::Multicast, channel);
         self.check_in_switch(&to.iter().map(name).collect::<Vec<_>>(), &spec)?;
         let channel = InSwitch::Multicast.channel(channel);
         let senders: Result<Vec<Sender>, KernelError> =
@@ -98,7 +98,7 @@ impl Tl {
         channel: u32,
         spec: EdgeSpec,
     ) -> Result<Receiver, KernelError> {
-        let name = self.edge_in_switch((from, self.pe()), InSwitch::Multicast, channel);
+        let name = edge_in_switch((from, self.pe()), InSwitch::Multicast, channel);
         self.check_in_switch(&[name], &spec)?;
         self.receiver_on(from, name.channel, spec)
     }
@@ -114,7 +114,7 @@ impl Tl {
         channel: u32,
         spec: EdgeSpec,
     ) -> Result<Sender, KernelError> {
-        let name = self.edge_in_switch((self.pe(), to), InSwitch::Reduction, channel);
+        let name = edge_in_switch((self.pe(), to), InSwitch::Reduction, channel);
         self.check_in_switch(&[name], &spec)?;
         self.sender_on(to, name.channel, spec)
     }
@@ -131,8 +131,7 @@ impl Tl {
         channel: u32,
         spec: EdgeSpec,
     ) -> Result<Reducer, KernelError> {
-        let name =
-            |from: &PeId| self.edge_in_switch((*from, self.pe()), InSwitch::Reduction, channel);
+        let name = |from: &PeId| edge_in_switch((*from, self.pe()), InSwitch::Reduction, channel);
         let names: Vec<EdgeName> = from.iter().map(name).collect();
         self.check_in_switch(&names, &spec)?;
         let bytes = spec.slot_size.saturating_mul(spec.n_slots.into());
@@ -166,10 +165,6 @@ impl Tl {
     ) -> Reducing {
         let (program, expected) = (from.program.clone(), TileType::new(dtype, shape.into()));
         Reducing { program, edges: from.edges.clone(), op, expected, parts: Vec::new(), bytes: 0 }
-    }
-
-    fn edge_in_switch(&self, (from, to): (PeId, PeId), what: InSwitch, channel: u32) -> EdgeName {
-        EdgeName { from, to, channel: what.channel(channel) }
     }
 
     /// Checks that a switch does what the edges of a group want of it.
@@ -212,6 +207,10 @@ impl Tl {
         };
         Err(KernelError::BadEdge { edge: first, reason })
     }
+}
+
+fn edge_in_switch((from, to): (PeId, PeId), what: InSwitch, channel: u32) -> EdgeName {
+    EdgeName { from, to, channel: what.channel(channel) }
 }
 
 /// A multicast in progress: await it to wait until the message has a slot at every receiver and has left.

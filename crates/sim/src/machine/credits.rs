@@ -1,8 +1,9 @@
 //! Credits on their way back: from a freed slot at the receiver to the sender of an edge.
 
 use super::World;
-use super::fabric::{Act, Packet, PacketKind};
+use super::fabric::Act;
 use super::noc;
+use super::packet::{Packet, PacketKind};
 use crate::ipcq::{Backpressure, Edge, InSwitch, Returning};
 use crate::record::Path;
 use crate::stall::Kind;

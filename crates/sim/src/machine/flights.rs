@@ -13,8 +13,9 @@
 //! - **FLT-2 (keys).** The event at the end of a flight has the key of the moment at which somebody began to wait for the
 //!   flight, so that the order of events does not depend on how early the end was computed.
 
-use super::fabric::{PacketKind, PortSide};
+use super::fabric::PortSide;
 use super::noc::{Route, Stage};
+use super::packet::PacketKind;
 use super::transfer::Transfer;
 use super::{Engine, Sip, World};
 use crate::executor::Key;

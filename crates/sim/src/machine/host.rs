@@ -92,7 +92,7 @@ impl Machine {
     pub fn clear(&mut self) {
         self.executor.clear();
         *self.world.edges.borrow_mut() = crate::ipcq::Edges::default();
-        *self.world.packets.borrow_mut() = super::fabric::Packets::default();
+        *self.world.packets.borrow_mut() = super::packet::Packets::default();
         self.world.groups.borrow_mut().clear();
         for sip in &self.world.sips {
             sip.borrow_mut().clear();

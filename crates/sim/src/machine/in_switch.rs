@@ -11,8 +11,8 @@
 //! - **ISW-4 (order).** A reduction combines the values in the order in which its receiver names the senders.
 
 use super::World;
-use super::fabric::{Packet, PacketKind};
 use super::flights::Departure;
+use super::packet::{Packet, PacketKind};
 use crate::ipcq::{Edge, Edges, InSwitch, MessageBody};
 use crate::record::Path;
 use crate::stall::Kind;
@@ -74,7 +74,7 @@ impl World {
                 let message = edge.messages.push();
                 message.path = path.get();
                 message.bytes = body.bytes;
-                message.value = body.value.clone();
+                message.value.clone_from(&body.value);
                 message.following = following;
                 message.posted = now;
                 message.path.advance(now, Kind::Dependency);

@@ -67,8 +67,7 @@ fn reduce(spec: MachineSpec, edge: EdgeSpec, elements: usize, waits: &[Vec<u64>]
         }
     });
     machine.run().unwrap_or_else(|error| panic!("{error}"));
-    let arrivals = arrivals.borrow()[0].clone();
-    arrivals
+    arrivals.borrow()[0].clone()
 }
 
 /// The recurrence of ISW-2, with a receiver that frees each slot at once.
@@ -153,8 +152,7 @@ fn multicast(work: &[u64], messages: usize, slots: u32) -> Vec<Vec<u64>> {
         });
     }
     machine.run().unwrap_or_else(|error| panic!("{error}"));
-    let arrivals = arrivals.borrow().clone();
-    arrivals
+    arrivals.borrow().clone()
 }
 
 /// The recurrence of ISW-1.
@@ -227,8 +225,7 @@ fn sum_and_spread(order: &'static [u32], numbers: &'static [f32]) -> Vec<f64> {
         });
     }
     machine.run().unwrap_or_else(|error| panic!("{error}"));
-    let found = found.borrow().clone();
-    found
+    found.borrow().clone()
 }
 
 #[test]

@@ -46,101 +46,92 @@ fn cfg_1_levels_are_read_with_their_defaults() {
     assert_eq!(node.reduction.unwrap().start, Time::us(2));
 }
 
+/// Checks that `NODE` with `before` replaced by `after` is refused by these messages.
+fn check(before: &str, after: &str, expected: &[&str]) {
+    assert!(NODE.contains(before), "{before}");
+    let levels = NODE.replace(before, after);
+    assert_eq!(refused(&levels), expected, "CFG-1: {levels}");
+}
+
 #[test]
-fn cfg_1_what_is_wrong_with_a_level_is_shown_there() {
-    let cases = [
-        (
-            "    - { name: node }",
-            vec![
-                "missing `system.levels.node.count` @ { name: node",
-                "missing `system.levels.node.topology` @ { name: node",
-            ],
-        ),
-        ("    - 7", vec!["`system.levels[0]` must be a mapping, found a single value @ 7"]),
-        (
-            &NODE.replace("node", "Node"),
-            vec!["`system.levels.Node.name` must be one word of small letters @ Node, count:"],
-        ),
-        (
-            &NODE.replace("node", "sip"),
-            vec!["`system.levels.sip.name` cannot be `sip` @ sip, count: "],
-        ),
-        (
-            &NODE.replace("latency: 5 us", "latency: 0 ns"),
-            vec!["`system.levels.node.link.latency` must be more than zero @ 0 ns } }"],
-        ),
-        (
-            &NODE.replace("latency: 5 us", "latency: 5 us, lanes: 0"),
-            vec!["`system.levels.node.link.lanes` is out of range: 0 @ 0 } }"],
-        ),
-        (
-            &NODE.replace("latency: 5 us", "latency: 5 us, efficiency: 1.5"),
-            vec!["`system.levels.node.link.efficiency`: `1.5` is too large @ 1.5 } }"],
-        ),
-        (
-            &NODE.replace("latency: 5 us", "latency: 5 us, efficiency: 85 %"),
-            vec![
-                "`system.levels.node.link.efficiency`: `85 %` has a unit, `%`, where a number alone is wanted @ 85 % } }",
-            ],
-        ),
-        (
-            &NODE.replace("count: 4", "count: 4, nics: 3"),
-            vec!["`system.levels.node.nics` does not fit 4 devices: 3 @ 3, topology:"],
-        ),
-        (
-            &NODE.replace("count: 4", "count: 4, nics: 8"),
-            vec!["`system.levels.node.nics` does not fit 4 devices: 8 @ 8, topology:"],
-        ),
-        (
-            &NODE.replace("count: 4", "count: 4, pcie: { bandwidth: 1 GB/s, latency: 0 ns }"),
-            vec!["`system.levels.node.pcie.latency` must be more than zero @ 0 ns }, topo"],
-        ),
-        (
-            &NODE.replace("topology: switch", "topology: ring_1d, oversubscription: 2"),
-            vec!["topology `ring_1d` cannot be oversubscribed @ 2, link: { b"],
-        ),
-        (
-            &NODE.replace("topology: switch", "topology: ring_1d, reduction: {}"),
-            vec!["topology `ring_1d` has no reduction @ reduction: {"],
-        ),
-        (
-            &NODE.replace("5 us", "10 ps").replace("count: 4", "count: 4, nics: 1"),
-            vec!["`system.levels.node.link.latency` is too short @ 10 ps } }"],
-        ),
-        (
-            &NODE.replace("topology: switch", "topology: torus_3d, layers: 2, rows: 2"),
-            vec!["missing `system.levels.node.columns` @ torus_3d, la"],
-        ),
-        (
-            &NODE.replace("topology: switch", "topology: torus_3d, layers: 2, rows: 2, columns: 2"),
-            vec![
-                "`system.levels.node.count` contradicts layers, rows and columns: 2 * 2 * 2 = 8, not 4 @ 4, topology:",
-            ],
-        ),
-        (
-            &NODE.replace("count: 4", "count: 65536"),
-            vec!["the machine is too large: 262144 SIPs in all @ 65536, topol"],
-        ),
-        (&format!("{NODE}\n{NODE}"), vec!["two levels have the name `node` @ node, count:"]),
-        (
-            &NODE.replace(
-                "topology: switch, link: { bandwidth: 50 GB/s, latency: 5 us }",
-                "topology: switch",
-            ),
-            vec![
-                "the machine cannot route: there is no way between the groups of `system.levels.node`, which has no `link` @ { name: node",
-            ],
-        ),
-        (
-            &NODE.replace("oversub", "").replace("topology", "topolgy"),
-            vec!["unknown key `topolgy` in `system.levels.node` @ topolgy: swi"],
-        ),
-    ];
-    for (levels, expected) in cases {
-        assert_eq!(refused(levels), expected, "CFG-1: {levels}");
-    }
-    let not_a_list =
-        preset("quad-sip").unwrap().text.replace("  host:", "  levels: { name: node }\n  host:");
+fn cfg_1_a_wrong_link_of_a_level_is_shown_there() {
+    let latency = "latency: 5 us";
+    check(
+        latency,
+        "latency: 0 ns",
+        &["`system.levels.node.link.latency` must be more than zero @ 0 ns } }"],
+    );
+    check(
+        latency,
+        "latency: 5 us, lanes: 0",
+        &["`system.levels.node.link.lanes` is out of range: 0 @ 0 } }"],
+    );
+    let large = "`system.levels.node.link.efficiency`: `1.5` is too large @ 1.5 } }";
+    check(latency, "latency: 5 us, efficiency: 1.5", &[large]);
+    let unit = "`system.levels.node.link.efficiency`: `85 %` has a unit, `%`, where a number alone is wanted @ 85 % } }";
+    check(latency, "latency: 5 us, efficiency: 85 %", &[unit]);
+    let none = "the machine cannot route: there is no way between the groups of `system.levels.node`, which has no `link` @ { name: node";
+    check(", link: { bandwidth: 50 GB/s, latency: 5 us }", "", &[none]);
+    let short = NODE.replace("5 us", "10 ps").replace("count: 4", "count: 4, nics: 1");
+    assert_eq!(
+        refused(&short),
+        ["`system.levels.node.link.latency` is too short @ 10 ps } }"],
+        "CFG-1"
+    );
+}
+
+#[test]
+fn cfg_1_a_wrong_topology_of_a_level_is_shown_there() {
+    let switch = "topology: switch";
+    let over = "topology `ring_1d` cannot be oversubscribed @ 2, link: { b";
+    check(switch, "topology: ring_1d, oversubscription: 2", &[over]);
+    let reduces = "topology `ring_1d` has no reduction @ reduction: {";
+    check(switch, "topology: ring_1d, reduction: {}", &[reduces]);
+    let side = "missing `system.levels.node.columns` @ torus_3d, la";
+    check(switch, "topology: torus_3d, layers: 2, rows: 2", &[side]);
+    let product = "`system.levels.node.count` contradicts layers, rows and columns: 2 * 2 * 2 = 8, not 4 @ 4, topology:";
+    check(switch, "topology: torus_3d, layers: 2, rows: 2, columns: 2", &[product]);
+    check("topology", "topolgy", &["unknown key `topolgy` in `system.levels.node` @ topolgy: swi"]);
+}
+
+#[test]
+fn cfg_1_wrong_nics_of_a_level_are_shown_there() {
+    let count = "count: 4";
+    check(
+        count,
+        "count: 4, nics: 3",
+        &["`system.levels.node.nics` does not fit 4 devices: 3 @ 3, topology:"],
+    );
+    check(
+        count,
+        "count: 4, nics: 8",
+        &["`system.levels.node.nics` does not fit 4 devices: 8 @ 8, topology:"],
+    );
+    let zero = "`system.levels.node.pcie.latency` must be more than zero @ 0 ns }, topo";
+    check(count, "count: 4, pcie: { bandwidth: 1 GB/s, latency: 0 ns }", &[zero]);
+    check(count, "count: 65536", &["the machine is too large: 262144 SIPs in all @ 65536, topol"]);
+}
+
+#[test]
+fn cfg_1_a_wrong_item_or_name_of_a_level_is_shown_there() {
+    let missing = ["count", "topology"]
+        .map(|key| format!("missing `system.levels.node.{key}` @ {{ name: node"));
+    assert_eq!(refused("    - { name: node }"), missing, "CFG-1");
+    assert_eq!(
+        refused("    - 7"),
+        ["`system.levels[0]` must be a mapping, found a single value @ 7"],
+        "CFG-1"
+    );
+    check(
+        "node",
+        "Node",
+        &["`system.levels.Node.name` must be one word of small letters @ Node, count:"],
+    );
+    check("node", "sip", &["`system.levels.sip.name` cannot be `sip` @ sip, count: "]);
+    let twice = format!("{NODE}\n{NODE}");
+    assert_eq!(refused(&twice), ["two levels have the name `node` @ node, count:"], "CFG-1");
+    let quad = preset("quad-sip").unwrap().text;
+    let not_a_list = quad.replace("  host:", "  levels: { name: node }\n  host:");
     let errors = parse_machine("my.yaml", &not_a_list).unwrap_err();
     assert_eq!(errors.errors()[0].message(), "`system.levels` must be a list, found a mapping");
 }

@@ -74,6 +74,10 @@ fn levels(mut part: u32, raw: Vec<RawLevel>) -> Vec<LevelSpec> {
             2 => (6 * side, Topology::Mesh3d { layers: side, rows: 2, columns: 3 }),
             _ => (side, Topology::Switch),
         };
+        // Every grid of cubes and PEs must fit.
+        if part * count > 255 {
+            break;
+        }
         let switched = topology == Topology::Switch;
         levels.push(LevelSpec {
             name: name.to_owned(),

@@ -156,11 +156,11 @@ impl<'a> View<'a> {
         parts
     }
 
-    fn leg(&self, node: u32, beyond: Beyond, cost: WireSpec, next: u32) -> Leg {
+    fn leg(node: u32, beyond: Beyond, cost: WireSpec, next: u32) -> Leg {
         Leg { stage: Stage { wire: Wire::Port { node, beyond }, cost }, next, ingress: None }
     }
 
-    fn into_sip(&self, leg: Leg) -> Leg {
+    fn entering(&self, leg: Leg) -> Leg {
         let wire = Wire::Ingress { sip: leg.next, level: self.number };
         Leg { ingress: Some(Stage { wire, cost: self.costs.ingress }), ..leg }
     }
@@ -200,11 +200,11 @@ impl<'a> View<'a> {
     fn chain(&self, nodes: &[(u32, Beyond, WireSpec)], to: u32) -> Vec<Leg> {
         let next = |at: usize| nodes.get(at + 1).map_or(to, |(node, ..)| *node);
         let leg = |(at, (node, beyond, cost)): (usize, &(u32, Beyond, WireSpec))| {
-            self.leg(*node, *beyond, *cost, next(at))
+            Self::leg(*node, *beyond, *cost, next(at))
         };
         let mut legs: Vec<Leg> = nodes.iter().enumerate().map(leg).collect();
         let last = legs.pop().unwrap();
-        legs.push(self.into_sip(last));
+        legs.push(self.entering(last));
         legs
     }
 }
@@ -247,7 +247,7 @@ pub(crate) fn way(spec: &MachineSpec, from: u32, to: u32) -> Vec<Leg> {
     let mut legs = Vec::new();
     for part in between {
         let next = part * view.part + from % view.part;
-        legs.push(view.leg(at, Beyond::Node(next), view.costs.link, next));
+        legs.push(View::leg(at, Beyond::Node(next), view.costs.link, next));
         at = next;
     }
     legs
