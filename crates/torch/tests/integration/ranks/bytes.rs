@@ -85,7 +85,7 @@ fn oracle(steps: &[Step]) -> Vec<Vec<f32>> {
                 }
             }
             Step::Double(block, ..) => block.elements().into_iter().for_each(|at| {
-                matrices[block.matrix][at] = matrices[block.matrix][at] * 2.0 % 512.0
+                matrices[block.matrix][at] = matrices[block.matrix][at] * 2.0 % 512.0;
             }),
             Step::Read(block) => {
                 let matrix = &matrices[block.matrix];
@@ -105,7 +105,7 @@ fn double(cx: &Rank, x: &Tensor, wait: u64, pe: u16) -> Result<Handle, Error> {
         let twice = tl.add(&x, &x).await?;
         let mut rest = Vec::new();
         for index in 0..twice.shape().elements() {
-            rest.push((tl.item(&twice, index)? % 512.0) as f32);
+            rest.push(tl.item(&twice, index)? % 512.0);
         }
         // Element by element, so that a request that begins too early sees half of it.
         let (dims, strides) = (view.shape.dims(), view.strides.dims());
@@ -114,7 +114,7 @@ fn double(cx: &Rank, x: &Tensor, wait: u64, pe: u16) -> Result<Handle, Error> {
             let address = view.address + (at * view.dtype.size()) as u64;
             let place =
                 View { address, shape: [1, 1].into(), strides: [1, 1].into(), ..view.clone() };
-            let number = tl.full(view.dtype, [1, 1], f64::from(number))?;
+            let number = tl.full(view.dtype, [1, 1], number)?;
             tl.store(&place, &number).await?;
         }
         Ok(())
@@ -220,7 +220,8 @@ fn step_time(flat: bool) -> Time {
                 let place = View { shape: 64.into(), ..args.view(0)? };
                 tl.store(&place, &ones).await
             };
-            let on = Grid::On(vec![PeId { sip: cx.rank() as u32, cube: 1, pe: 0 }]);
+            let on =
+                Grid::On(vec![PeId { cube: 1, ..PeId::first(u32::try_from(rank).expect("few")) }]);
             cx.launch("backward", on, &[Arg::write(gradient)], kernel)?;
             works.push(dist::all_reduce_async(&cx, gradient, dist::ReduceOp::Sum, None)?);
         }
@@ -235,6 +236,5 @@ fn step_time(flat: bool) -> Time {
 #[test]
 fn req_1_a_step_over_one_flat_buffer_takes_the_time_of_separate_tensors() {
     let (flat, separate) = (step_time(true), step_time(false));
-    println!("flat {flat}, separate {separate}");
     assert_eq!(flat, separate);
 }

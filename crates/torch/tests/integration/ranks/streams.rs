@@ -53,9 +53,9 @@ fn str_1_making_memory_known_takes_no_part() {
         let x = cx.zeros([8], DType::F32)?;
         let stream = cx.stream("compute");
         let long = stream.run(|| nap(&cx, &x, Time::us(50)));
-        let _on = stream.enter();
+        let on = stream.enter();
         let y = cx.empty([8], DType::F32)?;
-        drop(_on);
+        drop(on);
         y.fill_(1.0)?.wait().await?;
         Ok(long.is_over())
     });
@@ -154,9 +154,9 @@ fn pipeline(schedule: Schedule, with_stream: bool) -> (Vec<Vec<(bool, usize)>>, 
                     Ok(())
                 }
             };
-            let _on = with_stream.then(|| stream.enter());
+            let on = with_stream.then(|| stream.enter());
             cx.launch("step", Grid::Pes(1), &[Arg::write(&x)], kernel)?;
-            drop(_on);
+            drop(on);
             let to = if forward { Some(stage + 1) } else { stage.checked_sub(1) };
             if let Some(to) = to.filter(|to| *to < STAGES) {
                 works.push(dist::isend(&cx, &x, to, tag, None)?);
