@@ -213,7 +213,7 @@ pub(super) fn pieces(tile: &Tile, slot_size: u64) -> impl Iterator<Item = (Messa
     })
 }
 
-fn check(edge: EdgeName, spec: &EdgeSpec, world: &World) -> Result<(), KernelError> {
+pub(super) fn check(edge: EdgeName, spec: &EdgeSpec, world: &World) -> Result<(), KernelError> {
     let known = |pe: PeId| {
         pe.sip < world.spec.devices()
             && u32::from(pe.cube) < world.spec.cubes.count()
