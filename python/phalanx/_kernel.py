@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial, update_wrapper
+from threading import get_ident
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any
 
@@ -254,7 +255,7 @@ class Kernel:
         return found
 
     def _key(self, rank: _core.Rank, grid: Grid, args: tuple[Any, ...]) -> Any:
-        parts: list[Any] = [rank.identity(), grid._key()]
+        parts: list[Any] = [get_ident(), rank.identity(), grid._key()]
         for arg in args:
             if isinstance(arg, Tensor):
                 core = arg._core
