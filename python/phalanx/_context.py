@@ -6,6 +6,7 @@ import atexit
 import os
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from . import _core, _progress
@@ -227,8 +228,10 @@ def _failed(failure: dict[str, Any], secondary: dict[int, BaseException]) -> Bas
     """The exception of a spawn that failed."""
     errors: dict[int, BaseException] = failure["errors"]
     for error in errors.values():
-        if isinstance(error, KeyboardInterrupt):
-            return error
+        # Ctrl-C in the Python code of a rank, or of a kernel that the rank waits for.
+        for raised in (error, error.__cause__):
+            if isinstance(raised, KeyboardInterrupt):
+                return raised
     made: BaseException
     exits = {rank: error for rank, error in errors.items() if isinstance(error, SystemExit)}
     if errors and len(exits) == len(errors):
@@ -288,4 +291,6 @@ def report() -> Report:
 @atexit.register
 def _close_all() -> None:
     for context in list(_open):
-        context._core.close()
+        # The contexts of other threads end with the process.
+        with suppress(RuntimeError):
+            context._core.close()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial, update_wrapper
+from threading import get_ident
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any
 
@@ -23,6 +24,10 @@ from .errors import ArgumentError
 __all__ = ["Grid", "Issued", "Kernel", "Queue", "Tile", "Tl", "View", "explain", "kernel", "launch"]
 
 
+#: The fiber that runs: a kernel runs in no other greenlet.
+_here: Callable[[], Any] = getcurrent
+
+
 def _install() -> None:
     """Gives ``Tl`` the methods that wait. They are Python, so that no frame of Rust stands on a stack that is suspended."""
     raw = {name: getattr(Tl, name) for name in dir(Tl) if not name.startswith("_")}
@@ -34,7 +39,7 @@ def _install() -> None:
             answer = call(self, a)
             if type(answer) is not Pending:
                 return answer
-            getcurrent().hub.switch(answer)
+            _here().hub.switch(answer)
             return answer.result()
 
         return method
@@ -46,7 +51,7 @@ def _install() -> None:
             answer = call(self, a, b)
             if type(answer) is not Pending:
                 return answer
-            getcurrent().hub.switch(answer)
+            _here().hub.switch(answer)
             return answer.result()
 
         return method
@@ -54,7 +59,7 @@ def _install() -> None:
     def wait(answer: Any) -> Any:
         if type(answer) is not Pending:
             return answer
-        getcurrent().hub.switch(answer)
+        _here().hub.switch(answer)
         return answer.result()
 
     for name in ("neg", "abs", "recip", "sqrt", "exp", "log", "relu", "tanh", "sigmoid", "gelu"):
@@ -80,14 +85,14 @@ def _install() -> None:
         answer = load(self, view, other, False)
         if type(answer) is not Pending:
             return answer
-        getcurrent().hub.switch(answer)
+        _here().hub.switch(answer)
         return answer.result()
 
     def store_(self: Tl, view: View, tile: Tile) -> Any:
         answer = store(self, view, tile, False)
         if type(answer) is not Pending:
             return answer
-        getcurrent().hub.switch(answer)
+        _here().hub.switch(answer)
         return answer.result()
 
     methods: dict[str, Callable[..., Any]] = {
@@ -186,6 +191,7 @@ class Kernel:
             raise ArgumentError(f"no mode `{mode}`: a kernel is `recorded` or `greenlet`")
         self.fn = fn
         self.mode = mode
+        self.__name__: str = getattr(fn, "__name__", "kernel")
         code: CodeType = fn.__code__
         self._parameters = code.co_varnames[1 : code.co_argcount]
         unknown = [name for name in reads if name not in self._parameters]
@@ -213,7 +219,7 @@ class Kernel:
             if kwargs:
                 raise TypeError(f"kernel `{self.__name__}` got an unexpected argument `{next(iter(kwargs))}`")
         shape = _grid(grid)
-        tensors = []
+        tensors: list[tuple[_core.Tensor, bool]] = []
         places: list[int | None] = []
         for index, arg in enumerate(args):
             if isinstance(arg, Tensor):
@@ -231,8 +237,7 @@ class Kernel:
             values = [arg if place is None else views[place] for arg, place in zip(args, places, strict=True)]
             return lambda: begin(lambda: finish(fn(tl, *values)))
 
-        name = getattr(fn, "__name__", "kernel")
-        return Work(rank.launch(name, shape._parts, tensors, begin_program, recordings, self.mode == "greenlet"))
+        return Work(rank.launch(self.__name__, shape._parts, tensors, begin_program, recordings, self.mode == "greenlet"))
 
     def _recordings_for(self, rank: _core.Rank, grid: Grid, args: tuple[Any, ...]) -> Recordings:
         """The lists that were recorded with arguments of the same kinds."""
@@ -250,7 +255,7 @@ class Kernel:
         return found
 
     def _key(self, rank: _core.Rank, grid: Grid, args: tuple[Any, ...]) -> Any:
-        parts: list[Any] = [rank.identity(), grid._key()]
+        parts: list[Any] = [get_ident(), rank.identity(), grid._key()]
         for arg in args:
             if isinstance(arg, Tensor):
                 core = arg._core
@@ -263,13 +268,13 @@ class Kernel:
         outside = self._outside(self.fn, set())
         return None if outside is None else (tuple(parts), outside)
 
-    def _outside(self, fn: FunctionType | Callable[..., Any], seen: set[Any]) -> tuple[Any, ...] | None:
+    def _outside(self, fn: Any, seen: set[Any]) -> tuple[Any, ...] | None:
         """What a function depends on beside its arguments; ``None`` if that may change, or if the function has an effect."""
         fn = fn.fn if isinstance(fn, Kernel) else fn
         if fn in seen:
             return ()
         seen.add(fn)
-        values: list[Any] = [fn.__code__, fn.__defaults__]  # type: ignore[union-attr]
+        values: list[Any] = [fn.__code__, fn.__defaults__]
         named = [*_globals(fn), *_cells(fn)]
         for name, value in named:
             if isinstance(value, _CONSTANT):
@@ -294,7 +299,7 @@ def _globals(fn: Any) -> list[tuple[str, Any]]:
     import builtins
 
     found = []
-    names = set()
+    names: set[str] = set()
     codes = [fn.__code__]
     while codes:
         code = codes.pop()
@@ -455,5 +460,5 @@ def _operator(name: str, swapped: bool = False) -> Callable[[Tile, Any], Any]:
 for _symbol, _name in {"add": "add", "sub": "sub", "mul": "mul", "truediv": "div"}.items():
     setattr(Tile, f"__{_symbol}__", _operator(_name))
     setattr(Tile, f"__r{_symbol}__", _operator(_name, swapped=True))
-Tile.__matmul__ = lambda self, other: self.tl.dot(self, other)  # type: ignore[attr-defined]
-Tile.__neg__ = lambda self: self.tl.neg(self)  # type: ignore[attr-defined]
+setattr(Tile, "__matmul__", lambda self, other: self.tl.dot(self, other))  # noqa: B010
+setattr(Tile, "__neg__", lambda self: self.tl.neg(self))  # noqa: B010

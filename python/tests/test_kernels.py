@@ -483,3 +483,36 @@ def test_storing_to_what_is_only_read_is_an_error() -> None:
     with pytest.raises(KernelError, match="which the launch declares as read") as caught:
         phalanx.Context("pair").run(lambda: wrong[1](phalanx.ones(4)).wait())
     assert caught.value.__cause__ is not None
+
+
+def test_ctrl_c_in_a_kernel_is_a_keyboard_interrupt() -> None:
+    @phalanx.kernel
+    def interrupted(tl: Any, x: Any) -> None:
+        tl.load(x)
+        raise KeyboardInterrupt
+
+    context = phalanx.Context("pair")
+    with pytest.raises(KeyboardInterrupt):
+        context.run(lambda: interrupted[1](phalanx.ones(4)).wait())
+    assert context.run(lambda: 1) == 1
+
+
+def test_kernels_and_contexts_of_two_threads() -> None:
+    import threading
+
+    found: list[Any] = []
+
+    def use() -> None:
+        def program() -> list[float]:
+            x, y, out = phalanx.ones(4), phalanx.ones(4), phalanx.empty(4)
+            for _ in range(2):
+                add[2](x, y, out)
+            return out.tolist()
+
+        found.append(phalanx.Context("pair").run(program))
+
+    use()
+    thread = threading.Thread(target=use)
+    thread.start()
+    thread.join()
+    assert found == [[2.0] * 4] * 2

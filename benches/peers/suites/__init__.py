@@ -10,7 +10,7 @@ import costs
 import report
 from programs import Progress
 
-from . import engine, node, ranks, sim
+from . import engine, node, python, ranks, sim
 
 
 @dataclass(frozen=True)
@@ -28,4 +28,5 @@ SUITES = {
     "ranks": Suite(ranks.SUMMARY, ranks.run),
     "engine": Suite(engine.SUMMARY, engine.run, costs.as_json, costs.as_table),
     "node": Suite(node.SUMMARY, node.run, node.as_json, node.as_table),
+    "python": Suite(python.SUMMARY, python.run),
 }

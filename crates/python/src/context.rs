@@ -32,6 +32,9 @@ struct State {
     interrupt: Arc<Interrupt>,
 }
 
+/// The results of all ranks, or their failure.
+type SpawnResult = (Option<Vec<Py<PyAny>>>, Option<Py<PyDict>>);
+
 /// The threads that compute numbers for all contexts.
 fn pool() -> Arc<dyn Evaluator> {
     static POOL: OnceLock<Arc<Pool>> = OnceLock::new();
@@ -74,20 +77,15 @@ impl Context {
         Ok(Self(OneThread::new(State { context, sim, interrupt })))
     }
 
-    /// Runs `nprocs` programs. `begin(rank)`, called in this greenlet, starts the program of a rank. Returns the results and
+    /// Runs programs of so many ranks. `begin(rank)`, called in this greenlet, starts the program of a rank. Returns the results and
     /// `None`, or `None` and the failure.
-    fn spawn(
-        &self,
-        py: Python<'_>,
-        nprocs: usize,
-        begin: Py<PyAny>,
-    ) -> PyResult<(Option<Vec<Py<PyAny>>>, Option<Py<PyDict>>)> {
-        let result = self.with(py, |context| {
+    fn spawn(&self, py: Python<'_>, ranks: usize, begin: Py<PyAny>) -> PyResult<SpawnResult> {
+        let ended = self.with(py, |context| {
             let begin = Rc::new(begin);
-            spawn(context, nprocs, move |_, cx| {
-                let begun = Python::attach(|py| bind(py, &begin, cx));
+            spawn(context, ranks, move |_, cx| {
+                let program = Python::attach(|py| bind(py, &begin, cx));
                 async move {
-                    let program = begun.map_err(|error| Error::from(Raised::new(error)))?;
+                    let program = program.map_err(|error| Error::from(Raised::new(error)))?;
                     program.await.map_err(Error::from)
                 }
             })
@@ -95,7 +93,7 @@ impl Context {
         if let Some(error) = self.0.get()?.interrupt.end(py) {
             return Err(error);
         }
-        match result {
+        match ended {
             Ok(results) => Ok((Some(results), None)),
             Err(error) => Ok((None, Some(failure(py, &error)?))),
         }

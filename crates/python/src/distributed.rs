@@ -36,7 +36,7 @@ impl Group {
 }
 
 /// The given group, on its own thread.
-pub(crate) fn given<'a>(group: Option<&'a Py<Group>>) -> PyResult<Option<&'a ProcessGroup>> {
+pub(crate) fn given(group: Option<&Py<Group>>) -> PyResult<Option<&ProcessGroup>> {
     group.map(|group| group.get().get()).transpose()
 }
 

@@ -206,14 +206,10 @@ impl Drop for Program {
         let _ = Python::try_attach(|py| {
             let _inside = Inside::enter();
             for _ in 0..MOST_WAITS {
-                match fiber.throw.bind(py).call0() {
-                    Ok(answer) => match answer.cast::<Pending>() {
-                        Ok(pending) => {
-                            drop(pending.get().wait().map(|wait| wait.replace(Wait::Gone)))
-                        }
-                        Err(_) => return,
-                    },
-                    Err(_) => return,
+                let Ok(answer) = fiber.throw.bind(py).call0() else { return };
+                let Ok(pending) = answer.cast::<Pending>() else { return };
+                if let Ok(wait) = pending.get().wait() {
+                    wait.replace(Wait::Gone);
                 }
             }
         });

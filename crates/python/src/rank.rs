@@ -134,8 +134,8 @@ impl Rank {
 
     /// A tensor of the elements of a contiguous buffer: `float32`, `int32`, or `uint16` for f16 and bf16. With `resident` the
     /// elements are there before the program begins.
-    #[pyo3(signature = (buffer, shape, dtype, policy=None))]
-    fn from_buffer(
+    #[pyo3(name = "from_buffer", signature = (buffer, shape, dtype, policy=None))]
+    fn tensor_of(
         &self,
         py: Python<'_>,
         buffer: &Bound<'_, PyAny>,

@@ -20,6 +20,7 @@ use std::rc::Rc;
 #[pyclass(frozen, module = "phalanx._core")]
 pub(crate) struct Layer(OneThread<Kind>);
 
+#[expect(clippy::large_enum_variant, reason = "a program has few layers")]
 enum Kind {
     Column(ColumnParallelLinear),
     Row(RowParallelLinear),

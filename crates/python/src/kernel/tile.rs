@@ -118,7 +118,9 @@ impl Made {
             Self::Nothing => {}
             Self::Tile(slot, _) => running.tiles.borrow_mut().release(*slot),
             Self::Pair(pair) => {
-                pair.iter().for_each(|(slot, _)| running.tiles.borrow_mut().release(*slot));
+                for (slot, _) in pair {
+                    running.tiles.borrow_mut().release(*slot);
+                }
             }
             Self::Issued(slot, made) => {
                 running.issued.borrow_mut().release(*slot);

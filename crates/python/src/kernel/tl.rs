@@ -123,13 +123,11 @@ impl Tl {
     fn make(&self, py: Python<'_>, made: Option<Type>, op: impl FnOnce(Slot) -> Op) -> Reply {
         let running = self.running()?;
         let to = running.tiles.borrow_mut().reserve();
-        match made {
-            Some(made) => self.act(py, op(to), Made::Tile(to, made)),
-            None => {
-                let unknown = Made::Tile(to, (DType::F32, Shape::from(0)));
-                self.look(py, "an operation whose operands do not fit", op(to), unknown)
-            }
+        if let Some(made) = made {
+            return self.act(py, op(to), Made::Tile(to, made));
         }
+        let unknown = Made::Tile(to, (DType::F32, Shape::from(0)));
+        self.look(py, "an operation whose operands do not fit", op(to), unknown)
     }
 
     /// The same, issued only.

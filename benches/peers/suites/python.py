@@ -1,0 +1,46 @@
+"""The Python package: what one operation of a kernel costs, a ring written in Python beside SimPy, spawning, and moving numbers.
+
+Every figure is CPU time of one process; the package is built and installed into the bench's own environment first.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from interpreter import python_with
+from programs import HERE, ROOT, Progress, run_checked, run_json
+from report import Row
+
+SUMMARY = "kernels and ranks in Python, against their limits, SimPy and numpy"
+
+LIMIT = "its limit"
+
+# The way of a kernel, must, goal: microseconds of one vector operation.
+OPERATIONS = (("greenlet", 2.0, 1.2), ("recorded", 0.5, 0.3), ("replayed", 0.25, 0.15))
+
+
+def run(quick: bool, progress: Progress) -> list[Row]:
+    """Installs the package and measures."""
+    python = python_with(HERE / "requirements.txt")
+    progress.say("building and installing the package")
+    run_checked([python, "-m", "pip", "install", "--quiet", str(ROOT)])
+    progress.say("kernels, ranks and copies in Python")
+    values = run_json([python, HERE / "python_costs.py", *(["--quick"] if quick else [])]).values
+    rows = [
+        Row(f"one vector operation, {way}", values[f"{way}_us"], must, LIMIT, "us", True, "ours", must=must, goal=goal)
+        for way, must, goal in OPERATIONS
+    ]
+    rows.append(ring_row(python, 16 if quick else 64, values["ring_recorded_s"], progress))
+    growth = float(values["spawn_objects_left"])
+    rows.append(Row("objects left by spawns, half failing", growth, 100.0, LIMIT, "", True, "ours", must=100.0))
+    for name, key in (("numpy to tensor, 64 MiB", "to_tensor_ms"), ("tensor to numpy, 64 MiB", "to_numpy_ms")):
+        # One copy, on a machine that is not alone.
+        rows.append(Row(name, values[key], values["numpy_copy_ms"], "one copy by numpy", "ms", True, "ratio", must=0.5))
+    return rows
+
+
+def ring_row(python: Path, ranks: int, ours: float, progress: Progress) -> Row:
+    """A ring all-reduce whose kernel is Python, beside the same in SimPy."""
+    progress.say(f"the ring on SimPy, P={ranks}")
+    peer = run_json([python, HERE / "simpy_ring.py", str(ranks)]).values["cpu_s"]
+    return Row(f"16 MiB ring, its kernel in Python, P={ranks}", ours, peer, "SimPy", "s", True, "ratio", must=15.0, goal=40.0)
