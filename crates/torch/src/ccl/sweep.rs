@@ -120,9 +120,15 @@ impl Sweep {
         plan.check(self.operation, &self.machine, &members)
     }
 
-    /// The plan called `name` that a call may follow on this machine.
-    pub fn plan_named(&self, name: &str) -> Option<Plan> {
-        let plan = self.ccl.plan(name, &Algorithm::names());
+    /// The plan called `name` that a call of a size, in bytes, may follow on this machine: one of its library, or a configured one.
+    pub fn plan_named(&self, bytes: u64, name: &str) -> Option<Plan> {
+        let members: Vec<u32> = (0..self.ranks.unwrap_or(self.machine.devices())).collect();
+        let elements = self.elements(self.count(bytes));
+        let trial = Trial { dtype: self.dtype, ..Trial::new(self.operation, members, elements) };
+        let profile = self.ccl.profile(&self.machine);
+        let own = profile.map_or_else(Vec::new, |profile| profile.plans(&self.machine, &trial));
+        let plan = own.into_iter().find(|plan| plan.name == name);
+        let plan = plan.or_else(|| self.ccl.plan(name, &Algorithm::names()));
         plan.filter(|plan| self.fits(plan).is_ok())
     }
 
