@@ -4,6 +4,7 @@
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
+use super::sources::is_below;
 use crate::spec::{
     CacheSpec, CollectivesSpec, DmaSpec, Efficiency, FigureSource, Forwarding, GemmSpec, GridSpec,
     HbmSpec, InSwitchSpec, LevelSpec, LinkSpec, MachineSpec, NumberType, ProtocolSpec, SipsSpec,
@@ -65,15 +66,15 @@ impl MachineView {
     /// ```
     pub fn figures(&self) -> Vec<Figure> {
         let Tree::Map(parts) = &self.0 else { return Vec::new() };
-        let mut figures = Vec::new();
+        let mut figures: Vec<Figure> = Vec::new();
         for (key, value) in parts {
             match value {
                 Tree::Sources(sources) => {
-                    for (path, text) in sources {
-                        let known =
-                            figures.iter_mut().find(|figure: &&mut Figure| figure.path == *path);
-                        known.into_iter().for_each(|figure| figure.source = Some(text.clone()));
-                    }
+                    let source = |path: &str| {
+                        let of = sources.iter().filter(|(of, _)| of == path || is_below(path, of));
+                        of.max_by_key(|(of, _)| of.len()).map(|(_, text)| text.clone())
+                    };
+                    figures.iter_mut().for_each(|figure| figure.source = source(&figure.path));
                 }
                 _ if matches!(*key, "name" | "description") => {}
                 _ => collect(key.to_string(), value, &mut figures),
@@ -90,7 +91,7 @@ pub struct Figure {
     pub path: String,
     /// Its value, with its unit.
     pub value: String,
-    /// Its source; `fitted` for a fitted one.
+    /// Its source, or that of the part that it belongs to; `fitted` for a fitted one.
     pub source: Option<String>,
 }
 

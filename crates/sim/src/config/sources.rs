@@ -1,8 +1,10 @@
 //! The section `sources` of a machine file: where its figures are from.
 //!
-//! - **SRC-1 (of figures).** A key is the path of a figure that the file has, given once; its value is the word `fitted`,
-//!   or one line of text. A figure that has its default value is not printed, and its source is not kept.
-//! - **SRC-2 (no leftovers).** A figure that an override sets has no source but one that an override gives.
+//! - **SRC-1 (of figures).** A key is the path of a figure that the file has, or of a part of the file for all figures of that
+//!   part without a source of their own; it is given once. Its value is the word `fitted`, or one line of text. A figure that has its
+//!   default value is not printed, and its source is not kept.
+//! - **SRC-2 (no leftovers).** A figure that an override sets has no source but one that an override gives; the part that
+//!   the figure belongs to loses its source too.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -118,27 +120,45 @@ pub(super) fn keep_printed(spec: &mut MachineSpec) {
     }
     let figures = MachineView::new(spec).figures();
     let printed: BTreeSet<&str> = figures.iter().map(|figure| figure.path.as_str()).collect();
-    spec.sources.retain(|source| printed.contains(source.figure.as_str()));
+    let is_part = |path: &str| printed.iter().any(|figure| is_below(figure, path));
+    spec.sources
+        .retain(|source| printed.contains(source.figure.as_str()) || is_part(&source.figure));
 }
 
-/// The paths of all figures of a file.
+/// True if `figure` is a figure of the part `path`.
+pub(super) fn is_below(figure: &str, path: &str) -> bool {
+    figure.strip_prefix(path).is_some_and(|rest| rest.starts_with('.'))
+}
+
+/// The paths of all figures of a file and of all its parts that have figures.
 pub(super) fn paths(root: &YamlNode) -> BTreeSet<String> {
-    figures(root).into_iter().map(|(path, _)| path).collect()
+    with_parts(figures(root).into_iter().map(|(path, _)| path))
+}
+
+/// Paths of figures, and of the parts that the figures belong to.
+fn with_parts(figures: impl Iterator<Item = String>) -> BTreeSet<String> {
+    let mut paths = BTreeSet::new();
+    for figure in figures {
+        let ends = figure.match_indices('.').map(|(at, _)| figure[..at].to_owned());
+        paths.extend(ends.collect::<Vec<_>>());
+        paths.insert(figure);
+    }
+    paths
 }
 
 /// Drops the file's sources of figures that overrides have set or taken away (SRC-2); `before` are the figures of the
 /// file itself.
 pub(super) fn drop_overridden(root: &mut YamlNode, before: &BTreeSet<String>) {
-    let of_file: BTreeSet<String> = figures(root)
-        .into_iter()
-        .filter(|(_, node)| node.location.source == 0)
-        .map(|(path, _)| path)
-        .collect();
+    let (of_file, set): (Vec<_>, Vec<_>) =
+        figures(root).into_iter().partition(|(_, node)| node.location.source == 0);
+    let of_file = with_parts(of_file.into_iter().map(|(path, _)| path));
+    let set: BTreeSet<String> = with_parts(set.into_iter().map(|(path, _)| path));
     let Value::Mapping(entries) = &mut root.value else { return };
     for entry in entries.iter_mut().filter(|entry| entry.key == KEY) {
         let Value::Mapping(sources) = &mut entry.node.value else { continue };
         sources.retain(|source| {
-            let stale = before.contains(&source.key) && !of_file.contains(&source.key);
+            let is_set = set.contains(&source.key);
+            let stale = is_set || before.contains(&source.key) && !of_file.contains(&source.key);
             source.key_location.source > 0 || !stale
         });
     }

@@ -1,6 +1,6 @@
 //! Figures of a machine file that are fitted: their values as numbers, and the file with other values.
 
-use phalanx_sim::config::{FigureText, figure_texts};
+use phalanx_sim::config::{Figure, FigureText, MachineView, figure_texts};
 use phalanx_sim::spec::{MachineSpec, Origin};
 
 /// The value of a figure: a number, and what stands behind it.
@@ -72,9 +72,10 @@ pub(super) fn is_fraction(path: &str) -> bool {
 /// The figures that `machine` marks as fitted, in the order of its file `text`, each with its value; a figure whose value is no number
 /// above zero has none.
 pub fn fitted(machine: &MachineSpec, text: &str) -> Vec<(FigureText, Option<Value>)> {
+    let known = MachineView::new(machine).figures();
+    let is_fitted = |figure: &Figure| figure.source.as_deref() == Some(Origin::FITTED);
     let marked = |figure: &FigureText| {
-        let mut sources = machine.sources.iter();
-        sources.any(|source| source.figure == figure.path && source.origin == Origin::Fitted)
+        known.iter().any(|known| known.path == figure.path && is_fitted(known))
     };
     let figures = figure_texts(text).into_iter().filter(marked);
     figures.map(|figure| (figure.clone(), Value::read(&figure))).collect()

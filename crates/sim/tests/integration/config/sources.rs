@@ -29,11 +29,20 @@ fn src_1_figures_have_sources() {
     assert_eq!(source("pe.gemm.tile").value, "[128, 128, 128]");
     assert_eq!(source("pe.tcm.capacity").source, None);
     assert!(machine("").sources.is_empty(), "an empty section");
+    let spec = machine("  pe: a\n  pe.dma: b\n  pe.dma.latency: fitted\n");
+    let figures = MachineView::new(&spec).figures();
+    let source =
+        |path: &str| figures.iter().find(|figure| figure.path == path).unwrap().source.as_deref();
+    let [rate, bandwidth] = ["pe.gemm.rate", "pe.dma.bandwidth"].map(source);
+    assert_eq!((rate, bandwidth, source("pe.dma.latency")), (Some("a"), Some("b"), Some("fitted")));
+    assert_eq!(source("cube.hbm.latency"), None);
+    let changed = spec.with("pe.dma.latency=1 ns").unwrap();
+    assert_eq!(changed.sources, [], "SRC-2: the figure, and the parts that it belongs to");
 }
 
 #[test]
 fn src_1_a_source_of_nothing_is_refused() {
-    let lines = "  pe.dma.latncy: fitted\n  dma.latency: x\n  pe.dma: fitted\n  name: x\n  pe.tcm.capacity: [1]\n";
+    let lines = "  pe.dma.latncy: fitted\n  dma.latency: x\n  pe.dmas: fitted\n  name: x\n  pe.tcm.capacity: [1]\n";
     insta::assert_snapshot!(refused(&with_sources(lines)), @r#"
     error: `sources` names no figure of this file: `pe.dma.latncy`
       --> my.yaml:21:3
@@ -51,11 +60,11 @@ fn src_1_a_source_of_nothing_is_refused() {
        |
        = help: allowed: the path of a value that the file gives, as in `pe.dma.latency`
 
-    error: `sources` names no figure of this file: `pe.dma`
+    error: `sources` names no figure of this file: `pe.dmas`
       --> my.yaml:23:3
        |
-    23 |   pe.dma: fitted
-       |   ^^^^^^ did you mean `pe.dma.latency`?
+    23 |   pe.dmas: fitted
+       |   ^^^^^^^ did you mean `pe.dma`?
        |
        = help: allowed: the path of a value that the file gives, as in `pe.dma.latency`
 
