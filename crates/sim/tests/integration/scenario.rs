@@ -111,6 +111,7 @@ pub(crate) fn edges() -> impl Strategy<Value = EdgeSpec> {
             backpressure,
             vc_chunk_size: chunk,
             ipcq_credit_size_bytes: credit,
+            ..EdgeSpec::default()
         })
 }
 

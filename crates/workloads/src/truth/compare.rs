@@ -206,7 +206,7 @@ impl<'a> Call<'a> {
             dtype: self.table.dtype,
             ranks: Some(ranks),
         };
-        let plan = self.plan.and_then(|name| sweep.plan_named(name));
+        let plan = self.plan.and_then(|name| sweep.plan_named(bytes, name));
         let timed = sweep.time(bytes, plan.as_ref(), &memory.tuner(self.bench));
         let Timed { time, plan } = timed.map_err(|error| error.to_string())?;
         Ok(Simulated { time, plan: Some(plan) })

@@ -177,6 +177,7 @@ fn machines() -> impl Strategy<Value = MachineSpec> {
                 gemm: engines.0,
                 vector: engines.2,
                 vector_costs: engines.1,
+                collectives: None,
                 sources: Vec::new(),
             }
         },

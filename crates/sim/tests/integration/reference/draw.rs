@@ -161,6 +161,7 @@ fn edges() -> impl Strategy<Value = EdgeSpec> {
             backpressure,
             vc_chunk_size: chunk,
             ipcq_credit_size_bytes: credit,
+            ..EdgeSpec::default()
         },
     )
 }
