@@ -81,7 +81,7 @@ impl Profile {
         let fitting = |pair: &Pair| self.plan(*pair, &situation).is_some();
         let pairs: Vec<Pair> = pairs.into_iter().filter(fitting).collect();
         let pair = match self.name {
-            ProfileName::Nccl => nccl::choose(self, &situation, &pairs),
+            ProfileName::Nccl => nccl::choose(&situation, &pairs),
             ProfileName::Rccl => rccl::choose(&situation, &pairs),
             ProfileName::Plain => None,
         };

@@ -17,6 +17,7 @@ pub use limit::link_limit;
 use super::algorithm::{Algorithm, Operation};
 use super::config::{CclConfig, Plan};
 use super::part::ReduceOp;
+use super::trial::Trial;
 use super::tuner::Tuner;
 use crate::context::Context;
 use crate::distributed::{self, CollectiveCall};
