@@ -16,6 +16,7 @@ mod hardware;
 mod host;
 mod kernels;
 mod links;
+mod memories;
 mod messages;
 mod order;
 mod queues;
