@@ -56,7 +56,7 @@ fn machine(r: &mut Reader, root: &YamlNode) -> Option<MachineSpec> {
         sips,
         host,
         cubes,
-        cache: cache?,
+        cache,
         pes,
         hbm,
         tcm,

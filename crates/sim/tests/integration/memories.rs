@@ -172,22 +172,22 @@ async fn exp_and_add(tl: Tl) -> Outcome {
 }
 
 /// Computes a product by a plan on four PEs with a cache; returns the numbers of `c`.
-fn product(dims: [usize; 3], plan: GemmPlan, (a, b): (&[f32], &[f32])) -> Vec<f32> {
-    let [m, n, k] = dims;
+fn product(dims: [usize; 3], plan: GemmPlan, (left, right): (&[f32], &[f32])) -> Vec<f32> {
+    let [rows, columns, depth] = dims;
     let mut spec = cached(1 << 10);
     (spec.pes.rows, spec.pes.columns) = (2, 2);
     spec.dma = wire(4, 20).into();
     spec.dma.outstanding = 3;
     let mut machine = Machine::new(spec, Options::default());
-    let a = machine.resident(0, 0, Value::from_f32(DType::F32, a)).unwrap();
-    let b = machine.resident(0, 0, Value::from_f32(DType::F32, b)).unwrap();
-    let c = machine.zeros(0, 0, DType::F32, m * n).unwrap();
+    let a = machine.resident(0, 0, Value::from_f32(DType::F32, left)).unwrap();
+    let b = machine.resident(0, 0, Value::from_f32(DType::F32, right)).unwrap();
+    let c = machine.zeros(0, 0, DType::F32, rows * columns).unwrap();
     let sums = SplitGemm::sums(dims, &plan);
     let sums = (sums > 0).then(|| machine.empty(0, 0, DType::F32, sums).unwrap());
     let gemm = Gemm {
-        a: Operand::row_major(a, k),
-        b: Operand::row_major(b, n),
-        c: Operand::row_major(c, n),
+        a: Operand::row_major(a, depth),
+        b: Operand::row_major(b, columns),
+        c: Operand::row_major(c, columns),
         dims,
         tile: plan.tile,
         buffers: 1,
@@ -211,7 +211,7 @@ proptest! {
         let split_k = parts.min(k.div_ceil(tile[2]));
         let plan = GemmPlan { tile, split_k, buffers, rows_together };
         // Small whole numbers: every order of additions gives the same.
-        let number = |at: usize, by: usize| f32::from(((at * by + usize::from(seed)) % 7) as u8) - 3.0;
+        let number = |at: usize, by: usize| [-3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0][(at * by + usize::from(seed)) % 7];
         let a: Vec<f32> = (0..m * k).map(|at| number(at, 5)).collect();
         let b: Vec<f32> = (0..k * n).map(|at| number(at, 3)).collect();
         let expected: Vec<f32> = (0..m * n)
