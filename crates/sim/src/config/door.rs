@@ -47,7 +47,8 @@ impl MachineSpec {
     /// assert_eq!(
     ///     error.to_string(),
     ///     "no machine named `quad_spi`: did you mean `quad-sip`? \
-    ///      the presets are `pair`, `quad-sip`, `octo-ring`, `torus-16`, `pod-64`, `bare`"
+    ///      the presets are `pair`, `quad-sip`, `octo-ring`, `torus-16`, `pod-64`, `hgx-a100`, `hgx-h100`, \
+    ///      `hgx-h200`, `hgx-b200`, `mi300x-8`, `gaudi3-8`, `tpu-v4-64`, `tpu-v5e-16`, `bare`"
     /// );
     /// # Ok::<(), phalanx_sim::config::MachineError>(())
     /// ```

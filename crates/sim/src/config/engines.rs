@@ -16,17 +16,17 @@ const LONGEST_BURST: u64 = 1 << 20;
 /// The highest cost of a class of vector operations.
 const HIGHEST_COST: u64 = 1 << 16;
 
-/// The cache of a SIP; the inner `None` says that something was reported.
-pub(super) fn cache(r: &mut Reader, sip: &Section<'_>) -> Option<Option<CacheSpec>> {
+/// The cache of a SIP, if it has one that is without error.
+pub(super) fn cache(r: &mut Reader, sip: &Section<'_>) -> Option<CacheSpec> {
     if !sip.has("cache") {
-        return Some(None);
+        return None;
     }
     let section = r.section(sip, "cache")?;
     let capacity = r.quantity(&section, "capacity", units::parse_capacity);
     let bandwidth = r.quantity(&section, "bandwidth", units::parse_bandwidth);
     let latency = latency(r, &section);
     let (capacity, bandwidth, latency) = (capacity?.value, bandwidth?.value, latency?.value);
-    Some(Some(CacheSpec { capacity, bandwidth, latency }))
+    Some(CacheSpec { capacity, bandwidth, latency })
 }
 
 pub(super) fn hbm(r: &mut Reader, cube: &Section<'_>) -> Option<Found<HbmSpec>> {

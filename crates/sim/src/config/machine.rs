@@ -64,7 +64,7 @@ fn machine(r: &mut Reader, root: &YamlNode) -> Option<MachineSpec> {
         collectives,
         host,
         cubes,
-        cache: cache?,
+        cache,
         pes,
         hbm,
         tcm,

@@ -251,7 +251,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn cache_2_blocks_leave_in_the_order_of_their_last_use(
+        fn cache_2_and_cache_3_blocks_leave_in_the_order_of_their_last_use_and_stored_ones_are_written(
             capacity in 1..60u64, uses in prop::collection::vec((0..12u64, 0..4u8), 0..80),
         ) {
             let mut cache = Cache::new(Capacity::Limited(Bytes(capacity)));

@@ -18,6 +18,7 @@ mod in_switch;
 mod kernels;
 mod levels;
 mod links;
+mod memories;
 mod messages;
 mod order;
 mod queues;

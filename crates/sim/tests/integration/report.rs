@@ -134,7 +134,7 @@ fn rec_2_the_path_of_a_program_that_waits_is_kept() {
 #[test]
 fn rec_1_the_path_of_a_chain_names_each_part() {
     let mut spec = bare();
-    spec.dma = crate::support::wire(16, 100);
+    spec.dma = crate::support::wire(16, 100).into();
     let mut machine = Machine::new(spec, Options::default());
     let region = machine.zeros(0, 0, DType::F32, 1024).unwrap();
     machine.launch(0, "chain", &[PeId::first(0)], move |tl| async move {

@@ -39,7 +39,7 @@ fn wkl_1_parameters_are_checked_for_name_kind_and_range() {
         ("m", "-1"),
         ("m", "2.5"),
         ("m", "99999999999"),
-        ("buffers", "3"),
+        ("buffers", "65"),
         ("dtype", "f64"),
         ("pes", "1000"),
         ("seed", ""),

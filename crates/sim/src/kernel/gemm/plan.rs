@@ -125,9 +125,9 @@ impl GemmPlan {
                     continue;
                 }
                 let plan = problem.plan(tile, split_k.min(steps.max(1)));
-                let time = costs.estimate(&problem, &plan);
-                if best.as_ref().is_none_or(|(least, _)| time < *least) {
-                    best = Some((time, plan));
+                let estimate = costs.estimate(&problem, &plan);
+                if best.as_ref().is_none_or(|(least, _)| estimate < *least) {
+                    best = Some((estimate, plan));
                 }
             }
         }

@@ -204,9 +204,9 @@ impl Loads<'_> {
         let steps = product.steps(part);
         let step = steps.start + self.step;
         let ([m, n, k], [tm, tn, tk]) = (product.gemm.dims, product.plan.tile);
-        let (a, b): (&Operand, &Operand) = (&product.gemm.a, &product.gemm.b);
-        let left = block(a, (row * tm, step * tk), [tm, tk], [m, k]);
-        let right = block(b, (step * tk, column * tn), [tk, tn], [k, n]);
+        let operands: [&Operand; 2] = [&product.gemm.a, &product.gemm.b];
+        let left = block(operands[0], (row * tm, step * tk), [tm, tk], [m, k]);
+        let right = block(operands[1], (step * tk, column * tn), [tk, tn], [k, n]);
         self.step += 1;
         if step + 1 == steps.end {
             (self.unit, self.step) = (self.unit + 1, 0);

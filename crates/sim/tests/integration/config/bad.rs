@@ -13,7 +13,7 @@ fn cfg_1_an_unknown_key_has_its_suggestion() {
     17 |   dma: { bandwith: 256 GB/s, latency: 50 ns }
        |          ^^^^^^^^ did you mean `bandwidth`?
        |
-       = help: allowed keys: bandwidth, latency
+       = help: allowed keys: bandwidth, latency, outstanding, burst
     "#);
 }
 
@@ -230,7 +230,7 @@ fn cfg_1_a_missing_part() {
     18 |   gemm: { tile: [128, 128, 128] }
        |   ^^^^ `rate` must be given here
        |
-       = help: keys of this part: rate, tile
+       = help: keys of this part: rate, tile, efficiency, rates
     "#);
 }
 
@@ -330,7 +330,7 @@ fn cfg_2_several_errors_are_reported_together() {
     14 |   hbm: { bandwidth: 1 TB/s, latency: 100 ns }
        |   ^^^ `capacity` must be given here
        |
-       = help: keys of this part: capacity, bandwidth, latency
+       = help: keys of this part: capacity, bandwidth, latency, efficiency
 
     error: `pe.tcm.capacity`: `2 Mib` has the unknown unit `Mib`
       --> my.yaml:16:20

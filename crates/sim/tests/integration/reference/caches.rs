@@ -5,10 +5,11 @@ use super::simulator::{Flight, Goal, Simulator};
 use phalanx_sim::Capacity;
 
 /// A block in a cache. All accesses of a script begin at the first byte of their cube's memory, so that a block is its cube
-/// and its bytes.
+/// and the bytes that the step has.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Block {
     cube: u16,
+    touched: u64,
     bytes: u64,
     is_stored: bool,
     head: u64,
@@ -33,7 +34,7 @@ impl Simulator<'_> {
         &mut self,
         flight: &mut Flight,
         cache: Stage,
-        (sip, cube): (u32, u16),
+        (sip, cube, touched): (u32, u16, u64),
     ) {
         let latency = cache.cost.latency.as_ps();
         let behind = memory(self.spec, sip, cube);
@@ -49,12 +50,11 @@ impl Simulator<'_> {
         }
         let arrived = flight.head;
         // All cubes share the cache.
-        let shared = Stage { wire: Wire::Cache { sip, cube: 0 }, ..cache };
+        let shared = Stage { wire: Wire::Cache { sip, cube: 0, touched: 0 }, ..cache };
         let passed = self.pass_stage(shared, flight);
         let is_store = matches!(flight.goal, Goal::Store { .. });
         let blocks = &mut self.caches[sip as usize];
-        let place =
-            blocks.iter().position(|block| (block.cube, block.bytes) == (cube, flight.bytes));
+        let place = blocks.iter().position(|block| (block.cube, block.touched) == (cube, touched));
         let found = place.map(|place| blocks.remove(place));
         if let Some(block) = found.filter(|_| !is_store) {
             blocks.push(block);
@@ -70,12 +70,12 @@ impl Simulator<'_> {
         }
         (flight.head, flight.tail) = (head + latency, tail + latency);
         let (head, tail) = (flight.head, flight.tail);
-        let block = Block { cube, bytes: flight.bytes, is_stored: is_store, head, tail };
-        self.keep(sip, block, capacity, arrived);
+        let block = Block { cube, touched, bytes: flight.bytes, is_stored: is_store, head, tail };
+        self.keep_block(sip, block, capacity, arrived);
     }
 
     /// Puts a block into a cache; the blocks that were used least recently leave, and stored ones are written.
-    fn keep(&mut self, sip: u32, block: Block, capacity: u64, now: u64) {
+    fn keep_block(&mut self, sip: u32, block: Block, capacity: u64, now: u64) {
         let used = |blocks: &[Block]| blocks.iter().map(|block| block.bytes).sum::<u64>();
         while used(&self.caches[sip as usize]) + block.bytes > capacity {
             let left = self.caches[sip as usize].remove(0);

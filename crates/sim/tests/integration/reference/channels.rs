@@ -33,8 +33,9 @@ enum Started {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Access {
     pub(crate) cube: u16,
-    /// Bytes in whole bursts.
+    /// Bytes in whole bursts, and as the step has them.
     pub(crate) bytes: u64,
+    pub(crate) touched: u64,
     pub(crate) is_cached: bool,
 }
 
@@ -115,7 +116,7 @@ impl Simulator<'_> {
     /// Loads a received message from its slot in memory.
     pub(super) fn load_slot(&mut self, pe: PeId, bytes: u64) -> usize {
         let operation = self.operation(pe, 1);
-        let access = Access { cube: pe.cube, bytes, is_cached: false };
+        let access = Access { cube: pe.cube, bytes, touched: bytes, is_cached: false };
         let issue = self.issue();
         self.request(pe, Direction::Load, What::Load(operation, vec![(issue, access)]));
         operation
@@ -123,7 +124,7 @@ impl Simulator<'_> {
 
     fn access(&self, Piece { cube, bytes }: Piece) -> Access {
         let burst = self.spec.dma.burst.max(1);
-        Access { cube, bytes: bytes.div_ceil(burst) * burst, is_cached: true }
+        Access { cube, bytes: bytes.div_ceil(burst) * burst, touched: bytes, is_cached: true }
     }
 
     pub(super) fn store(&mut self, pe: PeId, piece: Piece) -> usize {

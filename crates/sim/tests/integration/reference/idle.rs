@@ -19,6 +19,7 @@ fn one_cube(mut spec: MachineSpec) -> MachineSpec {
     let sips = SipsSpec { count: 1, topology: Topology::Ring1d, ..spec.sips };
     let cubes = GridSpec { rows: 1, columns: 1, ..spec.cubes };
     let levels = Vec::new();
+    spec.dma.burst = 0;
     MachineSpec { sips, levels, cubes, host: WireSpec::FREE, cache: None, ..spec }
 }
 

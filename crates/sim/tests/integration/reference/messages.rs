@@ -54,7 +54,7 @@ impl QueueState {
 
 /// True if a message leaves its PE in no time.
 fn is_bare(spec: &MachineSpec) -> bool {
-    [spec.dma, spec.pes.link, spec.cubes.link].iter().all(|wire| *wire == WireSpec::FREE)
+    [spec.dma.wire(), spec.pes.link, spec.cubes.link].iter().all(|wire| *wire == WireSpec::FREE)
 }
 
 impl Simulator<'_> {

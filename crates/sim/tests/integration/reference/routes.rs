@@ -27,10 +27,11 @@ pub(crate) enum Wire {
         sip: u32,
         cube: u16,
     },
-    /// The cache of a SIP, on the way of a block of a cube.
+    /// The cache of a SIP, on the way of a block of a cube with some bytes.
     Cache {
         sip: u32,
         cube: u16,
+        touched: u64,
     },
     /// The port of a SIP, a NIC or a leaf switch.
     Port {
@@ -136,7 +137,8 @@ fn cache_or_memory(spec: &MachineSpec, sip: u32, access: Access) -> Stage {
     let cube = access.cube;
     match spec.cache {
         Some(cache) if access.is_cached => {
-            Stage { wire: Wire::Cache { sip, cube }, cost: cache.wire() }
+            let touched = access.touched;
+            Stage { wire: Wire::Cache { sip, cube, touched }, cost: cache.wire() }
         }
         _ => memory(spec, sip, cube),
     }

@@ -223,8 +223,8 @@ impl<'a> Simulator<'a> {
             return self.land(&flight);
         }
         let stage = flight.way.remove(0);
-        if let Wire::Cache { sip, cube } = stage.wire {
-            self.enter_cache(&mut flight, stage, (sip, cube));
+        if let Wire::Cache { sip, cube, touched } = stage.wire {
+            self.enter_cache(&mut flight, stage, (sip, cube, touched));
             return self.fly(flight);
         }
         let turn = span(stage.cost.bandwidth, flight.bytes);
