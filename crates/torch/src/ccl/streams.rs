@@ -28,10 +28,10 @@ pub struct Stream {
 pub(super) const UNITS: usize = 1 << 16;
 
 /// The bit that tells the channel numbers of streams from those of [`Part::to`].
-const STREAMS: u32 = 1 << 9;
+const STREAMS: u32 = 1 << 8;
 
 /// The numbers of receivers of a stream that streams are told apart by.
-const RECEIVERS: usize = 16;
+const RECEIVERS: usize = 8;
 
 impl Part {
     /// This rank's part in a collective on the elements `parts` of `count` of every segment, as a stream with queues of its own.
@@ -45,6 +45,16 @@ impl Part {
         part.peers.edge = queues(self.peers.edge, tl.scratch_capacity(), stream);
         part.peers.channel ^= (STREAMS | stream.number() % STREAMS) << FITTED;
         part
+    }
+
+    /// Slice `index` of `count` of this part, over the same queues: slices of a part follow each other.
+    #[must_use]
+    pub fn slice(&self, index: usize, count: usize) -> Self {
+        let [in_input, in_output] = self.operation.segments(self.ranks, self.rank == self.root);
+        let own = index..index + 1;
+        let (input, output) =
+            (self.input.strip(in_input, &own, count), self.output.strip(in_output, &own, count));
+        Self { input, output, ..self.clone() }
     }
 }
 
@@ -74,8 +84,8 @@ fn queues(edge: EdgeSpec, scratch: Capacity, stream: Stream) -> EdgeSpec {
 }
 
 /// Runs streams side by side until all of them have ended, or one has failed.
-pub async fn side_by_side(streams: Vec<Running>) -> Result<(), KernelError> {
-    let mut running: Vec<Option<Running>> = streams.into_iter().map(Some).collect();
+pub async fn side_by_side(streams: Vec<Running<'_>>) -> Result<(), KernelError> {
+    let mut running: Vec<Option<Running<'_>>> = streams.into_iter().map(Some).collect();
     poll_fn(move |context| {
         let mut is_over = true;
         for slot in &mut running {

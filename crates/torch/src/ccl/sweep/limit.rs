@@ -4,22 +4,58 @@
 //!   over its links; the bytes that all ranks together must send, over all links, each byte counted on every link of its shortest
 //!   way; the bytes that must cross the middle of each dimension.
 //!
+//! On a machine with levels, groups of SIPs count like ranks with the bandwidth of their NICs, and a rank has the links of its group and
+//! its share of the NICs. A switch that combines and copies messages spares an all-reduce half of the bytes.
+//!
 //! Latency is not in it, so that a share of it tells how well the bandwidth is used.
 
 use crate::ccl::algorithm::Operation;
-use phalanx_sim::spec::{SipsSpec, Topology};
+use phalanx_sim::spec::{InSwitchSpec, Topology};
 use phalanx_sim::{MachineSpec, Time};
 
 /// The least time that links allow for a collective of all SIPs, of `bytes` in the larger of input and output, with root 0; `None` if
 /// they set no limit.
 pub fn link_limit(machine: &MachineSpec, operation: Operation, bytes: u64) -> Option<Time> {
-    let bandwidth = machine.sips.link.bandwidth.as_per_second()?;
-    let network = Network::of(&machine.sips)?;
+    let seconds = (0..machine.level_count())
+        .filter_map(|level| seconds_for_a_byte(machine, operation, level))
+        .fold(0.0, f64::max);
     #[expect(clippy::cast_precision_loss, reason = "a bound is compared, not added up")]
-    let seconds = network.most_on_a_link(operation) * bytes as f64 / bandwidth as f64;
+    let picoseconds = seconds * bytes as f64 * 1e12;
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a short time")]
-    let time = Time::ps((seconds * 1e12) as u64);
-    Some(time)
+    let time = Time::ps(picoseconds as u64);
+    (time > Time::ZERO).then_some(time)
+}
+
+/// The least time that the links of a level allow for each byte of the vector; `None` if they set no limit.
+fn seconds_for_a_byte(machine: &MachineSpec, operation: Operation, level: usize) -> Option<f64> {
+    #[expect(clippy::cast_precision_loss, reason = "a bound is compared, not added up")]
+    let bandwidth = |level| Some(machine.link_of(level).bandwidth.as_per_second()? as f64);
+    let (topology, count) = machine.topology_of(level);
+    let network = Network::of(topology, count);
+    let Some(above) = level.checked_sub(1) else {
+        let in_switch = |able: &Option<InSwitchSpec>| able.is_some();
+        let combines = in_switch(&machine.sips.multicast) && in_switch(&machine.sips.reduction);
+        if machine.levels.is_empty() {
+            return Some(network?.most_on_a_link(operation, combines) / bandwidth(0)?);
+        }
+        // A rank has the links of its group, and a share of its NICs.
+        let degree = network.map_or(0.0, |network| network.degree);
+        let nics = machine.levels.iter().zip(1..).map(|(spec, level)| {
+            let devices = f64::from(machine.part_size(level));
+            Some(bandwidth(level)? * (f64::from(spec.nics) / devices).min(1.0))
+        });
+        let own = if degree > 0.0 { degree * bandwidth(0)? } else { 0.0 };
+        let all = own + nics.sum::<Option<f64>>()?;
+        let flat = Network::of(Topology::Switch, machine.devices())?;
+        return Some(flat.most_on_a_link(operation, combines) / all);
+    };
+    let spec = &machine.levels[above];
+    let group = bandwidth(level)? * f64::from(spec.nics) / f64::from(spec.oversubscription.max(1));
+    // Every SIP of a group has blocks for every SIP of another group.
+    let devices = f64::from(machine.part_size(level));
+    let more = if operation == Operation::AllToAll { devices } else { 1.0 };
+    let combines = spec.multicast.is_some() && spec.reduction.is_some();
+    Some(network?.most_on_a_link(operation, combines) * more / group)
 }
 
 /// The links between units that are alike: SIPs, or groups of them.
@@ -37,8 +73,7 @@ struct Network {
 }
 
 impl Network {
-    fn of(sips: &SipsSpec) -> Option<Self> {
-        let count = sips.count;
+    fn of(topology: Topology, count: u32) -> Option<Self> {
         if count < 2 {
             return None;
         }
@@ -51,12 +86,10 @@ impl Network {
             hops_of_root: p - 1.0,
             cuts: Vec::new(),
         };
-        Some(match sips.topology {
-            Topology::Ring1d => Self::grid(&[count], true),
-            Topology::Torus2d { rows, columns } => Self::grid(&[columns, rows], true),
-            Topology::Mesh2d { rows, columns } => Self::grid(&[columns, rows], false),
-            Topology::FullyConnected => flat(p - 1.0),
-            Topology::Switch => flat(1.0),
+        Some(match topology.sides(count) {
+            Some(sides) => Self::grid(&sides, topology.wraps()),
+            None if topology == Topology::Switch => flat(1.0),
+            None => flat(p - 1.0),
         })
     }
 
@@ -83,12 +116,13 @@ impl Network {
         grid
     }
 
-    /// The bytes on the most loaded link, at best, for each byte of the vector.
-    fn most_on_a_link(&self, operation: Operation) -> f64 {
+    /// The bytes on the most loaded link, at best, for each byte of the vector; a switch may combine and copy messages.
+    fn most_on_a_link(&self, operation: Operation, combines: bool) -> f64 {
         let Self { units, degree, links, hops, hops_of_root, .. } = *self;
         let rest = (units - 1.0) / units;
         // What a unit must send or receive, what all must send, and what must leave a part of so many units.
         let (one, all, cut): (f64, f64, &dyn Fn(f64) -> f64) = match operation {
+            Operation::AllReduce if combines => (1.0, units, &|_| 1.0),
             Operation::AllReduce => (1.0, 2.0 * (units - 1.0), &|_| 1.0),
             Operation::ReduceScatter | Operation::AllGather => {
                 (rest, units - 1.0, &|inside| (units - inside) / units)
@@ -112,9 +146,7 @@ mod tests {
 
     /// The bytes on the most loaded link for each byte of the vector.
     fn most(topology: Topology, count: u32, operation: Operation) -> f64 {
-        let mut sips = MachineSpec::preset("bare").unwrap().sips;
-        (sips.topology, sips.count) = (topology, count);
-        Network::of(&sips).unwrap().most_on_a_link(operation)
+        Network::of(topology, count).unwrap().most_on_a_link(operation, false)
     }
 
     #[test]
@@ -142,5 +174,25 @@ mod tests {
         near(mesh, 16, Operation::AllGather, 15.0 / 16.0 / 2.0);
         near(mesh, 16, Operation::AllReduce, 2.0 * 15.0 / 48.0);
         near(mesh, 16, Operation::AllToAll, 1.0);
+        let cube = Topology::Torus3d { layers: 4, rows: 4, columns: 4 };
+        near(cube, 64, Operation::AllReduce, 2.0 * 63.0 / 64.0 / 6.0);
+        near(cube, 64, Operation::AllGather, 63.0 / 64.0 / 6.0);
+        near(cube, 64, Operation::Broadcast, 1.0 / 6.0);
+    }
+
+    #[test]
+    fn lim_1_groups_have_the_bandwidth_of_their_nics() {
+        let nodes = "system.levels=[{name: node, count: 4, topology: switch, nics: 8, \
+                     link: {bandwidth: 16 GB/s, latency: 5 us}}]";
+        let bare = MachineSpec::preset("bare").unwrap().with("system.sips.topology=switch");
+        let machine = bare.unwrap().with(nodes).unwrap();
+        let limit = |operation| link_limit(&machine, operation, 1 << 30).unwrap().as_ps() / 1_000;
+        let near = |operation, bytes: u64, gigabytes: u64| {
+            let (got, expected) = (limit(operation), bytes / gigabytes);
+            assert!(got.abs_diff(expected) <= 2, "LIM-1: {operation}: {got} and {expected} ns");
+        };
+        // A rank has 128 GB/s inside its group and 16 GB/s beyond it, a group has 128 GB/s.
+        near(Operation::AllReduce, (2 << 30) * 31 / 32, 144);
+        near(Operation::AllToAll, (1 << 30) * 3 / 4 * 8, 128);
     }
 }

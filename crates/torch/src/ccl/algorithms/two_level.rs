@@ -1,0 +1,90 @@
+//! `two_level`: rings inside each group of SIPs, and rings between the groups, by rails: a SIP talks to the SIPs at its own place in the
+//! other groups.
+//!
+//! The vector goes through the dimensions of a group first and between groups then, as `lines.rs` says. It is cut into streams, and these
+//! into slices, so that one stream is between groups while another is inside.
+
+use super::super::algorithm::{Algorithm, Operation, Running};
+use super::super::channels::Channels;
+use super::super::part::Part;
+use super::super::streams::{Stream, side_by_side};
+use super::lines::{Dimension, Lines};
+use phalanx_sim::MachineSpec;
+use phalanx_sim::kernel::{KernelError, Tl};
+
+pub(crate) const ALGORITHM: Algorithm = Algorithm {
+    name: "two_level",
+    summary: "rings inside each group of SIPs, then between groups, by rails",
+    operations: &[Operation::AllReduce, Operation::ReduceScatter, Operation::AllGather],
+    channels: Channels::ONE,
+    wide: Channels::WIDE,
+    fits,
+    run: |part, tl| -> Running<'static> { Box::pin(run(part, tl)) },
+};
+
+/// Streams of a PE: enough that some are inside a group while others are between groups.
+const STREAMS: usize = 4;
+
+/// Most slices of a stream.
+const SLICES: usize = 8;
+
+fn fits(machine: &MachineSpec, members: &[u32]) -> Result<(), String> {
+    if machine.level_count() < 2 {
+        return Err("`two_level` needs a machine with `system.levels`".to_owned());
+    }
+    let group = machine.group_size(0);
+    let first = members.first().copied().unwrap_or(0);
+    let in_order = members.windows(2).all(|pair| pair[0] + 1 == pair[1]);
+    let count = u32::try_from(members.len()).unwrap_or(u32::MAX);
+    if !in_order || first % group != 0 || count % group != 0 {
+        return Err(format!("`two_level` needs whole groups of {group} SIPs in their order"));
+    }
+    Ok(())
+}
+
+async fn run(part: Part, tl: Tl) -> Result<(), KernelError> {
+    if part.ranks == 1 {
+        return part.copy_all(&tl).await;
+    }
+    let dimensions = dimensions(tl.machine(), part.ranks);
+    let receivers = STREAMS * dimensions.len();
+    let mut running = Vec::new();
+    for index in 0..STREAMS {
+        let stream = Stream { index, streams: STREAMS, receivers };
+        let up = index % 2 == 0;
+        let dimensions = dimensions.iter().map(|one| Dimension { up, ..*one }).collect();
+        running.push(stream_of(part.clone(), tl.clone(), stream, dimensions));
+    }
+    side_by_side(running).await
+}
+
+/// One stream: its slices, one after the other.
+fn stream_of(part: Part, tl: Tl, stream: Stream, dimensions: Vec<Dimension>) -> Running<'static> {
+    Box::pin(async move {
+        let own = part.stream(&tl, stream, &(stream.index..stream.index + 1), STREAMS);
+        let lines = Lines::open(&own, &tl, &dimensions)?;
+        let block = own.input.len.max(own.output.len) / own.ranks;
+        let slices = own.chunks(&(0..block)).take(SLICES).count().max(1);
+        for slice in 0..slices {
+            lines.run(&own.slice(slice, slices)).await?;
+        }
+        Ok(())
+    })
+}
+
+/// The dimensions of a group, and one between the groups.
+fn dimensions(machine: &MachineSpec, ranks: usize) -> Vec<Dimension> {
+    let (topology, count) = machine.topology_of(0);
+    let sides = topology.sides(count).unwrap_or([count, 1, 1]);
+    let mut stride = 1;
+    let mut dimensions = Vec::new();
+    let inside = sides.into_iter().map(|side| side as usize);
+    let groups = ranks / count as usize;
+    for count in inside.chain([groups]) {
+        if count > 1 {
+            dimensions.push(Dimension { stride, count, up: true });
+        }
+        stride *= count;
+    }
+    dimensions
+}
