@@ -90,7 +90,7 @@ impl fmt::Display for Operation {
 }
 
 /// A running kernel.
-pub type Running = Pin<Box<dyn Future<Output = Result<(), KernelError>>>>;
+pub type Running<'a> = Pin<Box<dyn Future<Output = Result<(), KernelError>> + 'a>>;
 
 /// An algorithm for collectives, built in or of a program.
 ///
@@ -109,8 +109,8 @@ pub trait CollectiveAlgorithm: Send + Sync {
         Channels::ONE
     }
 
-    /// The channels that `auto` tries beside these.
-    fn wide(&self) -> Channels {
+    /// The numbers of channels that `auto` tries beside these.
+    fn wide(&self) -> &[Channels] {
         Channels::WIDE
     }
 
@@ -120,7 +120,7 @@ pub trait CollectiveAlgorithm: Send + Sync {
     }
 
     /// Runs one rank's part.
-    fn run(&self, part: Part, tl: Tl) -> Running;
+    fn run(&self, part: Part, tl: Tl) -> Running<'static>;
 }
 
 impl CollectiveAlgorithm for Algorithm {
@@ -136,7 +136,7 @@ impl CollectiveAlgorithm for Algorithm {
         self.channels
     }
 
-    fn wide(&self) -> Channels {
+    fn wide(&self) -> &[Channels] {
         self.wide
     }
 
@@ -144,7 +144,7 @@ impl CollectiveAlgorithm for Algorithm {
         (self.fits)(machine, members)
     }
 
-    fn run(&self, part: Part, tl: Tl) -> Running {
+    fn run(&self, part: Part, tl: Tl) -> Running<'static> {
         (self.run)(part, tl)
     }
 }
@@ -178,12 +178,12 @@ pub struct Algorithm {
     pub operations: &'static [Operation],
     /// The channels that it has unless set: PEs of a SIP, each with a part of the vector.
     pub channels: Channels,
-    /// The channels that `auto` tries beside these.
-    pub wide: Channels,
+    /// The numbers of channels that `auto` tries beside these.
+    pub wide: &'static [Channels],
     /// Checks that it can run with these members on this machine; the error says why not.
     pub fits: fn(&MachineSpec, members: &[u32]) -> Result<(), String>,
     /// Runs one rank's part.
-    pub run: fn(Part, Tl) -> Running,
+    pub run: fn(Part, Tl) -> Running<'static>,
 }
 
 impl Algorithm {

@@ -2,8 +2,9 @@
 //!
 //! - **CHN-1 (cut by segment).** Each channel has the same part of every rank's segment, so that a channel does the whole
 //!   operation on a smaller vector, and channels need no messages between them.
-//! - **CHN-2 (near the memory).** The channels of a tensor in one piece are on the PEs of its cube, those of shards on the PEs around
-//!   each. Channels that share a PE share its queues, which have the slots of all of them.
+//! - **CHN-2 (near the memory).** The channels of a tensor in one piece are on the PEs of its cube and, beyond their number, on a few of
+//!   the cubes beside it; those of shards are on the PEs around each. Channels that share a PE share its queues, which have the slots of all of them: up to four join to one large slot, so
+//!   that the DMA has less to start.
 
 use super::algorithm::Operation;
 use phalanx_sim::ipcq::EdgeSpec;
@@ -22,12 +23,12 @@ pub enum Channels {
 impl Channels {
     /// One channel, on the PE of the tensor.
     pub const ONE: Self = Self::Number(1);
-    /// Enough that the DMA of one PE and the slots of one queue limit few machines.
-    pub const WIDE: Self = Self::Number(32);
+    /// The numbers that `auto` tries: PEs near one memory, and the same with large slots.
+    pub const WIDE: &'static [Self] = &[Self::Number(8), Self::Number(32)];
     /// The largest number.
     pub const MOST: u32 = 4096;
 
-    /// The PEs of each of `pieces` pieces of the tensors, if the SIP has `pes` PEs, and its first cube `near`.
+    /// The PEs of each of `pieces` pieces of the tensors, if the SIP has `pes` PEs, `near` of them near the tensor.
     pub(crate) fn pes_of_piece(self, pes: usize, near: usize, pieces: usize) -> usize {
         let most = pes / pieces.max(1);
         match self {
@@ -43,9 +44,15 @@ impl Channels {
     pub(crate) fn queues(self, edge: EdgeSpec, pes: usize) -> EdgeSpec {
         let Self::Number(number) = self else { return edge };
         let share = number.div_ceil(u32::try_from(pes.max(1)).unwrap_or(u32::MAX)).max(1);
-        EdgeSpec { n_slots: edge.n_slots.saturating_mul(share).min(MOST_SLOTS), ..edge }
+        let joined = share.min(JOINED);
+        let slot_size = edge.slot_size.saturating_mul(joined.into());
+        let n_slots = edge.n_slots.saturating_mul(share / joined);
+        EdgeSpec { n_slots: n_slots.min(MOST_SLOTS), slot_size, ..edge }
     }
 }
+
+/// Slots of channels that join to one.
+const JOINED: u32 = 4;
 
 /// No queue has more slots.
 const MOST_SLOTS: u32 = 1 << 20;
@@ -96,13 +103,17 @@ mod tests {
     #[test]
     fn chn_2_channels_that_share_a_pe_add_their_slots() {
         let edge = EdgeSpec { n_slots: 4, ..EdgeSpec::default() };
-        let slots = |channels: Channels, pes| channels.queues(edge, pes).n_slots;
-        assert_eq!(slots(Channels::ONE, 1), 4, "CHN-2");
-        assert_eq!(slots(Channels::Number(8), 8), 4, "CHN-2");
-        assert_eq!(slots(Channels::Number(8), 1), 32, "CHN-2");
-        assert_eq!(slots(Channels::Number(9), 4), 12, "CHN-2");
-        assert_eq!(slots(Channels::All, 1), 4, "CHN-2");
-        assert_eq!(slots(Channels::Number(2), 32), 4, "CHN-2: more pieces than channels");
+        let slots = |channels: Channels, pes| {
+            let queue = channels.queues(edge, pes);
+            (queue.n_slots, queue.slot_size / edge.slot_size)
+        };
+        assert_eq!(slots(Channels::ONE, 1), (4, 1), "CHN-2");
+        assert_eq!(slots(Channels::Number(8), 8), (4, 1), "CHN-2");
+        assert_eq!(slots(Channels::Number(32), 8), (4, 4), "CHN-2");
+        assert_eq!(slots(Channels::Number(8), 1), (8, 4), "CHN-2");
+        assert_eq!(slots(Channels::Number(9), 4), (4, 3), "CHN-2");
+        assert_eq!(slots(Channels::All, 1), (4, 1), "CHN-2");
+        assert_eq!(slots(Channels::Number(2), 32), (4, 1), "CHN-2: more pieces than channels");
     }
 
     #[test]

@@ -216,7 +216,7 @@ impl CclConfig {
         }
         let free: Vec<Plan> =
             plans.iter().filter(|plan| plan.channels.is_none()).cloned().collect();
-        plans.extend(free.iter().filter_map(Plan::wide));
+        plans.extend(free.iter().flat_map(Plan::wide));
         plans
     }
 
@@ -277,11 +277,10 @@ impl Plan {
         Self { name, channels: Some(channels), ..self.clone() }
     }
 
-    /// The plan over more channels; `None` if the algorithm has no more.
-    fn wide(&self) -> Option<Self> {
-        let algorithm = self.algorithm()?;
-        let wide = algorithm.wide();
-        (wide != algorithm.channels()).then(|| self.over(wide))
+    /// The plan over more channels.
+    fn wide(&self) -> Vec<Self> {
+        let Some(algorithm) = self.algorithm() else { return Vec::new() };
+        algorithm.wide().iter().map(|channels| self.over(*channels)).collect()
     }
 
     /// The channels of a collective; one with split sizes has one, since no rank knows the splits of others.

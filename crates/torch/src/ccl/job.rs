@@ -42,7 +42,7 @@ impl Job {
     }
 
     /// Runs one program.
-    pub(crate) fn run(&self, tl: Tl) -> Running {
+    pub(crate) fn run(&self, tl: Tl) -> Running<'static> {
         let lane = &self.lanes[tl.program_id()];
         let pes = self.sips.iter().map(|sip| PeId { sip: *sip, ..lane.pe }).collect();
         let part = Part {

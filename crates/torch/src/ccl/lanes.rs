@@ -70,33 +70,45 @@ fn by_shard(operation: Operation, input: &Tensor, output: &Tensor) -> Result<Vec
     Ok(lanes.into_iter().map(lane).collect())
 }
 
+/// The PEs near to a PE's memory: those of its cube from this PE on, and of each cube beside it a quarter as many, since the wires between
+/// cubes carry their loads, stores and messages. `columns` are those of the cubes.
+fn nearest(pe: PeId, pes: &[PeId], columns: u32) -> Vec<PeId> {
+    let place = |cube: u16| (u32::from(cube) / columns.max(1), u32::from(cube) % columns.max(1));
+    let is_beside = |other: &&PeId| {
+        let ((row, column), (to_row, to_column)) = (place(pe.cube), place(other.cube));
+        row.abs_diff(to_row) + column.abs_diff(to_column) == 1
+    };
+    let mut near: Vec<PeId> = pes.iter().copied().filter(|other| other.cube == pe.cube).collect();
+    let quarter = near.len() / 4;
+    let first = near.iter().position(|other| *other == pe).unwrap_or(0);
+    near.rotate_left(first);
+    let beside = pes.iter().filter(is_beside).filter(|other| usize::from(other.pe) < quarter);
+    near.extend(beside);
+    near
+}
+
 /// Each lane cut into as many as it has channels; `segments` are those of the input and of the output (CHN-1).
 pub(crate) fn spread(
     lanes: Vec<Lane>,
     channels: Channels,
     segments: [usize; 2],
     pes: &[PeId],
+    columns: u32,
 ) -> Vec<Lane> {
-    let own = lanes.first().map_or(0, |lane| lane.pe.cube);
-    let cube: Vec<PeId> = pes.iter().copied().filter(|pe| pe.cube == own).collect();
-    let each = channels.pes_of_piece(pes.len(), cube.len(), lanes.len());
+    let near = lanes.first().map_or_else(Vec::new, |lane| nearest(lane.pe, pes, columns));
+    let each = channels.pes_of_piece(pes.len(), near.len(), lanes.len());
     if each == 0 || (each == 1 && channels != Channels::All) {
         return lanes;
     }
     // The first channel of a tensor in one piece is on the PE of the tensor (CHN-2).
-    let (pes, first) = match &*lanes {
-        [only] if channels != Channels::All => {
-            (&*cube, cube.iter().position(|pe| *pe == only.pe).unwrap_or(0))
-        }
-        _ => (pes, 0),
-    };
+    let pes = if lanes.len() == 1 && channels != Channels::All { &*near } else { pes };
     let apart = pes.len() / lanes.len();
     let mut spread = Vec::new();
     for (number, lane) in lanes.iter().enumerate() {
         for index in 0..each {
             let cut = |buffer: &Buffer, segments| buffer.strip(segments, &(index..index + 1), each);
             spread.push(Lane {
-                pe: pes[(first + number * apart + index) % pes.len()],
+                pe: pes[number * apart + index],
                 input: cut(&lane.input, segments[0]),
                 output: cut(&lane.output, segments[1]),
             });

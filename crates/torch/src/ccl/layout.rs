@@ -85,7 +85,8 @@ impl Layout {
         let lanes: Result<Vec<Lane>, MemoryError> =
             self.pieces.iter().map(|piece| memory.lane(piece, role, self.apart)).collect();
         let segments = role.operation.segments(role.ranks, role.is_root);
-        Ok(spread(lanes?, channels, segments, &machine.pes(sip)))
+        let columns = machine.spec().cubes.columns;
+        Ok(spread(lanes?, channels, segments, &machine.pes(sip), columns))
     }
 }
 

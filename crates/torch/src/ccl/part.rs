@@ -348,7 +348,7 @@ fn view(tl: &Tl, buffer: &Buffer, range: &Range<usize>) -> View {
 pub(super) const FITTED: u32 = 20;
 
 /// Numbers of receivers above this one share the bits; those above the bits have other meanings.
-const MOST_TOLD: u32 = (1 << 9) - 1;
+const MOST_TOLD: u32 = (1 << 8) - 1;
 
 /// Reduces the slots in number, then in size, until `receivers` queues leave room for tiles: half of the scratch memory. One
 /// queue may take more, as long as the tiles of a stream fit beside it.

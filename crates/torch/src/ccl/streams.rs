@@ -28,10 +28,10 @@ pub struct Stream {
 pub(super) const UNITS: usize = 1 << 16;
 
 /// The bit that tells the channel numbers of streams from those of [`Part::to`].
-const STREAMS: u32 = 1 << 9;
+const STREAMS: u32 = 1 << 8;
 
 /// The numbers of receivers of a stream that streams are told apart by.
-const RECEIVERS: usize = 16;
+const RECEIVERS: usize = 8;
 
 impl Part {
     /// This rank's part in a collective on the elements `parts` of `count` of every segment, as a stream with queues of its own.
@@ -84,8 +84,8 @@ fn queues(edge: EdgeSpec, scratch: Capacity, stream: Stream) -> EdgeSpec {
 }
 
 /// Runs streams side by side until all of them have ended, or one has failed.
-pub async fn side_by_side(streams: Vec<Running>) -> Result<(), KernelError> {
-    let mut running: Vec<Option<Running>> = streams.into_iter().map(Some).collect();
+pub async fn side_by_side(streams: Vec<Running<'_>>) -> Result<(), KernelError> {
+    let mut running: Vec<Option<Running<'_>>> = streams.into_iter().map(Some).collect();
     poll_fn(move |context| {
         let mut is_over = true;
         for slot in &mut running {

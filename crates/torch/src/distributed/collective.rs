@@ -137,7 +137,8 @@ pub(crate) fn launch_by(
     let channels = plan.channels_of(&*algorithm, call.splits.is_some());
     let segments = call.operation.segments(sips.len(), rank == call.root);
     let lanes = by_piece(call.operation, call.input, call.output)?;
-    let lanes = spread(lanes, channels, segments, &cx.host().pes());
+    let columns = cx.machine().cubes.columns;
+    let lanes = spread(lanes, channels, segments, &cx.host().pes(), columns);
     let edge = channels.queues(plan.edge, lanes.len());
     let sequence = group.next_sequence();
     let topic = call.topic(group, sequence, &plan);

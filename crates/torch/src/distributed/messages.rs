@@ -77,7 +77,7 @@ pub fn irecv(
 const TAGS: u32 = 1024;
 
 /// The bit that tells channels of messages from channels of collectives.
-const MESSAGES: u32 = 1 << 30;
+const MESSAGES: u32 = 1 << 29;
 
 /// One side of a message, as a rank asks for it.
 struct Message<'a> {
@@ -203,7 +203,7 @@ impl Message<'_> {
 
 /// The error of an unreceived message, if `edge` is for messages.
 pub(crate) fn unreceived(edge: &EdgeName) -> Option<Error> {
-    let number = edge.channel.checked_sub(MESSAGES)?;
+    let number = edge.channel.checked_sub(MESSAGES).filter(|number| *number < MESSAGES)?;
     Some(Error::Unreceived {
         from: edge.from.sip as usize,
         to: edge.to.sip as usize,

@@ -8,6 +8,7 @@ mod others;
 mod own;
 mod presets;
 mod random;
+mod reach;
 mod truths;
 mod tuned;
 
@@ -175,7 +176,8 @@ impl Case {
         }
         let (case, lanes) = (self.clone(), pes.len());
         machine.launch(sip, self.operation.name(), &pes, move |tl| {
-            let [in_input, in_output] = case.operation.segments(case.ranks, rank == case.root);
+            let segments = case.operation.segments(case.ranks, rank == case.root);
+            let [in_input, in_output] = if case.splits.is_some() { [1, 1] } else { segments };
             let own = tl.program_id()..tl.program_id() + 1;
             let cut = |region, segments| Buffer::of(region).strip(segments, &own, lanes);
             let part = case.part(rank, tl.pe(), [cut(input, in_input), cut(output, in_output)]);
@@ -247,21 +249,36 @@ fn share(len: usize, index: usize, count: usize) -> Range<usize> {
     len * index / count..len * (index + 1) / count
 }
 
-/// Algorithms that need a ring or a grid of SIPs.
-pub(crate) const GRIDS: [&str; 2] = ["torus_2d", "multi_ring"];
+/// Algorithms that need a machine of a certain kind.
+pub(crate) const GRIDS: [&str; 4] = ["torus_2d", "multi_ring", "two_level", "nvls"];
 
 /// A machine that `algorithm` fits: `bare`, or a grid for those that need one.
 pub(crate) fn machine_for(algorithm: &str, ranks: usize) -> MachineSpec {
     let count = format!("system.sips.count={ranks}");
-    if algorithm != "torus_2d" {
-        return machine("bare", &[&count]);
+    match algorithm {
+        "torus_2d" => torus(rows_of(ranks), ranks / rows_of(ranks)),
+        "two_level" => groups((ranks / rows_of(ranks)).max(2), rows_of(ranks)),
+        "nvls" => {
+            let able = ["system.sips.multicast={}", "system.sips.reduction={}"];
+            machine("bare", &[&count, "system.sips.topology=switch", able[0], able[1]])
+        }
+        _ => machine("bare", &[&count]),
     }
-    torus(rows_of(ranks), ranks / rows_of(ranks))
 }
 
 /// The rows of the grid of so many that is closest to a square.
 fn rows_of(ranks: usize) -> usize {
     (1..=ranks).rfind(|rows| ranks.is_multiple_of(*rows) && rows * rows <= ranks).unwrap()
+}
+
+/// `bare` as groups of SIPs.
+pub(crate) fn groups(groups: usize, each: usize) -> MachineSpec {
+    let levels = format!(
+        "system.levels=[{{name: node, count: {groups}, topology: switch, \
+         link: {{bandwidth: 16 GB/s, latency: 2 us}}}}]"
+    );
+    let count = format!("system.sips.count={each}");
+    machine("bare", &[&count, "system.sips.topology=switch", &levels])
 }
 
 /// `bare` as a torus.

@@ -8,6 +8,7 @@ use super::super::algorithm::{Algorithm, Operation, Running, anywhere};
 use super::super::channels::Channels;
 use super::super::part::{Part, RecvQueue, SendQueue};
 use super::super::prefetch::{LoadFrom, Prefetch};
+use super::super::streams::{Stream, side_by_side};
 use phalanx_sim::kernel::{KernelError, Tile, Tl};
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -19,7 +20,7 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
     channels: Channels::ONE,
     wide: Channels::WIDE,
     fits: anywhere,
-    run: |part, tl| -> Running { Box::pin(run(part, tl)) },
+    run: |part, tl| -> Running<'static> { Box::pin(run(part, tl)) },
 };
 
 pub(super) async fn run(part: Part, tl: Tl) -> Result<(), KernelError> {
@@ -37,6 +38,22 @@ pub(super) async fn run(part: Part, tl: Tl) -> Result<(), KernelError> {
         Operation::Gather => mesh.gather().await,
         Operation::AllToAll => mesh.all_to_all().await,
     }
+}
+
+/// Exchanges blocks of one size; sends, copies and receives at the same time.
+pub(super) async fn exchange(part: Part, tl: Tl) -> Result<(), KernelError> {
+    let stream = Stream { index: 0, streams: 1, receivers: part.ranks - 1 };
+    let part = part.stream(&tl, stream, &(0..1), 1);
+    let mesh = Mesh::open(&part, &tl)?;
+    let sent = |rank| part.segment(part.input.len, rank);
+    let got = |rank| part.segment(part.output.len, rank);
+    let own = (sent(part.rank), got(part.rank));
+    side_by_side(vec![
+        Box::pin(mesh.deliver(sent)),
+        Box::pin(part.copy(&tl, &own.0, &own.1)),
+        Box::pin(mesh.collect(got)),
+    ])
+    .await
 }
 
 /// The queues to and from other ranks; `None` where the operation sends nothing.

@@ -98,12 +98,17 @@ impl Node {
         Ok(Self { part, tl, tree, up, down, gather, spread })
     }
 
-    /// The streams of this rank: up and down at the same time.
-    fn streams(self: Rc<Self>) -> Vec<Running> {
-        let one = |node: Rc<Self>| -> Running { Box::pin(async move { node.run().await }) };
-        let down = |node: Rc<Self>| -> Running { Box::pin(async move { node.receive().await }) };
+    /// The streams of this rank: up and down, or messages and copies, at the same time.
+    fn streams(self: Rc<Self>) -> Vec<Running<'static>> {
+        let one =
+            |node: Rc<Self>| -> Running<'static> { Box::pin(async move { node.run().await }) };
+        let down =
+            |node: Rc<Self>| -> Running<'static> { Box::pin(async move { node.receive().await }) };
+        let copy =
+            |node: Rc<Self>| -> Running<'static> { Box::pin(async move { node.copy_own().await }) };
         match self.part.operation {
             Operation::AllReduce => vec![one(self.clone()), down(self)],
+            Operation::Scatter | Operation::Gather => vec![one(self.clone()), copy(self)],
             _ => vec![one(self)],
         }
     }
@@ -177,6 +182,18 @@ impl Node {
         Ok(())
     }
 
+    /// Copies the root's own segment, beside the messages.
+    async fn copy_own(&self) -> Result<(), KernelError> {
+        let (part, tl) = (&self.part, &self.tl);
+        if self.tree.0[part.rank].is_some() {
+            return Ok(());
+        }
+        let within =
+            |len: usize, own: usize| if len == own { 0..len } else { part.segment(len, part.rank) };
+        let own = part.input.len.min(part.output.len);
+        part.copy(tl, &within(part.input.len, own), &within(part.output.len, own)).await
+    }
+
     /// Passes segments on to the branches of their ranks, the deepest rank first.
     async fn scatter(&self) -> Result<(), KernelError> {
         let (part, tl, own) = (&self.part, &self.tl, self.part.rank);
@@ -187,10 +204,7 @@ impl Node {
                     let theirs = part.segment(part.input.len, rank);
                     part.send_all(tl, to, LoadFrom::Input, &theirs).await?;
                 }
-                (None, None) => {
-                    let mine = part.segment(part.input.len, own);
-                    part.copy(tl, &mine, &(0..part.output.len)).await?;
-                }
+                (None, None) => {}
                 (Some(down), _) => {
                     for chunk in part.chunks(&(0..part.output.len)) {
                         let received = part.recv(tl, down, chunk.len()).await?;
@@ -211,10 +225,7 @@ impl Node {
         for (rank, branch) in self.tree.below(own).into_iter().rev() {
             let child = self.gather.iter().find(|(child, _)| *child == branch);
             match (child, &self.up) {
-                (None, None) => {
-                    let place = part.segment(part.output.len, own);
-                    part.copy(tl, &(0..part.input.len), &place).await?;
-                }
+                (None, None) => {}
                 (None, Some(up)) => {
                     let mine = 0..part.input.len;
                     part.send_all(tl, up, LoadFrom::Input, &mine).await?;

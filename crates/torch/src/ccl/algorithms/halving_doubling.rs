@@ -21,7 +21,7 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
     channels: Channels::ONE,
     wide: Channels::WIDE,
     fits: anywhere,
-    run: |part, tl| -> Running { Box::pin(run(part, tl)) },
+    run: |part, tl| -> Running<'static> { Box::pin(run(part, tl)) },
 };
 
 async fn run(part: Part, tl: Tl) -> Result<(), KernelError> {

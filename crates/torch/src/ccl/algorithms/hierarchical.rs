@@ -12,7 +12,7 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
     summary: "a ring for each PE of a SIP, with a part of the vector; all PEs combine",
     operations: &Operation::ALL,
     channels: Channels::All,
-    wide: Channels::All,
+    wide: &[],
     fits: anywhere,
-    run: |part, tl| -> Running { Box::pin(ring::run(part, tl)) },
+    run: |part, tl| -> Running<'static> { Box::pin(ring::run(part, tl)) },
 };

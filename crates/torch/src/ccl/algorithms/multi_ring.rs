@@ -3,12 +3,14 @@
 //! A reduction or a gather has a stream for each order of the dimensions (x y, y x) and each direction; a stream goes through the
 //! dimensions as `lines.rs` says. A stream loads the links of its first dimension the most, so that the streams together load all
 //! links alike. Operations with a root follow trees that share no link: one for each dimension and direction, along a line of this
-//! dimension first and along the others then; the ranks that are left, beyond the root, are reached round the first dimension.
+//! dimension first and along the others then; the ranks that are left, beyond the root, are reached round the first dimension. An
+//! all-to-all runs like `direct`, but sends, copies and receives at the same time.
 
 use super::super::algorithm::{Algorithm, Operation, Running};
 use super::super::channels::Channels;
 use super::super::part::Part;
 use super::super::streams::{Stream, UNITS, side_by_side};
+use super::direct;
 use super::forest::{self, Tree};
 use super::lines::{Dimension, Lines};
 use phalanx_sim::MachineSpec;
@@ -17,19 +19,11 @@ use phalanx_sim::kernel::{KernelError, Tl};
 pub(crate) const ALGORITHM: Algorithm = Algorithm {
     name: "multi_ring",
     summary: "rings along every dimension in both directions, each with a part of the vector; all links at once",
-    operations: &[
-        Operation::AllReduce,
-        Operation::ReduceScatter,
-        Operation::AllGather,
-        Operation::Broadcast,
-        Operation::Reduce,
-        Operation::Scatter,
-        Operation::Gather,
-    ],
+    operations: &Operation::ALL,
     channels: Channels::ONE,
     wide: Channels::WIDE,
     fits,
-    run: |part, tl| -> Running { Box::pin(run(part, tl)) },
+    run: |part, tl| -> Running<'static> { Box::pin(run(part, tl)) },
 };
 
 /// The places of SIPs in each dimension of the machine, x first, if it is a ring or a grid.
@@ -63,6 +57,15 @@ async fn run(part: Part, tl: Tl) -> Result<(), KernelError> {
     if part.ranks == 1 {
         return part.copy_all(&tl).await;
     }
+    if part.operation == Operation::AllToAll {
+        // Routes are the shortest, and use all links alike.
+        let is_even = part.splits.is_none();
+        return if is_even {
+            direct::exchange(part, tl).await
+        } else {
+            direct::run(part, tl).await
+        };
+    }
     let mut places = grid(tl.machine()).unwrap_or_default();
     if places.iter().product::<usize>() != part.ranks {
         places = vec![part.ranks];
@@ -85,9 +88,31 @@ async fn run(part: Part, tl: Tl) -> Result<(), KernelError> {
     side_by_side(running).await
 }
 
-fn one_way(part: Part, tl: Tl, dimensions: Vec<Dimension>) -> Running {
-    Box::pin(async move { Lines::open(&part, &tl, &dimensions)?.run(&part).await })
+fn one_way(part: Part, tl: Tl, dimensions: Vec<Dimension>) -> Running<'static> {
+    Box::pin(async move {
+        let lines = Lines::open(&part, &tl, &dimensions)?;
+        let slices = slices(&part);
+        for slice in 0..slices {
+            lines.run(&part.slice(slice, slices)).await?;
+        }
+        Ok(())
+    })
 }
+
+/// The slices of a part, one after the other. A rank sends its first block before it receives: with few ranks this block is a large part
+/// of the vector, and a slice has no more of it than the slots of the next rank hold.
+fn slices(part: &Part) -> usize {
+    let block = part.input.len.max(part.output.len) / part.ranks;
+    let slots = part.peers.edge.n_slots as usize;
+    let chunks = part.chunks(&(0..block)).take(MOST_SLICES.saturating_mul(slots)).count();
+    if part.ranks <= FEW { chunks.div_ceil(slots).max(1) } else { 1 }
+}
+
+/// Most slices of a part.
+const MOST_SLICES: usize = 256;
+
+/// So many ranks are few.
+const FEW: usize = 4;
 
 /// The dimensions with more than one place.
 fn dimensions(places: &[usize]) -> Vec<Dimension> {

@@ -31,7 +31,7 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
     channels: Channels::ONE,
     wide: Channels::WIDE,
     fits,
-    run: |part, tl| -> Running { Box::pin(run(part, tl)) },
+    run: |part, tl| -> Running<'static> { Box::pin(run(part, tl)) },
 };
 
 fn fits(machine: &MachineSpec, members: &[u32]) -> Result<(), String> {

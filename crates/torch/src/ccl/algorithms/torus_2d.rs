@@ -21,7 +21,7 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
     channels: Channels::ONE,
     wide: Channels::WIDE,
     fits,
-    run: |part, tl| -> Running { Box::pin(run(part, tl)) },
+    run: |part, tl| -> Running<'static> { Box::pin(run(part, tl)) },
 };
 
 /// Rows and columns of the machine, if its SIPs form a grid.

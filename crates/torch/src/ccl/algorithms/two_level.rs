@@ -19,7 +19,7 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
     channels: Channels::ONE,
     wide: Channels::WIDE,
     fits,
-    run: |part, tl| -> Running { Box::pin(run(part, tl)) },
+    run: |part, tl| -> Running<'static> { Box::pin(run(part, tl)) },
 };
 
 /// Streams of a PE: enough that some are inside a group while others are between groups.
@@ -48,7 +48,7 @@ async fn run(part: Part, tl: Tl) -> Result<(), KernelError> {
     }
     let dimensions = dimensions(tl.machine(), part.ranks);
     let receivers = STREAMS * dimensions.len();
-    let mut running: Vec<Running> = Vec::new();
+    let mut running = Vec::new();
     for index in 0..STREAMS {
         let stream = Stream { index, streams: STREAMS, receivers };
         let up = index % 2 == 0;
@@ -59,7 +59,7 @@ async fn run(part: Part, tl: Tl) -> Result<(), KernelError> {
 }
 
 /// One stream: its slices, one after the other.
-fn stream_of(part: Part, tl: Tl, stream: Stream, dimensions: Vec<Dimension>) -> Running {
+fn stream_of(part: Part, tl: Tl, stream: Stream, dimensions: Vec<Dimension>) -> Running<'static> {
     Box::pin(async move {
         let own = part.stream(&tl, stream, &(stream.index..stream.index + 1), STREAMS);
         let lines = Lines::open(&own, &tl, &dimensions)?;

@@ -33,7 +33,7 @@ fn ccf_1_an_unknown_key_has_a_spelling_suggestion() {
     2 |   slotsize: 4
       |   ^^^^^^^^ did you mean `slot_size`?
       |
-      = help: allowed keys: algorithm, buffer_kind, backpressure, n_slots, slot_size, vc_chunk_size, ipcq_credit_size_bytes
+      = help: allowed keys: algorithm, buffer_kind, backpressure, n_slots, slot_size, vc_chunk_size, ipcq_credit_size_bytes, channels
 
     error: unknown key `modul` in `algorithms.ring`
      --> ccl.yaml:3:5
@@ -41,7 +41,7 @@ fn ccf_1_an_unknown_key_has_a_spelling_suggestion() {
     3 |     modul: ring
       |     ^^^^^ did you mean `module`?
       |
-      = help: allowed keys: module, topology, buffer_kind, backpressure, n_slots, slot_size, vc_chunk_size, ipcq_credit_size_bytes, n_elem
+      = help: allowed keys: module, topology, buffer_kind, backpressure, n_slots, slot_size, vc_chunk_size, ipcq_credit_size_bytes, channels, n_elem
 
     error: unknown key `algorithm` in `algorithms.ring`
      --> ccl.yaml:4:5
@@ -49,7 +49,7 @@ fn ccf_1_an_unknown_key_has_a_spelling_suggestion() {
     4 |     algorithm: ring
       |     ^^^^^^^^^ no such key
       |
-      = help: allowed keys: module, topology, buffer_kind, backpressure, n_slots, slot_size, vc_chunk_size, ipcq_credit_size_bytes, n_elem
+      = help: allowed keys: module, topology, buffer_kind, backpressure, n_slots, slot_size, vc_chunk_size, ipcq_credit_size_bytes, channels, n_elem
 
     error: unknown key `modul` in `algorithms.mine`
      --> ccl.yaml:3:5
@@ -57,7 +57,7 @@ fn ccf_1_an_unknown_key_has_a_spelling_suggestion() {
     3 |     modul: ring
       |     ^^^^^ did you mean `module`?
       |
-      = help: allowed keys: module, topology, buffer_kind, backpressure, n_slots, slot_size, vc_chunk_size, ipcq_credit_size_bytes, n_elem
+      = help: allowed keys: module, topology, buffer_kind, backpressure, n_slots, slot_size, vc_chunk_size, ipcq_credit_size_bytes, channels, n_elem
     "#);
 }
 
@@ -186,7 +186,7 @@ fn ccf_1_an_unknown_word() {
     1 | algorithms: { ring: { topology: ring } }
       |                                 ^^^^ did you mean `ring_1d`?
       |
-      = help: allowed: ring_1d, mesh_2d, torus_2d, fully_connected, switch, any
+      = help: allowed: ring_1d, mesh_2d, torus_2d, mesh_3d, torus_3d, fully_connected, switch, any
     "#);
 }
 
@@ -222,7 +222,7 @@ fn ccf_1_a_value_of_the_wrong_type() {
     1 | defaults: 4
       |           ^ not a mapping
       |
-      = help: allowed keys: algorithm, buffer_kind, backpressure, n_slots, slot_size, vc_chunk_size, ipcq_credit_size_bytes
+      = help: allowed keys: algorithm, buffer_kind, backpressure, n_slots, slot_size, vc_chunk_size, ipcq_credit_size_bytes, channels
 
     error: `algorithms` must be a mapping, found a list
      --> ccl.yaml:1:13
@@ -238,7 +238,7 @@ fn ccf_1_a_value_of_the_wrong_type() {
     1 | algorithms: { ring: tree }
       |                     ^^^^ not a mapping
       |
-      = help: allowed keys: module, topology, buffer_kind, backpressure, n_slots, slot_size, vc_chunk_size, ipcq_credit_size_bytes, n_elem
+      = help: allowed keys: module, topology, buffer_kind, backpressure, n_slots, slot_size, vc_chunk_size, ipcq_credit_size_bytes, channels, n_elem
 
     error: a file of collectives must be a mapping, found a single value
      --> ccl.yaml:1:1
@@ -416,7 +416,7 @@ fn ccf_2_everything_wrong_is_reported_together() {
     16 |     backpresure: poll
        |     ^^^^^^^^^^^ did you mean `backpressure`?
        |
-       = help: allowed keys: module, topology, buffer_kind, backpressure, n_slots, slot_size, vc_chunk_size, ipcq_credit_size_bytes, n_elem
+       = help: allowed keys: module, topology, buffer_kind, backpressure, n_slots, slot_size, vc_chunk_size, ipcq_credit_size_bytes, channels, n_elem
 
     error: unknown topology `ring1d`
       --> ccl.yaml:20:15
@@ -424,7 +424,7 @@ fn ccf_2_everything_wrong_is_reported_together() {
     20 |     topology: ring1d         # ring_1d, mesh_2d, torus_2d, fully_connected, switch or any
        |               ^^^^^^ did you mean `ring_1d`?
        |
-       = help: allowed: ring_1d, mesh_2d, torus_2d, fully_connected, switch, any
+       = help: allowed: ring_1d, mesh_2d, torus_2d, mesh_3d, torus_3d, fully_connected, switch, any
     "#);
 }
 

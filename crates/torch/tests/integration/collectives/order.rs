@@ -39,6 +39,20 @@ fn below(x: &[f32], node: usize) -> f32 {
     children.fold(x[node], |sum, step| sum + below(x, node + step))
 }
 
+/// Inside groups first, then between them; every other stream goes the other way.
+fn by_group(x: &[f32], stream: usize, owner: usize) -> f32 {
+    let each = rows_of(x.len());
+    let turn = |x: &[f32], owner| if stream % 2 == 0 { round(x, owner) } else { back(x, owner) };
+    let sums: Vec<f32> = x.chunks(each).map(|group| turn(group, owner % each)).collect();
+    turn(&sums, owner / each)
+}
+
+/// The others in the order of ranks, then the owner.
+fn owner_last(x: &[f32], owner: usize) -> f32 {
+    let others = x.iter().enumerate().filter(|(rank, _)| *rank != owner).map(|(_, one)| *one);
+    others.reduce(|sum, one| sum + one).map_or(x[owner], |sum| sum + x[owner])
+}
+
 /// From the one before `owner` round to it, the other way.
 pub(super) fn back(x: &[f32], owner: usize) -> f32 {
     let turn = (1..=x.len()).map(|step| x[(owner + x.len() - step) % x.len()]);
@@ -106,6 +120,12 @@ fn stated(algorithm: &str, x: &[f32], len: usize, at: usize) -> f32 {
             if half == 0 { round(x, owner) } else { back(x, owner) }
         }
         "double_tree" => double(x, segment(len, at, 2)),
+        "two_level" => {
+            let stream = segment(len, at, 4);
+            let range = share(len, stream, 4);
+            by_group(x, stream, segment(range.len(), at - range.start, ranks))
+        }
+        "nvls" => owner_last(x, segment(len, at, ranks)),
         "torus_2d" => {
             let rows = rows_of(ranks);
             let columns = ranks / rows;
@@ -171,6 +191,8 @@ fn reductions_are_combined_in_the_same_order() {
                         "tree" => below(&turned, 0),
                         "direct" => stated("direct", &x, 1, 0),
                         "double_tree" => rooted(&x, root, at),
+                        "two_level" => by_group(&x, segment(40, at % 40, 4), owner),
+                        "nvls" => owner_last(&x, owner),
                         // The second half of a scattered segment goes the other way; a reduction to a root, the first.
                         "multi_ring" if (at % 40 < 20) == (operation == Operation::Reduce) => {
                             back(&x, owner)

@@ -23,7 +23,7 @@ impl CollectiveAlgorithm for BothWays {
         &[Operation::AllGather]
     }
 
-    fn run(&self, part: Part, tl: Tl) -> Running {
+    fn run(&self, part: Part, tl: Tl) -> Running<'static> {
         Box::pin(both_ways(part, tl))
     }
 }
@@ -40,7 +40,7 @@ async fn both_ways(part: Part, tl: Tl) -> Result<(), KernelError> {
     side_by_side(streams.collect()).await
 }
 
-fn around(part: Part, tl: Tl, step: usize) -> Running {
+fn around(part: Part, tl: Tl, step: usize) -> Running<'static> {
     Box::pin(async move {
         let (rank, ranks, len) = (part.rank, part.ranks, part.output.len);
         let to = part.to(&tl, (rank + step) % ranks, 1)?;
@@ -131,7 +131,7 @@ fn own_1_auto_takes_it_if_it_is_the_fastest() {
         fn operations(&self) -> &[Operation] {
             &[Operation::AllGather]
         }
-        fn run(&self, _: Part, _: Tl) -> Running {
+        fn run(&self, _: Part, _: Tl) -> Running<'static> {
             Box::pin(async { Ok(()) })
         }
     }

@@ -1,0 +1,55 @@
+//! The share of the links' bound that the best algorithm reaches on every machine that comes with Phalanx.
+
+use super::truths::timed;
+use crate::ranks::machine;
+use phalanx_sim::MachineSpec;
+use phalanx_torch::ccl::sweep::link_limit;
+use phalanx_torch::ccl::{CclConfig, Operation, Plan};
+
+/// The best share of the bound at 256 MiB, in per mille, and its plan.
+fn best(spec: &MachineSpec, operation: Operation, plans: &[&str]) -> (u64, String) {
+    let bytes = 256 << 20;
+    let ccl = CclConfig::builtin();
+    let limit = link_limit(spec, operation, bytes as u64).expect("links with a limit");
+    let plans = plans.iter().filter_map(|name| ccl.plan(name, &ccl.names()));
+    let members: Vec<u32> = (0..spec.devices()).collect();
+    let fitting = plans.filter(|plan| plan.check(operation, spec, &members).is_ok());
+    let share = |plan: &Plan| 1000 * limit.as_ps() / timed(operation, spec, plan, bytes).as_ps();
+    let mut best = (0, String::new());
+    for plan in fitting {
+        let share = share(&plan);
+        assert!(share <= 1000, "LIM-1: {} on {}: {share}", plan.name, spec.name);
+        if share > best.0 {
+            best = (share, plan.name);
+        }
+        if best.0 >= 900 {
+            break;
+        }
+    }
+    best
+}
+
+fn check(preset: &str, plans: &[&str]) {
+    let spec = machine(preset, &[]);
+    for operation in Operation::ALL {
+        let (share, plan) = best(&spec, operation, plans);
+        assert!(share >= 900, "LIM-1: {operation} on {preset}: {share} per mille by {plan}");
+    }
+}
+
+#[test]
+fn lim_1_rings_reach_90_percent() {
+    for preset in ["bare", "pair", "quad-sip", "octo-ring"] {
+        check(preset, &["multi_ring:32", "multi_ring:8", "direct:32", "direct:all"]);
+    }
+}
+
+#[test]
+fn lim_1_a_torus_reaches_90_percent() {
+    check("torus-16", &["multi_ring:32", "multi_ring:8", "direct:32", "direct:all"]);
+}
+
+#[test]
+fn lim_1_a_switch_reaches_90_percent() {
+    check("pod-64", &["ring:32", "direct:32", "ring:8"]);
+}
