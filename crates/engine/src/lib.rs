@@ -66,6 +66,6 @@ pub use run::{Cause, Outcome, Reason, Resources, RunId, RunReport, RunSpec};
 pub use scope::{Mode, Scope, ScopeError};
 pub use task::{Arg, Placement, Slab, State, Tag, TaskId, TaskSpec, Time};
 pub use tensormap::Kinds;
-pub use view::{MAX_RANK, View, ViewError};
+pub use view::{ByteSet, MAX_RANK, View, ViewError};
 pub use watchdog::{Budgets, Class, Counts, Inverted, Ladder, Stall, Verdict, watch};
 pub use worker::{Health, PoolId, WorkerId};

@@ -55,6 +55,50 @@ pub struct View {
     pub(crate) region: Region,
 }
 
+/// A set of bytes of a memory that has no number here: the arithmetic of views for schedulers of their own.
+///
+/// ```
+/// use phalanx_engine::ByteSet;
+/// let (left, right) = (ByteSet::strided(0, &[8, 4], &[8, 1], 2)?, ByteSet::strided(8, &[8, 4], &[8, 1], 2)?);
+/// assert!(!left.overlaps(&right), "two halves of a matrix");
+/// assert!(ByteSet::dense(0, 128)?.covers(&left) && !left.covers(&right));
+/// # Ok::<(), phalanx_engine::ViewError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ByteSet(Region);
+
+impl ByteSet {
+    /// `bytes` bytes from `offset` on.
+    pub fn dense(offset: u64, bytes: u64) -> Result<Self, ViewError> {
+        Region::adjacent(offset, bytes).map(Self)
+    }
+
+    /// The bytes of a tensor; see [`View::strided`].
+    pub fn strided(
+        offset: u64,
+        shape: &[u64],
+        strides: &[u64],
+        element: u64,
+    ) -> Result<Self, ViewError> {
+        Region::strided(offset, shape, strides, element).map(Self)
+    }
+
+    /// True if it has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.0.start == self.0.end
+    }
+
+    /// True if the two share a byte (VIEW-1).
+    pub fn overlaps(&self, other: &Self) -> bool {
+        self.0.overlaps(&other.0)
+    }
+
+    /// True if `self` surely holds every byte of `other` (VIEW-3).
+    pub fn covers(&self, other: &Self) -> bool {
+        self.0.covers(&other.0)
+    }
+}
+
 /// Reasons why a view cannot be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ViewError {
@@ -92,10 +136,7 @@ impl View {
     /// `bytes` bytes of `buffer` from `offset` on.
     #[inline]
     pub fn bytes(buffer: BufferId, offset: u64, bytes: u64) -> Result<Self, ViewError> {
-        let start = limited(offset).ok_or(ViewError::Overflow)?;
-        limited(bytes).ok_or(ViewError::Overflow)?;
-        let end = limited(offset + bytes).ok_or(ViewError::Overflow)?;
-        Ok(Self { buffer, region: Region { start, end, geometry: None } })
+        Ok(Self { buffer, region: Region::adjacent(offset, bytes)? })
     }
 
     /// A tensor of `shape` whose elements of `element` bytes lie `strides` elements apart, the first at byte `offset`.
@@ -106,22 +147,7 @@ impl View {
         strides: &[u64],
         element: u64,
     ) -> Result<Self, ViewError> {
-        if shape.len() > MAX_RANK {
-            return Err(ViewError::Rank(shape.len()));
-        }
-        if shape.len() != strides.len() {
-            return Err(ViewError::Strides { axes: shape.len(), strides: strides.len() });
-        }
-        if element == 0 || strides.contains(&0) {
-            return Err(ViewError::Zero);
-        }
-        if shape.contains(&0) {
-            return Self::bytes(buffer, offset, 0);
-        }
-        Ok(Self {
-            buffer,
-            region: Region::reduced(offset, shape, strides, element).ok_or(ViewError::Overflow)?,
-        })
+        Ok(Self { buffer, region: Region::strided(offset, shape, strides, element)? })
     }
 
     /// A tensor of `shape` in row-major order without gaps.
@@ -176,6 +202,35 @@ fn limited(bytes: u64) -> Option<i64> {
 }
 
 impl Region {
+    #[inline]
+    fn adjacent(offset: u64, bytes: u64) -> Result<Self, ViewError> {
+        let start = limited(offset).ok_or(ViewError::Overflow)?;
+        limited(bytes).ok_or(ViewError::Overflow)?;
+        let end = limited(offset + bytes).ok_or(ViewError::Overflow)?;
+        Ok(Self { start, end, geometry: None })
+    }
+
+    fn strided(
+        offset: u64,
+        shape: &[u64],
+        strides: &[u64],
+        element: u64,
+    ) -> Result<Self, ViewError> {
+        if shape.len() > MAX_RANK {
+            return Err(ViewError::Rank(shape.len()));
+        }
+        if shape.len() != strides.len() {
+            return Err(ViewError::Strides { axes: shape.len(), strides: strides.len() });
+        }
+        if element == 0 || strides.contains(&0) {
+            return Err(ViewError::Zero);
+        }
+        if shape.contains(&0) {
+            return Self::adjacent(offset, 0);
+        }
+        Self::reduced(offset, shape, strides, element).ok_or(ViewError::Overflow)
+    }
+
     fn reduced(offset: u64, shape: &[u64], strides: &[u64], element: u64) -> Option<Self> {
         let start = limited(offset)?;
         let mut run = limited(element)?;

@@ -17,11 +17,13 @@
 //!   kernel and the bytes.
 //! - **KRN-2 (values).** A tile is a value: later writes to its source do not change the tile.
 //! - **KRN-3 (program order).** A PE's stores take effect in the order of issue, and end before the kernel ends.
-//! - **KRN-5 (declared).** A store to an argument that its launch declares as read is an error, and changes nothing.
+//! - **KRN-5 (declared).** A store to an argument that its launch declares as read changes nothing, and is the error of its
+//!   kernel, awaited or not.
 //! - **KRN-6 (line).** The error of an operation comes with the line of the kernel that asked for the operation.
 //! - **KRN-4 (one at a time).** A PE's load channel, store channel, matrix engine and vector engine each perform one
 //!   operation at a time.
 
+mod arrival;
 mod gemm;
 mod issued;
 mod math;
@@ -32,6 +34,7 @@ mod range;
 mod tile;
 mod view;
 
+pub use arrival::Arrival;
 pub use gemm::{Gemm, Operand};
 pub use issued::{Computing, Issued, Loading};
 pub use memory::Storing;
@@ -178,8 +181,7 @@ impl Tl {
 
     /// Returns the number of this program along `axis` of its grid, from 0; the first axis is the fastest.
     pub fn program_id_along(&self, axis: usize) -> usize {
-        let axes = self.program.group().axes();
-        let before: usize = axes.iter().take(axis).product();
+        let before: usize = self.program.group().axes().iter().take(axis).product();
         self.program_id() / before.max(1) % self.num_programs_along(axis).max(1)
     }
 
@@ -224,6 +226,10 @@ impl Tl {
     /// Notes the caller's line of an operation that fails; returns the error.
     #[cold]
     #[track_caller]
+    #[expect(
+        clippy::unnecessary_box_returns,
+        reason = "a result with a thin error is passed in registers"
+    )]
     fn fault(&self, error: Box<KernelError>) -> Box<KernelError> {
         self.program.note_fault(Location::caller(), &error);
         error

@@ -432,7 +432,7 @@ async fn run_kernel(
     let program = tl.program().clone();
     drop(tl);
     program.start();
-    match kernel.await {
+    match kernel.await.and_then(|()| program.refused_store().map_or(Ok(()), Err)) {
         Ok(()) => {
             program.drain().await;
             Ok(program.end())

@@ -32,11 +32,11 @@ mod work;
 pub use crate::ccl::part::ReduceOp;
 pub(crate) use collective::{CollectiveCall, launch_by};
 pub use collective::{all_reduce_by, all_reduce_plan};
-pub(crate) use group::Groups;
+pub(crate) use group::{Groups, SplitCall};
 pub use group::{
     ProcessGroup, destroy_process_group, get_rank, get_world_size, init_process_group, new_group,
 };
 pub(crate) use messages::unreceived;
-pub use messages::{irecv, isend, recv, send};
+pub use messages::{P2pOp, batch_isend_irecv, irecv, irecv_any, isend, recv, recv_any, send};
 pub use operations::*;
 pub use work::Work;

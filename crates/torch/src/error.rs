@@ -1,11 +1,11 @@
 //! The errors of a rank's program.
 
 use crate::multiprocessing::Desync;
-use phalanx_sim::Foreign;
 use phalanx_sim::kernel::KernelError;
 use phalanx_sim::machine::RunError;
 use phalanx_sim::memory::MemoryError;
 use phalanx_sim::value::DType;
+use phalanx_sim::{Foreign, Time};
 use std::fmt;
 use std::sync::Arc;
 
@@ -35,6 +35,16 @@ pub enum Error {
         tag: u32,
         /// The number of the group; 0 is the world.
         group: u32,
+    },
+    /// Ranks that have not come in time.
+    #[error("{operation}: {} not come within {timeout}", have_ranks(ranks))]
+    Missing {
+        /// The operation.
+        operation: &'static str,
+        /// The ranks.
+        ranks: Vec<usize>,
+        /// The time that they had.
+        timeout: Time,
     },
     /// Replicas of a tensor that differ.
     #[error(
@@ -183,6 +193,15 @@ impl From<String> for Error {
 impl From<&str> for Error {
     fn from(text: &str) -> Self {
         Self::Other(text.to_owned())
+    }
+}
+
+/// `rank 2 has`, or `ranks 1, 3 have`.
+fn have_ranks(ranks: &[usize]) -> String {
+    let list: Vec<String> = ranks.iter().map(ToString::to_string).collect();
+    match ranks {
+        [rank] => format!("rank {rank} has"),
+        _ => format!("ranks {} have", list.join(", ")),
     }
 }
 

@@ -7,7 +7,7 @@ pub use grid::Grid;
 use crate::error::Error;
 use crate::multiprocessing::{DropPanic, panic_message};
 use crate::rank::Rank;
-use crate::request::{Access, Handle, RequestSpec};
+use crate::request::{Access, Handle, RequestSpec, Touch};
 use crate::tensor::{Storage, Tensor};
 use phalanx_sim::kernel::{GridShape, KernelError, ReadOnly, Tl, View};
 use phalanx_sim::machine::{Cause, Launch};
@@ -187,7 +187,7 @@ impl Rank {
         let On { pes, axes, exclusive, label, after } = on;
         let axes = axes.unwrap_or([pes.len(), 1, 1]);
         let shape = GridShape { axes, read_only: read_only(args) };
-        let touches: Vec<_> = args.iter().map(|arg| (&arg.tensor.storage, arg.access)).collect();
+        let touches: Vec<_> = args.iter().map(|arg| Touch::of(&arg.tensor, arg.access)).collect();
         let asked =
             RequestSpec { what: "launch", subject: name.to_owned(), touches: &touches, after };
         let tensors = Args::new(args.iter().map(|arg| arg.tensor.clone()), pes.clone().into());

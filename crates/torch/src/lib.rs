@@ -33,6 +33,7 @@ mod random;
 mod rank;
 mod request;
 mod settings;
+pub mod stream;
 mod tensor;
 pub mod tp;
 
@@ -43,4 +44,5 @@ pub use placement::{DpPolicy, Shard, Spread};
 pub use pool::Pool;
 pub use rank::{Range, Rank};
 pub use request::Handle;
+pub use stream::{Event, Stream};
 pub use tensor::{Placed, Tensor};

@@ -13,6 +13,7 @@
 
 mod desync;
 pub(crate) mod single;
+mod splits;
 pub(crate) mod unwind;
 
 pub use desync::{Desync, GroupState, RankState, Receiving};
@@ -47,12 +48,21 @@ impl std::error::Error for SpawnError {}
 
 impl fmt::Display for SpawnError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (position, (rank, error)) in self.errors.iter().enumerate() {
+        // An error that several ranks have in common, such as a wrong setting, is written once.
+        let mut texts: Vec<(String, Vec<String>)> = Vec::new();
+        for (rank, error) in &self.errors {
+            let text = error.to_string();
+            match texts.iter_mut().find(|(other, _)| *other == text) {
+                Some((_, ranks)) => ranks.push(rank.to_string()),
+                None => texts.push((text, vec![rank.to_string()])),
+            }
+        }
+        for (position, (text, ranks)) in texts.iter().enumerate() {
             if position > 0 {
                 f.write_str("\n")?;
             }
-            let text = error.to_string().replace('\n', &format!("\n[rank {rank}] "));
-            write!(f, "[rank {rank}] {text}")?;
+            let prefix = format!("[rank {}] ", ranks.join(", "));
+            write!(f, "{prefix}{}", text.replace('\n', &format!("\n{prefix}")))?;
         }
         if let Some(desync) = &self.desync {
             if !self.errors.is_empty() {
@@ -170,6 +180,10 @@ fn conclude<T>(
             failure.errors.insert(rank, error);
         }
         Err(_) => {}
+    }
+    if let Some((rank, error)) = splits::disagreement(members, &failure) {
+        failure.errors = BTreeMap::from([(rank, error)]);
+        failure.desync = None;
     }
     failure.cancelled =
         running.into_iter().filter(|rank| !failure.errors.contains_key(rank)).collect();

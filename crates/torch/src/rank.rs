@@ -9,6 +9,7 @@ use crate::multiprocessing::DropPanic;
 use crate::random::Generator;
 use crate::request::{Handle, Requests};
 use crate::settings::Settings;
+use crate::stream::Stream;
 use crate::tp::parallel_state::ParallelState;
 use phalanx_sim::executor::JoinHandle;
 use phalanx_sim::machine::{Cause, Host, HostRange};
@@ -32,6 +33,8 @@ struct State {
     cause: Cell<Cause>,
     /// The ranges that are open, oldest first.
     ranges: RefCell<Vec<HostRange>>,
+    /// The streams that are entered, oldest first.
+    streams: RefCell<Vec<Stream>>,
     generator: RefCell<Generator>,
     groups: RefCell<Groups>,
     parallel: RefCell<Option<Rc<ParallelState>>>,
@@ -53,6 +56,7 @@ impl Rank {
             next_request: Cell::new(0),
             cause: Cell::default(),
             ranges: RefCell::default(),
+            streams: RefCell::default(),
             groups: RefCell::default(),
             parallel: RefCell::default(),
             drop_panic: DropPanic::default(),
@@ -79,6 +83,7 @@ impl Rank {
     pub(crate) fn restart(&self, ranks: usize) {
         self.0.ranks.set(ranks);
         self.0.cause.set(Cause::default());
+        self.0.streams.borrow_mut().clear();
         *self.0.groups.borrow_mut() = Groups::default();
         self.0.parallel.borrow_mut().take();
         self.manual_seed(self.0.settings.seed);
@@ -172,6 +177,10 @@ impl Rank {
 
     pub(crate) fn settings(&self) -> &Settings {
         &self.0.settings
+    }
+
+    pub(crate) fn streams(&self) -> &RefCell<Vec<Stream>> {
+        &self.0.streams
     }
 
     pub(crate) fn groups(&self) -> &RefCell<Groups> {

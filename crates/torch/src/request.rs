@@ -1,11 +1,15 @@
 //! Requests of a rank to its SIP. Each request is a process with a handle; it begins when earlier requests on the same memory
 //! are over.
 //!
-//! - **REQ-1 (program order).** Requests of one rank on the same storage, one of them writing, take effect in the order in
-//!   which they were made; other requests do not wait for each other.
+//! - **REQ-1 (program order).** Requests of one rank on a common byte, one of them writing, take effect in the order in which
+//!   they were made; other requests do not wait for each other, also if they share a storage.
 //! - **REQ-2 (driven once).** A request runs once, for any number of waits; waiting for a finished request returns at once,
 //!   without running other processes.
 //! - **REQ-3 (poison).** A request that depends on a failed one is not begun; its error holds the first failure.
+
+mod order;
+
+pub(crate) use order::{Order, Touch};
 
 use crate::error::Error;
 use crate::rank::Rank;
@@ -73,8 +77,15 @@ impl Handle {
 
     /// Ends a request that will not run: waiting for it returns an error.
     fn give_up(&self) {
-        let text = format!("`{}` was cancelled with its program", self.name());
-        self.state.over.set(Err(Error::Other(text)));
+        let error = Error::Other(format!("`{}` was cancelled with its program", self.name()));
+        *self.state.failure.borrow_mut() = Some(error.clone());
+        self.state.seen.set(true);
+        self.state.over.set(Err(error));
+    }
+
+    /// True if it is over, without an error.
+    fn has_succeeded(&self) -> bool {
+        self.is_over() && self.state.failure.borrow().is_none()
     }
 
     /// Its error, if the program has not looked at the result.
@@ -83,7 +94,7 @@ impl Handle {
     }
 }
 
-/// The access of a request to a storage.
+/// The access of a request to memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// A read.
@@ -100,40 +111,8 @@ struct Before {
     matters: bool,
 }
 
-/// The last writer and readers of a storage.
-#[derive(Default)]
-pub(crate) struct Order {
-    writer: Option<Handle>,
-    readers: Vec<Handle>,
-}
-
-impl Order {
-    /// Records an access by `handle`; returns its dependencies.
-    fn enter(&mut self, access: Access, handle: &Handle) -> Vec<Before> {
-        let matters = access != Access::Overwrite;
-        let before = |handle: &Handle, matters| Before { handle: handle.clone(), matters };
-        let mut all: Vec<Before> =
-            self.writer.iter().map(|writer| before(writer, matters)).collect();
-        match access {
-            Access::Read => {
-                // Only open readers are kept, so that memory is bounded.
-                self.readers.retain(|reader| !reader.is_over());
-                self.readers.push(handle.clone());
-            }
-            Access::Write | Access::Overwrite => {
-                // A failed reader does not poison: it has changed nothing.
-                all.extend(self.readers.drain(..).map(|reader| before(&reader, false)));
-                self.writer = Some(handle.clone());
-            }
-        }
-        all
-    }
-
-    /// The last writer.
-    pub(crate) fn writer(&self) -> Option<Handle> {
-        self.writer.clone()
-    }
-}
+/// The kind of request that makes memory known to the SIP.
+pub(crate) const MAP: &str = "map";
 
 /// The specification of a request.
 pub(crate) struct RequestSpec<'a> {
@@ -141,8 +120,8 @@ pub(crate) struct RequestSpec<'a> {
     pub(crate) what: &'static str,
     /// The subject, in words.
     pub(crate) subject: String,
-    /// The storages it accesses.
-    pub(crate) touches: &'a [(&'a Rc<Storage>, Access)],
+    /// The bytes it accesses.
+    pub(crate) touches: &'a [Touch<'a>],
     /// Further dependencies.
     pub(crate) after: Vec<Handle>,
 }
@@ -178,15 +157,17 @@ impl Rank {
         }
         let mut before: Vec<Before> =
             after.into_iter().map(|handle| Before { handle, matters: true }).collect();
-        for (storage, access) in touches {
-            before.extend(storage.order.borrow_mut().enter(*access, &handle));
+        for touch in touches {
+            before.extend(touch.storage.order.borrow_mut().enter(touch, &handle));
+        }
+        if what != MAP {
+            before.extend(self.follow_on_stream(&handle));
         }
         before.retain(|other| !Rc::ptr_eq(&other.handle.state, &handle.state));
-        let kept: Vec<Rc<Storage>> =
-            touches.iter().map(|(storage, _)| (*storage).clone()).collect();
+        let kept: Vec<Rc<Storage>> = touches.iter().map(|touch| touch.storage.clone()).collect();
         let (rank, own, asked, cause) =
             (self.clone(), handle.clone(), self.host().sim().now(), self.cause());
-        let ranges = if what == "map" { Vec::new() } else { self.open_ranges() };
+        let ranges = if what == MAP { Vec::new() } else { self.open_ranges() };
         let process = async move {
             let result = begin(&before, &own, cause).await;
             let begun = rank.now();
@@ -206,6 +187,16 @@ impl Rank {
         let process = self.host().spawn(provider, process);
         self.keep(&handle, Some(process));
         handle
+    }
+
+    /// Makes a request the last one of the stream that is entered; returns those that it waits for (STR-1).
+    fn follow_on_stream(&self, handle: &Handle) -> Vec<Before> {
+        let stream = self.streams().borrow().last().cloned();
+        let Some(stream) = stream else { return Vec::new() };
+        let before = stream.last();
+        stream.follow(handle);
+        // Order only: the failure of one request does not poison the next (STR-3).
+        before.into_iter().map(|handle| Before { handle, matters: false }).collect()
     }
 
     /// True if requests can be made: the rank is not being cancelled, and its own program asks.

@@ -2,7 +2,8 @@
 //!
 //! A tensor is a view of a storage; making one never waits. Only a read returns its numbers, and a read is an await.
 //!
-//! - **TEN-1 (precise reads).** A read waits for the writer of the tensor, and for no other request.
+//! - **TEN-1 (precise reads).** A read waits for the writers of the tensor's bytes, and for no other request; it moves the
+//!   bytes of the tensor, and no others.
 //! - **TEN-2 (replicas).** Replicas that differ on a read are an error that names them.
 //! - **TEN-3 (bounded).** A storage is freed when the last tensor and the last request that use it are gone.
 
@@ -101,18 +102,13 @@ impl Tensor {
             && self.numel() == self.storage.rows * self.storage.columns
     }
 
-    /// Waits for the last request that writes it.
+    /// Waits for the last requests that write it.
     pub async fn ready(&self) -> Result<(), Error> {
-        let writer = self.writer();
-        match writer {
-            Some(handle) => handle.wait().await,
-            None => Ok(()),
+        let writers: Vec<Handle> = self.storage.order.borrow().writers(self);
+        for writer in writers {
+            writer.wait().await?;
         }
-    }
-
-    /// The last request that writes it, if there is one.
-    pub(crate) fn writer(&self) -> Option<Handle> {
-        self.storage.order.borrow().writer()
+        Ok(())
     }
 
     /// Type and shape: `f16[2, 3]`.

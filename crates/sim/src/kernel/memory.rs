@@ -291,9 +291,7 @@ fn write(program: &Program, view: &View, tile: &Tile) -> Result<u16, Box<KernelE
 )]
 fn misfit(view: &View, tile: &Tile) -> Box<KernelError> {
     let right = format!("{}{}", view.dtype, view.shape);
-    let why = match tile.dtype() == view.dtype {
-        true => difference(tile.shape(), view.shape),
-        false => TYPES.to_owned(),
-    };
+    let same_type = tile.dtype() == view.dtype;
+    let why = if same_type { difference(tile.shape(), view.shape) } else { TYPES.to_owned() };
     Box::new(super::math::misfit("store", tile.describe(), &right, &why))
 }

@@ -191,7 +191,7 @@ fn send_in_pieces(to: &Sender, tile: &Tile) -> u64 {
     last
 }
 
-fn check(edge: EdgeName, spec: &EdgeSpec, world: &World) -> Result<(), KernelError> {
+pub(super) fn check(edge: EdgeName, spec: &EdgeSpec, world: &World) -> Result<(), KernelError> {
     let known = |pe: PeId| {
         pe.sip < world.spec.sips.count
             && u32::from(pe.cube) < world.spec.cubes.count()

@@ -43,6 +43,7 @@ pub(crate) struct Program {
     started: Cell<Time>,
     /// The last error of an operation, and the line of the kernel that asked for the operation.
     fault: RefCell<Option<(&'static Location<'static>, KernelError)>>,
+    refused: RefCell<Option<KernelError>>,
 }
 
 /// The scratch memory that was free when a request for more failed.
@@ -84,6 +85,7 @@ impl Program {
             path: Cell::default(),
             last_store: RefCell::default(),
             fault: RefCell::default(),
+            refused: RefCell::default(),
         }
     }
 
@@ -91,6 +93,14 @@ impl Program {
     #[cold]
     pub(super) fn note_fault(&self, line: &'static Location<'static>, error: &KernelError) {
         self.fault.replace(Some((line, error.clone())));
+        if matches!(error, KernelError::ReadOnly { .. }) {
+            self.refused.replace(Some(error.clone()));
+        }
+    }
+
+    /// Returns the error of a store that was refused, awaited or not (KRN-5).
+    pub(crate) fn refused_store(&self) -> Option<KernelError> {
+        self.refused.take()
     }
 
     /// Returns the line of the kernel that led to `error`, if the error is one of an operation.
@@ -426,15 +436,17 @@ impl Group {
         let arrived = self.arrived.borrow();
         let missing =
             self.members.iter().filter(|pe| !arrived.contains(pe)).copied().collect::<Vec<_>>();
-        let mut what = format!(
-            "a barrier of `{}` that {} of {} programs have reached",
+        let few = if self.members.len() < self.size {
+            format!(", and the launch has {} PEs only", self.members.len())
+        } else {
+            String::new()
+        };
+        let what = format!(
+            "a barrier of `{}` that {} of {} programs have reached{few}",
             self.name,
             arrived.len(),
             self.size
         );
-        if self.members.len() < self.size {
-            what += &format!(", and the launch has {} PEs only", self.members.len());
-        }
         Wait { what, providers: missing.iter().map(|pe| format!("{}@{pe}", self.name)).collect() }
     }
 }

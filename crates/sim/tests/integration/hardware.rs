@@ -165,15 +165,15 @@ fn mem_2_unmapped_addresses_and_wrong_types_are_refused_with_and_without_data() 
             .unwrap_err()
             .to_string();
         assert!(
-            beyond.ends_with("address 0x1028 of sip0 is not mapped; the region before it is 0x1000..0x1028 (10 x f32)"),
+            beyond.contains("address 0x1028 of sip0 is not mapped; the region before it is 0x1000..0x1028 (10 x f32)"),
             "MEM-2: {beyond}"
         );
         let null = |region: &Region| View { address: 0, ..View::of(region) };
         let text = load_refused(options.clone(), null).unwrap_err().to_string();
-        assert!(text.ends_with("address 0x0 of sip0 is not mapped"), "MEM-2: {text}");
+        assert!(text.contains("address 0x0 of sip0 is not mapped"), "MEM-2: {text}");
         let typed = |region: &Region| View { dtype: DType::I32, ..View::of(region) };
         let text = load_refused(options, typed).unwrap_err().to_string();
-        assert!(text.ends_with("address 0x1000 of sip0 holds f32, not i32"), "MEM-2: {text}");
+        assert!(text.contains("address 0x1000 of sip0 holds f32, not i32"), "MEM-2: {text}");
     }
 }
 
@@ -188,7 +188,7 @@ fn mem_6_an_address_inside_an_element_is_refused_whatever_the_mask() {
             };
             let text = load_refused(options, odd).unwrap_err().to_string();
             let expected = "address 0x1002 of sip0 is in the middle of an element: the f32 there begins at 0x1000";
-            assert!(text.ends_with(expected), "MEM-6: {text}");
+            assert!(text.contains(expected), "MEM-6: {text}");
         }
     }
 }

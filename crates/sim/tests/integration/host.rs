@@ -1,12 +1,12 @@
 //! The requests of a host to its SIP.
 
 use crate::support::{pe, quad};
-use phalanx_sim::kernel::{KernelError, Tl, View};
+use phalanx_sim::kernel::{GridShape, KernelError, ReadOnly, Tl, View};
 use phalanx_sim::machine::{Cause, Launch, Machine, Options, RunError};
 use phalanx_sim::record::Resource;
 use phalanx_sim::value::{DType, Value};
 use phalanx_sim::{Time, topology::PeId};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 fn launch(pes: &[PeId], exclusive: bool) -> Launch<'_> {
@@ -63,6 +63,89 @@ fn hst_2_the_first_failure_ends_a_launch_and_drops_the_other_programs() {
     let expected = RunError::Kernel { kernel, pe: pe(0, 0, 3), time, error, line };
     assert_eq!(result, Err(expected), "HST-2");
     assert_eq!((now, dropped.get()), (Time::ns(147), 6), "HST-2");
+}
+
+/// Returns the program, PE, begin and end of each program of a grid over some PEs, in the order of programs.
+fn grid(axes: [usize; 3], pes: usize, span: fn(usize) -> Time) -> Vec<(usize, u16, Time, Time)> {
+    let mut machine = Machine::new(quad(), Options::default());
+    let host = machine.host(0);
+    let ran = Rc::new(RefCell::new(Vec::new()));
+    let noted = ran.clone();
+    let ended = machine.spawn(0, "host", async move {
+        let kernel = move |tl: Tl| {
+            let noted = noted.clone();
+            async move {
+                let begin = tl.now();
+                tl.compute(span(tl.program_id())).await;
+                let along = [0, 1, 2].map(|axis| tl.program_id_along(axis));
+                let sizes = [0, 1, 2].map(|axis| tl.num_programs_along(axis));
+                let number = along[0] + sizes[0] * (along[1] + sizes[1] * along[2]);
+                assert_eq!((number, tl.num_programs_along(3)), (tl.program_id(), 1));
+                noted.borrow_mut().push((number, tl.pe().pe, begin, tl.now()));
+                Ok(())
+            }
+        };
+        let pes = host.pes()[..pes].to_vec();
+        let shape = GridShape { axes, ..GridShape::row(0) };
+        host.run_programs(launch(&pes, true), shape, kernel).await.map(drop)
+    });
+    let report = machine.run().unwrap();
+    ended.take().unwrap().unwrap();
+    let mut ran = ran.take();
+    assert_eq!(ran.iter().map(|ran| ran.3).max(), Some(report.simulated));
+    ran.sort_unstable();
+    ran
+}
+
+#[test]
+fn grd_1_pes_take_the_programs_of_a_grid_in_order() {
+    let span = |program: usize| Time::ns(10 + program as u64 * 7 % 5);
+    for (axes, pes) in
+        [([17, 1, 1], 3), ([2, 3, 4], 5), ([6, 1, 2], 1), ([4, 1, 1], 4), ([3, 1, 1], 6)]
+    {
+        let mut free: Vec<(Time, u16)> =
+            (0..pes).map(|pe| (Time::ZERO, u16::try_from(pe).unwrap())).collect();
+        for (number, pe, begin, end) in grid(axes, pes, span) {
+            // The slow way: the PE that is free first, the lowest of those.
+            free.sort_unstable();
+            assert_eq!((free[0], end - begin), ((begin, pe), span(number)), "GRD-1: {number}");
+            free[0].0 = end;
+        }
+    }
+}
+
+#[test]
+fn krn_5_a_store_to_memory_that_a_launch_only_reads_fails_its_kernel() {
+    for is_awaited in [true, false] {
+        let mut machine = Machine::new(quad(), Options::default());
+        let host = machine.host(0);
+        let [read, written] = [1.0, 2.0]
+            .map(|number| machine.resident(0, 0, Value::full(DType::F32, 8, number)).unwrap());
+        let ended = machine.spawn(0, "host", async move {
+            let kernel = move |tl: Tl| async move {
+                let tile = tl.load(&View::dense(&read, 0, 4)).await?;
+                tl.store(&View::dense(&written, 0, 4), &tile).await?;
+                let refused = tl.store(&View::dense(&read, 4, 4), &tile);
+                if is_awaited {
+                    drop(refused.await);
+                }
+                Ok(())
+            };
+            let argument = ReadOnly { argument: 7, region: read };
+            let shape = GridShape { read_only: [argument].into(), ..GridShape::row(1) };
+            host.run_programs(launch(&[pe(0, 0, 0)], true), shape, kernel).await.map(drop)
+        });
+        machine.drive().unwrap();
+        let Err(RunError::Kernel { error, line, .. }) = ended.take().unwrap() else {
+            panic!("KRN-5")
+        };
+        let address = read.address + 16;
+        assert_eq!(error, KernelError::ReadOnly { address, argument: 7 }, "KRN-5");
+        assert!(line.is_some(), "KRN-6");
+        let content = |region| machine.read(region).unwrap().unwrap().to_f32();
+        assert_eq!(content(&read), [1.0; 8], "KRN-5: nothing has changed");
+        assert_eq!(content(&written)[..5], [1.0, 1.0, 1.0, 1.0, 2.0]);
+    }
 }
 
 /// Returns the end of a launch after a long one on the same PE, and the time counted for the PE.

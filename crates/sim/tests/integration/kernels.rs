@@ -267,8 +267,8 @@ fn views_whose_mask_or_strides_have_another_shape_are_refused() {
 
 #[test]
 fn krn_6_the_error_of_an_operation_names_the_line_that_asked_for_it() {
-    let first = line!() + 1;
     type Asks = fn(&Tl, &Tile) -> Result<(), KernelError>;
+    let first = line!();
     let asks: [Asks; 4] = [
         |tl, x| tl.reserve(1 << 40).map(|_| drop(x.value())),
         |tl, x| tl.item(x, 99).map(drop),

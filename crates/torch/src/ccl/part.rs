@@ -163,7 +163,7 @@ impl Part {
 
     /// The settings of a queue, with fewer or smaller slots where `receivers` queues would take too much of the scratch
     /// memory. A queue with other settings gets a channel of its own: the earlier queue may still be in use.
-    fn edge(&self, tl: &Tl, receivers: usize) -> (EdgeSpec, u32) {
+    pub(crate) fn edge(&self, tl: &Tl, receivers: usize) -> (EdgeSpec, u32) {
         let edge = fitting(self.peers.edge, tl.scratch_capacity(), receivers);
         if edge == self.peers.edge {
             return (edge, self.peers.channel);

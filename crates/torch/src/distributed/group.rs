@@ -5,7 +5,7 @@ use crate::multiprocessing::{GroupState, Receiving};
 use crate::rank::Rank;
 use crate::request::Handle;
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
 /// A group of ranks.
@@ -53,6 +53,26 @@ pub(crate) struct Progress {
     finished: RefCell<Option<String>>,
     /// Messages that this rank waits for.
     receiving: RefCell<Vec<Receiving>>,
+    /// The rows of the last all-to-alls with split sizes, by number, newest last.
+    splits: RefCell<VecDeque<(u64, SplitRows)>>,
+}
+
+/// All-to-alls whose split sizes are kept, for reports.
+const KEPT_SPLITS: usize = 8;
+
+/// A rank's call of an all-to-all with split sizes.
+pub(crate) struct SplitCall {
+    pub(crate) group: u32,
+    pub(crate) sequence: u64,
+    pub(crate) members: Rc<[usize]>,
+    pub(crate) rows: SplitRows,
+}
+
+/// The rows that a rank sends and receives in an all-to-all with split sizes, by rank of the group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SplitRows {
+    pub(crate) sent: Vec<usize>,
+    pub(crate) received: Vec<usize>,
 }
 
 /// The groups of a rank.
@@ -97,6 +117,19 @@ impl Groups {
         self.history.iter().map(state).collect()
     }
 
+    /// The last all-to-alls with split sizes that the rank has called.
+    pub(crate) fn split_calls(&self) -> Vec<SplitCall> {
+        let calls = |progress: &Rc<Progress>| {
+            let calls = progress.splits.borrow().clone().into_iter();
+            let (group, members) = (progress.number, progress.members.clone());
+            calls.map(move |(sequence, rows)| {
+                let members = members.clone();
+                SplitCall { group, sequence, members, rows }
+            })
+        };
+        self.history.iter().flat_map(calls).collect()
+    }
+
     fn add(&mut self, rank: &Rank, members: Vec<usize>) -> Result<ProcessGroup, Error> {
         let number = self.next;
         if number >= MOST_GROUPS {
@@ -113,6 +146,7 @@ impl Groups {
             joined: RefCell::default(),
             finished: RefCell::default(),
             receiving: RefCell::default(),
+            splits: RefCell::default(),
         });
         self.history.retain(|old| old.number != number);
         self.history.push(progress.clone());
@@ -213,6 +247,16 @@ impl ProcessGroup {
         if let Some(index) = receiving.iter().position(|other| *other == message) {
             receiving.remove(index);
         }
+    }
+
+    /// Records the rows of the collective that this rank has called last.
+    pub(crate) fn note_splits(&self, rows: SplitRows) {
+        let progress = &self.0.progress;
+        let mut splits = progress.splits.borrow_mut();
+        if splits.len() == KEPT_SPLITS {
+            splits.pop_front();
+        }
+        splits.push_back((progress.asked.get(), rows));
     }
 
     pub(crate) fn join(&self, sequence: u64, what: String) {

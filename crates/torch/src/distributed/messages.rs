@@ -4,6 +4,10 @@
 //!   send is over when its numbers have been copied from the tensor, received or not; a receive is over when the numbers are
 //!   in its tensor. Neither takes a PE's turn, so a missing message delays only its receiver.
 
+mod any;
+
+pub use any::{P2pOp, batch_isend_irecv, irecv_any, recv_any};
+
 use super::check;
 use super::group::{Direction, EdgeKey, ProcessGroup, resolve};
 use super::work::Work;
@@ -90,23 +94,9 @@ impl Message<'_> {
         if group.rank().is_none() {
             return Ok(Work::nothing(cx));
         }
-        let buffer = self.check()?;
-        let peers = self.peers();
-        let mismatch = peers.mismatch.clone();
+        let part = self.part(self.check()?);
+        let mismatch = part.peers.mismatch.clone();
         let EdgeKey { direction, peer, tag } = edge;
-        let part = Part {
-            // A message is a broadcast between two ranks: the sender is rank 0 and the root.
-            operation: Operation::Broadcast,
-            combine: ReduceOp::Sum,
-            rank: usize::from(direction == Direction::From),
-            ranks: 2,
-            root: 0,
-            dtype: tensor.dtype(),
-            input: buffer.clone(),
-            output: buffer,
-            splits: None,
-            peers,
-        };
         let (name, arg) = match direction {
             Direction::To => (format!("send to rank {peer}"), Arg::read(tensor)),
             Direction::From => (format!("recv from rank {peer}"), Arg::write(tensor)),
@@ -118,7 +108,8 @@ impl Message<'_> {
             label: None,
             after: group.last_message(edge).into_iter().collect(),
         };
-        let expected = (direction == Direction::From).then_some(Receiving { from: peer, tag });
+        let expected =
+            (direction == Direction::From).then_some(Receiving { from: Some(peer), tag });
         if let Some(message) = expected {
             group.expect(message);
         }
@@ -139,6 +130,22 @@ impl Message<'_> {
         );
         group.follow_message(edge, &handle);
         Ok(Work::new(cx, handle))
+    }
+
+    /// This rank's side of the message. A message is a broadcast between two ranks: the sender is rank 0 and the root.
+    fn part(&self, buffer: Buffer) -> Part {
+        Part {
+            operation: Operation::Broadcast,
+            combine: ReduceOp::Sum,
+            rank: usize::from(self.edge.direction == Direction::From),
+            ranks: 2,
+            root: 0,
+            dtype: self.tensor.dtype(),
+            input: buffer.clone(),
+            output: buffer,
+            splits: None,
+            peers: self.peers(),
+        }
     }
 
     /// Refuses a message that cannot be sent or received; returns the memory of the tensor.

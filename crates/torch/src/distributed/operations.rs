@@ -5,6 +5,7 @@
 
 mod exchange;
 mod gather;
+mod monitored;
 mod reduce;
 
 pub use exchange::{all_to_all, all_to_all_async, barrier, barrier_async};
@@ -13,6 +14,7 @@ pub use gather::{
     broadcast_async, gather, gather_async, gather_list, gather_list_async, scatter, scatter_async,
     scatter_list, scatter_list_async,
 };
+pub use monitored::{monitored_barrier, monitored_barrier_async};
 pub use reduce::{
     all_reduce, all_reduce_async, reduce, reduce_async, reduce_scatter, reduce_scatter_async,
 };

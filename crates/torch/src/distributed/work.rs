@@ -3,7 +3,10 @@
 use crate::error::Error;
 use crate::rank::Rank;
 use crate::request::Handle;
+use crate::stream::Event;
 use phalanx_sim::executor::Wait;
+use std::cell::Cell;
+use std::rc::Rc;
 
 /// An asynchronous operation.
 #[must_use = "an operation that nobody waits for is waited for when the rank ends"]
@@ -12,7 +15,7 @@ pub struct Work {
     /// Its requests; empty if this rank has no part in it.
     handles: Vec<Handle>,
     /// The sending rank, for a receive.
-    source: Option<usize>,
+    source: Rc<Cell<Option<usize>>>,
 }
 
 impl Work {
@@ -21,7 +24,7 @@ impl Work {
     }
 
     pub(super) fn of_all(rank: &Rank, handles: Vec<Handle>) -> Self {
-        Self { rank: rank.clone(), handles, source: None }
+        Self { rank: rank.clone(), handles, source: Rc::default() }
     }
 
     /// The work of a rank outside the group.
@@ -33,9 +36,19 @@ impl Work {
         self.handles.is_empty()
     }
 
-    pub(super) fn whose_source_is(mut self, source: usize) -> Self {
-        self.source = Some(source);
+    pub(super) fn whose_source_is(self, source: usize) -> Self {
+        self.source.set(Some(source));
         self
+    }
+
+    /// The work of a receive whose sender is known when the message is there.
+    pub(super) fn whose_source_is_in(self, source: Rc<Cell<Option<usize>>>) -> Self {
+        Self { source, ..self }
+    }
+
+    /// An event that is over when the work is.
+    pub fn event(&self) -> Event {
+        Event::of(&self.handles)
     }
 
     /// Adds requests.
@@ -66,8 +79,8 @@ impl Work {
         open().is_none()
     }
 
-    /// The sending rank, for a receive.
+    /// The sending rank, for a receive; for a receive from any rank, after the message has come.
     pub fn source_rank(&self) -> Option<usize> {
-        self.source
+        self.source.get()
     }
 }

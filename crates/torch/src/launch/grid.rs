@@ -89,7 +89,7 @@ impl Grid {
     }
 
     /// The PEs of the grid, and the number of programs along each axis.
-    pub(crate) fn layout(&self, rank: &Rank) -> Result<(Vec<PeId>, [usize; 3]), Error> {
+    pub(crate) fn layout(self, rank: &Rank) -> Result<(Vec<PeId>, [usize; 3]), Error> {
         let pes = self.pes(rank)?;
         let Self::Programs { axes, .. } = self else {
             let count = pes.len();

@@ -46,8 +46,8 @@ pub struct GroupState {
 /// A message that a rank waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Receiving {
-    /// The sending rank.
-    pub from: usize,
+    /// The sending rank; `None` for any rank of the group.
+    pub from: Option<usize>,
     /// The tag.
     pub tag: u32,
 }
@@ -64,12 +64,14 @@ impl RankState {
     }
 
     /// The messages that it waits for: the sender, and a description.
-    fn waits(&self) -> Vec<(usize, String)> {
+    fn waits(&self) -> Vec<(Option<usize>, String)> {
         let mut waits = Vec::new();
         for group in &self.groups {
             for Receiving { from, tag } in &group.receiving {
                 let name = group_name(group.number);
-                waits.push((*from, format!("a message from rank {from} with tag {tag} in {name}")));
+                let sender =
+                    from.map_or_else(|| "any rank".to_owned(), |from| format!("rank {from}"));
+                waits.push((*from, format!("a message from {sender} with tag {tag} in {name}")));
             }
         }
         waits
@@ -193,6 +195,15 @@ impl Desync {
     fn unsent(&self, returned: bool) -> Option<String> {
         for state in &self.ranks {
             for (from, what) in state.waits() {
+                let Some(from) = from else {
+                    if !returned {
+                        return Some(format!(
+                            "rank {} waits for {what}, and nobody has sent it",
+                            state.rank
+                        ));
+                    }
+                    continue;
+                };
                 if self.ranks.get(from).is_none_or(|from| from.returned != returned) {
                     continue;
                 }

@@ -3,7 +3,7 @@
 use super::Tensor;
 use crate::error::Error;
 use crate::placement::Shard;
-use crate::request::{Access, Handle, RequestSpec};
+use crate::request::{Access, Handle, RequestSpec, Touch};
 use phalanx_sim::Capacity;
 use phalanx_sim::kernel::{KernelError, Tl, View};
 use phalanx_sim::machine::Launch;
@@ -66,7 +66,7 @@ impl Tensor {
         let asked = RequestSpec {
             what: "copy",
             subject: format!("{source:?} to {self:?}"),
-            touches: &[(&source.storage, Access::Read), (&self.storage, Access::Write)],
+            touches: &[Touch::of(source, Access::Read), Touch::of(self, Access::Write)],
             after: Vec::new(),
         };
         let (host, pe) = (self.rank.host().clone(), self.storage.shards[0].pe);

@@ -4,7 +4,7 @@ use super::{Storage, Tensor, dense};
 use crate::error::{Error, describe};
 use crate::placement::{DpPolicy, Shard};
 use crate::rank::Rank;
-use crate::request::{Access, Order, RequestSpec};
+use crate::request::{Access, MAP, Order, RequestSpec, Touch};
 use phalanx_sim::value::{Buffer, DType, Value};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -314,9 +314,9 @@ impl Tensor {
     /// Maps the storage in the SIP's MMU.
     fn map(&self) {
         let asked = RequestSpec {
-            what: "map",
+            what: MAP,
             subject: self.subject(),
-            touches: &[(&self.storage, Access::Write)],
+            touches: &[Touch::storage_of(self, Access::Write)],
             after: Vec::new(),
         };
         let host = self.rank.host().clone();
@@ -331,7 +331,7 @@ impl Tensor {
         let asked = RequestSpec {
             what: "fill",
             subject: self.subject(),
-            touches: &[(&self.storage, Access::Overwrite)],
+            touches: &[Touch::of(self, Access::Overwrite)],
             after: Vec::new(),
         };
         let (host, storage, dtype) = (self.rank.host().clone(), self.storage.clone(), self.dtype());
@@ -364,7 +364,7 @@ impl Tensor {
         let asked = RequestSpec {
             what: "write",
             subject: self.subject(),
-            touches: &[(&self.storage, Access::Overwrite)],
+            touches: &[Touch::of(self, Access::Overwrite)],
             after: Vec::new(),
         };
         let (host, storage) = (self.rank.host().clone(), self.storage.clone());

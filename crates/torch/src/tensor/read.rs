@@ -3,7 +3,7 @@
 use super::Tensor;
 use crate::error::Error;
 use crate::placement::Shard;
-use crate::request::{Access, RequestSpec};
+use crate::request::{Access, RequestSpec, Touch};
 use phalanx_sim::machine::Selection;
 use phalanx_sim::value::{Buffer, DType, Element, Value, bf16, f16};
 use std::cell::RefCell;
@@ -128,7 +128,7 @@ impl Tensor {
         let asked = RequestSpec {
             what: "read",
             subject: format!("{self:?}"),
-            touches: &[(&self.storage, Access::Read)],
+            touches: &[Touch::of(self, Access::Read)],
             after: Vec::new(),
         };
         let (host, storage) = (self.rank.host().clone(), self.storage.clone());

@@ -3,15 +3,18 @@
 mod arguments;
 mod awkward;
 mod buffers;
+mod bytes;
 mod desync;
 mod first;
 mod foreign;
 mod grids;
 mod messages;
+mod more_messages;
 mod reads;
 mod requests;
 mod slices;
 mod spawn;
+mod streams;
 mod together;
 mod waits;
 

@@ -4,7 +4,7 @@ use crate::ccl::algorithm::Operation;
 use crate::ccl::part::Splits;
 use crate::distributed::check;
 use crate::distributed::collective::{CollectiveCall, launch};
-use crate::distributed::group::{ProcessGroup, resolve};
+use crate::distributed::group::{ProcessGroup, SplitRows, resolve};
 use crate::distributed::work::Work;
 use crate::error::Error;
 use crate::rank::Rank;
@@ -56,9 +56,22 @@ pub fn all_to_all_async(
             from[own]
         )));
     }
+    let rows =
+        (!even).then(|| SplitRows { sent: rows_of(&to, input), received: rows_of(&from, output) });
     let splits = (!even).then_some(Splits { sent: to, received: from });
     let call = CollectiveCall { splits, ..CollectiveCall::new(Operation::AllToAll, input, output) };
-    Ok(Work::new(cx, launch(cx, &group, &call)?))
+    let handle = launch(cx, &group, &call)?;
+    if let Some(rows) = rows {
+        group.note_splits(rows);
+    }
+    Ok(Work::new(cx, handle))
+}
+
+/// The rows of dimension 0 that have so many elements.
+fn rows_of(elements: &[usize], tensor: &Tensor) -> Vec<usize> {
+    let rows = tensor.shape().first().copied().unwrap_or(1);
+    let row = tensor.numel().checked_div(rows).unwrap_or(0).max(1);
+    elements.iter().map(|count| count / row).collect()
 }
 
 /// Waits until every rank of the group has called this.

@@ -1,6 +1,6 @@
 //! Elements in their own type, in both directions, and reads of views.
 
-use super::{machine, quad};
+use super::{machine, number, quad};
 use phalanx_sim::machine::Options;
 use phalanx_sim::value::{Buffer, bf16, f16};
 use phalanx_sim::{DType, Time};
@@ -83,7 +83,7 @@ fn time_of_read(
     let set = ["system.host.link.bandwidth=1GB/s"];
     let mut context = Context::new(machine("bare", &set), Options::default());
     let done = context.run(move |cx| async move {
-        let x = cx.placed(policy).resident([64, 32], DType::F32, |i| i as f32)?;
+        let x = cx.placed(policy).resident([64, 32], DType::F32, number)?;
         x.ready().await?;
         let before = cx.now();
         let numbers = read(&cx, x).await?;
@@ -99,11 +99,11 @@ fn ten_1_reading_a_view_moves_the_bytes_of_the_view() {
     let (numbers, whole) = time_of_read(async |_, x| x.to_vec().await, one);
     assert_eq!((numbers.len(), whole), (2048, command + Time::ns(4 * 2048)));
     let (numbers, rows) = time_of_read(async |_, x| x.narrow(0, 3, 2)?.to_vec().await, one);
-    assert_eq!(numbers, (96..160).map(|i| i as f32).collect::<Vec<_>>());
+    assert_eq!(numbers, (96..160).map(number).collect::<Vec<_>>());
     assert_eq!(rows, command + Time::ns(4 * 64), "two rows");
     let column = async |_: &Rank, x: Tensor| x.select(1, 5)?.to_vec().await;
     let (numbers, column) = time_of_read(column, one);
-    assert_eq!(numbers, (0..64).map(|i| (i * 32 + 5) as f32).collect::<Vec<_>>());
+    assert_eq!(numbers, (0..64).map(|i| number(i * 32 + 5)).collect::<Vec<_>>());
     assert_eq!(column, command + Time::ns(4 * 64), "a column");
     let (numbers, turned) = time_of_read(async |_, x| x.transpose(0, 1)?.to_vec().await, one);
     assert_eq!((numbers[1], turned), (32.0, whole), "all, in another order");
@@ -116,19 +116,22 @@ fn ten_1_ten_2_reading_a_view_of_a_cut_tensor_asks_only_the_shards_that_hold_it(
     let policy =
         DpPolicy { num_pes: 2, pe: phalanx_torch::Spread::ColumnWise, ..DpPolicy::row_wise(4) };
     let read = context.run(move |cx| async move {
-        let x = cx.placed(policy).resident([8, 6], DType::F32, |i| i as f32)?;
+        let x = cx.placed(policy).resident([8, 6], DType::F32, number)?;
         let (corner, turned) = (x.narrow(0, 1, 4)?.narrow(1, 2, 3)?, x.transpose(0, 1)?);
         let (whole, part) = (x.to_vec().await?, corner.to_vec().await?);
         Ok((whole, part, turned.to_vec().await?, x.narrow(0, 8, 0)?.to_vec().await?))
     });
     let (whole, part, turned, nothing) = read.unwrap();
-    assert_eq!(whole, (0..48).map(|i| i as f32).collect::<Vec<_>>());
-    let corner = (1..5).flat_map(|row| (2..5).map(move |column| (row * 6 + column) as f32));
+    assert_eq!(whole, (0..48).map(number).collect::<Vec<_>>());
+    let corner = (1..5).flat_map(|row| (2..5).map(move |column| number(row * 6 + column)));
     assert_eq!(part, corner.collect::<Vec<_>>());
-    let columns = (0..6).flat_map(|column| (0..8).map(move |row| (row * 6 + column) as f32));
+    let columns = (0..6).flat_map(|column| (0..8).map(move |row| number(row * 6 + column)));
     assert_eq!(turned, columns.collect::<Vec<_>>());
     assert!(nothing.is_empty());
 }
+
+/// The index in the view before, of an index in the view after a step.
+type Back = Box<dyn Fn(Vec<usize>) -> Vec<usize>>;
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
@@ -139,7 +142,7 @@ proptest! {
         let read = quad().run(move |cx| {
             let steps = steps.clone();
             async move {
-                let numbers: Vec<f32> = (0..rows * columns * 2).map(|i| i as f32).collect();
+                let numbers: Vec<f32> = (0..rows * columns * 2).map(number).collect();
                 let x = cx.from_slice(&numbers, [rows, columns, 2], DType::F32)?;
                 let mut view = x;
                 let mut model: Vec<usize> = (0..numbers.len()).collect();
@@ -154,7 +157,7 @@ proptest! {
                         at
                     };
                     let flat = |at: &[usize], shape: &[usize]| at.iter().zip(shape).fold(0, |sum, (i, n)| sum * n + i);
-                    let (next, old): (Tensor, Box<dyn Fn(Vec<usize>) -> Vec<usize>>) = match what {
+                    let (next, old): (Tensor, Back) = match what {
                         0 => (view.transpose(dim, other)?, Box::new(move |mut at| { at.swap(dim, other); at })),
                         1 => {
                             let start = b % shape[dim];
@@ -168,7 +171,7 @@ proptest! {
                     model = (0..next.numel()).map(|i| model[flat(&old(index(i, next.shape())), &shape)]).collect();
                     view = next;
                 }
-                let wanted: Vec<f32> = model.iter().map(|i| *i as f32).collect();
+                let wanted: Vec<f32> = model.iter().map(|i| number(*i)).collect();
                 Ok((view.to_vec().await?, wanted))
             }
         });

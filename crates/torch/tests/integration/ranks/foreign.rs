@@ -1,6 +1,6 @@
 //! Errors from outside, and runs that are interrupted.
 
-use super::{assert_usable, machine, quad};
+use super::{assert_usable, machine, number, quad};
 use phalanx_sim::kernel::Tl;
 use phalanx_sim::machine::{Machine, Options, RunError};
 use phalanx_sim::{DType, Foreign, Time};
@@ -72,7 +72,7 @@ fn mps_6_an_interrupted_run_says_so_and_leaves_a_usable_context() {
     let mut context = Context::new(machine("quad-sip", &[]), options);
     let stopped = spawn(&mut context, 4, |rank, cx| async move {
         dist::init_process_group(&cx)?;
-        let x = cx.full([1000], rank as f64, DType::F32)?;
+        let x = cx.full([1000], f64::from(number(rank)), DType::F32)?;
         loop {
             dist::all_reduce(&cx, &x, dist::ReduceOp::Sum, None).await?;
         }

@@ -1,6 +1,6 @@
 //! Ranks outside of spawn: a main program drives time in slices.
 
-use super::{assert_usable, failing, machine, nap, quad};
+use super::{assert_usable, failing, machine, nap, number, quad};
 use phalanx_sim::executor::PartitionOrder;
 use phalanx_sim::machine::{Options, RunError};
 use phalanx_sim::{DType, Time};
@@ -61,7 +61,7 @@ fn slc_1_a_main_program_plays_all_ranks_of_a_collective() {
         let mut tensors = Vec::new();
         for cx in &ranks {
             dist::init_process_group(cx).unwrap();
-            tensors.push(cx.full([64], cx.rank() as f64, DType::F32).unwrap());
+            tensors.push(cx.full([64], f64::from(number(cx.rank())), DType::F32).unwrap());
         }
         for round in 0..3 {
             let works: Vec<_> = ranks
@@ -75,9 +75,9 @@ fn slc_1_a_main_program_plays_all_ranks_of_a_collective() {
             for (cx, x) in ranks.iter().zip(&tensors) {
                 let own = x.clone();
                 let read = context.block_on(cx, async move { own.to_vec().await }).unwrap();
-                assert_eq!(read, [3.0 + f64::from(round) as f32; 64]);
+                assert_eq!(read, [3.0 + number(round); 64]);
                 if cx.rank() == 2 {
-                    x.fill_(f64::from(round) + 4.0).unwrap();
+                    x.fill_(f64::from(number(round)) + 4.0).unwrap();
                 }
             }
         }
