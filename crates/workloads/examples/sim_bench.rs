@@ -11,9 +11,10 @@ use phalanx_sim::ipcq::EdgeSpec;
 use phalanx_sim::kernel::{Gemm, Operand};
 use phalanx_sim::machine::{Machine, Options};
 use phalanx_sim::report::Report;
+use phalanx_sim::spec::Efficiency;
 use phalanx_sim::topology::PeId;
 use phalanx_sim::value::{Binary, DType, Evaluator, Inline, Value};
-use phalanx_sim::{MachineSpec, timeline};
+use phalanx_sim::{MachineSpec, Time, timeline};
 use phalanx_torch::Pool;
 use phalanx_trace::{Format, Writer};
 use phalanx_workloads::ring;
@@ -80,6 +81,8 @@ const EDGE: EdgeSpec = EdgeSpec {
     backpressure: phalanx_sim::ipcq::Backpressure::Sleep,
     vc_chunk_size: 0,
     ipcq_credit_size_bytes: 0,
+    delay: Time::ZERO,
+    efficiency: Efficiency::FULL,
 };
 
 fn ring(arguments: &Arguments) -> Outcome<Json> {
