@@ -65,16 +65,14 @@ pub(super) fn plan(
 /// `128x256x64`.
 fn sides(text: &str) -> Result<[usize; 3], ParameterError> {
     let sides: Vec<Option<usize>> = text.split('x').map(|side| number(side, MOST_SIDE)).collect();
-    match sides[..] {
-        [Some(m), Some(n), Some(k)] => Ok([m, n, k]),
-        _ => {
-            let message = format!("parameter `tile`: `{text}` is not a tile");
-            let help = format!(
-                "allowed: `{AUTO}`, `{ENGINE}`, or sides from 1 to {MOST_SIDE} as in `128x256x64` (m, n, k)"
-            );
-            Err(ParameterError::new(message, help))
-        }
+    if let [Some(m), Some(n), Some(k)] = sides[..] {
+        return Ok([m, n, k]);
     }
+    let message = format!("parameter `tile`: `{text}` is not a tile");
+    let help = format!(
+        "allowed: `{AUTO}`, `{ENGINE}`, or sides from 1 to {MOST_SIDE} as in `128x256x64` (m, n, k)"
+    );
+    Err(ParameterError::new(message, help))
 }
 
 fn count(text: &str) -> Result<usize, ParameterError> {

@@ -40,6 +40,12 @@ fn wkl_1_parameters_are_checked_for_name_kind_and_range() {
         ("m", "2.5"),
         ("m", "99999999999"),
         ("buffers", "65"),
+        ("tile", "128x128"),
+        ("tile", "atuo"),
+        ("tile", "0x1x1"),
+        ("split_k", "0"),
+        ("split_k", "many"),
+        ("split_k", "9"),
         ("dtype", "f64"),
         ("pes", "1000"),
         ("seed", ""),
@@ -205,6 +211,43 @@ proptest! {
         let outcome = attempt(machine("quad-sip", &[]), "gemm", &parameters, Options::default()).unwrap();
         prop_assert!(outcome.check.unwrap().correct, "WKL-2");
     }
+
+    #[test]
+    fn wkl_2_a_product_by_any_plan_is_right(
+        dims in prop::array::uniform3(1..300u32), pes in 1..129u32,
+        tile in prop::sample::select(vec!["auto", "engine", "64x32x16", "100x60x30"]),
+        parts in prop::sample::select(vec!["auto", "1"]),
+        name in prop::sample::select(vec!["quad-sip", "hgx-h100"]),
+        dtype in prop::sample::select(vec!["f32", "bf16", "i32"]),
+    ) {
+        let text = [dims[0], dims[1], dims[2], pes].map(|number| number.to_string());
+        let mut parameters: Vec<(&str, &str)> =
+            ["m", "n", "k", "pes"].into_iter().zip(text.iter().map(String::as_str)).collect();
+        parameters.extend([("tile", tile), ("split_k", parts), ("dtype", dtype)]);
+        let outcome = attempt(machine(name, &[]), "gemm", &parameters, Options::default()).unwrap();
+        prop_assert!(outcome.check.unwrap().correct, "WKL-2");
+    }
+}
+
+#[test]
+fn wkl_2_parts_of_k_are_added() {
+    let parameters =
+        [("m", "3"), ("n", "70"), ("k", "1000"), ("tile", "64x32x16"), ("split_k", "5")];
+    for name in ["quad-sip", "hgx-h100"] {
+        let outcome = attempt(machine(name, &[]), "gemm", &parameters, Options::default()).unwrap();
+        assert!(outcome.check.unwrap().correct, "WKL-2: {name}");
+    }
+}
+
+#[test]
+fn a_product_of_4096_on_an_h100_takes_what_was_measured() {
+    let parameters = [("m", "4096"), ("n", "4096"), ("k", "4096"), ("dtype", "bf16")];
+    let options = Options { data: false, ..Options::default() };
+    let report = attempt(machine("hgx-h100", &[]), "gemm", &parameters, options).unwrap().report;
+    let operations = 2 * 4096_u64.pow(3);
+    // 789 TFLOP/s, within a tenth.
+    let gflops = operations * 1_000 / report.simulated.as_ps();
+    assert!((710_000..868_000).contains(&gflops), "{gflops} GFLOP/s");
 }
 
 fn quad_sip() -> MachineSpec {
