@@ -43,7 +43,7 @@ impl Part {
         part.input = self.input.strip(in_input, parts, count);
         part.output = self.output.strip(in_output, parts, count);
         part.peers.edge = queues(self.peers.edge, tl.scratch_capacity(), stream);
-        part.peers.channel ^= (STREAMS | stream.number() % STREAMS) << FITTED;
+        part.peers.channel ^= (STREAMS | (stream.number() % STREAMS)) << FITTED;
         part
     }
 

@@ -76,7 +76,7 @@ struct Ends {
 impl Ends {
     fn open(part: Part, tl: Tl) -> Result<Self, KernelError> {
         let (operation, rank) = (part.operation, part.rank);
-        let reduces = operation.combines();
+        let combines = operation.combines();
         let spreads = !matches!(operation, Operation::ReduceScatter | Operation::Reduce);
         // An operation with a root has one segment, which the root owns.
         let owns = |owner: usize| !operation.has_root() || owner == part.root;
@@ -88,14 +88,14 @@ impl Ends {
         let (mut contributors, mut receivers) = (Vec::new(), Vec::new());
         for &owner in &owners {
             let pe = part.peers.pes[owner];
-            if reduces {
+            if combines {
                 contributors.push((owner, tl.contributor(pe, channel, edge)?));
             }
             if spreads {
                 receivers.push((owner, tl.multicast_receiver(pe, channel, edge)?));
             }
         }
-        let reducer = (reduces && owns(rank)).then(|| tl.reducer(&pes, channel, edge));
+        let reducer = (combines && owns(rank)).then(|| tl.reducer(&pes, channel, edge));
         let multicaster = (spreads && owns(rank)).then(|| tl.multicaster(&pes, channel, edge));
         let (reducer, multicaster) = (reducer.transpose()?, multicaster.transpose()?);
         Ok(Self { part, tl, contributors, receivers, reducer, multicaster })

@@ -36,7 +36,7 @@ fn fits(machine: &MachineSpec, members: &[u32]) -> Result<(), String> {
     let first = members.first().copied().unwrap_or(0);
     let in_order = members.windows(2).all(|pair| pair[0] + 1 == pair[1]);
     let count = u32::try_from(members.len()).unwrap_or(u32::MAX);
-    if !in_order || first % group != 0 || count % group != 0 {
+    if !in_order || !first.is_multiple_of(group) || !count.is_multiple_of(group) {
         return Err(format!("`two_level` needs whole groups of {group} SIPs in their order"));
     }
     Ok(())
@@ -51,7 +51,7 @@ async fn run(part: Part, tl: Tl) -> Result<(), KernelError> {
     let mut running = Vec::new();
     for index in 0..STREAMS {
         let stream = Stream { index, streams: STREAMS, receivers };
-        let up = index % 2 == 0;
+        let up = index.is_multiple_of(2);
         let dimensions = dimensions.iter().map(|one| Dimension { up, ..*one }).collect();
         running.push(stream_of(part.clone(), tl.clone(), stream, dimensions));
     }

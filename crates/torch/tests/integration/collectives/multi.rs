@@ -76,8 +76,9 @@ fn ccl_1_multi_ring_combines_along_lines_in_the_order_that_is_stated() {
         .map(|at| {
             let (stream, rank) = (at * 4 / len, at % (len / 4) / (len / 4 / side / side));
             let (row, column) = (rank / side, rank % side);
-            let turn =
-                |x: &[f32], owner| if stream % 2 == 0 { round(x, owner) } else { back(x, owner) };
+            let turn = |x: &[f32], owner| {
+                if stream.is_multiple_of(2) { round(x, owner) } else { back(x, owner) }
+            };
             let x = |row: usize, column: usize| inputs[row * side + column][at];
             let sum = if stream < 2 {
                 let rows: Vec<f32> = (0..side)

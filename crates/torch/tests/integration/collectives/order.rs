@@ -42,7 +42,8 @@ fn below(x: &[f32], node: usize) -> f32 {
 /// Inside groups first, then between them; every other stream goes the other way.
 fn by_group(x: &[f32], stream: usize, owner: usize) -> f32 {
     let each = rows_of(x.len());
-    let turn = |x: &[f32], owner| if stream % 2 == 0 { round(x, owner) } else { back(x, owner) };
+    let turn =
+        |x: &[f32], owner| if stream.is_multiple_of(2) { round(x, owner) } else { back(x, owner) };
     let sums: Vec<f32> = x.chunks(each).map(|group| turn(group, owner % each)).collect();
     turn(&sums, owner / each)
 }

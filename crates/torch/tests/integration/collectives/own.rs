@@ -125,7 +125,7 @@ fn own_1_auto_takes_it_if_it_is_the_fastest() {
     /// Does nothing, which is hard to beat.
     struct Idle;
     impl CollectiveAlgorithm for Idle {
-        fn name(&self) -> &str {
+        fn name(&self) -> &'static str {
             "ring"
         }
         fn operations(&self) -> &[Operation] {
