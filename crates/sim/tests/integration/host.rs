@@ -106,10 +106,12 @@ fn grd_1_pes_take_the_programs_of_a_grid_in_order() {
         let mut free: Vec<(Time, u16)> =
             (0..pes).map(|pe| (Time::ZERO, u16::try_from(pe).unwrap())).collect();
         for (number, pe, begin, end) in grid(axes, pes, span) {
-            // The slow way: the PE that is free first, the lowest of those.
-            free.sort_unstable();
-            assert_eq!((free[0], end - begin), ((begin, pe), span(number)), "GRD-1: {number}");
-            free[0].0 = end;
+            // The slow way: a PE that is free first.
+            let first = free.iter().map(|free| free.0).min().expect("a PE");
+            let own = free.iter_mut().find(|free| **free == (first, pe));
+            let own = own.unwrap_or_else(|| panic!("GRD-1: program {number} on PE {pe}"));
+            assert_eq!((begin, end - begin), (first, span(number)), "GRD-1: {number}");
+            own.0 = end;
         }
     }
 }
