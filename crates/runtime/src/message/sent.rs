@@ -3,6 +3,7 @@
 //! The dispatch and then the task. A task that is behind others has a mark on its dispatch; the number of dispatches it is
 //! behind, and those, stand before the task then. All numbers have eight bytes.
 
+use super::callable_of;
 use smallvec::SmallVec;
 
 /// On the dispatch of a task that is behind others.
@@ -56,6 +57,7 @@ impl<'a> Sent<'a> {
     /// Returns the callable of the task, if the task has a head.
     #[inline]
     pub(crate) fn callable(&self) -> Option<u32> {
-        self.message.get(8..12)?.try_into().ok().map(u32::from_le_bytes)
+        let (words, _) = self.message.as_chunks::<8>();
+        words.get(1).map(|first| callable_of(u64::from_le_bytes(*first)))
     }
 }
