@@ -321,7 +321,6 @@ pub fn decode_task<'a>(
     buffers: &'a mut DecodeBuffers,
 ) -> Result<Received<'a>, BadMessage> {
     let DecodeBuffers { starts, memberships } = buffers;
-    memberships.clear();
     let mut reader = Reader { bytes, at: 0 };
     let (order, Counts { arguments, scalars, memberships: domains }) = read_head(&mut reader)?;
     if usize::from(arguments) > MAX_ARGUMENTS || usize::from(scalars) > MAX_SCALARS {
@@ -333,9 +332,16 @@ pub fn decode_task<'a>(
     }
     let arguments = read_arguments(&mut reader, starts, arguments.into())?;
     let (scalars, _) = reader.bytes(8 * usize::from(scalars), "scalars")?.as_chunks();
-    for _ in 0..domains {
-        memberships.push(decode_membership(&mut reader)?);
-    }
+    let memberships = if domains == 0 {
+        // The usual task: a list that was just cleared is slow to read.
+        &[]
+    } else {
+        memberships.clear();
+        for _ in 0..domains {
+            memberships.push(decode_membership(&mut reader)?);
+        }
+        &memberships[..]
+    };
     Ok(Received { order, arguments, scalars: Scalars(scalars), memberships, blob: reader.rest() })
 }
 

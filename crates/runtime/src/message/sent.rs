@@ -23,10 +23,15 @@ pub(crate) struct Sent<'a> {
 pub(crate) type Head = SmallVec<[u64; 4]>;
 
 impl<'a> Sent<'a> {
-    /// Returns the head of a task that is sent as `dispatch`, behind others.
+    /// Returns the head of a task that is sent as `dispatch`, behind no other.
     #[inline]
+    pub(crate) fn plain_head(dispatch: u64) -> u64 {
+        dispatch.to_le()
+    }
+
+    /// Returns the head of a task that is sent as `dispatch`, behind others.
     pub(crate) fn head(dispatch: u64, behind: &[u64]) -> Head {
-        let mut head = Head::from_buf_and_len([dispatch.to_le(), 0, 0, 0], 1);
+        let mut head = Head::from_buf_and_len([Self::plain_head(dispatch), 0, 0, 0], 1);
         if !behind.is_empty() {
             head[0] = (dispatch | IS_BEHIND).to_le();
             head.push((behind.len() as u64).to_le());
