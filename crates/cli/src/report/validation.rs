@@ -3,6 +3,7 @@
 use phalanx_sim::report::{Style, Table};
 use phalanx_workloads::truth::{Compared, ComparedPoint, Size, Subject, Summary, dtype_name};
 use serde::Serialize;
+use std::fmt::Write;
 use std::path::Path;
 
 /// Everything: rows of each table, then the errors in few numbers.
@@ -11,7 +12,7 @@ pub(crate) fn text(machine: &str, tables: &[Compared]) -> String {
     let mut text = String::new();
     for compared in tables {
         let heading = format!("{}: {} on {machine}", compared.table.file, compared.table.heading());
-        text += &format!("{}\n{}\n", style.heading(&heading), rows(compared).text(style));
+        let _ = writeln!(text, "{}\n{}", style.heading(&heading), rows(compared).text(style));
     }
     text + &format!("{}\n{}", style.heading("errors"), summaries(tables).text(style))
 }

@@ -31,7 +31,8 @@ fn part(key: &str, value: &Tree) -> String {
     let lines: String = match value {
         Tree::Map(parts) => parts.iter().map(|(key, value)| line(key, value)).collect(),
         Tree::Sources(sources) => {
-            sources.iter().map(|(figure, text)| format!("  {figure}: {}\n", quote(text))).collect()
+            let lines = sources.iter().map(|(figure, text)| format!("  {figure}: {}", quote(text)));
+            lines.fold(String::new(), |text, line| text + &line + "\n")
         }
         _ => return format!("{key}: {}\n", flow(value)),
     };
@@ -74,7 +75,9 @@ impl MachineView {
                         let of = sources.iter().filter(|(of, _)| of == path || is_below(path, of));
                         of.max_by_key(|(of, _)| of.len()).map(|(_, text)| text.clone())
                     };
-                    figures.iter_mut().for_each(|figure| figure.source = source(&figure.path));
+                    for figure in &mut figures {
+                        figure.source = source(&figure.path);
+                    }
                 }
                 _ if matches!(*key, "name" | "description") => {}
                 _ => collect(key.to_string(), value, &mut figures),

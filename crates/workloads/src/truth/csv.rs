@@ -38,7 +38,7 @@ pub(super) fn read(text: &str, choice: &Selection, rows: &mut Rows<'_>) {
         match &columns {
             // Files that were joined repeat the names.
             Some(columns) if !columns.is_repeated(&cells) => {
-                columns.row(number, &cells, choice, rows)
+                columns.row(number, &cells, choice, rows);
             }
             _ => match Columns::read(&cells, Location::new(start..start + bare.len()), rows) {
                 Some(read) => columns = Some(read),

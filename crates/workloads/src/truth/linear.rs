@@ -74,8 +74,9 @@ fn rotate(a: &mut Square, vectors: &mut Square, p: usize, q: usize) {
     for row in a.iter_mut().chain(vectors.iter_mut()) {
         (row[p], row[q]) = turn(row[p], row[q]);
     }
-    for column in 0..a.len() {
-        (a[p][column], a[q][column]) = turn(a[p][column], a[q][column]);
+    let (upper, lower) = a.split_at_mut(q);
+    for (one, other) in upper[p].iter_mut().zip(&mut lower[0]) {
+        (*one, *other) = turn(*one, *other);
     }
 }
 

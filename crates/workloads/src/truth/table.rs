@@ -227,18 +227,18 @@ pub fn read(file: &str, text: &str, choice: &Selection) -> Result<Vec<Table>, Co
 pub(super) struct Rows<'a> {
     file: &'a str,
     text: &'a str,
-    rows: Vec<Row>,
+    read: Vec<Row>,
     findings: Vec<Finding>,
 }
 
 impl<'a> Rows<'a> {
     fn new(file: &'a str, text: &'a str) -> Self {
-        Self { file, text, rows: Vec::new(), findings: Vec::new() }
+        Self { file, text, read: Vec::new(), findings: Vec::new() }
     }
 
     /// True if reading on makes no sense.
     pub(super) fn is_over(&self) -> bool {
-        self.findings.len() >= ERRORS || self.rows.len() > ROWS
+        self.findings.len() >= ERRORS || self.read.len() > ROWS
     }
 
     pub(super) fn report(&mut self, finding: Finding) {
@@ -246,7 +246,7 @@ impl<'a> Rows<'a> {
     }
 
     pub(super) fn add(&mut self, row: Row) {
-        self.rows.push(row);
+        self.read.push(row);
     }
 
     /// What `parse` makes of a cell, if it is something.
@@ -291,9 +291,9 @@ impl<'a> Rows<'a> {
     /// The tables: rows of one kind together, in the order in which kinds appear.
     fn finish(mut self) -> Result<Vec<Table>, ConfigErrors> {
         let nothing = Location::new(0..0);
-        if self.rows.len() > ROWS {
+        if self.read.len() > ROWS {
             self.report(Finding::new(nothing, format!("the file has more than {ROWS} rows")));
-        } else if self.rows.is_empty() && self.findings.is_empty() {
+        } else if self.read.is_empty() && self.findings.is_empty() {
             let finding = Finding::new(nothing, "no row of measurements in this file");
             self.report(finding.label("a table begins with its names of columns").help(FORMS));
         }
@@ -301,7 +301,7 @@ impl<'a> Rows<'a> {
             return Err(errors);
         }
         let mut tables: Vec<Table> = Vec::new();
-        for Row { system, subject, ranks, dtype, point } in self.rows {
+        for Row { system, subject, ranks, dtype, point } in self.read {
             let same = |table: &&mut Table| {
                 (table.subject, table.ranks, table.dtype) == (subject, ranks, dtype)
                     && table.system == system
