@@ -1,6 +1,7 @@
 //! Random configurations and mutilated files.
 
 use phalanx_sim::Bytes;
+use phalanx_sim::Time;
 use phalanx_sim::ipcq::{Backpressure, BufferKind, EdgeSpec};
 use phalanx_torch::ccl::TopologyKind;
 use phalanx_torch::ccl::{CclConfig, Channels, Choice, Plan};
@@ -102,6 +103,7 @@ impl Edge {
             backpressure: self.poll.map_or(base.backpressure, pressure),
             vc_chunk_size: self.chunk.unwrap_or(base.vc_chunk_size),
             ipcq_credit_size_bytes: self.credit.unwrap_or(base.ipcq_credit_size_bytes),
+            ..base
         }
     }
 }
@@ -124,6 +126,7 @@ impl Algorithm {
             module: self.module.to_owned(),
             edge: self.edge.over(base),
             channels: self.channels,
+            start: Time::ZERO,
             n_elem: self.n_elem,
             topology: self.topology.and_then(TopologyKind::from_name),
             own: None,

@@ -103,6 +103,7 @@ fn sweep(ccl: CclConfig) -> Sweep {
         operation: Operation::AllGather,
         combine: ReduceOp::Sum,
         dtype: DType::F32,
+        ranks: None,
     }
 }
 

@@ -22,6 +22,7 @@ fn edges() -> impl Strategy<Value = EdgeSpec> {
                 backpressure,
                 vc_chunk_size,
                 ipcq_credit_size_bytes: credit,
+                ..EdgeSpec::default()
             }
         })
 }
