@@ -73,7 +73,7 @@ pub struct Measured {
     pub in_place: Figures,
     /// The bottleneck.
     pub bound: Bound,
-    /// The least time that the links allow (LIM-1); `None` if they set no limit.
+    /// The least time that the links allow (LNK-1); `None` if they set no limit.
     pub limit: Option<Time>,
 }
 

@@ -1,6 +1,6 @@
 //! The least time that the links allow for a collective, by any algorithm.
 //!
-//! - **LIM-1 (a bound).** No algorithm is faster. The bound is the largest of these: the bytes that a rank must send or receive
+//! - **LNK-1 (a bound).** No algorithm is faster. The bound is the largest of these: the bytes that a rank must send or receive
 //!   over its links; the bytes that all ranks together must send, over all links, each byte counted on every link of its shortest
 //!   way; the bytes that must cross the middle of each dimension.
 //!
@@ -150,10 +150,10 @@ mod tests {
     }
 
     #[test]
-    fn lim_1_the_bounds_of_the_field() {
+    fn lnk_1_the_bounds_of_the_field() {
         let near = |topology, count, operation, expected: f64| {
             let got = most(topology, count, operation);
-            assert!((got - expected).abs() < 1e-9, "LIM-1: {topology:?}, {operation}: {got}");
+            assert!((got - expected).abs() < 1e-9, "LNK-1: {topology:?}, {operation}: {got}");
         };
         near(Topology::Switch, 8, Operation::AllReduce, 2.0 * 7.0 / 8.0);
         near(Topology::Switch, 8, Operation::AllGather, 7.0 / 8.0);
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn lim_1_groups_have_the_bandwidth_of_their_nics() {
+    fn lnk_1_groups_have_the_bandwidth_of_their_nics() {
         let nodes = "system.levels=[{name: node, count: 4, topology: switch, nics: 8, \
                      link: {bandwidth: 16 GB/s, latency: 5 us}}]";
         let bare = MachineSpec::preset("bare").unwrap().with("system.sips.topology=switch");
@@ -189,7 +189,7 @@ mod tests {
         let limit = |operation| link_limit(&machine, operation, 1 << 30).unwrap().as_ps() / 1_000;
         let near = |operation, bytes: u64, gigabytes: u64| {
             let (got, expected) = (limit(operation), bytes / gigabytes);
-            assert!(got.abs_diff(expected) <= 2, "LIM-1: {operation}: {got} and {expected} ns");
+            assert!(got.abs_diff(expected) <= 2, "LNK-1: {operation}: {got} and {expected} ns");
         };
         // A rank has 128 GB/s inside its group and 16 GB/s beyond it, a group has 128 GB/s.
         near(Operation::AllReduce, (2 << 30) * 31 / 32, 144);

@@ -9,15 +9,16 @@ use phalanx_workloads::truth::{
 
 /// The default machine with these figures marked.
 fn marked(figures: &[&str]) -> String {
-    let lines: String =
+    let lines: Vec<String> =
         figures.iter().map(|figure| format!("  {figure}: fitted  # by hand\n")).collect();
-    format!("{}sources:\n{lines}", preset("quad-sip").unwrap().text)
+    format!("{}sources:\n{}", preset("quad-sip").unwrap().text, lines.concat())
 }
 
 /// A table of what `machine` does.
 fn table(machine: &MachineSpec, sizes: &[u64]) -> Vec<Table> {
-    let rows: String = sizes.iter().map(|size| format!("all_reduce,4,half,{size},1\n")).collect();
-    let text = format!("op,ranks,dtype,size_bytes,time_us\n{rows}");
+    let rows: Vec<String> =
+        sizes.iter().map(|size| format!("all_reduce,4,half,{size},1\n")).collect();
+    let text = format!("op,ranks,dtype,size_bytes,time_us\n{}", rows.concat());
     let mut tables = read("made.csv", &text, &Selection::default()).unwrap();
     let compared = compare(&Bench::new(machine.clone()), &tables, 2, &|_| {}).unwrap();
     for (point, simulated) in tables[0].points.iter_mut().zip(&compared[0].points) {

@@ -13,6 +13,7 @@ fn directory() -> Option<PathBuf> {
 }
 
 /// The tables of every published file; none, with a word, where they are missing.
+#[expect(clippy::print_stderr, reason = "a test that skips says so")]
 fn published() -> Vec<(String, Vec<Table>)> {
     let Some(directory) = directory() else {
         eprintln!("skipped: no published tables beside the repository");
@@ -34,6 +35,7 @@ fn published() -> Vec<(String, Vec<Table>)> {
 }
 
 #[test]
+#[expect(clippy::print_stderr, reason = "the count of what was read")]
 fn published_tables_are_read_whole() {
     let (mut rows, mut read) = (0, 0);
     for (name, tables) in published() {

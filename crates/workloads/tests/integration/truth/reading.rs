@@ -215,9 +215,9 @@ fn tru_1_an_old_log_says_its_operation_by_its_columns_or_the_choice() {
     let gathered = OLD.replace("  sum ", " none ");
     let error = refused(&gathered);
     assert!(error.contains("my.csv:9:") && error.contains("say it by `--op`"), "{error}");
-    let subject = Some(Subject::Collective(Operation::AllGather));
-    let choice = Selection { subject, ..Selection::default() };
-    assert_eq!(read("x", &gathered, &choice).unwrap()[0].subject, subject.unwrap());
+    let subject = Subject::Collective(Operation::AllGather);
+    let choice = Selection { subject: Some(subject), ..Selection::default() };
+    assert_eq!(read("x", &gathered, &choice).unwrap()[0].subject, subject);
     let named = format!("$ mpirun -np 3 ./build/alltoall_perf -g 1\n{gathered}");
     assert_eq!(tables(&named)[0].subject, Subject::Collective(Operation::AllToAll));
     let error = refused(&OLD.replace("Rank", "Rang"));
