@@ -48,8 +48,8 @@ pub(super) fn choose(situation: &Situation<'_>, pairs: &[Pair]) -> Option<Pair> 
 
 fn constants(protocol: Protocol) -> Constants {
     match protocol {
-        // The most that NCCL lets LL have: 88, 141 and 282 GB/s of 300, 450 and 900 by generation of devices.
-        Protocol::Ll => Constants { base: 6_600, inside: 600, between: 2_700, efficiency: 293_000 },
+        // The most that NCCL lets LL have: 88, 141 and 282 GB/s of 300, 450 and 900 by generation of devices, less what its flags take.
+        Protocol::Ll => Constants { base: 6_600, inside: 600, between: 2_700, efficiency: 280_000 },
         Protocol::Ll128 => Constants {
             base: 14_000,
             inside: 1_900,
