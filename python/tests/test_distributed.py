@@ -189,13 +189,18 @@ def test_a_monitored_barrier_names_the_missing_ranks() -> None:
 
     spawn(lambda rank: dist.monitored_barrier(timeout=datetime.timedelta(seconds=1)))
 
-    def program(rank: int) -> None:
-        if rank != 2:
-            dist.monitored_barrier(timeout=1e-3)
+    def late(rank: int) -> None:
+        if rank == 2:
+            phalanx.sleep(5e-3)
+        dist.monitored_barrier(timeout=1e-3)
 
     with pytest.raises(SpawnException) as caught:
-        spawn(program)
-    assert any(isinstance(error, phalanx.errors.MissingRanksError) and "2" in str(error) for error in caught.value.errors.values())
+        spawn(late)
+    assert isinstance(caught.value.errors[0], phalanx.errors.MissingRanksError)
+    assert "rank 2 has not come within" in str(caught.value.errors[0])
+    # A rank that has returned can no longer come: that is known at once.
+    with pytest.raises(phalanx.errors.DesyncError, match="rank 2 returned without joining monitored_barrier"):
+        spawn(lambda rank: None if rank == 2 else dist.monitored_barrier(timeout=1e-3))
 
 
 def test_streams_and_events() -> None:
