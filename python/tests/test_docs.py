@@ -44,6 +44,8 @@ def test_public_names_have_docstrings() -> None:
     assert missing == []
 
 
+# Without a cache mypy reads all of numpy too.
+@pytest.mark.timeout(600)
 def test_mypy_accepts_the_package(tmp_path: Path) -> None:
     pytest.importorskip("mypy")
     home = Path(phalanx.__file__).parents[1]
