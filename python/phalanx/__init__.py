@@ -22,6 +22,8 @@ from ._kernel import Grid, Kernel, explain, kernel, launch
 from ._machines import MachineSpec, machine, presets
 from ._tensor import (
     DPPolicy,
+    Event,
+    Stream,
     Tensor,
     Work,
     arange,
@@ -43,7 +45,7 @@ from .errors import PhalanxError
 from .report import Report
 
 __all__ = [
-    "Context", "DPPolicy", "DType", "Grid", "Kernel", "MachineSpec", "PhalanxError", "Report", "Tensor", "Work", "__version__", "arange", "bf16", "bfloat16",
+    "Context", "DPPolicy", "DType", "Event", "Grid", "Kernel", "MachineSpec", "PhalanxError", "Report", "Stream", "Tensor", "Work", "__version__", "arange", "bf16", "bfloat16",
     "current_context", "distributed", "empty", "errors", "explain", "f16", "f32", "float16", "float32", "from_dlpack", "from_numpy", "full", "i32",
     "int32", "kernel", "launch", "machine", "manual_seed", "multiprocessing", "ones", "presets", "rand", "randn", "range", "report", "sleep", "synchronize",
     "tensor", "tp", "zeros",

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 __all__ = [
-    "DPPolicy", "Tensor", "Work", "arange", "empty", "from_dlpack", "from_numpy", "full", "manual_seed", "named_range", "ones",
+    "DPPolicy", "Event", "Stream", "Tensor", "Work", "arange", "empty", "from_dlpack", "from_numpy", "full", "manual_seed", "named_range", "ones",
     "rand", "randn", "sleep", "synchronize", "tensor", "zeros",
 ]
 
@@ -39,6 +39,10 @@ class Work:
         """True if the operation is over. Other programs go on meanwhile, so a polling loop ends."""
         return bool(wait(self._core.is_completed()))
 
+    def event(self) -> Event:
+        """The end of the operation, for streams to wait for."""
+        return Event(self._core.event())
+
     def source_rank(self) -> int:
         """The sending rank, for a receive; -1 otherwise."""
         source = self._core.source_rank()
@@ -46,6 +50,58 @@ class Work:
 
     def __await__(self) -> Generator[Any, None, None]:
         return awaiting(self._core.wait())
+
+
+class Event:
+    """A point on a stream, or the end of operations."""
+
+    __slots__ = ("_core",)
+
+    def __init__(self, core: _core.Event) -> None:
+        self._core = core
+
+    def query(self) -> bool:
+        """True if everything before it is over."""
+        return self._core.is_over()
+
+    def synchronize(self) -> None:
+        """Waits until everything before it is over."""
+        wait(self._core.wait())
+
+
+class Stream:
+    """A queue of operations of the current rank that begin in order, without waits of the program.
+
+    Operations that are asked for in ``with stream:`` go to it. Others wait only for what they share bytes with.
+    """
+
+    __slots__ = ("_core",)
+
+    def __init__(self, name: str = "stream") -> None:
+        self._core = current_rank().stream(name)
+
+    def __enter__(self) -> Stream:
+        self._core.enter()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._core.leave()
+
+    def record_event(self) -> Event:
+        """The point after all operations so far."""
+        return Event(self._core.record())
+
+    def wait_event(self, event: Event) -> None:
+        """Lets later operations of the stream begin after an event; the program does not wait."""
+        self._core.wait_event(event._core)
+
+    def wait_stream(self, stream: Stream) -> None:
+        """Lets later operations of the stream begin after those that another stream has so far."""
+        self.wait_event(stream.record_event())
+
+    def synchronize(self) -> None:
+        """Waits for all operations of the stream."""
+        wait(self._core.synchronize())
 
 
 class DPPolicy:

@@ -18,7 +18,7 @@ from .errors import ArgumentError
 __all__ = [
     "GroupMember", "P2POp", "ProcessGroup", "ReduceOp", "Work", "all_gather", "all_gather_into_tensor", "all_reduce", "all_to_all_single",
     "barrier", "batch_isend_irecv", "broadcast", "destroy_process_group", "gather", "gather_tensor", "get_rank", "get_world_size",
-    "init_process_group", "irecv", "is_initialized", "isend", "new_group", "recv", "reduce", "reduce_scatter_tensor", "scatter",
+    "init_process_group", "irecv", "is_initialized", "isend", "monitored_barrier", "new_group", "recv", "reduce", "reduce_scatter_tensor", "scatter",
     "scatter_tensor", "send",
 ]
 
@@ -291,6 +291,13 @@ def barrier(group: ProcessGroup | None = None, async_op: bool = False, device_id
     return _end(current_rank().barrier(_group(group)), async_op, "barrier", group)
 
 
+def monitored_barrier(group: ProcessGroup | None = None, timeout: float | Any = 30.0, wait_all_ranks: bool = False) -> None:
+    """Waits until every rank of the group has called this; after ``timeout`` seconds of simulated time (a number or a
+    ``timedelta``) it fails with the ranks that are missing."""
+    seconds = timeout.total_seconds() if hasattr(timeout, "total_seconds") else float(timeout)
+    _end(current_rank().monitored_barrier(round(seconds * 1e12), _group(group)), False, "monitored_barrier", group)
+
+
 def isend(
     tensor: Tensor, dst: int | None = None, group: ProcessGroup | None = None, tag: int = 0, group_dst: int | None = None
 ) -> Work | None:
@@ -302,8 +309,9 @@ def isend(
 def irecv(
     tensor: Tensor, src: int | None = None, group: ProcessGroup | None = None, tag: int = 0, group_src: int | None = None
 ) -> Work | None:
-    """Receives a tensor from rank ``src``."""
-    work = current_rank().irecv(_tensor(tensor), _global(src, group_src, group), tag, _group(group))
+    """Receives a tensor from rank ``src``, or from any rank."""
+    source = None if src is None and group_src is None else _global(src, group_src, group)
+    work = current_rank().irecv(_tensor(tensor), source, tag, _group(group))
     return _end(work, True, "irecv", group)
 
 
@@ -319,7 +327,7 @@ def send(
 def recv(
     tensor: Tensor, src: int | None = None, group: ProcessGroup | None = None, tag: int = 0, group_src: int | None = None
 ) -> int:
-    """Receives a tensor from rank ``src``; returns ``src``, or -1 if this rank is not in the group."""
+    """Receives a tensor from rank ``src``, or from any rank; returns the sender, or -1 if this rank is not in the group."""
     work = irecv(tensor, src, group, tag, group_src)
     if work is None:
         return -1

@@ -12,6 +12,7 @@ __all__ = [
     "KernelError",
     "MachineError",
     "MismatchError",
+    "MissingRanksError",
     "NoDataError",
     "PhalanxError",
     "ProcessException",
@@ -57,6 +58,10 @@ class MismatchError(PhalanxError, RuntimeError):
 
 class UnreceivedError(PhalanxError, RuntimeError):
     """A message that no rank has received."""
+
+
+class MissingRanksError(PhalanxError, RuntimeError):
+    """Ranks that did not come to a monitored barrier in time; the text names them."""
 
 
 class ReplicasDifferError(PhalanxError, RuntimeError):

@@ -171,3 +171,57 @@ def test_wrong_calls_are_errors(use: Callable[[], Any], error: type[Exception], 
 def test_before_init_is_an_error() -> None:
     with pytest.raises(ValueError, match="has not been initialized"):
         CONTEXT.run(lambda: dist.all_reduce(phalanx.zeros(2)))
+
+
+def test_receiving_from_any_rank() -> None:
+    def program(rank: int) -> Any:
+        if rank:
+            dist.send(phalanx.full(2, rank), 0)
+            return None
+        x = phalanx.empty(2)
+        return sorted((dist.recv(x), x.tolist()[0]) for _ in range(RANKS - 1))
+
+    assert spawn(program)[0] == [(rank, float(rank)) for rank in range(1, RANKS)]
+
+
+def test_a_monitored_barrier_names_the_missing_ranks() -> None:
+    import datetime
+
+    spawn(lambda rank: dist.monitored_barrier(timeout=datetime.timedelta(seconds=1)))
+
+    def late(rank: int) -> None:
+        if rank == 2:
+            phalanx.sleep(5e-3)
+        dist.monitored_barrier(timeout=1e-3)
+
+    with pytest.raises(SpawnException) as caught:
+        spawn(late)
+    assert isinstance(caught.value.errors[0], phalanx.errors.MissingRanksError)
+    assert "rank 2 has not come within" in str(caught.value.errors[0])
+    # A rank that has returned can no longer come: that is known at once.
+    with pytest.raises(phalanx.errors.DesyncError, match="rank 2 returned without joining monitored_barrier"):
+        spawn(lambda rank: None if rank == 2 else dist.monitored_barrier(timeout=1e-3))
+
+
+def test_streams_and_events() -> None:
+    @phalanx.kernel
+    def nap(tl: Any, x: Any) -> None:
+        tl.compute(5e-6)
+
+    def program() -> None:
+        first, second = phalanx.Stream("first"), phalanx.Stream("second")
+        x, y = phalanx.zeros(64), phalanx.zeros(64)
+        phalanx.synchronize()
+        with first:
+            work = nap[1](x)
+        second.wait_stream(first)
+        with second:
+            y.fill_(1)
+        event = second.record_event()
+        work.wait()
+        assert not event.query() and work.event().query()
+        event.synchronize()
+        second.synchronize()
+        assert event.query() and y.tolist() == [1] * 64
+
+    phalanx.Context("pair").run(program)

@@ -5,6 +5,7 @@ use crate::one_thread::OneThread;
 use crate::rank::Rank;
 use crate::tensor::{Tensor, tensors};
 use crate::work::Work;
+use phalanx_sim::Time;
 use phalanx_torch::distributed::{self as dist, ProcessGroup, ReduceOp};
 use pyo3::prelude::*;
 
@@ -222,6 +223,17 @@ impl Rank {
         dist::barrier_async(self.get()?, given(group.as_ref())?).or_raise(py).map(Work::new)
     }
 
+    /// Waits for all ranks of a group, and fails after `picoseconds` with the ranks that are missing.
+    fn monitored_barrier(
+        &self,
+        py: Python<'_>,
+        picoseconds: u64,
+        group: Option<Py<Group>>,
+    ) -> PyResult<Work> {
+        let (timeout, group) = (Time::ps(picoseconds), given(group.as_ref())?);
+        dist::monitored_barrier_async(self.get()?, timeout, group).or_raise(py).map(Work::new)
+    }
+
     fn isend(
         &self,
         py: Python<'_>,
@@ -238,11 +250,15 @@ impl Rank {
         &self,
         py: Python<'_>,
         tensor: &Tensor,
-        src: usize,
+        src: Option<usize>,
         tag: u32,
         group: Option<Py<Group>>,
     ) -> PyResult<Work> {
-        let group = given(group.as_ref())?;
-        dist::irecv(self.get()?, tensor.get()?, src, tag, group).or_raise(py).map(Work::new)
+        let (rank, tensor, group) = (self.get()?, tensor.get()?, given(group.as_ref())?);
+        let work = match src {
+            Some(src) => dist::irecv(rank, tensor, src, tag, group),
+            None => dist::irecv_any(rank, tensor, tag, group),
+        };
+        work.or_raise(py).map(Work::new)
     }
 }

@@ -75,6 +75,7 @@ fn class_of(error: &Error) -> &'static str {
         Error::Unreceived { .. } => "UnreceivedError",
         Error::ReplicasDiffer { .. } => "ReplicasDifferError",
         Error::NoData(_) => "NoDataError",
+        Error::Missing { .. } => "MissingRanksError",
         Error::Desync(_) => "StuckError",
         Error::Panic(_) => "InternalError",
         _ => "PhalanxError",

@@ -16,6 +16,7 @@ mod machine;
 mod one_thread;
 mod rank;
 mod report;
+mod stream;
 mod tensor;
 mod tp;
 mod work;
@@ -39,6 +40,8 @@ mod _core {
     use crate::rank::{Range, Rank};
     #[pymodule_export]
     use crate::report::Report;
+    #[pymodule_export]
+    use crate::stream::{Event, Stream};
     #[pymodule_export]
     use crate::tensor::{Elements, Tensor};
     #[pymodule_export]

@@ -3,6 +3,7 @@
 use crate::error::OrRaise;
 use crate::fiber::{Reply, wait};
 use crate::one_thread::OneThread;
+use crate::stream::Event;
 use phalanx_torch::{Error, Handle, distributed};
 use pyo3::prelude::*;
 use std::rc::Rc;
@@ -56,6 +57,14 @@ impl Work {
             };
             Python::attach(|py| Ok(over.into_pyobject(py)?.to_owned().into_any().unbind()))
         })
+    }
+
+    /// The end of the operation, for streams to wait for.
+    fn event(&self) -> PyResult<Event> {
+        Ok(Event::new(match self.0.get()? {
+            Kind::Handle(handle) => handle.event(),
+            Kind::Work(work) => work.event(),
+        }))
     }
 
     /// The sending rank, for a receive.

@@ -44,5 +44,5 @@ pub use placement::{DpPolicy, Shard, Spread};
 pub use pool::Pool;
 pub use rank::{Range, Rank};
 pub use request::Handle;
-pub use stream::{Event, Stream};
+pub use stream::{Entered, Event, Stream};
 pub use tensor::{Placed, Tensor};
