@@ -114,7 +114,7 @@ impl<'a> Simulator<'a> {
             messages: Vec::new(),
             programs: scenario.scripts.iter().map(Program::new).collect(),
             hosts: scenario.hosts.iter().map(HostProgram::new).collect(),
-            caches: vec![Vec::new(); scenario.spec.sips.count as usize],
+            caches: vec![Vec::new(); scenario.spec.devices() as usize],
             commands: vec![None; scenario.launches().len()],
         }
     }
