@@ -292,7 +292,6 @@ pub(crate) struct TableArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct MachinesArgs {
     #[command(subcommand)]
     pub(crate) command: Option<MachinesCommand>,

@@ -25,7 +25,7 @@ fn ccf_1_an_unknown_key_has_a_spelling_suggestion() {
     1 | default: { n_slots: 4 }
       | ^^^^^^^ did you mean `defaults`?
       |
-      = help: allowed keys: defaults, algorithms
+      = help: allowed keys: profile, defaults, algorithms
 
     error: unknown key `slotsize` in `defaults`
      --> ccl.yaml:2:3
@@ -246,7 +246,7 @@ fn ccf_1_a_value_of_the_wrong_type() {
     1 | ring
       | ^^^^ not a mapping
       |
-      = help: allowed keys: defaults, algorithms
+      = help: allowed keys: profile, defaults, algorithms
     "#);
 }
 
@@ -421,7 +421,7 @@ fn ccf_2_everything_wrong_is_reported_together() {
     error: unknown topology `ring1d`
       --> ccl.yaml:20:15
        |
-    20 |     topology: ring1d         # ring_1d, mesh_2d, torus_2d, fully_connected, switch or any
+    20 |     topology: ring1d         # ring_1d, mesh_2d, torus_2d, mesh_3d, torus_3d, fully_connected, switch or any
        |               ^^^^^^ did you mean `ring_1d`?
        |
        = help: allowed: ring_1d, mesh_2d, torus_2d, mesh_3d, torus_3d, fully_connected, switch, any
