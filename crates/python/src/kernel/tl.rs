@@ -406,6 +406,7 @@ impl Tl {
                 .map_or(Backpressure::Sleep, |ps| Backpressure::Poll(Time::ps(ps))),
             vc_chunk_size,
             ipcq_credit_size_bytes: credit_size,
+            ..EdgeSpec::default()
         };
         let queue = running.queues.borrow_mut().reserve();
         let end = if sender { QueueEnd::Sender } else { QueueEnd::Receiver };
