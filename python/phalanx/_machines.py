@@ -17,8 +17,8 @@ MachineSpec = _core.MachineSpec
 def presets() -> list[str]:
     """The names of the machines that come with phalanx.
 
-    >>> presets()
-    ['pair', 'quad-sip', 'octo-ring', 'torus-16', 'pod-64', 'bare']
+    >>> presets()[:3]
+    ['pair', 'quad-sip', 'octo-ring']
     """
     return _core.presets()
 

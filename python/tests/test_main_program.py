@@ -95,7 +95,8 @@ def test_waiting_for_what_nobody_does_is_an_error_and_can_be_mended() -> None:
 def test_ctrl_c_in_a_run_that_never_enters_python() -> None:
     program = textwrap.dedent(
         """
-        import phalanx
+        import phalanx, signal
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         context = phalanx.Context("pair", data=False, progress=True)
         @phalanx.kernel
         def long(tl, x):

@@ -157,7 +157,8 @@ def test_keyboard_interrupt_of_a_rank_is_itself(quad: phalanx.Context) -> None:
 def test_ctrl_c_ends_a_long_run_and_leaves_the_interpreter_usable() -> None:
     program = textwrap.dedent(
         """
-        import phalanx, sys
+        import phalanx, signal
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         context = phalanx.Context("pair")
         def forever():
             print("ready", flush=True)
