@@ -296,3 +296,16 @@ fn channels_between_the_same_pes_are_queues_of_their_own() {
     let name = "sip0.cube0.pe0->sip1.cube0.pe0";
     assert_eq!(names, [name.to_owned(), format!("{name}#3"), format!("{name}#7")]);
 }
+
+#[test]
+fn ipc_6_a_protocol_adds_its_delay_and_stretches_bytes_on_links() {
+    let time = |delay, millionths| {
+        let efficiency = phalanx_sim::spec::Efficiency::millionths(millionths).unwrap();
+        let edge = EdgeSpec { slot_size: 12_800, delay, efficiency, ..EdgeSpec::default() };
+        traffic(&bare(), edge, &[(ENDS.0, ENDS.1, &[12_800])]).simulated
+    };
+    // 12 800 bytes take 100 ns of the link, and 500 ns of latency.
+    assert_eq!(time(Time::ZERO, 1_000_000), Time::ns(600), "IPC-6");
+    assert_eq!(time(Time::ns(70), 1_000_000), Time::ns(670), "IPC-6");
+    assert_eq!(time(Time::ns(70), 500_000), Time::ns(770), "IPC-6");
+}

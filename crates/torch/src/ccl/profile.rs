@@ -177,3 +177,40 @@ fn defaults(profile: ProfileName) -> CollectivesSpec {
     };
     CollectivesSpec { profile, channels: 16, protocols }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chosen(operation: Operation, ranks: u32, bytes: usize) -> Plan {
+        let machine = MachineSpec::preset("hgx-h100").unwrap();
+        let profile = Profile::of(&machine, None).unwrap();
+        let trial = Trial::new(operation, (0..ranks).collect(), bytes / 4);
+        profile.choose(&machine, &trial).unwrap()
+    }
+
+    #[test]
+    fn pro_1_nccl_takes_ll_for_few_bytes_then_ll128_then_the_switch() {
+        let name = |bytes| chosen(Operation::AllReduce, 8, bytes).name;
+        assert_eq!(name(1 << 10), "ring/ll", "PRO-1");
+        assert_eq!(name(8 << 20), "ring/ll128", "PRO-1");
+        assert_eq!(name(256 << 20), "nvls/nvls", "PRO-1");
+        assert_eq!(chosen(Operation::AllReduce, 2, 256 << 20).name, "ring/simple", "PRO-1");
+    }
+
+    #[test]
+    fn pro_2_a_choice_is_the_same_however_often_it_is_made() {
+        for bytes in [1 << 12, 1 << 20, 1 << 26] {
+            let once = chosen(Operation::AllGather, 8, bytes);
+            assert_eq!(once, chosen(Operation::AllGather, 8, bytes), "PRO-2");
+        }
+    }
+
+    #[test]
+    fn pro_3_channels_grow_with_bytes_up_to_the_most() {
+        let channels = |bytes| chosen(Operation::AllReduce, 8, bytes).channels;
+        assert_eq!(channels(1 << 10), Some(Channels::Number(1)), "PRO-3");
+        assert_eq!(channels(256 << 10), Some(Channels::Number(8)), "PRO-3");
+        assert_eq!(channels(64 << 20), Some(Channels::Number(24)), "PRO-3");
+    }
+}
