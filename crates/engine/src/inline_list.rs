@@ -93,10 +93,10 @@ impl<T: Vacant, const N: usize> InlineList<T, N> {
         self.count as usize
     }
 
-    /// Returns the entry `at`, if it is inline.
+    /// Returns the inline entries; empty places hold [`Vacant::VACANT`] or old entries.
     #[inline]
-    pub(crate) fn inline(&self, at: usize) -> Option<T> {
-        if at < self.len() { self.first.get(at).copied() } else { None }
+    pub(crate) fn first(&self) -> [T; N] {
+        self.first
     }
 
     /// Returns the first chunk of the entries that are not inline; for [`Overflow::next`].

@@ -140,7 +140,7 @@ impl Ring {
     /// True if `task` has not ended.
     #[inline]
     pub(crate) fn is_under_way(&self, task: TaskId) -> bool {
-        self.slots.get(task.slot()).is_some_and(|entry| entry.under_way == task.generation())
+        self.slots.get(task.slot as usize).is_some_and(|entry| entry.under_way == task.generation)
     }
 
     /// Begins to look for what the task in `slot`, which was submitted as number `sequence`, must wait for.
@@ -152,16 +152,11 @@ impl Ring {
         Joining { slots, consumers, extra, long, slot, sequence }
     }
 
-    /// The task that waits for `slot` as number `at` among the first ones.
+    /// The tasks that wait for `slot`: how many, the first of them, and where the others are.
     #[inline]
-    pub(crate) fn consumer(&self, slot: u32, at: usize) -> Option<u32> {
-        self.consumers[slot as usize].0.inline(at)
-    }
-
-    /// Where the tasks that wait for `slot` and are not among the first ones are.
-    #[inline]
-    pub(crate) fn others(&self, slot: u32) -> u32 {
-        self.consumers[slot as usize].0.more()
+    pub(crate) fn consumers(&self, slot: u32) -> (usize, [u32; CONSUMERS], u32) {
+        let consumers = &self.consumers[slot as usize].0;
+        (consumers.len(), consumers.first(), consumers.more())
     }
 
     /// True if any task waits for `slot`.
@@ -207,14 +202,13 @@ impl Ring {
     /// The slot of `task`, if it is not gone.
     #[inline]
     pub(crate) fn find(&self, task: TaskId) -> Option<u32> {
-        let slot = self.slots.get(task.slot())?;
-        (slot.generation == task.generation() && slot.state != State::Consumed)
-            .then_some(task.place())
+        let slot = self.slots.get(task.slot as usize)?;
+        (slot.generation == task.generation && slot.state != State::Consumed).then_some(task.slot)
     }
 
     #[inline]
     pub(crate) fn id(&self, slot: u32) -> TaskId {
-        TaskId::new(slot, self.slots[slot as usize].generation)
+        TaskId { slot, generation: self.slots[slot as usize].generation }
     }
 
     /// Returns the edges of a task to all that it waited for.
@@ -254,8 +248,8 @@ impl Joining<'_> {
     /// Waits for `producer` if that has not ended.
     #[inline]
     pub(crate) fn meet(&mut self, producer: TaskId, at: ArgumentOf, kinds: Kinds) {
-        if let Some(entry) = self.slots.get(producer.slot())
-            && entry.under_way == producer.generation()
+        if let Some(entry) = self.slots.get(producer.slot as usize)
+            && entry.under_way == producer.generation
         {
             self.wait(producer, at, kinds);
         }
@@ -264,16 +258,16 @@ impl Joining<'_> {
     /// Waits for a task, unless for itself: once, however many arguments say so.
     #[inline(never)]
     fn wait(&mut self, producer: TaskId, at: ArgumentOf, kinds: Kinds) {
-        if producer.place() == self.slot {
+        if producer.slot == self.slot {
             return;
         }
-        let consumers = &mut self.consumers[producer.slot()].0;
-        let (edge, edges) = (Edge::new(producer, at, kinds), &mut self.extra.edges);
+        let consumers = &mut self.consumers[producer.slot as usize].0;
+        let (edge, edges) = (Edge { producer, at, kinds }, &mut self.extra.edges);
         if !consumers.has_inline_room() || !edges.has_inline_room() {
             return self.wait_long(edge);
         }
         edges.push_inline(edge);
-        let entry = &mut self.slots[producer.slot()];
+        let entry = &mut self.slots[producer.slot as usize];
         if entry.mark != self.sequence {
             entry.mark = self.sequence;
             consumers.push_inline(self.slot);
@@ -285,7 +279,7 @@ impl Joining<'_> {
     #[cold]
     #[inline(never)]
     fn wait_long(&mut self, edge: Edge) {
-        let producer = edge.producer.slot();
+        let producer = edge.producer.slot as usize;
         self.extra.edges.push(edge, self.long.1);
         self.slots[self.slot as usize].is_bulky = true;
         if self.slots[producer].mark != self.sequence {

@@ -42,8 +42,7 @@ static NONE: Rare = Rare {
 
 impl Call {
     /// Creates a call without arguments.
-    #[inline(always)]
-    #[expect(clippy::inline_always, reason = "a call that was just written is slow to move")]
+    #[inline]
     pub fn new(callable: &Callable) -> Self {
         Self {
             name: callable.name,
@@ -69,12 +68,9 @@ impl Call {
 
     /// Adds arguments behind those it has: `.args([a.input(), b.output()])`.
     #[must_use]
-    #[inline(always)]
-    #[expect(clippy::inline_always, reason = "a call that was just written is slow to move")]
+    #[inline]
     pub fn args(mut self, arguments: impl IntoIterator<Item = Argument>) -> Self {
-        for argument in arguments {
-            self.push(argument);
-        }
+        self.arguments.extend(arguments);
         self
     }
 

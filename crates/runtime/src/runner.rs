@@ -107,10 +107,9 @@ impl Runner {
 
     fn call(&mut self, message: &[u8]) -> Result<(), Failure> {
         let mut buffers = std::mem::take(&mut self.buffers);
-        // By reference: a message that was just read is slow to move.
-        let result = match &decode_task(message, &mut buffers) {
-            Ok(received) => self.call_received(received),
-            Err(error) => Err((*error).into()),
+        let result = match decode_task(message, &mut buffers) {
+            Ok(received) => self.call_received(&received),
+            Err(error) => Err(error.into()),
         };
         self.buffers = buffers;
         result
