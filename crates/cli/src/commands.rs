@@ -7,5 +7,6 @@ pub(crate) mod fit;
 pub(crate) mod machines;
 pub(crate) mod node;
 pub(crate) mod run;
+pub(crate) mod triton;
 pub(crate) mod validate;
 mod workloads;

@@ -40,6 +40,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Run(args) => commands::run::run(args),
         Command::Ccl(args) => commands::ccl::ccl(args),
         Command::Node(args) => commands::node::node(args),
+        Command::Triton(args) => commands::triton::triton(args),
         Command::Validate(args) => commands::validate::validate(args),
         Command::Fit(args) => commands::fit::fit(args),
         Command::Machines(args) => commands::machines::machines(args),

@@ -7,6 +7,7 @@ mod files;
 mod node;
 mod reports;
 mod streams;
+mod triton;
 mod truths;
 
 use serde_json::Value;
