@@ -21,6 +21,7 @@ __all__ = [
     "ReplicasDifferError",
     "SpawnException",
     "StuckError",
+    "TritonError",
     "UnreceivedError",
 ]
 
@@ -78,6 +79,10 @@ class CancelledError(PhalanxError, RuntimeError):
 
 class StuckError(PhalanxError, RuntimeError):
     """A main program waits for something that can no longer happen. Nothing is cancelled: it can ask for what is missing."""
+
+
+class TritonError(PhalanxError, ValueError):
+    """A kernel of Triton that cannot run here; the text names the line and the operation."""
 
 
 class InternalError(PhalanxError, RuntimeError):
