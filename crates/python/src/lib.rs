@@ -19,6 +19,7 @@ mod report;
 mod stream;
 mod tensor;
 mod tp;
+mod triton;
 mod work;
 
 /// The module `phalanx._core`.
@@ -46,6 +47,8 @@ mod _core {
     use crate::tensor::{Elements, Tensor};
     #[pymodule_export]
     use crate::tp::Layer;
+    #[pymodule_export]
+    use crate::triton::{TritonKernel, TritonWork};
     #[pymodule_export]
     use crate::work::Work;
 
