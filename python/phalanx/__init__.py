@@ -14,7 +14,7 @@ that you describe.
 [6.0, 6.0, 6.0, 6.0]
 """
 
-from . import distributed, errors, multiprocessing, tp
+from . import distributed, errors, multiprocessing, runtime, tp
 from ._context import Context, current_context, report
 from ._core import __version__
 from ._dtypes import DType, bf16, bfloat16, f16, f32, float16, float32, i32, int32
@@ -47,6 +47,6 @@ from .report import Report
 __all__ = [
     "Context", "DPPolicy", "DType", "Event", "Grid", "Kernel", "MachineSpec", "PhalanxError", "Report", "Stream", "Tensor", "Work", "__version__", "arange", "bf16", "bfloat16",
     "current_context", "distributed", "empty", "errors", "explain", "f16", "f32", "float16", "float32", "from_dlpack", "from_numpy", "full", "i32",
-    "int32", "kernel", "launch", "machine", "manual_seed", "multiprocessing", "ones", "presets", "rand", "randn", "range", "report", "sleep", "synchronize",
+    "int32", "kernel", "launch", "machine", "manual_seed", "multiprocessing", "ones", "presets", "rand", "randn", "range", "report", "runtime", "sleep", "synchronize",
     "tensor", "tp", "zeros",
 ]
