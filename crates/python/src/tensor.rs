@@ -116,6 +116,17 @@ impl Tensor {
         })
     }
 
+    /// Replaces all elements by those of a contiguous buffer, without simulated time.
+    fn place(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>) -> PyResult<()> {
+        let tensor = self.get()?;
+        tensor.place(&row_of(py, buffer, tensor.dtype())?).or_raise(py)
+    }
+
+    /// The elements as they are now, without simulated time.
+    fn peek(&self, py: Python<'_>) -> PyResult<Elements> {
+        self.get()?.peek().or_raise(py).map(Elements)
+    }
+
     /// Reads the elements.
     fn read(&self, py: Python<'_>) -> Reply {
         let tensor = self.get()?.clone();
@@ -151,18 +162,23 @@ impl Elements {
 }
 
 /// The elements of a contiguous buffer as a value: one copy.
+pub(crate) fn row_of(py: Python<'_>, buffer: &Bound<'_, PyAny>, dtype: DType) -> PyResult<Value> {
+    Ok(match dtype {
+        DType::F32 => Value::from_vec(elements::<f32>(py, buffer)?),
+        DType::I32 => Value::from_vec(elements::<i32>(py, buffer)?),
+        DType::F16 => Value::from_vec(cast_vec::<u16, f16>(elements(py, buffer)?)),
+        DType::Bf16 => Value::from_vec(cast_vec::<u16, bf16>(elements(py, buffer)?)),
+    })
+}
+
+/// The same for a shape.
 pub(crate) fn value_of(
     py: Python<'_>,
     buffer: &Bound<'_, PyAny>,
     dtype: DType,
     shape: &[usize],
 ) -> PyResult<Value> {
-    let value = match dtype {
-        DType::F32 => Value::from_vec(elements::<f32>(py, buffer)?),
-        DType::I32 => Value::from_vec(elements::<i32>(py, buffer)?),
-        DType::F16 => Value::from_vec(cast_vec::<u16, f16>(elements(py, buffer)?)),
-        DType::Bf16 => Value::from_vec(cast_vec::<u16, bf16>(elements(py, buffer)?)),
-    };
+    let value = row_of(py, buffer, dtype)?;
     let wanted = shape.iter().try_fold(1_usize, |product, dim| product.checked_mul(*dim));
     if wanted == Some(value.len()) {
         return Ok(value);
