@@ -194,7 +194,7 @@ impl<'n> Orchestrator<'n> {
             (job.run, job.callable) = (Some(run), order.callable);
             job.is_idempotent = call.is_idempotent;
             if let Some(name) = &call.rare().name {
-                job.names.push(Some(Arc::clone(name)));
+                job.set_names(vec![Some(Arc::clone(name))]);
             }
             let arguments = call.arguments.iter();
             encode_task(
@@ -258,10 +258,10 @@ impl<'n> Orchestrator<'n> {
             (job.run, job.callable) = (Some(run), callable);
             job.is_idempotent = members.iter().all(|(.., call)| call.is_idempotent);
             if members.iter().any(|(.., call)| call.rare().name.is_some()) {
-                job.names.extend(members.iter().map(|(.., call)| call.rare().name.clone()));
+                job.set_names(members.iter().map(|(.., call)| call.rare().name.clone()).collect());
             }
             job.bytes.extend_from_slice(&bytes);
-            job.ends.extend_from_slice(&ends);
+            job.set_ends(ends.clone());
             core.carry_out();
             Ok(Some(task))
         })
