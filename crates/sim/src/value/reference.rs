@@ -185,7 +185,7 @@ fn power(dtype: DType, a: i128, b: i128) -> i128 {
             let (mut result, mut square) = (1, a);
             for digit in 0..64 {
                 if b >> digit & 1 == 1 {
-                    result = wrap(result * square);
+                    result = wrap(result.wrapping_mul(square));
                 }
                 square = wrap(square.wrapping_mul(square));
             }
