@@ -117,6 +117,17 @@ impl Tensor {
         })
     }
 
+    /// Replaces all elements by those of a contiguous buffer, without simulated time.
+    fn place(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>) -> PyResult<()> {
+        let tensor = self.get()?;
+        tensor.place(&row_of(py, buffer, tensor.dtype())?).or_raise(py)
+    }
+
+    /// The elements as they are now, without simulated time.
+    fn peek(&self, py: Python<'_>) -> PyResult<Elements> {
+        self.get()?.peek().or_raise(py).map(Elements)
+    }
+
     /// Reads the elements.
     fn read(&self, py: Python<'_>) -> Reply {
         let tensor = self.get()?.clone();
@@ -157,13 +168,8 @@ impl Elements {
 }
 
 /// The elements of a contiguous buffer as a value: one copy.
-pub(crate) fn value_of(
-    py: Python<'_>,
-    buffer: &Bound<'_, PyAny>,
-    dtype: DType,
-    shape: &[usize],
-) -> PyResult<Value> {
-    let value = match dtype {
+pub(crate) fn row_of(py: Python<'_>, buffer: &Bound<'_, PyAny>, dtype: DType) -> PyResult<Value> {
+    Ok(match dtype {
         _ if PyBuffer::<u8>::get(buffer).is_ok() => {
             Value::from_buffer(Buffer::from_bytes(dtype, &elements::<u8>(py, buffer)?))
         }
@@ -172,7 +178,17 @@ pub(crate) fn value_of(
         DType::F16 => Value::from_vec(cast_vec::<u16, f16>(elements(py, buffer)?)),
         DType::Bf16 => Value::from_vec(cast_vec::<u16, bf16>(elements(py, buffer)?)),
         _ => Value::from_f32(dtype, &elements::<f32>(py, buffer)?),
-    };
+    })
+}
+
+/// The same for a shape.
+pub(crate) fn value_of(
+    py: Python<'_>,
+    buffer: &Bound<'_, PyAny>,
+    dtype: DType,
+    shape: &[usize],
+) -> PyResult<Value> {
+    let value = row_of(py, buffer, dtype)?;
     let wanted = shape.iter().try_fold(1_usize, |product, dim| product.checked_mul(*dim));
     if wanted == Some(value.len()) {
         return Ok(value);

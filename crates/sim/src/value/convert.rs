@@ -1,7 +1,7 @@
 //! Conversions between element types.
 //!
 //! - **CONV-1 (whole).** Between whole numbers a conversion wraps: the lower bits stay. To `bool` every number but 0 is 1.
-//! - **CONV-2 (floats).** Between floats a conversion rounds once, to the nearest, ties to even; to 8 bits as F8-1 says.
+//! - **CONV-2 (floats).** Between floats a conversion rounds once, to the nearest, ties to even; to 8 bits as BYTE-1 says.
 //! - **CONV-3 (truncated).** A float becomes the whole number that is next toward zero; beyond the type's range, the
 //!   nearest in range; a NaN becomes 0.
 //! - **CONV-4 (through f32).** A whole number becomes the nearest float; of fewer than 32 bits by way of `f32`.

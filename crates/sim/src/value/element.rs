@@ -1,6 +1,6 @@
 //! The Rust types of elements, and the types of eight bits that Rust does not have.
 //!
-//! - **F8-1 (nearest).** A number becomes the nearest 8-bit float, ties to even. Numbers beyond the largest, and infinities,
+//! - **BYTE-1 (nearest).** A number becomes the nearest 8-bit float, ties to even. Numbers beyond the largest, and infinities,
 //!   become the largest of their sign, as in the conversion instructions of GPUs and in Triton (torch makes NaN or
 //!   infinity of them). A NaN stays a NaN.
 
@@ -87,7 +87,7 @@ macro_rules! eight_bits {
                 self.0
             }
 
-            /// Returns the nearest number (F8-1).
+            /// Returns the nearest number (BYTE-1).
             #[inline]
             pub fn from_f32(x: f32) -> Self {
                 Self(narrow(x, $mantissa, $bias, $largest, $nan))
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn f8_1_every_number_goes_to_the_nearest() {
+    fn byte_1_every_number_goes_to_the_nearest() {
         for bits in (0..u32::MAX).step_by(400_009) {
             let x = f32::from_bits(bits);
             let got = [F8e4m3::from_f32(x).to_f32(), F8e5m2::from_f32(x).to_f32()];
@@ -269,24 +269,27 @@ mod tests {
             for (got, up) in got.into_iter().zip(up) {
                 let want = if x.is_nan() { x } else { nearest(x, up) };
                 let same = want.to_bits() == got.to_bits() || want.is_nan() && got.is_nan();
-                assert!(same, "F8-1: {x} becomes {got}, not {want}");
+                assert!(same, "BYTE-1: {x} becomes {got}, not {want}");
             }
         }
     }
 
     #[test]
-    fn f8_1_all_bits_come_back() {
+    fn byte_1_all_bits_come_back() {
         for bits in 0..=u8::MAX {
             let (a, b) = (F8e4m3(bits), F8e5m2(bits));
             if !a.to_f32().is_nan() {
-                assert_eq!(F8e4m3::from_f32(a.to_f32()).0, bits, "F8-1: e4m3");
+                assert_eq!(F8e4m3::from_f32(a.to_f32()).0, bits, "BYTE-1: e4m3");
             }
             if b.to_f32().is_finite() {
-                assert_eq!(F8e5m2::from_f32(b.to_f32()).0, bits, "F8-1: e5m2");
+                assert_eq!(F8e5m2::from_f32(b.to_f32()).0, bits, "BYTE-1: e5m2");
             }
             let half = f16::from_bits(u16::from(bits) << 8).to_f32();
             let same = half.to_bits() == b.to_f32().to_bits() || half.is_nan();
-            assert!(same && half.is_nan() == b.to_f32().is_nan(), "F8-1: the upper byte of an f16");
+            assert!(
+                same && half.is_nan() == b.to_f32().is_nan(),
+                "BYTE-1: the upper byte of an f16"
+            );
         }
         assert_eq!(F8e4m3(0x7e).to_f32().to_bits(), 448.0_f32.to_bits());
         assert_eq!((F8e4m3(0x08).to_f32(), F8e4m3(0x01).to_f32()), (1.0 / 64.0, 1.0 / 512.0));

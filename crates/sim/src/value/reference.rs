@@ -100,16 +100,29 @@ fn element(dtype: DType, x: f64) -> Exact {
     })
 }
 
-/// Returns the finite 8-bit float nearest to `x`, the even one of two, by looking at all.
+/// Returns the finite 8-bit float nearest to `x`, the even one of two: one of the two neighbours.
 fn nearest(x: f64, up: fn(u8) -> f32) -> f64 {
     if x.is_nan() {
         return x;
     }
-    let distance = |bits: &u8| (f64::from(up(*bits)) - x.abs().min(1e9)).abs();
-    let finite = (0..0x80_u8).filter(|bits| up(*bits).is_finite());
-    let by_distance =
-        |a: &u8, b: &u8| distance(a).total_cmp(&distance(b)).then((a % 2).cmp(&(b % 2)));
-    f64::from(up(finite.min_by(by_distance).expect("some are finite"))).copysign(x)
+    let (mut below, mut above) = (0_u8, 0x7f_u8);
+    while !up(above).is_finite() {
+        above -= 1;
+    }
+    let largest = f64::from(up(above));
+    let size = x.abs().min(largest);
+    // Positive floats are in the order of their bits.
+    while above - below > 1 {
+        let middle = below.midpoint(above);
+        if f64::from(up(middle)) <= size {
+            below = middle;
+        } else {
+            above = middle;
+        }
+    }
+    let distance = |bits: u8| (f64::from(up(bits)) - size).abs();
+    let order = distance(below).total_cmp(&distance(above)).then((below % 2).cmp(&(above % 2)));
+    f64::from(up(if order.is_le() { below } else { above })).copysign(x)
 }
 
 /// Applies `op` to whole numbers without bounds.
@@ -172,7 +185,7 @@ fn power(dtype: DType, a: i128, b: i128) -> i128 {
             let (mut result, mut square) = (1, a);
             for digit in 0..64 {
                 if b >> digit & 1 == 1 {
-                    result = wrap(result * square);
+                    result = wrap(result.wrapping_mul(square));
                 }
                 square = wrap(square.wrapping_mul(square));
             }

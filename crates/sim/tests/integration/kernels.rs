@@ -234,7 +234,7 @@ fn tiles_that_do_not_fit_are_refused_by_name() {
     let select = refused(|tl, x, _| async move { tl.select(&x, &x, &x).await });
     assert_eq!(
         select,
-        "select: f32[2, 3] ? f32[2, 3] does not fit f32[2, 3]: the condition must be i32"
+        "select: f32[2, 3] ? f32[2, 3] does not fit f32[2, 3]: the condition must be i32 or bool"
     );
     let axis = refused(|tl, x, _| async move { tl.sum(&x, 2).await });
     assert_eq!(axis, "reduce: axis 2 does not fit f32[2, 3]: it has 2 dimensions");

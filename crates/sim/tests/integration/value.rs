@@ -280,7 +280,8 @@ proptest! {
         links in 1_usize..4,
     ) {
         let mut dice = Dice(rolls, 0);
-        for dtype in DType::ALL {
+        for _ in 0..4 {
+            let dtype = dice.pick(&DType::ALL);
             let wide = dtype.product();
             let mut sum = input(&mut dice, wide, m * n);
             for _ in 0..links {

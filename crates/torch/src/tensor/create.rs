@@ -374,7 +374,7 @@ impl Tensor {
 }
 
 /// The part of a matrix of `width` columns that a shard holds.
-fn piece_of(value: &Value, shard: &Shard, width: usize) -> Value {
+pub(super) fn piece_of(value: &Value, shard: &Shard, width: usize) -> Value {
     if shard.elements() == value.len() {
         return value.clone();
     }

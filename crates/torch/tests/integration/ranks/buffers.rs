@@ -3,7 +3,7 @@
 use super::{machine, number, quad};
 use phalanx_sim::machine::Options;
 use phalanx_sim::value::{Buffer, f16};
-use phalanx_sim::{DType, Time};
+use phalanx_sim::{DType, Time, Value};
 use phalanx_torch::{Context, DpPolicy, Error, Rank, Tensor};
 use proptest::prelude::*;
 
@@ -17,6 +17,35 @@ fn of_bits(dtype: DType, bits: &[u32]) -> Buffer {
 /// The bits of a buffer.
 fn bits_of(buffer: &Buffer) -> Vec<Vec<u8>> {
     buffer.view().bytes().chunks(buffer.dtype().size()).map(<[u8]>::to_vec).collect()
+}
+
+#[test]
+fn res_1_resident_elements_take_no_time() {
+    for dtype in DType::ALL {
+        let (first, second) = (of_bits(dtype, &[1, 2, 3, 4]), of_bits(dtype, &[5, 6, 7, 8]));
+        let expected = bits_of(&second);
+        let got = quad().run(move |cx| {
+            let (first, second) =
+                (Value::from_buffer(first.clone()), Value::from_buffer(second.clone()));
+            async move {
+                let x = cx.resident_value([4], first)?;
+                let before = x.peek()?;
+                x.place(&second)?;
+                let after = x.peek()?;
+                assert_eq!(cx.now(), Time::ZERO);
+                let word = x.narrow(0, 1, 2)?.peek().unwrap_err().to_string();
+                assert!(word.contains("a part of its storage"), "{word}");
+                let back = x.to_buffer().await?;
+                assert!(cx.now() > Time::ZERO);
+                Ok((before, after, back))
+            }
+        });
+        let (before, after, back) = got.unwrap();
+        let bits = |value: &Value| (0..4).map(|i| value.get(i).to_bits()).collect::<Vec<_>>();
+        assert_eq!(bits_of(&back), expected);
+        assert_eq!(bits(&after), bits(&Value::from_buffer(back)));
+        assert_eq!(bits(&before), bits(&Value::from_buffer(of_bits(dtype, &[1, 2, 3, 4]))));
+    }
 }
 
 #[test]
