@@ -53,6 +53,10 @@ class KernelError(PhalanxError, RuntimeError):
     """A kernel failed. If its Python code raised, that exception is the ``__cause__``."""
 
 
+class TritonError(PhalanxError, ValueError):
+    """A Triton kernel that could not be read, or that uses what is not supported."""
+
+
 class MismatchError(PhalanxError, RuntimeError):
     """Ranks that are in different operations; the text shows both sides."""
 
@@ -79,10 +83,6 @@ class CancelledError(PhalanxError, RuntimeError):
 
 class StuckError(PhalanxError, RuntimeError):
     """A main program waits for something that can no longer happen. Nothing is cancelled: it can ask for what is missing."""
-
-
-class TritonError(PhalanxError, ValueError):
-    """A kernel of Triton that cannot run here; the text names the line and the operation."""
 
 
 class InternalError(PhalanxError, RuntimeError):
