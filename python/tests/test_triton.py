@@ -386,3 +386,28 @@ def test_ctrl_c_ends_a_kernel(tmp_path: Path) -> None:
             if child.stdout.readline() == "interrupted\n":
                 break
         child.wait()
+
+
+# The guide.
+
+
+def blocks(kind: str) -> list[str]:
+    import re
+
+    page = HERE.parents[1] / "docs" / "guide" / "17-triton.md"
+    return re.findall(rf"^```{kind}\n(.*?)^```", page.read_text(), re.M | re.S)
+
+
+def test_the_guide_shows_what_its_scripts_print(tmp_path: Path) -> None:
+    scripts, shown = blocks("python"), blocks("text")
+    (tmp_path / "softmax.py").write_text(scripts[0])
+    (tmp_path / "ranks.py").write_text(scripts[1])
+    ran = subprocess.run([sys.executable, "-m", "phalanx", "triton", "softmax.py"], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    first, output = shown[0].split("\n", 1)
+    assert first == "$ phalanx triton softmax.py"
+    for part in output.split("...\n"):
+        assert part in ran.stdout, ran.stdout
+    environment = {**os.environ, "TRITON_DEFAULT_BACKEND": "phalanx"}
+    ranks = subprocess.run([sys.executable, "ranks.py"], capture_output=True, text=True, check=False, cwd=tmp_path, env=environment)
+    assert ranks.stdout == shown[1], ranks.stderr
