@@ -14,7 +14,7 @@ that you describe.
 [6.0, 6.0, 6.0, 6.0]
 """
 
-from . import distributed, errors, multiprocessing, tp
+from . import distributed, errors, multiprocessing, runtime, tp
 from ._context import Context, current_context, report
 from ._core import __version__
 from ._dtypes import (
@@ -51,6 +51,6 @@ __all__ = [
     "Context", "DPPolicy", "DType", "Event", "Grid", "Kernel", "MachineSpec", "PhalanxError", "Report", "Stream", "Tensor", "Work", "__version__",
     "arange", "bf16", "bfloat16", "bool_", "current_context", "distributed", "empty", "errors", "explain", "f16", "f32", "f64", "f8e4m3", "f8e5m2",
     "float16", "float32", "float64", "float8_e4m3fn", "float8_e5m2", "from_dlpack", "from_numpy", "full", "i16", "i32", "i64", "i8", "int16", "int32",
-    "int64", "int8", "kernel", "launch", "machine", "manual_seed", "multiprocessing", "ones", "presets", "rand", "randn", "range", "report", "sleep",
+    "int64", "int8", "kernel", "launch", "machine", "manual_seed", "multiprocessing", "ones", "presets", "rand", "randn", "range", "report", "runtime", "sleep",
     "synchronize", "tensor", "tp", "u16", "u32", "u64", "u8", "uint16", "uint32", "uint64", "uint8", "zeros",
 ]
