@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("triton", reason="triton is not installed")
 
-from triton_cases import Case, all_cases, difference, run_cases  # noqa: E402
+from triton_cases import PENDING, Case, all_cases, difference, run_cases  # noqa: E402
 from triton_grammar import make_kernels  # noqa: E402
 
 #: Random kernels of a full run.
@@ -29,6 +29,8 @@ def results() -> tuple[list[Any], list[Any]]:
 def test_a_kernel_agrees_with_the_interpreter(number: int) -> None:
     expected, got = results()
     found = difference(CASES[number], expected[number], got[number])
+    if found is not None and CASES[number].kernel in PENDING and "supported" in found:
+        pytest.xfail(f"not supported yet: {PENDING[CASES[number].kernel]}")
     assert found is None, found
 
 

@@ -38,12 +38,13 @@ def whole_numbers(left, right, out, count, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def casts(source, half, brain, small, wide, back, count, BLOCK: tl.constexpr):
+def casts(source, half, brain, small, wide, back, count, BLOCK: tl.constexpr, BRAIN: tl.constexpr):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = at < count
     x = tl.load(source + at, mask=inside, other=0.0)
     tl.store(half + at, x.to(tl.float16), mask=inside)
-    tl.store(brain + at, x.to(tl.bfloat16), mask=inside)
+    if BRAIN:
+        tl.store(brain + at, x.to(tl.bfloat16).to(tl.float32), mask=inside)
     tl.store(small + at, x.to(tl.int8), mask=inside)
     tl.store(wide + at, x.to(tl.int64), mask=inside)
     tl.store(back + at, x.to(tl.int32, bitcast=True), mask=inside)

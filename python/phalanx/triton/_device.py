@@ -96,14 +96,14 @@ class _Bound:
 class Device:
     """A SIP of a machine for kernels of Triton. :func:`use` makes one."""
 
-    def __init__(self, machine: MachineSpec, data: bool, strict: bool, threads: int | None, step_limit: int) -> None:
+    def __init__(self, machine: MachineSpec, step_limit: int, data: bool, **settings: Any) -> None:
         self.machine = machine
         self.data = data
         self.step_limit = step_limit
         self.launches: deque[Launch] = deque(maxlen=4096)
         #: Simulated picoseconds of all launches so far, which events read.
         self.clock_ps = 0
-        self._settings = {"strict": strict, "threads": threads}
+        self._settings = settings
         self._contexts: dict[bool, Context] = {}
         self._times: dict[Any, int] = {}
         #: True while a launch is only timed.
@@ -118,7 +118,7 @@ class Device:
 
     def _context(self, data: bool) -> Context:
         if data not in self._contexts:
-            self._contexts[data] = Context(self.machine, data=data, **self._settings)  # type: ignore[arg-type]
+            self._contexts[data] = Context(self.machine, data=data, **self._settings)
         return self._contexts[data]
 
     def begin_benchmark(self) -> None:
@@ -267,14 +267,15 @@ def use(
     *,
     data: bool | None = None,
     strict: bool = False,
+    record: bool = False,
     threads: int | None = None,
     step_limit: int | None = None,
     **changes: Any,
 ) -> Device:
     """Chooses the machine for kernels of Triton from here on; ``changes`` as :func:`phalanx.machine` takes them.
 
-    ``data=False`` simulates times without numbers; ``strict=True`` makes reading unwritten memory of the SIP an error;
-    ``step_limit`` is the number of turns that the loops of one program may take. If not given, the environment says:
+    ``data=False`` simulates times without numbers; ``strict=True`` makes reading unwritten memory of the SIP an error; ``record=True`` keeps
+    every operation, so that reports can be cut to a kernel; ``step_limit`` is the number of turns that the loops of one program may take. If not given, the environment says:
     ``PHALANX_MACHINE`` (``hgx-h100``), ``PHALANX_DATA`` (``on``) and ``PHALANX_STEP_LIMIT``.
     """
     global _settings, _version
@@ -283,7 +284,8 @@ def use(
     if step_limit is None:
         step_limit = _number("PHALANX_STEP_LIMIT", DEFAULT_STEP_LIMIT)
     name = os.environ.get("PHALANX_MACHINE", DEFAULT_MACHINE) if machine is None else machine
-    _settings = {"machine": read_machine(name, **changes), "data": data, "strict": strict, "threads": threads, "step_limit": step_limit}
+    kept = {"strict": strict, "record": record, "threads": threads}
+    _settings = {"machine": read_machine(name, **changes), "data": data, "step_limit": step_limit, **kept}
     _version += 1
     _here.device, _here.version = Device(**_settings), _version
     return _here.device

@@ -20,7 +20,8 @@ class TritonReport:
     def __init__(self, device: Device) -> None:
         self.machine = device.machine.name
         self.launches: list[Launch] = list(device.launches)
-        self._report = Report(device.context._core.report()) if self.launches else None
+        #: The report of the simulation: where the time went.
+        self.run: Report | None = device.context.report() if self.launches else None
 
     @property
     def simulated_ps(self) -> int:
@@ -33,13 +34,13 @@ class TritonReport:
         return list(dict.fromkeys(launch.kernel for launch in self.launches))
 
     def of(self, kernel: str) -> Report:
-        """The report of the simulation from the first launch of a kernel to its last."""
-        if self._report is None:
-            raise RuntimeError("no kernel has run yet")
-        return self._report.within(kernel)
+        """The report of the simulation from the first launch of a kernel to its last: for ``use(..., record=True)``."""
+        if self.run is None:
+            raise RuntimeError("no kernel of Triton has run yet")
+        return self.run.within(kernel)
 
     def to_dict(self) -> dict[str, Any]:
-        """Every number: launches, times, and the report of each kernel."""
+        """Every number: the launches with their times, and the report of the simulation."""
         return {
             "machine": self.machine,
             "simulated_ps": self.simulated_ps,
@@ -50,7 +51,7 @@ class TritonReport:
                 }
                 for launch in self.launches
             ],
-            "kernels": {name: self.of(name).to_dict() for name in self.kernels},
+            "run": None if self.run is None else self.run.to_dict(),
         }  # fmt: skip
 
     def __str__(self) -> str:
@@ -63,14 +64,18 @@ class TritonReport:
             x, y, z = runs[-1].grid
             rows.append((name, str(len(runs)), _time(total), _time(total // len(runs)), str(x * y * z)))
         widths = [max(len(row[column]) for row in rows) for column in range(5)]
-        lines = [f"{self.machine}: {len(self.launches)} launches, simulated {_time(self.simulated_ps)}"]
+        lines = [f"{self.machine}: {_count(len(self.launches))}, simulated {_time(self.simulated_ps)}"]
         for row in rows:
             first, *rest = (text.ljust(width) if place == 0 else text.rjust(width) for place, (text, width) in enumerate(zip(row, widths, strict=True)))
             lines.append("  ".join(["", first, *rest]).rstrip())
-        return "\n".join(lines) + "\n" + "".join(f"\n{name}\n{self.of(name)}" for name in self.kernels)
+        return "\n".join(lines) + f"\n\n{self.run}"
 
     def __repr__(self) -> str:
         return f"<phalanx.triton.TritonReport {len(self.launches)} launches, {self.simulated_ps} ps>"
+
+
+def _count(launches: int) -> str:
+    return "1 launch" if launches == 1 else f"{launches} launches"
 
 
 def report() -> TritonReport:

@@ -11,7 +11,7 @@ from typing import Any
 from triton.backends.compiler import GPUTarget
 from triton.backends.driver import DriverBase
 
-from ..errors import DeviceMemoryError
+from ..errors import KernelError
 from ._device import Loaded, current
 from ._events import Interface
 from ._memory import ARRAYS, Array, alignment
@@ -75,7 +75,7 @@ class Launcher:
             enter(launch_metadata)
         try:
             current().launch(function, (grid_x, grid_y, grid_z), values, *packed)
-        except DeviceMemoryError as error:
+        except KernelError as error:
             _out_of_scratch(error)
             raise
         if leave is not None:
@@ -95,10 +95,10 @@ def _flatten(kind: Any, argument: Any, values: list[Any]) -> None:
         values.append(argument)
 
 
-def _out_of_scratch(error: DeviceMemoryError) -> None:
+def _out_of_scratch(error: KernelError) -> None:
     """Raises what the autotuner expects of a configuration that does not fit."""
     text = str(error)
-    if "scratch" in text or "TCM" in text:
+    if "out of scratch" in text:
         raise _out_of_scratch_error()(text) from error
 
 
@@ -202,7 +202,7 @@ def _take_arrays() -> None:
 def _out_of_scratch_error() -> type[Exception]:
     from triton.runtime.errors import OutOfResources
 
-    class OutOfScratch(OutOfResources, DeviceMemoryError):  # type: ignore[misc]
+    class OutOfScratch(OutOfResources, KernelError):  # type: ignore[misc]
         """A kernel whose tiles do not fit into the scratch memory of a PE. Autotuning leaves such a configuration out."""
 
         def __init__(self, text: str) -> None:
