@@ -182,7 +182,7 @@ fn power(dtype: DType, a: i128, b: i128) -> i128 {
         _ => {
             // Squares of wrapped numbers: the power is that of the binary digits of b.
             let wrap = |x: i128| wrapped(dtype, x).whole();
-            let (mut result, mut square) = (1, a);
+            let (mut result, mut square) = (1_i128, a);
             for digit in 0..64 {
                 if b >> digit & 1 == 1 {
                     result = wrap(result.wrapping_mul(square));
