@@ -62,7 +62,7 @@ fn mapping_at(segment: &Segment, address: usize) -> io::Result<Option<usize>> {
         let number = |text: &str| usize::from_str_radix(text, 16).ok();
         let is_it = number(start)? == address && number(offset)? == 0;
         let is_object = inode.parse::<u64>().ok()? == object.st_ino && line.contains("memfd:");
-        (is_it && is_object).then_some(number(end)? - address)
+        number(end)?.checked_sub(address).filter(|_| is_it && is_object)
     });
     Ok(found.filter(|bytes| *bytes >= segment.len()))
 }
@@ -88,7 +88,7 @@ mod tests {
         let foreign = foreign(&segment);
         segment.write(4090, b"phalanx").expect("inside");
         segment.write(10, b"gone").expect("inside");
-        sever(&segment, foreign as usize, &[4090..4097]).expect("SEV-1");
+        sever(&segment, foreign as usize, &[4090..4097, 0..0]).expect("SEV-1");
         segment.write(4090, b"changed").expect("inside");
         // SAFETY: the memory is mapped until the end of the process.
         let seen = unsafe { std::slice::from_raw_parts_mut(foreign, 8192) };
