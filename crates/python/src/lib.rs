@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 #![expect(clippy::needless_pass_by_value, reason = "arguments from Python are owned")]
 
+mod ccl;
 mod cli;
 mod context;
 mod distributed;
@@ -19,11 +20,14 @@ mod report;
 mod stream;
 mod tensor;
 mod tp;
+mod watch;
 mod work;
 
 /// The module `phalanx._core`.
 #[pyo3::pymodule]
 mod _core {
+    #[pymodule_export]
+    use crate::ccl::read_ccl;
     #[pymodule_export]
     use crate::cli::run_cli;
     #[pymodule_export]
@@ -46,6 +50,8 @@ mod _core {
     use crate::tensor::{Elements, Tensor};
     #[pymodule_export]
     use crate::tp::Layer;
+    #[pymodule_export]
+    use crate::watch::Watch;
     #[pymodule_export]
     use crate::work::Work;
 

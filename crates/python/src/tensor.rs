@@ -116,6 +116,25 @@ impl Tensor {
         })
     }
 
+    /// The elements as they are in memory now; takes no simulated time.
+    fn peek(&self, py: Python<'_>) -> PyResult<Elements> {
+        Ok(Elements(self.get()?.peek().or_raise(py)?))
+    }
+
+    /// Puts the elements of a contiguous buffer into memory; takes no simulated time.
+    fn poke(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>) -> PyResult<()> {
+        let tensor = self.get()?;
+        let value = value_of(py, buffer, tensor.dtype(), tensor.shape())?;
+        tensor.poke(&value).or_raise(py)
+    }
+
+    /// Writes the elements of a contiguous buffer over the host link.
+    fn write(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>) -> PyResult<Work> {
+        let tensor = self.get()?;
+        let value = value_of(py, buffer, tensor.dtype(), tensor.shape())?;
+        tensor.write_value(value).or_raise(py).map(Work::of_handle)
+    }
+
     /// Reads the elements.
     fn read(&self, py: Python<'_>) -> Reply {
         let tensor = self.get()?.clone();

@@ -166,6 +166,15 @@ impl Host {
         self.put(region, 0, Some(value))
     }
 
+    /// Reads the selected elements of a region in no time, as a debugger does; `None` without data.
+    pub fn look(
+        &self,
+        region: &Region,
+        selected: &[Selection],
+    ) -> Result<Option<Value>, MemoryError> {
+        self.get(region, selected)
+    }
+
     /// Sends a command over the host link.
     pub async fn command(&self, label: &'static str, cause: Cause) -> Cause {
         self.fly(COMMAND, Route::default().then(Stage::Host), label, cause).await

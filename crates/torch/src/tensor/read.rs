@@ -43,15 +43,31 @@ impl Tensor {
     pub async fn to_value(&self) -> Result<Value, Error> {
         let plan = self.reads();
         let values = self.read_parts(&plan).await?;
+        self.assemble(&plan, values)
+    }
+
+    /// Its elements as they are in memory now, as a debugger sees them: takes no simulated time and waits for no writer.
+    pub fn peek(&self) -> Result<Value, Error> {
+        let plan = self.reads();
+        let mut values = Vec::new();
+        for ShardRead { shard, selected, .. } in &plan {
+            let region = &self.storage.shards[*shard].region;
+            values.extend(self.rank.host().look(region, selected)?);
+        }
+        self.assemble(&plan, values)
+    }
+
+    /// The elements of the tensor, computed, from those of its shards.
+    fn assemble(&self, plan: &[ShardRead], values: Vec<Value>) -> Result<Value, Error> {
         if !self.rank.has_data() {
             return Err(Error::NoData(format!("{self:?}")));
         }
         self.rank.host().evaluator().force(&values);
         Ok(match self.dtype() {
-            DType::F32 => self.put_together::<f32>(&plan, values)?,
-            DType::F16 => self.put_together::<f16>(&plan, values)?,
-            DType::Bf16 => self.put_together::<bf16>(&plan, values)?,
-            DType::I32 => self.put_together::<i32>(&plan, values)?,
+            DType::F32 => self.put_together::<f32>(plan, values)?,
+            DType::F16 => self.put_together::<f16>(plan, values)?,
+            DType::Bf16 => self.put_together::<bf16>(plan, values)?,
+            DType::I32 => self.put_together::<i32>(plan, values)?,
         })
     }
 
