@@ -37,7 +37,7 @@ mod _core {
     #[pymodule_export]
     use crate::fiber::Pending;
     #[pymodule_export]
-    use crate::kernel::{Issued, Queue, Recordings, Tile, Tl, View};
+    use crate::kernel::{Algorithm, Issued, Part, Queue, Recordings, Tile, Tl, View};
     #[pymodule_export]
     use crate::machine::{MachineSpec, presets};
     #[pymodule_export]
