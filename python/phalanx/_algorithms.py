@@ -133,7 +133,7 @@ def register_algorithm(
     """
     if kernel is None:
         return lambda given: register_algorithm(given, name=name, operations=operations, channels=channels, fits=fits)
-    own = name or getattr(kernel, "__name__", "algorithm")
+    own: str = name or str(getattr(kernel, "__name__", "algorithm"))
     if not own.replace("_", "").isalnum():
         raise ArgumentError(f"an algorithm called `{own}`: a name has letters, digits and underscores")
 
