@@ -39,7 +39,7 @@ class Tensor:
     @property
     def nbytes(self) -> int:
         """The bytes of one copy."""
-        return self.numel() * (4 if self.dtype.endswith("32") else 2)
+        return self.numel() * resolve(self.dtype).itemsize
 
     def numel(self) -> int:
         """The number of elements."""
@@ -137,7 +137,7 @@ class Tensor:
         return _array(np, self._core.peek(), resolve(self.dtype), self.shape)
 
     def _poke(self, array: Any) -> None:
-        self._core.poke(self._bytes(array))
+        self._core.place(self._bytes(array))
 
     def _move(self, rank: Any) -> None:
         """Moves to the same SIP of another machine."""

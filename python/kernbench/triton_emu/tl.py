@@ -187,4 +187,4 @@ def _bytes(tensor: Any, index: Any) -> int:
 def _numpy_type(name: str) -> Any:
     from phalanx._dtypes import resolve
 
-    return np.float32 if name == "bf16" else resolve(name).to_numpy()
+    return resolve(name).to_numpy()

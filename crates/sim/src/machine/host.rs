@@ -166,13 +166,9 @@ impl Host {
         self.put(region, 0, Some(value))
     }
 
-    /// Reads the selected elements of a region in no time, as a debugger does; `None` without data.
-    pub fn look(
-        &self,
-        region: &Region,
-        selected: &[Selection],
-    ) -> Result<Option<Value>, MemoryError> {
-        self.get(region, selected)
+    /// The elements of a region as they are now, in no time; `None` without data.
+    pub fn peek(&self, region: &Region) -> Result<Option<Value>, MemoryError> {
+        self.get(region, &[Selection::dense(0, region.elements)])
     }
 
     /// Sends a command over the host link.

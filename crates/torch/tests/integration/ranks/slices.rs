@@ -5,7 +5,7 @@ use phalanx_sim::executor::PartitionOrder;
 use phalanx_sim::machine::{Options, RunError};
 use phalanx_sim::{DType, Time};
 use phalanx_torch::multiprocessing::spawn;
-use phalanx_torch::{Context, Error, Rank, distributed as dist};
+use phalanx_torch::{Context, DpPolicy, Error, Rank, distributed as dist};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -253,11 +253,13 @@ fn a_debugger_sees_and_sets_memory_in_no_time() {
     assert_eq!(x.peek().unwrap().to_f32(), [1.5; 6]);
     let other = cx.full([6], 2.0, DType::F16).unwrap();
     context.drain().unwrap();
+    assert!(context.now() > now);
+    x.place(&other.peek().unwrap()).unwrap();
+    assert_eq!(x.peek().unwrap().to_f32(), [2.0; 6]);
+    let numbers: Vec<f32> = (0..8).map(|number| number as f32).collect();
+    let cut = cx.placed(DpPolicy::row_wise(4)).from_slice(&numbers, [4, 2], DType::F32).unwrap();
+    context.drain().unwrap();
     let later = context.now();
-    assert!(later > now);
-    x.poke(&other.peek().unwrap()).unwrap();
-    assert_eq!(x.narrow(0, 1, 1).unwrap().peek().unwrap().to_f32(), [2.0; 3]);
+    assert_eq!(cut.peek().unwrap().to_f32(), numbers, "RES-1: from several shards");
     assert_eq!(context.now(), later);
-    let refused = x.narrow(0, 0, 1).unwrap().poke(&other.peek().unwrap()).unwrap_err();
-    assert!(refused.to_string().contains("is a part of a tensor"), "{refused}");
 }
