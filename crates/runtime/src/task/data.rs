@@ -102,16 +102,16 @@ use bytemuck::Pod;
 /// }
 /// ```
 pub struct Data<'a> {
-    segment: &'a Segment,
+    pub(super) segment: &'a Segment,
     /// Offset of its first byte.
-    offset: usize,
+    pub(super) offset: usize,
     /// The right to see it in place; dense arguments with an order have it.
-    grant: Option<Grant<'a>>,
-    access: Access,
-    layout: Layout,
-    index: usize,
+    pub(super) grant: Option<Grant<'a>>,
+    pub(super) access: Access,
+    pub(super) layout: Layout,
+    pub(super) index: usize,
     /// True if peers can reach it.
-    is_shared: bool,
+    pub(super) is_shared: bool,
 }
 
 /// A refused use of an argument.
