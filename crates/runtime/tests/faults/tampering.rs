@@ -37,15 +37,15 @@ fn attack(seed: u64) -> Result<(bool, usize), Error> {
     // A child that does not hear any more is found out when it is sent a task.
     let is_usable = (0..4).any(|_| run_some(&worker, None).is_ok());
     assert!(is_usable, "seed {seed}: others cannot work: {:?}", worker.lost());
-    let lost = worker.lost().len();
-    assert!(lost <= 1, "seed {seed}: {:?}", worker.lost());
+    let losses = worker.lost().len();
+    assert!(losses <= 1, "seed {seed}: {:?}", worker.lost());
     eventually("every dispatch ends", || {
         let now = worker.stats();
         now.tasks == 0 && now.running == 0 && now.queued == 0
     });
     // A child that does not hear that it is to leave is ended by force.
     match worker.close() {
-        Ok(()) | Err(Error::Close { .. }) => Ok((has_failed, lost)),
+        Ok(()) | Err(Error::Close { .. }) => Ok((has_failed, losses)),
         Err(error) => Err(error),
     }
 }
