@@ -20,6 +20,7 @@ from ._core import __version__
 from ._dtypes import DType, bf16, bfloat16, f16, f32, float16, float32, i32, int32
 from ._kernel import Grid, Kernel, explain, kernel, launch
 from ._machines import MachineSpec, machine, presets
+from ._sweep import SweepRow, sweep
 from ._tensor import (
     DPPolicy,
     Event,
@@ -45,8 +46,8 @@ from .errors import PhalanxError
 from .report import Report
 
 __all__ = [
-    "Context", "DPPolicy", "DType", "Event", "Grid", "Kernel", "MachineSpec", "PhalanxError", "Report", "Stream", "Tensor", "Work", "__version__", "arange", "bf16", "bfloat16",
+    "Context", "DPPolicy", "DType", "Event", "Grid", "Kernel", "MachineSpec", "PhalanxError", "Report", "Stream", "SweepRow", "Tensor", "Work", "__version__", "arange", "bf16", "bfloat16",
     "current_context", "distributed", "empty", "errors", "explain", "f16", "f32", "float16", "float32", "from_dlpack", "from_numpy", "full", "i32",
-    "int32", "kernel", "launch", "machine", "manual_seed", "multiprocessing", "ones", "presets", "rand", "randn", "range", "report", "sleep", "synchronize",
+    "int32", "kernel", "launch", "machine", "manual_seed", "multiprocessing", "ones", "presets", "rand", "randn", "range", "report", "sleep", "sweep", "synchronize",
     "tensor", "tp", "zeros",
 ]

@@ -354,3 +354,13 @@ class Tl:
     def send_async(self, queue: Queue, tile: Tile) -> Issued: ...
     def recv(self, queue: Queue, shape: int | Sequence[int], dtype: Any) -> Tile: ...
     def recv_async(self, queue: Queue, shape: int | Sequence[int], dtype: Any) -> Issued: ...
+
+def run_sweep(
+    workload: str,
+    machines: list[MachineSpec],
+    axes: list[tuple[str, list[str]]],
+    count: int | None,
+    seed: int,
+    data: bool,
+    jobs: int | None,
+) -> list[tuple[list[tuple[str, str]], int | None, str | None]]: ...

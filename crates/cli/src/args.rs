@@ -65,6 +65,9 @@ pub(crate) struct Cli {
     /// When to use colours (auto: on a terminal, unless `NO_COLOR` is set)
     #[arg(long, value_enum, value_name = "WHEN", default_value_t, global = true)]
     pub(crate) color: Color,
+    /// Neither use nor keep results of earlier runs
+    #[arg(long, global = true)]
+    pub(crate) no_cache: bool,
     #[command(subcommand)]
     pub(crate) command: Command,
 }

@@ -17,6 +17,7 @@ mod one_thread;
 mod rank;
 mod report;
 mod stream;
+mod sweep;
 mod tensor;
 mod tp;
 mod work;
@@ -42,6 +43,8 @@ mod _core {
     use crate::report::Report;
     #[pymodule_export]
     use crate::stream::{Event, Stream};
+    #[pymodule_export]
+    use crate::sweep::run_sweep;
     #[pymodule_export]
     use crate::tensor::{Elements, Tensor};
     #[pymodule_export]

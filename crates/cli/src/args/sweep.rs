@@ -75,9 +75,6 @@ pub(crate) struct SweepRunArgs {
     /// Print CSV
     #[arg(long)]
     pub(crate) csv: bool,
-    /// Neither use nor keep results of earlier runs
-    #[arg(long)]
-    pub(crate) no_cache: bool,
 }
 
 #[derive(Debug, Args)]

@@ -9,21 +9,25 @@ use crate::output::TextFile;
 use crate::progress::Bar;
 use crate::report::points::{Form, Layout};
 use crate::{collectives, printer};
+use phalanx_torch::ccl::tuner::use_threads;
 use phalanx_workloads::sweep::{
     Axis, Journal, JournalError, MachineText, Point, Row, SetupError, Sweep, Team, read_points,
     sample, svg,
 };
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-pub(crate) fn sweep(args: &SweepArgs) -> anyhow::Result<ExitCode> {
+pub(crate) fn sweep(args: &SweepArgs, no_cache: bool) -> anyhow::Result<ExitCode> {
     let SweepCommand::Run(args) = &args.command;
     let sweep = described(args)?;
     let points = points(args, &sweep)?;
     sweep.check(&points).map_err(unusable)?;
     let files = Files::prepare(args)?;
     let team = team(args);
-    let mut journal = journal(args, &sweep, &points, &team)?;
+    let mut journal = journal(args, no_cache, &sweep, &points, &team)?;
+    // Points run beside each other: their trials need no threads of their own.
+    use_threads(NonZero::<usize>::MIN);
     let layout = Layout::new(form(args), &sweep, &points);
     let rows = carry_out(args, &sweep, &points, &team, journal.as_mut(), &layout)?;
     finish(args, &sweep, &points, rows, journal, &files)
@@ -204,11 +208,12 @@ fn form(args: &SweepRunArgs) -> Form {
 /// The journal: beside the output, or among the results that are kept.
 fn journal(
     args: &SweepRunArgs,
+    no_cache: bool,
     sweep: &Sweep,
     points: &[Point],
     team: &Team,
 ) -> Result<Option<Journal>, Failure> {
-    let directory = match (&args.output, args.no_cache) {
+    let directory = match (&args.output, no_cache) {
         (Some(output), _) => Some(beside(output)),
         (None, false) => {
             cache::directory().map(|directory| directory.join("sweeps").join(name(sweep, points)))
@@ -224,7 +229,7 @@ fn journal(
         }
         return Ok(None);
     };
-    if args.no_cache && *team == Team::Alone {
+    if no_cache && *team == Team::Alone {
         // What an earlier run has left is neither used nor kept.
         let _ = std::fs::remove_dir_all(&directory);
     }
