@@ -16,6 +16,7 @@ mod machine;
 mod one_thread;
 mod rank;
 mod report;
+mod runtime;
 mod stream;
 mod sweep;
 mod tensor;
@@ -41,6 +42,18 @@ mod _core {
     use crate::rank::{Range, Rank};
     #[pymodule_export]
     use crate::report::Report;
+    #[pymodule_export]
+    use crate::runtime::child::{CopiedArgument, RunningTask, current_task, serve_worker};
+    #[pymodule_export]
+    use crate::runtime::domain::{Domain, TaskSeat};
+    #[pymodule_export]
+    use crate::runtime::function::Function;
+    #[pymodule_export]
+    use crate::runtime::graph::{Run, RuntimeCall, RuntimeGraph, SubmittedTask};
+    #[pymodule_export]
+    use crate::runtime::tensor::{SharedArgument, SharedBuffer, SharedTensor};
+    #[pymodule_export]
+    use crate::runtime::worker::RuntimeWorker;
     #[pymodule_export]
     use crate::stream::{Event, Stream};
     #[pymodule_export]

@@ -65,6 +65,26 @@ impl Shape {
         strides
     }
 
+    /// Returns the shape to which both can be broadcast: equal ranks, and equal dimensions unless one is 1; a shape
+    /// without dimensions fits every other.
+    pub(crate) fn broadcast(&self, other: &Shape) -> Option<Shape> {
+        match (self.rank, other.rank) {
+            (0, _) => return Some(*other),
+            (_, 0) => return Some(*self),
+            (a, b) if a != b => return None,
+            _ => {}
+        }
+        let mut shape = *self;
+        for (dim, other) in shape.dims.iter_mut().zip(other.dims) {
+            match (*dim, other) {
+                (1, _) => *dim = other,
+                (a, b) if a == b || b == 1 => {}
+                _ => return None,
+            }
+        }
+        Some(shape)
+    }
+
     /// Returns the part of the shape below `bounds`.
     pub(super) fn within(&self, bounds: &Shape) -> Shape {
         let mut within = *self;
