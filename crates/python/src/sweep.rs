@@ -27,8 +27,9 @@ pub(crate) fn run_sweep(
     jobs: Option<NonZero<usize>>,
 ) -> PyResult<Vec<Row>> {
     let workload = find(workload).ok_or_else(|| {
-        let near = suggestion(workload).map_or_else(String::new, |near| format!(": did you mean `{near}`?"));
-        exception(py, "ArgumentError", &format!("no workload named `{workload}`{near}"))
+        let near = suggestion(workload)
+            .map_or_else(String::new, |near| format!(": did you mean `{near}`?"));
+        exception(py, "ArgumentError", format!("no workload named `{workload}`{near}"))
     })?;
     let text = |machine: &PyRef<'_, MachineSpec>| MachineText {
         file: machine.0.name.clone(),
@@ -37,7 +38,7 @@ pub(crate) fn run_sweep(
     let mut sweep = Sweep::new(workload, machines.iter().map(text).collect());
     sweep.axes = axes.into_iter().map(|(name, values)| Axis { name, values }).collect();
     sweep.data = data;
-    let wrong = |error: &dyn std::fmt::Display| exception(py, "ArgumentError", &error.to_string());
+    let wrong = |error: &dyn std::fmt::Display| exception(py, "ArgumentError", error.to_string());
     let points = sweep.grid().map_err(|error| wrong(&error))?;
     let points = count.map_or(points.clone(), |count| sample(points, count, seed));
     sweep.check(&points).map_err(|error| wrong(&error))?;
@@ -46,9 +47,10 @@ pub(crate) fn run_sweep(
     use_threads(NonZero::<usize>::MIN);
     let rows = py.detach(|| sweep.run(&points, jobs.get()));
     let rows = rows.into_iter().map(|row| {
-        let machine = sweep.machine_name(&row.point).map(|name| ("machine".to_owned(), name.to_owned()));
+        let machine =
+            sweep.machine_name(&row.point).map(|name| ("machine".to_owned(), name.to_owned()));
         let settings = machine.into_iter().chain(row.point.settings.clone()).collect();
-        (settings, row.time().map(|time| time.as_ps()), row.outcome.err())
+        (settings, row.time().map(phalanx_sim::Time::as_ps), row.outcome.err())
     });
     Ok(rows.collect())
 }
