@@ -384,6 +384,16 @@ class Tl:
     def recv(self, queue: Queue, shape: int | Sequence[int], dtype: Any) -> Tile: ...
     def recv_async(self, queue: Queue, shape: int | Sequence[int], dtype: Any) -> Issued: ...
 
+def run_sweep(
+    workload: str,
+    machines: list[MachineSpec],
+    axes: list[tuple[str, list[str]]],
+    count: int | None,
+    seed: int,
+    data: bool,
+    jobs: int | None,
+) -> list[tuple[list[tuple[str, str]], int | None, str | None]]: ...
+
 @final
 class Function:
     def __new__(cls, name: str, is_graph: bool, is_collective: bool, version: int) -> Function: ...

@@ -18,6 +18,7 @@ mod rank;
 mod report;
 mod runtime;
 mod stream;
+mod sweep;
 mod tensor;
 mod tp;
 mod triton;
@@ -56,6 +57,8 @@ mod _core {
     use crate::runtime::worker::RuntimeWorker;
     #[pymodule_export]
     use crate::stream::{Event, Stream};
+    #[pymodule_export]
+    use crate::sweep::run_sweep;
     #[pymodule_export]
     use crate::tensor::{Elements, Tensor};
     #[pymodule_export]
