@@ -223,7 +223,8 @@ impl Tl {
     }
 
     /// Computes `left · right + sum` in the scratch memory of `sum`; the first product has no sum.
-    pub(super) fn accumulate(&self, left: &Tile, right: &Tile, sum: Option<Tile>) -> Computing {
+    #[track_caller]
+    pub fn accumulate(&self, left: &Tile, right: &Tile, sum: Option<Tile>) -> Computing {
         let dims = match self.product(left, right, sum.as_ref()) {
             Ok(dims) => dims,
             Err(error) => return self.failed(error),
@@ -274,7 +275,7 @@ impl Tl {
     /// Occupies the vector engine for an operation whose largest operand has `operand` bytes.
     #[inline]
     #[track_caller]
-    fn vector(
+    pub(super) fn vector(
         &self,
         (label, class): (&'static str, VectorClass),
         operand: u64,
