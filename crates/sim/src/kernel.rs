@@ -24,16 +24,20 @@
 //!   operation at a time.
 
 mod arrival;
+mod class;
 mod gemm;
 pub mod in_switch;
 mod issued;
 mod math;
 mod memory;
 mod messages;
+mod places;
 mod program;
 mod range;
+mod shape;
 mod tile;
 mod view;
+mod whole;
 
 pub use arrival::Arrival;
 pub use gemm::{Gemm, GemmPlan, Operand, SplitGemm};
@@ -41,6 +45,7 @@ pub use in_switch::{Multicaster, Multicasting, Reducer, Reducing};
 pub use issued::{Computing, Issued, Loading};
 pub use memory::Storing;
 pub use messages::{Receiver, Receiving, Sender, Sending};
+pub use places::Places;
 pub use program::{GridShape, ReadOnly};
 pub(crate) use program::{Group, Program};
 pub use range::KernelRange;
