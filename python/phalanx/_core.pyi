@@ -109,6 +109,25 @@ class Work:
     def source_rank(self) -> int | None: ...
 
 @final
+class TritonKernel:
+    def __new__(cls, ttir: str) -> TritonKernel: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def arguments(self) -> list[str]: ...
+    @property
+    def written(self) -> list[bool]: ...
+    @property
+    def uses_pointers_from_memory(self) -> bool: ...
+
+@final
+class TritonWork:
+    def wait(self) -> Any: ...
+    def is_completed(self) -> Any: ...
+    def event(self) -> Event: ...
+    def elapsed(self) -> tuple[int, int] | None: ...
+
+@final
 class Elements:
     def copy_to(self, array: Any) -> None: ...
 
@@ -231,6 +250,16 @@ class Rank:
         recordings: Recordings,
         greenlet: bool,
     ) -> Work: ...
+    def launch_triton(
+        self,
+        kernel: TritonKernel,
+        grid: tuple[int, int, int],
+        arguments: Sequence[Any],
+        num_stages: int,
+        num_warps: int,
+        mapped: Sequence[tuple[int, Tensor]],
+        step_limit: int | None = None,
+    ) -> TritonWork: ...
     def launch_script(self, pes: int, tensors: Sequence[Tensor], script: Sequence[tuple[str, Sequence[int]]]) -> Work: ...
 
 @final
@@ -354,6 +383,16 @@ class Tl:
     def send_async(self, queue: Queue, tile: Tile) -> Issued: ...
     def recv(self, queue: Queue, shape: int | Sequence[int], dtype: Any) -> Tile: ...
     def recv_async(self, queue: Queue, shape: int | Sequence[int], dtype: Any) -> Issued: ...
+
+def run_sweep(
+    workload: str,
+    machines: list[MachineSpec],
+    axes: list[tuple[str, list[str]]],
+    count: int | None,
+    seed: int,
+    data: bool,
+    jobs: int | None,
+) -> list[tuple[list[tuple[str, str]], int | None, str | None]]: ...
 
 @final
 class Function:

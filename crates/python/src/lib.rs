@@ -18,8 +18,10 @@ mod rank;
 mod report;
 mod runtime;
 mod stream;
+mod sweep;
 mod tensor;
 mod tp;
+mod triton;
 mod work;
 
 /// The module `phalanx._core`.
@@ -56,9 +58,13 @@ mod _core {
     #[pymodule_export]
     use crate::stream::{Event, Stream};
     #[pymodule_export]
+    use crate::sweep::run_sweep;
+    #[pymodule_export]
     use crate::tensor::{Elements, Tensor};
     #[pymodule_export]
     use crate::tp::Layer;
+    #[pymodule_export]
+    use crate::triton::{TritonKernel, TritonWork};
     #[pymodule_export]
     use crate::work::Work;
 

@@ -26,6 +26,7 @@
 mod arrival;
 mod class;
 mod gemm;
+mod given;
 pub mod in_switch;
 mod issued;
 mod math;
@@ -41,6 +42,7 @@ mod whole;
 
 pub use arrival::Arrival;
 pub use gemm::{Gemm, GemmPlan, Operand, SplitGemm};
+pub use given::Seen;
 pub use in_switch::{Multicaster, Multicasting, Reducer, Reducing};
 pub use issued::{Computing, Issued, Loading};
 pub use memory::Storing;

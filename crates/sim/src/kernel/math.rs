@@ -250,7 +250,8 @@ impl Tl {
     }
 
     /// Computes `left · right + sum` in the scratch memory of `sum`; the first product has no sum.
-    pub(super) fn accumulate(&self, left: &Tile, right: &Tile, sum: Option<Tile>) -> Computing {
+    #[track_caller]
+    pub fn accumulate(&self, left: &Tile, right: &Tile, sum: Option<Tile>) -> Computing {
         let dims = match self.product(left, right, sum.as_ref()) {
             Ok(dims) => dims,
             Err(error) => return self.failed(error),

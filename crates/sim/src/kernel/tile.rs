@@ -176,13 +176,15 @@ struct Entry {
 
 /// The memory that a tile occupies until it is dropped.
 #[derive(Clone, Copy)]
-enum TileMemory {
+pub(super) enum TileMemory {
     /// None: the entry is free, and this is the next free entry.
     Free(u32),
     /// Scratch memory.
     Scratch,
     /// A slot of this edge.
     Slot(u32),
+    /// That of another tile, which lives longer.
+    Borrowed,
 }
 
 /// The tiles of a program.
@@ -202,7 +204,12 @@ const NONE: u32 = u32::MAX;
 
 impl Tiles {
     #[inline]
-    fn add(&mut self, tile_type: TileType, value: Option<Value>, memory: TileMemory) -> u32 {
+    pub(super) fn add(
+        &mut self,
+        tile_type: TileType,
+        value: Option<Value>,
+        memory: TileMemory,
+    ) -> u32 {
         let number = self.free;
         let Some(entry) = self.entries.get_mut(number as usize) else {
             return self.grow(Entry { tile_type, value, memory });
@@ -260,6 +267,15 @@ impl Tile {
     ) -> Self {
         let number = program.tiles().borrow_mut().add(tile_type, value, TileMemory::Slot(edge));
         Self { program: program.clone(), number }
+    }
+
+    /// The tile of an entry.
+    pub(super) fn of_entry(program: Rc<Program>, number: u32) -> Self {
+        Self { program, number }
+    }
+
+    pub(super) fn program(&self) -> &Rc<Program> {
+        &self.program
     }
 
     #[inline]
@@ -354,7 +370,7 @@ impl Drop for Tile {
         match memory {
             TileMemory::Scratch => self.program.give_scratch(bytes),
             TileMemory::Slot(edge) => self.program.world().release(edge, &self.program.path()),
-            TileMemory::Free(_) => {}
+            TileMemory::Free(_) | TileMemory::Borrowed => {}
         }
     }
 }

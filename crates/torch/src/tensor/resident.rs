@@ -20,7 +20,7 @@ impl Rank {
     /// use phalanx_torch::Context;
     /// let mut context = Context::new(MachineSpec::preset("pair").unwrap(), Options::default());
     /// let got = context.run(|cx| async move {
-    ///     let numbers = cx.resident_value([3], Value::from_vec(vec![1.0_f32, 2.0, 3.0]))?;
+    ///     let numbers = cx.resident_value([3], &Value::from_vec(vec![1.0_f32, 2.0, 3.0]))?;
     ///     assert_eq!(cx.now().as_ps(), 0);
     ///     numbers.peek()
     /// });
@@ -29,10 +29,10 @@ impl Rank {
     pub fn resident_value(
         &self,
         shape: impl AsRef<[usize]>,
-        value: Value,
+        value: &Value,
     ) -> Result<Tensor, Error> {
         let tensor = self.empty(shape, value.dtype())?;
-        tensor.place(&value)?;
+        tensor.place(value)?;
         Ok(tensor)
     }
 }
