@@ -23,6 +23,7 @@ from ._dtypes import (
 )
 from ._kernel import Grid, Kernel, explain, kernel, launch
 from ._machines import MachineSpec, machine, presets
+from ._sweep import SweepRow, sweep
 from ._tensor import (
     DPPolicy,
     Event,
@@ -48,9 +49,9 @@ from .errors import PhalanxError
 from .report import Report
 
 __all__ = [
-    "Context", "DPPolicy", "DType", "Event", "Grid", "Kernel", "MachineSpec", "PhalanxError", "Report", "Stream", "Tensor", "Work", "__version__",
+    "Context", "DPPolicy", "DType", "Event", "Grid", "Kernel", "MachineSpec", "PhalanxError", "Report", "Stream", "SweepRow", "Tensor", "Work", "__version__",
     "arange", "bf16", "bfloat16", "bool_", "current_context", "distributed", "empty", "errors", "explain", "f16", "f32", "f64", "f8e4m3", "f8e5m2",
     "float16", "float32", "float64", "float8_e4m3fn", "float8_e5m2", "from_dlpack", "from_numpy", "full", "i16", "i32", "i64", "i8", "int16", "int32",
     "int64", "int8", "kernel", "launch", "machine", "manual_seed", "multiprocessing", "ones", "presets", "rand", "randn", "range", "report", "runtime", "sleep",
-    "synchronize", "tensor", "tp", "u16", "u32", "u64", "u8", "uint16", "uint32", "uint64", "uint8", "zeros",
+    "sweep", "synchronize", "tensor", "tp", "u16", "u32", "u64", "u8", "uint16", "uint32", "uint64", "uint8", "zeros",
 ]

@@ -157,7 +157,7 @@ impl Rank {
     /// A tensor of the elements of a contiguous buffer, one row, in memory without simulated time.
     fn resident(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>, dtype: &str) -> PyResult<Tensor> {
         let value = row_of(py, buffer, read_dtype(py, dtype)?)?;
-        self.get()?.resident_value([value.len()], value).or_raise(py).map(Tensor::new)
+        self.get()?.resident_value([value.len()], &value).or_raise(py).map(Tensor::new)
     }
 
     fn arange(

@@ -20,7 +20,7 @@ impl Rank {
     /// use phalanx_torch::Context;
     /// let mut context = Context::new(MachineSpec::preset("pair").unwrap(), Options::default());
     /// let got = context.run(|cx| async move {
-    ///     let numbers = cx.resident_value([3], Value::from_vec(vec![1.0_f32, 2.0, 3.0]))?;
+    ///     let numbers = cx.resident_value([3], &Value::from_vec(vec![1.0_f32, 2.0, 3.0]))?;
     ///     assert_eq!(cx.now().as_ps(), 0);
     ///     numbers.peek()
     /// });
@@ -29,10 +29,10 @@ impl Rank {
     pub fn resident_value(
         &self,
         shape: impl AsRef<[usize]>,
-        value: Value,
+        value: &Value,
     ) -> Result<Tensor, Error> {
         let tensor = self.empty(shape, value.dtype())?;
-        tensor.place(&value)?;
+        tensor.place(value)?;
         Ok(tensor)
     }
 }
@@ -62,7 +62,8 @@ impl Tensor {
         if !self.rank.has_data() {
             return Err(Error::NoData(format!("{self:?}")));
         }
-        let value = self.rank.host().peek(&self.region()?)?;
+        let Ok(region) = self.region() else { return self.peek_shards() };
+        let value = self.rank.host().peek(&region)?;
         let value = value.ok_or_else(|| Error::NoData(format!("{self:?}")))?;
         self.rank.host().evaluator().force(std::slice::from_ref(&value));
         Ok(value)

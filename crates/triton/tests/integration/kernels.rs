@@ -54,8 +54,12 @@ fn product(a: &[f32], b: &[f32], [m, n, k]: [usize; 3]) -> Vec<f32> {
     (0..m * n).map(|place| at(place / n, place % n)).collect()
 }
 
-fn run_matmul([m, n, k]: [usize; 3], num_stages: usize) -> (Vec<f32>, phalanx_sim::Time) {
-    on("quad-sip", Options::default(), move |rank| async move {
+fn run_matmul(
+    machine: &str,
+    [m, n, k]: [usize; 3],
+    num_stages: usize,
+) -> (Vec<f32>, phalanx_sim::Time) {
+    on(machine, Options::default(), move |rank| async move {
         let a = rank.from_slice(&numbers(m * k, 1), [m, k], DType::F16)?;
         let b = rank.from_slice(&numbers(k * n, 2), [k, n], DType::F16)?;
         let c = rank.zeros([m, n], DType::F16)?;
@@ -71,13 +75,15 @@ fn run_matmul([m, n, k]: [usize; 3], num_stages: usize) -> (Vec<f32>, phalanx_si
 #[test]
 fn tex_1_matrix_product() {
     let dims = [64, 128, 96];
-    let (c, _) = run_matmul(dims, 3);
+    let (c, _) = run_matmul("quad-sip", dims, 3);
     assert_eq!(c, product(&numbers(64 * 96, 1), &numbers(96 * 128, 2), dims), "TEX-1");
 }
 
 #[test]
 fn tex_4_loads_ahead_save_time_and_change_no_bit() {
-    let ((one, slow), (three, fast)) = (run_matmul([64, 64, 512], 1), run_matmul([64, 64, 512], 3));
+    // A machine whose DMA has several loads under way.
+    let run = |stages| run_matmul("hgx-h100", [64, 64, 512], stages);
+    let ((one, slow), (three, fast)) = (run(1), run(3));
     assert_eq!(one, three, "TEX-4");
     assert!(fast < slow, "TEX-4: {fast} with three stages, {slow} with one");
 }
@@ -139,4 +145,24 @@ fn what_a_kernel_writes_and_takes_is_known() {
     assert_eq!(add.arguments(), ["*fp32", "*fp32", "*fp32", "i32"]);
     assert_eq!(add.written(), [false, false, true, false]);
     assert!(!add.uses_pointers_from_memory());
+}
+
+const ENDLESS: &str = "tt.func public @spin(%n: i32) {
+  %out = scf.while (%i = %n) : (i32) -> i32 {
+    %same = arith.cmpi eq, %i, %i : i32
+    scf.condition(%same) %i : i32
+  } do {
+  ^bb0(%i: i32):
+    scf.yield %i : i32
+  }
+  tt.return
+}";
+
+#[test]
+fn tex_3_an_endless_loop_meets_its_limit() {
+    let words = failure("quad-sip", Options::default(), |rank| async move {
+        let settings = Settings { step_limit: 1000, ..Settings::default() };
+        kernel(ENDLESS).launch(&rank, &[whole(1)], &[], &settings)?.wait().await
+    });
+    assert!(words.contains("more than 1000 rounds of loops"), "TEX-3: {words}");
 }

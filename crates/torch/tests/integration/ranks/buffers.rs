@@ -28,7 +28,7 @@ fn res_1_resident_elements_take_no_time() {
             let (first, second) =
                 (Value::from_buffer(first.clone()), Value::from_buffer(second.clone()));
             async move {
-                let x = cx.resident_value([4], first)?;
+                let x = cx.resident_value([4], &first)?;
                 let before = x.peek()?;
                 x.place(&second)?;
                 let after = x.peek()?;
