@@ -19,7 +19,7 @@ pub(crate) use access::Space;
 pub(crate) use values::{Descriptor, Val};
 
 use crate::program::{Instruction, NONE, Op, Program, Reg, RegType};
-use phalanx_sim::kernel::{KernelError, Tl};
+use phalanx_sim::kernel::{KernelError, Lines, Tl};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use values::Data;
@@ -31,6 +31,7 @@ pub(crate) struct Call {
     pub(crate) arguments: Vec<Val>,
     pub(crate) space: Space,
     pub(crate) num_stages: usize,
+    pub(crate) lines: Rc<Lines>,
     /// The most rounds of loops of one program.
     pub(crate) limit: u64,
 }
@@ -63,10 +64,12 @@ pub(crate) async fn run(call: Rc<Call>, tl: Tl) -> Result<(), KernelError> {
         registers[parameter.reg as usize] = value.clone();
     }
     let queues = (0..program.queues).map(|_| VecDeque::new()).collect();
+    tl.follow(&call.lines);
     let mut run = Run { call, tl, registers, queues, rounds: 0 };
     let mut at = 0;
     while let Some(instruction) = program.code.get(at) {
         at += 1;
+        run.tl.at_line(instruction.line);
         match run.native(instruction) {
             Ok(Next::Follows) => {}
             Ok(Next::At(place)) => at = place,

@@ -132,6 +132,7 @@ fn load(program: &Program, pieces: impl FnOnce() -> [Option<Piece>; 2]) -> End {
     }
     let pieces = pieces();
     let bytes = pieces.iter().flatten().map(|piece| piece.bytes).sum();
+    program.count_operation(bytes);
     let count = if pieces[1].is_some() { 2 } else { 1 };
     let transfer = Rc::new(Transfer::new(program.pe(), bytes, count));
     issue(program, Job::Load { transfer: transfer.clone(), pieces });
@@ -145,6 +146,7 @@ fn store(program: &Program, piece: impl FnOnce() -> Piece) -> End {
         return End::At(Time::ZERO);
     }
     let Piece { cube, bytes, block } = piece();
+    program.count_operation(bytes);
     let transfer = Rc::new(Transfer::new(program.pe(), bytes, 1));
     issue(program, Job::Store { transfer: transfer.clone(), cube, block });
     program.set_last_store(transfer.clone());

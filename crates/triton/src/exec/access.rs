@@ -4,13 +4,13 @@
 //! mask of single elements; anything else is a list of places (`exec/places.rs`).
 
 use super::tiles::Operand;
-use super::values::{Data, Descriptor, dtype_of};
+use super::values::{Data, Descriptor, dtype_of, tile_shape};
 use super::{Run, Val};
 use crate::index::{AXES, Index, as_int};
 use crate::program::{Instruction, Op, Reg};
-use crate::types::Scalar;
+use crate::types::{Extent, Scalar};
 use phalanx_sim::DType;
-use phalanx_sim::kernel::{KernelError, Mask, Shape, View};
+use phalanx_sim::kernel::{KernelError, Mask, View};
 use phalanx_sim::memory::Region;
 use std::rc::Rc;
 
@@ -135,7 +135,7 @@ impl Run {
             false => None,
         };
         let kind = self.kind(instruction.args[0]).clone();
-        let (scalar, shape) = (kind.pointee(), kind.shape()?);
+        let (scalar, shape) = (kind.pointee(), kind.extent.clone());
         let other = if has_other { self.operand(instruction, 2) } else { Val::None };
         let elements = self.elements(&pointers, mask.as_deref(), &kind.extent, scalar)?;
         let plain = match &other {
@@ -147,8 +147,9 @@ impl Run {
             Val::Index(index) => index.as_splat().map(|number| number as f64),
             _ => None,
         };
-        let data =
-            self.load_elements(elements, plain.unwrap_or(0.0), dtype_of(scalar), shape).await?;
+        let data = self
+            .load_elements(elements, plain.unwrap_or(0.0), dtype_of(scalar), shape.clone())
+            .await?;
         let is_all = mask
             .as_ref()
             .is_none_or(|mask| mask.as_splat() == Some(1) || mask.covers(&kind.extent));
@@ -176,11 +177,11 @@ impl Run {
         elements: Elements,
         other: f64,
         dtype: DType,
-        shape: Shape,
+        shape: Extent,
     ) -> Result<Data, KernelError> {
         match elements {
             Elements::Nothing => {
-                let tile = self.tl.full(dtype, shape, other)?;
+                let tile = self.tl.full(dtype, tile_shape(&shape), other)?;
                 Ok(Data::shared(Rc::new(tile), shape))
             }
             Elements::View(view, holds) => {
@@ -201,7 +202,7 @@ impl Run {
         &self,
         tile: phalanx_sim::kernel::Tile,
         dtype: DType,
-        shape: Shape,
+        shape: Extent,
     ) -> Result<Data, KernelError> {
         if tile.dtype() == DType::Bool || dtype == DType::Bool {
             return Ok(Data::issued(self.tl.cast(&tile, dtype), shape));
@@ -412,7 +413,7 @@ impl Run {
         let rank = instruction.args.len() - 1;
         let (descriptor, at) = self.block(instruction, rank).await?;
         let kind = self.block_kind(instruction, order);
-        let (scalar, shape) = (kind.pointee(), kind.shape()?);
+        let (scalar, shape) = (kind.pointee(), kind.extent.clone());
         let elements = self.block_elements(&descriptor, &at, &kind.extent, scalar, order)?;
         self.release(instruction);
         let other = if descriptor.pads_with_nan { f64::NAN } else { 0.0 };

@@ -78,7 +78,12 @@ impl Run {
             .args
             .iter()
             .any(|reg| matches!(self.registers[*reg as usize], Val::Data(_)));
-        let is_view = matches!(instruction.op, Op::Splat | Op::Broadcast | Op::Expand(_));
+        let is_view = match instruction.op {
+            Op::Broadcast | Op::Expand(_) => true,
+            // One integer is looked at, so that what is made of it is known.
+            Op::Splat => self.kind(instruction.args[0]).scalar().is_float(),
+            _ => false,
+        };
         if instruction.to == crate::program::NONE || has_tile && !is_view {
             return Ok(Next::Tiles);
         }
@@ -123,7 +128,7 @@ impl Run {
                 Val::Float(x),
             ) => Some(Val::Float(*x)),
             (Op::Splat, Val::Whole(number)) => Some(Val::index(Index::splat(*number))),
-            (Op::Splat, Val::Data(data)) => Some(Val::Data(data.with_shape(to.ones()?))),
+            (Op::Splat, Val::Data(data)) => Some(Val::Data(data.with_shape(to.ones()))),
             (Op::Broadcast, Val::Index(index)) => {
                 Some(Val::index(index::broadcast(index, &from.extent, &to.extent)))
             }
@@ -132,7 +137,7 @@ impl Run {
             (Op::Expand(axis), Val::Index(index)) => {
                 Some(Val::index(index::expand(index, &from.extent, *axis)))
             }
-            (Op::Expand(axis), Val::Data(data)) => Some(Val::Data(expanded(data, *axis, to)?)),
+            (Op::Expand(axis), Val::Data(data)) => Some(Val::Data(expanded(data, *axis))),
             (Op::Reshape, Val::Index(index)) => {
                 Some(Val::index(index::reshape(index, &from.extent, &to.extent)))
             }
@@ -276,11 +281,10 @@ impl Run {
 }
 
 /// Adds a dimension of 1 to a tile.
-fn expanded(data: &Data, axis: usize, to: &crate::program::RegType) -> Result<Data, KernelError> {
-    to.shape()?;
-    let mut dims = data.shape.dims().to_vec();
+fn expanded(data: &Data, axis: usize) -> Data {
+    let mut dims = data.shape.to_vec();
     dims.insert(axis.min(dims.len()), 1);
-    Ok(data.with_shape(dims.as_slice().into()))
+    data.with_shape(dims.into())
 }
 
 /// Converts an integer to another number of bits.

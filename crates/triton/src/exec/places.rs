@@ -5,7 +5,7 @@ use super::tiles::Operand;
 use super::values::Data;
 use crate::program::Instruction;
 use phalanx_sim::DType;
-use phalanx_sim::kernel::{KernelError, Shape};
+use phalanx_sim::kernel::KernelError;
 
 impl Run {
     /// Loads elements at a list of addresses.
@@ -15,7 +15,7 @@ impl Run {
         _mask: Option<&[i64]>,
         _other: f64,
         _dtype: DType,
-        _shape: Shape,
+        _shape: crate::types::Extent,
     ) -> Result<Data, KernelError> {
         Err(KernelError::Other("a load at irregular addresses is not supported".to_owned()))
     }

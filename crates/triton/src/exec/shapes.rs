@@ -3,13 +3,13 @@
 //! Their values are computed by the operations of [`Value`] where it has them; others are computed here at once.
 
 use super::tiles::Operand;
-use super::values::dtype_of;
+use super::values::{dtype_of, tile_shape};
 use super::{Run, Val};
 use crate::combine::{Combine, Number};
 use crate::index::{Index, dense};
 use crate::number::Arith;
 use crate::program::{Instruction, NONE, Op, Reg, RegType};
-use phalanx_sim::kernel::{KernelError, Shape};
+use phalanx_sim::kernel::KernelError;
 use phalanx_sim::spec::VectorClass;
 use phalanx_sim::value::{DType, Reduce, Value};
 use std::rc::Rc;
@@ -52,9 +52,10 @@ impl Run {
             return Ok(());
         }
         let kind = self.kind(reg);
-        let (dtype, shape) = (kind.dtype(), kind.shape()?);
+        let (dtype, extent) = (kind.dtype(), kind.extent.clone());
+        let shape = tile_shape(&extent);
         let operation = self.tl.vector_operation(label, operand, dtype, shape, value);
-        self.keep(reg, operation, shape);
+        self.keep(reg, operation, extent);
         Ok(())
     }
 
@@ -69,15 +70,17 @@ impl Run {
         }
         if let Some(how) = combine.simple().and_then(reduce_of) {
             let source = self.full_tile(instruction, 0).await?;
-            let operation = self.tl.reduce(how, &source.see(), axis);
-            let shape = self.kind(instruction.args[0]).extent.clone();
-            let left: Vec<usize> = shape
-                .iter()
-                .enumerate()
-                .filter(|(at, _)| *at != axis)
-                .map(|(_, dim)| *dim)
-                .collect();
-            self.keep(instruction.to, operation, left.as_slice().into());
+            let extent = self.kind(instruction.args[0]).extent.clone();
+            let (before, rest) = extent.split_at(axis);
+            let (outer, inner) = (before.iter().product(), rest[1..].iter().product());
+            let operation = if extent.len() > 4 {
+                let flat = [outer, extent[axis], inner];
+                self.tl.reduce(how, &source.tile.seen_as(source.dtype, flat), 1)
+            } else {
+                self.tl.reduce(how, &source.see(), axis)
+            };
+            let left: Vec<usize> = before.iter().chain(&rest[1..]).copied().collect();
+            self.keep(instruction.to, operation, left.into());
             return Ok(());
         }
         let (operands, bytes) = self.all_operands(instruction).await?;
@@ -184,7 +187,7 @@ impl Run {
 
     /// Another shape: nothing moves.
     async fn reshape(&mut self, instruction: &Instruction) -> Result<(), KernelError> {
-        let shape = self.kind(instruction.to).shape()?;
+        let shape = self.kind(instruction.to).extent.clone();
         let source = self.full_tile(instruction, 0).await?;
         self.set(instruction.to, Val::Data(super::values::Data::shared(source.tile, shape)));
         Ok(())
@@ -196,21 +199,21 @@ impl Run {
         order: &[usize],
     ) -> Result<(), KernelError> {
         let source = self.tile(instruction, 0).await?;
-        let (dims, bytes) = (source.shape.dims(), source.tile.bytes());
+        let (dims, bytes) = (source.shape.clone(), source.tile.bytes());
         let own = dense(&dims);
         let turned: Vec<usize> = order.iter().map(|axis| dims[*axis]).collect();
         let strides: Vec<usize> = order.iter().map(|axis| own[*axis]).collect();
         let value = source.value().map(|value| value.strided(0, &turned, &strides));
-        let shape = Shape::from(turned.as_slice());
+        let shape = tile_shape(&turned);
         let operation = self.tl.vector_operation(MOVE, bytes, source.dtype, shape, value);
-        self.keep(instruction.to, operation, shape);
+        self.keep(instruction.to, operation, turned.into());
         Ok(())
     }
 
     /// Two tensors side by side along a new last axis.
     async fn join(&mut self, instruction: &Instruction) -> Result<(), KernelError> {
         let (operands, bytes) = self.all_operands(instruction).await?;
-        let len = operands[0].shape.elements();
+        let len = operands[0].shape.iter().product::<usize>();
         let value =
             both(&operands).map(|[a, b]| Value::concat(&[a, b]).strided(0, &[len, 2], &[1, len]));
         self.give(instruction.to, MOVE, bytes * 2, value)
@@ -219,7 +222,7 @@ impl Run {
     async fn split(&mut self, instruction: &Instruction) -> Result<(), KernelError> {
         let source = self.full_tile(instruction, 0).await?;
         let (value, bytes) = (source.value(), source.tile.bytes());
-        let len = source.shape.elements() / 2;
+        let len = source.shape.iter().product::<usize>() / 2;
         for (offset, reg) in [instruction.to, instruction.also].into_iter().enumerate() {
             let part = value.as_ref().map(|value| value.strided(offset, &[len], &[2]));
             self.give(reg, MOVE, bytes, part)?;

@@ -13,6 +13,7 @@ pub(crate) fn kernel(text: &str) -> Kernel {
 const ADD: &str = include_str!("../kernels/add.ttir");
 const MATMUL: &str = include_str!("../kernels/matmul.ttir");
 const SOFTMAX: &str = include_str!("../kernels/softmax.ttir");
+const SHAPES: &str = include_str!("../kernels/shapes.ttir");
 const DESCRIBED: &str = include_str!("../kernels/described.ttir");
 
 pub(crate) fn pointer(tensor: &Tensor) -> Argument {
@@ -124,6 +125,86 @@ fn tex_1_blocks_of_descriptors_end_at_the_edge() {
     let (a, b) = (numbers(m * k, 1), numbers(n * k, 2));
     let turned: Vec<f32> = (0..k * n).map(|at| b[at % n * k + at / n]).collect();
     assert_eq!(c, product(&a, &turned, [m, n, k]), "TEX-1");
+}
+
+#[test]
+fn tex_1_sorts_scans_and_other_moves_of_elements() {
+    const B: usize = 64;
+    let source = numbers(B, 5);
+    let (out, _) = on("quad-sip", Options::default(), |rank| async move {
+        let x = rank.from_slice(&numbers(B, 5), [B], DType::F32)?;
+        let out = rank.zeros([6 * B], DType::F32)?;
+        kernel(SHAPES)
+            .launch(&rank, &[pointer(&x), pointer(&out)], &[], &grid([1; 3]))?
+            .wait()
+            .await?;
+        out.to_vec().await
+    });
+    let part = |number: usize| out[number * B..][..B].to_vec();
+    let mut sorted = source.clone();
+    sorted.sort_by(f32::total_cmp);
+    assert_eq!(part(0), sorted, "TEX-1: sort");
+    let mut sum = 0.0;
+    let sums: Vec<f32> = source
+        .iter()
+        .map(|x| {
+            sum += x;
+            sum
+        })
+        .collect();
+    assert_eq!(part(1), sums, "TEX-1: cumsum");
+    let halves: Vec<f32> = source.chunks(2).map(|pair| sum + pair[0] - pair[1]).collect();
+    assert_eq!(part(2)[..B / 2], halves, "TEX-1: split and interleave");
+    let turned: Vec<f32> = (0..B).map(|at| source[at % (B / 4) * 4 + at / (B / 4)] * 2.0).collect();
+    assert_eq!(part(3), turned, "TEX-1: trans");
+    let best: Vec<f32> = source
+        .chunks(4)
+        .map(|row| {
+            let top = row.iter().copied().fold(f32::MIN, f32::max);
+            let at = u8::try_from(row.iter().position(|x| *x == top).unwrap()).unwrap();
+            f32::from(at) + top
+        })
+        .collect();
+    assert_eq!(part(4)[..B / 4], best, "TEX-1: argmax");
+    let chosen = source.iter().zip(0_u8..).map(|(x, at)| match at % 3 {
+        0 => *x,
+        _ => x.abs() * f32::from(at / 2),
+    });
+    assert_eq!(part(5), chosen.collect::<Vec<_>>(), "TEX-1: where");
+}
+
+#[test]
+fn reports_show_lines_of_the_source() {
+    let mut context = crate::context("quad-sip", Options::default());
+    let results = phalanx_torch::multiprocessing::spawn(&mut context, 1, |_, rank| async move {
+        let x = rank.from_slice(&numbers(4096, 1), [4096], DType::F32)?;
+        let out = rank.zeros([4096], DType::F32)?;
+        let arguments = [pointer(&x), pointer(&x), pointer(&out), whole(4096)];
+        kernel(ADD).launch(&rank, &arguments, &[], &grid([4, 1, 1]))?.wait().await
+    });
+    results.unwrap();
+    let report = context.report();
+    let loads: u64 =
+        report.lines.iter().filter(|line| line.operations == 4).map(|line| line.bytes).sum();
+    assert!(
+        report.lines.iter().all(|line| line.kernel == "add" && line.place.contains("kernels.py:"))
+    );
+    assert!(loads >= 3 * 4096 * 4, "{:?}", report.lines);
+    assert!(report.to_string().contains("lines of kernels"), "{report}");
+}
+
+#[test]
+fn tmp_all() {
+    for directory in ["/work/tools/ttir", "/work/tools/ttir/generated"] {
+        for entry in std::fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_some_and(|e| e == "ttir") {
+                if let Err(error) = Kernel::read(&std::fs::read_to_string(&path).unwrap()) {
+                    println!("XX {}: {error}", path.display());
+                }
+            }
+        }
+    }
 }
 
 #[test]
