@@ -24,6 +24,7 @@
 //!   operation at a time.
 
 mod arrival;
+mod class;
 mod gemm;
 mod given;
 pub mod in_switch;
@@ -32,10 +33,13 @@ mod lines;
 mod math;
 mod memory;
 mod messages;
+mod places;
 mod program;
 mod range;
+mod shape;
 mod tile;
 mod view;
+mod whole;
 
 pub use arrival::Arrival;
 pub use gemm::{Gemm, GemmPlan, Operand, SplitGemm};
@@ -46,6 +50,7 @@ pub(crate) use lines::LineTotals;
 pub use lines::Lines;
 pub use memory::Storing;
 pub use messages::{Receiver, Receiving, Sender, Sending};
+pub use places::Places;
 pub use program::{GridShape, ReadOnly};
 pub(crate) use program::{Group, Program};
 pub use range::KernelRange;
