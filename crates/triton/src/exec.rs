@@ -77,9 +77,9 @@ pub(crate) async fn run(call: Rc<Call>, tl: Tl) -> Result<(), KernelError> {
             Ok(Next::Tiles) => match run.on_tiles(instruction).await {
                 Ok(None) => {}
                 Ok(Some(place)) => at = place,
-                Err(error) => return Err(run.located(error, instruction)),
+                Err(error) => return Err(run.located(&error, instruction)),
             },
-            Err(error) => return Err(run.located(error, instruction)),
+            Err(error) => return Err(run.located(&error, instruction)),
         }
     }
     Ok(())
@@ -121,7 +121,7 @@ impl Run {
 
     /// Adds source line and program to an error (TEX-2).
     #[cold]
-    fn located(&self, error: KernelError, instruction: &Instruction) -> KernelError {
+    fn located(&self, error: &KernelError, instruction: &Instruction) -> KernelError {
         let ids = [0, 1, 2].map(|axis| self.tl.program_id_along(axis).to_string());
         let line = self.call.program.lines[instruction.line as usize].as_ref();
         let line = line.map_or_else(String::new, |line| format!("{line}: "));

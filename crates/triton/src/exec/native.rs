@@ -110,7 +110,7 @@ impl Run {
             Op::AddPointer => self.add_pointer(instruction),
             Op::Bitcast => self.bitcast(instruction),
             Op::Descriptor { rank } => Some(self.descriptor(instruction, *rank)?),
-            _ => self.reshaped(instruction)?,
+            _ => self.reshaped(instruction),
         };
         let Some(value) = result else { return Ok(Next::Tiles) };
         self.release(instruction);
@@ -119,10 +119,10 @@ impl Run {
     }
 
     /// Operations that change the shape alone; of tiles too if no element moves.
-    fn reshaped(&mut self, instruction: &Instruction) -> Result<Option<Val>, KernelError> {
-        let Some(source) = instruction.args.first() else { return Ok(None) };
+    fn reshaped(&self, instruction: &Instruction) -> Option<Val> {
+        let source = instruction.args.first()?;
         let (from, to) = (self.kind(*source), self.kind(instruction.to));
-        Ok(match (&instruction.op, self.look(instruction, 0)) {
+        match (&instruction.op, self.look(instruction, 0)) {
             (
                 Op::Splat | Op::Broadcast | Op::Reshape | Op::Expand(_) | Op::Transpose(_),
                 Val::Float(x),
@@ -145,7 +145,7 @@ impl Run {
                 Some(Val::index(index::transpose(index, &from.extent, order)))
             }
             _ => None,
-        })
+        }
     }
 
     fn arith(&self, instruction: &Instruction, arith: Arith) -> Option<Val> {
@@ -255,7 +255,7 @@ impl Run {
         #[expect(clippy::cast_possible_truncation, reason = "the bits of a float of 32 bits")]
         match (value, from.scalar(), to.scalar()) {
             (Val::Whole(bits), _, Scalar::F32) => {
-                Some(Val::Float(f64::from(f32::from_bits(*bits as u32))))
+                Some(Val::Float(f64::from(f32::from_bits(bits.cast_unsigned() as u32))))
             }
             (Val::Whole(bits), _, Scalar::F64) => {
                 Some(Val::Float(f64::from_bits(bits.cast_unsigned())))

@@ -47,16 +47,15 @@ impl Run {
         label: (&'static str, VectorClass),
         operand: u64,
         value: Option<Value>,
-    ) -> Result<(), KernelError> {
+    ) {
         if reg == NONE {
-            return Ok(());
+            return;
         }
         let kind = self.kind(reg);
         let (dtype, extent) = (kind.dtype(), kind.extent.clone());
         let shape = tile_shape(&extent);
         let operation = self.tl.vector_operation(label, operand, dtype, shape, value);
         self.keep(reg, operation, extent);
-        Ok(())
     }
 
     async fn reduce(
@@ -87,15 +86,13 @@ impl Run {
         let extent = self.kind(instruction.args[0]).extent.clone();
         let lists = self.numbers(&operands, instruction)?;
         let folded = lists.map(|lists| fold(combine, &lists, &extent, axis));
-        for (number, reg) in
-            [instruction.to, instruction.also].into_iter().enumerate().take(combine.width)
-        {
+        for (number, reg) in instruction.results().enumerate().take(combine.width) {
             if reg == NONE {
                 continue;
             }
             let dtype = self.kind(reg).dtype();
             let value = folded.as_ref().map(|lists| value_of(&lists[number], dtype));
-            self.give(reg, ("reduce", VectorClass::Reduce), bytes, value)?;
+            self.give(reg, ("reduce", VectorClass::Reduce), bytes, value);
         }
         Ok(())
     }
@@ -110,9 +107,7 @@ impl Run {
         }
         let folded = fold(combine, &lists, &extent, axis);
         self.release(instruction);
-        for (number, reg) in
-            [instruction.to, instruction.also].into_iter().enumerate().take(combine.width)
-        {
+        for (number, reg) in instruction.results().enumerate().take(combine.width) {
             if reg != NONE {
                 let list: Rc<[i64]> = folded[number].iter().map(|number| number.whole()).collect();
                 let value = if self.kind(reg).is_one {
@@ -172,15 +167,13 @@ impl Run {
         let extent = self.kind(instruction.args[0]).extent.clone();
         let lists = self.numbers(&operands, instruction)?;
         let scanned = lists.map(|lists| accumulate(combine, lists, &extent, axis, is_reverse));
-        for (number, reg) in
-            [instruction.to, instruction.also].into_iter().enumerate().take(combine.width)
-        {
+        for (number, reg) in instruction.results().enumerate().take(combine.width) {
             if reg == NONE {
                 continue;
             }
             let dtype = self.kind(reg).dtype();
             let value = scanned.as_ref().map(|lists| value_of(&lists[number], dtype));
-            self.give(reg, ("scan", VectorClass::Reduce), bytes, value)?;
+            self.give(reg, ("scan", VectorClass::Reduce), bytes, value);
         }
         Ok(())
     }
@@ -216,16 +209,17 @@ impl Run {
         let len = operands[0].shape.iter().product::<usize>();
         let value =
             both(&operands).map(|[a, b]| Value::concat(&[a, b]).strided(0, &[len, 2], &[1, len]));
-        self.give(instruction.to, MOVE, bytes * 2, value)
+        self.give(instruction.to, MOVE, bytes * 2, value);
+        Ok(())
     }
 
     async fn split(&mut self, instruction: &Instruction) -> Result<(), KernelError> {
         let source = self.full_tile(instruction, 0).await?;
         let (value, bytes) = (source.value(), source.tile.bytes());
         let len = source.shape.iter().product::<usize>() / 2;
-        for (offset, reg) in [instruction.to, instruction.also].into_iter().enumerate() {
+        for (offset, reg) in instruction.results().enumerate() {
             let part = value.as_ref().map(|value| value.strided(offset, &[len], &[2]));
-            self.give(reg, MOVE, bytes, part)?;
+            self.give(reg, MOVE, bytes, part);
         }
         Ok(())
     }
@@ -233,7 +227,8 @@ impl Run {
     async fn cat(&mut self, instruction: &Instruction) -> Result<(), KernelError> {
         let (operands, bytes) = self.all_operands(instruction).await?;
         let value = both(&operands).map(|pair| Value::concat(&pair));
-        self.give(instruction.to, MOVE, bytes * 2, value)
+        self.give(instruction.to, MOVE, bytes * 2, value);
+        Ok(())
     }
 
     /// Elements along an axis, chosen by a tensor of positions.
@@ -244,7 +239,8 @@ impl Run {
             Some(lists) => Some(picked(&lists, &kinds, axis)?),
             None => None,
         };
-        self.give(instruction.to, MOVE, bytes, value)
+        self.give(instruction.to, MOVE, bytes, value);
+        Ok(())
     }
 
     async fn histogram(&mut self, instruction: &Instruction) -> Result<(), KernelError> {
@@ -253,7 +249,10 @@ impl Run {
         let lists = self.numbers(&operands, instruction)?;
         let value = lists.map(|lists| {
             let mut counts = vec![Number::Whole(0); kind.extent.iter().product()];
-            for number in &lists[0] {
+            for (at, number) in lists[0].iter().enumerate() {
+                if lists.get(1).is_some_and(|mask| mask[at].whole() == 0) {
+                    continue;
+                }
                 let bin = usize::try_from(number.whole()).ok().and_then(|bin| counts.get_mut(bin));
                 if let Some(Number::Whole(count)) = bin {
                     *count += 1;
@@ -261,7 +260,8 @@ impl Run {
             }
             value_of(&counts, kind.dtype())
         });
-        self.give(instruction.to, ("histogram", VectorClass::Reduce), bytes, value)
+        self.give(instruction.to, ("histogram", VectorClass::Reduce), bytes, value);
+        Ok(())
     }
 }
 

@@ -89,17 +89,7 @@ impl Run {
             | Op::CompareExchange
             | Op::DescriptorChange(_) => self.memory(instruction).await?,
             Op::Dot => self.dot(instruction).await?,
-            Op::Arith(_) | Op::Compare(_) | Op::Select | Op::Bitcast
-                if self.is_whole_number(instruction) =>
-            {
-                self.look_at_operands(instruction).await?;
-                self.native(instruction)?;
-            }
-            Op::AddPointer | Op::Descriptor { .. } | Op::Splat => {
-                self.look_at_operands(instruction).await?;
-                self.native(instruction)?;
-            }
-            Op::Convert(Conversion::Whole { .. }) if self.is_whole_number(instruction) => {
+            _ if self.is_made_known(instruction) => {
                 self.look_at_operands(instruction).await?;
                 self.native(instruction)?;
             }
@@ -114,6 +104,19 @@ impl Run {
             _ => self.move_elements(instruction).await?,
         }
         Ok(None)
+    }
+
+    /// True if the instruction gives numbers that are known: its operands are looked at.
+    fn is_made_known(&self, instruction: &Instruction) -> bool {
+        match instruction.op {
+            Op::AddPointer | Op::Descriptor { .. } | Op::Splat => true,
+            Op::Arith(_)
+            | Op::Compare(_)
+            | Op::Select
+            | Op::Bitcast
+            | Op::Convert(Conversion::Whole { .. }) => self.is_whole_number(instruction),
+            _ => false,
+        }
     }
 
     /// True if the instruction computes one integer, which later instructions may need at once.
@@ -344,11 +347,12 @@ impl Run {
     }
 
     async fn fma_tiles(&mut self, instruction: &Instruction) -> Result<(), KernelError> {
-        let (x, y) = (self.tile(instruction, 0).await?, self.tile(instruction, 1).await?);
-        let z = self.tile(instruction, 2).await?;
-        let [a, b, c] = together([&x, &y, &z])?;
-        let operation = self.tl.fma(&x.see_in(a, false), &y.see_in(b, false), &z.see_in(c, false));
-        let shape = common(&x.shape, &common(&y.shape, &z.shape));
+        let (left, right) = (self.tile(instruction, 0).await?, self.tile(instruction, 1).await?);
+        let addend = self.tile(instruction, 2).await?;
+        let [a, b, c] = together([&left, &right, &addend])?;
+        let operation =
+            self.tl.fma(&left.see_in(a, false), &right.see_in(b, false), &addend.see_in(c, false));
+        let shape = common(&left.shape, &common(&right.shape, &addend.shape));
         self.keep(instruction.to, operation, shape);
         Ok(())
     }
@@ -574,10 +578,9 @@ fn relation_of(comparison: Comparison, is_float: bool) -> Compare {
         (Relation::Le, true) => Compare::UnorderedLe,
         (Relation::Gt, true) => Compare::UnorderedGt,
         (Relation::Ge, true) => Compare::UnorderedGe,
-        (Relation::Ne, true) => Compare::Ne,
         (Relation::Ne, false) if is_float => Compare::OrderedNe,
         (Relation::Eq, false) => Compare::Eq,
-        (Relation::Ne, false) => Compare::Ne,
+        (Relation::Ne, _) => Compare::Ne,
         (Relation::Lt, false) => Compare::Lt,
         (Relation::Le, false) => Compare::Le,
         (Relation::Gt, false) => Compare::Gt,

@@ -145,6 +145,27 @@ def shapes(source, out, B: tl.constexpr):
     tl.store(out + 5 * B + o, tl.where(o % 3 == 0, x, tl.abs(x) * (o // 2)))
 
 
+@triton.jit
+def locked(total, counts, lock, B: tl.constexpr):
+    o = tl.arange(0, B)
+    while tl.atomic_cas(lock, 0, 1) == 1:
+        pass
+    tl.store(total + o, tl.load(total + o) + o)
+    tl.debug_barrier()
+    tl.atomic_xchg(lock, 0)
+    tl.atomic_add(counts + o % 4, 1)
+
+
+@triton.jit
+def placed(source, places, out, tables, n, B: tl.constexpr):
+    o = tl.arange(0, B)
+    at = tl.load(places + o, mask=o < n, other=0)
+    x = tl.load(source + at, mask=o < n, other=-1.0)
+    tl.store(out + (B - 1 - o), x)
+    second = tl.load(tables + 1).to(tl.pointer_type(tl.float32))
+    tl.store(out + B + o, tl.load(second + o * o % B))
+
+
 def write(fn, signature, constants):
     names = fn.arg_names
     kinds = {**signature, **{name: "constexpr" for name in constants}}
@@ -171,4 +192,6 @@ if __name__ == "__main__":
     write(softmax, {"out": "*fp32", "source": "*fp32", **numbers("in_stride out_stride rows columns")}, {"BLOCK": 128})
     write(wide, {"p": "*fp32", "q": "*fp32", "lock": "*i32", **numbers("n s")}, {"B": 64})
     write(shapes, {"source": "*fp32", "out": "*fp32"}, {"B": 64})
+    write(locked, {"total": "*fp32", "counts": "*i32", "lock": "*i32"}, {"B": 32})
+    write(placed, {"source": "*fp32", "places": "*i32", "out": "*fp32", "tables": "*i64", "n": "i32"}, {"B": 32})
     write(described, {"a": "*fp16", "b": "*fp16", "c": "*fp16", **numbers("M N K")}, {"BM": 32, "BN": 64, "BK": 32})
