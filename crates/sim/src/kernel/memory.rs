@@ -40,6 +40,11 @@ impl Storing {
     pub(super) fn new(storing: Loading<()>) -> Self {
         Self(storing)
     }
+
+    /// Returns the error of a store that could not be issued; a store that was issued does not fail.
+    pub fn error(&self) -> Option<&KernelError> {
+        self.0.error()
+    }
 }
 
 impl Future for Storing {
@@ -177,6 +182,7 @@ pub(super) fn load(program: &Program, pieces: impl FnOnce() -> [Option<Piece>; 2
     }
     let pieces = pieces();
     let bytes = pieces.iter().flatten().map(|piece| piece.bytes).sum();
+    program.count_operation(bytes);
     let count = if pieces[1].is_some() { 2 } else { 1 };
     let transfer = Rc::new(Transfer::new(program.pe(), bytes, count));
     issue(program, Job::Load { transfer: transfer.clone(), pieces });
@@ -190,6 +196,7 @@ pub(super) fn store(program: &Program, piece: impl FnOnce() -> Piece) -> End {
         return End::At(Time::ZERO);
     }
     let Piece { cube, bytes, block } = piece();
+    program.count_operation(bytes);
     let transfer = Rc::new(Transfer::new(program.pe(), bytes, 1));
     issue(program, Job::Store { transfer: transfer.clone(), cube, block });
     program.set_last_store(transfer.clone());
