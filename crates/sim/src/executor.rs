@@ -343,21 +343,22 @@ enum Next {
 fn next_action(state: &State, partition: Partition, time: &mut u64, end: u64) -> Next {
     let mut agendas = state.pending.agendas.borrow_mut();
     let agenda = agendas.of(partition);
-    let entry = if let Some(entry) = agenda.pop_before(*time + 1) {
-        entry
-    } else {
-        if let Some(action) = state.pending.ready.borrow_mut().pop_front() {
+    let first = agenda.first_event();
+    if first > *time {
+        if let Some(action) = state.pending.ready.pop() {
             state.current.key.set(Key::LAST);
             return Next::Action(action);
         }
-        if let Some(alarm) = agenda.take_alarm(end) {
+        if let Some(alarm) = agenda.take_alarm(first, end) {
             // Before the first event of a turn, the clock shows the turn of another partition.
             state.clock.now.set(state.clock.now.get().min(alarm.saturating_sub(1)));
             return Next::Alarm;
         }
-        let Some(entry) = agenda.pop_before(end) else { return Next::Nothing };
-        entry
-    };
+        if first >= end {
+            return Next::Nothing;
+        }
+    }
+    let entry = agenda.pop();
     *time = entry.time;
     state.clock.now.set(entry.time);
     state.current.key.set(entry.key);

@@ -65,27 +65,30 @@ impl Agenda {
         if self.len == 0 { u64::MAX } else { self.soon[self.head % SOON].time }
     }
 
-    /// Takes the alarm and returns its time, if it fires before `end` and before the first event, or at the time of the first
-    /// event (AGD-3).
+    /// Takes the alarm and returns its time, if it fires before `end` and before the first event, which is at `first`, or at
+    /// the time of that event (AGD-3).
     #[inline]
-    pub(super) fn take_alarm(&mut self, end: u64) -> Option<u64> {
-        let is_due = self.alarm < end && self.alarm <= self.first_event();
+    pub(super) fn take_alarm(&mut self, first: u64, end: u64) -> Option<u64> {
+        let is_due = self.alarm < end && self.alarm <= first;
         is_due.then(|| std::mem::replace(&mut self.alarm, u64::MAX))
     }
 
-    /// Takes the first event, if it fires before `end`.
+    /// Takes the first event; there is one.
     #[inline]
-    pub(super) fn pop_before(&mut self, end: u64) -> Option<Entry> {
+    pub(super) fn pop(&mut self) -> Entry {
         let entry = self.soon[self.head % SOON];
-        if self.len == 0 || entry.time >= end {
-            return None;
-        }
         self.len -= 1;
         self.head += 1;
         if self.len == 0 {
             self.refill();
         }
-        Some(entry)
+        entry
+    }
+
+    /// Takes the first event, if it fires before `end`.
+    #[cfg(test)]
+    fn pop_before(&mut self, end: u64) -> Option<Entry> {
+        (self.first_event() < end).then(|| self.pop())
     }
 
     /// Refills the empty ring from its first slot, which is most likely in the cache.
@@ -331,15 +334,15 @@ mod tests {
         let (mut agendas, at) = (Agendas::new(1), Partition(0));
         agendas.push(at, entry(5, 0));
         agendas.set_alarm(at, 5);
-        assert_eq!(agendas.of(at).take_alarm(5), None, "AGD-3: its time has not come");
-        assert_eq!(
-            agendas.of(at).take_alarm(6),
-            Some(5),
-            "AGD-3: before the event of that instant"
-        );
-        assert_eq!(agendas.of(at).take_alarm(6), None, "AGD-3: once");
-        agendas.set_alarm(at, 7);
-        assert_eq!(agendas.of(at).take_alarm(100), None, "AGD-3: the event at 5 comes first");
+        let mut take = |alarm: Option<u64>, end| {
+            alarm.into_iter().for_each(|alarm| agendas.set_alarm(at, alarm));
+            let first = agendas.of(at).first_event();
+            agendas.of(at).take_alarm(first, end)
+        };
+        assert_eq!(take(None, 5), None, "AGD-3: its time has not come");
+        assert_eq!(take(None, 6), Some(5), "AGD-3: before the event of that instant");
+        assert_eq!(take(None, 6), None, "AGD-3: once");
+        assert_eq!(take(Some(7), 100), None, "AGD-3: the event at 5 comes first");
         agendas.of(at).pop_before(6);
         agendas.end_turn(at);
         assert_eq!(agendas.first_due(), 7, "AGD-2");

@@ -8,9 +8,9 @@ use super::math::{TYPES, counted, difference};
 use super::program::Program;
 use super::view::{Mask, View};
 use super::{KernelError, Loading, Shape, Tile, Tl};
-use crate::machine::{BlockKey, ChannelRequest, Engine, Job, Piece, Transfer, World};
+use crate::machine::{Ask, BlockKey, Engine, Piece, Sip, World};
 use crate::memory::{MemoryError, Mmu, Translation};
-use crate::stall::Kind;
+use crate::record::Gap;
 use crate::time::Time;
 use crate::value::Value;
 use std::pin::Pin;
@@ -133,8 +133,10 @@ fn load(program: &Program, pieces: impl FnOnce() -> [Option<Piece>; 2]) -> End {
     let pieces = pieces();
     let bytes = pieces.iter().flatten().map(|piece| piece.bytes).sum();
     let count = if pieces[1].is_some() { 2 } else { 1 };
-    let transfer = Rc::new(Transfer::new(program.pe(), bytes, count));
-    issue(program, Job::Load { transfer: transfer.clone(), pieces });
+    let transfer = program.transfer(bytes, count);
+    issue(program, count, |sip, ask| {
+        program.world().ask_load(sip, ask, transfer.clone(), pieces);
+    });
     End::Of(transfer)
 }
 
@@ -144,24 +146,24 @@ fn store(program: &Program, piece: impl FnOnce() -> Piece) -> End {
     if program.world().zero_cost.memory {
         return End::At(Time::ZERO);
     }
-    let Piece { cube, bytes, block } = piece();
-    let transfer = Rc::new(Transfer::new(program.pe(), bytes, 1));
-    issue(program, Job::Store { transfer: transfer.clone(), cube, block });
+    let piece = piece();
+    let transfer = program.transfer(piece.bytes, 1);
+    issue(program, 1, |sip, ask| {
+        program.world().ask_store(sip, ask, transfer.clone(), piece);
+    });
     program.set_last_store(transfer.clone());
     End::Of(transfer)
 }
 
-/// Gives a load or a store to its DMA channel.
-fn issue(program: &Program, job: Job) {
-    let (world, pe, asked) = (program.world(), program.pe(), program.sim().now());
+/// Gives a load or a store of some pieces to its DMA channel.
+#[inline]
+fn issue(program: &Program, pieces: u8, ask: impl FnOnce(&mut Sip, &Ask)) {
+    let (world, pe, at) = (program.world(), program.pe(), program.sim().now());
     let mut path = program.path();
-    path.advance(asked, Kind::Dependency);
+    path.advance(at, Gap::Dependency);
     let sip = &mut *world.sips[pe.sip as usize].borrow_mut();
-    let number = sip.flights.issue();
-    if matches!(&job, Job::Load { pieces: [_, Some(_)], .. }) {
-        sip.flights.issue();
-    }
-    world.ask_channel(sip, ChannelRequest { pe, asked, number, path, job });
+    let number = sip.flights.issue(pieces);
+    ask(sip, &Ask { pe, at, number, path });
 }
 
 /// Returns the cube that holds a view's elements, and their value.

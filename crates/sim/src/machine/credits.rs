@@ -5,8 +5,7 @@ use super::fabric::Act;
 use super::noc;
 use super::packet::{Packet, PacketKind};
 use crate::ipcq::{Backpressure, Edge, InSwitch, Returning};
-use crate::record::Path;
-use crate::stall::Kind;
+use crate::record::{Gap, Path};
 use crate::time::Time;
 use crate::topology::PeId;
 
@@ -49,8 +48,8 @@ impl World {
         let waiting = edge.pending();
         let returning = edge.returning.push();
         returning.path = *path;
-        returning.path.advance(now, Kind::Dependency);
-        returning.path.advance(arrival, Kind::Credit);
+        returning.path.advance(now, Gap::Dependency);
+        returning.path.advance(arrival, Gap::Credit);
         if !edge.lazy {
             self.send_credit(edge, number, arrival, path);
             let group = edge.group.filter(|_| edge.name.in_switch() == InSwitch::Reduction);
@@ -107,11 +106,11 @@ impl World {
         }
         if edge.sender.is_some() {
             edge.last_wait = *path;
-            edge.last_wait.advance(now, Kind::Credit);
+            edge.last_wait.advance(now, Gap::Credit);
         }
         let message = &mut edge.messages[edge.arrived + edge.in_flight];
         message.path = *path;
-        message.path.advance(now, Kind::Credit);
+        message.path.advance(now, Gap::Credit);
         if edge.name.in_switch() == InSwitch::Multicast {
             let group = edge.group;
             drop(edges);
@@ -152,7 +151,7 @@ impl World {
         let now = self.sim.now();
         while edge.credits > 0 && edge.pending() > 0 {
             let index = edge.arrived + edge.in_flight;
-            edge.messages[index].path.advance(now, Kind::Credit);
+            edge.messages[index].path.advance(now, Gap::Credit);
             self.resume_sender(edge, number);
         }
     }

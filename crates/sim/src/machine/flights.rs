@@ -19,14 +19,12 @@ use super::packet::PacketKind;
 use super::transfer::Transfer;
 use super::{Engine, Sip, World};
 use crate::executor::Key;
-use crate::ipcq::InSwitch;
-use crate::record::{Op, Path, Resource};
-use crate::spec::Efficiency;
+use crate::record::{Op, Path, Resource, Use};
 use crate::spec::WireSpec;
 use crate::stall::Kind;
 use crate::time::Time;
-use crate::topology::{Hop, PeId};
-use crate::wire::{Flight, StageUse};
+use crate::topology::PeId;
+use crate::wire::Flight;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::rc::Rc;
@@ -59,23 +57,9 @@ pub(crate) enum Purpose {
 #[derive(Clone, Copy)]
 pub(crate) struct Departure {
     pub(crate) edge: u32,
-    /// The port of the SIP.
-    pub(crate) port: usize,
-    /// The first hop of its route.
-    pub(crate) hop: Hop,
-    /// The receiver's SIP.
-    pub(crate) to: u32,
-    /// Size of its chunks; 0 for one piece.
-    pub(crate) chunk: u64,
-    /// The part of the switch, and the edges to which it copies the message.
-    pub(crate) in_switch: InSwitch,
-    pub(crate) group: Option<u32>,
     /// Number of the message in traces.
     pub(crate) flow: u64,
     pub(crate) key: Key,
-    /// The costs of its protocol (IPC-6).
-    pub(crate) delay: Time,
-    pub(crate) efficiency: Efficiency,
 }
 
 /// A message on its way to its slot.
@@ -136,14 +120,17 @@ pub(crate) struct Flights {
     pub(super) list: Vec<Journey>,
     free: Vec<u32>,
     issued: u64,
+    /// The time of the alarm that is set, if one is set.
+    alarm: Option<Time>,
 }
 
 impl Flights {
-    /// Returns the next number in the order of issue.
+    /// Returns the next number in the order of issue, for a request of some flights.
     #[inline]
-    pub(crate) fn issue(&mut self) -> u64 {
-        self.issued += 1;
-        self.issued
+    pub(crate) fn issue(&mut self, flights: u8) -> u64 {
+        let first = self.issued + 1;
+        self.issued += u64::from(flights);
+        first
     }
 
     /// Adds a flight that arrives at its next stage at its head.
@@ -208,7 +195,9 @@ impl World {
 
     /// Handles the alarm of a SIP: moves its flights until the next event.
     pub(super) fn move_flights(&self, sip: u32) {
-        self.move_until(&mut self.sips[sip as usize].borrow_mut(), || self.sim.quiet_until());
+        let sip = &mut *self.sips[sip as usize].borrow_mut();
+        sip.flights.alarm = None;
+        self.move_until(sip, || self.sim.quiet_until());
     }
 
     /// Moves the flights that arrive until the limit, in the order of arrival.
@@ -224,9 +213,14 @@ impl World {
         self.set_alarm(sip);
     }
 
-    fn set_alarm(&self, sip: &Sip) {
-        let device = self.fabric.get().expect("registered when the machine was built");
+    #[inline]
+    fn set_alarm(&self, sip: &mut Sip) {
         let first = sip.flights.first();
+        if sip.flights.alarm == Some(first) && first != Time::MAX {
+            return;
+        }
+        sip.flights.alarm = Some(first);
+        let device = self.fabric.get().expect("registered when the machine was built");
         self.sim.set_alarm(first, device);
         if first == Time::MAX && sip.flights.queue.first.is_some() {
             self.sim.overflow();
@@ -288,7 +282,7 @@ impl World {
                 unreachable!("`leave_sip` takes the port, `pass_cache` the cache")
             }
         };
-        let turn = flight.pass(&mut sip.record, wire, spec, StageUse { resource, kind });
+        let turn = flight.pass(&mut sip.record, wire, spec, Use::new(resource, kind));
         if turn.taken {
             let bytes = flight.bytes;
             sip.record.op(|| Op::new((turn.start, turn.end), resource, label, bytes));
@@ -325,7 +319,7 @@ impl World {
             Purpose::Host(transfer) => {
                 let flight = &sip.flights.list[slot as usize].flight;
                 let mut path = flight.path;
-                flight.finish_path(&mut sip.record, &mut path, flight.slowest.resource);
+                flight.finish_path(&mut sip.record, &mut path, flight.slowest);
                 sip.record.cause(&path);
                 transfer.path().set(path);
                 self.end_transfer(transfer, end);
@@ -348,17 +342,11 @@ impl World {
         let (end, pe) = (flight.tail, transfer.pe());
         let index = pe.cube as usize * sip.pes_per_cube as usize + pe.pe as usize;
         let channel = engine.resource(pe);
-        transfer.path().set(flight.path);
-        if self.spec.dma.outstanding > 1 {
-            let mut path = flight.path;
-            flight.finish_path(&mut sip.record, &mut path, channel);
-            transfer.path().set(path);
-        } else {
-            let path = sip.pes[index].engine(engine).leave_with(end, &flight.path);
-            flight.finish_path(&mut sip.record, path, channel);
-            let mut copy = transfer.path().get();
-            flight.finish_copy(&mut copy, path);
-            transfer.path().set(copy);
+        let mut path = flight.path;
+        flight.finish_path(&mut sip.record, &mut path, Use::new(channel, Kind::Dma));
+        transfer.path().set(path);
+        if self.spec.dma.outstanding == 1 {
+            sip.pes[index].engine(engine).leave(end, &path);
         }
         let label = if engine == Engine::Load { "load" } else { "store" };
         sip.record.op(|| Op::new((transfer.start(), end), channel, label, transfer.bytes()));

@@ -30,7 +30,7 @@ const MARK: u32 = 61;
 
 impl Use {
     #[inline]
-    pub(super) fn new(resource: Resource, kind: Kind) -> Self {
+    pub(crate) fn new(resource: Resource, kind: Kind) -> Self {
         let of = |id: PeId| u64::from(id.sip) << 32 | u64::from(id.cube) << 16 | u64::from(id.pe);
         let (variant, number) = match resource {
             Resource::Program(id) => (1, of(id)),
@@ -50,12 +50,19 @@ impl Use {
         Self(number | variant << VARIANT | (kind as u64) << KIND)
     }
 
+    /// Returns the use of the same resource for another kind of time.
+    #[inline]
+    pub(crate) fn for_kind(self, kind: Kind) -> Self {
+        Self(self.0 & !(15 << KIND) | (kind as u64) << KIND)
+    }
+
     /// Returns a number that no other resource and kind have, and that is not zero.
     #[inline]
     pub(super) fn code(self) -> u64 {
         self.0 & ((1 << MARK) - 1)
     }
 
+    #[inline]
     pub(crate) fn kind(self) -> Kind {
         Kind::ALL[(self.0 >> KIND & 15) as usize]
     }
@@ -141,6 +148,8 @@ pub(super) mod tests {
             let mut what = Use::new(resource, kind);
             let code = what.code();
             prop_assert!(code != 0 && what.mark() == Mark::Unreached);
+            let other = what.for_kind(Kind::Latency);
+            prop_assert_eq!((other.resource(), other.kind()), (resource, Kind::Latency));
             what.set_mark(mark);
             prop_assert_eq!((what.resource(), what.kind(), what.mark()), (resource, kind, mark));
             prop_assert_eq!((what.code(), what.is_wire_outside()), (code, resource.is_wire_outside()));
