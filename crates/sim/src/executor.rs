@@ -63,8 +63,9 @@ pub(crate) trait Device {
     /// Performs the action that was scheduled with `payload`.
     fn fire(&self, sim: &Sim, payload: u64);
 
-    /// Handles the alarm of a partition, before time has moved to it; see [`Sim::set_alarm`].
-    fn wake_up(&self, _: &Sim, _: Partition) {}
+    /// Handles the alarm of a partition, before time has moved to it; see [`Sim::set_alarm`]. Nothing happens in the
+    /// partition before `_until` that is not known yet.
+    fn wake_up(&self, _: &Sim, _: Partition, _until: Time) {}
 
     /// Tidies up between two windows: no event fires, and none will fire before `since`.
     fn rest(&self, _since: Time) {}
@@ -216,9 +217,9 @@ impl Executor {
                     fired += 1;
                     self.fire(state, action);
                 }
-                Next::Alarm => {
+                Next::Alarm(until) => {
                     let device = &self.devices[state.registry.alarm_device.get() as usize];
-                    device.wake_up(&self.sim, partition);
+                    device.wake_up(&self.sim, partition, Time::ps(until));
                 }
                 Next::Nothing => break,
             }
@@ -333,7 +334,8 @@ impl Drop for Executor {
 /// The next thing to do in a partition.
 enum Next {
     Action(Action),
-    Alarm,
+    /// The alarm; nothing that is not known yet happens before this instant.
+    Alarm(u64),
     Nothing,
 }
 
@@ -352,7 +354,7 @@ fn next_action(state: &State, partition: Partition, time: &mut u64, end: u64) ->
         if let Some(alarm) = agenda.take_alarm(first, end) {
             // Before the first event of a turn, the clock shows the turn of another partition.
             state.clock.now.set(state.clock.now.get().min(alarm.saturating_sub(1)));
-            return Next::Alarm;
+            return Next::Alarm(first.min(end - 1));
         }
         if first >= end {
             return Next::Nothing;

@@ -8,7 +8,7 @@ use super::math::{TYPES, counted, difference};
 use super::program::Program;
 use super::view::{Mask, View};
 use super::{KernelError, Loading, Shape, Tile, Tl};
-use crate::machine::{Ask, BlockKey, Engine, Piece, Sip, World};
+use crate::machine::{Ask, BlockKey, Engine, Piece, Sip};
 use crate::memory::{MemoryError, Mmu, Translation};
 use crate::record::Gap;
 use crate::time::Time;
@@ -85,7 +85,7 @@ impl Tl {
     #[inline]
     fn read_tile(&self, view: &View, other: f64) -> Result<(Tile, u16), Box<KernelError>> {
         let program = self.program();
-        let (cube, value) = read(program.world(), program.pe().sip, view, other)?;
+        let (cube, value) = read(program, view, other)?;
         let tile = Tile::in_scratch(program, view.dtype, view.shape, value, "a load")?;
         if self.has_data() {
             tile.start_if_deep();
@@ -169,14 +169,17 @@ fn issue(program: &Program, pieces: u8, ask: impl FnOnce(&mut Sip, &Ask)) {
 /// Returns the cube that holds a view's elements, and their value.
 #[inline]
 fn read(
-    world: &World,
-    sip: u32,
+    program: &Program,
     view: &View,
     other: f64,
 ) -> Result<(u16, Option<Value>), Box<KernelError>> {
-    let sip = world.sips[sip as usize].borrow();
+    let world = program.world();
+    let sip = world.sips[program.pe().sip as usize].borrow();
     let translation = locate(&sip.mmu, view)?;
-    let cube = translation.map_or(0, |translation| translation.cube);
+    let cube = match translation {
+        Some(translation) => translation.cube,
+        None => cube_of_nothing(program, &sip.mmu, view),
+    };
     if !world.options.data {
         return Ok((cube, None));
     }
@@ -185,6 +188,12 @@ fn read(
         None => Value::full(view.dtype, view.shape.elements(), other),
     };
     Ok((cube, Some(value)))
+}
+
+/// Returns the cube of a view that accesses nothing: that of the region at its address, or else that of the PE.
+#[cold]
+fn cube_of_nothing(program: &Program, mmu: &Mmu, view: &View) -> u16 {
+    mmu.cube_at(view.address).unwrap_or(program.pe().cube)
 }
 
 /// Translates a view's base address; `None` if the view accesses nothing.
@@ -286,7 +295,9 @@ fn write(program: &Program, view: &View, tile: &Tile) -> Result<u16, Box<KernelE
         return Err(misfit(view, tile));
     }
     let sip = &mut *program.world().sips[program.pe().sip as usize].borrow_mut();
-    let Some(translation) = locate(&sip.mmu, view)? else { return Ok(0) };
+    let Some(translation) = locate(&sip.mmu, view)? else {
+        return Ok(cube_of_nothing(program, &sip.mmu, view));
+    };
     program.group().check_store(view.address)?;
     if program.world().options.data
         && let Some(value) = tile.value()

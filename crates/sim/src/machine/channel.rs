@@ -13,7 +13,6 @@ use super::noc::Route;
 use super::transfer::Transfer;
 use super::{Engine, Sip, World};
 use crate::record::{Gap, Op, Path, Use};
-use crate::stall::Kind;
 use crate::time::Time;
 use crate::topology::PeId;
 use crate::wire::{Flight, Waited};
@@ -214,7 +213,7 @@ impl World {
     ) {
         let bytes = transfer.bytes();
         let begun = self.begin(sip, ask, Engine::Load, bytes, Some(&transfer));
-        let channel = Use::new(Engine::Load.resource(ask.pe), Kind::Dma);
+        let channel = Engine::Load.used(ask.pe);
         let (mut flight, spec) = (begun.flight(bytes, channel), &self.spec);
         let Some(first) = first else { return };
         if let Some(second) = second {
@@ -238,7 +237,7 @@ impl World {
     fn start_store(&self, sip: &mut Sip, ask: &Ask, transfer: Rc<Transfer>, piece: Piece) {
         let Piece { cube, bytes, block } = piece;
         let begun = self.begin(sip, ask, Engine::Store, bytes, Some(&transfer));
-        let flight = begun.flight(bytes, Use::new(Engine::Store.resource(ask.pe), Kind::Dma));
+        let flight = begun.flight(bytes, Engine::Store.used(ask.pe));
         let route = Route::of_store(&self.spec, ask.pe, (cube, block));
         let purpose = Purpose::Piece(Engine::Store, transfer);
         sip.flights.push(ask.number, Journey { flight, route, purpose, label: "write" });
@@ -255,8 +254,7 @@ impl World {
     ) {
         let begun = self.begin(sip, ask, Engine::Store, bytes, None);
         let Begun { start, head, tail, .. } = begun;
-        let (index, resource) = (sip.index(ask.pe), Engine::Store.resource(ask.pe));
-        let channel = Use::new(resource, Kind::Dma);
+        let (index, channel) = (sip.index(ask.pe), Engine::Store.used(ask.pe));
         let Sip { pes, record, .. } = sip;
         if self.spec.dma.outstanding > 1 {
             let mut left = begun.path;
@@ -268,7 +266,7 @@ impl World {
             left.advance(head, Gap::Latency);
             record.step_of(left, tail, channel);
         }
-        record.op(|| Op::new((start, tail), resource, "send", bytes));
+        record.op(|| Op::new((start, tail), channel.resource(), "send", bytes));
         let flight = begun.flight(bytes, channel);
         sip.flights.push(ask.number, Journey { flight, route, purpose, label: "write" });
     }
@@ -289,13 +287,14 @@ impl World {
             self.begin_overlapping(sip, ask, (engine, bytes), transfer, &mut path)
         } else {
             let span = dma.latency + dma.bandwidth.time_for(bytes);
-            let turn = sip.pe(ask.pe).engine(engine).take(ask.at, span, bytes, &mut path);
+            let pe = sip.pe(ask.pe);
+            let turn = pe.engine(engine).take(ask.at, span, bytes, &mut path);
+            pe.queue(engine).is_held = transfer.is_some();
             (turn.start, turn.end)
         };
         let head = start + dma.latency;
         if let Some(transfer) = transfer {
             transfer.start_at(start, head);
-            sip.pe(ask.pe).queue(engine).is_held = true;
         }
         Begun { start, head, tail, path }
     }
@@ -321,7 +320,7 @@ impl World {
         let wire = pes[index].engine(engine);
         let turn = wire.take(ready, dma.bandwidth.time_for(bytes), bytes, path);
         let left = wire.leave_with(turn.end, path);
-        record.step(left, turn.end, Kind::Dma, engine.resource(ask.pe));
+        record.step_of(left, turn.end, engine.used(ask.pe));
         if let Some(transfer) = transfer {
             let transfer = UnderWay::Transfer(transfer.clone());
             pes[index].queue(engine).under_way.push_back(transfer);

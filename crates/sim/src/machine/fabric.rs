@@ -137,8 +137,8 @@ impl Device for World {
         }
     }
 
-    fn wake_up(&self, _: &Sim, partition: Partition) {
-        self.move_flights(partition.0);
+    fn wake_up(&self, _: &Sim, partition: Partition, until: Time) {
+        self.move_flights(partition.0, until);
     }
 
     #[inline]

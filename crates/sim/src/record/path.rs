@@ -248,7 +248,7 @@ mod tests {
         let stack = stack_of(&sums.take(), path.gaps(), path.at());
         let times = [Kind::Dma, Kind::Compute, Kind::Latency, Kind::Dependency]
             .map(|kind| stack.get(kind).as_ps());
-        assert_eq!((times, stack.total()), ([4, 19, 4, 5], path.at()), "REC-1");
+        assert_eq!((times, stack.total()), ([4, 17, 6, 5], path.at()), "REC-1");
         assert_eq!(stack.get(Kind::Credit), Time::ZERO, "REC-1: no way back");
     }
 

@@ -28,10 +28,22 @@ const VARIANT: u32 = 52;
 const KIND: u32 = 57;
 const MARK: u32 = 61;
 
+/// Returns a PE in one word.
+#[inline]
+fn number_of(id: PeId) -> u64 {
+    u64::from(id.sip) << 32 | u64::from(id.cube) << 16 | u64::from(id.pe)
+}
+
 impl Use {
+    /// Returns the use of an engine of a PE by its position: matrix, vector, load, store.
+    #[inline]
+    pub(crate) fn of_engine(position: u64, pe: PeId, kind: Kind) -> Self {
+        Self(number_of(pe) | (position + 2) << VARIANT | (kind as u64) << KIND)
+    }
+
     #[inline]
     pub(crate) fn new(resource: Resource, kind: Kind) -> Self {
-        let of = |id: PeId| u64::from(id.sip) << 32 | u64::from(id.cube) << 16 | u64::from(id.pe);
+        let of = number_of;
         let (variant, number) = match resource {
             Resource::Program(id) => (1, of(id)),
             Resource::Gemm(id) => (2, of(id)),
@@ -139,6 +151,16 @@ pub(super) mod tests {
             11 => Resource::Cache(sip),
             _ => Resource::Upload(sip),
         })
+    }
+
+    #[test]
+    fn the_use_of_an_engine_is_that_of_its_resource() {
+        use crate::machine::Engine;
+        let pe = PeId { sip: 3, cube: 2, pe: 7 };
+        for engine in [Engine::Gemm, Engine::Vector, Engine::Load, Engine::Store] {
+            let (used, known) = (engine.used(pe), Use::new(engine.resource(pe), engine.kind()));
+            assert_eq!((used.code(), used.resource()), (known.code(), engine.resource(pe)));
+        }
     }
 
     proptest! {
