@@ -191,7 +191,8 @@ impl Flight {
 
     /// Moves a copy of the flight's critical path on to the arrival of the last byte: latencies of the resource of `stage`,
     /// then the slowest stage.
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "the path stays in registers")]
     pub(crate) fn finish_path(&self, record: &mut Record, path: &mut Path, stage: Use) {
         if self.head > path.at() {
             record.step_of(path, self.head, stage.for_kind(Kind::Latency));

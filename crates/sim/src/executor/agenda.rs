@@ -335,7 +335,9 @@ mod tests {
         agendas.push(at, entry(5, 0));
         agendas.set_alarm(at, 5);
         let mut take = |alarm: Option<u64>, end| {
-            alarm.into_iter().for_each(|alarm| agendas.set_alarm(at, alarm));
+            if let Some(alarm) = alarm {
+                agendas.set_alarm(at, alarm);
+            }
             let first = agendas.of(at).first_event();
             agendas.of(at).take_alarm(first, end)
         };

@@ -132,7 +132,8 @@ impl ChannelQueue {
 
 impl World {
     /// Asks for the load channel of a PE, from an action of the PE's SIP.
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "the path stays in registers")]
     pub(crate) fn ask_load(
         &self,
         sip: &mut Sip,
@@ -149,14 +150,9 @@ impl World {
     }
 
     /// Asks for the store channel of a PE; as [`World::ask_load`].
-    #[inline]
-    pub(crate) fn ask_store(
-        &self,
-        sip: &mut Sip,
-        ask: &Ask,
-        transfer: Rc<Transfer>,
-        piece: Piece,
-    ) {
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "the path stays in registers")]
+    pub(crate) fn ask_store(&self, sip: &mut Sip, ask: &Ask, transfer: Rc<Transfer>, piece: Piece) {
         let queue = sip.pe(ask.pe).queue(Engine::Store);
         if !queue.has_room(self.spec.dma.outstanding) {
             return queue.wait(ask, Job::Store { transfer, piece });
@@ -166,7 +162,8 @@ impl World {
     }
 
     /// Asks for the store channel of a PE, for a message; as [`World::ask_load`].
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "the path stays in registers")]
     pub(super) fn ask_send(
         &self,
         sip: &mut Sip,
@@ -192,6 +189,7 @@ impl World {
         }
     }
 
+    #[inline(never)]
     fn start_waiting(&self, sip: &mut Sip, request: WaitingRequest) {
         let WaitingRequest { ask, job } = request;
         match job {
@@ -203,7 +201,8 @@ impl World {
         }
     }
 
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "the path stays in registers")]
     fn start_load(
         &self,
         sip: &mut Sip,
@@ -233,7 +232,8 @@ impl World {
         sip.flights.push(ask.number, Journey { flight, route, purpose, label: "read" });
     }
 
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "the path stays in registers")]
     fn start_store(&self, sip: &mut Sip, ask: &Ask, transfer: Rc<Transfer>, piece: Piece) {
         let Piece { cube, bytes, block } = piece;
         let begun = self.begin(sip, ask, Engine::Store, bytes, Some(&transfer));
@@ -243,15 +243,9 @@ impl World {
         sip.flights.push(ask.number, Journey { flight, route, purpose, label: "write" });
     }
 
-    #[inline]
-    fn start_send(
-        &self,
-        sip: &mut Sip,
-        ask: &Ask,
-        bytes: u64,
-        route: Route,
-        purpose: Purpose,
-    ) {
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "the path stays in registers")]
+    fn start_send(&self, sip: &mut Sip, ask: &Ask, bytes: u64, route: Route, purpose: Purpose) {
         let begun = self.begin(sip, ask, Engine::Store, bytes, None);
         let Begun { start, head, tail, .. } = begun;
         let (index, channel) = (sip.index(ask.pe), Engine::Store.used(ask.pe));
@@ -272,7 +266,8 @@ impl World {
     }
 
     /// Starts a request: its channel is free, or its time of becoming free is known. A load or a store holds the channel.
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "the path stays in registers")]
     fn begin(
         &self,
         sip: &mut Sip,

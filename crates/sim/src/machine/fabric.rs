@@ -83,14 +83,15 @@ fn leaving(pe: PeId) -> Use {
 
 /// Moves a part of a message over one link: takes the wire and logs the transfer. Returns the arrivals of the first
 /// and of the last byte after the latency, and the critical path to the last.
-#[inline]
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "the path stays in registers")]
 fn over_link(
     side: &mut PortSide<'_>,
-    (port, latency, flow): (usize, Time, u64),
+    (index, latency, flow): (usize, Time, u64),
     flight: &Flight,
     part: &LinkPart,
 ) -> (Time, Time, Path) {
-    let link = &mut side.ports[port];
+    let link = &mut side.ports[index];
     let resource = Resource::Link { from: side.number, to: link.to };
     let mut path = flight.path;
     let turn = link.wire.take(flight.head, part.span, part.bytes, &mut path);
@@ -210,32 +211,38 @@ impl World {
         let edge = &mut self.edges.borrow_mut().list[number as usize];
         self.take_credits(edge);
         let message = edge.messages.push();
-        message.path = path.get();
         message.bytes = body.bytes;
         message.value = body.value;
         message.following = following;
         message.posted = now;
-        message.path.advance(now, Gap::Dependency);
+        let mut path = path.get();
+        path.advance(now, Gap::Dependency);
         if edge.credits > 0 && edge.pending() == 1 {
-            self.launch_message(edge, number);
-        } else if edge.lazy {
+            self.launch_message(edge, number, path);
+            return edge.posted();
+        }
+        let last = edge.messages.len() - 1;
+        edge.messages[last].path = path;
+        if edge.lazy {
             self.expect_credit(edge, number);
         }
         edge.posted()
     }
 
-    /// Launches the oldest pending message of an edge.
-    #[inline]
-    pub(super) fn launch_message(&self, edge: &mut Edge, number: u32) {
+    /// Launches the oldest pending message of an edge, to which `path` has led.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "the path stays in registers")]
+    pub(super) fn launch_message(&self, edge: &mut Edge, number: u32, path: Path) {
         if edge.direct {
-            return self.launch_direct(edge, number);
+            return self.launch_direct(edge, number, path);
         }
-        self.launch_routed(edge, number);
+        self.launch_routed(edge, number, path);
     }
 
     /// Launches a message in the common case: one link is the whole route, and nothing before the link takes time.
-    #[inline]
-    fn launch_direct(&self, edge: &mut Edge, number: u32) {
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "the path stays in registers")]
+    fn launch_direct(&self, edge: &mut Edge, number: u32, mut path: Path) {
         let now = self.sim.now();
         let (from, next, port, before) =
             (edge.name.from.sip, edge.next, edge.port, edge.last_grant);
@@ -246,16 +253,16 @@ impl World {
         let starved = port.note_starved(message.posted.max(before), now);
         let link = port.link;
         let span = link.bandwidth.time_for(message.bytes);
-        let turn = port.wire.take(now, span, message.bytes, &mut message.path);
+        let turn = port.wire.take(now, span, message.bytes, &mut path);
         let resource = Resource::Link { from, to: next };
         if let Some(since) = starved {
             sip.record.stall(|| starving(resource, since, now));
         }
-        let wire_path = port.wire.leave_with(turn.end, &message.path);
-        sip.record.step(wire_path, turn.end, Kind::Link, resource);
+        sip.record.step(&mut path, turn.end, Kind::Link, resource);
+        port.wire.leave(turn.end, &path);
         let arrival = turn.end + link.latency;
-        message.path = *wire_path;
-        message.path.advance(arrival, Gap::Link);
+        path.advance(arrival, Gap::Link);
+        message.path = path;
         sip.record.op(|| Op {
             flow_out: NonZeroU64::new(message.flow),
             ..Op::new((turn.start, turn.end), resource, "transfer", message.bytes)
@@ -264,14 +271,16 @@ impl World {
     }
 
     /// Launches a message through the PE's DMA and the meshes, over several hops, or within the SIP.
-    pub(super) fn launch_routed(&self, edge: &mut Edge, number: u32) {
+    #[inline(never)]
+    pub(super) fn launch_routed(&self, edge: &mut Edge, number: u32, path: Path) {
         let (now, before) = (self.sim.now(), edge.last_grant);
         let (from, to) = (edge.name.from, edge.name.to);
         let (port, buffer) = (edge.port, edge.spec.buffer_kind);
         let message = edge.grant(now);
         let sip = &mut *self.sips[from.sip as usize].borrow_mut();
         message.flow = sip.record.flow();
-        let Message { bytes, path, flow, .. } = *message;
+        message.path = path;
+        let Message { bytes, flow, .. } = *message;
         if from.sip == to.sip {
             let in_hbm = buffer == BufferKind::Hbm;
             return self.launch_within(sip, (number, from, to, in_hbm), bytes, path);
@@ -318,6 +327,7 @@ impl World {
     }
 
     /// Sends a message through the store channel of its PE.
+    #[inline]
     fn send(
         &self,
         sip: &mut Sip,
@@ -351,8 +361,8 @@ impl World {
             let span = rate.time_for(moved) - before;
             before += span;
             let part = LinkPart { bytes, span, ready: flight.arrival_of(sent) };
-            let port = (exit.port, link.latency, departure.flow);
-            let (head, tail, mut path) = over_link(&mut side, port, flight, &part);
+            let outlet = (exit.port, link.latency, departure.flow);
+            let (head, tail, mut path) = over_link(&mut side, outlet, flight, &part);
             let (head, tail) = (head + delay, tail + delay);
             path.advance(tail, Gap::Link);
             let is_last = sent == flight.bytes;
@@ -383,8 +393,8 @@ impl World {
         let bytes = exit.efficiency.stretched(flight.bytes);
         let span = link.bandwidth.time_for(bytes);
         let part = LinkPart { bytes, span, ready: flight.tail };
-        let port = (exit.port, link.latency, departure.flow);
-        let (_, tail, mut path) = over_link(&mut side, port, flight, &part);
+        let outlet = (exit.port, link.latency, departure.flow);
+        let (_, tail, mut path) = over_link(&mut side, outlet, flight, &part);
         let tail = tail + exit.delay;
         path.advance(tail, Gap::Link);
         *exit.paths.push() = path;

@@ -359,9 +359,8 @@ impl World {
             sip.pes[index].engine(engine).leave(end, &path);
         }
         let label = if engine == Engine::Load { "load" } else { "store" };
-        sip.record.op(|| {
-            Op::new((transfer.start(), end), engine.resource(pe), label, transfer.bytes())
-        });
+        sip.record
+            .op(|| Op::new((transfer.start(), end), engine.resource(pe), label, transfer.bytes()));
         self.end_transfer(&transfer, end);
         self.free_channel(sip, engine, index);
     }

@@ -112,8 +112,7 @@ impl World {
             }
             let edge = &mut edges.list[leader as usize];
             let index = edge.arrived + edge.in_flight;
-            edge.messages[index].path = latest;
-            self.launch_routed(edge, leader);
+            self.launch_routed(edge, leader, latest);
             let flow = edge.messages[index].flow;
             if let Some(task) = edge.sender.take() {
                 self.sim.wake(task);

@@ -10,7 +10,8 @@ use std::rc::Rc;
 /// The chain of operations that led to an instant.
 ///
 /// The time of its operations is in its steps, the time between steps in `gaps`. The rest was a dependency. A path is
-/// copied with every message, so that it is small.
+/// copied with every message, so that it is small. Code that is hot changes a copy on the stack and then stores it: a copy of
+/// a path in memory that was just changed there stalls the processor, which cannot join narrow writes to a wide read.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Path {
     at: Time,
@@ -161,7 +162,7 @@ impl Steps {
         debug_assert!(to >= path.at, "REC-1: {what:?} goes back from {} to {to}", path.at);
         let step = Step { parent: path.last, what, from: path.at, to };
         if self.before.is_some() {
-            self.note_before(path);
+            self.note_before(path.gaps);
         }
         path.last = StepId::new(self.sip, self.first + self.list.len() as u64);
         path.at = to;
@@ -174,8 +175,8 @@ impl Steps {
     /// Notes the gaps before the next step.
     #[cold]
     #[inline(never)]
-    fn note_before(&mut self, path: &Path) {
-        self.before.get_or_insert_default().push(path.gaps);
+    fn note_before(&mut self, gaps: Gaps) {
+        self.before.get_or_insert_default().push(gaps);
     }
 
     #[cold]

@@ -1,9 +1,7 @@
 //! The critical path of a report: walked back, step by step, from its end.
 
 use crate::machine::World;
-use crate::record::{
-    Chain, Entry, Gaps, Owner, Path, PathPart, Step, StepId, Sums, stack_of,
-};
+use crate::record::{Chain, Entry, Gaps, Owner, Path, PathPart, Step, StepId, Sums, stack_of};
 use crate::stall::Stack;
 use crate::time::Time;
 use std::cmp::Reverse;
