@@ -24,6 +24,7 @@ mod memory;
 mod ring;
 pub(crate) mod segment;
 mod sentinel;
+mod severed;
 mod waiting;
 
 pub use bell::Bell;
@@ -35,6 +36,7 @@ pub use memory::{Memory, Region};
 pub use ring::{Corrupt, PushError, Receiver, RingError, Sender};
 pub use segment::{Segment, SegmentError};
 pub use sentinel::{Sentinel, is_dead};
+pub use severed::sever;
 pub use waiting::{Waiting, Woken};
 
 #[cfg(all(test, loom))]

@@ -24,6 +24,7 @@
 //!   operation at a time.
 
 mod arrival;
+mod class;
 mod gemm;
 mod given;
 pub mod in_switch;
@@ -31,10 +32,13 @@ mod issued;
 mod math;
 mod memory;
 mod messages;
+mod places;
 mod program;
 mod range;
+mod shape;
 mod tile;
 mod view;
+mod whole;
 
 pub use arrival::Arrival;
 pub use gemm::{Gemm, GemmPlan, Operand, SplitGemm};
@@ -43,6 +47,7 @@ pub use in_switch::{Multicaster, Multicasting, Reducer, Reducing};
 pub use issued::{Computing, Issued, Loading};
 pub use memory::Storing;
 pub use messages::{Receiver, Receiving, Sender, Sending};
+pub use places::Places;
 pub use program::{GridShape, ReadOnly};
 pub(crate) use program::{Group, Program};
 pub use range::KernelRange;

@@ -14,6 +14,8 @@ pub(crate) enum Ongoing {
     Store(Storing),
     Send(Sending),
     Recv(Slot, Receiving),
+    /// A receive of a collective.
+    Part(Slot, Pin<Box<dyn Future<Output = Result<Tile, KernelError>>>>),
     /// The wait for an issued operation.
     Wait(Slot),
     Other(Pin<Box<dyn Future<Output = ()>>>),
@@ -91,10 +93,22 @@ impl Running {
             }
             Op::Recv { to, queue, dtype, shape } => {
                 let queues = self.queues.borrow();
-                let QueueState::Receiver(receiver) = queues.get(*queue)? else {
-                    return Err(KernelError::Other("recv: the queue is one to send to".into()));
+                return match queues.get(*queue)? {
+                    QueueState::Receiver(receiver) => {
+                        Ok(Ongoing::Recv(*to, tl.recv(receiver, *dtype, *shape)))
+                    }
+                    QueueState::Part(ends) => {
+                        let (ends, shape) = (ends.clone(), *shape);
+                        let received = async move {
+                            let tile = ends.0.recv(&tl, &ends.1, shape.elements()).await?;
+                            tile.reshape(shape)
+                        };
+                        Ok(Ongoing::Part(*to, Box::pin(received)))
+                    }
+                    QueueState::Sender(_) => {
+                        Err(KernelError::Other("recv: the queue is one to send to".into()))
+                    }
                 };
-                return Ok(Ongoing::Recv(*to, tl.recv(receiver, *dtype, *shape)));
             }
             Op::Open { .. } => self.open(op)?,
             Op::OpenRange { range, name } => {
@@ -155,6 +169,10 @@ impl Ongoing {
             Self::Send(sending) => Pin::new(sending).poll(context).map(Ok),
             Self::Recv(to, receiving) => {
                 let made = std::task::ready!(Pin::new(receiving).poll(context));
+                Poll::Ready(made.map(|tile| put(*to, tile)))
+            }
+            Self::Part(to, receiving) => {
+                let made = std::task::ready!(receiving.as_mut().poll(context));
                 Poll::Ready(made.map(|tile| put(*to, tile)))
             }
             Self::Wait(issued) => {

@@ -78,7 +78,7 @@ impl Tl {
         Self(OneThread::new(running))
     }
 
-    fn running(&self) -> PyResult<&Rc<Running>> {
+    pub(super) fn running(&self) -> PyResult<&Rc<Running>> {
         self.0.get()
     }
 
@@ -413,7 +413,7 @@ impl Tl {
         let pe = PeId { sip: pe.0, cube: pe.1, pe: pe.2 };
         let op = Op::Open { queue, end, pe, channel, spec: Box::new(spec) };
         self.act(py, op, Made::Nothing)?;
-        Ok(Queue(OneThread::new(OpenQueue { running: running.clone(), queue, end })))
+        Ok(Queue::open(running, queue, end))
     }
 
     fn send(&self, py: Python<'_>, queue: &Queue, tile: &Tile, issue: bool) -> Reply {
@@ -511,6 +511,11 @@ impl Drop for OpenQueue {
 }
 
 impl Queue {
+    /// An end that is open.
+    pub(super) fn open(running: &Rc<Running>, queue: Slot, end: QueueEnd) -> Self {
+        Self(OneThread::new(OpenQueue { running: running.clone(), queue, end }))
+    }
+
     fn end(&self, py: Python<'_>, wanted: QueueEnd, operation: &str) -> PyResult<Slot> {
         let open = self.0.get()?;
         if open.end == wanted {

@@ -36,6 +36,12 @@ impl<T> Loading<T> {
 /// A store in progress: await it to wait for its end. Every store ends before the kernel ends.
 pub struct Storing(Loading<()>);
 
+impl Storing {
+    pub(super) fn new(storing: Loading<()>) -> Self {
+        Self(storing)
+    }
+}
+
 impl Future for Storing {
     type Output = Result<(), KernelError>;
 
@@ -55,7 +61,25 @@ impl Tl {
     #[track_caller]
     pub fn load_or(&self, view: &View, other: f64) -> Loading<Tile> {
         let program = self.program().clone();
-        match self.read_tile(view, other) {
+        match self.read_tile(view, &Other::Number(other)) {
+            Ok((tile, cube)) => {
+                let end = load(&program, || [Some(piece(&program, cube, view)), None]);
+                Loading::new(program, Engine::Load, tile, end)
+            }
+            Err(error) => Loading::failed(program, self.fault(error)),
+        }
+    }
+
+    /// Loads the elements of a view into a new tile; masked elements are those of `other`, of the same type and shape.
+    #[track_caller]
+    pub fn load_over(&self, view: &View, other: &Tile) -> Loading<Tile> {
+        if !other.is(view.dtype, &view.shape) {
+            let wanted = format!("{}{}", view.dtype, view.shape);
+            let why = "`other` has an element for each";
+            return self.failed(super::math::misfit("load", other.describe(), &wanted, why));
+        }
+        let program = self.program().clone();
+        match self.read_tile(view, &Other::Tile(other.value())) {
             Ok((tile, cube)) => {
                 let end = load(&program, || [Some(piece(&program, cube, view)), None]);
                 Loading::new(program, Engine::Load, tile, end)
@@ -68,8 +92,9 @@ impl Tl {
     #[track_caller]
     pub fn load_pair(&self, left: &View, right: &View) -> Loading<(Tile, Tile)> {
         let program = self.program().clone();
-        let both =
-            self.read_tile(left, 0.0).and_then(|first| Ok((first, self.read_tile(right, 0.0)?)));
+        let both = self
+            .read_tile(left, &ZERO)
+            .and_then(|first| Ok((first, self.read_tile(right, &ZERO)?)));
         match both {
             Ok(((first, cube), (second, other))) => {
                 let pieces =
@@ -83,7 +108,7 @@ impl Tl {
 
     /// Returns the tile of a view, and the cube that holds its bytes.
     #[inline]
-    fn read_tile(&self, view: &View, other: f64) -> Result<(Tile, u16), Box<KernelError>> {
+    fn read_tile(&self, view: &View, other: &Other) -> Result<(Tile, u16), Box<KernelError>> {
         let program = self.program();
         let (cube, value) = read(program, view, other)?;
         let tile = Tile::in_scratch(program, view.dtype, view.shape, value, "a load")?;
@@ -107,6 +132,26 @@ impl Tl {
     }
 }
 
+/// What masked elements of a load read as.
+enum Other {
+    Number(f64),
+    /// The elements of a tile; `None` without data.
+    Tile(Option<Value>),
+}
+
+const ZERO: Other = Other::Number(0.0);
+
+impl Other {
+    /// Returns `len` elements from element `start` of the view's tile.
+    fn elements(&self, view: &View, start: usize, len: usize) -> Value {
+        match self {
+            Self::Number(number) => Value::full(view.dtype, len, *number),
+            Self::Tile(Some(value)) => value.slice(start, len),
+            Self::Tile(None) => Value::zeros(view.dtype, len),
+        }
+    }
+}
+
 /// Returns the transfer of a view's accessed elements.
 fn piece(program: &Program, cube: u16, view: &View) -> Piece {
     let world = program.world();
@@ -126,7 +171,7 @@ fn piece(program: &Program, cube: u16, view: &View) -> Piece {
 
 /// Issues a load of one piece, or of two. A load that takes no time occupies nothing and is not logged.
 #[inline]
-fn load(program: &Program, pieces: impl FnOnce() -> [Option<Piece>; 2]) -> End {
+pub(super) fn load(program: &Program, pieces: impl FnOnce() -> [Option<Piece>; 2]) -> End {
     if program.world().zero_cost.memory {
         return End::At(Time::ZERO);
     }
@@ -142,7 +187,7 @@ fn load(program: &Program, pieces: impl FnOnce() -> [Option<Piece>; 2]) -> End {
 
 /// Issues a store; as [`load`].
 #[inline]
-fn store(program: &Program, piece: impl FnOnce() -> Piece) -> End {
+pub(super) fn store(program: &Program, piece: impl FnOnce() -> Piece) -> End {
     if program.world().zero_cost.memory {
         return End::At(Time::ZERO);
     }
@@ -171,7 +216,7 @@ fn issue(program: &Program, pieces: u8, ask: impl FnOnce(&mut Sip, &Ask)) {
 fn read(
     program: &Program,
     view: &View,
-    other: f64,
+    other: &Other,
 ) -> Result<(u16, Option<Value>), Box<KernelError>> {
     let world = program.world();
     let sip = world.sips[program.pe().sip as usize].borrow();
@@ -185,7 +230,7 @@ fn read(
     }
     let value = match translation {
         Some(translation) => gather(&sip.mmu, translation, view, other).map_err(boxed)?,
-        None => Value::full(view.dtype, view.shape.elements(), other),
+        None => other.elements(view, 0, view.shape.elements()),
     };
     Ok((cube, Some(value)))
 }
@@ -213,7 +258,7 @@ fn locate(mmu: &Mmu, view: &View) -> Result<Option<Translation>, Box<KernelError
 }
 
 #[cold]
-fn boxed(error: MemoryError) -> Box<KernelError> {
+pub(super) fn boxed(error: MemoryError) -> Box<KernelError> {
     Box::new(KernelError::Memory(error))
 }
 
@@ -271,7 +316,7 @@ fn gather(
     mmu: &Mmu,
     translation: Translation,
     view: &View,
-    other: f64,
+    other: &Other,
 ) -> Result<Value, MemoryError> {
     if matches!(view.mask, Mask::All)
         && let Some((value, at)) = mmu.covering(translation, span_of(view.shape, view.strides))
@@ -282,7 +327,7 @@ fn gather(
     for run in view.runs() {
         pieces.push(match run.memory {
             Some(at) => mmu.read(translation, at, run.len)?,
-            None => Value::full(view.dtype, run.len, other),
+            None => other.elements(view, run.tile, run.len),
         });
     }
     Ok(Value::concat(&pieces))
