@@ -29,9 +29,7 @@ mod waiting;
 
 pub use bell::Bell;
 pub use inherited::inherited;
-pub use mailbox::{
-    ChildSide, Evidence, Mailbox, MailboxError, ParentSide, Phase, Pulse, Sizes, Witness,
-};
+pub use mailbox::{ChildSide, Evidence, Mailbox, MailboxError, ParentSide, Phase, Sizes, Witness};
 pub use memory::{Memory, Region};
 pub use ring::{Corrupt, PushError, Receiver, RingError, Sender};
 pub use segment::{Segment, SegmentError};

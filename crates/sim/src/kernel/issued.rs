@@ -52,6 +52,11 @@ impl<T> Issued<T> {
         Issued { program, result, end, engine, scheduled }
     }
 
+    /// Returns the error of an operation that could not be issued.
+    pub(super) fn error(&self) -> Option<&KernelError> {
+        self.result.as_ref().and_then(|result| result.as_ref().err()).map(|error| &**error)
+    }
+
     /// True if the operation has ended; otherwise the program is resumed at the end.
     #[inline]
     fn is_over(&mut self) -> bool {

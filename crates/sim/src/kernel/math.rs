@@ -398,6 +398,7 @@ impl Tl {
 
 /// Occupies an engine for `span`, as soon as it is free; returns the end.
 fn occupy(program: &Program, engine: Engine, label: &'static str, span: Time, bytes: u64) -> Time {
+    program.count_operation(bytes);
     let (now, id) = (program.sim().now(), program.pe());
     let mut path = program.path();
     path.advance(now, Gap::Dependency);

@@ -40,6 +40,11 @@ impl Storing {
     pub(super) fn new(storing: Loading<()>) -> Self {
         Self(storing)
     }
+
+    /// Returns the error of a store that could not be issued; a store that was issued does not fail.
+    pub fn error(&self) -> Option<&KernelError> {
+        self.0.error()
+    }
 }
 
 impl Future for Storing {
@@ -177,6 +182,7 @@ pub(super) fn load(program: &Program, pieces: impl FnOnce() -> [Option<Piece>; 2
     }
     let pieces = pieces();
     let bytes = pieces.iter().flatten().map(|piece| piece.bytes).sum();
+    program.count_operation(bytes);
     let count = if pieces[1].is_some() { 2 } else { 1 };
     let transfer = program.transfer(bytes, count);
     issue(program, count, |sip, ask| {
@@ -192,6 +198,7 @@ pub(super) fn store(program: &Program, piece: impl FnOnce() -> Piece) -> End {
         return End::At(Time::ZERO);
     }
     let piece = piece();
+    program.count_operation(piece.bytes);
     let transfer = program.transfer(piece.bytes, 1);
     issue(program, 1, |sip, ask| {
         program.world().ask_store(sip, ask, transfer.clone(), piece);
