@@ -23,6 +23,7 @@ mod tile;
 mod tl;
 mod types;
 mod view;
+mod whole;
 
 pub(crate) use launch::Recordings;
 pub(crate) use part::{Algorithm, Part};

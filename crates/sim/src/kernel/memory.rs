@@ -8,9 +8,9 @@ use super::math::{TYPES, counted, difference};
 use super::program::Program;
 use super::view::{Mask, View};
 use super::{KernelError, Loading, Shape, Tile, Tl};
-use crate::machine::{BlockKey, ChannelRequest, Engine, Job, Piece, Transfer, World};
+use crate::machine::{Ask, BlockKey, Engine, Piece, Sip};
 use crate::memory::{MemoryError, Mmu, Translation};
-use crate::stall::Kind;
+use crate::record::Gap;
 use crate::time::Time;
 use crate::value::Value;
 use std::pin::Pin;
@@ -36,6 +36,17 @@ impl<T> Loading<T> {
 /// A store in progress: await it to wait for its end. Every store ends before the kernel ends.
 pub struct Storing(Loading<()>);
 
+impl Storing {
+    pub(super) fn new(storing: Loading<()>) -> Self {
+        Self(storing)
+    }
+
+    /// Returns the error of a store that could not be issued; a store that was issued does not fail.
+    pub fn error(&self) -> Option<&KernelError> {
+        self.0.error()
+    }
+}
+
 impl Future for Storing {
     type Output = Result<(), KernelError>;
 
@@ -55,7 +66,25 @@ impl Tl {
     #[track_caller]
     pub fn load_or(&self, view: &View, other: f64) -> Loading<Tile> {
         let program = self.program().clone();
-        match self.read_tile(view, other) {
+        match self.read_tile(view, &Other::Number(other)) {
+            Ok((tile, cube)) => {
+                let end = load(&program, || [Some(piece(&program, cube, view)), None]);
+                Loading::new(program, Engine::Load, tile, end)
+            }
+            Err(error) => Loading::failed(program, self.fault(error)),
+        }
+    }
+
+    /// Loads the elements of a view into a new tile; masked elements are those of `other`, of the same type and shape.
+    #[track_caller]
+    pub fn load_over(&self, view: &View, other: &Tile) -> Loading<Tile> {
+        if !other.is(view.dtype, &view.shape) {
+            let wanted = format!("{}{}", view.dtype, view.shape);
+            let why = "`other` has an element for each";
+            return self.failed(super::math::misfit("load", other.describe(), &wanted, why));
+        }
+        let program = self.program().clone();
+        match self.read_tile(view, &Other::Tile(other.value())) {
             Ok((tile, cube)) => {
                 let end = load(&program, || [Some(piece(&program, cube, view)), None]);
                 Loading::new(program, Engine::Load, tile, end)
@@ -68,8 +97,9 @@ impl Tl {
     #[track_caller]
     pub fn load_pair(&self, left: &View, right: &View) -> Loading<(Tile, Tile)> {
         let program = self.program().clone();
-        let both =
-            self.read_tile(left, 0.0).and_then(|first| Ok((first, self.read_tile(right, 0.0)?)));
+        let both = self
+            .read_tile(left, &ZERO)
+            .and_then(|first| Ok((first, self.read_tile(right, &ZERO)?)));
         match both {
             Ok(((first, cube), (second, other))) => {
                 let pieces =
@@ -83,9 +113,9 @@ impl Tl {
 
     /// Returns the tile of a view, and the cube that holds its bytes.
     #[inline]
-    fn read_tile(&self, view: &View, other: f64) -> Result<(Tile, u16), Box<KernelError>> {
+    fn read_tile(&self, view: &View, other: &Other) -> Result<(Tile, u16), Box<KernelError>> {
         let program = self.program();
-        let (cube, value) = read(program.world(), program.pe().sip, view, other)?;
+        let (cube, value) = read(program, view, other)?;
         let tile = Tile::in_scratch(program, view.dtype, view.shape, value, "a load")?;
         if self.has_data() {
             tile.start_if_deep();
@@ -104,6 +134,26 @@ impl Tl {
             }
             Err(error) => Loading::failed(program, self.fault(error)),
         })
+    }
+}
+
+/// What masked elements of a load read as.
+enum Other {
+    Number(f64),
+    /// The elements of a tile; `None` without data.
+    Tile(Option<Value>),
+}
+
+const ZERO: Other = Other::Number(0.0);
+
+impl Other {
+    /// Returns `len` elements from element `start` of the view's tile.
+    fn elements(&self, view: &View, start: usize, len: usize) -> Value {
+        match self {
+            Self::Number(number) => Value::full(view.dtype, len, *number),
+            Self::Tile(Some(value)) => value.slice(start, len),
+            Self::Tile(None) => Value::zeros(view.dtype, len),
+        }
     }
 }
 
@@ -126,63 +176,76 @@ fn piece(program: &Program, cube: u16, view: &View) -> Piece {
 
 /// Issues a load of one piece, or of two. A load that takes no time occupies nothing and is not logged.
 #[inline]
-fn load(program: &Program, pieces: impl FnOnce() -> [Option<Piece>; 2]) -> End {
+pub(super) fn load(program: &Program, pieces: impl FnOnce() -> [Option<Piece>; 2]) -> End {
     if program.world().zero_cost.memory {
         return End::At(Time::ZERO);
     }
     let pieces = pieces();
     let bytes = pieces.iter().flatten().map(|piece| piece.bytes).sum();
+    program.count_operation(bytes);
     let count = if pieces[1].is_some() { 2 } else { 1 };
-    let transfer = Rc::new(Transfer::new(program.pe(), bytes, count));
-    issue(program, Job::Load { transfer: transfer.clone(), pieces });
+    let transfer = program.transfer(bytes, count);
+    issue(program, count, |sip, ask| {
+        program.world().ask_load(sip, ask, transfer.clone(), pieces);
+    });
     End::Of(transfer)
 }
 
 /// Issues a store; as [`load`].
 #[inline]
-fn store(program: &Program, piece: impl FnOnce() -> Piece) -> End {
+pub(super) fn store(program: &Program, piece: impl FnOnce() -> Piece) -> End {
     if program.world().zero_cost.memory {
         return End::At(Time::ZERO);
     }
-    let Piece { cube, bytes, block } = piece();
-    let transfer = Rc::new(Transfer::new(program.pe(), bytes, 1));
-    issue(program, Job::Store { transfer: transfer.clone(), cube, block });
+    let piece = piece();
+    program.count_operation(piece.bytes);
+    let transfer = program.transfer(piece.bytes, 1);
+    issue(program, 1, |sip, ask| {
+        program.world().ask_store(sip, ask, transfer.clone(), piece);
+    });
     program.set_last_store(transfer.clone());
     End::Of(transfer)
 }
 
-/// Gives a load or a store to its DMA channel.
-fn issue(program: &Program, job: Job) {
-    let (world, pe, asked) = (program.world(), program.pe(), program.sim().now());
+/// Gives a load or a store of some pieces to its DMA channel.
+#[inline]
+fn issue(program: &Program, pieces: u8, ask: impl FnOnce(&mut Sip, &Ask)) {
+    let (world, pe, at) = (program.world(), program.pe(), program.sim().now());
     let mut path = program.path();
-    path.advance(asked, Kind::Dependency);
+    path.advance(at, Gap::Dependency);
     let sip = &mut *world.sips[pe.sip as usize].borrow_mut();
-    let number = sip.flights.issue();
-    if matches!(&job, Job::Load { pieces: [_, Some(_)], .. }) {
-        sip.flights.issue();
-    }
-    world.ask_channel(sip, ChannelRequest { pe, asked, number, path, job });
+    let number = sip.flights.issue(pieces);
+    ask(sip, &Ask { pe, at, number, path });
 }
 
 /// Returns the cube that holds a view's elements, and their value.
 #[inline]
 fn read(
-    world: &World,
-    sip: u32,
+    program: &Program,
     view: &View,
-    other: f64,
+    other: &Other,
 ) -> Result<(u16, Option<Value>), Box<KernelError>> {
-    let sip = world.sips[sip as usize].borrow();
+    let world = program.world();
+    let sip = world.sips[program.pe().sip as usize].borrow();
     let translation = locate(&sip.mmu, view)?;
-    let cube = translation.map_or(0, |translation| translation.cube);
+    let cube = match translation {
+        Some(translation) => translation.cube,
+        None => cube_of_nothing(program, &sip.mmu, view),
+    };
     if !world.options.data {
         return Ok((cube, None));
     }
     let value = match translation {
         Some(translation) => gather(&sip.mmu, translation, view, other).map_err(boxed)?,
-        None => Value::full(view.dtype, view.shape.elements(), other),
+        None => other.elements(view, 0, view.shape.elements()),
     };
     Ok((cube, Some(value)))
+}
+
+/// Returns the cube of a view that accesses nothing: that of the region at its address, or else that of the PE.
+#[cold]
+fn cube_of_nothing(program: &Program, mmu: &Mmu, view: &View) -> u16 {
+    mmu.cube_at(view.address).unwrap_or(program.pe().cube)
 }
 
 /// Translates a view's base address; `None` if the view accesses nothing.
@@ -202,7 +265,7 @@ fn locate(mmu: &Mmu, view: &View) -> Result<Option<Translation>, Box<KernelError
 }
 
 #[cold]
-fn boxed(error: MemoryError) -> Box<KernelError> {
+pub(super) fn boxed(error: MemoryError) -> Box<KernelError> {
     Box::new(KernelError::Memory(error))
 }
 
@@ -260,7 +323,7 @@ fn gather(
     mmu: &Mmu,
     translation: Translation,
     view: &View,
-    other: f64,
+    other: &Other,
 ) -> Result<Value, MemoryError> {
     if matches!(view.mask, Mask::All)
         && let Some((value, at)) = mmu.covering(translation, span_of(view.shape, view.strides))
@@ -271,7 +334,7 @@ fn gather(
     for run in view.runs() {
         pieces.push(match run.memory {
             Some(at) => mmu.read(translation, at, run.len)?,
-            None => Value::full(view.dtype, run.len, other),
+            None => other.elements(view, run.tile, run.len),
         });
     }
     Ok(Value::concat(&pieces))
@@ -284,7 +347,9 @@ fn write(program: &Program, view: &View, tile: &Tile) -> Result<u16, Box<KernelE
         return Err(misfit(view, tile));
     }
     let sip = &mut *program.world().sips[program.pe().sip as usize].borrow_mut();
-    let Some(translation) = locate(&sip.mmu, view)? else { return Ok(0) };
+    let Some(translation) = locate(&sip.mmu, view)? else {
+        return Ok(cube_of_nothing(program, &sip.mmu, view));
+    };
     program.group().check_store(view.address)?;
     if program.world().options.data
         && let Some(value) = tile.value()

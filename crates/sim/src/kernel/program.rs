@@ -1,11 +1,11 @@
 //! A running kernel: the accounting of its time, and its critical path.
 
-use super::KernelError;
 use super::tile::Tiles;
+use super::{KernelError, LineTotals};
 use crate::executor::{Sim, TaskId, Wait};
-use crate::machine::{Engine, Transfer, World};
+use crate::machine::{Engine, Transfer, Transfers, World};
 use crate::memory::Region;
-use crate::record::{Path, Resource, StallSpan};
+use crate::record::{Gap, LineTotal, Path, Resource, StallSpan};
 use crate::stall::Kind;
 use crate::time::{Bytes, Capacity, Time};
 use crate::topology::PeId;
@@ -35,6 +35,8 @@ pub(crate) struct Program {
     last_store: RefCell<Option<Rc<Transfer>>>,
     /// With several outstanding stores: the stores before that may not have ended.
     open_stores: RefCell<Vec<Rc<Transfer>>>,
+    /// Transfers to use again.
+    transfers: RefCell<Transfers>,
     name: Rc<str>,
     /// Its name in traces.
     label: Rc<str>,
@@ -46,6 +48,9 @@ pub(crate) struct Program {
     /// The last error of an operation, and the line of the kernel that asked for the operation.
     fault: RefCell<Option<(&'static Location<'static>, KernelError)>>,
     refused: RefCell<Option<KernelError>>,
+    /// The number of the line of its source, if it says.
+    line: Cell<Option<u32>>,
+    lines: RefCell<Option<LineTotals>>,
 }
 
 /// The scratch memory that was free when a request for more failed.
@@ -87,8 +92,11 @@ impl Program {
             path: Cell::default(),
             last_store: RefCell::default(),
             open_stores: RefCell::default(),
+            transfers: RefCell::default(),
             fault: RefCell::default(),
             refused: RefCell::default(),
+            line: Cell::default(),
+            lines: RefCell::default(),
         }
     }
 
@@ -188,7 +196,7 @@ impl Program {
         self.started.set(now);
         self.cursor.set(now);
         let mut path = self.path.get();
-        path.advance(now, Kind::Dependency);
+        path.advance(now, Gap::Dependency);
         self.path.set(path);
         self.world.sips[self.pe.sip as usize].borrow_mut().pe(self.pe).programs += 1;
     }
@@ -209,15 +217,17 @@ impl Program {
     }
 
     /// Returns the critical path to `end`: the path of the engine's last operation, if that is the one. If a later
-    /// operation was issued meanwhile, the whole wait counts for the engine.
+    /// operation was issued meanwhile, the whole wait is a step of the engine.
     fn path_through(&self, engine: Engine, end: Time) -> Path {
-        let mut sip = self.world.sips[self.pe.sip as usize].borrow_mut();
+        let sip = &mut *self.world.sips[self.pe.sip as usize].borrow_mut();
         let wire = sip.pes[self.index].engine(engine);
         if wire.free() == end {
             return *wire.last();
         }
         let mut path = self.path.get();
-        path.advance(end, engine.kind());
+        if end > path.at() {
+            sip.record.step(&mut path, end, engine.kind(), engine.resource(self.pe));
+        }
         path
     }
 
@@ -233,6 +243,7 @@ impl Program {
             if until > cursor {
                 let spent = &self.stalls[kind as usize];
                 spent.set(spent.get() + (until - cursor).as_ps());
+                self.on_line(|total| total.stack.add(kind, until - cursor));
                 if self.world.options.record {
                     self.record_stall(kind, cursor, until);
                 }
@@ -259,6 +270,32 @@ impl Program {
         }
     }
 
+    /// Accounts for the time by lines from now on.
+    pub(super) fn follow(&self, totals: LineTotals) {
+        self.line.set(Some(0));
+        self.lines.replace(Some(totals));
+    }
+
+    /// Sets the line, if the program accounts by lines.
+    #[inline]
+    pub(super) fn set_line(&self, line: u32) {
+        if self.line.get().is_some() {
+            self.line.set(Some(line));
+        }
+    }
+
+    /// Changes the totals of the current line, if the program has lines.
+    #[inline]
+    pub(super) fn on_line(&self, change: impl FnOnce(&mut LineTotal)) {
+        if let Some(line) = self.line.get() {
+            let lines = self.lines.borrow();
+            let mut totals = lines.as_ref().map(|totals| totals.borrow_mut());
+            if let Some(total) = totals.as_mut().and_then(|totals| totals.get_mut(line as usize)) {
+                change(total);
+            }
+        }
+    }
+
     /// Takes scratch memory.
     #[inline]
     pub(super) fn take_scratch(&self, bytes: u64) -> Result<(), ScratchShortage> {
@@ -274,6 +311,12 @@ impl Program {
     #[inline]
     pub(crate) fn give_scratch(&self, bytes: u64) {
         self.scratch.set(self.scratch.get() - bytes);
+    }
+
+    /// Returns a new transfer of the program.
+    #[inline]
+    pub(super) fn transfer(&self, bytes: u64, pieces: u8) -> Rc<Transfer> {
+        self.transfers.borrow_mut().next(self.pe, bytes, pieces)
     }
 
     /// Sets the last store.
@@ -308,7 +351,7 @@ impl Program {
     pub(crate) fn end(&self) -> Path {
         let (now, pe) = (self.sim().now(), self.pe);
         let mut path = self.path.get();
-        path.advance(now, Kind::Dependency);
+        path.advance(now, Gap::Dependency);
         let mut last = self.world.last.borrow_mut();
         // The latest program, the lowest PE among equals: independent of the order of calls.
         if last.is_none_or(|(time, other, _)| (now, other) > (time, pe)) {
