@@ -32,7 +32,7 @@ pub(crate) fn read_ccl(
         settings.set_item("name", &plan.name)?;
         settings.set_item("module", &plan.module)?;
         settings.set_item("n_elem", plan.n_elem)?;
-        settings.set_item("topology", plan.topology.map(|kind| kind.name()))?;
+        settings.set_item("topology", plan.topology.map(phalanx_sim::spec::TopologyKind::name))?;
         algorithms.append(settings)?;
     }
     read.set_item("algorithms", algorithms)?;

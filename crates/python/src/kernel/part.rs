@@ -144,7 +144,7 @@ impl Part {
         self.0.get()
     }
 
-    fn view(&self, buffer: &Buffer, arg: usize, (start, stop): Elements) -> View {
+    fn view(buffer: &Buffer, arg: usize, (start, stop): Elements) -> View {
         let place = Place {
             arg: u32::try_from(arg).unwrap_or(u32::MAX),
             start: buffer.place(start),
@@ -252,20 +252,20 @@ impl Part {
     /// Elements of the input.
     fn input(&self, elements: Elements) -> PyResult<View> {
         let part = self.get()?;
-        Ok(self.view(&part.input, 0, elements))
+        Ok(Self::view(&part.input, 0, elements))
     }
 
     /// Elements of the output, in the copy that is near.
     fn output(&self, tl: &Tl, elements: Elements) -> PyResult<View> {
         let part = self.get()?;
         let copy = near(&part.output, &tl.running()?.tl);
-        Ok(self.view(&part.output, 1 + copy, elements))
+        Ok(Self::view(&part.output, 1 + copy, elements))
     }
 
     /// Elements of the output, in each copy.
     fn outputs(&self, elements: Elements) -> PyResult<Vec<View>> {
         let part = self.get()?;
         let copies = 0..part.output.copies.len();
-        Ok(copies.map(|copy| self.view(&part.output, 1 + copy, elements)).collect())
+        Ok(copies.map(|copy| Self::view(&part.output, 1 + copy, elements)).collect())
     }
 }
