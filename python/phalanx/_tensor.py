@@ -195,7 +195,7 @@ class Tensor:
     # Reading: every name below waits for the writer of the tensor, and for nothing else.
 
     def numpy(self) -> npt.NDArray[Any]:
-        """The elements as an array; bf16 as ``float32``, which holds it exactly."""
+        """The elements as an array; bf16 and 8-bit floats as ``float32``, which holds them exactly."""
         import numpy as np
 
         elements = wait(self._core.read())
@@ -379,7 +379,9 @@ def _array(np: Any, elements: _core.Elements, dtype: DType, shape: tuple[int, ..
         elements.copy_to(half.reshape(-1))
         return (half.astype(np.uint32) << 16).view(np.float32)  # type: ignore[no-any-return]
     array = np.empty(shape, dtype.to_numpy())
-    elements.copy_to(array.reshape(-1).view(np.uint16) if name == "f16" else array.reshape(-1))
+    # 8-bit floats are widened on the way; all others are copied as they are.
+    flat = array.reshape(-1)
+    elements.copy_to(flat if name in ("f32", "i32", "f8e4m3", "f8e5m2") else flat.view(np.uint8))
     return array  # type: ignore[no-any-return]
 
 
@@ -394,7 +396,7 @@ def _buffer(np: Any, array: npt.NDArray[Any], dtype: DType) -> npt.NDArray[Any]:
         return np.where(nan, (bits >> 16) | 0x40, rounded).astype(np.uint16)  # type: ignore[no-any-return]
     with np.errstate(over="ignore"):
         dense = np.ascontiguousarray(array, dtype.to_numpy()).reshape(-1)
-    return dense.view(np.uint16) if name == "f16" else dense  # type: ignore[no-any-return]
+    return dense if name in ("f32", "i32", "f8e4m3", "f8e5m2") else dense.view(np.uint8)  # type: ignore[no-any-return]
 
 
 def _position(index: int, size: int) -> int:

@@ -21,6 +21,7 @@ __all__ = [
     "ReplicasDifferError",
     "SpawnException",
     "StuckError",
+    "TritonError",
     "UnreceivedError",
 ]
 
@@ -50,6 +51,10 @@ class DeviceMemoryError(PhalanxError, MemoryError):
 
 class KernelError(PhalanxError, RuntimeError):
     """A kernel failed. If its Python code raised, that exception is the ``__cause__``."""
+
+
+class TritonError(PhalanxError, ValueError):
+    """A Triton kernel that could not be read, or that uses what is not supported."""
 
 
 class MismatchError(PhalanxError, RuntimeError):

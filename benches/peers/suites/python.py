@@ -19,6 +19,10 @@ LIMIT = "its limit"
 OPERATIONS = (("greenlet", 2.0, 1.2), ("recorded", 0.5, 0.3), ("replayed", 0.25, 0.15))
 
 
+# The pools of processes beside workers.
+POOLS = {"pool": "multiprocessing.Pool", "futures": "concurrent.futures", "joblib": "joblib"}
+
+
 def run(quick: bool, progress: Progress) -> list[Row]:
     """Installs the package and measures."""
     python = python_with(HERE / "requirements.txt")
@@ -36,7 +40,21 @@ def run(quick: bool, progress: Progress) -> list[Row]:
     for name, key in (("numpy to tensor, 64 MiB", "to_tensor_ms"), ("tensor to numpy, 64 MiB", "to_numpy_ms")):
         # One copy, on a machine that is not alone.
         rows.append(Row(name, values[key], values["numpy_copy_ms"], "one copy by numpy", "ms", True, "ratio", must=0.5))
+    rows.append(task_row(python, quick, progress))
     return rows
+
+
+def task_row(python: Path, quick: bool, progress: Progress) -> Row:
+    """An empty Python task in a child, beside the best pool of processes."""
+    costs = {}
+    for kind in ("phalanx", *POOLS):
+        progress.say(f"empty tasks in children: {kind}")
+        values = run_json([python, HERE / "worker_costs.py", kind, *(["--quick"] if quick else [])]).values
+        if "skipped" not in values:
+            costs[kind] = float(values["cpu_us"])
+    ours = costs.pop("phalanx")
+    best = min(costs, key=lambda kind: costs[kind])
+    return Row("an empty Python task in a child", ours, costs[best], POOLS[best], "us", True, "ratio", must=3.0, goal=10.0)
 
 
 def ring_row(python: Path, ranks: int, ours: float, progress: Progress) -> Row:

@@ -1,5 +1,9 @@
 //! The command line.
 
+mod sweep;
+
+pub(crate) use sweep::{CacheArgs, CacheCommand, SweepArgs, SweepCommand, SweepRunArgs};
+
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use phalanx_sim::config::DEFAULT_PRESET;
@@ -19,6 +23,7 @@ Examples:
   phalanx run ring --machine octo-ring -p bytes=4MiB --trace ring.pftrace
   phalanx ccl all_reduce -b 1K -e 1M -a all         which algorithm is fastest, by size
   phalanx node multi-chip-add                       four chips in four processes, and a check
+  phalanx sweep run ring -p bytes=1..64MiB:x4       one workload at many points, on all cores
   phalanx machines                                  the machines there are
 
 Exit codes: 0 fine, 1 a run that failed or a file that cannot be written, 2 bad input";
@@ -60,6 +65,9 @@ pub(crate) struct Cli {
     /// When to use colours (auto: on a terminal, unless `NO_COLOR` is set)
     #[arg(long, value_enum, value_name = "WHEN", default_value_t, global = true)]
     pub(crate) color: Color,
+    /// Neither use nor keep results of earlier runs
+    #[arg(long, global = true)]
+    pub(crate) no_cache: bool,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -70,6 +78,8 @@ pub(crate) enum Command {
     Run(RunArgs),
     /// Measure a collective over sizes and algorithms, in the table of nccl-tests
     Ccl(CclArgs),
+    /// Run a workload at many points: machines, their figures, parameters
+    Sweep(SweepArgs),
     /// Drive simulated chips, each a process of its own, with graphs of tasks
     Node(NodeArgs),
     /// Lay measured times beside simulated ones
@@ -80,6 +90,8 @@ pub(crate) enum Command {
     Machines(MachinesArgs),
     /// Check machine files without running anything
     Check(CheckArgs),
+    /// Show or clear the results that are kept between runs
+    Cache(CacheArgs),
     /// Print a completion script for a shell
     Completions(CompletionsArgs),
 }
@@ -94,6 +106,8 @@ impl Command {
             Self::Validate(args) => args.json,
             Self::Fit(args) => args.json,
             Self::Machines(args) => args.json,
+            Self::Cache(args) => args.json,
+            Self::Sweep(SweepArgs { command: SweepCommand::Run(args) }) => args.json,
             Self::Check(_) | Self::Completions(_) => false,
         }
     }

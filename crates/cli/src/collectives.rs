@@ -33,3 +33,11 @@ pub(crate) fn config(flag: Option<&Path>) -> Result<CclConfig, Failure> {
         }
     }
 }
+
+/// The text of the configuration that holds here; empty for the built-in one.
+pub(crate) fn text(flag: Option<&Path>) -> Result<String, Failure> {
+    match source(flag) {
+        Source::Builtin => Ok(String::new()),
+        Source::File(path) => Ok(machine::Source::read(&path)?.text),
+    }
+}

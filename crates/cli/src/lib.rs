@@ -36,9 +36,14 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Err(error) => return mistyped(&error, &arguments),
     };
     cli.color.apply();
+    if !cli.no_cache {
+        keep_results();
+    }
     let outcome = match &cli.command {
         Command::Run(args) => commands::run::run(args),
         Command::Ccl(args) => commands::ccl::ccl(args),
+        Command::Sweep(args) => commands::sweep::sweep(args, cli.no_cache),
+        Command::Cache(args) => commands::cache::cache(args),
         Command::Node(args) => commands::node::node(args),
         Command::Validate(args) => commands::validate::validate(args),
         Command::Fit(args) => commands::fit::fit(args),
@@ -47,6 +52,12 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Completions(args) => commands::completions::completions(args),
     };
     outcome.unwrap_or_else(|error| fail(&error, cli.command.json()))
+}
+
+/// Keeps the times of collectives' trials for later, in memory and in the user's cache directory.
+pub fn keep_results() {
+    let directory = commands::cache::directory().map(|directory| directory.join("trials"));
+    phalanx_torch::ccl::store::keep(directory.as_deref(), phalanx_workloads::sweep::CODE);
 }
 
 /// Reports what cannot be understood, or gives the help that was asked for.

@@ -43,3 +43,30 @@ impl Drop for Progress {
         self.bar.finish_and_clear();
     }
 }
+
+/// The progress of many equal pieces of work, with the time that is left.
+pub(crate) struct Bar(ProgressBar);
+
+impl Bar {
+    pub(crate) fn start(all: u64, noun: &'static str) -> Self {
+        let template = "{bar:30} {pos} of {len} {msg}, {eta} left";
+        let style = ProgressStyle::with_template(template).expect("a template that is a constant");
+        Self(ProgressBar::new(all).with_style(style).with_message(noun))
+    }
+
+    /// One piece is done.
+    pub(crate) fn advance(&self) {
+        self.0.inc(1);
+    }
+
+    /// Does something on the terminal without the bar.
+    pub(crate) fn aside<T>(&self, act: impl FnOnce() -> T) -> T {
+        self.0.suspend(act)
+    }
+}
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}

@@ -2,6 +2,7 @@
 
 pub(crate) mod fitting;
 mod json;
+pub(crate) mod points;
 pub(crate) mod sweep;
 mod text;
 pub(crate) mod validation;

@@ -186,6 +186,8 @@ pub struct Engine {
     wants_admission: bool,
     /// True if a worker keeps order.
     has_order: bool,
+    /// Number of tasks that wait for others and were not sent behind them.
+    pending: u32,
     dispatches: u64,
     sequence: u64,
     last_run: u64,
@@ -220,6 +222,7 @@ impl Engine {
             wants_room: false,
             wants_admission: false,
             has_order: false,
+            pending: 0,
             dispatches: 0,
             sequence: 0,
             last_run: 0,
@@ -354,7 +357,7 @@ impl Engine {
         let state = self.workers.get(worker.index());
         state.into_iter().flat_map(|state| &state.flights).map(move |flight| {
             let (Flight { dispatch, slot, member, .. }, entry) = (*flight, &self.ring[flight.slot]);
-            let task = TaskId { slot, generation: entry.generation };
+            let task = TaskId::new(slot, entry.generation);
             Start { worker, dispatch, task, member, work: entry.work }
         })
     }
@@ -373,6 +376,8 @@ impl Engine {
 
     /// Counts everything that the engine holds.
     pub fn stats(&self) -> Stats {
+        let pending = self.ring.tasks().filter(|(_, slot, _)| slot.state == State::Pending);
+        debug_assert_eq!(self.pending as usize, pending.count(), "QUE-5: all that wait");
         let unended = self.ring.tasks().filter(|(_, slot, _)| !slot.is_ended());
         let only = self.buffers.iter().filter(|buffer| buffer.is_used(&self.ring));
         let queues = self
@@ -445,6 +450,15 @@ fn is_over(runs: &[Run], (index, number): (u32, u64)) -> bool {
 /// The actions that were not taken yet, oldest first: an iterator that removes what it returns.
 #[derive(Debug)]
 pub struct Actions<'a>(&'a mut VecDeque<Action>);
+
+impl<'a> Actions<'a> {
+    /// Returns the oldest action, and does not remove it. Parts of an action that was just decided on are faster to read in
+    /// place than after the whole was copied.
+    #[inline]
+    pub fn first(self) -> Option<&'a Action> {
+        self.0.front()
+    }
+}
 
 impl Iterator for Actions<'_> {
     type Item = Action;

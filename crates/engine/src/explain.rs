@@ -74,9 +74,9 @@ impl Engine {
         let at = self.ring.find(task)?;
         let dependencies = self.ring.edges(at).map(|edge| Dependency {
             producer: edge.producer,
-            member: edge.at.member(),
-            argument: edge.at.argument(),
-            kinds: edge.kinds,
+            member: edge.at().member(),
+            argument: edge.at().argument(),
+            kinds: edge.kinds(),
             is_satisfied: self.has_ended(edge.producer),
         });
         Some(Why {
@@ -106,15 +106,15 @@ impl Engine {
     }
 
     fn waiting(&self, task: TaskId) -> Waiting {
-        let (slot, extra) = (&self.ring[task.slot], self.ring.extra(task.slot));
+        let (slot, extra) = (&self.ring[task.place()], self.ring.extra(task.place()));
         match slot.state {
             State::Pending => Waiting::Tasks(self.waits_of(task)),
             State::Ready => self.waiting_for_worker(task),
             State::Running if extra.deferred > 0 => Waiting::Resolution,
-            State::Running => Waiting::Ending(self.workers_of(task.slot)),
+            State::Running => Waiting::Ending(self.workers_of(task.place())),
             State::Completed | State::Consumed => Waiting::Holders(slot.holders.count()),
             State::Failed => {
-                self.ring.rare(task.slot).cause.map_or(Waiting::Holders(0), Waiting::Failed)
+                self.ring.rare(task.place()).cause.map_or(Waiting::Holders(0), Waiting::Failed)
             }
         }
     }
@@ -127,7 +127,7 @@ impl Engine {
     }
 
     fn waiting_for_worker(&self, task: TaskId) -> Waiting {
-        let slot = &self.ring[task.slot];
+        let slot = &self.ring[task.place()];
         let run = &self.runs[slot.run as usize];
         if !run.is_active {
             let ahead = self.order.iter().map(|at| &self.runs[*at as usize]);
@@ -219,9 +219,9 @@ impl Engine {
             graph.edges.extend(edges.map(|edge| GraphEdge {
                 from: edge.producer,
                 to: task,
-                member: edge.at.member(),
-                argument: edge.at.argument(),
-                kinds: edge.kinds,
+                member: edge.at().member(),
+                argument: edge.at().argument(),
+                kinds: edge.kinds(),
             }));
         }
     }

@@ -93,10 +93,10 @@ impl<T: Vacant, const N: usize> InlineList<T, N> {
         self.count as usize
     }
 
-    /// Returns the inline entries; empty places hold [`Vacant::VACANT`] or old entries.
+    /// Returns the entry `at`, if it is inline.
     #[inline]
-    pub(crate) fn first(&self) -> [T; N] {
-        self.first
+    pub(crate) fn inline(&self, at: usize) -> Option<T> {
+        if at < self.len() { self.first.get(at).copied() } else { None }
     }
 
     /// Returns the first chunk of the entries that are not inline; for [`Overflow::next`].

@@ -140,7 +140,7 @@ impl Ring {
     /// True if `task` has not ended.
     #[inline]
     pub(crate) fn is_under_way(&self, task: TaskId) -> bool {
-        self.slots.get(task.slot as usize).is_some_and(|entry| entry.under_way == task.generation)
+        self.slots.get(task.slot()).is_some_and(|entry| entry.under_way == task.generation())
     }
 
     /// Begins to look for what the task in `slot`, which was submitted as number `sequence`, must wait for.
@@ -152,11 +152,16 @@ impl Ring {
         Joining { slots, consumers, extra, long, slot, sequence }
     }
 
-    /// The tasks that wait for `slot`: how many, the first of them, and where the others are.
+    /// The task that waits for `slot` as number `at` among the first ones.
     #[inline]
-    pub(crate) fn consumers(&self, slot: u32) -> (usize, [u32; CONSUMERS], u32) {
-        let consumers = &self.consumers[slot as usize].0;
-        (consumers.len(), consumers.first(), consumers.more())
+    pub(crate) fn consumer(&self, slot: u32, at: usize) -> Option<u32> {
+        self.consumers[slot as usize].0.inline(at)
+    }
+
+    /// Where the tasks that wait for `slot` and are not among the first ones are.
+    #[inline]
+    pub(crate) fn others(&self, slot: u32) -> u32 {
+        self.consumers[slot as usize].0.more()
     }
 
     /// True if any task waits for `slot`.
@@ -202,13 +207,14 @@ impl Ring {
     /// The slot of `task`, if it is not gone.
     #[inline]
     pub(crate) fn find(&self, task: TaskId) -> Option<u32> {
-        let slot = self.slots.get(task.slot as usize)?;
-        (slot.generation == task.generation && slot.state != State::Consumed).then_some(task.slot)
+        let slot = self.slots.get(task.slot())?;
+        (slot.generation == task.generation() && slot.state != State::Consumed)
+            .then_some(task.place())
     }
 
     #[inline]
     pub(crate) fn id(&self, slot: u32) -> TaskId {
-        TaskId { slot, generation: self.slots[slot as usize].generation }
+        TaskId::new(slot, self.slots[slot as usize].generation)
     }
 
     /// Returns the edges of a task to all that it waited for.
@@ -248,8 +254,8 @@ impl Joining<'_> {
     /// Waits for `producer` if that has not ended.
     #[inline]
     pub(crate) fn meet(&mut self, producer: TaskId, at: ArgumentOf, kinds: Kinds) {
-        if let Some(entry) = self.slots.get(producer.slot as usize)
-            && entry.under_way == producer.generation
+        if let Some(entry) = self.slots.get(producer.slot())
+            && entry.under_way == producer.generation()
         {
             self.wait(producer, at, kinds);
         }
@@ -258,16 +264,16 @@ impl Joining<'_> {
     /// Waits for a task, unless for itself: once, however many arguments say so.
     #[inline(never)]
     fn wait(&mut self, producer: TaskId, at: ArgumentOf, kinds: Kinds) {
-        if producer.slot == self.slot {
+        if producer.place() == self.slot {
             return;
         }
-        let consumers = &mut self.consumers[producer.slot as usize].0;
-        let (edge, edges) = (Edge { producer, at, kinds }, &mut self.extra.edges);
+        let consumers = &mut self.consumers[producer.slot()].0;
+        let (edge, edges) = (Edge::new(producer, at, kinds), &mut self.extra.edges);
         if !consumers.has_inline_room() || !edges.has_inline_room() {
             return self.wait_long(edge);
         }
         edges.push_inline(edge);
-        let entry = &mut self.slots[producer.slot as usize];
+        let entry = &mut self.slots[producer.slot()];
         if entry.mark != self.sequence {
             entry.mark = self.sequence;
             consumers.push_inline(self.slot);
@@ -279,7 +285,7 @@ impl Joining<'_> {
     #[cold]
     #[inline(never)]
     fn wait_long(&mut self, edge: Edge) {
-        let producer = edge.producer.slot as usize;
+        let producer = edge.producer.slot();
         self.extra.edges.push(edge, self.long.1);
         self.slots[self.slot as usize].is_bulky = true;
         if self.slots[producer].mark != self.sequence {

@@ -23,27 +23,50 @@ use crate::worker::{PoolId, WorkerId};
 pub struct Time(pub u64);
 
 /// The name of a task: a slot of the ring, and the number of its uses so far.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[repr(align(8))]
-pub struct TaskId {
-    pub(crate) slot: u32,
-    pub(crate) generation: u32,
-}
+///
+/// One number, the slot in its upper half: parts that were written apart are slow to read as one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TaskId(u64);
 
 impl TaskId {
     /// The name of no task.
-    pub(crate) const NONE: Self = Self { slot: NONE, generation: 0 };
+    pub(crate) const NONE: Self = Self::new(NONE, 0);
+
+    #[inline]
+    pub(crate) const fn new(slot: u32, generation: u32) -> Self {
+        Self((slot as u64) << 32 | generation as u64)
+    }
 
     /// Returns its slot of the ring, from 0; another task has it later.
     #[inline]
     pub fn slot(self) -> usize {
-        self.slot as usize
+        self.place() as usize
+    }
+
+    /// Returns its slot as the ring numbers it.
+    #[inline]
+    pub(crate) fn place(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    /// Returns the number of uses of its slot, itself included.
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "the lower half")]
+    pub(crate) fn generation(self) -> u32 {
+        self.0 as u32
+    }
+}
+
+impl std::fmt::Debug for TaskId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (slot, generation) = (self.place(), self.generation());
+        f.debug_struct("TaskId").field("slot", &slot).field("generation", &generation).finish()
     }
 }
 
 impl std::fmt::Display for TaskId {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "t{}.{}", self.slot, self.generation)
+        write!(f, "t{}.{}", self.place(), self.generation())
     }
 }
 
@@ -269,11 +292,13 @@ impl Route {
 }
 
 /// A task that another one waited for, and the conflicts that caused it.
+///
+/// Two whole numbers: parts that were written apart are slow to read as one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Edge {
     pub(crate) producer: TaskId,
-    pub(crate) at: ArgumentOf,
-    pub(crate) kinds: Kinds,
+    /// The argument in the lower half, the conflicts in the upper one.
+    cause: u64,
 }
 
 /// An argument of a member.
@@ -307,8 +332,24 @@ impl ArgumentOf {
 
 impl Edge {
     /// No edge.
-    pub(crate) const NONE: Self =
-        Self { producer: TaskId::NONE, at: ArgumentOf::NONE, kinds: Kinds::EXPLICIT };
+    pub(crate) const NONE: Self = Self::new(TaskId::NONE, ArgumentOf::NONE, Kinds::EXPLICIT);
+
+    #[inline]
+    pub(crate) const fn new(producer: TaskId, at: ArgumentOf, kinds: Kinds) -> Self {
+        Self { producer, cause: (kinds.bits() as u64) << 32 | at.0 as u64 }
+    }
+
+    /// Returns the argument that caused it.
+    #[expect(clippy::cast_possible_truncation, reason = "the lower half")]
+    pub(crate) fn at(self) -> ArgumentOf {
+        ArgumentOf(self.cause as u32)
+    }
+
+    /// Returns the conflicts that caused it.
+    #[expect(clippy::cast_possible_truncation, reason = "eight bits")]
+    pub(crate) fn kinds(self) -> Kinds {
+        Kinds::of_bits((self.cause >> 32) as u8)
+    }
 }
 
 /// A slot of the ring: the state that every task needs, in one cache line.

@@ -51,6 +51,14 @@ impl Kinds {
         Self(self.0 | other.0)
     }
 
+    pub(crate) const fn bits(self) -> u8 {
+        self.0
+    }
+
+    pub(crate) const fn of_bits(bits: u8) -> Self {
+        Self(bits)
+    }
+
     /// True if all of `other` are among these.
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0

@@ -16,9 +16,12 @@ mod machine;
 mod one_thread;
 mod rank;
 mod report;
+mod runtime;
 mod stream;
+mod sweep;
 mod tensor;
 mod tp;
+mod triton;
 mod work;
 
 /// The module `phalanx._core`.
@@ -41,11 +44,27 @@ mod _core {
     #[pymodule_export]
     use crate::report::Report;
     #[pymodule_export]
+    use crate::runtime::child::{CopiedArgument, RunningTask, current_task, serve_worker};
+    #[pymodule_export]
+    use crate::runtime::domain::{Domain, TaskSeat};
+    #[pymodule_export]
+    use crate::runtime::function::Function;
+    #[pymodule_export]
+    use crate::runtime::graph::{Run, RuntimeCall, RuntimeGraph, SubmittedTask};
+    #[pymodule_export]
+    use crate::runtime::tensor::{SharedArgument, SharedBuffer, SharedTensor};
+    #[pymodule_export]
+    use crate::runtime::worker::RuntimeWorker;
+    #[pymodule_export]
     use crate::stream::{Event, Stream};
+    #[pymodule_export]
+    use crate::sweep::run_sweep;
     #[pymodule_export]
     use crate::tensor::{Elements, Tensor};
     #[pymodule_export]
     use crate::tp::Layer;
+    #[pymodule_export]
+    use crate::triton::{TritonKernel, TritonWork};
     #[pymodule_export]
     use crate::work::Work;
 

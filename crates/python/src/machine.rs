@@ -2,7 +2,7 @@
 
 use crate::error::exception;
 use phalanx_sim::config::{self, MachineError};
-use phalanx_sim::spec;
+use phalanx_sim::{Bytes, Capacity, spec};
 use pyo3::prelude::*;
 
 /// A machine that was read and checked.
@@ -71,6 +71,26 @@ impl MachineSpec {
     #[getter]
     fn topology(&self) -> &'static str {
         self.0.sips.topology.name()
+    }
+
+    /// Facts of one SIP, `None` if unlimited: bytes of scratch memory of a PE, of HBM and of the cache; bytes a second of HBM; operations
+    /// a second of a matrix engine.
+    #[expect(clippy::type_complexity, reason = "five numbers")]
+    fn device(&self) -> (Option<u64>, Option<u64>, Option<u64>, Option<u64>, Option<u64>) {
+        let spec = &self.0;
+        let bytes = |capacity: Capacity| match capacity {
+            Capacity::Limited(Bytes(bytes)) => Some(bytes),
+            Capacity::Unlimited => None,
+        };
+        let cubes = spec.cubes.count().into();
+        let all = |each: Option<u64>| each.map(|each: u64| each.saturating_mul(cubes));
+        (
+            bytes(spec.tcm),
+            all(bytes(spec.hbm.capacity)),
+            spec.cache.map_or(Some(0), |cache| bytes(cache.capacity)),
+            all(spec.hbm.bandwidth.as_per_second()),
+            spec.gemm.rate.as_per_second(),
+        )
     }
 
     fn __eq__(&self, other: &Self) -> bool {

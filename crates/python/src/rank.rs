@@ -3,7 +3,7 @@
 use crate::error::{OrRaise, exception};
 use crate::fiber::{Reply, wait};
 use crate::one_thread::OneThread;
-use crate::tensor::{Tensor, value_of};
+use crate::tensor::{Tensor, row_of, value_of};
 use phalanx_sim::{DType, Time};
 use phalanx_torch::{DpPolicy, Placed, Spread};
 use pyo3::prelude::*;
@@ -73,6 +73,11 @@ impl Rank {
     /// The simulated time, in picoseconds.
     fn now(&self) -> PyResult<u64> {
         Ok(self.get()?.now().as_ps())
+    }
+
+    /// True if the run computes numbers.
+    fn has_data(&self) -> PyResult<bool> {
+        Ok(self.get()?.has_data())
     }
 
     /// The number of cubes of the SIP and of PEs of each cube.
@@ -147,6 +152,12 @@ impl Rank {
         let value = value_of(py, buffer, dtype, &shape)?;
         let made = self.placed(py, policy.as_ref())?.of_value(&shape, dtype, || value);
         made.or_raise(py).map(Tensor::new)
+    }
+
+    /// A tensor of the elements of a contiguous buffer, one row, in memory without simulated time.
+    fn resident(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>, dtype: &str) -> PyResult<Tensor> {
+        let value = row_of(py, buffer, read_dtype(py, dtype)?)?;
+        self.get()?.resident_value([value.len()], &value).or_raise(py).map(Tensor::new)
     }
 
     fn arange(

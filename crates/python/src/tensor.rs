@@ -6,6 +6,7 @@ use crate::one_thread::OneThread;
 use crate::work::Work;
 use bytemuck::allocation::cast_vec;
 use half::{bf16, f16};
+use phalanx_sim::value::Buffer;
 use phalanx_sim::{DType, Value};
 use pyo3::buffer::{Element, PyBuffer};
 use pyo3::prelude::*;
@@ -116,6 +117,17 @@ impl Tensor {
         })
     }
 
+    /// Replaces all elements by those of a contiguous buffer, without simulated time.
+    fn place(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>) -> PyResult<()> {
+        let tensor = self.get()?;
+        tensor.place(&row_of(py, buffer, tensor.dtype())?).or_raise(py)
+    }
+
+    /// The elements as they are now, without simulated time.
+    fn peek(&self, py: Python<'_>) -> PyResult<Elements> {
+        self.get()?.peek().or_raise(py).map(Elements)
+    }
+
     /// Reads the elements.
     fn read(&self, py: Python<'_>) -> Reply {
         let tensor = self.get()?.clone();
@@ -132,11 +144,14 @@ pub(crate) struct Elements(Value);
 
 #[pymethods]
 impl Elements {
-    /// Copies the elements into a contiguous array: `float32`, `int32`, or `uint16` for f16 and bf16.
+    /// Copies the elements into a contiguous array: into `uint8` the bytes; otherwise into `float32`, `int32`, `uint16`
+    /// for f16 and bf16, and 8-bit floats into `float32`.
     fn copy_to(&self, py: Python<'_>, array: &Bound<'_, PyAny>) -> PyResult<()> {
         let elements = self.0.elements();
+        if let Ok(bytes) = PyBuffer::<u8>::get(array) {
+            return bytes.copy_from_slice(py, elements.bytes());
+        }
         match elements.dtype() {
-            DType::F32 => PyBuffer::<f32>::get(array)?.copy_from_slice(py, elements.of()),
             DType::I32 => PyBuffer::<i32>::get(array)?.copy_from_slice(py, elements.of()),
             DType::F16 => {
                 let elements: &[f16] = elements.of();
@@ -146,23 +161,34 @@ impl Elements {
                 let elements: &[bf16] = elements.of();
                 PyBuffer::<u16>::get(array)?.copy_from_slice(py, bytemuck::cast_slice(elements))
             }
+            DType::F32 => PyBuffer::<f32>::get(array)?.copy_from_slice(py, elements.of()),
+            _ => PyBuffer::<f32>::get(array)?.copy_from_slice(py, &self.0.to_f32()),
         }
     }
 }
 
 /// The elements of a contiguous buffer as a value: one copy.
+pub(crate) fn row_of(py: Python<'_>, buffer: &Bound<'_, PyAny>, dtype: DType) -> PyResult<Value> {
+    Ok(match dtype {
+        _ if PyBuffer::<u8>::get(buffer).is_ok() => {
+            Value::from_buffer(Buffer::from_bytes(dtype, &elements::<u8>(py, buffer)?))
+        }
+        DType::F32 => Value::from_vec(elements::<f32>(py, buffer)?),
+        DType::I32 => Value::from_vec(elements::<i32>(py, buffer)?),
+        DType::F16 => Value::from_vec(cast_vec::<u16, f16>(elements(py, buffer)?)),
+        DType::Bf16 => Value::from_vec(cast_vec::<u16, bf16>(elements(py, buffer)?)),
+        _ => Value::from_f32(dtype, &elements::<f32>(py, buffer)?),
+    })
+}
+
+/// The same for a shape.
 pub(crate) fn value_of(
     py: Python<'_>,
     buffer: &Bound<'_, PyAny>,
     dtype: DType,
     shape: &[usize],
 ) -> PyResult<Value> {
-    let value = match dtype {
-        DType::F32 => Value::from_vec(elements::<f32>(py, buffer)?),
-        DType::I32 => Value::from_vec(elements::<i32>(py, buffer)?),
-        DType::F16 => Value::from_vec(cast_vec::<u16, f16>(elements(py, buffer)?)),
-        DType::Bf16 => Value::from_vec(cast_vec::<u16, bf16>(elements(py, buffer)?)),
-    };
+    let value = row_of(py, buffer, dtype)?;
     let wanted = shape.iter().try_fold(1_usize, |product, dim| product.checked_mul(*dim));
     if wanted == Some(value.len()) {
         return Ok(value);

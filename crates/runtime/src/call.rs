@@ -42,7 +42,8 @@ static NONE: Rare = Rare {
 
 impl Call {
     /// Creates a call without arguments.
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "a call that was just written is slow to move")]
     pub fn new(callable: &Callable) -> Self {
         Self {
             name: callable.name,
@@ -68,9 +69,12 @@ impl Call {
 
     /// Adds arguments behind those it has: `.args([a.input(), b.output()])`.
     #[must_use]
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "a call that was just written is slow to move")]
     pub fn args(mut self, arguments: impl IntoIterator<Item = Argument>) -> Self {
-        self.arguments.extend(arguments);
+        for argument in arguments {
+            self.push(argument);
+        }
         self
     }
 

@@ -34,11 +34,13 @@ mod allocated;
 mod error;
 pub(crate) mod notice;
 pub(crate) mod roster;
+mod seat;
 mod view;
 
 pub(crate) use allocated::Allocated;
 pub use error::DomainError;
 pub(crate) use roster::{LINE, MAX_BUFFERS, MAX_NAME, MAX_RANKS, MAX_SIGNALS};
+pub use seat::Seat;
 pub use view::{DomainView, WindowBuffer};
 pub(crate) use view::{TaskIdentity, check_memory};
 

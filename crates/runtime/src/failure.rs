@@ -19,6 +19,11 @@ impl Failure {
         Self { words: with_backtrace(words.into()) }
     }
 
+    /// Creates a failure with these words and no backtrace: they have their own, of another language.
+    pub fn told(words: impl Into<String>) -> Self {
+        Self { words: words.into() }
+    }
+
     /// Calls `code`; if it panics, that is a failure with the panic's words and place, and nothing is printed.
     ///
     /// Workers do this with every task. It is public for devices that have a thread of their own.

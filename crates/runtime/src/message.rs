@@ -41,6 +41,87 @@ pub(crate) struct Order {
     pub members: u16,
 }
 
+/// Numbers of the parts of a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Counts {
+    arguments: u16,
+    scalars: u16,
+    memberships: u16,
+}
+
+// The head of a task is the number of its run and a word with the digest of the callable in its upper half. The lower half
+// has, if the lowest bit is 0, the callable (16 bits), the number of arguments (8 bits) and that of scalars (7 bits); else
+// the callable only, and one more word follows: member, members, arguments (16 bits each), scalars and domains (8 bits each).
+
+/// True if the head of a task is two words: no group, no domain, and small numbers.
+#[inline]
+fn is_short(order: &Order, counts: Counts) -> bool {
+    let is_single = order.members == 1 && order.member == 0 && counts.memberships == 0;
+    is_single && order.callable < 1 << 16 && counts.arguments < 1 << 8 && counts.scalars < 1 << 7
+}
+
+#[inline]
+fn first_word(order: &Order, counts: Counts) -> u64 {
+    let callable = u64::from(order.callable);
+    let low = if is_short(order, counts) {
+        callable << 16 | u64::from(counts.arguments) << 8 | u64::from(counts.scalars) << 1
+    } else {
+        (callable << 1 | 1) & u64::from(u32::MAX)
+    };
+    u64::from(order.digest) << 32 | low
+}
+
+fn second_word(order: &Order, counts: Counts) -> u64 {
+    let few = |number: u16| u64::from(number.min(0xff));
+    u64::from(order.member)
+        | u64::from(order.members) << 16
+        | u64::from(counts.arguments) << 32
+        | few(counts.scalars) << 48
+        | few(counts.memberships) << 56
+}
+
+/// Returns the callable that the first word of a head names.
+#[inline]
+fn callable_of(first: u64) -> u32 {
+    let [low, _] = halves(first);
+    if low & 1 == 0 { low >> 16 } else { low >> 1 }
+}
+
+/// Reads the head of a task.
+#[inline]
+fn read_head(reader: &mut Reader<'_>) -> Result<(Order, Counts), BadMessage> {
+    let [run, first] = reader.words("the head of a task")?;
+    let [low, digest] = halves(first);
+    let callable = callable_of(first);
+    if low & 1 == 0 {
+        let [rest, _] = quarters(low);
+        let [scalars, arguments] = rest.to_le_bytes();
+        let order = Order { callable, digest, run, member: 0, members: 1 };
+        let (arguments, scalars) = (arguments.into(), (scalars >> 1).into());
+        return Ok((order, Counts { arguments, scalars, memberships: 0 }));
+    }
+    read_long_head(reader, Order { callable, digest, run, member: 0, members: 1 })
+}
+
+/// Reads the rest of a head of three words.
+#[inline(never)]
+fn read_long_head(reader: &mut Reader<'_>, order: Order) -> Result<(Order, Counts), BadMessage> {
+    let [second] = reader.words("the head of a group or of a task with many parts")?;
+    let [members, counts] = halves(second);
+    let [member, members] = quarters(members);
+    let [arguments, others] = quarters(counts);
+    let [scalars, memberships] = others.to_le_bytes().map(u16::from);
+    let (order, counts) =
+        (Order { member, members, ..order }, Counts { arguments, scalars, memberships });
+    if order.member >= order.members {
+        return Err(reader.refuse("member", u64::from(order.member)));
+    }
+    if is_short(&order, counts) {
+        return Err(reader.refuse("a long head of a short task", second));
+    }
+    Ok((order, counts))
+}
+
 /// Appends a task to `bytes`.
 #[inline]
 pub(crate) fn encode_task(
@@ -51,14 +132,15 @@ pub(crate) fn encode_task(
     memberships: &[Membership],
     blob: &[u8],
 ) {
-    let [argument_count, scalar_count, membership_count] =
-        [arguments.len(), scalars.len(), memberships.len()];
-    let counts = u64::from(count(argument_count))
-        | u64::from(count(scalar_count).min(0xff)) << 16
-        | u64::from(count(membership_count).min(0xff)) << 24;
-    let members = u64::from(order.member) | u64::from(order.members) << 16;
-    let callable = u64::from(order.callable) | u64::from(order.digest) << 32;
-    push(bytes, [order.run, callable, members | counts << 32]);
+    let counts = Counts {
+        arguments: count(arguments.len()),
+        scalars: count(scalars.len()),
+        memberships: count(memberships.len()),
+    };
+    push(bytes, [order.run, first_word(order, counts)]);
+    if !is_short(order, counts) {
+        push(bytes, [second_word(order, counts)]);
+    }
     for argument in arguments {
         argument.encode(bytes);
     }
@@ -160,10 +242,6 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
-    fn byte(&mut self, what: &'static str) -> Result<u8, BadMessage> {
-        self.take::<1>(what).map(|[byte]| byte)
-    }
-
     fn long(&mut self, what: &'static str) -> Result<u64, BadMessage> {
         self.take(what).map(u64::from_le_bytes)
     }
@@ -243,30 +321,27 @@ pub fn decode_task<'a>(
     buffers: &'a mut DecodeBuffers,
 ) -> Result<Received<'a>, BadMessage> {
     let DecodeBuffers { starts, memberships } = buffers;
-    memberships.clear();
     let mut reader = Reader { bytes, at: 0 };
-    let [run, callable, rest] = reader.words("the head of a task")?;
-    let [callable, digest] = halves(callable);
-    let [members, counts] = halves(rest);
-    let [member, members] = quarters(members);
-    let [arguments, others] = quarters(counts);
-    let [numbers, domains] = others.to_le_bytes();
-    let order = Order { callable, digest, run, member, members };
-    if order.member >= order.members {
-        return Err(reader.refuse("member", u64::from(order.member)));
-    }
-    if usize::from(arguments) > MAX_ARGUMENTS || usize::from(numbers) > MAX_SCALARS {
-        let found = u64::from(arguments.max(numbers.into()));
+    let (order, Counts { arguments, scalars, memberships: domains }) = read_head(&mut reader)?;
+    if usize::from(arguments) > MAX_ARGUMENTS || usize::from(scalars) > MAX_SCALARS {
+        let found = u64::from(arguments.max(scalars));
         return Err(reader.refuse("count of arguments or scalars", found));
     }
     if usize::from(domains) > MAX_DOMAINS {
         return Err(reader.refuse("count of domains", domains.into()));
     }
     let arguments = read_arguments(&mut reader, starts, arguments.into())?;
-    let (scalars, _) = reader.bytes(8 * usize::from(numbers), "scalars")?.as_chunks();
-    for _ in 0..domains {
-        memberships.push(decode_membership(&mut reader)?);
-    }
+    let (scalars, _) = reader.bytes(8 * usize::from(scalars), "scalars")?.as_chunks();
+    let memberships = if domains == 0 {
+        // The usual task: a list that was just cleared is slow to read.
+        &[]
+    } else {
+        memberships.clear();
+        for _ in 0..domains {
+            memberships.push(decode_membership(&mut reader)?);
+        }
+        &memberships[..]
+    };
     Ok(Received { order, arguments, scalars: Scalars(scalars), memberships, blob: reader.rest() })
 }
 
@@ -323,33 +398,33 @@ impl Ended {
     }
 
     /// Encodes it; the words of a failure follow the bytes.
-    pub(crate) fn encode(&self) -> [u8; 33] {
-        let mut bytes = [0; 33];
-        bytes[0] = self.verdict as u8;
-        bytes[1..9].copy_from_slice(&self.dispatch.to_le_bytes());
-        bytes[9..17].copy_from_slice(&self.nanoseconds.to_le_bytes());
-        bytes[17..25].copy_from_slice(&self.picoseconds.to_le_bytes());
-        bytes[25..33].copy_from_slice(&self.begun.to_le_bytes());
-        bytes
+    ///
+    /// Whole numbers of eight bytes: the dispatch with the verdict in its two highest bits, both lengths, the beginning.
+    #[inline]
+    pub(crate) fn encode(&self) -> [u64; 4] {
+        let first = self.dispatch | (self.verdict as u64) << VERDICT;
+        [first, self.nanoseconds, self.picoseconds, self.begun].map(u64::to_le)
     }
 
     /// Reads what [`Ended::encode`] wrote; returns it and the bytes behind it.
+    #[inline]
     pub(crate) fn decode(bytes: &[u8]) -> Result<(Self, &[u8]), BadMessage> {
         let mut reader = Reader { bytes, at: 0 };
-        let verdict = match reader.byte("verdict")? {
+        let [first, nanoseconds, picoseconds, begun] = reader.words("an ending")?;
+        let verdict = match first >> VERDICT {
             0 => Verdict::Done,
             1 => Verdict::Failed,
             2 => Verdict::Skipped,
-            other => return Err(reader.refuse("verdict", u64::from(other))),
+            other => return Err(reader.refuse("verdict", other)),
         };
-        let dispatch = reader.long("dispatch")?;
-        let nanoseconds = reader.long("nanoseconds")?;
-        let picoseconds = reader.long("picoseconds")?;
-        let begun = reader.long("begun")?;
+        let dispatch = first & ((1 << VERDICT) - 1);
         let ended = Self { dispatch, verdict, begun, nanoseconds, picoseconds };
         Ok((ended, reader.rest()))
     }
 }
+
+/// Number of bits of a dispatch in an ending.
+const VERDICT: u32 = 62;
 
 #[cfg(test)]
 mod tests;

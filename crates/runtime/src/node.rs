@@ -117,6 +117,16 @@ impl Node {
         self.progress.start_driving()
     }
 
+    /// Counts the caller as a driver until [`Node::resume_driving`] gives the guard.
+    pub(crate) fn begin_driving(&self) {
+        std::mem::forget(self.progress.start_driving());
+    }
+
+    /// Returns the guard of [`Node::begin_driving`].
+    pub(crate) fn resume_driving(&self) -> Driver<'_, Core> {
+        self.progress.resume_driving()
+    }
+
     /// Refuses new runs from here on; true if the node was open.
     pub(crate) fn close(&self) -> bool {
         self.progress.close()

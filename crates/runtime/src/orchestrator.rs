@@ -14,7 +14,7 @@ use crate::node::{Core, Node, Submitting};
 use crate::shm::mailbox::Witness;
 use crate::tensor::{Access, Argument, Buffer, Bytes, DType, Layout, Tensor};
 use phalanx_engine::{
-    Arg, Mode, Placement, PoolId, RunId, Slab, Submit, TaskId, TaskSpec, WorkerId,
+    Arg, Mode, Placement, PoolId, RunId, Scope, Slab, Submit, TaskId, TaskSpec, WorkerId,
 };
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -49,23 +49,26 @@ pub(crate) const MAX_BYTES: usize = 1 << 20;
 
 /// Builds the graph of one run.
 pub struct Orchestrator<'n> {
-    pub(crate) node: &'n Node,
+    pub(crate) node: &'n Arc<Node>,
     pub(crate) ids: &'n WorkerIds,
     pub(crate) run: RunId,
-    args: Vec<Arg>,
-    since: u32,
+    pub(crate) args: Vec<Arg>,
+    pub(crate) since: u32,
     submitting: Submitting<'n, Core>,
     /// Witness of progress for a parent.
     pub(crate) witness: Option<Witness>,
     /// Domains that are kept for the run.
     pub(crate) held: Vec<u64>,
+    /// Longest wait for room; for ever if there is none.
+    pub(crate) patience: Option<Duration>,
 }
 
 impl<'n> Orchestrator<'n> {
-    pub(crate) fn new(node: &'n Node, ids: &'n WorkerIds, run: RunId) -> Self {
+    pub(crate) fn new(node: &'n Arc<Node>, ids: &'n WorkerIds, run: RunId) -> Self {
         let (args, held) = (Vec::new(), Vec::new());
         let submitting = node.start_submitting();
-        Self { node, ids, run, args, since: 0, submitting, witness: None, held }
+        let (witness, patience) = (None, None);
+        Self { node, ids, run, args, since: 0, submitting, witness, held, patience }
     }
 
     /// Returns the number of workers of the next level.
@@ -149,15 +152,23 @@ impl<'n> Orchestrator<'n> {
         mode: Mode,
         body: impl FnOnce(&mut Self) -> Result<T, E>,
     ) -> Result<T, E> {
-        let scope = self.node.lock().engine.open(self.run, label, mode).map_err(Error::from)?;
+        let scope = self.open_scope(label, mode)?;
         let result = body(self);
-        let mut core = self.node.lock();
-        let closed = core.engine.close(scope).map_err(Error::from);
-        core.carry_out();
-        drop(core);
+        let closed = self.close_scope(scope);
         let value = result?;
         closed?;
         Ok(value)
+    }
+
+    pub(crate) fn open_scope(&mut self, label: &'static str, mode: Mode) -> Result<Scope, Error> {
+        Ok(self.node.lock().engine.open(self.run, label, mode)?)
+    }
+
+    pub(crate) fn close_scope(&mut self, scope: Scope) -> Result<(), Error> {
+        let mut core = self.node.lock();
+        let closed = core.engine.close(scope);
+        core.carry_out();
+        Ok(closed?)
     }
 
     /// Shows workers all that was submitted, before a graph's code waits for something itself.
@@ -194,7 +205,7 @@ impl<'n> Orchestrator<'n> {
             (job.run, job.callable) = (Some(run), order.callable);
             job.is_idempotent = call.is_idempotent;
             if let Some(name) = &call.rare().name {
-                job.names.push(Some(Arc::clone(name)));
+                job.set_names(vec![Some(Arc::clone(name))]);
             }
             let arguments = call.arguments.iter();
             encode_task(
@@ -258,10 +269,10 @@ impl<'n> Orchestrator<'n> {
             (job.run, job.callable) = (Some(run), callable);
             job.is_idempotent = members.iter().all(|(.., call)| call.is_idempotent);
             if members.iter().any(|(.., call)| call.rare().name.is_some()) {
-                job.names.extend(members.iter().map(|(.., call)| call.rare().name.clone()));
+                job.set_names(members.iter().map(|(.., call)| call.rare().name.clone()).collect());
             }
             job.bytes.extend_from_slice(&bytes);
-            job.ends.extend_from_slice(&ends);
+            job.set_ends(ends.clone());
             core.carry_out();
             Ok(Some(task))
         })
@@ -310,14 +321,15 @@ impl<'n> Orchestrator<'n> {
             core.news.room_wanted = if core.has_room(some) { 0 } else { some };
             if core.news.room_wanted > 0 { None } else { submit(core).transpose() }
         });
+        let late = self.patience.and_then(|patience| Instant::now().checked_add(patience));
         let accepted = accepted.or_else(|| {
-            self.node.drive_until(None, |core| {
+            self.node.drive_until(late, |core| {
                 self.move_on();
                 core.news.room_wanted = 0;
                 submit(core).transpose()
             })
         });
-        accepted.unwrap_or(Err(Error::Closed))
+        accepted.unwrap_or_else(|| Err(self.patience.map_or(Error::Closed, Error::TimedOut)))
     }
 
     #[inline]

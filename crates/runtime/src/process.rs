@@ -45,6 +45,7 @@ pub(crate) mod startup;
 
 pub use startup::{ChildStart, Startup};
 
+use crate::failure::Failure;
 use crate::program::Program;
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
@@ -88,10 +89,27 @@ impl Program {
     pub fn serve_if_asked(&'static self, arguments: impl IntoIterator<Item = OsString>) {
         // A child too may start children of its own.
         serve_children();
-        if arguments.into_iter().nth(1).is_some_and(|argument| argument == CHILD_ARGUMENT) {
-            child::live(self);
+        if is_child(arguments) {
+            std::process::exit(child::live(|_| Ok(self)));
         }
     }
+}
+
+/// Serves if a program with these arguments, its name first, was started as a worker, and returns the status with which the
+/// process is to end; `None` if it was not.
+///
+/// For programs whose callables are not known before the parent names them: `find` makes the program of the bytes of
+/// [`Builder::setting`](crate::Builder::setting). A program that differs from the parent's is refused all the same.
+pub fn serve_found(
+    arguments: impl IntoIterator<Item = OsString>,
+    find: impl FnOnce(&[u8]) -> Result<&'static Program, Failure>,
+) -> Option<i32> {
+    serve_children();
+    is_child(arguments).then(|| child::live(|announced| find(&announced.setting)))
+}
+
+fn is_child(arguments: impl IntoIterator<Item = OsString>) -> bool {
+    arguments.into_iter().nth(1).is_some_and(|argument| argument == CHILD_ARGUMENT)
 }
 
 /// The command that starts this program again, if that is not the executable alone.

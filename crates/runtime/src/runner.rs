@@ -107,9 +107,10 @@ impl Runner {
 
     fn call(&mut self, message: &[u8]) -> Result<(), Failure> {
         let mut buffers = std::mem::take(&mut self.buffers);
-        let result = match decode_task(message, &mut buffers) {
-            Ok(received) => self.call_received(&received),
-            Err(error) => Err(error.into()),
+        // By reference: a message that was just read is slow to move.
+        let result = match &decode_task(message, &mut buffers) {
+            Ok(received) => self.call_received(received),
+            Err(error) => Err((*error).into()),
         };
         self.buffers = buffers;
         result

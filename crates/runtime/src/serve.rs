@@ -217,7 +217,8 @@ impl<P: Parent> Server<P> {
             self.note_failed(dispatch);
         }
         self.side.witness.begin(0, Step::Idle.encode());
-        self.say(&ended.encode(), words.unwrap_or_default().as_bytes())?;
+        let head = ended.encode();
+        self.say(bytemuck::cast_slice(&head), words.unwrap_or_default().as_bytes())?;
         self.side.events.publish();
         self.untold += 1;
         if ended.nanoseconds > LONG_NANOSECONDS {

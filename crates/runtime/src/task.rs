@@ -9,8 +9,10 @@
 //!   process are refused, and so are those of the worker's caller.
 
 mod data;
+mod owned;
 
 pub use data::{Data, DataError};
+pub use owned::{Copied, Place, Progress};
 
 use crate::bootstrap::Device;
 use crate::domain::{DomainError, DomainView, TaskIdentity, check_memory};
@@ -116,9 +118,9 @@ pub struct Task<'a> {
     device: &'a mut Option<Device>,
     simulated: &'a mut u64,
     witness: Option<&'a Witness>,
-    waiting: Option<Waiting>,
+    pub(crate) waiting: Option<Waiting>,
     /// Its identity in its domains.
-    identity: TaskIdentity,
+    pub(crate) identity: TaskIdentity,
     given: &'a Received<'a>,
     /// One bit for each argument that was taken.
     taken: [u64; MAX_ARGUMENTS.div_ceil(64)],
@@ -240,14 +242,22 @@ impl<'a> Task<'a> {
 
     /// Returns one of its domains, in the order of [`Call::domain`](crate::Call::domain).
     pub fn domain(&self, index: usize) -> Result<DomainView<'a>, Failure> {
+        let (membership, memory) = self.membership(index)?;
+        let waiting = self.waiting.unwrap_or_else(Waiting::calibrate);
+        Ok(DomainView::open(membership, self.identity, memory, self.witness, waiting)?)
+    }
+
+    /// Returns its membership in one of its domains, and the memory of the domain.
+    pub(crate) fn membership(
+        &self,
+        index: usize,
+    ) -> Result<(&'a Membership, &'a Segment), Failure> {
         let memberships = self.given.memberships;
         let Some(membership) = memberships.get(index) else {
             let given = memberships.len();
             return Err(Failure::new(format!("domain {index} is wanted, {given} were given")));
         };
-        let memory = memory_of(membership, self.memories)?;
-        let waiting = self.waiting.unwrap_or_else(Waiting::calibrate);
-        Ok(DomainView::open(membership, self.identity, memory, self.witness, waiting)?)
+        Ok((membership, memory_of(membership, self.memories)?))
     }
 
     /// Returns the number of domains.

@@ -373,6 +373,11 @@ impl Tensor {
         &self.0.usage
     }
 
+    /// Returns its first byte in its buffer.
+    pub fn start(&self) -> u64 {
+        self.0.start
+    }
+
     /// Returns the buffer it is a part of.
     pub fn buffer(&self) -> &Buffer {
         &self.0.buffer

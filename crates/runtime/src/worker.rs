@@ -46,6 +46,7 @@ use bytemuck::Pod;
 use phalanx_engine::{Begin, RunId, RunSpec};
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 /// A worker of level 3 or above.
 ///
@@ -122,17 +123,7 @@ impl Worker {
         label: &'static str,
         graph: impl FnOnce(&mut Orchestrator<'_>) -> Result<(), Failure>,
     ) -> Result<RunHandle, Error> {
-        self.check_open()?;
-        inside::check_run(self.node.nonce)?;
-        let spec = RunSpec::new(label);
-        let begun = self.node.drive_until(None, |core| match core.engine.begin(&spec) {
-            Begin::Started(run) => {
-                core.runs.begin(run, label);
-                Some(run)
-            }
-            Begin::Blocked { .. } => None,
-        });
-        let run = begun.ok_or(Error::Closed)?;
+        let run = self.begin(label, None)?.ok_or(Error::Closed)?;
         let handle = RunHandle::new(Arc::clone(&self.node), run);
         let driver = self.node.start_driving();
         let building = Building { node: &self.node, run };
@@ -145,6 +136,24 @@ impl Worker {
         driver.leave(&mut core);
         drop(core);
         Ok(handle)
+    }
+
+    /// Begins a run when there is place for one; `None` if there is none before `deadline`.
+    pub(crate) fn begin(
+        &self,
+        label: &'static str,
+        deadline: Option<Instant>,
+    ) -> Result<Option<RunId>, Error> {
+        self.check_open()?;
+        inside::check_run(self.node.nonce)?;
+        let spec = RunSpec::new(label);
+        Ok(self.node.drive_until(deadline, |core| match core.engine.begin(&spec) {
+            Begin::Started(run) => {
+                core.runs.begin(run, label);
+                Some(run)
+            }
+            Begin::Blocked { .. } => None,
+        }))
     }
 
     /// Returns the timeline since the last call; empty without [`Builder::recording`].
@@ -247,6 +256,12 @@ impl Worker {
 
     /// Ends all workers: runs that are not over are waited for, then everybody leaves.
     pub fn close(mut self) -> Result<(), Error> {
+        self.shut()
+    }
+
+    /// Does the same, and takes no longer than `within`.
+    pub fn close_within(mut self, within: std::time::Duration) -> Result<(), Error> {
+        self.close = self.close.min(within);
         self.shut()
     }
 

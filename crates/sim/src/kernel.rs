@@ -25,6 +25,7 @@
 
 mod arrival;
 mod gemm;
+mod given;
 pub mod in_switch;
 mod issued;
 mod math;
@@ -37,6 +38,7 @@ mod view;
 
 pub use arrival::Arrival;
 pub use gemm::{Gemm, GemmPlan, Operand, SplitGemm};
+pub use given::Seen;
 pub use in_switch::{Multicaster, Multicasting, Reducer, Reducing};
 pub use issued::{Computing, Issued, Loading};
 pub use memory::Storing;

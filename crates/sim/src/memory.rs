@@ -6,7 +6,7 @@
 //!
 //! - **MEM-1 (capacity).** The bytes of all regions of a cube never exceed its HBM.
 //! - **MEM-2 (mapped).** Accessing an address outside every region, or beyond the end of a region, is an error.
-//! - **MEM-3 (written).** Reading unwritten memory is an error in strict mode; otherwise it gives poison (NaN).
+//! - **MEM-3 (written).** Reading unwritten memory is an error in strict mode; otherwise it gives poison (NaN; the lowest whole number).
 //! - **MEM-4 (last write).** A read gives the last value written to each element.
 //! - **MEM-5 (bounded).** Overwritten values, and values of freed regions, are released.
 //! - **MEM-6 (aligned).** An address in the middle of an element is an error.
@@ -353,7 +353,8 @@ impl Mmu {
             let address = region.address + (at * region.dtype.size()) as u64;
             return Err(MemoryError::Unwritten { sip: self.sip, address });
         }
-        let poison = if region.dtype == DType::I32 { f64::from(i32::MIN) } else { f64::NAN };
+        // The lowest of whole numbers.
+        let poison = if region.dtype.is_float() { f64::NAN } else { f64::NEG_INFINITY };
         Ok(Value::full(region.dtype, len, poison))
     }
 }

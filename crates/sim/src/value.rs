@@ -17,8 +17,8 @@
 //!   fused or not; only the payload and sign of a NaN may differ. Orders are fixed: a reduction takes ascending indices
 //!   from its starting value; each element of `dot` starts at the accumulator and takes ascending `k` with fused
 //!   multiply-add.
-//! - **VAL-3 (rounding).** `f16` and `bf16` compute each operation in `f32` and round to the nearest, ties to even; a
-//!   reduction accumulates in `f32` and rounds once.
+//! - **VAL-3 (rounding).** Floats of fewer than 32 bits compute each operation in `f32` and round to the nearest, ties to
+//!   even; a reduction accumulates in `f32` and rounds once. Whole numbers are computed in their own type, and wrap.
 //! - **VAL-4 (once).** A value used by several others is computed once.
 //! - **VAL-5 (release).** A ready value holds no operand; an unreachable value is freed. A view keeps its whole buffer.
 //! - **VAL-6 (typed).** Operand types and lengths are checked at recording; evaluation cannot fail.
@@ -27,24 +27,33 @@
 
 mod block;
 mod buffer;
+mod call;
+mod combine;
+mod convert;
 mod dot;
 mod dtype;
+mod element;
 mod evaluate;
 #[cfg(target_arch = "x86_64")]
 mod f16c;
 mod lanes;
 mod math;
 mod node;
+mod number;
 mod ops;
 mod pack;
 mod packed;
+mod precise;
 mod program;
 mod reduce;
 pub mod reference;
 mod view;
 
-pub use buffer::{Buffer, Element, Slice};
+pub use buffer::{Buffer, Slice};
+pub use call::Axes;
+pub use combine::{Combine, CombineError, Register};
 pub use dtype::{DType, UnknownDType};
+pub use element::{Bool, Element, F8e4m3, F8e5m2};
 pub use evaluate::{Evaluator, Inline};
 pub use half::{bf16, f16};
 pub use ops::{Binary, Compare, Reduce, Unary};
@@ -69,9 +78,14 @@ impl Value {
         Self::full(dtype, len, 0.0)
     }
 
-    /// Creates `len` copies of `number`, rounded to `f32` and then to `dtype`.
+    /// Creates `len` copies of `number`, rounded to `f32` and then to `dtype` (at once to types of 64 bits).
     pub fn full(dtype: DType, len: usize, number: f64) -> Self {
         Self::filled(Scalar::new(dtype, number), dtype, len)
+    }
+
+    /// Creates `len` copies of a whole number, converted to `dtype` as by a cast from `i64`.
+    pub fn full_whole(dtype: DType, len: usize, number: i64) -> Self {
+        Self::filled(Scalar::from_i64(dtype, number), dtype, len)
     }
 
     fn filled(scalar: Scalar, dtype: DType, len: usize) -> Self {
@@ -119,7 +133,12 @@ impl Value {
     pub const DEEP: u32 = 64;
 
     /// Records `op` of each element.
+    ///
+    /// # Panics
+    ///
+    /// If the operation does not [take](Unary::takes) elements of this type.
     pub fn unary(op: Unary, a: &Self) -> Self {
+        assert!(op.takes(a.dtype()), "VAL-6: {op:?} of {}", a.dtype());
         Self::record(a.dtype(), a.len, Op::Unary(op, a.clone()))
     }
 
@@ -127,9 +146,10 @@ impl Value {
     ///
     /// # Panics
     ///
-    /// If types or lengths differ.
+    /// If types or lengths differ, or the operation does not [take](Binary::takes) elements of this type.
     pub fn binary(op: Binary, a: &Self, b: &Self) -> Self {
         same(a, b);
+        assert!(op.takes(a.dtype()), "VAL-6: {op:?} of {}", a.dtype());
         Self::record(a.dtype(), a.len, Op::Binary(op, [a.clone(), b.clone()]))
     }
 
@@ -143,21 +163,44 @@ impl Value {
         Self::record(DType::I32, a.len, Op::Compare(op, [a.clone(), b.clone()]))
     }
 
-    /// Records a selection: elements of `a` if `condition` (of type `i32`) is not 0, otherwise of `b`.
+    /// Records a comparison of each pair of elements, with answers of type `bool`.
+    ///
+    /// # Panics
+    ///
+    /// If types or lengths differ.
+    pub fn predicate(op: Compare, a: &Self, b: &Self) -> Self {
+        same(a, b);
+        Self::record(DType::Bool, a.len, Op::Compare(op, [a.clone(), b.clone()]))
+    }
+
+    /// Records `a * b + c` of each three elements, of floats with one rounding in the type of computation.
+    ///
+    /// # Panics
+    ///
+    /// If types or lengths differ.
+    pub fn fma(a: &Self, b: &Self, c: &Self) -> Self {
+        same(a, b);
+        same(a, c);
+        Self::record(a.dtype(), a.len, Op::Fma(Box::new([a.clone(), b.clone(), c.clone()])))
+    }
+
+    /// Records a selection: elements of `a` if `condition` (of type `i32` or `bool`) is not 0, otherwise of `b`.
     ///
     /// # Panics
     ///
     /// If types or lengths do not fit.
     pub fn select(condition: &Self, a: &Self, b: &Self) -> Self {
         same(a, b);
-        assert_eq!(condition.dtype(), DType::I32, "VAL-6: a condition is i32");
+        let is_condition = matches!(condition.dtype(), DType::I32 | DType::Bool);
+        assert!(is_condition, "VAL-6: a condition is i32 or bool, not {}", condition.dtype());
         assert_eq!(condition.len, a.len, "VAL-6: a condition for each element");
         let operands = Box::new([condition.clone(), a.clone(), b.clone()]);
         Self::record(a.dtype(), a.len, Op::Select(operands))
     }
 
-    /// Records a conversion of each element to `dtype`: rounded to nearest; to `i32` truncated and saturating, NaN as 0;
-    /// from `i32` to `f16` and `bf16` through `f32`.
+    /// Records a conversion of each element to `dtype`: floats round to nearest; floats become whole numbers truncated
+    /// and saturating, NaN as 0; whole numbers wrap, and become floats of fewer than 32 bits through `f32`; to `bool`
+    /// every number but 0 is 1.
     #[must_use]
     pub fn cast(&self, dtype: DType) -> Self {
         if dtype == self.dtype() {
@@ -166,12 +209,31 @@ impl Value {
         Self::record(dtype, self.len, Op::Cast(self.clone()))
     }
 
+    /// Returns the same bits as elements of another type of the same size.
+    ///
+    /// # Panics
+    ///
+    /// If the sizes differ, or `dtype` is `bool`.
+    #[must_use]
+    pub fn bitcast(&self, dtype: DType) -> Self {
+        if dtype == self.dtype() {
+            return self.clone();
+        }
+        let fits = dtype.size() == self.dtype().size() && dtype != DType::Bool;
+        assert!(fits, "VAL-6: bits of {} as {dtype}", self.dtype());
+        match self.node.fill {
+            Some(scalar) => Self::filled(Scalar::from_bits(dtype, scalar.bits()), dtype, self.len),
+            None => Self::record(dtype, self.len, Op::Bitcast(self.clone())),
+        }
+    }
+
     /// Records a reduction of `a`, with the shape `[outer, axis, inner]`, over `axis`.
     ///
     /// # Panics
     ///
-    /// If `a` does not have `outer * axis * inner` elements.
+    /// If `a` does not have `outer * axis * inner` elements, or the reduction does not take elements of this type.
     pub fn reduce(how: Reduce, a: &Self, outer: usize, axis: usize, inner: usize) -> Self {
+        assert!(how.takes(a.dtype()), "VAL-6: {how:?} of {}", a.dtype());
         assert_eq!(a.len, outer * axis * inner, "VAL-6: shape of a reduction");
         let reduction = Reduction { how, source: a.clone(), outer, axis, inner };
         Self::record(a.dtype(), outer * inner, Op::Reduce(Box::new(reduction)))
@@ -179,7 +241,7 @@ impl Value {
 
     /// Records the matrix product of `a` (m*k) and `b` (k*n), added to `acc` (m*n; zeros if none).
     ///
-    /// Floats of any type give `f32`; `i32` gives `i32`, wrapping.
+    /// The type of the result is [`DType::product`]; whole numbers wrap.
     ///
     /// # Panics
     ///
@@ -187,7 +249,7 @@ impl Value {
     #[expect(clippy::many_single_char_names, reason = "the letters of the textbook")]
     pub fn dot(a: &Self, b: &Self, mnk: [usize; 3], acc: Option<&Self>) -> Self {
         let [m, n, k] = mnk;
-        let dtype = if a.dtype().is_float() { DType::F32 } else { DType::I32 };
+        let dtype = a.dtype().product();
         assert_eq!(a.dtype(), b.dtype(), "VAL-6: operands of one type");
         assert_eq!((a.len, b.len), (m * k, k * n), "VAL-6: operands of a product");
         if let Some(acc) = acc {
@@ -265,26 +327,45 @@ impl Value {
         block::widen(self.elements())
     }
 
-    /// Returns the elements as `i32`: floats truncated and saturating, NaN as 0.
-    #[expect(clippy::cast_possible_truncation, reason = "documented")]
+    /// Returns the elements as `i32`: floats truncated and saturating, NaN as 0; whole numbers wrapped.
     pub fn to_i32(&self) -> Vec<i32> {
         match self.elements() {
             Slice::I32(s) => s.to_vec(),
-            other => block::widen(other).into_iter().map(|x| x as i32).collect(),
+            other => convert::buffer(other, DType::I32).view().of().to_vec(),
         }
     }
 
-    /// Returns element `i`.
+    /// Returns the elements as `i64`: floats truncated and saturating, NaN as 0; of `u64` the same bits.
+    pub fn to_i64(&self) -> Vec<i64> {
+        convert::buffer(self.elements(), DType::I64).view().of().to_vec()
+    }
+
+    /// Returns the elements as `f64`.
+    pub fn to_f64(&self) -> Vec<f64> {
+        convert::buffer(self.elements(), DType::F64).view().of().to_vec()
+    }
+
+    /// Returns element `i`, the nearest `f64` to it.
     ///
     /// # Panics
     ///
     /// If there is no such element.
     pub fn get(&self, i: usize) -> f64 {
+        self.scalar(i).to_f64()
+    }
+
+    /// Returns element `i` as a whole number: floats truncated and saturating, NaN as 0; of `u64` the same bits.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such element.
+    pub fn get_i64(&self, i: usize) -> i64 {
+        self.scalar(i).to_i64()
+    }
+
+    fn scalar(&self, i: usize) -> Scalar {
         assert!(i < self.len, "VAL-6: element {i} of {}", self.len);
-        match self.node.fill {
-            Some(scalar) => scalar.to_f64(),
-            None => self.elements().get(i).to_f64(),
-        }
+        self.node.fill.unwrap_or_else(|| self.elements().get(i))
     }
 }
 

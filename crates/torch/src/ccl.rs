@@ -25,6 +25,7 @@ pub mod layout;
 pub(crate) mod part;
 mod prefetch;
 pub mod profile;
+pub mod store;
 mod streams;
 pub mod sweep;
 pub mod trial;

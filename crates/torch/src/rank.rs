@@ -100,7 +100,7 @@ impl Rank {
     }
 
     /// True if this run computes numbers.
-    pub(crate) fn has_data(&self) -> bool {
+    pub fn has_data(&self) -> bool {
         self.0.host.has_data()
     }
 

@@ -10,6 +10,7 @@
 mod copy;
 mod create;
 mod read;
+mod resident;
 mod view;
 
 pub use create::Placed;

@@ -19,6 +19,7 @@
 
 mod advice;
 mod all_reduce;
+pub mod cache;
 pub(crate) mod capacity;
 mod check;
 mod chip_gemm;
@@ -28,6 +29,7 @@ mod parameters;
 mod ping;
 mod queue;
 pub mod ring;
+pub mod sweep;
 mod tp_block;
 mod tp_mlp;
 mod tp_ranks;

@@ -21,7 +21,7 @@
 
 mod compare;
 mod csv;
-mod drawing;
+pub(crate) mod drawing;
 mod figures;
 mod fit;
 mod linear;

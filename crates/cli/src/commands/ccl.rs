@@ -98,7 +98,9 @@ pub(crate) fn dtype(name: &str) -> Result<DType, Failure> {
         "int32" => "i32",
         other => other,
     };
-    own.parse().map_err(|_| unknown("type", name, &["f32", "f16", "bf16", "i32"]))
+    let measured = [DType::F32, DType::F16, DType::Bf16, DType::I32];
+    let found = measured.into_iter().find(|dtype| dtype.name() == own);
+    found.ok_or_else(|| unknown("type", name, &measured.map(DType::name)))
 }
 
 /// The plans to measure, and the names of plans that cannot run, with the reason.

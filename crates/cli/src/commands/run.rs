@@ -126,7 +126,7 @@ pub(super) fn pair<'a>(text: &'a str, command: &str) -> Result<(&'a str, &'a str
     })
 }
 
-fn unknown(name: &str) -> Failure {
+pub(super) fn unknown(name: &str) -> Failure {
     let near = workload::suggestion(name)
         .map_or_else(String::new, |near| format!("did you mean `{near}`? "));
     Failure::input(format!("no workload named `{name}`"))

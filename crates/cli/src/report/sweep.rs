@@ -187,6 +187,7 @@ fn type_name(dtype: DType) -> &'static str {
         DType::F16 => "half",
         DType::Bf16 => "bfloat16",
         DType::I32 => "int32",
+        other => other.name(),
     }
 }
 

@@ -4,6 +4,7 @@
 fn the_guide_shows_what_the_program_says() {
     trycmd::TestCases::new()
         .env("COLUMNS", "100")
+        .env("PHALANX_CACHE", "off")
         .case("../../docs/guide/*.md")
         .case("../../README.md");
 }

@@ -7,6 +7,7 @@ mod files;
 mod node;
 mod reports;
 mod streams;
+mod sweeps;
 mod truths;
 
 use serde_json::Value;
@@ -15,7 +16,10 @@ use std::process::{Command, Output};
 
 /// The program.
 fn phalanx() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_phalanx"))
+    let mut command = Command::new(env!("CARGO_BIN_EXE_phalanx"));
+    // Tests neither use nor leave results that are kept between runs.
+    command.env("PHALANX_CACHE", "off");
+    command
 }
 
 /// Its output, run with these words.
@@ -40,5 +44,8 @@ fn directory(name: &str) -> PathBuf {
 
 #[test]
 fn cli_1_every_command_says_what_the_manual_shows() {
-    trycmd::TestCases::new().env("COLUMNS", "100").case("tests/cmd/*.trycmd");
+    trycmd::TestCases::new()
+        .env("COLUMNS", "100")
+        .env("PHALANX_CACHE", "off")
+        .case("tests/cmd/*.trycmd");
 }

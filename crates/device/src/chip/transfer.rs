@@ -1,7 +1,7 @@
 //! Operands of a program on a chip, and their way to the chip and back.
 
 use phalanx_runtime::{Access, DType as Shared, Data, Failure};
-use phalanx_sim::value::{Buffer, DType, Element, Slice, Value, bf16, f16};
+use phalanx_sim::value::{Buffer, DType, Element, Value, bf16, f16};
 use phalanx_torch::Error;
 use phalanx_torch::Rank;
 use phalanx_torch::Tensor;
@@ -41,12 +41,7 @@ impl<'a> Operand<'a> {
     /// An argument of a task, with its declared access; `index` is for messages.
     pub fn argument(index: usize, data: &'a mut Data<'_>) -> Result<Self, Failure> {
         let (layout, access) = (*data.layout(), data.access());
-        let dtype = dtype_of(layout.dtype).ok_or_else(|| {
-            Failure::new(format!(
-                "argument {index} holds {:?}, and a chip computes in F32, F16, BF16 and I32",
-                layout.dtype
-            ))
-        })?;
+        let dtype = dtype_of(layout.dtype);
         let shape = layout.shape().iter().map(|axis| usize::try_from(*axis));
         let shape = shape.collect::<Result<Vec<usize>, _>>()?;
         let value = match access {
@@ -72,18 +67,9 @@ impl<'a> Operand<'a> {
 
 fn into_slice<T: Element>(elements: &mut [T]) -> CopyBack<'_> {
     Box::new(move |buffer| {
-        elements.copy_from_slice(T::slice(slice_of(buffer)));
+        elements.copy_from_slice(T::slice(buffer.view()));
         Ok(())
     })
-}
-
-fn slice_of(buffer: &Buffer) -> Slice<'_> {
-    match buffer {
-        Buffer::F32(elements) => Slice::F32(elements),
-        Buffer::F16(elements) => Slice::F16(elements),
-        Buffer::Bf16(elements) => Slice::Bf16(elements),
-        Buffer::I32(elements) => Slice::I32(elements),
-    }
 }
 
 impl StagedTensor {
@@ -111,14 +97,21 @@ impl StagedTensor {
     }
 }
 
-fn dtype_of(dtype: Shared) -> Option<DType> {
+fn dtype_of(dtype: Shared) -> DType {
     match dtype {
-        Shared::F32 => Some(DType::F32),
-        Shared::F16 => Some(DType::F16),
-        Shared::BF16 => Some(DType::Bf16),
-        Shared::I32 => Some(DType::I32),
-        Shared::U8 | Shared::I64 | Shared::F64 | Shared::U32 => None,
+        Shared::F32 => DType::F32,
+        Shared::F16 => DType::F16,
+        Shared::BF16 => DType::Bf16,
+        Shared::I32 => DType::I32,
+        Shared::U8 => DType::U8,
+        Shared::I64 => DType::I64,
+        Shared::F64 => DType::F64,
+        Shared::U32 => DType::U32,
     }
+}
+
+fn no_tensor_of(dtype: DType) -> Failure {
+    Failure::new(format!("tensors of tasks hold no {dtype}"))
 }
 
 fn read(data: &Data<'_>, dtype: DType) -> Result<Value, Failure> {
@@ -127,6 +120,11 @@ fn read(data: &Data<'_>, dtype: DType) -> Result<Value, Failure> {
         DType::F16 => Value::from_vec(data.read_elements::<f16>()?),
         DType::Bf16 => Value::from_vec(data.read_elements::<bf16>()?),
         DType::I32 => Value::from_vec(data.read_elements::<i32>()?),
+        DType::U8 => Value::from_vec(data.read_elements::<u8>()?),
+        DType::I64 => Value::from_vec(data.read_elements::<i64>()?),
+        DType::F64 => Value::from_vec(data.read_elements::<f64>()?),
+        DType::U32 => Value::from_vec(data.read_elements::<u32>()?),
+        other => return Err(no_tensor_of(other)),
     })
 }
 
@@ -136,6 +134,11 @@ fn write(data: &mut Data<'_>, elements: &Buffer) -> Result<(), Failure> {
         Buffer::F16(elements) => data.write_elements(elements)?,
         Buffer::Bf16(elements) => data.write_elements(elements)?,
         Buffer::I32(elements) => data.write_elements(elements)?,
+        Buffer::U8(elements) => data.write_elements(elements)?,
+        Buffer::I64(elements) => data.write_elements(elements)?,
+        Buffer::F64(elements) => data.write_elements(elements)?,
+        Buffer::U32(elements) => data.write_elements(elements)?,
+        other => return Err(no_tensor_of(other.dtype())),
     }
     Ok(())
 }

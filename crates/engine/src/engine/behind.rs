@@ -35,9 +35,9 @@ impl Engine {
             if !self.ring.is_under_way(producer) {
                 continue;
             }
-            let state = self.workers.get(self.ring.extra(producer.slot).worker as usize);
+            let state = self.workers.get(self.ring.extra(producer.place()).worker as usize);
             let mut flights = state.into_iter().flat_map(|state| state.flights.iter().rev());
-            if let Some(flight) = flights.find(|flight| flight.slot == producer.slot) {
+            if let Some(flight) = flights.find(|flight| flight.slot == producer.place()) {
                 name(flight.dispatch);
             }
         }
@@ -53,6 +53,7 @@ impl Engine {
     #[inline]
     pub(super) fn send_behind(&mut self, slot: u32) {
         if let Some(worker) = self.worker_ahead(slot) {
+            self.pending -= 1;
             self.start(worker, slot, 0);
         }
     }
@@ -61,6 +62,7 @@ impl Engine {
     #[inline(never)]
     pub(super) fn extend(&mut self, worker: u32) {
         while let Some(slot) = self.next_behind(worker) {
+            self.pending -= 1;
             self.start(worker, slot, 0);
         }
     }
@@ -75,11 +77,12 @@ impl Engine {
         if !self.ring.has_consumers(last) {
             return None;
         }
-        let (count, first, mut more) = self.ring.consumers(last);
         let can_follow = |slot: &u32| self.worker_ahead(*slot) == Some(worker);
-        if let Some(slot) = first.into_iter().take(count).find(can_follow) {
+        let mut first = (0..).map_while(|at| self.ring.consumer(last, at));
+        if let Some(slot) = first.find(can_follow) {
             return Some(slot);
         }
+        let mut more = self.ring.others(last);
         while let Some((mut some, next)) = self.ring.more_consumers(more) {
             if let Some(slot) = some.find(can_follow) {
                 return Some(slot);
@@ -101,7 +104,8 @@ impl Engine {
             if !self.ring.is_under_way(edge.producer) {
                 continue;
             }
-            let (producer, on) = (edge.producer.slot, self.ring.extra(edge.producer.slot).worker);
+            let (producer, on) =
+                (edge.producer.place(), self.ring.extra(edge.producer.place()).worker);
             let is_group = matches!(self.ring[producer].route, Route::Group(_));
             if self.ring[producer].state != State::Running || is_group {
                 return None;

@@ -40,7 +40,11 @@ impl Engine {
         tasks.sort_unstable_by_key(|(sequence, _, _)| *sequence);
         for (_, slot, state) in tasks {
             match state {
-                State::Pending | State::Ready => self.fail_because(slot, cause),
+                State::Pending => {
+                    self.pending -= 1;
+                    self.fail_because(slot, cause);
+                }
+                State::Ready => self.fail_because(slot, cause),
                 State::Running => self.recall(slot),
                 State::Completed | State::Failed | State::Consumed => {}
             }

@@ -65,7 +65,7 @@ impl Engine {
         if pool != NONE {
             self.fill_from(pool, worker);
         }
-        if self.has_order {
+        if self.has_order && self.pending > 0 {
             self.extend(worker);
         }
     }
@@ -149,7 +149,7 @@ impl Engine {
         let entry = &mut self.ring[slot];
         state.take_off(Flight { dispatch, slot, member, is_alone: entry.is_alone });
         entry.state = State::Running;
-        let (work, task) = (entry.work, TaskId { slot, generation: entry.generation });
+        let (work, task) = (entry.work, TaskId::new(slot, entry.generation));
         if self.has_order {
             self.ring.extra_mut(slot).worker = worker;
         }

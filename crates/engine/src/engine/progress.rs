@@ -194,16 +194,18 @@ impl Engine {
 
     #[inline]
     fn tell_consumers(&mut self, slot: u32, until: u64) {
-        let (count, first, mut more) = self.ring.consumers(slot);
-        if count == 0 {
+        if !self.ring.has_consumers(slot) {
             return;
         }
         let is_failing = self.ring[slot].is_failing;
-        for &consumer in first.iter().take(count) {
+        let mut at = 0;
+        while let Some(consumer) = self.ring.consumer(slot, at) {
             if self.ring.release(consumer, until) || is_failing {
                 self.tell(slot, consumer);
             }
+            at += 1;
         }
+        let mut more = self.ring.others(slot);
         while let Some((some, next)) = self.ring.more_consumers(more) {
             for consumer in some {
                 if self.ring.release(consumer, until) || is_failing {
@@ -229,9 +231,11 @@ impl Engine {
             }
         } else if self.ring[slot].is_failing {
             if let Some(cause) = self.ring.rare(slot).cause {
+                self.pending -= 1;
                 self.fail_because(consumer, cause);
             }
         } else if is_last {
+            self.pending -= 1;
             self.make_ready(consumer);
         }
     }

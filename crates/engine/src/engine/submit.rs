@@ -30,7 +30,7 @@ impl Engine {
         }
         let route = single.unwrap_or_else(|| self.open_group(spec));
         let task = self.enter(run, spec, route);
-        let slab = if spec.bytes == 0 { None } else { self.ring.rare(task.slot).slab };
+        let slab = if spec.bytes == 0 { None } else { self.ring.rare(task.place()).slab };
         self.settle();
         Ok(Submit::Accepted { task, slab })
     }
@@ -248,7 +248,7 @@ impl Engine {
         let entry = &mut self.ring[slot];
         (entry.work, entry.priority) = (spec.work, spec.priority);
         entry.is_alone = spec.is_alone;
-        let task = TaskId { slot, generation: entry.generation };
+        let task = TaskId::new(slot, entry.generation);
         self.ring.extra_mut(slot).expected = spec.expected.0;
         self.runs[at].report.tasks += 1;
         self.progress = self.now;
@@ -268,8 +268,11 @@ impl Engine {
         }
         if self.ring[slot].waits == 0 {
             self.make_ready(slot);
-        } else if self.has_order {
-            self.send_behind(slot);
+        } else {
+            self.pending += 1;
+            if self.has_order {
+                self.send_behind(slot);
+            }
         }
         task
     }

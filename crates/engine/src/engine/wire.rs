@@ -59,7 +59,7 @@ impl Met {
     #[inline]
     fn meet(&mut self, ring: &mut Ring, other: TaskId, kinds: Kinds) {
         if !self.is_unordered {
-            ring.joining(self.task.slot, self.sequence).meet(other, self.at, kinds);
+            ring.joining(self.task.place(), self.sequence).meet(other, self.at, kinds);
         } else if other != self.task && ring.is_under_way(other) {
             self.unordered += 1;
         }
@@ -307,9 +307,9 @@ impl Engine {
         let readers = readers.tasks().iter().map(|reader| (*reader, Tag::Input.effect(false)));
         for (task, effect) in std::iter::once(writer).chain(readers) {
             if self.ring.is_under_way(task) {
-                self.ring[task.slot].has_accesses = true;
-                let accesses = &mut self.ring.extra_mut(task.slot).accesses;
-                self.map.access(map, (&region, effect), (task.slot, accesses), &mut |_, _| {});
+                self.ring[task.place()].has_accesses = true;
+                let accesses = &mut self.ring.extra_mut(task.place()).accesses;
+                self.map.access(map, (&region, effect), (task.place(), accesses), &mut |_, _| {});
             }
         }
     }

@@ -45,7 +45,7 @@ pub(crate) fn reduce((dtype, shape): Type, axis: usize) -> Option<Type> {
 /// The result of a matrix product.
 pub(crate) fn dot(left: Type, right: Type, accumulator: Option<Type>) -> Option<Type> {
     let (&[m, k], &[k2, n]) = (&*left.1.dims(), &*right.1.dims()) else { return None };
-    let dtype = if left.0 == DType::I32 { DType::I32 } else { DType::F32 };
+    let dtype = left.0.product();
     let made = (dtype, Shape::from([m, n]));
     let fits = k == k2 && left.0 == right.0 && accumulator.is_none_or(|sum| sum == made);
     fits.then_some(made)

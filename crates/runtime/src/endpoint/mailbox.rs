@@ -25,8 +25,14 @@ impl MailboxClient {
         behind: &[u64],
         message: &[u8],
     ) -> Result<(), Box<str>> {
-        let head = Sent::head(dispatch, behind);
-        let head: &[u8] = bytemuck::cast_slice(&head);
+        if behind.is_empty() {
+            return self.send_with(bytemuck::bytes_of(&Sent::plain_head(dispatch)), message);
+        }
+        self.send_with(bytemuck::cast_slice(&Sent::head(dispatch, behind)), message)
+    }
+
+    #[inline]
+    fn send_with(&mut self, head: &[u8], message: &[u8]) -> Result<(), Box<str>> {
         if self.unsent.is_empty() && self.push(head, message)? {
             return Ok(());
         }

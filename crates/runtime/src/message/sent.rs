@@ -3,6 +3,7 @@
 //! The dispatch and then the task. A task that is behind others has a mark on its dispatch; the number of dispatches it is
 //! behind, and those, stand before the task then. All numbers have eight bytes.
 
+use super::callable_of;
 use smallvec::SmallVec;
 
 /// On the dispatch of a task that is behind others.
@@ -22,10 +23,15 @@ pub(crate) struct Sent<'a> {
 pub(crate) type Head = SmallVec<[u64; 4]>;
 
 impl<'a> Sent<'a> {
-    /// Returns the head of a task that is sent as `dispatch`, behind others.
+    /// Returns the head of a task that is sent as `dispatch`, behind no other.
     #[inline]
+    pub(crate) fn plain_head(dispatch: u64) -> u64 {
+        dispatch.to_le()
+    }
+
+    /// Returns the head of a task that is sent as `dispatch`, behind others.
     pub(crate) fn head(dispatch: u64, behind: &[u64]) -> Head {
-        let mut head = Head::from_buf_and_len([dispatch.to_le(), 0, 0, 0], 1);
+        let mut head = Head::from_buf_and_len([Self::plain_head(dispatch), 0, 0, 0], 1);
         if !behind.is_empty() {
             head[0] = (dispatch | IS_BEHIND).to_le();
             head.push((behind.len() as u64).to_le());
@@ -56,6 +62,7 @@ impl<'a> Sent<'a> {
     /// Returns the callable of the task, if the task has a head.
     #[inline]
     pub(crate) fn callable(&self) -> Option<u32> {
-        self.message.get(8..12)?.try_into().ok().map(u32::from_le_bytes)
+        let (words, _) = self.message.as_chunks::<8>();
+        words.get(1).map(|first| callable_of(u64::from_le_bytes(*first)))
     }
 }

@@ -112,40 +112,43 @@ impl Core {
         }
         let job = &mut self.jobs[slot];
         job.bytes.clear();
-        job.ends.clear();
-        if !job.names.is_empty() {
-            job.names.clear();
-        }
+        job.rare = None;
         job
     }
 
     /// Carries out the actions of the engine.
     pub(crate) fn carry_out(&mut self) {
-        while let Some(action) = self.engine.actions().next() {
-            self.act(&action);
+        while let Some(action) = self.engine.actions().first() {
+            if let Action::Start(Start { worker, dispatch, task, member, .. }) = *action {
+                self.engine.actions().next();
+                self.start(worker, dispatch, task, member);
+            } else if let Some(action) = self.engine.actions().next() {
+                self.act(action);
+            }
         }
     }
 
-    #[inline]
-    pub(super) fn act(&mut self, action: &Action) {
+    #[inline(never)]
+    fn act(&mut self, action: Action) {
         match action {
-            Action::Start(start) => self.start(start),
+            Action::Start(Start { worker, dispatch, task, member, .. }) => {
+                self.start(worker, dispatch, task, member);
+            }
             Action::Recall { worker, dispatch } => {
-                self.links[worker.index()].endpoint.recall(*dispatch);
+                self.links[worker.index()].endpoint.recall(dispatch);
             }
             Action::RoomFreed => self.news.is_pending |= self.news.room_wanted == 0,
             Action::AdmissionFreed => self.news.is_pending = true,
-            Action::RunFinished(run) => self.run_finished(*run),
+            Action::RunFinished(run) => self.run_finished(run),
         }
     }
 
     #[inline]
-    fn start(&mut self, start: &Start) {
-        let Start { worker, dispatch, task, member, .. } = *start;
+    fn start(&mut self, worker: WorkerId, dispatch: u64, task: TaskId, member: u16) {
         self.scratch.behind.clear();
         if self.engine.is_behind(task) {
             if self.engine.is_doomed(task) {
-                return self.skip(start);
+                return self.skip(worker, dispatch);
             }
             self.engine.behind(task, |dispatch| self.scratch.behind.push(dispatch));
         }
@@ -163,9 +166,13 @@ impl Core {
 
     /// Ends a task that was to be sent behind one that has failed meanwhile.
     #[cold]
-    fn skip(&mut self, start: &Start) {
-        self.note_skipped(start);
-        let (worker, dispatch) = (start.worker, start.dispatch);
+    fn skip(&mut self, worker: WorkerId, dispatch: u64) {
+        let mut flights = self.engine.flights(worker);
+        let flight = flights.find(|flight| flight.dispatch == dispatch);
+        drop(flights);
+        if let Some(flight) = flight {
+            self.note_skipped(&flight);
+        }
         self.engine.step(Time(clock::now()), finished(worker, &TaskEnded::skipped(dispatch)));
     }
 

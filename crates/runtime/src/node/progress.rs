@@ -169,6 +169,11 @@ impl<C: Pump, M: Memory> ProgressLock<C, M> {
         Driver { lock: self }
     }
 
+    /// Returns the guard of a driver that was counted before and whose guard was forgotten.
+    pub(super) fn resume_driving(&self) -> Driver<'_, C, M> {
+        Driver { lock: self }
+    }
+
     /// Hands work under way over to the progress thread. Without a progress thread workers are threads, which pump themselves.
     fn hand_over(&self) {
         // A dozing thread does not know of this work, nor of its deadlines.

@@ -5,16 +5,17 @@
 //!                                        └── anything wrong ──► Failed, in its own words ──► exit 1
 //! ```
 
-use super::handoff::{self, Handoff, Role, WindowRange};
+use super::handoff::{self, Announced, Handoff, Role, WindowRange};
 use crate::bootstrap::{BootReport, Bootstrap, Device};
 use crate::failure::{Failure, MAX_WORDS, cut};
 use crate::program::Program;
-use crate::runner::{Runner, discard};
+use crate::runner::{Runner, caught, discard};
 use crate::serve::{ParentProcess, Server};
 use crate::shm::{Bell, ChildSide, Mailbox, Phase, Segment, Sentinel};
 use crate::worker::settings;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
+use std::panic::AssertUnwindSafe;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -38,8 +39,16 @@ pub(crate) static IS_ORPHAN: AtomicBool = AtomicBool::new(false);
 /// Socket for last words.
 static SOCKET: OnceLock<OwnedFd> = OnceLock::new();
 
-/// Lives, and ends the process.
-pub(crate) fn live(program: &'static Program) -> ! {
+/// A function that finds the program of a child, by what its parent has announced.
+pub(crate) trait FindProgram:
+    FnOnce(&Announced) -> Result<&'static Program, Failure>
+{
+}
+
+impl<F: FnOnce(&Announced) -> Result<&'static Program, Failure>> FindProgram for F {}
+
+/// Lives, and returns the status with which the process is to end.
+pub(crate) fn live(find: impl FindProgram) -> i32 {
     let handoff = handoff::receive(io::stdin().as_fd());
     let (handoff, socket) = match handoff.and_then(|handoff| Ok((handoff, take_socket()?))) {
         Ok(found) => found,
@@ -49,22 +58,23 @@ pub(crate) fn live(program: &'static Program) -> ! {
             let name = super::CHILD_ARGUMENT;
             let words = format!("`{name}` is how this program starts its own workers: {error}\n");
             let _ = io::stderr().write_all(words.as_bytes());
-            std::process::exit(MISUSED);
+            return MISUSED;
         }
     };
     let socket = SOCKET.get_or_init(|| socket);
     keep_last_words(socket);
-    let status = std::panic::catch_unwind(|| match serve(program, handoff, socket) {
-        Ok(()) => 0,
-        Err(words) => {
+    let served = AssertUnwindSafe(|| serve(find, handoff, socket));
+    match std::panic::catch_unwind(served) {
+        Ok(Ok(status)) => status,
+        Ok(Err(words)) => {
             handoff::say_last_words(socket.as_fd(), &words);
             FAILED
         }
-    });
-    std::process::exit(status.unwrap_or_else(|payload| {
-        discard(payload);
-        PANICKED
-    }));
+        Err(payload) => {
+            discard(payload);
+            PANICKED
+        }
+    }
 }
 
 /// Returns the socket to the parent, which is the standard input until now, and still is if this fails.
@@ -84,12 +94,12 @@ fn keep_last_words(socket: &'static OwnedFd) {
     }));
 }
 
-/// Sets the child up and serves; returns an error that the parent was not told.
+/// Sets the child up and serves; returns the status of its end, or an error that the parent was not told.
 fn serve(
-    program: &'static Program,
+    find: impl FindProgram,
     handoff: Handoff,
     socket: &'static OwnedFd,
-) -> Result<(), String> {
+) -> Result<i32, String> {
     let Handoff { role, mailbox, bell, callables, memories, mut liveness_sockets, settings } =
         handoff;
     name_process(&role);
@@ -106,10 +116,14 @@ fn serve(
     let memories: Result<Vec<Segment>, _> =
         memories.into_iter().map(Segment::adopt_whole).collect();
     let memories = memories.map_err(|error| error.to_string())?;
-    let set_up = handoff::compare_callables(program, callables).map_err(Failure::new);
-    let set_up = set_up.and_then(|told| match settings {
+    let found = Announced::read(callables).map_err(Failure::new).and_then(|announced| {
+        let program = caught(|| find(&announced))?;
+        announced.compare(program).map_err(Failure::new)?;
+        Ok((program, announced))
+    });
+    let set_up = found.and_then(|(program, announced)| match settings {
         Some(settings) => set_up_worker(program, settings, memories),
-        None => set_up_device(program, role, memories, &told, &side),
+        None => set_up_device(program, role, memories, &announced.setting, &side),
     });
     let runner = match set_up {
         Ok((runner, report)) => {
@@ -119,7 +133,7 @@ fn serve(
         Err(failure) => {
             tell(&mut side, FAILURE, cut(failure.words(), MAX_WORDS).as_bytes());
             side.enter(Phase::Failed);
-            std::process::exit(FAILED);
+            return Ok(FAILED);
         }
     };
     side.enter(Phase::Ready);
@@ -131,7 +145,7 @@ fn serve(
     server.serve().map_err(|error| error.to_string())?;
     // The device, or all workers below, go in order, before the process does.
     server.leave();
-    Ok(())
+    Ok(0)
 }
 
 /// Sets the name that lists of processes show.

@@ -217,48 +217,66 @@ pub(crate) fn write_callables(program: &Program, setting: &[u8]) -> io::Result<S
     Ok(segment)
 }
 
-/// Compares the callables of the parent with those of this program; returns the bytes that bootstraps are told.
-pub(crate) fn compare_callables(program: &Program, callables: OwnedFd) -> Result<Vec<u8>, String> {
-    let unreadable = |error: io::Error| format!("the parent's callables cannot be read: {error}");
-    let segment = Segment::adopt_whole(callables).map_err(unreadable)?;
-    let mut bytes = vec![0; segment.len()];
-    segment.read(0, &mut bytes).map_err(|error| unreadable(io::Error::other(error)))?;
-    let mut rest = &bytes[..];
-    let cut = || "the parent's list of callables is cut off".to_owned();
-    let count = number(&mut rest).ok_or_else(cut)?;
-    let has_bootstrap = number(&mut rest).ok_or_else(cut)? != 0;
-    let mut ours = program.callables().iter();
-    for at in 0..count {
-        let digest: [u8; 32] =
-            *take(&mut rest, 32).and_then(<[u8]>::first_chunk).ok_or_else(cut)?;
-        let length = number(&mut rest).and_then(|length| usize::try_from(length).ok());
-        let name = length.and_then(|length| take(&mut rest, length)).ok_or_else(cut)?;
-        let name = String::from_utf8_lossy(name);
-        let Some(here) = ours.next() else {
-            return Err(differs(at, &format!("it is `{name}` in the parent and missing here")));
-        };
-        if here.digest().0 != digest {
-            let here = here.name();
-            let what = if here == name {
-                format!("`{name}` is of another version or kind here")
-            } else {
-                format!("it is `{name}` in the parent and `{here}` here")
-            };
-            return Err(differs(at, &what));
+/// What a parent has told its children before they serve: its callables, and the bytes for bootstraps.
+pub(crate) struct Announced {
+    callables: Vec<(String, [u8; 32])>,
+    has_bootstrap: bool,
+    pub(crate) setting: Vec<u8>,
+}
+
+impl Announced {
+    /// Reads what [`write_callables`] wrote.
+    pub(crate) fn read(callables: OwnedFd) -> Result<Self, String> {
+        let unreadable =
+            |error: io::Error| format!("the parent's callables cannot be read: {error}");
+        let segment = Segment::adopt_whole(callables).map_err(unreadable)?;
+        let mut bytes = vec![0; segment.len()];
+        segment.read(0, &mut bytes).map_err(|error| unreadable(io::Error::other(error)))?;
+        let mut rest = &bytes[..];
+        let cut = || "the parent's list of callables is cut off".to_owned();
+        let count = number(&mut rest).ok_or_else(cut)?;
+        let has_bootstrap = number(&mut rest).ok_or_else(cut)? != 0;
+        let mut callables = Vec::new();
+        for _ in 0..count {
+            let digest: [u8; 32] =
+                *take(&mut rest, 32).and_then(<[u8]>::first_chunk).ok_or_else(cut)?;
+            let name = text(&mut rest).ok_or_else(cut)?;
+            callables.push((String::from_utf8_lossy(name).into_owned(), digest));
         }
+        let setting = text(&mut rest).ok_or_else(cut)?.to_vec();
+        Ok(Self { callables, has_bootstrap, setting })
     }
-    if let Some(more) = ours.next() {
-        let what = format!("it is `{}` here and missing in the parent", more.name());
-        return Err(differs(count, &what));
+
+    /// Compares the callables of the parent with those of this program; the error names the first that differs.
+    pub(crate) fn compare(&self, program: &Program) -> Result<(), String> {
+        let mut ours = program.callables().iter();
+        for (at, (name, digest)) in (0..).zip(&self.callables) {
+            let Some(here) = ours.next() else {
+                return Err(differs(at, &format!("it is `{name}` in the parent and missing here")));
+            };
+            if here.digest().0 != *digest {
+                let here = here.name();
+                let what = if here == name {
+                    format!("`{name}` is of another version or kind here")
+                } else {
+                    format!("it is `{name}` in the parent and `{here}` here")
+                };
+                return Err(differs(at, &what));
+            }
+        }
+        if let Some(more) = ours.next() {
+            let what = format!("it is `{}` here and missing in the parent", more.name());
+            return Err(differs(self.callables.len() as u64, &what));
+        }
+        if self.has_bootstrap != program.bootstrap().is_some() {
+            return Err(
+                "parent and child must be the same build: one of them has a bootstrap for \
+                        chips and the other none"
+                    .to_owned(),
+            );
+        }
+        Ok(())
     }
-    if has_bootstrap != program.bootstrap().is_some() {
-        return Err("parent and child must be the same build: one of them has a bootstrap for \
-                    chips and the other none"
-            .to_owned());
-    }
-    let length = number(&mut rest).and_then(|length| usize::try_from(length).ok());
-    let setting = length.and_then(|length| take(&mut rest, length)).ok_or_else(cut)?;
-    Ok(setting.to_vec())
 }
 
 fn differs(at: u64, what: &str) -> String {
@@ -267,6 +285,12 @@ fn differs(at: u64, what: &str) -> String {
 
 fn number(rest: &mut &[u8]) -> Option<u64> {
     take(rest, 8).and_then(<[u8]>::first_chunk).map(|bytes| u64::from_le_bytes(*bytes))
+}
+
+/// Takes bytes whose number comes first.
+fn text<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let length = usize::try_from(number(rest)?).ok()?;
+    take(rest, length)
 }
 
 fn take<'a>(rest: &mut &'a [u8], count: usize) -> Option<&'a [u8]> {

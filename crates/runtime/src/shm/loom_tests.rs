@@ -13,7 +13,7 @@ use loom::thread::{self, Thread};
 use super::bell::{ASLEEP, Bell, COUNT, FOOTPRINT, TICKET};
 use super::mailbox::{GO, SHUTDOWN, is_said, say};
 use super::memory::Memory;
-use super::ring::{PushError, Receiver, Sender, footprint};
+use super::ring::{HEADER, PushError, Receiver, Sender, footprint};
 use super::segment::{WORD, word_of};
 
 /// A mistake of the memory.
@@ -309,7 +309,8 @@ fn fragment_model(flaw: Flaw) {
         for number in 0..3 {
             sender.push(&[number], &[]).expect("room");
         }
-        let message: Vec<u8> = (0..49).collect();
+        // One byte more than a record holds: a quarter of the ring.
+        let message: Vec<u8> = (0..).take(CAPACITY / 4 - HEADER + 1).collect();
         sender.push(&message, &[]).expect("taken");
         assert!(sender.publish() && sender.is_pending(), "RNG-3");
         let pusher = {
@@ -337,6 +338,12 @@ fn fragment_model(flaw: Flaw) {
 #[test]
 fn loom_ring_sends_what_is_larger_than_itself() {
     fragment_model(Flaw::Sound);
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn loom_ring_without_fences_keeps_the_rest_of_a_message() {
+    fragment_model(Flaw::NoFence);
 }
 
 /// A full ring: the sender waits for room on its bell, the receiver releases and rings only if told to.

@@ -5,8 +5,7 @@
 //!         1        wanted: the sender lacks room                written by the sender
 //!        16        head: what the receiver has given back       written by the receiver
 //!        32 ...    records, each from a multiple of 64 bytes on:
-//!                    word 0   length of the payload, more to come?, a mark
-//!                    word 1   number of the record
+//!                    word 0   length of the payload, more to come?, number of the record, a mark
 //!                    then the payload; a record may wrap round the end
 //! ```
 //!
@@ -34,18 +33,32 @@ use super::segment::WORD;
 
 /// Bytes of a line: what records are aligned to.
 pub(crate) const LINE: usize = 64;
-/// Bytes in front of each payload.
-const HEADER: usize = 2 * WORD;
+/// Bytes in front of each payload: one word, so that a task with one argument fits into a line.
+pub(super) const HEADER: usize = WORD;
 
 layout! {
     TAIL: usize = 0;
     WANTED: usize = 1;
     HEAD: usize = 16;
     RECORDS: usize = 32;
-    /// In the upper half of the first word of every record.
-    MARK: u64 = 0x5048_0000;
+    /// In the upper half of the first word of every record: the highest byte.
+    MARK: u64 = 0x5000_0000;
+    /// In the upper half as well: the lowest bits of the number of the record, far more than a ring has records.
+    NUMBER: u64 = 0x00ff_fffe;
     /// In the upper half as well: the message goes on in the next record.
     MORE: u64 = 1;
+}
+
+/// Returns the upper half of the first word of record `sequence`, the message of which goes on if `more`.
+#[inline]
+fn kind(sequence: u64, more: bool) -> u64 {
+    MARK | sequence << 1 & NUMBER | if more { MORE } else { 0 }
+}
+
+/// Returns the number of a record as far as its first word has it.
+#[inline]
+fn number(kind: u64) -> u64 {
+    (kind & NUMBER) >> 1
 }
 
 /// Returns the bytes of shared memory for a ring that holds `capacity` bytes of records.

@@ -102,16 +102,16 @@ use bytemuck::Pod;
 /// }
 /// ```
 pub struct Data<'a> {
-    segment: &'a Segment,
+    pub(super) segment: &'a Segment,
     /// Offset of its first byte.
-    offset: usize,
+    pub(super) offset: usize,
     /// The right to see it in place; dense arguments with an order have it.
-    grant: Option<Grant<'a>>,
-    access: Access,
-    layout: Layout,
-    index: usize,
+    pub(super) grant: Option<Grant<'a>>,
+    pub(super) access: Access,
+    pub(super) layout: Layout,
+    pub(super) index: usize,
     /// True if peers can reach it.
-    is_shared: bool,
+    pub(super) is_shared: bool,
 }
 
 /// A refused use of an argument.
@@ -238,27 +238,29 @@ impl Data<'_> {
         grant.slice_mut().map_err(|error| DataError::Memory { index, words: error.to_string() })
     }
 
-    /// Copies of its elements in row-major order, also if they have gaps or no order.
+    /// Returns copies of its elements in row-major order, also if they have gaps or no order. Elements without gaps can be
+    /// read as their bytes: then `T` is a type of one byte.
     ///
     /// Elements that another task of this process changes in place are refused.
     pub fn read_elements<T: Pod>(&self) -> Result<Vec<T>, DataError> {
         self.check_element::<T>()?;
-        let count = usize::try_from(self.layout.elements()).unwrap_or(usize::MAX);
+        let count = usize::try_from(self.count::<T>()).unwrap_or(usize::MAX);
         let mut elements = vec![T::zeroed(); count];
+        let into = bytemuck::cast_slice_mut(&mut elements);
         if self.grant.is_some() {
-            let into = bytemuck::cast_slice_mut(&mut elements);
             let read = self.segment.read(self.offset, into);
             return read.map(|()| elements).map_err(|error| self.memory(&error));
         }
-        let (row, mut copying) = (row_length(&self.layout), Copying::new(self.segment));
-        for (row, at) in elements.chunks_mut(row).zip(rows(&self.layout, row)) {
-            let read = copying.read(self.offset + at, bytemuck::cast_slice_mut(row));
+        let (rows, mut copying) = (Rows::of(&self.layout), Copying::new(self.segment));
+        for (row, at) in into.chunks_mut(rows.bytes()).zip(rows.offsets()) {
+            let read = copying.read(self.offset + at, row);
             read.map_err(|error| self.uncopied(&error, "read"))?;
         }
         Ok(elements)
     }
 
-    /// Sets its elements in row-major order, also if they have gaps or no order.
+    /// Sets its elements in row-major order, also if they have gaps or no order. Elements without gaps can be written as their
+    /// bytes: then `T` is a type of one byte.
     ///
     /// Elements that another task of this process sees in place are refused.
     pub fn write_elements<T: Pod>(&mut self, elements: &[T]) -> Result<(), DataError> {
@@ -266,28 +268,35 @@ impl Data<'_> {
             return Err(self.refuse("written"));
         }
         self.check_element::<T>()?;
-        if elements.len() as u64 != self.layout.elements() {
-            let (index, wanted) = (self.index, self.layout.elements());
+        if elements.len() as u64 != self.count::<T>() {
+            let (index, wanted) = (self.index, self.count::<T>());
             return Err(DataError::Count { index, given: elements.len(), wanted });
         }
+        let from = bytemuck::cast_slice(elements);
         if self.grant.is_some() {
-            let written = self.segment.write(self.offset, bytemuck::cast_slice(elements));
+            let written = self.segment.write(self.offset, from);
             return written.map_err(|error| self.memory(&error));
         }
-        self.write_rows(elements).map_err(|error| self.uncopied(&error, "written"))
+        self.write_rows(from).map_err(|error| self.uncopied(&error, "written"))
     }
 
-    fn write_rows<T: Pod>(&self, elements: &[T]) -> Result<(), GrantError> {
-        let (row, mut copying) = (row_length(&self.layout), Copying::new(self.segment));
-        let all = || elements.chunks(row).zip(rows(&self.layout, row));
+    fn write_rows(&self, from: &[u8]) -> Result<(), GrantError> {
+        let (rows, mut copying) = (Rows::of(&self.layout), Copying::new(self.segment));
+        let all = || from.chunks(rows.bytes()).zip(rows.offsets());
         let extent = usize::try_from(self.layout.extent).unwrap_or(usize::MAX);
         if copying.check(self.offset, extent, true).is_err() {
             // A task has the bytes between the rows in place, or nothing may be written.
             for (row, at) in all() {
-                copying.check(self.offset + at, size_of_val(row), true)?;
+                copying.check(self.offset + at, row.len(), true)?;
             }
         }
-        all().try_for_each(|(row, at)| copying.write(self.offset + at, bytemuck::cast_slice(row)))
+        all().try_for_each(|(row, at)| copying.write(self.offset + at, row))
+    }
+
+    /// Returns the number of its elements as `T`, which was checked.
+    fn count<T: Pod>(&self) -> u64 {
+        let Layout { dtype, .. } = self.layout;
+        self.layout.elements() * dtype.bytes() / size_of::<T>() as u64
     }
 
     fn check<T: Pod>(&self) -> Result<(), DataError> {
@@ -329,24 +338,36 @@ impl Data<'_> {
     }
 }
 
-/// Returns the number of elements that follow each other without a gap.
-fn row_length(layout: &Layout) -> usize {
-    let last = layout.shape().last().zip(layout.strides().last());
-    let count = last.filter(|(_, stride)| **stride == 1).map_or(1, |(count, _)| *count);
-    usize::try_from(count).unwrap_or(1).max(1)
+/// Elements of a layout that follow each other without a gap, row by row.
+#[derive(Clone, Copy)]
+struct Rows {
+    layout: Layout,
+    /// Elements of a row; at least one.
+    elements: u64,
 }
 
-/// Returns the byte offset of each row of `row` elements, in row-major order.
-fn rows(layout: &Layout, row: usize) -> impl Iterator<Item = usize> + use<> {
-    let (layout, row) = (*layout, row as u64);
-    let bytes = layout.dtype.bytes();
-    (0..layout.elements() / row).map(move |number| {
-        let mut rest = number * row;
-        let mut at = 0;
-        for (count, stride) in layout.shape().iter().zip(layout.strides()).rev() {
-            at += rest % count * stride;
-            rest /= count;
-        }
-        usize::try_from(at * bytes).unwrap_or(usize::MAX)
-    })
+impl Rows {
+    fn of(layout: &Layout) -> Self {
+        let last = layout.shape().last().zip(layout.strides().last());
+        let count = last.filter(|(_, stride)| **stride == 1).map_or(1, |(count, _)| *count);
+        Self { layout: *layout, elements: count.max(1) }
+    }
+
+    /// Returns the bytes of a row.
+    fn bytes(self) -> usize {
+        usize::try_from(self.elements * self.layout.dtype.bytes()).unwrap_or(usize::MAX)
+    }
+
+    /// Returns the byte offset of each row, in row-major order.
+    fn offsets(self) -> impl Iterator<Item = usize> {
+        (0..self.layout.elements() / self.elements).map(move |number| {
+            let mut rest = number * self.elements;
+            let mut at = 0;
+            for (count, stride) in self.layout.shape().iter().zip(self.layout.strides()).rev() {
+                at += rest % count * stride;
+                rest /= count;
+            }
+            usize::try_from(at * self.layout.dtype.bytes()).unwrap_or(usize::MAX)
+        })
+    }
 }

@@ -12,6 +12,7 @@
 //! | kills among barriers | 16 | 400 |
 //! | all-reduces with skewed starts and stalls, on 2 and 4 chips | 40 | 1 000 |
 //! | deadlocks, and kernels that never return | 4 each | 100 each |
+//! | random graphs with dying tasks, on threads and on processes | up to 90 | up to 4 500 |
 //! | runs of the soak | 10 000 | 1 000 000 |
 #![expect(clippy::print_stdout, reason = "counts and times, for whoever runs the tests by hand")]
 
@@ -24,10 +25,14 @@ mod collectives;
 #[path = "../fixture/levels_below.rs"]
 mod levels_below;
 
+#[path = "../fixture/records.rs"]
+mod records;
+
 #[expect(dead_code, reason = "other tests use the rest")]
 #[path = "../process/support.rs"]
 mod support;
 
+mod graphs;
 mod kills;
 mod latches;
 mod meetings;

@@ -10,6 +10,7 @@ mod inside;
 mod memory;
 mod mixed;
 mod names;
+mod open;
 mod prompt;
 mod settings;
 mod stress;

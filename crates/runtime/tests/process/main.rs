@@ -10,6 +10,10 @@ mod collectives;
 #[path = "../fixture/levels_below.rs"]
 mod levels_below;
 
+#[expect(dead_code, reason = "another test uses the rest")]
+#[path = "../fixture/records.rs"]
+mod records;
+
 mod closing;
 mod death;
 mod domains;

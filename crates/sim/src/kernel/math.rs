@@ -9,7 +9,7 @@ use super::tile::TileType;
 use super::{Computing, KernelError, Shape, Tile, Tl};
 use crate::machine::Engine;
 use crate::record::Op;
-use crate::spec::VectorClass;
+use crate::spec::{NumberType, VectorClass};
 use crate::stall::Kind;
 use crate::time::Time;
 use crate::value::{Binary, Compare, DType, Reduce, Unary, Value};
@@ -18,7 +18,11 @@ impl Tl {
     /// Applies `operation` to each pair of elements of two tiles of one type; a dimension of 1 is broadcast.
     #[track_caller]
     pub fn binary(&self, operation: Binary, left: &Tile, right: &Tile) -> Computing {
-        let (dtype, shape) = match broadcast(binary_label(operation).0, left, right) {
+        let label = binary_label(operation);
+        let (dtype, shape) = match broadcast(label.0, left, right) {
+            Ok((dtype, _)) if !operation.takes(dtype) => {
+                return self.failed(not_taken(label.0, left));
+            }
             Ok(common) => common,
             Err(error) => return self.failed(error),
         };
@@ -26,7 +30,7 @@ impl Tl {
         let value = both(self, left, right).map(|(x, y)| {
             Value::binary(operation, &stretch(&x, left, shape), &stretch(&y, right, shape))
         });
-        self.vector(binary_label(operation), bytes, dtype, shape, value)
+        self.vector(label, bytes, dtype, shape, value)
     }
 
     /// Computes `left + right`.
@@ -68,50 +72,84 @@ impl Tl {
     /// Compares each pair of elements: 1 if the comparison holds, otherwise 0, as `i32`.
     #[track_caller]
     pub fn compare(&self, operation: Compare, left: &Tile, right: &Tile) -> Computing {
+        self.compared(operation, left, right, DType::I32)
+    }
+
+    /// Compares each pair of elements, as `bool`.
+    #[track_caller]
+    pub fn predicate(&self, operation: Compare, left: &Tile, right: &Tile) -> Computing {
+        self.compared(operation, left, right, DType::Bool)
+    }
+
+    #[track_caller]
+    fn compared(&self, operation: Compare, left: &Tile, right: &Tile, to: DType) -> Computing {
         let (dtype, shape) = match broadcast("compare", left, right) {
             Ok(common) => common,
             Err(error) => return self.failed(error),
         };
         let bytes = (shape.elements() * dtype.size()) as u64;
         let value = both(self, left, right).map(|(x, y)| {
-            Value::compare(operation, &stretch(&x, left, shape), &stretch(&y, right, shape))
+            let (x, y) = (stretch(&x, left, shape), stretch(&y, right, shape));
+            match to {
+                DType::Bool => Value::predicate(operation, &x, &y),
+                _ => Value::compare(operation, &x, &y),
+            }
         });
-        self.vector(("compare", VectorClass::Add), bytes, DType::I32, shape, value)
+        self.vector(("compare", VectorClass::Add), bytes, to, shape, value)
     }
 
-    /// Selects `left` if `condition` (`i32`) is not 0, otherwise `right`; all of one shape.
+    /// Selects `left` if `condition` (`i32` or `bool`) is not 0, otherwise `right`; a dimension of 1 is broadcast.
     #[track_caller]
     pub fn select(&self, condition: &Tile, left: &Tile, right: &Tile) -> Computing {
-        let why = if condition.dtype() != DType::I32 {
-            Some("the condition must be i32".to_owned())
-        } else if left.dtype() != right.dtype() {
-            Some(TYPES.to_owned())
-        } else {
-            let both = [left, right].into_iter();
-            both.filter(|tile| tile.shape() != condition.shape())
-                .map(|tile| difference(condition.shape(), tile.shape()))
-                .next()
+        let (dtype, shape) = match selection(condition, left, right) {
+            Ok(common) => common,
+            Err(error) => return self.failed(error),
         };
-        if let Some(why) = why {
-            let (left, right) = (format!("{condition:?} ? {left:?}"), right.describe());
-            return self.failed(misfit("select", left, &right, &why));
+        let value = condition.value().zip(both(self, left, right)).map(|(choice, (x, y))| {
+            let choice = stretch(&choice, condition, shape);
+            Value::select(&choice, &stretch(&x, left, shape), &stretch(&y, right, shape))
+        });
+        let bytes = (shape.elements() * condition.dtype().size()) as u64;
+        self.vector(("select", VectorClass::Add), bytes, dtype, shape, value)
+    }
+
+    /// Computes `left * right + addend`, of floats with one rounding; a dimension of 1 is broadcast.
+    #[track_caller]
+    pub fn fma(&self, left: &Tile, right: &Tile, addend: &Tile) -> Computing {
+        let common = broadcast("fma", left, right)
+            .and_then(|(dtype, shape)| Ok((dtype, common("fma", left, shape, addend)?)));
+        let (dtype, shape) = match common {
+            Ok((dtype, _)) if dtype != addend.dtype() => {
+                return self.failed(misfit("fma", left.describe(), &addend.describe(), TYPES));
+            }
+            Ok(common) => common,
+            Err(error) => return self.failed(error),
+        };
+        let value = both(self, left, right).zip(addend.value()).map(|((x, y), z)| {
+            let (x, y) = (stretch(&x, left, shape), stretch(&y, right, shape));
+            Value::fma(&x, &y, &stretch(&z, addend, shape))
+        });
+        let bytes = (shape.elements() * dtype.size()) as u64;
+        self.vector(("fma", VectorClass::Add), bytes, dtype, shape, value)
+    }
+
+    /// Reads the bits of every element as another type of the same size.
+    #[track_caller]
+    pub fn bitcast(&self, tile: &Tile, dtype: DType) -> Computing {
+        if dtype.size() != tile.dtype().size() || dtype == DType::Bool && tile.dtype() != dtype {
+            let why = "bits become a type of the same size, and not bool";
+            return self.failed(misfit("bitcast", tile.describe(), dtype.name(), why));
         }
-        let value = condition
-            .value()
-            .zip(both(self, left, right))
-            .map(|(condition, (left, right))| Value::select(&condition, &left, &right));
-        self.vector(
-            ("select", VectorClass::Add),
-            condition.bytes(),
-            left.dtype(),
-            left.shape(),
-            value,
-        )
+        let value = tile.value().map(|value| value.bitcast(dtype));
+        self.vector(("bitcast", VectorClass::Add), tile.bytes(), dtype, tile.shape(), value)
     }
 
     /// Applies a function to every element.
     #[track_caller]
     pub fn unary(&self, operation: Unary, tile: &Tile) -> Computing {
+        if !operation.takes(tile.dtype()) {
+            return self.failed(not_taken(unary_label(operation).0, tile));
+        }
         let value = tile.value().map(|value| Value::unary(operation, &value));
         self.vector(unary_label(operation), tile.bytes(), tile.dtype(), tile.shape(), value)
     }
@@ -122,7 +160,7 @@ impl Tl {
         self.unary(Unary::Exp, tile)
     }
 
-    /// Converts every element to another type, rounded to nearest even.
+    /// Converts every element to another type, as [`Value::cast`].
     #[track_caller]
     pub fn cast(&self, tile: &Tile, dtype: DType) -> Computing {
         let value = tile.value().map(|value| value.cast(dtype));
@@ -137,6 +175,9 @@ impl Tl {
             let why = format!("it has {}", counted(dims.dims().len(), "dimension"));
             let left = format!("axis {axis}");
             return self.failed(misfit("reduce", left, &tile.describe(), &why));
+        }
+        if !operation.takes(tile.dtype()) {
+            return self.failed(not_taken("reduce", tile));
         }
         let outer = dims.dims()[..axis].iter().product();
         let inner = dims.dims()[axis + 1..].iter().product();
@@ -164,17 +205,17 @@ impl Tl {
         self.reduce(Reduce::Max, tile, axis)
     }
 
-    /// Computes `left · right (+ accumulator)`: `[m, k]` by `[k, n]`, accumulated in f32 (i32 for i32), k ascending.
+    /// Computes `left · right (+ accumulator)`: `[m, k]` by `[k, n]`, k ascending, of type [`DType::product`].
     #[track_caller]
     pub fn dot(&self, left: &Tile, right: &Tile, accumulator: Option<&Tile>) -> Computing {
-        let [m, n, k] = match product(left, right, accumulator) {
+        let [m, n, k] = match self.product(left, right, accumulator) {
             Ok(dims) => dims,
             Err(error) => return self.failed(error),
         };
         let value = both(self, left, right).map(|(x, y)| {
             Value::dot(&x, &y, [m, n, k], accumulator.and_then(Tile::value).as_ref())
         });
-        let dtype = if left.dtype() == DType::I32 { DType::I32 } else { DType::F32 };
+        let dtype = left.dtype().product();
         let tile = Tile::in_scratch(self.program(), dtype, [m, n].into(), value, "a product");
         let bytes = left.bytes() + right.bytes();
         let span = self.product_time(left.dtype(), [m, n, k]);
@@ -182,8 +223,9 @@ impl Tl {
     }
 
     /// Computes `left · right + sum` in the scratch memory of `sum`; the first product has no sum.
-    pub(super) fn accumulate(&self, left: &Tile, right: &Tile, sum: Option<Tile>) -> Computing {
-        let dims = match product(left, right, sum.as_ref()) {
+    #[track_caller]
+    pub fn accumulate(&self, left: &Tile, right: &Tile, sum: Option<Tile>) -> Computing {
+        let dims = match self.product(left, right, sum.as_ref()) {
             Ok(dims) => dims,
             Err(error) => return self.failed(error),
         };
@@ -191,10 +233,24 @@ impl Tl {
         let value = both(self, left, right)
             .map(|(x, y)| Value::dot(&x, &y, dims, sum.as_ref().and_then(Tile::value).as_ref()));
         drop(sum);
-        let dtype = if left.dtype() == DType::I32 { DType::I32 } else { DType::F32 };
+        let dtype = left.dtype().product();
         let tile = Tile::in_scratch(self.program(), dtype, [m, n].into(), value, "a product");
         let (span, bytes) = (self.product_time(left.dtype(), dims), left.bytes() + right.bytes());
         self.engine(Engine::Gemm, "dot", span, bytes, tile)
+    }
+
+    /// Returns `m`, `n` and `k` of a product that the machine can compute.
+    fn product(
+        &self,
+        left: &Tile,
+        right: &Tile,
+        accumulator: Option<&Tile>,
+    ) -> Result<[usize; 3], KernelError> {
+        let gemm = &self.program().world().spec.gemm;
+        match gemm.lacks(left.dtype()) {
+            None => product(left, right, accumulator),
+            Some(number) => Err(lacking(number, left.dtype(), &gemm.listed())),
+        }
     }
 
     /// Returns the time the matrix engine takes for a product, in whole tiles.
@@ -219,7 +275,7 @@ impl Tl {
     /// Occupies the vector engine for an operation whose largest operand has `operand` bytes.
     #[inline]
     #[track_caller]
-    fn vector(
+    pub(super) fn vector(
         &self,
         (label, class): (&'static str, VectorClass),
         operand: u64,
@@ -283,7 +339,8 @@ fn both(tl: &Tl, left: &Tile, right: &Tile) -> Option<(Value, Value)> {
     if tl.has_data() { left.value().zip(right.value()) } else { None }
 }
 
-/// Returns the common type and shape of two tiles: equal ranks, and equal dimensions unless one is 1.
+/// Returns the common type and shape of two tiles: equal ranks (or no dimension at all), and equal dimensions unless one
+/// is 1.
 #[inline]
 fn broadcast(
     operation: &'static str,
@@ -305,13 +362,60 @@ fn unequal(
     if dtype != other {
         return Err(mismatch(TYPES));
     }
-    if a.dims().len() != b.dims().len() {
-        return Err(mismatch(&difference(a, b)));
+    match a.broadcast(&b) {
+        Some(shape) => Ok((dtype, shape)),
+        None => Err(mismatch(&difference(a, b))),
     }
-    let fits = a.dims().iter().zip(b.dims().iter()).all(|(x, y)| x == y || *x == 1 || *y == 1);
-    let dims: Vec<usize> =
-        a.dims().iter().zip(b.dims().iter()).map(|(x, y)| if *x == 1 { *y } else { *x }).collect();
-    if fits { Ok((dtype, dims.as_slice().into())) } else { Err(mismatch(&difference(a, b))) }
+}
+
+/// Returns the common shape of a tile and `shape`, to which another operand was broadcast.
+fn common(
+    operation: &'static str,
+    other: &Tile,
+    shape: Shape,
+    tile: &Tile,
+) -> Result<Shape, KernelError> {
+    shape.broadcast(&tile.shape()).ok_or_else(|| {
+        let why = difference(shape, tile.shape());
+        misfit(operation, other.describe(), &tile.describe(), &why)
+    })
+}
+
+/// Returns the type and the shape of a selection.
+fn selection(condition: &Tile, left: &Tile, right: &Tile) -> Result<(DType, Shape), KernelError> {
+    let mismatch = |why: &str| {
+        let (left, right) = (format!("{condition:?} ? {left:?}"), right.describe());
+        misfit("select", left, &right, why)
+    };
+    if !matches!(condition.dtype(), DType::I32 | DType::Bool) {
+        return Err(mismatch("the condition must be i32 or bool"));
+    }
+    if left.dtype() != right.dtype() {
+        return Err(mismatch(TYPES));
+    }
+    let mut shape = condition.shape();
+    for tile in [left, right] {
+        let joined = shape.broadcast(&tile.shape());
+        shape = joined.ok_or_else(|| mismatch(&difference(shape, tile.shape())))?;
+    }
+    Ok((left.dtype(), shape))
+}
+
+/// Returns the error of an operation on bits that gets floats.
+#[cold]
+fn not_taken(operation: &'static str, tile: &Tile) -> KernelError {
+    let why = "bits are those of whole numbers: cast or bitcast first";
+    misfit(operation, tile.describe(), "an operation on bits", why)
+}
+
+/// Returns the error of a product that the matrix engine cannot compute.
+#[cold]
+fn lacking(number: NumberType, dtype: DType, listed: &[&str]) -> KernelError {
+    KernelError::Other(format!(
+        "dot: this machine's matrix engine has no rate for {} ({dtype}): `pe.gemm.rates` lists {}",
+        number.name(),
+        listed.join(", ")
+    ))
 }
 
 /// The words for operands of two types.
@@ -348,6 +452,9 @@ fn stretch(value: &Value, tile: &Tile, shape: Shape) -> Value {
     if tile.shape() == shape {
         return value.clone();
     }
+    if tile.shape().dims().is_empty() {
+        return value.strided(0, &shape.dims(), &vec![0; shape.dims().len()]);
+    }
     let own = tile.shape().strides();
     let strides: Vec<usize> = tile
         .shape()
@@ -375,7 +482,7 @@ fn product(
         let why = format!("dimension 1 of the left is {k}, dimension 0 of the right is {k2}");
         return Err(mismatch(&right.describe(), &why));
     }
-    let wanted = if left.dtype() == DType::I32 { DType::I32 } else { DType::F32 };
+    let wanted = left.dtype().product();
     match accumulator {
         Some(tile) if tile.shape() != [m, n].into() || tile.dtype() != wanted => {
             let why = format!("the product is {wanted}[{m}, {n}]");
@@ -392,8 +499,18 @@ fn binary_label(operation: Binary) -> (&'static str, VectorClass) {
         Binary::Sub => ("sub", VectorClass::Add),
         Binary::Mul => ("mul", VectorClass::Add),
         Binary::Div => ("div", VectorClass::Divide),
-        Binary::Max => ("max", VectorClass::Add),
-        Binary::Min => ("min", VectorClass::Add),
+        Binary::Max | Binary::MaxNum => ("max", VectorClass::Add),
+        Binary::Min | Binary::MinNum => ("min", VectorClass::Add),
+        Binary::Rem => ("rem", VectorClass::Divide),
+        Binary::FloorDiv => ("floor_div", VectorClass::Divide),
+        Binary::FloorRem => ("floor_rem", VectorClass::Divide),
+        Binary::Pow => ("pow", VectorClass::Exp),
+        Binary::And => ("and", VectorClass::Add),
+        Binary::Or => ("or", VectorClass::Add),
+        Binary::Xor => ("xor", VectorClass::Add),
+        Binary::Shl => ("shl", VectorClass::Add),
+        Binary::Shr => ("shr", VectorClass::Add),
+        Binary::MulHi => ("mul_hi", VectorClass::Add),
     }
 }
 
@@ -401,8 +518,17 @@ fn binary_label(operation: Binary) -> (&'static str, VectorClass) {
 fn unary_label(operation: Unary) -> (&'static str, VectorClass) {
     match operation {
         Unary::Exp => ("exp", VectorClass::Exp),
+        Unary::Exp2 => ("exp2", VectorClass::Exp),
         Unary::Log => ("log", VectorClass::Exp),
+        Unary::Log2 => ("log2", VectorClass::Exp),
         Unary::Sqrt => ("sqrt", VectorClass::Divide),
+        Unary::Rsqrt => ("rsqrt", VectorClass::Divide),
+        Unary::Sin => ("sin", VectorClass::Exp),
+        Unary::Cos => ("cos", VectorClass::Exp),
+        Unary::Erf => ("erf", VectorClass::Exp),
+        Unary::Floor => ("floor", VectorClass::Add),
+        Unary::Ceil => ("ceil", VectorClass::Add),
+        Unary::Not => ("not", VectorClass::Add),
         Unary::Tanh | Unary::Sigmoid | Unary::Gelu => ("map", VectorClass::Exp),
         Unary::Recip => ("map", VectorClass::Divide),
         Unary::Neg | Unary::Abs | Unary::Relu => ("map", VectorClass::Add),

@@ -65,6 +65,26 @@ impl Shape {
         strides
     }
 
+    /// Returns the shape to which both can be broadcast: equal ranks, and equal dimensions unless one is 1; a shape
+    /// without dimensions fits every other.
+    pub(crate) fn broadcast(&self, other: &Shape) -> Option<Shape> {
+        match (self.rank, other.rank) {
+            (0, _) => return Some(*other),
+            (_, 0) => return Some(*self),
+            (a, b) if a != b => return None,
+            _ => {}
+        }
+        let mut shape = *self;
+        for (dim, other) in shape.dims.iter_mut().zip(other.dims) {
+            match (*dim, other) {
+                (1, _) => *dim = other,
+                (a, b) if a == b || b == 1 => {}
+                _ => return None,
+            }
+        }
+        Some(shape)
+    }
+
     /// Returns the part of the shape below `bounds`.
     pub(super) fn within(&self, bounds: &Shape) -> Shape {
         let mut within = *self;
@@ -156,13 +176,15 @@ struct Entry {
 
 /// The memory that a tile occupies until it is dropped.
 #[derive(Clone, Copy)]
-enum TileMemory {
+pub(super) enum TileMemory {
     /// None: the entry is free, and this is the next free entry.
     Free(u32),
     /// Scratch memory.
     Scratch,
     /// A slot of this edge.
     Slot(u32),
+    /// That of another tile, which lives longer.
+    Borrowed,
 }
 
 /// The tiles of a program.
@@ -182,7 +204,12 @@ const NONE: u32 = u32::MAX;
 
 impl Tiles {
     #[inline]
-    fn add(&mut self, tile_type: TileType, value: Option<Value>, memory: TileMemory) -> u32 {
+    pub(super) fn add(
+        &mut self,
+        tile_type: TileType,
+        value: Option<Value>,
+        memory: TileMemory,
+    ) -> u32 {
         let number = self.free;
         let Some(entry) = self.entries.get_mut(number as usize) else {
             return self.grow(Entry { tile_type, value, memory });
@@ -240,6 +267,15 @@ impl Tile {
     ) -> Self {
         let number = program.tiles().borrow_mut().add(tile_type, value, TileMemory::Slot(edge));
         Self { program: program.clone(), number }
+    }
+
+    /// The tile of an entry.
+    pub(super) fn of_entry(program: Rc<Program>, number: u32) -> Self {
+        Self { program, number }
+    }
+
+    pub(super) fn program(&self) -> &Rc<Program> {
+        &self.program
     }
 
     #[inline]
@@ -334,7 +370,7 @@ impl Drop for Tile {
         match memory {
             TileMemory::Scratch => self.program.give_scratch(bytes),
             TileMemory::Slot(edge) => self.program.world().release(edge, &self.program.path()),
-            TileMemory::Free(_) => {}
+            TileMemory::Free(_) | TileMemory::Borrowed => {}
         }
     }
 }

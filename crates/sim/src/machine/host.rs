@@ -166,6 +166,11 @@ impl Host {
         self.put(region, 0, Some(value))
     }
 
+    /// The elements of a region as they are now, in no time; `None` without data.
+    pub fn peek(&self, region: &Region) -> Result<Option<Value>, MemoryError> {
+        self.get(region, &[Selection::dense(0, region.elements)])
+    }
+
     /// Sends a command over the host link.
     pub async fn command(&self, label: &'static str, cause: Cause) -> Cause {
         self.fly(COMMAND, Route::default().then(Stage::Host), label, cause).await

@@ -97,6 +97,20 @@ impl GemmSpec {
         Self { rate, tile, efficiency: Efficiency::FULL, rates }
     }
 
+    /// Returns the kind of number that the engine cannot multiply: one of 8 bits, if the engine lists rates and has none
+    /// for it.
+    pub fn lacks(&self, dtype: DType) -> Option<NumberType> {
+        let number = NumberType::of(dtype).filter(|_| dtype.size() == 1)?;
+        let listed = self.rates.iter().any(Option::is_some);
+        (listed && self.rates[number as usize].is_none()).then_some(number)
+    }
+
+    /// Returns the names of the types with a rate of their own.
+    pub fn listed(&self) -> Vec<&'static str> {
+        let has_rate = |number: &NumberType| self.rates[*number as usize].is_some();
+        NumberType::ALL.into_iter().filter(has_rate).map(NumberType::name).collect()
+    }
+
     /// Returns the rate that products of a type reach.
     pub fn rate_of(&self, dtype: DType) -> Rate {
         let own = NumberType::of(dtype).and_then(|number| self.rates[number as usize]);
@@ -143,7 +157,9 @@ impl NumberType {
             DType::F32 => Some(Self::F32),
             DType::F16 => Some(Self::F16),
             DType::Bf16 => Some(Self::Bf16),
-            DType::I32 => None,
+            DType::F8e4m3 | DType::F8e5m2 => Some(Self::Fp8),
+            DType::I8 | DType::U8 => Some(Self::I8),
+            _ => None,
         }
     }
 }

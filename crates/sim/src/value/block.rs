@@ -1,9 +1,11 @@
 //! Runs a program block by block, in memory that stays in the nearest cache.
 
 use super::buffer::{Buffer, Scalar, Slice, copy};
-use super::lanes;
+use super::element::each_type;
+use super::number::Number;
 use super::program::{Program, Step};
-use super::{Binary, Compare, DType, Element, Unary, Value};
+use super::{Binary, Bool, Compare, DType, Element, Unary, Value, convert, lanes};
+use crate::with_element;
 use bytemuck::{cast_slice, cast_slice_mut};
 use half::{bf16, f16};
 use std::cell::RefCell;
@@ -19,7 +21,7 @@ thread_local! {
 }
 
 /// Elements of any type, as words.
-struct Block(Vec<u32>);
+struct Block(Vec<u64>);
 
 impl Block {
     fn new() -> Self {
@@ -43,12 +45,14 @@ impl Block {
     }
 
     fn elements(&self, dtype: DType, n: usize) -> Slice<'_> {
-        match dtype {
-            DType::F32 => Slice::F32(self.of(n)),
-            DType::F16 => Slice::F16(self.of(n)),
-            DType::Bf16 => Slice::Bf16(self.of(n)),
-            DType::I32 => Slice::I32(self.of(n)),
+        macro_rules! slices {
+            ($($variant:ident $rust:ty),*) => {
+                match dtype {
+                    $(DType::$variant => Slice::$variant(self.of(n))),*
+                }
+            };
         }
+        each_type!(slices)
     }
 }
 
@@ -115,8 +119,11 @@ impl<'a> Machine<'a, '_> {
                 let to = self.blocks[top - 1].bytes_mut(dtype, n);
                 lanes::run(dtype, lanes::Add4 { to, with });
             }
-            Step::Compare { op, dtype, swapped } => self.compare(op, dtype, swapped),
-            Step::Select { dtype, positions } => self.select(dtype, positions),
+            Step::Compare { op, dtype, to, swapped } => self.compare(op, dtype, to, swapped),
+            Step::Select { dtype, condition, positions } => {
+                self.select(dtype, condition, positions);
+            }
+            Step::Fma { dtype, positions } => self.fma(dtype, positions),
             Step::Cast { from, to } => self.cast(from, to),
         }
     }
@@ -138,87 +145,150 @@ impl<'a> Machine<'a, '_> {
         self.top -= operands - 1;
     }
 
-    fn compare(&mut self, op: Compare, dtype: DType, swapped: bool) {
+    fn compare(&mut self, op: Compare, dtype: DType, result: DType, swapped: bool) {
         let n = self.n;
         let (operands, to) = self.aside(2);
         let (a, b) = (&operands[usize::from(swapped)], &operands[usize::from(!swapped)]);
-        match dtype {
-            DType::F32 => answers(op, to, a.of::<f32>(n), b.of(n)),
-            DType::F16 => answers(op, to, a.of::<f16>(n), b.of(n)),
-            DType::Bf16 => answers(op, to, a.of::<bf16>(n), b.of(n)),
-            DType::I32 => answers(op, to, a.of::<i32>(n), b.of(n)),
+        if result == DType::Bool {
+            with_element!(dtype, T => answers(op, to, Bool::new, a.of::<T>(n), b.of(n)));
+        } else {
+            with_element!(dtype, T => answers(op, to, i32::from, a.of::<T>(n), b.of(n)));
         }
         self.replace(2);
     }
 
-    fn select(&mut self, dtype: DType, positions: [usize; 3]) {
+    fn select(&mut self, dtype: DType, condition: DType, positions: [usize; 3]) {
         let n = self.n;
         let (operands, to) = self.aside(3);
-        let [condition, a, b] = positions.map(|position| &operands[position]);
-        let condition = condition.of(n);
-        match dtype {
-            DType::F32 => choose(to, condition, a.of::<f32>(n), b.of(n)),
-            DType::F16 => choose(to, condition, a.of::<f16>(n), b.of(n)),
-            DType::Bf16 => choose(to, condition, a.of::<bf16>(n), b.of(n)),
-            DType::I32 => choose(to, condition, a.of::<i32>(n), b.of(n)),
+        let [choice, a, b] = positions.map(|position| &operands[position]);
+        // Only the size of an element matters.
+        let ones = || choice.of::<i32>(n).iter().map(|choice| *choice != 0);
+        let truths = || choice.of::<Bool>(n).iter().map(|choice| choice.get());
+        macro_rules! chosen {
+            ($T:ty) => {
+                match condition {
+                    DType::Bool => choose::<$T>(to, truths(), a.of(n), b.of(n)),
+                    _ => choose::<$T>(to, ones(), a.of(n), b.of(n)),
+                }
+            };
+        }
+        match dtype.size() {
+            1 => chosen!(u8),
+            2 => chosen!(u16),
+            4 => chosen!(u32),
+            _ => chosen!(u64),
+        }
+        self.replace(3);
+    }
+
+    fn fma(&mut self, dtype: DType, positions: [usize; 3]) {
+        let n = self.n;
+        let (operands, to) = self.aside(3);
+        let [a, b, c] = positions.map(|position| &operands[position]);
+        if let DType::F32 | DType::F16 | DType::Bf16 = dtype {
+            let with = [b, c].map(|block| block.bytes(dtype, n));
+            copy(to.bytes_mut(dtype, n), a.bytes(dtype, n));
+            lanes::run(dtype, lanes::Fma { to: to.bytes_mut(dtype, n), with });
+        } else {
+            with_element!(dtype, T => {
+                let operands = a.of::<T>(n).iter().zip(b.of::<T>(n)).zip(c.of::<T>(n));
+                for (to, ((a, b), c)) in to.of_mut::<T>(n).iter_mut().zip(operands) {
+                    *to = T::fma(*a, *b, *c);
+                }
+            });
         }
         self.replace(3);
     }
 
     fn cast(&mut self, from: DType, to: DType) {
         let n = self.n;
-        let mut wide = [0.0; BLOCK];
         let (operands, result) = self.aside(1);
-        widen_into(operands[0].elements(from, n), &mut wide[..n]);
-        if to == DType::I32 {
-            truncate_into(&wide[..n], result.of_mut(n));
+        if is_laned(from) && is_laned(to) {
+            let mut wide = [0.0; BLOCK];
+            widen_into(operands[0].elements(from, n), &mut wide[..n]);
+            if to == DType::I32 {
+                truncate_into(&wide[..n], result.of_mut(n));
+            } else {
+                lanes::run(to, lanes::Narrow { to: result.bytes_mut(to, n), from: &wide[..n] });
+            }
         } else {
-            lanes::run(to, lanes::Narrow { to: result.bytes_mut(to, n), from: &wide[..n] });
+            convert::slice(operands[0].elements(from, n), result.bytes_mut(to, n), to);
         }
         self.replace(1);
     }
 }
 
+/// True if conversions of the type are vectorised.
+fn is_laned(dtype: DType) -> bool {
+    matches!(dtype, DType::F32 | DType::F16 | DType::Bf16 | DType::I32)
+}
+
 fn splat(block: &mut Block, scalar: Scalar, n: usize) {
-    match scalar {
-        Scalar::F32(x) => block.of_mut(n).fill(x),
-        Scalar::F16(x) => block.of_mut(n).fill(x),
-        Scalar::Bf16(x) => block.of_mut(n).fill(x),
-        Scalar::I32(x) => block.of_mut(n).fill(x),
+    macro_rules! fills {
+        ($($variant:ident $rust:ty),*) => {
+            match scalar {
+                $(Scalar::$variant(x) => block.of_mut(n).fill(x)),*
+            }
+        };
     }
+    each_type!(fills);
 }
 
 fn unary(op: Unary, dtype: DType, block: &mut Block, n: usize) {
-    if dtype.is_float() {
-        return lanes::run(dtype, lanes::Map { op, to: block.bytes_mut(dtype, n) });
-    }
-    for x in block.of_mut(n) {
-        *x = op.apply_i32(*x);
+    match dtype {
+        DType::F32 | DType::F16 | DType::Bf16 => {
+            lanes::run(dtype, lanes::Map { op, to: block.bytes_mut(dtype, n) });
+        }
+        _ => with_element!(dtype, T => {
+            for x in block.of_mut::<T>(n) {
+                *x = T::unary(op, *x);
+            }
+        }),
     }
 }
 
 fn binary(op: Binary, dtype: DType, to: &mut [u8], with: &[u8], swapped: bool) {
-    if dtype.is_float() {
-        return lanes::run(dtype, lanes::Zip { op, to, with, swapped });
+    match dtype {
+        DType::F32 | DType::F16 | DType::Bf16 => {
+            lanes::run(dtype, lanes::Zip { op, to, with, swapped });
+        }
+        _ => with_element!(dtype, T => {
+            pairs::<T>(op, cast_slice_mut(to), cast_slice(with), swapped);
+        }),
     }
-    let pairs = cast_slice_mut::<u8, i32>(to).iter_mut().zip(cast_slice::<u8, i32>(with));
+}
+
+/// Computes `to[i] = to[i] op with[i]`, or `with[i] op to[i]` when swapped; the frequent operations have a loop of their
+/// own.
+fn pairs<T: Number>(op: Binary, to: &mut [T], with: &[T], swapped: bool) {
+    let pairs = to.iter_mut().zip(with);
     match (op, swapped) {
-        (Binary::Add, _) => pairs.for_each(|(a, b)| *a = a.wrapping_add(*b)),
-        (_, false) => pairs.for_each(|(a, b)| *a = op.apply_i32(*a, *b)),
-        (_, true) => pairs.for_each(|(a, b)| *a = op.apply_i32(*b, *a)),
+        (Binary::Add, _) => pairs.for_each(|(a, b)| *a = T::binary(Binary::Add, *a, *b)),
+        (Binary::Mul, _) => pairs.for_each(|(a, b)| *a = T::binary(Binary::Mul, *a, *b)),
+        (Binary::And, _) => pairs.for_each(|(a, b)| *a = T::binary(Binary::And, *a, *b)),
+        (Binary::Xor, _) => pairs.for_each(|(a, b)| *a = T::binary(Binary::Xor, *a, *b)),
+        (Binary::Sub, false) => pairs.for_each(|(a, b)| *a = T::binary(Binary::Sub, *a, *b)),
+        (_, false) => pairs.for_each(|(a, b)| *a = T::binary(op, *a, *b)),
+        (_, true) => pairs.for_each(|(a, b)| *a = T::binary(op, *b, *a)),
     }
 }
 
-fn answers<T: Element + PartialOrd>(op: Compare, to: &mut Block, a: &[T], b: &[T]) {
+fn answers<T: Element, R: Element>(
+    op: Compare,
+    to: &mut Block,
+    answer: impl Fn(bool) -> R,
+    a: &[T],
+    b: &[T],
+) {
     for ((to, a), b) in to.of_mut(a.len()).iter_mut().zip(a).zip(b) {
-        *to = i32::from(op.holds(*a, *b));
+        *to = answer(op.holds(*a, *b));
     }
 }
 
-fn choose<T: Element>(to: &mut Block, condition: &[i32], a: &[T], b: &[T]) {
-    let choices = condition.iter().zip(a.iter().zip(b));
-    for (to, (&condition, (&a, &b))) in to.of_mut(a.len()).iter_mut().zip(choices) {
-        *to = if condition == 0 { b } else { a };
+fn choose<T: Element>(to: &mut Block, condition: impl Iterator<Item = bool>, a: &[T], b: &[T]) {
+    let choices = condition.zip(a.iter().zip(b));
+    for (to, (condition, (&a, &b))) in to.of_mut(a.len()).iter_mut().zip(choices) {
+        *to = if condition { a } else { b };
     }
 }
 
@@ -235,7 +305,10 @@ pub(super) fn widen_into(from: Slice<'_>, to: &mut [f32]) {
     match from {
         Slice::F32(from) => to.copy_from_slice(from),
         Slice::I32(from) => to.iter_mut().zip(from).for_each(|(to, from)| *to = *from as f32),
-        other => lanes::run(other.dtype(), lanes::Widen { to, from: other.bytes() }),
+        Slice::F16(_) | Slice::Bf16(_) => {
+            lanes::run(from.dtype(), lanes::Widen { to, from: from.bytes() });
+        }
+        other => convert::slice(other, cast_slice_mut(to), DType::F32),
     }
 }
 
@@ -257,10 +330,6 @@ pub(super) fn narrow(dtype: DType, from: &[f32]) -> Buffer {
         DType::F32 => Buffer::F32(from.to_vec()),
         DType::F16 => rounded::<f16>(from),
         DType::Bf16 => rounded::<bf16>(from),
-        DType::I32 => {
-            let mut to = vec![0; from.len()];
-            truncate_into(from, &mut to);
-            Buffer::I32(to)
-        }
+        other => convert::buffer(Slice::F32(from), other),
     }
 }

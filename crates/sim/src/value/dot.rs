@@ -8,7 +8,7 @@
 //! ```
 //!
 //! - **DOT-1 (order).** Each element starts at the accumulator and adds the products by ascending `k`, each step one fused
-//!   multiply-add in `f32`: blocking changes the time of a computation, never its result.
+//!   multiply-add in `f32` (`f64` for `f64`): blocking changes the time of a computation, never its result.
 //! - **DOT-2 (in place).** A chain of products, each the accumulator of the next, is computed in one buffer.
 //! - **DOT-3 (no copy).** Operands that are tiles of a ready matrix are read without a copy.
 //! - **DOT-4 (packed once).** Converted operands are kept for products that use them again soon. Each thread keeps at most
@@ -17,10 +17,12 @@
 
 use super::block;
 use super::buffer::{Buffer, Scalar};
+use super::convert::convert;
 use super::node::{Dot, Node, Op};
+use super::number::Number;
 use super::pack::{Line, Matrix, Packs, Span, WIDTH};
 use super::program::{self, Program, is_private};
-use super::{DType, Value};
+use super::{Bool, DType, Value};
 use fearless_simd::{Level, Simd, dispatch, f32x8, prelude::*};
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -55,7 +57,7 @@ impl Chain {
     pub(super) fn plan(dot: Dot) -> Result<Self, Vec<Arc<Node>>> {
         let (mut links, mut blockers) = (Vec::new(), Vec::new());
         let [m, n, _] = dot.mnk;
-        let dtype = if dot.a.dtype().is_float() { DType::F32 } else { DType::I32 };
+        let dtype = dot.a.dtype().product();
         let mut next = Some(dot);
         let mut start = None;
         while let Some(Dot { a, b, mnk, acc }) = next.take() {
@@ -92,7 +94,9 @@ impl Chain {
         };
         match &mut sum {
             Buffer::F32(sum) => self.links.iter().for_each(|link| link.floats(Level::new(), sum)),
-            Buffer::I32(sum) => self.links.iter().for_each(|link| link.integers(sum)),
+            Buffer::I32(sum) => self.links.iter().for_each(|link| link.whole(sum)),
+            Buffer::I64(sum) => self.links.iter().for_each(|link| link.whole(sum)),
+            Buffer::F64(sum) => self.links.iter().for_each(|link| link.plain::<f64, f64>(sum)),
             other => unreachable!("VAL-6: products of {}", other.dtype()),
         }
         sum
@@ -154,14 +158,30 @@ impl Link {
         });
     }
 
-    fn integers(&self, c: &mut [i32]) {
+    /// Adds products of whole numbers of any type.
+    fn whole<S: Number>(&self, c: &mut [S]) {
+        match self.a.dtype() {
+            DType::I8 => self.plain::<i8, S>(c),
+            DType::I16 => self.plain::<i16, S>(c),
+            DType::I32 => self.plain::<i32, S>(c),
+            DType::I64 => self.plain::<i64, S>(c),
+            DType::U8 => self.plain::<u8, S>(c),
+            DType::U16 => self.plain::<u16, S>(c),
+            DType::U32 => self.plain::<u32, S>(c),
+            DType::U64 => self.plain::<u64, S>(c),
+            DType::Bool => self.plain::<Bool, S>(c),
+            other => unreachable!("VAL-6: whole products of {other}"),
+        }
+    }
+
+    fn plain<T: Number, S: Number>(&self, c: &mut [S]) {
         let [_, n, k] = self.mnk;
         for (i, sums) in c.chunks_exact_mut(n.max(1)).enumerate() {
-            let left: &[i32] = self.a.row(i, 0, k).of();
+            let left: &[T] = self.a.row(i, 0, k).of();
             for (p, left) in left.iter().enumerate() {
-                let right: &[i32] = self.b.row(p, 0, n).of();
+                let (left, right) = (convert::<T, S>(*left), self.b.row(p, 0, n).of::<T>());
                 for (sum, right) in sums.iter_mut().zip(right) {
-                    *sum = sum.wrapping_add(left.wrapping_mul(*right));
+                    *sum = S::fma(left, convert::<T, S>(*right), *sum);
                 }
             }
         }

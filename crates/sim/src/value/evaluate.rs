@@ -4,6 +4,7 @@
 //! buffer; all other operations are computed operand by operand. The work list is on the heap (VAL-7).
 
 use super::buffer::Buffer;
+use super::call::Call;
 use super::dot::Chain;
 use super::node::{Node, Op, Reduction, Strided};
 use super::program::{self, Program};
@@ -41,6 +42,7 @@ enum Plan {
     Gather(Box<Strided>),
     Reduce(Box<Reduction>),
     Dot(Chain),
+    Call(Box<(Call, Vec<Value>)>),
 }
 
 /// Makes `value` ready.
@@ -73,6 +75,7 @@ fn plan(node: &Node) -> Option<Result<Plan, Vec<Arc<Node>>>> {
         }
         Op::Strided(view) => blocked([&view.source]).map(|()| Plan::Gather(view)),
         Op::Reduce(reduction) => blocked([&reduction.source]).map(|()| Plan::Reduce(reduction)),
+        Op::Call(call) => blocked(&call.1).map(|()| Plan::Call(call)),
         Op::Dot(dot) => Chain::plan(*dot).map(Plan::Dot),
         op => program::compile(op, node.dtype).map(Plan::Program),
     })
@@ -96,6 +99,7 @@ impl Plan {
             Self::Gather(strided) => view::gather(strided),
             Self::Reduce(reduction) => reduce::run(reduction),
             Self::Dot(chain) => chain.run(),
+            Self::Call(call) => call.0.compute(&call.1),
         }
     }
 }

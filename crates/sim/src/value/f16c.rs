@@ -104,6 +104,16 @@ impl Lanes for Half {
         rest.copy_from_slice(&last[..rest.len()]);
     }
     #[inline(always)]
+    fn zip3(self, to: &mut [f16], [b, c]: [&[f16]; 2], f: impl Fn(f32, f32, f32) -> f32) {
+        for (to, (b, c)) in to.chunks_mut(8).zip(b.chunks(8).zip(c.chunks(8))) {
+            let [mut x, b, c] = [&*to, b, c].map(|eight| self.up(&padded(eight)));
+            for (x, (b, c)) in x.iter_mut().zip(b.into_iter().zip(c)) {
+                *x = f(*x, b, c);
+            }
+            to.copy_from_slice(&self.down(&x)[..to.len()]);
+        }
+    }
+    #[inline(always)]
     fn add4(self, to: &mut [f16], with: [&[f16]; 4]) {
         let whole = to.len() / 8 * 8;
         let (tos, rest) = to.as_chunks_mut();

@@ -20,6 +20,13 @@ pub(super) trait Lanes: Copy {
     fn map(self, to: &mut [Self::Element], f: impl Fn(f32) -> f32);
     /// `to[i] = round(f(to[i], with[i]))`.
     fn zip(self, to: &mut [Self::Element], with: &[Self::Element], f: impl Fn(f32, f32) -> f32);
+    /// `to[i] = round(f(to[i], b[i], c[i]))`.
+    fn zip3(
+        self,
+        to: &mut [Self::Element],
+        with: [&[Self::Element]; 2],
+        f: impl Fn(f32, f32, f32) -> f32,
+    );
     /// `to[i]` plus each of `with[..][i]`, rounded after each.
     fn add4(self, to: &mut [Self::Element], with: [&[Self::Element]; 4]);
 }
@@ -58,6 +65,17 @@ impl<P: Plain> Lanes for P {
         }
     }
     #[inline(always)]
+    fn zip3(
+        self,
+        to: &mut [P::Element],
+        [b, c]: [&[P::Element]; 2],
+        f: impl Fn(f32, f32, f32) -> f32,
+    ) {
+        for ((to, b), c) in to.iter_mut().zip(b).zip(c) {
+            *to = P::down(f(P::up(*to), P::up(*b), P::up(*c)));
+        }
+    }
+    #[inline(always)]
     fn add4(self, to: &mut [P::Element], with: [&[P::Element]; 4]) {
         let [a, b, c, d] = with.map(|with| &with[..to.len()]);
         for i in 0..to.len() {
@@ -91,7 +109,7 @@ pub(super) fn run<J: Job>(dtype: DType, job: J) {
                 #[inline(always)]
                 || job.run(Brain),
             ),
-            DType::I32 => unreachable!("VAL-6: no lanes for i32"),
+            other => unreachable!("VAL-6: no lanes for {other}"),
         }
         return;
     }
@@ -99,7 +117,7 @@ pub(super) fn run<J: Job>(dtype: DType, job: J) {
         DType::F32 => job.run(Single),
         DType::F16 => job.run(Half),
         DType::Bf16 => job.run(Brain),
-        DType::I32 => unreachable!("VAL-6: no lanes for i32"),
+        other => unreachable!("VAL-6: no lanes for {other}"),
     }
 }
 
@@ -202,6 +220,15 @@ impl Job for Map<'_> {
             Unary::Tanh => lanes.map(to, |x| Unary::Tanh.apply(x)),
             Unary::Sigmoid => lanes.map(to, |x| Unary::Sigmoid.apply(x)),
             Unary::Gelu => lanes.map(to, |x| Unary::Gelu.apply(x)),
+            Unary::Exp2 => lanes.map(to, |x| Unary::Exp2.apply(x)),
+            Unary::Log2 => lanes.map(to, |x| Unary::Log2.apply(x)),
+            Unary::Rsqrt => lanes.map(to, |x| Unary::Rsqrt.apply(x)),
+            Unary::Erf => lanes.map(to, |x| Unary::Erf.apply(x)),
+            Unary::Sin => lanes.map(to, |x| Unary::Sin.apply(x)),
+            Unary::Cos => lanes.map(to, |x| Unary::Cos.apply(x)),
+            Unary::Floor => lanes.map(to, |x| Unary::Floor.apply(x)),
+            Unary::Ceil => lanes.map(to, |x| Unary::Ceil.apply(x)),
+            Unary::Not => unreachable!("VAL-6: bits of a float"),
         }
     }
 }
@@ -230,7 +257,24 @@ impl Job for Zip<'_> {
             (Binary::Max, true) => lanes.zip(to, with, |a, b| Binary::Max.apply(b, a)),
             (Binary::Min, false) => lanes.zip(to, with, |a, b| Binary::Min.apply(a, b)),
             (Binary::Min, true) => lanes.zip(to, with, |a, b| Binary::Min.apply(b, a)),
+            (Binary::MaxNum, false) => lanes.zip(to, with, |a, b| Binary::MaxNum.apply(a, b)),
+            (Binary::MinNum, false) => lanes.zip(to, with, |a, b| Binary::MinNum.apply(a, b)),
+            (op, false) => lanes.zip(to, with, |a, b| op.apply(a, b)),
+            (op, true) => lanes.zip(to, with, |a, b| op.apply(b, a)),
         }
+    }
+}
+
+/// `to[i] = round(to[i] * with[0][i] + with[1][i])`, with one rounding to `f32`.
+pub(super) struct Fma<'a> {
+    pub(super) to: &'a mut [u8],
+    pub(super) with: [&'a [u8]; 2],
+}
+
+impl Job for Fma<'_> {
+    #[inline(always)]
+    fn run<L: Lanes>(self, lanes: L) {
+        lanes.zip3(cast_slice_mut(self.to), self.with.map(cast_slice), f32::mul_add);
     }
 }
 

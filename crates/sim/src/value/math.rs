@@ -3,11 +3,11 @@
 //! Polynomials of fixed shape, evaluated with fused multiply-adds and without branches: the same bits on every machine,
 //! and eight at a time with SIMD.
 //!
-//! - **MATH-1 (accuracy).** `exp`, `log` and `tanh` are within 4 units in the last place of the true result if that is a
+//! - **MATH-1 (accuracy).** `exp`, `exp2`, `log` and `tanh` are within 4 units in the last place of the true result if that is a
 //!   normal number; special cases follow IEEE 754.
 #![expect(clippy::inline_always, reason = "vectorised only inside the caller's loop")]
 
-use std::f32::consts::LOG2_E;
+use std::f32::consts::{LN_2, LOG2_E};
 
 const LN_2_HIGH: f32 = 0.693_359_4;
 const LN_2_LOW: f32 = -2.121_944_4e-4;
@@ -37,6 +37,24 @@ pub(super) fn exp(x: f32) -> f32 {
     // The low bits of the shifted number are n itself, which saves a checked conversion.
     let n = shifted.to_bits().wrapping_sub(SHIFT.to_bits()).cast_signed();
     // Two factors, because 2^n alone leaves the range of normal numbers at both ends.
+    let half = n >> 1;
+    let result = y * power_of_two(half) * power_of_two(n.wrapping_sub(half));
+    if x.is_nan() { x } else { result }
+}
+
+/// Computes `2^x`: 0 below -151, infinity from 128 on; exact for whole numbers.
+#[inline(always)]
+#[expect(clippy::many_single_char_names, reason = "the letters of the textbook")]
+pub(super) fn exp2(x: f32) -> f32 {
+    let clamped = x.clamp(-151.0, 128.5);
+    let shifted = clamped + SHIFT;
+    let r = clamped - (shifted - SHIFT);
+    let mut p = 1.525_273_4e-5_f32;
+    for c in [1.540_353e-4, 1.333_355_8e-3, 9.618_129e-3, 5.550_411e-2, 2.402_265e-1, LN_2] {
+        p = p.mul_add(r, c);
+    }
+    let y = p.mul_add(r, 1.0);
+    let n = shifted.to_bits().wrapping_sub(SHIFT.to_bits()).cast_signed();
     let half = n >> 1;
     let result = y * power_of_two(half) * power_of_two(n.wrapping_sub(half));
     if x.is_nan() { x } else { result }
@@ -136,6 +154,7 @@ mod tests {
     #[test]
     fn math_1_close_to_the_truth() {
         check("exp", exp, f64::exp, -87.0..88.7);
+        check("exp2", exp2, f64::exp2, -126.0..127.99);
         check("log", log, f64::ln, 0.0..f32::MAX);
         check("tanh", tanh, f64::tanh, -100.0..100.0);
     }
@@ -144,6 +163,9 @@ mod tests {
     fn math_1_special_cases() {
         assert_eq!((exp(f32::NEG_INFINITY), exp(f32::INFINITY)), (0.0, f32::INFINITY));
         assert_eq!((exp(0.0), exp(-1e30), exp(1e30)), (1.0, 0.0, f32::INFINITY));
+        assert_eq!((exp2(10.0), exp2(-149.0), exp2(-1e9)), (1024.0, f32::from_bits(1), 0.0));
+        assert_eq!((exp2(128.0), exp2(f32::INFINITY)), (f32::INFINITY, f32::INFINITY));
+        assert!(exp2(f32::NAN).is_nan());
         assert_eq!((log(0.0), log(f32::INFINITY)), (f32::NEG_INFINITY, f32::INFINITY));
         assert_eq!((log(1.0), tanh(1e30), tanh(-1e30)), (0.0, 1.0, -1.0));
         assert!(exp(f32::NAN).is_nan() && log(f32::NAN).is_nan() && log(-1.0).is_nan());

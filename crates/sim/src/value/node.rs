@@ -11,6 +11,7 @@
 //! - **NODE-3 (flat).** Dropping a graph of any depth uses constant stack.
 
 use super::buffer::{Buffer, Scalar};
+use super::call::Call;
 use super::{Binary, Compare, DType, Reduce, Unary, Value};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -21,11 +22,17 @@ pub(crate) enum Op {
     Binary(Binary, [Value; 2]),
     Compare(Compare, [Value; 2]),
     Select(Box<[Value; 3]>),
+    /// The first times the second, plus the third.
+    Fma(Box<[Value; 3]>),
     Cast(Value),
+    /// The same bits as another type of the same size.
+    Bitcast(Value),
     Concat(Arc<[Value]>),
     Strided(Box<Strided>),
     Reduce(Box<Reduction>),
     Dot(Box<Dot>),
+    /// An operation on whole values, and its operands.
+    Call(Box<(Call, Vec<Value>)>),
 }
 
 /// The elements of `source` at `offset + sum(index * stride)`, with indices in row-major order of `shape`.
@@ -137,11 +144,12 @@ impl Node {
         let slot = self.op.get_mut().unwrap_or_else(PoisonError::into_inner);
         match slot.take() {
             None => {}
-            Some(Op::Unary(_, a) | Op::Cast(a)) => into.push(a),
+            Some(Op::Unary(_, a) | Op::Cast(a) | Op::Bitcast(a)) => into.push(a),
             Some(Op::Binary(_, ab) | Op::Compare(_, ab)) => into.extend(ab),
-            Some(Op::Select(abc)) => into.extend(*abc),
+            Some(Op::Select(abc) | Op::Fma(abc)) => into.extend(*abc),
             Some(Op::Strided(view)) => into.push(view.source),
             Some(Op::Reduce(reduction)) => into.push(reduction.source),
+            Some(Op::Call(call)) => into.extend(call.1),
             Some(Op::Dot(dot)) => into.extend([dot.a, dot.b].into_iter().chain(dot.acc)),
             // Copies of the operation share the pieces: the last copy frees them.
             Some(Op::Concat(mut pieces)) => {
@@ -158,11 +166,12 @@ impl Op {
     /// Calls `see` with each operand, in order.
     pub(crate) fn each_operand<'a>(&'a self, mut see: impl FnMut(&'a Value)) {
         match self {
-            Self::Unary(_, a) | Self::Cast(a) => see(a),
+            Self::Unary(_, a) | Self::Cast(a) | Self::Bitcast(a) => see(a),
             Self::Binary(_, ab) | Self::Compare(_, ab) => ab.iter().for_each(see),
-            Self::Select(abc) => abc.iter().for_each(see),
+            Self::Select(abc) | Self::Fma(abc) => abc.iter().for_each(see),
             Self::Concat(pieces) => pieces.iter().for_each(see),
             Self::Strided(view) => see(&view.source),
+            Self::Call(call) => call.1.iter().for_each(see),
             Self::Reduce(reduction) => see(&reduction.source),
             Self::Dot(dot) => {
                 [&dot.a, &dot.b].into_iter().chain(&dot.acc).for_each(see);

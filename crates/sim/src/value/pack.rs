@@ -11,7 +11,7 @@ use super::lanes::{self, Job, Lanes};
 use super::node::{Node, Op};
 use super::packed::{Key, Side};
 use super::program::is_private;
-use super::{Element, Value};
+use super::{DType, Element, Value, block};
 use bytemuck::cast_slice;
 use std::sync::Arc;
 
@@ -62,6 +62,19 @@ impl Matrix {
     pub(super) fn row(&self, row: usize, column: usize, n: usize) -> Slice<'_> {
         let start = self.offset + row * self.pitch + column;
         self.value.ready_elements().range(start, n)
+    }
+
+    pub(super) fn dtype(&self) -> DType {
+        self.value.dtype()
+    }
+
+    /// Calls `see` with each row of a part, as `f32`.
+    fn widen(&self, rows: Span, columns: Span, mut see: impl FnMut(usize, &[f32])) {
+        let mut wide = vec![0.0; columns.len];
+        for r in 0..rows.len {
+            block::widen_into(self.row(rows.start + r, columns.start, columns.len), &mut wide);
+            see(r, &wide);
+        }
     }
 
     fn key(&self, rows: Span, columns: Span) -> Key {
@@ -164,7 +177,12 @@ pub(super) struct Packs {
 impl Side<f32> {
     pub(super) fn rows(&mut self, a: &Matrix, rows: Span, depth: Span) -> &[f32] {
         self.get(&a.value.node, a.key(rows, depth), rows.len * depth.len, 0.0, |to| {
-            lanes::run(a.value.dtype(), Rows { part: a.part(rows, depth), to });
+            if a.dtype().is_fp8() {
+                return a.widen(rows, depth, |r, row| {
+                    to[r * depth.len..][..depth.len].copy_from_slice(row);
+                });
+            }
+            lanes::run(a.dtype(), Rows { part: a.part(rows, depth), to });
         })
     }
 }
@@ -174,7 +192,14 @@ impl Side<Line> {
     pub(super) fn panels(&mut self, b: &Matrix, depth: Span, columns: Span) -> &[Line] {
         let len = columns.len.div_ceil(WIDTH) * depth.len;
         self.get(&b.value.node, b.key(depth, columns), len, Line([0.0; WIDTH]), |to| {
-            lanes::run(b.value.dtype(), Panels { part: b.part(depth, columns), to });
+            if b.dtype().is_fp8() {
+                return b.widen(depth, columns, |p, row| {
+                    for (j, part) in row.chunks(WIDTH).enumerate() {
+                        to[j * depth.len + p].0[..part.len()].copy_from_slice(part);
+                    }
+                });
+            }
+            lanes::run(b.dtype(), Panels { part: b.part(depth, columns), to });
         })
     }
 }

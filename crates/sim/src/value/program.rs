@@ -33,13 +33,21 @@ pub(super) enum Step {
         dtype: DType,
         leaves: [usize; 4],
     },
+    /// A comparison of the top two blocks, of type `dtype`; the answers are of type `to`.
     Compare {
         op: Compare,
         dtype: DType,
+        to: DType,
         swapped: bool,
     },
     /// A selection on the top three blocks; the positions of condition, first and second operand, from the lowest.
     Select {
+        dtype: DType,
+        condition: DType,
+        positions: [usize; 3],
+    },
+    /// A fused multiply-add on the top three blocks; the positions of the factors and the addend, from the lowest.
+    Fma {
         dtype: DType,
         positions: [usize; 3],
     },
@@ -74,7 +82,16 @@ struct Compiler {
 
 /// True if an operation works element by element.
 pub(super) fn is_elementwise(op: &Op) -> bool {
-    matches!(op, Op::Unary(..) | Op::Binary(..) | Op::Compare(..) | Op::Select(..) | Op::Cast(..))
+    matches!(
+        op,
+        Op::Unary(..)
+            | Op::Binary(..)
+            | Op::Compare(..)
+            | Op::Select(..)
+            | Op::Fma(..)
+            | Op::Cast(..)
+            | Op::Bitcast(..)
+    )
 }
 
 /// Returns the steps for `op`, whose result is of type `dtype`. The error is the nodes that must be ready first.
@@ -136,15 +153,24 @@ impl Compiler {
                 self.operation(Step::Binary { op, dtype, swapped }, turned(ab, swapped));
             }
             Op::Compare(op, ab) => {
-                let (swapped, dtype) = (ab[1].depth() > ab[0].depth(), ab[0].dtype());
-                self.operation(Step::Compare { op, dtype, swapped }, turned(ab, swapped));
+                let (swapped, of) = (ab[1].depth() > ab[0].depth(), ab[0].dtype());
+                let step = Step::Compare { op, dtype: of, to: dtype, swapped };
+                self.operation(step, turned(ab, swapped));
             }
-            Op::Select(operands) => self.select(*operands, dtype),
+            Op::Select(operands) => {
+                let condition = operands[0].dtype();
+                let step = |positions| Step::Select { dtype, condition, positions };
+                self.three(*operands, step);
+            }
+            Op::Fma(operands) => self.three(*operands, |positions| Step::Fma { dtype, positions }),
+            // The same bits: no step.
+            Op::Bitcast(a) => self.tasks.push(Task::Visit(a)),
             _ => unreachable!("PROG-1: not elementwise"),
         }
     }
 
-    fn select(&mut self, operands: [Value; 3], dtype: DType) {
+    /// Emits a step of three operands, the deepest first.
+    fn three(&mut self, operands: [Value; 3], step: impl FnOnce([usize; 3]) -> Step) {
         let mut order = [0, 1, 2];
         let depths = operands.each_ref().map(Value::depth);
         order.sort_by_key(|&i| std::cmp::Reverse(depths[i]));
@@ -154,7 +180,7 @@ impl Compiler {
         }
         let mut operands = operands.map(Some);
         let operands = order.map(|i| operands[i].take().expect("each once"));
-        self.operation(Step::Select { dtype, positions }, operands);
+        self.operation(step(positions), operands);
     }
 
     /// Emits `step` after its operands, in order.
@@ -177,7 +203,7 @@ impl Compiler {
     fn emit(&mut self, step: Step) {
         match step {
             Step::Binary { .. } | Step::Compare { .. } => self.now = self.now.saturating_sub(1),
-            Step::Select { .. } => self.now = self.now.saturating_sub(2),
+            Step::Select { .. } | Step::Fma { .. } => self.now = self.now.saturating_sub(2),
             _ => {}
         }
         let steps = &mut self.program.steps;
@@ -196,9 +222,12 @@ impl Compiler {
 fn gather_additions(steps: &mut Vec<Step>) {
     let Some(last) = steps.last_chunk::<4>() else { return };
     let addition = |step: &Step| match *step {
-        Step::BinaryLeaf { op: Binary::Add, dtype, leaf, .. } if dtype.is_float() => {
-            Some((dtype, leaf))
-        }
+        Step::BinaryLeaf {
+            op: Binary::Add,
+            dtype: dtype @ (DType::F32 | DType::F16 | DType::Bf16),
+            leaf,
+            ..
+        } => Some((dtype, leaf)),
         _ => None,
     };
     if let [Some((dtype, a)), Some((_, b)), Some((_, c)), Some((_, d))] =

@@ -4,9 +4,13 @@
 
 use super::block;
 use super::buffer::{Buffer, Slice};
+use super::dtype::Kind;
+use super::element::Element;
 use super::lanes::{self, Job, Lanes};
 use super::node::Reduction;
+use super::number::Number;
 use super::{Binary, DType, Reduce};
+use crate::with_element;
 
 /// Number of rows that are summed side by side, to overlap their dependent additions.
 const ROWS: usize = 8;
@@ -15,23 +19,28 @@ const ROWS: usize = 8;
 pub(super) fn run(reduction: &Reduction) -> Buffer {
     let source = reduction.source.ready_elements();
     match source {
-        Slice::I32(source) => Buffer::I32(integers(reduction, source)),
         Slice::F32(source) => Buffer::F32(floats(reduction, source)),
-        other => block::narrow(other.dtype(), &floats(reduction, &block::widen(other))),
+        other if other.dtype().kind() == Kind::Narrow => {
+            block::narrow(other.dtype(), &floats(reduction, &block::widen(other)))
+        }
+        other => with_element!(other.dtype(), T => T::buffer(plain::<T>(reduction, other.of()))),
     }
 }
 
-fn integers(reduction: &Reduction, source: &[i32]) -> Vec<i32> {
+/// Reduces numbers that accumulate in a type of their own.
+fn plain<T: Number>(reduction: &Reduction, source: &[T]) -> Vec<T> {
     let Reduction { how, outer, axis, inner, .. } = *reduction;
-    let mut out = vec![how.start_i32(); outer * inner];
+    let mut out = vec![<T::Sum as Number>::start(how); outer * inner];
     let op = how.binary();
     for (o, out) in out.chunks_exact_mut(inner.max(1)).enumerate() {
         for a in 0..axis {
             let row = &source[(o * axis + a) * inner..][..inner];
-            out.iter_mut().zip(row).for_each(|(out, x)| *out = op.apply_i32(*out, *x));
+            for (out, x) in out.iter_mut().zip(row) {
+                *out = <T::Sum as Number>::binary(op, *out, x.to_sum());
+            }
         }
     }
-    out
+    out.into_iter().map(T::from_sum).collect()
 }
 
 fn floats(reduction: &Reduction, source: &[f32]) -> Vec<f32> {
@@ -57,6 +66,9 @@ impl Job for Floats<'_> {
             Reduce::Prod => self.reduce(|a, b| a * b),
             Reduce::Max => self.reduce(|a, b| Binary::Max.apply(a, b)),
             Reduce::Min => self.reduce(|a, b| Binary::Min.apply(a, b)),
+            Reduce::MaxNum => self.reduce(|a, b| Binary::MaxNum.apply(a, b)),
+            Reduce::MinNum => self.reduce(|a, b| Binary::MinNum.apply(a, b)),
+            Reduce::And | Reduce::Or | Reduce::Xor => unreachable!("VAL-6: bits of a float"),
         }
     }
 }

@@ -3,9 +3,10 @@
 //! A slice is part of the [`Value`] handle and costs nothing; joins and strides are recorded, and copied once at
 //! evaluation.
 
-use super::buffer::{Buffer, Slice};
+use super::buffer::Buffer;
 use super::node::{Op, Strided};
 use super::{Element, Value};
+use crate::with_element;
 use std::sync::Arc;
 
 impl Value {
@@ -139,12 +140,8 @@ pub(super) fn join(pieces: &[Value]) -> Buffer {
 
 /// The elements of a pattern over a ready value.
 pub(super) fn gather(view: &Strided) -> Buffer {
-    match view.source.ready_elements() {
-        Slice::F32(s) => gather_typed(view, s),
-        Slice::F16(s) => gather_typed(view, s),
-        Slice::Bf16(s) => gather_typed(view, s),
-        Slice::I32(s) => gather_typed(view, s),
-    }
+    let source = view.source.ready_elements();
+    with_element!(source.dtype(), T => gather_typed::<T>(view, source.of()))
 }
 
 fn gather_typed<T: Element>(view: &Strided, source: &[T]) -> Buffer {

@@ -2,7 +2,7 @@
 #![expect(clippy::many_single_char_names, reason = "the letters of the textbook")]
 
 use phalanx_sim::value::reference::Array;
-use phalanx_sim::value::{Binary, Compare, DType, Evaluator, Inline, Reduce, Unary, Value};
+use phalanx_sim::value::{Binary, Buffer, Compare, DType, Evaluator, Inline, Reduce, Unary, Value};
 use proptest::prelude::*;
 
 /// A value and its reference.
@@ -55,7 +55,18 @@ fn number(dice: &mut Dice) -> f32 {
     }
 }
 
+/// Returns numbers of any bits.
+fn bits(dice: &mut Dice, dtype: DType, len: usize) -> Pair {
+    let mut word = || (0..4).fold(0_u64, |bits, _| bits << 16 | dice.below(1 << 16) as u64);
+    let words: Vec<u8> = (0..len).flat_map(|_| word().to_le_bytes()).collect();
+    let value = Value::from_buffer(Buffer::from_bytes(dtype, &words[..len * dtype.size()]));
+    Pair(value.clone(), Array::of(&value))
+}
+
 fn input(dice: &mut Dice, dtype: DType, len: usize) -> Pair {
+    if dice.below(4) == 0 {
+        return bits(dice, dtype, len);
+    }
     if dice.below(6) == 0 {
         let x = number(dice);
         return Pair(Value::full(dtype, len, f64::from(x)), Array::new(dtype, &vec![x; len]));
@@ -78,20 +89,29 @@ fn alike(dice: &mut Dice, pairs: &[Pair], a: &Pair) -> Pair {
 fn grow(dice: &mut Dice, pairs: &[Pair]) -> Pair {
     let a = pairs[dice.below(pairs.len())].clone();
     let (len, dtype) = (a.0.len(), dice.pick(&DType::ALL));
-    match dice.below(12) {
+    match dice.below(13) {
+        12 => {
+            let (b, c) = (alike(dice, pairs, &a), alike(dice, pairs, &a));
+            Pair(Value::fma(&a.0, &b.0, &c.0), Array::fma(&a.1, &b.1, &c.1))
+        }
         0 => input(dice, dtype, len),
         1 | 2 => {
-            let op = dice.pick(&Unary::ALL);
+            let ops: Vec<_> = Unary::ALL.into_iter().filter(|op| op.takes(a.0.dtype())).collect();
+            let op = dice.pick(&ops);
             Pair(Value::unary(op, &a.0), Array::unary(op, &a.1))
         }
         3..=6 => {
-            let (op, b) = (dice.pick(&Binary::ALL), alike(dice, pairs, &a));
+            let ops: Vec<_> = Binary::ALL.into_iter().filter(|op| op.takes(a.0.dtype())).collect();
+            let (op, b) = (dice.pick(&ops), alike(dice, pairs, &a));
             let (a, b) = if dice.below(2) == 0 { (a, b) } else { (b, a) };
             Pair(Value::binary(op, &a.0, &b.0), Array::binary(op, &a.1, &b.1))
         }
         7 => {
             let (op, b) = (dice.pick(&Compare::ALL), alike(dice, pairs, &a));
-            let (x, y) = (Value::compare(op, &a.0, &b.0), Array::compare(op, &a.1, &b.1));
+            let (x, y) = match dice.below(2) {
+                0 => (Value::compare(op, &a.0, &b.0), Array::compare(op, &a.1, &b.1)),
+                _ => (Value::predicate(op, &a.0, &b.0), Array::predicate(op, &a.1, &b.1)),
+            };
             let c = alike(dice, pairs, &a);
             Pair(Value::select(&x, &c.0, &a.0), Array::select(&y, &c.1, &a.1))
         }
@@ -121,7 +141,9 @@ fn shaped(dice: &mut Dice, pairs: &[Pair], a: &Pair) -> Pair {
     match dice.below(3) {
         0 => Pair(a.0.strided(0, &[n, m], &[1, n]), a.1.strided(0, &[n, m], &[1, n])),
         1 => {
-            let how = dice.pick(&Reduce::ALL);
+            let all: Vec<_> =
+                Reduce::ALL.into_iter().filter(|how| how.takes(a.0.dtype())).collect();
+            let how = dice.pick(&all);
             let (outer, axis, inner) = if dice.below(2) == 0 { (m, n, 1) } else { (1, m, n) };
             let (x, y) = (&a.0, &a.1);
             Pair(
@@ -258,8 +280,9 @@ proptest! {
         links in 1_usize..4,
     ) {
         let mut dice = Dice(rolls, 0);
-        for dtype in DType::ALL {
-            let wide = if dtype == DType::I32 { dtype } else { DType::F32 };
+        for _ in 0..4 {
+            let dtype = dice.pick(&DType::ALL);
+            let wide = dtype.product();
             let mut sum = input(&mut dice, wide, m * n);
             for _ in 0..links {
                 let (a, b) = (input(&mut dice, dtype, m * k), input(&mut dice, dtype, k * n));
@@ -384,4 +407,18 @@ fn depth_counts_operations_until_ready() {
     assert_eq!((a.depth(), b.depth(), c.depth()), (0, 1, 2));
     Inline.force(std::slice::from_ref(&c));
     assert_eq!((c.depth(), c.to_i32()), (0, vec![0]));
+}
+
+#[test]
+fn val_6_bits_are_read_as_another_type() {
+    let floats = Value::from_f32(DType::F32, &[1.0, -0.0, f32::INFINITY]);
+    let bits = Value::unary(Unary::Neg, &Value::unary(Unary::Neg, &floats)).bitcast(DType::U32);
+    assert_eq!(bits.to_i64(), [0x3f80_0000, 0x8000_0000, 0x7f80_0000]);
+    assert_eq!(
+        Value::full(DType::I64, 2, -1.0).bitcast(DType::U64).get(0).to_bits(),
+        2_f64.powi(64).to_bits()
+    );
+    let one = Value::full_whole(DType::I32, 3, 1);
+    let more = Value::binary(Binary::Add, &bits.bitcast(DType::I32), &one).bitcast(DType::F32);
+    assert_eq!(more.to_f32()[0].to_bits(), 0x3f80_0001);
 }

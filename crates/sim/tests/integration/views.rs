@@ -93,7 +93,8 @@ proptest! {
     fn a_load_gathers_what_its_view_says(pattern in patterns(), dtype in dtypes(), other in -9i8..9) {
         let (input, array) = counting(dtype, 1, pattern.len);
         let indices = pattern.indices();
-        let element = |index: &Option<usize>| index.map_or(f64::from(other), |at| array.elements[at]);
+        let masked = Array::new(dtype, &[f32::from(other)]).elements[0];
+        let element = |index: &Option<usize>| index.map_or(masked, |at| array.elements[at]);
         let expected = Array { dtype, elements: indices.iter().map(element).collect() };
         let before = Value::zeros(dtype, indices.len());
         let got = computed(&[input], &before, move |tl, from, out| {

@@ -5,24 +5,30 @@
 //! - **TUN-2 (same on all).** The choice depends on the machine, the plans and the [`Trial`] alone: ranks that call the same
 //!   collective on tensors of the same layout make the same choice without communication.
 //! - **TUN-3 (little work).** A plan is not simulated at the exact size if a smaller size shows that it is slower, and no
-//!   simulation goes on after its plan has lost.
+//!   simulation goes on after its plan has lost. No trial is simulated twice by one tuner, nor by the tuners of a process that
+//!   [keeps](super::store::keep) times.
+//! - **TUN-4 (no history).** A choice does not depend on what was chosen before, on kept times or on the number of threads.
 //!
 //! A smaller size is the size itself with three significant bits, or, for large collectives, two sizes from which the time is
 //! extrapolated. The tuner assumes that a time grows with the size, that a byte of a larger collective costs no more, and that the
 //! next byte costs no less than the last one; `doubt` is the margin for exceptions.
 
+mod race;
+
+pub use race::use_threads;
+
 use super::config::{CclConfig, Plan};
-use super::trial::{Trial, measure_within};
+use super::trial::Trial;
 use phalanx_sim::{MachineSpec, Time};
-use std::cell::{Cell, RefCell};
+use race::Trials;
+use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::num::NonZero;
 
 /// A chooser of plans for one machine, with a cache.
 pub struct Tuner {
-    machine: MachineSpec,
-    known: RefCell<BTreeMap<Trial, BTreeMap<String, Known>>>,
+    trials: Trials,
     chosen: RefCell<BTreeMap<Trial, Vec<Choice>>>,
-    simulated: Cell<usize>,
 }
 
 /// The choice between some plans.
@@ -33,13 +39,32 @@ struct Choice {
 
 /// The known time of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Known {
+pub(super) enum Known {
     /// The exact time.
     Exact(Time),
     /// The time is longer than this.
     Longer(Time),
     /// The plan cannot run.
     Unfit,
+}
+
+impl Known {
+    /// The exact time, if it is known.
+    fn exact(self) -> Option<Time> {
+        match self {
+            Self::Exact(time) => Some(time),
+            Self::Longer(_) | Self::Unfit => None,
+        }
+    }
+
+    /// What a simulation that ends at `limit` finds out: the same whatever is known beyond the limit (TUN-4).
+    fn within(self, limit: Time) -> Self {
+        match self {
+            Self::Exact(time) if time <= limit => self,
+            Self::Exact(_) | Self::Longer(_) => Self::Longer(limit),
+            Self::Unfit => self,
+        }
+    }
 }
 
 /// Largest collective whose plans are compared at nearly its own size, in bytes a rank.
@@ -87,13 +112,19 @@ fn proportional(time: Time, bytes: usize, each: usize) -> Time {
 impl Tuner {
     /// A tuner for a machine.
     pub fn new(machine: MachineSpec) -> Self {
-        let (known, chosen) = (RefCell::default(), RefCell::default());
-        Self { machine, known, chosen, simulated: Cell::new(0) }
+        Self { trials: Trials::new(machine), chosen: RefCell::default() }
+    }
+
+    /// The same tuner, with so many threads for its trials.
+    #[must_use]
+    pub fn with_threads(mut self, threads: NonZero<usize>) -> Self {
+        self.trials.threads = threads.get();
+        self
     }
 
     /// The plan of a trial without a named algorithm: the choice of the library (PRO-1), or the fastest that fits.
     pub fn choose(&self, ccl: &CclConfig, trial: &Trial) -> Option<Plan> {
-        let machine = &self.machine;
+        let machine = &self.trials.machine;
         let profile = ccl.profile(machine);
         if let Some(plan) = profile.as_ref().and_then(|profile| profile.choose(machine, trial)) {
             return Some(plan);
@@ -121,7 +152,7 @@ impl Tuner {
 
     /// The number of simulated trials.
     pub fn simulated(&self) -> usize {
-        self.simulated.get()
+        self.trials.simulated()
     }
 
     /// The plans that can run, by their position, each with a time that it takes at least, but for [`doubt`].
@@ -138,46 +169,57 @@ impl Tuner {
             None => (trial.resized(rounded_up), None),
             Some(base) => (scaled(trial, base), Some(base)),
         };
-        let Known::Exact(time) = self.known(&larger, plan, Time::MAX) else { return None };
+        let Known::Exact(time) = self.trials.time(&larger, plan, Time::MAX) else {
+            return None;
+        };
         Some(base.map_or(time, |base| proportional(time, trial.bytes(), base)))
     }
 
     /// The times of plans at a size near to the wanted one. Slow plans are not simulated to their end.
     fn near(&self, trial: &Trial, plans: &[Plan]) -> Vec<(Time, usize)> {
-        let mut best = Time::MAX;
-        let mut estimates = Vec::new();
-        for (at, plan) in plans.iter().enumerate() {
-            // Half more than the best leaves room for the distance to the wanted size, and for doubt.
-            let limit = Time::ps(best.as_ps().saturating_add(best.as_ps() / 2));
-            match self.known(trial, plan, limit) {
-                Known::Exact(time) => {
-                    best = best.min(time);
-                    estimates.push((time, at));
-                }
-                Known::Longer(time) => estimates.push((time, at)),
-                Known::Unfit => {}
-            }
-        }
-        estimates
+        // Half more than the best leaves room for the distance to the wanted size, and for doubt.
+        let room = |best: Time| Time::ps(best.as_ps().saturating_add(best.as_ps() / 2));
+        let trials = &self.trials;
+        let times = trials.race(plans, |plan, limit| {
+            let known = trials.time(trial, plan, limit);
+            (known, known.exact().map(room))
+        });
+        let limit = times.limit;
+        let estimates = times.results.into_iter().enumerate().filter_map(|(at, known)| {
+            let time = match known.within(limit) {
+                Known::Exact(time) | Known::Longer(time) => time,
+                Known::Unfit => return None,
+            };
+            Some((time, at))
+        });
+        estimates.collect()
     }
 
     /// The times of plans, extrapolated from collectives of `base` bytes a rank and of half of that. A plan that takes longer for
     /// these than the best for all of it is not simulated to the end. The last plans come first: those over more channels.
     fn extrapolated(&self, trial: &Trial, base: usize, plans: &[Plan]) -> Vec<(Time, usize)> {
         let (half, whole) = (scaled(trial, base / 2), scaled(trial, base));
-        let mut limit = Time::MAX;
-        let mut estimates = Vec::new();
-        for (at, plan) in plans.iter().enumerate().rev() {
-            let Known::Exact(small) = self.known(&half, plan, limit) else { continue };
-            let Known::Exact(large) = self.known(&whole, plan, limit) else { continue };
+        let plans: Vec<Plan> = plans.iter().rev().cloned().collect();
+        let trials = &self.trials;
+        let times = trials.race(&plans, |plan, limit| {
+            let time = |trial: &Trial| trials.time(trial, plan, limit).exact();
+            let Some((small, large)) = time(&half).and_then(|small| Some((small, time(&whole)?)))
+            else {
+                return (None, None);
+            };
             let more = Time::ps(large.as_ps().saturating_sub(small.as_ps()));
             let beyond = proportional(more, trial.bytes() - base, base / 2);
             let estimate = Time::ps(large.as_ps().saturating_add(beyond.as_ps()));
-            estimates.push((estimate, at));
-            let most = estimate.as_ps().saturating_add(2 * doubt(estimate).as_ps());
-            limit = limit.min(Time::ps(most));
-        }
-        estimates
+            let least = small.max(large);
+            let most = estimate.max(small);
+            let limit = Time::ps(most.as_ps().saturating_add(2 * doubt(most).as_ps()));
+            (Some((estimate, least)), Some(limit))
+        });
+        let limit = times.limit;
+        let numbered = times.results.into_iter().enumerate();
+        let numbered = numbered.filter_map(|(at, time)| Some((plans.len() - 1 - at, time?)));
+        let in_time = numbered.filter(|(_, (_, least))| *least <= limit);
+        in_time.map(|(at, (estimate, _))| (estimate, at)).collect()
     }
 
     /// The position of the fastest plan.
@@ -192,13 +234,25 @@ impl Tuner {
             return Some(at);
         }
         let mut best: Option<(Time, usize)> = None;
-        for (estimate, at) in estimates {
+        for some in estimates.chunks(self.trials.threads) {
             let limit = best.map_or(Time::MAX, |(time, _)| time);
-            if estimate > limit && estimate - limit > doubt(limit) {
+            let is_late =
+                |estimate: Time, limit| estimate > limit && estimate - limit > doubt(limit);
+            if is_late(some[0].0, limit) {
                 break;
             }
-            if let Known::Exact(time) = self.known(trial, &plans[at], limit) {
-                best = Some(best.map_or((time, at), |best| best.min((time, at))));
+            let some_plans: Vec<Plan> = some.iter().map(|(_, at)| plans[*at].clone()).collect();
+            let trials = &self.trials;
+            let times = trials.race(&some_plans, |plan, _| (trials.time(trial, plan, limit), None));
+            // In the order of the estimates, as if each were simulated after the ones before.
+            for ((estimate, at), known) in some.iter().zip(times.results) {
+                let limit = best.map_or(Time::MAX, |(time, _)| time);
+                if is_late(*estimate, limit) {
+                    break;
+                }
+                if let Some(time) = known.exact() {
+                    best = Some(best.map_or((time, *at), |best| best.min((time, *at))));
+                }
             }
         }
         best.map(|(_, at)| at)
@@ -214,25 +268,5 @@ impl Tuner {
             return None;
         }
         self.most(trial, &plans[first]).filter(|most| is_slower(*most)).map(|_| first)
-    }
-
-    /// The time of a plan if it is not longer than `limit`.
-    fn known(&self, trial: &Trial, plan: &Plan, limit: Time) -> Known {
-        let Plan { module, channels, edge, start, .. } = plan;
-        let settings = format!("{module} {channels:?} {edge:?} {start:?}");
-        let known = self.known.borrow().get(trial).and_then(|plans| plans.get(&settings).copied());
-        match known {
-            Some(known @ (Known::Exact(_) | Known::Unfit)) => return known,
-            Some(Known::Longer(least)) if least >= limit => return Known::Longer(least),
-            _ => {}
-        }
-        self.simulated.set(self.simulated.get() + 1);
-        let known = match measure_within(&self.machine, trial, plan, limit) {
-            Ok(Some(time)) => Known::Exact(time),
-            Ok(None) => Known::Longer(limit),
-            Err(_) => Known::Unfit,
-        };
-        self.known.borrow_mut().entry(trial.clone()).or_default().insert(settings, known);
-        known
     }
 }

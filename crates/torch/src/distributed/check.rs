@@ -5,11 +5,10 @@ use crate::ccl::part::ReduceOp;
 use crate::error::Error;
 use crate::rank::Rank;
 use crate::tensor::Tensor;
-use phalanx_sim::DType;
 
 /// Refuses an average of whole numbers.
 pub(super) fn combinable(operation: &str, tensor: &Tensor, combine: ReduceOp) -> Result<(), Error> {
-    if combine == ReduceOp::Avg && tensor.dtype() == DType::I32 {
+    if combine == ReduceOp::Avg && !tensor.dtype().is_float() {
         return Err(Error::argument(format!(
             "{operation}: Cannot use ReduceOp::Avg with i32 inputs; use Sum, Product, Min or Max, or another type"
         )));

@@ -251,9 +251,8 @@ impl Placed<'_> {
         self.of_value(&[count], dtype, || {
             #[expect(clippy::cast_precision_loss, reason = "as many as a tensor has elements")]
             let numbers = (0..count).map(|index| start + step * index as f64);
-            #[expect(clippy::cast_possible_truncation, reason = "meant to round")]
-            if dtype == DType::I32 {
-                return Value::from_i32(&numbers.map(|number| number as i32).collect::<Vec<_>>());
+            if dtype == DType::F64 || !dtype.is_float() {
+                return Value::from_vec(numbers.collect::<Vec<f64>>()).cast(dtype);
             }
             #[expect(clippy::cast_possible_truncation, reason = "meant to round")]
             let numbers: Vec<f32> = numbers.map(|number| number as f32).collect();
@@ -298,11 +297,6 @@ fn check_count(numbers: usize, dtype: DType, shape: &[usize]) -> Result<(), Erro
 
 /// Numbers rounded to a type.
 pub(crate) fn rounded(dtype: DType, numbers: &[f32]) -> Value {
-    if dtype == DType::I32 {
-        #[expect(clippy::cast_possible_truncation, reason = "whole numbers are asked for")]
-        let whole: Vec<i32> = numbers.iter().map(|number| *number as i32).collect();
-        return Value::from_i32(&whole);
-    }
     Value::from_f32(dtype, numbers)
 }
 
@@ -380,7 +374,7 @@ impl Tensor {
 }
 
 /// The part of a matrix of `width` columns that a shard holds.
-fn piece_of(value: &Value, shard: &Shard, width: usize) -> Value {
+pub(super) fn piece_of(value: &Value, shard: &Shard, width: usize) -> Value {
     if shard.elements() == value.len() {
         return value.clone();
     }

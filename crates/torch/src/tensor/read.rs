@@ -5,19 +5,15 @@ use crate::error::Error;
 use crate::placement::Shard;
 use crate::request::{Access, RequestSpec, Touch};
 use phalanx_sim::machine::Selection;
-use phalanx_sim::value::{Buffer, DType, Element, Value, bf16, f16};
+use phalanx_sim::value::{Buffer, DType, Element, Value};
+use phalanx_sim::with_element;
 use std::cell::RefCell;
 use std::rc::Rc;
 
 impl Tensor {
     /// Reads its elements, row by row (TEN-1).
     pub async fn to_vec(&self) -> Result<Vec<f32>, Error> {
-        let value = self.to_value().await?;
-        if self.dtype() == DType::I32 {
-            #[expect(clippy::cast_precision_loss, reason = "asked for as f32")]
-            return Ok(value.to_i32().into_iter().map(|number| number as f32).collect());
-        }
-        Ok(value.to_f32())
+        Ok(self.to_value().await?.to_f32())
     }
 
     /// Reads its i32 elements, row by row.
@@ -31,12 +27,7 @@ impl Tensor {
     /// Reads its elements in their type, row by row.
     pub async fn to_buffer(&self) -> Result<Buffer, Error> {
         let value = self.to_value().await?;
-        Ok(match self.dtype() {
-            DType::F32 => Buffer::F32(value.elements().of::<f32>().to_vec()),
-            DType::F16 => Buffer::F16(value.elements().of::<f16>().to_vec()),
-            DType::Bf16 => Buffer::Bf16(value.elements().of::<bf16>().to_vec()),
-            DType::I32 => Buffer::I32(value.elements().of::<i32>().to_vec()),
-        })
+        Ok(value.elements().to_buffer())
     }
 
     /// Reads its elements, row by row, as a computed value: [`Value::elements`] lends them without a copy.
@@ -47,12 +38,7 @@ impl Tensor {
             return Err(Error::NoData(format!("{self:?}")));
         }
         self.rank.host().evaluator().force(&values);
-        Ok(match self.dtype() {
-            DType::F32 => self.put_together::<f32>(&plan, values)?,
-            DType::F16 => self.put_together::<f16>(&plan, values)?,
-            DType::Bf16 => self.put_together::<bf16>(&plan, values)?,
-            DType::I32 => self.put_together::<i32>(&plan, values)?,
-        })
+        with_element!(self.dtype(), T => self.put_together::<T>(&plan, values))
     }
 
     /// Reads its only element.
@@ -151,7 +137,7 @@ impl Tensor {
     /// The elements of the tensor, from what its shards hold (TEN-2).
     fn put_together<T>(&self, plan: &[ShardRead], values: Vec<Value>) -> Result<Value, Error>
     where
-        T: Element + Default + PartialEq + Into<f64>,
+        T: Element,
     {
         if plan.iter().all(|read| matches!(read.places, Places::All)) {
             return self.first_of::<T>(values);
@@ -186,7 +172,7 @@ impl Tensor {
     /// The first of several copies, which must be equal.
     fn first_of<T>(&self, copies: Vec<Value>) -> Result<Value, Error>
     where
-        T: Element + PartialEq + Into<f64>,
+        T: Element,
     {
         let mut copies = copies.into_iter().enumerate();
         let Some((_, first)) = copies.next() else { return Ok(Value::zeros(self.dtype(), 0)) };
@@ -201,13 +187,14 @@ impl Tensor {
 
     /// The error of two shards that hold different numbers for element `place` of the tensor.
     #[cold]
-    fn differ<T: Into<f64>>(&self, place: usize, one: (usize, T), other: (usize, T)) -> Error {
+    fn differ<T: Element>(&self, place: usize, one: (usize, T), other: (usize, T)) -> Error {
+        let number = |element: T| Value::from_vec(vec![element]).get(0);
         let pe = |shard: usize| self.storage.shards[shard].pe.to_string();
         Error::ReplicasDiffer {
             tensor: format!("{self:?}"),
             index: self.elements().nth(place).unwrap_or(place),
-            first: (pe(one.0), one.1.into()),
-            second: (pe(other.0), other.1.into()),
+            first: (pe(one.0), number(one.1)),
+            second: (pe(other.0), number(other.1)),
         }
     }
 
@@ -245,6 +232,7 @@ enum Places {
 }
 
 /// True if the two are equal, or both NaN.
-fn same<T: Copy + PartialEq + Into<f64>>(one: T, other: T) -> bool {
-    one == other || (one.into().is_nan() && other.into().is_nan())
+#[expect(clippy::eq_op, reason = "a NaN does not equal itself")]
+fn same<T: Element>(one: T, other: T) -> bool {
+    one == other || (one != one && other != other)
 }

@@ -36,7 +36,7 @@ fn count(number: usize) -> f64 {
 }
 
 /// A logarithmic axis from `least` to `most`, on `from` to `to`.
-struct Axis {
+pub(crate) struct Axis {
     least: f64,
     most: f64,
     from: f64,
@@ -44,7 +44,7 @@ struct Axis {
 }
 
 impl Axis {
-    fn new(values: impl Iterator<Item = f64>, from: f64, to: f64) -> Self {
+    pub(crate) fn new(values: impl Iterator<Item = f64>, from: f64, to: f64) -> Self {
         let (mut least, mut most) = (f64::INFINITY, 0.0_f64);
         for value in values {
             (least, most) = (least.min(value), most.max(value));
@@ -53,13 +53,13 @@ impl Axis {
         Self { least: least / 1.15, most: most * 1.15, from, to }
     }
 
-    fn place(&self, value: f64) -> f64 {
+    pub(crate) fn place(&self, value: f64) -> f64 {
         let part = (value / self.least).ln() / (self.most / self.least).ln();
         self.from + part * (self.to - self.from)
     }
 
     /// Powers of `base` on the axis, at most eight.
-    fn marks(&self, base: f64) -> Vec<f64> {
+    pub(crate) fn marks(&self, base: f64) -> Vec<f64> {
         let powers = (0..400).map(|power| base.powi(power - 200));
         let all: Vec<f64> =
             powers.filter(|mark| *mark >= self.least && *mark <= self.most).collect();
@@ -172,7 +172,7 @@ fn bytes(bytes: f64) -> String {
 }
 
 /// Text without the characters that XML has a meaning for, or refuses.
-fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     let plain = text.chars().filter(|c| !c.is_control());
     plain.fold(String::new(), |mut escaped, c| {
         match c {

@@ -138,6 +138,13 @@ pub fn dtype_name(dtype: DType) -> &'static str {
         DType::F16 => "half",
         DType::Bf16 => "bfloat16",
         DType::I32 => "int32",
+        DType::F64 => "double",
+        DType::I64 => "int64",
+        DType::I8 => "int8",
+        DType::U64 => "uint64",
+        DType::U32 => "uint32",
+        DType::U8 => "uint8",
+        other => other.name(),
     }
 }
 

@@ -5,6 +5,7 @@ mod auto;
 mod node;
 mod parameters;
 mod paths;
+mod sweeps;
 mod truth;
 mod truths;
 mod workloads;

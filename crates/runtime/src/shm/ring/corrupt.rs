@@ -50,7 +50,7 @@ pub enum Corrupt {
     /// A record of another time.
     #[error("the ring is corrupt: record {found} stands where record {expected} should")]
     Sequence {
-        /// The number that should stand there.
+        /// The number that should stand there, as far as records have it.
         expected: u64,
         /// The number that does.
         found: u64,

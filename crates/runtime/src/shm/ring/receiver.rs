@@ -1,6 +1,8 @@
 //! The side of a ring that reads.
 
-use super::{Corrupt, HEAD, HEADER, LINE, MARK, MORE, RingError, Shape, TAIL, WANTED};
+use super::{
+    Corrupt, HEAD, HEADER, LINE, MORE, NUMBER, RingError, Shape, TAIL, WANTED, kind, number,
+};
 use crate::shm::memory::{Memory, Region};
 use crate::shm::segment::WORD;
 use crate::sync::Ordering;
@@ -17,7 +19,7 @@ pub struct Receiver<M: Memory = Region> {
     /// Position up to which room was given back.
     released: u64,
     /// The number of the next record.
-    sequence: u64,
+    pub(super) sequence: u64,
     /// The parts of a message that is not whole yet.
     parts: Vec<u8>,
     corrupt: Option<Corrupt>,
@@ -129,13 +131,14 @@ impl<M: Memory> Receiver<M> {
         }
         let (at, _) = self.shape.place(self.position);
         let first = self.memory.load(at, Ordering::Relaxed);
-        let found = self.memory.load(at + 1, Ordering::Relaxed);
         let (sequence, most) = (self.sequence, self.shape.fragment);
-        if first >> 32 & !MORE != MARK {
-            return Err(Corrupt::Mark { sequence, found: first });
-        }
-        if found != sequence {
-            return Err(Corrupt::Sequence { expected: sequence, found });
+        let (found, expected) = (first >> 32, kind(self.sequence, false));
+        if found & !MORE != expected {
+            return Err(if (found ^ expected) & !(MORE | NUMBER) != 0 {
+                Corrupt::Mark { sequence, found: first }
+            } else {
+                Corrupt::Sequence { expected: number(expected), found: number(found) }
+            });
         }
         let length = usize::try_from(first & u64::from(u32::MAX)).unwrap_or(usize::MAX);
         if length > most || Shape::record(length) > self.tail - self.position {
@@ -156,20 +159,13 @@ impl<M: Memory> Receiver<M> {
     #[inline]
     fn payload(&mut self, length: usize, into: &mut Vec<u8>) {
         let (at, left) = self.shape.place(self.position);
-        if length <= LINE - HEADER {
-            // The usual record: one line, copied whole and cut to its length.
-            let mut line = [0; LINE - HEADER];
-            self.memory.read(at + HEADER / WORD, &mut line);
-            into.extend_from_slice(&line[..length]);
-        } else {
-            let start = into.len();
-            into.resize(start + length, 0);
-            let (now, wrapped) = into[start..].split_at_mut(length.min(left - HEADER));
-            self.memory.read(at + HEADER / WORD, now);
-            if !wrapped.is_empty() {
-                let (first, _) = self.shape.place(0);
-                self.memory.read(first, wrapped);
-            }
+        let start = into.len();
+        into.resize(start + length, 0);
+        let (now, wrapped) = into[start..].split_at_mut(length.min(left - HEADER));
+        self.memory.read(at + HEADER / WORD, now);
+        if !wrapped.is_empty() {
+            let (first, _) = self.shape.place(0);
+            self.memory.read(first, wrapped);
         }
         self.position += Shape::record(length);
         self.sequence = self.sequence.wrapping_add(1);

@@ -1,6 +1,6 @@
 //! The side of a ring that writes.
 
-use super::{Corrupt, HEAD, HEADER, LINE, MARK, MORE, PushError, RingError, Shape, TAIL, WANTED};
+use super::{Corrupt, HEAD, HEADER, LINE, PushError, RingError, Shape, TAIL, WANTED, kind};
 use crate::shm::memory::{Memory, Region};
 use crate::shm::segment::WORD;
 use crate::sync::Ordering;
@@ -17,7 +17,7 @@ pub struct Sender<M: Memory = Region> {
     /// Head of the receiver at the last look.
     head: u64,
     /// The number of the next record.
-    sequence: u64,
+    pub(super) sequence: u64,
     /// The rest of a message, from `drained` on.
     backlog: Vec<u8>,
     drained: usize,
@@ -229,24 +229,29 @@ impl<M: Memory> Sender<M> {
     #[inline]
     fn record(&mut self, head: &[u8], body: &[u8], more: bool) {
         let length = head.len() + body.len();
-        let kind = MARK | if more { MORE } else { 0 };
-        let mut line = Line { bytes: [0; LINE], used: HEADER, position: self.written };
-        line.bytes[..WORD].copy_from_slice(&(length as u64 | kind << 32).to_ne_bytes());
-        line.bytes[WORD..HEADER].copy_from_slice(&self.sequence.to_ne_bytes());
-        if length <= LINE - HEADER {
-            // The usual record: one line, written whole.
-            let (first, second) = line.bytes[HEADER..HEADER + length].split_at_mut(head.len());
-            first.copy_from_slice(head);
-            second.copy_from_slice(body);
-            let (at, _) = self.shape.place(self.written);
-            self.memory.write(at, &line.bytes);
+        let first = length as u64 | kind(self.sequence, more) << 32;
+        let (at, left) = self.shape.place(self.written);
+        if head.len().is_multiple_of(WORD) && HEADER + length <= left {
+            // The usual record: whole words, which end before the ring does.
+            let (head_at, body_at) = (at + 1, at + 1 + head.len() / WORD);
+            self.memory.store(at, first, Ordering::Relaxed);
+            self.memory.write(head_at, head);
+            self.memory.write(body_at, body);
         } else {
-            line.append(&self.memory, self.shape, head);
-            line.append(&self.memory, self.shape, body);
-            line.flush(&self.memory, self.shape);
+            self.record_by_lines(first, head, body);
         }
         self.written += Shape::record(length);
         self.sequence = self.sequence.wrapping_add(1);
+    }
+
+    /// Writes a record whose words are put together from two parts, or that wraps round the end.
+    #[inline(never)]
+    fn record_by_lines(&self, first: u64, head: &[u8], body: &[u8]) {
+        let mut line = Line { bytes: [0; LINE], used: HEADER, position: self.written };
+        line.bytes[..HEADER].copy_from_slice(&first.to_ne_bytes());
+        line.append(&self.memory, self.shape, head);
+        line.append(&self.memory, self.shape, body);
+        line.flush(&self.memory, self.shape);
     }
 }
 

@@ -98,26 +98,50 @@ fn rng_2_a_tail_that_goes_back_is_corrupt() {
 #[test]
 fn rng_2_a_wrong_header_is_corrupt() {
     let sequence = 0;
-    let (most, first) = (48, MARK << 32);
+    let (most, first) = (56, kind(sequence, false) << 32);
+    let (marked, other) = (first | 1 << 63, kind(7, false) << 32);
     let cases = [
-        (0, 0, 0, Corrupt::Mark { sequence, found: 0 }),
-        (first | MORE << 33, 0, 0, Corrupt::Mark { sequence, found: first | MORE << 33 }),
-        (first, 7, 0, Corrupt::Sequence { expected: 0, found: 7 }),
-        (first + 49, 0, 0, Corrupt::Length { sequence, length: 49, most }),
-        (first | 0xffff_ffff, 0, 0, Corrupt::Length { sequence, length: 0xffff_ffff, most }),
-        ((first | MORE << 32) + 5, 0, 0, Corrupt::Fragment { sequence, length: 5, expected: 48 }),
-        (first + 41, 0, 40, Corrupt::Largest { bytes: 41, largest: 40 }),
+        (0, 0, Corrupt::Mark { sequence, found: 0 }),
+        (marked, 0, Corrupt::Mark { sequence, found: marked }),
+        (other, 0, Corrupt::Sequence { expected: 0, found: 7 }),
+        (first + 57, 0, Corrupt::Length { sequence, length: 57, most }),
+        (first | 0xffff_ffff, 0, Corrupt::Length { sequence, length: 0xffff_ffff, most }),
+        ((first | MORE << 32) + 5, 0, Corrupt::Fragment { sequence, length: 5, expected: 56 }),
+        (first + 41, 40, Corrupt::Largest { bytes: 41, largest: 40 }),
     ];
-    for (word, number, largest, corrupt) in cases {
+    for (word, largest, corrupt) in cases {
         let (mut sender, mut receiver, segment) =
             ring(256, if largest == 0 { 100 } else { largest });
         sender.push(b"first", b"").expect("room");
         sender.publish();
         poke(&segment, RECORDS, word);
-        poke(&segment, RECORDS + 1, number);
         assert_eq!(receiver.next(&mut Vec::new()), Err(corrupt), "RNG-2");
         assert!(!corrupt.to_string().is_empty());
     }
+}
+
+#[test]
+fn rng_2_a_record_of_another_time_is_corrupt_however_many_there_were() {
+    let (mut sender, mut receiver, segment) = ring(256, 100);
+    let many = (NUMBER >> 1) - 1;
+    (sender.sequence, receiver.sequence) = (many, many);
+    let (mut got, mut words) = (Vec::new(), Vec::new());
+    for _ in 0..4 {
+        sender.push(b"record", b"").expect("room");
+        sender.publish();
+        assert_eq!(receiver.next(&mut got), Ok(true), "RNG-1: also when the numbers begin again");
+        receiver.release();
+        words.push(peek(&segment, RECORDS + words.len() * LINE / WORD));
+    }
+    assert_eq!(
+        words.iter().map(|word| number(word >> 32)).collect::<Vec<_>>(),
+        [many, many + 1, 0, 1]
+    );
+    sender.push(b"record", b"").expect("room");
+    sender.publish();
+    poke(&segment, RECORDS, words[0]);
+    let corrupt = Corrupt::Sequence { expected: 2, found: many };
+    assert_eq!(receiver.next(&mut got), Err(corrupt), "RNG-2");
 }
 
 #[test]
@@ -125,8 +149,8 @@ fn rng_2_a_record_longer_than_what_was_published_is_corrupt() {
     let (mut sender, mut receiver, segment) = ring(1024, 1000);
     sender.push(b"first", b"").expect("room");
     sender.publish();
-    poke(&segment, RECORDS, (MARK << 32) + 49);
-    let corrupt = Corrupt::Length { sequence: 0, length: 49, most: 240 };
+    poke(&segment, RECORDS, (kind(0, false) << 32) + 57);
+    let corrupt = Corrupt::Length { sequence: 0, length: 57, most: 248 };
     assert_eq!(receiver.next(&mut Vec::new()), Err(corrupt), "RNG-2");
 }
 
@@ -151,11 +175,11 @@ fn rng_2_a_wrong_head_is_corrupt_for_ever() {
 fn rng_2_a_message_without_end_is_corrupt() {
     let (mut sender, mut receiver, segment) = ring(256, 1000);
     let (mut got, mut outcome) = (Vec::new(), Ok(false));
-    for _ in 0..100 {
-        sender.push(&[1; 48], b"").expect("room");
+    for sequence in 0..100 {
+        sender.push(&[1; 56], b"").expect("room");
         sender.publish();
         let at = RECORDS + usize::try_from(peek(&segment, TAIL) - 64).expect("small") % 256 / WORD;
-        poke(&segment, at, ((MARK | MORE) << 32) + 48);
+        poke(&segment, at, (kind(sequence, true) << 32) + 56);
         outcome = receiver.next(&mut got);
         receiver.release();
         if outcome.is_err() {
@@ -167,7 +191,7 @@ fn rng_2_a_message_without_end_is_corrupt() {
 
 #[test]
 fn rng_3_a_message_larger_than_the_ring_arrives_whole() {
-    for bytes in [49, 96, 97, 256, 1000, 10_000] {
+    for bytes in [57, 112, 113, 256, 1000, 10_000] {
         let (mut sender, mut receiver, _) = ring(256, 10_000);
         let whole = message(bytes);
         sender.push(&whole[..bytes / 2], &whole[bytes / 2..]).expect("RNG-3");

@@ -184,7 +184,7 @@ impl SplitGemm {
 
     /// Returns the element type of the sums of parts.
     pub fn sum_type(dtype: DType) -> DType {
-        if dtype == DType::I32 { DType::I32 } else { DType::F32 }
+        dtype.product()
     }
 }
 

@@ -99,5 +99,5 @@ impl Sweep {
 
 /// A number rounded to a type.
 fn rounded(dtype: DType, number: f32) -> f32 {
-    if dtype == DType::I32 { number } else { Value::from_f32(dtype, &[number]).to_f32()[0] }
+    if dtype.is_float() { Value::from_f32(dtype, &[number]).to_f32()[0] } else { number }
 }

@@ -10,6 +10,7 @@ use phalanx_torch::ccl::trial::Trial;
 use phalanx_torch::ccl::tuner::Tuner;
 use phalanx_torch::ccl::{Algorithm, CclConfig, Operation};
 use phalanx_torch::{Context, distributed as dist, multiprocessing};
+use std::num::NonZero;
 
 fn trial(ranks: u32, elements: usize) -> Trial {
     Trial::new(Operation::AllReduce, (0..ranks).collect(), elements)
@@ -130,5 +131,25 @@ fn something_fits_every_operation() {
             let trial = Trial::new(operation, (0..4).collect(), elements);
             assert!(tuner.fastest(&trial, &plans()).is_some(), "{operation} of {elements}");
         }
+    }
+}
+
+#[test]
+fn tun_4_a_choice_depends_neither_on_history_nor_on_threads() {
+    let machines =
+        [wired("switch", 8), crate::ranks::machine("octo-ring", &[]), super::torus(2, 4)];
+    let sizes = [1, 96, 1 << 12, 100_000, 3 << 19, 5 << 20];
+    for spec in machines {
+        let choice = |tuner: &Tuner, elements: usize| {
+            tuner.fastest(&trial(8, elements), &plans()).map(|plan| plan.name)
+        };
+        let alone: Vec<_> =
+            sizes.iter().map(|size| choice(&Tuner::new(spec.clone()), *size)).collect();
+        let one = Tuner::new(spec.clone()).with_threads(NonZero::<usize>::MIN);
+        let many = Tuner::new(spec.clone()).with_threads(NonZero::new(3).unwrap());
+        let forth: Vec<_> = sizes.iter().map(|size| choice(&one, *size)).collect();
+        let mut back: Vec<_> = sizes.iter().rev().map(|size| choice(&many, *size)).collect();
+        back.reverse();
+        assert_eq!((&alone, &alone), (&forth, &back), "{}", spec.name);
     }
 }

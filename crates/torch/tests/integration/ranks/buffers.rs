@@ -2,30 +2,49 @@
 
 use super::{machine, number, quad};
 use phalanx_sim::machine::Options;
-use phalanx_sim::value::{Buffer, bf16, f16};
-use phalanx_sim::{DType, Time};
+use phalanx_sim::value::{Buffer, f16};
+use phalanx_sim::{DType, Time, Value};
 use phalanx_torch::{Context, DpPolicy, Error, Rank, Tensor};
 use proptest::prelude::*;
 
 /// A buffer of these bits, so that NaNs with payloads and both zeros take part.
 fn of_bits(dtype: DType, bits: &[u32]) -> Buffer {
-    #[expect(clippy::cast_possible_truncation, reason = "any bits will do")]
-    let short = |bits: &u32| *bits as u16;
-    match dtype {
-        DType::F32 => Buffer::F32(bits.iter().map(|bits| f32::from_bits(*bits)).collect()),
-        DType::F16 => Buffer::F16(bits.iter().map(|bits| f16::from_bits(short(bits))).collect()),
-        DType::Bf16 => Buffer::Bf16(bits.iter().map(|bits| bf16::from_bits(short(bits))).collect()),
-        DType::I32 => Buffer::I32(bits.iter().map(|bits| bits.cast_signed()).collect()),
-    }
+    let wide = bits.iter().map(|bits| u64::from(*bits) << 32 | u64::from(*bits));
+    let bytes = wide.flat_map(|bits| bits.to_le_bytes().into_iter().take(dtype.size()));
+    Buffer::from_bytes(dtype, &bytes.collect::<Vec<u8>>())
 }
 
 /// The bits of a buffer.
-fn bits_of(buffer: &Buffer) -> Vec<u32> {
-    match buffer {
-        Buffer::F32(all) => all.iter().map(|number| number.to_bits()).collect(),
-        Buffer::F16(all) => all.iter().map(|number| number.to_bits().into()).collect(),
-        Buffer::Bf16(all) => all.iter().map(|number| number.to_bits().into()).collect(),
-        Buffer::I32(all) => all.iter().map(|number| number.cast_unsigned()).collect(),
+fn bits_of(buffer: &Buffer) -> Vec<Vec<u8>> {
+    buffer.view().bytes().chunks(buffer.dtype().size()).map(<[u8]>::to_vec).collect()
+}
+
+#[test]
+fn res_1_resident_elements_take_no_time() {
+    for dtype in DType::ALL {
+        let (first, second) = (of_bits(dtype, &[1, 2, 3, 4]), of_bits(dtype, &[5, 6, 7, 8]));
+        let expected = bits_of(&second);
+        let got = quad().run(move |cx| {
+            let (first, second) =
+                (Value::from_buffer(first.clone()), Value::from_buffer(second.clone()));
+            async move {
+                let x = cx.resident_value([4], &first)?;
+                let before = x.peek()?;
+                x.place(&second)?;
+                let after = x.peek()?;
+                assert_eq!(cx.now(), Time::ZERO);
+                let word = x.narrow(0, 1, 2)?.peek().unwrap_err().to_string();
+                assert!(word.contains("a part of its storage"), "{word}");
+                let back = x.to_buffer().await?;
+                assert!(cx.now() > Time::ZERO);
+                Ok((before, after, back))
+            }
+        });
+        let (before, after, back) = got.unwrap();
+        let bits = |value: &Value| (0..4).map(|i| value.get(i).to_bits()).collect::<Vec<_>>();
+        assert_eq!(bits_of(&back), expected);
+        assert_eq!(bits(&after), bits(&Value::from_buffer(back)));
+        assert_eq!(bits(&before), bits(&Value::from_buffer(of_bits(dtype, &[1, 2, 3, 4]))));
     }
 }
 
@@ -49,10 +68,11 @@ fn buffers_come_back_bit_by_bit() {
             }
         });
         let (back, changed, written) = read.unwrap();
+        let seven = bits_of(&of_bits(dtype, &[7])).swap_remove(0);
         assert_eq!((back.dtype(), bits_of(&back)), (dtype, expected.clone()));
         assert_eq!(bits_of(&written), expected);
         for (place, (now, before)) in bits_of(&changed).into_iter().zip(expected).enumerate() {
-            let wanted = if (3..5).contains(&(place % 16)) { 7 } else { before };
+            let wanted = if (3..5).contains(&(place % 16)) { seven.clone() } else { before };
             assert_eq!(now, wanted, "{dtype} {place}");
         }
     }

@@ -1,0 +1,129 @@
+//! The matrix product of Triton's own code against the same kernel written for `Tl` in Rust: prints the ratios of simulated time and of
+//! CPU time as one JSON object.
+
+use phalanx_sim::kernel::{Computing, KernelError, Loading, Tile, Tl, View};
+use phalanx_sim::machine::Options;
+use phalanx_sim::memory::Region;
+use phalanx_sim::{DType, MachineSpec, Time};
+use phalanx_torch::{Arg, Context, Error, Grid, Rank, Tensor, multiprocessing};
+use phalanx_triton::{Argument, Kernel, Settings};
+use rustix::time::{ClockId, clock_gettime};
+use std::collections::VecDeque;
+use std::io::Write as _;
+
+const SIZE: usize = 512;
+/// Rows, columns and depth of a block, as in `tests/kernels/kernels.py`.
+const BLOCK: [usize; 3] = [32, 64, 32];
+const STAGES: usize = 3;
+const ROUNDS: usize = 3;
+
+/// One program of the product: the same blocks in the same order as the Triton kernel.
+async fn product(tl: Tl, [a, b, c]: [Region; 3]) -> Result<(), KernelError> {
+    let [rows, columns, depth] = BLOCK;
+    let (down, across, group) = (SIZE / rows, SIZE / columns, 8);
+    let pid = tl.program_id();
+    let first = pid / (group * across) * group;
+    let high = (down - first).min(group);
+    let (row, column) = (first + pid % (group * across) % high, pid % (group * across) / high);
+    let mut ahead: VecDeque<(Loading<Tile>, Loading<Tile>)> = VecDeque::new();
+    let (mut next, mut sum) = (0, None::<Computing>);
+    for _ in 0..SIZE / depth {
+        while ahead.len() < STAGES && next < SIZE / depth {
+            let x = View::block(&a, SIZE, (row * rows, next * depth), [rows, depth]);
+            let y = View::block(&b, SIZE, (next * depth, column * columns), [depth, columns]);
+            ahead.push_back((tl.load(&x), tl.load(&y)));
+            next += 1;
+        }
+        let Some((x, y)) = ahead.pop_front() else { break };
+        let (x, y) = (x.await?, y.await?);
+        let before = match sum.take() {
+            Some(operation) => Some(operation.await?),
+            None => None,
+        };
+        sum = Some(tl.accumulate(&x, &y, before));
+    }
+    let Some(sum) = sum else { return Ok(()) };
+    let result = tl.cast(&sum.await?, DType::F16).await?;
+    let out = View::block(&c, SIZE, (row * rows, column * columns), [rows, columns]);
+    drop(tl.store(&out, &result));
+    Ok(())
+}
+
+async fn tensors(rank: &Rank) -> Result<[Tensor; 3], Error> {
+    let numbers: Vec<f32> =
+        (0..SIZE * SIZE).map(|at| f32::from(u8::try_from(at % 7).unwrap_or(0))).collect();
+    let a = rank.from_slice(&numbers, [SIZE, SIZE], DType::F16)?;
+    let b = rank.from_slice(&numbers, [SIZE, SIZE], DType::F16)?;
+    let c = rank.zeros([SIZE, SIZE], DType::F16)?;
+    rank.synchronize().await?;
+    Ok([a, b, c])
+}
+
+fn whole(number: usize) -> Argument {
+    Argument::Whole(i64::try_from(number).unwrap_or(i64::MAX))
+}
+
+/// Runs the product; returns simulated time, CPU nanoseconds and the numbers.
+fn run(is_triton: bool) -> Result<(Time, i128, Vec<f32>), Box<dyn std::error::Error>> {
+    let kernel = Kernel::read(include_str!("../tests/kernels/matmul.ttir"))?;
+    let mut context = Context::new(MachineSpec::preset("quad-sip")?, Options::default());
+    let results = multiprocessing::spawn(&mut context, 1, move |_, rank| {
+        let kernel = kernel.clone();
+        async move {
+            let tensors = tensors(&rank).await?;
+            let (begin, cpu) = (rank.now(), clock_gettime(ClockId::ThreadCPUTime));
+            let programs = SIZE / BLOCK[0] * (SIZE / BLOCK[1]);
+            if is_triton {
+                let pointer = |tensor: &Tensor| Argument::Pointer(tensor.clone(), 0);
+                let mut arguments: Vec<Argument> = tensors.iter().map(pointer).collect();
+                arguments.extend([SIZE, SIZE, SIZE, SIZE, 1, SIZE, 1, SIZE, 1].map(whole));
+                let settings =
+                    Settings { grid: [programs, 1, 1], num_stages: STAGES, ..Settings::default() };
+                kernel.launch(&rank, &arguments, &[], &settings)?.wait().await?;
+            } else {
+                let args =
+                    [Arg::read(&tensors[0]), Arg::read(&tensors[1]), Arg::write(&tensors[2])];
+                let launch = rank.launch(
+                    "product",
+                    Grid::programs([programs]),
+                    &args,
+                    |tl, args| async move {
+                        product(tl, [args.region(0)?, args.region(1)?, args.region(2)?]).await
+                    },
+                );
+                launch?.wait().await?;
+            }
+            let simulated = rank.now() - begin;
+            let numbers = tensors[2].to_vec().await?;
+            let after = clock_gettime(ClockId::ThreadCPUTime);
+            let nanoseconds = i128::from(after.tv_sec - cpu.tv_sec) * 1_000_000_000
+                + i128::from(after.tv_nsec - cpu.tv_nsec);
+            Ok((simulated, nanoseconds, numbers))
+        }
+    });
+    Ok(results.map_err(|error| error.to_string())?.remove(0))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a ratio")]
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let (mut simulated, mut cpu) = ([0.0; 2], [f64::MAX; 2]);
+    let mut products = [Vec::new(), Vec::new()];
+    for _ in 0..ROUNDS {
+        for is_triton in [false, true] {
+            let (time, nanoseconds, numbers) = run(is_triton)?;
+            let which = usize::from(is_triton);
+            simulated[which] = time.as_ps() as f64;
+            cpu[which] = cpu[which].min(nanoseconds as f64);
+            products[which] = numbers;
+        }
+    }
+    if products[0] != products[1] {
+        return Err("the two kernels compute different numbers".into());
+    }
+    let (simulated, cpu) = (simulated[1] / simulated[0], cpu[1] / cpu[0]);
+    writeln!(
+        std::io::stdout(),
+        "{{\"simulated_ratio\": {simulated:.4}, \"cpu_ratio\": {cpu:.3}}}"
+    )?;
+    Ok(())
+}

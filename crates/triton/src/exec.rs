@@ -1,0 +1,144 @@
+//! The executor: one `async` kernel that runs any program on the operations of [`Tl`].
+//!
+//! Numbers, addresses and masks that are known ([`Index`]) are computed at once and take no time. Tiles are operations of the PE: a
+//! load or a computation is issued where it stands and awaited where its tile is first used.
+//!
+//! - **TEX-1 (as written).** A kernel computes what its operations say, element by element.
+//! - **TEX-2 (place).** An error names the line of the kernel's source and the program.
+//! - **TEX-3 (bounded).** A program that passes its limit of rounds of loops fails.
+//! - **TEX-4 (ahead).** Loads of a loop that writes nothing are issued up to `num_stages` rounds ahead.
+
+mod access;
+mod native;
+mod places;
+mod shapes;
+mod tiles;
+mod values;
+
+pub(crate) use access::Space;
+pub(crate) use values::{Descriptor, Val};
+
+use crate::program::{Instruction, NONE, Op, Program, Reg, RegType};
+use phalanx_sim::kernel::{KernelError, Tl};
+use std::collections::VecDeque;
+use std::rc::Rc;
+use values::Data;
+
+/// What all programs of a launch share.
+pub(crate) struct Call {
+    pub(crate) program: Rc<Program>,
+    /// The arguments, as their registers begin.
+    pub(crate) arguments: Vec<Val>,
+    pub(crate) space: Space,
+    pub(crate) num_stages: usize,
+    /// The most rounds of loops of one program.
+    pub(crate) limit: u64,
+}
+
+/// One running program.
+struct Run {
+    call: Rc<Call>,
+    tl: Tl,
+    registers: Vec<Val>,
+    queues: Vec<VecDeque<Data>>,
+    rounds: u64,
+}
+
+/// Where a program goes on.
+enum Next {
+    /// At the next instruction.
+    Follows,
+    /// At this instruction.
+    At(usize),
+    /// The operation needs tiles.
+    Tiles,
+    End,
+}
+
+/// Runs one program.
+pub(crate) async fn run(call: Rc<Call>, tl: Tl) -> Result<(), KernelError> {
+    let program = call.program.clone();
+    let mut registers = vec![Val::None; program.types.len()];
+    for (parameter, value) in program.parameters.iter().zip(&call.arguments) {
+        registers[parameter.reg as usize] = value.clone();
+    }
+    let queues = (0..program.queues).map(|_| VecDeque::new()).collect();
+    let mut run = Run { call, tl, registers, queues, rounds: 0 };
+    let mut at = 0;
+    while let Some(instruction) = program.code.get(at) {
+        at += 1;
+        match run.native(instruction) {
+            Ok(Next::Follows) => {}
+            Ok(Next::At(place)) => at = place,
+            Ok(Next::End) => break,
+            Ok(Next::Tiles) => match run.on_tiles(instruction).await {
+                Ok(None) => {}
+                Ok(Some(place)) => at = place,
+                Err(error) => return Err(run.located(error, instruction)),
+            },
+            Err(error) => return Err(run.located(error, instruction)),
+        }
+    }
+    Ok(())
+}
+
+impl Run {
+    fn kind(&self, reg: Reg) -> &RegType {
+        &self.call.program.types[reg as usize]
+    }
+
+    /// Takes operand `number`; its register is empty afterwards if this is its last use (LOW-2).
+    fn operand(&mut self, instruction: &Instruction, number: usize) -> Val {
+        let register = &mut self.registers[instruction.args[number] as usize];
+        if instruction.dies >> number & 1 == 1 {
+            return std::mem::take(register);
+        }
+        register.clone()
+    }
+
+    /// Reads operand `number` and leaves it in place.
+    fn look(&self, instruction: &Instruction, number: usize) -> &Val {
+        &self.registers[instruction.args[number] as usize]
+    }
+
+    /// Empties the registers of operands that are not used afterwards.
+    fn release(&mut self, instruction: &Instruction) {
+        for (number, reg) in instruction.args.iter().enumerate() {
+            if instruction.dies >> number & 1 == 1 {
+                self.registers[*reg as usize] = Val::None;
+            }
+        }
+    }
+
+    fn set(&mut self, reg: Reg, value: Val) {
+        if reg != NONE {
+            self.registers[reg as usize] = value;
+        }
+    }
+
+    /// Adds source line and program to an error (TEX-2).
+    #[cold]
+    fn located(&self, error: KernelError, instruction: &Instruction) -> KernelError {
+        let ids = [0, 1, 2].map(|axis| self.tl.program_id_along(axis).to_string());
+        let line = self.call.program.lines[instruction.line as usize].as_ref();
+        let line = line.map_or_else(String::new, |line| format!("{line}: "));
+        let what = match &instruction.op {
+            Op::Load { .. } | Op::Ahead { .. } => "load: ",
+            Op::Store { .. } => "store: ",
+            _ => "",
+        };
+        KernelError::Other(format!("{line}program ({}): {what}{error}", ids.join(", ")))
+    }
+
+    /// Counts a round of a loop (TEX-3).
+    fn count_round(&mut self) -> Result<(), KernelError> {
+        self.rounds += 1;
+        if self.rounds > self.call.limit {
+            return Err(KernelError::Other(format!(
+                "more than {} rounds of loops: the limit (`step_limit`) of one program",
+                self.call.limit
+            )));
+        }
+        Ok(())
+    }
+}

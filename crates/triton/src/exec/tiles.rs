@@ -1,0 +1,529 @@
+//! Operations on tiles.
+
+use super::values::{Data, dtype_of, unsigned_of};
+use super::{Run, Val};
+use crate::index::Index;
+use crate::number::{Arith, Comparison, Relation};
+use crate::program::{Conversion, Function, Instruction, Op, Reg, RegType};
+use crate::types::Scalar;
+use phalanx_sim::kernel::{Computing, KernelError, Seen, Shape, Tile};
+use phalanx_sim::spec::VectorClass;
+use phalanx_sim::value::{Binary, Compare, DType, Unary, Value};
+use std::rc::Rc;
+
+/// An operand of an operation on tiles: the tile, and the shape it is seen in.
+pub(super) struct Operand {
+    pub(super) tile: Rc<Tile>,
+    pub(super) dtype: DType,
+    pub(super) shape: Shape,
+}
+
+impl Operand {
+    /// Returns the tile as the operation sees it.
+    pub(super) fn see(&self) -> Seen<'_> {
+        self.tile.seen_as(self.dtype, self.shape)
+    }
+
+    /// Returns the same tile with numbers without sign.
+    fn see_unsigned(&self, is_unsigned: bool) -> Seen<'_> {
+        let dtype = if is_unsigned { unsigned_of(self.dtype) } else { self.dtype };
+        self.tile.seen_as(dtype, self.shape)
+    }
+
+    pub(super) fn value(&self) -> Option<Value> {
+        self.see().value()
+    }
+}
+
+impl Run {
+    /// Performs an instruction that needs tiles; returns where the program goes on if that is not the next instruction.
+    pub(super) async fn on_tiles(
+        &mut self,
+        instruction: &Instruction,
+    ) -> Result<Option<usize>, KernelError> {
+        match &instruction.op {
+            Op::Branch(then, otherwise) => {
+                let condition = self.number(instruction, 0).await?;
+                return Ok(Some(if condition == 0 { *otherwise } else { *then }));
+            }
+            Op::Load { .. }
+            | Op::Ahead { .. }
+            | Op::Store { .. }
+            | Op::DescriptorLoad { .. }
+            | Op::DescriptorAhead { .. }
+            | Op::DescriptorStore
+            | Op::Change { .. }
+            | Op::CompareExchange
+            | Op::DescriptorChange(_) => self.memory(instruction).await?,
+            Op::Dot => self.dot(instruction).await?,
+            Op::Arith(_) | Op::Compare(_) | Op::Select if self.is_whole_number(instruction) => {
+                self.look_at_operands(instruction).await?;
+                self.native(instruction)?;
+            }
+            Op::AddPointer | Op::Descriptor { .. } => {
+                self.look_at_operands(instruction).await?;
+                self.native(instruction)?;
+            }
+            Op::Arith(arith) => self.arith_tiles(instruction, *arith).await?,
+            Op::Compare(comparison) => self.compare_tiles(instruction, *comparison).await?,
+            Op::Function(function) => self.function_tiles(instruction, *function).await?,
+            Op::Convert(conversion) => self.convert_tiles(instruction, *conversion).await?,
+            Op::Select => self.select_tiles(instruction).await?,
+            Op::Fma => self.fma_tiles(instruction).await?,
+            Op::Bitcast => self.bitcast_tile(instruction).await?,
+            Op::Print { .. } | Op::Assert { .. } => self.message(instruction).await?,
+            _ => self.move_elements(instruction).await?,
+        }
+        Ok(None)
+    }
+
+    /// True if the instruction computes one integer, which later instructions may need at once.
+    fn is_whole_number(&self, instruction: &Instruction) -> bool {
+        let takes_one = |reg: &Reg| {
+            let kind = self.kind(*reg);
+            kind.is_one && !kind.scalar().is_float()
+        };
+        match instruction.op {
+            Op::Select => self.kind(instruction.args[0]).is_one,
+            _ => instruction.args.iter().all(takes_one),
+        }
+    }
+
+    /// Turns operands in tiles into known numbers.
+    async fn look_at_operands(&mut self, instruction: &Instruction) -> Result<(), KernelError> {
+        let count = if matches!(instruction.op, Op::Select) { 1 } else { instruction.args.len() };
+        for number in 0..count {
+            if matches!(self.look(instruction, number), Val::Data(_)) {
+                let known = self.known_value(instruction.args[number]).await?;
+                self.registers[instruction.args[number] as usize] = known;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the integers of a register.
+    pub(super) async fn known_value(&self, reg: Reg) -> Result<Val, KernelError> {
+        let Val::Data(data) = &self.registers[reg as usize] else {
+            return Ok(self.registers[reg as usize].clone());
+        };
+        let (data, kind) = (data.clone(), self.kind(reg).clone());
+        let tile = data.tile().await?;
+        if !self.tl.has_data() {
+            let what = "the kernel's control flow or addresses depend on numbers in memory";
+            return Err(KernelError::Other(format!(
+                "{what}, and this run computes none (data is off): run it with data on"
+            )));
+        }
+        // Looking at one element computes all.
+        self.tl.item(&tile, 0)?;
+        let list: Rc<[i64]> = tile.value().map(|value| value.to_i64()).unwrap_or_default().into();
+        if kind.is_one {
+            return Ok(Val::Whole(list.first().copied().unwrap_or(0)));
+        }
+        let dims = data.shape.dims();
+        Ok(Val::index(crate::index::broadcast(&Index::List(list), &dims, &kind.extent)))
+    }
+
+    /// Reads operand `number`, an integer.
+    pub(super) async fn number(
+        &mut self,
+        instruction: &Instruction,
+        number: usize,
+    ) -> Result<i64, KernelError> {
+        let value = self.known_value(instruction.args[number]).await?;
+        match value {
+            Val::Whole(whole) => {
+                self.release(instruction);
+                Ok(whole)
+            }
+            _ => Err(KernelError::Other("expected an integer".to_owned())),
+        }
+    }
+
+    /// Returns operand `number` as a tile; numbers that are known become one.
+    pub(super) async fn tile(
+        &mut self,
+        instruction: &Instruction,
+        number: usize,
+    ) -> Result<Operand, KernelError> {
+        let kind = self.kind(instruction.args[number]).clone();
+        let value = self.operand(instruction, number);
+        self.as_tile(value, &kind).await
+    }
+
+    pub(super) async fn as_tile(&self, value: Val, kind: &RegType) -> Result<Operand, KernelError> {
+        let tile = match value {
+            Val::Data(data) => {
+                let (shape, dtype) = (data.shape, kind.dtype());
+                return Ok(Operand { tile: data.tile().await?, dtype, shape });
+            }
+            Val::Float(number) => self.tl.full(kind.dtype(), kind.ones()?, number)?,
+            Val::Whole(number) => self.whole_tile(kind.dtype(), kind.ones()?, number).await?,
+            Val::Index(index) => match index.as_splat() {
+                Some(number) => self.whole_tile(kind.dtype(), kind.ones()?, number).await?,
+                None => self.materialised(&index, kind).await?,
+            },
+            Val::None | Val::Descriptor(_) => {
+                return Err(KernelError::Other("an operand without a value".to_owned()));
+            }
+        };
+        let (shape, dtype) = (tile.shape(), tile.dtype());
+        Ok(Operand { tile: Rc::new(tile), dtype, shape })
+    }
+
+    /// A tile of one integer.
+    async fn whole_tile(
+        &self,
+        dtype: DType,
+        shape: Shape,
+        number: i64,
+    ) -> Result<Tile, KernelError> {
+        // Exact in a float unless it has more than 53 bits.
+        if number.unsigned_abs() < 1 << 52 {
+            #[expect(clippy::cast_precision_loss, reason = "exact")]
+            return self.tl.full(dtype, shape, number as f64);
+        }
+        let value = self.tl.has_data().then(|| Value::full_whole(dtype, shape.elements(), number));
+        self.tl.vector_operation(("index", VectorClass::Add), 0, dtype, shape, value).await
+    }
+
+    /// Writes known numbers into a tile: one vector operation.
+    async fn materialised(&self, index: &Index, kind: &RegType) -> Result<Tile, KernelError> {
+        let (dtype, shape) = (kind.dtype(), kind.shape()?);
+        let value = self
+            .tl
+            .has_data()
+            .then(|| Value::from_vec(index.list(&kind.extent).to_vec()).cast(dtype));
+        self.tl.vector_operation(("index", VectorClass::Add), 0, dtype, shape, value).await
+    }
+
+    /// Keeps the result of an operation that was issued.
+    pub(super) fn keep(&mut self, reg: Reg, operation: Computing, shape: Shape) {
+        self.set(reg, Val::Data(Data::issued(operation, shape)));
+    }
+
+    async fn arith_tiles(
+        &mut self,
+        instruction: &Instruction,
+        arith: Arith,
+    ) -> Result<(), KernelError> {
+        let (left, right) = (self.tile(instruction, 0).await?, self.tile(instruction, 1).await?);
+        let Some(binary) = binary_of(arith) else {
+            return Err(KernelError::Other(format!("{arith:?} of tiles is not supported")));
+        };
+        let is_unsigned = arith.is_unsigned();
+        let operation = self.tl.binary(
+            binary,
+            &left.see_unsigned(is_unsigned),
+            &right.see_unsigned(is_unsigned),
+        );
+        self.keep(instruction.to, operation, common(left.shape, right.shape));
+        Ok(())
+    }
+
+    async fn compare_tiles(
+        &mut self,
+        instruction: &Instruction,
+        comparison: Comparison,
+    ) -> Result<(), KernelError> {
+        let (left, right) = (self.tile(instruction, 0).await?, self.tile(instruction, 1).await?);
+        let is_float = left.dtype.is_float();
+        let is_unsigned = comparison.is_unsigned && !is_float;
+        let relation = relation_of(comparison, is_float);
+        let operation = self.tl.predicate(
+            relation,
+            &left.see_unsigned(is_unsigned),
+            &right.see_unsigned(is_unsigned),
+        );
+        self.keep(instruction.to, operation, common(left.shape, right.shape));
+        Ok(())
+    }
+
+    async fn function_tiles(
+        &mut self,
+        instruction: &Instruction,
+        function: Function,
+    ) -> Result<(), KernelError> {
+        let source = self.tile(instruction, 0).await?;
+        let operation = self.tl.unary(unary_of(function), &source.see());
+        self.keep(instruction.to, operation, source.shape);
+        Ok(())
+    }
+
+    async fn convert_tiles(
+        &mut self,
+        instruction: &Instruction,
+        conversion: Conversion,
+    ) -> Result<(), KernelError> {
+        let (from, to) =
+            (self.kind(instruction.args[0]).clone(), self.kind(instruction.to).clone());
+        let source = self.tile(instruction, 0).await?;
+        let mut target = to.dtype();
+        let unsigned = matches!(
+            conversion,
+            Conversion::Whole { is_unsigned: true } | Conversion::FromWhole { is_unsigned: true }
+        );
+        if matches!(conversion, Conversion::ToWhole { is_unsigned: true }) {
+            target = unsigned_of(target);
+        }
+        let is_negated_bit = from.scalar() == Scalar::Int(1)
+            && !unsigned
+            && !matches!(conversion, Conversion::Float);
+        let operation = self.tl.cast(&source.see_unsigned(unsigned), target);
+        if !is_negated_bit {
+            self.keep(instruction.to, operation, source.shape);
+            return Ok(());
+        }
+        // A bit with a sign is 0 or -1.
+        let tile = operation.await?;
+        let operation = self.tl.unary(Unary::Neg, &tile);
+        self.keep(instruction.to, operation, source.shape);
+        Ok(())
+    }
+
+    async fn select_tiles(&mut self, instruction: &Instruction) -> Result<(), KernelError> {
+        let condition = self.tile(instruction, 0).await?;
+        let (left, right) = (self.tile(instruction, 1).await?, self.tile(instruction, 2).await?);
+        let operation = self.tl.select(&condition.see(), &left.see(), &right.see());
+        let shape = common(condition.shape, common(left.shape, right.shape));
+        self.keep(instruction.to, operation, shape);
+        Ok(())
+    }
+
+    async fn fma_tiles(&mut self, instruction: &Instruction) -> Result<(), KernelError> {
+        let (x, y) = (self.tile(instruction, 0).await?, self.tile(instruction, 1).await?);
+        let z = self.tile(instruction, 2).await?;
+        let operation = self.tl.fma(&x.see(), &y.see(), &z.see());
+        self.keep(instruction.to, operation, common(x.shape, common(y.shape, z.shape)));
+        Ok(())
+    }
+
+    async fn bitcast_tile(&mut self, instruction: &Instruction) -> Result<(), KernelError> {
+        let to = self.kind(instruction.to).dtype();
+        let source = self.tile(instruction, 0).await?;
+        // Integers of one size are the same bits, with sign or without.
+        if source.dtype == to || source.dtype != DType::Bool && to != DType::Bool {
+            let data = Data::shared(source.tile, source.shape);
+            self.set(instruction.to, Val::Data(data));
+            return Ok(());
+        }
+        let operation = self.tl.cast(&source.see(), to);
+        self.keep(instruction.to, operation, source.shape);
+        Ok(())
+    }
+
+    /// A matrix product, in the scratch memory of its sum if nobody else needs the sum.
+    async fn dot(&mut self, instruction: &Instruction) -> Result<(), KernelError> {
+        let kinds = [0, 1, 2].map(|number| self.kind(instruction.args[number]).clone());
+        if kinds[0].extent.len() != 2 {
+            return Err(KernelError::Other(
+                "a product of tensors of other than two axes is not supported".to_owned(),
+            ));
+        }
+        let (left, right) =
+            (self.full_tile(instruction, 0).await?, self.full_tile(instruction, 1).await?);
+        let sum = self.operand(instruction, 2);
+        let product = left.dtype.product();
+        let shape = kinds[2].shape()?;
+        let is_zero = match &sum {
+            Val::Float(number) => *number == 0.0,
+            Val::Index(index) => index.as_splat() == Some(0),
+            _ => false,
+        };
+        let operation = if is_zero {
+            self.tl.accumulate(&left.see(), &right.see(), None)
+        } else {
+            let sum = self.sum_tile(sum, &kinds[2], product).await?;
+            match sum {
+                Ok(tile) => self.tl.accumulate(&left.see(), &right.see(), Some(tile)),
+                Err(tile) => {
+                    self.tl.dot(&left.see(), &right.see(), Some(&tile.seen_as(product, shape)))
+                }
+            }
+        };
+        let wanted = dtype_of(kinds[2].scalar());
+        if wanted != product {
+            let tile = operation.await?;
+            let operation = self.tl.cast(&tile, wanted);
+            self.keep(instruction.to, operation, shape);
+            return Ok(());
+        }
+        self.keep(instruction.to, operation, shape);
+        Ok(())
+    }
+
+    /// Returns the sum of a product as a tile of the product's type: its own if nobody else holds it.
+    async fn sum_tile(
+        &mut self,
+        sum: Val,
+        kind: &RegType,
+        product: DType,
+    ) -> Result<Result<Tile, Rc<Tile>>, KernelError> {
+        let shape = kind.shape()?;
+        let is_own = kind.dtype() == product;
+        let sum = match sum {
+            Val::Data(data) if is_own && data.shape == shape => return data.into_tile(shape).await,
+            other => other,
+        };
+        let operand = self.as_tile(sum, kind).await?;
+        let full = self.filled(operand, shape).await?;
+        if is_own {
+            return Ok(Rc::try_unwrap(full.tile));
+        }
+        let operation = self.tl.cast(&full.see(), product);
+        Ok(Ok(operation.await?))
+    }
+
+    /// Returns operand `number` as a tile of all elements.
+    pub(super) async fn full_tile(
+        &mut self,
+        instruction: &Instruction,
+        number: usize,
+    ) -> Result<Operand, KernelError> {
+        let shape = self.kind(instruction.args[number]).shape()?;
+        let operand = self.tile(instruction, number).await?;
+        self.filled(operand, shape).await
+    }
+
+    /// Stretches a tile to all elements of its tensor: one vector operation if there is something to do.
+    pub(super) async fn filled(
+        &self,
+        operand: Operand,
+        shape: Shape,
+    ) -> Result<Operand, KernelError> {
+        if operand.shape == shape {
+            return Ok(operand);
+        }
+        let dtype = operand.dtype;
+        let value = operand.value().map(|value| stretched(&value, operand.shape, shape));
+        let label = ("broadcast", VectorClass::Add);
+        let tile =
+            self.tl.vector_operation(label, operand.tile.bytes(), dtype, shape, value).await?;
+        Ok(Operand { tile: Rc::new(tile), dtype, shape })
+    }
+
+    /// Prints, or checks an assertion.
+    async fn message(&mut self, instruction: &Instruction) -> Result<(), KernelError> {
+        if !self.tl.has_data() {
+            self.release(instruction);
+            return Ok(());
+        }
+        let mut texts = Vec::new();
+        for number in 0..instruction.args.len() {
+            let kind = self.kind(instruction.args[number]).clone();
+            let operand = self.tile(instruction, number).await?;
+            self.tl.item(&operand.tile, 0)?;
+            let Some(value) = operand.value() else { continue };
+            if let Op::Assert { text } = &instruction.op {
+                if value.to_i64().contains(&0) {
+                    return Err(KernelError::Other(format!("assertion failed: {text}")));
+                }
+                continue;
+            }
+            texts.push(shown(&value, &kind));
+        }
+        if let Op::Print { text } = &instruction.op {
+            let ids = [0, 1, 2].map(|axis| self.tl.program_id_along(axis).to_string());
+            let line = format!("program ({}){text}{}\n", ids.join(", "), texts.join(", "));
+            // A kernel prints for whoever looks; nobody needs to.
+            let _ = std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes());
+        }
+        Ok(())
+    }
+}
+
+/// Shows the first elements of a value.
+fn shown(value: &Value, kind: &RegType) -> String {
+    const MOST: usize = 16;
+    let numbers: Vec<String> = if kind.scalar().is_float() {
+        value.to_f64().iter().take(MOST).map(ToString::to_string).collect()
+    } else {
+        value.to_i64().iter().take(MOST).map(ToString::to_string).collect()
+    };
+    let more = if value.len() > MOST { ", ..." } else { "" };
+    format!("[{}{more}]", numbers.join(", "))
+}
+
+/// Returns the shape of two that are broadcast to each other.
+pub(super) fn common(left: Shape, right: Shape) -> Shape {
+    let dims: Vec<usize> = left
+        .dims()
+        .iter()
+        .zip(right.dims().iter())
+        .map(|(a, b)| if *a == 1 { *b } else { *a })
+        .collect();
+    dims.as_slice().into()
+}
+
+/// Stretches dimensions of 1.
+pub(super) fn stretched(value: &Value, from: Shape, to: Shape) -> Value {
+    let (from, to) = (from.dims(), to.dims());
+    let own = crate::index::dense(&from);
+    let strides: Vec<usize> = own
+        .iter()
+        .zip(from.iter())
+        .map(|(stride, dim)| if *dim == 1 { 0 } else { *stride })
+        .collect();
+    value.strided(0, &to, &strides)
+}
+
+fn binary_of(arith: Arith) -> Option<Binary> {
+    Some(match arith {
+        Arith::Add | Arith::AddF => Binary::Add,
+        Arith::Sub | Arith::SubF => Binary::Sub,
+        Arith::Mul | Arith::MulF => Binary::Mul,
+        Arith::DivS | Arith::DivU | Arith::DivF => Binary::Div,
+        Arith::RemS | Arith::RemU | Arith::RemF => Binary::Rem,
+        Arith::FloorDivS => Binary::FloorDiv,
+        Arith::MinS | Arith::MinU | Arith::Minimum => Binary::Min,
+        Arith::MaxS | Arith::MaxU | Arith::Maximum => Binary::Max,
+        Arith::MaxNum => Binary::MaxNum,
+        Arith::MinNum => Binary::MinNum,
+        Arith::And => Binary::And,
+        Arith::Or => Binary::Or,
+        Arith::Xor => Binary::Xor,
+        Arith::Shl => Binary::Shl,
+        Arith::ShrS | Arith::ShrU => Binary::Shr,
+        Arith::MulHiU | Arith::MulHiS => Binary::MulHi,
+        Arith::Pow => Binary::Pow,
+        Arith::CeilDivS => return None,
+    })
+}
+
+fn unary_of(function: Function) -> Unary {
+    match function {
+        Function::Exp => Unary::Exp,
+        Function::Exp2 => Unary::Exp2,
+        Function::Log => Unary::Log,
+        Function::Log2 => Unary::Log2,
+        Function::Sqrt => Unary::Sqrt,
+        Function::Rsqrt => Unary::Rsqrt,
+        Function::Erf => Unary::Erf,
+        Function::Sin => Unary::Sin,
+        Function::Cos => Unary::Cos,
+        Function::Tanh => Unary::Tanh,
+        Function::Floor => Unary::Floor,
+        Function::Ceil => Unary::Ceil,
+        Function::Abs => Unary::Abs,
+        Function::Neg => Unary::Neg,
+    }
+}
+
+fn relation_of(comparison: Comparison, is_float: bool) -> Compare {
+    let is_unordered = is_float && comparison.is_unsigned;
+    match (comparison.relation, is_unordered) {
+        (Relation::Eq, true) => Compare::UnorderedEq,
+        (Relation::Lt, true) => Compare::UnorderedLt,
+        (Relation::Le, true) => Compare::UnorderedLe,
+        (Relation::Gt, true) => Compare::UnorderedGt,
+        (Relation::Ge, true) => Compare::UnorderedGe,
+        (Relation::Ne, true) => Compare::Ne,
+        (Relation::Ne, false) if is_float => Compare::OrderedNe,
+        (Relation::Eq, false) => Compare::Eq,
+        (Relation::Ne, false) => Compare::Ne,
+        (Relation::Lt, false) => Compare::Lt,
+        (Relation::Le, false) => Compare::Le,
+        (Relation::Gt, false) => Compare::Gt,
+        (Relation::Ge, false) => Compare::Ge,
+    }
+}

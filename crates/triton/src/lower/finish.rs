@@ -1,0 +1,198 @@
+//! The last steps: instructions that nobody needs go, jumps get their places, and last uses are found.
+
+use super::Lower;
+use crate::program::{Instruction, NONE, Op, Parameter, Program, Reg};
+
+impl Lower<'_> {
+    pub(super) fn finish(mut self, name: String, mut parameters: Vec<Parameter>) -> Program {
+        self.sweep();
+        let starts = self.live();
+        self.mark_deaths(&starts);
+        let written = self.written(&parameters);
+        for (parameter, is_written) in parameters.iter_mut().zip(written) {
+            parameter.is_written = is_written;
+        }
+        let code = self.flatten();
+        Program {
+            name,
+            parameters,
+            code,
+            types: self.types,
+            lines: self.lines,
+            queues: self.queues,
+            uses_pointers_from_memory: self.uses_pointers_from_memory,
+        }
+    }
+
+    /// Removes instructions without effect whose results nobody needs.
+    fn sweep(&mut self) {
+        let mut is_needed = vec![false; self.types.len()];
+        let mut changed = true;
+        while changed {
+            changed = false;
+            for instruction in self.blocks.iter().flatten() {
+                let gives = [instruction.to, instruction.also].into_iter();
+                let is_used = gives.filter(|reg| *reg != NONE).any(|reg| is_needed[reg as usize]);
+                if instruction.op.has_effect() || is_used {
+                    for reg in &instruction.args {
+                        changed |= !std::mem::replace(&mut is_needed[*reg as usize], true);
+                    }
+                }
+            }
+        }
+        for block in &mut self.blocks {
+            block.retain(|instruction| {
+                let gives = [instruction.to, instruction.also].into_iter();
+                instruction.op.has_effect()
+                    || gives.filter(|reg| *reg != NONE).any(|reg| is_needed[reg as usize])
+            });
+        }
+    }
+
+    fn successors(block: &[Instruction]) -> Vec<usize> {
+        match block.last().map(|last| &last.op) {
+            Some(Op::Jump(to)) => vec![*to],
+            Some(Op::Branch(then, otherwise)) => vec![*then, *otherwise],
+            _ => Vec::new(),
+        }
+    }
+
+    /// Returns the registers that are live at the start of each block.
+    fn live(&self) -> Vec<Vec<bool>> {
+        let mut starts = vec![vec![false; self.types.len()]; self.blocks.len()];
+        let mut changed = true;
+        while changed {
+            changed = false;
+            for at in (0..self.blocks.len()).rev() {
+                let mut live = self.live_at_end(at, &starts);
+                for instruction in self.blocks[at].iter().rev() {
+                    step_back(instruction, &mut live);
+                }
+                if live != starts[at] {
+                    starts[at] = live;
+                    changed = true;
+                }
+            }
+        }
+        starts
+    }
+
+    fn live_at_end(&self, at: usize, starts: &[Vec<bool>]) -> Vec<bool> {
+        let mut live = vec![false; self.types.len()];
+        for to in Self::successors(&self.blocks[at]) {
+            live.iter_mut().zip(&starts[to]).for_each(|(live, other)| *live |= *other);
+        }
+        live
+    }
+
+    /// Marks the last uses, and empties registers that only some ways need (LOW-2).
+    fn mark_deaths(&mut self, starts: &[Vec<bool>]) {
+        let mut drops: Vec<Vec<Reg>> = vec![Vec::new(); self.blocks.len()];
+        for at in 0..self.blocks.len() {
+            let at_end = self.live_at_end(at, starts);
+            for to in Self::successors(&self.blocks[at]) {
+                for (reg, _) in
+                    at_end.iter().enumerate().filter(|(reg, live)| **live && !starts[to][*reg])
+                {
+                    let reg = u32::try_from(reg).unwrap_or(NONE);
+                    if !drops[to].contains(&reg) {
+                        drops[to].push(reg);
+                    }
+                }
+            }
+            let mut live = at_end;
+            for instruction in self.blocks[at].iter_mut().rev() {
+                for reg in [&mut instruction.to, &mut instruction.also] {
+                    let is_used =
+                        *reg != NONE && std::mem::replace(&mut live[*reg as usize], false);
+                    *reg = if is_used { *reg } else { NONE };
+                }
+                for (number, reg) in instruction.args.iter().enumerate().rev() {
+                    if !std::mem::replace(&mut live[*reg as usize], true) && number < 32 {
+                        instruction.dies |= 1 << number;
+                    }
+                }
+            }
+        }
+        for (block, drops) in self.blocks.iter_mut().zip(drops) {
+            let line = block.first().map_or(0, |first| first.line);
+            if !drops.is_empty() {
+                let args = drops.into_boxed_slice();
+                block.insert(
+                    0,
+                    Instruction { op: Op::Drop, to: NONE, also: NONE, args, dies: 0, line },
+                );
+            }
+        }
+    }
+
+    /// Returns which parameters may point to memory that is written.
+    fn written(&self, parameters: &[Parameter]) -> Vec<bool> {
+        // The parameters that each register may come from; one more stands for addresses from memory.
+        let count = parameters.len();
+        let mut from = vec![vec![false; count + 1]; self.types.len()];
+        for (number, parameter) in parameters.iter().enumerate() {
+            from[parameter.reg as usize][number] = true;
+        }
+        let mut changed = true;
+        while changed {
+            changed = false;
+            for instruction in self.blocks.iter().flatten().filter(|i| i.to != NONE) {
+                let mut mine = from[instruction.to as usize].clone();
+                if matches!(instruction.op, Op::Load { .. } | Op::Pop(_)) {
+                    mine[count] = true;
+                } else {
+                    for reg in &instruction.args {
+                        mine.iter_mut()
+                            .zip(&from[*reg as usize])
+                            .for_each(|(to, from)| *to |= *from);
+                    }
+                }
+                if mine != from[instruction.to as usize] {
+                    from[instruction.to as usize] = mine;
+                    changed = true;
+                }
+            }
+        }
+        let mut written = vec![false; count];
+        for instruction in self.blocks.iter().flatten().filter(|i| i.op.writes()) {
+            let through = &from[instruction.args[0] as usize];
+            for (number, is_written) in written.iter_mut().enumerate() {
+                *is_written |=
+                    through[number] || (through[count] && self.uses_pointers_from_memory);
+            }
+        }
+        written
+    }
+
+    /// Puts the blocks one after the other.
+    fn flatten(&mut self) -> Vec<Instruction> {
+        let mut starts = Vec::new();
+        let mut length = 0;
+        for block in &self.blocks {
+            starts.push(length);
+            length += block.len();
+        }
+        let mut code: Vec<Instruction> = self.blocks.drain(..).flatten().collect();
+        for instruction in &mut code {
+            match &mut instruction.op {
+                Op::Jump(to) => *to = starts[*to],
+                Op::Branch(then, otherwise) => {
+                    (*then, *otherwise) = (starts[*then], starts[*otherwise]);
+                }
+                _ => {}
+            }
+        }
+        code
+    }
+}
+
+/// Turns the registers that are live after an instruction into those that are live before.
+fn step_back(instruction: &Instruction, live: &mut [bool]) {
+    for reg in [instruction.to, instruction.also].into_iter().filter(|reg| *reg != NONE) {
+        live[reg as usize] = false;
+    }
+    for reg in &instruction.args {
+        live[*reg as usize] = true;
+    }
+}

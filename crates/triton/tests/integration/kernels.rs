@@ -1,0 +1,168 @@
+//! What kernels compute, and the errors of those that fail.
+
+use crate::{failure, on};
+use phalanx_sim::DType;
+use phalanx_sim::machine::Options;
+use phalanx_torch::Tensor;
+use phalanx_triton::{Argument, Kernel, Settings};
+
+pub(crate) fn kernel(text: &str) -> Kernel {
+    Kernel::read(text).unwrap_or_else(|error| panic!("{error}"))
+}
+
+const ADD: &str = include_str!("../kernels/add.ttir");
+const MATMUL: &str = include_str!("../kernels/matmul.ttir");
+const SOFTMAX: &str = include_str!("../kernels/softmax.ttir");
+const DESCRIBED: &str = include_str!("../kernels/described.ttir");
+
+pub(crate) fn pointer(tensor: &Tensor) -> Argument {
+    Argument::Pointer(tensor.clone(), 0)
+}
+
+fn whole(number: usize) -> Argument {
+    Argument::Whole(i64::try_from(number).unwrap())
+}
+
+fn grid(axes: [usize; 3]) -> Settings {
+    Settings { grid: axes, num_stages: 3, ..Settings::default() }
+}
+
+/// Small numbers that f16 holds exactly.
+fn numbers(len: usize, seed: usize) -> Vec<f32> {
+    (0..len).map(|at| f32::from(u8::try_from((at * 7 + seed * 13) % 11).unwrap()) - 5.0).collect()
+}
+
+#[test]
+fn tex_1_vector_add_with_a_ragged_end() {
+    let (sum, _) = on("quad-sip", Options::default(), |rank| async move {
+        let n = 5000;
+        let x = rank.from_slice(&numbers(n, 1), [n], DType::F32)?;
+        let y = rank.from_slice(&numbers(n, 2), [n], DType::F32)?;
+        let out = rank.zeros([n], DType::F32)?;
+        let arguments = [pointer(&x), pointer(&y), pointer(&out), whole(n)];
+        kernel(ADD).launch(&rank, &arguments, &[], &grid([5, 1, 1]))?.wait().await?;
+        out.to_vec().await
+    });
+    let (x, y) = (numbers(5000, 1), numbers(5000, 2));
+    let expected: Vec<f32> = x.iter().zip(&y).map(|(x, y)| x + y).collect();
+    assert_eq!(sum, expected, "TEX-1");
+}
+
+fn product(a: &[f32], b: &[f32], [m, n, k]: [usize; 3]) -> Vec<f32> {
+    let at =
+        |row: usize, column: usize| (0..k).map(|i| a[row * k + i] * b[i * n + column]).sum::<f32>();
+    (0..m * n).map(|place| at(place / n, place % n)).collect()
+}
+
+fn run_matmul(
+    machine: &str,
+    [m, n, k]: [usize; 3],
+    num_stages: usize,
+) -> (Vec<f32>, phalanx_sim::Time) {
+    on(machine, Options::default(), move |rank| async move {
+        let a = rank.from_slice(&numbers(m * k, 1), [m, k], DType::F16)?;
+        let b = rank.from_slice(&numbers(k * n, 2), [k, n], DType::F16)?;
+        let c = rank.zeros([m, n], DType::F16)?;
+        let mut arguments = vec![pointer(&a), pointer(&b), pointer(&c)];
+        arguments.extend([m, n, k, k, 1, n, 1, n, 1].map(whole));
+        let programs = m.div_ceil(32) * n.div_ceil(64);
+        let settings = Settings { num_stages, ..grid([programs, 1, 1]) };
+        kernel(MATMUL).launch(&rank, &arguments, &[], &settings)?.wait().await?;
+        c.to_vec().await
+    })
+}
+
+#[test]
+fn tex_1_matrix_product() {
+    let dims = [64, 128, 96];
+    let (c, _) = run_matmul("quad-sip", dims, 3);
+    assert_eq!(c, product(&numbers(64 * 96, 1), &numbers(96 * 128, 2), dims), "TEX-1");
+}
+
+#[test]
+fn tex_4_loads_ahead_save_time_and_change_no_bit() {
+    // A machine whose DMA has several loads under way.
+    let run = |stages| run_matmul("hgx-h100", [64, 64, 512], stages);
+    let ((one, slow), (three, fast)) = (run(1), run(3));
+    assert_eq!(one, three, "TEX-4");
+    assert!(fast < slow, "TEX-4: {fast} with three stages, {slow} with one");
+}
+
+#[test]
+fn tex_1_softmax_of_rows_in_a_loop() {
+    let (rows, columns) = (7, 100);
+    let (out, _) = on("quad-sip", Options::default(), move |rank| async move {
+        let x = rank.from_slice(&numbers(rows * columns, 3), [rows, columns], DType::F32)?;
+        let out = rank.zeros([rows, columns], DType::F32)?;
+        let mut arguments = vec![pointer(&out), pointer(&x)];
+        arguments.extend([columns, columns, rows, columns].map(whole));
+        kernel(SOFTMAX).launch(&rank, &arguments, &[], &grid([3, 1, 1]))?.wait().await?;
+        out.to_vec().await
+    });
+    let source = numbers(rows * columns, 3);
+    for (row, got) in source.chunks(columns).zip(out.chunks(columns)) {
+        let top = row.iter().copied().fold(f32::MIN, f32::max);
+        let sum: f32 = row.iter().map(|x| (x - top).exp()).sum();
+        for (x, got) in row.iter().zip(got) {
+            assert!(((x - top).exp() / sum - got).abs() < 1e-6, "TEX-1");
+        }
+    }
+}
+
+#[test]
+fn tex_1_blocks_of_descriptors_end_at_the_edge() {
+    let [m, n, k] = [40, 70, 64];
+    let (c, _) = on("quad-sip", Options::default(), move |rank| async move {
+        let a = rank.from_slice(&numbers(m * k, 1), [m, k], DType::F16)?;
+        let b = rank.from_slice(&numbers(n * k, 2), [n, k], DType::F16)?;
+        let c = rank.zeros([m, n], DType::F16)?;
+        let mut arguments = vec![pointer(&a), pointer(&b), pointer(&c)];
+        arguments.extend([m, n, k].map(whole));
+        kernel(DESCRIBED).launch(&rank, &arguments, &[], &grid([2, 2, 1]))?.wait().await?;
+        c.to_vec().await
+    });
+    let (a, b) = (numbers(m * k, 1), numbers(n * k, 2));
+    let turned: Vec<f32> = (0..k * n).map(|at| b[at % n * k + at / n]).collect();
+    assert_eq!(c, product(&a, &turned, [m, n, k]), "TEX-1");
+}
+
+#[test]
+fn tex_2_an_access_outside_names_line_program_and_address() {
+    let words = failure("quad-sip", Options::default(), |rank| async move {
+        let x = rank.zeros([1000], DType::F32)?;
+        let out = rank.zeros([2048], DType::F32)?;
+        let arguments = [pointer(&x), pointer(&x), pointer(&out), whole(2048)];
+        kernel(ADD).launch(&rank, &arguments, &[], &grid([2, 1, 1]))?.wait().await
+    });
+    for part in ["`add`", "kernels.py:2", "program (0, 0, 0)", "load: address 0x", "1000 x f32"] {
+        assert!(words.contains(part), "TEX-2: `{part}` in: {words}");
+    }
+}
+
+#[test]
+fn what_a_kernel_writes_and_takes_is_known() {
+    let add = kernel(ADD);
+    assert_eq!(add.arguments(), ["*fp32", "*fp32", "*fp32", "i32"]);
+    assert_eq!(add.written(), [false, false, true, false]);
+    assert!(!add.uses_pointers_from_memory());
+}
+
+const ENDLESS: &str = "tt.func public @spin(%n: i32) {
+  %out = scf.while (%i = %n) : (i32) -> i32 {
+    %same = arith.cmpi eq, %i, %i : i32
+    scf.condition(%same) %i : i32
+  } do {
+  ^bb0(%i: i32):
+    scf.yield %i : i32
+  }
+  tt.return
+}";
+
+#[test]
+fn tex_3_an_endless_loop_meets_its_limit() {
+    let words = failure("quad-sip", Options::default(), |rank| async move {
+        let settings = Settings { step_limit: 1000, ..Settings::default() };
+        kernel(ENDLESS).launch(&rank, &[whole(1)], &[], &settings)?.wait().await
+    });
+    assert!(words.contains("more than 1000 rounds of loops"), "TEX-3: {words}");
+}

@@ -1,0 +1,140 @@
+//! The journal of a sweep: rows that are done, in a directory that outlives the program.
+//!
+//! Every process has a file of its own in the directory and appends a line for each row; all files are read. A line that a crash has cut is
+//! no row. Claims are files that one process alone can create, in a directory for each job.
+
+use phalanx_sim::Time;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fmt;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// A journal that is open.
+#[derive(Debug)]
+pub struct Journal {
+    directory: PathBuf,
+    own: File,
+    rows: BTreeMap<String, Result<Time, String>>,
+}
+
+/// A journal that cannot be read or written.
+#[derive(Debug)]
+pub struct JournalError {
+    /// The file or directory.
+    pub path: PathBuf,
+    /// The error of the system.
+    pub error: io::Error,
+}
+
+impl fmt::Display for JournalError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the journal `{}`: {}", self.path.display(), self.error)
+    }
+}
+
+impl std::error::Error for JournalError {}
+
+/// One line of a file.
+#[derive(Serialize, Deserialize)]
+struct Line {
+    key: String,
+    simulated_ps: Option<u64>,
+    error: Option<String>,
+}
+
+impl Line {
+    fn outcome(self) -> Option<(String, Result<Time, String>)> {
+        let outcome = match (self.simulated_ps, self.error) {
+            (Some(ps), None) => Ok(Time::ps(ps)),
+            (None, Some(error)) => Err(error),
+            _ => return None,
+        };
+        Some((self.key, outcome))
+    }
+}
+
+impl Journal {
+    /// Opens the journal in a directory, which is made if it is missing. `who` tells processes with one directory apart.
+    pub fn open(directory: &Path, who: &str) -> Result<Self, JournalError> {
+        let failed = |path: &Path| {
+            let path = path.to_owned();
+            move |error| JournalError { path, error }
+        };
+        fs::create_dir_all(directory).map_err(failed(directory))?;
+        let path = directory.join(format!("{who}-{}.jsonl", std::process::id()));
+        let own =
+            OpenOptions::new().create(true).append(true).open(&path).map_err(failed(&path))?;
+        let mut journal = Self { directory: directory.to_owned(), own, rows: BTreeMap::new() };
+        journal.refresh()?;
+        Ok(journal)
+    }
+
+    /// Reads the rows of all processes.
+    pub fn refresh(&mut self) -> Result<(), JournalError> {
+        let failed = |error| JournalError { path: self.directory.clone(), error };
+        for entry in fs::read_dir(&self.directory).map_err(failed)? {
+            let path = entry.map_err(failed)?.path();
+            if path.extension() != Some(OsStr::new("jsonl")) {
+                continue;
+            }
+            // A file that another process has just removed has no rows any more.
+            let Ok(bytes) = fs::read(&path) else { continue };
+            for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+                let Some(line) = line.strip_suffix(b"\n") else { continue };
+                let line = serde_json::from_slice::<Line>(line).ok().and_then(Line::outcome);
+                self.rows.extend(line);
+            }
+        }
+        Ok(())
+    }
+
+    /// The row of this content, if it is done.
+    pub fn row(&self, key: &str) -> Option<&Result<Time, String>> {
+        self.rows.get(key)
+    }
+
+    /// Keeps a row.
+    pub fn keep(&mut self, key: &str, outcome: &Result<Time, String>) -> Result<(), JournalError> {
+        let (simulated_ps, error) = match outcome {
+            Ok(time) => (Some(time.as_ps()), None),
+            Err(error) => (None, Some(error.clone())),
+        };
+        let line = Line { key: key.to_owned(), simulated_ps, error };
+        let write = || -> io::Result<()> {
+            let text = serde_json::to_string(&line)? + "\n";
+            // One write: a reader sees the whole line or a part without its end.
+            (&self.own).write_all(text.as_bytes())
+        };
+        write().map_err(|error| JournalError { path: self.directory.clone(), error })?;
+        self.rows.insert(key.to_owned(), outcome.clone());
+        Ok(())
+    }
+
+    /// The directory of the claims of a job.
+    pub(super) fn claims(&self, job: &str) -> PathBuf {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        let job: String = job.chars().map(|c| if is_plain(c) { c } else { '_' }).collect();
+        self.directory.join(format!("claims-{job}"))
+    }
+
+    /// Removes the journal and its directory.
+    pub fn remove(self) {
+        // Another process may have removed it before.
+        let _ = fs::remove_dir_all(&self.directory);
+    }
+}
+
+/// Creates a file that only one process can create; true if this process has.
+pub(super) fn claim(directory: &Path, name: &str) -> Result<bool, JournalError> {
+    let path = directory.join(name);
+    let failed = |error| JournalError { path: path.clone(), error };
+    fs::create_dir_all(directory).map_err(failed)?;
+    match OpenOptions::new().write(true).create_new(true).open(&path) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+        Err(error) => Err(failed(error)),
+    }
+}
