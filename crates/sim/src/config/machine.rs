@@ -96,10 +96,10 @@ fn description(r: &mut Reader, file: &Section<'_>) -> String {
     value.to_owned()
 }
 
-fn system(
-    r: &mut Reader,
-    file: &Section<'_>,
-) -> Option<(Found<SipsSpec>, Found<Vec<LevelSpec>>, (WireSpec, Time))> {
+/// The SIPs, the levels above them, and the wire from the host with the time of a launch.
+type System = (Found<SipsSpec>, Found<Vec<LevelSpec>>, (WireSpec, Time));
+
+fn system(r: &mut Reader, file: &Section<'_>) -> Option<System> {
     let system = r.section(file, "system")?;
     let sips = r.section(&system, "sips").and_then(|section| sips(r, &section));
     let levels = levels(r, &system, sips.as_ref());

@@ -76,9 +76,7 @@ impl<'a> Batch<'a> {
         };
         let sweep = self.bench.sweep(operation, table);
         let mut plans = sweep.library_plans(bytes);
-        if let Some(plan) =
-            named.filter(|_| !plans.is_empty()).and_then(|name| sweep.plan_named(bytes, name))
-        {
+        if let Some(plan) = named.and_then(|name| sweep.plan_named(bytes, name)) {
             plans = vec![plan];
         }
         if plans.is_empty() || table.ranks > self.bench.machine.devices() {

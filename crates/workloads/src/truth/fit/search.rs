@@ -7,7 +7,7 @@ use super::model::{Model, State, weight};
 /// Most rounds of damped steps.
 const ROUNDS: usize = 8;
 /// Most rounds in which figures move one by one.
-const SINGLE_ROUNDS: usize = 4;
+const SINGLE_ROUNDS: usize = 6;
 /// A round that gains less than this part of the error is the last.
 const GAIN: f64 = 2e-3;
 /// The factor by which a figure is changed for a derivative.
@@ -15,7 +15,7 @@ const PROBE: f64 = 1.06;
 /// No step changes a figure by more than this factor.
 const LONGEST: f64 = 2.0;
 /// Dampings that are tried, relative to the diagonal.
-const DAMPINGS: [f64; 4] = [1e-2, 0.1, 1.0, 10.0];
+const DAMPINGS: [f64; 5] = [1e-3, 1e-2, 0.1, 1.0, 10.0];
 
 /// The state with the least error that is found from `state` on; never one with a larger error (FIT-3).
 pub(super) fn run(model: &Model<'_>, mut state: State) -> State {
@@ -68,7 +68,7 @@ fn with(model: &Model<'_>, state: &State, figure: usize, number: f64) -> Option<
     moved.then_some(values)
 }
 
-/// The least damped step that helps if every call keeps its plan.
+/// The best of the damped steps.
 fn step(model: &Model<'_>, state: &State) -> Option<State> {
     let columns = jacobian(model, state);
     let weights: Vec<f64> = state.residuals.iter().map(|residual| weight(*residual)).collect();
@@ -81,7 +81,7 @@ fn step(model: &Model<'_>, state: &State) -> Option<State> {
         .collect();
     let slope: Vec<f64> = columns.iter().map(|column| -product(column, &state.residuals)).collect();
     let largest = (0..normal.len()).map(|at| normal[at][at]).fold(0.0, f64::max);
-    let mut steps = DAMPINGS.into_iter().filter_map(|damping| {
+    let best = DAMPINGS.into_iter().filter_map(|damping| {
         let mut damped = normal.clone();
         for (at, row) in damped.iter_mut().enumerate() {
             row[at] += damping * row[at] + 1e-4 * largest + 1e-12;
@@ -89,8 +89,8 @@ fn step(model: &Model<'_>, state: &State) -> Option<State> {
         let moved = moved(model, state, &solve(&damped, &slope)?)?;
         model.at(moved, Some(state))
     });
-    let found = steps.find(|next| gains(next, state))?;
-    model.at(found.values, None)
+    let best = best.min_by(|one, other| one.objective.total_cmp(&other.objective))?;
+    model.at(best.values, None)
 }
 
 /// The values after a step in logarithms, cut where it is too long; none if nothing moves.

@@ -74,7 +74,9 @@ fn presets_meet_published_times() {
         let bench = Bench::new(MachineSpec::preset(preset).expect("a preset"));
         let mut tables = tables.clone();
         for table in &mut tables {
-            table.points.retain(|point| matches!(point.size, Size::Bytes(bytes) if bytes <= LARGEST));
+            table
+                .points
+                .retain(|point| matches!(point.size, Size::Bytes(bytes) if bytes <= LARGEST));
         }
         for compared in compare(&bench, &tables, 2, &|_| {}).expect("rows that can run") {
             let summary = compared.summary();
