@@ -3,7 +3,8 @@
 
 Three processes a rank (sender, link, receiver), a `Store` between each two of them, a
 `Container` of credits, and a process for each message or credit in flight, as in SimPy's
-"Event Latency" example. Prints one JSON object: simulated_ns, cpu_s, wall_s, hops.
+"Event Latency" example. With `--greenlets` sender and receiver are kernels in greenlets, which
+hand their waits to a process. Prints one JSON object: simulated_ns, cpu_s, wall_s, hops.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import simpy
+from greenlet import getcurrent, greenlet
 
 BYTES = 16 << 20  # per rank
 SLOT = 16 << 10
@@ -102,6 +104,50 @@ class Rank:
             self.env.process(give_back(self.env, source))
 
 
+class Kernels(Rank):
+    """A rank whose sender and receiver are greenlets: functions that wait where they call."""
+
+    def sender(self) -> Process:
+        """The sender, as a process."""
+        return in_greenlet(self.send)
+
+    def receiver(self, source: Rank) -> Process:
+        """The receiver, as a process."""
+        return in_greenlet(lambda: self.receive(source))
+
+    def send(self) -> None:
+        """Hands each chunk to the wire once it is ready and a slot is free."""
+        for step, index in self.shape.schedule():
+            if step > 0:
+                wait(self.ready.get())
+            wait(self.credits.get(1))
+            wait(self.wire.put(Chunk(step, index, self.load(step, index))))
+
+    def receive(self, source: Rank) -> None:
+        """Takes chunks in order, reduces in the first half, gives the credit back."""
+        for _ in self.shape.schedule():
+            chunk = wait(self.inbox.get())
+            if chunk.step < self.shape.reducing_steps:
+                wait(self.env.timeout(SLOT // VECTOR))
+            self.apply(chunk)
+            wait(self.ready.put((chunk.step, chunk.index)))
+            self.env.process(give_back(self.env, source))
+
+
+def wait(event: simpy.Event) -> Any:
+    """Hands an event to the process that runs this greenlet, and returns its value."""
+    return getcurrent().parent.switch(event)
+
+
+def in_greenlet(body: Callable[[], None]) -> Process:
+    """A function in a greenlet, as a process."""
+    running = greenlet(body)
+    event = running.switch()
+    while not running.dead:
+        value = yield event
+        event = running.switch(value)
+
+
 def arrive(env: simpy.Environment, to: Rank, chunk: Chunk) -> Process:
     """A chunk in flight."""
     yield env.timeout(LATENCY)
@@ -114,9 +160,9 @@ def give_back(env: simpy.Environment, source: Rank) -> Process:
     yield source.credits.put(1)
 
 
-def build(env: simpy.Environment, shape: Shape) -> list[Rank]:
+def build(env: simpy.Environment, shape: Shape, kind: type[Rank] = Rank) -> list[Rank]:
     """The ranks of a ring, not yet started."""
-    return [Rank(env, shape) for _ in range(shape.ranks)]
+    return [kind(env, shape) for _ in range(shape.ranks)]
 
 
 def start(env: simpy.Environment, ranks: list[Rank]) -> None:
@@ -173,10 +219,10 @@ def check_data(shape: Shape, vectors: list[Any]) -> None:
             raise SystemExit(f"error: rank {number} does not hold the exact sum")
 
 
-def run(shape: Shape, data: bool) -> dict[str, float]:
+def run(shape: Shape, data: bool, greenlets: bool = False) -> dict[str, float]:
     """Runs the ring once; filling and checking the data is not timed."""
     env = simpy.Environment()
-    ranks = build(env, shape)
+    ranks = build(env, shape, Kernels if greenlets else Rank)
     vectors = attach_data(shape, ranks) if data else []
     wall, cpu = time.perf_counter(), time.process_time()
     start(env, ranks)
@@ -199,8 +245,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="ring all-reduce through bounded slots, on SimPy")
     parser.add_argument("ranks", type=ranks_argument, help="number of ranks")
     parser.add_argument("--data", action="store_true", help="carry f32 numbers with numpy and check the sum")
+    parser.add_argument("--greenlets", action="store_true", help="kernels in greenlets, which hand their waits to processes")
     arguments = parser.parse_args()
-    print(json.dumps(run(Shape(arguments.ranks), arguments.data)))
+    print(json.dumps(run(Shape(arguments.ranks), arguments.data, arguments.greenlets)))
 
 
 if __name__ == "__main__":

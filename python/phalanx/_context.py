@@ -25,6 +25,8 @@ _entered: list[Context] = []
 #: The context that ran last.
 _last: Context | None = None
 _open: weakref.WeakSet[Context] = weakref.WeakSet()
+#: The algorithms of collectives of the program, by name.
+algorithms: dict[str, _core.Algorithm] = {}
 
 
 class Context:
@@ -56,7 +58,7 @@ class Context:
     ) -> None:
         self.machine = read_machine(machine, **changes)
         shown = _progress.shower(progress)
-        self._core = _core.Context(self.machine, data, strict, record, threads, _read_ccl(ccl), shown)
+        self._core = _core.Context(self.machine, data, strict, record, threads, _read_ccl(ccl), list(algorithms.values()), shown)
         self._ranks: list[_core.Rank] | None = None
         _open.add(self)
 

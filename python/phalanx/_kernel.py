@@ -62,18 +62,41 @@ def _install() -> None:
         _here().hub.switch(answer)
         return answer.result()
 
-    for name in ("neg", "abs", "recip", "sqrt", "exp", "log", "relu", "tanh", "sigmoid", "gelu"):
+    unary = "neg abs recip sqrt exp log relu tanh sigmoid gelu exp2 log2 rsqrt erf sin cos floor ceil not_"
+    binary = "add sub mul div maximum minimum eq ne lt le gt ge rem floordiv mod_ maxnum minnum pow and_ or_ xor shl shr mulhi"
+    for name in unary.split():
         setattr(Tl, name, one(name))
-    for name in ("add", "sub", "mul", "div", "maximum", "minimum", "eq", "ne", "lt", "le", "gt", "ge"):
+    for name in binary.split():
         setattr(Tl, name, two(name))
 
     def reducing(name: str) -> Callable[..., Any]:
         call = raw[name]
 
-        def method(self: Tl, tile: Tile, axis: int) -> Any:
-            return wait(call(self, tile, axis if axis >= 0 else axis + len(tile.shape)))
+        def method(self: Tl, tile: Tile, axis: int | None = None, keep_dims: bool = False) -> Any:
+            shape = tile.shape
+            if axis is None:
+                made = wait(whole(self, f"reduce {name}", [tile], [], None))
+                return reshape(self, made, [1] * len(shape)) if keep_dims else made
+            at = axis if axis >= 0 else axis + len(shape)
+            made = wait(call(self, tile, at))
+            return reshape(self, made, [*shape[:at], 1, *shape[at + 1 :]]) if keep_dims else made
 
         return method
+
+    whole, split, load_at, store_at, atomic = raw["whole"], raw["split"], raw["load_at"], raw["store_at"], raw["atomic"]
+
+    def reshape(self: Tl, tile: Tile, shape: Any) -> Tile:
+        wait(raw["reshape"](self, tile, _shape(shape)))
+        return tile
+
+    def at(tile: Tile, axis: int) -> int:
+        return axis if axis >= 0 else axis + len(tile.shape)
+
+    def scanning(name: str) -> Callable[..., Any]:
+        return lambda self, tile, axis=0, reverse=False: wait(whole(self, f"scan {name}", [tile], [at(tile, axis), int(reverse)], None))
+
+    def updating(name: str) -> Callable[..., Any]:
+        return lambda self, view, offsets, tile, mask=None: wait(atomic(self, name, view, _offsets(offsets), [tile], mask))
 
     for name in ("sum", "prod", "max", "min"):
         setattr(Tl, name, reducing(name))
@@ -123,13 +146,63 @@ def _install() -> None:
         "receiver": lambda self, source, channel=0, **edge: opened(self, False, tuple(source), channel, *_edge(**edge)),
     }
 
-    def reshape(self: Tl, tile: Tile, shape: Any) -> Tile:
-        wait(raw["reshape"](self, tile, _shape(shape)))
-        return tile
-
     methods["reshape"] = reshape
+    methods |= {
+        "where": methods["select"],
+        "arange": lambda self, start, end, dtype="i32": wait(whole(self, "arange", [], [start, end], resolve(dtype).name)),
+        "fma": lambda self, a, b, c: wait(whole(self, "fma", [a, b, c], [], None)),
+        "bitcast": lambda self, tile, dtype: wait(whole(self, "bitcast", [tile], [], resolve(dtype).name)),
+        "broadcast_to": lambda self, tile, shape: wait(whole(self, "broadcast_to", [tile], _shape(shape), None)),
+        "expand_dims": lambda self, tile, axis: wait(whole(self, "expand_dims", [tile], [axis if axis >= 0 else axis + len(tile.shape) + 1], None)),
+        "permute": lambda self, tile, order: wait(whole(self, "permute", [tile], list(order), None)),
+        "trans": lambda self, tile: wait(whole(self, "permute", [tile], _transposed(len(tile.shape)), None)),
+        "join": lambda self, left, right: wait(whole(self, "join", [left, right], [], None)),
+        "split": lambda self, tile: wait(split(self, tile)),
+        "cat": lambda self, left, right, axis=0: wait(whole(self, "cat", [left, right], [at(left, axis)], None)),
+        "flip": lambda self, tile, axis=-1: wait(whole(self, "flip", [tile], [at(tile, axis)], None)),
+        "gather": lambda self, tile, index, axis: wait(whole(self, "gather", [tile, index], [at(tile, axis)], None)),
+        "argmax": lambda self, tile, axis: wait(whole(self, "argmax", [tile], [at(tile, axis)], None)),
+        "argmin": lambda self, tile, axis: wait(whole(self, "argmin", [tile], [at(tile, axis)], None)),
+        "cumsum": scanning("sum"),
+        "cumprod": scanning("prod"),
+        "cummax": scanning("max"),
+        "cummin": scanning("min"),
+        "xor_sum": lambda self, tile: wait(whole(self, "reduce xor", [tile], [], None)),
+        "sort": lambda self, tile, axis=-1, descending=False: wait(whole(self, "sort", [tile], [at(tile, axis), int(descending)], None)),
+        "topk": lambda self, tile, k: wait(whole(self, "topk", [tile], [k], None)),
+        "histogram": lambda self, tile, bins: wait(whole(self, "histogram", [tile], [bins], None)),
+        "randint": lambda self, seed, offsets: wait(whole(self, "randint", [offsets], [_seed(seed)], None)),
+        "rand": lambda self, seed, offsets: wait(whole(self, "rand", [offsets], [_seed(seed)], None)),
+        "randn": lambda self, seed, offsets: wait(whole(self, "randn", [offsets], [_seed(seed)], None)),
+        "dot_tf32": lambda self, left, right, acc=None: wait(whole(self, "dot_tf32", [left, right] if acc is None else [left, right, acc], [], None)),
+        "load_at": lambda self, view, offsets, mask=None, other=0.0: wait(load_at(self, view, _offsets(offsets), mask, other)),
+        "store_at": lambda self, view, offsets, tile, mask=None: wait(store_at(self, view, _offsets(offsets), tile, mask)),
+        "atomic_cas": lambda self, view, offsets, expected, new, mask=None: wait(
+            atomic(self, "atomic_cas", view, _offsets(offsets), [expected, new], mask)
+        ),
+    }
+    for name in ("atomic_add", "atomic_max", "atomic_min", "atomic_and", "atomic_or", "atomic_xor", "atomic_xchg"):
+        methods[name] = updating(name)
     for name, method in methods.items():
         setattr(Tl, name, method)
+
+
+def _offsets(offsets: Any) -> Any:
+    """A tile as it is; otherwise a list of whole numbers."""
+    return offsets if isinstance(offsets, Tile) else [int(offset) for offset in offsets]
+
+
+def _transposed(rank: int) -> list[int]:
+    """The order of dimensions with the last two exchanged."""
+    order = list(range(rank))
+    order[-2:] = order[-1:] + order[-2:-1]
+    return order
+
+
+def _seed(seed: int) -> int:
+    """The lower 64 bits, as a signed number."""
+    low = seed & 0xFFFF_FFFF_FFFF_FFFF
+    return low - (1 << 64) if low >> 63 else low
 
 
 def _shape(shape: int | Sequence[int]) -> list[int]:

@@ -10,16 +10,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from . import _core
+from ._algorithms import Part, register_algorithm, registered_algorithms, unregister_algorithm
 from ._context import current_rank
 from ._fibers import wait
 from ._tensor import Tensor, Work
 from .errors import ArgumentError
 
 __all__ = [
-    "GroupMember", "P2POp", "ProcessGroup", "ReduceOp", "Work", "all_gather", "all_gather_into_tensor", "all_reduce", "all_to_all_single",
+    "GroupMember", "P2POp", "Part", "ProcessGroup", "ReduceOp", "Work", "all_gather", "all_gather_into_tensor", "all_reduce", "all_to_all_single",
     "barrier", "batch_isend_irecv", "broadcast", "destroy_process_group", "gather", "gather_tensor", "get_rank", "get_world_size",
-    "init_process_group", "irecv", "is_initialized", "isend", "monitored_barrier", "new_group", "recv", "reduce", "reduce_scatter_tensor", "scatter",
-    "scatter_tensor", "send",
+    "init_process_group", "irecv", "is_initialized", "isend", "monitored_barrier", "new_group", "recv", "reduce", "reduce_scatter_tensor", "register_algorithm", "registered_algorithms", "scatter",
+    "scatter_tensor", "send", "unregister_algorithm",
 ]
 
 

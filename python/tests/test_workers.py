@@ -104,6 +104,19 @@ def test_an_array_that_outlives_its_task_fails_the_task(shared: Worker, function
         shared.call(function, x.input())
 
 
+def test_an_array_that_outlives_its_task_is_cut_off_from_the_memory() -> None:
+    with Worker([functions.keep, functions.use_kept_array], sub_workers=1, memory=1 << 20) as worker:
+        x, out = worker.from_numpy(np.full(1000, 2.0)), worker.tensor(4, "f64")
+        for _ in range(3):
+            with pytest.raises(RunError, match="the array is cut off from it"):
+                worker.call(functions.keep, x.in_out())
+            worker.write(x, 5)
+            worker.call(functions.use_kept_array, x.in_out(), out.output())
+            assert worker.read(out).tolist() == [2000, 5000, 9000, 6000], "what it showed, not what is there"
+            assert (worker.read(x) == 6).all(), "what it writes is its own"
+            worker.write(x, 2)
+
+
 @pytest.mark.parametrize("function", [functions.keep_a_copy, functions.make_a_cycle])
 def test_copies_and_cycles_of_references_are_no_harm(shared: Worker, function: Any) -> None:
     x = shared.tensor((2, 4), "f64")

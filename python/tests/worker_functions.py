@@ -75,6 +75,15 @@ def change_copied(x: runtime.Copied) -> None:
     x.write(x.read() + 1)
 
 
+def use_kept_array(x: Any, out: Any) -> None:
+    """The array that an earlier task has kept is not the memory any more."""
+    array = kept[-1]
+    out[:2] = [array.sum(), x.sum()]
+    array[...] = 9
+    x += 1
+    out[2:] = [array.sum(), x.sum()]
+
+
 def keep_copied(x: runtime.Copied) -> None:
     kept.append(x)
 

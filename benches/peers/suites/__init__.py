@@ -10,7 +10,7 @@ import costs
 import report
 from programs import Progress
 
-from . import engine, node, python, ranks, sim
+from . import engine, node, python, ranks, sim, triton
 
 
 @dataclass(frozen=True)
@@ -29,4 +29,5 @@ SUITES = {
     "engine": Suite(engine.SUMMARY, engine.run, costs.as_json, costs.as_table),
     "node": Suite(node.SUMMARY, node.run, node.as_json, node.as_table),
     "python": Suite(python.SUMMARY, python.run),
+    "triton": Suite(triton.SUMMARY, triton.run),
 }

@@ -5,10 +5,11 @@ Every figure is CPU time of one process; the package is built and installed into
 
 from __future__ import annotations
 
+import resource
 from pathlib import Path
 
 from interpreter import python_with
-from programs import HERE, ROOT, Progress, run_checked, run_json
+from programs import HERE, ROOT, Progress, cargo_program, run_checked, run_json
 from report import Row
 
 SUMMARY = "kernels and ranks in Python, against their limits, SimPy and numpy"
@@ -35,6 +36,7 @@ def run(quick: bool, progress: Progress) -> list[Row]:
         for way, must, goal in OPERATIONS
     ]
     rows.append(ring_row(python, 16 if quick else 64, values["ring_recorded_s"], progress))
+    rows.append(ranks_row(values["all_reduce_ms"], quick, progress))
     growth = float(values["spawn_objects_left"])
     rows.append(Row("objects left by spawns, half failing", growth, 100.0, LIMIT, "", True, "ours", must=100.0))
     for name, key in (("numpy to tensor, 64 MiB", "to_tensor_ms"), ("tensor to numpy, 64 MiB", "to_numpy_ms")):
@@ -58,7 +60,31 @@ def task_row(python: Path, quick: bool, progress: Progress) -> Row:
 
 
 def ring_row(python: Path, ranks: int, ours: float, progress: Progress) -> Row:
-    """A ring all-reduce whose kernel is Python, beside the same in SimPy."""
-    progress.say(f"the ring on SimPy, P={ranks}")
-    peer = run_json([python, HERE / "simpy_ring.py", str(ranks)]).values["cpu_s"]
-    return Row(f"16 MiB ring, its kernel in Python, P={ranks}", ours, peer, "SimPy", "s", True, "ratio", must=15.0, goal=40.0)
+    """A ring all-reduce whose kernel is Python, beside the same in SimPy with its kernels in greenlets."""
+    progress.say(f"the ring on SimPy with greenlets, P={ranks}")
+    peer = run_json([python, HERE / "simpy_ring.py", str(ranks), "--greenlets"]).values["cpu_s"]
+    name = f"16 MiB ring, its kernel in Python, P={ranks}"
+    return Row(name, ours, peer, "SimPy with greenlets", "s", True, "ratio", must=15.0, goal=40.0)
+
+
+def ranks_row(ours_ms: float, quick: bool, progress: Progress) -> Row:
+    """An all-reduce whose ranks are Python, beside the same with ranks in Rust."""
+    progress.say("an all-reduce of 64 ranks in Rust")
+    bench = cargo_program("ranks_bench", ROOT, ["--locked", "-p", "phalanx-torch", "--example", "ranks_bench"])
+    rounds = 4 if quick else 10
+    # What starting the program costs is left out.
+    peer_ms = (cpu_of([bench, "ranks", "64", str(1 + rounds)]) - cpu_of([bench, "ranks", "64", "1"])) / rounds * 1e3
+    # At most 1.25 times the time is a ratio of at least 0.8.
+    return Row("16 MiB ring all-reduce, 64 Python ranks", ours_ms, peer_ms, "ranks in Rust", "ms", True, "ratio", must=0.8, goal=0.95)
+
+
+def cpu_of(command: list[str | Path]) -> float:
+    """The CPU time of a program, in seconds."""
+
+    def spent() -> float:
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return used.ru_utime + used.ru_stime
+
+    before = spent()
+    run_checked(command)
+    return spent() - before

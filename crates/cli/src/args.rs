@@ -24,6 +24,7 @@ Examples:
   phalanx ccl all_reduce -b 1K -e 1M -a all         which algorithm is fastest, by size
   phalanx node multi-chip-add                       four chips in four processes, and a check
   phalanx sweep run ring -p bytes=1..64MiB:x4       one workload at many points, on all cores
+  phalanx triton softmax.py                         a script with Triton kernels, without a GPU
   phalanx machines                                  the machines there are
 
 Exit codes: 0 fine, 1 a run that failed or a file that cannot be written, 2 bad input";
@@ -40,6 +41,12 @@ Examples:
   phalanx ccl all_reduce                            1 KiB to 64 MiB with the algorithm that is fastest
   phalanx ccl all_reduce -b 1K -e 1M -a all         all algorithms, and which wins where
   phalanx ccl all_gather -d f16 --check --machine torus-16";
+
+const TRITON_EXAMPLES: &str = "\
+Examples:
+  phalanx triton softmax.py                         on eight H100, and where the time of each kernel went
+  phalanx triton matmul.py --machine hgx-a100 --data off -- --size 4096
+  PHALANX_PYTHON=.venv/bin/python phalanx triton matmul.py --json | jq .simulated_ps";
 
 const VALIDATE_EXAMPLES: &str = "\
 Examples:
@@ -82,6 +89,8 @@ pub(crate) enum Command {
     Sweep(SweepArgs),
     /// Drive simulated chips, each a process of its own, with graphs of tasks
     Node(NodeArgs),
+    /// Run a Python script whose Triton kernels run on a machine
+    Triton(TritonArgs),
     /// Lay measured times beside simulated ones
     Validate(ValidateArgs),
     /// Fit the figures of a machine that are marked `fitted` to measured times
@@ -103,6 +112,7 @@ impl Command {
             Self::Run(args) => args.json,
             Self::Ccl(args) => args.json,
             Self::Node(args) => args.json,
+            Self::Triton(args) => args.json,
             Self::Validate(args) => args.json,
             Self::Fit(args) => args.json,
             Self::Machines(args) => args.json,
@@ -324,6 +334,25 @@ pub(crate) enum MachinesCommand {
         /// A machine's name, or a machine file
         name: String,
     },
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = TRITON_EXAMPLES)]
+pub(crate) struct TritonArgs {
+    /// The script; `python3`, or the interpreter that `PHALANX_PYTHON` names, runs it
+    pub(crate) script: PathBuf,
+    /// Arguments of the script; those that begin with a dash come after `--`
+    #[arg(value_name = "ARGUMENT")]
+    pub(crate) arguments: Vec<OsString>,
+    /// A machine's name, or a machine file; kernels run on one of its SIPs
+    #[arg(long, value_name = "NAME|FILE", default_value = "hgx-h100")]
+    pub(crate) machine: String,
+    /// Whether numbers are computed; without them the simulated time is the same
+    #[arg(long, value_enum, default_value_t = Switch::On)]
+    pub(crate) data: Switch,
+    /// Print JSON; what the script prints goes to stderr
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]

@@ -9,5 +9,6 @@ pub(crate) mod machines;
 pub(crate) mod node;
 pub(crate) mod run;
 pub(crate) mod sweep;
+pub(crate) mod triton;
 pub(crate) mod validate;
 mod workloads;

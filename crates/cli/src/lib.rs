@@ -45,6 +45,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Sweep(args) => commands::sweep::sweep(args, cli.no_cache),
         Command::Cache(args) => commands::cache::cache(args),
         Command::Node(args) => commands::node::node(args),
+        Command::Triton(args) => commands::triton::triton(args),
         Command::Validate(args) => commands::validate::validate(args),
         Command::Fit(args) => commands::fit::fit(args),
         Command::Machines(args) => commands::machines::machines(args),

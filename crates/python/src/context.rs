@@ -3,6 +3,7 @@
 use crate::error::{OrRaise, Raised, exception, to_python};
 use crate::fiber::{Pending, Program, is_over};
 use crate::interrupt::Interrupt;
+use crate::kernel::Algorithm;
 use crate::machine::MachineSpec;
 use crate::one_thread::OneThread;
 use crate::rank::Rank;
@@ -10,7 +11,7 @@ use crate::report::Report;
 use phalanx_sim::executor::Sim;
 use phalanx_sim::machine::Options;
 use phalanx_sim::{Evaluator, Time};
-use phalanx_torch::ccl::{Algorithm, CclConfig};
+use phalanx_torch::ccl::{Algorithm as BuiltIn, CclConfig};
 use phalanx_torch::multiprocessing::{SpawnError, spawn};
 use phalanx_torch::{Error, Pool};
 use pyo3::prelude::*;
@@ -54,6 +55,7 @@ impl Context {
         record: bool,
         threads: Option<usize>,
         ccl: Option<(String, String)>,
+        algorithms: Vec<Py<Algorithm>>,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
         let mut options = Options { data, strict, record, ..Options::default() };
@@ -66,8 +68,13 @@ impl Context {
         let asked = interrupt.clone();
         options.interrupt = Some(Arc::new(move || asked.is_wanted()));
         let mut context = phalanx_torch::Context::new(machine.0.clone(), options);
+        for algorithm in &algorithms {
+            context = context.with_algorithm(algorithm.get().in_python());
+        }
         if let Some((file, text)) = ccl {
-            let config = CclConfig::parse(&file, &text, &Algorithm::names());
+            let mut names = BuiltIn::names();
+            names.extend(algorithms.iter().map(|algorithm| algorithm.get().name()));
+            let config = CclConfig::parse(&file, &text, &names);
             let refused = |error| exception(py, "MachineError", format!("{error}").trim_end());
             context = context.with_ccl(config.map_err(refused)?);
         }

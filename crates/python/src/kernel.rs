@@ -15,6 +15,7 @@ mod launch;
 mod native;
 mod ongoing;
 mod op;
+mod part;
 mod player;
 mod program;
 mod running;
@@ -22,8 +23,10 @@ mod tile;
 mod tl;
 mod types;
 mod view;
+mod whole;
 
 pub(crate) use launch::Recordings;
+pub(crate) use part::{Algorithm, Part};
 pub(crate) use tile::{Issued, Tile};
 pub(crate) use tl::{Queue, Tl};
 pub(crate) use view::View;

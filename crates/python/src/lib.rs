@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 #![expect(clippy::needless_pass_by_value, reason = "arguments from Python are owned")]
 
+mod ccl;
 mod cli;
 mod context;
 mod distributed;
@@ -22,11 +23,14 @@ mod sweep;
 mod tensor;
 mod tp;
 mod triton;
+mod watch;
 mod work;
 
 /// The module `phalanx._core`.
 #[pyo3::pymodule]
 mod _core {
+    #[pymodule_export]
+    use crate::ccl::read_ccl;
     #[pymodule_export]
     use crate::cli::run_cli;
     #[pymodule_export]
@@ -36,7 +40,7 @@ mod _core {
     #[pymodule_export]
     use crate::fiber::Pending;
     #[pymodule_export]
-    use crate::kernel::{Issued, Queue, Recordings, Tile, Tl, View};
+    use crate::kernel::{Algorithm, Issued, Part, Queue, Recordings, Tile, Tl, View};
     #[pymodule_export]
     use crate::machine::{MachineSpec, presets};
     #[pymodule_export]
@@ -65,6 +69,8 @@ mod _core {
     use crate::tp::Layer;
     #[pymodule_export]
     use crate::triton::{TritonKernel, TritonWork};
+    #[pymodule_export]
+    use crate::watch::Watch;
     #[pymodule_export]
     use crate::work::Work;
 

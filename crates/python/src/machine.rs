@@ -2,7 +2,7 @@
 
 use crate::error::exception;
 use phalanx_sim::config::{self, MachineError};
-use phalanx_sim::{Bytes, Capacity, spec};
+use phalanx_sim::{Bytes, Capacity, Time, spec};
 use pyo3::prelude::*;
 
 /// A machine that was read and checked.
@@ -71,6 +71,27 @@ impl MachineSpec {
     #[getter]
     fn topology(&self) -> &'static str {
         self.0.sips.topology.name()
+    }
+
+    /// The picoseconds of one thing by itself: of bytes on a `link`, in a `dma` or a `vector` engine or in `hbm`, or of the
+    /// operations of products in a `gemm` engine. With none it is the latency.
+    fn time(&self, py: Python<'_>, what: &str, amount: u64) -> PyResult<u64> {
+        let machine = &self.0;
+        let (rate, latency) = match what {
+            "link" => {
+                let link = machine.sips.link.wire();
+                (link.bandwidth, link.latency)
+            }
+            "dma" => (machine.dma.bandwidth, machine.dma.latency),
+            "hbm" => (machine.hbm.wire().bandwidth, machine.hbm.latency),
+            "vector" => (machine.vector, Time::ZERO),
+            "gemm" => (machine.gemm.efficiency.of(machine.gemm.rate), Time::ZERO),
+            _ => {
+                let text = format!("no engine `{what}`: there are link, dma, hbm, vector, gemm");
+                return Err(exception(py, "ArgumentError", text));
+            }
+        };
+        Ok(if amount == 0 { latency } else { rate.time_for(amount) }.as_ps())
     }
 
     /// Facts of one SIP, `None` if unlimited: bytes of scratch memory of a PE, of HBM and of the cache; bytes a second of HBM; operations

@@ -62,6 +62,9 @@ impl Report {
         all.set_item("critical_path", self.critical_path(py)?)?;
         all.set_item("ranges", self.ranges(py)?)?;
         all.set_item("edges", self.edges(py)?)?;
+        if !self.0.lines.is_empty() {
+            all.set_item("lines", self.lines(py)?)?;
+        }
         Ok(all)
     }
 }
@@ -120,6 +123,22 @@ impl Report {
             row.set_item("total_ps", range.total.as_ps())?;
             row.set_item("from_ps", range.from.as_ps())?;
             row.set_item("to_ps", range.to.as_ps())?;
+            list.append(row)?;
+        }
+        Ok(list)
+    }
+
+    fn lines<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let list = PyList::empty(py);
+        for line in &self.0.lines {
+            let row = PyDict::new(py);
+            row.set_item("kernel", &line.kernel)?;
+            row.set_item("line", &line.place)?;
+            row.set_item("source", &line.text)?;
+            row.set_item("total_ps", line.stack.total().as_ps())?;
+            row.set_item("time_ps", stack(py, &line.stack)?)?;
+            row.set_item("bytes", line.bytes)?;
+            row.set_item("operations", line.operations)?;
             list.append(row)?;
         }
         Ok(list)

@@ -117,6 +117,13 @@ impl Tensor {
         })
     }
 
+    /// Writes the elements of a contiguous buffer over the host link.
+    fn write(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>) -> PyResult<Work> {
+        let tensor = self.get()?;
+        let value = value_of(py, buffer, tensor.dtype(), tensor.shape())?;
+        tensor.write_value(value).or_raise(py).map(Work::of_handle)
+    }
+
     /// Replaces all elements by those of a contiguous buffer, without simulated time.
     fn place(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>) -> PyResult<()> {
         let tensor = self.get()?;

@@ -24,17 +24,17 @@ mod memory;
 mod ring;
 pub(crate) mod segment;
 mod sentinel;
+mod severed;
 mod waiting;
 
 pub use bell::Bell;
 pub use inherited::inherited;
-pub use mailbox::{
-    ChildSide, Evidence, Mailbox, MailboxError, ParentSide, Phase, Pulse, Sizes, Witness,
-};
+pub use mailbox::{ChildSide, Evidence, Mailbox, MailboxError, ParentSide, Phase, Sizes, Witness};
 pub use memory::{Memory, Region};
 pub use ring::{Corrupt, PushError, Receiver, RingError, Sender};
 pub use segment::{Segment, SegmentError};
 pub use sentinel::{Sentinel, is_dead};
+pub use severed::sever;
 pub use waiting::{Waiting, Woken};
 
 #[cfg(all(test, loom))]

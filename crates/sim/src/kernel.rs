@@ -24,25 +24,33 @@
 //!   operation at a time.
 
 mod arrival;
+mod class;
 mod gemm;
 mod given;
 pub mod in_switch;
 mod issued;
+mod lines;
 mod math;
 mod memory;
 mod messages;
+mod places;
 mod program;
 mod range;
+mod shape;
 mod tile;
 mod view;
+mod whole;
 
 pub use arrival::Arrival;
 pub use gemm::{Gemm, GemmPlan, Operand, SplitGemm};
 pub use given::Seen;
 pub use in_switch::{Multicaster, Multicasting, Reducer, Reducing};
 pub use issued::{Computing, Issued, Loading};
+pub(crate) use lines::LineTotals;
+pub use lines::Lines;
 pub use memory::Storing;
 pub use messages::{Receiver, Receiving, Sender, Sending};
+pub use places::Places;
 pub use program::{GridShape, ReadOnly};
 pub(crate) use program::{Group, Program};
 pub use range::KernelRange;

@@ -9,6 +9,7 @@
 
 mod causes;
 mod fold;
+mod lines;
 mod log;
 mod path;
 mod ranges;
@@ -16,6 +17,7 @@ mod sums;
 mod usage;
 
 pub(crate) use fold::{Chain, Room, fold};
+pub(crate) use lines::{LineTable, LineTotal};
 pub(crate) use log::Shared;
 pub(crate) use path::{Entry, Path, Step, StepId, Steps};
 pub use ranges::{Owner, RangeSpan};
@@ -23,6 +25,7 @@ pub(crate) use ranges::{RangeTotal, Ranges};
 pub use sums::PathPart;
 pub(crate) use sums::Sums;
 
+use crate::kernel::{LineTotals, Lines};
 use crate::machine::Request;
 use crate::stall::Kind;
 use crate::time::Time;
@@ -201,6 +204,7 @@ pub(crate) struct Record {
     stalls: Log<StallSpan>,
     requests: Vec<Request>,
     pub(crate) ranges: Ranges,
+    lines: Vec<LineTable>,
 }
 
 impl Record {
@@ -216,6 +220,7 @@ impl Record {
             stalls: Log::default(),
             requests: Vec::new(),
             ranges: Ranges::new(recording),
+            lines: Vec::new(),
         }
     }
 
@@ -281,6 +286,19 @@ impl Record {
     /// Returns the steps that the host learned of last.
     pub(crate) fn causes(&self) -> &[StepId] {
         self.causes.latest()
+    }
+
+    /// Returns the totals of a kernel's lines, which begin with the kernel's first program.
+    pub(crate) fn lines_of(&mut self, lines: &Rc<Lines>) -> LineTotals {
+        if let Some(known) = self.lines.iter().find(|known| Rc::ptr_eq(&known.lines, lines)) {
+            return known.totals.clone();
+        }
+        self.lines.push(LineTable::new(lines));
+        self.lines.last().map(|table| table.totals.clone()).unwrap_or_default()
+    }
+
+    pub(crate) fn line_tables(&self) -> &[LineTable] {
+        &self.lines
     }
 
     pub(crate) fn requests(&self) -> &[Request] {

@@ -6,6 +6,7 @@
 
 mod cut;
 pub mod figures;
+mod lines;
 mod path;
 mod table;
 mod text;
@@ -62,6 +63,8 @@ pub struct Report {
     pub edges: Vec<EdgeUsage>,
     /// Named ranges by name, in the order of their starts.
     pub ranges: Vec<RangeUsage>,
+    /// Lines of kernels that account for their time by lines, the longest first.
+    pub lines: Vec<LineUsage>,
     /// The chain of operations that led to the end.
     pub critical_path: CriticalPath,
     /// Operations, if the run was recorded: a log for each SIP that had any.
@@ -74,6 +77,23 @@ pub struct Report {
     pub names: Names,
     /// Changes that make the run faster, if its owner looked for them: see [`advice`](crate::advice).
     pub advice: Option<Vec<Advice>>,
+}
+
+/// What the programs of a kernel did at one line of its source.
+#[derive(Clone, Debug)]
+pub struct LineUsage {
+    /// The kernel.
+    pub kernel: String,
+    /// File and line.
+    pub place: String,
+    /// The text of the line; empty if the source is not at hand.
+    pub text: String,
+    /// The time that programs spent there, by kind.
+    pub stack: Stack,
+    /// Bytes of the operations issued there.
+    pub bytes: u64,
+    /// Number of operations issued there.
+    pub operations: u64,
 }
 
 /// The ranges of one name.
@@ -145,6 +165,7 @@ impl Report {
             stalls: Vec::new(),
             edges: world.edges.borrow().sorted().map(usage_of).collect(),
             ranges: ranges(world),
+            lines: lines::lines(world),
             critical_path: last
                 .map(|(_, pe, path)| CriticalPath::new(world, Owner::Kernel(pe), &path))
                 .unwrap_or_default(),

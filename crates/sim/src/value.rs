@@ -25,6 +25,7 @@
 //! - **VAL-7 (flat).** Evaluating or dropping a graph of any depth uses constant stack.
 //! - **VAL-8 (cheap).** Slices and fills use no memory for elements.
 
+mod atomic;
 mod block;
 mod buffer;
 mod call;
@@ -49,6 +50,7 @@ mod reduce;
 pub mod reference;
 mod view;
 
+pub use atomic::Atomic;
 pub use buffer::{Buffer, Slice};
 pub use call::Axes;
 pub use combine::{Combine, CombineError, Register};

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! ranks_bench front RANKS ROUNDS    an all-reduce by ranks and, in turns, by its kernels alone
+//! ranks_bench ranks RANKS ROUNDS    an all-reduce by ranks alone, for the CPU time of the whole program
 //! ranks_bench preset NAME ROUNDS    an all-reduce by the ranks of a preset, where everything costs time
 //! ranks_bench bus                   a large ring all-reduce with enough slots: its share of the bound
 //! ```
@@ -26,9 +27,13 @@ fn main() -> Outcome<()> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let result = match *words {
         ["front", ranks, rounds] => front(ranks.parse()?, rounds.parse()?)?,
+        ["ranks", ranks, rounds] => ranks_alone(ranks.parse()?, rounds.parse()?)?,
         ["preset", name, rounds] => preset(name, rounds.parse()?)?,
         ["bus"] => bus()?,
-        _ => return Err("a case is wanted: front RANKS ROUNDS, preset NAME ROUNDS, or bus".into()),
+        _ => return Err(
+            "a case is wanted: front RANKS ROUNDS, ranks RANKS ROUNDS, preset NAME ROUNDS, or bus"
+                .into(),
+        ),
     };
     #[expect(clippy::print_stdout, reason = "the result is what this program is for")]
     {
@@ -62,6 +67,16 @@ fn front(ranks: u32, rounds: u32) -> Outcome<Json> {
     }
     let [front, kernels] = least.map(|time| time.as_secs_f64() * 1e3);
     Ok(json!({ "front_ms": front, "kernels_ms": kernels }))
+}
+
+/// The ring all-reduce of 16 MiB by ranks, so many times.
+fn ranks_alone(ranks: u32, rounds: u32) -> Outcome<Json> {
+    let spec = machine(ranks)?;
+    let ccl = CclConfig::parse("ccl.yaml", "defaults: { algorithm: ring }", &Algorithm::names())?;
+    for _ in 0..rounds {
+        by_ranks(&spec, &ccl)?;
+    }
+    Ok(json!({ "rounds": rounds }))
 }
 
 /// The ring all-reduce of 16 MiB by all ranks of a preset; the least time.

@@ -18,7 +18,7 @@ const STAGES: usize = 3;
 const ROUNDS: usize = 3;
 
 /// One program of the product: the same blocks in the same order as the Triton kernel.
-async fn product(tl: Tl, [a, b, c]: [Region; 3]) -> Result<(), KernelError> {
+async fn product(tl: Tl, [left, right, out]: [Region; 3]) -> Result<(), KernelError> {
     let [rows, columns, depth] = BLOCK;
     let (down, across, group) = (SIZE / rows, SIZE / columns, 8);
     let pid = tl.program_id();
@@ -29,8 +29,8 @@ async fn product(tl: Tl, [a, b, c]: [Region; 3]) -> Result<(), KernelError> {
     let (mut next, mut sum) = (0, None::<Computing>);
     for _ in 0..SIZE / depth {
         while ahead.len() < STAGES && next < SIZE / depth {
-            let x = View::block(&a, SIZE, (row * rows, next * depth), [rows, depth]);
-            let y = View::block(&b, SIZE, (next * depth, column * columns), [depth, columns]);
+            let x = View::block(&left, SIZE, (row * rows, next * depth), [rows, depth]);
+            let y = View::block(&right, SIZE, (next * depth, column * columns), [depth, columns]);
             ahead.push_back((tl.load(&x), tl.load(&y)));
             next += 1;
         }
@@ -44,8 +44,8 @@ async fn product(tl: Tl, [a, b, c]: [Region; 3]) -> Result<(), KernelError> {
     }
     let Some(sum) = sum else { return Ok(()) };
     let result = tl.cast(&sum.await?, DType::F16).await?;
-    let out = View::block(&c, SIZE, (row * rows, column * columns), [rows, columns]);
-    drop(tl.store(&out, &result));
+    let target = View::block(&out, SIZE, (row * rows, column * columns), [rows, columns]);
+    drop(tl.store(&target, &result));
     Ok(())
 }
 

@@ -19,7 +19,7 @@ pub(crate) use access::Space;
 pub(crate) use values::{Descriptor, Val};
 
 use crate::program::{Instruction, NONE, Op, Program, Reg, RegType};
-use phalanx_sim::kernel::{KernelError, Tl};
+use phalanx_sim::kernel::{KernelError, Lines, Tl};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use values::Data;
@@ -31,6 +31,7 @@ pub(crate) struct Call {
     pub(crate) arguments: Vec<Val>,
     pub(crate) space: Space,
     pub(crate) num_stages: usize,
+    pub(crate) lines: Rc<Lines>,
     /// The most rounds of loops of one program.
     pub(crate) limit: u64,
 }
@@ -63,10 +64,12 @@ pub(crate) async fn run(call: Rc<Call>, tl: Tl) -> Result<(), KernelError> {
         registers[parameter.reg as usize] = value.clone();
     }
     let queues = (0..program.queues).map(|_| VecDeque::new()).collect();
+    tl.follow(&call.lines);
     let mut run = Run { call, tl, registers, queues, rounds: 0 };
     let mut at = 0;
     while let Some(instruction) = program.code.get(at) {
         at += 1;
+        run.tl.at_line(instruction.line);
         match run.native(instruction) {
             Ok(Next::Follows) => {}
             Ok(Next::At(place)) => at = place,
@@ -74,9 +77,9 @@ pub(crate) async fn run(call: Rc<Call>, tl: Tl) -> Result<(), KernelError> {
             Ok(Next::Tiles) => match run.on_tiles(instruction).await {
                 Ok(None) => {}
                 Ok(Some(place)) => at = place,
-                Err(error) => return Err(run.located(error, instruction)),
+                Err(error) => return Err(run.located(&error, instruction)),
             },
-            Err(error) => return Err(run.located(error, instruction)),
+            Err(error) => return Err(run.located(&error, instruction)),
         }
     }
     Ok(())
@@ -118,7 +121,7 @@ impl Run {
 
     /// Adds source line and program to an error (TEX-2).
     #[cold]
-    fn located(&self, error: KernelError, instruction: &Instruction) -> KernelError {
+    fn located(&self, error: &KernelError, instruction: &Instruction) -> KernelError {
         let ids = [0, 1, 2].map(|axis| self.tl.program_id_along(axis).to_string());
         let line = self.call.program.lines[instruction.line as usize].as_ref();
         let line = line.map_or_else(String::new, |line| format!("{line}: "));

@@ -79,7 +79,9 @@ impl Index {
             Self::List(list) => list.clone(),
             Self::Affine(base, strides) => {
                 let mut numbers = vec![*base];
-                for (stride, dim) in strides.iter().zip(extent) {
+                // Beyond the last axis of an affine tensor all numbers are equal.
+                for (axis, dim) in extent.iter().enumerate() {
+                    let stride = strides.get(axis).unwrap_or(&0);
                     let steps = (0..as_int(*dim)).map(|at| at.wrapping_mul(*stride));
                     let steps: Vec<i64> = steps.collect();
                     numbers = numbers

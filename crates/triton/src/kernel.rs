@@ -1,6 +1,6 @@
 //! A kernel that was read, and its launch on a rank.
 
-use crate::error::TritonError;
+use crate::error::{SourceLine, TritonError};
 use crate::exec::{Call, Descriptor, Space, Val, run};
 use crate::lower::lower;
 use crate::number::wrap;
@@ -8,9 +8,11 @@ use crate::parser::parse;
 use crate::program::Program;
 use crate::types::{Element, Scalar, Type};
 use phalanx_sim::Time;
+use phalanx_sim::kernel::Lines;
 use phalanx_sim::memory::Region;
 use phalanx_torch::{Arg, Error, Grid, Handle, Rank, Tensor};
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// The most rounds of loops of one program, unless a launch says otherwise.
@@ -26,6 +28,7 @@ pub const STEP_LIMIT: u64 = 10_000_000;
 #[derive(Clone, Debug)]
 pub struct Kernel {
     program: Rc<Program>,
+    lines: Rc<Lines>,
 }
 
 /// An argument of a launch.
@@ -78,7 +81,9 @@ impl Kernel {
     ///
     /// If the text is not TTIR, or uses an operation that is not supported.
     pub fn read(text: &str) -> Result<Self, TritonError> {
-        Ok(Self { program: Rc::new(lower(&parse(text)?)?) })
+        let program = Rc::new(lower(&parse(text)?)?);
+        let lines = Rc::new(lines_of(&program));
+        Ok(Self { program, lines })
     }
 
     /// Returns the name.
@@ -151,6 +156,7 @@ impl Kernel {
             arguments: values,
             space,
             num_stages: settings.num_stages,
+            lines: self.lines.clone(),
             limit: settings.step_limit,
         });
         let grid = Grid::programs(settings.grid);
@@ -198,6 +204,21 @@ impl Launched {
         let (first, last) = self.span.get();
         (first <= last).then(|| (Time::ps(first), Time::ps(last)))
     }
+}
+
+/// Returns the source lines of a program, with their text where the files are at hand.
+fn lines_of(program: &Program) -> Lines {
+    let mut files: BTreeMap<Rc<str>, Vec<String>> = BTreeMap::new();
+    let line = |source: &Option<SourceLine>| {
+        let Some(source) = source else { return (String::new(), String::new()) };
+        let texts = files.entry(source.file.clone()).or_insert_with(|| {
+            let text = std::fs::read_to_string(&*source.file).unwrap_or_default();
+            text.lines().map(str::to_owned).collect()
+        });
+        let text = texts.get((source.line as usize).saturating_sub(1)).cloned();
+        (source.to_string(), text.unwrap_or_default())
+    };
+    Lines { kernel: program.name.clone(), lines: program.lines.iter().map(line).collect() }
 }
 
 fn region_of(tensor: &Tensor) -> Result<Region, Error> {

@@ -88,8 +88,8 @@ impl<'m> Frame<'m> {
         function.body.each(&mut |operation| {
             let given = operation.successors.iter().flat_map(|(_, values)| values);
             for value in operation.operands.iter().chain(given) {
-                let (uses, user) = &mut users[*value as usize];
-                (*uses, *user) = (*uses + 1, Some(operation));
+                let (count, last) = &mut users[*value as usize];
+                (*count, *last) = (*count + 1, Some(operation));
             }
             for value in &operation.results {
                 makers[*value as usize] = Some(operation);
@@ -166,8 +166,14 @@ impl<'m> Lower<'m> {
     }
 
     fn emit(&mut self, op: Op, to: Reg, args: &[Reg]) {
-        let instruction =
-            Instruction { op, to, also: NONE, args: args.into(), dies: 0, line: self.line };
+        let instruction = Instruction {
+            op,
+            to,
+            also: Box::default(),
+            args: args.into(),
+            dies: 0,
+            line: self.line,
+        };
         self.blocks[self.current].push(instruction);
     }
 
@@ -234,7 +240,11 @@ impl<'m> Lower<'m> {
         region: &'m Region,
     ) -> Lowered<()> {
         for operation in &block.operations {
-            self.at(operation);
+            let is_last = matches!(operation.name.as_str(), "tt.return" | "scf.yield" | "cf.br");
+            // What is left to do at the end belongs to the line before it.
+            if !is_last {
+                self.at(operation);
+            }
             match operation.name.as_str() {
                 "cf.br" => {
                     let (to, values) = &operation.successors[0];

@@ -147,21 +147,9 @@ pub(crate) fn whole(operation: Arith, a: i64, b: i64, bits: u8) -> i64 {
         Arith::And => a & b,
         Arith::Or => a | b,
         Arith::Xor => a ^ b,
-        Arith::Shl => {
-            if ub < width {
-                a.wrapping_shl(small(ub))
-            } else {
-                0
-            }
-        }
+        Arith::Shl if ub < width => a.wrapping_shl(small(ub)),
         Arith::ShrS => a >> small(ub.min(63)),
-        Arith::ShrU => {
-            if ub < width {
-                (ua >> small(ub)) as i64
-            } else {
-                0
-            }
-        }
+        Arith::ShrU if ub < width => (ua >> small(ub)) as i64,
         Arith::MulHiU => high(u128::from(ua) * u128::from(ub), bits),
         Arith::MulHiS => high((i128::from(a) * i128::from(b)).cast_unsigned(), bits),
         _ => 0,
@@ -181,7 +169,7 @@ fn small(shift: u64) -> u32 {
 /// Returns the upper half of a product of `bits` bits each.
 #[expect(clippy::cast_possible_truncation, reason = "the upper half")]
 fn high(product: u128, bits: u8) -> i64 {
-    (product >> bits) as u64 as i64
+    ((product >> bits) as u64).cast_signed()
 }
 
 /// Rounds a number to a float type.

@@ -98,6 +98,8 @@ pub(crate) enum Change {
     Add,
     Max,
     Min,
+    MaxUnsigned,
+    MinUnsigned,
     And,
     Or,
     Xor,
@@ -240,13 +242,20 @@ pub(crate) struct Instruction {
     pub(crate) op: Op,
     /// The register of the result, or `NONE`.
     pub(crate) to: Reg,
-    /// A second result, or `NONE`.
-    pub(crate) also: Reg,
+    /// The registers of further results, or `NONE`.
+    pub(crate) also: Box<[Reg]>,
     pub(crate) args: Box<[Reg]>,
     /// Bit `i`: operand `i` is not used afterwards.
     pub(crate) dies: u32,
     /// Index of its source line.
     pub(crate) line: u32,
+}
+
+impl Instruction {
+    /// Returns the registers of all results; some may be `NONE`.
+    pub(crate) fn results(&self) -> impl Iterator<Item = Reg> {
+        std::iter::once(self.to).chain(self.also.iter().copied())
+    }
 }
 
 /// An argument of a kernel.

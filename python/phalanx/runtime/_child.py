@@ -41,6 +41,18 @@ class Described(Exception):
     """A failure that is in words already."""
 
 
+class Kept(Described):
+    """Arguments outlive their task. ``kept`` lists memories, the address of each map, and the ranges that are still used."""
+
+    def __init__(self, words: str, ranges: dict[int, list[tuple[int, int]]]) -> None:
+        import numpy as np
+
+        super().__init__(words)
+        # The maps are held until they are cut off; the memories are mapped anew when they are needed again.
+        self._maps = {memory: np.frombuffer(_memories.pop(memory)[0], np.uint8) for memory in ranges}
+        self.kept = [(memory, array.ctypes.data, ranges[memory]) for memory, array in self._maps.items()]
+
+
 def main() -> NoReturn:
     """Serves until the parent says that it is enough."""
     # Ctrl-C is the parent's business; who sends the signal to a child means its end.
@@ -140,7 +152,7 @@ def call(function: Callable[..., Any], places: Sequence[Any], blob: bytes) -> No
     del arguments, named
     kept = _release(views)
     if kept:
-        failed = "\n".join(filter(None, (failed, _kept(kept))))
+        raise Kept("\n".join(filter(None, (failed, _in_words(kept)))), _ranges(kept, places))
     if failed is not None:
         raise Described(failed)
 
@@ -181,12 +193,21 @@ def _release(views: list[memoryview | None]) -> list[int]:
     return kept
 
 
-def _kept(kept: list[int]) -> str:
+def _in_words(kept: list[int]) -> str:
     which = f"argument {kept[0]} outlives its task" if len(kept) == 1 else f"arguments {kept} outlive their task"
     return (
         f"{which}: an array over the shared memory is still used, by a global, a closure, an object or a thread that goes on. "
-        "The memory is another task's from here on: keep a copy (`x.copy()`)"
+        "The memory is another task's from here on, and the array is cut off from it: keep a copy (`x.copy()`)"
     )
+
+
+def _ranges(kept: list[int], places: Sequence[Any]) -> dict[int, list[tuple[int, int]]]:
+    """The ranges of each memory that are kept."""
+    found: dict[int, list[tuple[int, int]]] = {}
+    for index in kept:
+        memory, start, end, *_ = places[index]
+        found.setdefault(memory, []).append((start, end))
+    return found
 
 
 def _forget(error: BaseException | None) -> None:

@@ -7,7 +7,6 @@ import sys
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -28,8 +27,7 @@ _INTERRUPTED = 0.1
 _open: weakref.WeakSet[Worker] = weakref.WeakSet()
 
 
-@dataclass(frozen=True)
-class Budgets:
+class Budgets(NamedTuple):
     """Time limits of a worker in seconds, from the inside out. An inner limit must fire before the limits around it."""
 
     #: Longest time in which nothing runs and nothing changes.
@@ -46,8 +44,7 @@ class Budgets:
     guard: float = 1.5
 
 
-@dataclass(frozen=True)
-class WorkerSpec:
+class WorkerSpec(NamedTuple):
     """The settings of a worker; ``workers`` of another worker are made by them.
 
     ``ring`` is the most tasks that are live at a time, and the bytes that they allocate; ``memory`` the bytes for tensors;
@@ -70,10 +67,6 @@ class WorkerSpec:
     level: int | None = None
 
     def _settings(self) -> dict[str, Any]:
-        budgets = self.budgets
-        limits = budgets and (
-            budgets.progress, budgets.operation, budgets.wait, budgets.startup, budgets.harness, budgets.guard,
-        )
         return {
             "chips": self.chips,
             "sub_workers": self.sub_workers,
@@ -85,7 +78,7 @@ class WorkerSpec:
             "depth": self.depth,
             "window": self.window,
             "device_ids": None if self.device_ids is None else list(self.device_ids),
-            "budgets": limits,
+            "budgets": None if self.budgets is None else tuple(self.budgets),
             "close_within": self.close_within,
             "recording": self.recording,
             "restart": self.restart,

@@ -8,6 +8,7 @@ mod node;
 mod reports;
 mod streams;
 mod sweeps;
+mod triton;
 mod truths;
 
 use serde_json::Value;

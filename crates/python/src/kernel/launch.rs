@@ -24,6 +24,7 @@ pub(crate) struct Call {
 }
 
 /// The lists of a kernel with its arguments, by program.
+#[derive(Default)]
 struct Kept {
     /// True if the lists may be played again.
     replays: bool,
@@ -34,6 +35,11 @@ struct Kept {
 }
 
 impl Call {
+    /// A launch that is not replayed.
+    pub(crate) fn once(begin: Py<PyAny>) -> Self {
+        Self { begin, greenlet: false, is_queued: false, kept: Rc::default() }
+    }
+
     /// The list of an earlier program with this number.
     pub(crate) fn recorded(&self, number: usize) -> Option<Rc<[Op]>> {
         if self.greenlet || !self.kept.replays {
@@ -77,12 +83,7 @@ pub(crate) struct Recordings(OneThread<Rc<Kept>>);
 impl Recordings {
     #[new]
     fn new(replays: bool) -> Self {
-        let kept = Kept {
-            replays,
-            lists: RefCell::default(),
-            look: RefCell::default(),
-            counts: Default::default(),
-        };
+        let kept = Kept { replays, ..Kept::default() };
         Self(OneThread::new(Rc::new(kept)))
     }
 

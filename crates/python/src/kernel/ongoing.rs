@@ -3,6 +3,7 @@
 use super::op::{Op, QueueEnd, Slot};
 use super::running::{QueueState, Running};
 use phalanx_sim::kernel::{Computing, KernelError, Loading, Receiving, Sending, Storing, Tile};
+use phalanx_sim::value::Atomic;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -14,6 +15,8 @@ pub(crate) enum Ongoing {
     Store(Storing),
     Send(Sending),
     Recv(Slot, Receiving),
+    /// A receive of a collective.
+    Part(Slot, Pin<Box<dyn Future<Output = Result<Tile, KernelError>>>>),
     /// The wait for an issued operation.
     Wait(Slot),
     Other(Pin<Box<dyn Future<Output = ()>>>),
@@ -62,6 +65,45 @@ impl Running {
                 let sum = accumulator.map(|slot| tiles.get(slot)).transpose()?;
                 Ongoing::Tile(*to, tl.dot(tiles.get(*left)?, tiles.get(*right)?, sum))
             }
+            Op::Whole { .. } | Op::Split { .. } | Op::LoadAt { .. } | Op::StoreAt { .. } => {
+                return self.issue_whole(op);
+            }
+            Op::Atomic { .. } => return self.issue_whole(op),
+            _ => return self.issue_other(op),
+        })
+    }
+
+    /// Issues an operation on whole tiles, or at a list of places.
+    fn issue_whole(&self, op: &Op) -> Result<Ongoing, KernelError> {
+        let (tl, tiles) = (&self.tl, &self.tiles);
+        Ok(match op {
+            Op::Whole { to, call, tiles: slots } => {
+                let tiles = tiles.borrow();
+                let operands = slots.iter().map(|slot| tiles.get(*slot));
+                let operands = operands.collect::<Result<Vec<_>, _>>()?;
+                Ongoing::Tile(*to, call.issue(tl, &operands)?)
+            }
+            Op::Split { to, tile } => Ongoing::Pair(*to, tl.split(tiles.borrow().get(*tile)?)),
+            Op::LoadAt { to, from, other } => {
+                Ongoing::Tile(*to, tl.load_at(&from.places(self)?, *other))
+            }
+            Op::StoreAt { to, tile } => {
+                let places = to.places(self)?;
+                Ongoing::Store(tl.store_at(&places, tiles.borrow().get(*tile)?))
+            }
+            Op::Atomic { to, op, at, tiles: slots } => {
+                let (places, tiles) = (at.places(self)?, tiles.borrow());
+                Ongoing::Tile(
+                    *to,
+                    match (&**slots, op) {
+                        ([expected, new], Atomic::CompareAndSwap) => {
+                            tl.atomic_cas(&places, tiles.get(*expected)?, tiles.get(*new)?)
+                        }
+                        ([operand], _) => tl.atomic(*op, &places, tiles.get(*operand)?),
+                        _ => return Err(KernelError::Other(format!("{}: operands", op.name()))),
+                    },
+                )
+            }
             _ => return self.issue_other(op),
         })
     }
@@ -91,10 +133,22 @@ impl Running {
             }
             Op::Recv { to, queue, dtype, shape } => {
                 let queues = self.queues.borrow();
-                let QueueState::Receiver(receiver) = queues.get(*queue)? else {
-                    return Err(KernelError::Other("recv: the queue is one to send to".into()));
+                return match queues.get(*queue)? {
+                    QueueState::Receiver(receiver) => {
+                        Ok(Ongoing::Recv(*to, tl.recv(receiver, *dtype, *shape)))
+                    }
+                    QueueState::Part(ends) => {
+                        let (ends, shape) = (ends.clone(), *shape);
+                        let received = async move {
+                            let tile = ends.0.recv(&tl, &ends.1, shape.elements()).await?;
+                            tile.reshape(shape)
+                        };
+                        Ok(Ongoing::Part(*to, Box::pin(received)))
+                    }
+                    QueueState::Sender(_) => {
+                        Err(KernelError::Other("recv: the queue is one to send to".into()))
+                    }
                 };
-                return Ok(Ongoing::Recv(*to, tl.recv(receiver, *dtype, *shape)));
             }
             Op::Open { .. } => self.open(op)?,
             Op::OpenRange { range, name } => {
@@ -155,6 +209,10 @@ impl Ongoing {
             Self::Send(sending) => Pin::new(sending).poll(context).map(Ok),
             Self::Recv(to, receiving) => {
                 let made = std::task::ready!(Pin::new(receiving).poll(context));
+                Poll::Ready(made.map(|tile| put(*to, tile)))
+            }
+            Self::Part(to, receiving) => {
+                let made = std::task::ready!(receiving.as_mut().poll(context));
                 Poll::Ready(made.map(|tile| put(*to, tile)))
             }
             Self::Wait(issued) => {

@@ -1,9 +1,10 @@
 //! The operations of a kernel, as a list keeps them: operands by number, memory by argument.
 
+use super::whole::{Listed, Whole};
 use phalanx_sim::ipcq::EdgeSpec;
 use phalanx_sim::kernel::{Mask, Shape};
 use phalanx_sim::topology::PeId;
-use phalanx_sim::value::{Binary, Compare, Reduce, Unary};
+use phalanx_sim::value::{Atomic, Binary, Compare, Reduce, Unary};
 use phalanx_sim::{DType, Time};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -108,6 +109,31 @@ pub(crate) enum Op {
         left: Slot,
         right: Slot,
         accumulator: Option<Slot>,
+    },
+    /// An operation on whole tiles.
+    Whole {
+        to: Slot,
+        call: Rc<Whole>,
+        tiles: Rc<[Slot]>,
+    },
+    Split {
+        to: [Slot; 2],
+        tile: Slot,
+    },
+    LoadAt {
+        to: Slot,
+        from: Box<Listed>,
+        other: f64,
+    },
+    StoreAt {
+        to: Box<Listed>,
+        tile: Slot,
+    },
+    Atomic {
+        to: Slot,
+        op: Atomic,
+        at: Box<Listed>,
+        tiles: Rc<[Slot]>,
     },
     Reshape {
         tile: Slot,

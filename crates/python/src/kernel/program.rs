@@ -36,8 +36,15 @@ enum Stage {
 
 impl KernelProgram {
     pub(crate) fn new(tl: kernel::Tl, args: &Args, call: Rc<Call>) -> Self {
-        let views: Result<Vec<kernel::View>, KernelError> =
-            (0..args.count()).map(|index| args.view(index)).collect();
+        Self::of_views(tl, (0..args.count()).map(|index| args.view(index)).collect(), call)
+    }
+
+    /// A program with this memory.
+    pub(crate) fn of_views(
+        tl: kernel::Tl,
+        views: Result<Vec<kernel::View>, KernelError>,
+        call: Rc<Call>,
+    ) -> Self {
         let (views, stage) = match views {
             Ok(views) => (views, Stage::Start),
             Err(error) => (Vec::new(), Stage::Refused(error)),
@@ -139,7 +146,7 @@ impl KernelProgram {
 }
 
 /// A Python exception as the error of a kernel.
-fn foreign(raised: Raised) -> KernelError {
+pub(crate) fn foreign(raised: Raised) -> KernelError {
     Foreign::new(raised.words(), raised).into()
 }
 

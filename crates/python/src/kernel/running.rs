@@ -3,6 +3,7 @@
 use super::ongoing::Ongoing;
 use super::op::{Op, Place, Slot};
 use phalanx_sim::kernel::{self, KernelError, KernelRange, Receiver, Sender};
+use phalanx_torch::ccl::{Part, RecvQueue};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
@@ -54,6 +55,8 @@ pub(crate) struct Again {
 pub(crate) enum QueueState {
     Sender(Sender),
     Receiver(Receiver),
+    /// A queue of a collective, which checks the topics of its messages.
+    Part(Rc<(Part, RecvQueue)>),
 }
 
 /// Things by number. A number is taken when a call is recorded; the thing comes when the call is performed.

@@ -78,12 +78,12 @@ impl Tl {
         Self(OneThread::new(running))
     }
 
-    fn running(&self) -> PyResult<&Rc<Running>> {
+    pub(super) fn running(&self) -> PyResult<&Rc<Running>> {
         self.0.get()
     }
 
     /// Performs or records an operation whose result is known.
-    fn act(&self, py: Python<'_>, op: Op, made: Made) -> Reply {
+    pub(super) fn act(&self, py: Python<'_>, op: Op, made: Made) -> Reply {
         let running = self.running()?;
         match running.mode.get() {
             Mode::Recording => {
@@ -120,7 +120,12 @@ impl Tl {
     }
 
     /// Performs an operation that makes a tile; with `None`, its operands do not fit.
-    fn make(&self, py: Python<'_>, made: Option<Type>, op: impl FnOnce(Slot) -> Op) -> Reply {
+    pub(super) fn make(
+        &self,
+        py: Python<'_>,
+        made: Option<Type>,
+        op: impl FnOnce(Slot) -> Op,
+    ) -> Reply {
         let running = self.running()?;
         let to = running.tiles.borrow_mut().reserve();
         if let Some(made) = made {
@@ -189,7 +194,7 @@ impl Tl {
     }
 
     /// The number and the type of an operand.
-    fn operand(&self, py: Python<'_>, tile: &Tile) -> PyResult<(Slot, Type)> {
+    pub(super) fn operand(&self, py: Python<'_>, tile: &Tile) -> PyResult<(Slot, Type)> {
         if !tile.get()?.is_of(self.running()?) {
             return Err(exception(py, "KernelError", "the tile belongs to another program"));
         }
@@ -198,7 +203,8 @@ impl Tl {
 
     fn binary(&self, py: Python<'_>, op: Binary, left: &Tile, right: &Tile) -> Reply {
         let ((left, one), (right, other)) = (self.operand(py, left)?, self.operand(py, right)?);
-        self.make(py, types::broadcast(one, other), |to| Op::Binary { to, op, left, right })
+        let made = types::broadcast(one, other).filter(|(dtype, _)| op.takes(*dtype));
+        self.make(py, made, |to| Op::Binary { to, op, left, right })
     }
 
     fn compare(&self, py: Python<'_>, op: Compare, left: &Tile, right: &Tile) -> Reply {
@@ -209,7 +215,11 @@ impl Tl {
 
     fn unary(&self, py: Python<'_>, op: Unary, tile: &Tile) -> Reply {
         let (tile, made) = self.operand(py, tile)?;
-        self.make(py, Some(made), |to| Op::Unary { to, op, tile })
+        self.make(py, Some(made).filter(|(dtype, _)| op.takes(*dtype)), |to| Op::Unary {
+            to,
+            op,
+            tile,
+        })
     }
 
     fn reduce(&self, py: Python<'_>, op: Reduce, tile: &Tile, axis: usize) -> Reply {
@@ -243,10 +253,14 @@ macro_rules! operations {
 }
 
 operations! {
-    binary [add Add, sub Sub, mul Mul, div Div, maximum Max, minimum Min]
+    binary [
+        add Add, sub Sub, mul Mul, div Div, maximum Max, minimum Min, rem Rem, floordiv FloorDiv, mod_ FloorRem,
+        maxnum MaxNum, minnum MinNum, pow Pow, and_ And, or_ Or, xor Xor, shl Shl, shr Shr, mulhi MulHi
+    ]
     compare [eq Eq, ne Ne, lt Lt, le Le, gt Gt, ge Ge]
     unary [
-        neg Neg, abs Abs, recip Recip, sqrt Sqrt, exp Exp, log Log, relu Relu, tanh Tanh, sigmoid Sigmoid, gelu Gelu
+        neg Neg, abs Abs, recip Recip, sqrt Sqrt, exp Exp, log Log, relu Relu, tanh Tanh, sigmoid Sigmoid, gelu Gelu,
+        exp2 Exp2, log2 Log2, rsqrt Rsqrt, erf Erf, sin Sin, cos Cos, floor Floor, ceil Ceil, not_ Not
     ]
     reduce [sum Sum, prod Prod, max Max, min Min]
 }
@@ -413,7 +427,7 @@ impl Tl {
         let pe = PeId { sip: pe.0, cube: pe.1, pe: pe.2 };
         let op = Op::Open { queue, end, pe, channel, spec: Box::new(spec) };
         self.act(py, op, Made::Nothing)?;
-        Ok(Queue(OneThread::new(OpenQueue { running: running.clone(), queue, end })))
+        Ok(Queue::open(running, queue, end))
     }
 
     fn send(&self, py: Python<'_>, queue: &Queue, tile: &Tile, issue: bool) -> Reply {
@@ -511,6 +525,11 @@ impl Drop for OpenQueue {
 }
 
 impl Queue {
+    /// An end that is open.
+    pub(super) fn open(running: &Rc<Running>, queue: Slot, end: QueueEnd) -> Self {
+        Self(OneThread::new(OpenQueue { running: running.clone(), queue, end }))
+    }
+
     fn end(&self, py: Python<'_>, wanted: QueueEnd, operation: &str) -> PyResult<Slot> {
         let open = self.0.get()?;
         if open.end == wanted {

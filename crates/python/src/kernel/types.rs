@@ -13,6 +13,9 @@ pub(crate) fn broadcast(left: Type, right: Type) -> Option<Type> {
         return Some(left);
     }
     let (a, b) = (left.1.dims(), right.1.dims());
+    if left.0 == right.0 && (a.is_empty() || b.is_empty()) {
+        return Some(if a.is_empty() { right } else { left });
+    }
     if left.0 != right.0 || a.len() != b.len() {
         return None;
     }
@@ -29,7 +32,10 @@ pub(crate) fn broadcast(left: Type, right: Type) -> Option<Type> {
 
 /// The result of a choice between two tiles.
 pub(crate) fn select(condition: Type, left: Type, right: Type) -> Option<Type> {
-    (condition == (DType::I32, left.1) && left == right).then_some(left)
+    if !matches!(condition.0, DType::I32 | DType::Bool) {
+        return None;
+    }
+    broadcast((left.0, condition.1), broadcast(left, right)?)
 }
 
 /// The result of a reduction.

@@ -152,8 +152,35 @@ pub(crate) fn run_task(task: &mut Task<'_>) -> Result<(), Failure> {
         let simulated = current.0.simulated.load(Ordering::Relaxed);
         drop(current);
         task.simulated(simulated);
-        result.map_err(|error| failure(py, error))
+        result.map_err(|error| {
+            let cut = cut_off(py, interpreter, task, &error);
+            let failure = failure(py, error);
+            cut.map_or_else(|error| self::failure(py, error), |()| failure)
+        })
     })
+}
+
+/// Cuts the arrays off that outlive their task: they show private memory from here on, and the memory is mapped anew.
+fn cut_off(
+    py: Python<'_>,
+    interpreter: &Interpreter,
+    task: &Task<'_>,
+    error: &PyErr,
+) -> PyResult<()> {
+    /// Memory, address of its map, and the ranges that are kept.
+    type Kept = Vec<(usize, usize, Vec<(usize, usize)>)>;
+    let Some(kept) = error.value(py).getattr_opt("kept")? else { return Ok(()) };
+    for (memory, address, ranges) in kept.extract::<Kept>()? {
+        let ranges: Vec<_> = ranges.into_iter().map(|(start, end)| start..end).collect();
+        task.sever(memory, address, &ranges)?;
+        interpreter.mapped.fetch_and(!bit(memory), Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+/// The bit of a memory.
+fn bit(memory: usize) -> u64 {
+    1 << (memory % 64)
 }
 
 fn function_of(
@@ -192,7 +219,7 @@ fn places<'py, 't>(
 
 /// Lets Python map a memory, if it has not.
 fn map(py: Python<'_>, interpreter: &Interpreter, task: &Task<'_>, memory: usize) -> PyResult<()> {
-    let bit = 1 << (memory % 64);
+    let bit = bit(memory);
     if interpreter.mapped.load(Ordering::Relaxed) & bit != 0 {
         return Ok(());
     }

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //!   handshake       magic, version, layout hash, sizes            written by the parent, before the child exists
-//!   parent's line   shutdown, go, question                        written by the parent
-//!   child's line    phase, answer                                 written by the child
-//!   evidence        progress, dispatch, step, pulse                   written by the thread that runs the task
+//!   parent's line   shutdown, go                                  written by the parent
+//!   child's line    phase                                         written by the child
+//!   evidence        progress, dispatch, step                      written by the thread that runs the task
 //!   robust word     the thread that lives                         written by the child, marked by the kernel
 //!   child's bell    rung by the parent; the parent's bell is in a segment of its own, one for all children
 //!   rings           tasks and controls to the child, events to the parent
@@ -42,13 +42,10 @@ layout! {
     WAKING: usize = 9;
     SHUTDOWN: usize = 16;
     GO: usize = 17;
-    QUESTION: usize = 18;
     PHASE: usize = 32;
-    ANSWER: usize = 33;
     PROGRESS: usize = 48;
     DISPATCH: usize = 49;
     STEP: usize = 50;
-    PULSE: usize = 51;
     ROBUST: usize = 64;
     CHILD_BELL: usize = 80;
     RINGS: usize = 128;
@@ -262,19 +259,6 @@ impl ParentSide {
         self.ring();
     }
 
-    /// Asks whether the child is there; it answers with the same number.
-    pub fn ask(&self, question: u64) {
-        // SYNC: nothing else is published with it; pairs with `ChildSide::question`.
-        self.words.store(QUESTION, question, Ordering::Release);
-        self.ring();
-    }
-
-    /// Returns the number that the child has answered last.
-    pub fn answer(&self) -> u64 {
-        // SYNC: pairs with `ChildSide::answer`.
-        self.words.load(ANSWER, Ordering::Acquire)
-    }
-
     /// Returns the phase of the child.
     pub fn phase(&self) -> Result<Phase, MailboxError> {
         read_phase(&self.words)
@@ -284,8 +268,7 @@ impl ParentSide {
     pub fn evidence(&self) -> Evidence {
         // SYNC: pairs with the stores of `Witness`; evidence orders nothing.
         let load = |at| self.words.load(at, Ordering::Relaxed);
-        let progress = load(PROGRESS).wrapping_add(load(PULSE));
-        Evidence { progress, dispatch: load(DISPATCH), step: load(STEP) }
+        Evidence { progress: load(PROGRESS), dispatch: load(DISPATCH), step: load(STEP) }
     }
 
     /// Returns the child's robust word, to wait on: see [`is_dead`].
@@ -341,24 +324,6 @@ impl ChildSide {
         is_said(&self.words, GO)
     }
 
-    /// Returns the last question.
-    pub fn question(&self) -> u64 {
-        // SYNC: pairs with `ParentSide::ask`.
-        self.words.load(QUESTION, Ordering::Acquire)
-    }
-
-    /// Returns the number that was answered last.
-    pub fn answered(&self) -> u64 {
-        self.words.load(ANSWER, Ordering::Relaxed)
-    }
-
-    /// Answers a question, and wakes the parent.
-    pub fn answer(&mut self, question: u64) {
-        // SYNC: pairs with `ParentSide::answer`.
-        self.words.store(ANSWER, question, Ordering::Release);
-        self.ring();
-    }
-
     /// Sets the phase and wakes the parent. A reader of the phase sees what was published before.
     pub fn enter(&mut self, phase: Phase) {
         // SYNC: pairs with the load in `read_phase`.
@@ -372,28 +337,7 @@ impl ChildSide {
     }
 }
 
-/// Says for a task that it gets on, wherever that runs.
-#[derive(Debug)]
-pub struct Pulse<M: Memory = Region> {
-    words: M,
-    beats: u64,
-}
-
-impl<M: Memory> Pulse<M> {
-    /// Counts progress of the task.
-    pub fn beat(&mut self) {
-        self.beats = self.beats.wrapping_add(1);
-        // SYNC: pairs with `ParentSide::evidence`; evidence orders nothing.
-        self.words.store(PULSE, self.beats, Ordering::Relaxed);
-    }
-}
-
 impl<M: Memory> Witness<M> {
-    /// Returns the pulse for tasks; there is one for each witness.
-    pub fn pulse(&self) -> Pulse<M> {
-        Pulse { words: self.words.clone(), beats: 0 }
-    }
-
     /// Notes the beginning of a dispatch; 0 if none runs.
     pub fn begin(&self, dispatch: u64, step: u64) {
         // SYNC: pairs with `ParentSide::evidence`; evidence orders nothing.

@@ -6,8 +6,7 @@
 //! - **SEG-3 (copies).** `read` and `write` copy by atomic words: against a concurrent writer they give old bytes, new
 //!   bytes or both, and leave the bytes around the range alone.
 //! - **SEG-4 (zero).** A fresh segment is zero, and so is a range after `zero`.
-//! - **SEG-5 (at hand).** Touching memory after `prefault` costs no page fault, and its bytes are as before.
-//! - **SEG-6 (limited).** Memory beyond the limit of file sizes is refused with words, not with the signal that the kernel has
+//! - **SEG-5 (limited).** Memory beyond the limit of file sizes is refused with words, not with the signal that the kernel has
 //!   for that.
 
 use std::io;
@@ -188,20 +187,6 @@ impl Segment {
             }
         }
         Ok(())
-    }
-
-    /// Brings the pages of `range` in now, so that no task waits for them.
-    pub fn prefault(&self, range: Range<usize>) -> io::Result<()> {
-        let bytes = range.end.saturating_sub(range.start);
-        self.check(range.start, bytes).map_err(io::Error::other)?;
-        let first = range.start / rustix::param::page_size() * rustix::param::page_size();
-        let address = self.address(first, 0).map_err(io::Error::other)?;
-        // SAFETY: pages of our own mapping, which `self` keeps; populating changes no byte of them.
-        let outcome = unsafe {
-            let length = range.start - first + bytes;
-            libc::madvise(address.as_ptr().cast(), length, libc::MADV_POPULATE_WRITE)
-        };
-        if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
     /// Returns the 32-bit word at `offset`, for words that are never copied.
@@ -434,35 +419,6 @@ mod tests {
         theirs.read(7, &mut got).expect("inside");
         assert_eq!(&got, b"phalanx", "SEG-3");
         assert_eq!(theirs.word32(40).expect("a word").load(Ordering::Relaxed), 5, "SEG-3");
-    }
-
-    #[test]
-    fn seg_5_prefaulted_pages_are_at_hand_and_unchanged() {
-        let page = rustix::param::page_size();
-        let segment = segment(64 * page);
-        segment.write(page + 5, b"phalanx").expect("inside");
-        segment.prefault(page + 1..40 * page).expect("memory");
-        let faults = || {
-            let usage = std::fs::read_to_string("/proc/thread-self/stat").expect("a process");
-            let fields = usage
-                .rsplit(')')
-                .next()
-                .and_then(|rest| rest.split_whitespace().nth(7).map(str::to_owned));
-            fields.expect("a field").parse::<u64>().expect("a number")
-        };
-        let before = {
-            faults();
-            faults()
-        };
-        for number in 1..40 {
-            segment.word64(number * page).expect("inside").store(7, Ordering::Relaxed);
-        }
-        let extra = faults() - before;
-        assert!(extra < 20, "SEG-5: {extra} page faults");
-        let mut got = [0; 3];
-        segment.read(page + 8, &mut got).expect("inside");
-        assert_eq!(&got, b"lan", "SEG-5");
-        assert!(segment.prefault(0..65 * page).is_err(), "SEG-1");
     }
 
     #[test]

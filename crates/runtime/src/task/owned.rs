@@ -11,6 +11,8 @@ use crate::shm::Segment;
 use crate::shm::mailbox::Witness;
 use crate::tensor::{Access, Layout};
 use bytemuck::Pod;
+use std::io;
+use std::ops::Range;
 use std::os::fd::BorrowedFd;
 
 /// Where an argument lies.
@@ -78,6 +80,14 @@ impl Task<'_> {
     /// Returns the descriptor and the size of a memory that its arguments lie in.
     pub fn memory(&self, index: usize) -> Option<(BorrowedFd<'_>, usize)> {
         self.memories.get(index).map(|memory| (memory.fd(), memory.len()))
+    }
+
+    /// Puts private memory in the place of a mapping of one of its memories that other code made at `address`, and that is used
+    /// beyond the task. `kept` are ranges of the memory that stay visible there as they are now.
+    pub fn sever(&self, memory: usize, address: usize, kept: &[Range<usize>]) -> io::Result<()> {
+        let segment = self.memories.get(memory);
+        let segment = segment.ok_or_else(|| io::Error::other("there is no such memory"))?;
+        crate::shm::sever(segment, address, kept)
     }
 
     /// Returns what says that the task moves.

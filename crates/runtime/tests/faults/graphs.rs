@@ -3,6 +3,7 @@
 //!
 //! A task of a random graph finds out who works where it does; what it saw is compared with what it must have seen. So
 //! whatever dies, nothing runs before what it needs has ended well, nothing runs twice, and what ran saw the right bytes.
+//! `PHALANX_GRAPH_SEED` names one seed to try again.
 
 use crate::count;
 use crate::records::{self, ALARM, Fate, INPUT, OUTPUT, UPDATE};

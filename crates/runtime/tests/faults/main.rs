@@ -13,6 +13,7 @@
 //! | all-reduces with skewed starts and stalls, on 2 and 4 chips | 40 | 1 000 |
 //! | deadlocks, and kernels that never return | 4 each | 100 each |
 //! | random graphs with dying tasks, on threads and on processes | up to 90 | up to 4 500 |
+//! | children that write over their mailbox | 12 | 1 000 |
 //! | runs of the soak | 10 000 | 1 000 000 |
 #![expect(clippy::print_stdout, reason = "counts and times, for whoever runs the tests by hand")]
 
@@ -21,6 +22,9 @@ mod callables;
 
 #[path = "../fixture/collectives.rs"]
 mod collectives;
+
+#[path = "../fixture/hostile.rs"]
+mod hostile;
 
 #[path = "../fixture/levels_below.rs"]
 mod levels_below;
@@ -39,6 +43,7 @@ mod meetings;
 mod refusals;
 mod soak;
 mod stalls;
+mod tampering;
 
 /// How often something is tried.
 fn count(few: u64, full: u64) -> u64 {

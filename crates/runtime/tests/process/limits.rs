@@ -62,7 +62,7 @@ fn prc_3_processes_whose_progress_thread_cannot_be_had_fail_whole() {
 }
 
 #[test]
-fn seg_6_shared_memory_beyond_the_limit_of_file_sizes_is_refused_with_words() {
+fn seg_5_shared_memory_beyond_the_limit_of_file_sizes_is_refused_with_words() {
     check("threads", "file size", "ulimit -f");
     check("processes", "file size", "ulimit -f");
 }

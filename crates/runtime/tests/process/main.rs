@@ -7,6 +7,9 @@ mod callables;
 #[path = "../fixture/collectives.rs"]
 mod collectives;
 
+#[path = "../fixture/hostile.rs"]
+mod hostile;
+
 #[path = "../fixture/levels_below.rs"]
 mod levels_below;
 

@@ -45,6 +45,18 @@ impl<T> Issued<T> {
         Self { program, result, end: End::At(Time::ZERO), engine: Engine::Vector, scheduled: false }
     }
 
+    /// Returns the operation with another form of its result.
+    pub(super) fn map<U>(mut self, turn: impl FnOnce(T) -> U) -> Issued<U> {
+        let result = self.result.take().map(|result| result.map(turn));
+        let Self { program, end, engine, scheduled, .. } = self;
+        Issued { program, result, end, engine, scheduled }
+    }
+
+    /// Returns the error of an operation that could not be issued.
+    pub(super) fn error(&self) -> Option<&KernelError> {
+        self.result.as_ref().and_then(|result| result.as_ref().err()).map(|error| &**error)
+    }
+
     /// True if the operation has ended; otherwise the program is resumed at the end.
     #[inline]
     fn is_over(&mut self) -> bool {

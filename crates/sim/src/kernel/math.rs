@@ -3,10 +3,11 @@
 //! A vector operation takes the bytes of the largest of its operands (as broadcast) and its result, divided by the
 //! engine's bandwidth. A product takes whole tiles of the engine, `2·m·n·k` operations each.
 
+use super::class::{binary_label, unary_label};
 use super::issued::End;
 use super::program::Program;
 use super::tile::TileType;
-use super::{Computing, KernelError, Shape, Tile, Tl};
+use super::{Computing, Issued, KernelError, Shape, Tile, Tl};
 use crate::machine::Engine;
 use crate::record::Op;
 use crate::spec::{NumberType, VectorClass};
@@ -208,6 +209,18 @@ impl Tl {
     /// Computes `left · right (+ accumulator)`: `[m, k]` by `[k, n]`, k ascending, of type [`DType::product`].
     #[track_caller]
     pub fn dot(&self, left: &Tile, right: &Tile, accumulator: Option<&Tile>) -> Computing {
+        self.dot_at(left, right, accumulator, None)
+    }
+
+    /// Computes a product at the rate of its type, or of another type of number that the machine lists.
+    #[track_caller]
+    fn dot_at(
+        &self,
+        left: &Tile,
+        right: &Tile,
+        accumulator: Option<&Tile>,
+        number: Option<NumberType>,
+    ) -> Computing {
         let [m, n, k] = match self.product(left, right, accumulator) {
             Ok(dims) => dims,
             Err(error) => return self.failed(error),
@@ -218,8 +231,22 @@ impl Tl {
         let dtype = left.dtype().product();
         let tile = Tile::in_scratch(self.program(), dtype, [m, n].into(), value, "a product");
         let bytes = left.bytes() + right.bytes();
-        let span = self.product_time(left.dtype(), [m, n, k]);
+        let gemm = &self.program().world().spec.gemm;
+        let span = match number.and_then(|number| gemm.rates[number as usize]) {
+            None => self.product_time(left.dtype(), [m, n, k]),
+            Some(rate) => gemm.efficiency.of(rate).time_for(self.operations([m, n, k])),
+        };
         self.engine(Engine::Gemm, "dot", span, bytes, tile)
+    }
+
+    /// Computes the product of `f32` tiles at the machine's rate for tf32. The numbers are those of `f32`.
+    #[track_caller]
+    pub fn dot_tf32(&self, left: &Tile, right: &Tile, accumulator: Option<&Tile>) -> Computing {
+        if left.dtype() != DType::F32 {
+            let why = "tf32 is a way to multiply f32";
+            return self.failed(misfit("dot", left.describe(), "tf32", why));
+        }
+        self.dot_at(left, right, accumulator, Some(NumberType::Tf32))
     }
 
     /// Computes `left · right + sum` in the scratch memory of `sum`; the first product has no sum.
@@ -255,21 +282,70 @@ impl Tl {
 
     /// Returns the time the matrix engine takes for a product, in whole tiles.
     pub(super) fn product_time(&self, dtype: DType, dims: [usize; 3]) -> Time {
-        let world = self.program().world();
-        let gemm = &world.spec.gemm;
+        let rate = self.program().world().product_rates[dtype as usize];
+        rate.time_for(self.operations(dims))
+    }
+
+    /// Returns the operations of the whole tiles of a product.
+    fn operations(&self, dims: [usize; 3]) -> u64 {
+        let gemm = &self.program().world().spec.gemm;
         let tiles: u64 = dims
             .iter()
             .zip(gemm.tile)
             .map(|(dim, tile)| (*dim as u64).div_ceil(tile.into()))
             .product();
         let operations: u64 = gemm.tile.iter().map(|dim| u64::from(*dim)).product::<u64>() * 2;
-        world.product_rates[dtype as usize].time_for(tiles * operations)
+        tiles * operations
     }
 
     /// Occupies the vector engine for `span`: work that is not modelled in detail.
     pub async fn compute(&self, span: Time) {
         let empty = Tile::in_scratch(self.program(), DType::F32, 0.into(), None, "nothing");
         let _ = self.engine(Engine::Vector, "compute", span, 0, empty).await;
+    }
+
+    /// Occupies the vector engine for `passes` operations whose largest operand has `operand` bytes, with several results.
+    #[track_caller]
+    pub(super) fn vector_all(
+        &self,
+        (label, class): (&'static str, VectorClass),
+        operand: u64,
+        passes: u64,
+        results: Vec<(DType, Shape, Option<Value>)>,
+    ) -> Issued<Vec<Tile>> {
+        let sizes =
+            results.iter().map(|(dtype, shape, _)| (shape.elements() * dtype.size()) as u64);
+        let bytes = operand.max(sizes.sum());
+        let spec = &self.program().world().spec;
+        let cost = u64::from(spec.vector_costs.of(class)) * passes;
+        let span = spec.vector.time_for(bytes * cost);
+        let tile =
+            |(dtype, shape, value)| Tile::in_scratch(self.program(), dtype, shape, value, label);
+        let tiles = results.into_iter().map(tile).collect::<Result<Vec<Tile>, _>>();
+        match tiles {
+            Ok(tiles) => {
+                if self.has_data() {
+                    tiles.iter().for_each(Tile::start_if_deep);
+                }
+                let program = self.program().clone();
+                let end = occupy(&program, Engine::Vector, label, span, bytes);
+                Issued::new(program, Engine::Vector, tiles, End::At(end))
+            }
+            Err(error) => self.failed(*error),
+        }
+    }
+
+    /// As [`Self::vector_all`], with a fixed number of results.
+    #[track_caller]
+    pub(super) fn vector_many<const N: usize>(
+        &self,
+        class: (&'static str, VectorClass),
+        operand: u64,
+        passes: u64,
+        results: [(DType, Shape, Option<Value>); N],
+    ) -> Issued<[Tile; N]> {
+        let all = self.vector_all(class, operand, passes, results.into());
+        all.map(|tiles| <[Tile; N]>::try_from(tiles).expect("as many as asked for"))
     }
 
     /// Occupies the vector engine for an operation whose largest operand has `operand` bytes.
@@ -315,13 +391,14 @@ impl Tl {
 
     #[cold]
     #[track_caller]
-    fn failed(&self, error: KernelError) -> Computing {
-        Computing::failed(self.program().clone(), self.fault(Box::new(error)))
+    pub(super) fn failed<T>(&self, error: KernelError) -> Issued<T> {
+        Issued::failed(self.program().clone(), self.fault(Box::new(error)))
     }
 }
 
 /// Occupies an engine for `span`, as soon as it is free; returns the end.
 fn occupy(program: &Program, engine: Engine, label: &'static str, span: Time, bytes: u64) -> Time {
+    program.count_operation(bytes);
     let (now, id) = (program.sim().now(), program.pe());
     let mut path = program.path();
     path.advance(now, Kind::Dependency);
@@ -403,7 +480,7 @@ fn selection(condition: &Tile, left: &Tile, right: &Tile) -> Result<(DType, Shap
 
 /// Returns the error of an operation on bits that gets floats.
 #[cold]
-fn not_taken(operation: &'static str, tile: &Tile) -> KernelError {
+pub(super) fn not_taken(operation: &'static str, tile: &Tile) -> KernelError {
     let why = "bits are those of whole numbers: cast or bitcast first";
     misfit(operation, tile.describe(), "an operation on bits", why)
 }
@@ -448,7 +525,7 @@ pub(super) fn counted(count: usize, noun: &str) -> String {
 }
 
 /// Broadcasts the value of a tile to `shape`.
-fn stretch(value: &Value, tile: &Tile, shape: Shape) -> Value {
+pub(super) fn stretch(value: &Value, tile: &Tile, shape: Shape) -> Value {
     if tile.shape() == shape {
         return value.clone();
     }
@@ -489,48 +566,5 @@ fn product(
             Err(mismatch(&format!("accumulator {}", tile.describe()), &why))
         }
         _ => Ok([m, n, k]),
-    }
-}
-
-/// Returns the name of an operation, and the class of its cost.
-fn binary_label(operation: Binary) -> (&'static str, VectorClass) {
-    match operation {
-        Binary::Add => ("add", VectorClass::Add),
-        Binary::Sub => ("sub", VectorClass::Add),
-        Binary::Mul => ("mul", VectorClass::Add),
-        Binary::Div => ("div", VectorClass::Divide),
-        Binary::Max | Binary::MaxNum => ("max", VectorClass::Add),
-        Binary::Min | Binary::MinNum => ("min", VectorClass::Add),
-        Binary::Rem => ("rem", VectorClass::Divide),
-        Binary::FloorDiv => ("floor_div", VectorClass::Divide),
-        Binary::FloorRem => ("floor_rem", VectorClass::Divide),
-        Binary::Pow => ("pow", VectorClass::Exp),
-        Binary::And => ("and", VectorClass::Add),
-        Binary::Or => ("or", VectorClass::Add),
-        Binary::Xor => ("xor", VectorClass::Add),
-        Binary::Shl => ("shl", VectorClass::Add),
-        Binary::Shr => ("shr", VectorClass::Add),
-        Binary::MulHi => ("mul_hi", VectorClass::Add),
-    }
-}
-
-/// Returns the name of a function, and the class of its cost.
-fn unary_label(operation: Unary) -> (&'static str, VectorClass) {
-    match operation {
-        Unary::Exp => ("exp", VectorClass::Exp),
-        Unary::Exp2 => ("exp2", VectorClass::Exp),
-        Unary::Log => ("log", VectorClass::Exp),
-        Unary::Log2 => ("log2", VectorClass::Exp),
-        Unary::Sqrt => ("sqrt", VectorClass::Divide),
-        Unary::Rsqrt => ("rsqrt", VectorClass::Divide),
-        Unary::Sin => ("sin", VectorClass::Exp),
-        Unary::Cos => ("cos", VectorClass::Exp),
-        Unary::Erf => ("erf", VectorClass::Exp),
-        Unary::Floor => ("floor", VectorClass::Add),
-        Unary::Ceil => ("ceil", VectorClass::Add),
-        Unary::Not => ("not", VectorClass::Add),
-        Unary::Tanh | Unary::Sigmoid | Unary::Gelu => ("map", VectorClass::Exp),
-        Unary::Recip => ("map", VectorClass::Divide),
-        Unary::Neg | Unary::Abs | Unary::Relu => ("map", VectorClass::Add),
     }
 }

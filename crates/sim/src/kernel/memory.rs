@@ -36,6 +36,17 @@ impl<T> Loading<T> {
 /// A store in progress: await it to wait for its end. Every store ends before the kernel ends.
 pub struct Storing(Loading<()>);
 
+impl Storing {
+    pub(super) fn new(storing: Loading<()>) -> Self {
+        Self(storing)
+    }
+
+    /// Returns the error of a store that could not be issued; a store that was issued does not fail.
+    pub fn error(&self) -> Option<&KernelError> {
+        self.0.error()
+    }
+}
+
 impl Future for Storing {
     type Output = Result<(), KernelError>;
 
@@ -55,7 +66,25 @@ impl Tl {
     #[track_caller]
     pub fn load_or(&self, view: &View, other: f64) -> Loading<Tile> {
         let program = self.program().clone();
-        match self.read_tile(view, other) {
+        match self.read_tile(view, &Other::Number(other)) {
+            Ok((tile, cube)) => {
+                let end = load(&program, || [Some(piece(&program, cube, view)), None]);
+                Loading::new(program, Engine::Load, tile, end)
+            }
+            Err(error) => Loading::failed(program, self.fault(error)),
+        }
+    }
+
+    /// Loads the elements of a view into a new tile; masked elements are those of `other`, of the same type and shape.
+    #[track_caller]
+    pub fn load_over(&self, view: &View, other: &Tile) -> Loading<Tile> {
+        if !other.is(view.dtype, &view.shape) {
+            let wanted = format!("{}{}", view.dtype, view.shape);
+            let why = "`other` has an element for each";
+            return self.failed(super::math::misfit("load", other.describe(), &wanted, why));
+        }
+        let program = self.program().clone();
+        match self.read_tile(view, &Other::Tile(other.value())) {
             Ok((tile, cube)) => {
                 let end = load(&program, || [Some(piece(&program, cube, view)), None]);
                 Loading::new(program, Engine::Load, tile, end)
@@ -68,8 +97,9 @@ impl Tl {
     #[track_caller]
     pub fn load_pair(&self, left: &View, right: &View) -> Loading<(Tile, Tile)> {
         let program = self.program().clone();
-        let both =
-            self.read_tile(left, 0.0).and_then(|first| Ok((first, self.read_tile(right, 0.0)?)));
+        let both = self
+            .read_tile(left, &ZERO)
+            .and_then(|first| Ok((first, self.read_tile(right, &ZERO)?)));
         match both {
             Ok(((first, cube), (second, other))) => {
                 let pieces =
@@ -83,7 +113,7 @@ impl Tl {
 
     /// Returns the tile of a view, and the cube that holds its bytes.
     #[inline]
-    fn read_tile(&self, view: &View, other: f64) -> Result<(Tile, u16), Box<KernelError>> {
+    fn read_tile(&self, view: &View, other: &Other) -> Result<(Tile, u16), Box<KernelError>> {
         let program = self.program();
         let (cube, value) = read(program.world(), program.pe().sip, view, other)?;
         let tile = Tile::in_scratch(program, view.dtype, view.shape, value, "a load")?;
@@ -107,6 +137,26 @@ impl Tl {
     }
 }
 
+/// What masked elements of a load read as.
+enum Other {
+    Number(f64),
+    /// The elements of a tile; `None` without data.
+    Tile(Option<Value>),
+}
+
+const ZERO: Other = Other::Number(0.0);
+
+impl Other {
+    /// Returns `len` elements from element `start` of the view's tile.
+    fn elements(&self, view: &View, start: usize, len: usize) -> Value {
+        match self {
+            Self::Number(number) => Value::full(view.dtype, len, *number),
+            Self::Tile(Some(value)) => value.slice(start, len),
+            Self::Tile(None) => Value::zeros(view.dtype, len),
+        }
+    }
+}
+
 /// Returns the transfer of a view's accessed elements.
 fn piece(program: &Program, cube: u16, view: &View) -> Piece {
     let world = program.world();
@@ -126,12 +176,13 @@ fn piece(program: &Program, cube: u16, view: &View) -> Piece {
 
 /// Issues a load of one piece, or of two. A load that takes no time occupies nothing and is not logged.
 #[inline]
-fn load(program: &Program, pieces: impl FnOnce() -> [Option<Piece>; 2]) -> End {
+pub(super) fn load(program: &Program, pieces: impl FnOnce() -> [Option<Piece>; 2]) -> End {
     if program.world().zero_cost.memory {
         return End::At(Time::ZERO);
     }
     let pieces = pieces();
     let bytes = pieces.iter().flatten().map(|piece| piece.bytes).sum();
+    program.count_operation(bytes);
     let count = if pieces[1].is_some() { 2 } else { 1 };
     let transfer = Rc::new(Transfer::new(program.pe(), bytes, count));
     issue(program, Job::Load { transfer: transfer.clone(), pieces });
@@ -140,11 +191,12 @@ fn load(program: &Program, pieces: impl FnOnce() -> [Option<Piece>; 2]) -> End {
 
 /// Issues a store; as [`load`].
 #[inline]
-fn store(program: &Program, piece: impl FnOnce() -> Piece) -> End {
+pub(super) fn store(program: &Program, piece: impl FnOnce() -> Piece) -> End {
     if program.world().zero_cost.memory {
         return End::At(Time::ZERO);
     }
     let Piece { cube, bytes, block } = piece();
+    program.count_operation(bytes);
     let transfer = Rc::new(Transfer::new(program.pe(), bytes, 1));
     issue(program, Job::Store { transfer: transfer.clone(), cube, block });
     program.set_last_store(transfer.clone());
@@ -170,7 +222,7 @@ fn read(
     world: &World,
     sip: u32,
     view: &View,
-    other: f64,
+    other: &Other,
 ) -> Result<(u16, Option<Value>), Box<KernelError>> {
     let sip = world.sips[sip as usize].borrow();
     let translation = locate(&sip.mmu, view)?;
@@ -180,7 +232,7 @@ fn read(
     }
     let value = match translation {
         Some(translation) => gather(&sip.mmu, translation, view, other).map_err(boxed)?,
-        None => Value::full(view.dtype, view.shape.elements(), other),
+        None => other.elements(view, 0, view.shape.elements()),
     };
     Ok((cube, Some(value)))
 }
@@ -202,7 +254,7 @@ fn locate(mmu: &Mmu, view: &View) -> Result<Option<Translation>, Box<KernelError
 }
 
 #[cold]
-fn boxed(error: MemoryError) -> Box<KernelError> {
+pub(super) fn boxed(error: MemoryError) -> Box<KernelError> {
     Box::new(KernelError::Memory(error))
 }
 
@@ -260,7 +312,7 @@ fn gather(
     mmu: &Mmu,
     translation: Translation,
     view: &View,
-    other: f64,
+    other: &Other,
 ) -> Result<Value, MemoryError> {
     if matches!(view.mask, Mask::All)
         && let Some((value, at)) = mmu.covering(translation, span_of(view.shape, view.strides))
@@ -271,7 +323,7 @@ fn gather(
     for run in view.runs() {
         pieces.push(match run.memory {
             Some(at) => mmu.read(translation, at, run.len)?,
-            None => Value::full(view.dtype, run.len, other),
+            None => other.elements(view, run.tile, run.len),
         });
     }
     Ok(Value::concat(&pieces))

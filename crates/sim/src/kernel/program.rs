@@ -1,11 +1,11 @@
 //! A running kernel: the accounting of its time, and its critical path.
 
-use super::KernelError;
 use super::tile::Tiles;
+use super::{KernelError, LineTotals};
 use crate::executor::{Sim, TaskId, Wait};
 use crate::machine::{Engine, Transfer, World};
 use crate::memory::Region;
-use crate::record::{Path, Resource, StallSpan};
+use crate::record::{LineTotal, Path, Resource, StallSpan};
 use crate::stall::Kind;
 use crate::time::{Bytes, Capacity, Time};
 use crate::topology::PeId;
@@ -46,6 +46,9 @@ pub(crate) struct Program {
     /// The last error of an operation, and the line of the kernel that asked for the operation.
     fault: RefCell<Option<(&'static Location<'static>, KernelError)>>,
     refused: RefCell<Option<KernelError>>,
+    /// The number of the line of its source, if it says.
+    line: Cell<Option<u32>>,
+    lines: RefCell<Option<LineTotals>>,
 }
 
 /// The scratch memory that was free when a request for more failed.
@@ -89,6 +92,8 @@ impl Program {
             open_stores: RefCell::default(),
             fault: RefCell::default(),
             refused: RefCell::default(),
+            line: Cell::default(),
+            lines: RefCell::default(),
         }
     }
 
@@ -233,6 +238,7 @@ impl Program {
             if until > cursor {
                 let spent = &self.stalls[kind as usize];
                 spent.set(spent.get() + (until - cursor).as_ps());
+                self.on_line(|total| total.stack.add(kind, until - cursor));
                 if self.world.options.record {
                     self.record_stall(kind, cursor, until);
                 }
@@ -256,6 +262,32 @@ impl Program {
             let resource = Resource::Program(self.pe);
             let sip = &mut *self.world.sips[self.pe.sip as usize].borrow_mut();
             sip.record.stall(|| StallSpan { resource, kind, from, to });
+        }
+    }
+
+    /// Accounts for the time by lines from now on.
+    pub(super) fn follow(&self, totals: LineTotals) {
+        self.line.set(Some(0));
+        self.lines.replace(Some(totals));
+    }
+
+    /// Sets the line, if the program accounts by lines.
+    #[inline]
+    pub(super) fn set_line(&self, line: u32) {
+        if self.line.get().is_some() {
+            self.line.set(Some(line));
+        }
+    }
+
+    /// Changes the totals of the current line, if the program has lines.
+    #[inline]
+    pub(super) fn on_line(&self, change: impl FnOnce(&mut LineTotal)) {
+        if let Some(line) = self.line.get() {
+            let lines = self.lines.borrow();
+            let mut totals = lines.as_ref().map(|totals| totals.borrow_mut());
+            if let Some(total) = totals.as_mut().and_then(|totals| totals.get_mut(line as usize)) {
+                change(total);
+            }
         }
     }
 

@@ -81,6 +81,7 @@ impl Report {
             stalls: cut.stalls(self, &uses),
             edges: Vec::new(),
             ranges: Vec::new(),
+            lines: Vec::new(),
             critical_path,
             ops: self.ops.iter().map(|log| cut.log(log)).filter(|log| !log.is_empty()).collect(),
             requests,

@@ -56,7 +56,14 @@ struct Text<'a> {
 
 impl Text<'_> {
     fn sections(&self) -> String {
-        let parts = [self.utilisation(), self.stalls(), self.ranges(), self.path(), self.advice()];
+        let parts = [
+            self.utilisation(),
+            self.stalls(),
+            self.lines(),
+            self.ranges(),
+            self.path(),
+            self.advice(),
+        ];
         let parts: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
         parts.join("\n")
     }
@@ -107,6 +114,37 @@ impl Text<'_> {
             |kind| self.report.stalls.iter().any(|stalls| stalls.stack.get(kind) > Time::ZERO);
         let is_part = |kind| matches!(kind, Kind::Hbm | Kind::Mesh | Kind::Latency);
         Kind::ALL.into_iter().filter(|kind| !is_part(*kind) || is_used(*kind)).collect()
+    }
+
+    /// Returns the lines of kernels: the time of all programs at each, by what they waited for.
+    fn lines(&self) -> String {
+        let lines = &self.report.lines;
+        let columns = ["line", "time", "share", "compute", "memory", "other", "bytes", "source"];
+        let mut table = Table::new(&columns, &columns[1..7]);
+        let all: u64 = lines.iter().map(|line| line.stack.total().as_ps()).sum();
+        for line in lines.iter().take(ROWS) {
+            let of = |kinds: &[Kind]| {
+                kinds.iter().map(|kind| line.stack.get(*kind).as_ps()).sum::<u64>()
+            };
+            let compute = of(&[Kind::Compute]);
+            let memory = of(&[Kind::Dma, Kind::Hbm, Kind::Mesh, Kind::Latency]);
+            let total = line.stack.total().as_ps();
+            table.row([
+                line.place.rsplit('/').next().unwrap_or_default().to_owned(),
+                figures::time(total),
+                figures::percent(total, all),
+                figures::time(compute),
+                figures::time(memory),
+                figures::time(total - compute - memory),
+                figures::bytes(line.bytes),
+                line.text.trim().to_owned(),
+            ]);
+        }
+        self.section(
+            "lines of kernels, time of all programs",
+            &table,
+            lines.len().saturating_sub(ROWS),
+        )
     }
 
     /// Returns the named ranges.

@@ -6,6 +6,7 @@
 //!   order; floats of fewer bits accumulate in `f32`, and each result is rounded once.
 //! - **CALL-4 (Philox).** Random bits are those of Philox 4x32: a function of seed and counter, and of nothing else.
 
+use super::atomic::Updates;
 use super::buffer::Buffer;
 use super::combine::{self, Combine};
 use super::element::Element;
@@ -89,6 +90,8 @@ pub(crate) enum Call {
     },
     /// The number of elements equal to each of the first whole numbers.
     Histogram(usize),
+    /// Updates of the first operand by the others.
+    Update(Updates),
 }
 
 impl Call {
@@ -114,6 +117,7 @@ impl Call {
             Self::Philox { seed, rounds } => {
                 u32::buffer(philox(&operands[0].to_i64(), *seed, *rounds))
             }
+            Self::Update(updates) => updates.compute(operands),
             Self::Histogram(bins) => i32::buffer(histogram(&operands[0].to_i64(), *bins)),
         }
     }
@@ -233,6 +237,10 @@ fn histogram(numbers: &[i64], bins: usize) -> Vec<i32> {
 impl Value {
     fn call(dtype: DType, len: usize, call: Call, operands: Vec<Self>) -> Self {
         Self::record(dtype, len, Op::Call(Box::new((call, operands))))
+    }
+
+    pub(super) fn updated(dtype: DType, len: usize, updates: Updates, operands: Vec<Self>) -> Self {
+        Self::call(dtype, len, Call::Update(updates), operands)
     }
 
     /// Creates `start`, `start + 1`, and so on, wrapped to `dtype`.

@@ -104,9 +104,10 @@ proptest! {
             let [left, right] = shapes.clone();
             async move {
                 let (x, y) = (load(&tl, &from[0], &left).await?, load(&tl, &from[1], &right).await?);
-                let condition = match as_bool {
-                    true => tl.predicate(question, &x, &y).await?,
-                    false => tl.compare(question, &x, &y).await?,
+                let condition = if as_bool {
+                    tl.predicate(question, &x, &y).await?
+                } else {
+                    tl.compare(question, &x, &y).await?
                 };
                 save(&tl, &out, tl.select(&condition, &x, &y).await?).await
             }

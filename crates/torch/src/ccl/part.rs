@@ -100,7 +100,7 @@ impl Buffer {
     }
 
     /// The place of an element in memory.
-    fn place(&self, element: usize) -> usize {
+    pub fn place(&self, element: usize) -> usize {
         match self.runs {
             Some(Runs { len: len @ 1.., step }) => {
                 self.start + element / len * step + element % len
@@ -169,6 +169,13 @@ pub struct Splits {
 
 /// The sending end of a queue to another rank.
 pub struct SendQueue(Sender);
+
+impl SendQueue {
+    /// The queue itself, whose messages carry the topic.
+    pub fn into_sender(self) -> Sender {
+        self.0
+    }
+}
 
 /// The receiving end of a queue from another rank.
 pub struct RecvQueue {

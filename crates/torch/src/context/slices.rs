@@ -6,6 +6,7 @@
 //!   times of the same program in `spawn`.
 //! - **SLC-3 (no silent hang).** If no event is left before the end, that is an error with the state of each rank; nothing is
 //!   cancelled, and the main program can ask for what is missing.
+//! - **SLC-4 (first of several).** A slice ends at the instant at which the first of all watched futures ends ([`Rank::watch`]).
 
 use super::Context;
 use crate::error::Error;
@@ -13,6 +14,7 @@ use crate::multiprocessing::{CatchPanics, Desync};
 use crate::rank::Rank;
 use crate::request::Handle;
 use phalanx_sim::Time;
+use phalanx_sim::executor::JoinHandle;
 use phalanx_sim::machine::RunError;
 
 impl Context {
@@ -116,5 +118,18 @@ impl Context {
             Ok(_) | Err(RunError::Deadlock(_)) => Ok(()),
             Err(error) => Err(error.into()),
         }
+    }
+}
+
+impl Rank {
+    /// Ends the slice of time at the instant at which `future` ends, which waits for requests of this rank (SLC-4). Dropping the
+    /// handle ends the watch.
+    #[must_use = "a dropped watch does nothing"]
+    pub fn watch(&self, future: impl Future<Output = ()> + 'static) -> JoinHandle<()> {
+        let sim = self.host().sim().clone();
+        self.host().spawn(format!("rank{}", self.rank()), async move {
+            future.await;
+            sim.stop_here();
+        })
     }
 }

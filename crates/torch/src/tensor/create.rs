@@ -353,6 +353,16 @@ impl Tensor {
         self.copy_(&self.rank.from_buffer(elements, self.shape())?)
     }
 
+    /// Writes a value of its type, the whole tensor row by row, over the host link.
+    pub fn write_value(&self, value: Value) -> Result<crate::request::Handle, Error> {
+        if value.dtype() != self.dtype() || !self.is_whole() {
+            let words = format!("write_value: {} cannot take {}", self.describe(), value.dtype());
+            return Err(Error::argument(words));
+        }
+        check_count(value.len(), self.dtype(), self.shape())?;
+        Ok(self.write_(self.rank.has_data().then_some(value)))
+    }
+
     /// Writes a value, the whole tensor row by row, to every shard.
     pub(crate) fn write_(&self, value: Option<Value>) -> crate::request::Handle {
         let asked = RequestSpec {

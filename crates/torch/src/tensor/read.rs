@@ -34,11 +34,26 @@ impl Tensor {
     pub async fn to_value(&self) -> Result<Value, Error> {
         let plan = self.reads();
         let values = self.read_parts(&plan).await?;
+        self.assemble(&plan, values)
+    }
+
+    /// The elements of a whole tensor that is cut into shards, as they are now.
+    pub(super) fn peek_shards(&self) -> Result<Value, Error> {
+        let plan = self.reads();
+        let mut values = Vec::new();
+        for read in &plan {
+            values.extend(self.rank.host().peek(&self.storage.shards[read.shard].region)?);
+        }
+        self.assemble(&plan, values)
+    }
+
+    /// The elements of the tensor, computed, from those of its shards.
+    fn assemble(&self, plan: &[ShardRead], values: Vec<Value>) -> Result<Value, Error> {
         if !self.rank.has_data() {
             return Err(Error::NoData(format!("{self:?}")));
         }
         self.rank.host().evaluator().force(&values);
-        with_element!(self.dtype(), T => self.put_together::<T>(&plan, values))
+        with_element!(self.dtype(), T => self.put_together::<T>(plan, values))
     }
 
     /// Reads its only element.

@@ -62,7 +62,8 @@ impl Tensor {
         if !self.rank.has_data() {
             return Err(Error::NoData(format!("{self:?}")));
         }
-        let value = self.rank.host().peek(&self.region()?)?;
+        let Ok(region) = self.region() else { return self.peek_shards() };
+        let value = self.rank.host().peek(&region)?;
         let value = value.ok_or_else(|| Error::NoData(format!("{self:?}")))?;
         self.rank.host().evaluator().force(std::slice::from_ref(&value));
         Ok(value)

@@ -4,13 +4,13 @@
 //! mask of single elements; anything else is a list of places (`exec/places.rs`).
 
 use super::tiles::Operand;
-use super::values::{Data, Descriptor, dtype_of};
+use super::values::{Data, Descriptor, dtype_of, tile_shape};
 use super::{Run, Val};
 use crate::index::{AXES, Index, as_int};
 use crate::program::{Instruction, Op, Reg};
-use crate::types::Scalar;
+use crate::types::{Extent, Scalar};
 use phalanx_sim::DType;
-use phalanx_sim::kernel::{KernelError, Mask, Shape, View};
+use phalanx_sim::kernel::{KernelError, Mask, View};
 use phalanx_sim::memory::Region;
 use std::rc::Rc;
 
@@ -130,12 +130,9 @@ impl Run {
         has_other: bool,
     ) -> Result<Data, KernelError> {
         let pointers = self.index_of(instruction.args[0]).await?;
-        let mask = match has_mask {
-            true => Some(self.index_of(instruction.args[1]).await?),
-            false => None,
-        };
+        let mask = if has_mask { Some(self.index_of(instruction.args[1]).await?) } else { None };
         let kind = self.kind(instruction.args[0]).clone();
-        let (scalar, shape) = (kind.pointee(), kind.shape()?);
+        let (scalar, shape) = (kind.pointee(), kind.extent.clone());
         let other = if has_other { self.operand(instruction, 2) } else { Val::None };
         let elements = self.elements(&pointers, mask.as_deref(), &kind.extent, scalar)?;
         let plain = match &other {
@@ -147,8 +144,9 @@ impl Run {
             Val::Index(index) => index.as_splat().map(|number| number as f64),
             _ => None,
         };
-        let data =
-            self.load_elements(elements, plain.unwrap_or(0.0), dtype_of(scalar), shape).await?;
+        let data = self
+            .load_elements(elements, plain.unwrap_or(0.0), dtype_of(scalar), shape.clone())
+            .await?;
         let is_all = mask
             .as_ref()
             .is_none_or(|mask| mask.as_splat() == Some(1) || mask.covers(&kind.extent));
@@ -176,11 +174,11 @@ impl Run {
         elements: Elements,
         other: f64,
         dtype: DType,
-        shape: Shape,
+        shape: Extent,
     ) -> Result<Data, KernelError> {
         match elements {
             Elements::Nothing => {
-                let tile = self.tl.full(dtype, shape, other)?;
+                let tile = self.tl.full(dtype, tile_shape(&shape), other)?;
                 Ok(Data::shared(Rc::new(tile), shape))
             }
             Elements::View(view, holds) => {
@@ -188,7 +186,7 @@ impl Run {
                 if holds == dtype {
                     return Ok(Data::issued(loading, shape));
                 }
-                self.reinterpreted(loading.await?, dtype, shape)
+                Ok(self.reinterpreted(loading.await?, dtype, shape))
             }
             Elements::List(addresses, mask) => {
                 self.load_list(&addresses, mask.as_deref(), other, dtype, shape).await
@@ -201,12 +199,12 @@ impl Run {
         &self,
         tile: phalanx_sim::kernel::Tile,
         dtype: DType,
-        shape: Shape,
-    ) -> Result<Data, KernelError> {
+        shape: Extent,
+    ) -> Data {
         if tile.dtype() == DType::Bool || dtype == DType::Bool {
-            return Ok(Data::issued(self.tl.cast(&tile, dtype), shape));
+            return Data::issued(self.tl.cast(&tile, dtype), shape);
         }
-        Ok(Data::shared(Rc::new(tile), shape))
+        Data::shared(Rc::new(tile), shape)
     }
 
     async fn store(
@@ -215,10 +213,7 @@ impl Run {
         has_mask: bool,
     ) -> Result<(), KernelError> {
         let pointers = self.index_of(instruction.args[0]).await?;
-        let mask = match has_mask {
-            true => Some(self.index_of(instruction.args[2]).await?),
-            false => None,
-        };
+        let mask = if has_mask { Some(self.index_of(instruction.args[2]).await?) } else { None };
         let kind = self.kind(instruction.args[0]).clone();
         let elements = self.elements(&pointers, mask.as_deref(), &kind.extent, kind.pointee())?;
         let operand = self.full_tile(instruction, 1).await?;
@@ -236,8 +231,7 @@ impl Run {
             Elements::View(view, holds) => {
                 let operand = self.as_held(operand, holds).await?;
                 let storing = self.tl.store(&view, &operand.see());
-                drop(storing);
-                Ok(())
+                storing.error().map_or(Ok(()), |error| Err(error.clone()))
             }
             Elements::List(addresses, mask) => {
                 self.store_list(&addresses, mask.as_deref(), operand).await
@@ -375,14 +369,13 @@ impl Run {
     }
 
     /// Returns addresses and mask of a block; the axes of the tile are those of `order`.
-    fn block_elements(
-        &self,
+    fn block_index(
         descriptor: &Descriptor,
         at: &[i64],
         extent: &[usize],
         scalar: Scalar,
         order: Option<&[usize]>,
-    ) -> Result<Elements, KernelError> {
+    ) -> (Index, Index) {
         let size = i64::try_from(scalar.bytes()).unwrap_or(1);
         // A block of fewer axes than the tensor takes the last ones.
         let skipped = descriptor.lengths.len().saturating_sub(extent.len());
@@ -400,8 +393,34 @@ impl Run {
             low[place] = from.saturating_neg().max(0);
             high[place] = descriptor.lengths[axis].saturating_sub(from);
         }
-        let mask = Index::Box(low, high);
-        self.elements(&Index::Affine(base, strides), Some(&mask), extent, scalar)
+        (Index::Affine(base, strides), Index::Box(low, high))
+    }
+
+    fn block_elements(
+        &self,
+        descriptor: &Descriptor,
+        at: &[i64],
+        extent: &[usize],
+        scalar: Scalar,
+        order: Option<&[usize]>,
+    ) -> Result<Elements, KernelError> {
+        let (pointers, mask) = Self::block_index(descriptor, at, extent, scalar, order);
+        self.elements(&pointers, Some(&mask), extent, scalar)
+    }
+
+    /// Returns addresses, mask and tile of an atomic change of a block.
+    pub(super) async fn block_operand(
+        &mut self,
+        instruction: &Instruction,
+    ) -> Result<(Rc<[i64]>, Rc<[i64]>, Operand), KernelError> {
+        let last = instruction.args.len() - 1;
+        let (descriptor, at) = self.block(instruction, last - 1).await?;
+        let kind = self.kind(instruction.args[last]).clone();
+        let (pointers, mask) =
+            Self::block_index(&descriptor, &at, &kind.extent, kind.scalar(), None);
+        let operand = self.full_tile(instruction, last).await?;
+        self.release(instruction);
+        Ok((pointers.list(&kind.extent), mask.list(&kind.extent), operand))
     }
 
     async fn load_block(
@@ -412,7 +431,7 @@ impl Run {
         let rank = instruction.args.len() - 1;
         let (descriptor, at) = self.block(instruction, rank).await?;
         let kind = self.block_kind(instruction, order);
-        let (scalar, shape) = (kind.pointee(), kind.shape()?);
+        let (scalar, shape) = (kind.pointee(), kind.extent.clone());
         let elements = self.block_elements(&descriptor, &at, &kind.extent, scalar, order)?;
         self.release(instruction);
         let other = if descriptor.pads_with_nan { f64::NAN } else { 0.0 };

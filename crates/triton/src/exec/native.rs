@@ -78,7 +78,12 @@ impl Run {
             .args
             .iter()
             .any(|reg| matches!(self.registers[*reg as usize], Val::Data(_)));
-        let is_view = matches!(instruction.op, Op::Splat | Op::Broadcast | Op::Expand(_));
+        let is_view = match instruction.op {
+            Op::Broadcast | Op::Expand(_) => true,
+            // One integer is looked at, so that what is made of it is known.
+            Op::Splat => self.kind(instruction.args[0]).scalar().is_float(),
+            _ => false,
+        };
         if instruction.to == crate::program::NONE || has_tile && !is_view {
             return Ok(Next::Tiles);
         }
@@ -105,7 +110,7 @@ impl Run {
             Op::AddPointer => self.add_pointer(instruction),
             Op::Bitcast => self.bitcast(instruction),
             Op::Descriptor { rank } => Some(self.descriptor(instruction, *rank)?),
-            _ => self.reshaped(instruction)?,
+            _ => self.reshaped(instruction),
         };
         let Some(value) = result else { return Ok(Next::Tiles) };
         self.release(instruction);
@@ -114,16 +119,16 @@ impl Run {
     }
 
     /// Operations that change the shape alone; of tiles too if no element moves.
-    fn reshaped(&mut self, instruction: &Instruction) -> Result<Option<Val>, KernelError> {
-        let Some(source) = instruction.args.first() else { return Ok(None) };
+    fn reshaped(&self, instruction: &Instruction) -> Option<Val> {
+        let source = instruction.args.first()?;
         let (from, to) = (self.kind(*source), self.kind(instruction.to));
-        Ok(match (&instruction.op, self.look(instruction, 0)) {
+        match (&instruction.op, self.look(instruction, 0)) {
             (
                 Op::Splat | Op::Broadcast | Op::Reshape | Op::Expand(_) | Op::Transpose(_),
                 Val::Float(x),
             ) => Some(Val::Float(*x)),
             (Op::Splat, Val::Whole(number)) => Some(Val::index(Index::splat(*number))),
-            (Op::Splat, Val::Data(data)) => Some(Val::Data(data.with_shape(to.ones()?))),
+            (Op::Splat, Val::Data(data)) => Some(Val::Data(data.with_shape(to.ones()))),
             (Op::Broadcast, Val::Index(index)) => {
                 Some(Val::index(index::broadcast(index, &from.extent, &to.extent)))
             }
@@ -132,7 +137,7 @@ impl Run {
             (Op::Expand(axis), Val::Index(index)) => {
                 Some(Val::index(index::expand(index, &from.extent, *axis)))
             }
-            (Op::Expand(axis), Val::Data(data)) => Some(Val::Data(expanded(data, *axis, to)?)),
+            (Op::Expand(axis), Val::Data(data)) => Some(Val::Data(expanded(data, *axis))),
             (Op::Reshape, Val::Index(index)) => {
                 Some(Val::index(index::reshape(index, &from.extent, &to.extent)))
             }
@@ -140,7 +145,7 @@ impl Run {
                 Some(Val::index(index::transpose(index, &from.extent, order)))
             }
             _ => None,
-        })
+        }
     }
 
     fn arith(&self, instruction: &Instruction, arith: Arith) -> Option<Val> {
@@ -250,7 +255,7 @@ impl Run {
         #[expect(clippy::cast_possible_truncation, reason = "the bits of a float of 32 bits")]
         match (value, from.scalar(), to.scalar()) {
             (Val::Whole(bits), _, Scalar::F32) => {
-                Some(Val::Float(f64::from(f32::from_bits(*bits as u32))))
+                Some(Val::Float(f64::from(f32::from_bits(bits.cast_unsigned() as u32))))
             }
             (Val::Whole(bits), _, Scalar::F64) => {
                 Some(Val::Float(f64::from_bits(bits.cast_unsigned())))
@@ -276,11 +281,10 @@ impl Run {
 }
 
 /// Adds a dimension of 1 to a tile.
-fn expanded(data: &Data, axis: usize, to: &crate::program::RegType) -> Result<Data, KernelError> {
-    to.shape()?;
-    let mut dims = data.shape.dims().to_vec();
+fn expanded(data: &Data, axis: usize) -> Data {
+    let mut dims = data.shape.to_vec();
     dims.insert(axis.min(dims.len()), 1);
-    Ok(data.with_shape(dims.as_slice().into()))
+    data.with_shape(dims.into())
 }
 
 /// Converts an integer to another number of bits.

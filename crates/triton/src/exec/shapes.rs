@@ -3,13 +3,13 @@
 //! Their values are computed by the operations of [`Value`] where it has them; others are computed here at once.
 
 use super::tiles::Operand;
-use super::values::dtype_of;
+use super::values::{dtype_of, tile_shape};
 use super::{Run, Val};
 use crate::combine::{Combine, Number};
 use crate::index::{Index, dense};
 use crate::number::Arith;
 use crate::program::{Instruction, NONE, Op, Reg, RegType};
-use phalanx_sim::kernel::{KernelError, Shape};
+use phalanx_sim::kernel::KernelError;
 use phalanx_sim::spec::VectorClass;
 use phalanx_sim::value::{DType, Reduce, Value};
 use std::rc::Rc;
@@ -47,15 +47,15 @@ impl Run {
         label: (&'static str, VectorClass),
         operand: u64,
         value: Option<Value>,
-    ) -> Result<(), KernelError> {
+    ) {
         if reg == NONE {
-            return Ok(());
+            return;
         }
         let kind = self.kind(reg);
-        let (dtype, shape) = (kind.dtype(), kind.shape()?);
+        let (dtype, extent) = (kind.dtype(), kind.extent.clone());
+        let shape = tile_shape(&extent);
         let operation = self.tl.vector_operation(label, operand, dtype, shape, value);
-        self.keep(reg, operation, shape);
-        Ok(())
+        self.keep(reg, operation, extent);
     }
 
     async fn reduce(
@@ -69,30 +69,30 @@ impl Run {
         }
         if let Some(how) = combine.simple().and_then(reduce_of) {
             let source = self.full_tile(instruction, 0).await?;
-            let operation = self.tl.reduce(how, &source.see(), axis);
-            let shape = self.kind(instruction.args[0]).extent.clone();
-            let left: Vec<usize> = shape
-                .iter()
-                .enumerate()
-                .filter(|(at, _)| *at != axis)
-                .map(|(_, dim)| *dim)
-                .collect();
-            self.keep(instruction.to, operation, left.as_slice().into());
+            let extent = self.kind(instruction.args[0]).extent.clone();
+            let (before, rest) = extent.split_at(axis);
+            let (outer, inner) = (before.iter().product(), rest[1..].iter().product());
+            let operation = if extent.len() > 4 {
+                let flat = [outer, extent[axis], inner];
+                self.tl.reduce(how, &source.tile.seen_as(source.dtype, flat), 1)
+            } else {
+                self.tl.reduce(how, &source.see(), axis)
+            };
+            let left: Vec<usize> = before.iter().chain(&rest[1..]).copied().collect();
+            self.keep(instruction.to, operation, left.into());
             return Ok(());
         }
         let (operands, bytes) = self.all_operands(instruction).await?;
         let extent = self.kind(instruction.args[0]).extent.clone();
         let lists = self.numbers(&operands, instruction)?;
         let folded = lists.map(|lists| fold(combine, &lists, &extent, axis));
-        for (number, reg) in
-            [instruction.to, instruction.also].into_iter().enumerate().take(combine.width)
-        {
+        for (number, reg) in instruction.results().enumerate().take(combine.width) {
             if reg == NONE {
                 continue;
             }
             let dtype = self.kind(reg).dtype();
             let value = folded.as_ref().map(|lists| value_of(&lists[number], dtype));
-            self.give(reg, ("reduce", VectorClass::Reduce), bytes, value)?;
+            self.give(reg, ("reduce", VectorClass::Reduce), bytes, value);
         }
         Ok(())
     }
@@ -107,9 +107,7 @@ impl Run {
         }
         let folded = fold(combine, &lists, &extent, axis);
         self.release(instruction);
-        for (number, reg) in
-            [instruction.to, instruction.also].into_iter().enumerate().take(combine.width)
-        {
+        for (number, reg) in instruction.results().enumerate().take(combine.width) {
             if reg != NONE {
                 let list: Rc<[i64]> = folded[number].iter().map(|number| number.whole()).collect();
                 let value = if self.kind(reg).is_one {
@@ -169,22 +167,20 @@ impl Run {
         let extent = self.kind(instruction.args[0]).extent.clone();
         let lists = self.numbers(&operands, instruction)?;
         let scanned = lists.map(|lists| accumulate(combine, lists, &extent, axis, is_reverse));
-        for (number, reg) in
-            [instruction.to, instruction.also].into_iter().enumerate().take(combine.width)
-        {
+        for (number, reg) in instruction.results().enumerate().take(combine.width) {
             if reg == NONE {
                 continue;
             }
             let dtype = self.kind(reg).dtype();
             let value = scanned.as_ref().map(|lists| value_of(&lists[number], dtype));
-            self.give(reg, ("scan", VectorClass::Reduce), bytes, value)?;
+            self.give(reg, ("scan", VectorClass::Reduce), bytes, value);
         }
         Ok(())
     }
 
     /// Another shape: nothing moves.
     async fn reshape(&mut self, instruction: &Instruction) -> Result<(), KernelError> {
-        let shape = self.kind(instruction.to).shape()?;
+        let shape = self.kind(instruction.to).extent.clone();
         let source = self.full_tile(instruction, 0).await?;
         self.set(instruction.to, Val::Data(super::values::Data::shared(source.tile, shape)));
         Ok(())
@@ -196,33 +192,34 @@ impl Run {
         order: &[usize],
     ) -> Result<(), KernelError> {
         let source = self.tile(instruction, 0).await?;
-        let (dims, bytes) = (source.shape.dims(), source.tile.bytes());
+        let (dims, bytes) = (source.shape.clone(), source.tile.bytes());
         let own = dense(&dims);
         let turned: Vec<usize> = order.iter().map(|axis| dims[*axis]).collect();
         let strides: Vec<usize> = order.iter().map(|axis| own[*axis]).collect();
         let value = source.value().map(|value| value.strided(0, &turned, &strides));
-        let shape = Shape::from(turned.as_slice());
+        let shape = tile_shape(&turned);
         let operation = self.tl.vector_operation(MOVE, bytes, source.dtype, shape, value);
-        self.keep(instruction.to, operation, shape);
+        self.keep(instruction.to, operation, turned.into());
         Ok(())
     }
 
     /// Two tensors side by side along a new last axis.
     async fn join(&mut self, instruction: &Instruction) -> Result<(), KernelError> {
         let (operands, bytes) = self.all_operands(instruction).await?;
-        let len = operands[0].shape.elements();
+        let len = operands[0].shape.iter().product::<usize>();
         let value =
             both(&operands).map(|[a, b]| Value::concat(&[a, b]).strided(0, &[len, 2], &[1, len]));
-        self.give(instruction.to, MOVE, bytes * 2, value)
+        self.give(instruction.to, MOVE, bytes * 2, value);
+        Ok(())
     }
 
     async fn split(&mut self, instruction: &Instruction) -> Result<(), KernelError> {
         let source = self.full_tile(instruction, 0).await?;
         let (value, bytes) = (source.value(), source.tile.bytes());
-        let len = source.shape.elements() / 2;
-        for (offset, reg) in [instruction.to, instruction.also].into_iter().enumerate() {
+        let len = source.shape.iter().product::<usize>() / 2;
+        for (offset, reg) in instruction.results().enumerate() {
             let part = value.as_ref().map(|value| value.strided(offset, &[len], &[2]));
-            self.give(reg, MOVE, bytes, part)?;
+            self.give(reg, MOVE, bytes, part);
         }
         Ok(())
     }
@@ -230,7 +227,8 @@ impl Run {
     async fn cat(&mut self, instruction: &Instruction) -> Result<(), KernelError> {
         let (operands, bytes) = self.all_operands(instruction).await?;
         let value = both(&operands).map(|pair| Value::concat(&pair));
-        self.give(instruction.to, MOVE, bytes * 2, value)
+        self.give(instruction.to, MOVE, bytes * 2, value);
+        Ok(())
     }
 
     /// Elements along an axis, chosen by a tensor of positions.
@@ -241,7 +239,8 @@ impl Run {
             Some(lists) => Some(picked(&lists, &kinds, axis)?),
             None => None,
         };
-        self.give(instruction.to, MOVE, bytes, value)
+        self.give(instruction.to, MOVE, bytes, value);
+        Ok(())
     }
 
     async fn histogram(&mut self, instruction: &Instruction) -> Result<(), KernelError> {
@@ -250,7 +249,10 @@ impl Run {
         let lists = self.numbers(&operands, instruction)?;
         let value = lists.map(|lists| {
             let mut counts = vec![Number::Whole(0); kind.extent.iter().product()];
-            for number in &lists[0] {
+            for (at, number) in lists[0].iter().enumerate() {
+                if lists.get(1).is_some_and(|mask| mask[at].whole() == 0) {
+                    continue;
+                }
                 let bin = usize::try_from(number.whole()).ok().and_then(|bin| counts.get_mut(bin));
                 if let Some(Number::Whole(count)) = bin {
                     *count += 1;
@@ -258,7 +260,8 @@ impl Run {
             }
             value_of(&counts, kind.dtype())
         });
-        self.give(instruction.to, ("histogram", VectorClass::Reduce), bytes, value)
+        self.give(instruction.to, ("histogram", VectorClass::Reduce), bytes, value);
+        Ok(())
     }
 }
 

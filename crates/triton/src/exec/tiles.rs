@@ -1,11 +1,11 @@
 //! Operations on tiles.
 
-use super::values::{Data, dtype_of, unsigned_of};
+use super::values::{Data, dtype_of, tile_shape, unsigned_of};
 use super::{Run, Val};
 use crate::index::Index;
 use crate::number::{Arith, Comparison, Relation};
 use crate::program::{Conversion, Function, Instruction, Op, Reg, RegType};
-use crate::types::Scalar;
+use crate::types::{Extent, Scalar};
 use phalanx_sim::kernel::{Computing, KernelError, Seen, Shape, Tile};
 use phalanx_sim::spec::VectorClass;
 use phalanx_sim::value::{Binary, Compare, DType, Unary, Value};
@@ -15,24 +15,57 @@ use std::rc::Rc;
 pub(super) struct Operand {
     pub(super) tile: Rc<Tile>,
     pub(super) dtype: DType,
-    pub(super) shape: Shape,
+    pub(super) shape: Extent,
 }
 
 impl Operand {
-    /// Returns the tile as the operation sees it.
+    /// Returns the tile as an operation of its own sees it.
     pub(super) fn see(&self) -> Seen<'_> {
-        self.tile.seen_as(self.dtype, self.shape)
+        self.tile.seen_as(self.dtype, tile_shape(&self.shape))
     }
 
-    /// Returns the same tile with numbers without sign.
-    fn see_unsigned(&self, is_unsigned: bool) -> Seen<'_> {
+    /// Returns the tile in a shape, with numbers without sign if `is_unsigned`.
+    fn see_in(&self, shape: Shape, is_unsigned: bool) -> Seen<'_> {
         let dtype = if is_unsigned { unsigned_of(self.dtype) } else { self.dtype };
-        self.tile.seen_as(dtype, self.shape)
+        self.tile.seen_as(dtype, shape)
     }
 
     pub(super) fn value(&self) -> Option<Value> {
         self.see().value()
     }
+}
+
+/// Returns shapes of at most four axes in which operands of more axes broadcast to each other: neighbouring axes along which
+/// the same operands are stretched become one.
+fn together<const N: usize>(operands: [&Operand; N]) -> Result<[Shape; N], KernelError> {
+    let rank = operands[0].shape.len();
+    if rank <= 4 {
+        return Ok(operands.map(|operand| tile_shape(&operand.shape)));
+    }
+    let mut groups: Vec<([bool; N], [usize; N])> = Vec::new();
+    for axis in 0..rank {
+        let dims = operands.map(|operand| operand.shape[axis]);
+        let ones = dims.map(|dim| dim == 1);
+        if ones == [true; N] {
+            continue;
+        }
+        match groups.last_mut() {
+            Some((known, product)) if *known == ones => {
+                product.iter_mut().zip(dims).for_each(|(product, dim)| *product *= dim);
+            }
+            _ => groups.push((ones, dims)),
+        }
+    }
+    if groups.len() > 4 {
+        let text = "tensors of more than four axes are stretched along too many of them";
+        return Err(KernelError::Other(text.to_owned()));
+    }
+    let mut number = 0;
+    Ok(operands.map(|_| {
+        let dims: Vec<usize> = groups.iter().map(|(_, dims)| dims[number]).collect();
+        number += 1;
+        Shape::from(dims.as_slice())
+    }))
 }
 
 impl Run {
@@ -56,11 +89,7 @@ impl Run {
             | Op::CompareExchange
             | Op::DescriptorChange(_) => self.memory(instruction).await?,
             Op::Dot => self.dot(instruction).await?,
-            Op::Arith(_) | Op::Compare(_) | Op::Select if self.is_whole_number(instruction) => {
-                self.look_at_operands(instruction).await?;
-                self.native(instruction)?;
-            }
-            Op::AddPointer | Op::Descriptor { .. } => {
+            _ if self.is_made_known(instruction) => {
                 self.look_at_operands(instruction).await?;
                 self.native(instruction)?;
             }
@@ -77,6 +106,19 @@ impl Run {
         Ok(None)
     }
 
+    /// True if the instruction gives numbers that are known: its operands are looked at.
+    fn is_made_known(&self, instruction: &Instruction) -> bool {
+        match instruction.op {
+            Op::AddPointer | Op::Descriptor { .. } | Op::Splat => true,
+            Op::Arith(_)
+            | Op::Compare(_)
+            | Op::Select
+            | Op::Bitcast
+            | Op::Convert(Conversion::Whole { .. }) => self.is_whole_number(instruction),
+            _ => false,
+        }
+    }
+
     /// True if the instruction computes one integer, which later instructions may need at once.
     fn is_whole_number(&self, instruction: &Instruction) -> bool {
         let takes_one = |reg: &Reg| {
@@ -85,6 +127,7 @@ impl Run {
         };
         match instruction.op {
             Op::Select => self.kind(instruction.args[0]).is_one,
+            Op::Bitcast if self.kind(instruction.to).scalar().is_float() => false,
             _ => instruction.args.iter().all(takes_one),
         }
     }
@@ -117,11 +160,14 @@ impl Run {
         // Looking at one element computes all.
         self.tl.item(&tile, 0)?;
         let list: Rc<[i64]> = tile.value().map(|value| value.to_i64()).unwrap_or_default().into();
+        let first = list.first().copied().unwrap_or(0);
         if kind.is_one {
-            return Ok(Val::Whole(list.first().copied().unwrap_or(0)));
+            return Ok(Val::Whole(first));
         }
-        let dims = data.shape.dims();
-        Ok(Val::index(crate::index::broadcast(&Index::List(list), &dims, &kind.extent)))
+        if list.iter().all(|number| *number == first) {
+            return Ok(Val::index(Index::splat(first)));
+        }
+        Ok(Val::index(crate::index::broadcast(&Index::List(list), &data.shape, &kind.extent)))
     }
 
     /// Reads operand `number`, an integer.
@@ -154,20 +200,26 @@ impl Run {
     pub(super) async fn as_tile(&self, value: Val, kind: &RegType) -> Result<Operand, KernelError> {
         let tile = match value {
             Val::Data(data) => {
-                let (shape, dtype) = (data.shape, kind.dtype());
+                let (shape, dtype) = (data.shape.clone(), kind.dtype());
                 return Ok(Operand { tile: data.tile().await?, dtype, shape });
             }
-            Val::Float(number) => self.tl.full(kind.dtype(), kind.ones()?, number)?,
-            Val::Whole(number) => self.whole_tile(kind.dtype(), kind.ones()?, number).await?,
+            Val::Float(number) => self.tl.full(kind.dtype(), tile_shape(&kind.ones()), number)?,
+            Val::Whole(number) => {
+                self.whole_tile(kind.dtype(), tile_shape(&kind.ones()), number).await?
+            }
             Val::Index(index) => match index.as_splat() {
-                Some(number) => self.whole_tile(kind.dtype(), kind.ones()?, number).await?,
+                Some(number) => {
+                    self.whole_tile(kind.dtype(), tile_shape(&kind.ones()), number).await?
+                }
                 None => self.materialised(&index, kind).await?,
             },
             Val::None | Val::Descriptor(_) => {
                 return Err(KernelError::Other("an operand without a value".to_owned()));
             }
         };
-        let (shape, dtype) = (tile.shape(), tile.dtype());
+        let dtype = tile.dtype();
+        let is_one = tile.shape().elements() == 1;
+        let shape = if is_one { kind.ones() } else { kind.extent.clone() };
         Ok(Operand { tile: Rc::new(tile), dtype, shape })
     }
 
@@ -189,7 +241,7 @@ impl Run {
 
     /// Writes known numbers into a tile: one vector operation.
     async fn materialised(&self, index: &Index, kind: &RegType) -> Result<Tile, KernelError> {
-        let (dtype, shape) = (kind.dtype(), kind.shape()?);
+        let (dtype, shape) = (kind.dtype(), kind.shape());
         let value = self
             .tl
             .has_data()
@@ -198,7 +250,7 @@ impl Run {
     }
 
     /// Keeps the result of an operation that was issued.
-    pub(super) fn keep(&mut self, reg: Reg, operation: Computing, shape: Shape) {
+    pub(super) fn keep(&mut self, reg: Reg, operation: Computing, shape: Extent) {
         self.set(reg, Val::Data(Data::issued(operation, shape)));
     }
 
@@ -212,12 +264,10 @@ impl Run {
             return Err(KernelError::Other(format!("{arith:?} of tiles is not supported")));
         };
         let is_unsigned = arith.is_unsigned();
-        let operation = self.tl.binary(
-            binary,
-            &left.see_unsigned(is_unsigned),
-            &right.see_unsigned(is_unsigned),
-        );
-        self.keep(instruction.to, operation, common(left.shape, right.shape));
+        let [a, b] = together([&left, &right])?;
+        let operation =
+            self.tl.binary(binary, &left.see_in(a, is_unsigned), &right.see_in(b, is_unsigned));
+        self.keep(instruction.to, operation, common(&left.shape, &right.shape));
         Ok(())
     }
 
@@ -230,12 +280,13 @@ impl Run {
         let is_float = left.dtype.is_float();
         let is_unsigned = comparison.is_unsigned && !is_float;
         let relation = relation_of(comparison, is_float);
+        let [a, b] = together([&left, &right])?;
         let operation = self.tl.predicate(
             relation,
-            &left.see_unsigned(is_unsigned),
-            &right.see_unsigned(is_unsigned),
+            &left.see_in(a, is_unsigned),
+            &right.see_in(b, is_unsigned),
         );
-        self.keep(instruction.to, operation, common(left.shape, right.shape));
+        self.keep(instruction.to, operation, common(&left.shape, &right.shape));
         Ok(())
     }
 
@@ -269,7 +320,7 @@ impl Run {
         let is_negated_bit = from.scalar() == Scalar::Int(1)
             && !unsigned
             && !matches!(conversion, Conversion::Float);
-        let operation = self.tl.cast(&source.see_unsigned(unsigned), target);
+        let operation = self.tl.cast(&source.see_in(tile_shape(&source.shape), unsigned), target);
         if !is_negated_bit {
             self.keep(instruction.to, operation, source.shape);
             return Ok(());
@@ -284,17 +335,25 @@ impl Run {
     async fn select_tiles(&mut self, instruction: &Instruction) -> Result<(), KernelError> {
         let condition = self.tile(instruction, 0).await?;
         let (left, right) = (self.tile(instruction, 1).await?, self.tile(instruction, 2).await?);
-        let operation = self.tl.select(&condition.see(), &left.see(), &right.see());
-        let shape = common(condition.shape, common(left.shape, right.shape));
+        let [a, b, c] = together([&condition, &left, &right])?;
+        let operation = self.tl.select(
+            &condition.see_in(a, false),
+            &left.see_in(b, false),
+            &right.see_in(c, false),
+        );
+        let shape = common(&condition.shape, &common(&left.shape, &right.shape));
         self.keep(instruction.to, operation, shape);
         Ok(())
     }
 
     async fn fma_tiles(&mut self, instruction: &Instruction) -> Result<(), KernelError> {
-        let (x, y) = (self.tile(instruction, 0).await?, self.tile(instruction, 1).await?);
-        let z = self.tile(instruction, 2).await?;
-        let operation = self.tl.fma(&x.see(), &y.see(), &z.see());
-        self.keep(instruction.to, operation, common(x.shape, common(y.shape, z.shape)));
+        let (left, right) = (self.tile(instruction, 0).await?, self.tile(instruction, 1).await?);
+        let addend = self.tile(instruction, 2).await?;
+        let [a, b, c] = together([&left, &right, &addend])?;
+        let operation =
+            self.tl.fma(&left.see_in(a, false), &right.see_in(b, false), &addend.see_in(c, false));
+        let shape = common(&left.shape, &common(&right.shape, &addend.shape));
+        self.keep(instruction.to, operation, shape);
         Ok(())
     }
 
@@ -324,7 +383,7 @@ impl Run {
             (self.full_tile(instruction, 0).await?, self.full_tile(instruction, 1).await?);
         let sum = self.operand(instruction, 2);
         let product = left.dtype.product();
-        let shape = kinds[2].shape()?;
+        let shape = kinds[2].extent.clone();
         let is_zero = match &sum {
             Val::Float(number) => *number == 0.0,
             Val::Index(index) => index.as_splat() == Some(0),
@@ -336,9 +395,11 @@ impl Run {
             let sum = self.sum_tile(sum, &kinds[2], product).await?;
             match sum {
                 Ok(tile) => self.tl.accumulate(&left.see(), &right.see(), Some(tile)),
-                Err(tile) => {
-                    self.tl.dot(&left.see(), &right.see(), Some(&tile.seen_as(product, shape)))
-                }
+                Err(tile) => self.tl.dot(
+                    &left.see(),
+                    &right.see(),
+                    Some(&tile.seen_as(product, tile_shape(&shape))),
+                ),
             }
         };
         let wanted = dtype_of(kinds[2].scalar());
@@ -359,10 +420,12 @@ impl Run {
         kind: &RegType,
         product: DType,
     ) -> Result<Result<Tile, Rc<Tile>>, KernelError> {
-        let shape = kind.shape()?;
+        let shape = kind.extent.clone();
         let is_own = kind.dtype() == product;
         let sum = match sum {
-            Val::Data(data) if is_own && data.shape == shape => return data.into_tile(shape).await,
+            Val::Data(data) if is_own && data.shape == shape => {
+                return data.into_tile(tile_shape(&shape)).await;
+            }
             other => other,
         };
         let operand = self.as_tile(sum, kind).await?;
@@ -380,7 +443,7 @@ impl Run {
         instruction: &Instruction,
         number: usize,
     ) -> Result<Operand, KernelError> {
-        let shape = self.kind(instruction.args[number]).shape()?;
+        let shape = self.kind(instruction.args[number]).extent.clone();
         let operand = self.tile(instruction, number).await?;
         self.filled(operand, shape).await
     }
@@ -389,16 +452,18 @@ impl Run {
     pub(super) async fn filled(
         &self,
         operand: Operand,
-        shape: Shape,
+        shape: Extent,
     ) -> Result<Operand, KernelError> {
         if operand.shape == shape {
             return Ok(operand);
         }
         let dtype = operand.dtype;
-        let value = operand.value().map(|value| stretched(&value, operand.shape, shape));
+        let value = operand.value().map(|value| stretched(&value, &operand.shape, &shape));
         let label = ("broadcast", VectorClass::Add);
-        let tile =
-            self.tl.vector_operation(label, operand.tile.bytes(), dtype, shape, value).await?;
+        let tile = self
+            .tl
+            .vector_operation(label, operand.tile.bytes(), dtype, tile_shape(&shape), value)
+            .await?;
         Ok(Operand { tile: Rc::new(tile), dtype, shape })
     }
 
@@ -445,26 +510,22 @@ fn shown(value: &Value, kind: &RegType) -> String {
 }
 
 /// Returns the shape of two that are broadcast to each other.
-pub(super) fn common(left: Shape, right: Shape) -> Shape {
-    let dims: Vec<usize> = left
-        .dims()
-        .iter()
-        .zip(right.dims().iter())
-        .map(|(a, b)| if *a == 1 { *b } else { *a })
-        .collect();
-    dims.as_slice().into()
+pub(super) fn common(left: &Extent, right: &Extent) -> Extent {
+    if left == right {
+        return left.clone();
+    }
+    left.iter().zip(right.iter()).map(|(a, b)| if *a == 1 { *b } else { *a }).collect()
 }
 
 /// Stretches dimensions of 1.
-pub(super) fn stretched(value: &Value, from: Shape, to: Shape) -> Value {
-    let (from, to) = (from.dims(), to.dims());
-    let own = crate::index::dense(&from);
+pub(super) fn stretched(value: &Value, from: &[usize], to: &[usize]) -> Value {
+    let own = crate::index::dense(from);
     let strides: Vec<usize> = own
         .iter()
         .zip(from.iter())
         .map(|(stride, dim)| if *dim == 1 { 0 } else { *stride })
         .collect();
-    value.strided(0, &to, &strides)
+    value.strided(0, to, &strides)
 }
 
 fn binary_of(arith: Arith) -> Option<Binary> {
@@ -517,10 +578,9 @@ fn relation_of(comparison: Comparison, is_float: bool) -> Compare {
         (Relation::Le, true) => Compare::UnorderedLe,
         (Relation::Gt, true) => Compare::UnorderedGt,
         (Relation::Ge, true) => Compare::UnorderedGe,
-        (Relation::Ne, true) => Compare::Ne,
         (Relation::Ne, false) if is_float => Compare::OrderedNe,
         (Relation::Eq, false) => Compare::Eq,
-        (Relation::Ne, false) => Compare::Ne,
+        (Relation::Ne, _) => Compare::Ne,
         (Relation::Lt, false) => Compare::Lt,
         (Relation::Le, false) => Compare::Le,
         (Relation::Gt, false) => Compare::Gt,

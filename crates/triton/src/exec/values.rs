@@ -2,7 +2,7 @@
 
 use crate::index::Index;
 use crate::program::RegType;
-use crate::types::Scalar;
+use crate::types::{Extent, Scalar};
 use phalanx_sim::DType;
 use phalanx_sim::kernel::{Computing, KernelError, Shape, Tile};
 use std::cell::RefCell;
@@ -47,7 +47,7 @@ pub(crate) struct Descriptor {
 #[derive(Clone)]
 pub(crate) struct Data {
     cell: Rc<RefCell<Cell>>,
-    pub(crate) shape: Shape,
+    pub(crate) shape: Extent,
 }
 
 enum Cell {
@@ -59,17 +59,17 @@ enum Cell {
 
 impl Data {
     /// The result of an operation that was issued.
-    pub(crate) fn issued(operation: Computing, shape: Shape) -> Self {
+    pub(crate) fn issued(operation: Computing, shape: Extent) -> Self {
         Self { cell: Rc::new(RefCell::new(Cell::Issued(operation))), shape }
     }
 
     /// A tile that others may hold too.
-    pub(crate) fn shared(tile: Rc<Tile>, shape: Shape) -> Self {
+    pub(crate) fn shared(tile: Rc<Tile>, shape: Extent) -> Self {
         Self { cell: Rc::new(RefCell::new(Cell::Ready(tile))), shape }
     }
 
     /// The same tile in another shape.
-    pub(crate) fn with_shape(&self, shape: Shape) -> Self {
+    pub(crate) fn with_shape(&self, shape: Extent) -> Self {
         Self { cell: self.cell.clone(), shape }
     }
 
@@ -133,20 +133,21 @@ impl RegType {
         dtype_of(self.scalar())
     }
 
-    /// Returns its shape as a tile.
-    pub(crate) fn shape(&self) -> Result<Shape, KernelError> {
-        if self.extent.len() > 4 {
-            return Err(KernelError::Other(format!(
-                "a tensor of {} axes; a tile has at most four",
-                self.extent.len()
-            )));
-        }
-        Ok(Shape::from(&*self.extent))
+    /// Returns the shape of its tile.
+    pub(crate) fn shape(&self) -> Shape {
+        tile_shape(&self.extent)
     }
 
-    /// Returns the shape of a tile of one element that stands for all.
-    pub(crate) fn ones(&self) -> Result<Shape, KernelError> {
-        self.shape()?;
-        Ok(Shape::from(&[1, 1, 1, 1][..self.extent.len()]))
+    /// Returns the extent of one element that stands for all.
+    pub(crate) fn ones(&self) -> Extent {
+        vec![1; self.extent.len()].into()
+    }
+}
+
+/// Returns the shape of a tile of a tensor; one of more than four axes is flat.
+pub(crate) fn tile_shape(extent: &[usize]) -> Shape {
+    match extent.len() {
+        0..=4 => extent.into(),
+        _ => extent.iter().product::<usize>().into(),
     }
 }

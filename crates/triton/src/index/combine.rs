@@ -105,11 +105,13 @@ fn divided(
 /// Splits a tensor of no negative number into quotient and rest, if the rest does not wrap.
 fn split(base: i64, strides: &[i64; AXES], by: i64, extent: &[usize]) -> Option<(Index, Index)> {
     let (mut quotient, mut rest) = ([0; AXES], [0; AXES]);
-    for axis in 0..AXES {
-        let side = if strides[axis] % by == 0 { &mut quotient } else { &mut rest };
-        side[axis] = strides[axis];
+    for (axis, stride) in strides.iter().enumerate() {
+        if stride % by == 0 {
+            quotient[axis] = stride / by;
+        } else {
+            rest[axis] = *stride;
+        }
     }
-    quotient.iter_mut().for_each(|stride| *stride /= by);
     let part = Index::Affine(base.rem_euclid(by), rest);
     let (low, high) = part.bounds(extent);
     (low >= 0 && high < by).then(|| (Index::Affine(base.div_euclid(by), quotient), part))

@@ -27,6 +27,7 @@ impl Lower<'_> {
         }
         let mut combine = Combine { width, steps: Vec::new(), results: Vec::new() };
         for inner in &block.operations {
+            take_constants(inner, frame, &mut known, &mut combine);
             let at = |number: usize| -> Lowered<usize> {
                 let value = inner.operands.get(number);
                 value.and_then(|value| known.get(value).copied()).ok_or_else(|| {
@@ -58,12 +59,8 @@ impl Lower<'_> {
         frame: &Frame<'_>,
         at: &dyn Fn(usize) -> Lowered<usize>,
     ) -> Lowered<Step> {
-        let scalar_of =
-            |value: Option<&ValueId>| match value.map(|value| frame.kind(*value).element()) {
-                Some(Element::Number(scalar) | Element::Pointer(scalar)) => scalar,
-                None => Scalar::Int(64),
-            };
-        let (taken, given) = (scalar_of(inner.operands.first()), scalar_of(inner.results.first()));
+        let (taken, given) =
+            (scalar_of(frame, inner.operands.first()), scalar_of(frame, inner.results.first()));
         let name = inner.name.as_str();
         if let Some(arith) = Arith::of_name(name) {
             return Ok(Step::Arith(arith, at(0)?, at(1)?, given));
@@ -72,13 +69,7 @@ impl Lower<'_> {
             return Ok(Step::Function(function, at(0)?, given));
         }
         Ok(match name {
-            "arith.constant" => Step::Constant(match inner.attribute("value") {
-                Some(Attribute::Float(number)) => Number::Float(*number),
-                Some(Attribute::Bits(bits)) => {
-                    Number::Float(super::operations::float_of(*bits, given))
-                }
-                _ => Number::Whole(inner.int("value").unwrap_or(0)),
-            }),
+            "arith.constant" => Step::Constant(constant(inner, given)),
             "arith.cmpi" | "arith.cmpf" => {
                 let word = inner.words.first().map_or("", String::as_str);
                 let Some(comparison) = Comparison::of_name(word) else {
@@ -91,5 +82,42 @@ impl Lower<'_> {
             | "arith.fptosi" => Step::Cast(at(0)?, given),
             _ => return Err(self.error(inner, "not supported inside a reduction or a scan")),
         })
+    }
+}
+
+/// Adds the constants from outside that an operation uses.
+fn take_constants(
+    inner: &Operation,
+    frame: &Frame<'_>,
+    known: &mut BTreeMap<ValueId, usize>,
+    combine: &mut Combine,
+) {
+    for value in &inner.operands {
+        let maker = frame.makers[*value as usize];
+        if let (None, Some(maker)) = (known.get(value), maker)
+            && maker.name == "arith.constant"
+        {
+            known.insert(*value, 2 * combine.width + combine.steps.len());
+            let number = constant(maker, scalar_of(frame, Some(value)));
+            combine.steps.push(Step::Constant(number));
+        }
+    }
+}
+
+fn scalar_of(frame: &Frame<'_>, value: Option<&ValueId>) -> Scalar {
+    match value.map(|value| frame.kind(*value).element()) {
+        Some(Element::Number(scalar) | Element::Pointer(scalar)) => scalar,
+        None => Scalar::Int(64),
+    }
+}
+
+/// Returns the number of a constant.
+fn constant(operation: &Operation, scalar: Scalar) -> Number {
+    match operation.attribute("value") {
+        Some(Attribute::Float(number)) => Number::Float(*number),
+        Some(Attribute::Bits(bits)) if scalar.is_float() => {
+            Number::Float(super::operations::float_of(*bits, scalar))
+        }
+        _ => Number::Whole(operation.int("value").unwrap_or(0)),
     }
 }

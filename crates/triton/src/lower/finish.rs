@@ -31,8 +31,8 @@ impl Lower<'_> {
         while changed {
             changed = false;
             for instruction in self.blocks.iter().flatten() {
-                let gives = [instruction.to, instruction.also].into_iter();
-                let is_used = gives.filter(|reg| *reg != NONE).any(|reg| is_needed[reg as usize]);
+                let mut gives = instruction.results().filter(|reg| *reg != NONE);
+                let is_used = gives.any(|reg| is_needed[reg as usize]);
                 if instruction.op.has_effect() || is_used {
                     for reg in &instruction.args {
                         changed |= !std::mem::replace(&mut is_needed[*reg as usize], true);
@@ -42,9 +42,8 @@ impl Lower<'_> {
         }
         for block in &mut self.blocks {
             block.retain(|instruction| {
-                let gives = [instruction.to, instruction.also].into_iter();
-                instruction.op.has_effect()
-                    || gives.filter(|reg| *reg != NONE).any(|reg| is_needed[reg as usize])
+                let mut gives = instruction.results().filter(|reg| *reg != NONE);
+                instruction.op.has_effect() || gives.any(|reg| is_needed[reg as usize])
             });
         }
     }
@@ -102,7 +101,7 @@ impl Lower<'_> {
             }
             let mut live = at_end;
             for instruction in self.blocks[at].iter_mut().rev() {
-                for reg in [&mut instruction.to, &mut instruction.also] {
+                for reg in std::iter::once(&mut instruction.to).chain(&mut instruction.also) {
                     let is_used =
                         *reg != NONE && std::mem::replace(&mut live[*reg as usize], false);
                     *reg = if is_used { *reg } else { NONE };
@@ -120,7 +119,14 @@ impl Lower<'_> {
                 let args = drops.into_boxed_slice();
                 block.insert(
                     0,
-                    Instruction { op: Op::Drop, to: NONE, also: NONE, args, dies: 0, line },
+                    Instruction {
+                        op: Op::Drop,
+                        to: NONE,
+                        also: Box::default(),
+                        args,
+                        dies: 0,
+                        line,
+                    },
                 );
             }
         }
@@ -189,7 +195,7 @@ impl Lower<'_> {
 
 /// Turns the registers that are live after an instruction into those that are live before.
 fn step_back(instruction: &Instruction, live: &mut [bool]) {
-    for reg in [instruction.to, instruction.also].into_iter().filter(|reg| *reg != NONE) {
+    for reg in instruction.results().filter(|reg| *reg != NONE) {
         live[reg as usize] = false;
     }
     for reg in &instruction.args {

@@ -107,7 +107,10 @@ impl<'m> Lower<'m> {
             }
             // Hints, and orders of memory accesses that the program keeps anyway.
             "llvm.intr.assume" | "gpu.barrier" | "ttg.barrier" | "tt.debug_barrier" => Ok(()),
-            "ub.poison" => self.poison(operation, frame),
+            "ub.poison" => {
+                self.poison(operation, frame);
+                Ok(())
+            }
             _ => match self.simple(operation, frame) {
                 Some((op, count)) => self.plain(op, operation, frame, count),
                 None => Err(self.unknown(operation)),
@@ -145,7 +148,7 @@ impl<'m> Lower<'m> {
             "tt.split" => (Op::Split, 1),
             "tt.cat" => (Op::Cat, 2),
             "tt.gather" => (Op::Gather { axis: axis() }, 2),
-            "tt.histogram" if operation.operands.len() == 1 => (Op::Histogram, 1),
+            "tt.histogram" => (Op::Histogram, operation.operands.len()),
             _ => (Op::Convert(self.conversion(operation, frame)?), 1),
         })
     }
@@ -209,8 +212,8 @@ impl<'m> Lower<'m> {
     fn with_results(&mut self, op: Op, args: &[Reg], operation: &Operation, frame: &mut Frame<'m>) {
         let results = self.results(operation, frame);
         self.emit(op, results.first().copied().unwrap_or(NONE), args);
-        if let (Some(also), Some(last)) = (results.get(1), self.blocks[self.current].last_mut()) {
-            last.also = *also;
+        if let (Some(also), Some(last)) = (results.get(1..), self.blocks[self.current].last_mut()) {
+            last.also = also.into();
         }
     }
 
@@ -250,13 +253,12 @@ impl<'m> Lower<'m> {
     }
 
     /// Any number will do.
-    fn poison(&mut self, operation: &'m Operation, frame: &mut Frame<'m>) -> Lowered<()> {
+    fn poison(&mut self, operation: &'m Operation, frame: &mut Frame<'m>) {
         let is_float = operation.results.first().is_some_and(|result| {
             matches!(frame.kind(*result).element(), Element::Number(scalar) if scalar.is_float())
         });
         let constant = if is_float { Constant::Float(0.0) } else { Constant::Whole(0) };
         self.with_results(Op::Constant(constant), &[], operation, frame);
-        Ok(())
     }
 
     fn comparison(&mut self, operation: &'m Operation, frame: &mut Frame<'m>) -> Lowered<()> {
@@ -344,10 +346,6 @@ impl<'m> Lower<'m> {
     fn reduction(&mut self, operation: &'m Operation, frame: &mut Frame<'m>) -> Lowered<()> {
         let combine = Rc::new(self.combination(operation, frame)?);
         let count = operation.operands.len();
-        if count > 2 {
-            let text = format!("{count} tensors at once; at most two are supported");
-            return Err(self.error(operation, text));
-        }
         let axis = operation.int("axis").and_then(|axis| usize::try_from(axis).ok()).unwrap_or(0);
         let rank = frame.kind(operation.operands.first().copied().unwrap_or(0)).extent().len();
         if axis >= rank {
@@ -368,8 +366,10 @@ impl<'m> Lower<'m> {
         let word = operation.words.first().map_or("", String::as_str);
         let change = match word {
             "add" | "fadd" => Change::Add,
-            "max" | "umax" => Change::Max,
-            "min" | "umin" => Change::Min,
+            "max" => Change::Max,
+            "umax" => Change::MaxUnsigned,
+            "min" => Change::Min,
+            "umin" => Change::MinUnsigned,
             "and" => Change::And,
             "or" => Change::Or,
             "xor" => Change::Xor,
@@ -439,10 +439,10 @@ impl<'m> Lower<'m> {
 /// Returns the axes of a transposition.
 fn order_of(operation: &Operation) -> Rc<[usize]> {
     match operation.attribute("order") {
-        Some(Attribute::List(axes)) => axes
+        Some(Attribute::List(order)) => order
             .iter()
             .map(|axis| match axis {
-                Attribute::Int(axis) => usize::try_from(*axis).unwrap_or(usize::MAX),
+                Attribute::Int(number) => usize::try_from(*number).unwrap_or(usize::MAX),
                 _ => usize::MAX,
             })
             .collect(),
@@ -482,7 +482,7 @@ pub(super) fn float_of(bits: u64, scalar: Scalar) -> f64 {
 /// Returns the float of 8 bits with these bits.
 fn small_float(bits: u8, scalar: Scalar) -> f64 {
     let (exponent_bits, mantissa_bits) = if scalar == Scalar::F8E4M3 { (4, 3) } else { (5, 2) };
-    let bias = (1 << (exponent_bits - 1)) - 1;
+    let offset = (1 << (exponent_bits - 1)) - 1;
     let (mantissa, exponent) = (bits & ((1 << mantissa_bits) - 1), (bits & 0x7f) >> mantissa_bits);
     let is_special = if scalar == Scalar::F8E4M3 { bits & 0x7f == 0x7f } else { exponent == 31 };
     let sign = if bits & 0x80 == 0 { 1.0 } else { -1.0 };
@@ -496,7 +496,7 @@ fn small_float(bits: u8, scalar: Scalar) -> f64 {
     let scale = |power: i32| f64::from(power).exp2();
     let part = f64::from(mantissa) / scale(mantissa_bits);
     if exponent == 0 {
-        return sign * part * scale(1 - bias);
+        return sign * part * scale(1 - offset);
     }
-    sign * (1.0 + part) * scale(i32::from(exponent) - bias)
+    sign * (1.0 + part) * scale(i32::from(exponent) - offset)
 }

@@ -47,7 +47,7 @@ fn low_2_every_register_is_empty_after_its_last_use() {
                         full.remove(reg);
                     }
                 }
-                full.extend([instruction.to, instruction.also].iter().filter(|reg| **reg != NONE));
+                full.extend(instruction.results().filter(|reg| *reg != NONE));
                 match instruction.op {
                     Op::Jump(to) => {
                         open.push((to, full));

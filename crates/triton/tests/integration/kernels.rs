@@ -3,6 +3,7 @@
 use crate::{failure, on};
 use phalanx_sim::DType;
 use phalanx_sim::machine::Options;
+use phalanx_sim::value::Buffer;
 use phalanx_torch::Tensor;
 use phalanx_triton::{Argument, Kernel, Settings};
 
@@ -13,6 +14,9 @@ pub(crate) fn kernel(text: &str) -> Kernel {
 const ADD: &str = include_str!("../kernels/add.ttir");
 const MATMUL: &str = include_str!("../kernels/matmul.ttir");
 const SOFTMAX: &str = include_str!("../kernels/softmax.ttir");
+const SHAPES: &str = include_str!("../kernels/shapes.ttir");
+const LOCKED: &str = include_str!("../kernels/locked.ttir");
+const PLACED: &str = include_str!("../kernels/placed.ttir");
 const DESCRIBED: &str = include_str!("../kernels/described.ttir");
 
 pub(crate) fn pointer(tensor: &Tensor) -> Argument {
@@ -124,6 +128,128 @@ fn tex_1_blocks_of_descriptors_end_at_the_edge() {
     let (a, b) = (numbers(m * k, 1), numbers(n * k, 2));
     let turned: Vec<f32> = (0..k * n).map(|at| b[at % n * k + at / n]).collect();
     assert_eq!(c, product(&a, &turned, [m, n, k]), "TEX-1");
+}
+
+#[test]
+fn tex_1_sorts_scans_and_other_moves_of_elements() {
+    const B: usize = 64;
+    let source = numbers(B, 5);
+    let (out, _) = on("quad-sip", Options::default(), |rank| async move {
+        let x = rank.from_slice(&numbers(B, 5), [B], DType::F32)?;
+        let out = rank.zeros([6 * B], DType::F32)?;
+        kernel(SHAPES)
+            .launch(&rank, &[pointer(&x), pointer(&out)], &[], &grid([1; 3]))?
+            .wait()
+            .await?;
+        out.to_vec().await
+    });
+    let part = |number: usize| out[number * B..][..B].to_vec();
+    let mut sorted = source.clone();
+    sorted.sort_by(f32::total_cmp);
+    assert_eq!(part(0), sorted, "TEX-1: sort");
+    let mut sum = 0.0;
+    let sums: Vec<f32> = source
+        .iter()
+        .map(|x| {
+            sum += x;
+            sum
+        })
+        .collect();
+    assert_eq!(part(1), sums, "TEX-1: cumsum");
+    let halves: Vec<f32> = source.chunks(2).map(|pair| sum + pair[0] - pair[1]).collect();
+    assert_eq!(part(2)[..B / 2], halves, "TEX-1: split and interleave");
+    let turned: Vec<f32> = (0..B).map(|at| source[at % (B / 4) * 4 + at / (B / 4)] * 2.0).collect();
+    assert_eq!(part(3), turned, "TEX-1: trans");
+    let best: Vec<f32> = source
+        .chunks(4)
+        .map(|row| {
+            let top = row.iter().copied().fold(f32::MIN, f32::max);
+            let at = u8::try_from(row.iter().position(|x| *x == top).unwrap()).unwrap();
+            f32::from(at) + top
+        })
+        .collect();
+    assert_eq!(part(4)[..B / 4], best, "TEX-1: argmax");
+    let chosen = source.iter().zip(0_u8..).map(|(x, at)| match at % 3 {
+        0 => *x,
+        _ => x.abs() * f32::from(at / 2),
+    });
+    assert_eq!(part(5), chosen.collect::<Vec<_>>(), "TEX-1: where");
+}
+
+#[test]
+fn tex_1_locks_and_counters_hold_for_all_programs() {
+    let ((total, counts), _) = on("quad-sip", Options::default(), |rank| async move {
+        let total = rank.zeros([32], DType::F32)?;
+        let (counts, lock) = (rank.zeros([4], DType::I32)?, rank.zeros([1], DType::I32)?);
+        let arguments = [pointer(&total), pointer(&counts), pointer(&lock)];
+        kernel(LOCKED).launch(&rank, &arguments, &[], &grid([9, 1, 1]))?.wait().await?;
+        Ok((total.to_vec().await?, counts.to_vec().await?))
+    });
+    let expected: Vec<f32> = (0_u8..32).map(|at| 9.0 * f32::from(at)).collect();
+    assert_eq!(total, expected, "TEX-1");
+    assert_eq!(counts, [72.0; 4], "TEX-1");
+}
+
+#[test]
+fn tex_1_addresses_from_memory_find_their_elements() {
+    let (out, _) = on("quad-sip", Options::default(), |rank| async move {
+        let source = rank.from_slice(&numbers(100, 4), [100], DType::F32)?;
+        let places: Vec<i32> = (0..32).map(|at| (at * 37 + 5) % 100).collect();
+        let places = rank.from_buffer(Buffer::I32(places), [32])?;
+        let out = rank.zeros([64], DType::F32)?;
+        let buffer = Buffer::I64(vec![0, 0x7000_0000_0010, 0]);
+        let tables = rank.from_buffer(buffer, [3])?;
+        let arguments =
+            [pointer(&source), pointer(&places), pointer(&out), pointer(&tables), whole(20)];
+        // The second address of the table is the fifth element of the source.
+        let mapped = [(0x7000_0000_0000, source.clone())];
+        kernel(PLACED).launch(&rank, &arguments, &mapped, &grid([1; 3]))?.wait().await?;
+        out.to_vec().await
+    });
+    let source = numbers(100, 4);
+    for at in 0..32 {
+        let expected = if at < 20 { source[(at * 37 + 5) % 100] } else { -1.0 };
+        assert_eq!(out[31 - at].to_bits(), expected.to_bits(), "TEX-1: element {at}");
+        assert_eq!(
+            out[32 + at].to_bits(),
+            source[4 + at * at % 32].to_bits(),
+            "TEX-1: element {at}"
+        );
+    }
+}
+
+#[test]
+fn a_run_without_data_says_that_addresses_need_it() {
+    let options = Options { data: false, ..Options::default() };
+    let words = failure("quad-sip", options, |rank| async move {
+        let source = rank.zeros([100], DType::F32)?;
+        let places = rank.from_buffer(Buffer::I32(vec![0; 32]), [32])?;
+        let out = rank.zeros([64], DType::F32)?;
+        let tables = rank.zeros([3], DType::I64)?;
+        let arguments =
+            [pointer(&source), pointer(&places), pointer(&out), pointer(&tables), whole(20)];
+        kernel(PLACED).launch(&rank, &arguments, &[], &grid([1; 3]))?.wait().await
+    });
+    assert!(words.contains("data is off") && words.contains("kernels.py:"), "{words}");
+}
+
+#[test]
+fn reports_show_lines_of_the_source() {
+    let mut context = crate::context("quad-sip", Options::default());
+    let results = phalanx_torch::multiprocessing::spawn(&mut context, 1, |_, rank| async move {
+        let x = rank.from_slice(&numbers(4096, 1), [4096], DType::F32)?;
+        let out = rank.zeros([4096], DType::F32)?;
+        let arguments = [pointer(&x), pointer(&x), pointer(&out), whole(4096)];
+        kernel(ADD).launch(&rank, &arguments, &[], &grid([4, 1, 1]))?.wait().await
+    });
+    results.unwrap();
+    let report = context.report();
+    let bytes: u64 = report.lines.iter().map(|line| line.bytes).sum();
+    assert!(
+        report.lines.iter().all(|line| line.kernel == "add" && line.place.contains("kernels.py:"))
+    );
+    assert!(bytes >= 3 * 4096 * 4, "{:?}", report.lines);
+    assert!(report.to_string().contains("lines of kernels"), "{report}");
 }
 
 #[test]

@@ -128,6 +128,44 @@ def described(a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.const
     cd.store([pm * BM, pn * BN], acc.to(tl.float16))
 
 
+@triton.jit
+def shapes(source, out, B: tl.constexpr):
+    o = tl.arange(0, B)
+    x = tl.load(source + o)
+    tl.store(out + o, tl.sort(x))
+    tl.store(out + B + o, tl.cumsum(x, 0))
+    m = tl.reshape(x, (B // 4, 4))
+    a, b = tl.split(tl.reshape(x, (B // 2, 2)))
+    half = tl.arange(0, B // 2)
+    tl.store(out + 2 * B + half, tl.interleave(a, b).to(tl.float32).sum() + a - b)
+    t = tl.trans(m) * 2.0
+    tl.store(out + 3 * B + tl.arange(0, 4)[:, None] * (B // 4) + tl.arange(0, B // 4)[None, :], t)
+    best = tl.argmax(m, 1)
+    tl.store(out + 4 * B + tl.arange(0, B // 4), best.to(tl.float32) + tl.max(m, 1))
+    tl.store(out + 5 * B + o, tl.where(o % 3 == 0, x, tl.abs(x) * (o // 2)))
+
+
+@triton.jit
+def locked(total, counts, lock, B: tl.constexpr):
+    o = tl.arange(0, B)
+    while tl.atomic_cas(lock, 0, 1) == 1:
+        pass
+    tl.store(total + o, tl.load(total + o) + o)
+    tl.debug_barrier()
+    tl.atomic_xchg(lock, 0)
+    tl.atomic_add(counts + o % 4, 1)
+
+
+@triton.jit
+def placed(source, places, out, tables, n, B: tl.constexpr):
+    o = tl.arange(0, B)
+    at = tl.load(places + o, mask=o < n, other=0)
+    x = tl.load(source + at, mask=o < n, other=-1.0)
+    tl.store(out + (B - 1 - o), x)
+    second = tl.load(tables + 1).to(tl.pointer_type(tl.float32))
+    tl.store(out + B + o, tl.load(second + o * o % B))
+
+
 def write(fn, signature, constants):
     names = fn.arg_names
     kinds = {**signature, **{name: "constexpr" for name in constants}}
@@ -153,4 +191,7 @@ if __name__ == "__main__":
     write(matmul, {"a": "*fp16", "b": "*fp16", "c": "*fp16", **numbers("M N K sam sak sbk sbn scm scn")}, {"BM": 32, "BN": 64, "BK": 32, "G": 8})
     write(softmax, {"out": "*fp32", "source": "*fp32", **numbers("in_stride out_stride rows columns")}, {"BLOCK": 128})
     write(wide, {"p": "*fp32", "q": "*fp32", "lock": "*i32", **numbers("n s")}, {"B": 64})
+    write(shapes, {"source": "*fp32", "out": "*fp32"}, {"B": 64})
+    write(locked, {"total": "*fp32", "counts": "*i32", "lock": "*i32"}, {"B": 32})
+    write(placed, {"source": "*fp32", "places": "*i32", "out": "*fp32", "tables": "*i64", "n": "i32"}, {"B": 32})
     write(described, {"a": "*fp16", "b": "*fp16", "c": "*fp16", **numbers("M N K")}, {"BM": 32, "BN": 64, "BK": 32})

@@ -5,7 +5,7 @@ use phalanx_sim::executor::PartitionOrder;
 use phalanx_sim::machine::{Options, RunError};
 use phalanx_sim::{DType, Time};
 use phalanx_torch::multiprocessing::spawn;
-use phalanx_torch::{Context, Error, Rank, distributed as dist};
+use phalanx_torch::{Context, DpPolicy, Error, Rank, distributed as dist};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -206,4 +206,60 @@ fn a_tensor_of_another_rank_is_refused() {
     let text = failed.unwrap_err().errors[&1].to_string();
     assert!(text.contains("of rank 0 was asked for by the program of rank 1"), "{text}");
     assert_usable(&mut context);
+}
+
+#[test]
+fn slc_4_a_slice_ends_with_the_first_of_what_is_watched() {
+    let mut context = quad();
+    let ranks = context.ranks(3).unwrap();
+    let tensors: Vec<_> = ranks.iter().map(|cx| cx.full([4], 1.0, DType::F32).unwrap()).collect();
+    context.drain().unwrap();
+    let start = context.now();
+    let naps = [Time::us(3), Time::us(1), Time::us(2)];
+    let handles: Vec<_> =
+        ranks.iter().zip(&tensors).zip(naps).map(|((cx, x), span)| nap(cx, x, span)).collect();
+    let mut watches: Vec<_> = ranks
+        .iter()
+        .zip(&handles)
+        .map(|(cx, handle)| {
+            let handle = handle.clone();
+            Some(cx.watch(async move { handle.wait().await.unwrap() }))
+        })
+        .collect();
+    // Nobody watches the nap of two microseconds any more: it ends unseen.
+    watches[2] = None;
+    let mut seen = Vec::new();
+    for _ in 0..2 {
+        context.drain().unwrap();
+        let over =
+            watches.iter().position(|watch| watch.as_ref().is_some_and(|one| one.is_finished()));
+        let rank = over.unwrap();
+        watches[rank] = None;
+        seen.push(rank);
+        assert!(handles[rank].is_over() && context.now() >= start + naps[rank]);
+        assert_eq!(handles[0].is_over(), rank == 0, "SLC-4: not a moment later");
+    }
+    assert_eq!(seen, [1, 0]);
+    assert!(handles[2].is_over());
+}
+
+#[test]
+fn a_debugger_sees_and_sets_memory_in_no_time() {
+    let mut context = quad();
+    let cx = context.main();
+    let x = cx.full([2, 3], 1.5, DType::F16).unwrap();
+    context.drain().unwrap();
+    let now = context.now();
+    assert_eq!(x.peek().unwrap().to_f32(), [1.5; 6]);
+    let other = cx.full([6], 2.0, DType::F16).unwrap();
+    context.drain().unwrap();
+    assert!(context.now() > now);
+    x.place(&other.peek().unwrap()).unwrap();
+    assert_eq!(x.peek().unwrap().to_f32(), [2.0; 6]);
+    let numbers: Vec<f32> = (0..8).map(|number| number as f32).collect();
+    let cut = cx.placed(DpPolicy::row_wise(4)).from_slice(&numbers, [4, 2], DType::F32).unwrap();
+    context.drain().unwrap();
+    let later = context.now();
+    assert_eq!(cut.peek().unwrap().to_f32(), numbers, "RES-1: from several shards");
+    assert_eq!(context.now(), later);
 }

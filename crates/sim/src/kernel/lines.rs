@@ -1,0 +1,110 @@
+//! Time and bytes by line of a kernel's source.
+//!
+//! - **LIN-1 (whole).** The times of the lines of a kernel add up to the stall stacks of its programs.
+
+use super::{Program, Tl};
+use crate::record::LineTotal;
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// The source lines of a kernel.
+#[derive(Debug)]
+pub struct Lines {
+    /// The kernel.
+    pub kernel: String,
+    /// File and line, and the text there, by number.
+    pub lines: Vec<(String, String)>,
+}
+
+/// The totals of the lines of a kernel on one SIP.
+pub(crate) type LineTotals = Rc<RefCell<Vec<LineTotal>>>;
+
+impl Tl {
+    /// Accounts for the program's time by lines of its source, from now on: see [`Tl::at_line`].
+    ///
+    /// ```
+    /// use phalanx_sim::kernel::Lines;
+    /// use phalanx_sim::{MachineSpec, machine::{Machine, Options}, Time};
+    /// use std::rc::Rc;
+    /// let mut machine = Machine::new(MachineSpec::preset("bare").unwrap(), Options::default());
+    /// let place = |line: &str, text: &str| (format!("nap.py:{line}"), text.to_owned());
+    /// let lines = vec![place("1", "rest()"), place("2", "sleep()")];
+    /// let lines = Rc::new(Lines { kernel: "nap".to_owned(), lines });
+    /// machine.launch(0, "nap", &machine.pes(0), move |tl| {
+    ///     tl.follow(&lines);
+    ///     async move {
+    ///         tl.at_line(1);
+    ///         tl.compute(Time::ns(5)).await;
+    ///         Ok(())
+    ///     }
+    /// });
+    /// let report = machine.run().unwrap();
+    /// assert_eq!((report.lines[0].text.as_str(), report.lines[0].stack.total()), ("sleep()", Time::ns(5)));
+    /// ```
+    pub fn follow(&self, lines: &Rc<Lines>) {
+        let program = self.program();
+        let totals = {
+            let sip = &mut *program.world().sips[program.pe().sip as usize].borrow_mut();
+            sip.record.lines_of(lines)
+        };
+        program.follow(totals);
+    }
+
+    /// Says at which line of its source the program is, by its number in [`Lines`].
+    #[inline]
+    pub fn at_line(&self, line: u32) {
+        self.program().set_line(line);
+    }
+}
+
+impl Program {
+    /// Counts an operation for the program's line.
+    #[inline]
+    pub(super) fn count_operation(&self, bytes: u64) {
+        self.on_line(|total| {
+            total.operations += 1;
+            total.bytes += bytes;
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::View;
+    use crate::machine::{Machine, Options};
+    use crate::stall::Kind;
+    use crate::value::{DType, Value};
+    use crate::{MachineSpec, Time};
+
+    #[test]
+    fn lin_1_lines_add_up_to_the_stalls_of_their_programs() {
+        let spec = MachineSpec::preset("quad-sip").unwrap();
+        let mut machine = Machine::new(spec, Options::default());
+        let pes = machine.pes(0);
+        let region = machine.resident(0, 0, Value::zeros(DType::F32, 4096)).unwrap();
+        let lines = (0..3).map(|line| (format!("k.py:{line}"), format!("line {line}"))).collect();
+        let lines = Rc::new(Lines { kernel: "k".to_owned(), lines });
+        machine.launch(0, "k", &pes[..2], move |tl| {
+            tl.follow(&lines);
+            async move {
+                let load = tl.load(&View::of(&region));
+                tl.at_line(1);
+                let tile = load.await?;
+                tl.at_line(2);
+                let sum = tl.add(&tile, &tile).await?;
+                tl.store(&View::of(&region), &sum).await
+            }
+        });
+        let report = machine.run().unwrap();
+        for kind in Kind::ALL {
+            let of_lines: u64 = report.lines.iter().map(|line| line.stack.get(kind).as_ps()).sum();
+            let of_pes: u64 = report.stalls.iter().map(|pe| pe.stack.get(kind).as_ps()).sum();
+            assert_eq!(of_lines, of_pes, "LIN-1: {kind}");
+        }
+        let line = |number: &str| report.lines.iter().find(|line| line.place == number).unwrap();
+        assert_eq!((line("k.py:0").operations, line("k.py:0").bytes), (2, 2 * 4096 * 4), "LIN-1");
+        assert!(line("k.py:1").stack.total() > Time::ZERO, "LIN-1");
+        assert!(report.to_string().contains("line 2"), "LIN-1: {report}");
+    }
+}
