@@ -73,10 +73,10 @@ class FakePrograms:
 
     def ours_ring(self, options: dict[str, str]) -> dict[str, Any]:
         ranks = int(options["--ranks"])
-        cpu_s = hops(ranks) * 1e-7 * (2 if "--trace" in options else 1)
+        cpu_s = hops(ranks) * 1e-7 * (2 if "--trace" in options or "--machine" in options else 1)
         simulated = (sim.LAST_EVENT_NS[ranks] - 500) * 1000
         return {
-            "simulated_ps": simulated, "hops": hops(ranks), "cpu_s": cpu_s, "wall_s": cpu_s,
+            "simulated_ps": simulated, "hops": hops(ranks), "events": 3 * hops(ranks), "cpu_s": cpu_s, "wall_s": cpu_s,
             "max_rss_bytes": 32_000_000, "bit_exact": options["--data"] == "on" or None,
         }  # fmt: skip
 
@@ -166,14 +166,16 @@ class SimSuite(unittest.TestCase):
 
     def test_every_measure_is_there_once(self) -> None:
         rows = sim.measure(FakePrograms(), sim.FULL, quiet())
-        self.assertEqual(len(rows), 17)
-        self.assertEqual(len({(row.measure, row.peer_name) for row in rows}), 17)
+        self.assertEqual(len(rows), 19)
+        self.assertEqual(len({(row.measure, row.peer_name) for row in rows}), 19)
 
     def test_ratios_come_from_the_same_unit_of_work(self) -> None:
         rows = self.rows()
         self.assertAlmostEqual(rows[f"ring P=64 timing / {sim.SIMPY}"].ratio, 400)
         self.assertAlmostEqual(rows[f"ring P=64 timing / {sim.NEXOSIM}"].ratio, 10)
         self.assertAlmostEqual(rows[f"chunk-hops P=256 / {sim.SIMPY}"].ours, 10)
+        self.assertAlmostEqual(rows["time of an event, P=4096 over P=256 / flat"].ours, 1)
+        self.assertAlmostEqual(rows["chunk-hops P=4 on quad-sip / Phalanx on bare"].ours, 5)
         self.assertAlmostEqual(rows["ring P=64, trace on / ours, trace off"].ours, 2)
         self.assertAlmostEqual(rows[f"ring P=1024, wall with start-up / {sim.ASTRA}"].ours, 250)
         self.assertAlmostEqual(rows["gemm 2048^3 f16 with data / library 1.0, called directly"].ratio, 0.7)

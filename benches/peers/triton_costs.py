@@ -50,9 +50,9 @@ def cases(interpreted: bool, quick: bool) -> dict[str, tuple[Callable[[], None],
     n = 512
     a, b = (rng.standard_normal((n, n)).astype(np.float16) for _ in range(2))
     c = np.zeros((n, n), np.float16)
-    sizes = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64, "GROUP": 8, "LEAKY": False}
+    tiles = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64, "GROUP": 8, "LEAKY": False}
     made["matmul f16 512^3"] = (
-        lambda: kernels.matmul[(16,)](give(a), give(b), give(c), n, n, n, n, 1, n, 1, n, 1, **sizes), c, a.astype(np.float32) @ b.astype(np.float32),
+        lambda: kernels.matmul[(16,)](give(a), give(b), give(c), n, n, n, n, 1, n, 1, n, 1, **tiles), c, a.astype(np.float32) @ b.astype(np.float32),
     )  # fmt: skip
 
     heads, length, depth = (2, 256, 64) if quick else (8, 1024, 64)

@@ -80,7 +80,7 @@ def test_a_wrong_machine_says_what_is_wrong(make: object, words: str) -> None:
 
 def test_an_unknown_type_lists_the_known_ones() -> None:
     with pytest.raises(TypeError, match="`f32`, `f16`, `bf16`, `i32`"):
-        phalanx.Context("pair").run(lambda: phalanx.zeros(4, dtype="f64"))
+        phalanx.Context("pair").run(lambda: phalanx.zeros(4, dtype="f128"))
 
 
 def test_a_context_belongs_to_its_thread() -> None:

@@ -63,8 +63,9 @@ pub(crate) trait Device {
     /// Performs the action that was scheduled with `payload`.
     fn fire(&self, sim: &Sim, payload: u64);
 
-    /// Handles the alarm of a partition, before time has moved to it; see [`Sim::set_alarm`].
-    fn wake_up(&self, _: &Sim, _: Partition) {}
+    /// Handles the alarm of a partition, before time has moved to it; see [`Sim::set_alarm`]. Nothing happens in the
+    /// partition before `_until` that is not known yet.
+    fn wake_up(&self, _: &Sim, _: Partition, _until: Time) {}
 
     /// Tidies up between two windows: no event fires, and none will fire before `since`.
     fn rest(&self, _since: Time) {}
@@ -216,9 +217,9 @@ impl Executor {
                     fired += 1;
                     self.fire(state, action);
                 }
-                Next::Alarm => {
+                Next::Alarm(until) => {
                     let device = &self.devices[state.registry.alarm_device.get() as usize];
-                    device.wake_up(&self.sim, partition);
+                    device.wake_up(&self.sim, partition, Time::ps(until));
                 }
                 Next::Nothing => break,
             }
@@ -333,7 +334,8 @@ impl Drop for Executor {
 /// The next thing to do in a partition.
 enum Next {
     Action(Action),
-    Alarm,
+    /// The alarm; nothing that is not known yet happens before this instant.
+    Alarm(u64),
     Nothing,
 }
 
@@ -343,21 +345,22 @@ enum Next {
 fn next_action(state: &State, partition: Partition, time: &mut u64, end: u64) -> Next {
     let mut agendas = state.pending.agendas.borrow_mut();
     let agenda = agendas.of(partition);
-    let entry = if let Some(entry) = agenda.pop_before(*time + 1) {
-        entry
-    } else {
-        if let Some(action) = state.pending.ready.borrow_mut().pop_front() {
+    let first = agenda.first_event();
+    if first > *time {
+        if let Some(action) = state.pending.ready.pop() {
             state.current.key.set(Key::LAST);
             return Next::Action(action);
         }
-        if let Some(alarm) = agenda.take_alarm(end) {
+        if let Some(alarm) = agenda.take_alarm(first, end) {
             // Before the first event of a turn, the clock shows the turn of another partition.
             state.clock.now.set(state.clock.now.get().min(alarm.saturating_sub(1)));
-            return Next::Alarm;
+            return Next::Alarm(first.min(end - 1));
         }
-        let Some(entry) = agenda.pop_before(end) else { return Next::Nothing };
-        entry
-    };
+        if first >= end {
+            return Next::Nothing;
+        }
+    }
+    let entry = agenda.pop();
     *time = entry.time;
     state.clock.now.set(entry.time);
     state.current.key.set(entry.key);

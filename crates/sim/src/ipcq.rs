@@ -352,6 +352,12 @@ impl Edge {
         self.sender_name.clone().unwrap_or_else(|| self.name.from.to_string())
     }
 
+    /// True if one link is the whole route.
+    #[inline]
+    pub(crate) fn is_one_link(&self) -> bool {
+        self.hops == 1 && !self.is_switched && self.name.in_switch() == InSwitch::No
+    }
+
     /// Returns the number of messages without a credit.
     #[inline]
     pub(crate) fn pending(&self) -> usize {

@@ -60,7 +60,7 @@ pub use view::{Mask, View};
 use crate::foreign::Foreign;
 use crate::ipcq::{EdgeName, EdgeSpec};
 use crate::memory::MemoryError;
-use crate::record::Resource;
+use crate::record::{Gap, Resource};
 use crate::spec::MachineSpec;
 use crate::stall::Kind;
 use crate::time::{Bytes, Time};
@@ -253,7 +253,7 @@ impl Tl {
     pub async fn pause(&self, span: Time) {
         let program = &self.program;
         let mut path = program.path();
-        path.advance(program.sim().now(), Kind::Dependency);
+        path.advance(program.sim().now(), Gap::Dependency);
         program.sim().sleep(span).await;
         let (now, pe) = (program.sim().now(), program.pe());
         {

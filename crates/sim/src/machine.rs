@@ -8,6 +8,7 @@ mod cache;
 mod cached;
 mod channel;
 mod credits;
+mod exits;
 mod fabric;
 mod flights;
 mod grid;
@@ -22,12 +23,12 @@ mod sip;
 mod transfer;
 
 pub(crate) use cache::BlockKey;
-pub(crate) use channel::{ChannelRequest, Job, Piece};
+pub(crate) use channel::{Ask, Piece};
 pub use host::{Cause, Host, Launch, Request};
 pub use range::HostRange;
 pub use selection::Selection;
 pub(crate) use sip::{Engine, Sip};
-pub(crate) use transfer::Transfer;
+pub(crate) use transfer::{Transfer, Transfers};
 
 use crate::credit::Semaphore;
 use crate::executor::{Deadlock, DeviceId, Ended, Executor, Partition, PartitionOrder, Sim};
@@ -150,6 +151,8 @@ pub(crate) struct World {
     /// The SIPs, and behind them the stations of the network, which have no cubes.
     pub(crate) sips: Vec<RefCell<Sip>>,
     pub(crate) edges: RefCell<Edges>,
+    /// The ways of messages out of their SIPs, by the number of their edge.
+    exits: RefCell<Vec<exits::Exit>>,
     packets: RefCell<packet::Packets>,
     /// The edges of each multicast and of each reduction.
     groups: RefCell<Vec<in_switch::EdgeGroup>>,
@@ -231,6 +234,7 @@ impl Machine {
             network,
             sips,
             edges: RefCell::default(),
+            exits: RefCell::default(),
             packets: RefCell::default(),
             groups: RefCell::default(),
             fabric: Cell::new(None),

@@ -264,6 +264,12 @@ impl Mmu {
         Err(Box::new(self.fault(address, dtype)))
     }
 
+    /// Returns the cube of the region that has `address`, or ends there.
+    pub(crate) fn cube_at(&self, address: u64) -> Option<u16> {
+        let region = &self.regions[self.before(address)?].region;
+        (address <= region.address + region.bytes()).then_some(region.cube)
+    }
+
     /// Returns the error of an access that cannot be translated.
     #[cold]
     fn fault(&self, address: u64, dtype: DType) -> MemoryError {

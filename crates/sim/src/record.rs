@@ -19,11 +19,12 @@ mod usage;
 pub(crate) use fold::{Chain, Room, fold};
 pub(crate) use lines::{LineTable, LineTotal};
 pub(crate) use log::Shared;
-pub(crate) use path::{Entry, Path, Step, StepId, Steps};
+pub(crate) use path::{Entry, Gap, Gaps, Path, Step, StepId, Steps, stack_of};
 pub use ranges::{Owner, RangeSpan};
 pub(crate) use ranges::{RangeTotal, Ranges};
 pub use sums::PathPart;
 pub(crate) use sums::Sums;
+pub(crate) use usage::Use;
 
 use crate::kernel::{LineTotals, Lines};
 use crate::machine::Request;
@@ -265,7 +266,13 @@ impl Record {
     /// Notes that `path` went on to `to` by using `resource`.
     #[inline]
     pub(crate) fn step(&mut self, path: &mut Path, to: Time, kind: Kind, resource: Resource) {
-        self.steps.add(path, to, kind, resource);
+        self.steps.add(path, to, Use::new(resource, kind));
+    }
+
+    /// Does the same, with resource and kind in one word.
+    #[inline]
+    pub(crate) fn step_of(&mut self, path: &mut Path, to: Time, what: Use) {
+        self.steps.add(path, to, what);
     }
 
     pub(crate) fn steps(&self) -> &Steps {

@@ -11,7 +11,7 @@
 //!
 //! `machine/flights.rs` keeps the order of arrival.
 
-use crate::record::{Path, Record, Resource};
+use crate::record::{Gap, Path, Record, Use};
 use crate::spec::WireSpec;
 use crate::stall::Kind;
 use crate::time::Time;
@@ -72,8 +72,6 @@ impl Wire {
     }
 
     /// Sets the critical path from `path` before the turn, and returns it: the caller advances it to the end.
-    ///
-    /// The copy comes before the change because a wide read after a narrow write stalls the processor.
     #[inline]
     pub(crate) fn leave_with(&mut self, end: Time, path: &Path) -> &mut Path {
         if end > self.free {
@@ -104,16 +102,9 @@ pub(crate) struct Flight {
     /// Critical path of the head, without the latencies since its last wait.
     pub(crate) path: Path,
     /// The stage that the tail waits for.
-    pub(crate) slowest: StageUse,
+    pub(crate) slowest: Use,
     /// Time the head has waited at memories, and at meshes.
     pub(crate) waited: Waited,
-}
-
-/// A stage of a flight, and the kind of its time.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct StageUse {
-    pub(crate) resource: Resource,
-    pub(crate) kind: Kind,
 }
 
 /// Time that the head of a flight has waited for busy stages inside a SIP.
@@ -125,12 +116,13 @@ pub(crate) struct Waited {
 
 impl Flight {
     /// Creates a flight whose first and last byte are ready at `ready`, after a stage.
-    pub(crate) fn new(bytes: u64, ready: Time, path: Path, after: StageUse) -> Self {
+    pub(crate) fn new(bytes: u64, ready: Time, path: Path, after: Use) -> Self {
         let waited = Waited::default();
         Self { bytes, head: ready, tail: ready, path, slowest: after, waited }
     }
 
     /// Returns the arrival of byte `until`.
+    #[inline]
     pub(crate) fn arrival_of(&self, until: u64) -> Time {
         if until == self.bytes {
             return self.tail;
@@ -147,7 +139,7 @@ impl Flight {
         record: &mut Record,
         wire: &mut Wire,
         spec: WireSpec,
-        stage: StageUse,
+        stage: Use,
     ) -> Turn {
         if spec.bandwidth.is_unlimited() {
             let turn = Turn { start: self.head, end: self.tail, taken: false };
@@ -155,11 +147,13 @@ impl Flight {
             return turn;
         }
         let span = spec.bandwidth.time_for(self.bytes);
-        self.note_wait(wire, stage.kind);
+        if wire.free > self.head {
+            self.note_wait(wire, stage.kind());
+        }
         let turn = wire.take(self.head, span, self.bytes, &mut self.path);
         let path = wire.leave_with(turn.end, &self.path);
-        path.advance(turn.start, Kind::Latency);
-        record.step(path, turn.end, stage.kind, stage.resource);
+        path.advance(turn.start, Gap::Latency);
+        record.step_of(path, turn.end, stage);
         self.head = turn.start;
         if turn.end >= self.tail {
             (self.tail, self.slowest) = (turn.end, stage);
@@ -170,7 +164,7 @@ impl Flight {
 
     /// Adds the wait for a busy wire.
     fn note_wait(&mut self, wire: &Wire, kind: Kind) {
-        let wait = wire.free.saturating_sub(self.head);
+        let wait = wire.free - self.head;
         match kind {
             Kind::Hbm => self.waited.hbm += wait,
             Kind::Mesh => self.waited.mesh += wait,
@@ -179,6 +173,7 @@ impl Flight {
     }
 
     /// Delays the flight by `latency`.
+    #[inline]
     pub(crate) fn delay(&mut self, latency: Time) {
         self.head += latency;
         self.tail += latency;
@@ -194,23 +189,17 @@ impl Flight {
         }
     }
 
-    /// Moves a copy of the flight's critical path on to the arrival of the last byte: latencies, then the slowest stage.
-    #[inline]
-    pub(crate) fn finish_path(&self, record: &mut Record, path: &mut Path, latency: Resource) {
+    /// Moves a copy of the flight's critical path on to the arrival of the last byte: latencies of the resource of `stage`,
+    /// then the slowest stage.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "the path stays in registers")]
+    pub(crate) fn finish_path(&self, record: &mut Record, path: &mut Path, stage: Use) {
         if self.head > path.at() {
-            record.step(path, self.head, Kind::Latency, latency);
+            record.step_of(path, self.head, stage.for_kind(Kind::Latency));
         }
         if self.tail > path.at() {
-            record.step(path, self.tail, self.slowest.kind, self.slowest.resource);
+            record.step_of(path, self.tail, self.slowest);
         }
-    }
-
-    /// Does the same to a second copy, without new steps.
-    #[inline]
-    pub(crate) fn finish_copy(&self, path: &mut Path, finished: &Path) {
-        path.advance(self.head, Kind::Latency);
-        path.advance(self.tail, self.slowest.kind);
-        path.follow(finished);
     }
 }
 
@@ -222,6 +211,7 @@ pub(crate) fn is_free(spec: &WireSpec) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::{Entry, Resource, Sums, stack_of};
     use crate::time::Rate;
     use proptest::prelude::*;
 
@@ -230,10 +220,23 @@ mod tests {
         WireSpec { bandwidth, latency: Time::ns(latency) }
     }
 
-    const STAGE: StageUse = StageUse { resource: Resource::Host(0), kind: Kind::Link };
+    fn stage() -> Use {
+        Use::new(Resource::Host(0), Kind::Link)
+    }
 
     fn flight(bytes: u64, ready: Time) -> Flight {
-        Flight::new(bytes, ready, Path::default(), STAGE)
+        Flight::new(bytes, ready, Path::default(), stage())
+    }
+
+    /// The time on a path of one SIP that was never folded.
+    fn spent(record: &Record, path: &Path) -> crate::stall::Stack {
+        let (mut sums, mut at) = (Sums::default(), path.last());
+        while at.sip().is_some() {
+            let Some(Entry::Step(step)) = record.steps().get(at) else { panic!("{at:?} is lost") };
+            sums.add(step.what, step.to - step.from);
+            at = step.parent;
+        }
+        stack_of(&sums.take(), path.gaps(), path.at())
     }
 
     fn record() -> Record {
@@ -266,18 +269,15 @@ mod tests {
             let mut wires = vec![Wire::default(); stages.len()];
             let mut record = record();
             for (wire, (per_ns, latency)) in wires.iter_mut().zip(&stages) {
-                flight.pass(&mut record, wire, spec(*per_ns, *latency), STAGE);
+                flight.pass(&mut record, wire, spec(*per_ns, *latency), stage());
             }
             let latency: u64 = stages.iter().map(|(_, latency)| latency).sum();
             let span = |(per_ns, _): &(u64, u64)| spec(*per_ns, 0).bandwidth.time_for(bytes);
             let slowest = stages.iter().map(span).max().unwrap();
             let mut path = flight.path;
-            flight.finish_path(&mut record, &mut path, STAGE.resource);
-            let mut copy = flight.path;
-            flight.finish_copy(&mut copy, &path);
-            prop_assert_eq!((copy.at(), copy.spent(), copy.last()), (path.at(), path.spent(), path.last()));
+            flight.finish_path(&mut record, &mut path, stage());
             prop_assert_eq!(path.at(), flight.tail, "REC-1");
-            prop_assert_eq!(path.spent().get(Kind::Latency), Time::ns(latency), "REC-1");
+            prop_assert_eq!(spent(&record, &path).get(Kind::Latency), Time::ns(latency), "REC-1");
             prop_assert_eq!(flight.head, Time::ns(latency));
             prop_assert_eq!(flight.tail, Time::ns(latency) + slowest, "NOC-1");
         }
@@ -286,15 +286,15 @@ mod tests {
     #[test]
     fn wir_1_who_waits_takes_over_the_path_of_the_turn_before() {
         let mut wire = Wire::default();
-        let mut first = Path::starting(Time::ns(3), Kind::Compute);
+        let mut first = Path::starting(Time::ns(3), Gap::Credit);
         let turn = wire.take(Time::ns(3), Time::ns(10), 1, &mut first);
-        first.advance(turn.end, Kind::Link);
+        first.advance(turn.end, Gap::Link);
         wire.leave(turn.end, &first);
-        let mut second = Path::starting(Time::ns(5), Kind::Dma);
+        let mut second = Path::starting(Time::ns(5), Gap::Latency);
         let turn = wire.take(Time::ns(5), Time::ns(1), 1, &mut second);
         assert_eq!((turn.start, second.at()), (Time::ns(13), Time::ns(13)), "WIR-1");
-        assert_eq!(second.spent().get(Kind::Dma), Time::ZERO);
-        let mut third = Path::starting(Time::ns(20), Kind::Dma);
+        assert_eq!(second.gaps(), [0, 10_000, 3_000], "WIR-1");
+        let mut third = Path::starting(Time::ns(20), Gap::Latency);
         wire.take(Time::ns(20), Time::ns(1), 1, &mut third);
         assert_eq!(third.at(), Time::ns(20), "who does not wait keeps its own");
     }
@@ -305,7 +305,7 @@ mod tests {
         for bytes in [0, 1, u64::MAX] {
             let mut flight = flight(bytes, Time::ns(7));
             let unlimited = WireSpec { bandwidth: Rate::UNLIMITED, latency: Time::ns(2) };
-            flight.pass(&mut record(), &mut wire, unlimited, STAGE);
+            flight.pass(&mut record(), &mut wire, unlimited, stage());
             assert_eq!((flight.head, flight.tail), (Time::ns(9), Time::ns(9)), "WIR-2");
         }
         assert_eq!((wire.free(), wire.turns), (Time::ZERO, 0), "WIR-2");

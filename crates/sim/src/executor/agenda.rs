@@ -3,7 +3,8 @@
 //! A window begins with a search for the partitions that are due. During its turn, a partition touches its own agenda
 //! and the agendas of the partitions it sends events to.
 //!
-//! - **AGD-1 (order).** The events of a partition leave the agenda by time, and at equal times by key (SIM-2).
+//! - **AGD-1 (order).** The events of a partition leave the agenda by time, and at equal times by key (SIM-2). Events of one
+//!   key, such as the chunks of a message, leave in the order in which they were added.
 //! - **AGD-2 (due).** A partition is due at the time of its first event or of its alarm.
 //! - **AGD-3 (alarm).** A partition has at most one alarm. The alarm fires before the events of its instant.
 
@@ -46,8 +47,20 @@ pub(super) struct Agenda {
     head: usize,
     len: usize,
     /// Events that fire after all events of `soon`; empty if `soon` is empty.
-    later: BinaryHeap<Reverse<Entry>>,
+    later: BinaryHeap<Reverse<LaterEntry>>,
+    /// Number of events that were ever put into `later`.
+    moved: i64,
     soon: [Entry; SOON],
+}
+
+/// A future action in the heap.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct LaterEntry {
+    time: u64,
+    key: Key,
+    /// Order of events of one time and key: new events after those of the heap, events of the ring before them.
+    order: i64,
+    action: Action,
 }
 
 /// Capacity of the ring: a power of two, so that slots need no bounds check.
@@ -56,7 +69,8 @@ const SOON: usize = 16;
 impl Agenda {
     fn new() -> Self {
         let (soon, later) = ([Entry::NONE; SOON], BinaryHeap::new());
-        Self { due: u64::MAX, alarm: u64::MAX, created: 0, head: 0, len: 0, soon, later }
+        let (due, alarm) = (u64::MAX, u64::MAX);
+        Self { due, alarm, created: 0, head: 0, len: 0, soon, later, moved: 0 }
     }
 
     /// Returns the time of the first event, `u64::MAX` if there is none.
@@ -65,27 +79,30 @@ impl Agenda {
         if self.len == 0 { u64::MAX } else { self.soon[self.head % SOON].time }
     }
 
-    /// Takes the alarm and returns its time, if it fires before `end` and before the first event, or at the time of the first
-    /// event (AGD-3).
+    /// Takes the alarm and returns its time, if it fires before `end` and before the first event, which is at `first`, or at
+    /// the time of that event (AGD-3).
     #[inline]
-    pub(super) fn take_alarm(&mut self, end: u64) -> Option<u64> {
-        let is_due = self.alarm < end && self.alarm <= self.first_event();
+    pub(super) fn take_alarm(&mut self, first: u64, end: u64) -> Option<u64> {
+        let is_due = self.alarm < end && self.alarm <= first;
         is_due.then(|| std::mem::replace(&mut self.alarm, u64::MAX))
     }
 
-    /// Takes the first event, if it fires before `end`.
+    /// Takes the first event; there is one.
     #[inline]
-    pub(super) fn pop_before(&mut self, end: u64) -> Option<Entry> {
+    pub(super) fn pop(&mut self) -> Entry {
         let entry = self.soon[self.head % SOON];
-        if self.len == 0 || entry.time >= end {
-            return None;
-        }
         self.len -= 1;
         self.head += 1;
         if self.len == 0 {
             self.refill();
         }
-        Some(entry)
+        entry
+    }
+
+    /// Takes the first event, if it fires before `end`.
+    #[cfg(test)]
+    fn pop_before(&mut self, end: u64) -> Option<Entry> {
+        (self.first_event() < end).then(|| self.pop())
     }
 
     /// Refills the empty ring from its first slot, which is most likely in the cache.
@@ -100,8 +117,9 @@ impl Agenda {
     #[cold]
     fn take_later(&mut self) {
         for slot in self.soon.iter_mut().take(SOON / 2) {
-            let Some(Reverse(entry)) = self.later.pop() else { break };
-            *slot = entry;
+            let Some(Reverse(later)) = self.later.pop() else { break };
+            let LaterEntry { time, key, action, .. } = later;
+            *slot = Entry { time, key, action };
             self.len += 1;
         }
     }
@@ -130,13 +148,24 @@ impl Agenda {
     fn keep_for_later(&mut self, entry: Entry) -> bool {
         while self.len >= SOON {
             self.len -= 1;
-            self.later.push(Reverse(self.soon[(self.head + self.len) % SOON]));
+            let last = self.soon[(self.head + self.len) % SOON];
+            self.put_later(last, -1);
         }
-        let is_later = self.later.peek().is_some_and(|Reverse(first)| first.is_before(&entry));
+        let first = self.later.peek();
+        let is_later =
+            first.is_some_and(|Reverse(first)| (first.time, first.key) <= (entry.time, entry.key));
         if is_later {
-            self.later.push(Reverse(entry));
+            self.put_later(entry, 1);
         }
         is_later
+    }
+
+    /// Puts an event into the heap, before (-1) or after (1) those of the same time and key.
+    fn put_later(&mut self, entry: Entry, side: i64) {
+        let Entry { time, key, action } = entry;
+        self.moved += 1;
+        let order = side * self.moved;
+        self.later.push(Reverse(LaterEntry { time, key, order, action }));
     }
 }
 
@@ -314,6 +343,22 @@ mod tests {
     }
 
     #[test]
+    fn agd_1_events_of_one_key_leave_in_the_order_of_adding() {
+        let mut agenda = Agenda::new();
+        let event = |time, action| Entry { action: Action::resume(action), ..entry(time, 0) };
+        for action in (0..40).rev() {
+            agenda.push(event(7, action));
+            if action % 9 == 0 {
+                agenda.push(event(3, 100 + action));
+            }
+        }
+        let popped = std::iter::from_fn(|| agenda.pop_before(u64::MAX));
+        let popped: Vec<u64> = popped.map(|entry| entry.action.payload()).collect();
+        let early = (0..40).rev().filter(|action| action % 9 == 0).map(|action| 100 + action);
+        assert_eq!(popped, early.chain((0..40).rev()).collect::<Vec<_>>(), "AGD-1");
+    }
+
+    #[test]
     fn agd_1_what_comes_later_stays() {
         let mut agenda = Agenda::new();
         for (time, count) in [(5, 0), (7, 1), (5, 2)] {
@@ -331,15 +376,17 @@ mod tests {
         let (mut agendas, at) = (Agendas::new(1), Partition(0));
         agendas.push(at, entry(5, 0));
         agendas.set_alarm(at, 5);
-        assert_eq!(agendas.of(at).take_alarm(5), None, "AGD-3: its time has not come");
-        assert_eq!(
-            agendas.of(at).take_alarm(6),
-            Some(5),
-            "AGD-3: before the event of that instant"
-        );
-        assert_eq!(agendas.of(at).take_alarm(6), None, "AGD-3: once");
-        agendas.set_alarm(at, 7);
-        assert_eq!(agendas.of(at).take_alarm(100), None, "AGD-3: the event at 5 comes first");
+        let mut take = |alarm: Option<u64>, end| {
+            if let Some(alarm) = alarm {
+                agendas.set_alarm(at, alarm);
+            }
+            let first = agendas.of(at).first_event();
+            agendas.of(at).take_alarm(first, end)
+        };
+        assert_eq!(take(None, 5), None, "AGD-3: its time has not come");
+        assert_eq!(take(None, 6), Some(5), "AGD-3: before the event of that instant");
+        assert_eq!(take(None, 6), None, "AGD-3: once");
+        assert_eq!(take(Some(7), 100), None, "AGD-3: the event at 5 comes first");
         agendas.of(at).pop_before(6);
         agendas.end_turn(at);
         assert_eq!(agendas.first_due(), 7, "AGD-2");

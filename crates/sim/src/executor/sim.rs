@@ -197,7 +197,7 @@ impl Sim {
         let (now, origin) = (self.now(), self.partition());
         assert!(time == now, "SIM-1: {origin:?} acts at {time}, before {now}");
         assert!(partition == origin, "SIM-3: {origin:?} acts on {partition:?} without delay");
-        self.0.pending.ready.borrow_mut().push_back(action);
+        self.0.pending.ready.push(action);
     }
 
     /// Ends the run: an event lies after [`Time::MAX`].
@@ -230,7 +230,7 @@ impl Sim {
             "SIM-3: {:?} wakes a process of another partition",
             self.partition()
         );
-        self.0.pending.ready.borrow_mut().push_back(Action::resume(task.pack()));
+        self.0.pending.ready.push(Action::resume(task.pack()));
     }
 
     /// True if a process runs in the current partition, or has ended.

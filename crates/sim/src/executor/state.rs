@@ -60,7 +60,46 @@ pub(super) struct RunStatus {
 pub(super) struct Pending {
     pub(super) agendas: RefCell<Agendas>,
     /// The actions without delay of the partition that has its turn.
-    pub(super) ready: RefCell<VecDeque<Action>>,
+    pub(super) ready: Ready,
+}
+
+/// A queue of actions. There is rarely more than one: the first has a place of its own.
+pub(super) struct Ready {
+    len: Cell<usize>,
+    first: Cell<Action>,
+    others: RefCell<VecDeque<Action>>,
+}
+
+impl Ready {
+    fn new() -> Self {
+        let (len, first) = (Cell::new(0), Cell::new(Action::NONE));
+        Self { len, first, others: RefCell::default() }
+    }
+
+    /// Adds an action at the end.
+    #[inline]
+    pub(super) fn push(&self, action: Action) {
+        let len = self.len.get();
+        self.len.set(len + 1);
+        if len == 0 {
+            return self.first.set(action);
+        }
+        self.others.borrow_mut().push_back(action);
+    }
+
+    /// Takes the first action.
+    #[inline]
+    pub(super) fn pop(&self) -> Option<Action> {
+        let left = self.len.get().checked_sub(1)?;
+        self.len.set(left);
+        let first = self.first.get();
+        if left > 0
+            && let Some(next) = self.others.borrow_mut().pop_front()
+        {
+            self.first.set(next);
+        }
+        Some(first)
+    }
 }
 
 /// The names of processes, the number of devices, and the changes that the executor applies after the current action.
@@ -118,7 +157,7 @@ impl State {
             run: RunStatus::default(),
             pending: Pending {
                 agendas: RefCell::new(Agendas::new(partitions)),
-                ready: RefCell::default(),
+                ready: Ready::new(),
             },
             registry: Registry::default(),
             watchers: Watchers::default(),
@@ -129,7 +168,7 @@ impl State {
     /// Begins or continues a run: wake-ups since the last run become events.
     pub(super) fn begin_run(&self) {
         self.run.is_stopped.set(self.run.has_overflowed.get());
-        for action in self.pending.ready.take() {
+        while let Some(action) = self.pending.ready.pop() {
             let task = TaskId::unpack(action.payload());
             let partition = self.registry.tasks.borrow().partition_of(task);
             if let Some(partition) = partition {
@@ -181,7 +220,7 @@ impl State {
         self.watchers.paused.borrow_mut().clear();
         self.watchers.dozing.borrow_mut().clear();
         self.inquiry.questions.borrow_mut().clear();
-        self.pending.ready.borrow_mut().clear();
+        while self.pending.ready.pop().is_some() {}
         self.pending.agendas.borrow_mut().clear();
     }
 

@@ -9,7 +9,7 @@ use super::program::Program;
 use super::tile::TileType;
 use super::{Computing, Issued, KernelError, Shape, Tile, Tl};
 use crate::machine::Engine;
-use crate::record::Op;
+use crate::record::{Gap, Op};
 use crate::spec::{NumberType, VectorClass};
 use crate::stall::Kind;
 use crate::time::Time;
@@ -401,7 +401,7 @@ fn occupy(program: &Program, engine: Engine, label: &'static str, span: Time, by
     program.count_operation(bytes);
     let (now, id) = (program.sim().now(), program.pe());
     let mut path = program.path();
-    path.advance(now, Kind::Dependency);
+    path.advance(now, Gap::Dependency);
     let sip = &mut *program.world().sips[id.sip as usize].borrow_mut();
     let (wire, resource) = (sip.pes[program.index()].engine(engine), engine.resource(id));
     let turn = wire.take(now, span, bytes, &mut path);

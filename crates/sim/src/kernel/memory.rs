@@ -8,9 +8,9 @@ use super::math::{TYPES, counted, difference};
 use super::program::Program;
 use super::view::{Mask, View};
 use super::{KernelError, Loading, Shape, Tile, Tl};
-use crate::machine::{BlockKey, ChannelRequest, Engine, Job, Piece, Transfer, World};
+use crate::machine::{Ask, BlockKey, Engine, Piece, Sip};
 use crate::memory::{MemoryError, Mmu, Translation};
-use crate::stall::Kind;
+use crate::record::Gap;
 use crate::time::Time;
 use crate::value::Value;
 use std::pin::Pin;
@@ -115,7 +115,7 @@ impl Tl {
     #[inline]
     fn read_tile(&self, view: &View, other: &Other) -> Result<(Tile, u16), Box<KernelError>> {
         let program = self.program();
-        let (cube, value) = read(program.world(), program.pe().sip, view, other)?;
+        let (cube, value) = read(program, view, other)?;
         let tile = Tile::in_scratch(program, view.dtype, view.shape, value, "a load")?;
         if self.has_data() {
             tile.start_if_deep();
@@ -184,8 +184,10 @@ pub(super) fn load(program: &Program, pieces: impl FnOnce() -> [Option<Piece>; 2
     let bytes = pieces.iter().flatten().map(|piece| piece.bytes).sum();
     program.count_operation(bytes);
     let count = if pieces[1].is_some() { 2 } else { 1 };
-    let transfer = Rc::new(Transfer::new(program.pe(), bytes, count));
-    issue(program, Job::Load { transfer: transfer.clone(), pieces });
+    let transfer = program.transfer(bytes, count);
+    issue(program, count, |sip, ask| {
+        program.world().ask_load(sip, ask, transfer.clone(), pieces);
+    });
     End::Of(transfer)
 }
 
@@ -195,38 +197,41 @@ pub(super) fn store(program: &Program, piece: impl FnOnce() -> Piece) -> End {
     if program.world().zero_cost.memory {
         return End::At(Time::ZERO);
     }
-    let Piece { cube, bytes, block } = piece();
-    program.count_operation(bytes);
-    let transfer = Rc::new(Transfer::new(program.pe(), bytes, 1));
-    issue(program, Job::Store { transfer: transfer.clone(), cube, block });
+    let piece = piece();
+    program.count_operation(piece.bytes);
+    let transfer = program.transfer(piece.bytes, 1);
+    issue(program, 1, |sip, ask| {
+        program.world().ask_store(sip, ask, transfer.clone(), piece);
+    });
     program.set_last_store(transfer.clone());
     End::Of(transfer)
 }
 
-/// Gives a load or a store to its DMA channel.
-fn issue(program: &Program, job: Job) {
-    let (world, pe, asked) = (program.world(), program.pe(), program.sim().now());
+/// Gives a load or a store of some pieces to its DMA channel.
+#[inline]
+fn issue(program: &Program, pieces: u8, ask: impl FnOnce(&mut Sip, &Ask)) {
+    let (world, pe, at) = (program.world(), program.pe(), program.sim().now());
     let mut path = program.path();
-    path.advance(asked, Kind::Dependency);
+    path.advance(at, Gap::Dependency);
     let sip = &mut *world.sips[pe.sip as usize].borrow_mut();
-    let number = sip.flights.issue();
-    if matches!(&job, Job::Load { pieces: [_, Some(_)], .. }) {
-        sip.flights.issue();
-    }
-    world.ask_channel(sip, ChannelRequest { pe, asked, number, path, job });
+    let number = sip.flights.issue(pieces);
+    ask(sip, &Ask { pe, at, number, path });
 }
 
 /// Returns the cube that holds a view's elements, and their value.
 #[inline]
 fn read(
-    world: &World,
-    sip: u32,
+    program: &Program,
     view: &View,
     other: &Other,
 ) -> Result<(u16, Option<Value>), Box<KernelError>> {
-    let sip = world.sips[sip as usize].borrow();
+    let world = program.world();
+    let sip = world.sips[program.pe().sip as usize].borrow();
     let translation = locate(&sip.mmu, view)?;
-    let cube = translation.map_or(0, |translation| translation.cube);
+    let cube = match translation {
+        Some(translation) => translation.cube,
+        None => cube_of_nothing(program, &sip.mmu, view),
+    };
     if !world.options.data {
         return Ok((cube, None));
     }
@@ -235,6 +240,12 @@ fn read(
         None => other.elements(view, 0, view.shape.elements()),
     };
     Ok((cube, Some(value)))
+}
+
+/// Returns the cube of a view that accesses nothing: that of the region at its address, or else that of the PE.
+#[cold]
+fn cube_of_nothing(program: &Program, mmu: &Mmu, view: &View) -> u16 {
+    mmu.cube_at(view.address).unwrap_or(program.pe().cube)
 }
 
 /// Translates a view's base address; `None` if the view accesses nothing.
@@ -336,7 +347,9 @@ fn write(program: &Program, view: &View, tile: &Tile) -> Result<u16, Box<KernelE
         return Err(misfit(view, tile));
     }
     let sip = &mut *program.world().sips[program.pe().sip as usize].borrow_mut();
-    let Some(translation) = locate(&sip.mmu, view)? else { return Ok(0) };
+    let Some(translation) = locate(&sip.mmu, view)? else {
+        return Ok(cube_of_nothing(program, &sip.mmu, view));
+    };
     program.group().check_store(view.address)?;
     if program.world().options.data
         && let Some(value) = tile.value()

@@ -108,6 +108,7 @@ impl Tl {
             state
                 .set_sender_spec(spec)
                 .map_err(|reason| KernelError::BadEdge { edge: name, reason })?;
+            program.world().set_exit(state, edge);
         }
         Ok(Sender { program: program.clone(), edge, slot_size: spec.slot_size })
     }

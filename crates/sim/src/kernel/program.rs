@@ -3,9 +3,9 @@
 use super::tile::Tiles;
 use super::{KernelError, LineTotals};
 use crate::executor::{Sim, TaskId, Wait};
-use crate::machine::{Engine, Transfer, World};
+use crate::machine::{Engine, Transfer, Transfers, World};
 use crate::memory::Region;
-use crate::record::{LineTotal, Path, Resource, StallSpan};
+use crate::record::{Gap, LineTotal, Path, Resource, StallSpan};
 use crate::stall::Kind;
 use crate::time::{Bytes, Capacity, Time};
 use crate::topology::PeId;
@@ -35,6 +35,8 @@ pub(crate) struct Program {
     last_store: RefCell<Option<Rc<Transfer>>>,
     /// With several outstanding stores: the stores before that may not have ended.
     open_stores: RefCell<Vec<Rc<Transfer>>>,
+    /// Transfers to use again.
+    transfers: RefCell<Transfers>,
     name: Rc<str>,
     /// Its name in traces.
     label: Rc<str>,
@@ -90,6 +92,7 @@ impl Program {
             path: Cell::default(),
             last_store: RefCell::default(),
             open_stores: RefCell::default(),
+            transfers: RefCell::default(),
             fault: RefCell::default(),
             refused: RefCell::default(),
             line: Cell::default(),
@@ -193,7 +196,7 @@ impl Program {
         self.started.set(now);
         self.cursor.set(now);
         let mut path = self.path.get();
-        path.advance(now, Kind::Dependency);
+        path.advance(now, Gap::Dependency);
         self.path.set(path);
         self.world.sips[self.pe.sip as usize].borrow_mut().pe(self.pe).programs += 1;
     }
@@ -214,15 +217,17 @@ impl Program {
     }
 
     /// Returns the critical path to `end`: the path of the engine's last operation, if that is the one. If a later
-    /// operation was issued meanwhile, the whole wait counts for the engine.
+    /// operation was issued meanwhile, the whole wait is a step of the engine.
     fn path_through(&self, engine: Engine, end: Time) -> Path {
-        let mut sip = self.world.sips[self.pe.sip as usize].borrow_mut();
+        let sip = &mut *self.world.sips[self.pe.sip as usize].borrow_mut();
         let wire = sip.pes[self.index].engine(engine);
         if wire.free() == end {
             return *wire.last();
         }
         let mut path = self.path.get();
-        path.advance(end, engine.kind());
+        if end > path.at() {
+            sip.record.step(&mut path, end, engine.kind(), engine.resource(self.pe));
+        }
         path
     }
 
@@ -308,6 +313,12 @@ impl Program {
         self.scratch.set(self.scratch.get() - bytes);
     }
 
+    /// Returns a new transfer of the program.
+    #[inline]
+    pub(super) fn transfer(&self, bytes: u64, pieces: u8) -> Rc<Transfer> {
+        self.transfers.borrow_mut().next(self.pe, bytes, pieces)
+    }
+
     /// Sets the last store.
     pub(crate) fn set_last_store(&self, store: Rc<Transfer>) {
         let before = self.last_store.replace(Some(store));
@@ -340,7 +351,7 @@ impl Program {
     pub(crate) fn end(&self) -> Path {
         let (now, pe) = (self.sim().now(), self.pe);
         let mut path = self.path.get();
-        path.advance(now, Kind::Dependency);
+        path.advance(now, Gap::Dependency);
         let mut last = self.world.last.borrow_mut();
         // The latest program, the lowest PE among equals: independent of the order of calls.
         if last.is_none_or(|(time, other, _)| (now, other) > (time, pe)) {

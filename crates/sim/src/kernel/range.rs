@@ -1,8 +1,7 @@
 //! Named ranges of kernels.
 
 use super::{Program, Tl};
-use crate::record::{Owner, RangeSpan};
-use crate::stall::Kind;
+use crate::record::{Gap, Owner, RangeSpan};
 use crate::time::Time;
 use std::rc::Rc;
 
@@ -37,7 +36,7 @@ impl Drop for KernelRange {
     fn drop(&mut self) {
         let (to, pe) = (self.program.sim().now(), self.program.pe());
         let mut path = self.program.path();
-        path.advance(to, Kind::Dependency);
+        path.advance(to, Gap::Dependency);
         let (owner, name) = (Owner::Kernel(pe), std::mem::take(&mut self.name));
         let span = RangeSpan { owner, name, from: self.from, to };
         self.program.world().sips[pe.sip as usize].borrow_mut().record.ranges.add(span, path);

@@ -4,12 +4,12 @@ use super::cache::{Arrived, BlockNumber, Cache, WriteBack};
 use super::flights::{Journey, Purpose};
 use super::sip::Cube;
 use super::{Engine, Sip, World};
-use crate::record::{Op, Record, Resource};
+use crate::record::{Op, Record, Resource, Use};
 use crate::spec::{CacheSpec, WireSpec};
 use crate::stall::Kind;
 use crate::time::Time;
 use crate::topology::PeId;
-use crate::wire::{Flight, StageUse, Wire};
+use crate::wire::{Flight, Wire};
 
 /// The cache of one SIP.
 pub(crate) struct SipCache {
@@ -48,7 +48,7 @@ impl World {
         let arriving = *flight;
         let resource = Resource::Cache(number);
         let wire = WireSpec { latency: Time::ZERO, ..spec.wire() };
-        let stage = StageUse { resource, kind: Kind::Hbm };
+        let stage = Use::new(resource, Kind::Hbm);
         let turn = flight.pass(memories.record, &mut cache.wire, wire, stage);
         if turn.taken {
             let bytes = flight.bytes;
@@ -82,7 +82,7 @@ impl Memories<'_> {
     /// Moves a flight through the memory of a cube.
     fn pass(&mut self, flight: &mut Flight, cube: u16) {
         let resource = Resource::Hbm(PeId { sip: self.sip, cube, pe: 0 });
-        let stage = StageUse { resource, kind: Kind::Hbm };
+        let stage = Use::new(resource, Kind::Hbm);
         let wire = &mut self.cubes[cube as usize].hbm;
         let turn = flight.pass(self.record, wire, self.spec, stage);
         if turn.taken {

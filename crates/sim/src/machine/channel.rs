@@ -12,11 +12,10 @@ use super::flights::{Journey, Purpose};
 use super::noc::Route;
 use super::transfer::Transfer;
 use super::{Engine, Sip, World};
-use crate::record::{Op, Path};
-use crate::stall::Kind;
+use crate::record::{Gap, Op, Path, Use};
 use crate::time::Time;
 use crate::topology::PeId;
-use crate::wire::{Flight, StageUse, Waited};
+use crate::wire::{Flight, Waited};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
@@ -36,7 +35,7 @@ pub(crate) struct ChannelQueue {
     is_held: bool,
     /// With several outstanding: the last requests that have started, oldest first.
     under_way: VecDeque<UnderWay>,
-    waiting: VecDeque<ChannelRequest>,
+    waiting: VecDeque<WaitingRequest>,
 }
 
 /// A request that has started, of a channel with several outstanding.
@@ -57,38 +56,46 @@ impl UnderWay {
     }
 }
 
-/// A request to a channel.
-#[derive(Clone)]
-pub(crate) struct ChannelRequest {
+/// The asker of a channel: a PE, the time, the position in the order of issue, and the critical path.
+///
+/// A load of two pieces takes the next position too.
+#[derive(Clone, Copy)]
+pub(crate) struct Ask {
     pub(crate) pe: PeId,
-    pub(crate) asked: Time,
-    /// Position in the order of issue; a pair of loads takes the next one too.
+    pub(crate) at: Time,
     pub(crate) number: u64,
     pub(crate) path: Path,
-    pub(crate) job: Job,
+}
+
+/// A request that waits for its channel.
+#[derive(Clone)]
+struct WaitingRequest {
+    ask: Ask,
+    job: Job,
 }
 
 /// The work of a request.
 #[derive(Clone)]
-pub(crate) enum Job {
+enum Job {
     Load { transfer: Rc<Transfer>, pieces: [Option<Piece>; 2] },
-    Store { transfer: Rc<Transfer>, cube: u16, block: Option<BlockNumber> },
+    Store { transfer: Rc<Transfer>, piece: Piece },
     Send { bytes: u64, route: Route, purpose: Purpose },
 }
 
-impl Job {
-    fn engine(&self) -> Engine {
-        match self {
-            Self::Load { .. } => Engine::Load,
-            Self::Store { .. } | Self::Send { .. } => Engine::Store,
-        }
-    }
+/// The use of a channel: its start, the instants at which its first and its last byte pass, and the path to the start.
+struct Begun {
+    start: Time,
+    head: Time,
+    tail: Time,
+    path: Path,
+}
 
-    fn bytes(&self) -> u64 {
-        match self {
-            Self::Load { transfer, .. } | Self::Store { transfer, .. } => transfer.bytes(),
-            Self::Send { bytes, .. } => *bytes,
-        }
+impl Begun {
+    /// Returns the flight of all bytes.
+    #[inline]
+    fn flight(&self, bytes: u64, channel: Use) -> Flight {
+        let &Self { head, tail, path, .. } = self;
+        Flight { bytes, head, tail, path, slowest: channel, waited: Waited::default() }
     }
 }
 
@@ -96,7 +103,7 @@ impl ChannelQueue {
     /// Returns the paths of the requests that wait.
     pub(super) fn live_paths(&self) -> impl Iterator<Item = Path> {
         let ended = self.under_way.iter().filter_map(UnderWay::end);
-        self.waiting.iter().map(|request| request.path).chain(ended)
+        self.waiting.iter().map(|request| request.ask.path).chain(ended)
     }
 
     /// True if the next request can start: its time is known.
@@ -124,14 +131,52 @@ impl ChannelQueue {
 }
 
 impl World {
-    /// Makes a request to a channel of a PE, from an action of the PE's SIP.
-    #[inline]
-    pub(crate) fn ask_channel(&self, sip: &mut Sip, request: ChannelRequest) {
-        let queue = sip.pe(request.pe).queue(request.job.engine());
+    /// Asks for the load channel of a PE, from an action of the PE's SIP.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "the path stays in registers")]
+    pub(crate) fn ask_load(
+        &self,
+        sip: &mut Sip,
+        ask: &Ask,
+        transfer: Rc<Transfer>,
+        pieces: [Option<Piece>; 2],
+    ) {
+        let queue = sip.pe(ask.pe).queue(Engine::Load);
         if !queue.has_room(self.spec.dma.outstanding) {
-            return queue.waiting.push_back(request);
+            return queue.wait(ask, Job::Load { transfer, pieces });
         }
-        self.start_request(sip, request);
+        self.start_load(sip, ask, transfer, pieces);
+        self.settle(sip);
+    }
+
+    /// Asks for the store channel of a PE; as [`World::ask_load`].
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "the path stays in registers")]
+    pub(crate) fn ask_store(&self, sip: &mut Sip, ask: &Ask, transfer: Rc<Transfer>, piece: Piece) {
+        let queue = sip.pe(ask.pe).queue(Engine::Store);
+        if !queue.has_room(self.spec.dma.outstanding) {
+            return queue.wait(ask, Job::Store { transfer, piece });
+        }
+        self.start_store(sip, ask, transfer, piece);
+        self.settle(sip);
+    }
+
+    /// Asks for the store channel of a PE, for a message; as [`World::ask_load`].
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "the path stays in registers")]
+    pub(super) fn ask_send(
+        &self,
+        sip: &mut Sip,
+        ask: &Ask,
+        bytes: u64,
+        route: Route,
+        purpose: Purpose,
+    ) {
+        let queue = sip.pe(ask.pe).queue(Engine::Store);
+        if !queue.has_room(self.spec.dma.outstanding) {
+            return queue.wait(ask, Job::Send { bytes, route, purpose });
+        }
+        self.start_send(sip, ask, bytes, route, purpose);
         self.settle(sip);
     }
 
@@ -140,96 +185,138 @@ impl World {
     pub(super) fn free_channel(&self, sip: &mut Sip, engine: Engine, pe: usize) {
         sip.pes[pe].queue(engine).is_held = false;
         while let Some(request) = sip.pes[pe].queue(engine).next(self.spec.dma.outstanding) {
-            self.start_request(sip, request);
+            self.start_waiting(sip, request);
         }
     }
 
-    /// Starts a request: its channel is free, or its time of becoming free is known.
-    #[inline]
-    fn start_request(&self, sip: &mut Sip, request: ChannelRequest) {
-        let ChannelRequest { pe, asked, number, mut path, job } = request;
-        let (dma, bytes, engine) = (self.spec.dma, job.bytes(), job.engine());
-        let channel = StageUse { resource: engine.resource(pe), kind: Kind::Dma };
-        let is_overlapping = dma.outstanding > 1;
-        let ((start, tail), waited) = if is_overlapping {
-            (self.start_overlapping(sip, pe, asked, &job, &mut path), Waited::default())
-        } else {
-            let span = dma.latency + dma.bandwidth.time_for(bytes);
-            let turn = sip.pe(pe).engine(engine).take(asked, span, bytes, &mut path);
-            ((turn.start, turn.end), Waited::default())
-        };
-        let head = start + dma.latency;
+    #[inline(never)]
+    fn start_waiting(&self, sip: &mut Sip, request: WaitingRequest) {
+        let WaitingRequest { ask, job } = request;
         match job {
-            Job::Load { transfer, pieces } => {
-                transfer.start_at(start, head);
-                sip.pe(pe).queue(engine).is_held = true;
-                let (mut from, mut asked) = (head, 0);
-                for (number, Piece { cube, bytes: piece, block }) in
-                    (number..).zip(pieces.into_iter().flatten())
-                {
-                    asked += piece;
-                    let is_last = asked == bytes;
-                    let tail = if is_last { tail } else { head + dma.bandwidth.time_for(asked) };
-                    let flight =
-                        Flight { bytes: piece, head: from, tail, path, slowest: channel, waited };
-                    from = tail;
-                    let route = Route::of_load(&self.spec, (cube, block), pe);
-                    let purpose = Purpose::Piece(engine, transfer.clone());
-                    sip.flights.push(number, Journey { flight, route, purpose, label: "read" });
-                }
-            }
-            Job::Store { transfer, cube, block } => {
-                transfer.start_at(start, head);
-                sip.pe(pe).queue(engine).is_held = true;
-                let flight = Flight { bytes, head, tail, path, slowest: channel, waited };
-                let route = Route::of_store(&self.spec, pe, (cube, block));
-                let purpose = Purpose::Piece(engine, transfer);
-                sip.flights.push(number, Journey { flight, route, purpose, label: "write" });
-            }
-            Job::Send { route, purpose, .. } => {
-                let index = sip.index(pe);
-                if is_overlapping {
-                    let mut left = path;
-                    left.advance(head, Kind::Latency);
-                    sip.record.step(&mut left, tail, Kind::Dma, channel.resource);
-                    sip.pes[index].queue(engine).under_way.push_back(UnderWay::Left(left));
-                } else {
-                    let left = sip.pes[index].store.leave_with(tail, &path);
-                    left.advance(head, Kind::Latency);
-                    sip.record.step(left, tail, Kind::Dma, channel.resource);
-                }
-                sip.record.op(|| Op::new((start, tail), channel.resource, "send", bytes));
-                let flight = Flight { bytes, head, tail, path, slowest: channel, waited };
-                sip.flights.push(number, Journey { flight, route, purpose, label: "write" });
+            Job::Load { transfer, pieces } => self.start_load(sip, &ask, transfer, pieces),
+            Job::Store { transfer, piece } => self.start_store(sip, &ask, transfer, piece),
+            Job::Send { bytes, route, purpose } => {
+                self.start_send(sip, &ask, bytes, route, purpose);
             }
         }
     }
-}
 
-impl World {
-    /// Starts a request of a channel with several outstanding; returns its start and the time of its last byte (DMA-1).
-    fn start_overlapping(
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "the path stays in registers")]
+    fn start_load(
         &self,
         sip: &mut Sip,
-        pe: PeId,
-        asked: Time,
-        job: &Job,
+        ask: &Ask,
+        transfer: Rc<Transfer>,
+        [first, second]: [Option<Piece>; 2],
+    ) {
+        let bytes = transfer.bytes();
+        let begun = self.begin(sip, ask, Engine::Load, bytes, Some(&transfer));
+        let channel = Engine::Load.used(ask.pe);
+        let (mut flight, spec) = (begun.flight(bytes, channel), &self.spec);
+        let Some(first) = first else { return };
+        if let Some(second) = second {
+            let tail = flight.tail;
+            flight.bytes = first.bytes;
+            if first.bytes != bytes {
+                flight.tail = begun.head + spec.dma.bandwidth.time_for(first.bytes);
+            }
+            let later = Flight { bytes: second.bytes, head: flight.tail, tail, ..flight };
+            let route = Route::of_load(spec, (second.cube, second.block), ask.pe);
+            let purpose = Purpose::Piece(Engine::Load, transfer.clone());
+            let journey = Journey { flight: later, route, purpose, label: "read" };
+            sip.flights.push(ask.number + 1, journey);
+        }
+        let route = Route::of_load(spec, (first.cube, first.block), ask.pe);
+        let purpose = Purpose::Piece(Engine::Load, transfer);
+        sip.flights.push(ask.number, Journey { flight, route, purpose, label: "read" });
+    }
+
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "the path stays in registers")]
+    fn start_store(&self, sip: &mut Sip, ask: &Ask, transfer: Rc<Transfer>, piece: Piece) {
+        let Piece { cube, bytes, block } = piece;
+        let begun = self.begin(sip, ask, Engine::Store, bytes, Some(&transfer));
+        let flight = begun.flight(bytes, Engine::Store.used(ask.pe));
+        let route = Route::of_store(&self.spec, ask.pe, (cube, block));
+        let purpose = Purpose::Piece(Engine::Store, transfer);
+        sip.flights.push(ask.number, Journey { flight, route, purpose, label: "write" });
+    }
+
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "the path stays in registers")]
+    fn start_send(&self, sip: &mut Sip, ask: &Ask, bytes: u64, route: Route, purpose: Purpose) {
+        let begun = self.begin(sip, ask, Engine::Store, bytes, None);
+        let Begun { start, head, tail, .. } = begun;
+        let (index, channel) = (sip.index(ask.pe), Engine::Store.used(ask.pe));
+        let Sip { pes, record, .. } = sip;
+        if self.spec.dma.outstanding > 1 {
+            let mut left = begun.path;
+            left.advance(head, Gap::Latency);
+            record.step_of(&mut left, tail, channel);
+            pes[index].queue(Engine::Store).under_way.push_back(UnderWay::Left(left));
+        } else {
+            let left = pes[index].store.leave_with(tail, &begun.path);
+            left.advance(head, Gap::Latency);
+            record.step_of(left, tail, channel);
+        }
+        record.op(|| Op::new((start, tail), channel.resource(), "send", bytes));
+        let flight = begun.flight(bytes, channel);
+        sip.flights.push(ask.number, Journey { flight, route, purpose, label: "write" });
+    }
+
+    /// Starts a request: its channel is free, or its time of becoming free is known. A load or a store holds the channel.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "the path stays in registers")]
+    fn begin(
+        &self,
+        sip: &mut Sip,
+        ask: &Ask,
+        engine: Engine,
+        bytes: u64,
+        transfer: Option<&Rc<Transfer>>,
+    ) -> Begun {
+        let dma = &self.spec.dma;
+        let mut path = ask.path;
+        let (start, tail) = if dma.outstanding > 1 {
+            self.begin_overlapping(sip, ask, (engine, bytes), transfer, &mut path)
+        } else {
+            let span = dma.latency + dma.bandwidth.time_for(bytes);
+            let pe = sip.pe(ask.pe);
+            let turn = pe.engine(engine).take(ask.at, span, bytes, &mut path);
+            pe.queue(engine).is_held = transfer.is_some();
+            (turn.start, turn.end)
+        };
+        let head = start + dma.latency;
+        if let Some(transfer) = transfer {
+            transfer.start_at(start, head);
+        }
+        Begun { start, head, tail, path }
+    }
+
+    /// Starts a request of a channel with several outstanding; returns its start and the time of its last byte (DMA-1).
+    fn begin_overlapping(
+        &self,
+        sip: &mut Sip,
+        ask: &Ask,
+        (engine, bytes): (Engine, u64),
+        transfer: Option<&Rc<Transfer>>,
         path: &mut Path,
     ) -> (Time, Time) {
-        let (dma, engine) = (&self.spec.dma, job.engine());
-        let index = sip.index(pe);
+        let dma = &self.spec.dma;
+        let index = sip.index(ask.pe);
         let Sip { pes, record, .. } = sip;
-        let mut ready = asked;
+        let mut ready = ask.at;
         if let Some(before) = pes[index].queue(engine).make_room(dma.outstanding)
             && before.at() > ready
         {
             (ready, *path) = (before.at(), before);
         }
         let wire = pes[index].engine(engine);
-        let turn = wire.take(ready, dma.bandwidth.time_for(job.bytes()), job.bytes(), path);
+        let turn = wire.take(ready, dma.bandwidth.time_for(bytes), bytes, path);
         let left = wire.leave_with(turn.end, path);
-        record.step(left, turn.end, Kind::Dma, engine.resource(pe));
-        if let Job::Load { transfer, .. } | Job::Store { transfer, .. } = job {
+        record.step_of(left, turn.end, engine.used(ask.pe));
+        if let Some(transfer) = transfer {
             let transfer = UnderWay::Transfer(transfer.clone());
             pes[index].queue(engine).under_way.push_back(transfer);
         }
@@ -238,8 +325,14 @@ impl World {
 }
 
 impl ChannelQueue {
+    /// Adds a request that has to wait.
+    #[cold]
+    fn wait(&mut self, ask: &Ask, job: Job) {
+        self.waiting.push_back(WaitingRequest { ask: *ask, job });
+    }
+
     /// Takes the next request, if it can start.
-    fn next(&mut self, outstanding: u32) -> Option<ChannelRequest> {
+    fn next(&mut self, outstanding: u32) -> Option<WaitingRequest> {
         if self.has_room(outstanding) { self.waiting.pop_front() } else { None }
     }
 }

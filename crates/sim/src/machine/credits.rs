@@ -5,8 +5,7 @@ use super::fabric::Act;
 use super::noc;
 use super::packet::{Packet, PacketKind};
 use crate::ipcq::{Backpressure, Edge, InSwitch, Returning};
-use crate::record::Path;
-use crate::stall::Kind;
+use crate::record::{Gap, Path};
 use crate::time::Time;
 use crate::topology::PeId;
 
@@ -49,8 +48,8 @@ impl World {
         let waiting = edge.pending();
         let returning = edge.returning.push();
         returning.path = *path;
-        returning.path.advance(now, Kind::Dependency);
-        returning.path.advance(arrival, Kind::Credit);
+        returning.path.advance(now, Gap::Dependency);
+        returning.path.advance(arrival, Gap::Credit);
         if !edge.lazy {
             self.send_credit(edge, number, arrival, path);
             let group = edge.group.filter(|_| edge.name.in_switch() == InSwitch::Reduction);
@@ -105,28 +104,28 @@ impl World {
         if pending == 0 {
             return;
         }
+        let mut path = *path;
+        path.advance(now, Gap::Credit);
         if edge.sender.is_some() {
-            edge.last_wait = *path;
-            edge.last_wait.advance(now, Kind::Credit);
+            edge.last_wait = path;
         }
-        let message = &mut edge.messages[edge.arrived + edge.in_flight];
-        message.path = *path;
-        message.path.advance(now, Kind::Credit);
-        if edge.name.in_switch() == InSwitch::Multicast {
-            let group = edge.group;
-            drop(edges);
-            return self.launch_multicast(group);
+        let is_plain = edge.name.in_switch() != InSwitch::Multicast;
+        if is_plain && edge.spec.backpressure == Backpressure::Sleep {
+            return self.resume_sender(edge, number, path);
         }
-        match edge.spec.backpressure {
-            Backpressure::Sleep => self.resume_sender(edge, number),
-            Backpressure::Poll(period) => self.poll_again(edge, number, period),
+        edge.messages[edge.arrived + edge.in_flight].path = path;
+        if let (true, Backpressure::Poll(period)) = (is_plain, edge.spec.backpressure) {
+            return self.poll_again(edge, number, period);
         }
+        let group = edge.group;
+        drop(edges);
+        self.launch_multicast(group);
     }
 
-    /// Launches the oldest pending message and wakes its sender.
+    /// Launches the oldest pending message, to which `path` has led, and wakes its sender.
     #[inline]
-    fn resume_sender(&self, edge: &mut Edge, number: u32) {
-        self.launch_message(edge, number);
+    fn resume_sender(&self, edge: &mut Edge, number: u32, path: Path) {
+        self.launch_message(edge, number, path);
         if let Some(task) = edge.sender.take() {
             self.sim.wake(task);
         }
@@ -151,9 +150,9 @@ impl World {
         edge.retry_scheduled = false;
         let now = self.sim.now();
         while edge.credits > 0 && edge.pending() > 0 {
-            let index = edge.arrived + edge.in_flight;
-            edge.messages[index].path.advance(now, Kind::Credit);
-            self.resume_sender(edge, number);
+            let mut path = edge.messages[edge.arrived + edge.in_flight].path;
+            path.advance(now, Gap::Credit);
+            self.resume_sender(edge, number, path);
         }
     }
 }

@@ -13,19 +13,19 @@
 //!   wire's bandwidth, and keeps its time where the bandwidth stays the same.
 
 use super::World;
-use super::channel::{ChannelRequest, Job};
+use super::channel::Ask;
+use super::exits::Exit;
 use super::flights::{Delivery, Departure, Journey, Purpose};
 use super::noc::{self, Route, Stage};
 use super::packet::{Packet, PacketKind};
 use super::sip::{Port, Sip, ingress_of};
 use crate::executor::{Device, Key, Partition, Sim};
 use crate::ipcq::{BufferKind, Edge, EdgeName, EdgeSpec, InSwitch, Message, MessageBody};
-use crate::record::{Op, Path, Record, Resource, StallSpan};
-use crate::spec::Forwarding;
+use crate::record::{Gap, Op, Path, Record, Resource, StallSpan, Use};
 use crate::stall::Kind;
 use crate::time::Time;
 use crate::topology::{Hop, PeId};
-use crate::wire::{Flight, StageUse};
+use crate::wire::Flight;
 use std::cell::Cell;
 use std::num::NonZeroU64;
 
@@ -77,8 +77,44 @@ fn starving(resource: Resource, from: Time, to: Time) -> StallSpan {
 }
 
 /// The stage before the first wire of a message: the DMA of its PE.
-fn leaving(pe: PeId) -> StageUse {
-    StageUse { resource: Resource::Store(pe), kind: Kind::Dma }
+fn leaving(pe: PeId) -> Use {
+    Use::new(Resource::Store(pe), Kind::Dma)
+}
+
+/// Moves a part of a message over one link: takes the wire and logs the transfer. Returns the arrivals of the first
+/// and of the last byte after the latency, and the critical path to the last.
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "the path stays in registers")]
+fn over_link(
+    side: &mut PortSide<'_>,
+    (index, latency, flow): (usize, Time, u64),
+    flight: &Flight,
+    part: &LinkPart,
+) -> (Time, Time, Path) {
+    let link = &mut side.ports[index];
+    let resource = Resource::Link { from: side.number, to: link.to };
+    let mut path = flight.path;
+    let turn = link.wire.take(flight.head, part.span, part.bytes, &mut path);
+    path.advance(turn.start, Gap::Latency);
+    let left = turn.end.max(part.ready);
+    let is_behind = part.ready > turn.end;
+    let slowest = if is_behind { flight.slowest } else { Use::new(resource, Kind::Link) };
+    // An early chunk leaves before the whole message is at the port: the path of the message is not yet its path.
+    if left >= path.at() {
+        side.record.step_of(&mut path, left, slowest);
+    }
+    link.wire.leave(turn.end, &path);
+    let arrival = left + latency;
+    // Behind a slower stage, the latency is a step of its own: else nothing would name the link.
+    if slowest.kind() != Kind::Link && arrival >= path.at() {
+        side.record.step(&mut path, arrival, Kind::Link, resource);
+    }
+    path.advance(arrival, Gap::Link);
+    side.record.op(|| Op {
+        flow_out: NonZeroU64::new(flow),
+        ..Op::new((turn.start, turn.end), resource, "transfer", part.bytes)
+    });
+    (turn.start + latency, arrival, path)
 }
 
 impl Device for World {
@@ -102,8 +138,8 @@ impl Device for World {
         }
     }
 
-    fn wake_up(&self, _: &Sim, partition: Partition) {
-        self.move_flights(partition.0);
+    fn wake_up(&self, _: &Sim, partition: Partition, until: Time) {
+        self.move_flights(partition.0, until);
     }
 
     #[inline]
@@ -132,6 +168,7 @@ impl World {
         if is_new {
             let edge = &mut edges.list[number as usize];
             self.set_route(edge);
+            self.set_exit(edge, number);
         }
         number
     }
@@ -157,8 +194,6 @@ impl World {
         let inside =
             noc::latency(&self.spec, to, gate(to)) + noc::latency(&self.spec, gate(from), from);
         edge.credit_latency = self.network.way(to.sip, from.sip).latency + inside;
-        edge.direct =
-            edge.hops == 1 && self.zero_cost.send && !edge.is_switched && edge.spec.is_plain();
     }
 
     /// Posts one slot of a message to an edge, with `following` slots after it; it leaves as soon as there is a credit.
@@ -176,32 +211,38 @@ impl World {
         let edge = &mut self.edges.borrow_mut().list[number as usize];
         self.take_credits(edge);
         let message = edge.messages.push();
-        message.path = path.get();
         message.bytes = body.bytes;
         message.value = body.value;
         message.following = following;
         message.posted = now;
-        message.path.advance(now, Kind::Dependency);
+        let mut path = path.get();
+        path.advance(now, Gap::Dependency);
         if edge.credits > 0 && edge.pending() == 1 {
-            self.launch_message(edge, number);
-        } else if edge.lazy {
+            self.launch_message(edge, number, path);
+            return edge.posted();
+        }
+        let last = edge.messages.len() - 1;
+        edge.messages[last].path = path;
+        if edge.lazy {
             self.expect_credit(edge, number);
         }
         edge.posted()
     }
 
-    /// Launches the oldest pending message of an edge.
-    #[inline]
-    pub(super) fn launch_message(&self, edge: &mut Edge, number: u32) {
+    /// Launches the oldest pending message of an edge, to which `path` has led.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "the path stays in registers")]
+    pub(super) fn launch_message(&self, edge: &mut Edge, number: u32, path: Path) {
         if edge.direct {
-            return self.launch_direct(edge, number);
+            return self.launch_direct(edge, number, path);
         }
-        self.launch_routed(edge, number);
+        self.launch_routed(edge, number, path);
     }
 
     /// Launches a message in the common case: one link is the whole route, and nothing before the link takes time.
-    #[inline]
-    fn launch_direct(&self, edge: &mut Edge, number: u32) {
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "the path stays in registers")]
+    fn launch_direct(&self, edge: &mut Edge, number: u32, mut path: Path) {
         let now = self.sim.now();
         let (from, next, port, before) =
             (edge.name.from.sip, edge.next, edge.port, edge.last_grant);
@@ -212,16 +253,16 @@ impl World {
         let starved = port.note_starved(message.posted.max(before), now);
         let link = port.link;
         let span = link.bandwidth.time_for(message.bytes);
-        let turn = port.wire.take(now, span, message.bytes, &mut message.path);
+        let turn = port.wire.take(now, span, message.bytes, &mut path);
         let resource = Resource::Link { from, to: next };
         if let Some(since) = starved {
             sip.record.stall(|| starving(resource, since, now));
         }
-        let wire_path = port.wire.leave_with(turn.end, &message.path);
-        sip.record.step(wire_path, turn.end, Kind::Link, resource);
+        sip.record.step(&mut path, turn.end, Kind::Link, resource);
+        port.wire.leave(turn.end, &path);
         let arrival = turn.end + link.latency;
-        message.path.follow(wire_path);
-        message.path.advance(arrival, Kind::Link);
+        path.advance(arrival, Gap::Link);
+        message.path = path;
         sip.record.op(|| Op {
             flow_out: NonZeroU64::new(message.flow),
             ..Op::new((turn.start, turn.end), resource, "transfer", message.bytes)
@@ -230,17 +271,16 @@ impl World {
     }
 
     /// Launches a message through the PE's DMA and the meshes, over several hops, or within the SIP.
-    pub(super) fn launch_routed(&self, edge: &mut Edge, number: u32) {
+    #[inline(never)]
+    pub(super) fn launch_routed(&self, edge: &mut Edge, number: u32, path: Path) {
         let (now, before) = (self.sim.now(), edge.last_grant);
         let (from, to) = (edge.name.from, edge.name.to);
-        let (port, hop) = (edge.port, edge.hop);
-        let EdgeSpec { buffer_kind: buffer, delay, efficiency, .. } = edge.spec;
-        let (in_switch, group) = (edge.name.in_switch(), edge.group);
-        let chunk = self.chunk_of(edge);
+        let (port, buffer) = (edge.port, edge.spec.buffer_kind);
         let message = edge.grant(now);
         let sip = &mut *self.sips[from.sip as usize].borrow_mut();
         message.flow = sip.record.flow();
-        let Message { bytes, path, flow, .. } = *message;
+        message.path = path;
+        let Message { bytes, flow, .. } = *message;
         if from.sip == to.sip {
             let in_hbm = buffer == BufferKind::Hbm;
             return self.launch_within(sip, (number, from, to, in_hbm), bytes, path);
@@ -250,20 +290,7 @@ impl World {
             let resource = Resource::Link { from: from.sip, to: sip.ports[port].to };
             sip.record.stall(|| starving(resource, since, now));
         }
-        let key = self.sim.reserve_key();
-        let departure = Departure {
-            edge: number,
-            port,
-            hop,
-            to: to.sip,
-            chunk,
-            in_switch,
-            group,
-            flow,
-            key,
-            delay,
-            efficiency,
-        };
+        let departure = Departure { edge: number, flow, key: self.sim.reserve_key() };
         if self.zero_cost.send {
             let side =
                 PortSide { number: from.sip, ports: &mut sip.ports, record: &mut sip.record };
@@ -271,8 +298,7 @@ impl World {
         }
         let gate = PeId::first(from.sip);
         let route = Route::default().over_meshes(&self.spec, from, gate).then(Stage::Port);
-        let purpose = Purpose::Depart(departure);
-        self.send(sip, from, Job::Send { bytes, route, purpose }, path);
+        self.send(sip, from, path, (bytes, route, Purpose::Depart(departure)));
     }
 
     /// Launches a message to a PE of the same SIP: over the meshes, and into HBM for a slot in HBM.
@@ -294,40 +320,37 @@ impl World {
         let delivery = Delivery { edge, kind: PacketKind::Local, key: self.sim.reserve_key() };
         if self.zero_cost.send {
             let flight = Flight::new(bytes, now, path, leaving(from));
-            let (purpose, number) = (Purpose::Deliver(delivery), sip.flights.issue());
+            let (purpose, number) = (Purpose::Deliver(delivery), sip.flights.issue(1));
             return self.fly(sip, number, Journey { flight, route, purpose, label: "write" });
         }
-        let purpose = Purpose::Deliver(delivery);
-        self.send(sip, from, Job::Send { bytes, route, purpose }, path);
-    }
-
-    /// Returns the size of the chunks in which the next message moves; 0 for one piece: over one link, or cut-through.
-    fn chunk_of(&self, edge: &Edge) -> u64 {
-        let is_whole = !edge.is_switched && (edge.hops <= 1 || self.cuts_through());
-        if is_whole || edge.name.in_switch() != InSwitch::No {
-            return 0;
-        }
-        let bytes = edge.messages[edge.arrived + edge.in_flight].bytes;
-        if edge.spec.vc_chunk_size == 0 { bytes.max(1) } else { edge.spec.vc_chunk_size }
-    }
-
-    /// True if SIPs forward the heads of messages on routes without a switch (FAB-2).
-    fn cuts_through(&self) -> bool {
-        self.spec.sips.forwarding == Forwarding::CutThrough
+        self.send(sip, from, path, (bytes, route, Purpose::Deliver(delivery)));
     }
 
     /// Sends a message through the store channel of its PE.
-    fn send(&self, sip: &mut Sip, pe: PeId, job: Job, path: Path) {
-        let (asked, number) = (self.sim.now(), sip.flights.issue());
-        self.ask_channel(sip, ChannelRequest { pe, asked, number, path, job });
+    #[inline]
+    fn send(
+        &self,
+        sip: &mut Sip,
+        pe: PeId,
+        path: Path,
+        (bytes, route, purpose): (u64, Route, Purpose),
+    ) {
+        let (at, number) = (self.sim.now(), sip.flights.issue(1));
+        self.ask_send(sip, &Ask { pe, at, number, path }, bytes, route, purpose);
     }
 
     /// Sends a message over the link at which its head has arrived: in one piece, or in chunks (FAB-1).
     ///
     /// The chunks follow each other without a gap, and their times add up to the time of the message.
     pub(super) fn depart(&self, mut side: PortSide<'_>, flight: &Flight, departure: &Departure) {
-        let &Departure { edge, hop, to, chunk, key, delay, efficiency, .. } = departure;
-        let (rate, class) = (self.network.wire(hop.class).bandwidth, hop.class);
+        let exit = &mut self.exits.borrow_mut()[departure.edge as usize];
+        if exit.is_one_link {
+            return self.depart_whole(side, exit, flight, departure);
+        }
+        let Departure { edge, key, .. } = *departure;
+        let Exit { hop, to, delay, efficiency, .. } = *exit;
+        let (link, class) = (self.network.wire(hop.class), hop.class);
+        let (rate, chunk) = (link.bandwidth, exit.chunk_of(flight.bytes));
         let cuts = chunk == 0 && self.cuts_through();
         let chunk = if chunk == 0 { flight.bytes } else { chunk };
         let (mut sent, mut moved, mut before) = (0, 0, Time::ZERO);
@@ -338,17 +361,18 @@ impl World {
             let span = rate.time_for(moved) - before;
             before += span;
             let part = LinkPart { bytes, span, ready: flight.arrival_of(sent) };
-            let (head, tail, mut path) = self.over_link(&mut side, departure, flight, &part);
+            let outlet = (exit.port, link.latency, departure.flow);
+            let (head, tail, mut path) = over_link(&mut side, outlet, flight, &part);
             let (head, tail) = (head + delay, tail + delay);
-            path.advance(tail, Kind::Link);
+            path.advance(tail, Gap::Link);
             let is_last = sent == flight.bytes;
             let kind = if is_last { PacketKind::LastChunk } else { PacketKind::Chunk };
             let packet = Packet::new(edge, bytes, (side.number, to), tail, path);
             let packet = Packet { span, class, cuts, kind, ..packet };
-            if departure.in_switch == InSwitch::No {
+            if exit.in_switch == InSwitch::No {
                 self.send_packet(packet, hop, head, Some(key));
             } else {
-                self.send_into_switch(packet, departure, head);
+                self.send_into_switch(packet, exit, departure, head);
             }
             if is_last {
                 return;
@@ -356,43 +380,25 @@ impl World {
         }
     }
 
-    /// Moves a part of a message over one link: takes the wire and logs the transfer. Returns the arrivals of the first
-    /// and of the last byte, and the critical path to the last.
-    fn over_link(
+    /// Sends a message over the one link of its route, in one piece and without a packet.
+    #[inline]
+    fn depart_whole(
         &self,
-        side: &mut PortSide<'_>,
-        departure: &Departure,
+        mut side: PortSide<'_>,
+        exit: &mut Exit,
         flight: &Flight,
-        part: &LinkPart,
-    ) -> (Time, Time, Path) {
-        let link = &mut side.ports[departure.port];
-        let resource = Resource::Link { from: side.number, to: link.to };
-        let mut path = flight.path;
-        let turn = link.wire.take(flight.head, part.span, part.bytes, &mut path);
-        path.advance(turn.start, Kind::Latency);
-        let left = turn.end.max(part.ready);
-        let (kind, slowest) = if part.ready > turn.end {
-            (flight.slowest.kind, flight.slowest.resource)
-        } else {
-            (Kind::Link, resource)
-        };
-        // An early chunk leaves before the whole message is at the port: the path of the message is not yet its path.
-        if left >= path.at() {
-            side.record.step(&mut path, left, kind, slowest);
-        }
-        link.wire.leave(turn.end, &path);
-        let latency = self.network.wire(departure.hop.class).latency;
-        let arrival = left + latency;
-        // Behind a slower stage, the latency is a step of its own: else nothing would name the link.
-        if kind != Kind::Link && arrival >= path.at() {
-            side.record.step(&mut path, arrival, Kind::Link, resource);
-        }
-        path.advance(arrival, Kind::Link);
-        side.record.op(|| Op {
-            flow_out: NonZeroU64::new(departure.flow),
-            ..Op::new((turn.start, turn.end), resource, "transfer", part.bytes)
-        });
-        (turn.start + latency, arrival, path)
+        departure: &Departure,
+    ) {
+        let link = side.ports[exit.port].link;
+        let bytes = exit.efficiency.stretched(flight.bytes);
+        let span = link.bandwidth.time_for(bytes);
+        let part = LinkPart { bytes, span, ready: flight.tail };
+        let outlet = (exit.port, link.latency, departure.flow);
+        let (_, tail, mut path) = over_link(&mut side, outlet, flight, &part);
+        let tail = tail + exit.delay;
+        path.advance(tail, Gap::Link);
+        *exit.paths.push() = path;
+        self.schedule_as(departure.key, tail, exit.to, Act::Arrive, departure.edge);
     }
 
     /// Moves a packet over a hop: its head arrives at `head`, its last byte at its tail, both without contention there.
@@ -494,7 +500,7 @@ impl World {
                 sip.record.step(path, turn.end, Kind::Link, resource);
             }
             sip.ports[port].wire.leave(turn.end, path);
-            path.advance(turn.end + latency, Kind::Link);
+            path.advance(turn.end + latency, Gap::Link);
             let (label, bytes) = (packet.label(), packet.bytes);
             sip.record.op(|| Op::new((turn.start, turn.end), resource, label, bytes));
             turn
@@ -517,7 +523,7 @@ impl World {
         if turn.end > packet.tail {
             sip.record.step(&mut path, turn.end, Kind::Link, resource);
             link.wire.leave(turn.end, &path);
-            path.advance(turn.end + latency, Kind::Link);
+            path.advance(turn.end + latency, Gap::Link);
         } else {
             // The last byte does not wait for this link: its path goes on, and the link adds its latency.
             path = packet.path;
@@ -535,12 +541,24 @@ impl World {
     fn arrive(&self, number: u32) {
         {
             let edge = &mut self.edges.borrow_mut().list[number as usize];
+            if !edge.direct && edge.is_one_link() {
+                self.take_path(edge, number);
+            }
             let here = self.zero_cost.receive || edge.name.from.sip == edge.name.to.sip;
             if here && edge.receiver_spec.buffer_kind == BufferKind::Tcm {
                 return self.arrive_in_slot(edge);
             }
         }
         self.cross_chip(number);
+    }
+
+    /// Gives the message that has arrived over its one link its critical path.
+    #[inline]
+    fn take_path(&self, edge: &mut Edge, number: u32) {
+        let index = edge.arrived + edge.arriving;
+        if let Some(path) = self.exits.borrow_mut()[number as usize].paths.pop() {
+            edge.messages[index].path = *path;
+        }
     }
 
     /// Moves a message from the receiver's gateway to its slot: over the meshes, and into HBM for a slot in HBM.
@@ -561,13 +579,12 @@ impl World {
             return self.schedule(self.sim.now(), to.sip, Act::Deliver, number);
         }
         let sip = &mut *self.sips[to.sip as usize].borrow_mut();
-        let after =
-            StageUse { resource: Resource::PeLink(PeId::first(to.sip), 0), kind: Kind::Mesh };
+        let after = Use::new(Resource::PeLink(PeId::first(to.sip), 0), Kind::Mesh);
         let flight = Flight::new(message.bytes, self.sim.now(), message.path, after);
         let delivery =
             Delivery { edge: number, kind: PacketKind::Remote, key: self.sim.reserve_key() };
         let purpose = Purpose::Deliver(delivery);
-        let number = sip.flights.issue();
+        let number = sip.flights.issue(1);
         self.fly(sip, number, Journey { flight, route, purpose, label: "write" });
     }
 
@@ -584,7 +601,7 @@ impl World {
         let packet = Packet::new(edge, flight.bytes, (at, at), flight.tail, flight.path);
         let number = packets.insert(Packet { kind, ..packet });
         let path = &mut packets.get(number).path;
-        flight.finish_path(record, path, flight.slowest.resource);
+        flight.finish_path(record, path, flight.slowest);
         if flight.tail == self.sim.now() {
             return self.schedule(flight.tail, at, Act::Hop, number);
         }
@@ -606,7 +623,7 @@ impl World {
     #[inline]
     fn arrive_in_slot(&self, edge: &mut Edge) {
         let now = self.sim.now();
-        edge.arrive(now).path.advance(now, Kind::Link);
+        edge.arrive(now).path.advance(now, Gap::Link);
         if let Some(task) = edge.receiver.take() {
             self.sim.wake(task);
         }

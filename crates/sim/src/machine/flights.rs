@@ -19,14 +19,11 @@ use super::packet::PacketKind;
 use super::transfer::Transfer;
 use super::{Engine, Sip, World};
 use crate::executor::Key;
-use crate::ipcq::InSwitch;
-use crate::record::{Op, Path, Resource};
-use crate::spec::Efficiency;
-use crate::spec::WireSpec;
+use crate::record::{Op, Path, Resource, Use};
 use crate::stall::Kind;
 use crate::time::Time;
-use crate::topology::{Hop, PeId};
-use crate::wire::{Flight, StageUse};
+use crate::topology::PeId;
+use crate::wire::Flight;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::rc::Rc;
@@ -59,23 +56,9 @@ pub(crate) enum Purpose {
 #[derive(Clone, Copy)]
 pub(crate) struct Departure {
     pub(crate) edge: u32,
-    /// The port of the SIP.
-    pub(crate) port: usize,
-    /// The first hop of its route.
-    pub(crate) hop: Hop,
-    /// The receiver's SIP.
-    pub(crate) to: u32,
-    /// Size of its chunks; 0 for one piece.
-    pub(crate) chunk: u64,
-    /// The part of the switch, and the edges to which it copies the message.
-    pub(crate) in_switch: InSwitch,
-    pub(crate) group: Option<u32>,
     /// Number of the message in traces.
     pub(crate) flow: u64,
     pub(crate) key: Key,
-    /// The costs of its protocol (IPC-6).
-    pub(crate) delay: Time,
-    pub(crate) efficiency: Efficiency,
 }
 
 /// A message on its way to its slot.
@@ -136,14 +119,17 @@ pub(crate) struct Flights {
     pub(super) list: Vec<Journey>,
     free: Vec<u32>,
     issued: u64,
+    /// The time of the alarm that is set, if one is set.
+    alarm: Option<Time>,
 }
 
 impl Flights {
-    /// Returns the next number in the order of issue.
+    /// Returns the next number in the order of issue, for a request of some flights.
     #[inline]
-    pub(crate) fn issue(&mut self) -> u64 {
-        self.issued += 1;
-        self.issued
+    pub(crate) fn issue(&mut self, flights: u8) -> u64 {
+        let first = self.issued + 1;
+        self.issued += u64::from(flights);
+        first
     }
 
     /// Adds a flight that arrives at its next stage at its head.
@@ -151,14 +137,27 @@ impl Flights {
     #[expect(clippy::inline_always, reason = "a flight is built where it stays")]
     pub(super) fn push(&mut self, number: u64, journey: Journey) {
         let time = journey.flight.head;
-        let slot = if let Some(slot) = self.free.pop() {
-            self.list[slot as usize] = journey;
-            slot
-        } else {
-            self.list.push(journey);
-            u32::try_from(self.list.len() - 1).expect("fewer than 2^32 flights")
+        let slot = match self.free.pop() {
+            Some(slot) => slot,
+            None => self.grow(),
         };
+        // Part by part: a whole journey would be built elsewhere and copied.
+        let place = &mut self.list[slot as usize];
+        place.flight = journey.flight;
+        place.route = journey.route;
+        place.purpose = journey.purpose;
+        place.label = journey.label;
         self.queue.push(Arrival { time, number, slot });
+    }
+
+    /// Adds a place for a flight.
+    #[cold]
+    fn grow(&mut self) -> u32 {
+        let nothing = Use::new(Resource::Host(0), Kind::Link);
+        let flight = Flight::new(0, Time::ZERO, Path::default(), nothing);
+        let (route, purpose) = (Route::default(), Purpose::None);
+        self.list.push(Journey { flight, route, purpose, label: "" });
+        u32::try_from(self.list.len() - 1).expect("fewer than 2^32 flights")
     }
 
     /// Returns the paths of all flights, and of the transfers that they belong to.
@@ -201,20 +200,22 @@ impl World {
     pub(super) fn settle(&self, sip: &mut Sip) {
         let now = self.sim.now();
         if sip.flights.first() <= now {
-            return self.move_until(sip, || now);
+            return self.move_until(sip, now, || now);
         }
         self.set_alarm(sip);
     }
 
-    /// Handles the alarm of a SIP: moves its flights until the next event.
-    pub(super) fn move_flights(&self, sip: u32) {
-        self.move_until(&mut self.sips[sip as usize].borrow_mut(), || self.sim.quiet_until());
+    /// Handles the alarm of a SIP: moves its flights until the next event, which is at `until` or later.
+    #[inline]
+    pub(super) fn move_flights(&self, sip: u32, until: Time) {
+        let sip = &mut *self.sips[sip as usize].borrow_mut();
+        sip.flights.alarm = None;
+        self.move_until(sip, until, || self.sim.quiet_until());
     }
 
     /// Moves the flights that arrive until the limit, in the order of arrival.
     #[inline]
-    fn move_until(&self, sip: &mut Sip, limit: impl Fn() -> Time) {
-        let mut until = limit();
+    fn move_until(&self, sip: &mut Sip, mut until: Time, limit: impl Fn() -> Time) {
         while sip.flights.first() <= until {
             let Some(arrival) = sip.flights.queue.pop() else { break };
             if self.proceed(sip, arrival, until) {
@@ -224,9 +225,14 @@ impl World {
         self.set_alarm(sip);
     }
 
-    fn set_alarm(&self, sip: &Sip) {
-        let device = self.fabric.get().expect("registered when the machine was built");
+    #[inline]
+    fn set_alarm(&self, sip: &mut Sip) {
         let first = sip.flights.first();
+        if sip.flights.alarm == Some(first) && first != Time::MAX {
+            return;
+        }
+        sip.flights.alarm = Some(first);
+        let device = self.fabric.get().expect("registered when the machine was built");
         self.sim.set_alarm(first, device);
         if first == Time::MAX && sip.flights.queue.first.is_some() {
             self.sim.overflow();
@@ -253,7 +259,8 @@ impl World {
             }
             let journey = &sip.flights.list[slot as usize];
             if journey.route.is_over() {
-                continue;
+                self.land(sip, slot);
+                return true;
             }
             let next = Arrival { time: journey.flight.head, number, slot };
             let first = sip.flights.queue.first;
@@ -267,43 +274,41 @@ impl World {
     /// Moves a flight through a stage at which its head has arrived.
     #[inline]
     fn pass(&self, sip: &mut Sip, slot: u32, stage: Stage) {
-        let (spec, kind) = self.stage_spec(stage);
-        let resource = resource_of(sip.number, stage);
-        let Journey { flight, label, .. } = &mut sip.flights.list[slot as usize];
-        let mut label = *label;
-        let wire = match stage {
+        let Sip { flights, record, pes, cubes, number, .. } = sip;
+        let Journey { flight, label, .. } = &mut flights.list[slot as usize];
+        let gate = |cube| PeId { sip: *number, cube, pe: 0 };
+        let (wire, spec, what, label) = match stage {
             Stage::PeLink { cube, pe, side } => {
-                label = "mesh";
                 let index = cube as usize * sip.pes_per_cube as usize + pe as usize;
-                &mut sip.pes[index].links[side as usize]
+                let resource = Resource::PeLink(PeId { sip: *number, cube, pe }, side);
+                let wire = &mut pes[index].links[side as usize];
+                (wire, &self.spec.pes.link, Use::new(resource, Kind::Mesh), "mesh")
             }
             Stage::CubeLink { cube, side } => {
-                label = "mesh";
-                &mut sip.cubes[cube as usize].links[side as usize]
+                let what = Use::new(Resource::CubeLink(gate(cube), side), Kind::Mesh);
+                let wire = &mut cubes[cube as usize].links[side as usize];
+                (wire, &self.spec.cubes.link, what, "mesh")
             }
-            Stage::Hbm(cube) => &mut sip.cubes[cube as usize].hbm,
-            Stage::Host => &mut sip.host,
-            Stage::Upload => &mut sip.upload,
+            Stage::Hbm(cube) => {
+                let what = Use::new(Resource::Hbm(gate(cube)), Kind::Hbm);
+                (&mut cubes[cube as usize].hbm, &self.hbm, what, *label)
+            }
+            Stage::Host => {
+                let what = Use::new(Resource::Host(*number), Kind::Link);
+                (&mut sip.host, &self.spec.host, what, *label)
+            }
+            Stage::Upload => {
+                let what = Use::new(Resource::Upload(*number), Kind::Link);
+                (&mut sip.upload, &self.spec.host, what, *label)
+            }
             Stage::Port | Stage::Cached { .. } => {
                 unreachable!("`leave_sip` takes the port, `pass_cache` the cache")
             }
         };
-        let turn = flight.pass(&mut sip.record, wire, spec, StageUse { resource, kind });
+        let turn = flight.pass(record, wire, *spec, what);
         if turn.taken {
             let bytes = flight.bytes;
-            sip.record.op(|| Op::new((turn.start, turn.end), resource, label, bytes));
-        }
-    }
-
-    #[inline]
-    fn stage_spec(&self, stage: Stage) -> (WireSpec, Kind) {
-        let spec = &self.spec;
-        match stage {
-            Stage::PeLink { .. } => (spec.pes.link, Kind::Mesh),
-            Stage::CubeLink { .. } => (spec.cubes.link, Kind::Mesh),
-            Stage::Hbm(_) | Stage::Cached { .. } => (self.hbm, Kind::Hbm),
-            Stage::Port => unreachable!("`leave_sip` takes the port"),
-            Stage::Host | Stage::Upload => (spec.host, Kind::Link),
+            record.op(|| Op::new((turn.start, turn.end), what.resource(), label, bytes));
         }
     }
 
@@ -325,7 +330,7 @@ impl World {
             Purpose::Host(transfer) => {
                 let flight = &sip.flights.list[slot as usize].flight;
                 let mut path = flight.path;
-                flight.finish_path(&mut sip.record, &mut path, flight.slowest.resource);
+                flight.finish_path(&mut sip.record, &mut path, flight.slowest);
                 sip.record.cause(&path);
                 transfer.path().set(path);
                 self.end_transfer(transfer, end);
@@ -347,21 +352,15 @@ impl World {
         let Some(flight) = transfer.end_piece(flight, &mut other) else { return };
         let (end, pe) = (flight.tail, transfer.pe());
         let index = pe.cube as usize * sip.pes_per_cube as usize + pe.pe as usize;
-        let channel = engine.resource(pe);
-        transfer.path().set(flight.path);
-        if self.spec.dma.outstanding > 1 {
-            let mut path = flight.path;
-            flight.finish_path(&mut sip.record, &mut path, channel);
-            transfer.path().set(path);
-        } else {
-            let path = sip.pes[index].engine(engine).leave_with(end, &flight.path);
-            flight.finish_path(&mut sip.record, path, channel);
-            let mut copy = transfer.path().get();
-            flight.finish_copy(&mut copy, path);
-            transfer.path().set(copy);
+        let mut path = flight.path;
+        flight.finish_path(&mut sip.record, &mut path, engine.used(pe));
+        transfer.path().set(path);
+        if self.spec.dma.outstanding == 1 {
+            sip.pes[index].engine(engine).leave(end, &path);
         }
         let label = if engine == Engine::Load { "load" } else { "store" };
-        sip.record.op(|| Op::new((transfer.start(), end), channel, label, transfer.bytes()));
+        sip.record
+            .op(|| Op::new((transfer.start(), end), engine.resource(pe), label, transfer.bytes()));
         self.end_transfer(&transfer, end);
         self.free_channel(sip, engine, index);
     }
@@ -372,19 +371,5 @@ impl World {
         if let Some((key, task)) = transfer.set_end(end) {
             self.sim.resume_as(key, end, task);
         }
-    }
-}
-
-/// Returns the name of a stage in reports.
-fn resource_of(sip: u32, stage: Stage) -> Resource {
-    let gate = |cube| PeId { sip, cube, pe: 0 };
-    match stage {
-        Stage::PeLink { cube, pe, side } => Resource::PeLink(PeId { sip, cube, pe }, side),
-        Stage::CubeLink { cube, side } => Resource::CubeLink(gate(cube), side),
-        Stage::Hbm(cube) => Resource::Hbm(gate(cube)),
-        Stage::Host => Resource::Host(sip),
-        Stage::Upload => Resource::Upload(sip),
-        Stage::Cached { .. } => Resource::Cache(sip),
-        Stage::Port => unreachable!("`leave_sip` names the link"),
     }
 }

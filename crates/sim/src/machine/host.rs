@@ -18,14 +18,14 @@ use crate::executor::{JoinHandle, Partition, Sim};
 use crate::ipcq::EdgeName;
 use crate::kernel::{GridShape, Group, KernelError, Program, Tl};
 use crate::memory::{MemoryError, Region};
-use crate::record::{Path, Resource};
+use crate::record::{Gap, Path, Resource, Use};
 use crate::signal::Signal;
 use crate::spec::MachineSpec;
 use crate::stall::Kind;
 use crate::time::{Bytes, Time};
 use crate::topology::PeId;
 use crate::value::{DType, Evaluator, Value};
-use crate::wire::{Flight, StageUse};
+use crate::wire::Flight;
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -92,6 +92,7 @@ impl Machine {
     pub fn clear(&mut self) {
         self.executor.clear();
         *self.world.edges.borrow_mut() = crate::ipcq::Edges::default();
+        self.world.exits.borrow_mut().clear();
         *self.world.packets.borrow_mut() = super::packet::Packets::default();
         self.world.groups.borrow_mut().clear();
         for sip in &self.world.sips {
@@ -301,14 +302,14 @@ impl Host {
     async fn fly(&self, bytes: Bytes, route: Route, label: &'static str, cause: Cause) -> Cause {
         let now = self.sim().now();
         let mut path = cause.0;
-        path.advance(now, Kind::Dependency);
-        let after = StageUse { resource: Resource::Host(self.sip), kind: Kind::Link };
+        path.advance(now, Gap::Dependency);
+        let after = Use::new(Resource::Host(self.sip), Kind::Link);
         let flight = Flight::new(bytes.0, now, path, after);
         let transfer = Rc::new(Transfer::new(PeId::first(self.sip), bytes.0, 1));
         let purpose = Purpose::Host(transfer.clone());
         {
             let sip = &mut *self.sip_mut();
-            let number = sip.flights.issue();
+            let number = sip.flights.issue(1);
             self.world.fly(sip, number, Journey { flight, route, purpose, label });
         }
         transfer.wait(self.sim()).await;

@@ -11,11 +11,11 @@
 //! - **ISW-4 (order).** A reduction combines the values in the order in which its receiver names the senders.
 
 use super::World;
+use super::exits::Exit;
 use super::flights::Departure;
 use super::packet::{Packet, PacketKind};
 use crate::ipcq::{Edge, Edges, InSwitch, MessageBody};
-use crate::record::Path;
-use crate::stall::Kind;
+use crate::record::{Gap, Path};
 use crate::time::Time;
 use crate::topology::Hop;
 use std::cell::Cell;
@@ -38,7 +38,9 @@ impl World {
         }
         let number = u32::try_from(groups.len()).expect("fewer than 2^32 groups");
         for edge in edges {
-            list.list[*edge as usize].group = Some(number);
+            let state = &mut list.list[*edge as usize];
+            state.group = Some(number);
+            self.set_exit(state, *edge);
         }
         groups.push(members);
         number
@@ -77,7 +79,7 @@ impl World {
                 message.value.clone_from(&body.value);
                 message.following = following;
                 message.posted = now;
-                message.path.advance(now, Kind::Dependency);
+                message.path.advance(now, Gap::Dependency);
                 posted = edge.posted();
             }
         }
@@ -110,8 +112,7 @@ impl World {
             }
             let edge = &mut edges.list[leader as usize];
             let index = edge.arrived + edge.in_flight;
-            edge.messages[index].path = latest;
-            self.launch_routed(edge, leader);
+            self.launch_routed(edge, leader, latest);
             let flow = edge.messages[index].flow;
             if let Some(task) = edge.sender.take() {
                 self.sim.wake(task);
@@ -124,14 +125,20 @@ impl World {
     }
 
     /// Sends a message that has left its port to the receivers of its multicast, or to the receiver of its reduction.
-    pub(super) fn send_into_switch(&self, packet: Packet, departure: &Departure, head: Time) {
-        let (hop, key) = (departure.hop, Some(departure.key));
+    pub(super) fn send_into_switch(
+        &self,
+        packet: Packet,
+        exit: &Exit,
+        departure: &Departure,
+        head: Time,
+    ) {
+        let (hop, key) = (exit.hop, Some(departure.key));
         let packet = Packet { is_in_switch: true, cuts: false, ..packet };
-        if departure.in_switch == InSwitch::Reduction {
+        if exit.in_switch == InSwitch::Reduction {
             let packet = Packet { kind: PacketKind::Contribution, ..packet };
             return self.send_packet(packet, hop, head, key);
         }
-        let group = departure.group.expect("ISW-1: a multicast knows its receivers");
+        let group = exit.group.expect("ISW-1: a multicast knows its receivers");
         for &(edge, to) in self.members(group).iter() {
             self.send_packet(Packet { edge, to, ..packet }, Hop { next: to, ..hop }, head, key);
         }

@@ -1,8 +1,7 @@
 //! Named ranges of host programs: from the first request made in a range to the end of the last.
 
 use super::{Cause, Host, World};
-use crate::record::{Owner, Path, RangeSpan};
-use crate::stall::Kind;
+use crate::record::{Gap, Owner, Path, RangeSpan};
 use crate::time::Time;
 use std::cell::Cell;
 use std::rc::Rc;
@@ -69,7 +68,7 @@ impl HostRange {
 impl Drop for State {
     fn drop(&mut self) {
         let (to, mut path) = (self.end.get(), self.path.get());
-        path.advance(to, Kind::Dependency);
+        path.advance(to, Gap::Dependency);
         let span = RangeSpan {
             owner: Owner::Host(self.sip),
             name: std::mem::take(&mut self.name),

@@ -62,6 +62,9 @@ impl World {
         for edge in &self.edges.borrow().list {
             add_edge(&mut steps, edge);
         }
+        for exit in &*self.exits.borrow() {
+            steps.extend((0..exit.paths.len()).map(|index| exit.paths[index].last()));
+        }
         steps.extend(self.packets.borrow().paths().map(Path::last));
         for (number, sip) in (0..).zip(&self.sips) {
             add_sip(&mut steps, number, &sip.borrow(), since);

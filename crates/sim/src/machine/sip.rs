@@ -5,7 +5,7 @@ use super::cached::SipCache;
 use super::channel::ChannelQueue;
 use super::flights::Flights;
 use crate::memory::{Hbm, Mmu};
-use crate::record::{Op, Path, Record, Resource, Room};
+use crate::record::{Op, Path, Record, Resource, Room, Use};
 use crate::spec::{MachineSpec, WireSpec};
 use crate::stall::{Kind, Stack};
 use crate::time::Time;
@@ -96,6 +96,13 @@ impl Engine {
         }
     }
 
+    /// Returns the use of the engine of a PE.
+    #[inline]
+    pub(crate) fn used(self, pe: PeId) -> Use {
+        Use::of_engine(self as u64, pe, self.kind())
+    }
+
+    #[inline]
     pub(crate) fn kind(self) -> Kind {
         match self {
             Self::Gemm | Self::Vector => Kind::Compute,

@@ -7,6 +7,7 @@ use crate::time::Time;
 use crate::topology::PeId;
 use crate::wire::Flight;
 use std::cell::Cell;
+use std::rc::Rc;
 
 /// The parts of a transfer's time, in order: each lasts until its instant.
 pub(crate) type Parts = [(Time, Kind); 6];
@@ -29,6 +30,44 @@ pub(crate) struct Transfer {
     progress: Cell<Progress>,
     /// The process that waits for the end, and the key of its resumption.
     waiter: Cell<Option<(Key, TaskId)>>,
+}
+
+/// The transfers of one program, which are used again when nobody has them any more.
+#[derive(Default)]
+pub(crate) struct Transfers {
+    list: Vec<Rc<Transfer>>,
+    next: usize,
+}
+
+/// Most transfers that a program keeps.
+const KEPT: usize = 16;
+
+impl Transfers {
+    /// Returns a transfer, in the memory of an old one if there is one that nobody has.
+    #[inline]
+    pub(crate) fn next(&mut self, pe: PeId, bytes: u64, pieces: u8) -> Rc<Transfer> {
+        if self.next >= self.list.len() {
+            self.next = 0;
+        }
+        if let Some(old) = self.list.get_mut(self.next)
+            && let Some(free) = Rc::get_mut(old)
+        {
+            free.begin_again(pe, bytes, pieces);
+            self.next += 1;
+            return old.clone();
+        }
+        self.add(Transfer::new(pe, bytes, pieces))
+    }
+
+    #[cold]
+    fn add(&mut self, transfer: Transfer) -> Rc<Transfer> {
+        let transfer = Rc::new(transfer);
+        if self.list.len() < KEPT {
+            self.list.insert(self.next, transfer.clone());
+        }
+        self.next += 1;
+        transfer
+    }
 }
 
 /// The course of the piece that ended last.
@@ -55,6 +94,17 @@ impl Transfer {
             progress: Cell::new(Progress { hbm_wait, mesh_wait, head, slowest: Kind::Dma }),
             waiter: Cell::new(None),
         }
+    }
+
+    /// Makes this a new transfer. What is known of its course is set when its channel starts, and at its end.
+    #[inline]
+    fn begin_again(&mut self, pe: PeId, bytes: u64, pieces: u8) {
+        (self.pe, self.bytes) = (pe, bytes);
+        *self.pieces_left.get_mut() = pieces;
+        *self.piece.get_mut() = None;
+        *self.end.get_mut() = Time::MAX;
+        *self.path.get_mut() = Path::default();
+        *self.waiter.get_mut() = None;
     }
 
     pub(crate) fn pe(&self) -> PeId {
@@ -166,7 +216,7 @@ impl Transfer {
             _ => flight,
         };
         let (hbm_wait, mesh_wait) = (last.waited.hbm, last.waited.mesh);
-        let (head, slowest) = (last.head, last.slowest.kind);
+        let (head, slowest) = (last.head, last.slowest.kind());
         self.progress.set(Progress { hbm_wait, mesh_wait, head, slowest });
         Some(last)
     }

@@ -37,7 +37,7 @@ impl Causes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{Path, Resource, Room, Steps};
+    use crate::record::{Path, Resource, Room, Steps, Use};
     use crate::stall::Kind;
     use crate::time::Time;
     use std::rc::Rc;
@@ -48,7 +48,7 @@ mod tests {
         let mut steps = Steps::new(0, 1, false, Rc::new(Room::new(1 << 10, 1)));
         let mut given = Vec::new();
         for at in 0..600 {
-            steps.add(&mut path, Time::ps(at), Kind::Link, Resource::Host(0));
+            steps.add(&mut path, Time::ps(at), Use::new(Resource::Host(0), Kind::Link));
             causes.add(path.last());
             given.push(path.last());
         }

@@ -251,7 +251,7 @@ impl Chain {
 mod tests {
     use super::*;
     use crate::record::usage::Use;
-    use crate::record::{Entry, Path, Resource};
+    use crate::record::{Entry, Gap, Path, Resource};
     use crate::stall::Kind;
     use proptest::prelude::*;
     use std::rc::Rc;
@@ -333,9 +333,9 @@ mod tests {
         }
 
         fn step(&mut self, steps: &mut Steps, (wait, span): (u64, u64), resource: Resource) {
-            self.path.advance(self.path.at() + Time::ps(wait), Kind::Dependency);
+            self.path.advance(self.path.at() + Time::ps(wait), Gap::Dependency);
             let (from, to) = (self.path.at(), self.path.at() + Time::ps(span));
-            steps.add(&mut self.path, to, Kind::Link, resource);
+            steps.add(&mut self.path, to, Use::new(resource, Kind::Link));
             self.steps.push((resource, from, to));
         }
     }

@@ -1,53 +1,69 @@
 //! The critical path: the chain of operations that led to an instant, and the steps that tell of it.
 
-use super::Resource;
 use super::fold::{Chain, Room};
+use super::sums::PathPart;
 use super::usage::Use;
 use crate::stall::{Kind, Stack};
 use crate::time::Time;
 use std::rc::Rc;
 
-/// The chain of operations that led to an instant, summed up by kind.
+/// The chain of operations that led to an instant.
 ///
-/// Time that is not in `spent` was a dependency: a fifth number would be one more to copy with every path.
+/// The time of its operations is in its steps, the time between steps in `gaps`. The rest was a dependency. A path is
+/// copied with every message, so that it is small. Code that is hot changes a copy on the stack and then stores it: a copy of
+/// a path in memory that was just changed there stalls the processor, which cannot join narrow writes to a wide read.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Path {
-    spent: [u64; Kind::COUNT - 1],
     at: Time,
     last: StepId,
+    gaps: Gaps,
 }
 
+/// A kind of time between two steps of a path.
+#[derive(Clone, Copy)]
+pub(crate) enum Gap {
+    /// [`Kind::Latency`].
+    Latency,
+    /// [`Kind::Link`].
+    Link,
+    /// [`Kind::Credit`].
+    Credit,
+    /// [`Kind::Dependency`].
+    Dependency,
+}
+
+/// The time between the steps of a path, from its start, by [`Gap`]; dependencies are left out.
+pub(crate) type Gaps = [u64; 3];
+
+/// The kinds of the numbers of [`Gaps`].
+const GAP_KINDS: [Kind; 3] = [Kind::Latency, Kind::Link, Kind::Credit];
+
 impl Path {
-    /// Returns a chain that begins at `at`, with all time before it spent on `kind`.
+    /// Returns a chain that begins at `at`, with all time before it spent on `gap`.
     #[cfg(test)]
-    pub(crate) fn starting(at: Time, kind: Kind) -> Self {
+    pub(crate) fn starting(at: Time, gap: Gap) -> Self {
         let mut path = Self::default();
-        path.advance(at, kind);
+        path.advance(at, gap);
         path
     }
 
-    /// Goes on to `to`, spending the time between on `kind` (REC-1).
+    /// Goes on to `to` without a step, spending the time between on `gap` (REC-1).
     #[inline]
-    pub(crate) fn advance(&mut self, to: Time, kind: Kind) {
+    pub(crate) fn advance(&mut self, to: Time, gap: Gap) {
         if to > self.at {
-            if let Some(spent) = self.spent.get_mut(kind as usize) {
+            if let Some(spent) = self.gaps.get_mut(gap as usize) {
                 *spent += (to - self.at).as_ps();
             }
             self.at = to;
         }
     }
 
-    /// Takes the last step of `other`.
+    /// Returns the time between its steps.
+    pub(crate) fn gaps(&self) -> Gaps {
+        self.gaps
+    }
+
     #[inline]
-    pub(crate) fn follow(&mut self, other: &Self) {
-        self.last = other.last;
-    }
-
-    /// Returns all of its time, by kind.
-    pub(crate) fn spent(&self) -> Stack {
-        stack_of(self.spent, self.at)
-    }
-
     pub(crate) fn at(&self) -> Time {
         self.at
     }
@@ -88,13 +104,18 @@ pub(crate) struct Step {
     pub(crate) to: Time,
 }
 
-/// Returns the time until `at` by kind, where all that is not in `spent` is a dependency.
-fn stack_of(spent: [u64; Kind::COUNT - 1], at: Time) -> Stack {
+/// Returns `whole` by kind: the time of steps, the time between them, and the rest, which is a dependency.
+pub(crate) fn stack_of(parts: &[PathPart], gaps: Gaps, whole: Time) -> Stack {
     let mut stack = Stack::default();
-    for (kind, span) in Kind::ALL.into_iter().zip(spent) {
+    for part in parts {
+        stack.add(part.kind, part.time);
+    }
+    for (kind, span) in GAP_KINDS.into_iter().zip(gaps) {
         stack.add(kind, Time::ps(span));
     }
-    stack.add(Kind::Dependency, at - stack.total());
+    let known = stack.total();
+    assert!(known <= whole, "REC-1: {known} of a path of {whole}");
+    stack.add(Kind::Dependency, whole - known);
     stack
 }
 
@@ -115,8 +136,8 @@ pub(crate) struct Steps {
     room: Rc<Room>,
     /// The chains of earlier steps, by number.
     pub(super) folded: Vec<Chain>,
-    /// The time spent before each step, if the run is recorded.
-    before: Option<Vec<[u64; Kind::COUNT - 1]>>,
+    /// The gaps before each step, if the run is recorded.
+    before: Option<Vec<Gaps>>,
 }
 
 /// A step, or a chain of steps that was folded.
@@ -135,28 +156,27 @@ impl Steps {
         Self { sip, list, first: 0, taken, chunk, room, folded: Vec::new(), before }
     }
 
-    /// Notes that `path` went on to `to` by using `resource`.
+    /// Notes that `path` went on to `to` by using a resource.
     #[inline]
-    pub(super) fn add(&mut self, path: &mut Path, to: Time, kind: Kind, resource: Resource) {
-        debug_assert!(to >= path.at, "REC-1: {resource} goes back from {} to {to}", path.at);
-        let what = Use::new(resource, kind);
+    pub(super) fn add(&mut self, path: &mut Path, to: Time, what: Use) {
+        debug_assert!(to >= path.at, "REC-1: {what:?} goes back from {} to {to}", path.at);
         let step = Step { parent: path.last, what, from: path.at, to };
         if self.before.is_some() {
-            self.note_before(path);
+            self.note_before(path.gaps);
         }
         path.last = StepId::new(self.sip, self.first + self.list.len() as u64);
-        path.advance(to, kind);
+        path.at = to;
         if self.list.len() >= self.taken {
             self.take_room();
         }
         self.list.push(step);
     }
 
-    /// Notes the time spent before the next step.
+    /// Notes the gaps before the next step.
     #[cold]
     #[inline(never)]
-    fn note_before(&mut self, path: &Path) {
-        self.before.get_or_insert_default().push(path.spent);
+    fn note_before(&mut self, gaps: Gaps) {
+        self.before.get_or_insert_default().push(gaps);
     }
 
     #[cold]
@@ -194,11 +214,9 @@ impl Steps {
         self.folded.binary_search_by_key(&id.sequence(), |chain| chain.sequence).ok()
     }
 
-    /// Returns the time before a step, by kind; nothing if the run is not recorded.
-    pub(crate) fn spent_before(&self, id: StepId) -> Option<Stack> {
-        let index = self.index_of(id)?;
-        let spent = self.before.as_ref()?.get(index)?;
-        Some(stack_of(*spent, self.list[index].from))
+    /// Returns the gaps before a step; nothing if the run is not recorded.
+    pub(crate) fn gaps_before(&self, id: StepId) -> Option<Gaps> {
+        self.before.as_ref()?.get(self.index_of(id)?).copied()
     }
 
     /// Number of steps and chains that are kept.
@@ -210,6 +228,7 @@ impl Steps {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::{Resource, Sums};
 
     fn steps(sip: u32, recording: bool) -> Steps {
         Steps::new(sip, 4, recording, Rc::new(Room::new(16, 4)))
@@ -217,26 +236,29 @@ mod tests {
 
     #[test]
     fn rec_1_a_path_accounts_for_every_picosecond() {
-        let mut steps = steps(3, false);
-        let mut path = Path::starting(Time::ps(5), Kind::Dependency);
-        for (to, kind) in [(9, Kind::Dma), (9, Kind::Link), (30, Kind::Compute), (12, Kind::Credit)]
-        {
-            if to >= path.at().as_ps() {
-                steps.add(&mut path, Time::ps(to), kind, Resource::Host(3));
-            } else {
-                path.advance(Time::ps(to), kind);
-            }
-            assert_eq!(path.spent().total(), path.at(), "REC-1");
+        let (mut steps, mut sums) = (steps(3, false), Sums::default());
+        let mut path = Path::starting(Time::ps(5), Gap::Dependency);
+        for (to, kind) in [(9, Kind::Dma), (11, Kind::Link), (30, Kind::Compute)] {
+            let (what, before) = (Use::new(Resource::Host(3), kind), path.at());
+            steps.add(&mut path, Time::ps(to), what);
+            sums.add(what, path.at() - before);
+            path.advance(Time::ps(to + 2), Gap::Latency);
+            path.advance(Time::ps(to), Gap::Credit);
         }
-        assert_eq!((path.at(), path.last().sip()), (Time::ps(30), Some(3)));
-        assert_eq!(path.spent().get(Kind::Credit), Time::ZERO, "REC-1: no way back");
+        assert_eq!((path.at(), path.last().sip()), (Time::ps(32), Some(3)));
+        let stack = stack_of(&sums.take(), path.gaps(), path.at());
+        let times = [Kind::Dma, Kind::Compute, Kind::Latency, Kind::Dependency]
+            .map(|kind| stack.get(kind).as_ps());
+        assert_eq!((times, stack.total()), ([4, 17, 6, 5], path.at()), "REC-1");
+        assert_eq!(stack.get(Kind::Credit), Time::ZERO, "REC-1: no way back");
     }
 
-    /// Takes `count` steps of a picosecond; returns their numbers.
+    /// Takes `count` steps of a picosecond, each after a picosecond without credit; returns their numbers.
     fn walk(steps: &mut Steps, count: u64) -> Vec<StepId> {
         let mut path = Path::default();
         let step = |step| {
-            steps.add(&mut path, Time::ps(step), Kind::Link, Resource::Host(1));
+            path.advance(Time::ps(2 * step - 1), Gap::Credit);
+            steps.add(&mut path, Time::ps(2 * step), Use::new(Resource::Host(1), Kind::Link));
             path.last()
         };
         (1..=count).map(step).collect()
@@ -249,8 +271,8 @@ mod tests {
         assert!(!steps.room.is_used_up(), "REC-3: nothing to fold");
         for (at, id) in (1..).zip(ids) {
             let Some(Entry::Step(step)) = steps.get(id) else { panic!("REC-3: {id:?} is lost") };
-            assert_eq!(step.to, Time::ps(at), "REC-3");
-            assert_eq!(steps.spent_before(id).unwrap().get(Kind::Link), Time::ps(at - 1));
+            assert_eq!(step.to, Time::ps(2 * at), "REC-3");
+            assert_eq!(steps.gaps_before(id), Some([0, 0, at]), "REC-3");
         }
     }
 }

@@ -28,10 +28,22 @@ const VARIANT: u32 = 52;
 const KIND: u32 = 57;
 const MARK: u32 = 61;
 
+/// Returns a PE in one word.
+#[inline]
+fn number_of(id: PeId) -> u64 {
+    u64::from(id.sip) << 32 | u64::from(id.cube) << 16 | u64::from(id.pe)
+}
+
 impl Use {
+    /// Returns the use of an engine of a PE by its position: matrix, vector, load, store.
     #[inline]
-    pub(super) fn new(resource: Resource, kind: Kind) -> Self {
-        let of = |id: PeId| u64::from(id.sip) << 32 | u64::from(id.cube) << 16 | u64::from(id.pe);
+    pub(crate) fn of_engine(position: u64, pe: PeId, kind: Kind) -> Self {
+        Self(number_of(pe) | (position + 2) << VARIANT | (kind as u64) << KIND)
+    }
+
+    #[inline]
+    pub(crate) fn new(resource: Resource, kind: Kind) -> Self {
+        let of = number_of;
         let (variant, number) = match resource {
             Resource::Program(id) => (1, of(id)),
             Resource::Gemm(id) => (2, of(id)),
@@ -50,12 +62,19 @@ impl Use {
         Self(number | variant << VARIANT | (kind as u64) << KIND)
     }
 
+    /// Returns the use of the same resource for another kind of time.
+    #[inline]
+    pub(crate) fn for_kind(self, kind: Kind) -> Self {
+        Self(self.0 & !(15 << KIND) | (kind as u64) << KIND)
+    }
+
     /// Returns a number that no other resource and kind have, and that is not zero.
     #[inline]
     pub(super) fn code(self) -> u64 {
         self.0 & ((1 << MARK) - 1)
     }
 
+    #[inline]
     pub(crate) fn kind(self) -> Kind {
         Kind::ALL[(self.0 >> KIND & 15) as usize]
     }
@@ -134,6 +153,16 @@ pub(super) mod tests {
         })
     }
 
+    #[test]
+    fn the_use_of_an_engine_is_that_of_its_resource() {
+        use crate::machine::Engine;
+        let pe = PeId { sip: 3, cube: 2, pe: 7 };
+        for engine in [Engine::Gemm, Engine::Vector, Engine::Load, Engine::Store] {
+            let (used, known) = (engine.used(pe), Use::new(engine.resource(pe), engine.kind()));
+            assert_eq!((used.code(), used.resource()), (known.code(), engine.resource(pe)));
+        }
+    }
+
     proptest! {
         #[test]
         fn a_use_reads_back(resource in resources(), kind in 0..Kind::COUNT, mark in 0..3usize) {
@@ -141,6 +170,8 @@ pub(super) mod tests {
             let mut what = Use::new(resource, kind);
             let code = what.code();
             prop_assert!(code != 0 && what.mark() == Mark::Unreached);
+            let other = what.for_kind(Kind::Latency);
+            prop_assert_eq!((other.resource(), other.kind()), (resource, Kind::Latency));
             what.set_mark(mark);
             prop_assert_eq!((what.resource(), what.kind(), what.mark()), (resource, kind, mark));
             prop_assert_eq!((what.code(), what.is_wire_outside()), (code, resource.is_wire_outside()));

@@ -1,8 +1,8 @@
 //! The critical path of a report: walked back, step by step, from its end.
 
 use crate::machine::World;
-use crate::record::{Chain, Entry, Owner, Path, PathPart, Step, StepId, Sums};
-use crate::stall::{Kind, Stack};
+use crate::record::{Chain, Entry, Gaps, Owner, Path, PathPart, Step, StepId, Sums, stack_of};
+use crate::stall::Stack;
 use crate::time::Time;
 use std::cmp::Reverse;
 
@@ -11,7 +11,7 @@ use std::cmp::Reverse;
 pub struct CriticalPath {
     /// The program that ended last.
     pub end: Option<Owner>,
-    /// The time on the path, by kind: all of the simulated time.
+    /// The time on the path, by kind: all of the simulated time. Time whose steps were lost counts as a dependency.
     pub spent: Stack,
     /// The resources on the path, longest first.
     pub parts: Vec<PathPart>,
@@ -36,13 +36,12 @@ impl CriticalPath {
     /// Returns the way of `path` from the instant `since` on.
     pub(super) fn since(world: &World, end: Owner, path: &Path, since: Time) -> Self {
         let sums = Sums::default();
-        let mut walk = Walk { since, sums, latency: Time::ZERO, before: None };
+        let mut walk = Walk { since, sums, latency: Time::ZERO, before: Gaps::default() };
         let complete = walk.back(world, path);
         let mut parts = walk.sums.take();
         parts.sort_by_key(|part| (Reverse(part.time), part.resource, part.kind));
-        let spent = path.spent();
-        assert_eq!(spent.total(), path.at(), "REC-1: the path accounts for all of its time");
-        let spent = walk.before.map_or(spent, |before| difference(&spent, &before));
+        let gaps = difference(path.gaps(), walk.before);
+        let spent = stack_of(&parts, gaps, path.at().saturating_sub(since));
         let forgotten = world.room.lost().max(u64::from(!complete));
         let kept = world.sips.iter().map(|sip| sip.borrow().record.steps().kept() as u64).sum();
         Self { end: Some(end), spent, parts, latency: walk.latency, complete, forgotten, kept }
@@ -54,29 +53,29 @@ struct Walk {
     since: Time,
     sums: Sums,
     latency: Time,
-    /// The time before `since`, by kind.
-    before: Option<Stack>,
+    /// The gaps before `since`.
+    before: Gaps,
 }
 
-/// A point on the way back: the step or chain before it, its instant, and the time until then by kind, if recorded.
-type Point = (StepId, Time, Stack);
+/// A point on the way back: the step or chain before it, its instant, and the gaps until then, if recorded.
+type Point = (StepId, Time, Gaps);
 
 impl Walk {
     /// Walks; true if it came to the start.
     fn back(&mut self, world: &World, path: &Path) -> bool {
-        let mut point = (path.last(), path.at(), path.spent());
+        let mut point = (path.last(), path.at(), path.gaps());
         loop {
-            let (at, next, spent) = &point;
+            let (at, next, gaps) = &point;
             let Some(sip) = at.sip() else {
-                self.stop_between((Time::ZERO, &Stack::default()), (*next, spent));
+                self.stop_between((Time::ZERO, Gaps::default()), (*next, *gaps));
                 return true;
             };
             let sip = world.sips[sip as usize].borrow();
             let before = match sip.record.steps().get(*at) {
                 Some(Entry::Chain(chain)) => Some(self.over_chain(chain, *next)),
                 Some(Entry::Step(step)) => {
-                    let before = sip.record.steps().spent_before(*at).unwrap_or_default();
-                    self.over_step(step, &before, &point)
+                    let before = sip.record.steps().gaps_before(*at).unwrap_or_default();
+                    self.over_step(step, before, &point)
                 }
                 None => return false,
             };
@@ -96,16 +95,14 @@ impl Walk {
         if chain.ends_outside {
             self.latency += next.saturating_sub(chain.to);
         }
-        (chain.parent, chain.from, Stack::default())
+        (chain.parent, chain.from, Gaps::default())
     }
 
     /// Adds a step after `before`; nothing is left if the cut comes first.
-    fn over_step(&mut self, step: &Step, before: &Stack, after: &Point) -> Option<Point> {
-        let (is_cut, (_, next, spent)) = (self.since > Time::ZERO, after);
+    fn over_step(&mut self, step: &Step, before: Gaps, after: &Point) -> Option<Point> {
+        let (is_cut, (_, next, gaps)) = (self.since > Time::ZERO, after);
         if is_cut && step.to <= self.since {
-            let mut until = *before;
-            until.add(step.what.kind(), step.to - step.from);
-            self.stop_between((step.to, &until), (*next, spent));
+            self.stop_between((step.to, before), (*next, *gaps));
             return None;
         }
         self.sums.add(step.what, step.to - step.from.max(self.since));
@@ -113,37 +110,31 @@ impl Walk {
             self.latency += next.saturating_sub(step.to);
         }
         if is_cut && step.from <= self.since {
-            let mut until = *before;
-            until.add(step.what.kind(), self.since - step.from);
-            self.before = Some(until);
+            self.before = before;
             return None;
         }
-        Some((step.parent, step.from, *before))
+        Some((step.parent, step.from, before))
     }
 
-    /// The cut lies between two steps, where time may be of several kinds: those of a step come before waits, so the time
+    /// The cut lies between two steps, where time may be of several kinds: latencies come before waits, so the time
     /// before the cut is taken from the kinds in their usual order.
-    fn stop_between(&mut self, (start, first): (Time, &Stack), (end, last): (Time, &Stack)) {
+    fn stop_between(&mut self, (start, first): (Time, Gaps), (end, last): (Time, Gaps)) {
         if self.since == Time::ZERO {
             return;
         }
-        let mut left = self.since.min(end).saturating_sub(start);
-        let mut before = *first;
-        let between = difference(last, first);
-        for kind in Kind::ALL {
-            let span = between.get(kind).min(left);
-            before.add(kind, span);
-            left = left - span;
+        let mut left = self.since.min(end).saturating_sub(start).as_ps();
+        self.before = first;
+        for (before, span) in self.before.iter_mut().zip(difference(last, first)) {
+            let span = span.min(left);
+            *before += span;
+            left -= span;
         }
-        self.before = Some(before);
     }
 }
 
 /// Returns `whole` without `part`.
-fn difference(whole: &Stack, part: &Stack) -> Stack {
-    let mut stack = Stack::default();
-    for kind in Kind::ALL {
-        stack.add(kind, whole.get(kind).saturating_sub(part.get(kind)));
-    }
-    stack
+fn difference(whole: Gaps, part: Gaps) -> Gaps {
+    let mut left = whole;
+    left.iter_mut().zip(part).for_each(|(whole, part)| *whole = whole.saturating_sub(part));
+    left
 }

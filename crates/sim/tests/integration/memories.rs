@@ -47,6 +47,27 @@ fn dma_1_latencies_of_outstanding_loads_overlap() {
     assert_eq!(time(2), Time::ns(4 * (400 + 100) + 100), "DMA-1");
 }
 
+#[test]
+fn a_load_or_store_of_no_elements_takes_the_way_of_its_region() {
+    let time = |cube: u16, store: bool, at: usize| {
+        let mut spec = MachineSpec::preset("quad-sip").unwrap();
+        spec.hbm.latency = Time::ns(100);
+        let mut machine = Machine::new(spec, without_data());
+        let region = machine.zeros(0, cube, DType::F32, 64).unwrap();
+        machine.launch(0, "nothing", &machine.pes(0)[..1], move |tl| async move {
+            let nothing = View::dense(&region, at, 0);
+            let tile = tl.load(&nothing).await?;
+            if store { tl.store(&nothing, &tile).await } else { Ok(()) }
+        });
+        machine.run().unwrap().simulated
+    };
+    for store in [false, true] {
+        assert_eq!(time(0, store, 0), time(0, store, 64), "at the end of a region, too");
+        assert_eq!(time(1, store, 0), time(1, store, 64));
+        assert!(time(1, store, 0) > time(0, store, 0), "the meshes are on the way to cube 1");
+    }
+}
+
 fn cached(capacity: u64) -> MachineSpec {
     let mut spec = bare();
     spec.hbm.bandwidth = rate(1);

@@ -236,8 +236,13 @@ pub(crate) fn way(spec: &MachineSpec, from: u32, to: u32) -> Vec<Leg> {
         return view.through_switch(from, to);
     }
     if view.rail(from) != view.rail(to) {
+        // Inside the part, as far as the first SIP that has the NIC of the end.
         let exit = from / view.part * view.part + to % view.part;
-        return [way(spec, from, exit), way(spec, exit, to)].concat();
+        let mut legs = way(spec, from, exit);
+        let is_exit = |leg: &Leg| leg.next < spec.devices() && view.rail(leg.next) == view.rail(to);
+        let last = legs.iter().position(is_exit).unwrap();
+        legs.truncate(last + 1);
+        return [legs.clone(), way(spec, legs[last].next, to)].concat();
     }
     if view.shared {
         return view.over_nics(from, to);
