@@ -4,7 +4,9 @@ mod collectives;
 mod engines;
 mod levels;
 
-pub use collectives::{CollectivesSpec, ProfileName, Protocol, ProtocolSpec};
+pub use collectives::{
+    ChoiceName, CollectivesSpec, Generation, ProfileName, Protocol, ProtocolSpec,
+};
 pub use engines::{CacheSpec, DmaSpec, GemmSpec, HbmSpec, NumberType, VectorClass, VectorCosts};
 pub use levels::{Efficiency, InSwitchSpec, LevelSpec, LinkSpec};
 
@@ -25,6 +27,8 @@ pub struct MachineSpec {
     pub collectives: Option<CollectivesSpec>,
     /// The wire between each SIP and its host.
     pub host: WireSpec,
+    /// Time that a program of the host measures around a kernel beyond the kernel. Simulated times do not have it; a measured time may.
+    pub launch: Time,
     /// The cubes of a SIP, a mesh.
     pub cubes: GridSpec,
     /// The cache that the PEs of a SIP share, if there is one.

@@ -1,6 +1,6 @@
 //! The section `collectives` of a machine file: the library that runs collectives, and its costs.
 
-use crate::spec::{CollectivesSpec, ProfileName, Protocol, ProtocolSpec};
+use crate::spec::{ChoiceName, CollectivesSpec, Generation, ProfileName, Protocol, ProtocolSpec};
 use crate::time::Time;
 use crate::units;
 
@@ -14,10 +14,26 @@ pub(super) fn collectives(r: &mut Reader, file: &Section<'_>) -> Option<Collecti
     let section = r.section(file, "collectives")?;
     let names = ProfileName::ALL.map(ProfileName::name);
     let profile = r.required_choice(&section, "profile", "profile", &names);
+    let choice = optional(r, &section, "choice", &ChoiceName::ALL.map(ChoiceName::name));
+    let generation = optional(r, &section, "generation", &Generation::ALL.map(Generation::name));
     let channels = r.number(&section, "channels", MOST);
+    let spread =
+        if section.has("spread") { time(r, &section, "spread")?.value } else { Time::ZERO };
     let protocols = protocols(r, &section);
     let profile = ProfileName::from_name(profile?.value)?;
-    Some(CollectivesSpec { profile, channels: channels?.value, protocols })
+    let choice = choice.map_or(ChoiceName::default(), |at| ChoiceName::ALL[at]);
+    let generation = generation.map_or(Generation::default(), |at| Generation::ALL[at]);
+    let channels = channels?.value;
+    Some(CollectivesSpec { profile, choice, generation, channels, spread, protocols })
+}
+
+/// The position of a word among `names`, if the file has the key.
+fn optional(r: &mut Reader, section: &Section<'_>, key: &str, names: &[&str]) -> Option<usize> {
+    if !section.has(key) {
+        return None;
+    }
+    let word = r.required_choice(section, key, key, names)?;
+    names.iter().position(|name| *name == word.value)
 }
 
 /// The costs of each protocol that the file names, in the order of [`Protocol::ALL`].
@@ -38,5 +54,8 @@ fn protocol(r: &mut Reader, all: &Section<'_>, protocol: Protocol) -> Option<Pro
     let start = time(r, &section, "start");
     let step = if section.has("step") { time(r, &section, "step")?.value } else { Time::ZERO };
     let efficiency = r.quantity(&section, "efficiency", units::parse_efficiency);
-    Some(ProtocolSpec { protocol, start: start?.value, step, efficiency: efficiency?.value })
+    let copy = section.has("copy").then(|| r.quantity(&section, "copy", units::parse_bandwidth));
+    let copy = if let Some(copy) = copy { Some(copy?.value) } else { None };
+    let (start, efficiency) = (start?.value, efficiency?.value);
+    Some(ProtocolSpec { protocol, start, step, efficiency, copy })
 }

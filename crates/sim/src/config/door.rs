@@ -48,7 +48,8 @@ impl MachineSpec {
     ///     error.to_string(),
     ///     "no machine named `quad_spi`: did you mean `quad-sip`? \
     ///      the presets are `pair`, `quad-sip`, `octo-ring`, `torus-16`, `pod-64`, `hgx-a100`, `hgx-h100`, \
-    ///      `hgx-h200`, `hgx-b200`, `mi300x-8`, `gaudi3-8`, `tpu-v4-64`, `tpu-v5e-16`, `bare`"
+    ///      `hgx-h200`, `hgx-b200`, `mi300x-8`, `gaudi3-8`, `tpu-v4-64`, `tpu-v5e-16`, \
+    ///      `a100-efa-16`, `a100-ib-16`, `b200-roce-16`, `h100-pod-64`, `bare`"
     /// );
     /// # Ok::<(), phalanx_sim::config::MachineError>(())
     /// ```

@@ -43,7 +43,7 @@ fn machine(r: &mut Reader, root: &YamlNode) -> Option<MachineSpec> {
     let pe = pe(r, &file);
     let collectives = collectives(r, &file);
     let sources = sources::read(r, &file, root);
-    let (sips, levels, host) = system?;
+    let (sips, levels, (host, launch)) = system?;
     let PeParts { tcm, dma, gemm, vector, vector_costs } = pe?;
     let (cubes, pes, hbm) = (cubes?, pes?, hbm?);
     let size = Size {
@@ -63,6 +63,7 @@ fn machine(r: &mut Reader, root: &YamlNode) -> Option<MachineSpec> {
         levels,
         collectives,
         host,
+        launch,
         cubes,
         cache,
         pes,
@@ -95,14 +96,17 @@ fn description(r: &mut Reader, file: &Section<'_>) -> String {
     value.to_owned()
 }
 
-fn system(
-    r: &mut Reader,
-    file: &Section<'_>,
-) -> Option<(Found<SipsSpec>, Found<Vec<LevelSpec>>, WireSpec)> {
+/// The SIPs, the levels above them, and the wire from the host with the time of a launch.
+type System = (Found<SipsSpec>, Found<Vec<LevelSpec>>, (WireSpec, Time));
+
+fn system(r: &mut Reader, file: &Section<'_>) -> Option<System> {
     let system = r.section(file, "system")?;
     let sips = r.section(&system, "sips").and_then(|section| sips(r, &section));
     let levels = levels(r, &system, sips.as_ref());
-    let host = r.section(&system, "host").and_then(|host| wire(r, &host, "link"));
+    let host = r.section(&system, "host").and_then(|host| {
+        let launch = if host.has("launch") { time(r, &host, "launch")?.value } else { Time::ZERO };
+        Some((wire(r, &host, "link")?, launch))
+    });
     Some((sips?, levels?, host?))
 }
 

@@ -26,6 +26,10 @@ const PRESETS: &[Preset] = &[
     Preset { name: "gaudi3-8", text: include_str!("../../../../machines/gaudi3-8.yaml") },
     Preset { name: "tpu-v4-64", text: include_str!("../../../../machines/tpu-v4-64.yaml") },
     Preset { name: "tpu-v5e-16", text: include_str!("../../../../machines/tpu-v5e-16.yaml") },
+    Preset { name: "a100-efa-16", text: include_str!("../../../../machines/a100-efa-16.yaml") },
+    Preset { name: "a100-ib-16", text: include_str!("../../../../machines/a100-ib-16.yaml") },
+    Preset { name: "b200-roce-16", text: include_str!("../../../../machines/b200-roce-16.yaml") },
+    Preset { name: "h100-pod-64", text: include_str!("../../../../machines/h100-pod-64.yaml") },
     Preset { name: "bare", text: include_str!("../../../../machines/bare.yaml") },
 ];
 

@@ -6,9 +6,9 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::sources::is_below;
 use crate::spec::{
-    CacheSpec, CollectivesSpec, DmaSpec, Efficiency, FigureSource, Forwarding, GemmSpec, GridSpec,
-    HbmSpec, InSwitchSpec, LevelSpec, LinkSpec, MachineSpec, NumberType, ProtocolSpec, SipsSpec,
-    Topology, VectorClass, VectorCosts, WireSpec,
+    CacheSpec, ChoiceName, CollectivesSpec, DmaSpec, Efficiency, FigureSource, Forwarding,
+    GemmSpec, Generation, GridSpec, HbmSpec, InSwitchSpec, LevelSpec, LinkSpec, MachineSpec,
+    NumberType, ProtocolSpec, SipsSpec, Topology, VectorClass, VectorCosts, WireSpec,
 };
 use crate::time::{Bandwidth, Capacity, Time};
 use crate::units::{show_bandwidth, show_capacity, show_efficiency, show_rate, show_time};
@@ -190,18 +190,28 @@ fn tree(spec: &MachineSpec) -> Tree {
 
 fn collectives(spec: &CollectivesSpec) -> Tree {
     let costs = |costs: &ProtocolSpec| {
-        Tree::Map(vec![
+        let mut entries = vec![
             ("start", Tree::Word(show_time(costs.start))),
             ("step", Tree::Word(show_time(costs.step))),
             ("efficiency", Tree::Word(show_efficiency(costs.efficiency))),
-        ])
+        ];
+        entries.extend(costs.copy.map(|copy| ("copy", Tree::Word(show_bandwidth(copy)))));
+        Tree::Map(entries)
     };
     let protocols = spec.protocols.iter().map(|own| (own.protocol.name(), costs(own)));
-    Tree::Map(vec![
-        ("profile", Tree::Word(spec.profile.name().to_owned())),
-        ("channels", Tree::Number(spec.channels)),
-        ("protocols", Tree::Map(protocols.collect())),
-    ])
+    let mut entries = vec![("profile", Tree::Word(spec.profile.name().to_owned()))];
+    if spec.choice != ChoiceName::default() {
+        entries.push(("choice", Tree::Word(spec.choice.name().to_owned())));
+    }
+    if spec.generation != Generation::default() {
+        entries.push(("generation", Tree::Word(spec.generation.name().to_owned())));
+    }
+    entries.push(("channels", Tree::Number(spec.channels)));
+    if spec.spread != Time::ZERO {
+        entries.push(("spread", Tree::Word(show_time(spec.spread))));
+    }
+    entries.push(("protocols", Tree::Map(protocols.collect())));
+    Tree::Map(entries)
 }
 
 /// A name needs no quotes, unless YAML has a meaning of its own for it.
@@ -216,7 +226,11 @@ fn system(spec: &MachineSpec) -> Tree {
         let items = levels.map(|(number, above)| level(above, spec.part_size(number)));
         entries.push(("levels", Tree::Items(items.collect())));
     }
-    entries.push(("host", Tree::Map(vec![("link", wire(spec.host))])));
+    let mut host = vec![("link", wire(spec.host))];
+    if spec.launch != Time::ZERO {
+        host.push(("launch", Tree::Word(show_time(spec.launch))));
+    }
+    entries.push(("host", Tree::Map(host)));
     Tree::Map(entries)
 }
 

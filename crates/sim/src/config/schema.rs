@@ -34,7 +34,7 @@ const SIPS: &[&str] = &[
     "reduction",
 ];
 /// The costs of a protocol.
-const PROTOCOL: &[&str] = &["start", "step", "efficiency"];
+const PROTOCOL: &[&str] = &["start", "step", "efficiency", "copy"];
 /// The list of levels: below it stand the names of the file.
 pub(super) const LEVELS: &str = "system.levels";
 /// Stands for the name of a level.
@@ -54,13 +54,13 @@ const SECTIONS: &[(&str, &[&str])] = &[
     ("system.levels.*.pcie", WIRE),
     ("system.levels.*.multicast", IN_SWITCH),
     ("system.levels.*.reduction", IN_SWITCH),
-    ("collectives", &["profile", "channels", "protocols"]),
+    ("collectives", &["profile", "choice", "generation", "channels", "spread", "protocols"]),
     ("collectives.protocols", &["ll", "ll128", "simple", "nvls"]),
     ("collectives.protocols.ll", PROTOCOL),
     ("collectives.protocols.ll128", PROTOCOL),
     ("collectives.protocols.simple", PROTOCOL),
     ("collectives.protocols.nvls", PROTOCOL),
-    ("system.host", &["link"]),
+    ("system.host", &["link", "launch"]),
     ("system.host.link", WIRE),
     ("sip", &["cubes", "cache"]),
     ("sip.cubes", GRID),

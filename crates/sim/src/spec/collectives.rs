@@ -1,15 +1,21 @@
 //! The library of collectives of a machine: its protocols and their costs.
 
 use super::Efficiency;
-use crate::time::Time;
+use crate::time::{Bandwidth, Time};
 
 /// The library that runs the collectives of a machine, with its costs there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CollectivesSpec {
     /// The library: its algorithms, its protocols, and the way in which it chooses.
     pub profile: ProfileName,
+    /// Who chooses among the library's algorithms and protocols.
+    pub choice: ChoiceName,
+    /// The generation of the devices, which the library's choice depends on.
+    pub generation: Generation,
     /// Most PEs of a SIP that carry one collective.
     pub channels: u32,
+    /// Time that a collective on several PEs of a SIP takes beyond one on a single PE.
+    pub spread: Time,
     /// The costs of its protocols on this machine, each protocol once.
     pub protocols: Vec<ProtocolSpec>,
 }
@@ -41,6 +47,55 @@ impl ProfileName {
     /// The one with this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|profile| profile.name() == name)
+    }
+}
+
+/// Who chooses among a library's algorithms and protocols.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ChoiceName {
+    /// The library, by its own estimate or table.
+    #[default]
+    Library,
+    /// The fastest by simulation: a library with a tuner that knows the machine.
+    Fastest,
+}
+
+impl ChoiceName {
+    /// All of them, in the order in which messages list them.
+    pub const ALL: [Self; 2] = [Self::Library, Self::Fastest];
+
+    /// The name in files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Library => "library",
+            Self::Fastest => "fastest",
+        }
+    }
+}
+
+/// A generation of devices, as NCCL tells them apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Generation {
+    /// Compute capability 8.
+    Ampere,
+    /// Compute capability 9.
+    #[default]
+    Hopper,
+    /// Compute capability 10.
+    Blackwell,
+}
+
+impl Generation {
+    /// All of them, in the order in which messages list them.
+    pub const ALL: [Self; 3] = [Self::Ampere, Self::Hopper, Self::Blackwell];
+
+    /// The name in files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ampere => "ampere",
+            Self::Hopper => "hopper",
+            Self::Blackwell => "blackwell",
+        }
     }
 }
 
@@ -79,8 +134,10 @@ pub struct ProtocolSpec {
     pub protocol: Protocol,
     /// Time before a collective's first byte moves, beyond the launch of its kernel.
     pub start: Time,
-    /// Time that each message takes beyond the way over the wires.
+    /// Time that each message takes beyond the way over the wires; for in-switch messages, of a chunk.
     pub step: Time,
     /// The part of a link's bandwidth that carries data.
     pub efficiency: Efficiency,
+    /// The rate at which a device copies its own part of a vector, which overlaps with nothing; `None` if that costs nothing.
+    pub copy: Option<Bandwidth>,
 }

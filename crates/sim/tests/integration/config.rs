@@ -23,7 +23,7 @@ fn every_preset_is_accepted_under_its_name() {
         );
         assert!(is_made_up || preset.text.contains("sources:"), "{}", preset.name);
     }
-    assert_eq!(presets().len(), 14);
+    assert_eq!(presets().len(), 18);
     assert!(preset("quad").is_none());
 }
 

@@ -1,12 +1,17 @@
 //! Library profiles: the protocols, algorithms and choices of a library of collectives.
 //!
-//! A library runs an algorithm by a protocol. A protocol costs a start, a time for each message, and a part of the links'
-//! bandwidth; the machine file has these figures (`collectives`), and a profile has figures for machines without.
+//! A library runs an algorithm by a protocol. A protocol costs a start, a time for each message, a part of the links'
+//! bandwidth, and the copy of a rank's own part; the machine file has these figures (`collectives`), and a profile has figures
+//! for machines without.
 //!
 //! - **PRO-1 (the library chooses).** On a machine with a profile, the plan of a collective is the one that the library
-//!   takes: by its own estimates (`nccl-2.2x`), by its table (`rccl`), or the fastest by simulation (`plain`).
+//!   takes: by its own estimates (`nccl-2.2x`), by its table (`rccl`), or the fastest by simulation (`plain`, and every
+//!   library on a machine that says `choice: fastest`).
 //! - **PRO-2 (same on all).** The choice depends on the machine, the operation, the members and the size alone.
-//! - **PRO-3 (few channels for few bytes).** A collective takes one channel for each 32 KiB, up to the machine's number.
+//! - **PRO-3 (few channels for few bytes).** A collective takes one channel for each 16 KiB, as NCCL does, up to the machine's number.
+//!   One that takes several starts later by the machine's `spread`.
+//! - **PRO-4 (chunks in the switch).** In-switch messages move in rounds: one chunk of each head and channel, of the size that NCCL
+//!   takes for the vector. A round costs its bytes and a step; the first result is there after two rounds.
 
 mod nccl;
 mod rccl;
@@ -16,11 +21,13 @@ use super::channels::Channels;
 use super::config::Plan;
 use super::trial::Trial;
 use phalanx_sim::ipcq::{BufferKind, EdgeSpec};
-use phalanx_sim::spec::{CollectivesSpec, Efficiency, ProfileName, Protocol, ProtocolSpec};
-use phalanx_sim::{MachineSpec, Time};
+use phalanx_sim::spec::{
+    ChoiceName, CollectivesSpec, Efficiency, Generation, ProfileName, Protocol, ProtocolSpec,
+};
+use phalanx_sim::{Bandwidth, MachineSpec, Time};
 
 /// Bytes of a collective for each of its channels.
-const CHANNEL: usize = 32 << 10;
+const CHANNEL: usize = 16 << 10;
 
 /// Slots of a queue, as far as they fit into scratch.
 const SLOTS: u32 = 16;
@@ -32,7 +39,10 @@ const SLOT: u64 = 32 << 10;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Profile {
     name: ProfileName,
+    choice: ChoiceName,
+    generation: Generation,
     channels: u32,
+    spread: Time,
     protocols: Vec<ProtocolSpec>,
 }
 
@@ -40,6 +50,7 @@ pub struct Profile {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Situation<'a> {
     pub(crate) machine: &'a MachineSpec,
+    pub(crate) generation: Generation,
     pub(crate) operation: Operation,
     pub(crate) members: &'a [u32],
     /// Bytes of the larger of a rank's input and output.
@@ -58,8 +69,9 @@ impl Profile {
     pub fn of(machine: &MachineSpec, named: Option<ProfileName>) -> Option<Self> {
         let own = machine.collectives.as_ref();
         let name = named.or(own.map(|own| own.profile))?;
-        let CollectivesSpec { channels, protocols, .. } = own.cloned().unwrap_or(defaults(name));
-        Some(Self { name, channels, protocols })
+        let own = own.cloned().unwrap_or(defaults(name));
+        let CollectivesSpec { choice, generation, channels, spread, protocols, .. } = own;
+        Some(Self { name, choice, generation, channels, spread, protocols })
     }
 
     /// The name in files.
@@ -69,18 +81,17 @@ impl Profile {
 
     /// Every plan of the library for an operation, the same for all sizes but for the number of channels.
     pub fn plans(&self, machine: &MachineSpec, trial: &Trial) -> Vec<Plan> {
-        let situation = Situation::of(machine, trial);
-        let pairs = self.pairs(&situation);
+        let situation = self.situation(machine, trial);
+        let pairs = self.fitting_pairs(&situation);
         pairs.into_iter().filter_map(|pair| self.plan(pair, &situation)).collect()
     }
 
     /// The plan that the library takes; `None` if it takes the fastest, or has nothing for the operation (PRO-1).
     pub fn choose(&self, machine: &MachineSpec, trial: &Trial) -> Option<Plan> {
-        let situation = Situation::of(machine, trial);
-        let pairs = self.pairs(&situation);
-        let fitting = |pair: &Pair| self.plan(*pair, &situation).is_some();
-        let pairs: Vec<Pair> = pairs.into_iter().filter(fitting).collect();
+        let situation = self.situation(machine, trial);
+        let pairs = self.fitting_pairs(&situation);
         let pair = match self.name {
+            _ if self.choice == ChoiceName::Fastest => None,
             ProfileName::Nccl => nccl::choose(&situation, &pairs),
             ProfileName::Rccl => rccl::choose(&situation, &pairs),
             ProfileName::Plain => None,
@@ -93,6 +104,17 @@ impl Profile {
         self.protocols.iter().find(|costs| costs.protocol == protocol)
     }
 
+    /// The pairs that can run. Between nodes, an algorithm that uses all NICs stands for rings, which cross by one of them here.
+    fn fitting_pairs(&self, situation: &Situation<'_>) -> Vec<Pair> {
+        let mut pairs = self.pairs(situation);
+        pairs.retain(|pair| self.plan(*pair, situation).is_some());
+        let has_rails = pairs.iter().any(|pair| pair.module == "two_level");
+        if situation.nodes() > 1 && has_rails && self.name != ProfileName::Plain {
+            pairs.retain(|pair| pair.module != "ring");
+        }
+        pairs
+    }
+
     fn pairs(&self, situation: &Situation<'_>) -> Vec<Pair> {
         match self.name {
             ProfileName::Nccl => nccl::pairs(situation),
@@ -103,8 +125,8 @@ impl Profile {
 
     /// The plan of a pair, if the machine has the protocol, and the algorithm fits.
     fn plan(&self, pair: Pair, situation: &Situation<'_>) -> Option<Plan> {
-        let costs = self.costs(pair.protocol)?;
-        let Situation { machine, operation, members, bytes } = *situation;
+        let costs = self.costs_for(pair.protocol, situation)?;
+        let Situation { machine, operation, members, bytes, .. } = *situation;
         let edge = EdgeSpec {
             n_slots: SLOTS,
             slot_size: SLOT,
@@ -126,21 +148,57 @@ impl Profile {
         plan.check(operation, machine, members).is_ok().then_some(plan)
     }
 
+    /// The costs of a protocol for a collective: the copy of a rank's own part, and the rounds of in-switch messages, are in the start
+    /// and in the efficiency.
+    fn costs_for(&self, protocol: Protocol, situation: &Situation<'_>) -> Option<ProtocolSpec> {
+        let costs = *self.costs(protocol)?;
+        if protocol == Protocol::Nvls {
+            return Some(in_rounds(costs, situation));
+        }
+        let own = situation.bytes as u64 / situation.ranks().max(1) as u64;
+        let copied = costs.copy.map_or(Time::ZERO, |copy| copy.time_for(own));
+        let is_wide = self.channels_for(situation.bytes) > 1;
+        let spread = if is_wide { self.spread } else { Time::ZERO };
+        Some(ProtocolSpec { start: costs.start + copied + spread, ..costs })
+    }
+
+    fn situation<'a>(&self, machine: &'a MachineSpec, trial: &'a Trial) -> Situation<'a> {
+        let (operation, members, bytes) = (trial.operation, &*trial.members, trial.bytes());
+        Situation { machine, generation: self.generation, operation, members, bytes }
+    }
+
     /// The number of channels for a collective (PRO-3).
     fn channels_for(&self, bytes: usize) -> u32 {
         u32::try_from(bytes.div_ceil(CHANNEL)).unwrap_or(u32::MAX).clamp(1, self.channels)
     }
 }
 
-impl<'a> Situation<'a> {
-    fn of(machine: &'a MachineSpec, trial: &'a Trial) -> Self {
-        let (operation, members, bytes) = (trial.operation, &*trial.members, trial.bytes());
-        Self { machine, operation, members, bytes }
-    }
+/// The costs of in-switch messages in rounds of chunks (PRO-4).
+fn in_rounds(costs: ProtocolSpec, situation: &Situation<'_>) -> ProtocolSpec {
+    let bytes = situation.bytes as u64;
+    let lanes = nccl::in_switch_channels(situation.generation) * situation.ranks() as u64;
+    let round = nccl::in_switch_chunk(bytes, lanes) * lanes;
+    let links = situation.machine.link_of(0).bandwidth;
+    let wire = |bytes: u64| links.time_for(costs.efficiency.stretched(bytes));
+    let first = wire(bytes.min(round)) + costs.step;
+    let (moving, whole) = (wire(round).as_ps(), (wire(round) + costs.step).as_ps());
+    let left = u128::from(costs.efficiency.as_millionths()) * u128::from(moving)
+        / u128::from(whole.max(1));
+    let left = u32::try_from(left).ok().and_then(Efficiency::millionths);
+    let efficiency = left.unwrap_or(costs.efficiency);
+    ProtocolSpec { start: costs.start + first + first, step: Time::ZERO, efficiency, ..costs }
+}
 
+impl Situation<'_> {
     /// Number of ranks.
     pub(crate) fn ranks(&self) -> usize {
         self.members.len()
+    }
+
+    /// Bandwidth of all NICs of a node.
+    pub(crate) fn nics(&self) -> Bandwidth {
+        let nics = self.machine.levels.first().map_or(1, |level| u64::from(level.nics.max(1)));
+        self.machine.link_of(1).bandwidth.scaled(nics, 1)
     }
 
     /// Number of nodes: groups of the innermost level that have members.
@@ -165,6 +223,7 @@ fn defaults(profile: ProfileName) -> CollectivesSpec {
         start: Time::ns(start),
         step: Time::ns(step),
         efficiency: Efficiency::millionths(millionths).unwrap_or(Efficiency::FULL),
+        copy: None,
     };
     let protocols = match profile {
         ProfileName::Nccl | ProfileName::Rccl => vec![
@@ -175,7 +234,8 @@ fn defaults(profile: ProfileName) -> CollectivesSpec {
         ],
         ProfileName::Plain => vec![costs(Protocol::Simple, 0, 0, 1_000_000)],
     };
-    CollectivesSpec { profile, channels: 16, protocols }
+    let (choice, generation) = Default::default();
+    CollectivesSpec { profile, choice, generation, channels: 16, spread: Time::ZERO, protocols }
 }
 
 #[cfg(test)]
@@ -190,12 +250,28 @@ mod tests {
     }
 
     #[test]
-    fn pro_1_nccl_takes_ll_for_few_bytes_then_ll128_then_the_switch() {
+    fn pro_1_nccl_takes_ll_for_few_bytes_then_the_switch_or_larger_words() {
         let name = |bytes| chosen(Operation::AllReduce, 8, bytes).name;
         assert_eq!(name(1 << 10), "ring/ll", "PRO-1");
-        assert_eq!(name(8 << 20), "ring/ll128", "PRO-1");
-        assert_eq!(name(256 << 20), "nvls/nvls", "PRO-1");
+        assert_eq!(name(8 << 20), "nvls/nvls", "PRO-1");
         assert_eq!(chosen(Operation::AllReduce, 2, 256 << 20).name, "ring/simple", "PRO-1");
+        assert_eq!(chosen(Operation::AllReduce, 4, 256 << 20).name, "ring/simple", "PRO-1");
+        let gather = |bytes| chosen(Operation::AllGather, 8, bytes).name;
+        assert_eq!(
+            [1 << 20, 8 << 20, 64 << 20].map(gather),
+            ["ring/ll", "ring/ll128", "ring/simple"]
+        );
+    }
+
+    #[test]
+    fn pro_4_larger_chunks_start_later_and_have_more_of_the_links() {
+        let of = |bytes| {
+            let plan = chosen(Operation::AllReduce, 8, bytes);
+            (plan.start, plan.edge.efficiency)
+        };
+        let (small, large) = (of(4 << 20), of(256 << 20));
+        assert!(small.0 < large.0 && small.1 < large.1, "PRO-4: {small:?}, {large:?}");
+        assert_eq!(of(128 << 20), large, "PRO-4: the same chunk, the same costs");
     }
 
     #[test]
@@ -210,7 +286,9 @@ mod tests {
     fn pro_3_channels_grow_with_bytes_up_to_the_most() {
         let channels = |bytes| chosen(Operation::AllReduce, 8, bytes).channels;
         assert_eq!(channels(1 << 10), Some(Channels::Number(1)), "PRO-3");
-        assert_eq!(channels(256 << 10), Some(Channels::Number(8)), "PRO-3");
+        assert_eq!(channels(128 << 10), Some(Channels::Number(8)), "PRO-3");
         assert_eq!(channels(64 << 20), Some(Channels::Number(24)), "PRO-3");
+        let start = |bytes| chosen(Operation::AllReduce, 8, bytes).start;
+        assert!(start(16 << 10) < start(32 << 10), "PRO-3: several channels start later");
     }
 }

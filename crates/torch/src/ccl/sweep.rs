@@ -15,7 +15,7 @@ pub use bound::Bound;
 pub use limit::link_limit;
 
 use super::algorithm::{Algorithm, Operation};
-use super::config::{CclConfig, Plan};
+use super::config::{CclConfig, Choice, Plan};
 use super::part::ReduceOp;
 use super::trial::Trial;
 use super::tuner::Tuner;
@@ -121,11 +121,27 @@ impl Sweep {
         plan.check(self.operation, &self.machine, &members)
     }
 
-    /// The plan called `name` that a call of a size, in bytes, may follow on this machine: one of its library, or a configured one.
-    pub fn plan_named(&self, bytes: u64, name: &str) -> Option<Plan> {
+    /// The plans of this machine's library for a call of a size, in bytes: the one that it takes, or all of which the fastest is
+    /// taken; none where no library chooses.
+    pub fn library_plans(&self, bytes: u64) -> Vec<Plan> {
+        let Some(profile) = self.ccl.profile(&self.machine) else { return Vec::new() };
+        if self.ccl.default_choice() != Choice::Auto {
+            return Vec::new();
+        }
+        let trial = self.trial(bytes);
+        let chosen = profile.choose(&self.machine, &trial).map(|plan| vec![plan]);
+        chosen.unwrap_or_else(|| profile.plans(&self.machine, &trial))
+    }
+
+    fn trial(&self, bytes: u64) -> Trial {
         let members: Vec<u32> = (0..self.ranks.unwrap_or(self.machine.devices())).collect();
         let elements = self.elements(self.count(bytes));
-        let trial = Trial { dtype: self.dtype, ..Trial::new(self.operation, members, elements) };
+        Trial { dtype: self.dtype, ..Trial::new(self.operation, members, elements) }
+    }
+
+    /// The plan called `name` that a call of a size, in bytes, may follow on this machine: one of its library, or a configured one.
+    pub fn plan_named(&self, bytes: u64, name: &str) -> Option<Plan> {
+        let trial = self.trial(bytes);
         let profile = self.ccl.profile(&self.machine);
         let own = profile.map_or_else(Vec::new, |profile| profile.plans(&self.machine, &trial));
         let plan = own.into_iter().find(|plan| plan.name == name);

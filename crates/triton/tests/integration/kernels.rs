@@ -1,4 +1,9 @@
 //! What kernels compute, and the errors of those that fail.
+#![expect(
+    clippy::many_single_char_names,
+    clippy::float_cmp,
+    reason = "matrices have one letter, and results are exact"
+)]
 
 use crate::{failure, on};
 use phalanx_sim::DType;

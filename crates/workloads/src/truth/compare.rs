@@ -30,6 +30,19 @@ impl Bench {
     fn devices(&self) -> u32 {
         self.machine.devices()
     }
+
+    /// The measurements of a table's operation.
+    pub(super) fn sweep(&self, operation: Operation, table: &Table) -> Sweep {
+        Sweep {
+            machine: self.machine.clone(),
+            options: Options { data: false, ..Options::default() },
+            ccl: self.ccl.clone(),
+            operation,
+            combine: ReduceOp::Sum,
+            dtype: table.dtype,
+            ranks: Some(table.ranks),
+        }
+    }
 }
 
 /// A simulated call.
@@ -141,13 +154,13 @@ impl fmt::Display for PointError {
 
 impl std::error::Error for PointError {}
 
-/// One call to simulate: a row, on a machine, by the library's choice or by the plan of this name, if the machine has it.
+/// One call to simulate: a row, on a machine, by the library's choice or by this plan.
 #[derive(Clone, Copy)]
 pub(super) struct Call<'a> {
     pub(super) bench: &'a Bench,
     pub(super) table: &'a Table,
     pub(super) point: &'a Point,
-    pub(super) plan: Option<&'a str>,
+    pub(super) plan: Option<&'a Plan>,
 }
 
 /// The tuner of a thread, for the machine it has simulated last: what it knows serves the next call.
@@ -197,24 +210,17 @@ impl<'a> Call<'a> {
             let name = &self.bench.machine.name;
             return Err(format!("`{name}` has {devices} devices, and the row has {ranks} ranks"));
         }
-        let sweep = Sweep {
-            machine: self.bench.machine.clone(),
-            options: Options { data: false, ..Options::default() },
-            ccl: self.bench.ccl.clone(),
-            operation,
-            combine: ReduceOp::Sum,
-            dtype: self.table.dtype,
-            ranks: Some(ranks),
-        };
-        let plan = self.plan.and_then(|name| sweep.plan_named(bytes, name));
-        let timed = sweep.time(bytes, plan.as_ref(), &memory.tuner(self.bench));
+        let sweep = self.bench.sweep(operation, self.table);
+        let timed = sweep.time(bytes, self.plan, &memory.tuner(self.bench));
         let Timed { time, plan } = timed.map_err(|error| error.to_string())?;
         Ok(Simulated { time, plan: Some(plan) })
     }
 
     fn gemm(&self, sides: [u64; 3]) -> Result<Simulated, String> {
         let time = gemm_time(&self.bench.machine, sides, &self.table.dtype.to_string());
-        Ok(Simulated { time: time.map_err(|error| error.to_string())?, plan: None })
+        let launch = self.bench.machine.launch;
+        let launch = if self.table.includes_launch { launch } else { Time::ZERO };
+        Ok(Simulated { time: time.map_err(|error| error.to_string())? + launch, plan: None })
     }
 }
 

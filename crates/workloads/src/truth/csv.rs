@@ -2,6 +2,8 @@
 //!
 //! Columns of collectives: `op`, `ranks`, `dtype`, `size_bytes`, `time_us`, and perhaps `in_place_us` (taken where it is given) and
 //! `system`. Columns of matrix products: `m`, `n`, `k`, `time_us`, and perhaps `dtype` and `system`. Other columns are skipped.
+//! A comment with the words `includes launch` says that times of products are those of a host program: the machine's
+//! `system.host.launch` is added to the simulated ones.
 
 use super::table::{Cell, FORMS, Point, Row, Rows, Selection, Size, Subject};
 use super::table::{bytes, lines, ranks, side, time};
@@ -31,7 +33,11 @@ pub(super) fn read(text: &str, choice: &Selection, rows: &mut Rows<'_>) {
     for (number, start, line) in lines(text) {
         let bare = line.trim_start_matches('\u{feff}');
         let start = start + (line.len() - bare.len());
-        if bare.trim().is_empty() || bare.trim_start().starts_with('#') || rows.is_over() {
+        if bare.trim_start().starts_with('#') {
+            rows.comment(bare);
+            continue;
+        }
+        if bare.trim().is_empty() || rows.is_over() {
             continue;
         }
         let cells = cells(bare, start);

@@ -10,6 +10,7 @@
 //!   in nothing else.
 //! - **FIT-3 (never worse).** The error of the written file on the used points is not larger than that of the given one.
 
+mod batch;
 mod model;
 mod search;
 mod unclear;
@@ -20,7 +21,7 @@ use super::table::Table;
 use model::{Model, State};
 use phalanx_sim::config::{ConfigErrors, parse_machine};
 use phalanx_torch::ccl::CclConfig;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 pub use unclear::Unclear;
 
 /// A fitted machine.
@@ -104,7 +105,9 @@ pub fn fit(
     let (used, given) = (thinned(tables), tables.iter().map(|table| table.points.len()).sum());
     let calls = Cell::new(0);
     let (stand_ins, (figures, tables)) = (Vec::new(), (figures.as_slice(), used.as_slice()));
-    let mut model = Model { file, text, ccl, figures, tables, threads, told, calls, stand_ins };
+    let known = RefCell::default();
+    let mut model =
+        Model { file, text, ccl, figures, tables, threads, told, calls, stand_ins, known };
     let values: Vec<Value> = figures.iter().map(|(_, value)| value.clone()).collect();
     let before = model.start(values)?;
     let (after, unclear) = search(&mut model, &before)?;
@@ -130,6 +133,7 @@ fn search(model: &mut Model<'_>, before: &State) -> Result<(State, Vec<Unclear>)
     let found = search::run(model, model.start(before.values.clone())?);
     let unclear = unclear::find(model, &found);
     model.stand_ins.clear();
+    model.known.borrow_mut().clear();
     let after = model.start(found.values)?;
     let is_better = after.objective < before.objective;
     Ok((if is_better { after } else { before.clone() }, unclear))

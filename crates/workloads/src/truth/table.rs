@@ -21,6 +21,8 @@ pub struct Table {
     pub ranks: u32,
     /// The type of the elements.
     pub dtype: DType,
+    /// True if a comment of the file says that its times of products include the launch of the kernel.
+    pub includes_launch: bool,
     /// The measurements, in the order of the file.
     pub points: Vec<Point>,
 }
@@ -184,7 +186,8 @@ impl Table {
             Subject::Collective(_) => format!(", {} ranks", self.ranks),
             Subject::Gemm => String::new(),
         };
-        format!("{}{ranks}, {}{system}", self.subject, dtype_name(self.dtype))
+        let launch = if self.includes_launch { ", with the launch" } else { "" };
+        format!("{}{ranks}, {}{system}{launch}", self.subject, dtype_name(self.dtype))
     }
 }
 
@@ -236,11 +239,17 @@ pub(super) struct Rows<'a> {
     text: &'a str,
     read: Vec<Row>,
     findings: Vec<Finding>,
+    includes_launch: bool,
 }
 
 impl<'a> Rows<'a> {
     fn new(file: &'a str, text: &'a str) -> Self {
-        Self { file, text, read: Vec::new(), findings: Vec::new() }
+        Self { file, text, read: Vec::new(), findings: Vec::new(), includes_launch: false }
+    }
+
+    /// Heeds a comment of the file.
+    pub(super) fn comment(&mut self, text: &str) {
+        self.includes_launch |= text.to_ascii_lowercase().contains("includes launch");
     }
 
     /// True if reading on makes no sense.
@@ -321,6 +330,7 @@ impl<'a> Rows<'a> {
                     subject,
                     ranks,
                     dtype,
+                    includes_launch: self.includes_launch && subject == Subject::Gemm,
                     points: vec![point],
                 }),
             }

@@ -77,7 +77,7 @@ fn cfg_1_a_value_of_the_wrong_type() {
     10 |   host:
        |   ^^^^ not a mapping
        |
-       = help: allowed keys: link
+       = help: allowed keys: link, launch
 
     error: `pe.tcm` must be a mapping, found a single value
       --> my.yaml:16:8

@@ -39,7 +39,8 @@ fn an_unknown_preset_is_refused_with_the_list_and_a_suggestion() {
         error.to_string(),
         "no machine named `zebra`: \
          the presets are `pair`, `quad-sip`, `octo-ring`, `torus-16`, `pod-64`, `hgx-a100`, `hgx-h100`, \
-         `hgx-h200`, `hgx-b200`, `mi300x-8`, `gaudi3-8`, `tpu-v4-64`, `tpu-v5e-16`, `bare`"
+         `hgx-h200`, `hgx-b200`, `mi300x-8`, `gaudi3-8`, `tpu-v4-64`, `tpu-v5e-16`, \
+         `a100-efa-16`, `a100-ib-16`, `b200-roce-16`, `h100-pod-64`, `bare`"
     );
 }
 

@@ -168,6 +168,7 @@ fn machines() -> impl Strategy<Value = MachineSpec> {
                 sips,
                 levels,
                 host,
+                launch: Time::ZERO,
                 cubes,
                 cache: memory.4,
                 pes,

@@ -1,4 +1,7 @@
 //! The choice of RCCL: a table of sizes.
+//!
+//! RCCL's tuning differs by product and release. The rows are those of MI300X as published times show them: the steps of each piece
+//! of the curve, and the sizes at which one piece follows another. The times themselves are the machine's figures.
 
 use super::super::algorithm::Operation;
 use super::{Pair, Situation};
@@ -19,12 +22,16 @@ const ALL_REDUCE: &[Row] = &[
     row(64, "tree", Protocol::Ll),
     row(1 << 9, "ring", Protocol::Ll),
     row(256 << 10, "direct", Protocol::Ll),
+    row(16 << 20, "direct", Protocol::Ll128),
     row(usize::MAX, "direct", Protocol::Simple),
 ];
 
 /// All other operations.
-const OTHERS: &[Row] =
-    &[row(256 << 10, "direct", Protocol::Ll), row(usize::MAX, "direct", Protocol::Simple)];
+const OTHERS: &[Row] = &[
+    row(256 << 10, "direct", Protocol::Ll),
+    row(16 << 20, "direct", Protocol::Ll128),
+    row(usize::MAX, "direct", Protocol::Simple),
+];
 
 /// Pairs of algorithms and protocols.
 pub(super) fn pairs() -> Vec<Pair> {
