@@ -73,9 +73,21 @@ impl Space {
         let last = high.wrapping_sub(1);
         match self.find(last) {
             Some((other, _)) if other == region => Ok((*region, address)),
-            _ => Err(self.outside(last)),
+            _ => {
+                let start = low.wrapping_sub((address - region.address).cast_signed());
+                Err(beyond(start.cast_unsigned(), region))
+            }
         }
     }
+}
+
+/// Returns the error of an access that begins in a region and ends behind it.
+#[cold]
+fn beyond(start: u64, region: &Region) -> KernelError {
+    let (end, elements, dtype) = (start + region.bytes(), region.elements, region.dtype);
+    KernelError::Other(format!(
+        "address {end:#x} is outside: the first behind {start:#x}..{end:#x} ({elements} x {dtype})"
+    ))
 }
 
 /// The elements of an access.

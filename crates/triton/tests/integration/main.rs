@@ -1,6 +1,7 @@
 //! Kernels that Triton compiled, run on simulated machines.
 
 mod kernels;
+mod product;
 
 use phalanx_sim::machine::Options;
 use phalanx_sim::{MachineSpec, Time};
