@@ -134,7 +134,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn values(text: &str) -> Vec<String> {
-        Axis::parse(text).map(|axis| axis.values).unwrap_or_else(|error| vec![error.to_string()])
+        Axis::parse(text).map_or_else(|error| vec![error.to_string()], |axis| axis.values)
     }
 
     #[test]
