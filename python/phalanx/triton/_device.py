@@ -16,7 +16,7 @@ from .._context import Context, current_context, current_rank
 from .._fibers import Fiber, getcurrent, wait
 from .._machines import MachineSpec, machine as read_machine
 from .._tensor import Tensor
-from ..errors import ArgumentError, NoDataError
+from ..errors import ArgumentError, KernelError, NoDataError
 from ._memory import DEVICE_TYPES, Span, address_of, spans_of_tables
 
 if TYPE_CHECKING:
@@ -164,7 +164,10 @@ class Device:
         if key not in self._times:
             try:
                 self._times[key] = self._run(kernel, grid, arguments, num_warps, num_stages, bound, context, bind=False)
-            except NoDataError:
+            except (NoDataError, KernelError):
+                # The kernel looks at numbers, or fails: the launch with numbers tells.
+                if not self.data:
+                    raise
                 return False
             return True
         self.clock_ps += self._times[key]
