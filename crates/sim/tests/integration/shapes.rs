@@ -400,3 +400,31 @@ fn what_does_not_fit_is_said() {
     says(&refused(|tl, _, _| tl.arange(DType::I32, 3, 1)), "a range goes up");
     says(&refused(|tl, x, _| tl.select(x, x, x)), "the condition must be i32 or bool");
 }
+
+/// Products of 8-bit types take the machine's rate for them; without one, where others are listed, they are refused.
+#[test]
+fn products_need_a_rate_of_their_type() {
+    let dot = |preset: &str, dtype: DType, tf32: bool| {
+        let mut machine = Machine::new(MachineSpec::preset(preset).unwrap(), Options::default());
+        machine.launch(0, "product", &[PeId::first(0)], move |tl| async move {
+            let tile = tl.full(dtype, [64, 64], 1.0)?;
+            let made =
+                if tf32 { tl.dot_tf32(&tile, &tile, None) } else { tl.dot(&tile, &tile, None) };
+            made.await.map(drop)
+        });
+        machine.run().map(|report| report.simulated).map_err(|error| error.to_string())
+    };
+    let [f16, f8, i8] =
+        [DType::F16, DType::F8e4m3, DType::I8].map(|dtype| dot("hgx-h100", dtype, false).unwrap());
+    assert!(f8 < f16 && i8 == f8, "{f8} for 8 bits, {f16} for 16");
+    let [plain, fast] = [false, true].map(|tf32| dot("hgx-h100", DType::F32, tf32).unwrap());
+    assert!(fast < plain, "{fast} for tf32, {plain} for f32");
+    let text = dot("hgx-a100", DType::F8e5m2, false).unwrap_err();
+    assert!(
+        text.contains("no rate for fp8 (f8e5m2): `pe.gemm.rates` lists f32, tf32, i8"),
+        "{text}"
+    );
+    assert!(dot("bare", DType::F8e5m2, false).is_ok(), "one rate for all types");
+    let text = dot("hgx-h100", DType::F16, true).unwrap_err();
+    assert!(text.contains("tf32 is a way to multiply f32"), "{text}");
+}

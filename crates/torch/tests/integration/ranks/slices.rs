@@ -231,8 +231,9 @@ fn slc_4_a_slice_ends_with_the_first_of_what_is_watched() {
     let mut seen = Vec::new();
     for _ in 0..2 {
         context.drain().unwrap();
-        let over =
-            watches.iter().position(|watch| watch.as_ref().is_some_and(|one| one.is_finished()));
+        let over = watches.iter().position(|watch| {
+            watch.as_ref().is_some_and(phalanx_sim::executor::JoinHandle::is_finished)
+        });
         let rank = over.unwrap();
         watches[rank] = None;
         seen.push(rank);
@@ -256,7 +257,7 @@ fn a_debugger_sees_and_sets_memory_in_no_time() {
     assert!(context.now() > now);
     x.place(&other.peek().unwrap()).unwrap();
     assert_eq!(x.peek().unwrap().to_f32(), [2.0; 6]);
-    let numbers: Vec<f32> = (0..8).map(|number| number as f32).collect();
+    let numbers: Vec<f32> = (0..8_u8).map(f32::from).collect();
     let cut = cx.placed(DpPolicy::row_wise(4)).from_slice(&numbers, [4, 2], DType::F32).unwrap();
     context.drain().unwrap();
     let later = context.now();
