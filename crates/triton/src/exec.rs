@@ -1,6 +1,6 @@
 //! The executor: one `async` kernel that runs any program on the operations of [`Tl`].
 //!
-//! Numbers, addresses and masks that are known ([`Index`]) are computed at once and take no time. Tiles are operations of the PE: a
+//! Numbers, addresses and masks that are known ([`Index`](crate::index::Index)) are computed at once and take no time. Tiles are operations of the PE: a
 //! load or a computation is issued where it stands and awaited where its tile is first used.
 //!
 //! - **TEX-1 (as written).** A kernel computes what its operations say, element by element.

@@ -148,7 +148,7 @@ macro_rules! each_type {
 }
 pub(crate) use each_type;
 
-/// Evaluates an expression in which a name stands for the Rust type of a [`DType`](crate::value::DType).
+/// Evaluates an expression in which a name stands for the Rust type of a [`DType`].
 ///
 /// ```
 /// use phalanx_sim::value::DType;

@@ -125,7 +125,11 @@ fn number(text: &str) -> Result<(f64, &str), String> {
     let number = text[..end].parse::<f64>();
     let number =
         number.map_err(|_| format!("an end of a range is a number and a unit: `{text}`"))?;
-    Ok((number, text[end..].trim()))
+    let unit = text[end..].trim();
+    if unit.contains(|c: char| c.is_ascii_digit()) {
+        return Err(format!("an end of a range is a number and a unit: `{text}`"));
+    }
+    Ok((number, unit))
 }
 
 #[cfg(test)]

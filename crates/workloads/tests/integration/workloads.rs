@@ -46,7 +46,7 @@ fn wkl_1_parameters_are_checked_for_name_kind_and_range() {
         ("split_k", "0"),
         ("split_k", "many"),
         ("split_k", "9"),
-        ("dtype", "f64"),
+        ("dtype", "f63"),
         ("pes", "1000"),
         ("seed", ""),
     ] {
