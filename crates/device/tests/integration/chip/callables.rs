@@ -33,6 +33,21 @@ impl Number for i32 {
         self.wrapping_add(self)
     }
 }
+impl Number for i64 {
+    fn doubled(self) -> Self {
+        self.wrapping_add(self)
+    }
+}
+impl Number for u32 {
+    fn doubled(self) -> Self {
+        self.wrapping_add(self)
+    }
+}
+impl Number for f64 {
+    fn doubled(self) -> Self {
+        self + self
+    }
+}
 
 pub(crate) const ADD: Callable = register!(add);
 pub(crate) const DOUBLE: Callable = register!(double);
