@@ -6,6 +6,9 @@ use phalanx_sim::{Bytes, MachineSpec, Time, config, units};
 use phalanx_torch::limits::ParameterError;
 use std::fmt;
 
+/// The types of workloads: their references compute with negative numbers.
+const DTYPES: [DType; 4] = [DType::F32, DType::F16, DType::Bf16, DType::I32];
+
 /// A parameter, set with `-p NAME=VALUE`.
 pub struct Parameter {
     /// Its name.
@@ -260,9 +263,15 @@ impl Parameter {
                 let help = format!("allowed: at most {}", units::show_time(MOST_TIME));
                 inside(Setting::Time(time), time <= MOST_TIME, what, help)
             }
-            Kind::DType => text.parse().map(Setting::DType).map_err(|_| {
-                bad(format!("`{text}` is not a type"), "allowed: f32, f16, bf16, i32".into())
-            }),
+            Kind::DType => {
+                let help = || DTYPES.map(|dtype| dtype.to_string()).join(", ");
+                let refuse = |problem: String| bad(problem, format!("allowed: {}", help()));
+                let dtype: DType =
+                    text.parse().map_err(|_| refuse(format!("`{text}` is not a type")))?;
+                let is_known = DTYPES.contains(&dtype);
+                let problem = || refuse(format!("workloads do not compute in `{dtype}`"));
+                is_known.then_some(Setting::DType(dtype)).ok_or_else(problem)
+            }
             Kind::Sip => self.sip(text, machine),
             Kind::Word(words) if words.contains(&text) => Ok(Setting::Word(text.to_owned())),
             Kind::Word(words) => {

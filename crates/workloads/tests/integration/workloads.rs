@@ -47,6 +47,7 @@ fn wkl_1_parameters_are_checked_for_name_kind_and_range() {
         ("split_k", "many"),
         ("split_k", "9"),
         ("dtype", "f63"),
+        ("dtype", "bool"),
         ("pes", "1000"),
         ("seed", ""),
     ] {
