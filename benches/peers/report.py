@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -29,9 +30,9 @@ class Row:
 
     @property
     def ratio(self) -> float:
-        """How many times better ours is than the peer."""
+        """How many times better ours is than the peer; infinite beside nothing."""
         better, worse = (self.peer, self.ours) if self.lower_is_better else (self.ours, self.peer)
-        return better / worse
+        return better / worse if worse > 0 else math.inf
 
     @property
     def verdict(self) -> str:
@@ -70,7 +71,7 @@ def row_object(row: Row) -> dict[str, object]:
         "peer": row.peer,
         "peer_name": row.peer_name,
         "unit": row.unit,
-        "ratio": row.ratio,
+        "ratio": row.ratio if math.isfinite(row.ratio) else None,
         "must": row.must,
         "goal": row.goal,
         "judged": row.judged,
@@ -114,5 +115,7 @@ def row_cells(row: Row) -> tuple[str, ...]:
 
 def number(value: float) -> str:
     """Three significant digits or a little more, never an exponent."""
+    if math.isinf(value):
+        return "inf"
     digits = 0 if value >= 100 else 1 if value >= 10 else 2 if value >= 1 else 3
     return f"{value:.{digits}f}"

@@ -35,6 +35,7 @@ from native import Missing, Native  # noqa: E402
 from programs import BenchError, Outcome, Progress  # noqa: E402
 from report import Row  # noqa: E402
 from suites import SUITES, Suite, engine, node, sim  # noqa: E402
+from suites import python as python_suite  # noqa: E402
 
 FAKE_BENCH = """#!{python}
 import json, sys
@@ -137,6 +138,12 @@ class Judging(unittest.TestCase):
         self.assertEqual(row(must=None, peer=1.0).verdict, "below goal")
         self.assertEqual(row(must=None, goal=None).verdict, "-")
         self.assertEqual(row(goal=None).verdict, "must")
+
+    def test_nothing_beside_a_bound_is_the_goal(self) -> None:
+        left = row(ours=0.0, peer=100.0, judged="ours", must=100.0, goal=None)
+        self.assertEqual((left.ratio, left.verdict), (float("inf"), "must"))
+        self.assertIn("inf", report.as_table([left]))
+        self.assertIsNone(json.loads(report.as_json([left]))["rows"][0]["ratio"])
 
 
 class Printing(unittest.TestCase):
@@ -398,6 +405,35 @@ class NodeSuite(unittest.TestCase):
         ):
             process_pools.main(["ray"])
         self.assertIn("ray is not installed", json.loads(stream.getvalue())["skipped"])
+
+
+class PythonSuite(unittest.TestCase):
+    def test_every_figure_has_its_row(self) -> None:
+        costs = {
+            "greenlet_us": 1.5, "recorded_us": 0.4, "replayed_us": 0.2, "ring_recorded_s": 0.3, "all_reduce_ms": 30.0,
+            "spawn_objects_left": 0, "spawn_growth_kib": -4, "to_tensor_ms": 9.0, "to_numpy_ms": 9.0, "plain_copy_ms": 9.0, "numpy_copy_ms": 9.0,
+        }  # fmt: skip
+
+        def run_json(command: list[Any]) -> Outcome:
+            name = Path(command[1]).name
+            if name == "worker_costs.py":
+                return Outcome({"phalanx": {"cpu_us": 2.0}, "joblib": {"skipped": "not there"}}.get(command[2], {"cpu_us": 20.0}), 1.0)
+            return Outcome({"cpu_s": 6.0} if name == "simpy_ring.py" else costs, 1.0)
+
+        replaced = {
+            "python_with": lambda _: Path("python3"), "run_checked": lambda _: None, "run_json": run_json,
+            "cargo_program": lambda *_: Path("ranks_bench"), "cpu_of": lambda command: 0.03 * int(command[-1]),
+        }  # fmt: skip
+        with contextlib.ExitStack() as stack:
+            for name, value in replaced.items():
+                stack.enter_context(unittest.mock.patch.object(python_suite, name, value))
+            rows = python_suite.run(True, Progress(io.StringIO()))
+        verdicts = {row.measure: row.verdict for row in rows}
+        self.assertEqual(len(rows), 10)
+        self.assertEqual(verdicts["16 MiB ring, its kernel in Python, P=16"], "must")
+        self.assertEqual(verdicts["an empty Python task in a child"], "goal")
+        self.assertEqual(verdicts["objects left by 1 000 spawns, half failing"], "must")
+        self.assertNotIn("missed", verdicts.values())
 
 
 class SteadyRuns(unittest.TestCase):

@@ -63,11 +63,11 @@ _NUMPY = {
     "u64": "uint64", "u32": "uint32", "u16": "uint16", "u8": "uint8", "bool": "bool", "f8e4m3": "float32", "f8e5m2": "float32",
 }
 _NAMES = {
-    "f32": f32, "float32": f32, "float": f32,
-    "f16": f16, "float16": f16, "half": f16,
+    "f32": f32, "float32": f32, "float": f32, "fp32": f32,
+    "f16": f16, "float16": f16, "half": f16, "fp16": f16,
     "bf16": bf16, "bfloat16": bf16,
     "i32": i32, "int32": i32, "int": i32,
-    "f64": f64, "float64": f64, "double": f64,
+    "f64": f64, "float64": f64, "double": f64, "fp64": f64,
     "i64": i64, "int64": i64, "long": i64,
     "i16": i16, "int16": i16, "short": i16,
     "i8": i8, "int8": i8,

@@ -6,6 +6,7 @@ indexing; tiles are values in a PE's scratch memory, which is free again when th
 
 from __future__ import annotations
 
+import operator
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial, update_wrapper
@@ -28,12 +29,27 @@ __all__ = ["Grid", "Issued", "Kernel", "Queue", "Tile", "Tl", "View", "explain",
 _here: Callable[[], Any] = getcurrent
 
 
-def _install() -> None:
-    """Gives ``Tl`` the methods that wait. They are Python, so that no frame of Rust stands on a stack that is suspended."""
-    raw = {name: getattr(Tl, name) for name in dir(Tl) if not name.startswith("_")}
+class WaitingTl(Tl):
+    """The context of a kernel whose methods wait: they are Python, so that no frame of Rust stands on a stack that is suspended.
+
+    While a kernel is recorded, no operation waits, and ``tl`` is a plain ``Tl``.
+    """
+
+    __slots__ = ()
+
+
+def _wait(answer: Any) -> Any:
+    if type(answer) is not Pending:
+        return answer
+    _here().hub.switch(answer)
+    return answer.result()
+
+
+def _install_waiting() -> None:
+    """Gives ``WaitingTl`` the methods that wait."""
 
     def one(name: str) -> Callable[..., Any]:
-        call = raw[name]
+        call = getattr(Tl, name)
 
         def method(self: Tl, a: Any) -> Any:
             answer = call(self, a)
@@ -45,7 +61,7 @@ def _install() -> None:
         return method
 
     def two(name: str) -> Callable[..., Any]:
-        call = raw[name]
+        call = getattr(Tl, name)
 
         def method(self: Tl, a: Any, b: Any) -> Any:
             answer = call(self, a, b)
@@ -56,18 +72,35 @@ def _install() -> None:
 
         return method
 
-    def wait(answer: Any) -> Any:
-        if type(answer) is not Pending:
-            return answer
-        _here().hub.switch(answer)
-        return answer.result()
+    def any_number(name: str) -> Callable[..., Any]:
+        call = getattr(Tl, name)
 
-    unary = "neg abs recip sqrt exp log relu tanh sigmoid gelu exp2 log2 rsqrt erf sin cos floor ceil not_"
-    binary = "add sub mul div maximum minimum eq ne lt le gt ge rem floordiv mod_ maxnum minnum pow and_ or_ xor shl shr mulhi"
-    for name in unary.split():
-        setattr(Tl, name, one(name))
-    for name in binary.split():
-        setattr(Tl, name, two(name))
+        def method(self: Tl, *args: Any, **kwargs: Any) -> Any:
+            answer = call(self, *args, **kwargs)
+            if type(answer) is not Pending:
+                return answer
+            _here().hub.switch(answer)
+            return answer.result()
+
+        return method
+
+    unary = "neg abs recip sqrt exp log relu tanh sigmoid gelu exp2 log2 rsqrt erf sin cos floor ceil not_ wait"
+    binary = (
+        "add sub mul div maximum minimum eq ne lt le gt ge rem floordiv mod_ maxnum minnum pow and_ or_ xor shl shr mulhi "
+        "store store_async load_pair load_pair_async send send_async"
+    )
+    other = "load load_async dot dot_async full zeros select where cast barrier recv recv_async"
+    for names, made in ((unary, one), (binary, two), (other, any_number)):
+        for name in names.split():
+            method = made(name)
+            method.__name__ = name
+            setattr(WaitingTl, name, method)
+
+
+def _install() -> None:
+    """Gives ``Tl`` the methods that are more than one call."""
+    raw = {name: getattr(Tl, name) for name in dir(Tl) if not name.startswith("_")}
+    wait = _wait
 
     def reducing(name: str) -> Callable[..., Any]:
         call = raw[name]
@@ -101,43 +134,9 @@ def _install() -> None:
     for name in ("sum", "prod", "max", "min"):
         setattr(Tl, name, reducing(name))
 
-    load, store, load_pair, dot = raw["load"], raw["store"], raw["load_pair"], raw["dot"]
-    send, recv, opened = raw["send"], raw["recv"], raw["open"]
-
-    def load_(self: Tl, view: View, other: float = 0.0) -> Any:
-        answer = load(self, view, other, False)
-        if type(answer) is not Pending:
-            return answer
-        _here().hub.switch(answer)
-        return answer.result()
-
-    def store_(self: Tl, view: View, tile: Tile) -> Any:
-        answer = store(self, view, tile, False)
-        if type(answer) is not Pending:
-            return answer
-        _here().hub.switch(answer)
-        return answer.result()
-
+    opened = raw["open"]
     methods: dict[str, Callable[..., Any]] = {
-        "load": load_,
-        "store": store_,
-        "load_async": lambda self, view, other=0.0: wait(load(self, view, other, True)),
-        "store_async": lambda self, view, tile: wait(store(self, view, tile, True)),
-        "load_pair": lambda self, left, right: wait(load_pair(self, left, right, False)),
-        "load_pair_async": lambda self, left, right: wait(load_pair(self, left, right, True)),
-        "dot": lambda self, left, right, acc=None: wait(dot(self, left, right, acc, False)),
-        "dot_async": lambda self, left, right, acc=None: wait(dot(self, left, right, acc, True)),
-        "full": lambda self, shape, number, dtype="f32": wait(raw["full"](self, _shape(shape), number, resolve(dtype).name)),
-        "zeros": lambda self, shape, dtype="f32": wait(raw["full"](self, _shape(shape), 0.0, resolve(dtype).name)),
-        "select": lambda self, condition, left, right: wait(raw["select"](self, condition, left, right)),
-        "cast": lambda self, tile, dtype: wait(raw["cast"](self, tile, resolve(dtype).name)),
         "compute": lambda self, seconds: wait(raw["compute"](self, round(seconds * 1e12))),
-        "barrier": lambda self: wait(raw["barrier"](self)),
-        "wait": lambda self, issued: wait(raw["wait"](self, issued)),
-        "send": lambda self, queue, tile: wait(send(self, queue, tile, False)),
-        "send_async": lambda self, queue, tile: wait(send(self, queue, tile, True)),
-        "recv": lambda self, queue, shape, dtype: wait(recv(self, queue, _shape(shape), resolve(dtype).name, False)),
-        "recv_async": lambda self, queue, shape, dtype: wait(recv(self, queue, _shape(shape), resolve(dtype).name, True)),
         "now": lambda self: wait(raw["now"](self, sys._getframe(1).f_lineno)) / 1e12,
         "item": lambda self, tile, index=0: wait(raw["item"](self, tile, index, sys._getframe(1).f_lineno)),
         "is_over": lambda self, issued: wait(raw["is_over"](self, issued, sys._getframe(1).f_lineno)),
@@ -148,7 +147,7 @@ def _install() -> None:
 
     methods["reshape"] = reshape
     methods |= {
-        "where": methods["select"],
+        "where": raw["select"],
         "arange": lambda self, start, end, dtype="i32": wait(whole(self, "arange", [], [start, end], resolve(dtype).name)),
         "fma": lambda self, a, b, c: wait(whole(self, "fma", [a, b, c], [], None)),
         "bitcast": lambda self, tile, dtype: wait(whole(self, "bitcast", [tile], [], resolve(dtype).name)),
@@ -240,6 +239,7 @@ class _KernelRange:
 
 
 _install()
+_install_waiting()
 
 #: Functions that a kernel may call and still be replayed: they have no effect and depend on their arguments alone.
 _PURE = frozenset(
@@ -463,9 +463,13 @@ def _grid(grid: Any) -> Grid:
         return grid
     if grid is None or grid is Ellipsis:
         return Grid.all()
-    if isinstance(grid, int):
-        return Grid.pes(grid)
-    return Grid.programs(*(int(part) for part in grid))
+    try:
+        numbers = [operator.index(part) for part in ((grid,) if hasattr(grid, "__index__") else grid)]
+    except TypeError:
+        raise ArgumentError(f"a grid is a number of PEs, ..., a tuple of one to three numbers of programs, or a Grid, not {grid!r}") from None
+    if any(number < 0 for number in numbers):
+        raise ArgumentError(f"a grid of {grid} programs")
+    return Grid.pes(numbers[0]) if hasattr(grid, "__index__") else Grid.programs(*numbers)
 
 
 def kernel(fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
@@ -517,7 +521,7 @@ def explain(made: Kernel) -> str:
 
 
 def _operator(name: str, swapped: bool = False) -> Callable[[Tile, Any], Any]:
-    call = getattr(Tl, name)
+    call = getattr(WaitingTl, name)
 
     def method(self: Tile, other: Any) -> Any:
         tl = self.tl

@@ -128,6 +128,15 @@ def _policy(dp: DPPolicy | None) -> tuple[str, str, int, int] | None:
     return None if dp is None else dp._tuple
 
 
+def _printed(array: Any, shape: Any, kind: str) -> str:
+    """A tensor as text: its elements, or its shape if they are not known, and of what kind it is."""
+    if array is None:
+        return f"tensor(shape={shape}, {kind})"
+    import numpy as np
+
+    return f"tensor({np.array2string(array, separator=', ', prefix='tensor(', threshold=100)}, {kind})"
+
+
 def _dims(shape: tuple[Any, ...]) -> list[int]:
     """The dimensions of ``f(2, 3)`` and of ``f((2, 3))``."""
     dims = shape[0] if len(shape) == 1 and not isinstance(shape[0], int) and hasattr(shape[0], "__iter__") else shape
@@ -249,15 +258,12 @@ class Tensor:
         return (self[index] for index in range(len(self)))
 
     def __repr__(self) -> str:
-        kind = f"dtype={self.dtype}, rank={self.rank}"
         try:
-            import numpy as np
-
-            text = np.array2string(self.numpy(), separator=", ", prefix="tensor(", threshold=100)
+            array = self.numpy()
         except (NoDataError, RuntimeError):
             # Without data, or where nobody can wait.
-            return f"tensor(shape={self.shape}, {kind})"
-        return f"tensor({text}, {kind})"
+            array = None
+        return _printed(array, self.shape, f"dtype={self.dtype}, rank={self.rank}")
 
     # Views.
 
@@ -413,9 +419,10 @@ def _indexed(
     named = sum(1 for part in index if part is not None and part is not Ellipsis)
     if named > len(shape):
         raise IndexError(f"too many indices: the tensor has {len(shape)} dimensions, and {named} were indexed")
-    if index.count(Ellipsis) > 1:
+    dots = sum(part is Ellipsis for part in index)
+    if dots > 1:
         raise IndexError("an index can only have a single ellipsis ('...')")
-    if Ellipsis not in index:
+    if not dots:
         index = (*index, Ellipsis)
     new_shape: list[int] = []
     new_strides: list[int] = []

@@ -32,6 +32,8 @@ class ReduceOp:
     PRODUCT = "prod"
     MIN = "min"
     MAX = "max"
+    #: Names of torch that every operation refuses, as NCCL does.
+    BAND, BOR, BXOR, PREMUL_SUM = "band", "bor", "bxor", "premul_sum"
 
 
 class ProcessGroup:

@@ -51,6 +51,17 @@ class ProcessContext:
         return True
 
 
+def warn_of_start_method(start_method: str) -> None:
+    """Warns the caller of ``spawn`` that there is one way to start ranks."""
+    if start_method != "spawn":
+        warnings.warn(
+            f"This method only supports start_method=spawn (got: {start_method}).\n"
+            "To use a different start_method use:\n\t\t torch.multiprocessing.start_processes(...)",
+            FutureWarning,
+            stacklevel=3,
+        )
+
+
 def start_processes(
     fn: Callable[..., Any],
     args: Sequence[Any] = (),
@@ -100,11 +111,5 @@ def spawn(
     ...     assert x.numpy().tolist() == [size * (size - 1) / 2] * 8
     >>> spawn(worker, args=(4,), nprocs=4)
     """
-    if start_method != "spawn":
-        warnings.warn(
-            f"This method only supports start_method=spawn (got: {start_method}).\n"
-            "To use a different start_method use:\n\t\t torch.multiprocessing.start_processes(...)",
-            FutureWarning,
-            stacklevel=2,
-        )
+    warn_of_start_method(start_method)
     return start_processes(fn, args, nprocs, join, daemon, start_method, context=context)

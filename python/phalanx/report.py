@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from html import escape
+from os import PathLike
 from typing import Any
 
 from . import _core
@@ -49,6 +50,10 @@ class Report:
     def within(self, name: str) -> Report:
         """The report cut to a named range."""
         return Report(self._core.within(name))
+
+    def write_trace(self, path: str | PathLike[str]) -> None:
+        """Writes a timeline for Perfetto (``.pftrace``) or any viewer of Chrome traces (``.json``), if the context records."""
+        self._core.write_trace(path)
 
     def op_log(self) -> str:
         """One line for each operation, if the context records."""

@@ -12,7 +12,7 @@ import phalanx.distributed as dist
 import pytest
 from hypothesis import given, strategies as st
 from phalanx.errors import ArgumentError
-from phalanx.multiprocessing import SpawnException
+from phalanx.multiprocessing import DesyncError, SpawnException
 
 RANKS = 4
 CONTEXT = phalanx.Context("quad-sip")
@@ -225,3 +225,48 @@ def test_streams_and_events() -> None:
         assert event.query() and y.tolist() == [1] * 64
 
     phalanx.Context("pair").run(program)
+
+
+def test_a_loop_that_looks_whether_work_is_over_ends() -> None:
+    context = phalanx.Context("pair")
+
+    def worker(rank: int) -> tuple[int, int]:
+        dist.init_process_group()
+        x = phalanx.full(1000, rank + 1)
+        work = dist.all_reduce(x, async_op=True)
+        looks = 0
+        while not work.is_completed():
+            looks += 1
+            assert looks < 10_000
+        assert x.tolist() == [3.0] * 1000
+        launched = phalanx.launch(lambda tl, x: tl.compute(1e-6), 1, x)
+        more = 0
+        while not launched.is_completed():
+            more += 1
+            assert more < 10_000
+        return looks, more
+
+    for looks, more in context.spawn(worker):
+        assert looks > 0 and more > 0
+
+
+def test_a_loop_in_vain_is_a_desync() -> None:
+    def worker(rank: int) -> None:
+        dist.init_process_group()
+        if rank == 0:
+            work = dist.all_reduce(phalanx.ones(4), async_op=True)
+            while not work.is_completed():
+                pass
+
+    with pytest.raises(DesyncError, match="looking again and again"):
+        phalanx.Context("pair").spawn(worker)
+
+
+@pytest.mark.parametrize("op", ["BAND", "BOR", "BXOR", "PREMUL_SUM"])
+def test_reductions_that_nobody_has_are_refused(op: str) -> None:
+    def worker(rank: int) -> None:
+        dist.init_process_group()
+        dist.all_reduce(phalanx.ones(4), op=getattr(dist.ReduceOp, op))
+
+    with pytest.raises(SpawnException, match=f"no reduction `{op.lower()}`: allowed are"):
+        phalanx.Context("pair").spawn(worker)

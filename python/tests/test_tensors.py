@@ -185,3 +185,9 @@ def test_arrays_dlpack_and_printing() -> None:
 def test_wrong_uses_are_errors(use: Callable[[phalanx.Tensor], Any], error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words):
         run(lambda: use(phalanx.arange(6.0).reshape(2, 3)))
+
+
+@pytest.mark.parametrize("index", [[0, 1], np.array([True, False, True]), np.array([0, 2]), 1.5, "a"])
+def test_indices_that_choose_elements_one_by_one_are_refused(index: Any) -> None:
+    with pytest.raises(IndexError, match="a tensor is indexed by whole numbers, slices, None and"):
+        phalanx.Context("pair").run(lambda: phalanx.arange(3.0)[index])

@@ -195,6 +195,17 @@ def test_a_failing_benchmark_does_not_stop_numbers() -> None:
     assert (fresh == x + x).all()
 
 
+def test_a_benchmark_runs_a_kernel_that_looks_at_numbers_once() -> None:
+    x, count, out = np.ones((64, 32), np.float32), np.array([4], np.int32), np.zeros(32, np.float32)
+    before = len(phalanx.triton.report().launches)
+    short = triton.testing.do_bench(lambda: kernels.rows_up_to[(1,)](x, count, out, BLOCK=32))
+    # Once for its results, once for its time: the other repeats are known to take as long.
+    assert len(phalanx.triton.report().launches) - before == 2
+    count[0] = 64
+    assert triton.testing.do_bench(lambda: kernels.rows_up_to[(1,)](x, count, out, BLOCK=32)) > 2 * short > 0
+    assert out.tolist() == [64.0] * 32
+
+
 def test_autotune_chooses_by_simulated_time() -> None:
     configs = [triton.Config({"BLOCK_M": m, "BLOCK_N": m, "BLOCK_K": 32, "GROUP": 1}, num_stages=2) for m in (16, 64)]
     tuned = triton.autotune(configs, key=["M"])(kernels.matmul)
@@ -269,6 +280,64 @@ def test_the_report_names_kernels_and_their_lines() -> None:
 
 
 # In ranks.
+
+
+def test_a_trace_shows_lines(tmp_path: Path) -> None:
+    phalanx.triton.use("hgx-h100", record=True)
+    x = np.ones(64, np.float32)
+    kernels.add[(2,)](x, x, x, 64, BLOCK=32)
+    run = phalanx.triton.report().run
+    assert run is not None
+    run.write_trace(tmp_path / "add.json")
+    text = (tmp_path / "add.json").read_text()
+    assert "triton_kernels.py:" in text and "tl.store(" in text
+    with pytest.raises(ArgumentError, match="pftrace"):
+        run.write_trace(tmp_path / "add.txt")
+    phalanx.triton.use("hgx-h100")
+    kernels.add[(2,)](x, x, x, 64, BLOCK=32)
+    run = phalanx.triton.report().run
+    with pytest.raises(ArgumentError, match="record=True"):
+        assert run is not None
+        run.write_trace(tmp_path / "add.json")
+
+
+def test_a_compiled_kernel_carries_the_texts_of_its_lines(tmp_path: Path) -> None:
+    source = tmp_path / "moved.py"
+    source.write_text(Path(kernels.__file__).read_text())
+    program = (
+        "import numpy, phalanx.triton, runpy\n"
+        "add = runpy.run_path({path!r})['add']\n"
+        "x = numpy.ones(64, numpy.float32)\n"
+        "add[(2,)](x, x, x, 64, BLOCK=32)\n"
+        "print(phalanx.triton.report())\n"
+    )
+    environment = {**os.environ, "TRITON_DEFAULT_BACKEND": "phalanx", "TRITON_CACHE_DIR": str(tmp_path / "cache")}
+    for path in (source, tmp_path / "later.py"):
+        source.replace(path)
+        source = path
+        command = [sys.executable, "-c", program.format(path=str(path))]
+        said = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=100).stdout
+        assert "moved.py:" in said and "tl.store(" in said
+
+
+def test_torch_on_the_device_computes_as_accelerators_do() -> None:
+    torch = torch_or_skip()
+    device = triton.runtime.driver.active.get_active_torch_device()
+    torch.manual_seed(0)
+    a, b = (torch.randn((96, 96), device=device).half() for _ in range(2))
+    out = torch.empty_like(a)
+    tiles = {"BLOCK_M": 32, "BLOCK_N": 32, "BLOCK_K": 32, "GROUP": 8, "LEAKY": False}
+    kernels.matmul[(9,)](a, b, out, 96, 96, 96, 96, 1, 96, 1, 96, 1, **tiles)
+    assert torch.equal(a @ b, out) and torch.equal(torch.matmul(a, b), out)
+    assert (a @ b.float().half()).dtype == torch.float16 and (a.float() @ b.float()).dtype == torch.float32
+    x = (torch.randn((1200, 64)) - 2.3).half()
+    grads = []
+    for kind in (torch.float16, torch.float64):
+        weight = torch.ones(64, dtype=kind, requires_grad=True)
+        torch.nn.functional.layer_norm(x.to(kind), (64,), weight, None).backward(x.to(kind) * 0.1)
+        grads.append(weight.grad.double())
+    assert (grads[0] - grads[1]).abs().max() < 0.05 < grads[1].abs().max() / 100
+    getattr(torch, device.type).set_stream(getattr(torch, device.type).Stream())
 
 
 def test_kernels_run_on_the_sip_of_their_rank() -> None:

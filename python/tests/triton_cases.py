@@ -174,6 +174,24 @@ def matrices(rng: np.random.Generator) -> Iterator[Case]:
     yield Case("batched_dot", (1,), [a, b, np.zeros((2, 16, 16), np.float32)], {"B": 2, "M": 16, "N": 16, "K": 32}, 1e-4)
 
 
+    for left, right in (("e4m3", "e5m2"), ("e2m1", "e4m3"), ("e5m2", "e2m1"), ("bf16", "e2m1")):
+        m, n, k = 16, 32, 64
+        # Exponents of 8 bits that are not all set; scales near one.
+        small = {"e2m1": (1, 256), "e4m3": (8, 120), "e5m2": (16, 100), "bf16": (1, 256)}
+
+        def made(kind: str, rows: int, columns: int) -> Array:
+            if kind == "bf16":
+                return (_normal(rng, rows, columns).view(np.uint32) >> 16).astype(np.uint16)
+            return _whole(rng, *small[kind], rows, columns, kind=np.uint8)
+
+        a = made(left, m, k // 2 if left == "e2m1" else k)
+        b = made(right, k // 2 if right == "e2m1" else k, n)
+        scales = [_whole(rng, 122, 132, rows, k // 32, kind=np.uint8) for rows in (m, n)]
+        sizes = {"M": m, "N": n, "K": k, "LEFT": left, "RIGHT": right, "BOTH": left != "bf16"}
+        types = ["bfloat16" if left == "bf16" else None, None, None, None, None]
+        yield Case("scaled_dot", (1,), [a, scales[0], b, scales[1], np.zeros((m, n), np.float32)], sizes, 1e-5, types)
+
+
 def attention(rng: np.random.Generator) -> Iterator[Case]:
     heads, length, depth = int(rng.integers(1, 4)), 64 * int(rng.integers(1, 3)), 32
     q, k, v, grad = (_normal(rng, heads * length, depth, kind=np.float16) for _ in range(4))
@@ -212,6 +230,7 @@ def control(rng: np.random.Generator) -> Iterator[Case]:
     x = _normal(rng, 8, 64)
     x[3] = -np.abs(x[3])
     yield Case("leaves_early", (8,), [x, np.ones_like(x), int(rng.integers(1, 9))], {"BLOCK": 64})
+    yield Case("rows_up_to", (1,), [_normal(rng, 9, 32), _whole(rng, 0, 10, 1), np.zeros(32, np.float32)], {"BLOCK": 32}, 1e-5)
     yield Case("collatz", (8,), [_whole(rng, 1, 1000, 8), np.zeros(8, np.int32)], {"BLOCK": 1})
     yield Case("calls", (1,), [_normal(rng, 128), np.zeros(128, np.float32)], {"BLOCK": 128}, 1e-6)
     count = int(rng.integers(1, 1000))
@@ -222,19 +241,5 @@ def control(rng: np.random.Generator) -> Iterator[Case]:
     y = _normal(rng, 4, 200)
     yield Case("wide_offsets", (4,), [y, np.zeros_like(y), 200], {"BLOCK": 128})
 
-
-#: What the executor does not run yet, and why.
-PENDING = {
-    "moments": "a combination that uses a constant",
-    "last_set": "a combination that uses a constant",
-    "layer_norm_backward": "atomic operations",
-    "atomics": "atomic operations",
-    "counted": "tt.histogram",
-    "looked_up": "addresses without a pattern",
-    "matmul": "addresses without a pattern, where `% M` wraps",
-    "sorted_rows": "tensors of more than four axes",
-    "shapes": "tensors of more than four axes",
-    "batched_dot": "products of tensors of three axes",
-}
 
 MAKERS = [elements, rows, matrices, attention, shapes, control]

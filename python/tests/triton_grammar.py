@@ -1,4 +1,4 @@
-"""Random Triton kernels from a grammar: arithmetic, masks, loops, branches, reductions and products.
+"""Random Triton kernels from a grammar: arithmetic, masks, loops, branches, reductions, scans, sorts, gathers, atomics, descriptors and products.
 
 A *value* of a kernel has a type, an axis layout and a bound on its error: a value is *exact* if both sides must agree bit by bit.
 Comparisons look at exact values only, so that a last bit never decides a branch.
@@ -38,6 +38,8 @@ class Kernel:
     values: list[Value] = field(default_factory=list)
     depth: int = 1
     count: int = 0
+    #: A whole number that steers a loop.
+    number: str = "tl.load(right) & 7"
 
     def say(self, line: str) -> None:
         self.lines.append("    " * self.depth + line)
@@ -198,15 +200,60 @@ class Kernel:
             index = "[None, :]" if axis == 0 else "[:, None]"
             self.let(Value(f"({source.text} - tl.{op}({source.text}, axis={axis}){index}{_scaled(kind, op)})", kind, exact))
 
+    def waiting(self) -> None:
+        """Adds terms while a number that was loaded allows it."""
+        start = self.let(self.tile("i32", 1, True))
+        left = f"left{self.count}"
+        self.say(f"{left} = {self.number}")
+        before = len(self.values)
+        self.say(f"while {left} > {self.random.randint(0, 3)}:")
+        self.depth += 1
+        term = self.tile("i32", 1, True)
+        self.say(f"{start.text} = {start.text} + {term.text} * {left}")
+        self.say(f"{left} -= {self.random.randint(1, 3)}")
+        self.depth -= 1
+        del self.values[before:]
+
+    def scan(self, axes: int) -> None:
+        """Sums, or the like, of all elements up to each."""
+        kind = self.random.choice(["f32", "i32"])
+        source = self.let(self.tile(kind, 1, False))
+        axis = self.random.randrange(axes)
+        way = self.random.choice(["", ", reverse=True"])
+        scale = "" if kind == "i32" else " * 0.015625"
+        self.let(Value(f"(tl.cumsum({source.text}, axis={axis}{way}){scale})", kind, source.exact and kind == "i32"))
+
+    def moved(self, axes: int) -> None:
+        """The elements of a value in another order."""
+        kind = self.random.choice(["f32", "i32"])
+        source = self.let(self.tile(kind, 1, False))
+        way = self.random.choice(["sort", "flip", "gather"])
+        if way == "gather":
+            axis = self.random.randrange(axes)
+            place = self.let(self.tile("i32", 1, True))
+            length = f"{source.text}.shape[{axis}]"
+            self.let(Value(f"tl.gather({source.text}, {place.text} & ({length} - 1), {axis})", kind, source.exact))
+        elif way == "flip":
+            self.let(Value(f"tl.flip({source.text}, {self.random.randrange(axes)})", kind, source.exact))
+        else:
+            down = self.random.choice([False, True])
+            self.let(Value(f"tl.sort({source.text}, descending={down})", kind, source.exact))
+
     def statements(self, axes: int) -> None:
         for _ in range(self.random.randint(1, 4)):
             choice = self.random.random()
-            if choice < 0.5:
+            if choice < 0.4:
                 self.let(self.expression_tile())
-            elif choice < 0.65:
+            elif choice < 0.5:
                 self.loop()
-            elif choice < 0.8:
+            elif choice < 0.6:
                 self.branch()
+            elif choice < 0.7:
+                self.waiting()
+            elif choice < 0.8:
+                self.scan(axes)
+            elif choice < 0.9:
+                self.moved(axes)
             else:
                 self.reduction(axes)
 
@@ -228,7 +275,7 @@ def make_kernel(seed: int) -> tuple[str, Case]:
     """The source of a kernel and a launch of it."""
     source = random.Random(seed)
     kernel = Kernel(source, f"kernel_{seed}")
-    make = source.choice([_row_kernel, _row_kernel, _tile_kernel, _tile_kernel, _product_kernel])
+    make = source.choice([_row_kernel, _row_kernel, _tile_kernel, _described_kernel, _atomic_kernel, _product_kernel, _batch_kernel])
     return make(kernel)
 
 
@@ -253,13 +300,19 @@ def _store(kernel: Kernel, at: str, inside: str) -> float:
     return 0.0 if exact else 5e-4
 
 
-def _row_kernel(kernel: Kernel) -> tuple[str, Case]:
-    """One axis: programs take blocks of a row."""
-    r = kernel.random
-    count, block = r.randint(1, 700), 1 << r.randint(4, 8)
+def _blocks_of_a_row(kernel: Kernel) -> tuple[int, int]:
+    """Says which block of a row a program takes; returns the length of the row and of a block."""
+    count, block = kernel.random.randint(1, 700), 1 << kernel.random.randint(4, 8)
     kernel.say("program = tl.program_id(0)")
     kernel.say("at = program * BLOCK + tl.arange(0, BLOCK)")
     kernel.say("inside = at < count")
+    return count, block
+
+
+def _row_kernel(kernel: Kernel) -> tuple[str, Case]:
+    """One axis: programs take blocks of a row."""
+    r = kernel.random
+    count, block = _blocks_of_a_row(kernel)
     kernel.say(f"x = tl.load(left + at, mask=inside, other={r.randint(-3, 3)}.0)")
     kernel.say(f"y = tl.load(right + at, mask=inside, other={r.randint(1, 9)})")
     kernel.values += [Value("x", "f32"), Value("y", "i32"), Value("at", "i32"), Value("x.to(tl.float16)", "f16")]
@@ -299,6 +352,7 @@ def _tile_kernel(kernel: Kernel) -> tuple[str, Case]:
 def _product_kernel(kernel: Kernel) -> tuple[str, Case]:
     """A product of matrices, and arithmetic after it."""
     r = kernel.random
+    kernel.number = "turns + 2"
     m, n, k = r.randint(1, 50), r.randint(1, 50), r.randint(1, 70)
     half = r.random() < 0.5
     kernel.say("program = tl.program_id(0) + tl.program_id(1)")
@@ -321,6 +375,78 @@ def _product_kernel(kernel: Kernel) -> tuple[str, Case]:
     grid = (-(-m // 16), -(-n // 16))
     arguments = [a, b, np.zeros((m, n), np.float32), np.zeros((m, n), np.int32), m, n, k, r.randint(0, 4)]
     return _finish(kernel, "left, right, out, whole, M, N, K, turns", Case(kernel.name, grid, arguments, {}, tolerance))
+
+
+def _described_kernel(kernel: Kernel) -> tuple[str, Case]:
+    """Two axes by descriptors, whose blocks reach beyond the tensors."""
+    r = kernel.random
+    rows, columns = r.randint(1, 40), 4 * r.randint(1, 15)
+    tall, wide = 1 << r.randint(2, 4), 1 << r.randint(2, 5)
+    kernel.say("program = tl.program_id(0) + tl.program_id(1)")
+    kernel.say("first, begin = tl.program_id(0) * TALL, tl.program_id(1) * WIDE")
+    kernel.say("down = first + tl.arange(0, TALL)[:, None]")
+    kernel.say("across = begin + tl.arange(0, WIDE)[None, :]")
+    kernel.say("inside = (down < rows) & (across < columns)")
+    kernel.say("source = tl.make_tensor_descriptor(left, shape=[rows, columns], strides=[columns, 1], block_shape=[TALL, WIDE])")
+    kernel.say("target = tl.make_tensor_descriptor(out, shape=[rows, columns], strides=[columns, 1], block_shape=[TALL, WIDE])")
+    kernel.say("x = source.load([first, begin])")
+    kernel.say("y = tl.load(right + down * columns + across, mask=inside, other=3)")
+    kernel.values += [Value("x", "f32"), Value("y", "i32"), Value("x.to(tl.float16)", "f16")]
+    kernel.statements(2)
+    value, whole = kernel.tile("f32", 2, False), kernel.tile("i32", 2, True)
+    kernel.say(f"target.store([first, begin], ({value.text} + tl.zeros((TALL, WIDE), tl.float32)))")
+    kernel.say(f"tl.store(whole + down * columns + across, {whole.text}, mask=inside)")
+    x, y = _numbers(kernel, rows, columns)
+    grid = (-(-rows // tall), -(-columns // wide))
+    arguments = [x, y, np.zeros_like(x), np.zeros_like(y), rows, columns, r.randint(0, 4)]
+    case = Case(kernel.name, grid, arguments, {"TALL": tall, "WIDE": wide}, 0.0 if value.exact else 5e-4)
+    return _finish(kernel, "left, right, out, whole, rows, columns, turns, TALL: tl.constexpr, WIDE: tl.constexpr", case)
+
+
+def _atomic_kernel(kernel: Kernel) -> tuple[str, Case]:
+    """Programs change the same elements of memory, in any order."""
+    r = kernel.random
+    count, block = _blocks_of_a_row(kernel)
+    kernel.say("x = tl.load(left + at, mask=inside, other=1.0)")
+    kernel.say("y = tl.load(right + at, mask=inside, other=5)")
+    kernel.values += [Value("x", "f32"), Value("y", "i32"), Value("at", "i32"), Value("x.to(tl.float16)", "f16")]
+    kernel.statements(1)
+    change = r.choice(["add", "max", "min", "and", "or", "xor"])
+    value, place = kernel.tile("i32", 2, True), kernel.tile("i32", 1, True)
+    kernel.say(f"tl.atomic_{change}(whole + ({place.text} & 15), {value.text}, mask=inside)")
+    kernel.say(f"tl.atomic_{r.choice(['max', 'min'])}(out + (y & 7), x, mask=inside)")
+    x, y = _numbers(kernel, count)
+    case = Case(kernel.name, (-(-count // block),), [x, y, np.zeros(8, np.float32), np.full(16, 3, np.int32), count, r.randint(0, 4)], {"BLOCK": block})
+    return _finish(kernel, "left, right, out, whole, count, turns, BLOCK: tl.constexpr", case)
+
+
+def _batch_kernel(kernel: Kernel) -> tuple[str, Case]:
+    """Products of tensors of three axes, and arithmetic and reductions on them."""
+    r = kernel.random
+    batch, m, n, k = 1 << r.randint(0, 2), 16, 1 << r.randint(4, 5), 1 << r.randint(4, 5)
+    kernel.say("program = tl.program_id(0)")
+    kernel.say("each = tl.arange(0, B)[:, None, None] + program * B")
+    kernel.say("a = tl.load(left + each * (M * K) + tl.arange(0, M)[None, :, None] * K + tl.arange(0, K)[None, None, :])")
+    kernel.say("b = tl.load(right + each * (K * N) + tl.arange(0, K)[None, :, None] * N + tl.arange(0, N)[None, None, :])")
+    start = r.choice(["tl.dot(a, b)", "tl.dot(a, b, tl.full((B, M, N), 0.5, tl.float32))"])
+    kernel.say(f"total = {start[:-1]}, input_precision=\"ieee\") * 0.0625")
+    kernel.say("at = each * (M * N) + tl.arange(0, M)[None, :, None] * N + tl.arange(0, N)[None, None, :]")
+    kernel.values += [Value("total", "f32", False), Value("at", "i32")]
+    axis = r.randrange(3)
+    for _ in range(r.randint(1, 2)):
+        kernel.let(kernel.tile("f32", 2, False))
+    value = kernel.tile("f32", 1, False)
+    kernel.say(f"last = {value.text} + total")
+    kernel.say(f"last = last - tl.{r.choice(['max', 'min'])}(last, axis={axis}, keep_dims=True)")
+    kernel.say("tl.store(out + at, last)")
+    kernel.say(f"tl.store(whole + at, {kernel.tile('i32', 2, True).text} + at * 0)")
+    programs = r.randint(1, 3)
+    rng = np.random.default_rng(r.randrange(1 << 30))
+    kind = r.choice([np.float16, np.float32])
+    a, b = (rng.uniform(-2, 2, (programs * batch, *shape)).astype(kind) for shape in ((m, k), (k, n)))
+    outs = [np.zeros((programs * batch, m, n), kind) for kind in (np.float32, np.int32)]
+    case = Case(kernel.name, (programs,), [a, b, *outs, r.randint(0, 4)], {"B": batch, "M": m, "N": n, "K": k}, 5e-4)
+    return _finish(kernel, "left, right, out, whole, turns, B: tl.constexpr, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr", case)
 
 
 def make_kernels(count: int, directory: Path, first: int = 1000) -> list[Case]:

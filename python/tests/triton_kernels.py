@@ -530,6 +530,15 @@ def leaves_early(source, out, limit, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def rows_up_to(source, count, out, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    total = tl.zeros([BLOCK], dtype=tl.float32)
+    for row in range(tl.load(count)):
+        total += tl.load(source + row * BLOCK + at)
+    tl.store(out + at, total)
+
+
+@triton.jit
 def collatz(source, out, BLOCK: tl.constexpr):
     at = tl.program_id(0)
     number = tl.load(source + at)
@@ -608,6 +617,24 @@ def small_dot(a, b, c, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
     right = tl.load(b + inner[:, None] * N + columns[None, :])
     total = tl.dot(left, right, out_dtype=tl.int32) if left.dtype == tl.int8 else tl.dot(left, right)
     tl.store(c + rows[:, None] * N + columns[None, :], total)
+
+
+@triton.jit
+def scaled_dot(
+    a, a_scale, b, b_scale, out, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr, BOTH: tl.constexpr,
+):
+    left: tl.constexpr = K // 2 if LEFT == "e2m1" else K
+    right: tl.constexpr = K // 2 if RIGHT == "e2m1" else K
+    x = tl.load(a + tl.arange(0, M)[:, None] * left + tl.arange(0, left)[None, :])
+    y = tl.load(b + tl.arange(0, right)[:, None] * N + tl.arange(0, N)[None, :])
+    groups = tl.arange(0, K // 32)[None, :]
+    t = tl.load(b_scale + tl.arange(0, N)[:, None] * (K // 32) + groups)
+    if BOTH:
+        s = tl.load(a_scale + tl.arange(0, M)[:, None] * (K // 32) + groups)
+        z = tl.dot_scaled(x, s, LEFT, y, t, RIGHT)
+    else:
+        z = tl.dot_scaled(x, None, LEFT, y, t, RIGHT, tl.full((M, N), 0.5, tl.float32))
+    tl.store(out + tl.arange(0, M)[:, None] * N + tl.arange(0, N)[None, :], z)
 
 
 @triton.jit

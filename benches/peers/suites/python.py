@@ -37,8 +37,10 @@ def run(quick: bool, progress: Progress) -> list[Row]:
     ]
     rows.append(ring_row(python, 16 if quick else 64, values["ring_recorded_s"], progress))
     rows.append(ranks_row(values["all_reduce_ms"], quick, progress))
-    growth = float(values["spawn_objects_left"])
-    rows.append(Row("objects left by spawns, half failing", growth, 100.0, LIMIT, "", True, "ours", must=100.0))
+    spawns = "1 000 spawns" if quick else "10 000 spawns"
+    for name, key, unit, must in (("objects", "spawn_objects_left", "", 100.0), ("memory", "spawn_growth_kib", "KiB", 1024.0)):
+        rows.append(Row(f"{name} left by {spawns}, half failing", float(values[key]), must, LIMIT, unit, True, "ours", must=must))
+    rows.append(task_row(python, quick, progress))
     copies = (
         ("numpy to tensor, 64 MiB", "to_tensor_ms", "plain_copy_ms", "one plain copy"),
         ("tensor to numpy, 64 MiB", "to_numpy_ms", "numpy_copy_ms", "one copy by numpy"),

@@ -167,6 +167,9 @@ pub(crate) struct RunArgs {
     /// How many threads compute numbers (default: one for each core); results do not depend on it
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) threads: Option<u16>,
+    /// How many threads simulate, each a part of the SIPs; results do not depend on it
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub(crate) shards: u16,
 }
 
 #[derive(Debug, Args)]
@@ -214,6 +217,9 @@ pub(crate) struct CclArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+    /// How many threads simulate, each a part of the SIPs; results do not depend on it
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub(crate) shards: u16,
 }
 
 #[derive(Debug, Args)]

@@ -36,7 +36,9 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Err(error) => return mistyped(&error, &arguments),
     };
     cli.color.apply();
-    if !cli.no_cache {
+    if cli.no_cache {
+        phalanx_torch::ccl::store::keep(None, phalanx_workloads::sweep::CODE);
+    } else {
         keep_results();
     }
     let outcome = match &cli.command {

@@ -99,6 +99,12 @@ impl<T: Vacant, const N: usize> InlineList<T, N> {
         if at < self.len() { self.first.get(at).copied() } else { None }
     }
 
+    /// Returns all entries, if all are inline.
+    #[inline]
+    pub(crate) fn whole(&self) -> Option<&[T]> {
+        self.first.get(..self.len())
+    }
+
     /// Returns the first chunk of the entries that are not inline; for [`Overflow::next`].
     #[inline]
     pub(crate) fn more(&self) -> u32 {

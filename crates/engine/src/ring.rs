@@ -217,6 +217,12 @@ impl Ring {
         TaskId::new(slot, self.slots[slot as usize].generation)
     }
 
+    /// Returns the edges of a task to all that it waited for, if all of them are stored inline.
+    #[inline]
+    pub(crate) fn inline_edges(&self, slot: u32) -> Option<&[Edge]> {
+        self.extras[slot as usize].edges.whole()
+    }
+
     /// Returns the edges of a task to all that it waited for.
     pub(crate) fn edges(&self, slot: u32) -> impl Iterator<Item = Edge> {
         self.extras[slot as usize].edges.iter(&self.edge_overflow)

@@ -49,4 +49,6 @@ mod documents {
     struct MyRunHangs;
     #[doc = include_str!("../../../docs/guide/11-is-it-true.md")]
     struct IsItTrue;
+    #[doc = include_str!("../../../docs/guide/19-large-machines.md")]
+    struct LargeMachines;
 }

@@ -164,14 +164,14 @@ impl Context {
 
 impl Context {
     /// The result of driving time, or the exception that interrupted it.
-    fn finish<T>(&self, py: Python<'_>, ended: Result<T, Error>) -> PyResult<T> {
+    pub(crate) fn finish<T>(&self, py: Python<'_>, ended: Result<T, Error>) -> PyResult<T> {
         match self.0.get()?.interrupt.end(py) {
             Some(error) => Err(error),
             None => ended.or_raise(py),
         }
     }
 
-    fn with<T>(
+    pub(crate) fn with<T>(
         &self,
         py: Python<'_>,
         act: impl FnOnce(&mut phalanx_torch::Context) -> T,

@@ -33,11 +33,15 @@ pub(crate) type SharedWait = Rc<RefCell<Wait>>;
 
 /// An operation that is not over: a program hands it to its hub and asks for the result when it is resumed.
 #[pyclass(frozen, module = "phalanx._core")]
-pub(crate) struct Pending(OneThread<SharedWait>);
+pub(crate) struct Pending {
+    wait: OneThread<SharedWait>,
+    /// True if it was polled when it was made. A program hands it to its hub in the same turn.
+    is_polled: bool,
+}
 
 impl Pending {
     pub(crate) fn wait(&self) -> PyResult<SharedWait> {
-        Ok(self.0.get()?.clone())
+        Ok(self.wait.get()?.clone())
     }
 }
 
@@ -45,7 +49,7 @@ impl Pending {
 impl Pending {
     /// The result, once; an error before the operation is over.
     fn result(&self, py: Python<'_>) -> Reply {
-        let mut state = self.0.get()?.borrow_mut();
+        let mut state = self.wait.get()?.borrow_mut();
         match std::mem::replace(&mut *state, Wait::Gone) {
             Wait::Over(reply) => reply,
             running @ Wait::Running(_) => {
@@ -83,18 +87,21 @@ impl Drop for Inside {
 /// Waits for `operation`: returns its result if that is there at once, otherwise a [`Pending`].
 pub(crate) fn wait(py: Python<'_>, operation: impl Future<Output = Reply> + 'static) -> Reply {
     let mut operation: Pin<Box<dyn Future<Output = Reply>>> = Box::pin(operation);
-    if INSIDE.with(Cell::get) > 0
-        && let Poll::Ready(reply) = poll(operation.as_mut())
-    {
+    let is_polled = INSIDE.with(Cell::get) > 0;
+    if is_polled && let Poll::Ready(reply) = poll(operation.as_mut()) {
         return reply;
     }
-    pending(py, operation)
+    make(py, operation, is_polled)
 }
 
-/// A [`Pending`] of an operation that was polled already.
+/// A [`Pending`] of an operation that was polled in this turn of its program.
 pub(crate) fn pending(py: Python<'_>, operation: Pin<Box<dyn Future<Output = Reply>>>) -> Reply {
+    make(py, operation, true)
+}
+
+fn make(py: Python<'_>, operation: Pin<Box<dyn Future<Output = Reply>>>, is_polled: bool) -> Reply {
     let wait = Rc::new(RefCell::new(Wait::Running(operation)));
-    Ok(Py::new(py, Pending(OneThread::new(wait)))?.into_any())
+    Ok(Py::new(py, Pending { wait: OneThread::new(wait), is_polled })?.into_any())
 }
 
 /// Polls with a waker that does nothing: processes are resumed by their numbers.
@@ -129,7 +136,8 @@ struct Fiber {
 
 /// What a greenlet did when it was resumed.
 enum Step {
-    Waits(SharedWait),
+    /// The program waits; true if what it waits for was polled in this turn.
+    Waits(SharedWait, bool),
     Over(Result<Py<PyAny>, Raised>),
 }
 
@@ -159,7 +167,8 @@ impl Program {
             fiber.switch.bind(py).call0()?
         };
         if let Ok(pending) = answer.cast::<Pending>() {
-            return Ok(Step::Waits(pending.get().wait()?));
+            let pending = pending.get();
+            return Ok(Step::Waits(pending.wait()?, pending.is_polled));
         }
         self.fiber = None;
         let ended = answer.cast::<PyList>()?;
@@ -186,7 +195,13 @@ impl Future for Program {
                 self.waiting = None;
             }
             match Python::attach(|py| self.step(py)) {
-                Step::Waits(wait) => self.waiting = Some(wait),
+                Step::Waits(wait, is_polled) => {
+                    self.waiting = Some(wait);
+                    // A second poll in one turn would be taken for a wake-up.
+                    if is_polled {
+                        return Poll::Pending;
+                    }
+                }
                 Step::Over(result) => return Poll::Ready(result),
             }
         }

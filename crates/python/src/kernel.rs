@@ -8,16 +8,22 @@
 //!   after its first look at a number or at the time: the list up to there is played first.
 //! - *replayed*: the list of an earlier program with the same arguments is played again, without Python.
 //!
+//! While a kernel is recorded, nothing waits, and Python calls the methods of [`Tl`] themselves. From the first look on, the kernel's
+//! context is of a subclass whose methods wait; they are Python ([`crate::fiber`]).
+//!
 //! An operation that fails while a list is played has no Python frame. Then Python runs through the kernel once more: calls that
-//! were played do nothing, the call that failed raises, and the kernel goes on as a greenlet ([`running::Mode::Again`]).
+//! were played do nothing, the call that failed raises, and the kernel goes on as a greenlet ([`running::Mode::Again`]). An operation whose
+//! operands do not fit ends the recording, and raises in this way.
 
 mod launch;
+mod looks;
 mod native;
 mod ongoing;
 mod op;
 mod part;
 mod player;
 mod program;
+mod queue;
 mod running;
 mod tile;
 mod tl;
@@ -27,6 +33,7 @@ mod whole;
 
 pub(crate) use launch::Recordings;
 pub(crate) use part::{Algorithm, Part};
+pub(crate) use queue::Queue;
 pub(crate) use tile::{Issued, Tile};
-pub(crate) use tl::{Queue, Tl};
+pub(crate) use tl::Tl;
 pub(crate) use view::View;

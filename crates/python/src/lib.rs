@@ -68,7 +68,7 @@ mod _core {
     #[pymodule_export]
     use crate::tp::Layer;
     #[pymodule_export]
-    use crate::triton::{TritonKernel, TritonWork};
+    use crate::triton::{TritonKernel, TritonWork, product};
     #[pymodule_export]
     use crate::watch::Watch;
     #[pymodule_export]

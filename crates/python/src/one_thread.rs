@@ -19,7 +19,7 @@ thread_local! {
 }
 
 /// The number of this thread.
-fn this_thread() -> u64 {
+pub(crate) fn this_thread() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     NUMBER.with(|number| {
         if number.get() == 0 {
@@ -43,8 +43,9 @@ impl<T> OneThread<T> {
     }
 }
 
+/// The error of a value of another thread.
 #[cold]
-fn elsewhere() -> PyErr {
+pub(crate) fn elsewhere() -> PyErr {
     PyRuntimeError::new_err(
         "a phalanx context, with its ranks, tensors and kernels, belongs to the thread that made it: \
          make another Context in this thread",

@@ -1,9 +1,13 @@
 //! Reports for Python.
 
-use phalanx_sim::report;
 use phalanx_sim::stall::{Kind, Stack};
+use phalanx_sim::{report, timeline};
+use phalanx_trace::{Format, Writer};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
+use std::fs::File;
+use std::io::{BufWriter, Write as _};
+use std::path::PathBuf;
 
 /// The report of a run.
 #[pyclass(frozen, module = "phalanx._core")]
@@ -44,6 +48,21 @@ impl Report {
     /// One line for each operation, if the context records.
     fn op_log(&self) -> String {
         self.0.op_log()
+    }
+
+    /// Writes a timeline, for Perfetto (`.pftrace`) or any viewer of Chrome traces (`.json`), if the context records.
+    fn write_trace(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+        let refused = |text: String| crate::error::exception(py, "ArgumentError", text);
+        let format = Format::from_path(&path).map_err(|unknown| refused(unknown.to_string()))?;
+        if self.0.ops.is_empty() {
+            return Err(refused(
+                "nothing was recorded: make the context with `record=True`".into(),
+            ));
+        }
+        let mut writer = Writer::new(BufWriter::new(File::create(&path)?), format)?;
+        timeline::write(&self.0, &mut writer)?;
+        writer.finish()?.flush()?;
+        Ok(())
     }
 
     /// The report cut to a named range.

@@ -154,38 +154,61 @@ impl Elements {
     /// Copies the elements into a contiguous array: into `uint8` the bytes; otherwise into `float32`, `int32`, `uint16`
     /// for f16 and bf16, and 8-bit floats into `float32`.
     fn copy_to(&self, py: Python<'_>, array: &Bound<'_, PyAny>) -> PyResult<()> {
-        let elements = self.0.elements();
-        if let Ok(bytes) = PyBuffer::<u8>::get(array) {
-            return bytes.copy_from_slice(py, elements.bytes());
-        }
-        match elements.dtype() {
-            DType::I32 => PyBuffer::<i32>::get(array)?.copy_from_slice(py, elements.of()),
-            DType::F16 => {
-                let elements: &[f16] = elements.of();
-                PyBuffer::<u16>::get(array)?.copy_from_slice(py, bytemuck::cast_slice(elements))
-            }
-            DType::Bf16 => {
-                let elements: &[bf16] = elements.of();
-                PyBuffer::<u16>::get(array)?.copy_from_slice(py, bytemuck::cast_slice(elements))
-            }
-            DType::F32 => PyBuffer::<f32>::get(array)?.copy_from_slice(py, elements.of()),
-            _ => PyBuffer::<f32>::get(array)?.copy_from_slice(py, &self.0.to_f32()),
-        }
+        copy_to(py, &self.0, array)
     }
+}
+
+/// Copies elements into a contiguous array, as [`Elements`] says.
+pub(crate) fn copy_to(py: Python<'_>, value: &Value, array: &Bound<'_, PyAny>) -> PyResult<()> {
+    let elements = value.elements();
+    // The type that is likely comes first: a buffer of another type is an exception, which costs.
+    let typed = match elements.dtype() {
+        DType::F32 => filled::<f32>(py, array, || elements.of()),
+        DType::I32 => filled::<i32>(py, array, || elements.of()),
+        DType::F16 => filled::<u16>(py, array, || bytemuck::cast_slice(elements.of::<f16>())),
+        DType::Bf16 => filled::<u16>(py, array, || bytemuck::cast_slice(elements.of::<bf16>())),
+        _ => None,
+    };
+    if let Some(ended) = typed {
+        return ended;
+    }
+    match PyBuffer::<u8>::get(array) {
+        Ok(bytes) => bytes.copy_from_slice(py, elements.bytes()),
+        Err(_) => PyBuffer::<f32>::get(array)?.copy_from_slice(py, &value.to_f32()),
+    }
+}
+
+/// Fills an array of this type; `None` if it is of another type.
+fn filled<'a, T: Element + 'a>(
+    py: Python<'_>,
+    array: &Bound<'_, PyAny>,
+    elements: impl FnOnce() -> &'a [T],
+) -> Option<PyResult<()>> {
+    let array = PyBuffer::<T>::get(array).ok()?;
+    Some(array.copy_from_slice(py, elements()))
 }
 
 /// The elements of a contiguous buffer as a value: one copy.
 pub(crate) fn row_of(py: Python<'_>, buffer: &Bound<'_, PyAny>, dtype: DType) -> PyResult<Value> {
-    Ok(match dtype {
-        _ if PyBuffer::<u8>::get(buffer).is_ok() => {
-            Value::from_buffer(Buffer::from_bytes(dtype, &elements::<u8>(py, buffer)?))
+    // The type that is likely comes first, as above.
+    let typed = match dtype {
+        DType::F32 => elements::<f32>(py, buffer).ok().map(Value::from_vec),
+        DType::I32 => elements::<i32>(py, buffer).ok().map(Value::from_vec),
+        DType::F16 => {
+            elements(py, buffer).ok().map(|all| Value::from_vec(cast_vec::<u16, f16>(all)))
         }
-        DType::F32 => Value::from_vec(elements::<f32>(py, buffer)?),
-        DType::I32 => Value::from_vec(elements::<i32>(py, buffer)?),
-        DType::F16 => Value::from_vec(cast_vec::<u16, f16>(elements(py, buffer)?)),
-        DType::Bf16 => Value::from_vec(cast_vec::<u16, bf16>(elements(py, buffer)?)),
-        _ => Value::from_f32(dtype, &elements::<f32>(py, buffer)?),
-    })
+        DType::Bf16 => {
+            elements(py, buffer).ok().map(|all| Value::from_vec(cast_vec::<u16, bf16>(all)))
+        }
+        _ => None,
+    };
+    if let Some(value) = typed {
+        return Ok(value);
+    }
+    match PyBuffer::<u8>::get(buffer) {
+        Ok(bytes) => Ok(Value::from_buffer(Buffer::from_bytes(dtype, &bytes.to_vec(py)?))),
+        Err(_) => Ok(Value::from_f32(dtype, &elements::<f32>(py, buffer)?)),
+    }
 }
 
 /// The same for a shape.

@@ -1,13 +1,18 @@
 //! Triton kernels for Python: `phalanx.triton` reads them and launches them.
 
+use crate::context::Context;
 use crate::error::{OrRaise, exception};
 use crate::fiber::{Reply, wait};
 use crate::one_thread::OneThread;
-use crate::rank::Rank;
-use crate::stream::Event;
-use crate::tensor::Tensor;
-use phalanx_triton::{Argument, Kernel, Launched, STEP_LIMIT, Settings};
+use crate::rank::{Rank, read_dtype};
+use crate::tensor::{Tensor, copy_to, row_of};
+use phalanx_sim::Value;
+use phalanx_triton::{Argument, Kernel, Launched, Settings};
+use pyo3::exceptions::PyIndexError;
+use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedStr;
+use pyo3::types::{PyFloat, PyList, PyTuple};
 
 /// A kernel that was read from its TTIR.
 #[pyclass(frozen, module = "phalanx._core")]
@@ -24,6 +29,11 @@ impl TritonKernel {
     #[getter]
     fn name(&self) -> PyResult<&str> {
         Ok(self.0.get()?.name())
+    }
+
+    #[getter]
+    fn source_comments(&self) -> PyResult<String> {
+        Ok(self.0.get()?.source_comments())
     }
 
     #[getter]
@@ -44,101 +54,198 @@ impl TritonKernel {
 
 /// A launch of a Triton kernel.
 #[pyclass(frozen, module = "phalanx._core")]
-pub(crate) struct TritonWork(OneThread<Launched>);
+pub(crate) struct TritonWork(OneThread<Running>);
+
+/// A launch, and the memories of the host that it may write.
+struct Running {
+    launched: Launched,
+    written: Vec<(phalanx_torch::Tensor, Py<PyAny>)>,
+}
+
+impl Running {
+    /// The memories that the kernel may have written, as it left them.
+    fn copy_back(&self, py: Python<'_>) -> PyResult<()> {
+        for (tensor, array) in &self.written {
+            copy_to(py, &tensor.peek().or_raise(py)?, array.bind(py))?;
+        }
+        Ok(())
+    }
+}
 
 #[pymethods]
 impl TritonWork {
     fn wait(&self, py: Python<'_>) -> Reply {
-        let launched = self.0.get()?.clone();
+        let launched = self.0.get()?.launched.clone();
         wait(py, async move {
             let ended = launched.wait().await;
             Python::attach(|py| ended.or_raise(py).map(|()| py.None()))
         })
     }
 
-    /// True if it is over; other processes run before it is false.
-    fn is_completed(&self, py: Python<'_>) -> Reply {
-        let launched = self.0.get()?.clone();
-        wait(py, async move {
-            let over = launched.handle().is_over();
-            Python::attach(|py| Ok(over.into_pyobject(py)?.to_owned().into_any().unbind()))
-        })
-    }
-
-    /// The end of the launch, for streams to wait for.
-    fn event(&self) -> PyResult<Event> {
-        Ok(Event::new(self.0.get()?.handle().event()))
-    }
-
-    /// When the first program began and when the last one ended, in picoseconds of simulated time.
-    fn elapsed(&self) -> PyResult<Option<(u64, u64)>> {
-        Ok(self.0.get()?.span().map(|(begin, end)| (begin.as_ps(), end.as_ps())))
+    /// Copies what the kernel wrote into the memories of the host.
+    fn copy_back(&self, py: Python<'_>) -> PyResult<()> {
+        self.0.get()?.copy_back(py)
     }
 }
 
-/// An argument from Python: a number, nothing, `(tensor, offset)`, or a descriptor.
-#[derive(FromPyObject)]
-enum Given {
-    Bool(bool),
-    Whole(i64),
-    Unsigned(u64),
-    Float(f64),
-    Described((Py<Tensor>, u64, Vec<i64>, Vec<i64>, bool)),
-    Pointer((Py<Tensor>, u64)),
-    Tensor(Py<Tensor>),
+/// A memory of the host: its address, an array over it, the type of its elements, and whether the kernel may write it.
+type Span<'py> = (u64, Bound<'py, PyAny>, PyBackedStr, bool);
+
+/// What a kernel is launched with: arguments and memories of the host. An argument is a number, nothing, a pointer or a descriptor. A
+/// pointer is `(memory, offset)`: a tensor or the number of a memory, and the bytes from its beginning; a descriptor is a pointer with shape,
+/// strides, and whether elements beyond the tensor read as NaN.
+struct Given {
+    arguments: Vec<Argument>,
+    mapped: Vec<(u64, phalanx_torch::Tensor)>,
+    written: Vec<(phalanx_torch::Tensor, Py<PyAny>)>,
 }
 
 impl Given {
-    fn argument(self) -> PyResult<Argument> {
-        Ok(match self {
-            Self::Bool(is_set) => Argument::Whole(is_set.into()),
-            Self::Whole(number) => Argument::Whole(number),
-            Self::Unsigned(number) => Argument::Whole(number.cast_signed()),
-            Self::Float(number) => Argument::Float(number),
-            Self::Pointer((tensor, offset)) => {
-                Argument::Pointer(tensor.get().get()?.clone(), offset)
+    fn read(
+        py: Python<'_>,
+        rank: &phalanx_torch::Rank,
+        arguments: &Bound<'_, PyList>,
+        spans: Vec<Span<'_>>,
+    ) -> PyResult<Self> {
+        let (mut mapped, mut written) = (Vec::with_capacity(spans.len()), Vec::new());
+        for (address, array, dtype, is_written) in spans {
+            let dtype = read_dtype(py, &dtype)?;
+            let tensor = if rank.has_data() {
+                let value = row_of(py, &array, dtype)?;
+                rank.resident_value([value.len()], &value).or_raise(py)?
+            } else {
+                let bytes: usize = array.getattr(intern!(py, "nbytes"))?.extract()?;
+                rank.empty([bytes / dtype.size()], dtype).or_raise(py)?
+            };
+            if is_written && rank.has_data() {
+                written.push((tensor.clone(), array.unbind()));
             }
-            Self::Tensor(tensor) => Argument::Pointer(tensor.get().get()?.clone(), 0),
-            Self::Described((tensor, offset, shape, strides, pads_with_nan)) => {
-                let tensor = tensor.get().get()?.clone();
-                Argument::Described { tensor, offset, shape, strides, pads_with_nan }
-            }
-        })
+            mapped.push((address, tensor));
+        }
+        let arguments = arguments
+            .iter()
+            .map(|argument| read_argument(&argument, &mapped))
+            .collect::<Result<_, _>>()?;
+        Ok(Self { arguments, mapped, written })
     }
+}
+
+/// Reads one argument. Types are asked for, not tried: an attempt that fails makes an exception, which costs.
+fn read_argument(
+    given: &Bound<'_, PyAny>,
+    mapped: &[(u64, phalanx_torch::Tensor)],
+) -> PyResult<Argument> {
+    if let Ok(parts) = given.cast::<PyTuple>() {
+        let first = parts.get_item(0)?;
+        let tensor = if let Ok(tensor) = first.cast::<Tensor>() {
+            tensor.get().get()?.clone()
+        } else {
+            let found = mapped.get(first.extract::<usize>()?);
+            let missing = || PyIndexError::new_err("a memory that was not given");
+            found.ok_or_else(missing)?.1.clone()
+        };
+        let offset = parts.get_item(1)?.extract()?;
+        if parts.len() == 2 {
+            return Ok(Argument::Pointer(tensor, offset));
+        }
+        let (shape, strides) = (parts.get_item(2)?.extract()?, parts.get_item(3)?.extract()?);
+        let pads_with_nan = parts.get_item(4)?.extract()?;
+        return Ok(Argument::Described { tensor, offset, shape, strides, pads_with_nan });
+    }
+    if given.is_none() {
+        return Ok(Argument::Null);
+    }
+    if let Ok(float) = given.cast::<PyFloat>() {
+        return Ok(Argument::Float(float.value()));
+    }
+    if let Ok(whole) = given.extract::<i64>() {
+        return Ok(Argument::Whole(whole));
+    }
+    if let Ok(whole) = given.extract::<u64>() {
+        return Ok(Argument::Whole(whole.cast_signed()));
+    }
+    given.extract().map(Argument::Float)
+}
+
+/// Programs along each axis, rounds whose loads are issued ahead, and the most rounds of loops of a program.
+type Shape = ((usize, usize, usize), usize, u64);
+
+fn begin(
+    py: Python<'_>,
+    rank: &phalanx_torch::Rank,
+    kernel: &TritonKernel,
+    arguments: &Bound<'_, PyList>,
+    spans: Vec<Span<'_>>,
+    (grid, num_stages, step_limit): Shape,
+) -> PyResult<Running> {
+    let given = Given::read(py, rank, arguments, spans)?;
+    let settings = Settings { grid: [grid.0, grid.1, grid.2], num_stages, step_limit };
+    let launched = kernel.0.get()?.launch(rank, &given.arguments, &given.mapped, &settings);
+    Ok(Running { launched: launched.or_raise(py)?, written: given.written })
 }
 
 #[pymethods]
 impl Rank {
-    /// Launches a Triton kernel; `mapped` are tensors and the addresses at which the kernel finds them.
-    #[expect(clippy::too_many_arguments, reason = "the parts of a launch")]
-    #[pyo3(signature = (kernel, grid, arguments, num_stages, num_warps, mapped, step_limit=None))]
+    /// Launches a Triton kernel with arguments and memories of the host.
     fn launch_triton(
         &self,
         py: Python<'_>,
         kernel: &TritonKernel,
-        grid: (usize, usize, usize),
-        arguments: Vec<Option<Given>>,
-        num_stages: usize,
-        num_warps: usize,
-        mapped: Vec<(u64, Py<Tensor>)>,
-        step_limit: Option<u64>,
+        arguments: &Bound<'_, PyList>,
+        spans: Vec<Span<'_>>,
+        shape: Shape,
     ) -> PyResult<TritonWork> {
-        // A PE runs one program at a time, whatever the number of warps.
-        let _ = num_warps;
-        let arguments: Vec<Argument> = arguments
-            .into_iter()
-            .map(|given| given.map_or(Ok(Argument::Null), Given::argument))
-            .collect::<PyResult<_>>()?;
-        let mapped: Vec<(u64, phalanx_torch::Tensor)> = mapped
-            .iter()
-            .map(|(address, tensor)| Ok((*address, tensor.get().get()?.clone())))
-            .collect::<PyResult<_>>()?;
-        let settings = Settings {
-            grid: [grid.0, grid.1, grid.2],
-            num_stages,
-            step_limit: step_limit.unwrap_or(STEP_LIMIT),
-        };
-        let launched = kernel.0.get()?.launch(self.get()?, &arguments, &mapped, &settings);
-        launched.or_raise(py).map(|launched| TritonWork(OneThread::new(launched)))
+        let running = begin(py, self.get()?, kernel, arguments, spans, shape)?;
+        Ok(TritonWork(OneThread::new(running)))
     }
+}
+
+#[pymethods]
+impl Context {
+    /// Runs a Triton kernel to its end on a rank's SIP, and copies what it wrote back. Returns the simulated picoseconds.
+    fn run_triton(
+        &self,
+        py: Python<'_>,
+        rank: &Rank,
+        kernel: &TritonKernel,
+        arguments: &Bound<'_, PyList>,
+        spans: Vec<Span<'_>>,
+        shape: Shape,
+    ) -> PyResult<u64> {
+        let rank = rank.get()?;
+        let begun = rank.now();
+        let range = rank.range(kernel.0.get()?.name());
+        let running = begin(py, rank, kernel, arguments, spans, shape)?;
+        let launched = running.launched.clone();
+        let ended =
+            self.with(py, |context| context.block_on(rank, async move { launched.wait().await }))?;
+        drop(range);
+        self.finish(py, ended)?;
+        let took = rank.now() - begun;
+        running.copy_back(py)?;
+        Ok(took.as_ps())
+    }
+}
+
+/// Computes the product of two row-major matrices by ascending `k` in f32, as matrix engines do, into `out`: `dims` are m, n and k.
+#[pyfunction]
+pub(crate) fn product(
+    py: Python<'_>,
+    left: &Bound<'_, PyAny>,
+    right: &Bound<'_, PyAny>,
+    out: &Bound<'_, PyAny>,
+    dims: [usize; 3],
+    dtype: &str,
+) -> PyResult<()> {
+    let dtype = read_dtype(py, dtype)?;
+    let (left, right) = (row_of(py, left, dtype)?, row_of(py, right, dtype)?);
+    let [m, n, k] = dims;
+    if left.len() != m * k || right.len() != k * n {
+        return Err(exception(
+            py,
+            "ArgumentError",
+            "matrices of other sizes than those of the product",
+        ));
+    }
+    copy_to(py, &Value::dot(&left, &right, dims, None).cast(dtype), out)
 }

@@ -52,7 +52,7 @@ impl Work {
         let kind = self.0.get()?.clone();
         wait(py, async move {
             let over = match &kind {
-                Kind::Handle(handle) => handle.is_over(),
+                Kind::Handle(handle) => handle.is_completed().await,
                 Kind::Work(work) => work.is_completed().await,
             };
             Python::attach(|py| Ok(over.into_pyobject(py)?.to_owned().into_any().unbind()))

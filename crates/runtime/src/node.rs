@@ -26,7 +26,7 @@ mod watch;
 pub use self::core::Finished;
 pub(crate) use self::core::{Core, Remaining};
 pub(crate) use progress::Submitting;
-use progress::{Driver, NewsCount, ProgressLock, Pump};
+use progress::{Driver, ProgressLock, Pump};
 
 use crate::endpoint::DeathWord;
 use crate::program::Program;
@@ -34,6 +34,8 @@ use crate::shm::bell::Look;
 use crate::shm::{Bell, Waiting};
 use std::time::{Duration, Instant};
 
+/// Room that is worth a sleep: workers have many times as many tasks until there is so much.
+const MUCH_ROOM: u32 = 16;
 /// Longest time in which an ending goes unnoticed whose worker left it to another thread (SRV-3).
 const UNTOLD: Duration = Duration::from_millis(10);
 
@@ -141,9 +143,26 @@ impl Node {
         &self.progress.bell
     }
 
+    /// Returns the wait policy of a submitter that waits for much room. Worker threads move the node themselves and have
+    /// enough to do until then, so the submitter leaves them the processors at once.
+    pub(crate) fn room_policy(&self) -> Waiting {
+        let is_long = self.some_room >= MUCH_ROOM && self.progress.has_threads;
+        if is_long { self.waiting.asleep() } else { self.waiting }
+    }
+
     /// Drives the node until `done` returns something; `None` when `deadline` has passed.
     pub(crate) fn drive_until<T>(
         &self,
+        deadline: Option<Instant>,
+        done: impl FnMut(&mut Core) -> Option<T>,
+    ) -> Option<T> {
+        self.drive_as(self.waiting, deadline, done)
+    }
+
+    /// Drives the node as [`Node::drive_until`] does, and waits as `waiting` says.
+    pub(crate) fn drive_as<T>(
+        &self,
+        waiting: Waiting,
         deadline: Option<Instant>,
         mut done: impl FnMut(&mut Core) -> Option<T>,
     ) -> Option<T> {
@@ -165,25 +184,25 @@ impl Node {
             }
             let seen = core.unlock();
             outlook.until = outlook.until.into_iter().chain(deadline).min();
-            self.sleep(seen, &outlook);
+            self.sleep_until(waiting, &outlook, |look| self.progress.has_reason(seen, look));
             core = self.lock();
         }
     }
 
-    /// Sleeps until there is news after `seen`, or another reason to look.
-    fn sleep(&self, seen: NewsCount, outlook: &Outlook) {
-        self.sleep_until(outlook, |look| self.progress.has_reason(seen, look));
-    }
-
-    /// Sleeps until `has_reason`, the death of a worker, or the next look.
-    fn sleep_until(&self, outlook: &Outlook, has_reason: impl FnMut(Look) -> bool) {
+    /// Sleeps as `waiting` says until `has_reason`, the death of a worker, or the next look.
+    fn sleep_until(
+        &self,
+        waiting: Waiting,
+        outlook: &Outlook,
+        has_reason: impl FnMut(Look) -> bool,
+    ) {
         let Outlook { until, death_words } = outlook;
         let living: Vec<_> = death_words.iter().filter_map(DeathWord::alive).collect();
         if death_words.iter().any(DeathWord::is_dead) {
             // It died since its endpoint was last polled.
             return;
         }
-        self.waiting.wait_looking(&self.progress.bell, &living, *until, has_reason);
+        waiting.wait_looking(&self.progress.bell, &living, *until, has_reason);
         if death_words.iter().any(DeathWord::is_dead) {
             // The kernel wakes only one of the sleepers on a word, and that may have been this thread.
             self.announce();

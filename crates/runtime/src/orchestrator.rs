@@ -9,7 +9,7 @@
 use crate::call::Call;
 use crate::error::Error;
 use crate::memory::Home;
-use crate::message::{MAX_ARGUMENTS, MAX_SCALARS, Order, encode_task};
+use crate::message::{MAX_ARGUMENTS, MAX_SCALARS, Membership, Order, encode_task};
 use crate::node::{Core, Node, Submitting};
 use crate::shm::mailbox::Witness;
 use crate::tensor::{Access, Argument, Buffer, Bytes, DType, Layout, Tensor};
@@ -53,6 +53,8 @@ pub struct Orchestrator<'n> {
     pub(crate) ids: &'n WorkerIds,
     pub(crate) run: RunId,
     pub(crate) args: Vec<Arg>,
+    /// Memory for the message of the next task.
+    bytes: Vec<u8>,
     pub(crate) since: u32,
     submitting: Submitting<'n, Core>,
     /// Witness of progress for a parent.
@@ -65,10 +67,10 @@ pub struct Orchestrator<'n> {
 
 impl<'n> Orchestrator<'n> {
     pub(crate) fn new(node: &'n Arc<Node>, ids: &'n WorkerIds, run: RunId) -> Self {
-        let (args, held) = (Vec::new(), Vec::new());
+        let (args, bytes, held) = (Vec::new(), Vec::new(), Vec::new());
         let submitting = node.start_submitting();
         let (witness, patience) = (None, None);
-        Self { node, ids, run, args, since: 0, submitting, witness, held, patience }
+        Self { node, ids, run, args, bytes, since: 0, submitting, witness, held, patience }
     }
 
     /// Returns the number of workers of the next level.
@@ -193,6 +195,10 @@ impl<'n> Orchestrator<'n> {
         let mut args = std::mem::take(&mut self.args);
         args.clear();
         args.extend(call.arguments.iter().map(Argument::engine));
+        // Before the lock is taken.
+        let mut bytes = std::mem::take(&mut self.bytes);
+        bytes.clear();
+        encode_call(&mut bytes, &order, call, &memberships);
         let run = self.run;
         let result = self.with_room(|core| {
             let is_alone = matches!(placement, Placement::Pool(_))
@@ -207,19 +213,11 @@ impl<'n> Orchestrator<'n> {
             if let Some(name) = &call.rare().name {
                 job.set_names(vec![Some(Arc::clone(name))]);
             }
-            let arguments = call.arguments.iter();
-            encode_task(
-                &mut job.bytes,
-                &order,
-                arguments,
-                &call.scalars,
-                &memberships,
-                &call.rare().blob,
-            );
+            std::mem::swap(&mut job.bytes, &mut bytes);
             core.carry_out();
             Ok(Some(task))
         });
-        self.args = args;
+        (self.args, self.bytes) = (args, bytes);
         result
     }
 
@@ -240,15 +238,7 @@ impl<'n> Orchestrator<'n> {
             let (member, all) = (count(number), count(members.len()));
             let order = Order { member, members: all, ..self.order(call)? };
             let memberships = self.memberships(call, *home)?;
-            let arguments = call.arguments.iter();
-            encode_task(
-                &mut bytes,
-                &order,
-                arguments,
-                &call.scalars,
-                &memberships,
-                &call.rare().blob,
-            );
+            encode_call(&mut bytes, &order, call, &memberships);
             ends.push(bytes.len());
             args.push(call.arguments.iter().map(Argument::engine).collect::<Vec<Arg>>());
         }
@@ -316,7 +306,7 @@ impl<'n> Orchestrator<'n> {
     ) -> Result<T, Error> {
         let some = self.node.some_room;
         let soon = Instant::now().checked_add(ROOM_PATIENCE);
-        let accepted = self.node.drive_until(soon, |core| {
+        let accepted = self.node.drive_as(self.node.room_policy(), soon, |core| {
             self.move_on();
             core.news.room_wanted = if core.has_room(some) { 0 } else { some };
             if core.news.room_wanted > 0 { None } else { submit(core).transpose() }
@@ -395,6 +385,13 @@ impl<'n> Orchestrator<'n> {
             dropped: None,
         }))
     }
+}
+
+/// Appends the message of a call.
+#[inline]
+fn encode_call(bytes: &mut Vec<u8>, order: &Order, call: &Call, memberships: &[Membership]) {
+    let (arguments, blob) = (call.arguments.iter(), &call.rare().blob);
+    encode_task(bytes, order, arguments, &call.scalars, memberships, blob);
 }
 
 /// Makes the error of a call that exceeds a limit.

@@ -11,6 +11,7 @@
 
 use crate::spec::MachineSpec;
 
+mod base;
 mod collectives;
 mod door;
 mod engines;
@@ -28,14 +29,16 @@ mod sources;
 mod yaml;
 
 pub use crate::spelling::suggestion;
+pub use base::base_of;
 pub use door::{MachineError, read_path, read_path_within, read_text, read_text_within};
 pub use error::{ConfigError, ConfigErrors};
 pub use overrides::Override;
-pub use preset::{DEFAULT_PRESET, Preset, preset, presets};
+pub use preset::{DEFAULT_PRESET, Preset, chips, preset, presets};
 pub use print::{Figure, MachineView, to_yaml};
 pub use sources::{FigureText, figure_texts};
 pub use yaml::LONGEST;
 
+use base::Bases;
 use error::Finding;
 
 /// Parses a machine file. `file` is only used in messages.
@@ -57,13 +60,20 @@ pub fn parse_machine_with(
     text: &str,
     overrides: &[Override],
 ) -> Result<MachineSpec, ConfigErrors> {
-    read(text, overrides).map_err(|findings| {
+    let mut bases = Bases::default();
+    read(text, overrides, &mut bases).map_err(|findings| {
+        let findings = findings.into_iter().map(|finding| bases.place(finding)).collect();
         ConfigErrors::all(findings, |finding| location(finding, file, text, overrides))
     })
 }
 
-fn read(text: &str, overrides: &[Override]) -> Result<MachineSpec, Vec<Finding>> {
-    let mut root = yaml::read(text, 0, 0).map_err(|finding| vec![finding])?;
+fn read(
+    text: &str,
+    overrides: &[Override],
+    bases: &mut Bases,
+) -> Result<MachineSpec, Vec<Finding>> {
+    let file = yaml::read(text, 0, 0).map_err(|finding| vec![finding])?;
+    let mut root = bases.join(file).map_err(|finding| vec![finding])?;
     let mut findings = Vec::new();
     let figures = sources::paths(&root);
     for (index, over) in overrides.iter().enumerate() {

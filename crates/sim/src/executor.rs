@@ -24,6 +24,8 @@
 //! - **SIM-6 (common start).** All events due at the start of a run fire, in every partition, before time moves.
 //! - **SIM-9 (slices).** A run that was stopped or interrupted can be continued by another run: the two fire the events of
 //!   one whole run. What is asked for between them happens at the time of the stop, or after it in a partition that is ahead.
+//! - **SIM-10 (shards).** Several executors with a part of the partitions each go through the windows of one: they meet
+//!   before each window, and agree on its start and on the end of the run (PAR-3).
 //! - **SIM-7 (polling is not progress).** A process that polls a condition ([`Sim::pause`]) continues while other
 //!   processes make progress, and does not keep a run alive.
 
@@ -41,9 +43,11 @@ pub use sim::Sim;
 pub use task::{Canceled, JoinHandle, Pause, Sleep, TaskId};
 pub use watch::{Doze, Look};
 
+use crate::exchange::Standing;
 use crate::time::Time;
 use action::Action;
 pub(crate) use action::Key;
+use agenda::Agenda;
 use state::State;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -69,6 +73,31 @@ pub(crate) trait Device {
 
     /// Tidies up between two windows: no event fires, and none will fire before `since`.
     fn rest(&self, _since: Time) {}
+}
+
+/// A shared device is a device.
+impl<D: Device> Device for Rc<D> {
+    #[inline]
+    fn fire(&self, sim: &Sim, payload: u64) {
+        (**self).fire(sim, payload);
+    }
+
+    #[inline]
+    fn wake_up(&self, sim: &Sim, partition: Partition, until: Time) {
+        (**self).wake_up(sim, partition, until);
+    }
+
+    #[inline]
+    fn rest(&self, since: Time) {
+        (**self).rest(since);
+    }
+}
+
+/// The other shards of a run, which have the other partitions (SIM-10).
+pub(crate) trait Peers {
+    /// Passes on what leaves this shard, takes what comes, and returns the standing of all shards together. `own` is asked for
+    /// the standing of this shard alone.
+    fn meet(&self, own: &dyn Fn() -> Standing) -> Standing;
 }
 
 /// The order in which the partitions with events in one window take their turns.
@@ -99,11 +128,12 @@ pub(crate) enum Ended {
 /// The owner of all processes and devices, which drives them through time.
 pub(crate) struct Executor {
     sim: Sim,
-    devices: Vec<Rc<dyn Device>>,
+    devices: Vec<Box<dyn Device>>,
     processes: Processes,
     order: PartitionOrder,
     /// The partitions with events in the current window.
     turns: Vec<Partition>,
+    peers: Option<Rc<dyn Peers>>,
 }
 
 impl Executor {
@@ -115,7 +145,14 @@ impl Executor {
             processes: Processes::default(),
             order: PartitionOrder::Queued,
             turns: Vec::new(),
+            peers: None,
         }
+    }
+
+    /// Sets the other shards of the run (SIM-10).
+    pub(crate) fn set_peers(&mut self, peers: Rc<dyn Peers>) {
+        self.sim.state().run.is_shared.set(true);
+        self.peers = Some(peers);
     }
 
     /// Sets the order of turns; see [`PartitionOrder`].
@@ -155,17 +192,19 @@ impl Executor {
         state.begin_run();
         self.apply_changes();
         // SIM-6: the first window is one instant.
-        let mut span = 1;
-        let ended = loop {
-            if state.run.is_stopped.get() {
-                break Some(Ended::Stopped);
+        let (mut span, mut was_interrupted) = (1, false);
+        let (ended, live) = loop {
+            let standing = self.standing(&state, was_interrupted);
+            if standing.is_interrupted {
+                break (Some(Ended::Interrupted), standing.live);
             }
-            if !self.step(&state, span) {
-                break None;
+            if standing.is_stopped {
+                break (Some(Ended::Stopped), standing.live);
             }
-            if is_interrupted() {
-                break Some(Ended::Interrupted);
+            if !self.step(&state, &standing, span) {
+                break (None, standing.live);
             }
+            was_interrupted = is_interrupted();
             span = state.clock.lookahead.get();
         };
         match ended {
@@ -174,29 +213,38 @@ impl Executor {
         }
         match ended {
             Some(ended) => Ok(ended),
-            None if state.registry.tasks.borrow().live() == 0 => Ok(Ended::Complete),
+            None if live == 0 => Ok(Ended::Complete),
             None => Err(self.explain()),
         }
+    }
+
+    /// Returns what is known before the next window, of all shards together.
+    #[inline]
+    fn standing(&self, state: &State, is_interrupted: bool) -> Standing {
+        let Some(peers) = &self.peers else { return state.standing(is_interrupted) };
+        let standing = peers.meet(&|| state.standing(is_interrupted));
+        state.clock.latest.set(standing.latest);
+        standing
     }
 
     /// Fires all events of the next window; `false` if no event is left.
     ///
     /// The window is as long as the lookahead. Events for another partition fall after the window (SIM-3), so each
     /// partition runs through the window alone.
-    fn step(&mut self, state: &State, span: u64) -> bool {
-        let mut start = state.pending.agendas.borrow_mut().first_due();
-        if !state.watchers.paused.borrow().is_empty() {
-            start = state.end_pauses(start);
+    fn step(&mut self, state: &State, standing: &Standing, span: u64) -> bool {
+        let mut start = standing.due;
+        if standing.paused > 0 {
+            start = state.end_pauses(start, standing.paused, standing.events);
         }
-        if !state.watchers.dozing.borrow().is_empty() {
-            start = state.end_dozes(start, span);
+        if standing.doze != u64::MAX {
+            start = state.end_dozes(start, standing.doze, span);
         }
         if start == u64::MAX {
             return false;
         }
         let end = start.saturating_add(span);
         state.clock.window_end.set(end);
-        state.pending.agendas.borrow().due_before(end, self.order, &mut self.turns);
+        state.pending.agendas.due_before(end, self.order, &mut self.turns);
         for index in 0..self.turns.len() {
             self.turn(state, self.turns[index]);
         }
@@ -210,9 +258,10 @@ impl Executor {
     /// no delay. A process may move the end to the next instant ([`Sim::stop_here`]).
     fn turn(&mut self, state: &State, partition: Partition) {
         state.current.partition.set(partition);
+        let agenda = state.pending.agendas.of(partition);
         let (mut time, mut fired) = (0, 0);
         loop {
-            match next_action(state, partition, &mut time, state.clock.window_end.get()) {
+            match next_action(state, agenda, &mut time, state.clock.window_end.get()) {
                 Next::Action(action) => {
                     fired += 1;
                     self.fire(state, action);
@@ -227,7 +276,7 @@ impl Executor {
         let clock = &state.clock;
         clock.events.set(clock.events.get() + fired);
         clock.latest.set(clock.latest.get().max(clock.now.get()));
-        state.pending.agendas.borrow_mut().end_turn(partition);
+        state.pending.agendas.end_turn(partition);
     }
 
     #[inline]
@@ -268,7 +317,7 @@ impl Executor {
         self.apply_changes();
         while state.registry.tasks.borrow().live() > 0 {
             // No borrow is held here: destructors may end other processes, and start new ones.
-            let tasks: Vec<_> = state.registry.tasks.borrow().iter().collect();
+            let tasks = state.registry.tasks.borrow().in_order();
             for (task, ..) in tasks {
                 state.registry.tasks.borrow_mut().remove(task);
                 drop(self.processes.remove(task));
@@ -304,7 +353,7 @@ impl Executor {
     fn explain(&mut self) -> Deadlock {
         let state = self.sim.share();
         let (current, inquiry) = (&state.current, &state.inquiry);
-        let tasks: Vec<_> = state.registry.tasks.borrow().iter().collect();
+        let tasks = state.registry.tasks.borrow().in_order();
         let mut waiting = Vec::new();
         for (task, name, partition) in tasks {
             current.partition.set(partition);
@@ -342,9 +391,7 @@ enum Next {
 /// Takes the next action of a partition before `end`: the other events of the instant `time`, then the ready actions,
 /// then the alarm, then the first event of the next instant, which becomes `time`.
 #[inline]
-fn next_action(state: &State, partition: Partition, time: &mut u64, end: u64) -> Next {
-    let mut agendas = state.pending.agendas.borrow_mut();
-    let agenda = agendas.of(partition);
+fn next_action(state: &State, agenda: &Agenda, time: &mut u64, end: u64) -> Next {
     let first = agenda.first_event();
     if first > *time {
         if let Some(action) = state.pending.ready.pop() {

@@ -21,6 +21,7 @@
 //!   `R_j = max(S_j + ser + a, R_{j-1}) + c`.
 
 use crate::executor::{Key, TaskId};
+use crate::machine::Route;
 use crate::record::Path;
 use crate::ring_buffer::RingBuffer;
 use crate::spec::Efficiency;
@@ -30,6 +31,7 @@ use crate::value::Value;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// The settings of an edge; sender and receiver must agree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -208,6 +210,12 @@ pub(crate) struct Edge {
     pub(crate) next: u32,
     /// True if one link is the whole route, and nothing before the link takes time.
     pub(crate) direct: bool,
+    /// True if the critical paths of messages on their one link are in the exit of the edge.
+    pub(crate) has_paths_at_exit: bool,
+    /// True if messages from another SIP have no way from the receiver's gateway to the receiver.
+    pub(crate) ends_at_gate: bool,
+    /// True if another shard has one of the ends.
+    pub(crate) is_abroad: bool,
     /// True if sender and receiver have the same settings.
     pub(crate) agreed: bool,
     pub(crate) retry_scheduled: bool,
@@ -223,8 +231,9 @@ pub(crate) struct Edge {
     /// Number of messages in flight that are at the receiver's SIP, on their way to their slots.
     pub(crate) arriving: usize,
     pub(crate) hops: u32,
-    /// The first hop of the route, if there is a route between SIPs.
+    /// The first hop of the route, if there is a route between SIPs, and the way to its port inside the sender's SIP.
     pub(crate) hop: Hop,
+    pub(crate) way_out: Route,
     /// True if the route passes a switch or a shared NIC.
     pub(crate) is_switched: bool,
     /// Critical path of the last message that waited for a credit.
@@ -274,6 +283,7 @@ impl Edge {
             name,
             spec,
             receiver_spec: spec,
+            is_abroad: false,
             agreed: true,
             messages: RingBuffer::default(),
             arrived: 0,
@@ -295,8 +305,11 @@ impl Edge {
             next: name.to.sip,
             hops: 0,
             hop: Hop::default(),
+            way_out: Route::default(),
             is_switched: false,
             direct: false,
+            has_paths_at_exit: false,
+            ends_at_gate: false,
             credit_latency: Time::ZERO,
             retry_scheduled: false,
             topics: VecDeque::new(),
@@ -320,6 +333,39 @@ impl Edge {
     pub(crate) fn set_receiver_spec(&mut self, spec: EdgeSpec) {
         self.receiver_spec = spec;
         self.agreed = self.spec == spec;
+    }
+
+    /// Changes the sender's settings as the sender, in another shard, has changed them.
+    pub(crate) fn learn_sender_spec(&mut self, spec: EdgeSpec) {
+        self.spec = spec;
+        self.agreed = spec == self.receiver_spec;
+        self.lazy = is_lazy(self.name, &spec);
+    }
+
+    /// Returns the topic that begins with the oldest message, which leaves for another shard. The last topic stays.
+    pub(crate) fn topic_of_departing(&mut self) -> Option<Arc<str>> {
+        let number = self.received;
+        while self.topics.get(1).is_some_and(|(first, _)| *first <= number) {
+            self.topics.pop_front();
+        }
+        let topic = self.topics.front().filter(|(first, _)| *first == number);
+        topic.map(|(_, topic)| Arc::from(&**topic))
+    }
+
+    /// Removes the oldest message, which is in flight to another shard. The sender's row of an edge has no others in flight.
+    pub(crate) fn hand_over(&mut self) -> Message {
+        self.in_flight -= 1;
+        self.received += 1;
+        self.messages.pop().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Adds a message in flight from another shard, with the topic that begins with it.
+    pub(crate) fn take_over(&mut self, message: Message, topic: Option<Topic>) {
+        if let Some(topic) = topic {
+            self.set_topic(topic);
+        }
+        *self.messages.push() = message;
+        self.in_flight += 1;
     }
 
     /// Sets the topic of the messages posted from now on.

@@ -79,6 +79,7 @@
 pub mod advice;
 pub mod config;
 mod credit;
+pub mod exchange;
 pub mod executor;
 mod foreign;
 pub mod ipcq;

@@ -19,18 +19,22 @@ mod packet;
 mod range;
 mod roots;
 mod selection;
+mod shards;
 mod sip;
 mod transfer;
 
 pub(crate) use cache::BlockKey;
 pub(crate) use channel::{Ask, Piece};
 pub use host::{Cause, Host, Launch, Request};
+pub(crate) use noc::Route;
 pub use range::HostRange;
 pub use selection::Selection;
+pub(crate) use shards::Crossing;
 pub(crate) use sip::{Engine, Sip};
 pub(crate) use transfer::{Transfer, Transfers};
 
 use crate::credit::Semaphore;
+use crate::exchange::Exchange;
 use crate::executor::{Deadlock, DeviceId, Ended, Executor, Partition, PartitionOrder, Sim};
 use crate::ipcq::{EdgeName, Edges};
 use crate::kernel::{GridShape, Group, KernelError, Program, Tl};
@@ -68,6 +72,8 @@ pub struct Options {
     /// A question that is asked after every window of simulated time: a run ends with [`RunError::Interrupted`] when the
     /// answer is true.
     pub interrupt: Option<Arc<dyn Fn() -> bool + Send + Sync>>,
+    /// The way to the other shards, if the run has several: see [`exchange`](crate::exchange).
+    pub exchange: Option<Arc<dyn Exchange>>,
 }
 
 /// Steps of the critical path that take 32 MiB. A fold of many SIPs costs some tenths of the time that its steps took, so
@@ -84,6 +90,7 @@ impl Default for Options {
             evaluator: Arc::new(Inline),
             partition_order: PartitionOrder::Queued,
             interrupt: None,
+            exchange: None,
         }
     }
 }
@@ -169,9 +176,12 @@ pub(crate) struct World {
     pub(crate) product_rates: [Rate; DType::ALL.len()],
     pub(crate) room: Rc<Room>,
     pub(crate) programs: RefCell<roots::Programs>,
+    /// The part of the run that this machine has, if there are others.
+    shards: Option<Box<shards::Shards>>,
 }
 
 /// A failed program.
+#[derive(Clone)]
 struct Failure {
     time: Time,
     pe: PeId,
@@ -226,6 +236,8 @@ impl Machine {
             executor.set_lookahead(latency);
         }
         let room = Rc::new(Room::new(options.steps, nodes));
+        let others = options.exchange.as_ref().filter(|exchange| exchange.shards() > 1);
+        let shards = others.map(|exchange| shards::Shards::new(exchange, spec.devices(), nodes));
         let sips = (0..nodes)
             .map(|sip| RefCell::new(Sip::new((sip, nodes), &spec, &options, &room)))
             .collect();
@@ -246,10 +258,14 @@ impl Machine {
             product_rates: DType::ALL.map(|dtype| spec.gemm.rate_of(dtype)),
             room,
             programs: RefCell::default(),
+            shards: shards.map(Box::new),
             options,
             spec,
         });
         world.fabric.set(Some(executor.sim().register(world.clone())));
+        if world.shards.is_some() {
+            executor.set_peers(world.clone());
+        }
         Self { executor, world }
     }
 
@@ -307,7 +323,7 @@ impl Machine {
         }
     }
 
-    /// Returns the content of a region; `None` without data.
+    /// Returns the content of a region of an own SIP; `None` without data.
     pub fn read(&self, region: &Region) -> Result<Option<Value>, MemoryError> {
         if !self.world.options.data {
             return Ok(None);
@@ -318,13 +334,16 @@ impl Machine {
     }
 
     /// Launches `kernel` on each of `pes`, all of one SIP, as programs 0, 1, ... (SPMD). The launch command crosses the
-    /// host link first. A PE runs one program at a time.
+    /// host link first. A PE runs one program at a time. The shard of the SIP launches; the others do nothing.
     pub fn launch<K, F>(&mut self, sip: u32, name: &str, pes: &[PeId], kernel: K)
     where
         K: Fn(Tl) -> F + 'static,
         F: Future<Output = Result<(), KernelError>> + 'static,
     {
         assert!(pes.iter().all(|pe| pe.sip == sip), "a launch stays within its SIP (PAR-1)");
+        if !self.owns(sip) {
+            return;
+        }
         let (world, name, pes) = (self.world.clone(), name.to_owned(), pes.to_vec());
         let host = format!("host{sip}");
         self.executor
@@ -365,10 +384,18 @@ impl Machine {
         self.world.sim.now()
     }
 
+    /// Returns the busy time of the busiest engine, wire or memory so far.
+    pub fn busiest(&self) -> Time {
+        let busiest = |(number, sip): (u32, &RefCell<Sip>)| {
+            sip.borrow().wires(number).iter().map(|(_, wire)| wire.busy).max()
+        };
+        (0..).zip(&self.world.sips).filter_map(busiest).max().unwrap_or_default()
+    }
+
     /// Runs until no event is left, without a report.
     pub fn drive(&mut self) -> Result<(), RunError> {
         let is_complete = self.advance()?;
-        if is_complete { self.world.check_credits() } else { Ok(()) }
+        if is_complete { self.world.check_credits_together() } else { Ok(()) }
     }
 
     /// Runs until no event is left, a process stops the run ([`Sim::stop`], [`Sim::stop_here`]) or the run is interrupted.
@@ -378,17 +405,37 @@ impl Machine {
             None => self.executor.run(|| false),
             Some(interrupt) => self.executor.run(&**interrupt),
         };
-        if self.world.sim.has_overflowed() {
-            return Err(RunError::TooLong);
-        }
-        if let Some(error) = self.world.first_failure() {
-            return Err(error);
-        }
-        match ended? {
+        match self.checked(ended)? {
             Ended::Complete => Ok(true),
             Ended::Stopped => Ok(false),
             Ended::Interrupted => Err(RunError::Interrupted(self.now())),
         }
+    }
+
+    /// Runs while `goes_on` returns true for the simulated time; it is asked after every window, in place of [`Options::interrupt`].
+    /// Returns true if no event is left.
+    pub fn advance_while(&mut self, goes_on: impl Fn(Time) -> bool) -> Result<bool, RunError> {
+        let sim = self.world.sim.clone();
+        let ended = self.executor.run(|| !goes_on(sim.now()));
+        Ok(matches!(self.checked(ended)?, Ended::Complete))
+    }
+
+    /// The end of a run, or the first failure in it.
+    fn checked(&mut self, ended: Result<Ended, Deadlock>) -> Result<Ended, RunError> {
+        let (ended, deadlock) = match ended {
+            Ok(ended) => (ended, self.end_together(None)),
+            Err(deadlock) => (Ended::Complete, self.end_together(Some(deadlock))),
+        };
+        if self.world.sim.has_overflowed() {
+            return Err(RunError::TooLong);
+        }
+        if let Some(failure) = self.world.first_failure() {
+            return Err(failure.error);
+        }
+        if let Some(deadlock) = deadlock {
+            return Err(deadlock.into());
+        }
+        Ok(ended)
     }
 }
 
@@ -411,10 +458,9 @@ impl World {
         self.sim.stop();
     }
 
-    fn first_failure(&self) -> Option<RunError> {
+    fn first_failure(&self) -> Option<Failure> {
         let failures = self.failures.borrow();
-        let first = failures.iter().min_by_key(|failure| (failure.time, failure.pe));
-        first.map(|failure| failure.error.clone())
+        failures.iter().min_by_key(|failure| (failure.time, failure.pe)).cloned()
     }
 
     fn check_credits(&self) -> Result<(), RunError> {

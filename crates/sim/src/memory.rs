@@ -248,20 +248,48 @@ impl Mmu {
         dtype: DType,
         reach: usize,
     ) -> Result<Translation, Box<MemoryError>> {
-        if let Some(index) = self.before(address) {
-            let region = &self.regions[index].region;
-            #[expect(
-                clippy::cast_possible_truncation,
-                reason = "compared with the region's length"
-            )]
-            let element = ((address - region.address) >> dtype.size_shift()) as usize;
-            // Regions are page-aligned (MEM-6).
-            let aligned = address.trailing_zeros() >= dtype.size_shift();
-            if region.dtype == dtype && aligned && element + reach <= region.elements {
-                return Ok(Translation { index, element, cube: region.cube });
-            }
+        // Most accesses are to the region of the last one.
+        match self.translate(self.hint.get(), address, dtype, reach) {
+            Some(translation) => Ok(translation),
+            None => self.search(address, dtype, reach),
         }
-        Err(Box::new(self.fault(address, dtype)))
+    }
+
+    /// Does the work of [`Mmu::find`] for an address in any region.
+    #[inline(never)]
+    fn search(
+        &self,
+        address: u64,
+        dtype: DType,
+        reach: usize,
+    ) -> Result<Translation, Box<MemoryError>> {
+        let region = self.before(address);
+        match region.and_then(|index| self.translate(index, address, dtype, reach)) {
+            Some(translation) => Ok(translation),
+            None => Err(Box::new(self.fault(address, dtype))),
+        }
+    }
+
+    /// Translates `address`, if `reach` elements of `dtype` from there on are in this region.
+    #[inline]
+    fn translate(
+        &self,
+        index: usize,
+        address: u64,
+        dtype: DType,
+        reach: usize,
+    ) -> Option<Translation> {
+        let region = &self.regions.get(index)?.region;
+        // Regions are page-aligned (MEM-6).
+        let aligned = address & (dtype.size() as u64 - 1) == 0;
+        if region.dtype != dtype || !aligned {
+            return None;
+        }
+        let distance = address.checked_sub(region.address)?;
+        #[expect(clippy::cast_possible_truncation, reason = "compared with the region's length")]
+        let element = (distance >> dtype.size_shift()) as usize;
+        let is_inside = element <= region.elements && reach <= region.elements - element;
+        is_inside.then_some(Translation { index, element, cube: region.cube })
     }
 
     /// Returns the cube of the region that has `address`, or ends there.

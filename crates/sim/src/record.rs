@@ -11,6 +11,7 @@ mod causes;
 mod fold;
 mod lines;
 mod log;
+mod notes;
 mod path;
 mod ranges;
 mod sums;
@@ -19,6 +20,7 @@ mod usage;
 pub(crate) use fold::{Chain, Room, fold};
 pub(crate) use lines::{LineTable, LineTotal};
 pub(crate) use log::Shared;
+pub(crate) use notes::{RecordNotes, StepsNotes};
 pub(crate) use path::{Entry, Gap, Gaps, Path, Step, StepId, Steps, stack_of};
 pub use ranges::{Owner, RangeSpan};
 pub(crate) use ranges::{RangeTotal, Ranges};
@@ -302,6 +304,16 @@ impl Record {
         }
         self.lines.push(LineTable::new(lines));
         self.lines.last().map(|table| table.totals.clone()).unwrap_or_default()
+    }
+
+    /// Notes that a program spent a stretch of time at a line of its source, if the run is recorded (LIN-2).
+    pub(crate) fn at_line(&mut self, totals: &LineTotals, line: u32, span: (Time, Time), pe: PeId) {
+        let table = self.lines.iter().find(|table| Rc::ptr_eq(&table.totals, totals));
+        let found = table.and_then(|table| table.lines.lines.get(line as usize));
+        if let Some((place, text)) = found.filter(|(place, _)| !place.is_empty()) {
+            let name = Some(self.names.number(&format!("{place} {}", text.trim())));
+            self.ops.push(Op { name, ..Op::new(span, Resource::Program(pe), "line", 0) });
+        }
     }
 
     pub(crate) fn line_tables(&self) -> &[LineTable] {

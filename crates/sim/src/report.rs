@@ -156,14 +156,15 @@ pub struct EdgeUsage {
 
 impl Report {
     pub(crate) fn new(world: &World) -> Self {
+        let (edges, events) = world.gather_notes();
         let last = *world.last.borrow();
         let simulated = last.map_or(Time::ZERO, |(time, ..)| time);
         let mut report = Self {
             simulated,
-            events: world.sim.events(),
+            events,
             utilisation: Vec::new(),
             stalls: Vec::new(),
-            edges: world.edges.borrow().sorted().map(usage_of).collect(),
+            edges,
             ranges: ranges(world),
             lines: lines::lines(world),
             critical_path: last
@@ -275,14 +276,16 @@ fn link_stack(busy: Time, starved: Time, used: Time) -> Stack {
     stack
 }
 
-fn usage_of(edge: &Edge) -> EdgeUsage {
-    EdgeUsage {
-        edge: edge.name,
-        spec: edge.spec,
-        messages: edge.stats.messages,
-        bytes: edge.stats.bytes,
-        credit_wait: Time::ps(edge.stats.credit_wait),
-        most_slots: edge.stats.most_slots,
-        polls: edge.stats.polls,
+impl EdgeUsage {
+    pub(crate) fn of(edge: &Edge) -> Self {
+        Self {
+            edge: edge.name,
+            spec: edge.spec,
+            messages: edge.stats.messages,
+            bytes: edge.stats.bytes,
+            credit_wait: Time::ps(edge.stats.credit_wait),
+            most_slots: edge.stats.most_slots,
+            polls: edge.stats.polls,
+        }
     }
 }

@@ -133,7 +133,8 @@ impl Flight {
     }
 
     /// Passes a stage that `wire` serves: the head has arrived there.
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "the path stays in registers")]
     pub(crate) fn pass(
         &mut self,
         record: &mut Record,

@@ -4,6 +4,7 @@ mod slices;
 
 use crate::ccl::config::CclConfig;
 use crate::ccl::{CollectiveAlgorithm, Tuner};
+use crate::distributed::MemberLists;
 use crate::error::Error;
 use crate::multiprocessing::{SpawnError, spawn};
 use crate::rank::Rank;
@@ -11,6 +12,8 @@ use crate::settings::Settings;
 use phalanx_sim::machine::{Machine, Options};
 use phalanx_sim::report::Report;
 use phalanx_sim::{MachineSpec, Time};
+use std::any::Any;
+use std::ops::Range;
 use std::rc::Rc;
 
 /// A machine with its ranks.
@@ -40,7 +43,8 @@ impl Context {
     /// A context over a machine.
     pub fn new(machine: MachineSpec, options: Options) -> Self {
         let tuner = Rc::new(Tuner::new(machine.clone()));
-        let settings = Settings { seed: 0, ccl: CclConfig::builtin(), tuner };
+        let settings =
+            Settings { seed: 0, ccl: CclConfig::builtin(), tuner, members: MemberLists::default() };
         Self {
             machine: Machine::new(machine, options),
             settings: Rc::new(settings),
@@ -51,9 +55,10 @@ impl Context {
     /// Sets the configuration of collectives.
     #[must_use]
     pub fn with_ccl(self, ccl: CclConfig) -> Self {
-        let Settings { seed, tuner, ccl: before } = &*self.settings;
+        let Settings { seed, tuner, ccl: before, .. } = &*self.settings;
         let ccl = ccl.with_algorithms_of(before);
-        let settings = Settings { seed: *seed, ccl, tuner: tuner.clone() };
+        let settings =
+            Settings { seed: *seed, ccl, tuner: tuner.clone(), members: MemberLists::default() };
         Self { settings: Rc::new(settings), ranks: Vec::new(), ..self }
     }
 
@@ -62,14 +67,16 @@ impl Context {
     pub fn with_algorithm(self, algorithm: impl CollectiveAlgorithm + 'static) -> Self {
         let ccl = self.settings.ccl.clone().with_algorithm(algorithm);
         let Settings { seed, tuner, .. } = &*self.settings;
-        let settings = Settings { seed: *seed, ccl, tuner: tuner.clone() };
+        let settings =
+            Settings { seed: *seed, ccl, tuner: tuner.clone(), members: MemberLists::default() };
         Self { settings: Rc::new(settings), ranks: Vec::new(), ..self }
     }
 
     /// Sets the tuner, which must be one for the same machine.
     pub(crate) fn with_tuner(self, tuner: Rc<Tuner>) -> Self {
         let Settings { seed, ccl, .. } = &*self.settings;
-        let settings = Settings { seed: *seed, ccl: ccl.clone(), tuner };
+        let settings =
+            Settings { seed: *seed, ccl: ccl.clone(), tuner, members: MemberLists::default() };
         Self { settings: Rc::new(settings), ranks: Vec::new(), ..self }
     }
 
@@ -86,6 +93,19 @@ impl Context {
     /// The simulated machine: its memory can be read after a run.
     pub fn machine(&self) -> &Machine {
         &self.machine
+    }
+
+    /// The ranks of a program of `ranks` that this context runs: all, unless it is one of several [shards](crate::shards).
+    pub fn own_ranks(&self, ranks: usize) -> Range<usize> {
+        let is_own = |rank: &usize| u32::try_from(*rank).is_ok_and(|sip| self.machine.owns(sip));
+        let first = (0..ranks).find(is_own).unwrap_or(ranks);
+        first..first + (first..ranks).take_while(is_own).count()
+    }
+
+    /// Gathers the lists of all shards, one after the other, so that the results of own ranks become those of all ranks. Alone, it
+    /// is the list itself.
+    pub fn gather<T: Any + Clone + Send + Sync>(&self, own: Vec<T>) -> Vec<T> {
+        self.machine.gather(own)
     }
 
     /// The default number of ranks: one for each SIP.

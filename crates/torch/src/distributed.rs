@@ -32,7 +32,7 @@ mod work;
 pub use crate::ccl::part::ReduceOp;
 pub(crate) use collective::{CollectiveCall, launch_by};
 pub use collective::{all_reduce_by, all_reduce_plan};
-pub(crate) use group::{Groups, SplitCall};
+pub(crate) use group::{Groups, MemberLists, SplitCall};
 pub use group::{
     ProcessGroup, destroy_process_group, get_rank, get_world_size, init_process_group, new_group,
 };

@@ -2,7 +2,7 @@
 //!
 //! A [`Context`] holds a machine. [`multiprocessing::spawn`] runs one program for each rank; a [`Rank`] makes tensors, launches
 //! kernels and joins collectives ([`distributed`]). Layers spread over ranks are in [`tp`], algorithms of collectives in [`ccl`].
-//! [`Pool`] computes numbers on several threads beside the simulation.
+//! [`Pool`] computes numbers on several threads beside the simulation, and [`shards`] simulates on several threads.
 //!
 //! ```
 //! use phalanx_sim::{DType, MachineSpec, machine::Options};
@@ -33,6 +33,7 @@ mod random;
 mod rank;
 mod request;
 mod settings;
+pub mod shards;
 pub mod stream;
 mod tensor;
 pub mod tp;

@@ -20,6 +20,7 @@ pub use desync::{Desync, GroupState, RankState, Receiving};
 pub(crate) use unwind::{CatchPanics, DropPanic, panic_message};
 
 use crate::context::Context;
+use crate::distributed::SplitCall;
 use crate::error::{Error, Mismatch, MismatchSide};
 use crate::rank::Rank;
 use phalanx_sim::Time;
@@ -90,7 +91,8 @@ impl SpawnError {
     }
 }
 
-/// Runs `program(rank, cx)` once for each of `ranks` ranks; returns their results in order.
+/// Runs `program(rank, cx)` once for each of `ranks` ranks; returns their results in order. In a [shard](crate::shards), only the own
+/// ranks run and return results ([`Context::own_ranks`], [`Context::gather`]); a failure is that of all.
 ///
 /// # Errors
 ///
@@ -105,7 +107,8 @@ where
         return Err(SpawnError::of(context.default_ranks(), error));
     }
     let program = Rc::new(program);
-    let members: Vec<Rank> = (0..ranks).map(|rank| context.rank(rank, ranks)).collect();
+    let own = context.own_ranks(ranks);
+    let members: Vec<Rank> = own.map(|rank| context.rank(rank, ranks)).collect();
     let processes: Vec<_> =
         members.iter().map(|rank| start(context, rank, program.clone())).collect();
     let ended = context.machine.drive();
@@ -145,77 +148,128 @@ fn conclude<T>(
     processes: Vec<RankProcess<T>>,
     ended: Result<(), RunError>,
 ) -> Result<Vec<T>, SpawnError> {
-    let mut failure = SpawnError::default();
-    let mut results = Vec::new();
-    let (mut running, mut returned) = (Vec::new(), Vec::new());
-    for (rank, process) in processes.iter().enumerate() {
+    let (mut results, mut left) = (Vec::new(), Left::default());
+    for (member, process) in members.iter().zip(&processes) {
         match process.take() {
             Some(Ok(value)) => {
-                returned.push(rank);
+                left.returned.push(member.rank());
                 results.push(value);
             }
-            Some(Err(error)) => {
-                failure.errors.insert(rank, error);
-            }
-            None => running.push(rank),
+            Some(Err(error)) => drop(left.errors.insert(member.rank(), error)),
+            None => left.running.push(member.rank()),
         }
     }
-    if ended.is_ok() && failure.errors.is_empty() && running.is_empty() {
+    let is_whole = ended.is_ok() && left.errors.is_empty() && left.running.is_empty();
+    if context.gather(vec![is_whole]).into_iter().all(|is_whole| is_whole) {
         return Ok(results);
     }
-    // A failed request that a waiting rank has not looked at is a root cause too.
-    for &rank in &running {
-        if let Some(error) = members[rank].unseen_failure() {
-            failure.errors.insert(rank, error);
-        }
-    }
-    match ended {
-        Err(RunError::Deadlock(deadlock)) if failure.errors.is_empty() => {
-            failure.desync = Some(Box::new(Desync::new(members, &returned, deadlock)));
-        }
-        Err(RunError::Interrupted(time)) => failure.interrupted = Some(time),
-        Ok(()) | Err(RunError::Deadlock(_)) => {}
-        Err(error) if failure.errors.is_empty() => {
-            let (rank, error) = attribute(error, members);
-            failure.errors.insert(rank, error);
-        }
-        Err(_) => {}
-    }
-    if let Some((rank, error)) = splits::disagreement(members, &failure) {
-        failure.errors = BTreeMap::from([(rank, error)]);
-        failure.desync = None;
-    }
-    failure.cancelled =
-        running.into_iter().filter(|rank| !failure.errors.contains_key(rank)).collect();
+    left.look_at(members);
+    let left = Left::join(context.gather(vec![left]));
+    let mut failure = left.failure(ended);
     drop(processes);
     context.clear();
-    for rank in members {
-        failure.secondary.extend(rank.drop_panic().take().map(|text| (rank.rank(), text)));
-    }
+    let panics = members.iter().filter_map(|rank| Some((rank.rank(), rank.drop_panic().take()?)));
+    failure.secondary.extend(context.gather(panics.collect()));
     Err(failure)
 }
 
+/// What the ranks of a failed run have left, as plain data: shards gather it.
+#[derive(Clone, Default)]
+struct Left {
+    /// The errors of programs.
+    errors: BTreeMap<usize, Error>,
+    running: Vec<usize>,
+    returned: Vec<usize>,
+    /// Failed requests of running ranks that these have not looked at.
+    unseen: BTreeMap<usize, Error>,
+    states: Vec<RankState>,
+    /// What each rank has joined last.
+    joined: BTreeMap<usize, Option<String>>,
+    splits: Vec<(usize, SplitCall)>,
+}
+
+impl Left {
+    /// Adds what the ranks know.
+    fn look_at(&mut self, members: &[Rank]) {
+        for member in members {
+            let rank = member.rank();
+            if self.running.contains(&rank)
+                && let Some(error) = member.unseen_failure()
+            {
+                self.unseen.insert(rank, error);
+            }
+            self.states.push(RankState::of(member, self.returned.contains(&rank)));
+            let groups = member.groups().borrow();
+            self.joined.insert(rank, groups.last_joined());
+            self.splits.extend(groups.split_calls().into_iter().map(|call| (rank, call)));
+        }
+    }
+
+    /// Returns what the ranks of all shards have left.
+    fn join(all: Vec<Self>) -> Self {
+        all.into_iter().fold(Self::default(), |mut joined, part| {
+            joined.errors.extend(part.errors);
+            joined.running.extend(part.running);
+            joined.returned.extend(part.returned);
+            joined.unseen.extend(part.unseen);
+            joined.states.extend(part.states);
+            joined.joined.extend(part.joined);
+            joined.splits.extend(part.splits);
+            joined
+        })
+    }
+
+    /// Returns the root causes.
+    fn failure(self, ended: Result<(), RunError>) -> SpawnError {
+        let mut failure = SpawnError { errors: self.errors, ..SpawnError::default() };
+        // A failed request that a waiting rank has not looked at is a root cause too.
+        failure.errors.extend(self.unseen);
+        match ended {
+            Err(RunError::Deadlock(deadlock)) if failure.errors.is_empty() => {
+                failure.desync = Some(Box::new(Desync { ranks: self.states, deadlock }));
+            }
+            Err(RunError::Interrupted(time)) => failure.interrupted = Some(time),
+            Ok(()) | Err(RunError::Deadlock(_)) => {}
+            Err(error) if failure.errors.is_empty() => {
+                let (rank, error) = attribute(error, &self.joined);
+                failure.errors.insert(rank, error);
+            }
+            Err(_) => {}
+        }
+        if let Some((rank, error)) = splits::disagreement(&self.splits, &failure) {
+            failure.errors = BTreeMap::from([(rank, error)]);
+            failure.desync = None;
+        }
+        let running = self.running.into_iter();
+        failure.cancelled = running.filter(|rank| !failure.errors.contains_key(rank)).collect();
+        failure
+    }
+}
+
 /// Attributes an error of the whole run to a rank.
-fn attribute(error: RunError, members: &[Rank]) -> (usize, Error) {
+fn attribute(error: RunError, joined: &BTreeMap<usize, Option<String>>) -> (usize, Error) {
     match &error {
         RunError::Kernel { pe, .. } => (pe.sip as usize, error.into()),
         RunError::CreditsAway { edge, about, .. } => {
             let [sender, receiver] = [edge.from.sip, edge.to.sip].map(|sip| sip as usize);
             let message = crate::distributed::unreceived(edge);
-            let disagreement =
-                about.as_ref().map(|about| disagreement(sender, about, members.get(receiver)));
+            let last = joined.get(&receiver);
+            let disagreement = about.as_ref().map(|about| {
+                disagreement(sender, about, last.map(|last| (receiver, last.as_deref())))
+            });
             (sender, message.or(disagreement).unwrap_or_else(|| error.into()))
         }
         RunError::Deadlock(_) | RunError::TooLong | RunError::Interrupted(_) => (0, error.into()),
     }
 }
 
-/// The error of a collective's message that its receiver did not take: the receiver is in another collective, or in none.
-fn disagreement(sender: usize, about: &str, receiver: Option<&Rank>) -> Error {
-    let rank = receiver.map_or(sender, Rank::rank);
-    let last = receiver.and_then(|rank| rank.groups().borrow().last_joined());
-    let there = last.filter(|last| last != about);
-    let there = there.unwrap_or_else(|| "no collective that wants its message".to_owned());
+/// The error of a collective's message that its receiver did not take: the receiver, which has joined another collective last, or
+/// none.
+fn disagreement(sender: usize, about: &str, receiver: Option<(usize, Option<&str>)>) -> Error {
+    let rank = receiver.map_or(sender, |(rank, _)| rank);
+    let last = receiver.and_then(|(_, last)| last);
+    let there = last.filter(|last| *last != about);
+    let there = there.unwrap_or("no collective that wants its message").to_owned();
     Error::Mismatch(Box::new(Mismatch {
         here: MismatchSide { rank: sender, operation: about.to_owned() },
         there: MismatchSide { rank, operation: there },

@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::rank::Rank;
 use crate::tensor::Storage;
 use phalanx_sim::Time;
-use phalanx_sim::executor::{JoinHandle, Signal};
+use phalanx_sim::executor::{JoinHandle, Signal, Wait};
 use phalanx_sim::machine::{Cause, Request};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -60,6 +60,19 @@ impl Handle {
     /// True if it is over.
     pub fn is_over(&self) -> bool {
         self.state.over.is_set()
+    }
+
+    /// True if it is over. Otherwise other processes run first, so that a loop that looks again and again ends.
+    pub async fn is_completed(&self) -> bool {
+        if self.is_over() {
+            return true;
+        }
+        let describe = || Wait {
+            what: format!("`{}` to be completed, looking again and again", self.name()),
+            providers: vec![self.process()],
+        };
+        self.rank().host().sim().pause(describe).await;
+        self.is_over()
     }
 
     /// Waits until it is over (REQ-2).

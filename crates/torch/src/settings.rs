@@ -2,6 +2,7 @@
 
 use crate::ccl::Tuner;
 use crate::ccl::config::CclConfig;
+use crate::distributed::MemberLists;
 use std::rc::Rc;
 
 /// Settings that all ranks share.
@@ -9,4 +10,5 @@ pub(crate) struct Settings {
     pub(crate) seed: u64,
     pub(crate) ccl: CclConfig,
     pub(crate) tuner: Rc<Tuner>,
+    pub(crate) members: MemberLists,
 }

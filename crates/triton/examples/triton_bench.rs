@@ -1,53 +1,19 @@
 //! The matrix product of Triton's own code against the same kernel written for `Tl` in Rust: prints the ratios of simulated time and of
 //! CPU time as one JSON object.
 
-use phalanx_sim::kernel::{Computing, KernelError, Loading, Tile, Tl, View};
+#[path = "../tests/integration/rust_product.rs"]
+mod rust_product;
+
 use phalanx_sim::machine::Options;
-use phalanx_sim::memory::Region;
 use phalanx_sim::{DType, MachineSpec, Time};
 use phalanx_torch::{Arg, Context, Error, Grid, Rank, Tensor, multiprocessing};
 use phalanx_triton::{Argument, Kernel, Settings};
+use rust_product::{STAGES, product, programs};
 use rustix::time::{ClockId, clock_gettime};
-use std::collections::VecDeque;
 use std::io::Write as _;
 
 const SIZE: usize = 512;
-/// Rows, columns and depth of a block, as in `tests/kernels/kernels.py`.
-const BLOCK: [usize; 3] = [32, 64, 32];
-const STAGES: usize = 3;
 const ROUNDS: usize = 3;
-
-/// One program of the product: the same blocks in the same order as the Triton kernel.
-async fn product(tl: Tl, [left, right, out]: [Region; 3]) -> Result<(), KernelError> {
-    let [rows, columns, depth] = BLOCK;
-    let (down, across, group) = (SIZE / rows, SIZE / columns, 8);
-    let pid = tl.program_id();
-    let first = pid / (group * across) * group;
-    let high = (down - first).min(group);
-    let (row, column) = (first + pid % (group * across) % high, pid % (group * across) / high);
-    let mut ahead: VecDeque<(Loading<Tile>, Loading<Tile>)> = VecDeque::new();
-    let (mut next, mut sum) = (0, None::<Computing>);
-    for _ in 0..SIZE / depth {
-        while ahead.len() < STAGES && next < SIZE / depth {
-            let x = View::block(&left, SIZE, (row * rows, next * depth), [rows, depth]);
-            let y = View::block(&right, SIZE, (next * depth, column * columns), [depth, columns]);
-            ahead.push_back((tl.load(&x), tl.load(&y)));
-            next += 1;
-        }
-        let Some((x, y)) = ahead.pop_front() else { break };
-        let (x, y) = (x.await?, y.await?);
-        let before = match sum.take() {
-            Some(operation) => Some(operation.await?),
-            None => None,
-        };
-        sum = Some(tl.accumulate(&x, &y, before));
-    }
-    let Some(sum) = sum else { return Ok(()) };
-    let result = tl.cast(&sum.await?, DType::F16).await?;
-    let target = View::block(&out, SIZE, (row * rows, column * columns), [rows, columns]);
-    drop(tl.store(&target, &result));
-    Ok(())
-}
 
 async fn tensors(rank: &Rank) -> Result<[Tensor; 3], Error> {
     let numbers: Vec<f32> =
@@ -72,7 +38,7 @@ fn run(is_triton: bool) -> Result<(Time, i128, Vec<f32>), Box<dyn std::error::Er
         async move {
             let tensors = tensors(&rank).await?;
             let (begin, cpu) = (rank.now(), clock_gettime(ClockId::ThreadCPUTime));
-            let programs = SIZE / BLOCK[0] * (SIZE / BLOCK[1]);
+            let programs = programs(SIZE);
             if is_triton {
                 let pointer = |tensor: &Tensor| Argument::Pointer(tensor.clone(), 0);
                 let mut arguments: Vec<Argument> = tensors.iter().map(pointer).collect();
@@ -88,7 +54,7 @@ fn run(is_triton: bool) -> Result<(Time, i128, Vec<f32>), Box<dyn std::error::Er
                     Grid::programs([programs]),
                     &args,
                     |tl, args| async move {
-                        product(tl, [args.region(0)?, args.region(1)?, args.region(2)?]).await
+                        product(tl, [args.region(0)?, args.region(1)?, args.region(2)?], SIZE).await
                     },
                 );
                 launch?.wait().await?;

@@ -6,13 +6,13 @@ use crate::lower::lower;
 use crate::number::wrap;
 use crate::parser::parse;
 use crate::program::Program;
+use crate::source_text::{SourceTexts, comments};
 use crate::types::{Element, Scalar, Type};
 use phalanx_sim::Time;
 use phalanx_sim::kernel::Lines;
 use phalanx_sim::memory::Region;
 use phalanx_torch::{Arg, Error, Grid, Handle, Rank, Tensor};
 use std::cell::Cell;
-use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// The most rounds of loops of one program, unless a launch says otherwise.
@@ -82,8 +82,14 @@ impl Kernel {
     /// If the text is not TTIR, or uses an operation that is not supported.
     pub fn read(text: &str) -> Result<Self, TritonError> {
         let program = Rc::new(lower(&parse(text)?)?);
-        let lines = Rc::new(lines_of(&program));
+        let lines = Rc::new(lines_of(&program, &mut SourceTexts::carried_by(text)));
         Ok(Self { program, lines })
+    }
+
+    /// Returns comments that, at the end of the TTIR, carry the texts of the kernel's source lines.
+    pub fn source_comments(&self) -> String {
+        let lines = self.program.lines.iter().zip(&self.lines.lines);
+        comments(lines.filter_map(|(source, (_, text))| Some((source.clone()?, text.clone()))))
     }
 
     /// Returns the name.
@@ -206,17 +212,11 @@ impl Launched {
     }
 }
 
-/// Returns the source lines of a program, with their text where the files are at hand.
-fn lines_of(program: &Program) -> Lines {
-    let mut files: BTreeMap<Rc<str>, Vec<String>> = BTreeMap::new();
+/// Returns the source lines of a program, with their texts.
+fn lines_of(program: &Program, texts: &mut SourceTexts) -> Lines {
     let line = |source: &Option<SourceLine>| {
         let Some(source) = source else { return (String::new(), String::new()) };
-        let texts = files.entry(source.file.clone()).or_insert_with(|| {
-            let text = std::fs::read_to_string(&*source.file).unwrap_or_default();
-            text.lines().map(str::to_owned).collect()
-        });
-        let text = texts.get((source.line as usize).saturating_sub(1)).cloned();
-        (source.to_string(), text.unwrap_or_default())
+        (source.to_string(), texts.text_of(source))
     };
     Lines { kernel: program.name.clone(), lines: program.lines.iter().map(line).collect() }
 }

@@ -20,6 +20,7 @@ mod lower;
 mod number;
 mod parser;
 mod program;
+mod source_text;
 mod types;
 
 pub use error::{SourceLine, TritonError};

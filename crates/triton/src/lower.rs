@@ -9,6 +9,7 @@ mod combine;
 mod control;
 mod finish;
 mod operations;
+mod scaled;
 
 use crate::error::{SourceLine, TritonError};
 use crate::ir::{Block, Function, Module, Operation, Region, ValueId};

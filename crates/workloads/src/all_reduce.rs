@@ -55,6 +55,7 @@ pub(super) const WORKLOAD: Workload = Workload {
         SEED,
     ],
     knobs: &["algorithm"],
+    one_sip: false,
     run,
 };
 
@@ -100,6 +101,7 @@ fn execute(context: &mut Context, job: &Rc<Job>, ranks: usize) -> Result<Outcome
         let job = own.clone();
         async move { job.rank(rank, &cx).await }
     })?;
+    let results = context.gather(results);
     let report = context.report();
     let took = results.iter().map(|result| result.took).max().unwrap_or_default();
     let algbw = bandwidth((job.elements * job.dtype.size()) as u64, took);
@@ -117,6 +119,7 @@ fn execute(context: &mut Context, job: &Rc<Job>, ranks: usize) -> Result<Outcome
 }
 
 /// The result of a rank.
+#[derive(Clone)]
 struct Done {
     took: Time,
     finished: Time,

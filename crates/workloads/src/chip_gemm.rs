@@ -68,6 +68,7 @@ pub(super) const WORKLOAD: Workload = Workload {
         SEED,
     ],
     knobs: &["pes", "depth", "slots"],
+    one_sip: true,
     run,
 };
 

@@ -79,6 +79,7 @@ pub(super) const WORKLOAD: Workload = Workload {
         SEED,
     ],
     knobs: &["buffers", "pes"],
+    one_sip: false,
     run,
 };
 
@@ -290,8 +291,8 @@ impl Problem {
         evaluator: &Arc<dyn Evaluator>,
     ) -> Result<Check, WorkloadError> {
         let mut parts = Vec::new();
-        for region in regions {
-            let value = machine.read(region)?.expect("data is on");
+        for value in machine.read_all(regions)? {
+            let value = value.expect("data is on");
             evaluator.force(&value.pending_parts());
             parts.push(value.to_f32());
         }

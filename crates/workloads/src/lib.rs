@@ -49,6 +49,7 @@ use phalanx_sim::report::Report;
 use phalanx_sim::{MachineSpec, Time, config};
 use phalanx_torch::ccl::CclConfig;
 use phalanx_torch::multiprocessing::SpawnError;
+use phalanx_torch::shards;
 
 /// A program with parameters.
 pub struct Workload {
@@ -60,6 +61,8 @@ pub struct Workload {
     pub parameters: &'static [Parameter],
     /// The parameters that change the speed of the workload, and neither its work nor its result.
     pub knobs: &'static [&'static str],
+    /// True if it uses one SIP alone, so that there is nothing to share out.
+    one_sip: bool,
     run: fn(Setup, &Settings) -> Result<Outcome, WorkloadError>,
 }
 
@@ -170,6 +173,20 @@ impl Workload {
         settings: &Settings,
     ) -> Result<Outcome, WorkloadError> {
         self.run_with(Setup::new(machine, options), settings)
+    }
+
+    /// Runs the workload on several threads: `shards` of them, or fewer if it does not use as many SIPs (XCH-1).
+    pub fn run_on(
+        &self,
+        shards: usize,
+        setup: &Setup,
+        settings: &Settings,
+    ) -> Result<Outcome, WorkloadError> {
+        let most = if self.one_sip { 1 } else { setup.machine.devices() as usize };
+        shards::run(shards.min(most), |exchange| {
+            let options = Options { exchange, ..setup.options.clone() };
+            self.run_with(Setup { options, ..setup.clone() }, settings)
+        })
     }
 
     /// Runs the workload in the given environment.

@@ -52,6 +52,7 @@ pub(super) const WORKLOAD: Workload = Workload {
         super::parameters::SEED,
     ],
     knobs: &["chunk"],
+    one_sip: false,
     run,
 };
 

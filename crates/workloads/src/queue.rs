@@ -36,6 +36,7 @@ pub(super) const WORKLOAD: Workload = Workload {
         SEED,
     ],
     knobs: &["n_slots"],
+    one_sip: false,
     run,
 };
 

@@ -33,6 +33,7 @@ pub(super) const WORKLOAD: Workload = Workload {
         SEED,
     ],
     knobs: &["slot_size", "n_slots"],
+    one_sip: false,
     run,
 };
 
@@ -59,11 +60,7 @@ fn run(setup: Setup, settings: &Settings) -> Result<Outcome, WorkloadError> {
     if !data {
         return Ok(Outcome::new(report, None));
     }
-    let results: Vec<Value> = vectors
-        .iter()
-        .map(|region| machine.read(region))
-        .collect::<Result<Option<_>, _>>()?
-        .unwrap_or_default();
+    let results: Vec<Value> = machine.read_all(&vectors)?.into_iter().flatten().collect();
     evaluator.force(&results);
     Ok(Outcome::new(report, Some(compare(&results, seed, elements))))
 }

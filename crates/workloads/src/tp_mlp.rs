@@ -37,6 +37,7 @@ pub(super) const WORKLOAD: Workload = Workload {
         SEED,
     ],
     knobs: &["ranks"],
+    one_sip: false,
     run,
 };
 

@@ -4,6 +4,7 @@ use super::check::{Check, number};
 use super::parameters::{Default, Kind, Parameter, Settings};
 use super::{Outcome, Ranks, Setup, WorkloadError, capacity};
 use phalanx_sim::machine::Machine;
+use phalanx_sim::memory::MemoryError;
 use phalanx_sim::value::{DType, Value};
 use phalanx_sim::{MachineSpec, Time};
 use phalanx_torch::Context;
@@ -165,19 +166,20 @@ where
             Ok(Done { finished, algorithm, output })
         }
     })?;
-    let mut outputs: Vec<Value> = Vec::new();
-    for rank in &done {
-        for shard in rank.output.shards() {
-            outputs.extend(context.machine().read(&shard.region)?);
-        }
+    let mut own: Vec<Result<Value, MemoryError>> = Vec::new();
+    for shard in done.iter().flat_map(|rank| rank.output.shards()) {
+        own.extend(context.machine().read(&shard.region).transpose());
     }
+    let outputs: Vec<Value> = context.gather(own).into_iter().collect::<Result<_, _>>()?;
+    let ends = done.iter().map(|rank| (rank.finished, rank.algorithm.clone()));
+    let ends = context.gather(ends.collect());
     let pending: Vec<Value> = outputs.iter().flat_map(Value::pending_parts).collect();
     evaluator.force(&pending);
     let first = outputs.first().map(Value::to_f32);
     let bits = |value: &Value| value.to_f32().into_iter().map(f32::to_bits).collect::<Vec<u32>>();
     let same = outputs.windows(2).all(|pair| bits(&pair[0]) == bits(&pair[1]));
-    let algorithm = done[0].algorithm.clone().unwrap_or_else(|| "none".to_owned());
-    let finished = done.iter().map(|rank| rank.finished).collect();
+    let algorithm = ends[0].1.clone().unwrap_or_else(|| "none".to_owned());
+    let finished = ends.iter().map(|(finished, _)| *finished).collect();
     let report = context.report();
     let check = first.as_ref().map(|_| Check { correct: same, ..Check::EMPTY });
     let shown = Ranks { algorithm, bandwidth: None, finished };

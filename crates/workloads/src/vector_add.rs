@@ -24,6 +24,7 @@ pub(super) const WORKLOAD: Workload = Workload {
         SEED,
     ],
     knobs: &[],
+    one_sip: false,
     run,
 };
 
@@ -53,8 +54,9 @@ fn run(setup: Setup, settings: &Settings) -> Result<Outcome, WorkloadError> {
         return Ok(Outcome::new(report, None));
     }
     let mut check = Check::EMPTY;
-    for (start, region) in outputs {
-        let Some(value) = machine.read(&region)? else { continue };
+    let regions: Vec<Region> = outputs.iter().map(|(_, region)| *region).collect();
+    for ((start, region), value) in outputs.into_iter().zip(machine.read_all(&regions)?) {
+        let Some(value) = value else { continue };
         evaluator.force(&value.pending_parts());
         let expected = |stream| numbers(seed, stream, start, region.elements, SPAN).into_iter();
         check = check.and(&value.to_f32(), expected(0).zip(expected(1)).map(|(a, b)| a + b));

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..sim_engine.env import Env, Event
+from ..sim_engine.units import Units
 
 __all__ = ["Ipcq"]
 
@@ -17,11 +18,13 @@ class Ipcq:
     """A directed queue of ``n_slots`` slots of ``slot_size`` bytes.
 
     A sender takes a credit for each slot; the receiver gives it back when the slot is free. A longer message takes several slots. ``vc`` is
-    the number of bytes in which a message moves; 0 is the whole message. The wire is a link of the machine.
+    the number of bytes in which a message moves; 0 is the whole message. The wire is a link of the machine; queues of one ``wire``, by default
+    a wire of their own, take turns at it.
     """
 
     def __init__(
-        self, env: Env, n_slots: int = 4, slot_size: int = 16384, vc: int = 0, *, credit_size: int = 0, buffer_kind: str = "tcm"
+        self, env: Env, n_slots: int = 4, slot_size: int = 16384, vc: int = 0, *, credit_size: int = 0, buffer_kind: str = "tcm",
+        wire: Any = None,
     ) -> None:
         if int(n_slots) < 1 or int(slot_size) < 1:
             raise ValueError(f"a queue of {n_slots} slots of {slot_size} bytes: it has at least one of each")
@@ -32,7 +35,8 @@ class Ipcq:
         #: The most slots that were taken at once.
         self.most_taken = 0
         self._slots: deque[tuple[Any, bool]] = deque()
-        self._wire_free = 0
+        self._wire = ("link", wire)
+        self._units = Units() if wire is None else env.engine._units
         self._credited: Event | None = None
         self._arrived: Event | None = None
 
@@ -61,8 +65,8 @@ class Ipcq:
             self.most_taken = max(self.most_taken, self.n_slots - self.credits)
             is_last = number + 1 == len(parts)
             now = self.env._now_ps()
-            self._wire_free = max(now, self._wire_free) + self._on_wire(part.nbytes)
-            self._after(self._wire_free - now + self._time("link", 0), self._put, (part, array.shape if is_last else None))
+            sent = self._units.take(now, [(self._wire, self._on_wire(part.nbytes))])
+            self._after(sent - now + self._time("link", 0), self._put, (part, array.shape if is_last else None))
 
     def _after(self, picoseconds: int, act: Any, *args: Any) -> None:
         self.env.timeout(picoseconds / 1000)._then(lambda _: act(*args))

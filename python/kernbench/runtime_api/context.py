@@ -17,13 +17,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from greenlet import getcurrent, greenlet
 from phalanx._dtypes import resolve
 from phalanx.errors import StuckError
 
 from ..policy.placement.dp import DPPolicy
 from ..sim_engine.engine import GraphEngine, Handle
 from ..triton_emu.kernel_runner import KernelRunner
+from .._workers import is_main, step_aside
 from .distributed import Distributed
 from .multiprocessing import Multiprocessing
 from .tensor import Tensor
@@ -100,25 +100,21 @@ class RuntimeContext:
     def wait(self, h: Any, *, _meta: Any = None) -> Any:
         """Waits for a handle; raises the error of its operation."""
         if h not in self._completed:
-            worker = getcurrent()
-            if worker.parent is None:
+            if is_main():
                 self._drive(h)
             else:
-                self._put_off(h, worker)
+                self._put_off(h)
         error = getattr(h, "error", None)
         if isinstance(error, BaseException):
             raise error
         return getattr(h, "result", None)
 
-    def _put_off(self, h: Any, worker: greenlet) -> None:
+    def _put_off(self, h: Any) -> None:
         """Waits in a worker: somebody drains, and switches back."""
         while h not in self._completed:
             if not any(h is pending for pending in self._pending_worker_waits):
                 self._pending_worker_waits.append(h)
-            parent = worker.parent
-            if parent is None:
-                raise RuntimeError("a worker waits whose parent has ended")
-            parent.switch()
+            step_aside()
 
     def _drive(self, h: Any) -> None:
         """Makes time pass until a handle is over. Its error stays with it."""
@@ -144,15 +140,11 @@ class RuntimeContext:
 
     def _host_read_barrier(self) -> None:
         """Lets the waits that were put off end before the host sees a number."""
-        worker = getcurrent()
-        if worker.parent is None:
+        if is_main():
             self._drain_waits()
             return
         while any(not getattr(h, "_stuck", False) and h not in self._completed for h in self._pending_worker_waits):
-            parent = worker.parent
-            if parent is None:
-                raise RuntimeError("a worker waits whose parent has ended")
-            parent.switch()
+            step_aside()
 
     # Tensors.
 
@@ -213,7 +205,9 @@ class RuntimeContext:
 
         def start() -> Any:
             # Looked up now: programs replace it.
-            return (yield from KernelRunner().run(self.engine.env, kernel, args, num_programs))
+            runner = KernelRunner()
+            runner.sip = rank
+            return (yield from runner.run(self.engine.env, kernel, args, num_programs))
 
         return self.engine.submit("Kernel", 0, start, rank=rank, what=name)
 

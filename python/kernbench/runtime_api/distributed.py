@@ -9,6 +9,7 @@ from phalanx.errors import ArgumentError, MismatchError
 
 from ..ccl import config
 from ..ccl.ipcq import Ipcq
+from .._workers import is_main, step_aside
 from .tensor import Tensor
 
 if TYPE_CHECKING:
@@ -119,17 +120,13 @@ class Distributed:
         if joined.rank not in members:
             raise ArgumentError(f"all_reduce: rank {joined.rank} is not in the group of ranks {list(members)}")
         self._pending_collectives.append(joined)
-        worker = getcurrent()
-        if worker.parent is None:
+        if is_main():
             self._run_ready()
             if not joined.done:
                 self._pending_collectives.remove(joined)
                 raise RuntimeError(f"all_reduce: the main program is rank {joined.rank} of {len(members)}, and nobody runs the others: use spawn")
         while not joined.done:
-            parent = worker.parent
-            if parent is None:
-                raise RuntimeError("a worker waits whose parent has ended")
-            parent.switch()
+            step_aside()
         if joined.error is not None:
             raise joined.error
 
@@ -183,8 +180,9 @@ class Distributed:
             Ipcq(
                 env, settings["n_slots"], settings["slot_size"], settings["vc_chunk_size"],
                 credit_size=settings["ipcq_credit_size_bytes"], buffer_kind=settings["buffer_kind"],
+                wire=(part.rank, parts[(number + 1) % count].rank),
             )
-            for _ in parts
+            for number, part in enumerate(parts)
         ]
         handles = []
         for number, part in enumerate(parts):

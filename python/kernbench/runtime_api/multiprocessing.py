@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from greenlet import getcurrent, greenlet
+from greenlet import greenlet
 from phalanx import errors as _errors
 from phalanx._context import _failed
-from phalanx._fibers import Abort
 from phalanx.errors import ProcessException, ProcessExitedException, ProcessRaisedException, SpawnException
-from phalanx.multiprocessing import ProcessContext
+from phalanx.multiprocessing import ProcessContext, warn_of_start_method
+
+from .._workers import end, is_main
 
 if TYPE_CHECKING:
     from .context import RuntimeContext
@@ -22,9 +22,6 @@ __all__ = [
     "spawn",
 ]
 
-#: Most waits of a cancelled rank's ``finally`` blocks.
-_MOST_WAITS = 1000
-
 
 class DesyncError(_errors.DesyncError, RuntimeError):
     """The ranks wait for what no rank will do: the text says which rank is in which operation, and which have returned."""
@@ -32,7 +29,7 @@ class DesyncError(_errors.DesyncError, RuntimeError):
 
 def _drain_pending(ctx: RuntimeContext) -> None:
     """Makes time pass until no worker's wait is put off, and runs the collectives that all ranks have joined. Only the main program may."""
-    if getcurrent().parent is not None:
+    if not is_main():
         raise RuntimeError("_drain_pending: only the main program makes time pass")
     ctx._drain_waits()
     while ctx.distributed._run_ready():
@@ -92,15 +89,9 @@ class _Spawn:
         """Ends the ranks that are left: their ``finally`` blocks run."""
         for rank, worker in list(self.live.items()):
             self.cancelled.append(rank)
-            for _ in range(_MOST_WAITS):
-                if worker.dead:
-                    break
-                try:
-                    worker.throw(Abort)
-                except Abort:
-                    pass
-                except BaseException as error:
-                    self.secondary[rank] = error
+            raised = end(worker)
+            if raised is not None:
+                self.secondary[rank] = raised
             self.ended(rank, worker)
 
     def desync(self) -> DesyncError:
@@ -144,8 +135,7 @@ class Multiprocessing:
 
         If ranks fail, the others are cancelled and :class:`SpawnException` is raised. With ``join=False`` nothing runs before ``join()``.
         """
-        if start_method != "spawn":
-            warnings.warn(f"This method only supports start_method=spawn (got: {start_method}).", FutureWarning, stacklevel=2)
+        warn_of_start_method(start_method)
         run = partial(self._run, fn, tuple(args), int(nprocs))
         if join:
             run()
@@ -154,7 +144,7 @@ class Multiprocessing:
 
     def _run(self, fn: Callable[..., Any], args: Sequence[Any], nprocs: int) -> None:
         ctx = self._ctx
-        if getcurrent().parent is not None:
+        if not is_main():
             raise RuntimeError("spawn: only the main program spawns ranks")
         if nprocs < 0:
             raise ValueError(f"spawn: {nprocs} ranks")

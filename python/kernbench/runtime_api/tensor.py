@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from phalanx._dtypes import resolve
-from phalanx._tensor import _array, _buffer
+from phalanx._tensor import _array, _buffer, _printed
 from phalanx.errors import ArgumentError, NoDataError
 
 if TYPE_CHECKING:
@@ -74,10 +74,10 @@ class Tensor:
         kind = f"dtype={self.dtype}, rank={self.rank}" + (f", name={self.name!r}" if self.name else "")
         self._ctx._host_read_barrier()
         try:
-            text = np.array2string(self._peek(), separator=", ", prefix="tensor(", threshold=100)
+            array = self._peek()
         except NoDataError:
-            return f"tensor(shape={self.shape}, {kind})"
-        return f"tensor({text}, {kind})"
+            array = None
+        return _printed(array, self.shape, kind)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         array = self.numpy()

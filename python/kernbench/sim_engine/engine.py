@@ -8,9 +8,10 @@ from types import GeneratorType
 from typing import Any, NamedTuple
 
 import phalanx
-from greenlet import getcurrent
 
+from .._workers import is_main
 from .env import Env, Event
+from .units import Units
 
 __all__ = ["GraphEngine", "Handle", "Op"]
 
@@ -63,6 +64,7 @@ class GraphEngine:
         self.completions = 0
         self._handles = 0
         self._tensors: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._units = Units()
         self._open(_sips(self.spec))
         self.env = Env(self)
 
@@ -133,7 +135,7 @@ class GraphEngine:
 
     def wait(self, h: Handle) -> Any:
         """Makes time pass until an operation is over; raises its error, returns its result. Only the main program may."""
-        if getcurrent().parent is not None:
+        if not is_main():
             raise RuntimeError("only the main program drives the engine: a worker waits with ctx.wait")
         self.env._drive(h.end)
         if h.error is not None:

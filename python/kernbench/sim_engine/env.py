@@ -11,9 +11,10 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from typing import TYPE_CHECKING, Any
 
-from greenlet import getcurrent
 from phalanx._core import Pending
 from phalanx.errors import StuckError
+
+from .._workers import is_main
 
 if TYPE_CHECKING:
     from .engine import GraphEngine
@@ -226,7 +227,7 @@ class Env:
 
     def _drive(self, event: Event) -> None:
         """Makes time pass until an event has happened; raises its error, or says who waits if nothing is left."""
-        if getcurrent().parent is not None:
+        if not is_main():
             raise RuntimeError("only the main program makes time pass: a worker waits with ctx.wait")
         while not event.processed:
             if not self._step():

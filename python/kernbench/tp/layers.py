@@ -13,6 +13,60 @@ from .primitives import _gemm_kernel, add_bias, divide, gather_last_dim, gemm, r
 __all__ = ["ColumnParallelLinear", "RowParallelLinear", "_gemm_kernel"]
 
 
+class Weight(tuple):  # type: ignore[type-arg]
+    """What an ``init_method`` gets: the whole weight, to be filled in place as torch has it. It is also the shape of the array to return."""
+
+    array: np.ndarray
+
+    def __new__(cls, shape: tuple[int, ...]) -> Weight:
+        made = super().__new__(cls, shape)
+        made.array = np.zeros(shape, np.float32)
+        return made
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The dimensions: rows of outputs, columns of inputs."""
+        return tuple(self)
+
+    def size(self, dim: int | None = None) -> Any:
+        """The shape, or one dimension of it."""
+        return self.shape if dim is None else self[dim]
+
+    @property
+    def data(self) -> np.ndarray:
+        """The elements, which can be set."""
+        return self.array
+
+    def numpy(self) -> np.ndarray:
+        """The elements, which can be set."""
+        return self.array
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self.array[index] = value
+
+    def copy_(self, source: Any) -> Weight:
+        """Takes the elements of an array."""
+        self.array[...] = np.asarray(source)
+        return self
+
+    def fill_(self, number: float) -> Weight:
+        """Sets every element to one number."""
+        self.array.fill(number)
+        return self
+
+    def zero_(self) -> Weight:
+        """Sets every element to 0."""
+        return self.fill_(0.0)
+
+    def normal_(self, mean: float = 0.0, std: float = 1.0) -> Weight:
+        """Draws the elements, the same on every rank."""
+        return self.copy_(np.random.default_rng([*self, 1234]).normal(mean, std, self.shape))
+
+    def uniform_(self, low: float = 0.0, high: float = 1.0) -> Weight:
+        """Draws the elements, the same on every rank."""
+        return self.copy_(np.random.default_rng([*self, 1234]).uniform(low, high, self.shape))
+
+
 class _Parallel:
     """What both layers share: their group, and the making of their weights."""
 
@@ -29,10 +83,14 @@ class _Parallel:
         self._dtype = dtype
 
     def _master(self, init: Any, shape: tuple[int, int]) -> np.ndarray:
-        """The whole weight, the same on every rank: given, or drawn from a generator of the layer's shape."""
+        """The whole weight, the same on every rank: an array, what a function fills in or returns, or drawn from a generator of the layer's shape."""
         if init is None:
-            return np.random.default_rng([*shape, 1234]).normal(0.0, 0.02, shape).astype(np.float32)
-        array = np.asarray(init(shape) if callable(init) else init, np.float32)
+            return Weight(shape).normal_(0.0, 0.02).array
+        if callable(init):
+            weight = Weight(shape)
+            made = init(weight)
+            init = weight.array if made is None or made is weight else made
+        array = np.asarray(init, np.float32)
         if array.shape != shape:
             raise ArgumentError(f"initial weights of shape {array.shape} for a matrix of shape {shape}")
         return array

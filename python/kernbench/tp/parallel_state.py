@@ -5,23 +5,28 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from phalanx.errors import ArgumentError
+
 __all__ = [
-    "destroy_model_parallel", "get_data_parallel_group", "get_data_parallel_rank", "get_data_parallel_src_rank", "get_data_parallel_world_size",
+    "destroy_model_parallel", "get_context_parallel_group", "get_context_parallel_rank", "get_context_parallel_world_size", "get_data_parallel_group", "get_data_parallel_rank", "get_data_parallel_src_rank", "get_data_parallel_world_size",
     "get_model_parallel_group", "get_pipeline_model_parallel_first_rank", "get_pipeline_model_parallel_group",
     "get_pipeline_model_parallel_last_rank", "get_pipeline_model_parallel_next_rank", "get_pipeline_model_parallel_prev_rank",
     "get_pipeline_model_parallel_rank", "get_pipeline_model_parallel_world_size", "get_tensor_model_parallel_group",
     "get_tensor_model_parallel_rank", "get_tensor_model_parallel_src_rank", "get_tensor_model_parallel_world_size",
     "initialize_model_parallel", "is_initialized", "is_pipeline_first_stage", "is_pipeline_last_stage", "model_parallel_is_initialized",
+    "set_tensor_model_parallel_rank", "set_tensor_model_parallel_world_size",
 ]
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Groups:
     """The groups of one rank, as lists of ranks, and what is set over its answers."""
 
     tensor: list[int]
     pipeline: list[int]
     data: list[int]
+    tensor_rank: int | None = None
+    tensor_size: int | None = None
 
 
 def _distributed() -> Any:
@@ -39,12 +44,20 @@ def _groups(name: str) -> tuple[_Groups, int]:
     return groups, rank
 
 
-def initialize_model_parallel(tensor_model_parallel_size: int = 1, pipeline_model_parallel_size: int = 1, **_: Any) -> None:
-    """Makes the groups of this rank. Every rank calls this; no rank waits."""
+def initialize_model_parallel(
+    tensor_model_parallel_size: int = 1,
+    pipeline_model_parallel_size: int = 1,
+    virtual_pipeline_model_parallel_size: int | None = None,
+    **other: Any,
+) -> None:
+    """Makes the groups of this rank. Every rank calls this; no rank waits. :mod:`phalanx.tp` has the groups of contexts and experts."""
+    for name, size in other.items():
+        if name.endswith("_size") and size not in (None, 1):
+            raise ArgumentError(f"initialize_model_parallel: {name} is {size}: kernbench has groups of tensors, stages and data; phalanx.tp has all")
     distributed = _distributed()
     rank, world = distributed.get_rank(), distributed.get_world_size()
     if rank in distributed._parallel:
-        raise AssertionError("tensor model parallel group is already initialized")
+        raise AssertionError("data parallel group is already initialized")
     tp, pp = int(tensor_model_parallel_size), int(pipeline_model_parallel_size)
     if tp < 1 or pp < 1 or world % (tp * pp):
         raise RuntimeError(f"world_size ({world}) is not divisible by {tp * pp}")
@@ -81,12 +94,23 @@ def get_tensor_model_parallel_group() -> list[int]:
 def get_tensor_model_parallel_rank() -> int:
     """The number of this rank among those that share tensors."""
     groups, rank = _groups("tensor model parallel")
-    return groups.tensor.index(rank)
+    return groups.tensor.index(rank) if groups.tensor_rank is None else groups.tensor_rank
 
 
 def get_tensor_model_parallel_world_size() -> int:
     """The number of ranks that share tensors."""
-    return len(_groups("tensor model parallel")[0].tensor)
+    groups, _ = _groups("tensor model parallel")
+    return len(groups.tensor) if groups.tensor_size is None else groups.tensor_size
+
+
+def set_tensor_model_parallel_rank(rank: int | None) -> None:
+    """Sets the answer of :func:`get_tensor_model_parallel_rank` on this rank."""
+    _groups("tensor model parallel")[0].tensor_rank = rank
+
+
+def set_tensor_model_parallel_world_size(world_size: int | None) -> None:
+    """Sets the answer of :func:`get_tensor_model_parallel_world_size` on this rank."""
+    _groups("tensor model parallel")[0].tensor_size = world_size
 
 
 def get_tensor_model_parallel_src_rank() -> int:
@@ -164,6 +188,22 @@ def get_data_parallel_world_size() -> int:
 def get_data_parallel_src_rank() -> int:
     """The first rank with the same part of the model."""
     return _groups("data parallel")[0].data[0]
+
+
+def get_context_parallel_group() -> list[int]:
+    """The ranks that share a sequence with this one: itself."""
+    return [_groups("context parallel")[1]]
+
+
+def get_context_parallel_rank() -> int:
+    """The number of this rank among those that share a sequence."""
+    _groups("context parallel")
+    return 0
+
+
+def get_context_parallel_world_size() -> int:
+    """The number of ranks that share a sequence."""
+    return len(get_context_parallel_group())
 
 
 def get_model_parallel_group() -> list[int]:

@@ -7,22 +7,20 @@ from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 from greenlet import getcurrent, greenlet
-from phalanx._fibers import Abort
 
+from .._workers import end
 from ..sim_engine.env import Env, Event, Timeout
 from .tl import Tl
 
 __all__ = ["KernelRunner"]
 
-#: Most waits of a cancelled program's ``finally`` blocks.
-_MOST_WAITS = 1000
-
 
 class KernelRunner:
-    """Runs one kernel. ``_parent`` is the greenlet that its programs switch to when they wait: the main one, always."""
+    """Runs one kernel, on the PEs of one SIP. ``_parent`` is the greenlet that its programs switch to when they wait: the main one, always."""
 
     def __init__(self, *_: Any, **__: Any) -> None:
         self._parent: greenlet | None = None
+        self.sip = 0
 
     def run(self, env: Env, kernel_fn: Callable[..., Any], kernel_args: Sequence[Any], num_programs: int) -> Generator[Event, Any, None]:
         """A process: yields an event whenever a program needs simulated time, one for each ``tl.delay``."""
@@ -44,10 +42,10 @@ class KernelRunner:
                 self._resume(found[1], waiting)
         finally:
             for program in programs:
-                _abort(program)
+                end(program)
 
     def _program(self, env: Env, fn: Callable[..., Any], args: Sequence[Any], number: int, count: int) -> greenlet:
-        tl = Tl(env, number, count)
+        tl = Tl(env, number, count, self.sip)
 
         def body() -> None:
             _call(fn, tl, args)
@@ -68,18 +66,6 @@ class KernelRunner:
 
 def _first(waiting: list[tuple[Event, greenlet]]) -> tuple[Event, greenlet] | None:
     return next((entry for entry in waiting if entry[0].triggered), None)
-
-
-def _abort(program: greenlet) -> None:
-    """Ends a program that has not ended: its ``finally`` blocks run."""
-    for _ in range(_MOST_WAITS):
-        if program.dead or not program:
-            # It has ended, or it was never started.
-            return
-        try:
-            program.throw(Abort)
-        except BaseException:
-            return
 
 
 def _call(fn: Callable[..., Any], tl: Tl, args: Sequence[Any]) -> None:

@@ -1,4 +1,7 @@
-"""What a kernel can do. Values are numpy arrays; each operation takes the time of its engine, by the figures of the machine."""
+"""What a kernel can do. Values are numpy arrays; each operation takes the time of its engine, by the figures of the machine.
+
+Programs run on the PEs of a SIP, one after another in turn. Programs of one PE take turns at its engines, PEs of one cube at its memory.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from greenlet import getcurrent
 
+from .._workers import step_aside
 from ..sim_engine.env import Env, Event
+from ..sim_engine.units import home_cubes
 
 __all__ = ["REDUCTIONS", "Tl"]
 
@@ -21,25 +25,33 @@ REDUCTIONS: dict[str, Callable[..., Any]] = {
 class Tl:
     """One program of a kernel."""
 
-    def __init__(self, env: Env, number: int, count: int) -> None:
+    def __init__(self, env: Env, number: int, count: int, sip: int = 0) -> None:
         self._env = env
         self._number = number
         self._count = count
+        machine = env.engine.machine
+        #: SIP, cube, number in the cube.
+        self._pe = (sip, number // machine.pes % machine.cubes, number % machine.pes)
 
     def _wait(self, event: Event) -> Any:
         if not event.processed:
-            parent = getcurrent().parent
-            assert parent is not None, "a kernel runs in a greenlet"
-            parent.switch(event)
+            step_aside(event)
         if event.error is not None:
             raise event.error
         return event.value
 
-    def _takes(self, engine: str, amount: int, latency: bool = False) -> None:
+    def _takes(self, engine: str, amount: int, tensor: Any = None) -> None:
+        """Takes an engine of the PE, and the memory of a tensor that the engine moves."""
         machine = self._env.engine.machine
-        picoseconds = machine.time(engine, amount) if amount else 0
-        if latency:
-            picoseconds += machine.time(engine, 0)
+        uses: list[tuple[Any, int]] = [((engine, *self._pe), machine.time(engine, amount) if amount else 0)]
+        latency = 0
+        if tensor is not None:
+            latency = machine.time(engine, 0)
+            cubes = home_cubes(tensor._policy, self._pe[1])
+            part = -(-amount // len(cubes))
+            uses += [(("hbm", tensor.rank, cube), machine.time("hbm", part) if part else 0) for cube in cubes]
+        now = self._env._now_ps()
+        picoseconds = self._env.engine._units.take(now, uses) - now + latency
         if picoseconds:
             self.delay(picoseconds / 1000)
 
@@ -64,7 +76,7 @@ class Tl:
 
     def load(self, tensor: Any, index: Any = None) -> Any:
         """The elements of a tensor, or those at an index."""
-        self._takes("dma", _bytes(tensor, index), latency=True)
+        self._takes("dma", _bytes(tensor, index), tensor)
         if not self._env.engine.enable_data:
             whole = np.zeros(tensor.shape, _numpy_type(tensor.dtype))
         else:
@@ -73,7 +85,7 @@ class Tl:
 
     def store(self, tensor: Any, value: Any, index: Any = None) -> None:
         """Sets the elements of a tensor, or those at an index."""
-        self._takes("dma", _bytes(tensor, index), latency=True)
+        self._takes("dma", _bytes(tensor, index), tensor)
         if not self._env.engine.enable_data:
             return
         if index is None:

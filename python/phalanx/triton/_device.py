@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import weakref
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import _core
 from .._context import Context, current_context, current_rank
@@ -17,7 +17,7 @@ from .._fibers import Fiber, getcurrent, wait
 from .._machines import MachineSpec, machine as read_machine
 from .._tensor import Tensor
 from ..errors import ArgumentError, KernelError, NoDataError
-from ._memory import DEVICE_TYPES, Span, address_of, spans_of_tables
+from ._memory import DEVICE_TYPES, Span, placed, spans_of_tables
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -32,8 +32,7 @@ DEFAULT_MACHINE = "hgx-h100"
 DEFAULT_STEP_LIMIT = 10_000_000
 
 
-@dataclass(frozen=True)
-class Launch:
+class Launch(NamedTuple):
     """A launch that is over: what ran, and how long in simulated time."""
 
     kernel: str
@@ -49,48 +48,56 @@ class Loaded(threading.local):
     def __init__(self, text: str) -> None:
         self.core = _core.TritonKernel(text)
         self.name = self.core.name
-        self.written = self.core.written
         self.from_memory = self.core.uses_pointers_from_memory
-        self.kinds = self.core.arguments
+        #: What each argument is: the element type of a pointer, the same of a descriptor (`tensordesc<fp16[32,64]>`), or nothing of a number, and
+        #: whether the kernel writes there.
+        self.plan = [(*_pointed(kind), written) for kind, written in zip(self.core.arguments, self.core.written, strict=True)]
+
+
+def _pointed(kind: str) -> tuple[str | None, bool]:
+    if kind[0] == "*":
+        return kind[1:], False
+    return (kind[kind.index("<") + 1 : kind.index("[")], True) if kind[0] == "t" else (None, False)
 
 
 class _Bound:
     """Arguments of one launch: what Rust takes, and the memories behind it."""
 
-    __slots__ = ("arguments", "back", "data", "mapped", "rank", "spans")
+    __slots__ = ("arguments", "places", "spans")
 
-    def __init__(self, rank: _core.Rank, data: bool) -> None:
-        self.rank, self.data = rank, data
+    def __init__(self) -> None:
         self.arguments: list[Any] = []
-        self.mapped: list[tuple[int, _core.Tensor]] = []
-        #: Tensor, array of the host and element type by the address of the memory.
-        self.spans: dict[int, tuple[_core.Tensor, npt.NDArray[Any], str]] = {}
-        #: The memories that are copied back.
-        self.back: dict[int, Span] = {}
+        #: Address, array of the host, type and whether it is written, of each memory.
+        self.spans: list[tuple[int, npt.NDArray[Any], str, bool]] = []
+        #: The number among them of the memory at an address.
+        self.places: dict[int, int] = {}
 
-    def tensor(self, span: Span, kind: str, written: bool) -> _core.Tensor:
-        """The tensor for a memory of the host."""
-        if written:
-            if not span.writable:
-                raise ArgumentError("a kernel writes to an array that is read-only")
-            self.back[span.address] = span
-        found = self.spans.get(span.address)
-        if found is not None:
-            if found[2] != kind:
-                raise ArgumentError(f"one memory is an argument of two types, {found[2]} and {kind}: give the kernel one of them")
-            return found[0]
+    def memory(self, span: Span, kind: str, written: bool) -> int:
+        """The number of a memory of the host."""
+        if written and not span.writable:
+            raise ArgumentError("a kernel writes to an array that is read-only")
         name, array_kind, itemsize = DEVICE_TYPES[kind]
-        array = span.elements(array_kind, itemsize)
-        tensor = self.rank.resident(array, name) if self.data else self.rank.empty([span.size // itemsize], name)
-        self.spans[span.address] = (tensor, array, kind)
-        self.mapped.append((span.address, tensor))
-        return tensor
+        place = self.places.get(span.address)
+        if place is None:
+            self.places[span.address] = place = len(self.spans)
+            self.spans.append((span.address, span.elements(array_kind, itemsize), name, written))
+            return place
+        address, array, known, was_written = self.spans[place]
+        if known != name:
+            raise ArgumentError(f"one memory is an argument of two types, {known} and {name}: give the kernel one of them")
+        if written and not was_written:
+            self.spans[place] = (address, span.elements(array_kind, itemsize), name, True)
+        return place
 
-    def copy_back(self) -> None:
-        """The memories that the kernel may have written, as it left them."""
-        for address in self.back:
-            tensor, array, _ = self.spans[address]
-            tensor.peek().copy_to(array)
+
+    def key(self) -> tuple[Any, ...]:
+        """What a launch's time depends on: all numbers, and how the pointers lie in memories of which sizes."""
+        sizes = tuple((len(array), name) for _, array, name, _ in self.spans)
+        return sizes, tuple(_frozen(argument) for argument in self.arguments)
+
+
+def _frozen(argument: Any) -> Any:
+    return tuple(tuple(part) if type(part) is list else part for part in argument) if type(argument) is tuple else argument
 
 
 class Device:
@@ -105,7 +112,11 @@ class Device:
         self.clock_ps = 0
         self._settings = settings
         self._contexts: dict[bool, Context] = {}
+        #: Simulated picoseconds of launches that were only timed; those of kernels that look at numbers hold for one benchmark.
         self._times: dict[Any, int] = {}
+        self._times_now: dict[Any, int] = {}
+        #: The kernels that cannot be timed without numbers.
+        self._need_data: weakref.WeakSet[Loaded] = weakref.WeakSet()
         #: True while a launch is only timed.
         self.benchmarking = False
         self._sightings = 0
@@ -125,6 +136,7 @@ class Device:
         """`do_bench` has run its function once, and will only look at the time now."""
         self._sightings = 2
         self.estimating = True
+        self._times_now.clear()
 
     def synchronize(self) -> None:
         """Launches are over when they return; `do_bench` ends with its second call."""
@@ -138,98 +150,87 @@ class Device:
         self, kernel: Loaded, grid: tuple[int, int, int], arguments: Sequence[Any], num_warps: int, num_stages: int
     ) -> None:
         """Runs a kernel to its end; memories of the host that it wrote are up to date then."""
+        shape = (grid, num_stages, self.step_limit)
         fiber = getcurrent()
-        inside = (type(fiber) is Fiber and fiber.rank is not None) or current_context() is not None
-        if inside:
-            rank = current_rank()
-            self._run(kernel, grid, arguments, num_warps, num_stages, _Bound(rank, rank.has_data()), None)
+        if (type(fiber) is Fiber and fiber.rank is not None) or current_context() is not None:
+            self._run_in_rank(kernel, arguments, shape)
             return
-        if self._only_times() and self._time(kernel, grid, arguments, num_warps, num_stages):
-            return
+        bound = _bind(kernel, arguments, self.data)
+        key = None
+        if (self.benchmarking or self._sightings) and self._only_times():
+            key = (kernel, shape, *bound.key())
+            took = self._time(kernel, bound, key)
+            if took is not None:
+                self.clock_ps += took
+                return
         context = self.context
-        rank = context._main_ranks(None)[0]
-        took = self._run(kernel, grid, arguments, num_warps, num_stages, _Bound(rank, self.data), context)
+        took = context._core.run_triton(context._main_ranks(None)[0], kernel.core, bound.arguments, bound.spans, shape)
+        if key is not None and self._sightings:
+            self._times_now[key] = took
+        self.clock_ps += took
         self.launches.append(Launch(kernel.name, grid, took, num_warps, num_stages))
 
-    def _time(self, kernel: Loaded, grid: tuple[int, int, int], arguments: Sequence[Any], num_warps: int, num_stages: int) -> bool:
-        """Runs a kernel without numbers; false if it needs some. The same launch takes the same time."""
-        context = self._context(False)
-        bound = _Bound(context._main_ranks(None)[0], False)
-        self._bind(kernel, arguments, bound)
-        key = (
-            id(kernel), grid, num_warps, num_stages,
-            tuple((address, len(bound.spans[address][1])) for address in bound.spans),
-            tuple(argument for argument in bound.arguments if type(argument) is not tuple),
-        )  # fmt: skip
-        if key not in self._times:
+    def _run_in_rank(self, kernel: Loaded, arguments: Sequence[Any], shape: tuple[tuple[int, int, int], int, int]) -> None:
+        """Runs a kernel on the SIP of the rank that launches it."""
+        rank = current_rank()
+        data = rank.has_data()
+        bound = _bind(kernel, arguments, data)
+        begun = rank.now()
+        with_range = rank.range(kernel.name)
+        try:
+            work = rank.launch_triton(kernel.core, bound.arguments, bound.spans, shape)
+            wait(work.wait())
+        finally:
+            with_range.close()
+        self.clock_ps += rank.now() - begun
+        if data:
+            work.copy_back()
+
+    def _time(self, kernel: Loaded, bound: _Bound, key: Any) -> int | None:
+        """How long a launch takes, without numbers; ``None`` if it needs some. The same launch takes the same time."""
+        took = self._times.get(key) or self._times_now.get(key)
+        if took is None and kernel not in self._need_data:
+            context = self._context(False)
             try:
-                self._times[key] = self._run(kernel, grid, arguments, num_warps, num_stages, bound, context, bind=False)
+                took = context._core.run_triton(context._main_ranks(None)[0], kernel.core, bound.arguments, bound.spans, key[1])
             except (NoDataError, KernelError):
                 # The kernel looks at numbers, or fails: the launch with numbers tells.
                 if not self.data:
                     raise
-                return False
-            return True
-        self.clock_ps += self._times[key]
-        return True
-
-    def _run(
-        self, kernel: Loaded, grid: tuple[int, int, int], arguments: Sequence[Any], num_warps: int, num_stages: int,
-        bound: _Bound, context: Context | None, bind: bool = True,
-    ) -> int:  # fmt: skip
-        if bind:
-            self._bind(kernel, arguments, bound)
-        rank = bound.rank
-        begun = rank.now()
-        with_range = rank.range(kernel.name)
-        try:
-            work = rank.launch_triton(kernel.core, grid, bound.arguments, num_stages, num_warps, bound.mapped, self.step_limit)
-            pending = work.wait()
-            if context is None:
-                wait(pending)
-            elif type(pending) is _core.Pending:
-                context._core.drive(rank, pending)
-                pending.result()
-        finally:
-            with_range.close()
-        took = rank.now() - begun
-        self.clock_ps += took
-        if bound.data:
-            bound.copy_back()
+                self._need_data.add(kernel)
+                return None
+            self._times[key] = took
         return took
 
-    def _bind(self, kernel: Loaded, arguments: Sequence[Any], bound: _Bound) -> None:
-        """Turns arguments into what Rust takes."""
-        made = bound.arguments
-        for argument, kind, written in zip(arguments, kernel.kinds, kernel.written, strict=True):
-            if kind[0] == "*":
-                made.append(_pointer(bound, argument, kind, written))
-            elif kind[0] == "t":
-                made.append(_descriptor(bound, argument, kind, written))
-            else:
-                made.append(argument)
-        if kernel.from_memory and bound.data:
-            tables = [array for _, array, kind in bound.spans.values() if kind == "i64"]
-            for span in spans_of_tables(tables).values():
-                if span.address not in bound.spans:
-                    bound.tensor(span, span.kind, span.writable)
+
+def _bind(kernel: Loaded, arguments: Sequence[Any], data: bool) -> _Bound:
+    """Turns arguments into what Rust takes."""
+    bound = _Bound()
+    made = bound.arguments
+    for argument, (element, is_descriptor, written) in zip(arguments, kernel.plan, strict=True):
+        if element is None:
+            made.append(argument)
+        elif is_descriptor:
+            tensor = _pointer(bound, argument.base, element, written)
+            made.append((*tensor, list(argument.shape), list(argument.strides), argument.padding == "nan"))
+        else:
+            made.append(_pointer(bound, argument, element, written))
+    if kernel.from_memory and data:
+        tables = [array for _, array, name, _ in bound.spans if name == "i64"]
+        for span in spans_of_tables(tables).values():
+            if span.address not in bound.places:
+                bound.memory(span, span.kind, span.writable)
+    return bound
 
 
 def _pointer(bound: _Bound, argument: Any, kind: str, written: bool) -> Any:
     if type(argument) is Tensor:
         core = argument._core
         return core, core.storage_offset * argument.dtype.itemsize
-    span = Span.of(argument)
+    span, address = placed(argument)
     if span.size == 0:
         return None
-    return bound.tensor(span, kind[1:], written), address_of(argument) - span.address
-
-
-def _descriptor(bound: _Bound, argument: Any, kind: str, written: bool) -> Any:
-    # `tensordesc<fp16[32,64]>`
-    element = kind[kind.index("<") + 1 : kind.index("[")]
-    tensor = _pointer(bound, argument.base, f"*{element}", written)
-    return (*tensor, list(argument.shape), list(argument.strides), argument.padding == "nan")
+    return bound.memory(span, kind, written), address - span.address
 
 
 def _in_do_bench(frame: FrameType | None) -> bool:

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from .._tensor import Tensor
 from ..errors import ArgumentError
 
-__all__ = ["ARRAYS", "DEVICE_TYPES", "Array", "Span", "address_of", "alignment", "spans_of_tables"]
+__all__ = ["ARRAYS", "DEVICE_TYPES", "Array", "Span", "alignment", "placed", "spans_of_tables"]
 
 #: The element types of Triton: the type of a tensor here, the type of the array that its elements are copied from, and the bytes of an
 #: element. Signs do not matter to memory.
@@ -54,6 +54,9 @@ class Array:
 
 def alignment(array: Any) -> int:
     """How far an array or a tensor begins from a multiple of 16 bytes."""
+    known = _passed.get(id(array))
+    if known is not None and known[0]() is array:
+        return known[2] & 15
     return (_beyond(array) if type(array) is Tensor else address_of(array)) % 16
 
 
@@ -69,6 +72,15 @@ def address_of(argument: Any) -> int:
             return known[2]
         return int(argument.__array_interface__["data"][0])
     return int(argument.data_ptr())
+
+
+def placed(argument: Any) -> tuple[Span, int]:
+    """The memory that an argument is a part of, and the address of its first element."""
+    if type(argument) is np.ndarray:
+        known = _passed.get(id(argument))
+        if known is not None and known[0]() is argument and known[1].writable == argument.flags.writeable:
+            return known[1], known[2]
+    return Span.of(argument), address_of(argument)
 
 
 class Span:

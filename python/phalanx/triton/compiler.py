@@ -85,7 +85,7 @@ class PhalanxBackend(BaseBackend):
 
     def hash(self) -> str:
         """Compiled kernels are kept as long as this is the same."""
-        return f"phalanx-{_core.__version__}-{self.target.arch}"
+        return f"phalanx-{_core.__version__}-with-texts-{self.target.arch}"
 
     def parse_options(self, options: dict[str, Any]) -> PhalanxOptions:
         """The options of a compilation; a name that nobody knows is left to Triton's own check."""
@@ -135,12 +135,12 @@ class PhalanxBackend(BaseBackend):
 
     @staticmethod
     def make_binary(module: Any, metadata: dict[str, Any], options: PhalanxOptions) -> bytes:
-        """The text that Rust reads. Reading it here finds what cannot run before it is launched."""
+        """The text that Rust reads, with the texts of the kernel's lines. Reading it here finds what cannot run before it is launched."""
         text = str(module)
         kernel = _core.TritonKernel(text)
         metadata["name"] = kernel.name
         metadata["shared"] = max(16, _largest_tile(text))
-        return text.encode()
+        return (text + kernel.source_comments).encode()
 
     def add_stages(self, stages: dict[str, Any], options: PhalanxOptions, language: Language) -> None:
         """TTIR, then its text."""

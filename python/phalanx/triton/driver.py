@@ -12,6 +12,7 @@ from triton.backends.compiler import GPUTarget
 from triton.backends.driver import DriverBase
 
 from ..errors import KernelError
+from . import _torch
 from ._device import Loaded, current
 from ._events import Interface
 from ._memory import ARRAYS, Array, alignment
@@ -133,9 +134,7 @@ class PhalanxDriver(DriverBase):
 
     def get_active_torch_device(self) -> Any:
         """The CPU: its memory is treated as the SIP's."""
-        import torch
-
-        return torch.device("cpu")
+        return _torch.device()
 
     def get_device_interface(self) -> type[Interface]:
         """Events and waiting, in simulated time."""

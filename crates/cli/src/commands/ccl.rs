@@ -33,7 +33,7 @@ pub(crate) fn ccl(args: &CclArgs) -> anyhow::Result<ExitCode> {
     for &bytes in &sizes {
         for plan in plans.chosen.clone() {
             let progress = Progress::start(&format!("{} of {bytes} bytes", sweep.operation));
-            let measured = sweep.measure(bytes, plan.as_ref());
+            let measured = sweep.measure_on(args.shards.into(), bytes, plan.as_ref());
             drop(progress);
             let row = match measured {
                 Ok(row) => row,

@@ -23,7 +23,8 @@ pub(crate) fn machines(args: &MachinesArgs) -> anyhow::Result<ExitCode> {
 
 /// Every figure of a machine and its source.
 fn figures(name: &str, json: bool) -> anyhow::Result<()> {
-    let spec = Source::find(name)?.parse()?;
+    let file = Source::find(name)?;
+    let spec = file.parse()?;
     let figures = MachineView::new(&spec).figures();
     if json {
         let figures = figures.iter().map(FigureView::new).collect();
@@ -35,16 +36,26 @@ fn figures(name: &str, json: bool) -> anyhow::Result<()> {
         let source = figure.source.clone().unwrap_or_default();
         table.row([figure.path.clone(), figure.value.clone(), source]);
     }
-    let fitted = |figure: &&Figure| figure.source.as_deref() == Some(Origin::FITTED);
-    let fitted = figures.iter().filter(fitted).count();
-    let sourced = figures.iter().filter(|figure| figure.source.is_some()).count() - fitted;
-    let counts = format!(
-        "{} figures: {sourced} with a source, {fitted} fitted, {} without",
-        figures.len(),
-        figures.len() - sourced - fitted
-    );
-    let heading = format!("{}: {}\n{counts}\n\n", spec.name, spec.description);
+    let heading =
+        format!("{}: {}\n{}\n\n", spec.name, spec.description, counts(&figures, &file.text));
     Ok(printer::data(&(heading + &table.text(Style::Terminal)))?)
+}
+
+/// The number of figures, those of the file itself where it has a base, and where they are from. Words are no figures.
+fn counts(figures: &[Figure], text: &str) -> String {
+    let numbers: Vec<&Figure> = figures.iter().filter(|figure| figure.is_number()).collect();
+    let of = |is: &dyn Fn(&Figure) -> bool| numbers.iter().filter(|figure| is(figure)).count();
+    let fitted = of(&|figure| figure.source.as_deref() == Some(Origin::FITTED));
+    let without = of(&|figure| figure.source.is_none());
+    let all = numbers.len();
+    let sourced = all - fitted - without;
+    let own: Vec<String> = config::figure_texts(text).into_iter().map(|own| own.path).collect();
+    let own = of(&|figure| own.contains(&figure.path));
+    let of_base = match config::base_of(text) {
+        Some(base) => format!(" ({own} of its own, {} of {base})", all - own),
+        None => String::new(),
+    };
+    format!("{all} figures{of_base}: {sourced} with a source, {fitted} fitted, {without} without")
 }
 
 /// The figures of a machine in `--json`.

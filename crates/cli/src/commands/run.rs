@@ -48,7 +48,8 @@ fn execute<'a>(
     let start = Instant::now();
     let setup = Setup { machine: spec.clone(), options, ccl };
     let named = |error| Failure::from(error).named(&Names::new(spec));
-    let mut outcome = workload.run_with(setup.clone(), &settings).map_err(named)?;
+    let outcome = workload.run_on(args.shards.into(), &setup, &settings);
+    let mut outcome = outcome.map_err(named)?;
     let wall = start.elapsed();
     outputs.write(&outcome.report)?;
     let advice = is_advised(args, outcome.report.events).then(|| {

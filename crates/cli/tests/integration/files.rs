@@ -47,16 +47,16 @@ fn check_refuses_what_is_no_text() {
 
 #[test]
 fn every_shipped_machine_is_valid() {
-    let machines = fs::read_dir("../../machines")
+    // `chips` has the parts that machines name as their base.
+    let machines: Vec<_> = fs::read_dir("../../machines")
         .expect("the machines")
-        .map(|entry| entry.expect("a file").path());
+        .map(|entry| entry.expect("a file").path())
+        .filter(|path| path.is_file())
+        .collect();
     let mut command = phalanx();
-    let output = command.arg("check").args(machines).output().expect("the program starts");
+    let output = command.arg("check").args(&machines).output().expect("the program starts");
     assert!(output.status.success(), "{}", text(&output.stderr));
-    assert_eq!(
-        text(&output.stdout).lines().count(),
-        fs::read_dir("../../machines").expect("the machines").count()
-    );
+    assert_eq!(text(&output.stdout).lines().count(), machines.len());
 }
 
 #[test]

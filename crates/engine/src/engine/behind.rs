@@ -5,8 +5,7 @@
 //! it could not have begun earlier elsewhere (QUE-5).
 
 use super::Engine;
-use crate::arena::NONE;
-use crate::task::{Route, State, TaskId};
+use crate::task::{Edge, Route, Slot, State, TaskId};
 use crate::worker::WorkerId;
 
 impl Engine {
@@ -77,7 +76,7 @@ impl Engine {
         if !self.ring.has_consumers(last) {
             return None;
         }
-        let can_follow = |slot: &u32| self.worker_ahead(*slot) == Some(worker);
+        let can_follow = |slot: &u32| self.can_follow(*slot, worker, last);
         let mut first = (0..).map_while(|at| self.ring.consumer(last, at));
         if let Some(slot) = first.find(can_follow) {
             return Some(slot);
@@ -92,35 +91,71 @@ impl Engine {
         None
     }
 
+    /// True if `slot`, which waits for `last`, can be sent behind `last`, the last task of `worker`.
+    #[inline]
+    fn can_follow(&self, slot: u32, worker: u32, last: u32) -> bool {
+        let (entry, state) = (&self.ring[slot], &self.workers[worker as usize]);
+        // A task that waits for more tasks than the worker has waits for another worker too.
+        if entry.waits as usize > state.flights.len() || !self.may_be_behind(entry) {
+            return false;
+        }
+        if entry.waits == 1 {
+            // Only for `last`.
+            return !self.is_group(last) && self.may_follow_on(entry, worker);
+        }
+        self.worker_of_producers(slot) == Some(worker)
+    }
+
     /// The worker behind whose last task `slot` can be sent: it has all that `slot` waits for.
     fn worker_ahead(&self, slot: u32) -> Option<u32> {
-        let entry = &self.ring[slot];
-        if entry.state != State::Pending || entry.is_alone || !self.is_next_in_queue(entry.route) {
-            return None;
+        if self.may_be_behind(&self.ring[slot]) { self.worker_of_producers(slot) } else { None }
+    }
+
+    /// True if a task waits, may be sent behind others, and no other is ahead of it.
+    #[inline]
+    fn may_be_behind(&self, entry: &Slot) -> bool {
+        let is_waiting = entry.state == State::Pending && !entry.is_alone;
+        is_waiting && self.is_next_in_queue(entry.route)
+    }
+
+    /// True if a task may run on `worker`, which has room for it and keeps order.
+    #[inline]
+    fn may_follow_on(&self, entry: &Slot, worker: u32) -> bool {
+        let state = &self.workers[worker as usize];
+        let is_free = state.keeps_order && state.has_room() && state.queue.is_empty();
+        is_free && self.may_run(entry.route, worker)
+    }
+
+    fn worker_of_producers(&self, slot: u32) -> Option<u32> {
+        match self.ring.inline_edges(slot) {
+            Some(edges) => self.common_worker(slot, edges.iter().copied()),
+            None => self.common_worker(slot, self.ring.edges(slot)),
         }
-        let mut worker = NONE;
+    }
+
+    /// The worker that has all unfinished producers among `edges`, one of them as its last task, if `slot` may follow there.
+    #[inline]
+    fn common_worker(&self, slot: u32, edges: impl Iterator<Item = Edge>) -> Option<u32> {
+        let producers = edges.map(|edge| edge.producer);
+        let mut producers = producers.filter(|producer| self.ring.is_under_way(*producer));
+        let first = producers.next()?;
+        let worker = self.ring.extra(first.place()).worker;
+        let last = self.workers.get(worker as usize)?.flights.back()?.slot;
         let mut has_last = false;
-        for edge in self.ring.edges(slot) {
-            if !self.ring.is_under_way(edge.producer) {
-                continue;
-            }
-            let (producer, on) =
-                (edge.producer.place(), self.ring.extra(edge.producer.place()).worker);
-            let is_group = matches!(self.ring[producer].route, Route::Group(_));
-            if self.ring[producer].state != State::Running || is_group {
+        for producer in std::iter::once(first).chain(producers) {
+            let producer = producer.place();
+            let is_running = self.ring[producer].state == State::Running;
+            let is_there = is_running && self.ring.extra(producer).worker == worker;
+            if !is_there || self.is_group(producer) {
                 return None;
             }
-            if worker == NONE {
-                worker = on;
-            } else if worker != on {
-                return None;
-            }
-            let last = self.workers.get(on as usize)?.flights.back()?.slot;
-            has_last |= last == producer;
+            has_last |= producer == last;
         }
-        let state = self.workers.get(worker as usize)?;
-        let is_next = has_last && state.keeps_order && state.has_room() && state.queue.is_empty();
-        (is_next && self.may_run(entry.route, worker)).then_some(worker)
+        (has_last && self.may_follow_on(&self.ring[slot], worker)).then_some(worker)
+    }
+
+    fn is_group(&self, slot: u32) -> bool {
+        matches!(self.ring[slot].route, Route::Group(_))
     }
 
     /// True if nothing waits in the queue that a task of this route would go to.

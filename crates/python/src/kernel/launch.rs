@@ -28,7 +28,7 @@ pub(crate) struct Call {
 struct Kept {
     /// True if the lists may be played again.
     replays: bool,
-    lists: RefCell<Vec<Option<Rc<[Op]>>>>,
+    lists: RefCell<Vec<Option<Rc<Vec<Op>>>>>,
     look: RefCell<Option<String>>,
     /// Programs that recorded, that were replayed, and that ran as greenlets.
     counts: [Cell<u64>; 3],
@@ -41,7 +41,7 @@ impl Call {
     }
 
     /// The list of an earlier program with this number.
-    pub(crate) fn recorded(&self, number: usize) -> Option<Rc<[Op]>> {
+    pub(crate) fn recorded(&self, number: usize) -> Option<Rc<Vec<Op>>> {
         if self.greenlet || !self.kept.replays {
             return None;
         }
@@ -53,7 +53,7 @@ impl Call {
     }
 
     /// Keeps the list of a program that recorded everything, if it would record the same again.
-    pub(crate) fn keep(&self, number: usize, list: &Rc<[Op]>, is_same_again: bool) {
+    pub(crate) fn keep(&self, number: usize, list: &Rc<Vec<Op>>, is_same_again: bool) {
         count(&self.kept.counts[0]);
         if self.kept.replays && is_same_again {
             let mut lists = self.kept.lists.borrow_mut();

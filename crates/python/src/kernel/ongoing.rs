@@ -108,12 +108,19 @@ impl Running {
         })
     }
 
+    /// Issues an operation that nobody waits for yet.
+    pub(crate) fn begin(&self, issued: Slot, op: &Op) -> Result<(), KernelError> {
+        let ongoing = self.issue(op)?;
+        self.issued.borrow_mut().put(issued, ongoing);
+        Ok(())
+    }
+
     /// Issues an operation that is not one of the engines or of the DMA.
     fn issue_other(&self, op: &Op) -> Result<Ongoing, KernelError> {
         let tl = self.tl.clone();
         match op {
-            Op::Full { to, dtype, shape, number } => {
-                let tile = tl.full(*dtype, *shape, *number)?;
+            Op::Full { to, of, number } => {
+                let tile = tl.full(of.0, of.1, *number)?;
                 self.tiles.borrow_mut().put(*to, tile);
             }
             Op::Reshape { tile, shape } => self.reshape(*tile, *shape)?,
@@ -153,10 +160,6 @@ impl Running {
             Op::Open { .. } => self.open(op)?,
             Op::OpenRange { range, name } => {
                 self.ranges.borrow_mut().put(*range, tl.range(&**name));
-            }
-            Op::Begin { issued, op } => {
-                let ongoing = self.issue(op)?;
-                self.issued.borrow_mut().put(*issued, ongoing);
             }
             Op::Wait { issued } => return Ok(Ongoing::Wait(*issued)),
             _ => self.drop_now(op),

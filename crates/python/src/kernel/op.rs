@@ -1,5 +1,6 @@
 //! The operations of a kernel, as a list keeps them: operands by number, memory by argument.
 
+use super::types::Type;
 use super::whole::{Listed, Whole};
 use phalanx_sim::ipcq::EdgeSpec;
 use phalanx_sim::kernel::{Mask, Shape};
@@ -48,26 +49,25 @@ pub(crate) enum QueueEnd {
     Receiver,
 }
 
-/// One operation.
+/// One operation. Lists are long: what is large is behind a pointer.
 #[derive(Clone)]
 pub(crate) enum Op {
     Load {
         to: Slot,
-        from: Place,
+        from: Arc<Place>,
         other: f64,
     },
     LoadPair {
         to: [Slot; 2],
-        from: Box<[Place; 2]>,
+        from: Box<[Arc<Place>; 2]>,
     },
     Store {
-        to: Place,
+        to: Arc<Place>,
         tile: Slot,
     },
     Full {
         to: Slot,
-        dtype: DType,
-        shape: Shape,
+        of: Box<Type>,
         number: f64,
     },
     Binary {
@@ -168,21 +168,24 @@ pub(crate) enum Op {
     CloseRange {
         range: Slot,
     },
-    /// Issues an operation without waiting.
+    /// Issues the operation that follows in the list, without waiting.
     Begin {
         issued: Slot,
-        op: Box<Op>,
     },
     /// Waits for an issued operation.
     Wait {
         issued: Slot,
     },
-    /// Drops an issued operation that nobody waited for.
+    /// Drops an issued operation, and the numbers of tiles that nobody asked for.
     Forget {
         issued: Slot,
+        unused: [Option<Slot>; 2],
     },
     /// Drops a tile.
     Free {
         tile: Slot,
     },
 }
+
+// A list is written once and read once or more: its size is time.
+const _: () = assert!(size_of::<Op>() <= 32);

@@ -3,8 +3,9 @@
 use super::launch::Call;
 use super::op::{Place, PlaceMask, QueueEnd};
 use super::program::KernelProgram;
+use super::queue::Queue;
 use super::running::{Mode, QueueState};
-use super::tl::{Queue, Tl};
+use super::tl::Tl;
 use super::view::View;
 use crate::error::{Raised, exception};
 use crate::machine::MachineSpec;
@@ -152,7 +153,7 @@ impl Part {
             strides: Shape::from([1].as_slice()),
             mask: PlaceMask::All,
         };
-        View { place, dtype: buffer.copies[0].dtype }
+        View::new(place, buffer.copies[0].dtype)
     }
 
     /// Opens an end of a queue, unless the kernel runs through again: then the end is open.
@@ -185,7 +186,7 @@ impl Part {
             };
             running.queues.borrow_mut().put(queue, state);
         }
-        Ok(Queue::open(running, queue, end))
+        Ok(Queue::open(running.id, queue, end))
     }
 }
 

@@ -1,7 +1,6 @@
 //! One program of a launch: Python runs through the kernel, the list is played.
 
 use super::launch::Call;
-use super::op::Op;
 use super::op::{Place, PlaceMask};
 use super::player::{Failed, Player};
 use super::running::{Again, Mode, Running};
@@ -58,22 +57,21 @@ impl KernelProgram {
         Python::attach(|py| {
             let views: Vec<View> = (0..)
                 .zip(&self.running.args)
-                .map(|(arg, view)| View {
-                    place: Place {
-                        arg,
-                        start: 0,
-                        shape: view.shape,
-                        strides: view.strides,
-                        mask: PlaceMask::All,
-                    },
-                    dtype: view.dtype,
+                .map(|(arg, view)| {
+                    let (shape, strides) = (view.shape, view.strides);
+                    let place = Place { arg, start: 0, shape, strides, mask: PlaceMask::All };
+                    View::new(place, view.dtype)
                 })
                 .collect();
-            let tl = Tl::new(self.running.clone());
-            let begun = self.call.begin.bind(py).call1((tl, views));
-            begun
-                .map(|begin| Program::new(begin.unbind()))
-                .map_err(|error| foreign(Raised::new(error)))
+            let begun = || -> PyResult<Program> {
+                let tl = Py::new(py, Tl::new(self.running.id))?;
+                self.running.context.replace(Some(tl.clone_ref(py)));
+                if self.running.mode.get() != Mode::Recording {
+                    self.running.wait_from_now_on(py)?;
+                }
+                Ok(Program::new(self.call.begin.bind(py).call1((tl, views))?.unbind()))
+            };
+            begun().map_err(|error| foreign(Raised::new(error)))
         })
     }
 
@@ -96,6 +94,10 @@ impl KernelProgram {
                     self.stage = Stage::Playing(self.recorded(ended));
                 }
                 Stage::Playing(player) => match ready!(Pin::new(player).poll(context)) {
+                    Ok(()) if self.running.unfit.take().is_some() => {
+                        let text = "operands that do not fit were computed with";
+                        return Poll::Ready(Err(KernelError::Other(text.to_owned())));
+                    }
                     Ok(()) => {
                         let raised = self.raised.take();
                         return Poll::Ready(raised.map_or(Ok(()), |raised| Err(foreign(raised))));
@@ -124,7 +126,13 @@ impl KernelProgram {
 
     /// Python left the kernel, and everything was recorded.
     fn recorded(&mut self, ended: Result<Py<PyAny>, Raised>) -> Player {
-        let list: Rc<[Op]> = self.running.list.take().into();
+        let mut list = self.running.list.take();
+        if let Some(unfit) = self.running.unfit.get() {
+            // What was recorded after the operation that will fail does not count.
+            list.truncate(unfit + 1);
+            return Player::new(self.running.clone(), list.into());
+        }
+        let list = Rc::new(list);
         match ended {
             Ok(_) => {
                 let is_same_again = !(self.call.is_queued && self.running.has_seen_pe.get());
@@ -139,6 +147,7 @@ impl KernelProgram {
     fn again(&mut self, failed: Failed) {
         let Failed { list, at, error } = failed;
         self.raised = None;
+        self.running.unfit.set(None);
         self.running.restart();
         self.running.again.replace(Some(Again { list, failed: at, next: 0, error }));
         self.running.mode.set(Mode::Again);
@@ -154,13 +163,12 @@ impl Future for KernelProgram {
     type Output = Result<(), KernelError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        self.running.set_active(true);
+        let _turn = self.running.turn();
         let polled = self.advance(context);
         if polled.is_ready() {
             self.stage = Stage::Over;
             self.running.close();
         }
-        self.running.set_active(false);
         polled
     }
 }
@@ -171,9 +179,8 @@ impl Drop for KernelProgram {
         if matches!(self.stage, Stage::Over) {
             return;
         }
-        self.running.set_active(true);
+        let _turn = self.running.turn();
         self.stage = Stage::Over;
         self.running.close();
-        self.running.set_active(false);
     }
 }

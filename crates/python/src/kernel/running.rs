@@ -2,10 +2,16 @@
 
 use super::ongoing::Ongoing;
 use super::op::{Op, Place, Slot};
+use super::tl::Tl;
 use phalanx_sim::kernel::{self, KernelError, KernelRange, Receiver, Sender};
 use phalanx_torch::ccl::{Part, RecvQueue};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyType;
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How a kernel's calls are performed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,8 +26,51 @@ pub(crate) enum Mode {
     Over,
 }
 
+thread_local! {
+    /// The program that has its turn on this thread.
+    static ACTIVE: RefCell<Option<Rc<Running>>> = const { RefCell::new(None) };
+    /// What was dropped of the programs of this thread while they did not have their turn, by program.
+    static LATE: RefCell<BTreeMap<u64, Vec<Op>>> = const { RefCell::new(BTreeMap::new()) };
+}
+
+/// The program `id`, if it has its turn on this thread.
+pub(crate) fn active(id: u64) -> Option<Rc<Running>> {
+    let found = |active: &RefCell<Option<Rc<Running>>>| {
+        active.borrow().as_ref().filter(|running| running.id == id).cloned()
+    };
+    ACTIVE.try_with(found).ok().flatten()
+}
+
+/// Gives up what `op` names: a tile, an issued operation or a queue of the program `id` that Python has dropped.
+pub(crate) fn give_up(id: u64, op: Op) {
+    if let Some(running) = active(id) {
+        return running.give_up(op);
+    }
+    // Another program has its turn: the garbage collector runs when it likes. A program that is over has dropped everything.
+    let later = |late: &RefCell<BTreeMap<u64, Vec<Op>>>| {
+        if let Some(list) = late.borrow_mut().get_mut(&id) {
+            list.push(op);
+        }
+    };
+    let _ = LATE.try_with(later);
+}
+
+/// The turn of a program, until it is dropped.
+pub(crate) struct Turn {
+    before: Option<Rc<Running>>,
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let before = self.before.take();
+        let _ = ACTIVE.try_with(|active| active.replace(before));
+    }
+}
+
 /// The state of one program of a launch.
 pub(crate) struct Running {
+    /// The number of the program: no other has it.
+    pub(crate) id: u64,
     pub(crate) tl: kernel::Tl,
     /// The first element of each argument.
     pub(crate) args: Vec<kernel::View>,
@@ -31,21 +80,21 @@ pub(crate) struct Running {
     pub(crate) issued: RefCell<Slots<Ongoing>>,
     pub(crate) queues: RefCell<Slots<QueueState>>,
     pub(crate) ranges: RefCell<Slots<KernelRange>>,
-    /// True while a process of this program has its turn.
-    active: Cell<bool>,
-    /// What was dropped while another program had its turn.
-    late: RefCell<Vec<Op>>,
     /// The calls that were counted again, and the operation that failed.
     pub(crate) again: RefCell<Option<Again>>,
     /// True if the kernel has asked for its PE.
     pub(crate) has_seen_pe: Cell<bool>,
     /// Why the kernel stopped recording.
     pub(crate) look: RefCell<Option<String>>,
+    /// The first operation of the list whose operands do not fit.
+    pub(crate) unfit: Cell<Option<usize>>,
+    /// The context of the kernel, as Python holds it.
+    pub(crate) context: RefCell<Option<Py<Tl>>>,
 }
 
 /// A list that failed: the number of the operation, and its error.
 pub(crate) struct Again {
-    pub(crate) list: Rc<[Op]>,
+    pub(crate) list: Rc<Vec<Op>>,
     pub(crate) failed: usize,
     pub(crate) next: usize,
     pub(crate) error: KernelError,
@@ -120,7 +169,11 @@ impl<T> Slots<T> {
 
 impl Running {
     pub(crate) fn new(tl: kernel::Tl, args: Vec<kernel::View>, mode: Mode) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let id = NEXT.fetch_add(1, Ordering::Relaxed);
+        let _ = LATE.try_with(|late| late.borrow_mut().insert(id, Vec::new()));
         Self {
+            id,
             tl,
             args,
             mode: Cell::new(mode),
@@ -129,11 +182,11 @@ impl Running {
             issued: RefCell::default(),
             queues: RefCell::default(),
             ranges: RefCell::default(),
-            active: Cell::new(false),
-            late: RefCell::default(),
             again: RefCell::default(),
             has_seen_pe: Cell::default(),
             look: RefCell::default(),
+            unfit: Cell::default(),
+            context: RefCell::default(),
         }
     }
 
@@ -149,22 +202,23 @@ impl Running {
         }
     }
 
-    /// Marks that a process of this program has its turn, or that the turn is over.
-    pub(crate) fn set_active(&self, active: bool) {
-        self.active.set(active);
-        if active && !self.late.borrow().is_empty() {
-            for op in self.late.take() {
-                self.give_up(op);
-            }
+    /// Begins a turn of this program.
+    pub(crate) fn turn(self: &Rc<Self>) -> Turn {
+        let before = ACTIVE.try_with(|active| active.replace(Some(self.clone())));
+        let turn = Turn { before: before.ok().flatten() };
+        let dropped = LATE.try_with(|late| {
+            late.borrow_mut().get_mut(&self.id).filter(|list| !list.is_empty()).map(std::mem::take)
+        });
+        for op in dropped.ok().flatten().unwrap_or_default() {
+            self.give_up(op);
         }
+        turn
     }
 
-    /// Gives up what `op` names: a tile, an issued operation, a queue or a range that Python has dropped.
+    /// Gives up what `op` names, in a turn of this program.
     pub(crate) fn give_up(&self, op: Op) {
         match self.mode.get() {
             Mode::Over => {}
-            // Another program may have its turn: the garbage collector runs when it likes.
-            _ if !self.active.get() => self.late.borrow_mut().push(op),
             Mode::Recording => {
                 self.release(&op);
                 self.list.borrow_mut().push(op);
@@ -186,7 +240,12 @@ impl Running {
     fn release(&self, op: &Op) {
         match *op {
             Op::Free { tile } => self.tiles.borrow_mut().release(tile),
-            Op::Forget { issued } => self.issued.borrow_mut().release(issued),
+            Op::Forget { issued, unused } => {
+                for slot in unused.into_iter().flatten() {
+                    self.tiles.borrow_mut().release(slot);
+                }
+                self.issued.borrow_mut().release(issued);
+            }
             Op::Close { queue } => self.queues.borrow_mut().release(queue),
             Op::CloseRange { range } => self.ranges.borrow_mut().release(range),
             _ => {}
@@ -201,7 +260,7 @@ impl Running {
                 let dropped = self.tiles.borrow_mut().take(tile);
                 drop(dropped);
             }
-            Op::Forget { issued } => {
+            Op::Forget { issued, .. } => {
                 let dropped = self.issued.borrow_mut().take(issued);
                 drop(dropped);
             }
@@ -217,6 +276,17 @@ impl Running {
         }
     }
 
+    /// Lets the methods of the kernel's context wait from now on.
+    pub(crate) fn wait_from_now_on(&self, py: Python<'_>) -> PyResult<()> {
+        static WAITING: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+        let Some(context) = self.context.borrow().as_ref().map(|context| context.clone_ref(py))
+        else {
+            return Ok(());
+        };
+        let class = WAITING.import(py, "phalanx._kernel", "WaitingTl")?;
+        context.bind(py).setattr("__class__", class)
+    }
+
     /// Prepares for running through the kernel again: numbers start again, things stay.
     pub(crate) fn restart(&self) {
         self.tiles.borrow_mut().restart();
@@ -229,7 +299,8 @@ impl Running {
     pub(crate) fn close(&self) {
         self.mode.set(Mode::Over);
         self.list.borrow_mut().clear();
-        self.late.borrow_mut().clear();
+        let _ = LATE.try_with(|late| late.borrow_mut().remove(&self.id));
+        drop(self.context.take());
         let (issued, tiles) = (self.issued.borrow_mut().drain(), self.tiles.borrow_mut().drain());
         let (queues, ranges) = (self.queues.borrow_mut().drain(), self.ranges.borrow_mut().drain());
         drop((issued, tiles, queues, ranges));

@@ -1,118 +1,149 @@
 //! The context of a running kernel, as Python sees it. Calls return their result, or a `Pending` where the kernel must wait;
 //! `phalanx/_kernel.py` does the waiting.
 
-use super::op::{Op, QueueEnd, Slot};
-use super::player::Player;
-use super::running::{Mode, Running};
-use super::tile::{Issued, Made, Tile};
+use super::op::{Op, Slot};
+use super::running::{Mode, Running, active};
+use super::tile::{Answer, Issued, Made, Tile};
 use super::types::{self, Type};
 use super::view::{View, shape_of};
 use crate::error::exception;
-use crate::fiber::{Reply, pending, wait};
-use crate::one_thread::OneThread;
+use crate::fiber::{Reply, pending};
+use crate::one_thread::{elsewhere, this_thread};
 use crate::rank::read_dtype;
-use phalanx_sim::ipcq::{Backpressure, BufferKind, EdgeSpec};
 use phalanx_sim::kernel::{KernelError, Shape};
-use phalanx_sim::topology::PeId;
 use phalanx_sim::value::{Binary, Compare, Reduce, Unary};
 use phalanx_sim::{DType, Time};
 use pyo3::prelude::*;
+use pyo3::types::PyString;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-/// The context of a running kernel.
-#[pyclass(frozen, module = "phalanx._core")]
-pub(crate) struct Tl(OneThread<Rc<Running>>);
+/// The context of a running kernel: the number of its program, and that of its thread.
+///
+/// While a kernel is recorded, no method must wait, and Python calls the methods here. From the first look on, `tl` is of the subclass
+/// `phalanx._kernel.WaitingTl`, whose methods wait.
+#[pyclass(frozen, subclass, module = "phalanx._core")]
+pub(crate) struct Tl {
+    program: u64,
+    thread: u64,
+}
 
 /// A PE: SIP, cube, number in the cube.
 type Pe = (u32, u16, u16);
 
 /// The exception of a failed operation.
-fn raise(py: Python<'_>, error: &KernelError) -> PyErr {
+pub(super) fn raise(py: Python<'_>, error: &KernelError) -> PyErr {
     exception(py, "KernelError", error)
 }
 
-/// Plays what was recorded; from then on calls are performed at once.
-async fn flush(running: &Rc<Running>) -> Result<(), KernelError> {
-    while !running.list.borrow().is_empty() {
-        Player::of_recorded(running).await.map_err(|failed| failed.error)?;
-    }
-    running.mode.set(Mode::Direct);
-    Ok(())
+/// The exception that leaves a kernel whose recording has ended; `finally` blocks run.
+pub(super) fn ends_recording(py: Python<'_>) -> PyErr {
+    let class = py.import("phalanx._fibers").and_then(|module| module.getattr("Abort"));
+    class.and_then(|class| class.call0()).map_or_else(|error| error, PyErr::from_value)
 }
 
 /// Performs an operation now.
-fn direct(py: Python<'_>, running: &Rc<Running>, op: &Op, made: Made) -> Reply {
-    let end =
-        |py: Python<'_>, running: &Rc<Running>, ended: Result<(), KernelError>, made: Made| {
-            match ended {
-                Ok(()) => made.object(py, running),
-                Err(error) => {
-                    made.release(running);
-                    Err(raise(py, &error))
-                }
-            }
-        };
+fn direct(py: Python<'_>, running: &Rc<Running>, op: &Op, answer: Answer) -> Reply {
     let mut ongoing = match running.issue(op) {
         Ok(ongoing) => ongoing,
-        Err(error) => return end(py, running, Err(error), made),
+        Err(error) => return over(py, running, Err(error), answer),
     };
     match ongoing.poll(running, &mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(ended) => end(py, running, ended, made),
+        Poll::Ready(ended) => over(py, running, ended, answer),
         Poll::Pending => {
             let running = running.clone();
             pending(
                 py,
                 Box::pin(async move {
                     let ended = poll_fn(|context| ongoing.poll(&running, context)).await;
-                    Python::attach(|py| end(py, &running, ended, made))
+                    Python::attach(|py| over(py, &running, ended, answer))
                 }),
             )
         }
     }
 }
 
+/// The answer of an operation that is over.
+fn over(
+    py: Python<'_>,
+    running: &Running,
+    ended: Result<(), KernelError>,
+    answer: Answer,
+) -> Reply {
+    match ended {
+        Ok(()) => answer.object(py, running.id),
+        Err(error) => {
+            answer.release(running);
+            Err(raise(py, &error))
+        }
+    }
+}
+
 impl Tl {
-    pub(crate) fn new(running: Rc<Running>) -> Self {
-        Self(OneThread::new(running))
+    pub(crate) fn new(program: u64) -> Self {
+        Self { program, thread: this_thread() }
     }
 
-    pub(super) fn running(&self) -> PyResult<&Rc<Running>> {
-        self.0.get()
+    /// The number of the program.
+    pub(super) fn program(&self) -> u64 {
+        self.program
+    }
+
+    /// The program, which has its turn.
+    pub(super) fn running(&self) -> PyResult<Rc<Running>> {
+        active(self.program).ok_or_else(|| self.not_now())
+    }
+
+    #[cold]
+    fn not_now(&self) -> PyErr {
+        if self.thread != this_thread() {
+            return elsewhere();
+        }
+        let text = "this `tl` belongs to a kernel that is over, or whose turn it is not";
+        Python::attach(|py| exception(py, "KernelError", text))
     }
 
     /// Performs or records an operation whose result is known.
     pub(super) fn act(&self, py: Python<'_>, op: Op, made: Made) -> Reply {
         let running = self.running()?;
+        Self::perform(py, &running, op, made.into())
+    }
+
+    fn perform(py: Python<'_>, running: &Rc<Running>, op: Op, answer: Answer) -> Reply {
         match running.mode.get() {
             Mode::Recording => {
                 running.list.borrow_mut().push(op);
-                made.object(py, running)
+                answer.object(py, running.id)
             }
-            Mode::Direct => direct(py, running, &op, made),
-            Mode::Again => self.act_again(py, &op, made),
+            Mode::Direct => direct(py, running, &op, answer),
+            Mode::Again => Self::act_again(py, running, &op, answer),
             Mode::Over => Err(exception(py, "KernelError", "the kernel is over")),
         }
     }
 
     /// Counts an operation that was played, or raises the error of the one that failed.
     #[cold]
-    fn act_again(&self, py: Python<'_>, op: &Op, made: Made) -> Reply {
-        let running = self.running()?;
+    pub(super) fn act_again(
+        py: Python<'_>,
+        running: &Rc<Running>,
+        op: &Op,
+        answer: Answer,
+    ) -> Reply {
         let mut state = running.again.borrow_mut();
         if let Some(again) = &mut *state {
             let same = |other: &Op| std::mem::discriminant(op) == std::mem::discriminant(other);
             if again.next < again.failed && again.list.get(again.next).is_some_and(same) {
-                again.next += 1;
+                // The operation that was begun follows in the list.
+                again.next += if matches!(op, Op::Begin { .. }) { 2 } else { 1 };
                 drop(state);
-                return made.object(py, running);
+                return answer.object(py, running.id);
             }
         }
         let error = state.take().map(|again| again.error);
         drop(state);
         running.mode.set(Mode::Direct);
-        made.release(running);
+        answer.release(running);
         Err(raise(
             py,
             &error.unwrap_or(KernelError::Other("the kernel is not the same twice".into())),
@@ -129,76 +160,81 @@ impl Tl {
         let running = self.running()?;
         let to = running.tiles.borrow_mut().reserve();
         if let Some(made) = made {
-            return self.act(py, op(to), Made::Tile(to, made));
+            return Self::perform(py, &running, op(to), Made::Tile(to, made).into());
         }
         let unknown = Made::Tile(to, (DType::F32, Shape::from(0)));
-        self.look(py, "an operation whose operands do not fit", op(to), unknown)
+        if running.mode.get() != Mode::Recording {
+            return Self::perform(py, &running, op(to), unknown.into());
+        }
+        Err(Self::unfit(py, &running, op(to)))
+    }
+
+    /// Ends the recording at an operation whose operands do not fit: it fails when the list is played, and raises when Python runs
+    /// through the kernel again.
+    #[cold]
+    fn unfit(py: Python<'_>, running: &Running, op: Op) -> PyErr {
+        let mut list = running.list.borrow_mut();
+        if running.unfit.get().is_none() {
+            running.unfit.set(Some(list.len()));
+        }
+        list.push(op);
+        ends_recording(py)
     }
 
     /// The same, issued only.
-    fn begin(&self, py: Python<'_>, op: Op, made: Made) -> Reply {
-        let issued = self.running()?.issued.borrow_mut().reserve();
-        self.act(py, Op::Begin { issued, op: Box::new(op) }, Made::Issued(issued, Box::new(made)))
-    }
-
-    /// Stops recording for `why`, and performs an operation.
-    fn look(&self, py: Python<'_>, why: &str, op: Op, made: Made) -> Reply {
-        let running = self.running()?;
-        if running.mode.get() != Mode::Recording {
-            return self.act(py, op, made);
+    fn begin(py: Python<'_>, running: &Rc<Running>, op: Op, made: Made) -> Reply {
+        let issued = running.issued.borrow_mut().reserve();
+        let (begin, answer) = (Op::Begin { issued }, Answer::Issued(issued, made));
+        match running.mode.get() {
+            Mode::Recording => running.list.borrow_mut().extend([begin, op]),
+            Mode::Direct => return over(py, running, running.begin(issued, &op), answer),
+            Mode::Again => return Self::act_again(py, running, &begin, answer),
+            Mode::Over => return Err(exception(py, "KernelError", "the kernel is over")),
         }
-        running.look.replace(Some(why.to_owned()));
-        let running = running.clone();
-        wait(py, async move {
-            let flushed = flush(&running).await;
-            if let Err(error) = flushed {
-                return Python::attach(|py| Err(raise(py, &error)));
-            }
-            let ended = match running.issue(&op) {
-                Ok(mut ongoing) => poll_fn(|context| ongoing.poll(&running, context)).await,
-                Err(error) => Err(error),
-            };
-            Python::attach(|py| match ended {
-                Ok(()) => made.object(py, &running),
-                Err(error) => {
-                    made.release(&running);
-                    Err(raise(py, &error))
-                }
-            })
-        })
+        answer.object(py, running.id)
     }
 
-    /// Stops recording for `why`, and looks at something.
-    fn look_at(
+    /// Performs, or only issues, an operation that makes a tile.
+    pub(super) fn made_or_issued(
         &self,
         py: Python<'_>,
-        why: &str,
-        see: impl FnOnce(Python<'_>, &Rc<Running>) -> Reply + 'static,
+        issue: bool,
+        made: Type,
+        op: impl FnOnce(Slot) -> Op,
     ) -> Reply {
-        let running = self.running()?.clone();
-        match running.mode.get() {
-            Mode::Direct => see(py, &running),
-            Mode::Recording => {
-                running.look.replace(Some(why.to_owned()));
-                wait(py, async move {
-                    let flushed = flush(&running).await;
-                    Python::attach(|py| {
-                        flushed.map_err(|error| raise(py, &error))?;
-                        see(py, &running)
-                    })
-                })
-            }
-            Mode::Again => self.act_again(py, &Op::Barrier, Made::Nothing),
-            Mode::Over => Err(exception(py, "KernelError", "the kernel is over")),
+        let running = self.running()?;
+        let to = running.tiles.borrow_mut().reserve();
+        let (op, made) = (op(to), Made::Tile(to, made));
+        if issue {
+            Self::begin(py, &running, op, made)
+        } else {
+            Self::perform(py, &running, op, made.into())
+        }
+    }
+
+    /// Performs, or only issues, an operation.
+    pub(super) fn done_or_issued(&self, py: Python<'_>, issue: bool, op: Op, made: Made) -> Reply {
+        let running = self.running()?;
+        if issue {
+            Self::begin(py, &running, op, made)
+        } else {
+            Self::perform(py, &running, op, made.into())
         }
     }
 
     /// The number and the type of an operand.
     pub(super) fn operand(&self, py: Python<'_>, tile: &Tile) -> PyResult<(Slot, Type)> {
-        if !tile.get()?.is_of(self.running()?) {
+        if tile.program != self.program {
             return Err(exception(py, "KernelError", "the tile belongs to another program"));
         }
-        Ok((tile.slot()?, tile.tile_type()?))
+        Ok((tile.slot, tile.tile_type()))
+    }
+
+    /// Takes the numbers of two tiles.
+    pub(super) fn pair(&self) -> PyResult<[Slot; 2]> {
+        let running = self.running()?;
+        let mut tiles = running.tiles.borrow_mut();
+        Ok([tiles.reserve(), tiles.reserve()])
     }
 
     fn binary(&self, py: Python<'_>, op: Binary, left: &Tile, right: &Tile) -> Reply {
@@ -226,6 +262,60 @@ impl Tl {
         let (tile, one) = self.operand(py, tile)?;
         self.make(py, types::reduce(one, axis), |to| Op::Reduce { to, op, tile, axis })
     }
+}
+
+/// Operations that a kernel waits for, or only issues.
+impl Tl {
+    fn load_or_issue(&self, py: Python<'_>, view: &View, other: f64, issue: bool) -> Reply {
+        let made = (view.dtype, view.place.shape);
+        self.made_or_issued(py, issue, made, |to| Op::Load { to, from: view.place.clone(), other })
+    }
+
+    fn load_pair_or_issue(&self, py: Python<'_>, left: &View, right: &View, issue: bool) -> Reply {
+        let to = self.pair()?;
+        let of = |slot: Slot, view: &View| (slot, (view.dtype, view.place.shape));
+        let made = Made::Pair([of(to[0], left), of(to[1], right)]);
+        let op = Op::LoadPair { to, from: Box::new([left.place.clone(), right.place.clone()]) };
+        self.done_or_issued(py, issue, op, made)
+    }
+
+    fn dot_or_issue(
+        &self,
+        py: Python<'_>,
+        [left, right]: [&Tile; 2],
+        accumulator: Option<&Bound<'_, Tile>>,
+        issue: bool,
+    ) -> Reply {
+        let ((left, one), (right, other)) = (self.operand(py, left)?, self.operand(py, right)?);
+        let sum = accumulator.map(|tile| self.operand(py, tile.get())).transpose()?;
+        let made = types::dot(one, other, sum.map(|(_, sum)| sum));
+        let accumulator = sum.map(|(slot, _)| slot);
+        let op = |to| Op::Dot { to, left, right, accumulator };
+        match made {
+            Some(made) => self.made_or_issued(py, issue, made, op),
+            None => self.make(py, None, op),
+        }
+    }
+}
+
+/// A shape that Python names: a whole number, or a sequence of them.
+pub(super) fn read_shape(py: Python<'_>, shape: &Bound<'_, PyAny>) -> PyResult<Shape> {
+    if let Ok(len) = shape.extract::<usize>() {
+        return shape_of(py, &[len]);
+    }
+    shape_of(py, &shape.extract::<Vec<usize>>()?)
+}
+
+/// An element type that Python names as `phalanx.resolve` takes it; f32 without a name.
+pub(super) fn element_type(py: Python<'_>, dtype: Option<&Bound<'_, PyAny>>) -> PyResult<DType> {
+    let Some(dtype) = dtype else { return Ok(DType::F32) };
+    if let Ok(name) = dtype.cast::<PyString>()
+        && let Ok(found) = name.to_str()?.parse()
+    {
+        return Ok(found);
+    }
+    let resolved = py.import("phalanx._dtypes")?.getattr("resolve")?.call1((dtype,))?;
+    read_dtype(py, resolved.getattr("name")?.cast::<PyString>()?.to_str()?)
 }
 
 /// Methods that are one operation each.
@@ -297,54 +387,76 @@ impl Tl {
         Ok(self.running()?.tl.share(len))
     }
 
-    fn load(&self, py: Python<'_>, view: &View, other: f64, issue: bool) -> Reply {
-        let to = self.running()?.tiles.borrow_mut().reserve();
-        let made = Made::Tile(to, (view.dtype, view.place.shape));
-        let op = Op::Load { to, from: view.place.clone(), other };
-        if issue { self.begin(py, op, made) } else { self.act(py, op, made) }
+    #[pyo3(signature = (view, other=0.0))]
+    fn load(&self, py: Python<'_>, view: &View, other: f64) -> Reply {
+        self.load_or_issue(py, view, other, false)
     }
 
-    fn load_pair(&self, py: Python<'_>, left: &View, right: &View, issue: bool) -> Reply {
-        let to = {
-            let mut tiles = self.running()?.tiles.borrow_mut();
-            [tiles.reserve(), tiles.reserve()]
-        };
-        let of = |slot: Slot, view: &View| (slot, (view.dtype, view.place.shape));
-        let made = Made::Pair([of(to[0], left), of(to[1], right)]);
-        let op = Op::LoadPair { to, from: Box::new([left.place.clone(), right.place.clone()]) };
-        if issue { self.begin(py, op, made) } else { self.act(py, op, made) }
+    #[pyo3(signature = (view, other=0.0))]
+    fn load_async(&self, py: Python<'_>, view: &View, other: f64) -> Reply {
+        self.load_or_issue(py, view, other, true)
     }
 
-    fn store(&self, py: Python<'_>, view: &View, tile: &Tile, issue: bool) -> Reply {
+    fn load_pair(&self, py: Python<'_>, left: &View, right: &View) -> Reply {
+        self.load_pair_or_issue(py, left, right, false)
+    }
+
+    fn load_pair_async(&self, py: Python<'_>, left: &View, right: &View) -> Reply {
+        self.load_pair_or_issue(py, left, right, true)
+    }
+
+    fn store(&self, py: Python<'_>, view: &View, tile: &Tile) -> Reply {
         let op = Op::Store { to: view.place.clone(), tile: self.operand(py, tile)?.0 };
-        if issue { self.begin(py, op, Made::Nothing) } else { self.act(py, op, Made::Nothing) }
+        self.done_or_issued(py, false, op, Made::Nothing)
     }
 
+    fn store_async(&self, py: Python<'_>, view: &View, tile: &Tile) -> Reply {
+        let op = Op::Store { to: view.place.clone(), tile: self.operand(py, tile)?.0 };
+        self.done_or_issued(py, true, op, Made::Nothing)
+    }
+
+    #[pyo3(signature = (left, right, acc=None))]
     fn dot(
         &self,
         py: Python<'_>,
         left: &Tile,
         right: &Tile,
-        accumulator: Option<&Bound<'_, Tile>>,
-        issue: bool,
+        acc: Option<&Bound<'_, Tile>>,
     ) -> Reply {
-        let ((left, one), (right, other)) = (self.operand(py, left)?, self.operand(py, right)?);
-        let sum = accumulator.map(|tile| self.operand(py, tile.get())).transpose()?;
-        let made = types::dot(one, other, sum.map(|(_, sum)| sum));
-        let accumulator = sum.map(|(slot, _)| slot);
-        let op = |to| Op::Dot { to, left, right, accumulator };
-        match made {
-            Some(made) if issue => {
-                let to = self.running()?.tiles.borrow_mut().reserve();
-                self.begin(py, op(to), Made::Tile(to, made))
-            }
-            made => self.make(py, made, op),
-        }
+        self.dot_or_issue(py, [left, right], acc, false)
     }
 
-    fn full(&self, py: Python<'_>, shape: Vec<usize>, number: f64, dtype: &str) -> Reply {
-        let (dtype, shape) = (read_dtype(py, dtype)?, shape_of(py, &shape)?);
-        self.make(py, Some((dtype, shape)), |to| Op::Full { to, dtype, shape, number })
+    #[pyo3(signature = (left, right, acc=None))]
+    fn dot_async(
+        &self,
+        py: Python<'_>,
+        left: &Tile,
+        right: &Tile,
+        acc: Option<&Bound<'_, Tile>>,
+    ) -> Reply {
+        self.dot_or_issue(py, [left, right], acc, true)
+    }
+
+    #[pyo3(signature = (shape, number, dtype=None))]
+    fn full(
+        &self,
+        py: Python<'_>,
+        shape: &Bound<'_, PyAny>,
+        number: f64,
+        dtype: Option<&Bound<'_, PyAny>>,
+    ) -> Reply {
+        let of = (element_type(py, dtype)?, read_shape(py, shape)?);
+        self.make(py, Some(of), |to| Op::Full { to, of: Box::new(of), number })
+    }
+
+    #[pyo3(signature = (shape, dtype=None))]
+    fn zeros(
+        &self,
+        py: Python<'_>,
+        shape: &Bound<'_, PyAny>,
+        dtype: Option<&Bound<'_, PyAny>>,
+    ) -> Reply {
+        self.full(py, shape, 0.0, dtype)
     }
 
     fn select(&self, py: Python<'_>, condition: &Tile, left: &Tile, right: &Tile) -> Reply {
@@ -354,9 +466,9 @@ impl Tl {
         self.make(py, made, |to| Op::Select { to, condition, left, right })
     }
 
-    fn cast(&self, py: Python<'_>, tile: &Tile, dtype: &str) -> Reply {
+    fn cast(&self, py: Python<'_>, tile: &Tile, dtype: &Bound<'_, PyAny>) -> Reply {
         let (tile, (_, shape)) = self.operand(py, tile)?;
-        let dtype = read_dtype(py, dtype)?;
+        let dtype = element_type(py, Some(dtype))?;
         self.make(py, Some((dtype, shape)), |to| Op::Cast { to, tile, dtype })
     }
 
@@ -372,7 +484,7 @@ impl Tl {
             };
             return Err(raise(py, &error));
         }
-        tile.set_shape(shape)?;
+        tile.set_shape(shape);
         self.act(py, Op::Reshape { tile: slot, shape }, Made::Nothing)
     }
 
@@ -386,69 +498,13 @@ impl Tl {
 
     /// Waits for an issued operation.
     fn wait(&self, py: Python<'_>, issued: &Issued) -> Reply {
-        let pledge = issued.get()?;
-        if !Rc::ptr_eq(&pledge.running, self.running()?) {
+        if issued.program != self.program {
             return Err(exception(py, "KernelError", "the operation belongs to another program"));
         }
-        let Some((issued, made)) = pledge.take() else {
+        let Some((issued, made)) = issued.take() else {
             return Err(exception(py, "KernelError", "the operation was waited for already"));
         };
         self.act(py, Op::Wait { issued }, made)
-    }
-
-    /// Opens an end of a queue to or from another PE.
-    #[expect(clippy::too_many_arguments, reason = "the settings of a queue")]
-    fn open(
-        &self,
-        py: Python<'_>,
-        sender: bool,
-        pe: Pe,
-        channel: u32,
-        n_slots: u32,
-        slot_size: u64,
-        in_hbm: bool,
-        poll_ps: Option<u64>,
-        vc_chunk_size: u64,
-        credit_size: u64,
-    ) -> PyResult<Queue> {
-        let running = self.running()?;
-        let spec = EdgeSpec {
-            n_slots,
-            slot_size,
-            buffer_kind: if in_hbm { BufferKind::Hbm } else { BufferKind::Tcm },
-            backpressure: poll_ps
-                .map_or(Backpressure::Sleep, |ps| Backpressure::Poll(Time::ps(ps))),
-            vc_chunk_size,
-            ipcq_credit_size_bytes: credit_size,
-            ..EdgeSpec::default()
-        };
-        let queue = running.queues.borrow_mut().reserve();
-        let end = if sender { QueueEnd::Sender } else { QueueEnd::Receiver };
-        let pe = PeId { sip: pe.0, cube: pe.1, pe: pe.2 };
-        let op = Op::Open { queue, end, pe, channel, spec: Box::new(spec) };
-        self.act(py, op, Made::Nothing)?;
-        Ok(Queue::open(running, queue, end))
-    }
-
-    fn send(&self, py: Python<'_>, queue: &Queue, tile: &Tile, issue: bool) -> Reply {
-        let queue = queue.end(py, QueueEnd::Sender, "send")?;
-        let op = Op::Send { queue, tile: self.operand(py, tile)?.0 };
-        if issue { self.begin(py, op, Made::Nothing) } else { self.act(py, op, Made::Nothing) }
-    }
-
-    fn recv(
-        &self,
-        py: Python<'_>,
-        queue: &Queue,
-        shape: Vec<usize>,
-        dtype: &str,
-        issue: bool,
-    ) -> Reply {
-        let (dtype, shape) = (read_dtype(py, dtype)?, shape_of(py, &shape)?);
-        let queue = queue.end(py, QueueEnd::Receiver, "recv")?;
-        let to = self.running()?.tiles.borrow_mut().reserve();
-        let (op, made) = (Op::Recv { to, queue, dtype, shape }, Made::Tile(to, (dtype, shape)));
-        if issue { self.begin(py, op, made) } else { self.act(py, op, made) }
     }
 
     /// Opens a named range; returns its number.
@@ -461,81 +517,5 @@ impl Tl {
     fn close_range(&self, range: Slot) -> PyResult<()> {
         self.running()?.give_up(Op::CloseRange { range });
         Ok(())
-    }
-
-    /// Looks at the time, in picoseconds.
-    fn now(&self, py: Python<'_>, line: usize) -> Reply {
-        self.look_at(py, &format!("line {line}: tl.now looks at the time"), |py, running| {
-            Ok(running.tl.now().as_ps().into_pyobject(py)?.into_any().unbind())
-        })
-    }
-
-    /// Looks at an element.
-    fn item(&self, py: Python<'_>, tile: &Tile, index: usize, line: usize) -> Reply {
-        let slot = self.operand(py, tile)?.0;
-        let why = format!("line {line}: tl.item looks at a number");
-        self.look_at(py, &why, move |py, running| {
-            let tiles = running.tiles.borrow();
-            let found = tiles.get(slot).and_then(|tile| running.tl.item(tile, index));
-            let number = found.map_err(|error| raise(py, &error))?;
-            Ok(number.into_pyobject(py)?.into_any().unbind())
-        })
-    }
-
-    /// Looks whether an issued operation would wait.
-    fn is_over(&self, py: Python<'_>, issued: &Issued, line: usize) -> Reply {
-        let pledge = issued.get()?;
-        let Some((slot, made)) = pledge.take() else {
-            return Ok(true.into_pyobject(py)?.to_owned().into_any().unbind());
-        };
-        pledge.put(made);
-        self.look_at(
-            py,
-            &format!("line {line}: is_over looks at an arrival"),
-            move |py, running| {
-                let ongoing = running.issued.borrow_mut().take(slot);
-                let over = ongoing.is_none_or(|mut ongoing| {
-                    let mut context = Context::from_waker(Waker::noop());
-                    let over = matches!(ongoing.poll(running, &mut context), Poll::Ready(Ok(())));
-                    if !over {
-                        running.issued.borrow_mut().put(slot, ongoing);
-                    }
-                    over
-                });
-                Ok(over.into_pyobject(py)?.to_owned().into_any().unbind())
-            },
-        )
-    }
-}
-
-/// An open end of a queue between PEs.
-#[pyclass(frozen, module = "phalanx._core")]
-pub(crate) struct Queue(OneThread<OpenQueue>);
-
-struct OpenQueue {
-    running: Rc<Running>,
-    queue: Slot,
-    end: QueueEnd,
-}
-
-impl Drop for OpenQueue {
-    fn drop(&mut self) {
-        self.running.give_up(Op::Close { queue: self.queue });
-    }
-}
-
-impl Queue {
-    /// An end that is open.
-    pub(super) fn open(running: &Rc<Running>, queue: Slot, end: QueueEnd) -> Self {
-        Self(OneThread::new(OpenQueue { running: running.clone(), queue, end }))
-    }
-
-    fn end(&self, py: Python<'_>, wanted: QueueEnd, operation: &str) -> PyResult<Slot> {
-        let open = self.0.get()?;
-        if open.end == wanted {
-            return Ok(open.queue);
-        }
-        let text = format!("{operation}: this is the other end of the queue");
-        Err(exception(py, "KernelError", text))
     }
 }

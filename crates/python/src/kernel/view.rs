@@ -7,12 +7,13 @@ use phalanx_sim::kernel::Shape;
 use pyo3::exceptions::{PyIndexError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyEllipsis, PySlice, PyTuple};
+use std::sync::Arc;
 
 /// Elements of an argument: what a kernel loads and stores.
 #[pyclass(frozen, module = "phalanx._core")]
 #[derive(Clone)]
 pub(crate) struct View {
-    pub(crate) place: Place,
+    pub(crate) place: Arc<Place>,
     pub(crate) dtype: DType,
 }
 
@@ -22,17 +23,68 @@ pub(crate) fn shape_of(py: Python<'_>, dims: &[usize]) -> PyResult<Shape> {
         let text = format!("{} dimensions: a kernel's tile has at most four", dims.len());
         return Err(exception(py, "ArgumentError", text));
     }
-    if let Some(dim) = dims.iter().find(|dim| u32::try_from(**dim).is_err()) {
+    if let Some(dim) = dims.iter().find(|dim| **dim > u32::MAX as usize) {
         let text = format!("a dimension of {dim} elements: a tile has fewer than 2^32");
         return Err(exception(py, "ArgumentError", text));
     }
     Ok(Shape::from(dims))
 }
 
+/// The extent of a part of a view, dimension by dimension.
+#[derive(Default)]
+struct Extent {
+    dims: [usize; 4],
+    strides: [usize; 4],
+    rank: usize,
+}
+
+impl Extent {
+    /// Adds a dimension; a view has at most four.
+    fn push(&mut self, dim: usize, stride: usize) {
+        self.dims[self.rank] = dim;
+        self.strides[self.rank] = stride;
+        self.rank += 1;
+    }
+}
+
+/// Takes one index along a dimension: returns how far the first element moves.
+fn cut(
+    py: Python<'_>,
+    part: &Bound<'_, PyAny>,
+    (dim, stride): (usize, usize),
+    into: &mut Extent,
+) -> PyResult<usize> {
+    if let Ok(slice) = part.cast::<PySlice>() {
+        let range = slice.indices(isize::try_from(dim).unwrap_or(isize::MAX))?;
+        let (Ok(from), Ok(step)) = (usize::try_from(range.start), usize::try_from(range.step))
+        else {
+            return Err(exception(py, "ArgumentError", "a slice has a positive step"));
+        };
+        // One element has no neighbour: its stride does not matter.
+        into.push(range.slicelength, if range.slicelength > 1 { step * stride } else { stride });
+        return Ok(if range.slicelength > 0 { from * stride } else { 0 });
+    }
+    let Ok(index) = part.extract::<isize>() else {
+        let text = "a view is indexed by whole numbers, slices and ...";
+        return Err(PyTypeError::new_err(text));
+    };
+    Ok(position(index, dim)? * stride)
+}
+
 impl View {
+    pub(crate) fn new(place: Place, dtype: DType) -> Self {
+        Self { place: Arc::new(place), dtype }
+    }
+
     fn with(&self, start: usize, shape: Shape, strides: Shape, mask: PlaceMask) -> Self {
-        let place = Place { arg: self.place.arg, start, shape, strides, mask };
-        Self { place, dtype: self.dtype }
+        Self::new(Place { arg: self.place.arg, start, shape, strides, mask }, self.dtype)
+    }
+
+    /// A part of the view.
+    fn part(&self, py: Python<'_>, start: usize, extent: &Extent) -> PyResult<Self> {
+        let Extent { dims, strides, rank } = extent;
+        let (shape, strides) = (shape_of(py, &dims[..*rank])?, shape_of(py, &strides[..*rank])?);
+        Ok(self.with(start, shape, strides, PlaceMask::All))
     }
 
     fn refuse_mask(&self, py: Python<'_>) -> PyResult<()> {
@@ -45,6 +97,12 @@ impl View {
             "a view with a mask cannot be cut further: mask it last",
         ))
     }
+}
+
+/// The error of an index with too many parts.
+#[cold]
+fn too_many(rank: usize) -> PyErr {
+    PyIndexError::new_err(format!("too many indices: the view has {rank} dimensions"))
 }
 
 /// The place of one index along a dimension of `size`.
@@ -81,52 +139,39 @@ impl View {
     fn __getitem__(&self, py: Python<'_>, index: &Bound<'_, PyAny>) -> PyResult<Self> {
         self.refuse_mask(py)?;
         let (dims, strides) = (self.place.shape.dims(), self.place.strides.dims());
-        let parts: Vec<Bound<'_, PyAny>> = match index.cast::<PyTuple>() {
-            Ok(tuple) => tuple.iter().collect(),
-            Err(_) => vec![index.clone()],
-        };
+        let along = |axis: usize| (dims[axis], strides[axis]);
+        let rank = dims.len();
         let mut start = self.place.start;
-        let (mut new_dims, mut new_strides) = (Vec::with_capacity(4), Vec::with_capacity(4));
-        let is_dots = |part: &&Bound<'_, PyAny>| part.is_instance_of::<PyEllipsis>();
-        let dots = parts.iter().filter(is_dots).count();
-        if dots > 1 || parts.len() - dots > dims.len() {
-            let text = format!("too many indices: the view has {} dimensions", dims.len());
-            return Err(PyIndexError::new_err(text));
-        }
-        let skipped = dims.len() - (parts.len() - dots);
-        let mut axis = 0;
-        let keep = |axis: usize, new_dims: &mut Vec<usize>, new_strides: &mut Vec<usize>| {
-            new_dims.push(dims[axis]);
-            new_strides.push(strides[axis]);
-        };
-        for part in &parts {
-            if is_dots(&part) {
-                (axis..axis + skipped).for_each(|axis| keep(axis, &mut new_dims, &mut new_strides));
-                axis += skipped;
-                continue;
-            }
-            if let Ok(slice) = part.cast::<PySlice>() {
-                let size = isize::try_from(dims[axis]).unwrap_or(isize::MAX);
-                let range = slice.indices(size)?;
-                let (Ok(from), Ok(step)) =
-                    (usize::try_from(range.start), usize::try_from(range.step))
-                else {
-                    return Err(exception(py, "ArgumentError", "a slice has a positive step"));
-                };
-                start += if range.slicelength > 0 { from * strides[axis] } else { 0 };
-                new_dims.push(range.slicelength);
-                new_strides.push(step * strides[axis]);
-            } else if let Ok(index) = part.extract::<isize>() {
-                start += position(index, dims[axis])? * strides[axis];
+        let mut extent = Extent::default();
+        let Ok(parts) = index.cast::<PyTuple>() else {
+            return if index.is_instance_of::<PyEllipsis>() {
+                Ok(self.clone())
+            } else if rank == 0 {
+                Err(too_many(rank))
             } else {
-                let text = "a view is indexed by whole numbers, slices and ...";
-                return Err(PyTypeError::new_err(text));
-            }
-            axis += 1;
+                start += cut(py, index, along(0), &mut extent)?;
+                (1..rank).for_each(|axis| extent.push(dims[axis], strides[axis]));
+                self.part(py, start, &extent)
+            };
+        };
+        let is_dots = |part: &Bound<'_, PyAny>| part.is_instance_of::<PyEllipsis>();
+        let dots = parts.iter().filter(is_dots).count();
+        if dots > 1 || parts.len() - dots > rank {
+            return Err(too_many(rank));
         }
-        (axis..dims.len()).for_each(|axis| keep(axis, &mut new_dims, &mut new_strides));
-        let (shape, strides) = (shape_of(py, &new_dims)?, shape_of(py, &new_strides)?);
-        Ok(self.with(start, shape, strides, PlaceMask::All))
+        let skipped = rank - (parts.len() - dots);
+        let mut axis = 0;
+        for part in parts.iter() {
+            if is_dots(&part) {
+                (axis..axis + skipped).for_each(|axis| extent.push(dims[axis], strides[axis]));
+                axis += skipped;
+            } else {
+                start += cut(py, &part, along(axis), &mut extent)?;
+                axis += 1;
+            }
+        }
+        (axis..rank).for_each(|axis| extent.push(dims[axis], strides[axis]));
+        self.part(py, start, &extent)
     }
 
     /// The block of `shape` elements from `start`; elements beyond the end are masked.
@@ -157,14 +202,14 @@ impl View {
     /// The elements whose index is below `bounds` in every dimension; the others are not touched.
     fn below(&self, py: Python<'_>, bounds: Vec<usize>) -> PyResult<Self> {
         self.refuse_mask(py)?;
-        let Place { start, shape, strides, .. } = self.place;
+        let Place { start, shape, strides, .. } = *self.place;
         Ok(self.with(start, shape, strides, PlaceMask::Below(shape_of(py, &bounds)?)))
     }
 
     /// The elements marked true, row by row; the others are not touched.
     fn where_(&self, py: Python<'_>, each: Vec<bool>) -> PyResult<Self> {
         self.refuse_mask(py)?;
-        let Place { start, shape, strides, .. } = self.place;
+        let Place { start, shape, strides, .. } = *self.place;
         Ok(self.with(start, shape, strides, PlaceMask::Each(each.into())))
     }
 

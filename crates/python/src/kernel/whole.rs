@@ -14,6 +14,7 @@ use phalanx_sim::kernel::{self, Computing, KernelError, Places, Shape};
 use phalanx_sim::value::{Atomic, Reduce};
 use pyo3::prelude::*;
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// An operation on whole tiles.
 #[derive(Clone, Debug)]
@@ -204,7 +205,7 @@ impl Whole {
 /// Elements of an argument by a list: the offsets are numbers, or the elements of a tile when the list is played.
 #[derive(Clone)]
 pub(crate) struct Listed {
-    from: Place,
+    from: Arc<Place>,
     at: Offsets,
     shape: Shape,
     mask: Option<Rc<[bool]>>,
@@ -283,10 +284,7 @@ impl Tl {
             let text = format!("split: the last dimension of {shape} is not 2");
             return Err(exception(py, "KernelError", text));
         };
-        let to = {
-            let mut tiles = self.running()?.tiles.borrow_mut();
-            [tiles.reserve(), tiles.reserve()]
-        };
+        let to = self.pair()?;
         let half = (dtype, Shape::from(rest));
         self.act(py, Op::Split { to, tile }, Made::Pair([(to[0], half), (to[1], half)]))
     }

@@ -38,7 +38,7 @@ pub(crate) struct ProgressLock<C, M: Memory = Region> {
     /// Number of threads that submit and do not wait.
     submitters: AtomicU64,
     /// True if workers are threads, which ask.
-    has_threads: bool,
+    pub(super) has_threads: bool,
 }
 
 impl<C: Pump, M: Memory> ProgressLock<C, M> {

@@ -137,7 +137,7 @@ impl Node {
         self.progress.thread.set_state(ThreadState::Active);
         let spawned = builder.spawn(move || {
             let sleep = |outlook: Outlook, has_reason: &dyn Fn(_) -> bool| {
-                node.sleep_until(&outlook, has_reason);
+                node.sleep_until(node.waiting, &outlook, has_reason);
             };
             node.progress.run_thread(|core| node.judge(core), sleep);
         });

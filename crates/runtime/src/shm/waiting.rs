@@ -8,7 +8,7 @@
 //! - **WAIT-1 (result).** `wait` returns only when there is something, a watched word differs, or the deadline is over.
 //! - **WAIT-2 (idle).** A thread that waits for long sleeps, and uses no processor.
 //! - **WAIT-3 (busy).** If there is something already, `wait` does no system call.
-//! - **WAIT-4 (patience).** The time awake is at least the time that a waking takes.
+//! - **WAIT-4 (patience).** The time awake is at least the time that a waking takes, but for a waiter that is sure to wait for long.
 //! - **WAIT-5 (yields).** The processor is kept for a few microseconds at most, and not where that was in vain lately.
 
 use std::cell::Cell;
@@ -81,6 +81,12 @@ impl Waiting {
     pub fn among(self, runners: usize) -> Self {
         let spin = if runners <= self.cores { SPIN } else { Duration::ZERO };
         Self { spin, ..self }
+    }
+
+    /// Returns the policy of a thread that waits for long in any case: it sleeps without offering the processor first.
+    #[must_use]
+    pub fn asleep(self) -> Self {
+        Self { spin: Duration::ZERO, patience: Duration::ZERO, ..self }
     }
 
     /// Returns the time to wake a sleeping thread.
@@ -400,6 +406,7 @@ mod tests {
             );
         }
         assert_eq!(Waiting::with_waking(Duration::MAX).patience(), MOST_PATIENCE);
+        assert_eq!(Waiting::calibrate().among(1).asleep().patience(), Duration::ZERO, "WAIT-4");
         assert!(Waiting::calibrate().cores() >= 1);
         assert_eq!(Waiting::calibrate(), Waiting::calibrate(), "WAIT-4: measured once");
     }

@@ -51,11 +51,10 @@ fn protocols(r: &mut Reader, section: &Section<'_>) -> Vec<ProtocolSpec> {
 fn protocol(r: &mut Reader, all: &Section<'_>, protocol: Protocol) -> Option<ProtocolSpec> {
     all.find(protocol.name())?;
     let section = r.section(all, protocol.name())?;
-    let start = time(r, &section, "start");
+    let start = if section.has("start") { time(r, &section, "start")?.value } else { Time::ZERO };
     let step = if section.has("step") { time(r, &section, "step")?.value } else { Time::ZERO };
-    let efficiency = r.quantity(&section, "efficiency", units::parse_efficiency);
+    let efficiency = r.efficiency(&section, "efficiency");
     let copy = section.has("copy").then(|| r.quantity(&section, "copy", units::parse_bandwidth));
     let copy = if let Some(copy) = copy { Some(copy?.value) } else { None };
-    let (start, efficiency) = (start?.value, efficiency?.value);
     Some(ProtocolSpec { protocol, start, step, efficiency, copy })
 }

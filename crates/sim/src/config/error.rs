@@ -5,7 +5,7 @@ use std::fmt;
 
 use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
 
-/// A stretch of bytes of one source: 0 is the file, `n` the `n`th override.
+/// A stretch of bytes of one source: 0 is the file, `n` the `n`th override, and bases have the largest numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Location {
     pub(super) source: usize,

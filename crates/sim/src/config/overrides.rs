@@ -127,10 +127,10 @@ pub(super) fn drop_grid(root: &mut YamlNode) {
 
 fn drop_sides(part: &mut YamlNode) {
     let Some(topology) = child(part, "topology") else { return };
-    let unused = if topology.location.source > 0 { unused_sides(topology) } else { &[] };
+    let unused = if topology.location.is_override() { unused_sides(topology) } else { &[] };
     if let Value::Mapping(entries) = &mut part.value {
         entries.retain(|entry| {
-            entry.node.location.source > 0 || !unused.contains(&entry.key.as_str())
+            entry.node.location.is_override() || !unused.contains(&entry.key.as_str())
         });
     }
 }

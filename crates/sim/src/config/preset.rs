@@ -33,6 +33,21 @@ const PRESETS: &[Preset] = &[
     Preset { name: "bare", text: include_str!("../../../../machines/bare.yaml") },
 ];
 
+const CHIPS: &[Preset] = &[
+    Preset { name: "a100-sxm", text: include_str!("../../../../machines/chips/a100-sxm.yaml") },
+    Preset { name: "h100-sxm", text: include_str!("../../../../machines/chips/h100-sxm.yaml") },
+    Preset { name: "b200-sxm", text: include_str!("../../../../machines/chips/b200-sxm.yaml") },
+    Preset { name: "mi300x", text: include_str!("../../../../machines/chips/mi300x.yaml") },
+    Preset { name: "gaudi3", text: include_str!("../../../../machines/chips/gaudi3.yaml") },
+    Preset { name: "tpu-v4", text: include_str!("../../../../machines/chips/tpu-v4.yaml") },
+    Preset { name: "tpu-v5e", text: include_str!("../../../../machines/chips/tpu-v5e.yaml") },
+];
+
+/// Every chip that comes with the program: a machine file without the parts around the chip, for `base`.
+pub fn chips() -> &'static [Preset] {
+    CHIPS
+}
+
 /// Every preset, smallest machine first and the one for checking models last.
 pub fn presets() -> &'static [Preset] {
     PRESETS

@@ -98,6 +98,13 @@ pub struct Figure {
     pub source: Option<String>,
 }
 
+impl Figure {
+    /// True for a number, with or without a unit, and for a list of numbers. Words, such as a topology or `unlimited`, are none.
+    pub fn is_number(&self) -> bool {
+        self.value.starts_with(|first: char| first.is_ascii_digit() || first == '[')
+    }
+}
+
 /// The name of an item of a list.
 fn name_of(item: &Tree) -> Option<&str> {
     let Tree::Map(parts) = item else { return None };
@@ -110,8 +117,15 @@ fn name_of(item: &Tree) -> Option<&str> {
 fn collect(path: String, tree: &Tree, figures: &mut Vec<Figure>) {
     match tree {
         Tree::Map(parts) => {
+            let is_one = |(key, value): &&(&str, Tree)| {
+                matches!(*key, "rows" | "columns") && matches!(value, Tree::Number(1))
+            };
+            let is_alone = parts.iter().filter(is_one).count() == 2;
             for (key, value) in parts.iter().filter(|(key, _)| *key != "name") {
-                collect(format!("{path}.{key}"), value, figures);
+                // The link of one part alone is no figure: a file need not name it.
+                if !(is_alone && *key == "link" && flow(value) == flow(&wire(WireSpec::FREE))) {
+                    collect(format!("{path}.{key}"), value, figures);
+                }
             }
         }
         Tree::Items(items) => {
@@ -190,11 +204,9 @@ fn tree(spec: &MachineSpec) -> Tree {
 
 fn collectives(spec: &CollectivesSpec) -> Tree {
     let costs = |costs: &ProtocolSpec| {
-        let mut entries = vec![
-            ("start", Tree::Word(show_time(costs.start))),
-            ("step", Tree::Word(show_time(costs.step))),
-            ("efficiency", Tree::Word(show_efficiency(costs.efficiency))),
-        ];
+        let mut entries: Vec<_> = time_entry("start", costs.start).into_iter().collect();
+        entries.extend(time_entry("step", costs.step));
+        entries.extend(efficiency_entry(costs.efficiency));
         entries.extend(costs.copy.map(|copy| ("copy", Tree::Word(show_bandwidth(copy)))));
         Tree::Map(entries)
     };
@@ -207,9 +219,7 @@ fn collectives(spec: &CollectivesSpec) -> Tree {
         entries.push(("generation", Tree::Word(spec.generation.name().to_owned())));
     }
     entries.push(("channels", Tree::Number(spec.channels)));
-    if spec.spread != Time::ZERO {
-        entries.push(("spread", Tree::Word(show_time(spec.spread))));
-    }
+    entries.extend(time_entry("spread", spec.spread));
     entries.push(("protocols", Tree::Map(protocols.collect())));
     Tree::Map(entries)
 }
@@ -227,9 +237,7 @@ fn system(spec: &MachineSpec) -> Tree {
         entries.push(("levels", Tree::Items(items.collect())));
     }
     let mut host = vec![("link", wire(spec.host))];
-    if spec.launch != Time::ZERO {
-        host.push(("launch", Tree::Word(show_time(spec.launch))));
-    }
+    host.extend(time_entry("launch", spec.launch));
     entries.push(("host", Tree::Map(host)));
     Tree::Map(entries)
 }
@@ -277,10 +285,9 @@ fn inside_switch(
 ) -> impl Iterator<Item = (&'static str, Tree)> {
     let costs = [("multicast", multicast), ("reduction", reduction)];
     let tree = |InSwitchSpec { efficiency, start }| {
-        Tree::Map(vec![
-            ("efficiency", Tree::Word(show_efficiency(efficiency))),
-            ("start", Tree::Word(show_time(start))),
-        ])
+        Tree::Map(
+            efficiency_entry(efficiency).into_iter().chain(time_entry("start", start)).collect(),
+        )
     };
     costs.into_iter().filter_map(move |(key, cost)| Some((key, tree(cost?))))
 }
@@ -340,6 +347,11 @@ fn efficiency_entry(efficiency: Efficiency) -> Option<(&'static str, Tree)> {
         .then(|| ("efficiency", Tree::Word(show_efficiency(efficiency))))
 }
 
+/// A time, unless it is none.
+fn time_entry(key: &'static str, time: Time) -> Option<(&'static str, Tree)> {
+    (time != Time::ZERO).then(|| (key, Tree::Word(show_time(time))))
+}
+
 fn dma(spec: &DmaSpec) -> Tree {
     let mut entries = vec![
         ("bandwidth", Tree::Word(show_bandwidth(spec.bandwidth))),
@@ -382,6 +394,7 @@ fn vector(bandwidth: Bandwidth, costs: VectorCosts) -> Tree {
 }
 
 fn grid(spec: &GridSpec) -> Tree {
+    // One part alone needs no link, but an override may add parts.
     Tree::Map(vec![
         ("rows", Tree::Number(spec.rows)),
         ("columns", Tree::Number(spec.columns)),
@@ -407,6 +420,7 @@ fn flow(tree: &Tree) -> String {
             let items: Vec<String> = items.iter().map(flow).collect();
             format!("[{}]", items.join(", "))
         }
+        Tree::Map(entries) if entries.is_empty() => "{}".to_owned(),
         Tree::Map(entries) => {
             let entries: Vec<String> =
                 entries.iter().map(|(key, value)| format!("{key}: {}", flow(value))).collect();

@@ -189,7 +189,7 @@ impl Reader {
                 None => format!("{path}[{number}]"),
             };
             let location = Location { end: node.location.start, ..node.location };
-            let location = if node.location.source > 0 { node.location } else { location };
+            let location = if node.location.is_override() { node.location } else { location };
             sections.push(self.open(node, location, name, keys));
         }
         sections.into_iter().collect()

@@ -43,7 +43,7 @@ const GRID: &[&str] = &["rows", "columns", "link"];
 
 /// Each section by its dotted path, with its keys.
 const SECTIONS: &[(&str, &[&str])] = &[
-    ("", &["name", "description", "system", "sip", "cube", "pe", "collectives", "sources"]),
+    ("", &["name", "description", "base", "system", "sip", "cube", "pe", "collectives", "sources"]),
     ("system", &["sips", "levels", "host"]),
     ("system.sips", SIPS),
     ("system.sips.link", LINK),

@@ -28,7 +28,8 @@ pub(super) struct Size {
 /// Of several numbers that are too large together, the one to point at: the last that was set by an override, or
 /// else the largest.
 pub(super) fn blame<const N: usize>(parts: [(Location, u64); N]) -> Location {
-    let worst = parts.into_iter().max_by_key(|(location, number)| (location.source, *number));
+    let worst =
+        parts.into_iter().max_by_key(|(location, number)| (location.override_number(), *number));
     worst.expect("CFG-2: something is to blame").0
 }
 

@@ -12,6 +12,7 @@ use std::ops::Range;
 use crate::spec::{FigureSource, MachineSpec, Origin};
 use crate::spelling::suggestion;
 
+use super::base;
 use super::error::Finding;
 use super::print::MachineView;
 use super::reader::{Reader, Section, duplicate, is_nothing, name_of, not_a_mapping, text_of};
@@ -19,9 +20,9 @@ use super::schema;
 use super::yaml::{self, Entry, Value, YamlNode};
 
 /// The key of the section.
-const KEY: &str = "sources";
+pub(super) const KEY: &str = "sources";
 /// Keys of the file whose values are no figures.
-const NO_FIGURES: [&str; 3] = ["name", "description", KEY];
+const NO_FIGURES: [&str; 4] = ["name", "description", base::KEY, KEY];
 
 /// One figure as it stands in the text of a machine file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -130,6 +131,25 @@ pub(super) fn is_below(figure: &str, path: &str) -> bool {
     figure.strip_prefix(path).is_some_and(|rest| rest.starts_with('.'))
 }
 
+/// The section of a base's sources, figure by figure, without the figures that are `given` by the file (BASE-2).
+pub(super) fn spelt_out(base: &YamlNode, given: &BTreeSet<String>) -> Option<Entry> {
+    let Value::Mapping(entries) = &base.value else { return None };
+    let section = entries.iter().find(|entry| entry.key == KEY)?;
+    let Value::Mapping(of_parts) = &section.node.value else { return None };
+    let source_of = |figure: &str| {
+        let above = |entry: &&Entry| entry.key == figure || is_below(figure, &entry.key);
+        of_parts.iter().filter(above).max_by_key(|entry| entry.key.len())
+    };
+    let kept = figures(base).into_iter().filter(|(figure, _)| !given.contains(figure));
+    let kept = kept.filter_map(|(figure, _)| {
+        let source = source_of(&figure)?;
+        Some(Entry { key: figure, ..source.clone() })
+    });
+    let value = Value::Mapping(kept.collect());
+    let node = YamlNode { location: section.node.location, value };
+    Some(Entry { node, ..section.clone() })
+}
+
 /// The paths of all figures of a file and of all its parts that have figures.
 pub(super) fn paths(root: &YamlNode) -> BTreeSet<String> {
     with_parts(figures(root).into_iter().map(|(path, _)| path))
@@ -150,7 +170,7 @@ fn with_parts(figures: impl Iterator<Item = String>) -> BTreeSet<String> {
 /// file itself.
 pub(super) fn drop_overridden(root: &mut YamlNode, before: &BTreeSet<String>) {
     let (of_file, set): (Vec<_>, Vec<_>) =
-        figures(root).into_iter().partition(|(_, node)| node.location.source == 0);
+        figures(root).into_iter().partition(|(_, node)| !node.location.is_override());
     let of_file = with_parts(of_file.into_iter().map(|(path, _)| path));
     let set: BTreeSet<String> = with_parts(set.into_iter().map(|(path, _)| path));
     let Value::Mapping(entries) = &mut root.value else { return };
@@ -159,7 +179,7 @@ pub(super) fn drop_overridden(root: &mut YamlNode, before: &BTreeSet<String>) {
         sources.retain(|source| {
             let is_set = set.contains(&source.key);
             let stale = is_set || before.contains(&source.key) && !of_file.contains(&source.key);
-            source.key_location.source > 0 || !stale
+            source.key_location.is_override() || !stale
         });
     }
 }

@@ -10,6 +10,7 @@
 
 use super::action::{Action, Key};
 use super::{Partition, PartitionOrder};
+use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -35,22 +36,26 @@ impl Entry {
 ///
 /// A partition rarely has more than a few events, and most new events are the last to fire. A short sorted ring holds
 /// those; a heap holds the events that do not fit into the ring.
+///
+/// Its parts are cells: the executor keeps a reference to the agenda of the turn while processes and devices add to it.
 #[repr(C, align(64))]
 pub(super) struct Agenda {
     /// Time of the first event or of the alarm. During the partition's turn, the value from before the turn.
-    due: u64,
+    due: Cell<u64>,
     /// Time of the alarm, `u64::MAX` if there is none.
-    alarm: u64,
+    alarm: Cell<u64>,
     /// Number of events created by the partition, for itself and for others.
-    created: u64,
+    created: Cell<u64>,
     /// Position of the first event of `soon`; its slot is the position modulo `SOON`.
-    head: usize,
-    len: usize,
+    head: Cell<usize>,
+    len: Cell<usize>,
+    /// Number of events in `later`.
+    later_len: Cell<usize>,
     /// Events that fire after all events of `soon`; empty if `soon` is empty.
-    later: BinaryHeap<Reverse<LaterEntry>>,
+    later: RefCell<BinaryHeap<Reverse<LaterEntry>>>,
     /// Number of events that were ever put into `later`.
-    moved: i64,
-    soon: [Entry; SOON],
+    moved: Cell<i64>,
+    soon: [Cell<Entry>; SOON],
 }
 
 /// A future action in the heap.
@@ -68,32 +73,57 @@ const SOON: usize = 16;
 
 impl Agenda {
     fn new() -> Self {
-        let (soon, later) = ([Entry::NONE; SOON], BinaryHeap::new());
-        let (due, alarm) = (u64::MAX, u64::MAX);
-        Self { due, alarm, created: 0, head: 0, len: 0, soon, later, moved: 0 }
+        Self {
+            due: Cell::new(u64::MAX),
+            alarm: Cell::new(u64::MAX),
+            created: Cell::new(0),
+            head: Cell::new(0),
+            len: Cell::new(0),
+            later_len: Cell::new(0),
+            later: RefCell::default(),
+            moved: Cell::new(0),
+            soon: [const { Cell::new(Entry::NONE) }; SOON],
+        }
+    }
+
+    /// Removes every event and the alarm. The count goes on.
+    fn clear(&self) {
+        self.due.set(u64::MAX);
+        self.alarm.set(u64::MAX);
+        self.head.set(0);
+        self.len.set(0);
+        self.later.borrow_mut().clear();
+        self.later_len.set(0);
+    }
+
+    /// Returns the slot of a position.
+    #[inline]
+    fn slot(&self, position: usize) -> &Cell<Entry> {
+        &self.soon[position % SOON]
     }
 
     /// Returns the time of the first event, `u64::MAX` if there is none.
     #[inline]
     pub(super) fn first_event(&self) -> u64 {
-        if self.len == 0 { u64::MAX } else { self.soon[self.head % SOON].time }
+        if self.len.get() == 0 { u64::MAX } else { self.slot(self.head.get()).get().time }
     }
 
     /// Takes the alarm and returns its time, if it fires before `end` and before the first event, which is at `first`, or at
     /// the time of that event (AGD-3).
     #[inline]
-    pub(super) fn take_alarm(&mut self, first: u64, end: u64) -> Option<u64> {
-        let is_due = self.alarm < end && self.alarm <= first;
-        is_due.then(|| std::mem::replace(&mut self.alarm, u64::MAX))
+    pub(super) fn take_alarm(&self, first: u64, end: u64) -> Option<u64> {
+        let alarm = self.alarm.get();
+        (alarm < end && alarm <= first).then(|| self.alarm.replace(u64::MAX))
     }
 
     /// Takes the first event; there is one.
     #[inline]
-    pub(super) fn pop(&mut self) -> Entry {
-        let entry = self.soon[self.head % SOON];
-        self.len -= 1;
-        self.head += 1;
-        if self.len == 0 {
+    pub(super) fn pop(&self) -> Entry {
+        let (head, left) = (self.head.get(), self.len.get() - 1);
+        let entry = self.slot(head).get();
+        self.len.set(left);
+        self.head.set(head + 1);
+        if left == 0 {
             self.refill();
         }
         entry
@@ -101,59 +131,77 @@ impl Agenda {
 
     /// Takes the first event, if it fires before `end`.
     #[cfg(test)]
-    fn pop_before(&mut self, end: u64) -> Option<Entry> {
+    fn pop_before(&self, end: u64) -> Option<Entry> {
         (self.first_event() < end).then(|| self.pop())
     }
 
     /// Refills the empty ring from its first slot, which is most likely in the cache.
     #[inline]
-    fn refill(&mut self) {
-        self.head = 0;
-        if !self.later.is_empty() {
+    fn refill(&self) {
+        self.head.set(0);
+        if self.later_len.get() > 0 {
             self.take_later();
         }
     }
 
     #[cold]
-    fn take_later(&mut self) {
-        for slot in self.soon.iter_mut().take(SOON / 2) {
-            let Some(Reverse(later)) = self.later.pop() else { break };
-            let LaterEntry { time, key, action, .. } = later;
-            *slot = Entry { time, key, action };
-            self.len += 1;
+    fn take_later(&self) {
+        let mut later = self.later.borrow_mut();
+        for slot in self.soon.iter().take(SOON / 2) {
+            let Some(Reverse(first)) = later.pop() else { break };
+            let LaterEntry { time, key, action, .. } = first;
+            slot.set(Entry { time, key, action });
+            self.len.set(self.len.get() + 1);
         }
+        self.later_len.set(later.len());
     }
 
-    /// Adds an event.
+    /// Returns the key of an event that the partition, which is `own`, creates now.
+    #[inline]
+    pub(super) fn next_key(&self, now: u64, own: Partition) -> Key {
+        let created = self.created.get() + 1;
+        self.created.set(created);
+        Key::new(now, own, created)
+    }
+
+    /// Adds an event. The due time stays: the caller updates it, unless the partition has its turn.
     #[inline(always)]
     #[expect(
         clippy::inline_always,
         reason = "an entry passed to a function is written, read and written again"
     )]
-    fn push(&mut self, entry: Entry) {
-        if (self.len == SOON || !self.later.is_empty()) && self.keep_for_later(entry) {
+    pub(super) fn push(&self, entry: Entry) {
+        let len = self.len.get();
+        if (len == SOON || self.later_len.get() > 0) && self.keep_for_later(entry) {
             return;
         }
-        let mut at = self.head + self.len;
-        self.len += 1;
-        while at > self.head && entry.is_before(&self.soon[(at - 1) % SOON]) {
-            self.soon[at % SOON] = self.soon[(at - 1) % SOON];
+        let (head, len) = (self.head.get(), self.len.get());
+        let mut at = head + len;
+        self.len.set(len + 1);
+        while at > head {
+            let before = self.slot(at - 1).get();
+            if !entry.is_before(&before) {
+                break;
+            }
+            self.slot(at).set(before);
             at -= 1;
         }
-        self.soon[at % SOON] = entry;
+        self.slot(at).set(entry);
     }
 
     /// Makes room in the ring, or puts the entry into the heap if it belongs there; true for the heap.
     #[cold]
-    fn keep_for_later(&mut self, entry: Entry) -> bool {
-        while self.len >= SOON {
-            self.len -= 1;
-            let last = self.soon[(self.head + self.len) % SOON];
-            self.put_later(last, -1);
+    fn keep_for_later(&self, entry: Entry) -> bool {
+        while self.len.get() >= SOON {
+            let left = self.len.get() - 1;
+            self.len.set(left);
+            self.put_later(self.slot(self.head.get() + left).get(), -1);
         }
-        let first = self.later.peek();
-        let is_later =
-            first.is_some_and(|Reverse(first)| (first.time, first.key) <= (entry.time, entry.key));
+        let is_later = self
+            .later
+            .borrow()
+            .peek()
+            .is_some_and(|Reverse(first)| (first.time, first.key) <= (entry.time, entry.key));
         if is_later {
             self.put_later(entry, 1);
         }
@@ -161,11 +209,13 @@ impl Agenda {
     }
 
     /// Puts an event into the heap, before (-1) or after (1) those of the same time and key.
-    fn put_later(&mut self, entry: Entry, side: i64) {
+    fn put_later(&self, entry: Entry, side: i64) {
         let Entry { time, key, action } = entry;
-        self.moved += 1;
-        let order = side * self.moved;
-        self.later.push(Reverse(LaterEntry { time, key, order, action }));
+        let moved = self.moved.get() + 1;
+        self.moved.set(moved);
+        let order = side * moved;
+        self.later.borrow_mut().push(Reverse(LaterEntry { time, key, order, action }));
+        self.later_len.set(self.later_len.get() + 1);
     }
 }
 
@@ -173,7 +223,7 @@ impl Agenda {
 pub(super) struct Agendas {
     list: Box<[Agenda]>,
     /// A lower bound of the first due time of each `BLOCK` partitions: a search skips blocks that cannot be due.
-    blocks: Box<[u64]>,
+    blocks: Box<[Cell<u64>]>,
 }
 
 const BLOCK: usize = 32;
@@ -183,30 +233,26 @@ impl Agendas {
         let partitions = partitions as usize;
         Self {
             list: std::iter::repeat_with(Agenda::new).take(partitions).collect(),
-            blocks: vec![u64::MAX; partitions.div_ceil(BLOCK)].into(),
+            blocks: vec![Cell::new(u64::MAX); partitions.div_ceil(BLOCK)].into(),
         }
     }
 
     /// Removes every event. The counts continue, so that no key is used twice.
-    pub(super) fn clear(&mut self) {
-        for agenda in &mut self.list {
-            *agenda = Agenda { created: agenda.created, ..Agenda::new() };
-        }
-        self.blocks.fill(u64::MAX);
+    pub(super) fn clear(&self) {
+        self.list.iter().for_each(Agenda::clear);
+        self.blocks.iter().for_each(|block| block.set(u64::MAX));
     }
 
     /// Returns the agenda of one partition.
     #[inline]
-    pub(super) fn of(&mut self, partition: Partition) -> &mut Agenda {
-        &mut self.list[partition.0 as usize]
+    pub(super) fn of(&self, partition: Partition) -> &Agenda {
+        &self.list[partition.0 as usize]
     }
 
     /// Returns the key of an event that `origin` creates now.
     #[inline]
-    pub(super) fn next_key(&mut self, now: u64, origin: Partition) -> Key {
-        let agenda = self.of(origin);
-        agenda.created += 1;
-        Key::new(now, origin, agenda.created)
+    pub(super) fn next_key(&self, now: u64, origin: Partition) -> Key {
+        self.of(origin).next_key(now, origin)
     }
 
     /// Adds an event of a partition.
@@ -215,52 +261,53 @@ impl Agendas {
         clippy::inline_always,
         reason = "an entry passed to a function is written, read and written again"
     )]
-    pub(super) fn push(&mut self, partition: Partition, entry: Entry) {
+    pub(super) fn push(&self, partition: Partition, entry: Entry) {
         let agenda = self.of(partition);
         agenda.push(entry);
-        if entry.time < agenda.due {
-            self.due_at(partition, entry.time);
+        if entry.time < agenda.due.get() {
+            self.due_at(partition, agenda, entry.time);
         }
     }
 
     /// Sets the alarm of a partition; `u64::MAX` for none.
     #[inline]
-    pub(super) fn set_alarm(&mut self, partition: Partition, time: u64) {
+    pub(super) fn set_alarm(&self, partition: Partition, time: u64) {
         let agenda = self.of(partition);
-        agenda.alarm = time;
-        if time < agenda.due {
-            self.due_at(partition, time);
+        agenda.alarm.set(time);
+        if time < agenda.due.get() {
+            self.due_at(partition, agenda, time);
         }
     }
 
     /// Sets the due time of a partition to an earlier time.
     #[inline]
-    fn due_at(&mut self, partition: Partition, time: u64) {
-        self.of(partition).due = time;
-        let block = &mut self.blocks[partition.0 as usize / BLOCK];
-        *block = time.min(*block);
+    fn due_at(&self, partition: Partition, agenda: &Agenda, time: u64) {
+        agenda.due.set(time);
+        let block = &self.blocks[partition.0 as usize / BLOCK];
+        block.set(time.min(block.get()));
     }
 
     /// Updates the due time of a partition after its turn.
     #[inline]
-    pub(super) fn end_turn(&mut self, partition: Partition) {
+    pub(super) fn end_turn(&self, partition: Partition) {
         let agenda = self.of(partition);
-        agenda.due = agenda.first_event().min(agenda.alarm);
+        agenda.due.set(agenda.first_event().min(agenda.alarm.get()));
     }
 
     /// Returns the time of the first event of all partitions, `u64::MAX` if there is none.
-    pub(super) fn first_due(&mut self) -> u64 {
+    pub(super) fn first_due(&self) -> u64 {
         // After a turn a block's bound may be too low, but never too high.
         loop {
-            let first = self.blocks.iter().copied().min().unwrap_or(u64::MAX);
+            let first = self.blocks.iter().map(Cell::get).min().unwrap_or(u64::MAX);
             if first == u64::MAX {
                 return first;
             }
             let mut exact = false;
-            for (block, agendas) in self.blocks.iter_mut().zip(self.list.chunks(BLOCK)) {
-                if *block == first {
-                    *block = agendas.iter().map(|agenda| agenda.due).min().unwrap_or(u64::MAX);
-                    exact |= *block == first;
+            for (block, agendas) in self.blocks.iter().zip(self.list.chunks(BLOCK)) {
+                if block.get() == first {
+                    let due = agendas.iter().map(|agenda| agenda.due.get()).min();
+                    block.set(due.unwrap_or(u64::MAX));
+                    exact |= block.get() == first;
                 }
             }
             if exact {
@@ -274,8 +321,8 @@ impl Agendas {
         out.clear();
         let blocks = (0..).step_by(BLOCK).zip(&self.blocks).zip(self.list.chunks(BLOCK));
         for ((first, block), agendas) in blocks {
-            if *block < end {
-                let due = (first..).zip(agendas).filter(|(_, agenda)| agenda.due < end);
+            if block.get() < end {
+                let due = (first..).zip(agendas).filter(|(_, agenda)| agenda.due.get() < end);
                 out.extend(due.map(|(partition, _)| Partition(partition)));
             }
         }
@@ -308,7 +355,7 @@ mod tests {
         fn agd_1_agd_2_an_agenda_is_a_sorted_set(
             script in prop::collection::vec((0..40usize, prop_oneof![0..3u64, 0..5_000u64], 0..3u8), 0..400)
         ) {
-            let mut agendas = Agendas::new(40);
+            let agendas = Agendas::new(40);
             let mut models = vec![BTreeSet::new(); 40];
             for (count, (partition, delay, pops)) in (0..).zip(script) {
                 let (at, model) = (Partition(u32::try_from(partition).unwrap()), &mut models[partition]);
@@ -331,7 +378,7 @@ mod tests {
 
         #[test]
         fn agd_1_many_events_come_out_in_order(times in prop::collection::vec(0..1_000u64, 0..300)) {
-            let mut agenda = Agenda::new();
+            let agenda = Agenda::new();
             for (count, time) in (0..).zip(&times) {
                 agenda.push(entry(*time, count));
             }
@@ -344,7 +391,7 @@ mod tests {
 
     #[test]
     fn agd_1_events_of_one_key_leave_in_the_order_of_adding() {
-        let mut agenda = Agenda::new();
+        let agenda = Agenda::new();
         let event = |time, action| Entry { action: Action::resume(action), ..entry(time, 0) };
         for action in (0..40).rev() {
             agenda.push(event(7, action));
@@ -360,7 +407,7 @@ mod tests {
 
     #[test]
     fn agd_1_what_comes_later_stays() {
-        let mut agenda = Agenda::new();
+        let agenda = Agenda::new();
         for (time, count) in [(5, 0), (7, 1), (5, 2)] {
             agenda.push(entry(time, count));
         }
@@ -373,10 +420,10 @@ mod tests {
 
     #[test]
     fn agd_2_agd_3_an_alarm_comes_before_the_events_of_its_instant() {
-        let (mut agendas, at) = (Agendas::new(1), Partition(0));
+        let (agendas, at) = (Agendas::new(1), Partition(0));
         agendas.push(at, entry(5, 0));
         agendas.set_alarm(at, 5);
-        let mut take = |alarm: Option<u64>, end| {
+        let take = |alarm: Option<u64>, end| {
             if let Some(alarm) = alarm {
                 agendas.set_alarm(at, alarm);
             }

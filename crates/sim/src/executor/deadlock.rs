@@ -37,7 +37,7 @@ pub struct Deadlock {
 }
 
 impl Deadlock {
-    pub(super) fn new(time: Time, mut waiting: Vec<Waiting>) -> Self {
+    pub(crate) fn new(time: Time, mut waiting: Vec<Waiting>) -> Self {
         waiting.sort_by(|a, b| (a.partition, &a.process).cmp(&(b.partition, &b.process)));
         let cycle = find_cycle(&waiting);
         Self { time, waiting, cycle }

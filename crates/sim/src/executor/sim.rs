@@ -59,7 +59,8 @@ impl Sim {
     pub fn stop_here(&self) {
         let State { clock, run, .. } = &*self.0;
         self.stop();
-        if !run.is_running.get() {
+        // Shards have one window: none of them can end it alone.
+        if !run.is_running.get() || run.is_shared.get() {
             return;
         }
         let end = clock.now.get() + 1;
@@ -77,11 +78,11 @@ impl Sim {
     }
 
     /// Registers a device and returns the number for scheduling its actions.
-    pub(crate) fn register(&self, device: Rc<dyn Device>) -> DeviceId {
+    pub(crate) fn register(&self, device: Rc<impl Device + 'static>) -> DeviceId {
         let registry = &self.0.registry;
         let id = registry.device_count.get();
         registry.device_count.set(id + 1);
-        registry.new_devices.borrow_mut().push(device);
+        registry.new_devices.borrow_mut().push(Box::new(device));
         registry.has_changes.set(true);
         DeviceId(id)
     }
@@ -120,7 +121,7 @@ impl Sim {
             partition == origin || time.as_ps() >= state.clock.window_end.get(),
             "SIM-3: {origin:?} acts on {partition:?} within the lookahead"
         );
-        let mut agendas = state.pending.agendas.borrow_mut();
+        let agendas = &state.pending.agendas;
         let key = agendas.next_key(now, origin);
         agendas.push(partition, Entry { time: time.as_ps(), key, action });
     }
@@ -131,14 +132,14 @@ impl Sim {
     pub(crate) fn reserve(&self, time: Time) -> Key {
         let State { clock, current, pending, .. } = &*self.0;
         clock.latest.set(clock.latest.get().max(time.as_ps()));
-        pending.agendas.borrow_mut().next_key(clock.now.get(), current.partition.get())
+        pending.agendas.next_key(clock.now.get(), current.partition.get())
     }
 
     /// Reserves the key of an event whose time is not known yet.
     #[inline]
     pub(crate) fn reserve_key(&self) -> Key {
         let State { clock, current, pending, .. } = &*self.0;
-        pending.agendas.borrow_mut().next_key(clock.now.get(), current.partition.get())
+        pending.agendas.next_key(clock.now.get(), current.partition.get())
     }
 
     /// Sets the alarm of the current partition: `device` is called before the events of that instant, and before time
@@ -146,14 +147,14 @@ impl Sim {
     #[inline]
     pub(crate) fn set_alarm(&self, time: Time, device: DeviceId) {
         self.0.registry.alarm_device.set(device.0);
-        self.0.pending.agendas.borrow_mut().set_alarm(self.partition(), time.as_ps());
+        self.0.pending.agendas.set_alarm(self.partition(), time.as_ps());
     }
 
     /// Returns the last instant up to which nothing happens in the current partition that is not known yet: the time of
     /// the next event, or the end of the window.
     #[inline]
     pub(crate) fn quiet_until(&self) -> Time {
-        let first = self.0.pending.agendas.borrow_mut().of(self.partition()).first_event();
+        let first = self.0.pending.agendas.of(self.partition()).first_event();
         Time::ps(first.min(self.0.clock.window_end.get() - 1))
     }
 
@@ -178,8 +179,16 @@ impl Sim {
             return self.overflow();
         }
         let action = Action::of(device, payload);
-        let mut agendas = self.0.pending.agendas.borrow_mut();
+        let agendas = &self.0.pending.agendas;
         agendas.push(partition, Entry { time: time.as_ps(), key, action });
+    }
+
+    /// Requires that an event of another shard is not too late (SIM-3).
+    pub(crate) fn check_arrival(&self, time: Time, partition: Partition) {
+        assert!(
+            time.as_ps() >= self.0.clock.window_end.get(),
+            "SIM-3: another shard acts on {partition:?} within the lookahead"
+        );
     }
 
     /// Resumes a process of the current partition at `time`, with the key that was reserved for it.
@@ -188,7 +197,7 @@ impl Sim {
             return self.overflow();
         }
         let action = Action::resume(task.pack());
-        let mut agendas = self.0.pending.agendas.borrow_mut();
+        let agendas = &self.0.pending.agendas;
         agendas.push(self.partition(), Entry { time: time.as_ps(), key, action });
     }
 
@@ -198,6 +207,22 @@ impl Sim {
         assert!(time == now, "SIM-1: {origin:?} acts at {time}, before {now}");
         assert!(partition == origin, "SIM-3: {origin:?} acts on {partition:?} without delay");
         self.0.pending.ready.push(action);
+    }
+
+    /// True if an action without delay that is added now is the next one to fire. Its cause may do the action itself, and
+    /// then counts it ([`Sim::count_action`]).
+    #[inline]
+    pub(crate) fn is_next(&self) -> bool {
+        let State { clock, current, pending, .. } = &*self.0;
+        let agenda = pending.agendas.of(current.partition.get());
+        pending.ready.is_empty() && agenda.first_event() > clock.now.get()
+    }
+
+    /// Counts an action that its cause has done itself as an event.
+    #[inline]
+    pub(crate) fn count_action(&self) {
+        let events = &self.0.clock.events;
+        events.set(events.get() + 1);
     }
 
     /// Ends the run: an event lies after [`Time::MAX`].
@@ -217,7 +242,7 @@ impl Sim {
     fn prepare(&self, time: Time, partition: Partition, action: Action) {
         let State { clock, pending, .. } = &*self.0;
         let time = self.0.settled_after(time.as_ps(), partition);
-        let mut agendas = pending.agendas.borrow_mut();
+        let agendas = &pending.agendas;
         let key = agendas.next_key(clock.now.get(), partition);
         agendas.push(partition, Entry { time, key, action });
     }
@@ -242,7 +267,15 @@ impl Sim {
     /// Resumes the running process at `time`.
     #[inline]
     pub(crate) fn resume_at(&self, time: Time) {
-        self.act_at(time, self.partition(), Action::resume(self.task().pack()));
+        let State { clock, current, run, pending, .. } = &*self.0;
+        let (now, partition) = (clock.now.get(), current.partition.get());
+        let action = Action::resume(current.task.get().pack());
+        if time.as_ps() <= now || time == Time::MAX || !run.is_running.get() {
+            return self.act_at(time, partition, action);
+        }
+        let agenda = pending.agendas.of(partition);
+        let key = agenda.next_key(now, partition);
+        agenda.push(Entry { time: time.as_ps(), key, action });
     }
 
     /// Waits for `span` of simulated time.

@@ -5,6 +5,7 @@ use super::agenda::{Agendas, Entry};
 use super::task::Slab;
 use super::watch::{DozingProcess, Question};
 use super::{Device, Partition, Process, TaskId, Wait};
+use crate::exchange::Standing;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -46,6 +47,8 @@ pub(super) struct RunStatus {
     /// True during [`super::Executor::run`]. Before a run, any code may schedule events for every partition.
     pub(super) is_running: Cell<bool>,
     pub(super) is_stopped: Cell<bool>,
+    /// True if other shards have a part of the partitions (SIM-10).
+    pub(super) is_shared: Cell<bool>,
     /// True if an event was scheduled after the end of time.
     pub(super) has_overflowed: Cell<bool>,
     /// The partitions that ended the current window early, and the new ends ([`super::Sim::stop_here`]).
@@ -58,7 +61,7 @@ pub(super) struct RunStatus {
 
 /// The actions that have not fired.
 pub(super) struct Pending {
-    pub(super) agendas: RefCell<Agendas>,
+    pub(super) agendas: Agendas,
     /// The actions without delay of the partition that has its turn.
     pub(super) ready: Ready,
 }
@@ -74,6 +77,11 @@ impl Ready {
     fn new() -> Self {
         let (len, first) = (Cell::new(0), Cell::new(Action::NONE));
         Self { len, first, others: RefCell::default() }
+    }
+
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.len.get() == 0
     }
 
     /// Adds an action at the end.
@@ -112,7 +120,7 @@ pub(super) struct Registry {
     /// True if one of the lists below, or [`Inquiry::questions`], is not empty.
     pub(super) has_changes: Cell<bool>,
     pub(super) new_processes: RefCell<Vec<(TaskId, Process)>>,
-    pub(super) new_devices: RefCell<Vec<Rc<dyn Device>>>,
+    pub(super) new_devices: RefCell<Vec<Box<dyn Device>>>,
     pub(super) canceled: RefCell<Vec<TaskId>>,
 }
 
@@ -121,7 +129,7 @@ pub(super) struct Registry {
 pub(super) struct Watchers {
     /// The processes in [`super::Sim::pause`] (SIM-7).
     pub(super) paused: RefCell<Vec<(Partition, TaskId)>>,
-    /// The value of [`Clock::events`] after the paused processes were resumed last.
+    /// Number of events, of all partitions, after the paused processes were resumed last.
     pub(super) events_after_pauses: Cell<u64>,
     /// The processes in [`super::Sim::doze_until`] (SIM-8).
     pub(super) dozing: RefCell<Vec<DozingProcess>>,
@@ -155,10 +163,7 @@ impl State {
                 key: Cell::new(Key::LAST),
             },
             run: RunStatus::default(),
-            pending: Pending {
-                agendas: RefCell::new(Agendas::new(partitions)),
-                ready: Ready::new(),
-            },
+            pending: Pending { agendas: Agendas::new(partitions), ready: Ready::new() },
             registry: Registry::default(),
             watchers: Watchers::default(),
             inquiry: Inquiry::default(),
@@ -180,6 +185,25 @@ impl State {
         self.run.settled.borrow_mut().clear();
         self.run.is_running.set(true);
         self.inquiry.is_quiet.set(true);
+    }
+
+    /// Returns what is known between two windows.
+    #[inline]
+    pub(super) fn standing(&self, is_interrupted: bool) -> Standing {
+        let watchers = &self.watchers;
+        let is_dozing = !watchers.dozing.borrow().is_empty();
+        Standing {
+            due: self.pending.agendas.first_due(),
+            unsure: u64::MAX,
+            doze: if is_dozing { self.first_doze() } else { u64::MAX },
+            paused: watchers.paused.borrow().len() as u64,
+            events: self.clock.events.get(),
+            latest: self.clock.latest.get(),
+            live: self.registry.tasks.borrow().live() as u64,
+            steps: 0,
+            is_stopped: self.run.is_stopped.get(),
+            is_interrupted,
+        }
     }
 
     /// Ends a run. `turns` are the partitions of the last window of a run that can be continued.
@@ -221,23 +245,24 @@ impl State {
         self.watchers.dozing.borrow_mut().clear();
         self.inquiry.questions.borrow_mut().clear();
         while self.pending.ready.pop().is_some() {}
-        self.pending.agendas.borrow_mut().clear();
+        self.pending.agendas.clear();
     }
 
     /// Resumes the paused processes at `due`, the time of the next event. If no event is left, resumes them now if
     /// another event has fired since they were resumed last (SIM-7). Returns the time of the next event, `u64::MAX` if
-    /// there is none.
+    /// there is none. `paused` and `events` count processes and events of all partitions.
     #[cold]
-    pub(super) fn end_pauses(&self, due: u64) -> u64 {
+    pub(super) fn end_pauses(&self, due: u64, paused: u64, events: u64) -> u64 {
         let (clock, watchers) = (&self.clock, &self.watchers);
-        if due == u64::MAX && clock.events.get() <= watchers.events_after_pauses.get() {
+        if due == u64::MAX && events <= watchers.events_after_pauses.get() {
             return due;
         }
         let time = if due == u64::MAX { clock.latest.get() } else { due };
-        let mut paused = watchers.paused.take();
-        paused.sort_unstable();
-        watchers.events_after_pauses.set(clock.events.get() + paused.len() as u64);
-        for (partition, task) in paused {
+        let mut resumed = watchers.paused.take();
+        // Equals keep the order in which they paused, which their partition knows alone (PAR-2).
+        resumed.sort_by_key(|(partition, _)| *partition);
+        watchers.events_after_pauses.set(events + paused);
+        for (partition, task) in resumed {
             self.resume_at(time, partition, task);
         }
         time
@@ -245,7 +270,7 @@ impl State {
 
     /// Schedules the resumption of a process, as an event that its own partition creates.
     pub(super) fn resume_at(&self, time: u64, partition: Partition, task: TaskId) {
-        let mut agendas = self.pending.agendas.borrow_mut();
+        let agendas = &self.pending.agendas;
         let key = agendas.next_key(time, partition);
         agendas.push(partition, Entry { time, key, action: Action::resume(task.pack()) });
     }

@@ -70,23 +70,34 @@ pub(super) struct Slab {
     slots: Vec<SlotState>,
     free: Vec<u32>,
     live: usize,
+    started: u64,
 }
 
 struct SlotState {
     generation: u32,
-    process: Option<(String, Partition)>,
+    process: Option<ProcessName>,
+}
+
+/// The name of a process, and where it runs.
+struct ProcessName {
+    name: String,
+    partition: Partition,
+    /// Number of processes that were started before. Only the order of processes of one partition means something.
+    started: u64,
 }
 
 impl Slab {
     fn insert(&mut self, name: String, partition: Partition) -> TaskId {
         self.live += 1;
+        let process = Some(ProcessName { name, partition, started: self.started });
+        self.started += 1;
         if let Some(index) = self.free.pop() {
             let slot = &mut self.slots[index as usize];
-            slot.process = Some((name, partition));
+            slot.process = process;
             return TaskId { index, generation: slot.generation };
         }
         let index = u32::try_from(self.slots.len()).expect("fewer than 2^32 processes");
-        self.slots.push(SlotState { generation: 0, process: Some((name, partition)) });
+        self.slots.push(SlotState { generation: 0, process });
         TaskId { index, generation: 0 }
     }
 
@@ -113,7 +124,7 @@ impl Slab {
             .is_some_and(|slot| slot.generation == task.generation && slot.process.is_some())
     }
 
-    fn get(&self, task: TaskId) -> Option<&(String, Partition)> {
+    fn get(&self, task: TaskId) -> Option<&ProcessName> {
         self.slots
             .get(task.index())
             .filter(|slot| slot.generation == task.generation)?
@@ -122,19 +133,27 @@ impl Slab {
     }
 
     pub(super) fn partition_of(&self, task: TaskId) -> Option<Partition> {
-        self.get(task).map(|(_, partition)| *partition)
+        self.get(task).map(|process| process.partition)
     }
 
     pub(super) fn name_of(&self, task: TaskId) -> Option<String> {
-        self.get(task).map(|(name, _)| name.clone())
+        self.get(task).map(|process| process.name.clone())
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (TaskId, String, Partition)> {
-        self.slots.iter().enumerate().filter_map(|(index, slot)| {
-            let (name, partition) = slot.process.as_ref()?;
-            let index = u32::try_from(index).expect("fewer than 2^32 processes");
-            Some((TaskId { index, generation: slot.generation }, name.clone(), *partition))
-        })
+    /// Returns the processes in the order in which they were started, which for the processes of one partition does not
+    /// depend on those of others.
+    pub(super) fn in_order(&self) -> Vec<(TaskId, String, Partition)> {
+        let mut processes: Vec<_> = (0..)
+            .zip(&self.slots)
+            .filter_map(|(index, slot)| {
+                let process = slot.process.as_ref()?;
+                Some((process, TaskId { index, generation: slot.generation }))
+            })
+            .collect();
+        processes.sort_unstable_by_key(|(process, _)| process.started);
+        let named =
+            |(process, task): (&ProcessName, _)| (task, process.name.clone(), process.partition);
+        processes.into_iter().map(named).collect()
     }
 }
 

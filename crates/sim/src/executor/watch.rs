@@ -38,7 +38,6 @@ impl Future for Doze {
 }
 
 /// A process that dozes until `time`.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct DozingProcess {
     time: u64,
     partition: Partition,
@@ -92,19 +91,25 @@ impl Sim {
 }
 
 impl State {
+    /// Returns the earliest deadline of a dozing process, `u64::MAX` if there is none.
+    pub(super) fn first_doze(&self) -> u64 {
+        let dozing = self.watchers.dozing.borrow();
+        dozing.iter().map(|process| process.time).min().unwrap_or(u64::MAX)
+    }
+
     /// Resumes the processes whose deadline lies before the end of the next window. Returns the start of that window:
-    /// `due`, the time of the next event, or an earlier deadline.
+    /// `due`, the time of the next event, or an earlier deadline, of which `first` is the earliest.
     #[cold]
-    pub(super) fn end_dozes(&self, due: u64, span: u64) -> u64 {
+    pub(super) fn end_dozes(&self, due: u64, first: u64, span: u64) -> u64 {
         if due == u64::MAX {
             return due;
         }
         let mut dozing = self.watchers.dozing.borrow_mut();
-        let first = dozing.iter().map(|process| process.time).min().unwrap_or(due);
         let start = due.min(first.max(self.clock.window_end.get()));
         let end = start.saturating_add(span);
         let mut resumed: Vec<_> = dozing.extract_if(.., |process| process.time < end).collect();
-        resumed.sort_unstable();
+        // Equals keep the order in which they dozed off, which their partition knows alone (PAR-2).
+        resumed.sort_by_key(|process| (process.time, process.partition));
         for DozingProcess { time, partition, task } in resumed {
             self.resume_at(time.max(start), partition, task);
         }
@@ -117,7 +122,7 @@ impl Executor {
     pub(super) fn answer(&mut self, question: &Question) {
         let state = self.sim.share();
         let inquiry = &state.inquiry;
-        let mut tasks: Vec<_> = state.registry.tasks.borrow().iter().collect();
+        let mut tasks = state.registry.tasks.borrow().in_order();
         tasks.retain(|(_, name, partition)| {
             *partition == question.partition && question.names.iter().any(|asked| asked == name)
         });

@@ -1,6 +1,8 @@
 //! Time and bytes by line of a kernel's source.
 //!
 //! - **LIN-1 (whole).** The times of the lines of a kernel add up to the stall stacks of its programs.
+//! - **LIN-2 (traced).** A recorded run notes each stretch of a program's time with its line: the stretches of a line add up to
+//!   its time.
 
 use super::{Program, Tl};
 use crate::record::LineTotal;
@@ -76,6 +78,35 @@ mod tests {
     use crate::stall::Kind;
     use crate::value::{DType, Value};
     use crate::{MachineSpec, Time};
+
+    #[test]
+    fn lin_2_traces_show_the_time_of_each_line() {
+        let spec = MachineSpec::preset("quad-sip").unwrap();
+        let mut machine = Machine::new(spec, Options { record: true, ..Options::default() });
+        let place = |line: &str, text: &str| (format!("nap.py:{line}"), text.to_owned());
+        let lines = vec![place("1", "  rest()"), place("2", "sleep()"), place("3", "wake()")];
+        let lines = Rc::new(Lines { kernel: "nap".to_owned(), lines });
+        let pes = machine.pes(0);
+        machine.launch(0, "nap", &pes[..2], move |tl| {
+            tl.follow(&lines);
+            async move {
+                tl.compute(Time::ns(5)).await;
+                tl.at_line(1);
+                tl.compute(Time::ns(7)).await;
+                tl.compute(Time::ns(9)).await;
+                Ok(())
+            }
+        });
+        let report = machine.run().unwrap();
+        let log = &report.ops[0];
+        let of = |name: &str| {
+            let ops = log.iter().filter(|op| op.label == "line" && log.label(op) == name);
+            ops.map(|op| (op.end - op.start).as_ps()).sum::<u64>()
+        };
+        assert_eq!((of("nap.py:1 rest()"), of("nap.py:2 sleep()")), (10_000, 32_000), "LIN-2");
+        let total: u64 = report.lines.iter().map(|line| line.stack.total().as_ps()).sum();
+        assert_eq!(total, 42_000, "LIN-2: as in the report");
+    }
 
     #[test]
     fn lin_1_lines_add_up_to_the_stalls_of_their_programs() {

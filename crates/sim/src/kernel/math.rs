@@ -206,7 +206,8 @@ impl Tl {
         self.reduce(Reduce::Max, tile, axis)
     }
 
-    /// Computes `left · right (+ accumulator)`: `[m, k]` by `[k, n]`, k ascending, of type [`DType::product`].
+    /// Computes `left · right (+ accumulator)`: `[m, k]` by `[k, n]`, k ascending, of type [`DType::product`]. Tiles of three
+    /// axes are as many products as their first axis is long.
     #[track_caller]
     pub fn dot(&self, left: &Tile, right: &Tile, accumulator: Option<&Tile>) -> Computing {
         self.dot_at(left, right, accumulator, None)
@@ -221,22 +222,22 @@ impl Tl {
         accumulator: Option<&Tile>,
         number: Option<NumberType>,
     ) -> Computing {
-        let [m, n, k] = match self.product(left, right, accumulator) {
-            Ok(dims) => dims,
+        let product = match self.product(left, right, accumulator) {
+            Ok(product) => product,
             Err(error) => return self.failed(error),
         };
-        let value = both(self, left, right).map(|(x, y)| {
-            Value::dot(&x, &y, [m, n, k], accumulator.and_then(Tile::value).as_ref())
-        });
+        let value = both(self, left, right)
+            .map(|(x, y)| product.value(&x, &y, accumulator.and_then(Tile::value).as_ref()));
         let dtype = left.dtype().product();
-        let tile = Tile::in_scratch(self.program(), dtype, [m, n].into(), value, "a product");
+        let tile = Tile::in_scratch(self.program(), dtype, product.shape(), value, "a product");
         let bytes = left.bytes() + right.bytes();
         let gemm = &self.program().world().spec.gemm;
+        let operations = product.count * self.operations(product.dims);
         let span = match number.and_then(|number| gemm.rates[number as usize]) {
-            None => self.product_time(left.dtype(), [m, n, k]),
-            Some(rate) => gemm.efficiency.of(rate).time_for(self.operations([m, n, k])),
+            None => self.program().world().product_rates[left.dtype() as usize],
+            Some(rate) => gemm.efficiency.of(rate),
         };
-        self.engine(Engine::Gemm, "dot", span, bytes, tile)
+        self.engine(Engine::Gemm, "dot", span.time_for(operations), bytes, tile)
     }
 
     /// Computes the product of `f32` tiles at the machine's rate for tf32. The numbers are those of `f32`.
@@ -252,38 +253,32 @@ impl Tl {
     /// Computes `left · right + sum` in the scratch memory of `sum`; the first product has no sum.
     #[track_caller]
     pub fn accumulate(&self, left: &Tile, right: &Tile, sum: Option<Tile>) -> Computing {
-        let dims = match self.product(left, right, sum.as_ref()) {
-            Ok(dims) => dims,
+        let product = match self.product(left, right, sum.as_ref()) {
+            Ok(product) => product,
             Err(error) => return self.failed(error),
         };
-        let [m, n, _] = dims;
         let value = both(self, left, right)
-            .map(|(x, y)| Value::dot(&x, &y, dims, sum.as_ref().and_then(Tile::value).as_ref()));
+            .map(|(x, y)| product.value(&x, &y, sum.as_ref().and_then(Tile::value).as_ref()));
         drop(sum);
         let dtype = left.dtype().product();
-        let tile = Tile::in_scratch(self.program(), dtype, [m, n].into(), value, "a product");
-        let (span, bytes) = (self.product_time(left.dtype(), dims), left.bytes() + right.bytes());
-        self.engine(Engine::Gemm, "dot", span, bytes, tile)
+        let tile = Tile::in_scratch(self.program(), dtype, product.shape(), value, "a product");
+        let rate = self.program().world().product_rates[left.dtype() as usize];
+        let span = rate.time_for(product.count * self.operations(product.dims));
+        self.engine(Engine::Gemm, "dot", span, left.bytes() + right.bytes(), tile)
     }
 
-    /// Returns `m`, `n` and `k` of a product that the machine can compute.
+    /// Returns a product that the machine can compute.
     fn product(
         &self,
         left: &Tile,
         right: &Tile,
         accumulator: Option<&Tile>,
-    ) -> Result<[usize; 3], KernelError> {
+    ) -> Result<Product, KernelError> {
         let gemm = &self.program().world().spec.gemm;
         match gemm.lacks(left.dtype()) {
-            None => product(left, right, accumulator),
+            None => Product::of(left, right, accumulator),
             Some(number) => Err(lacking(number, left.dtype(), &gemm.listed())),
         }
-    }
-
-    /// Returns the time the matrix engine takes for a product, in whole tiles.
-    pub(super) fn product_time(&self, dtype: DType, dims: [usize; 3]) -> Time {
-        let rate = self.program().world().product_rates[dtype as usize];
-        rate.time_for(self.operations(dims))
     }
 
     /// Returns the operations of the whole tiles of a product.
@@ -543,28 +538,72 @@ pub(super) fn stretch(value: &Value, tile: &Tile, shape: Shape) -> Value {
     value.strided(0, &shape.dims(), &strides)
 }
 
-fn product(
-    left: &Tile,
-    right: &Tile,
-    accumulator: Option<&Tile>,
-) -> Result<[usize; 3], KernelError> {
-    let mismatch = |right: &str, why: &str| misfit("dot", left.describe(), right, why);
-    let (&[m, k], &[k2, n]) = (&*left.shape().dims(), &*right.shape().dims()) else {
-        return Err(mismatch(&right.describe(), "a product takes two matrices"));
-    };
-    if left.dtype() != right.dtype() {
-        return Err(mismatch(&right.describe(), TYPES));
-    }
-    if k != k2 {
-        let why = format!("dimension 1 of the left is {k}, dimension 0 of the right is {k2}");
-        return Err(mismatch(&right.describe(), &why));
-    }
-    let wanted = left.dtype().product();
-    match accumulator {
-        Some(tile) if tile.shape() != [m, n].into() || tile.dtype() != wanted => {
-            let why = format!("the product is {wanted}[{m}, {n}]");
-            Err(mismatch(&format!("accumulator {}", tile.describe()), &why))
+/// Products of matrices: as many as the first axis of tiles with three axes is long.
+struct Product {
+    count: u64,
+    /// `m`, `n` and `k` of each.
+    dims: [usize; 3],
+    /// The tiles have three axes.
+    is_batch: bool,
+}
+
+impl Product {
+    fn of(left: &Tile, right: &Tile, accumulator: Option<&Tile>) -> Result<Self, KernelError> {
+        let mismatch = |right: &str, why: &str| misfit("dot", left.describe(), right, why);
+        let (shapes, is_batch) = ([left.shape(), right.shape()], left.shape().dims().len() == 3);
+        let (count, [m, k], [other, n]) = match [&*shapes[0].dims(), &*shapes[1].dims()] {
+            [&[m, k], &[k2, n]] => (1, [m, k], [k2, n]),
+            [&[count, m, k], &[count2, k2, n]] if count == count2 => (count, [m, k], [k2, n]),
+            _ => {
+                let why = "a product takes two matrices, or two equal numbers of matrices";
+                return Err(mismatch(&right.describe(), why));
+            }
+        };
+        if left.dtype() != right.dtype() {
+            return Err(mismatch(&right.describe(), TYPES));
         }
-        _ => Ok([m, n, k]),
+        if k != other {
+            let (last, first) = if is_batch { (2, 1) } else { (1, 0) };
+            let why = format!(
+                "dimension {last} of the left is {k}, dimension {first} of the right is {other}"
+            );
+            return Err(mismatch(&right.describe(), &why));
+        }
+        let product = Self { count: count as u64, dims: [m, n, k], is_batch };
+        let wanted = left.dtype().product();
+        match accumulator {
+            Some(tile) if tile.shape() != product.shape() || tile.dtype() != wanted => {
+                let why = format!("the product is {wanted}{}", product.shape());
+                Err(mismatch(&format!("accumulator {}", tile.describe()), &why))
+            }
+            _ => Ok(product),
+        }
+    }
+
+    /// Returns the shape of the result.
+    fn shape(&self) -> Shape {
+        let [m, n, _] = self.dims;
+        if self.is_batch { [self.batch(), m, n].into() } else { [m, n].into() }
+    }
+
+    fn batch(&self) -> usize {
+        usize::try_from(self.count).unwrap_or(usize::MAX)
+    }
+
+    /// Records the products of `left` and `right`, added to `acc`.
+    fn value(&self, left: &Value, right: &Value, acc: Option<&Value>) -> Value {
+        let [m, n, k] = self.dims;
+        if !self.is_batch {
+            return Value::dot(left, right, self.dims, acc);
+        }
+        if self.count == 0 {
+            return Value::zeros(left.dtype().product(), 0);
+        }
+        let part = |value: &Value, at: usize, len: usize| value.slice(at * len, len);
+        let products = (0..self.batch()).map(|at| {
+            let acc = acc.map(|acc| part(acc, at, m * n));
+            Value::dot(&part(left, at, m * k), &part(right, at, k * n), self.dims, acc.as_ref())
+        });
+        Value::concat(&products.collect::<Vec<_>>())
     }
 }

@@ -158,7 +158,19 @@ impl Other {
 }
 
 /// Returns the transfer of a view's accessed elements.
+#[inline]
 fn piece(program: &Program, cube: u16, view: &View) -> Piece {
+    let spec = &program.world().spec;
+    if spec.dma.burst == 0 && spec.cache.is_none() {
+        let bytes = (view.touched() * view.dtype.size()) as u64;
+        return Piece { cube, bytes, block: None };
+    }
+    piece_in_blocks(program, cube, view)
+}
+
+/// Returns the transfer of a view's accessed elements on a machine with bursts or a cache.
+#[inline(never)]
+fn piece_in_blocks(program: &Program, cube: u16, view: &View) -> Piece {
     let world = program.world();
     let bytes = match world.spec.dma.burst {
         0 => (view.touched() * view.dtype.size()) as u64,
@@ -249,7 +261,8 @@ fn cube_of_nothing(program: &Program, mmu: &Mmu, view: &View) -> u16 {
 }
 
 /// Translates a view's base address; `None` if the view accesses nothing.
-#[inline]
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "a translation stays in registers")]
 fn locate(mmu: &Mmu, view: &View) -> Result<Option<Translation>, Box<KernelError>> {
     let reach = match view.dense_len() {
         Some(len) => len,

@@ -110,6 +110,7 @@ impl Tl {
                 .map_err(|reason| KernelError::BadEdge { edge: name, reason })?;
             program.world().set_exit(state, edge);
         }
+        program.world().tell_other_end(state, edge, true);
         Ok(Sender { program: program.clone(), edge, slot_size: spec.slot_size })
     }
 
@@ -156,6 +157,7 @@ impl Tl {
         let state = &mut program.world().edges.borrow_mut().list[edge as usize];
         state.set_receiver_spec(spec);
         state.receiver_name = Some(program.process());
+        program.world().tell_other_end(state, edge, false);
         Ok(edge)
     }
 

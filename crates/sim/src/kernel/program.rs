@@ -239,10 +239,27 @@ impl Program {
         if cursor >= now {
             return;
         }
+        if self.line.get().is_some() || self.world.options.record {
+            self.note_parts(parts);
+        }
         for &(until, kind) in parts {
             if until > cursor {
                 let spent = &self.stalls[kind as usize];
                 spent.set(spent.get() + (until - cursor).as_ps());
+                cursor = until;
+            }
+        }
+        self.cursor.set(now);
+        self.path.set(*path);
+    }
+
+    /// Notes the parts of a wait for its line, and for the log.
+    #[cold]
+    #[inline(never)]
+    fn note_parts(&self, parts: &[(Time, Kind)]) {
+        let mut cursor = self.cursor.get();
+        for &(until, kind) in parts {
+            if until > cursor {
                 self.on_line(|total| total.stack.add(kind, until - cursor));
                 if self.world.options.record {
                     self.record_stall(kind, cursor, until);
@@ -250,8 +267,6 @@ impl Program {
                 cursor = until;
             }
         }
-        self.cursor.set(now);
-        self.path.set(*path);
     }
 
     /// Ends a wait for a load or a store that ends now.
@@ -267,6 +282,9 @@ impl Program {
             let resource = Resource::Program(self.pe);
             let sip = &mut *self.world.sips[self.pe.sip as usize].borrow_mut();
             sip.record.stall(|| StallSpan { resource, kind, from, to });
+            if let (Some(line), Some(totals)) = (self.line.get(), &*self.lines.borrow()) {
+                sip.record.at_line(totals, line, (from, to), self.pe);
+            }
         }
     }
 

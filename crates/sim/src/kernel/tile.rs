@@ -38,7 +38,8 @@ impl Shape {
     /// Returns the dimensions, outermost first.
     #[inline]
     pub fn dims(&self) -> Dims {
-        Dims { dims: self.dims.map(|dim| dim as usize), rank: self.rank }
+        let [a, b, c, d] = self.dims;
+        Dims { dims: [a as usize, b as usize, c as usize, d as usize], rank: self.rank }
     }
 
     /// Returns the length of a shape of one dimension.
@@ -50,8 +51,8 @@ impl Shape {
     /// Returns the number of elements.
     #[inline]
     pub fn elements(&self) -> usize {
-        let [a, b, c, d] = self.dims.map(|dim| dim as usize);
-        a * b * c * d
+        let [a, b, c, d] = self.dims;
+        a as usize * b as usize * c as usize * d as usize
     }
 
     /// Returns the strides of a dense tile of this shape, in elements.
@@ -108,24 +109,31 @@ impl From<&[usize]> for Shape {
     fn from(from: &[usize]) -> Self {
         assert!(from.len() <= 4, "a tile has at most four dimensions");
         let mut dims = [1; 4];
-        for (dim, length) in dims.iter_mut().zip(from) {
-            *dim =
-                u32::try_from(*length).expect("a dimension of a tile has fewer than 2^32 elements");
+        for (axis, length) in from.iter().enumerate() {
+            dims[axis] = dimension(*length);
         }
         #[expect(clippy::cast_possible_truncation, reason = "at most four")]
         Self { dims, rank: from.len() as u8 }
     }
 }
 
+/// Returns a dimension of a tile.
+#[inline]
+fn dimension(length: usize) -> u32 {
+    u32::try_from(length).expect("a dimension of a tile has fewer than 2^32 elements")
+}
+
 impl<const N: usize> From<[usize; N]> for Shape {
+    #[inline]
     fn from(dims: [usize; N]) -> Self {
         dims.as_slice().into()
     }
 }
 
 impl From<usize> for Shape {
+    #[inline]
     fn from(len: usize) -> Self {
-        [len].into()
+        Self { dims: [dimension(len), 1, 1, 1], rank: 1 }
     }
 }
 

@@ -45,11 +45,13 @@ impl View {
     }
 
     /// Returns a view of `len` elements from element `start`.
+    #[inline]
     pub fn dense(region: &Region, start: usize, len: usize) -> Self {
         Self::strided(region, start, len, 1)
     }
 
     /// Returns a view of `shape` elements from element `start`, `strides` apart.
+    #[inline]
     pub fn strided(
         region: &Region,
         start: usize,
@@ -89,6 +91,7 @@ impl View {
     }
 
     /// Returns the number of accessed elements.
+    #[inline]
     pub(super) fn touched(&self) -> usize {
         match &self.mask {
             Mask::All => self.shape.elements(),

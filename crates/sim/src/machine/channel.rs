@@ -183,22 +183,35 @@ impl World {
     /// Frees a channel at the end of a load or a store, and starts the requests that waited.
     #[inline]
     pub(super) fn free_channel(&self, sip: &mut Sip, engine: Engine, pe: usize) {
-        sip.pes[pe].queue(engine).is_held = false;
-        while let Some(request) = sip.pes[pe].queue(engine).next(self.spec.dma.outstanding) {
-            self.start_waiting(sip, request);
+        let queue = sip.pes[pe].queue(engine);
+        queue.is_held = false;
+        if !queue.waiting.is_empty() {
+            self.start_waiting(sip, engine, pe);
         }
     }
 
+    /// Starts the requests that wait for a channel, as far as there is room. Requests are large: each is read where it is.
     #[inline(never)]
-    fn start_waiting(&self, sip: &mut Sip, request: WaitingRequest) {
-        let WaitingRequest { ask, job } = request;
-        match job {
-            Job::Load { transfer, pieces } => self.start_load(sip, &ask, transfer, pieces),
-            Job::Store { transfer, piece } => self.start_store(sip, &ask, transfer, piece),
-            Job::Send { bytes, route, purpose } => {
-                self.start_send(sip, &ask, bytes, route, purpose);
+    fn start_waiting(&self, sip: &mut Sip, engine: Engine, pe: usize) {
+        let mut waiting = std::mem::take(&mut sip.pes[pe].queue(engine).waiting);
+        while sip.pes[pe].queue(engine).has_room(self.spec.dma.outstanding)
+            && let Some(WaitingRequest { ask, job }) = waiting.front_mut()
+        {
+            match job {
+                Job::Load { transfer, pieces } => {
+                    self.start_load(sip, ask, transfer.clone(), *pieces);
+                }
+                Job::Store { transfer, piece } => {
+                    self.start_store(sip, ask, transfer.clone(), *piece);
+                }
+                Job::Send { bytes, route, purpose } => {
+                    let purpose = std::mem::replace(purpose, Purpose::None);
+                    self.start_send(sip, ask, *bytes, *route, purpose);
+                }
             }
+            waiting.pop_front();
         }
+        sip.pes[pe].queue(engine).waiting = waiting;
     }
 
     #[inline(always)]
@@ -329,10 +342,5 @@ impl ChannelQueue {
     #[cold]
     fn wait(&mut self, ask: &Ask, job: Job) {
         self.waiting.push_back(WaitingRequest { ask: *ask, job });
-    }
-
-    /// Takes the next request, if it can start.
-    fn next(&mut self, outstanding: u32) -> Option<WaitingRequest> {
-        if self.has_room(outstanding) { self.waiting.pop_front() } else { None }
     }
 }

@@ -4,6 +4,7 @@ use super::World;
 use super::fabric::Act;
 use super::noc;
 use super::packet::{Packet, PacketKind};
+use super::shards::Home;
 use crate::ipcq::{Backpressure, Edge, InSwitch, Returning};
 use crate::record::{Gap, Path};
 use crate::time::Time;
@@ -45,6 +46,11 @@ impl World {
         let edge = &mut edges.list[number as usize];
         edge.free_slot();
         let arrival = now + edge.credit_latency;
+        if edge.is_abroad {
+            let group = self.release_abroad(edge, number, path);
+            drop(edges);
+            return self.release_others(group, number, path);
+        }
         let waiting = edge.pending();
         let returning = edge.returning.push();
         returning.path = *path;
@@ -62,6 +68,28 @@ impl World {
         if edge.returning.len() <= waiting || arrival == Time::MAX {
             self.schedule_as(key, arrival, edge.name.from.sip, Act::Credit, number);
         }
+    }
+
+    /// Sends a credit home to the sender's shard. Returns the group of a reduction, whose other slots are free too.
+    #[cold]
+    #[inline(never)]
+    fn release_abroad(&self, edge: &Edge, number: u32, path: &Path) -> Option<u32> {
+        let now = self.sim.now();
+        let arrival = now + edge.credit_latency;
+        let mut home = *path;
+        home.advance(now, Gap::Dependency);
+        home.advance(arrival, Gap::Credit);
+        if edge.lazy {
+            self.credit_abroad(edge, number, home, Home::Lazily(arrival));
+            return None;
+        }
+        if edge.spec.ipcq_credit_size_bytes == 0 {
+            self.credit_abroad(edge, number, home, Home::At(arrival));
+        } else {
+            self.credit_abroad(edge, number, home, Home::Packed);
+            self.send_credit(edge, number, arrival, path);
+        }
+        edge.group.filter(|_| edge.name.in_switch() == InSwitch::Reduction)
     }
 
     /// Sends a credit home by an event, or as a packet over the links.

@@ -21,6 +21,8 @@ pub(crate) struct Exit {
     pub(super) to: u32,
     /// True if one link is the whole route.
     pub(super) is_one_link: bool,
+    /// True if another shard has the receiver.
+    pub(super) is_abroad: bool,
     /// True if messages move in one piece: over one link, cut through, or into a switch that copies or combines them.
     is_whole: bool,
     /// Size of the chunks of other messages; 0 for the whole message.
@@ -43,6 +45,7 @@ impl Exit {
             hop: edge.hop,
             to: edge.name.to.sip,
             is_one_link: edge.is_one_link(),
+            is_abroad: edge.is_abroad,
             is_whole: !edge.is_switched && (edge.hops <= 1 || cuts_through)
                 || in_switch != InSwitch::No,
             chunk: edge.spec.vc_chunk_size,
@@ -70,6 +73,7 @@ impl World {
     pub(crate) fn set_exit(&self, edge: &mut Edge, number: u32) {
         let is_plain = !edge.is_switched && edge.spec.is_plain();
         edge.direct = edge.hops == 1 && self.zero_cost.send && is_plain;
+        edge.has_paths_at_exit = !edge.direct && edge.is_one_link();
         let exit = Exit::new(edge, self.cuts_through());
         let exits = &mut *self.exits.borrow_mut();
         match exits.get_mut(number as usize) {

@@ -32,7 +32,7 @@ use std::num::NonZeroU64;
 /// The kind of a scheduled action: the upper half of the payload. The lower half is the number of an edge or a packet.
 #[derive(Clone, Copy)]
 #[repr(u8)]
-pub(super) enum Act {
+pub(crate) enum Act {
     /// The last chunk of the oldest message in flight of an edge is at the receiver's SIP.
     Arrive,
     /// A message that has no way inside the receiver's SIP is in its slot.
@@ -144,7 +144,10 @@ impl Device for World {
 
     #[inline]
     fn rest(&self, since: Time) {
-        self.fold_if_due(since);
+        match self.shards.as_deref() {
+            None => self.fold_if_due(since),
+            Some(shards) => shards.since.set(since),
+        }
     }
 }
 
@@ -168,6 +171,7 @@ impl World {
         if is_new {
             let edge = &mut edges.list[number as usize];
             self.set_route(edge);
+            self.set_shards(edge, number);
             self.set_exit(edge, number);
         }
         number
@@ -188,6 +192,9 @@ impl World {
             }
         };
         let way = self.network.way(from.sip, to.sip);
+        edge.ends_at_gate = Route::default().over_meshes(&self.spec, gate(to), to).is_over();
+        let way_out = Route::default().over_meshes(&self.spec, from, gate(from));
+        edge.way_out = way_out.then(Stage::Port);
         (edge.hop, edge.next) = (hop, hop.next);
         (edge.hops, edge.is_switched) = (way.hops, way.is_switched);
         edge.port = self.sips[from.sip as usize].borrow_mut().port(hop, &self.network);
@@ -267,15 +274,27 @@ impl World {
             flow_out: NonZeroU64::new(message.flow),
             ..Op::new((turn.start, turn.end), resource, "transfer", message.bytes)
         });
+        if edge.is_abroad {
+            return self.send_abroad(edge, number, Some(arrival));
+        }
         self.schedule(arrival, next, Act::Arrive, number);
     }
 
     /// Launches a message through the PE's DMA and the meshes, over several hops, or within the SIP.
     #[inline(never)]
-    pub(super) fn launch_routed(&self, edge: &mut Edge, number: u32, path: Path) {
+    fn launch_routed(&self, edge: &mut Edge, number: u32, path: Path) {
+        self.take_off(edge, number, path);
+        if edge.is_abroad {
+            self.send_abroad(edge, number, None);
+        }
+    }
+
+    /// Starts the way of the oldest pending message, which takes its credit.
+    #[inline]
+    pub(super) fn take_off(&self, edge: &mut Edge, number: u32, path: Path) {
         let (now, before) = (self.sim.now(), edge.last_grant);
         let (from, to) = (edge.name.from, edge.name.to);
-        let (port, buffer) = (edge.port, edge.spec.buffer_kind);
+        let (port, buffer, way_out) = (edge.port, edge.spec.buffer_kind, edge.way_out);
         let message = edge.grant(now);
         let sip = &mut *self.sips[from.sip as usize].borrow_mut();
         message.flow = sip.record.flow();
@@ -296,9 +315,7 @@ impl World {
                 PortSide { number: from.sip, ports: &mut sip.ports, record: &mut sip.record };
             return self.depart(side, &Flight::new(bytes, now, path, leaving(from)), &departure);
         }
-        let gate = PeId::first(from.sip);
-        let route = Route::default().over_meshes(&self.spec, from, gate).then(Stage::Port);
-        self.send(sip, from, path, (bytes, route, Purpose::Depart(departure)));
+        self.send(sip, from, path, (bytes, way_out, Purpose::Depart(departure)));
     }
 
     /// Launches a message to a PE of the same SIP: over the meshes, and into HBM for a slot in HBM.
@@ -397,6 +414,9 @@ impl World {
         let (_, tail, mut path) = over_link(&mut side, outlet, flight, &part);
         let tail = tail + exit.delay;
         path.advance(tail, Gap::Link);
+        if exit.is_abroad {
+            return self.arrive_abroad(exit.to, departure, tail, path);
+        }
         *exit.paths.push() = path;
         self.schedule_as(departure.key, tail, exit.to, Act::Arrive, departure.edge);
     }
@@ -415,6 +435,9 @@ impl World {
         } else {
             (if packet.cuts && hop.next != packet.to { head } else { packet.tail }, Act::Hop)
         };
+        if self.shards.is_some() && self.send_packet_abroad(&packet, act, time, key) {
+            return;
+        }
         let number = self.packets.borrow_mut().insert(packet);
         match key {
             Some(key) => self.schedule_as(key, time, hop.next, act, number),
@@ -541,15 +564,31 @@ impl World {
     fn arrive(&self, number: u32) {
         {
             let edge = &mut self.edges.borrow_mut().list[number as usize];
-            if !edge.direct && edge.is_one_link() {
+            if edge.has_paths_at_exit {
                 self.take_path(edge, number);
             }
-            let here = self.zero_cost.receive || edge.name.from.sip == edge.name.to.sip;
-            if here && edge.receiver_spec.buffer_kind == BufferKind::Tcm {
-                return self.arrive_in_slot(edge);
+            if edge.receiver_spec.buffer_kind == BufferKind::Tcm {
+                if self.zero_cost.receive || edge.name.from.sip == edge.name.to.sip {
+                    return self.arrive_in_slot(edge);
+                }
+                if edge.ends_at_gate {
+                    return self.arrive_at_gate(edge, number);
+                }
             }
         }
         self.cross_chip(number);
+    }
+
+    /// Moves a message that has no way inside the receiver's SIP into its slot: an action of its own, after the other events
+    /// of the instant.
+    #[inline]
+    fn arrive_at_gate(&self, edge: &mut Edge, number: u32) {
+        if self.sim.is_next() {
+            self.sim.count_action();
+            return self.arrive_in_slot(edge);
+        }
+        edge.arriving += 1;
+        self.schedule(self.sim.now(), edge.name.to.sip, Act::Deliver, number);
     }
 
     /// Gives the message that has arrived over its one link its critical path.
@@ -575,9 +614,6 @@ impl World {
         }
         let message = &edge.messages[edge.arrived + edge.arriving];
         edge.arriving += 1;
-        if route.is_over() {
-            return self.schedule(self.sim.now(), to.sip, Act::Deliver, number);
-        }
         let sip = &mut *self.sips[to.sip as usize].borrow_mut();
         let after = Use::new(Resource::PeLink(PeId::first(to.sip), 0), Kind::Mesh);
         let flight = Flight::new(message.bytes, self.sim.now(), message.path, after);

@@ -14,16 +14,17 @@
 //!   flight, so that the order of events does not depend on how early the end was computed.
 
 use super::fabric::PortSide;
-use super::noc::{Route, Stage};
+use super::noc::{Leg, Route, Stage};
 use super::packet::PacketKind;
 use super::transfer::Transfer;
 use super::{Engine, Sip, World};
 use crate::executor::Key;
-use crate::record::{Op, Path, Resource, Use};
+use crate::record::{Op, Path, Record, Resource, Use};
+use crate::spec::WireSpec;
 use crate::stall::Kind;
 use crate::time::Time;
 use crate::topology::PeId;
-use crate::wire::Flight;
+use crate::wire::{Flight, Wire};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::rc::Rc;
@@ -35,6 +36,25 @@ pub(crate) struct Journey {
     pub(crate) purpose: Purpose,
     /// Name of its turns at a memory and at the wires of the host, for the log.
     pub(crate) label: &'static str,
+}
+
+impl Journey {
+    /// Passes a stage that `wire` serves, and logs it by `label`.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "a memory and a mesh are passed in their own code")]
+    fn pass(
+        &mut self,
+        record: &mut Record,
+        (wire, spec): (&mut Wire, &WireSpec),
+        what: Use,
+        label: &'static str,
+    ) {
+        let turn = self.flight.pass(record, wire, *spec, what);
+        if turn.taken {
+            let bytes = self.flight.bytes;
+            record.op(|| Op::new((turn.start, turn.end), what.resource(), label, bytes));
+        }
+    }
 }
 
 /// The purpose of a flight: the effect of its end.
@@ -79,48 +99,73 @@ struct Arrival {
     slot: u32,
 }
 
+impl Arrival {
+    /// No arrival.
+    const NONE: Self = Self { time: Time::MAX, number: u64::MAX, slot: u32::MAX };
+}
+
 /// Arrivals by time, and at one instant by the order of issue.
 ///
 /// Most SIPs have few flights: the first arrival has a place of its own.
-#[derive(Default)]
 struct Arrivals {
-    first: Option<Arrival>,
+    /// The first arrival, [`Arrival::NONE`] if there is none.
+    first: Arrival,
     /// The other arrivals; empty if there is no first.
     others: BinaryHeap<Reverse<Arrival>>,
 }
 
+impl Default for Arrivals {
+    fn default() -> Self {
+        Self { first: Arrival::NONE, others: BinaryHeap::new() }
+    }
+}
+
 impl Arrivals {
     #[inline]
-    fn push(&mut self, arrival: Arrival) {
-        match &mut self.first {
-            None => self.first = Some(arrival),
-            Some(first) => {
-                let later =
-                    if arrival < *first { std::mem::replace(first, arrival) } else { arrival };
-                self.others.push(Reverse(later));
-            }
-        }
+    fn is_empty(&self) -> bool {
+        self.first.slot == Arrival::NONE.slot
     }
 
     #[inline]
-    fn pop(&mut self) -> Option<Arrival> {
-        let first = self.first.take();
-        if !self.others.is_empty() {
-            self.first = self.others.pop().map(|Reverse(next)| next);
+    fn push(&mut self, arrival: Arrival) {
+        if self.is_empty() {
+            self.first = arrival;
+            return;
+        }
+        let is_first = arrival < self.first;
+        let later = if is_first { std::mem::replace(&mut self.first, arrival) } else { arrival };
+        self.others.push(Reverse(later));
+    }
+
+    /// Takes the first arrival; there is one.
+    #[inline]
+    fn pop(&mut self) -> Arrival {
+        let first = self.first;
+        self.first = Arrival::NONE;
+        if !self.others.is_empty()
+            && let Some(Reverse(next)) = self.others.pop()
+        {
+            self.first = next;
         }
         first
     }
 }
 
 /// The flights of one SIP.
-#[derive(Default)]
 pub(crate) struct Flights {
     queue: Arrivals,
     pub(super) list: Vec<Journey>,
     free: Vec<u32>,
     issued: u64,
-    /// The time of the alarm that is set, if one is set.
-    alarm: Option<Time>,
+    /// The time of the alarm that is set, [`Time::MAX`] if none is set.
+    alarm: Time,
+}
+
+impl Default for Flights {
+    fn default() -> Self {
+        let (list, free, queue) = (Vec::new(), Vec::new(), Arrivals::default());
+        Self { queue, list, free, issued: 0, alarm: Time::MAX }
+    }
 }
 
 impl Flights {
@@ -177,7 +222,7 @@ impl Flights {
     /// Returns the time of the first arrival, [`Time::MAX`] if there is none.
     #[inline]
     fn first(&self) -> Time {
-        self.queue.first.map_or(Time::MAX, |arrival| arrival.time)
+        self.queue.first.time
     }
 
     /// Forgets a flight; returns its purpose.
@@ -209,16 +254,16 @@ impl World {
     #[inline]
     pub(super) fn move_flights(&self, sip: u32, until: Time) {
         let sip = &mut *self.sips[sip as usize].borrow_mut();
-        sip.flights.alarm = None;
+        sip.flights.alarm = Time::MAX;
         self.move_until(sip, until, || self.sim.quiet_until());
     }
 
     /// Moves the flights that arrive until the limit, in the order of arrival.
     #[inline]
     fn move_until(&self, sip: &mut Sip, mut until: Time, limit: impl Fn() -> Time) {
-        while sip.flights.first() <= until {
-            let Some(arrival) = sip.flights.queue.pop() else { break };
-            if self.proceed(sip, arrival, until) {
+        while sip.flights.first() <= until && !sip.flights.queue.is_empty() {
+            let arrival = sip.flights.queue.pop();
+            if self.proceed(sip, arrival, until) && !sip.flights.queue.is_empty() {
                 until = limit();
             }
         }
@@ -228,13 +273,12 @@ impl World {
     #[inline]
     fn set_alarm(&self, sip: &mut Sip) {
         let first = sip.flights.first();
-        if sip.flights.alarm == Some(first) && first != Time::MAX {
-            return;
+        if sip.flights.alarm != first {
+            sip.flights.alarm = first;
+            let device = self.fabric.get().expect("registered when the machine was built");
+            self.sim.set_alarm(first, device);
         }
-        sip.flights.alarm = Some(first);
-        let device = self.fabric.get().expect("registered when the machine was built");
-        self.sim.set_alarm(first, device);
-        if first == Time::MAX && sip.flights.queue.first.is_some() {
+        if first == Time::MAX && !sip.flights.queue.is_empty() {
             self.sim.overflow();
         }
     }
@@ -244,39 +288,49 @@ impl World {
     fn proceed(&self, sip: &mut Sip, arrival: Arrival, limit: Time) -> bool {
         let Arrival { number, slot, .. } = arrival;
         loop {
-            let journey = &mut sip.flights.list[slot as usize];
-            let Some(stage) = journey.route.next(&self.spec) else {
-                self.land(sip, slot);
-                return true;
-            };
-            match stage {
-                Stage::Port => {
+            let Sip { flights, record, cubes, number: here, .. } = &mut *sip;
+            let journey = &mut flights.list[slot as usize];
+            match journey.route.leg() {
+                Leg::Port => {
                     self.leave_sip(sip, slot);
                     return true;
                 }
-                Stage::Cached { cube, block } => self.pass_cache(sip, slot, cube, block),
-                _ => self.pass(sip, slot, stage),
+                Leg::Hbm(cube) => {
+                    journey.route.end_leg();
+                    let gate = PeId { sip: *here, cube, pe: 0 };
+                    let what = Use::new(Resource::Hbm(gate), Kind::Hbm);
+                    let (wire, label) = (&mut cubes[cube as usize].hbm, journey.label);
+                    journey.pass(record, (wire, &self.hbm), what, label);
+                }
+                Leg::Cached { cube, block } => {
+                    journey.route.end_leg();
+                    self.pass_cache(sip, slot, cube, block);
+                }
+                _ => {
+                    if let Some(stage) = journey.route.next(&self.spec) {
+                        self.pass(sip, slot, stage);
+                    }
+                }
             }
-            let journey = &sip.flights.list[slot as usize];
+            let Flights { list, queue, .. } = &mut sip.flights;
+            let journey = &list[slot as usize];
             if journey.route.is_over() {
                 self.land(sip, slot);
                 return true;
             }
             let next = Arrival { time: journey.flight.head, number, slot };
-            let first = sip.flights.queue.first;
-            if next.time > limit || first.is_some_and(|first| first < next) {
-                sip.flights.queue.push(next);
+            if next.time > limit || queue.first < next {
+                queue.push(next);
                 return false;
             }
         }
     }
 
-    /// Moves a flight through a stage at which its head has arrived.
-    #[inline]
+    /// Moves a flight through a stage at which its head has arrived: a mesh, or a wire of the host.
+    #[inline(never)]
     fn pass(&self, sip: &mut Sip, slot: u32, stage: Stage) {
         let Sip { flights, record, pes, cubes, number, .. } = sip;
-        let Journey { flight, label, .. } = &mut flights.list[slot as usize];
-        let gate = |cube| PeId { sip: *number, cube, pe: 0 };
+        let journey = &mut flights.list[slot as usize];
         let (wire, spec, what, label) = match stage {
             Stage::PeLink { cube, pe, side } => {
                 let index = cube as usize * sip.pes_per_cube as usize + pe as usize;
@@ -285,31 +339,24 @@ impl World {
                 (wire, &self.spec.pes.link, Use::new(resource, Kind::Mesh), "mesh")
             }
             Stage::CubeLink { cube, side } => {
-                let what = Use::new(Resource::CubeLink(gate(cube), side), Kind::Mesh);
+                let gate = PeId { sip: *number, cube, pe: 0 };
+                let what = Use::new(Resource::CubeLink(gate, side), Kind::Mesh);
                 let wire = &mut cubes[cube as usize].links[side as usize];
                 (wire, &self.spec.cubes.link, what, "mesh")
             }
-            Stage::Hbm(cube) => {
-                let what = Use::new(Resource::Hbm(gate(cube)), Kind::Hbm);
-                (&mut cubes[cube as usize].hbm, &self.hbm, what, *label)
-            }
             Stage::Host => {
                 let what = Use::new(Resource::Host(*number), Kind::Link);
-                (&mut sip.host, &self.spec.host, what, *label)
+                (&mut sip.host, &self.spec.host, what, journey.label)
             }
             Stage::Upload => {
                 let what = Use::new(Resource::Upload(*number), Kind::Link);
-                (&mut sip.upload, &self.spec.host, what, *label)
+                (&mut sip.upload, &self.spec.host, what, journey.label)
             }
-            Stage::Port | Stage::Cached { .. } => {
-                unreachable!("`leave_sip` takes the port, `pass_cache` the cache")
+            Stage::Hbm(_) | Stage::Port | Stage::Cached { .. } => {
+                unreachable!("`proceed` handles memories and ports")
             }
         };
-        let turn = flight.pass(record, wire, *spec, what);
-        if turn.taken {
-            let bytes = flight.bytes;
-            record.op(|| Op::new((turn.start, turn.end), what.resource(), label, bytes));
-        }
+        journey.pass(record, (wire, spec), what, label);
     }
 
     /// Sends a message whose head is at the port of its SIP.
@@ -346,21 +393,26 @@ impl World {
 
     /// Ends a piece of a load or of a store, and the transfer with its last piece.
     fn land_piece(&self, sip: &mut Sip, slot: u32) {
-        let Purpose::Piece(engine, transfer) = sip.flights.remove(slot) else { return };
-        let flight = &sip.flights.list[slot as usize].flight;
+        let Sip { flights, record, pes, pes_per_cube, .. } = sip;
+        flights.free.push(slot);
+        let Journey { flight, purpose, .. } = &mut flights.list[slot as usize];
+        let Purpose::Piece(engine, transfer) = std::mem::replace(purpose, Purpose::None) else {
+            return;
+        };
         let mut other = None;
         let Some(flight) = transfer.end_piece(flight, &mut other) else { return };
         let (end, pe) = (flight.tail, transfer.pe());
-        let index = pe.cube as usize * sip.pes_per_cube as usize + pe.pe as usize;
+        let index = pe.cube as usize * *pes_per_cube as usize + pe.pe as usize;
         let mut path = flight.path;
-        flight.finish_path(&mut sip.record, &mut path, engine.used(pe));
+        flight.finish_path(record, &mut path, engine.used(pe));
         transfer.path().set(path);
         if self.spec.dma.outstanding == 1 {
-            sip.pes[index].engine(engine).leave(end, &path);
+            pes[index].engine(engine).leave(end, &path);
         }
-        let label = if engine == Engine::Load { "load" } else { "store" };
-        sip.record
-            .op(|| Op::new((transfer.start(), end), engine.resource(pe), label, transfer.bytes()));
+        record.op(|| {
+            let label = if engine == Engine::Load { "load" } else { "store" };
+            Op::new((transfer.start(), end), engine.resource(pe), label, transfer.bytes())
+        });
         self.end_transfer(&transfer, end);
         self.free_channel(sip, engine, index);
     }

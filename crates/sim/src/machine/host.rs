@@ -77,7 +77,7 @@ impl Machine {
         Host { world: self.world.clone(), sip }
     }
 
-    /// Starts a host program of a SIP when the machine runs.
+    /// Starts a host program of a SIP when the machine runs. The SIP must be an own one ([`Machine::owns`]).
     pub fn spawn<T: 'static>(
         &mut self,
         sip: u32,
@@ -95,6 +95,9 @@ impl Machine {
         self.world.exits.borrow_mut().clear();
         *self.world.packets.borrow_mut() = super::packet::Packets::default();
         self.world.groups.borrow_mut().clear();
+        if let Some(shards) = &self.world.shards {
+            shards.clear();
+        }
         for sip in &self.world.sips {
             sip.borrow_mut().clear();
         }
@@ -121,6 +124,14 @@ impl Host {
         process: impl Future<Output = T> + 'static,
     ) -> JoinHandle<T> {
         self.sim().spawn_in(Partition(self.sip), name, process)
+    }
+
+    /// Does work that is best done once and kept: while no other shard of this process does such work.
+    pub fn by_turns(&self, work: &mut dyn FnMut()) {
+        match &self.world.options.exchange {
+            Some(exchange) => exchange.by_turns(work),
+            None => work(),
+        }
     }
 
     /// True if a process of this SIP has its turn, or none has: then this host may be used (HST-1).

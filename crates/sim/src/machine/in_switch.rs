@@ -112,7 +112,7 @@ impl World {
             }
             let edge = &mut edges.list[leader as usize];
             let index = edge.arrived + edge.in_flight;
-            self.launch_routed(edge, leader, latest);
+            self.take_off(edge, leader, latest);
             let flow = edge.messages[index].flow;
             if let Some(task) = edge.sender.take() {
                 self.sim.wake(task);
@@ -120,6 +120,12 @@ impl World {
             for (number, _) in &members[1..] {
                 let edge = &mut edges.list[*number as usize];
                 edge.messages[edge.arrived + edge.in_flight - 1].flow = flow;
+            }
+            for (number, _) in members.iter() {
+                let edge = &mut edges.list[*number as usize];
+                if edge.is_abroad {
+                    self.send_abroad(edge, *number, None);
+                }
             }
         }
     }

@@ -23,17 +23,26 @@ pub(crate) struct Route {
     next: u8,
 }
 
-/// A part of a route.
+/// A part of a route: one stage, or the way over a mesh.
 #[derive(Clone, Copy, Debug, Default)]
-enum Leg {
+pub(crate) enum Leg {
+    /// The end of the route.
     #[default]
     None,
     /// Over the PEs of a cube.
     Pes { cube: u16, at: u16, to: u16 },
     /// Over the cubes.
     Cubes { at: u16, to: u16 },
-    /// One stage.
-    One(Stage),
+    /// [`Stage::Hbm`].
+    Hbm(u16),
+    /// [`Stage::Cached`].
+    Cached { cube: u16, block: BlockNumber },
+    /// [`Stage::Port`].
+    Port,
+    /// [`Stage::Host`].
+    Host,
+    /// [`Stage::Upload`].
+    Upload,
 }
 
 /// One stage of a route.
@@ -66,9 +75,18 @@ impl Route {
     /// Most parts of a route: the meshes of the first cube, of the SIP and of the last cube, and a memory or a port.
     const LEGS: usize = 4;
 
-    /// Adds one stage.
+    /// Adds one stage, which is not one of a mesh.
     pub(crate) fn then(mut self, stage: Stage) -> Self {
-        self.push(Leg::One(stage));
+        self.push(match stage {
+            Stage::Hbm(cube) => Leg::Hbm(cube),
+            Stage::Cached { cube, block } => Leg::Cached { cube, block },
+            Stage::Port => Leg::Port,
+            Stage::Host => Leg::Host,
+            Stage::Upload => Leg::Upload,
+            Stage::PeLink { .. } | Stage::CubeLink { .. } => {
+                unreachable!("`over_meshes` adds the stages of meshes")
+            }
+        });
         self
     }
 
@@ -135,13 +153,28 @@ impl Route {
         self.next == self.len
     }
 
-    /// Takes the next stage.
+    /// Returns the part of the route that comes next.
     #[inline]
+    pub(crate) fn leg(&self) -> Leg {
+        if self.is_over() { Leg::None } else { self.legs[usize::from(self.next) % Self::LEGS] }
+    }
+
+    /// Ends a part of one stage.
+    #[inline]
+    pub(crate) fn end_leg(&mut self) {
+        self.next += 1;
+    }
+
+    /// Takes the next stage.
     pub(crate) fn next(&mut self, spec: &MachineSpec) -> Option<Stage> {
         let leg = self.legs[..self.len as usize].get_mut(self.next as usize)?;
         let (stage, is_last) = match leg {
             Leg::None => return None,
-            Leg::One(stage) => (*stage, true),
+            Leg::Hbm(cube) => (Stage::Hbm(*cube), true),
+            Leg::Cached { cube, block } => (Stage::Cached { cube: *cube, block: *block }, true),
+            Leg::Port => (Stage::Port, true),
+            Leg::Host => (Stage::Host, true),
+            Leg::Upload => (Stage::Upload, true),
             Leg::Pes { cube, at, to } => {
                 let (pe, hop) = (*at, toward(&spec.pes, *at, *to));
                 *at = hop.to;

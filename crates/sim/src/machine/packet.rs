@@ -5,7 +5,7 @@ use crate::time::Time;
 
 /// A chunk of a message, or a credit, between two SIPs.
 #[derive(Clone, Copy)]
-pub(super) struct Packet {
+pub(crate) struct Packet {
     pub(super) edge: u32,
     pub(super) bytes: u64,
     /// Time of its bytes on a link of this class.
@@ -58,7 +58,7 @@ impl Packet {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum PacketKind {
+pub(crate) enum PacketKind {
     Chunk,
     LastChunk,
     Credit,
@@ -87,9 +87,14 @@ impl Packets {
         u32::try_from(self.list.len() - 1).expect("fewer than 2^32 packets")
     }
 
-    /// Returns the path of every packet, also of packets that have arrived.
+    /// Returns the path of every packet in flight.
     pub(super) fn paths(&self) -> impl Iterator<Item = &Path> {
-        self.list.iter().map(|packet| &packet.path)
+        let mut is_free = vec![false; self.list.len()];
+        for number in &self.free {
+            is_free[*number as usize] = true;
+        }
+        let packets = self.list.iter().zip(is_free);
+        packets.filter(|(_, is_free)| !is_free).map(|(packet, _)| &packet.path)
     }
 
     /// Returns a packet by its number.

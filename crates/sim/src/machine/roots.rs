@@ -43,19 +43,19 @@ impl World {
 
     #[cold]
     fn fold(&self, since: Time) {
-        let roots = self.live_steps(since);
+        let mut roots = self.live_steps(since);
+        roots.extend(self.last.borrow().map(|(.., path)| path.last()));
         let mut sips: Vec<RefMut<'_, Sip>> =
             self.sips.iter().map(std::cell::RefCell::borrow_mut).collect();
         let mut all: Vec<&mut Steps> = sips.iter_mut().map(|sip| sip.record.steps_mut()).collect();
         fold(&self.room, &mut all, &roots);
     }
 
-    /// Returns the last step of every path that may go on at `since` or later.
+    /// Returns the last step of every path of this shard that may go on at `since` or later.
     ///
     /// Ranges are left out: only a recorded run, which folds nothing, walks their paths.
-    fn live_steps(&self, since: Time) -> Vec<StepId> {
+    pub(super) fn live_steps(&self, since: Time) -> Vec<StepId> {
         let mut steps = Vec::new();
-        steps.extend(self.last.borrow().map(|(.., path)| path.last()));
         for program in self.programs.borrow().live() {
             steps.extend(program.live_paths().map(|path| path.last()));
         }
@@ -66,7 +66,7 @@ impl World {
             steps.extend((0..exit.paths.len()).map(|index| exit.paths[index].last()));
         }
         steps.extend(self.packets.borrow().paths().map(Path::last));
-        for (number, sip) in (0..).zip(&self.sips) {
+        for (number, sip) in (0..).zip(&self.sips).filter(|(number, _)| self.owns(*number)) {
             add_sip(&mut steps, number, &sip.borrow(), since);
         }
         steps

@@ -38,6 +38,7 @@ pub(crate) struct Sip {
 }
 
 /// A port with a wire to another node, or to a switch.
+#[derive(Clone)]
 pub(crate) struct Port {
     pub(crate) to: u32,
     /// Cost of the link.

@@ -1,7 +1,7 @@
 //! Loads, stores and requests of the host under way: their ends become known when their last stage is reached.
 
 use crate::executor::{Key, Sim, TaskId};
-use crate::record::Path;
+use crate::record::{Path, Resource, Use};
 use crate::stall::Kind;
 use crate::time::Time;
 use crate::topology::PeId;
@@ -76,12 +76,13 @@ struct Progress {
     hbm_wait: Time,
     mesh_wait: Time,
     head: Time,
-    slowest: Kind,
+    slowest: Use,
 }
 
 impl Transfer {
     pub(crate) fn new(pe: PeId, bytes: u64, pieces: u8) -> Self {
         let (hbm_wait, mesh_wait, head) = (Time::ZERO, Time::ZERO, Time::ZERO);
+        let slowest = Use::new(Resource::Load(pe), Kind::Dma);
         Self {
             pe,
             bytes,
@@ -91,7 +92,7 @@ impl Transfer {
             ready: Cell::new(Time::ZERO),
             end: Cell::new(Time::MAX),
             path: Cell::default(),
-            progress: Cell::new(Progress { hbm_wait, mesh_wait, head, slowest: Kind::Dma }),
+            progress: Cell::new(Progress { hbm_wait, mesh_wait, head, slowest }),
             waiter: Cell::new(None),
         }
     }
@@ -130,7 +131,7 @@ impl Transfer {
             (after_hbm, Kind::Hbm),
             (after_hbm + progress.mesh_wait, Kind::Mesh),
             (progress.head, Kind::Latency),
-            (self.end.get(), progress.slowest),
+            (self.end.get(), progress.slowest.kind()),
         ]
     }
 
@@ -216,7 +217,7 @@ impl Transfer {
             _ => flight,
         };
         let (hbm_wait, mesh_wait) = (last.waited.hbm, last.waited.mesh);
-        let (head, slowest) = (last.head, last.slowest.kind());
+        let (head, slowest) = (last.head, last.slowest);
         self.progress.set(Progress { hbm_wait, mesh_wait, head, slowest });
         Some(last)
     }

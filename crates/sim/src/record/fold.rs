@@ -8,7 +8,7 @@ use crate::time::Time;
 use std::cell::Cell;
 
 /// A chain of steps that was folded. It has the number of its last step.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Chain {
     pub(super) sequence: u64,
     /// The step or chain before it.
@@ -57,6 +57,23 @@ impl Room {
     #[inline]
     pub(crate) fn is_used_up(&self) -> bool {
         self.taken.get() >= self.limit.get()
+    }
+
+    /// Returns the number of steps for which SIPs have taken room since the last fold.
+    pub(crate) fn taken(&self) -> usize {
+        self.taken.get()
+    }
+
+    /// Returns the number of steps after which a fold is due.
+    pub(crate) fn limit(&self) -> usize {
+        self.limit.get()
+    }
+
+    /// Begins again after a fold in another shard.
+    pub(crate) fn set(&self, limit: usize, lost: u64) {
+        self.taken.set(0);
+        self.limit.set(limit);
+        self.lost.set(lost);
     }
 
     pub(super) fn least(&self) -> usize {

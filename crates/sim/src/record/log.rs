@@ -19,6 +19,13 @@ impl<T> Default for Log<T> {
     }
 }
 
+impl<T> Log<T> {
+    /// Returns a list that another shard has shared.
+    pub(super) fn of(shared: Shared<T>) -> Self {
+        Self { new: Vec::new(), shared }
+    }
+}
+
 impl<T: Clone> Log<T> {
     #[inline]
     pub(super) fn push(&mut self, entry: T) {
@@ -53,6 +60,11 @@ impl Names {
         self.numbers.insert(name.to_owned(), NameId(next));
         self.list.push(name.to_owned());
         NameId(next)
+    }
+
+    /// Replaces all names by those of another shard, which is to be read only.
+    pub(super) fn put(&mut self, names: Shared<String>) {
+        self.list = Log::of(names);
     }
 
     pub(super) fn share(&mut self) -> Shared<String> {

@@ -124,20 +124,21 @@ const CHUNK: usize = 1 << 12;
 
 /// The steps of one SIP: the latest as they are and the others folded, or all of them as they are if the run is recorded.
 pub(crate) struct Steps {
-    sip: u32,
     /// The steps since the last fold.
     pub(super) list: Vec<Step>,
+    /// The number of the next step.
+    next: StepId,
+    /// Length of the list at which the SIP takes more room; 0 if the run is recorded.
+    pub(super) taken: usize,
     /// Number of steps before the list.
-    first: u64,
-    /// Length of the list at which the SIP takes more room.
-    taken: usize,
+    pub(super) first: u64,
     /// Number of steps for which the SIP takes room at once.
     chunk: usize,
     room: Rc<Room>,
     /// The chains of earlier steps, by number.
     pub(super) folded: Vec<Chain>,
     /// The gaps before each step, if the run is recorded.
-    before: Option<Vec<Gaps>>,
+    pub(super) before: Option<Vec<Gaps>>,
 }
 
 /// A step, or a chain of steps that was folded.
@@ -152,8 +153,8 @@ impl Steps {
         let chunk = (share / 4).clamp(1, CHUNK);
         // Reserved memory costs nothing until it is written, and growing would copy every step several times.
         let list = Vec::with_capacity(share);
-        let (taken, before) = if recording { (usize::MAX, Some(Vec::new())) } else { (0, None) };
-        Self { sip, list, first: 0, taken, chunk, room, folded: Vec::new(), before }
+        let (next, before) = (StepId::new(sip, 0), recording.then(Vec::new));
+        Self { list, next, first: 0, taken: 0, chunk, room, folded: Vec::new(), before }
     }
 
     /// Notes that `path` went on to `to` by using a resource.
@@ -161,29 +162,30 @@ impl Steps {
     pub(super) fn add(&mut self, path: &mut Path, to: Time, what: Use) {
         debug_assert!(to >= path.at, "REC-1: {what:?} goes back from {} to {to}", path.at);
         let step = Step { parent: path.last, what, from: path.at, to };
-        if self.before.is_some() {
-            self.note_before(path.gaps);
-        }
-        path.last = StepId::new(self.sip, self.first + self.list.len() as u64);
-        path.at = to;
         if self.list.len() >= self.taken {
-            self.take_room();
+            self.take_room(&path.gaps);
         }
+        path.last = self.next;
+        path.at = to;
+        self.next.0 += 1;
         self.list.push(step);
     }
 
-    /// Notes the gaps before the next step.
+    /// Takes room for more steps. A recorded run has no limit; it keeps the gaps before each step.
     #[cold]
     #[inline(never)]
-    fn note_before(&mut self, gaps: Gaps) {
-        self.before.get_or_insert_default().push(gaps);
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn take_room(&mut self) {
+    fn take_room(&mut self, gaps: &Gaps) {
+        if let Some(before) = &mut self.before {
+            return before.push(*gaps);
+        }
         self.taken += self.chunk;
         self.room.take(self.chunk);
+    }
+
+    /// Goes on with the numbers after those of the list, which was replaced.
+    pub(super) fn renumber(&mut self) {
+        let sip = self.next.sip().unwrap_or_default();
+        self.next = StepId::new(sip, self.first + self.list.len() as u64);
     }
 
     /// Begins an empty list after all steps so far have been folded.

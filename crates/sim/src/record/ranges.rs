@@ -88,6 +88,11 @@ impl Ranges {
         }
     }
 
+    /// Replaces all ranges by those of another shard.
+    pub(super) fn put(&mut self, totals: BTreeMap<String, RangeTotal>, spans: Shared<RangeSpan>) {
+        (self.totals, self.spans) = (totals, Log::of(spans));
+    }
+
     pub(crate) fn totals(&self) -> &BTreeMap<String, RangeTotal> {
         &self.totals
     }

@@ -14,7 +14,7 @@ pub struct CollectivesSpec {
     pub generation: Generation,
     /// Most PEs of a SIP that carry one collective.
     pub channels: u32,
-    /// Time that a collective on several PEs of a SIP takes beyond one on a single PE.
+    /// Time that a collective on several PEs of a SIP takes beyond one on a single PE, for each other rank of a node.
     pub spread: Time,
     /// The costs of its protocols on this machine, each protocol once.
     pub protocols: Vec<ProtocolSpec>,

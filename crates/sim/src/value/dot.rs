@@ -238,21 +238,36 @@ impl Tile<'_> {
     #[inline(always)]
     fn rows<S: Simd, const R: usize>(mut self, simd: S, a: &[f32], b: &[Line]) {
         let k = b.len();
-        let a: [&[f32]; R] = std::array::from_fn(|r| &a[r * k..][..k]);
+        let mut rows = [a; R];
+        for (r, row) in rows.iter_mut().enumerate() {
+            *row = &a[r * k..][..k];
+        }
+        let a = rows;
         let mut sums = [[f32x8::splat(simd, 0.0); 2]; R];
         for (r, sum) in sums.iter_mut().enumerate() {
             *sum = halves(simd, &self.load(r));
         }
         let whole = k / STEPS * STEPS;
         for (p, b) in b.as_chunks::<STEPS>().0.iter().enumerate() {
-            let a: [&[f32; STEPS]; R] =
-                std::array::from_fn(|r| a[r][p * STEPS..].first_chunk().expect("DOT-1: in step"));
+            // Loops, not `map`: a call that is not inlined would leave the SIMD context.
+            let mut left = [&[0.0; STEPS]; R];
+            for r in 0..R {
+                left[r] = a[r][p * STEPS..].first_chunk().expect("DOT-1: in step");
+            }
             for q in 0..STEPS {
-                step(simd, &mut sums, a.map(|a| a[q]), &b[q]);
+                let mut column = [0.0; R];
+                for r in 0..R {
+                    column[r] = left[r][q];
+                }
+                step(simd, &mut sums, column, &b[q]);
             }
         }
         for p in whole..k {
-            step(simd, &mut sums, a.map(|a| a[p]), &b[p]);
+            let mut column = [0.0; R];
+            for r in 0..R {
+                column[r] = a[r][p];
+            }
+            step(simd, &mut sums, column, &b[p]);
         }
         for (r, sum) in sums.iter().enumerate() {
             let mut row = [0.0; WIDTH];

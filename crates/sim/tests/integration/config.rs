@@ -4,6 +4,7 @@ use phalanx_sim::MachineSpec;
 use phalanx_sim::config::{MachineView, parse_machine, preset, presets, to_yaml};
 
 mod bad;
+mod base;
 mod door;
 mod levels;
 mod malformed;

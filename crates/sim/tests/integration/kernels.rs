@@ -172,6 +172,32 @@ proptest! {
     }
 
     #[test]
+    fn a_batch_of_products_equals_one_product_after_another(
+        (batch, dims) in (1..4usize, prop::array::uniform3(1..5usize)),
+        dtype in dtypes(),
+        with: bool,
+        seed in numbers(192),
+    ) {
+        let [m, n, k] = dims;
+        let (sum, lengths) = (dtype.product(), [m * k, k * n, m * n]);
+        let types = [dtype, dtype, sum];
+        let data = [0, 1, 2].map(|at| &seed[64 * at..64 * at + batch * lengths[at]]);
+        let arrays: Vec<_> = types.iter().zip(data).map(|(dtype, data)| Array::new(*dtype, data)).collect();
+        let part = |at: usize, of: usize| arrays[of].slice(at * lengths[of], lengths[of]);
+        let products: Vec<Array> = (0..batch)
+            .map(|at| Array::dot(&part(at, 0), &part(at, 1), dims, with.then_some(&part(at, 2))))
+            .collect();
+        let expected = Array::concat(&products);
+        let inputs: Vec<_> = types.iter().zip(data).map(|(dtype, data)| Value::from_f32(*dtype, data)).collect();
+        let got = computed(&inputs, &Value::zeros(sum, batch * m * n), move |tl, from, out| async move {
+            let (a, b) = (load(&tl, &from[0], &[batch, m, k]).await?, load(&tl, &from[1], &[batch, k, n]).await?);
+            let accumulator = load(&tl, &from[2], &[batch, m, n]).await?;
+            save(&tl, &out, tl.dot(&a, &b, with.then_some(&accumulator)).await?).await
+        });
+        prop_assert_eq!(got, expected);
+    }
+
+    #[test]
     fn programs_share_a_vector_out_without_gap_or_overlap(
         rows in 1..4u32, columns in 1..4u32, data in (1..200usize).prop_flat_map(numbers), dtype in dtypes(),
     ) {
@@ -220,7 +246,10 @@ fn tiles_that_do_not_fit_are_refused_by_name() {
         "dot: f32[2, 3] does not fit f32[2, 3]: dimension 1 of the left is 3, dimension 0 of the right is 2"
     );
     let flat = refused(|tl, x, _| async move { tl.dot(&x, &tl.zeros(DType::F32, 3)?, None).await });
-    assert_eq!(flat, "dot: f32[2, 3] does not fit f32[3]: a product takes two matrices");
+    assert_eq!(
+        flat,
+        "dot: f32[2, 3] does not fit f32[3]: a product takes two matrices, or two equal numbers of matrices"
+    );
     let sum = refused(|tl, x, _| async move {
         let (right, sum) = (tl.zeros(DType::F32, [3, 4])?, tl.zeros(DType::F32, [4, 2])?);
         tl.dot(&x, &right, Some(&sum)).await

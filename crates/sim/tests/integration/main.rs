@@ -28,6 +28,7 @@ mod reference;
 mod report;
 mod scenario;
 mod shapes;
+mod shards;
 mod support;
 mod value;
 mod views;

@@ -12,6 +12,16 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
+/// The members of a group. The ranks of a context have one copy of equal members: a copy for each rank would grow with the
+/// square of their number.
+#[derive(Debug)]
+pub(crate) struct Members {
+    /// The members, by their numbers in the world.
+    pub(crate) ranks: Rc<[usize]>,
+    /// The SIP of each member.
+    pub(crate) sips: Rc<[u32]>,
+}
+
 /// The state that all programs of one rank's launch share.
 pub(crate) struct Job {
     /// One lane for each program.
@@ -24,7 +34,7 @@ pub(crate) struct Job {
     pub(crate) root: usize,
     pub(crate) splits: Option<Rc<Splits>>,
     /// The SIP of each rank.
-    pub(crate) sips: Vec<u32>,
+    pub(crate) sips: Rc<[u32]>,
     /// The number of each rank in the world.
     pub(crate) names: Rc<[usize]>,
     pub(crate) edge: EdgeSpec,
@@ -44,7 +54,6 @@ impl Job {
     /// Runs one program.
     pub(crate) fn run(&self, tl: Tl) -> Running<'static> {
         let lane = &self.lanes[tl.program_id()];
-        let pes = self.sips.iter().map(|sip| PeId { sip: *sip, ..lane.pe }).collect();
         let part = Part {
             operation: self.operation,
             combine: self.combine,
@@ -56,7 +65,8 @@ impl Job {
             output: lane.output.clone(),
             splits: self.splits.clone(),
             peers: Peers {
-                pes,
+                sips: self.sips.clone(),
+                pe: lane.pe,
                 names: self.names.clone(),
                 edge: self.edge,
                 channel: self.channel,

@@ -119,8 +119,10 @@ impl Buffer {
 /// The ranks of a collective and the queues between them.
 #[derive(Clone)]
 pub struct Peers {
-    /// The PE of each rank, by its number in the group.
-    pub pes: Rc<[PeId]>,
+    /// The SIP of each rank, by its number in the group.
+    pub sips: Rc<[u32]>,
+    /// The PE of this rank; every other rank uses the PE at the same place of its SIP.
+    pub pe: PeId,
     /// The number of each rank in the world, for messages.
     pub names: Rc<[usize]>,
     /// The settings of the queues.
@@ -131,6 +133,13 @@ pub struct Peers {
     pub topic: Topic,
     /// The mismatch that a rank found in a message's topic.
     pub mismatch: Rc<RefCell<Option<Mismatch>>>,
+}
+
+impl Peers {
+    /// The PE of a rank, by its number in the group.
+    pub fn pe(&self, rank: usize) -> PeId {
+        PeId { sip: self.sips[rank], ..self.pe }
+    }
 }
 
 /// One rank's part in a collective.
@@ -189,7 +198,7 @@ impl Part {
     /// share the scratch memory. All ranks must pass the same number.
     pub fn to(&self, tl: &Tl, rank: usize, receivers: usize) -> Result<SendQueue, KernelError> {
         let (edge, channel) = self.edge(tl, receivers);
-        let sender = tl.sender_on(self.peers.pes[rank], channel, edge)?;
+        let sender = tl.sender_on(self.peers.pe(rank), channel, edge)?;
         sender.about(&self.peers.topic);
         Ok(SendQueue(sender))
     }
@@ -197,7 +206,7 @@ impl Part {
     /// Opens a queue from another rank of the group.
     pub fn from(&self, tl: &Tl, rank: usize, receivers: usize) -> Result<RecvQueue, KernelError> {
         let (edge, channel) = self.edge(tl, receivers);
-        let receiver = tl.receiver_on(self.peers.pes[rank], channel, edge)?;
+        let receiver = tl.receiver_on(self.peers.pe(rank), channel, edge)?;
         Ok(RecvQueue { receiver, rank, checked: Cell::new(false) })
     }
 

@@ -9,7 +9,7 @@
 //!   library on a machine that says `choice: fastest`).
 //! - **PRO-2 (same on all).** The choice depends on the machine, the operation, the members and the size alone.
 //! - **PRO-3 (few channels for few bytes).** A collective takes one channel for each 16 KiB, as NCCL does, up to the machine's number.
-//!   One that takes several starts later by the machine's `spread`.
+//!   One that takes several starts later by the machine's `spread` for each other rank of a node.
 //! - **PRO-4 (chunks in the switch).** In-switch messages move in rounds: one chunk of each head and channel, of the size that NCCL
 //!   takes for the vector. A round costs its bytes and a step; the first result is there after two rounds.
 
@@ -158,7 +158,8 @@ impl Profile {
         let own = situation.bytes as u64 / situation.ranks().max(1) as u64;
         let copied = costs.copy.map_or(Time::ZERO, |copy| copy.time_for(own));
         let is_wide = self.channels_for(situation.bytes) > 1;
-        let spread = if is_wide { self.spread } else { Time::ZERO };
+        let others = if is_wide { situation.neighbours() } else { 0 };
+        let spread = Time::ps(self.spread.as_ps().saturating_mul(others));
         Some(ProtocolSpec { start: costs.start + copied + spread, ..costs })
     }
 
@@ -193,6 +194,11 @@ impl Situation<'_> {
     /// Number of ranks.
     pub(crate) fn ranks(&self) -> usize {
         self.members.len()
+    }
+
+    /// Number of other ranks in the node of a rank.
+    pub(crate) fn neighbours(&self) -> u64 {
+        (self.ranks() / self.nodes().max(1)).saturating_sub(1) as u64
     }
 
     /// Bandwidth of all NICs of a node.

@@ -8,7 +8,7 @@
 //! - **STO-2 (any file).** A line that is cut, changed or foreign is ignored. A file that cannot be read or written costs time, and nothing else.
 
 use super::config::Plan;
-use super::trial::Trial;
+use super::trial::{Timing, Trial};
 use phalanx_sim::{MachineSpec, Time};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
@@ -20,8 +20,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 /// A kept time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kept {
-    /// The exact time.
-    Exact(Time),
+    /// The exact times.
+    Exact(Timing),
     /// The time is longer than this.
     Longer(Time),
 }
@@ -139,13 +139,14 @@ pub(crate) fn settings(plan: &Plan) -> String {
     format!("{module} {channels:?} {edge:?} {start:?}")
 }
 
-/// A line: key, kind, time, and a check over them.
+/// A line: key, kind, times, and a check over them.
 fn line(key: u128, kept: Kept) -> String {
-    let (kind, time) = match kept {
-        Kept::Exact(time) => ('=', time),
-        Kept::Longer(time) => ('>', time),
+    let content = match kept {
+        Kept::Exact(Timing { time, busiest }) => {
+            format!("{key:032x} = {} {}", time.as_ps(), busiest.as_ps())
+        }
+        Kept::Longer(time) => format!("{key:032x} > {}", time.as_ps()),
     };
-    let content = format!("{key:032x} {kind} {}", time.as_ps());
     let check = check(&content);
     format!("{content} {check:08x}\n")
 }
@@ -160,10 +161,10 @@ fn read(line: &[u8]) -> Option<(u128, Kept)> {
     let mut words = content.split(' ');
     let key = u128::from_str_radix(words.next()?, 16).ok()?;
     let kind = words.next()?;
-    let time = Time::ps(words.next()?.parse().ok()?);
+    let mut time = || Some(Time::ps(words.next()?.parse().ok()?));
     match kind {
-        "=" => Some((key, Kept::Exact(time))),
-        ">" => Some((key, Kept::Longer(time))),
+        "=" => Some((key, Kept::Exact(Timing { time: time()?, busiest: time()? }))),
+        ">" => Some((key, Kept::Longer(time()?))),
         _ => None,
     }
 }
@@ -180,6 +181,10 @@ mod tests {
     use super::*;
     use crate::ccl::{Algorithm, CclConfig, Operation};
     use proptest::prelude::*;
+
+    fn exact(ps: u64) -> Kept {
+        Kept::Exact(Timing { time: Time::ps(ps), busiest: Time::ps(ps / 2) })
+    }
 
     fn place(name: &str) -> Place {
         let directory =
@@ -218,10 +223,10 @@ mod tests {
         let place = place("cut");
         let store = Store::open(&place);
         store.put(1, Kept::Longer(Time::ps(5)));
-        store.put(1, Kept::Exact(Time::ps(9)));
+        store.put(1, exact(9));
         store.put(1, Kept::Longer(Time::ps(7)));
         store.put(2, Kept::Longer(Time::ps(4)));
-        store.put(3, Kept::Exact(Time::ps(1234)));
+        store.put(3, exact(1234));
         drop(store);
         let path = place.directory.join("1.txt");
         let mut text = fs::read_to_string(&path).unwrap();
@@ -230,14 +235,14 @@ mod tests {
         text.truncate(text.len() - 4);
         fs::write(&path, &text).unwrap();
         let store = Store::open(&place);
-        assert_eq!(store.get(1), Some(Kept::Exact(Time::ps(9))));
+        assert_eq!(store.get(1), Some(exact(9)));
         assert_eq!(store.get(2), Some(Kept::Longer(Time::ps(4))));
         assert_eq!(store.get(3), None);
-        store.put(3, Kept::Exact(Time::ps(1234)));
-        store.put(4, Kept::Exact(Time::ps(8)));
+        store.put(3, exact(1234));
+        store.put(4, exact(8));
         drop(store);
         let store = Store::open(&place);
-        assert_eq!((store.get(3), store.get(4)), (None, Some(Kept::Exact(Time::ps(8)))));
+        assert_eq!((store.get(3), store.get(4)), (None, Some(exact(8))));
         fs::remove_dir_all(&place.directory).unwrap();
     }
 
@@ -246,16 +251,16 @@ mod tests {
         let place = place("file");
         fs::write(&place.directory, "a file").unwrap();
         let store = Store::open(&place);
-        store.put(1, Kept::Exact(Time::ps(9)));
-        assert_eq!(store.get(1), Some(Kept::Exact(Time::ps(9))));
+        store.put(1, exact(9));
+        assert_eq!(store.get(1), Some(exact(9)));
         fs::remove_file(&place.directory).unwrap();
     }
 
     proptest! {
         #[test]
         fn sto_2_no_line_panics_and_no_change_is_read(key: u128, ps: u64, at in 0_usize..60, byte: u8) {
-            let whole = line(key, Kept::Exact(Time::ps(ps)));
-            prop_assert_eq!(read(whole.as_bytes()), Some((key, Kept::Exact(Time::ps(ps)))));
+            let whole = line(key, exact(ps));
+            prop_assert_eq!(read(whole.as_bytes()), Some((key, exact(ps))));
             let mut changed = whole.clone().into_bytes();
             let at = at % changed.len();
             if changed[at] != byte {

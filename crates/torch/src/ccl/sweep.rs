@@ -161,6 +161,20 @@ impl Sweep {
         Ok(Timed { time: run.time, plan: run.plan })
     }
 
+    /// Measures a size on several threads: `shards` of them, or fewer if there are fewer SIPs (XCH-1).
+    pub fn measure_on(
+        &self,
+        shards: usize,
+        bytes: u64,
+        plan: Option<&Plan>,
+    ) -> Result<Measured, SpawnError> {
+        let most = self.machine.devices() as usize;
+        crate::shards::run(shards.min(most), |exchange| {
+            let options = Options { exchange, ..self.options.clone() };
+            Self { options, ..self.clone() }.measure(bytes, plan)
+        })
+    }
+
     /// Measures a size, in bytes, with `plan`, or with the configured choice.
     pub fn measure(&self, bytes: u64, plan: Option<&Plan>) -> Result<Measured, SpawnError> {
         let count = self.count(bytes);
@@ -221,10 +235,12 @@ impl Sweep {
                 Ok(tensors)
             }
         })?;
+        let first = context.own_ranks(ranks).start;
         let (own, plan, shared) = (sweep, plan.cloned(), Rc::new(tensors.clone()));
         let start = context.now();
         let results = spawn(&mut context, ranks, move |rank, cx| {
-            let (sweep, plan, (input, output)) = (own.clone(), plan.clone(), shared[rank].clone());
+            let (sweep, plan, (input, output)) =
+                (own.clone(), plan.clone(), shared[rank - first].clone());
             async move {
                 let world = distributed::init_process_group(&cx)?;
                 let call = sweep.call(&input, &output);
@@ -233,6 +249,7 @@ impl Sweep {
                 Ok((cx.now(), chosen))
             }
         })?;
+        let results = context.gather(results);
         let end = results.iter().map(|(end, _)| *end).max().unwrap_or(start);
         let bound = Bound::of(&context.report());
         let wrong = self.wrong(&mut context, &tensors, count)?;

@@ -5,7 +5,7 @@
 
 use super::algorithm::{CollectiveAlgorithm, Operation};
 use super::config::Plan;
-use super::job::Job;
+use super::job::{Job, Members};
 use super::layout::{Layout, Role};
 use super::part::{ReduceOp, Splits};
 use phalanx_sim::machine::{Cause, Host, Launch, Machine, Options, RunError};
@@ -76,6 +76,7 @@ impl Trial {
         rank: usize,
         plan: &Plan,
         algorithm: &Arc<dyn CollectiveAlgorithm>,
+        members: &Members,
     ) -> Result<Job, MemoryError> {
         let (ranks, sip) = (self.members.len(), self.members[rank]);
         let role = Role { operation: self.operation, ranks, is_root: rank == self.root };
@@ -91,8 +92,8 @@ impl Trial {
             rank,
             root: self.root,
             splits: self.splits(),
-            sips: self.members.clone(),
-            names: (0..ranks).collect(),
+            sips: members.sips.clone(),
+            names: members.ranks.clone(),
             edge,
             start: plan.start,
             channel: 0,
@@ -135,45 +136,53 @@ impl Ends {
     }
 }
 
-/// The time of a collective.
-pub fn measure(machine: &MachineSpec, trial: &Trial, plan: &Plan) -> Result<Time, TrialError> {
-    let time = measure_within(machine, trial, plan, Time::MAX)?;
-    time.ok_or(TrialError::Run(RunError::TooLong))
+/// The times of a trial that ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timing {
+    /// Time from the call until the last rank is done.
+    pub time: Time,
+    /// The busy time of the busiest engine, wire or memory.
+    pub busiest: Time,
 }
 
-/// The time of a collective; `None` if it is longer than `limit`. Then the simulation ends soon after the limit.
+/// The end of a trial with a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The trial ended.
+    Ended(Timing),
+    /// The trial takes longer than this.
+    Longer(Time),
+}
+
+/// The time of a collective.
+pub fn measure(machine: &MachineSpec, trial: &Trial, plan: &Plan) -> Result<Time, TrialError> {
+    match measure_within(machine, trial, plan, || Time::MAX)? {
+        Outcome::Ended(timing) => Ok(timing.time),
+        Outcome::Longer(_) => Err(TrialError::Run(RunError::TooLong)),
+    }
+}
+
+/// The time of a collective, if it is within `limit`, which may fall meanwhile. The simulation ends soon after the limit.
 pub fn measure_within(
     machine: &MachineSpec,
     trial: &Trial,
     plan: &Plan,
-    limit: Time,
-) -> Result<Option<Time>, TrialError> {
+    limit: impl Fn() -> Time,
+) -> Result<Outcome, TrialError> {
     plan.check(trial.operation, machine, &trial.members).map_err(TrialError::Unfit)?;
     let options = Options { data: false, ..Options::default() };
     let mut machine = Machine::new(machine.clone(), options);
     let ends = launch(&mut machine, trial, plan)?;
-    if limit < Time::MAX {
-        stop_at(&mut machine, trial.members[0], limit);
-    }
-    let driven = machine.drive();
+    let advanced = machine.advance_while(|now| now <= limit());
     match ends.last()? {
-        Some(last) if last <= limit => {
-            driven?;
-            Ok(Some(last))
+        Some(time) => {
+            advanced?;
+            Ok(Outcome::Ended(Timing { time, busiest: machine.busiest() }))
         }
-        None if limit == Time::MAX => Err(driven.err().unwrap_or(RunError::TooLong).into()),
-        _ => Ok(None),
+        // All events up to now have fired, and a rank is not done: the collective ends later.
+        None if !advanced? => Ok(Outcome::Longer(machine.now())),
+        None => Err(RunError::TooLong.into()),
     }
-}
-
-/// Ends the run at an instant.
-fn stop_at(machine: &mut Machine, sip: u32, limit: Time) {
-    let sim = machine.host(sip).sim().clone();
-    let timer = async move {
-        sim.sleep_until(limit).await;
-        sim.stop();
-    };
-    machine.spawn(sip, "the limit of a trial", timer).detach();
 }
 
 /// Launches every member's part on a machine.
@@ -181,10 +190,14 @@ pub fn launch(machine: &mut Machine, trial: &Trial, plan: &Plan) -> Result<Ends,
     let algorithm = plan
         .algorithm()
         .ok_or_else(|| TrialError::Unfit(format!("there is no algorithm `{}`", plan.module)))?;
+    let members = Members {
+        ranks: (0..trial.members.len()).collect(),
+        sips: trial.members.as_slice().into(),
+    };
     let ends = Ends::default();
     *ends.0.borrow_mut() = vec![None; trial.members.len()];
     for (rank, &sip) in trial.members.iter().enumerate() {
-        let job = Rc::new(trial.job(machine, rank, plan, &algorithm)?);
+        let job = Rc::new(trial.job(machine, rank, plan, &algorithm, &members)?);
         let (host, ends) = (machine.host(sip), ends.clone());
         let program = async move {
             let end = run(&host, job).await;

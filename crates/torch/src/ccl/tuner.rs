@@ -10,17 +10,18 @@
 //! - **TUN-4 (no history).** A choice does not depend on what was chosen before, on kept times or on the number of threads.
 //!
 //! A smaller size is the size itself with three significant bits, or, for large collectives, two sizes from which the time is
-//! extrapolated. The tuner assumes that a time grows with the size, that a byte of a larger collective costs no more, and that the
-//! next byte costs no less than the last one; `doubt` is the margin for exceptions.
+//! extrapolated: the time itself, and the busy time of the busiest engine, wire or memory, which no run can beat. The tuner assumes that a
+//! time grows with the size, that a byte of a larger collective costs no more, and that the next byte costs no less than the last one;
+//! `doubt` is the margin for exceptions.
 
 mod race;
 
 pub use race::use_threads;
 
 use super::config::{CclConfig, Plan};
-use super::trial::Trial;
+use super::trial::{Timing, Trial};
 use phalanx_sim::{MachineSpec, Time};
-use race::Trials;
+use race::{Limit, Trials};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::num::NonZero;
@@ -40,8 +41,8 @@ struct Choice {
 /// The known time of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Known {
-    /// The exact time.
-    Exact(Time),
+    /// The exact times.
+    Exact(Timing),
     /// The time is longer than this.
     Longer(Time),
     /// The plan cannot run.
@@ -52,7 +53,15 @@ impl Known {
     /// The exact time, if it is known.
     fn exact(self) -> Option<Time> {
         match self {
-            Self::Exact(time) => Some(time),
+            Self::Exact(timing) => Some(timing.time),
+            Self::Longer(_) | Self::Unfit => None,
+        }
+    }
+
+    /// The exact times, if they are known.
+    fn timing(self) -> Option<Timing> {
+        match self {
+            Self::Exact(timing) => Some(timing),
             Self::Longer(_) | Self::Unfit => None,
         }
     }
@@ -60,7 +69,7 @@ impl Known {
     /// What a simulation that ends at `limit` finds out: the same whatever is known beyond the limit (TUN-4).
     fn within(self, limit: Time) -> Self {
         match self {
-            Self::Exact(time) if time <= limit => self,
+            Self::Exact(timing) if timing.time <= limit => self,
             Self::Exact(_) | Self::Longer(_) => Self::Longer(limit),
             Self::Unfit => self,
         }
@@ -169,9 +178,7 @@ impl Tuner {
             None => (trial.resized(rounded_up), None),
             Some(base) => (scaled(trial, base), Some(base)),
         };
-        let Known::Exact(time) = self.trials.time(&larger, plan, Time::MAX) else {
-            return None;
-        };
+        let time = self.trials.time(&larger, plan, &Limit::none()).exact()?;
         Some(base.map_or(time, |base| proportional(time, trial.bytes(), base)))
     }
 
@@ -187,7 +194,7 @@ impl Tuner {
         let limit = times.limit;
         let estimates = times.results.into_iter().enumerate().filter_map(|(at, known)| {
             let time = match known.within(limit) {
-                Known::Exact(time) | Known::Longer(time) => time,
+                Known::Exact(Timing { time, .. }) | Known::Longer(time) => time,
                 Known::Unfit => return None,
             };
             Some((time, at))
@@ -202,16 +209,20 @@ impl Tuner {
         let plans: Vec<Plan> = plans.iter().rev().cloned().collect();
         let trials = &self.trials;
         let times = trials.race(&plans, |plan, limit| {
-            let time = |trial: &Trial| trials.time(trial, plan, limit).exact();
+            let time = |trial: &Trial| trials.time(trial, plan, limit).timing();
             let Some((small, large)) = time(&half).and_then(|small| Some((small, time(&whole)?)))
             else {
                 return (None, None);
             };
-            let more = Time::ps(large.as_ps().saturating_sub(small.as_ps()));
-            let beyond = proportional(more, trial.bytes() - base, base / 2);
-            let estimate = Time::ps(large.as_ps().saturating_add(beyond.as_ps()));
-            let least = small.max(large);
-            let most = estimate.max(small);
+            let beyond = |small: Time, large: Time| {
+                let more = Time::ps(large.as_ps().saturating_sub(small.as_ps()));
+                let more = proportional(more, trial.bytes() - base, base / 2);
+                Time::ps(large.as_ps().saturating_add(more.as_ps()))
+            };
+            let busiest = beyond(small.busiest, large.busiest);
+            let estimate = beyond(small.time, large.time).max(busiest);
+            let least = small.time.max(large.time);
+            let most = estimate.max(small.time);
             let limit = Time::ps(most.as_ps().saturating_add(2 * doubt(most).as_ps()));
             (Some((estimate, least)), Some(limit))
         });
@@ -242,10 +253,9 @@ impl Tuner {
                 break;
             }
             let some_plans: Vec<Plan> = some.iter().map(|(_, at)| plans[*at].clone()).collect();
-            let trials = &self.trials;
-            let times = trials.race(&some_plans, |plan, _| (trials.time(trial, plan, limit), None));
+            let times = self.trials.in_turn(trial, &some_plans, limit);
             // In the order of the estimates, as if each were simulated after the ones before.
-            for ((estimate, at), known) in some.iter().zip(times.results) {
+            for ((estimate, at), known) in some.iter().zip(times) {
                 let limit = best.map_or(Time::MAX, |(time, _)| time);
                 if is_late(*estimate, limit) {
                     break;

@@ -128,7 +128,7 @@ pub(crate) fn launch_by(
     plan: Option<Plan>,
 ) -> Result<(Handle, Plan), Error> {
     let rank = group.rank().expect("checked by the caller");
-    let sips = sips(group);
+    let sips = group.shared_members().sips.clone();
     let plan = match plan {
         Some(plan) => plan,
         None => choose(cx, call, &sips)?,
@@ -154,7 +154,7 @@ pub(crate) fn launch_by(
         root: call.root,
         splits: call.splits.clone().map(Rc::new),
         sips,
-        names: group.members().into(),
+        names: group.shared_members().ranks.clone(),
         edge,
         start: plan.start,
         channel: group.channel(edge),
@@ -191,7 +191,11 @@ pub(crate) fn launch_by(
 
 /// The plan that an all-reduce of `tensor` follows: the configured one, or the fastest that fits.
 pub fn all_reduce_plan(cx: &Rank, group: &ProcessGroup, tensor: &Tensor) -> Result<Plan, Error> {
-    choose(cx, &CollectiveCall::new(Operation::AllReduce, tensor, tensor), &sips(group))
+    choose(
+        cx,
+        &CollectiveCall::new(Operation::AllReduce, tensor, tensor),
+        &group.shared_members().sips,
+    )
 }
 
 /// Launches this rank's part of an all-reduce that follows `plan`.
@@ -212,7 +216,10 @@ fn choose(cx: &Rank, call: &CollectiveCall<'_>, sips: &[u32]) -> Result<Plan, Er
     let settings = cx.settings();
     let names = settings.ccl.names();
     let auto = || {
-        let chosen = settings.tuner.choose(&settings.ccl, &call.trial(sips)?);
+        let trial = call.trial(sips)?;
+        let mut chosen = None;
+        // The first shard that asks simulates the trials, and the others find their times.
+        cx.host().by_turns(&mut || chosen = settings.tuner.choose(&settings.ccl, &trial));
         chosen
             .ok_or_else(|| Error::argument(format!("no algorithm can do {} here", call.operation)))
     };
@@ -232,9 +239,4 @@ fn choose(cx: &Rank, call: &CollectiveCall<'_>, sips: &[u32]) -> Result<Plan, Er
             Err(Error::argument(placed.unwrap_or(reason)))
         }
     }
-}
-
-/// The SIPs of a group's ranks.
-fn sips(group: &ProcessGroup) -> Vec<u32> {
-    group.members().iter().map(|rank| u32::try_from(*rank).expect("a SIP")).collect()
 }

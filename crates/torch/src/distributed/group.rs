@@ -1,12 +1,14 @@
 //! Process groups. Each rank keeps its own list of groups.
 
+use crate::ccl::job::Members;
 use crate::error::Error;
 use crate::multiprocessing::{GroupState, Receiving};
 use crate::rank::Rank;
 use crate::request::Handle;
+use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 /// A group of ranks.
 #[derive(Clone)]
@@ -14,7 +16,7 @@ pub struct ProcessGroup(Rc<State>);
 
 struct State {
     number: u32,
-    members: Rc<[usize]>,
+    members: Rc<Members>,
     /// The number of this rank in the group; `None` if it is not a member.
     rank: Option<usize>,
     /// This rank's last collective: the next one waits for it.
@@ -24,6 +26,25 @@ struct State {
     progress: Rc<Progress>,
     /// The settings of this group's queues, in the order of their first use.
     connections: RefCell<Vec<phalanx_sim::ipcq::EdgeSpec>>,
+}
+
+/// The members of the groups of a context.
+#[derive(Debug, Default)]
+pub(crate) struct MemberLists(RefCell<Vec<Weak<Members>>>);
+
+impl MemberLists {
+    /// The one copy of `ranks`.
+    fn share(&self, ranks: Cow<'_, [usize]>) -> Rc<Members> {
+        let mut lists = self.0.borrow_mut();
+        let known = lists.iter().filter_map(Weak::upgrade).find(|known| *known.ranks == *ranks);
+        known.unwrap_or_else(|| {
+            let sips = ranks.iter().map(|rank| u32::try_from(*rank).expect("a SIP")).collect();
+            let members = Rc::new(Members { ranks: ranks.into(), sips });
+            lists.retain(|list| list.strong_count() > 0);
+            lists.push(Rc::downgrade(&members));
+            members
+        })
+    }
 }
 
 /// The edge of a message: messages on one edge keep their order.
@@ -45,7 +66,7 @@ pub(crate) enum Direction {
 /// The progress of a rank in the collectives of a group.
 pub(crate) struct Progress {
     number: u32,
-    members: Rc<[usize]>,
+    members: Rc<Members>,
     /// Collectives that this rank has called.
     asked: Cell<u64>,
     /// Called collectives that are not finished, by number, and the last finished one.
@@ -61,10 +82,11 @@ pub(crate) struct Progress {
 const KEPT_SPLITS: usize = 8;
 
 /// A rank's call of an all-to-all with split sizes.
+#[derive(Clone)]
 pub(crate) struct SplitCall {
     pub(crate) group: u32,
     pub(crate) sequence: u64,
-    pub(crate) members: Rc<[usize]>,
+    pub(crate) members: Vec<usize>,
     pub(crate) rows: SplitRows,
 }
 
@@ -108,7 +130,7 @@ impl Groups {
     pub(crate) fn states(&self) -> Vec<GroupState> {
         let state = |progress: &Rc<Progress>| GroupState {
             number: progress.number,
-            members: progress.members.to_vec(),
+            members: progress.members.ranks.to_vec(),
             asked: progress.asked.get(),
             joined: progress.joined.borrow().clone(),
             finished: progress.finished.borrow().clone(),
@@ -121,7 +143,7 @@ impl Groups {
     pub(crate) fn split_calls(&self) -> Vec<SplitCall> {
         let calls = |progress: &Rc<Progress>| {
             let calls = progress.splits.borrow().clone().into_iter();
-            let (group, members) = (progress.number, progress.members.clone());
+            let (group, members) = (progress.number, progress.members.ranks.to_vec());
             calls.map(move |(sequence, rows)| {
                 let members = members.clone();
                 SplitCall { group, sequence, members, rows }
@@ -138,7 +160,7 @@ impl Groups {
             )));
         }
         self.next += 1;
-        let members: Rc<[usize]> = members.into();
+        let members = rank.settings().members.share(members.into());
         let progress = Rc::new(Progress {
             number,
             members: members.clone(),
@@ -152,7 +174,7 @@ impl Groups {
         self.history.push(progress.clone());
         let group = ProcessGroup(Rc::new(State {
             number,
-            rank: members.iter().position(|member| *member == rank.rank()),
+            rank: members.ranks.iter().position(|member| *member == rank.rank()),
             members,
             last: RefCell::new(None),
             messages: RefCell::default(),
@@ -167,12 +189,17 @@ impl Groups {
 impl ProcessGroup {
     /// Its ranks, by their numbers in the world.
     pub fn members(&self) -> &[usize] {
+        &self.0.members.ranks
+    }
+
+    /// Its ranks and their SIPs.
+    pub(crate) fn shared_members(&self) -> &Members {
         &self.0.members
     }
 
     /// The number of its ranks.
     pub fn size(&self) -> usize {
-        self.0.members.len()
+        self.0.members.ranks.len()
     }
 
     /// The number of this rank in the group; `None` if it is not a member.
@@ -182,7 +209,7 @@ impl ProcessGroup {
 
     /// The number of rank `global` of the world in the group.
     pub(crate) fn rank_of(&self, global: usize) -> Option<usize> {
-        self.0.members.iter().position(|member| *member == global)
+        self.0.members.ranks.iter().position(|member| *member == global)
     }
 
     pub(crate) fn number(&self) -> u32 {

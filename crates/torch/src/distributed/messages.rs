@@ -92,7 +92,7 @@ impl Message<'_> {
     fn begin(self) -> Result<Work, Error> {
         let Self { cx, tensor, edge, ref group } = self;
         if group.rank().is_none() {
-            return Ok(Work::nothing(cx));
+            return Ok(Work::nothing());
         }
         let part = self.part(self.check()?);
         let mismatch = part.peers.mismatch.clone();
@@ -129,7 +129,7 @@ impl Message<'_> {
             },
         );
         group.follow_message(edge, &handle);
-        Ok(Work::new(cx, handle))
+        Ok(Work::new(handle))
     }
 
     /// This rank's side of the message. A message is a broadcast between two ranks: the sender is rank 0 and the root.
@@ -183,7 +183,7 @@ impl Message<'_> {
             Direction::To => (cx.rank(), *peer),
             Direction::From => (*peer, cx.rank()),
         };
-        let pe = |rank: usize| PeId::first(u32::try_from(rank).expect("a SIP"));
+        let sip = |rank: usize| u32::try_from(rank).expect("a SIP");
         let topic = format!(
             "a message from rank {from} to rank {to} with tag {tag} in {}: {}[{}]",
             group.describe(),
@@ -191,7 +191,8 @@ impl Message<'_> {
             tensor.numel()
         );
         Peers {
-            pes: [pe(from), pe(to)].into(),
+            sips: [sip(from), sip(to)].into(),
+            pe: PeId::first(sip(cx.rank())),
             names: [from, to].into(),
             edge: cx.settings().ccl.edge(),
             channel: MESSAGES | (group.number() * TAGS + tag),

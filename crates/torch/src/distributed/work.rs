@@ -1,17 +1,14 @@
 //! Work: the handle of an asynchronous operation.
 
 use crate::error::Error;
-use crate::rank::Rank;
 use crate::request::Handle;
 use crate::stream::Event;
-use phalanx_sim::executor::Wait;
 use std::cell::Cell;
 use std::rc::Rc;
 
 /// An asynchronous operation.
 #[must_use = "an operation that nobody waits for is waited for when the rank ends"]
 pub struct Work {
-    rank: Rank,
     /// Its requests; empty if this rank has no part in it.
     handles: Vec<Handle>,
     /// The sending rank, for a receive.
@@ -19,17 +16,17 @@ pub struct Work {
 }
 
 impl Work {
-    pub(super) fn new(rank: &Rank, handle: Handle) -> Self {
-        Self::of_all(rank, vec![handle])
+    pub(super) fn new(handle: Handle) -> Self {
+        Self::of_all(vec![handle])
     }
 
-    pub(super) fn of_all(rank: &Rank, handles: Vec<Handle>) -> Self {
-        Self { rank: rank.clone(), handles, source: Rc::default() }
+    pub(super) fn of_all(handles: Vec<Handle>) -> Self {
+        Self { handles, source: Rc::default() }
     }
 
     /// The work of a rank outside the group.
-    pub(super) fn nothing(rank: &Rank) -> Self {
-        Self::of_all(rank, Vec::new())
+    pub(super) fn nothing() -> Self {
+        Self::of_all(Vec::new())
     }
 
     pub(super) fn is_nothing(&self) -> bool {
@@ -71,12 +68,7 @@ impl Work {
     pub async fn is_completed(&self) -> bool {
         let open = || self.handles.iter().find(|handle| !handle.is_over());
         let Some(handle) = open() else { return true };
-        let describe = || Wait {
-            what: format!("`{}` to be completed, looking again and again", handle.name()),
-            providers: vec![handle.process()],
-        };
-        self.rank.host().sim().pause(describe).await;
-        open().is_none()
+        handle.is_completed().await && open().is_none()
     }
 
     /// The sending rank, for a receive; for a receive from any rank, after the message has come.

@@ -53,6 +53,10 @@ pub struct Receiving {
 }
 
 impl RankState {
+    pub(super) fn of(rank: &Rank, returned: bool) -> Self {
+        Self { rank: rank.rank(), returned, groups: rank.groups().borrow().states() }
+    }
+
     /// The oldest joined and unfinished collective of each group.
     pub(crate) fn joined(&self) -> Vec<&str> {
         let first = |group| Some(GroupState::oldest(group)?.1);
@@ -99,11 +103,7 @@ struct Stuck<'a> {
 
 impl Desync {
     pub(crate) fn new(members: &[Rank], returned: &[usize], deadlock: Deadlock) -> Self {
-        let state = |rank: &Rank| RankState {
-            rank: rank.rank(),
-            returned: returned.contains(&rank.rank()),
-            groups: rank.groups().borrow().states(),
-        };
+        let state = |rank: &Rank| RankState::of(rank, returned.contains(&rank.rank()));
         Self { ranks: members.iter().map(state).collect(), deadlock }
     }
 

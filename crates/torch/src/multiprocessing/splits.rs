@@ -3,24 +3,21 @@
 use super::SpawnError;
 use crate::distributed::SplitCall;
 use crate::error::Error;
-use crate::rank::Rank;
 
 /// The error of two ranks that are in one all-to-all and do not agree on the rows between them, if the failure can come from
 /// that: the receiver, and what both say.
-pub(super) fn disagreement(members: &[Rank], failure: &SpawnError) -> Option<(usize, Error)> {
+pub(super) fn disagreement(
+    calls: &[(usize, SplitCall)],
+    failure: &SpawnError,
+) -> Option<(usize, Error)> {
     let can_come_from_it =
         |error: &Error| matches!(error.root(), Error::Run(_) | Error::Mismatch(_));
     if !failure.errors.values().all(can_come_from_it) || failure.interrupted.is_some() {
         return None;
     }
-    let calls_of = |rank: &Rank| {
-        let calls = rank.groups().borrow().split_calls();
-        calls.into_iter().map(|call| (rank.rank(), call)).collect::<Vec<_>>()
-    };
-    let calls: Vec<(usize, SplitCall)> = members.iter().flat_map(calls_of).collect();
     let mut found = Vec::new();
-    for (from, one) in &calls {
-        for (to, other) in &calls {
+    for (from, one) in calls {
+        for (to, other) in calls {
             if (one.group, one.sequence) == (other.group, other.sequence)
                 && let Some(error) = compare((*from, one), (*to, other))
             {

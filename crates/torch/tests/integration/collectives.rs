@@ -187,7 +187,6 @@ impl Case {
     }
 
     fn part(&self, rank: usize, pe: PeId, [input, output]: [Buffer; 2]) -> Part {
-        let sips = 0..u32::try_from(self.ranks).unwrap();
         let splits = self.splits.as_ref().map(|splits| {
             let received = splits.iter().map(|row| row[rank]).collect();
             Rc::new(Splits { sent: splits[rank].clone(), received })
@@ -203,7 +202,8 @@ impl Case {
             output,
             splits,
             peers: Peers {
-                pes: sips.map(|sip| PeId { sip, ..pe }).collect(),
+                sips: (0..u32::try_from(self.ranks).unwrap()).collect(),
+                pe,
                 names: (0..self.ranks).collect(),
                 edge: self.edge,
                 channel: 0,

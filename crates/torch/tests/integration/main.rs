@@ -4,5 +4,6 @@ mod ccl_config;
 mod collectives;
 mod pool;
 mod ranks;
+mod shards;
 mod sweep;
 mod tp;

@@ -374,11 +374,6 @@ impl Run {
     /// A matrix product, in the scratch memory of its sum if nobody else needs the sum.
     async fn dot(&mut self, instruction: &Instruction) -> Result<(), KernelError> {
         let kinds = [0, 1, 2].map(|number| self.kind(instruction.args[number]).clone());
-        if kinds[0].extent.len() != 2 {
-            return Err(KernelError::Other(
-                "a product of tensors of other than two axes is not supported".to_owned(),
-            ));
-        }
         let (left, right) =
             (self.full_tile(instruction, 0).await?, self.full_tile(instruction, 1).await?);
         let sum = self.operand(instruction, 2);

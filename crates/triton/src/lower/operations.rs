@@ -9,7 +9,7 @@ use phalanx_sim::config::suggestion;
 use std::rc::Rc;
 
 /// The operations that are performed, besides those of one or two numbers.
-const KNOWN: [&str; 55] = [
+const KNOWN: [&str; 56] = [
     "arith.bitcast",
     "arith.cmpf",
     "arith.cmpi",
@@ -45,6 +45,7 @@ const KNOWN: [&str; 55] = [
     "tt.descriptor_reduce",
     "tt.descriptor_store",
     "tt.dot",
+    "tt.dot_scaled",
     "tt.expand_dims",
     "tt.extern_elementwise",
     "tt.fp_to_fp",
@@ -95,6 +96,7 @@ impl<'m> Lower<'m> {
                 self.atomic(operation, frame)
             }
             "tt.clampf" => self.clamp(operation, frame),
+            "tt.dot_scaled" => self.scaled_product(operation, frame),
             "tt.extern_elementwise" => self.external(operation, frame),
             "tt.assert" | "tt.print" => self.message(operation, frame),
             "tt.int_to_ptr" => {
@@ -209,7 +211,13 @@ impl<'m> Lower<'m> {
         operation.operands.iter().map(|value| frame.get(*value)).collect()
     }
 
-    fn with_results(&mut self, op: Op, args: &[Reg], operation: &Operation, frame: &mut Frame<'m>) {
+    pub(super) fn with_results(
+        &mut self,
+        op: Op,
+        args: &[Reg],
+        operation: &Operation,
+        frame: &mut Frame<'m>,
+    ) {
         let results = self.results(operation, frame);
         self.emit(op, results.first().copied().unwrap_or(NONE), args);
         if let (Some(also), Some(last)) = (results.get(1..), self.blocks[self.current].last_mut()) {

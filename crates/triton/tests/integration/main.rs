@@ -2,6 +2,7 @@
 
 mod kernels;
 mod product;
+mod rust_product;
 
 use phalanx_sim::machine::Options;
 use phalanx_sim::{MachineSpec, Time};

@@ -5,6 +5,7 @@ mod auto;
 mod node;
 mod parameters;
 mod paths;
+mod shards;
 mod sweeps;
 mod truth;
 mod truths;

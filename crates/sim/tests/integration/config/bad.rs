@@ -39,7 +39,7 @@ fn cfg_1_an_unknown_part_of_the_file() {
     11 | sips:  { cubes: { rows: 2, columns: 2, link: { bandwidth: 256 GB/s, latency: 20 ns } } }
        | ^^^^ did you mean `sip`?
        |
-       = help: allowed keys: name, description, system, sip, cube, pe, collectives, sources
+       = help: allowed keys: name, description, base, system, sip, cube, pe, collectives, sources
     "#);
 }
 
@@ -222,7 +222,7 @@ fn cfg_1_a_missing_part() {
     6 | description: four packages on a ring, four cubes each, eight PEs a cube
       | ^ `name` must be given here
       |
-      = help: keys of this part: name, description, system, sip, cube, pe, collectives, sources
+      = help: keys of this part: name, description, base, system, sip, cube, pe, collectives, sources
 
     error: missing `pe.gemm.rate`
       --> my.yaml:18:3

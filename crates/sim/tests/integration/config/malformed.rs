@@ -98,7 +98,7 @@ fn cfg_4_no_file_is_a_machine_by_accident() {
     1 | hello
       | ^^^^^ not a mapping
       |
-      = help: allowed keys: name, description, system, sip, cube, pe, collectives, sources
+      = help: allowed keys: name, description, base, system, sip, cube, pe, collectives, sources
 
     error: a machine file must be a mapping, found a list
      --> my.yaml:1:1
@@ -106,7 +106,7 @@ fn cfg_4_no_file_is_a_machine_by_accident() {
     1 | [1, 2]
       | ^^^^^^ not a mapping
       |
-      = help: allowed keys: name, description, system, sip, cube, pe, collectives, sources
+      = help: allowed keys: name, description, base, system, sip, cube, pe, collectives, sources
 
     error: a machine file must be a mapping, found nothing
      --> my.yaml:1:4
@@ -114,7 +114,7 @@ fn cfg_4_no_file_is_a_machine_by_accident() {
     1 | ---
       |    ^ not a mapping
       |
-      = help: allowed keys: name, description, system, sip, cube, pe, collectives, sources
+      = help: allowed keys: name, description, base, system, sip, cube, pe, collectives, sources
     "#);
 }
 

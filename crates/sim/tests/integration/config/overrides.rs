@@ -107,7 +107,7 @@ fn over_1_unknown_paths_suggest_the_suggestion() {
     1 | sips.count=8
       | ^^^^ did you mean `system.sips.count`?
       |
-      = help: allowed keys: name, description, system, sip, cube, pe, collectives, sources
+      = help: allowed keys: name, description, base, system, sip, cube, pe, collectives, sources
 
     error: `pe.dma.latency` is a value, it has no keys
      --> --set:1:16

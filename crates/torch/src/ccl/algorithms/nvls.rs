@@ -82,12 +82,12 @@ impl Ends {
         let owns = |owner: usize| !operation.has_root() || owner == part.root;
         let others: Vec<usize> = (0..part.ranks).filter(|other| *other != rank).collect();
         let owners: Vec<usize> = others.iter().copied().filter(|other| owns(*other)).collect();
-        let pes: Vec<PeId> = others.iter().map(|other| part.peers.pes[*other]).collect();
+        let pes: Vec<PeId> = others.iter().map(|other| part.peers.pe(*other)).collect();
         let edge = edge(&part, &tl, if operation.has_root() { 2 } else { part.ranks });
         let channel = part.peers.channel;
         let (mut contributors, mut receivers) = (Vec::new(), Vec::new());
         for &owner in &owners {
-            let pe = part.peers.pes[owner];
+            let pe = part.peers.pe(owner);
             if combines {
                 contributors.push((owner, tl.contributor(pe, channel, edge)?));
             }

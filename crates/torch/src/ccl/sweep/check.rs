@@ -50,10 +50,12 @@ impl Sweep {
         }
         let outputs: Rc<Vec<Tensor>> =
             Rc::new(tensors.iter().map(|(_, output)| output.clone()).collect());
+        let first = context.own_ranks(self.ranks()).start;
         let got = spawn(context, self.ranks(), move |rank, _| {
             let outputs = outputs.clone();
-            async move { outputs[rank].to_vec().await }
+            async move { outputs[rank - first].to_vec().await }
         })?;
+        let got = context.gather(got);
         // The combination is the same for all ranks.
         let combined: Vec<f32> = if self.operation.combines() {
             (0..self.elements(count)).map(|index| self.combined(index)).collect()

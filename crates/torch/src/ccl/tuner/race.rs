@@ -3,7 +3,7 @@
 use super::Known;
 use crate::ccl::config::Plan;
 use crate::ccl::store::{self, Kept, Store};
-use crate::ccl::trial::{Trial, TrialError, measure_within};
+use crate::ccl::trial::{Outcome, Trial, measure_within};
 use phalanx_sim::{MachineSpec, Time};
 use std::collections::BTreeMap;
 use std::num::NonZero;
@@ -32,6 +32,28 @@ pub(super) struct Trials {
     pub(super) threads: usize,
 }
 
+/// A time that only falls, and that threads share.
+pub(super) struct Limit(AtomicU64);
+
+impl Limit {
+    /// No limit yet.
+    pub(super) fn none() -> Self {
+        Self::at(Time::MAX)
+    }
+
+    fn at(limit: Time) -> Self {
+        Self(AtomicU64::new(limit.as_ps()))
+    }
+
+    pub(super) fn get(&self) -> Time {
+        Time::ps(self.0.load(Ordering::Relaxed))
+    }
+
+    fn lower(&self, limit: Time) {
+        self.0.fetch_min(limit.as_ps(), Ordering::Relaxed);
+    }
+}
+
 /// The results of a race, in the order of the plans, and the last limit.
 pub(super) struct Times<T> {
     pub(super) results: Vec<T>,
@@ -56,29 +78,50 @@ impl Trials {
     }
 
     /// Times every plan. `time` gets a limit that only falls, and returns its result and a new limit, if it has found one: a result that
-    /// is within the last limit does not depend on the order of the plans. Algorithms of a program run on this thread alone.
+    /// is within the last limit does not depend on the order of the plans.
     pub(super) fn race<T: Send>(
         &self,
         plans: &[Plan],
-        time: impl Fn(&Plan, Time) -> (T, Option<Time>) + Sync,
+        time: impl Fn(&Plan, &Limit) -> (T, Option<Time>) + Sync,
     ) -> Times<T> {
-        let limit = AtomicU64::new(u64::MAX);
+        let limit = Limit::none();
+        let results = self.each(plans, |at| {
+            let (result, less) = time(&plans[at], &limit);
+            if let Some(less) = less {
+                limit.lower(less);
+            }
+            result
+        });
+        Times { results, limit: limit.get() }
+    }
+
+    /// Simulates a trial by every plan, up to `limit` and up to the time of each earlier plan that has ended. A plan that is faster than all
+    /// earlier plans always gets its exact time, whether plans run at once or one after the other.
+    pub(super) fn in_turn(&self, trial: &Trial, plans: &[Plan], limit: Time) -> Vec<Known> {
+        let limits: Vec<Limit> = plans.iter().map(|_| Limit::at(limit)).collect();
+        self.each(plans, |at| {
+            let known = self.time(trial, &plans[at], &limits[at]);
+            if let Some(time) = known.exact() {
+                for later in &limits[at + 1..] {
+                    later.lower(time);
+                }
+            }
+            known
+        })
+    }
+
+    /// Results of `one` for the position of each plan, on several threads. Algorithms of a program run on this thread alone.
+    fn each<T: Send>(&self, plans: &[Plan], one: impl Fn(usize) -> T + Sync) -> Vec<T> {
         let next = AtomicUsize::new(0);
         let results: Mutex<Vec<Option<T>>> = Mutex::new(plans.iter().map(|_| None).collect());
-        let one = |at: usize| {
-            let (result, less) = time(&plans[at], Time::ps(limit.load(Ordering::Relaxed)));
-            if let Some(less) = less {
-                limit.fetch_min(less.as_ps(), Ordering::Relaxed);
-            }
-            results.lock().unwrap_or_else(PoisonError::into_inner)[at] = Some(result);
-        };
         let own = plans.iter().any(|plan| plan.own.is_some());
         let threads = if own { 1 } else { self.threads.min(plans.len()) };
         let take = || {
             while let at = next.fetch_add(1, Ordering::Relaxed)
                 && at < plans.len()
             {
-                one(at);
+                let result = one(at);
+                results.lock().unwrap_or_else(PoisonError::into_inner)[at] = Some(result);
             }
         };
         thread::scope(|scope| {
@@ -89,23 +132,23 @@ impl Trials {
             take();
         });
         let results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let results = results.into_iter().map(|result| result.expect("TUN-3: every plan is timed"));
-        Times { results: results.collect(), limit: Time::ps(limit.into_inner()) }
+        results.into_iter().map(|result| result.expect("TUN-3: every plan is timed")).collect()
     }
 
     /// The time of a plan if it is not longer than `limit`.
-    pub(super) fn time(&self, trial: &Trial, plan: &Plan, limit: Time) -> Known {
+    pub(super) fn time(&self, trial: &Trial, plan: &Plan, limit: &Limit) -> Known {
         let settings = store::settings(plan);
         let known = self.known().get(trial).and_then(|plans| plans.get(&settings).copied());
-        if let Some(known) = known.filter(|known| known.answers(limit)) {
-            return known.within(limit);
+        let now = limit.get();
+        if let Some(known) = known.filter(|known| known.answers(now)) {
+            return known.within(now);
         }
         let kept = self
             .kept
             .as_ref()
             .and_then(|(store, machine)| Some((store, store::key(machine, trial, plan)?)));
         let before = kept.and_then(|(store, key)| store.get(key)).map(Known::from);
-        let known = before.filter(|known| known.answers(limit)).unwrap_or_else(|| {
+        let known = before.filter(|known| known.answers(now)).unwrap_or_else(|| {
             let known = self.simulate(trial, plan, limit);
             if let (Some((store, key)), Some(time)) = (kept, known.to_keep()) {
                 store.put(key, time);
@@ -113,16 +156,14 @@ impl Trials {
             known
         });
         self.known().entry(trial.clone()).or_default().insert(settings, known);
-        known.within(limit)
+        known.within(limit.get())
     }
 
-    fn simulate(&self, trial: &Trial, plan: &Plan, limit: Time) -> Known {
+    fn simulate(&self, trial: &Trial, plan: &Plan, limit: &Limit) -> Known {
         self.simulated.fetch_add(1, Ordering::Relaxed);
-        let measured: Result<Option<Time>, TrialError> =
-            measure_within(&self.machine, trial, plan, limit);
-        match measured {
-            Ok(Some(time)) => Known::Exact(time),
-            Ok(None) => Known::Longer(limit),
+        match measure_within(&self.machine, trial, plan, || limit.get()) {
+            Ok(Outcome::Ended(timing)) => Known::Exact(timing),
+            Ok(Outcome::Longer(least)) => Known::Longer(least),
             Err(_) => Known::Unfit,
         }
     }
@@ -145,7 +186,7 @@ impl Known {
     /// The time to keep for later processes. A plan that cannot run says so quickly.
     fn to_keep(self) -> Option<Kept> {
         match self {
-            Self::Exact(time) => Some(Kept::Exact(time)),
+            Self::Exact(timing) => Some(Kept::Exact(timing)),
             Self::Longer(least) => Some(Kept::Longer(least)),
             Self::Unfit => None,
         }
@@ -155,7 +196,7 @@ impl Known {
 impl From<Kept> for Known {
     fn from(kept: Kept) -> Self {
         match kept {
-            Kept::Exact(time) => Self::Exact(time),
+            Kept::Exact(timing) => Self::Exact(timing),
             Kept::Longer(least) => Self::Longer(least),
         }
     }

@@ -100,7 +100,7 @@ pub fn irecv_any(
 ) -> Result<Work, Error> {
     let group = resolve(cx, group)?;
     if group.rank().is_none() {
-        return Ok(Work::nothing(cx));
+        return Ok(Work::nothing());
     }
     let others: Vec<usize> =
         group.members().iter().copied().filter(|member| *member != cx.rank()).collect();
@@ -142,7 +142,7 @@ pub fn irecv_any(
     for peer in &others {
         group.follow_message(key(*peer), &handle);
     }
-    Ok(Work::new(cx, handle).whose_source_is_in(found))
+    Ok(Work::new(handle).whose_source_is_in(found))
 }
 
 async fn run_any(
@@ -152,7 +152,7 @@ async fn run_any(
 ) -> Result<(), KernelError> {
     let (edge, channel) = parts[0].1.edge(&tl, 1);
     let senders: Vec<(PeId, u32)> =
-        parts.iter().map(|(_, part)| (part.peers.pes[0], channel)).collect();
+        parts.iter().map(|(_, part)| (part.peers.pe(0), channel)).collect();
     let (rank, part) = &parts[tl.arrival(&senders, edge)?.await];
     source.set(Some(*rank));
     run(part.clone(), tl, Direction::From).await

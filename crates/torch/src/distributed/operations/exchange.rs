@@ -34,7 +34,7 @@ pub fn all_to_all_async(
     group: Option<&ProcessGroup>,
 ) -> Result<Work, Error> {
     let group = resolve(cx, group)?;
-    let Some(own) = group.rank() else { return Ok(Work::nothing(cx)) };
+    let Some(own) = group.rank() else { return Ok(Work::nothing()) };
     check::own(cx, "all_to_all", &[output, input])?;
     let words = "all_to_all: output tensor must have the same type as input tensor";
     check::same_type(words, output, input)?;
@@ -64,7 +64,7 @@ pub fn all_to_all_async(
     if let Some(rows) = rows {
         group.note_splits(rows);
     }
-    Ok(Work::new(cx, handle))
+    Ok(Work::new(handle))
 }
 
 /// The rows of dimension 0 that have so many elements.
@@ -83,11 +83,11 @@ pub async fn barrier(cx: &Rank, group: Option<&ProcessGroup>) -> Result<(), Erro
 pub fn barrier_async(cx: &Rank, group: Option<&ProcessGroup>) -> Result<Work, Error> {
     let group = resolve(cx, group)?;
     if group.rank().is_none() {
-        return Ok(Work::nothing(cx));
+        return Ok(Work::nothing());
     }
     // The sum over all ranks is complete when all ranks have arrived.
     let one = cx.full([1], 1.0, DType::F32)?;
     let call =
         CollectiveCall { name: "barrier", ..CollectiveCall::new(Operation::AllReduce, &one, &one) };
-    Ok(Work::new(cx, launch(cx, &group, &call)?))
+    Ok(Work::new(launch(cx, &group, &call)?))
 }

@@ -29,7 +29,7 @@ pub fn all_gather_async(
 ) -> Result<Work, Error> {
     let group = resolve(cx, group)?;
     if group.rank().is_none() {
-        return Ok(Work::nothing(cx));
+        return Ok(Work::nothing());
     }
     check::own(cx, "all_gather", &[output, input])?;
     let words = "all_gather: output tensor must have the same type as input tensor";
@@ -38,7 +38,7 @@ pub fn all_gather_async(
         "all_gather: output tensor size must be equal to world_size times input tensor size";
     check::times(words, output, input, group.size())?;
     let call = CollectiveCall::new(Operation::AllGather, input, output);
-    Ok(Work::new(cx, launch(cx, &group, &call)?))
+    Ok(Work::new(launch(cx, &group, &call)?))
 }
 
 /// Every rank gets the inputs of all ranks, each in a tensor of its own.
@@ -60,7 +60,7 @@ pub fn all_gather_list_async(
 ) -> Result<Work, Error> {
     let group = resolve(cx, group)?;
     if group.rank().is_none() {
-        return Ok(Work::nothing(cx));
+        return Ok(Work::nothing());
     }
     check::own(cx, "all_gather", &[input])?;
     check::own(cx, "all_gather", &outputs.iter().collect::<Vec<_>>())?;
@@ -69,7 +69,7 @@ pub fn all_gather_list_async(
     let call = CollectiveCall::new(Operation::AllGather, input, &together);
     let mut handles = vec![launch(cx, &group, &call)?];
     handles.extend(take_apart(&together, outputs)?);
-    Ok(Work::of_all(cx, handles))
+    Ok(Work::of_all(handles))
 }
 
 /// Every rank gets the tensor of rank `src`.
@@ -91,12 +91,12 @@ pub fn broadcast_async(
 ) -> Result<Work, Error> {
     let group = resolve(cx, group)?;
     if group.rank().is_none() {
-        return Ok(Work::nothing(cx));
+        return Ok(Work::nothing());
     }
     let root = check::root("broadcast", &group, src)?;
     check::own(cx, "broadcast", &[tensor])?;
     let call = CollectiveCall { root, ..CollectiveCall::new(Operation::Broadcast, tensor, tensor) };
-    Ok(Work::new(cx, launch(cx, &group, &call)?))
+    Ok(Work::new(launch(cx, &group, &call)?))
 }
 
 /// Every rank gets its part of the input of rank `src`; only `src` gives an input.
@@ -120,7 +120,7 @@ pub fn scatter_async(
 ) -> Result<Work, Error> {
     let group = resolve(cx, group)?;
     if group.rank().is_none() {
-        return Ok(Work::nothing(cx));
+        return Ok(Work::nothing());
     }
     let root = check::root("scatter", &group, src)?;
     let is_root = group.rank() == Some(root);
@@ -137,7 +137,7 @@ pub fn scatter_async(
         root,
         ..CollectiveCall::new(Operation::Scatter, input.unwrap_or(output), output)
     };
-    Ok(Work::new(cx, launch(cx, &group, &call)?))
+    Ok(Work::new(launch(cx, &group, &call)?))
 }
 
 /// Every rank gets its tensor of the list of rank `src`; only `src` gives a list.
@@ -161,7 +161,7 @@ pub fn scatter_list_async(
 ) -> Result<Work, Error> {
     let own = resolve(cx, group)?;
     if own.rank().is_none() {
-        return Ok(Work::nothing(cx));
+        return Ok(Work::nothing());
     }
     let is_root = own.rank() == Some(check::root("scatter", &own, src)?);
     let argument = RootArgument { name: "scatter_list", role: "source" };
@@ -198,7 +198,7 @@ pub fn gather_async(
 ) -> Result<Work, Error> {
     let group = resolve(cx, group)?;
     if group.rank().is_none() {
-        return Ok(Work::nothing(cx));
+        return Ok(Work::nothing());
     }
     let root = check::root("gather", &group, dst)?;
     let is_root = group.rank() == Some(root);
@@ -216,7 +216,7 @@ pub fn gather_async(
         root,
         ..CollectiveCall::new(Operation::Gather, input, output.unwrap_or(input))
     };
-    Ok(Work::new(cx, launch(cx, &group, &call)?))
+    Ok(Work::new(launch(cx, &group, &call)?))
 }
 
 /// Rank `dst` gets the inputs of all ranks, each in a tensor of its own; only `dst` gives a list.
@@ -240,7 +240,7 @@ pub fn gather_list_async(
 ) -> Result<Work, Error> {
     let own = resolve(cx, group)?;
     if own.rank().is_none() {
-        return Ok(Work::nothing(cx));
+        return Ok(Work::nothing());
     }
     let is_root = own.rank() == Some(check::root("gather", &own, dst)?);
     let argument = RootArgument { name: "gather_list", role: "destination" };

@@ -36,7 +36,7 @@ pub fn monitored_barrier_async(
     group: Option<&ProcessGroup>,
 ) -> Result<Work, Error> {
     let group = resolve(cx, group)?;
-    let Some(rank) = group.rank() else { return Ok(Work::nothing(cx)) };
+    let Some(rank) = group.rank() else { return Ok(Work::nothing()) };
     let sequence = group.next_sequence();
     group.join(sequence, format!("monitored_barrier #{sequence} of {}", group.describe()));
     let pe = |rank: usize| PeId::first(u32::try_from(rank).expect("a SIP"));
@@ -76,7 +76,7 @@ pub fn monitored_barrier_async(
         },
     );
     group.follow(&handle);
-    Ok(Work::new(cx, handle))
+    Ok(Work::new(handle))
 }
 
 /// One rank's part.

@@ -29,13 +29,13 @@ pub fn all_reduce_async(
 ) -> Result<Work, Error> {
     let group = resolve(cx, group)?;
     if group.rank().is_none() {
-        return Ok(Work::nothing(cx));
+        return Ok(Work::nothing());
     }
     check::own(cx, "all_reduce", &[tensor])?;
     check::combinable("all_reduce", tensor, op)?;
     let call =
         CollectiveCall { combine: op, ..CollectiveCall::new(Operation::AllReduce, tensor, tensor) };
-    Ok(Work::new(cx, launch(cx, &group, &call)?))
+    Ok(Work::new(launch(cx, &group, &call)?))
 }
 
 /// Combines the tensors of all ranks; rank `dst` gets the result, the tensors of other ranks stay.
@@ -59,7 +59,7 @@ pub fn reduce_async(
 ) -> Result<Work, Error> {
     let group = resolve(cx, group)?;
     if group.rank().is_none() {
-        return Ok(Work::nothing(cx));
+        return Ok(Work::nothing());
     }
     let root = check::root("reduce", &group, dst)?;
     check::own(cx, "reduce", &[tensor])?;
@@ -69,7 +69,7 @@ pub fn reduce_async(
         root,
         ..CollectiveCall::new(Operation::Reduce, tensor, tensor)
     };
-    Ok(Work::new(cx, launch(cx, &group, &call)?))
+    Ok(Work::new(launch(cx, &group, &call)?))
 }
 
 /// Combines the inputs of all ranks; each rank gets its part of the result.
@@ -93,7 +93,7 @@ pub fn reduce_scatter_async(
 ) -> Result<Work, Error> {
     let group = resolve(cx, group)?;
     if group.rank().is_none() {
-        return Ok(Work::nothing(cx));
+        return Ok(Work::nothing());
     }
     check::own(cx, "reduce_scatter", &[output, input])?;
     let words = "reduce_scatter: input tensor must be the same type as the output tensor";
@@ -106,5 +106,5 @@ pub fn reduce_scatter_async(
         combine: op,
         ..CollectiveCall::new(Operation::ReduceScatter, input, output)
     };
-    Ok(Work::new(cx, launch(cx, &group, &call)?))
+    Ok(Work::new(launch(cx, &group, &call)?))
 }

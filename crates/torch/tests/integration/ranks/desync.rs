@@ -1,10 +1,10 @@
 //! Ranks that cannot go on: the whole text (MPS-4, g12).
 
 use super::{assert_usable, bare, number};
-use phalanx_sim::DType;
 use phalanx_sim::ipcq::EdgeSpec;
 use phalanx_sim::kernel::{KernelError, Tl};
 use phalanx_sim::topology::PeId;
+use phalanx_sim::{DType, Time};
 use phalanx_torch::distributed::{self as dist, ReduceOp};
 use phalanx_torch::multiprocessing::{SpawnError, spawn};
 use phalanx_torch::{Arg, Args, Context, Error, Grid, Rank};
@@ -177,6 +177,24 @@ fn looking_whether_work_is_completed_sees_that_it_is() {
         Ok(looks)
     });
     assert!(looks.unwrap().iter().all(|looks| *looks > 1));
+}
+
+#[test]
+fn looking_whether_a_request_is_completed_sees_that_it_is() {
+    let looks = spawn(&mut four(), 1, |_, cx| async move {
+        let x = cx.full([1000], 1.0, DType::F32)?;
+        let request = cx.launch("slow", Grid::Pes(1), &[Arg::read(&x)], |tl, _| async move {
+            tl.compute(Time::us(5)).await;
+            Ok(())
+        })?;
+        let mut looks = 0;
+        while !request.is_completed().await {
+            looks += 1;
+        }
+        assert!(request.is_over() && cx.now() >= Time::us(5));
+        Ok(looks)
+    });
+    assert!(looks.unwrap().iter().all(|looks| *looks > 0));
 }
 
 #[test]
