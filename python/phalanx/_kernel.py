@@ -504,7 +504,7 @@ def launch(fn: Callable[..., Any] | Kernel, grid: Any, *args: Any, **options: An
 
 
 def explain(made: Kernel) -> str:
-    """How the programs of the kernel's last launch ran, and why."""
+    """Say how the programs of the kernel's last launch ran, and why."""
     last = made._last
     if last is None:
         return f"kernel `{made.__name__}` was not launched yet"

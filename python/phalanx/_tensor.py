@@ -105,7 +105,7 @@ class Stream:
 
 
 class DPPolicy:
-    """Where the elements of a tensor are: spread over cubes, and over the PEs of each cube.
+    """The places of a tensor's elements: spread over cubes, and over the PEs of each cube.
 
     ``cube`` and ``pe`` are ``"replicate"`` (each has all), ``"row_wise"`` or ``"column_wise"``.
     """

@@ -25,7 +25,7 @@ __all__ = [
 
 
 class ReduceOp:
-    """How numbers of ranks are combined."""
+    """The operation that combines numbers of ranks."""
 
     SUM = "sum"
     AVG = "avg"

@@ -131,7 +131,7 @@ pub(crate) fn json_is_typed(arguments: &[OsString]) -> bool {
 #[derive(Debug, Args)]
 #[command(after_help = RUN_EXAMPLES)]
 pub(crate) struct RunArgs {
-    /// What to run; without it, the workloads are listed
+    /// The workload to run; without it, the workloads are listed
     pub(crate) workload: Option<String>,
     /// A machine's name, or a machine file
     #[arg(long, value_name = "NAME|FILE", default_value = DEFAULT_PRESET)]
@@ -142,10 +142,10 @@ pub(crate) struct RunArgs {
     /// Set a parameter of the workload, as in `bytes=64KiB`
     #[arg(short, long = "param", value_name = "NAME=VALUE", requires = "workload")]
     pub(crate) parameters: Vec<String>,
-    /// Whether numbers are computed; without them the simulated time is the same
+    /// Compute numbers, or times only: the simulated time is the same
     #[arg(long, value_enum, default_value_t = Switch::On)]
     pub(crate) data: Switch,
-    /// How collectives are set up (default: `PHALANX_CCL`, then `./ccl.yaml`, then built in)
+    /// Set-up of collectives (default: `PHALANX_CCL`, then `./ccl.yaml`, then built in)
     #[arg(long, value_name = "FILE")]
     pub(crate) ccl: Option<PathBuf>,
     /// Print JSON
@@ -160,14 +160,14 @@ pub(crate) struct RunArgs {
     /// Cut the report to a named range of the program, from its first begin to its last end; files keep the whole run
     #[arg(long, value_name = "NAME", requires = "workload")]
     pub(crate) range: Option<String>,
-    /// Whether changes that make the run faster are looked for, by simulating each (default: for runs of up to 20000
+    /// Look for changes that make the run faster, by simulating each (default: for runs of up to 20000
     /// events)
     #[arg(long, value_enum)]
     pub(crate) advice: Option<Switch>,
-    /// How many threads compute numbers (default: one for each core); results do not depend on it
+    /// Threads that compute numbers (default: one for each core); results do not depend on it
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) threads: Option<u16>,
-    /// How many threads simulate, each a part of the SIPs; results do not depend on it
+    /// Threads that simulate, each a part of the SIPs; results do not depend on it
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) shards: u16,
 }
@@ -175,7 +175,7 @@ pub(crate) struct RunArgs {
 #[derive(Debug, Args)]
 #[command(after_help = CCL_EXAMPLES)]
 pub(crate) struct CclArgs {
-    /// What ranks do together: `all_reduce`, `reduce_scatter`, `all_gather`, `broadcast`, `reduce`, `scatter`,
+    /// The operation: `all_reduce`, `reduce_scatter`, `all_gather`, `broadcast`, `reduce`, `scatter`,
     /// `gather`, `all_to_all`
     pub(crate) operation: String,
     /// The smallest size, as in `1K` or `4 MiB` (default: 1K)
@@ -199,7 +199,7 @@ pub(crate) struct CclArgs {
     /// The type of elements: f32, f16, bf16, i32
     #[arg(short = 'd', long = "datatype", value_name = "DTYPE", default_value = "f32")]
     pub(crate) dtype: String,
-    /// How they are combined: sum, prod, min, max, avg
+    /// The operation that combines numbers: sum, prod, min, max, avg
     #[arg(short = 'o', long = "op", value_name = "REDOP", default_value = "sum")]
     pub(crate) combine: String,
     /// A machine's name, or a machine file
@@ -208,7 +208,7 @@ pub(crate) struct CclArgs {
     /// Override a part of the machine, as in `system.sips.count=8`
     #[arg(long = "set", value_name = "PATH=VALUE")]
     pub(crate) overrides: Vec<String>,
-    /// How collectives are set up (default: `PHALANX_CCL`, then `./ccl.yaml`, then built in)
+    /// Set-up of collectives (default: `PHALANX_CCL`, then `./ccl.yaml`, then built in)
     #[arg(long, value_name = "FILE")]
     pub(crate) ccl: Option<PathBuf>,
     /// Compute the numbers, and compare every element with one computed another way
@@ -217,7 +217,7 @@ pub(crate) struct CclArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// How many threads simulate, each a part of the SIPs; results do not depend on it
+    /// Threads that simulate, each a part of the SIPs; results do not depend on it
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) shards: u16,
 }
@@ -225,12 +225,12 @@ pub(crate) struct CclArgs {
 #[derive(Debug, Args)]
 #[command(after_help = NODE_EXAMPLES, args_conflicts_with_subcommands = true)]
 pub(crate) struct NodeArgs {
-    /// What to run; without it, the workloads are listed
+    /// The workload to run; without it, the workloads are listed
     pub(crate) workload: Option<String>,
-    /// How many chips, each one SIP of the machine (default: as the workload says)
+    /// Number of chips, each one SIP of the machine (default: as the workload says)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) chips: Option<u32>,
-    /// How many workers without a device
+    /// Number of workers without a device
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
     pub(crate) sub_workers: u32,
     /// A machine's name, or a machine file
@@ -313,10 +313,10 @@ pub(crate) struct TableArgs {
     /// Only rows of this system, where a file has a column `system`
     #[arg(long, value_name = "NAME")]
     pub(crate) system: Option<String>,
-    /// How collectives are set up (default: `PHALANX_CCL`, then `./ccl.yaml`, then built in)
+    /// Set-up of collectives (default: `PHALANX_CCL`, then `./ccl.yaml`, then built in)
     #[arg(long, value_name = "FILE")]
     pub(crate) ccl: Option<PathBuf>,
-    /// How many threads simulate (default: one for each core); results do not depend on it
+    /// Threads that simulate (default: one for each core); results do not depend on it
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) threads: Option<u16>,
 }
@@ -353,7 +353,7 @@ pub(crate) struct TritonArgs {
     /// A machine's name, or a machine file; kernels run on one of its SIPs
     #[arg(long, value_name = "NAME|FILE", default_value = "hgx-h100")]
     pub(crate) machine: String,
-    /// Whether numbers are computed; without them the simulated time is the same
+    /// Compute numbers, or times only: the simulated time is the same
     #[arg(long, value_enum, default_value_t = Switch::On)]
     pub(crate) data: Switch,
     /// Print JSON; what the script prints goes to stderr

@@ -6,7 +6,7 @@ use crate::machine;
 use phalanx_torch::ccl::{Algorithm, CclConfig, ENVIRONMENT, FILE, Source, locate};
 use std::path::Path;
 
-/// Where the configuration that holds here comes from.
+/// The source of the configuration that holds here.
 fn source(flag: Option<&Path>) -> Source {
     let variable = std::env::var_os(ENVIRONMENT);
     locate(flag, variable.as_deref(), Path::new(""))

@@ -64,7 +64,7 @@ fn redirected(output: &Named) -> Failure {
         .hint(format!("give `{writer}` another file"))
 }
 
-/// Where a path leads; equal for all names of one file.
+/// Returns the file that a path leads to; equal for all names of one file.
 struct Place {
     path: PathBuf,
     /// Device and number of a file that is there.

@@ -158,7 +158,7 @@ impl Ring {
         self.consumers[slot as usize].0.inline(at)
     }
 
-    /// Where the tasks that wait for `slot` and are not among the first ones are.
+    /// The list of the tasks that wait for `slot` and are not among the first ones.
     #[inline]
     pub(crate) fn others(&self, slot: u32) -> u32 {
         self.consumers[slot as usize].0.more()

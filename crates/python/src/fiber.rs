@@ -134,7 +134,7 @@ struct Fiber {
     throw: Py<PyAny>,
 }
 
-/// What a greenlet did when it was resumed.
+/// The act of a greenlet that was resumed.
 enum Step {
     /// The program waits; true if what it waits for was polled in this turn.
     Waits(SharedWait, bool),

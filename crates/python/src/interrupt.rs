@@ -14,7 +14,7 @@ const SIGNALS: Duration = Duration::from_millis(50);
 /// Time after which a run shows its progress, and between two showings.
 const SHOWN: Duration = Duration::from_millis(500);
 
-/// What a run asks after its windows.
+/// The question of a run after its windows.
 pub(crate) struct Interrupt {
     windows: AtomicU32,
     state: Mutex<State>,
@@ -27,7 +27,7 @@ struct State {
     looked: Instant,
     shown: Instant,
     is_shown: bool,
-    /// What a handler of a signal has raised.
+    /// The error that a handler of a signal has raised.
     raised: Option<PyErr>,
 }
 

@@ -64,7 +64,7 @@ impl Rank {
         Ok(self.get()?.world_size())
     }
 
-    /// What a kernel can learn of its PE without looking at the time: the SIP, its cubes and their PEs.
+    /// The facts of a PE that a kernel can learn without looking at the time: the SIP, its cubes and their PEs.
     fn identity(&self) -> PyResult<(usize, u32, u32)> {
         let (cubes, pes) = self.sizes()?;
         Ok((self.get()?.rank(), cubes, pes))

@@ -91,7 +91,7 @@ impl TritonWork {
 /// A memory of the host: its address, an array over it, the type of its elements, and whether the kernel may write it.
 type Span<'py> = (u64, Bound<'py, PyAny>, PyBackedStr, bool);
 
-/// What a kernel is launched with: arguments and memories of the host. An argument is a number, nothing, a pointer or a descriptor. A
+/// The input of a launch: arguments and memories of the host. An argument is a number, nothing, a pointer or a descriptor. A
 /// pointer is `(memory, offset)`: a tensor or the number of a memory, and the bytes from its beginning; a descriptor is a pointer with shape,
 /// strides, and whether elements beyond the tensor read as NaN.
 struct Given {

@@ -36,7 +36,7 @@ pub struct OpenRun {
     own: Option<Own>,
 }
 
-/// What a run of its own holds until its graph is built.
+/// The state that a run of its own holds until its graph is built.
 struct Own {
     handle: RunHandle,
     _inside: InGraph,

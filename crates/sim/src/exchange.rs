@@ -12,7 +12,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
-/// What a shard knows between two windows, and, joined, what all know.
+/// The facts that a shard knows between two windows, and, joined, those of all shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {
     /// Time of the next event in picoseconds, `u64::MAX` if there is none.

@@ -79,7 +79,7 @@ pub struct Report {
     pub advice: Option<Vec<Advice>>,
 }
 
-/// What the programs of a kernel did at one line of its source.
+/// The time, waiting and bytes of a kernel's programs at one line of its source.
 #[derive(Clone, Debug)]
 pub struct LineUsage {
     /// The kernel.

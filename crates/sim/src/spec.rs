@@ -47,11 +47,11 @@ pub struct MachineSpec {
     pub vector: Bandwidth,
     /// The costs of classes of vector operations.
     pub vector_costs: VectorCosts,
-    /// Where figures are from, in the order of the file.
+    /// The sources of figures, in the order of the file.
     pub sources: Vec<FigureSource>,
 }
 
-/// Where a figure of a machine is from.
+/// The source of a figure of a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FigureSource {
     /// The figure, by its dotted path: `pe.dma.latency`.

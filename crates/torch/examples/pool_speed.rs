@@ -1,4 +1,4 @@
-//! How a pool speeds up the sums of a ring all-reduce: 64 ranks, 16 MiB of `f32` each.
+//! The speed-up that a pool gives to the sums of a ring all-reduce: 64 ranks, 16 MiB of `f32` each.
 #![expect(clippy::print_stdout, reason = "a report")]
 
 use phalanx_sim::value::{Binary, Evaluator, Value};

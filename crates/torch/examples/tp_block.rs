@@ -18,7 +18,7 @@ const HEADS: usize = 8;
 const WIDTH: usize = HIDDEN / HEADS;
 const FFN: usize = 4 * HIDDEN;
 
-/// Where all numbers come from: multiples of 1/64, which f16 holds exactly.
+/// The source of all numbers: multiples of 1/64, which f16 holds exactly.
 fn number(stream: usize, index: usize) -> f32 {
     let small = (index.wrapping_mul(7919).wrapping_add(stream * 104_729) % 17) as f32;
     (small - 8.0) / 64.0

@@ -16,7 +16,7 @@ const TOKENS: usize = 256;
 const HIDDEN: usize = 256;
 const FFN: usize = 4 * HIDDEN;
 
-/// Where all numbers come from: multiples of 1/64, which f16 holds exactly.
+/// The source of all numbers: multiples of 1/64, which f16 holds exactly.
 fn number(stream: usize, index: usize) -> f32 {
     #[expect(clippy::cast_precision_loss, reason = "small")]
     let small = (index.wrapping_mul(7919).wrapping_add(stream * 104_729) % 17) as f32;

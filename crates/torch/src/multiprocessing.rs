@@ -173,7 +173,7 @@ fn conclude<T>(
     Err(failure)
 }
 
-/// What the ranks of a failed run have left, as plain data: shards gather it.
+/// The state that the ranks of a failed run have left, as plain data: shards gather it.
 #[derive(Clone, Default)]
 struct Left {
     /// The errors of programs.
@@ -183,7 +183,7 @@ struct Left {
     /// Failed requests of running ranks that these have not looked at.
     unseen: BTreeMap<usize, Error>,
     states: Vec<RankState>,
-    /// What each rank has joined last.
+    /// The call that each rank has joined last.
     joined: BTreeMap<usize, Option<String>>,
     splits: Vec<(usize, SplitCall)>,
 }

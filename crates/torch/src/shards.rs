@@ -79,15 +79,15 @@ pub fn run<R>(shards: usize, program: impl Fn(Option<Arc<dyn Exchange>>) -> R + 
     })
 }
 
-/// What the shards of a run share.
+/// The state that the shards of a run share.
 struct Team<P, N> {
     barrier: Barrier,
-    /// What each shard gives, in turn: while one round is read, the next is written.
+    /// The parts that shards give, in turn: while one round is read, the next is written.
     rounds: [Vec<Mutex<Given<P, N>>>; 2],
     turns: Mutex<()>,
 }
 
-/// What a shard gives for one round.
+/// The part that a shard gives for one round.
 struct Given<P, N> {
     standing: Option<Standing>,
     notes: Option<N>,

@@ -24,7 +24,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use values::Data;
 
-/// What all programs of a launch share.
+/// The state that all programs of a launch share.
 pub(crate) struct Call {
     pub(crate) program: Rc<Program>,
     /// The arguments, as their registers begin.
@@ -45,7 +45,7 @@ struct Run {
     rounds: u64,
 }
 
-/// Where a program goes on.
+/// The place where a program goes on.
 enum Next {
     /// At the next instruction.
     Follows,

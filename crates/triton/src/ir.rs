@@ -49,7 +49,7 @@ pub struct Block {
     pub operations: Vec<Operation>,
 }
 
-/// Where an operation stands in the text, and in the source of the kernel.
+/// The place of an operation in the text, and in the source of the kernel.
 #[derive(Clone, Debug, Default)]
 pub struct Place {
     /// Line of the text, from 1.
@@ -81,7 +81,7 @@ pub struct Operation {
     pub regions: Vec<Region>,
     /// The blocks it may jump to, with what they are given.
     pub successors: Vec<(usize, Vec<ValueId>)>,
-    /// Where it stands.
+    /// The place of the operation.
     pub place: Place,
 }
 

@@ -139,7 +139,7 @@ impl<'m> Frame<'m> {
     }
 }
 
-/// What the end of a region does.
+/// The effect of a region's end.
 enum Exit {
     /// The kernel returns.
     Kernel,

@@ -64,7 +64,7 @@ pub(crate) struct Parser<'a> {
     depth: usize,
     /// The values in scope, by name; with the number of values of a group (`%0:2`).
     names: BTreeMap<&'a str, (ValueId, u32)>,
-    /// What names meant before the scopes that are open.
+    /// The former meanings of names in the open scopes.
     undo: Vec<(&'a str, Option<(ValueId, u32)>)>,
     values: Vec<Type>,
     locations: Locations<'a>,

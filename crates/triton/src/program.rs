@@ -12,7 +12,7 @@ pub(crate) type Reg = u32;
 /// No register.
 pub(crate) const NONE: Reg = u32::MAX;
 
-/// What a register holds.
+/// The kind of a register's value.
 #[derive(Clone, Debug)]
 pub(crate) struct RegType {
     pub(crate) extent: Extent,
@@ -106,7 +106,7 @@ pub(crate) enum Change {
     Exchange,
 }
 
-/// What an instruction does.
+/// The effect of an instruction.
 #[derive(Clone, Debug)]
 pub(crate) enum Op {
     Constant(Constant),

@@ -156,7 +156,7 @@ fn vectors(ranks: usize) -> Vec<Value> {
     (0..ranks).map(vector).collect()
 }
 
-/// Whether results are the sums in ring order: the segment of rank `r` starts with `r` and goes up.
+/// True if results are the sums in ring order: the segment of rank `r` starts with `r` and goes up.
 fn is_exact(results: &[Value], inputs: &[Value]) -> bool {
     let (ranks, elements) = (inputs.len(), VECTOR / 4);
     let inputs: Vec<Vec<f32>> = inputs.iter().map(Value::to_f32).collect();

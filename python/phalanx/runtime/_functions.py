@@ -114,7 +114,7 @@ def name_of(function: Any) -> str:
 
 
 def main_program() -> tuple[str, str] | None:
-    """How a child can load the script that runs: as a module or as a file; ``None`` if it cannot."""
+    """The way for a child to load the script that runs: as a module or as a file; ``None`` if there is none."""
     main = sys.modules["__main__"]
     spec = getattr(main, "__spec__", None)
     # In a child the script is loaded already, under this name.
@@ -149,7 +149,7 @@ Description = tuple[str, bool, bool, int]
 
 
 def describe(function: Any) -> Description:
-    """What children are told of a function."""
+    """The description of a function for children."""
     name = name_of(function)
     found = resolve(name) if isinstance(function, str) else function
     kind = getattr(found, _MARK, "task")

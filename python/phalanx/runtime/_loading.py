@@ -1,4 +1,4 @@
-"""How children are started, and how they load the script of their parent."""
+"""The start of children, and their loading of the script of their parent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the function of a task sees: the task, its domains, and arguments that are copied."""
+"""The view of a task's function: the task, its domains, and arguments that are copied."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Task:
 
     @property
     def device(self) -> Any:
-        """What the bootstrap of this chip returned; ``None`` on other workers."""
+        """The result of this chip's bootstrap; ``None`` on other workers."""
         return self._core.device
 
     def domain(self, index: int = 0) -> DomainView:
@@ -176,7 +176,7 @@ class Chip:
         self.nranks = nranks
         #: The bytes of its window.
         self.window_bytes = window_bytes
-        #: What ``Worker(setting=...)`` was given.
+        #: The value of ``Worker(setting=...)``.
         self.setting = setting
         #: A number that the parent finds in :class:`ChipContext`.
         self.context = 0

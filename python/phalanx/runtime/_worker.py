@@ -251,7 +251,7 @@ class Worker:
 
     @property
     def startup(self) -> Startup:
-        """How its children started."""
+        """The start of its children."""
         children, total = self._core.startup()
         return Startup([ChildStart(*child) for child in children], total)
 
@@ -271,7 +271,7 @@ class Worker:
         return [Lost(*one) for one in self._core.replaced()]
 
     def stats(self) -> dict[str, int]:
-        """What it holds now: tasks, free bytes of the ring, buffers, running and queued tasks, runs."""
+        """The worker's present load: tasks, free bytes of the ring, buffers, running and queued tasks, runs."""
         return self._core.stats()
 
     def timeline(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What Triton and its programs ask of a device: events, streams and waiting. Time is simulated time."""
+"""The interface of a device for Triton and its programs: events, streams and waiting. Time is simulated time."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class Array:
 
 
 def alignment(array: Any) -> int:
-    """How far an array or a tensor begins from a multiple of 16 bytes."""
+    """The distance of an array's or a tensor's first byte from a multiple of 16 bytes."""
     known = _passed.get(id(array))
     if known is not None and known[0]() is array:
         return known[2] & 15

@@ -1,4 +1,4 @@
-"""What programs ask of torch itself when its CPU stands for the device.
+"""The behaviour of torch when its CPU stands for the device.
 
 Tensors of kernels live on torch's CPU. Torch's own functions on them are what programs check kernels against, and two differ from any accelerator's:
 sums of half precision are rounded to half precision on their way, and products are added up in an order of the processor's. While Triton's device is

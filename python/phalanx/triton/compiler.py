@@ -101,7 +101,7 @@ class PhalanxBackend(BaseBackend):
         return made
 
     def pack_metadata(self, metadata: Any) -> tuple[int, int]:
-        """What the launcher needs of the options."""
+        """The options that the launcher needs."""
         return metadata.num_warps, metadata.num_stages
 
     def get_codegen_implementation(self, options: PhalanxOptions) -> dict[str, Any]:

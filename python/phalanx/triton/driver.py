@@ -23,7 +23,7 @@ _WARP = 32
 
 
 class Utilities:
-    """What Triton calls ``driver.active.utils``."""
+    """The object that Triton calls ``driver.active.utils``."""
 
     def load_binary(self, name: str, binary: bytes, shared: int, device: int) -> tuple[Loaded, Loaded, int, int, int]:
         """A kernel that was compiled: module, function, registers, spills, most threads. The middle two mean nothing here."""

@@ -31,7 +31,7 @@ pub(crate) enum SweepCommand {
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct SweepRunArgs {
-    /// What to run
+    /// The workload to run
     pub(crate) workload: String,
     /// A machine's name, or a machine file; several are separated by commas
     #[arg(long, value_name = "NAME|FILE", value_delimiter = ',', default_value = DEFAULT_PRESET)]
@@ -51,13 +51,13 @@ pub(crate) struct SweepRunArgs {
     /// The seed of the sample; the same seed draws the same points
     #[arg(long, value_name = "N", default_value_t = 0, requires = "sample")]
     pub(crate) seed: u64,
-    /// Whether numbers are computed and compared with a reference
+    /// Compute numbers and compare them with a reference
     #[arg(long, value_enum, default_value_t = Switch::Off)]
     pub(crate) data: Switch,
-    /// How collectives are set up (default: `PHALANX_CCL`, then `./ccl.yaml`, then built in)
+    /// Set-up of collectives (default: `PHALANX_CCL`, then `./ccl.yaml`, then built in)
     #[arg(long, value_name = "FILE")]
     pub(crate) ccl: Option<PathBuf>,
-    /// How many points run at the same time (default: one for each core); results do not depend on it
+    /// Points that run at the same time (default: one for each core); results do not depend on it
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) jobs: Option<u16>,
     /// Only the points of this share, as in `0/4` (default: as an array of Slurm jobs says)

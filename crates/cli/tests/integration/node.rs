@@ -22,7 +22,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// What must not depend on how workers are kept apart.
+/// The results that must not depend on how workers are kept apart.
 fn lasting(report: &Value) -> Vec<&Value> {
     let runs = report["runs"].as_array().expect("runs");
     let runs = runs.iter().flat_map(|run| [&run["tasks"], &run["simulated_ps"]]);

@@ -1,4 +1,4 @@
-//! What the JSON of a run promises.
+//! The promises of a run's JSON.
 
 use crate::{json, run};
 use serde_json::Value;

@@ -5,7 +5,7 @@
 #[derive(Default)]
 pub(crate) struct Tasks {
     data: Vec<u32>,
-    /// Where in `data` each task ends.
+    /// The end of each task's part of `data`.
     ends: Vec<u32>,
 }
 
@@ -17,7 +17,7 @@ impl Tasks {
         self.ends.push(number(self.data.len()));
     }
 
-    /// What each task touches.
+    /// The data that each task touches.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &[u32]> {
         let mut begin = 0;
         self.ends.iter().map(move |end| {
@@ -27,7 +27,7 @@ impl Tasks {
         })
     }
 
-    /// How many tasks there are.
+    /// Returns the number of tasks.
     pub(crate) fn count(&self) -> usize {
         self.ends.len()
     }
@@ -60,7 +60,7 @@ fn draw(seed: &mut u64, below: usize) -> usize {
     usize::try_from(*seed >> 33).unwrap_or_default() % below.max(1)
 }
 
-/// What task `at` of a stencil touches: it reads three neighbours in one row of `width` data and writes to the other.
+/// Adds the data of task `at` of a stencil, which reads three neighbours in one row of `width` data and writes to the other.
 pub(crate) fn cell_of(at: usize, width: usize) -> impl Iterator<Item = usize> {
     let (step, cell) = (at / width, at % width);
     let (from, to) = (step % 2 * width, (step + 1) % 2 * width);

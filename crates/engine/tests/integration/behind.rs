@@ -15,7 +15,7 @@ fn ordered(workers: usize, depth: usize) -> Bench {
     bench
 }
 
-/// What a task was sent behind.
+/// The task that a task was sent behind.
 fn behind(bench: &Bench, task: TaskId) -> Vec<u64> {
     let mut behind = Vec::new();
     bench.engine.behind(task, |dispatch| behind.push(dispatch));
@@ -179,7 +179,7 @@ fn que_5_a_lost_worker_loses_what_was_behind() {
     bench.assert_empty();
 }
 
-/// Where a task is, as far as the model knows.
+/// The state of a task, as far as the model knows.
 struct Sent {
     worker: usize,
     dispatch: u64,

@@ -192,7 +192,7 @@ fn que_4_what_a_task_makes_ready_goes_where_it_ran() {
     }
 }
 
-/// What a worker has been sent and has not ended: dispatch, and whether it is to be alone.
+/// The tasks that a worker was sent and has not ended: dispatch, and true if it is to be alone.
 type Flights = Vec<(u64, bool)>;
 
 /// Looks at a start beside what all workers have.

@@ -11,7 +11,7 @@ use execute::Execution;
 use program::Program;
 use proptest::prelude::*;
 
-/// How many programs, unless `PHALANX_ENGINE_PROGRAMS` says otherwise.
+/// The number of programs, unless `PHALANX_ENGINE_PROGRAMS` says otherwise.
 const PROGRAMS: u32 = 100_000;
 
 fn programs() -> u32 {

@@ -3,7 +3,7 @@
 use crate::support::{Bench, Random, view};
 use phalanx_engine::*;
 
-/// How many tasks, unless `PHALANX_ENGINE_SOAK` says otherwise.
+/// The number of tasks, unless `PHALANX_ENGINE_SOAK` says otherwise.
 fn tasks() -> u64 {
     std::env::var("PHALANX_ENGINE_SOAK")
         .ok()

@@ -30,7 +30,7 @@ pub(crate) struct Bench {
     pub(crate) engine: Engine,
     pub(crate) pool: PoolId,
     pub(crate) workers: Vec<WorkerId>,
-    /// What has been started and has not ended.
+    /// The dispatches that have started and not ended.
     pub(crate) running: Vec<Start>,
     /// The work of all that was started, in order.
     pub(crate) started: Vec<u64>,

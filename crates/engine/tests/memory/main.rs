@@ -1,4 +1,4 @@
-//! What tasks cost in memory and in steps, as counts that are the same on every machine. A program of its own, as its
+//! The cost of tasks in memory and in steps, as counts that are the same on every machine. A program of its own, as its
 //! allocator counts.
 
 mod patterns;

@@ -5,7 +5,7 @@ use phalanx_engine::{
     PoolId, RunId, RunSpec, Start, Stats, Submit, Tag, TaskSpec, Time, View,
 };
 
-/// Who waits for whom.
+/// The pattern of dependencies.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Pattern {
     /// Nobody.
@@ -46,7 +46,7 @@ pub(crate) struct Driver {
     starts: Vec<Start>,
     count: u64,
     seed: u64,
-    /// How often the ring was full.
+    /// The number of times that the ring was full.
     pub(crate) blocked: u64,
 }
 

@@ -13,7 +13,7 @@ use pyo3::prelude::*;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-/// What all programs of a launch share.
+/// The state that all programs of a launch share.
 pub(crate) struct Call {
     /// `begin(tl, views)` returns a function that starts the program's greenlet.
     pub(crate) begin: Py<PyAny>,

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How a kernel's calls are performed.
+/// The way in which a kernel's calls are performed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     /// Calls are appended to the list.
@@ -29,7 +29,7 @@ pub(crate) enum Mode {
 thread_local! {
     /// The program that has its turn on this thread.
     static ACTIVE: RefCell<Option<Rc<Running>>> = const { RefCell::new(None) };
-    /// What was dropped of the programs of this thread while they did not have their turn, by program.
+    /// The tiles that programs of this thread dropped while they did not have their turn, by program.
     static LATE: RefCell<BTreeMap<u64, Vec<Op>>> = const { RefCell::new(BTreeMap::new()) };
 }
 

@@ -81,7 +81,7 @@ impl Tile {
     }
 }
 
-/// What an operation makes.
+/// The result of an operation.
 #[derive(Clone, Copy)]
 pub(crate) enum Made {
     Nothing,
@@ -89,7 +89,7 @@ pub(crate) enum Made {
     Pair([(Slot, Type); 2]),
 }
 
-/// What a call gives to Python when it is over: what the operation makes, or the issued operation that will make it.
+/// The answer of a call to Python: the result of the operation, or the issued operation that will have the result.
 #[derive(Clone, Copy)]
 pub(crate) enum Answer {
     Made(Made),

@@ -231,7 +231,7 @@ fn map(py: Python<'_>, interpreter: &Interpreter, task: &Task<'_>, memory: usize
     Ok(())
 }
 
-/// Where an argument lies: memory, first byte, byte behind the last, type, shape, strides in bytes or `None`, and if it may be
+/// The place of an argument: memory, first byte, byte behind the last, type, shape, strides in bytes or `None`, and if it may be
 /// written.
 fn tuple<'py>(py: Python<'py>, place: &Place) -> PyResult<Bound<'py, PyAny>> {
     let Place { memory, start, layout, access, .. } = place;

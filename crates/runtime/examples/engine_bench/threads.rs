@@ -21,7 +21,7 @@ const NOTHING: Callable = register!(nothing);
 const COMPUTE: Callable = register!(compute);
 static PROGRAM: Program = Program::new(&[NOTHING, COMPUTE]);
 
-/// How many workers there are.
+/// The number of workers.
 pub(crate) const THREADS: u32 = 2;
 
 /// Work without memory: `iterations` times 16 vectors of multiplications and additions.
@@ -130,7 +130,7 @@ pub(crate) fn metg(
     Ok(None)
 }
 
-/// Where the efficiency is one half, between two points on a logarithmic scale.
+/// Returns the size at which the efficiency is one half, between two points on a logarithmic scale.
 fn crossing(below: Option<(f64, f64)>, above: (f64, f64)) -> f64 {
     let Some(below) = below else { return above.0 };
     let share = (0.5 - below.1) / (above.1 - below.1);

@@ -1,4 +1,4 @@
-//! What one run costs from end to end.
+//! The cost of one run from end to end.
 
 use crate::program::{idle, processes};
 use crate::{Failed, Plan, Row, best, median};

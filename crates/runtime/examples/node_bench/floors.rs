@@ -1,4 +1,4 @@
-//! What no runtime can beat: a word there and back between two processes, and processes started and reaped.
+//! The floor for any runtime: a word there and back between two processes, and processes started and reaped.
 
 use crate::{Failed, Plan, Row, best, median};
 use command_fds::{CommandFdExt, FdMapping};
@@ -14,14 +14,14 @@ const PARTNER: &str = "floor-partner";
 const NOBODY: &str = "floor-nobody";
 /// The number of the memory's descriptor there.
 const MEMORY: i32 = 3;
-/// Where the words stand, far from each other.
+/// The places of the words, far from each other.
 const WORDS: [usize; 2] = [0, 1024];
-/// What ends the conversation.
+/// The word that ends the conversation.
 const OVER: u32 = u32::MAX;
 /// Round trips that are timed together.
 const BATCH: u32 = 200;
 
-/// How the two wait for each other.
+/// The way in which the two wait for each other.
 #[derive(Clone, Copy, PartialEq)]
 enum How {
     Spin,

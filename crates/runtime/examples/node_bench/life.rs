@@ -1,4 +1,4 @@
-//! What processes cost besides their tasks: memory, starting, idling, dying.
+//! The cost of processes besides their tasks: memory, starting, idling, dying.
 
 use crate::program::{idle, processes, stuck};
 use crate::{Failed, Plan, Row, median};
@@ -113,7 +113,7 @@ fn notice(bytes: u64) -> Result<f64, Failed> {
     Ok(took)
 }
 
-/// How soon a death is known, of a small child and of a large one.
+/// Measures the time until a death is known, of a small child and of a large one.
 pub(crate) fn kill(plan: Plan) -> Result<Vec<Row>, Failed> {
     let small = (0..plan.lives).map(|_| notice(1)).collect::<Result<_, _>>()?;
     let large = (0..plan.lives.div_ceil(4)).map(|_| notice(GIB)).collect::<Result<_, _>>()?;

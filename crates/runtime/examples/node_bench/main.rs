@@ -1,4 +1,4 @@
-//! What workers that are processes cost, beside what no runtime can beat on the same machine, as one JSON object.
+//! The cost of workers that are processes, beside the floor of the same machine, as one JSON object.
 //!
 //! ```text
 //! cargo run --release -p phalanx-runtime --example node_bench [--quick] [PART]...
@@ -34,7 +34,7 @@ type Failed = Box<dyn std::error::Error>;
 /// One figure: what, how much, of which unit.
 type Row = (&'static str, f64, &'static str);
 
-/// How much to run.
+/// The amount of work to run.
 #[derive(Clone, Copy)]
 struct Plan {
     /// Runs of which the best counts.

@@ -1,4 +1,4 @@
-//! What the children run.
+//! The program of the children.
 
 use phalanx_runtime::{Builder, Call, Callable, Failure, Program, Task, Worker, register};
 use std::hint::black_box;

@@ -1,4 +1,4 @@
-//! What a task costs when there are many.
+//! The cost of a task among many.
 
 use crate::program::{busy, idle, iterations_of, processes, rate_of_all};
 use crate::{Failed, Plan, Row, best, median};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 /// More than there are cores.
 const CHILDREN: u32 = 8;
-/// How long a task of some size is.
+/// The duration of a task of some size.
 const MICROS: f64 = 16.0;
 
 /// Microseconds per task of tasks that have nothing to do with each other.

@@ -217,7 +217,7 @@ pub(crate) fn write_callables(program: &Program, setting: &[u8]) -> io::Result<S
     Ok(segment)
 }
 
-/// What a parent has told its children before they serve: its callables, and the bytes for bootstraps.
+/// The message of a parent to its children before they serve: its callables, and the bytes for bootstraps.
 pub(crate) struct Announced {
     callables: Vec<(String, [u8; 32])>,
     has_bootstrap: bool,

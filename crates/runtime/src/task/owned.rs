@@ -15,7 +15,7 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
 
-/// Where an argument lies.
+/// The place of an argument in memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
     /// Index of its memory; see [`Task::memory`].
@@ -24,7 +24,7 @@ pub struct Place {
     pub start: u64,
     /// The layout of its elements.
     pub layout: Layout,
-    /// What the task may do with it.
+    /// The accesses that the task is allowed.
     pub access: Access,
     /// True if its task may see it in place: nobody else changes it meanwhile.
     pub is_in_place: bool,

@@ -226,7 +226,7 @@ impl Graph<'_> {
     }
 }
 
-/// What a run left behind.
+/// The remains of a run.
 struct Found {
     begun: Vec<u64>,
     stamps: Vec<u64>,

@@ -7,11 +7,11 @@ use phalanx_runtime::{Call, DType, Error, Failure, Orchestrator, RunHandle, Tens
 use rustix::process::Signal;
 use std::time::{Duration, Instant};
 
-/// How many tasks a run has at most.
+/// The most tasks of a run.
 const TASKS: u64 = 40;
 const CHILDREN: u32 = 3;
 
-/// What the victim is about when it is killed.
+/// The phase of the victim when it is killed.
 #[derive(Clone, Copy, Debug)]
 enum State {
     Idle,
@@ -35,7 +35,7 @@ const STATES: [State; 8] = [
     State::Closing,
 ];
 
-/// How many pieces of memory are shared with children now.
+/// Returns the number of segments that are shared with children now.
 fn shared_mappings() -> usize {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
     maps.lines().filter(|line| line.contains("memfd:")).count()
@@ -49,7 +49,7 @@ fn linger(dice: &mut Dice, micros: u64) {
     }
 }
 
-/// What is submitted; each task counts itself in an element of its own, as far as it has one.
+/// The submissions; each task that has an element of its own counts itself there.
 fn build(graph: &mut Orchestrator<'_>, state: State, numbers: &Tensor) -> Result<(), Failure> {
     let element = |at: u64| numbers.rows(at, at + 1);
     let quick = |at: u64| -> Result<Call, Failure> {
@@ -86,7 +86,7 @@ fn build(graph: &mut Orchestrator<'_>, state: State, numbers: &Tensor) -> Result
     Ok(())
 }
 
-/// Who is to be killed: anybody, or who runs the task that does not end.
+/// The process to kill: any, or the one that runs the task that does not end.
 fn victim(worker: &Worker, state: State, numbers: &Tensor, dice: &mut Dice) -> Result<u32, Error> {
     let any = usize::try_from(dice.below(CHILDREN.into())).expect("few");
     if !matches!(state, State::Stuck) {

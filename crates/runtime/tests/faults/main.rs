@@ -45,7 +45,7 @@ mod soak;
 mod stalls;
 mod tampering;
 
-/// How often something is tried.
+/// The number of tries.
 fn count(few: u64, full: u64) -> u64 {
     let is_full = std::env::var("PHALANX_RUNTIME_FAULTS").is_ok_and(|value| value == "full");
     if is_full { full } else { few }

@@ -7,7 +7,7 @@ use phalanx_runtime::{Call, DType, Error, Worker};
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-/// What a worker and its children use.
+/// The resources that a worker and its children use.
 #[derive(Debug)]
 struct Usage {
     /// Pages in memory, of all processes.

@@ -1,4 +1,4 @@
-//! What the tests let workers do.
+//! The callables of the tests.
 
 use phalanx_runtime::{Access, Call, Callable, Failure, Program, Task};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -95,7 +95,7 @@ impl std::fmt::Display for Mute {
 
 impl std::error::Error for Mute {}
 
-/// How many bytes the words of [`misbehave`] have.
+/// The length of the words of [`misbehave`], in bytes.
 pub(crate) const MANY_WORDS: usize = 65 << 20;
 
 /// Fails in one of the worst ways that there are.
@@ -192,7 +192,7 @@ pub(crate) fn pick(task: &mut Task<'_>) -> Result<(), Failure> {
     }
 }
 
-/// How often [`tell`] was called.
+/// The number of calls of [`tell`].
 pub(crate) static TOLD: AtomicU64 = AtomicU64::new(0);
 
 /// Sets a flag.
@@ -202,7 +202,7 @@ pub(crate) fn tell(task: &mut Task<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// How often [`tally`] was called.
+/// The number of calls of [`tally`].
 pub(crate) static TALLIED: AtomicU64 = AtomicU64::new(0);
 
 #[expect(clippy::unnecessary_wraps, reason = "a callable may fail")]

@@ -33,7 +33,7 @@ pub(crate) fn mislead(worker: &Worker) {
     run.expect("it ends");
 }
 
-/// Whether a run ends though nobody waits for it.
+/// True if a run ends though nobody waits for it.
 pub(crate) fn ends_alone(handle: &RunHandle) -> bool {
     (0..60_000).any(|_| {
         std::thread::sleep(Duration::from_millis(1));
@@ -41,7 +41,7 @@ pub(crate) fn ends_alone(handle: &RunHandle) -> bool {
     })
 }
 
-/// What `work` returns, if that ends at all; a thread that hangs is left behind.
+/// Returns the result of `work`, if `work` ends at all; a thread that hangs is left behind.
 fn soon<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     let (tell, told) = mpsc::channel();
     std::thread::spawn(move || tell.send(work()));

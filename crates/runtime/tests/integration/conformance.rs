@@ -1,4 +1,4 @@
-//! What every kind of worker promises, whoever it is.
+//! The promises of every kind of worker.
 
 use crate::callables::{FAIL, MISBEHAVE, NOTE, NOTHING, PANIC, PROGRAM, UNTIL_TOLD, failing};
 use phalanx_runtime::{Builder, Call, DType, Error, Worker};

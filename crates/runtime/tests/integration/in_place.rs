@@ -1,4 +1,4 @@
-//! What a task sees in place: nobody else changes it, and it is the task's own no longer than the task runs.
+//! Memory that a task sees in place: nobody else changes it, and the task has it no longer than the task runs.
 
 use crate::callables::{ADD, FILL, FORGET, PROGRAM, TELL, WATCH};
 use phalanx_runtime::*;
@@ -44,7 +44,7 @@ impl<'w> Watched<'w> {
         Self { worker, told, run }
     }
 
-    /// How it ended.
+    /// The end of the task.
     pub(crate) fn end(self) -> Result<Finished, Error> {
         self.worker.write_unordered(&self.told, &[1u64]).expect("it can be told");
         self.run.wait()

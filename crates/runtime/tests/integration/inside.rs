@@ -8,7 +8,7 @@ use std::time::Duration;
 static OUTER: OnceLock<Worker> = OnceLock::new();
 /// A run that is not over, for a task of its worker.
 static UNFINISHED: Mutex<Option<Arc<RunHandle>>> = Mutex::new(None);
-/// What its tasks were told.
+/// The answers that its tasks were given.
 static TOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 #[expect(clippy::unnecessary_wraps, reason = "a callable may fail")]
@@ -56,7 +56,7 @@ const HAS_ITS_OWN: Callable = register!(has_its_own);
 static PROGRAM: Program =
     Program::new(&[NOTHING, USES_ITS_WORKER, WAITS_FOR_A_RUN, BELOW, HAS_ITS_OWN]);
 
-/// What `work` returns, if that ends at all; a thread that hangs is left behind.
+/// Returns the result of `work`, if `work` ends at all; a thread that hangs is left behind.
 fn soon<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     let (tell, told) = mpsc::channel();
     std::thread::spawn(move || tell.send(work()));

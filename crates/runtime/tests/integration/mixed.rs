@@ -96,7 +96,7 @@ impl Dice {
     }
 }
 
-/// What a task of these parts does, and the task.
+/// Returns the effect of a task of these parts, and the task.
 fn mixed(dice: &mut Dice, model: &mut [Vec<u64>], buffers: &[Tensor]) -> Call {
     let first = Part::random(dice);
     let others: Vec<_> = (0..dice.below(6) / 4).map(|_| Part::random(dice)).collect();

@@ -1,4 +1,4 @@
-//! What a worker can be asked to be.
+//! The settings of a worker.
 
 use crate::callables::{NOTHING, PROGRAM};
 use phalanx_runtime::{Builder, Call, DType, Error, Worker};

@@ -1,4 +1,4 @@
-//! What is remembered of when tasks ran, and what bootstraps are told.
+//! Records of when tasks ran, and the words for bootstraps.
 
 use crate::callables::*;
 use phalanx_runtime::{Bootstrap, Call, DType, Error, Failure, Program, Worker};

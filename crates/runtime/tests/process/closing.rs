@@ -1,4 +1,4 @@
-//! How a worker ends.
+//! The end of a worker.
 
 use crate::callables::{HANG, NOTHING, PROGRAM, SLEEP, wish};
 use crate::support::{Leftovers, budgets, builder, eventually, turn};

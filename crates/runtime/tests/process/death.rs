@@ -11,7 +11,7 @@ use rustix::process::Signal;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// How many seeds each phase is tried with.
+/// The number of seeds for each phase.
 const SEEDS: u64 = 12;
 
 /// Starts a worker while another thread kills one of its children after a while.

@@ -74,7 +74,7 @@ fn allocate(graph: &mut Orchestrator<'_>, chips: &[u32], count: u64) -> Result<D
     graph.allocate_domain(&spec)
 }
 
-/// What rank `rank` begins with.
+/// Returns the first numbers of rank `rank`.
 fn values(rank: usize, count: u64) -> Vec<f32> {
     (0..count).map(|at| at as f32 + 100.0 * rank as f32).collect()
 }

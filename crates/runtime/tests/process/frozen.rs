@@ -1,4 +1,4 @@
-//! What becomes of a tree of workers that is stopped as a whole, and of one in which only some are.
+//! Trees of workers that are stopped as a whole, and trees in which only some are stopped.
 
 use crate::callables::{PROGRAM, SLEEP};
 use crate::support::{FIXTURE, budgets, descendants, eventually, signal, turn};
@@ -45,7 +45,7 @@ impl Parent {
         }
     }
 
-    /// What it says at its end.
+    /// The words at its end.
     fn end(mut self) -> String {
         let words = self.line();
         eventually("it ends", || self.process.try_wait().is_ok_and(|status| status.is_some()));
@@ -87,7 +87,7 @@ fn wch_1_workers_that_are_stopped_without_their_parent_are_found_out() {
     }
 }
 
-/// What the clock of budgets shows, in nanoseconds.
+/// Returns the time of the budgets' clock, in nanoseconds.
 fn clock() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()

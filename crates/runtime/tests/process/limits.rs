@@ -1,10 +1,10 @@
-//! Where the system gives no more descriptors, threads or memory: a worker starts whole, or fails whole and says why.
+//! Limits of descriptors, threads and memory: a worker starts whole, or fails whole and says why.
 
 use crate::support::{FIXTURE, eventually, turn};
 use std::io::Read;
 use std::process::{Command, Stdio};
 
-/// What the fixture says when it is started like this.
+/// Returns the words of the fixture when it is started like this.
 fn said(arguments: &[&str]) -> Vec<String> {
     let mut command = Command::new(FIXTURE);
     // Each thread takes so much of the addresses that the next one cannot be had.

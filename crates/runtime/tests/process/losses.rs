@@ -1,4 +1,4 @@
-//! What is said of workers that are lost: who, how, and what the run had done.
+//! The words about lost workers: their names, the cause, and the work that the run had done.
 
 use crate::callables::{GROW, HANG, LAST_WORDS, NOTHING, SLEEP};
 use crate::support::{PATIENCE, budgets, builder, eventually, is_usable, signal, turn};
@@ -19,7 +19,7 @@ fn kill(worker: &Worker, children: &[usize]) -> Vec<String> {
     names
 }
 
-/// What a refused submission says; nothing of it remains.
+/// Returns the words of a refused submission; nothing of it remains.
 fn refused(worker: &Worker, submit: impl FnOnce(&mut Orchestrator<'_>) -> Error) -> Error {
     let mut said = None;
     let run = worker.run("refused", |graph| {

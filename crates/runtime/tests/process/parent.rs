@@ -1,4 +1,4 @@
-//! What becomes of children whose parent is gone.
+//! Children whose parent is gone.
 
 use crate::support::{FIXTURE, eventually, is_gone, signal, turn};
 use rustix::process::Signal;

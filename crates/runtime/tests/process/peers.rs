@@ -1,4 +1,4 @@
-//! What becomes of ranks that wait for one that dies, fails or hangs.
+//! Ranks that wait for a rank that dies, fails or hangs.
 
 use crate::callables::{NOTHING, PROGRAM};
 use crate::collectives::{AWAIT, CONSUME, MEET, MEET_ALONE, PRODUCE, deed, way};
@@ -11,7 +11,7 @@ use rustix::process::Signal;
 use std::cell::Cell;
 use std::time::Duration;
 
-/// How many chips, all of them ranks.
+/// The number of chips, all of them ranks.
 const CHIPS: u32 = 3;
 /// Bytes of the words of a rank.
 const WORDS: u64 = 1024;
@@ -23,7 +23,7 @@ struct Meeting {
     worker: Worker,
     domain: Domain,
     words: Tensor,
-    /// How many meetings there were.
+    /// Returns the number of meetings.
     count: Cell<u64>,
 }
 
@@ -72,7 +72,7 @@ impl Meeting {
         self.begin(scalars).wait()
     }
 
-    /// What each rank said when its wait was over, which all are; the words are gone then.
+    /// Takes the words of each rank after its wait; all waits are over.
     fn said(&self) -> Vec<String> {
         let bytes = self.worker.read::<u8>(&self.words).expect("its tasks have ended");
         self.worker.write(&self.words, &vec![0u8; bytes.len()]).expect("nobody uses it");

@@ -1,4 +1,4 @@
-//! How children start, and what is left if they cannot.
+//! The start of children, and the remains of a start that fails.
 
 use crate::callables::{ADD, EMPLOY, LONG_WORDS, NOTHING, PROGRAM, WHO, wish};
 use crate::support::{
@@ -11,7 +11,7 @@ use phalanx_runtime::{
 use rustix::process::Signal;
 use std::time::Duration;
 
-/// How the start of a builder failed.
+/// Returns the error of a builder's failed start.
 fn refusal(builder: Builder) -> StartError {
     match builder.init() {
         Err(Error::Start(error)) => error,

@@ -1,4 +1,4 @@
-//! What several tests need.
+//! Parts that several tests share.
 
 use crate::callables::{NOTHING, PROGRAM};
 use phalanx_runtime::{Budgets, Builder, Call, Error, Worker};
@@ -76,7 +76,7 @@ pub(crate) fn descendants(process: u32) -> Vec<u32> {
     found.split_off(1)
 }
 
-/// Whether a process is gone, or waits only for its parent to notice.
+/// True if a process is gone, or waits only for its parent to notice.
 pub(crate) fn is_gone(process: u32) -> bool {
     stat(process).is_none_or(|fields| fields[0] == "Z" || fields[0] == "X")
 }
@@ -87,7 +87,7 @@ pub(crate) fn ticks(process: u32) -> u64 {
     stat(process).map_or(0, |fields| number(&fields[11]) + number(&fields[12]))
 }
 
-/// How many descriptors this process has.
+/// Returns the number of descriptors of this process.
 pub(crate) fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count)
 }
@@ -109,14 +109,14 @@ pub(crate) fn eventually(what: &str, mut is_true: impl FnMut() -> bool) {
     panic!("did not happen: {what}");
 }
 
-/// What is left of a worker: must be nothing.
+/// The remains of a worker: must be nothing.
 pub(crate) struct Leftovers {
     children: BTreeSet<u32>,
     descriptors: usize,
 }
 
 impl Leftovers {
-    /// What there is before the worker.
+    /// Counts the resources before the worker starts.
     pub(crate) fn before() -> Self {
         Self { children: children(), descriptors: descriptors() }
     }
@@ -167,7 +167,7 @@ pub(crate) fn describe(times: &mut [Duration]) -> String {
     format!("p50 {middle:.1?}, p95 {late:.1?} of {}", times.len())
 }
 
-/// How long `code` took.
+/// Returns the duration of `code`.
 pub(crate) fn timed<T>(code: impl FnOnce() -> T) -> (T, Duration) {
     let begun = Instant::now();
     let value = code();

@@ -1,4 +1,4 @@
-//! What a failure says arrives as it was said.
+//! The words of a failure arrive as they were said.
 
 use crate::callables::{CHAIN, EXIT, FAIL, HOOK, LAST_WORDS, PANIC};
 use crate::support::{builder, eventually, is_usable, turn};

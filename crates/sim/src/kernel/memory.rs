@@ -137,7 +137,7 @@ impl Tl {
     }
 }
 
-/// What masked elements of a load read as.
+/// The value that masked elements of a load read as.
 enum Other {
     Number(f64),
     /// The elements of a tile; `None` without data.

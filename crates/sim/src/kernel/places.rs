@@ -98,7 +98,7 @@ impl Places {
     }
 }
 
-/// Where the accessed places are: their region, and for each element of the tile the position among the distinct places.
+/// The accessed places: their region, and for each element of the tile the position among the distinct places.
 struct Located {
     translation: Translation,
     /// The distinct places, ascending, counted from the translation.

@@ -1,6 +1,6 @@
 //! Operations along an axis of tiles: reductions, scans, sorts, and random numbers.
 //!
-//! What each costs, in vector operations over its operands' bytes:
+//! The cost of each, in vector operations over its operands' bytes:
 //!
 //! | operation | class | passes |
 //! |---|---|---|

@@ -69,7 +69,7 @@ pub(crate) struct Shards {
     own: usize,
     /// The shard of each node.
     owners: Box<[u16]>,
-    /// What leaves, by the shard that it goes to, and what comes, by the shard that it comes from.
+    /// The mail that leaves, by the shard that it goes to, and the mail that comes, by the shard that it comes from.
     out: RefCell<Vec<Vec<Parcel>>>,
     into: RefCell<Vec<Vec<Parcel>>>,
     /// The own number of each edge, by the shard and the number that it has there.

@@ -5,7 +5,7 @@ use crate::stall::Stack;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// What the programs of a kernel did at one line.
+/// The time, waiting and bytes of a kernel's programs at one line.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LineTotal {
     pub(crate) stack: Stack,

@@ -8,7 +8,7 @@ use crate::time::{Bandwidth, Time};
 pub struct CollectivesSpec {
     /// The library: its algorithms, its protocols, and the way in which it chooses.
     pub profile: ProfileName,
-    /// Who chooses among the library's algorithms and protocols.
+    /// The rule that chooses among the library's algorithms and protocols.
     pub choice: ChoiceName,
     /// The generation of the devices, which the library's choice depends on.
     pub generation: Generation,
@@ -50,7 +50,7 @@ impl ProfileName {
     }
 }
 
-/// Who chooses among a library's algorithms and protocols.
+/// The rule that chooses among a library's algorithms and protocols.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ChoiceName {
     /// The library, by its own estimate or table.

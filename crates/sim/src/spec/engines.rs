@@ -192,7 +192,7 @@ impl VectorClass {
     }
 }
 
-/// How many times the bytes of an operation count, for each class of [`VectorClass::ALL`].
+/// The factor on the bytes of an operation, for each class of [`VectorClass::ALL`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VectorCosts(pub [u32; VectorClass::ALL.len()]);
 

@@ -202,7 +202,7 @@ impl MachineSpec {
     }
 }
 
-/// What the switches of a machine do for a group of devices.
+/// The work of a machine's switches for a group of devices.
 impl MachineSpec {
     /// Returns the cost of a multicast among `members`, if one switch connects them all and copies messages.
     pub fn multicast_among(&self, members: &[u32]) -> Option<InSwitchSpec> {

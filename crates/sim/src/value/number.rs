@@ -181,7 +181,7 @@ impl Number for f64 {
     }
 }
 
-/// What differs between signed and unsigned numbers.
+/// The operations that differ between signed and unsigned numbers.
 macro_rules! sign {
     (signed neg $x:expr) => {
         $x.wrapping_neg()

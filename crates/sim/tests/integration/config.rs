@@ -96,7 +96,7 @@ fn a_file_may_be_written_in_block_style_with_quotes_and_windows_line_ends() {
     assert_eq!(parse_machine("bom", &format!("\u{feff}{text}")), expected);
 }
 
-/// What is said about `text`.
+/// Returns the error of `text`.
 fn refused(text: &str) -> String {
     match parse_machine("my.yaml", text) {
         Ok(spec) => panic!("accepted: {spec:?}"),
@@ -104,7 +104,7 @@ fn refused(text: &str) -> String {
     }
 }
 
-/// What is said about the default machine with `from` replaced by `to`.
+/// Returns the error of the default machine with `from` replaced by `to`.
 fn quad(from: &str, to: &str) -> String {
     let text = preset("quad-sip").unwrap().text;
     assert!(text.contains(from), "{from}");

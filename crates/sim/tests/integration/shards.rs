@@ -172,7 +172,7 @@ fn xch_1_in_switch_messages_are_the_same_on_shards() {
     });
 }
 
-/// What goes wrong on some SIPs of a ring of messages.
+/// The fault of some SIPs of a ring of messages.
 #[derive(Clone, Copy, Debug)]
 enum Fault {
     /// Two kernels fail at one instant.

@@ -79,7 +79,7 @@ impl Barrier {
     }
 }
 
-/// How long a thread waits awake.
+/// The time that a thread waits awake.
 struct Patience {
     /// True if every thread has a core.
     has_cores: bool,

@@ -36,11 +36,11 @@ pub(crate) struct Case {
     pub(crate) combine: ReduceOp,
     pub(crate) dtype: DType,
     pub(crate) edge: EdgeSpec,
-    /// How many elements each rank sends to each.
+    /// The number of elements that each rank sends to each.
     pub(crate) splits: Option<Vec<Vec<usize>>>,
-    /// Whether an elementwise operation has an output of its own.
+    /// True if an elementwise operation has an output of its own.
     pub(crate) apart: bool,
-    /// Whether sums are the same in any order.
+    /// True if sums are the same in any order.
     pub(crate) exact: bool,
     /// The PEs that take part; those of the algorithm if not given.
     pub(crate) channels: Option<Channels>,
@@ -69,7 +69,7 @@ impl Case {
         }
     }
 
-    /// How many elements a rank has, and gets.
+    /// Returns the number of elements that a rank has, and gets.
     fn lengths(&self, rank: usize) -> [usize; 2] {
         let (n, all) = (self.elements, self.elements * self.ranks);
         let at_root = |len| if rank == self.root { len } else { 0 };
@@ -86,7 +86,7 @@ impl Case {
         }
     }
 
-    /// What a rank has: whole numbers, small enough that their sums are exact in every type; or fractions.
+    /// Returns the numbers of a rank: whole numbers, small enough that their sums are exact in every type; or fractions.
     pub(crate) fn input(&self, rank: usize) -> Vec<f32> {
         let small = |index: usize| u8::try_from((rank * 5 + index * 3 + index / 7) % 8).unwrap();
         let one = |index: usize| {
@@ -96,7 +96,7 @@ impl Case {
         (0..self.lengths(rank)[0]).map(one).collect()
     }
 
-    /// What a rank should have afterwards.
+    /// Returns the numbers that a rank should have afterwards.
     fn expected(&self, rank: usize) -> Vec<f32> {
         let n = self.elements;
         let own = rank * n..(rank + 1) * n;

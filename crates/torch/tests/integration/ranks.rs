@@ -85,7 +85,7 @@ pub(crate) async fn both<A: Future, B: Future>(one: A, other: B) -> (A::Output, 
     .await
 }
 
-/// Whether a future is over when it is first looked at.
+/// True if a future is over when it is first polled.
 pub(crate) async fn is_over_now(future: impl Future) -> bool {
     let mut future = pin!(future);
     poll_fn(|context| Poll::Ready(future.as_mut().poll(context).is_ready())).await

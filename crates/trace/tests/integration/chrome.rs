@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::model::{Event, Timeline, small};
 
-/// What a viewer of processes and threads can tell: rows by name, and what is on them.
+/// The rows that a viewer of processes and threads shows, by name, with their slices.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct View {
     /// `process: thread` in order of creation.
@@ -54,7 +54,7 @@ pub(crate) fn decode(bytes: &[u8]) -> View {
     view
 }
 
-/// What a viewer ought to show of a timeline.
+/// Returns the rows that a viewer ought to show of a timeline.
 pub(crate) fn expected(timeline: &Timeline) -> View {
     let track = |index: usize| &timeline.tracks[index];
     let row = |index: usize| {

@@ -1,4 +1,4 @@
-//! What registers hold.
+//! The values of registers.
 
 use crate::index::Index;
 use crate::program::RegType;

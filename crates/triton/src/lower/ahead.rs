@@ -10,7 +10,7 @@ use crate::program::{NONE, Op, Reg};
 use crate::types::Type;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What of a loop's body runs ahead.
+/// The part of a loop's body that runs ahead.
 struct Slice {
     /// Positions of operations in the block.
     operations: BTreeSet<usize>,

@@ -1,4 +1,4 @@
-//! What kernels compute, and the errors of those that fail.
+//! The results of kernels, and the errors of kernels that fail.
 #![expect(
     clippy::many_single_char_names,
     clippy::float_cmp,

@@ -35,7 +35,7 @@ pub struct Fit {
     pub before: Vec<Compared>,
     /// The used points after.
     pub after: Vec<Compared>,
-    /// What the points cannot tell.
+    /// The figures that the points cannot tell apart.
     pub unclear: Vec<Unclear>,
     /// The number of points in the tables; more than the used ones if the tables were thinned.
     pub given: usize,

@@ -60,7 +60,7 @@ fn tokens(line: &str, start: usize) -> Vec<Cell<'_>> {
     line.split_whitespace().map(cell).collect()
 }
 
-/// What the lines so far have said.
+/// The facts that the lines so far have given.
 #[derive(Default)]
 struct State {
     operation: Option<Named>,

@@ -179,7 +179,7 @@ impl Selection {
 }
 
 impl Table {
-    /// What was measured, in a line.
+    /// Returns the measured call, in a line.
     pub fn heading(&self) -> String {
         let system = self.system.as_ref().map_or_else(String::new, |system| format!(", {system}"));
         let ranks = match self.subject {
@@ -265,7 +265,7 @@ impl<'a> Rows<'a> {
         self.read.push(row);
     }
 
-    /// What `parse` makes of a cell, if it is something.
+    /// Returns the result of `parse` on a cell, if there is one.
     pub(super) fn cell<T>(
         &mut self,
         cell: &Cell<'_>,

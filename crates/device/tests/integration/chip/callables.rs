@@ -1,4 +1,4 @@
-//! What the tests do on chips.
+//! The callables of the tests on chips.
 
 use phalanx_device::{GraphOptions, KernelTask as ChipTask, SimChip};
 use phalanx_runtime::{Callable, Failure, Program, Task, register};
@@ -8,7 +8,7 @@ use phalanx_sim::value::{Element, bf16, f16};
 use phalanx_torch::{Args, Grid};
 use std::time::{Duration, Instant};
 
-/// What the elements of tests are.
+/// The element type of the tests.
 pub(crate) trait Number: Element + PartialEq + std::fmt::Debug {
     fn doubled(self) -> Self;
 }

@@ -44,7 +44,7 @@ fn steps() -> impl Strategy<Value = Step> {
 }
 
 impl Step {
-    /// Whether a task could say that: one argument may not be part of what the other writes.
+    /// True if a task could say that: one argument may not be part of memory that the other writes.
     fn is_sound(&self) -> bool {
         let apart = |a: usize, b: usize, len: usize| a.abs_diff(b) >= len;
         self.from.matrix != self.to.matrix

@@ -16,7 +16,7 @@ struct Body {
 
 struct Flight {
     start: Start,
-    /// What it was sent behind.
+    /// The dispatch that it was sent behind.
     behind: Vec<u64>,
     body: Option<Body>,
     is_recalled: bool,
@@ -26,11 +26,11 @@ struct Flight {
 struct Worker {
     is_alive: bool,
     flights: VecDeque<Flight>,
-    /// What did not end well here.
+    /// The dispatches that did not end well here.
     failed: Vec<u64>,
 }
 
-/// What is known of one operation.
+/// The state of one operation.
 #[derive(Clone, Default)]
 struct Known {
     task: Option<TaskId>,
@@ -56,7 +56,7 @@ pub(crate) struct Execution<'a> {
     scopes: Vec<Option<Scope>>,
     is_blocked: bool,
     has_disturbance: bool,
-    /// Whether workers keep order, and are sent tasks behind others.
+    /// True if workers keep order, and are sent tasks behind others.
     keeps_order: bool,
     at: usize,
     trace: u64,
@@ -190,7 +190,7 @@ impl<'a> Execution<'a> {
         self.workers[worker.index()].flights.push_back(flight);
     }
 
-    /// Whether the first task of a worker is behind one that did not end well.
+    /// True if the first task of a worker is behind one that did not end well.
     fn is_in_vain(&self, worker: usize) -> bool {
         let Worker { flights, failed, .. } = &self.workers[worker];
         let behind = flights.front().into_iter().flat_map(|flight| &flight.behind);
@@ -242,7 +242,7 @@ impl<'a> Execution<'a> {
         digest(op, member, args.iter().zip(places).filter(|(arg, _)| arg.reads()), &self.memory)
     }
 
-    /// Where a member writes, in the order of [`values`].
+    /// Returns the places where a member writes, in the order of [`values`].
     fn written(&self, op: usize, member: u16) -> Vec<usize> {
         let task = self.program.task(op).expect("a task");
         let args = task.members[usize::from(member)].iter();
@@ -393,7 +393,7 @@ impl<'a> Execution<'a> {
         Ok(true)
     }
 
-    /// Whether the operation is over with, one way or another.
+    /// True if the operation is over, in one way or another.
     fn submit_task(&mut self, run: RunId, task: &Task) -> Result<bool, String> {
         let bases = task.members.iter().flatten().map(|arg| arg.base);
         if bases.clone().any(|base| matches!(base, Base::Slab(op) if self.known[op].slab.is_none()))
@@ -589,7 +589,7 @@ fn digest<'a>(
     hash
 }
 
-/// What a member with this digest writes.
+/// Returns the numbers that a member with this digest writes.
 fn values(digest: u64) -> impl Iterator<Item = u8> {
     let mut random = Random::new(digest);
     std::iter::from_fn(move || u8::try_from(random.below(0xee)).ok())

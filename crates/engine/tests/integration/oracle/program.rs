@@ -2,9 +2,9 @@
 
 use phalanx_engine::{Mode, Tag};
 
-/// How many bytes each buffer and each slab has.
+/// The bytes of each buffer and each slab.
 pub(crate) const BYTES: usize = 32;
-/// How many buffers there are.
+/// The number of buffers.
 pub(crate) const BUFFERS: usize = 2;
 
 /// A set of bytes, as it is handed to the engine.
@@ -16,7 +16,7 @@ pub(crate) struct Shape {
     pub(crate) strides: Vec<u64>,
 }
 
-/// What an argument is a view of.
+/// The memory that an argument is a view of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Base {
     Buffer(usize),
@@ -160,7 +160,7 @@ struct Decoder {
     /// Open scopes, each with the slabs made in it.
     scopes: Vec<(Mode, Vec<usize>)>,
     run: usize,
-    /// How many of four arguments are whole buffers.
+    /// The number of whole buffers among four arguments.
     whole: u64,
 }
 

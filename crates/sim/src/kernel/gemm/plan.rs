@@ -72,7 +72,7 @@ const PARTS: [usize; 9] = [1, 2, 3, 4, 6, 8, 12, 16, 32];
 /// The step over k, rounded up to tiles of the matrix engine.
 const STEP: usize = 64;
 
-/// What a machine costs, in seconds.
+/// The costs of a machine, in seconds.
 struct Costs {
     pes: f64,
     /// Seconds an operation, a byte of DMA, of cache and of memory.

@@ -1,4 +1,4 @@
-//! What shards tell each other at rest: the end of a run, the steps of the critical path, and reports.
+//! The messages of shards at rest: the end of a run, the steps of the critical path, and reports.
 
 use super::super::{Failure, Machine, RunError, World};
 use super::{Shards, SipNotes, gather};
@@ -15,7 +15,7 @@ use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What a shard knows at the end of a run.
+/// The facts that a shard knows at the end of a run.
 struct Ending {
     failure: Option<Failure>,
     waiting: Vec<Waiting>,
@@ -36,14 +36,14 @@ type CreditsLeft = (u32, u32, Option<String>);
 /// The steps of some SIPs, on their way to the shard that folds them or back.
 type MovedSteps = Mutex<Vec<(u32, StepsNotes)>>;
 
-/// What a shard gives to be folded.
+/// The steps that a shard gives to be folded.
 struct Unfolded {
     roots: Vec<StepId>,
     last: Option<(Time, PeId, Path)>,
     steps: MovedSteps,
 }
 
-/// What came of a fold: the steps of all other shards, the next limit and the number of steps that were lost.
+/// The result of a fold: the steps of all other shards, the next limit and the number of steps that were lost.
 struct Folded {
     steps: MovedSteps,
     limit: usize,

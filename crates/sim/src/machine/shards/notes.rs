@@ -5,7 +5,7 @@ use crate::record::RecordNotes;
 use crate::stall::Stack;
 use crate::wire::Wire;
 
-/// What a report has to know of a SIP.
+/// The facts of a SIP that a report needs.
 pub(crate) struct SipNotes {
     number: u32,
     ports: Vec<Port>,
@@ -19,7 +19,7 @@ pub(crate) struct SipNotes {
     record: RecordNotes,
 }
 
-/// What a report has to know of a PE.
+/// The facts of a PE that a report needs.
 struct PeNotes {
     load: Wire,
     store: Wire,

@@ -32,7 +32,7 @@ struct Team {
 
 #[derive(Default)]
 struct Calls {
-    /// What each shard gave, by call and shard.
+    /// The parts that shards gave, by call and shard.
     given: BTreeMap<(u64, usize), Given>,
     is_broken: bool,
 }

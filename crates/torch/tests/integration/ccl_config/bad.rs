@@ -4,7 +4,7 @@ use phalanx_torch::ccl::CclConfig;
 
 use super::{BUILTIN, EXAMPLE, parse, plan};
 
-/// What is said about `text`.
+/// Returns the error of `text`.
 fn refused(text: &str) -> String {
     match CclConfig::parse("ccl.yaml", text, BUILTIN) {
         Ok(config) => panic!("accepted: {config:?}"),

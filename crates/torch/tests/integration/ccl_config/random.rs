@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use super::{BUILTIN, EXAMPLE};
 
-/// What a part of the file sets; the rest is inherited.
+/// The keys that a part of the file sets; the rest is inherited.
 #[derive(Clone, Debug, Default)]
 struct Edge {
     n_slots: Option<u32>,
@@ -18,7 +18,7 @@ struct Edge {
     poll: Option<bool>,
     chunk: Option<u64>,
     credit: Option<u64>,
-    /// Whether sizes are written with units.
+    /// True if sizes are written with units.
     units: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What is refused, and in which words.
+//! Arguments that are refused, and the words of the refusals.
 
 use super::quad;
 use phalanx_sim::DType;

@@ -9,7 +9,7 @@ use phalanx_torch::{Arg, Context, Error, Grid, distributed as dist};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What another language would raise.
+/// The error that another language would raise.
 #[derive(Debug, PartialEq)]
 struct Exception(Vec<u8>);
 

@@ -108,7 +108,7 @@ fn g17_waiting_for_what_is_over_does_not_give_way() {
         .unwrap();
 }
 
-/// What a run with some of everything writes to its logs.
+/// Returns the logs of a run with some of everything.
 fn logs(partition_order: PartitionOrder) -> (String, String) {
     let options = Options { record: true, partition_order, ..Options::default() };
     let mut context = Context::new(machine("quad-sip", &[]), options);

@@ -26,7 +26,7 @@ pub(super) struct Batch<'a> {
     /// The calls by their keys.
     pub(super) calls: BTreeMap<String, Wanted<'a>>,
     pub(super) places: Vec<Place>,
-    /// What every key begins with: the machine without its library, and with it.
+    /// The beginnings of every key: the machine without its library, and with it.
     bare: String,
     whole: String,
 }

@@ -23,7 +23,7 @@ pub(super) struct Model<'a> {
     pub(super) calls: Cell<usize>,
     /// True for each point that smaller calls stand in for; empty if all points are simulated.
     pub(super) stand_ins: Vec<bool>,
-    /// What was simulated: figures that a call does not depend on can change without another simulation.
+    /// The simulated times: figures that a call does not depend on can change without another simulation.
     pub(super) known: RefCell<BTreeMap<String, Simulated>>,
 }
 

@@ -1,4 +1,4 @@
-//! What points cannot tell about figures.
+//! Figures that the points cannot tell apart.
 
 use super::super::linear::{Square, eigen};
 use super::model::{Model, State};
@@ -20,7 +20,7 @@ const SINGULAR: f64 = 0.02;
 /// The part of a direction that makes a figure one of it.
 const PART: f64 = 0.3;
 
-/// What the points of `model` cannot tell about its figures, near `state`.
+/// Returns the figures of `model` that its points cannot tell apart, near `state`.
 pub(super) fn find(model: &Model<'_>, state: &State) -> Vec<Unclear> {
     let columns = jacobian(model, state);
     let name = |figure: usize| model.figures[figure].0.path.clone();

@@ -6,7 +6,7 @@ use phalanx_torch::ccl::Operation;
 use phalanx_workloads::truth::{Selection, Size, Subject, Table, read};
 use proptest::prelude::*;
 
-/// What is said about a text.
+/// Returns the error of a text.
 fn refused(text: &str) -> String {
     match read("my.csv", text, &Selection::default()) {
         Ok(tables) => panic!("accepted: {tables:?}"),
