@@ -16,7 +16,7 @@ from .errors import ArgumentError, DesyncError, ProcessExitedException, SpawnExc
 from .report import Report
 
 if TYPE_CHECKING:
-    from ._tensor import Work
+    from ._tensor import Tensor, Work
 
 __all__ = ["Context", "current_context", "current_rank", "report"]
 
@@ -110,10 +110,15 @@ class Context:
             raised = error.errors[0]
         raise raised
 
-    def drive_until(self, work: Work) -> None:
-        """Makes time pass until an operation of the main program is over; raises its error."""
+    def drive_until(self, work: Work | Tensor) -> None:
+        """Makes time pass until an operation of the main program is over, or all that write a tensor are; raises its error."""
+        from ._tensor import Tensor
+
         with self._used():
-            work.wait()
+            if isinstance(work, Tensor):
+                work.ready()
+            else:
+                work.wait()
 
     def drive_to(self, seconds: float) -> bool:
         """Makes time pass until this simulated time; False if nothing is left to do before it."""

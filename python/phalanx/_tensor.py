@@ -57,16 +57,26 @@ class Event:
 
     __slots__ = ("_core",)
 
-    def __init__(self, core: _core.Event) -> None:
+    def __init__(self, core: _core.Event | None = None) -> None:
+        #: Nothing before it was recorded.
         self._core = core
+
+    def record(self, stream: Stream) -> None:
+        """Makes it the point after all operations of a stream so far."""
+        self._core = stream._core.record()
+
+    def wait(self, stream: Stream) -> None:
+        """Lets later operations of a stream begin after it; the program does not wait."""
+        stream.wait_event(self)
 
     def query(self) -> bool:
         """True if everything before it is over."""
-        return self._core.is_over()
+        return self._core is None or self._core.is_over()
 
     def synchronize(self) -> None:
         """Waits until everything before it is over."""
-        wait(self._core.wait())
+        if self._core is not None:
+            wait(self._core.wait())
 
 
 class Stream:
@@ -93,6 +103,8 @@ class Stream:
 
     def wait_event(self, event: Event) -> None:
         """Lets later operations of the stream begin after an event; the program does not wait."""
+        if event._core is None:
+            return
         self._core.wait_event(event._core)
 
     def wait_stream(self, stream: Stream) -> None:
@@ -176,6 +188,14 @@ class Tensor:
     def ndim(self) -> int:
         """The number of dimensions."""
         return len(self._core.shape)
+
+    def dim(self) -> int:
+        """The number of dimensions."""
+        return len(self._core.shape)
+
+    def element_size(self) -> int:
+        """The bytes of an element."""
+        return self.dtype.itemsize
 
     def size(self, dim: int | None = None) -> Any:
         """The shape, or one dimension of it."""
@@ -305,6 +325,26 @@ class Tensor:
         for dim in range(self.ndim // 2):
             turned = turned.transpose(dim, self.ndim - 1 - dim)
         return turned
+
+    def permute(self, *dims: Any) -> Tensor:
+        """The dimensions in another order."""
+        order = [self._axis(dim) for dim in (dims[0] if len(dims) == 1 and not isinstance(dims[0], int) else dims)]
+        if sorted(order) != list(range(self.ndim)):
+            raise ArgumentError(f"permute: {order} does not name each of the {self.ndim} dimensions once")
+        shape, strides = self._core.shape, self._core.strides
+        return Tensor(self._core.as_strided([shape[dim] for dim in order], [strides[dim] for dim in order], 0))
+
+    def unsqueeze(self, dim: int) -> Tensor:
+        """The same elements with a new dimension of one element."""
+        if not -self.ndim - 1 <= dim <= self.ndim:
+            raise IndexError(f"unsqueeze: there is no place {dim} among {self.ndim} dimensions")
+        place = dim % (self.ndim + 1)
+        return self[(slice(None),) * place + (None,)]
+
+    def squeeze(self, dim: int | None = None) -> Tensor:
+        """The same elements without the dimensions of one element, or without this one if it has one element."""
+        gone = range(self.ndim) if dim is None else [self._axis(dim)]
+        return self[tuple(0 if axis in gone and size == 1 else slice(None) for axis, size in enumerate(self.shape))]
 
     def chunk(self, chunks: int, dim: int = 0) -> list[Tensor]:
         """Equal parts along a dimension."""
@@ -480,6 +520,8 @@ def tensor(data: Any, *, dtype: Any = None, dp: DPPolicy | None = None) -> Tenso
     """A tensor of numbers, lists of numbers, or an array. The type is that of the array; ``f32`` or ``i32`` for lists."""
     import numpy as np
 
+    if isinstance(data, np.ma.MaskedArray):
+        raise ArgumentError("a tensor has no mask: give `array.filled(value)`, or `array.data` to ignore the mask")
     array = np.asarray(data)
     if dtype is None:
         dtype = {"f": f32, "i": "i32", "u": "i32", "b": "i32"}.get(array.dtype.kind, array.dtype)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import pickle
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -13,13 +14,13 @@ from . import _core
 from ._algorithms import Part, register_algorithm, registered_algorithms, unregister_algorithm
 from ._context import current_rank
 from ._fibers import wait
-from ._tensor import Tensor, Work
+from ._tensor import Tensor, Work, empty, tensor as tensor_of
 from .errors import ArgumentError
 
 __all__ = [
-    "GroupMember", "P2POp", "Part", "ProcessGroup", "ReduceOp", "Work", "all_gather", "all_gather_into_tensor", "all_reduce", "all_to_all_single",
-    "barrier", "batch_isend_irecv", "broadcast", "destroy_process_group", "gather", "gather_tensor", "get_rank", "get_world_size",
-    "init_process_group", "irecv", "is_initialized", "isend", "monitored_barrier", "new_group", "recv", "reduce", "reduce_scatter_tensor", "register_algorithm", "registered_algorithms", "scatter",
+    "GroupMember", "P2POp", "Part", "ProcessGroup", "ReduceOp", "Work", "all_gather", "all_gather_into_tensor", "all_gather_object", "all_reduce", "all_to_all_single",
+    "barrier", "batch_isend_irecv", "broadcast", "broadcast_object_list", "destroy_process_group", "gather", "gather_tensor", "get_rank", "get_world_size",
+    "init_process_group", "irecv", "is_initialized", "isend", "monitored_barrier", "new_group", "recv", "reduce", "reduce_scatter", "reduce_scatter_tensor", "register_algorithm", "registered_algorithms", "scatter",
     "scatter_tensor", "send", "unregister_algorithm",
 ]
 
@@ -219,6 +220,63 @@ def reduce_scatter_tensor(
     """Combines the inputs of all ranks; each rank gets its part of the result."""
     work = current_rank().reduce_scatter(_tensor(output, "output"), _tensor(input, "input"), op, _group(group))
     return _end(work, async_op, "reduce_scatter_tensor", group)
+
+
+def reduce_scatter(
+    output: Tensor, input_list: list[Tensor], op: str = ReduceOp.SUM, group: ProcessGroup | None = None, async_op: bool = False
+) -> Work | None:
+    """Combines the lists of all ranks tensor by tensor; each rank gets the tensor of its own number. The list is copied into one tensor first."""
+    _tensors(input_list, "input_list")
+    size = get_world_size(group)
+    if len(input_list) != size or any(part.shape != output.shape or part.dtype != output.dtype for part in input_list):
+        kinds = ", ".join(f"{part.dtype}{list(part.shape)}" for part in input_list)
+        raise ArgumentError(
+            f"reduce_scatter: input_list has {len(input_list)} tensors ({kinds}); the group needs {size} of {output.dtype}{list(output.shape)}, as the output"
+        )
+    whole = empty((size, *output.shape), dtype=output.dtype)
+    for part, own in zip(whole, input_list, strict=True):
+        part.copy_(own)
+    return reduce_scatter_tensor(output, whole, op, group, async_op)
+
+
+def all_gather_object(object_list: list[Any], obj: Any, group: ProcessGroup | None = None) -> None:
+    """Every rank gets the objects of all ranks, which are pickled for it, in its list."""
+    size = get_world_size(group)
+    if len(object_list) != size:
+        raise ArgumentError(f"all_gather_object: object_list has {len(object_list)} elements; the group has {size} ranks")
+    own, lengths = pickle.dumps(obj), empty(size, dtype="i64")
+    all_gather_into_tensor(lengths, tensor_of([len(own)], dtype="i64"), group)
+    counts = lengths.tolist()
+    most = max(counts)
+    texts = empty(size, most, dtype="u8")
+    all_gather_into_tensor(texts, _bytes(own, most), group)
+    for place, (row, count) in enumerate(zip(texts.numpy(), counts, strict=True)):
+        object_list[place] = pickle.loads(row[:count].tobytes())
+
+
+def broadcast_object_list(
+    object_list: list[Any], src: int | None = None, group: ProcessGroup | None = None, device: Any = None, group_src: int | None = None
+) -> None:
+    """Every rank gets the objects in the list of rank ``src``, which are pickled for it, in its own list of the same length."""
+    root = _global(0 if src is None and group_src is None else src, group_src, group)
+    own = pickle.dumps(object_list) if get_rank() == root else b""
+    length = tensor_of([len(own)], dtype="i64")
+    broadcast(length, root, group)
+    text = _bytes(own, int(length.item()))
+    broadcast(text, root, group)
+    given = pickle.loads(text.numpy().tobytes())
+    if len(given) != len(object_list):
+        raise ArgumentError(f"broadcast_object_list: rank {root} gives {len(given)} objects; the list of this rank has {len(object_list)}")
+    object_list[:] = given
+
+
+def _bytes(text: bytes, length: int) -> Tensor:
+    """A tensor of so many bytes that begins with these."""
+    import numpy as np
+
+    array = np.zeros(length, np.uint8)
+    array[: len(text)] = np.frombuffer(text, np.uint8)
+    return tensor_of(array, dtype="u8")
 
 
 def scatter(

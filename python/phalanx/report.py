@@ -117,5 +117,18 @@ def _path(path: dict[str, Any], total: int, most: int = 10) -> str:
     head = "<tr><th>through</th><th>for</th><th>times</th><th>time</th><th>share</th></tr>"
     return (
         f"<p>critical path, to the end of {escape(path['end'])}</p>{_bar(path['time_ps'], total)}"
-        f"<table>{head}{''.join(lines)}</table>"
+        f"<table>{head}{''.join(lines)}</table>{_path_lines(path.get('lines', []), total, most)}"
     )
+
+
+def _path_lines(rows: list[dict[str, Any]], total: int, most: int) -> str:
+    """The lines of kernels on the critical path."""
+    if not rows:
+        return ""
+    lines = [
+        f"<tr><td>{escape(row['line'].rsplit('/', 1)[-1])}</td><td>{row['steps']}</td><td>{_time(row['total_ps'])}</td>"
+        f"<td>{100 * row['total_ps'] / total:.1f} %</td><td><code>{escape(row['source'].strip())}</code></td></tr>"
+        for row in rows[:most]
+    ]
+    head = "<tr><th>through line</th><th>steps</th><th>time</th><th>share</th><th>source</th></tr>"
+    return f"<table>{head}{''.join(lines)}</table>"

@@ -107,3 +107,12 @@ def test_a_closed_context_says_so() -> None:
         assert phalanx.current_context() is context
     with pytest.raises(PhalanxError, match="closed"):
         context.run(lambda: None)
+
+
+def test_machines_can_be_pickled_and_copied() -> None:
+    import copy
+    import pickle
+
+    for machine in (phalanx.machine("hgx-h100"), phalanx.machine("pair", system__sips__link__latency="1us")):
+        for again in (pickle.loads(pickle.dumps(machine)), copy.copy(machine), copy.deepcopy(machine)):
+            assert again == machine and again.name == machine.name

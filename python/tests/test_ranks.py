@@ -179,6 +179,37 @@ def test_ctrl_c_ends_a_long_run_and_leaves_the_interpreter_usable() -> None:
     assert child.wait(60) == 0
 
 
+def test_ctrl_c_while_numbers_are_computed_leaves_the_interpreter_usable() -> None:
+    program = textwrap.dedent(
+        """
+        import phalanx, signal
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        @phalanx.kernel
+        def products(tl, x, out):
+            tile = tl.load(x)
+            for row in range(out.shape[0] // x.shape[0]):
+                tl.store(out[row * x.shape[0] : (row + 1) * x.shape[0]], tl.dot(tile, tile))
+        def program():
+            x, out = phalanx.ones(64, 64), phalanx.empty(64 * 500, 64)
+            while True:
+                products[1](x, out).wait()
+                print("ready", flush=True)
+                out.numpy()
+        context = phalanx.Context("pair")
+        try:
+            context.run(program)
+        except KeyboardInterrupt:
+            print("interrupted", context.run(lambda: float(phalanx.ones(3).numpy().sum())))
+        """
+    )
+    child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    assert child.stdout is not None
+    assert child.stdout.readline() == "ready\n"
+    child.send_signal(signal.SIGINT)
+    assert child.stdout.read().replace("ready\n", "") == "interrupted 3.0\n"
+    assert child.wait(60) == 0
+
+
 def test_async_ranks(quad: phalanx.Context) -> None:
     log: list[int] = []
 

@@ -191,3 +191,12 @@ def test_wrong_uses_are_errors(use: Callable[[phalanx.Tensor], Any], error: type
 def test_indices_that_choose_elements_one_by_one_are_refused(index: Any) -> None:
     with pytest.raises(IndexError, match="a tensor is indexed by whole numbers, slices, None and"):
         phalanx.Context("pair").run(lambda: phalanx.arange(3.0)[index])
+
+
+def test_masked_arrays_are_refused_with_what_to_do() -> None:
+    masked = np.ma.masked_array([1.0, 2.0], mask=[False, True])
+    with phalanx.Context("pair"):
+        for make in (phalanx.tensor, phalanx.from_numpy):
+            with pytest.raises(ArgumentError, match="filled"):
+                make(masked)
+        assert phalanx.from_numpy(masked.filled(0.0)).numpy().tolist() == [1.0, 0.0]

@@ -9,6 +9,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -279,6 +280,26 @@ def test_the_report_names_kernels_and_their_lines() -> None:
     assert repr(report).startswith("<phalanx.triton.TritonReport 2 launches")
 
 
+def test_the_critical_path_goes_through_lines() -> None:
+    n = 128
+    a, b, c = (np.ones((n, n), np.float16) for _ in range(3))
+    kernels.matmul[(4,)](a, b, c, n, n, n, n, 1, n, 1, n, 1, BLOCK_M=64, BLOCK_N=64, BLOCK_K=32, GROUP=8, LEAKY=False)
+    report = phalanx.triton.report()
+    path = report.to_dict()["run"]["critical_path"]
+    lines = {row["source"].strip(): row for row in path["lines"]}
+    dot = next(row for text, row in lines.items() if "tl.dot(" in text)
+    loads = [row for text, row in lines.items() if "tl.load(" in text]
+    # Products are on the path at their own line, and loads at theirs, wherever their tiles are used first.
+    assert dot["time_ps"]["compute"] > 0 and "dma" not in {kind for kind, time in dot["time_ps"].items() if time}
+    assert loads and all(row["time_ps"].get("compute", 0) == 0 for row in loads)
+    assert all(row["line"].split(":")[0].endswith("triton_kernels.py") and row["kernel"] == "matmul" for row in lines.values())
+    total = sum(row["total_ps"] for row in lines.values())
+    assert 0 < total <= sum(path["time_ps"].values())
+    text = str(report)
+    assert "through line" in text and "tl.dot(" in text
+    assert report.run is not None and "through line" in report.run._repr_html_()
+
+
 # In ranks.
 
 
@@ -483,13 +504,17 @@ def test_ctrl_c_ends_a_kernel(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True, env=environment) as child:
         assert child.stdout is not None
         assert child.stdout.readline() == "ready\n"
-        while child.poll() is None:
-            # The kernel may not have begun.
-            child.send_signal(signal.SIGINT)
-            time.sleep(0.2)
-            if child.stdout.readline() == "interrupted\n":
-                break
-        child.wait()
+        try:
+            # The kernel may not have begun, and Python ignores what is raised in a destructor: ask again.
+            for _ in range(300):
+                if child.poll() is not None:
+                    break
+                child.send_signal(signal.SIGINT)
+                with suppress(subprocess.TimeoutExpired):
+                    child.wait(0.2)
+            assert "interrupted" in child.stdout.read()
+        finally:
+            child.kill()
 
 
 # The guide.

@@ -1,4 +1,5 @@
-//! Interrupting a long run, and showing its progress: both are asked after a window of simulated time.
+//! Interrupting a long run, and showing its progress: both are asked after a window of simulated time, and while numbers are computed that
+//! somebody waits for.
 
 use crate::one_thread::OneThread;
 use phalanx_sim::executor::Sim;
@@ -7,8 +8,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Windows between two looks at the clock.
-const WINDOWS: u32 = 64;
+/// Questions between two looks at the clock: there is one after each window, and one before each operation of numbers that are awaited.
+const WINDOWS: u32 = 8;
 /// Time between two looks at Python's signals.
 const SIGNALS: Duration = Duration::from_millis(50);
 /// Time after which a run shows its progress, and between two showings.
@@ -61,6 +62,9 @@ impl Interrupt {
         let now = Instant::now();
         let (signals, shows) = {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            if state.raised.is_some() {
+                return true;
+            }
             let pause = now.duration_since(state.looked);
             // After a pause between two runs the time of the run counts anew.
             if pause > 4 * SHOWN {

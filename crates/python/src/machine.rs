@@ -43,6 +43,14 @@ impl MachineSpec {
         config::to_yaml(&self.0)
     }
 
+    /// The text of its file, for `pickle` and `copy`.
+    fn __reduce__<'py>(
+        slf: &Bound<'py, Self>,
+    ) -> PyResult<(Bound<'py, PyAny>, (&'static str, String))> {
+        let parse = slf.get_type().getattr("parse")?;
+        Ok((parse, ("pickle", slf.get().to_yaml())))
+    }
+
     #[getter]
     fn name(&self) -> &str {
         &self.0.name

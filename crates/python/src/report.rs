@@ -130,7 +130,25 @@ impl Report {
         dict.set_item("time_ps", stack(py, &path.spent)?)?;
         dict.set_item("complete", path.complete)?;
         dict.set_item("parts", parts)?;
+        if !path.lines.is_empty() {
+            dict.set_item("lines", self.path_lines(py)?)?;
+        }
         Ok(dict)
+    }
+
+    fn path_lines<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let list = PyList::empty(py);
+        for line in &self.0.critical_path.lines {
+            let row = PyDict::new(py);
+            row.set_item("kernel", &line.kernel)?;
+            row.set_item("line", &line.place)?;
+            row.set_item("source", &line.text)?;
+            row.set_item("steps", line.steps)?;
+            row.set_item("total_ps", line.time.as_ps())?;
+            row.set_item("time_ps", stack(py, &line.spent)?)?;
+            list.append(row)?;
+        }
+        Ok(list)
     }
 
     fn ranges<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {

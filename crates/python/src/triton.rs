@@ -222,7 +222,9 @@ impl Context {
         drop(range);
         self.finish(py, ended)?;
         let took = rank.now() - begun;
-        running.copy_back(py)?;
+        let copied = running.copy_back(py);
+        self.finish(py, Ok(()))?;
+        copied?;
         Ok(took.as_ps())
     }
 }

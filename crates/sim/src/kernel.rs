@@ -46,8 +46,8 @@ pub use gemm::{Gemm, GemmPlan, Operand, SplitGemm};
 pub use given::Seen;
 pub use in_switch::{Multicaster, Multicasting, Reducer, Reducing};
 pub use issued::{Computing, Issued, Loading};
-pub(crate) use lines::LineTotals;
 pub use lines::Lines;
+pub(crate) use lines::{Followed, LineTotals};
 pub use memory::Storing;
 pub use messages::{Receiver, Receiving, Sender, Sending};
 pub use places::Places;
@@ -110,6 +110,9 @@ pub enum KernelError {
     /// The kernel reads an element in a run without data.
     #[error("the kernel reads a number, and this run computes none (data is off)")]
     NoData,
+    /// [`Options::interrupt`](crate::machine::Options::interrupt) ended a computation of numbers.
+    #[error("the run was interrupted while numbers were computed")]
+    Interrupted,
     /// Sender and receiver have different settings of an edge.
     #[error("edge {edge}: the sender has {}, the receiver {}", specs.0, specs.1)]
     EdgeMismatch {
@@ -274,8 +277,17 @@ impl Tl {
             let error = KernelError::Shape { operation: "item", left, right };
             return Err(*self.fault(Box::new(error)));
         }
-        self.program.world().options.evaluator.force(std::slice::from_ref(&value));
+        self.force(&value)?;
         Ok(value.get(index))
+    }
+
+    /// Computes a value now, unless the run is interrupted.
+    #[track_caller]
+    fn force(&self, value: &crate::value::Value) -> Result<(), KernelError> {
+        if self.program.world().options.force(std::slice::from_ref(value)) {
+            return Ok(());
+        }
+        Err(*self.fault(Box::new(KernelError::Interrupted)))
     }
 
     /// Creates a tile filled with one number.

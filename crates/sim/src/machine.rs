@@ -95,6 +95,16 @@ impl Default for Options {
     }
 }
 
+impl Options {
+    /// Computes values now; false if the run is interrupted meanwhile.
+    pub(crate) fn force(&self, values: &[Value]) -> bool {
+        match &self.interrupt {
+            None => self.evaluator.force_while(values, &|| true),
+            Some(interrupt) => self.evaluator.force_while(values, &|| !interrupt()),
+        }
+    }
+}
+
 /// The failure of a run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RunError {

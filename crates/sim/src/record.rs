@@ -13,6 +13,7 @@ mod lines;
 mod log;
 mod notes;
 mod path;
+mod path_lines;
 mod ranges;
 mod sums;
 mod usage;
@@ -22,6 +23,7 @@ pub(crate) use lines::{LineTable, LineTotal};
 pub(crate) use log::Shared;
 pub(crate) use notes::{RecordNotes, StepsNotes};
 pub(crate) use path::{Entry, Gap, Gaps, Path, Step, StepId, Steps, stack_of};
+pub(crate) use path_lines::{LineMark, LineSum, LineSums};
 pub use ranges::{Owner, RangeSpan};
 pub(crate) use ranges::{RangeTotal, Ranges};
 pub use sums::PathPart;
@@ -297,22 +299,31 @@ impl Record {
         self.causes.latest()
     }
 
-    /// Returns the totals of a kernel's lines, which begin with the kernel's first program.
-    pub(crate) fn lines_of(&mut self, lines: &Rc<Lines>) -> LineTotals {
-        if let Some(known) = self.lines.iter().find(|known| Rc::ptr_eq(&known.lines, lines)) {
-            return known.totals.clone();
-        }
-        self.lines.push(LineTable::new(lines));
-        self.lines.last().map(|table| table.totals.clone()).unwrap_or_default()
+    /// Returns the number of a kernel's lines, and their totals, which begin with the kernel's first program.
+    pub(crate) fn lines_of(&mut self, lines: &Rc<Lines>) -> (u32, LineTotals) {
+        let known = self.lines.iter().rposition(|known| Rc::ptr_eq(&known.lines, lines));
+        let place = known.unwrap_or_else(|| {
+            self.lines.push(LineTable::new(lines));
+            self.lines.len() - 1
+        });
+        let number = u32::try_from(place).unwrap_or(u32::MAX - 1);
+        (number, self.lines[place].totals.clone())
     }
 
     /// Notes that a program spent a stretch of time at a line of its source, if the run is recorded (LIN-2).
-    pub(crate) fn at_line(&mut self, totals: &LineTotals, line: u32, span: (Time, Time), pe: PeId) {
-        let table = self.lines.iter().find(|table| Rc::ptr_eq(&table.totals, totals));
+    pub(crate) fn at_line(&mut self, table: u32, line: u32, span: (Time, Time), pe: PeId) {
+        let table = self.lines.get(table as usize);
         let found = table.and_then(|table| table.lines.lines.get(line as usize));
         if let Some((place, text)) = found.filter(|(place, _)| !place.is_empty()) {
             let name = Some(self.names.number(&format!("{place} {}", text.trim())));
             self.ops.push(Op { name, ..Op::new(span, Resource::Program(pe), "line", 0) });
+        }
+    }
+
+    /// Marks the end of a path with a line, if its last step is one of this SIP and has no mark.
+    pub(crate) fn mark(&mut self, path: &Path, line: LineMark) {
+        if path.last().sip() == Some(self.sip) {
+            self.steps.mark(path.last(), line);
         }
     }
 

@@ -96,6 +96,23 @@ pub struct LineUsage {
     pub operations: u64,
 }
 
+/// The part of a line of a kernel's source in the critical path.
+#[derive(Clone, Debug)]
+pub struct PathLine {
+    /// The kernel.
+    pub kernel: String,
+    /// File and line.
+    pub place: String,
+    /// The text of the line; empty if the source is not at hand.
+    pub text: String,
+    /// The time on the path that leads to the ends of operations issued there, waits between them included.
+    pub time: Time,
+    /// The time of the operations on the path, by kind.
+    pub spent: Stack,
+    /// Number of steps of the path.
+    pub steps: u64,
+}
+
 /// The ranges of one name.
 #[derive(Clone, Debug)]
 pub struct RangeUsage {

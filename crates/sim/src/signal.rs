@@ -20,9 +20,8 @@ impl<T> Clone for Signal<T> {
 
 struct State<T> {
     sim: Sim,
-    /// The condition and the processes that could set it, for messages.
-    what: String,
-    providers: Vec<String>,
+    /// The condition and the processes that could set it, for messages: words are made when somebody reads them.
+    explain: Box<dyn Fn() -> Wait>,
     value: RefCell<Option<T>>,
     waiters: WaitQueue,
 }
@@ -36,10 +35,15 @@ impl<T: Clone> Signal<T> {
 
     /// Creates a signal with a description of the condition and all processes that could set it.
     pub fn described(sim: &Sim, what: impl Into<String>, providers: Vec<String>) -> Self {
+        let what = what.into();
+        Self::explained(sim, move || Wait { what: what.clone(), providers: providers.clone() })
+    }
+
+    /// Creates a signal whose condition, and the processes that could set it, are put into words when they are asked for.
+    pub fn explained(sim: &Sim, explain: impl Fn() -> Wait + 'static) -> Self {
         Self(Rc::new(State {
             sim: sim.clone(),
-            what: what.into(),
-            providers,
+            explain: Box::new(explain),
             value: RefCell::new(None),
             waiters: WaitQueue::default(),
         }))
@@ -48,7 +52,7 @@ impl<T: Clone> Signal<T> {
     /// Sets the signal and resumes all waiting processes.
     pub fn set(&self, value: T) {
         let before = self.0.value.replace(Some(value));
-        assert!(before.is_none(), "SIG-1: set twice: {}", self.0.what);
+        assert!(before.is_none(), "SIG-1: set twice: {}", (self.0.explain)().what);
         self.0.waiters.wake_all(&self.0.sim);
     }
 
@@ -80,8 +84,7 @@ impl<T: Clone> Future for WaitFor<T> {
         }
         let state = &*this.state;
         state.waiters.join(&mut this.ticket, state.sim.task());
-        let describe = || Wait { what: state.what.clone(), providers: state.providers.clone() };
-        state.sim.waiting(describe);
+        state.sim.waiting(|| (state.explain)());
         Poll::Pending
     }
 }

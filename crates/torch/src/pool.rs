@@ -11,14 +11,17 @@
 //! - **POOL-2 (bounded).** At most [`Pool::BACKLOG`] started values wait; the caller that starts one more computes it.
 //! - **POOL-3 (no hang).** A panic while computing reaches the caller that forces that value; it stops no worker and blocks no
 //!   caller. Dropping the pool joins its threads.
+//! - **POOL-4 (stops).** When the caller of `force_while` stops, no thread begins another operation of that call; what is left is computed when it
+//!   is read.
 
 use phalanx_sim::value::{Evaluator, Inline, Value};
 use std::any::Any;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 /// An [`Evaluator`] with threads of its own.
 pub struct Pool {
@@ -66,23 +69,24 @@ impl Pool {
 }
 
 impl Evaluator for Pool {
-    fn force(&self, values: &[Value]) {
+    fn force_while(&self, values: &[Value], goes_on: &dyn Fn() -> bool) -> bool {
         let parts: Vec<Value> = values.iter().flat_map(Value::pending_parts).collect();
         if self.workers.is_empty() || parts.len() < 2 {
-            return Inline.force(values);
+            return Inline.force_while(values, goes_on);
         }
         let batch = Arc::new(Batch::new(parts));
         self.shared.lock().batches.push_back(Arc::clone(&batch));
         self.shared.work.notify_all();
-        batch.work();
-        let panic = batch.wait();
+        let asks = || goes_on() || batch.stop();
+        batch.work(&asks);
+        let panic = batch.wait(&asks);
         // A batch keeps its values alive: it must not stay in the queue after the call.
         self.shared.lock().batches.retain(|other| !Arc::ptr_eq(other, &batch));
         if let Some(panic) = panic {
             resume_unwind(panic);
         }
         // Only joins of the parts may be left.
-        Inline.force(values);
+        !batch.is_stopped() && Inline.force_while(values, goes_on)
     }
 
     fn start(&self, value: &Value) {
@@ -130,9 +134,9 @@ impl Shared {
     fn work(&self) {
         while let Some(job) = self.next() {
             match job {
-                Job::Batch(batch) => batch.work(),
+                Job::Batch(batch) => batch.work(&|| !batch.is_stopped()),
                 // The panic happens again, and is reported, when the value is read.
-                Job::Started(value) => drop(compute(&value)),
+                Job::Started(value) => drop(compute(&value, &|| true)),
             }
         }
     }
@@ -166,10 +170,13 @@ impl Queue {
     }
 }
 
-fn compute(value: &Value) -> thread::Result<()> {
+fn compute(value: &Value, goes_on: &dyn Fn() -> bool) -> thread::Result<bool> {
     // A panic leaves a value uncomputed.
-    catch_unwind(AssertUnwindSafe(|| Inline.force(std::slice::from_ref(value))))
+    catch_unwind(AssertUnwindSafe(|| Inline.force_while(std::slice::from_ref(value), goes_on)))
 }
+
+/// The time between two questions of a caller that waits for other threads.
+const ASKING: Duration = Duration::from_millis(20);
 
 /// The values of one call of `force`.
 struct Batch {
@@ -177,6 +184,8 @@ struct Batch {
     next: AtomicUsize,
     state: Mutex<Progress>,
     done: Condvar,
+    /// True if the caller does not want the rest.
+    stopped: AtomicBool,
 }
 
 #[derive(Default)]
@@ -188,7 +197,7 @@ struct Progress {
 impl Batch {
     fn new(values: Vec<Value>) -> Self {
         let (next, state, done) = (AtomicUsize::new(0), Mutex::default(), Condvar::new());
-        Self { values, next, state, done }
+        Self { values, next, state, done, stopped: AtomicBool::new(false) }
     }
 
     fn is_taken(&self) -> bool {
@@ -196,13 +205,25 @@ impl Batch {
         self.next.load(Ordering::Relaxed) >= self.values.len()
     }
 
-    /// Computes values until all are taken.
-    fn work(&self) {
+    fn is_stopped(&self) -> bool {
+        // SYNC: a hint to stop early; nothing else depends on it.
+        self.stopped.load(Ordering::Relaxed)
+    }
+
+    /// Stops all threads before their next operation; returns false.
+    fn stop(&self) -> bool {
+        // SYNC: as above.
+        self.stopped.store(true, Ordering::Relaxed);
+        false
+    }
+
+    /// Computes values until all are taken, as long as `goes_on` says so.
+    fn work(&self, goes_on: &dyn Fn() -> bool) {
         loop {
             // SYNC: hands out each index once; the values themselves synchronise.
             let i = self.next.fetch_add(1, Ordering::Relaxed);
             let Some(value) = self.values.get(i) else { return };
-            let result = compute(value);
+            let result = compute(value, goes_on);
             let mut state = self.lock();
             state.finished += 1;
             state.panic = state.panic.take().or(result.err());
@@ -212,11 +233,18 @@ impl Batch {
         }
     }
 
-    /// Waits until all values are computed; returns a panic, if there was one.
-    fn wait(&self) -> Option<Box<dyn Any + Send>> {
+    /// Waits until all values are computed or given up, and asks `goes_on` meanwhile; returns a panic, if there was one.
+    fn wait(&self, goes_on: &dyn Fn() -> bool) -> Option<Box<dyn Any + Send>> {
         let mut state = self.lock();
         while state.finished < self.values.len() {
-            state = self.done.wait(state).unwrap_or_else(PoisonError::into_inner);
+            let waited = self.done.wait_timeout(state, ASKING);
+            let (next, is_late) = waited.unwrap_or_else(PoisonError::into_inner);
+            state = next;
+            if is_late.timed_out() && !self.is_stopped() {
+                drop(state);
+                goes_on();
+                state = self.lock();
+            }
         }
         state.panic.take()
     }

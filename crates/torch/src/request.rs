@@ -28,7 +28,7 @@ pub struct Handle {
 
 struct State {
     number: u64,
-    name: String,
+    name: Rc<str>,
     rank: Rank,
     over: Signal<Result<Cause, Error>>,
     failure: RefCell<Option<Error>>,
@@ -49,7 +49,7 @@ impl Handle {
 
     /// The name of its process in reports.
     pub(crate) fn process(&self) -> String {
-        format!("rank{} #{} {}", self.state.rank.rank(), self.state.number, self.state.name)
+        process_name(self.state.rank.rank(), self.state.number, &self.state.name)
     }
 
     /// Its rank.
@@ -107,6 +107,11 @@ impl Handle {
     }
 }
 
+/// Returns the name of a request's process.
+fn process_name(rank: usize, number: u64, name: &str) -> String {
+    format!("rank{rank} #{number} {name}")
+}
+
 /// The access of a request to memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
@@ -148,13 +153,13 @@ impl Rank {
     {
         let RequestSpec { what, subject, touches, after } = asked;
         let number = self.next_request();
-        let name = format!("{what} {subject}");
-        let provider = format!("rank{} #{number} {name}", self.rank());
-        let over = Signal::described(
-            self.host().sim(),
-            format!("the end of `{name}`"),
-            vec![provider.clone()],
-        );
+        let name: Rc<str> = format!("{what} {subject}").into();
+        let provider = process_name(self.rank(), number, &name);
+        let (rank, known) = (self.rank(), name.clone());
+        let over = Signal::explained(self.host().sim(), move || Wait {
+            what: format!("the end of `{known}`"),
+            providers: vec![process_name(rank, number, &known)],
+        });
         let state = State {
             number,
             name,

@@ -50,8 +50,8 @@ pub struct Tensor {
     pub(crate) rank: Rank,
     pub(crate) storage: Rc<Storage>,
     dtype: DType,
-    shape: Vec<usize>,
-    strides: Vec<usize>,
+    shape: Rc<[usize]>,
+    strides: Rc<[usize]>,
     offset: usize,
 }
 
@@ -93,7 +93,7 @@ impl Tensor {
 
     /// True if its elements are adjacent, in order.
     pub fn is_contiguous(&self) -> bool {
-        self.strides == dense(&self.shape) || self.numel() == 0
+        is_dense(&self.shape, &self.strides) || self.numel() == 0
     }
 
     /// True if it is all of its storage, in order.
@@ -101,6 +101,13 @@ impl Tensor {
         self.is_contiguous()
             && self.offset == 0
             && self.numel() == self.storage.rows * self.storage.columns
+    }
+
+    /// True if the other one is the same view of the same storage.
+    pub fn is(&self, other: &Self) -> bool {
+        let same_view = self.offset == other.offset && self.dtype == other.dtype;
+        let same_shape = self.shape == other.shape && self.strides == other.strides;
+        Rc::ptr_eq(&self.storage, &other.storage) && same_view && same_shape
     }
 
     /// Waits for the last requests that write it.
@@ -165,6 +172,16 @@ impl fmt::Debug for Tensor {
             self.rank.rank()
         )
     }
+}
+
+/// True if elements with these strides are adjacent, in order.
+fn is_dense(shape: &[usize], strides: &[usize]) -> bool {
+    let mut next = 1_usize;
+    shape.iter().zip(strides).rev().all(|(dim, stride)| {
+        let expected = next;
+        next = next.saturating_mul((*dim).max(1));
+        *stride == expected
+    })
 }
 
 /// The strides of elements that are adjacent, in order.

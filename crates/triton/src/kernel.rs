@@ -138,7 +138,7 @@ impl Kernel {
         let mut touched: Vec<(Tensor, bool)> = Vec::new();
         for (parameter, argument) in self.program.parameters.iter().zip(arguments) {
             if let Argument::Pointer(tensor, _) | Argument::Described { tensor, .. } = argument {
-                touched.push((tensor.clone(), parameter.is_written));
+                touch(&mut touched, tensor, parameter.is_written);
             }
             let value = value_of(argument, &parameter.kind, &mut space)?;
             let Some(value) = value else {
@@ -151,7 +151,7 @@ impl Kernel {
         }
         if self.uses_pointers_from_memory() {
             let writes = self.program.code.iter().any(|instruction| instruction.op.writes());
-            touched.extend(mapped.iter().map(|(_, tensor)| (tensor.clone(), writes)));
+            mapped.iter().for_each(|(_, tensor)| touch(&mut touched, tensor, writes));
         }
         let args: Vec<Arg> = touched
             .iter()
@@ -209,6 +209,14 @@ impl Launched {
     pub fn span(&self) -> Option<(Time, Time)> {
         let (first, last) = self.span.get();
         (first <= last).then(|| (Time::ps(first), Time::ps(last)))
+    }
+}
+
+/// Notes an access to a tensor, once for all arguments that are the same tensor.
+fn touch(touched: &mut Vec<(Tensor, bool)>, tensor: &Tensor, writes: bool) {
+    match touched.iter_mut().find(|(known, _)| known.is(tensor)) {
+        Some((_, known)) => *known |= writes,
+        None => touched.push((tensor.clone(), writes)),
     }
 }
 

@@ -107,7 +107,8 @@ class Device:
         self.machine = machine
         self.data = data
         self.step_limit = step_limit
-        self.launches: deque[Launch] = deque(maxlen=4096)
+        #: The latest launches, as :class:`Launch` has them.
+        self._launches: deque[tuple[Any, ...]] = deque(maxlen=4096)
         #: Simulated picoseconds of all launches so far, which events read.
         self.clock_ps = 0
         self._settings = settings
@@ -121,6 +122,11 @@ class Device:
         self.benchmarking = False
         self._sightings = 0
         self.estimating = False
+
+    @property
+    def launches(self) -> list[Launch]:
+        """The latest launches, oldest first."""
+        return [Launch(*launch) for launch in self._launches]
 
     @property
     def context(self) -> Context:
@@ -163,12 +169,12 @@ class Device:
             if took is not None:
                 self.clock_ps += took
                 return
-        context = self.context
+        context = self._contexts.get(self.data) or self.context
         took = context._core.run_triton(context._main_ranks(None)[0], kernel.core, bound.arguments, bound.spans, shape)
         if key is not None and self._sightings:
             self._times_now[key] = took
         self.clock_ps += took
-        self.launches.append(Launch(kernel.name, grid, took, num_warps, num_stages))
+        self._launches.append((kernel.name, grid, took, num_warps, num_stages))
 
     def _run_in_rank(self, kernel: Loaded, arguments: Sequence[Any], shape: tuple[tuple[int, int, int], int, int]) -> None:
         """Runs a kernel on the SIP of the rank that launches it."""

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from .._tensor import Tensor
 from ..errors import ArgumentError
 
-__all__ = ["ARRAYS", "DEVICE_TYPES", "Array", "Span", "alignment", "placed", "spans_of_tables"]
+__all__ = ["ARRAYS", "DEVICE_TYPES", "Array", "Span", "alignment", "placed", "spans_of_tables", "specialized"]
 
 #: The element types of Triton: the type of a tensor here, the type of the array that its elements are copied from, and the bytes of an
 #: element. Signs do not matter to memory.
@@ -54,9 +54,6 @@ class Array:
 
 def alignment(array: Any) -> int:
     """The distance of an array's or a tensor's first byte from a multiple of 16 bytes."""
-    known = _passed.get(id(array))
-    if known is not None and known[0]() is array:
-        return known[2] & 15
     return (_beyond(array) if type(array) is Tensor else address_of(array)) % 16
 
 
@@ -68,8 +65,8 @@ def address_of(argument: Any) -> int:
     """The address of the first element of an argument in the memory of the host."""
     if type(argument) is np.ndarray:
         known = _passed.get(id(argument))
-        if known is not None and known[0]() is argument:
-            return known[2]
+        if known is not None and known.array() is argument:
+            return known.address
         return int(argument.__array_interface__["data"][0])
     return int(argument.data_ptr())
 
@@ -78,9 +75,17 @@ def placed(argument: Any) -> tuple[Span, int]:
     """The memory that an argument is a part of, and the address of its first element."""
     if type(argument) is np.ndarray:
         known = _passed.get(id(argument))
-        if known is not None and known[0]() is argument and known[1].writable == argument.flags.writeable:
-            return known[1], known[2]
+        if known is not None and known.array() is argument and known.span.writable == argument.flags.writeable:
+            return known.span, known.address
     return Span.of(argument), address_of(argument)
+
+
+def specialized(array: Any) -> dict[tuple[bool, bool, bool], Any] | None:
+    """What Triton said of an array of numpy that was an argument before, by how it asked."""
+    known = _passed.get(id(array))
+    if known is not None and known.array() is array and known.dtype is array.dtype:
+        return known.specialized
+    return None
 
 
 class Span:
@@ -149,15 +154,25 @@ def _over(address: int, size: int, kind: str, writable: bool) -> npt.NDArray[Any
     return found
 
 
-#: The arrays of numpy that were arguments and are alive: each with the memory that it is a part of, and its own address.
-_passed: dict[int, tuple[Any, Span, int]] = {}
+class _Passed:
+    """An array of numpy that was an argument: the memory that it is a part of, its own address, and what Triton said of it."""
+
+    __slots__ = ("address", "array", "dtype", "span", "specialized")
+
+    def __init__(self, array: weakref.ref[Any], span: Span, address: int, dtype: Any) -> None:
+        self.array, self.span, self.address, self.dtype = array, span, address, dtype
+        self.specialized: dict[tuple[bool, bool, bool], Any] = {}
+
+
+#: The arrays of numpy that were arguments and are alive.
+_passed: dict[int, _Passed] = {}
 
 
 def _of_numpy(array: npt.NDArray[Any]) -> Span:
     key = id(array)
     known = _passed.get(key)
-    if known is not None and known[0]() is array and known[1].writable == array.flags.writeable:
-        return known[1]
+    if known is not None and known.array() is array and known.span.writable == array.flags.writeable:
+        return known.span
     root: Any = array
     while isinstance(root.base, np.ndarray):
         root = root.base
@@ -168,7 +183,7 @@ def _of_numpy(array: npt.NDArray[Any]) -> Span:
         _passed.pop(key, None)
 
     # `resize` gives an array other memory; one that has a weak reference refuses.
-    _passed[key] = (weakref.ref(array, forget), span, int(array.__array_interface__["data"][0]))
+    _passed[key] = _Passed(weakref.ref(array, forget), span, int(array.__array_interface__["data"][0]), array.dtype)
     return span
 
 
@@ -211,9 +226,9 @@ def _alive() -> list[Span]:
                 del _tensors[key]
             else:
                 yield Span.of(tensor)
-        for reference, span, _ in list(_passed.values()):
-            if reference() is not None:
-                yield span
+        for passed in list(_passed.values()):
+            if passed.array() is not None:
+                yield passed.span
 
     return [span for span in spans() if span.size]
 

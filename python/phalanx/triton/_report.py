@@ -19,7 +19,7 @@ class TritonReport:
 
     def __init__(self, device: Device) -> None:
         self.machine = device.machine.name
-        self.launches: list[Launch] = list(device.launches)
+        self.launches: list[Launch] = device.launches
         #: The report of the simulation: where the time went.
         self.run: Report | None = device.context.report() if self.launches else None
 

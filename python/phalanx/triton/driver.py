@@ -15,7 +15,7 @@ from ..errors import KernelError
 from . import _torch
 from ._device import Loaded, current
 from ._events import Interface
-from ._memory import ARRAYS, Array, alignment
+from ._memory import ARRAYS, Array, alignment, specialized
 
 __all__ = ["Launcher", "PhalanxDriver", "Utilities"]
 
@@ -186,7 +186,15 @@ def _take_arrays() -> None:
 
     def specialize(backend: Any, argument: Any, constant: bool, special: bool, align: bool) -> Any:
         if type(argument) not in ARRAYS:
+            if isinstance(argument, tuple):
+                argument = _wrapped(argument)
             return stock(backend, argument, constant, special, align)
+        before = specialized(argument)
+        if before is not None:
+            found = before.get((constant, special, align))
+            if found is None:
+                found = before[constant, special, align] = stock(backend, Array(argument), constant, special, align)
+            return found
         key = (argument.dtype, alignment(argument), constant, special, align)
         found = known.get(key)
         if found is None:
@@ -195,6 +203,12 @@ def _take_arrays() -> None:
 
     specialize._takes_arrays = True  # type: ignore[attr-defined]
     jit.native_specialize_impl = specialize
+
+
+def _wrapped(parts: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The same tuple, its arrays in words that Triton knows."""
+    given = (_wrapped(part) if isinstance(part, tuple) else Array(part) if type(part) in ARRAYS else part for part in parts)
+    return type(parts)(*given) if hasattr(parts, "_fields") else tuple(given)
 
 
 @functools.cache

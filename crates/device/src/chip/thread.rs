@@ -183,11 +183,11 @@ struct CountingEvaluator {
 }
 
 impl Evaluator for CountingEvaluator {
-    fn force(&self, values: &[Value]) {
-        for value in values {
+    fn force_while(&self, values: &[Value], goes_on: &dyn Fn() -> bool) -> bool {
+        values.iter().all(|value| {
             self.computed.fetch_add(1, Ordering::Relaxed);
-            Inline.force(std::slice::from_ref(value));
-        }
+            Inline.force_while(std::slice::from_ref(value), goes_on)
+        })
     }
 
     fn start(&self, value: &Value) {

@@ -194,9 +194,9 @@ pub(super) fn load(program: &Program, pieces: impl FnOnce() -> [Option<Piece>; 2
     }
     let pieces = pieces();
     let bytes = pieces.iter().flatten().map(|piece| piece.bytes).sum();
-    program.count_operation(bytes);
     let count = if pieces[1].is_some() { 2 } else { 1 };
     let transfer = program.transfer(bytes, count);
+    program.count_transfer(&transfer);
     issue(program, count, |sip, ask| {
         program.world().ask_load(sip, ask, transfer.clone(), pieces);
     });
@@ -210,8 +210,8 @@ pub(super) fn store(program: &Program, piece: impl FnOnce() -> Piece) -> End {
         return End::At(Time::ZERO);
     }
     let piece = piece();
-    program.count_operation(piece.bytes);
     let transfer = program.transfer(piece.bytes, 1);
+    program.count_transfer(&transfer);
     issue(program, 1, |sip, ask| {
         program.world().ask_store(sip, ask, transfer.clone(), piece);
     });

@@ -190,7 +190,7 @@ impl Tl {
         if offsets.dtype().is_float() {
             return Err(*self.fault(Box::new(super::math::not_taken("places", offsets))));
         }
-        self.program().world().options.evaluator.force(std::slice::from_ref(&value));
+        self.force(&value)?;
         Ok(value.to_i64())
     }
 

@@ -1,11 +1,11 @@
 //! A running kernel: the accounting of its time, and its critical path.
 
 use super::tile::Tiles;
-use super::{KernelError, LineTotals};
+use super::{Followed, KernelError};
 use crate::executor::{Sim, TaskId, Wait};
 use crate::machine::{Engine, Transfer, Transfers, World};
 use crate::memory::Region;
-use crate::record::{Gap, LineTotal, Path, Resource, StallSpan};
+use crate::record::{Gap, LineMark, LineTotal, Path, Resource, StallSpan};
 use crate::stall::Kind;
 use crate::time::{Bytes, Capacity, Time};
 use crate::topology::PeId;
@@ -50,7 +50,7 @@ pub(crate) struct Program {
     refused: RefCell<Option<KernelError>>,
     /// The number of the line of its source, if it says.
     line: Cell<Option<u32>>,
-    lines: RefCell<Option<LineTotals>>,
+    lines: RefCell<Option<Followed>>,
 }
 
 /// The scratch memory that was free when a request for more failed.
@@ -240,7 +240,7 @@ impl Program {
             return;
         }
         if self.line.get().is_some() || self.world.options.record {
-            self.note_parts(parts);
+            self.note_parts(parts, path);
         }
         for &(until, kind) in parts {
             if until > cursor {
@@ -256,11 +256,12 @@ impl Program {
     /// Notes the parts of a wait for its line, and for the log.
     #[cold]
     #[inline(never)]
-    fn note_parts(&self, parts: &[(Time, Kind)]) {
+    fn note_parts(&self, parts: &[(Time, Kind)], path: &Path) {
         let mut cursor = self.cursor.get();
+        self.on_line(|_, mark| self.mark(path, mark));
         for &(until, kind) in parts {
             if until > cursor {
-                self.on_line(|total| total.stack.add(kind, until - cursor));
+                self.on_line(|total, _| total.stack.add(kind, until - cursor));
                 if self.world.options.record {
                     self.record_stall(kind, cursor, until);
                 }
@@ -272,7 +273,11 @@ impl Program {
     /// Ends a wait for a load or a store that ends now.
     pub(crate) fn waited_for_transfer(&self, transfer: &Transfer) {
         if self.cursor.get() < self.sim().now() {
-            self.waited_for(&transfer.parts(), &transfer.path().get());
+            let path = transfer.path().get();
+            if self.has_lines() {
+                self.mark(&path, transfer.line());
+            }
+            self.waited_for(&transfer.parts(), &path);
         }
     }
 
@@ -282,16 +287,30 @@ impl Program {
             let resource = Resource::Program(self.pe);
             let sip = &mut *self.world.sips[self.pe.sip as usize].borrow_mut();
             sip.record.stall(|| StallSpan { resource, kind, from, to });
-            if let (Some(line), Some(totals)) = (self.line.get(), &*self.lines.borrow()) {
-                sip.record.at_line(totals, line, (from, to), self.pe);
+            if let (Some(line), Some(followed)) = (self.line.get(), &*self.lines.borrow()) {
+                sip.record.at_line(followed.table, line, (from, to), self.pe);
             }
         }
     }
 
     /// Accounts for the time by lines from now on.
-    pub(super) fn follow(&self, totals: LineTotals) {
+    pub(super) fn follow(&self, followed: Followed) {
+        self.mark(&self.path.get(), LineMark::OUTSIDE);
         self.line.set(Some(0));
-        self.lines.replace(Some(totals));
+        self.lines.replace(Some(followed));
+    }
+
+    /// True if the program accounts by lines.
+    #[inline]
+    pub(super) fn has_lines(&self) -> bool {
+        self.line.get().is_some()
+    }
+
+    /// Marks the end of a path with a line, unless it has a mark (LIN-3).
+    #[cold]
+    fn mark(&self, path: &Path, line: LineMark) {
+        let sip = &mut *self.world.sips[self.pe.sip as usize].borrow_mut();
+        sip.record.mark(path, line);
     }
 
     /// Sets the line, if the program accounts by lines.
@@ -303,14 +322,12 @@ impl Program {
     }
 
     /// Changes the totals of the current line, if the program has lines.
-    #[inline]
-    pub(super) fn on_line(&self, change: impl FnOnce(&mut LineTotal)) {
-        if let Some(line) = self.line.get() {
-            let lines = self.lines.borrow();
-            let mut totals = lines.as_ref().map(|totals| totals.borrow_mut());
-            if let Some(total) = totals.as_mut().and_then(|totals| totals.get_mut(line as usize)) {
-                change(total);
-            }
+    pub(super) fn on_line(&self, change: impl FnOnce(&mut LineTotal, LineMark)) {
+        if let Some(line) = self.line.get()
+            && let Some(followed) = &*self.lines.borrow()
+            && let Some(total) = followed.totals.borrow_mut().get_mut(line as usize)
+        {
+            change(total, LineMark::new(followed.table, line));
         }
     }
 

@@ -3,7 +3,7 @@
 //! - **GRD-1 (in order).** The PEs of a launch take its programs in the order of their numbers: a PE takes the next program
 //!   when it is free, and keeps its turn until no program is left.
 
-use super::host::{Cause, Host, Launch};
+use super::host::{Cause, Host, Launch, the_end_of};
 use super::{RunError, run_kernel};
 use crate::kernel::{GridShape, Group, KernelError, Program, Tl};
 use crate::signal::Signal;
@@ -45,11 +45,10 @@ impl Host {
         }
         assert!(pes.iter().all(|pe| pe.sip == self.sip), "HST-1: a launch stays within its SIP");
         let Launch { name, label, cause, exclusive, .. } = launch;
-        let providers = pes.iter().map(|pe| format!("{name}@{pe}")).collect();
-        let ended = Signal::described(self.sim(), format!("the end of `{name}`"), providers);
         if pes.is_empty() {
             return Ok(cause);
         }
+        let ended = the_end_of(self.sim(), name, pes);
         let programs = Rc::new(Programs {
             host: self.clone(),
             name: name.to_owned(),

@@ -14,7 +14,7 @@ use super::flights::{Journey, Purpose};
 use super::noc::{Route, Stage};
 use super::transfer::Transfer;
 use super::{COMMAND, Machine, RunError, Selection, World, run_program};
-use crate::executor::{JoinHandle, Partition, Sim};
+use crate::executor::{JoinHandle, Partition, Sim, Wait};
 use crate::ipcq::EdgeName;
 use crate::kernel::{GridShape, Group, KernelError, Program, Tl};
 use crate::memory::{MemoryError, Region};
@@ -24,11 +24,10 @@ use crate::spec::MachineSpec;
 use crate::stall::Kind;
 use crate::time::{Bytes, Time};
 use crate::topology::PeId;
-use crate::value::{DType, Evaluator, Value};
+use crate::value::{DType, Value};
 use crate::wire::Flight;
 use std::cell::Cell;
 use std::rc::Rc;
-use std::sync::Arc;
 
 /// The critical path to an instant, passed from one operation to the next.
 #[derive(Clone, Copy, Debug, Default)]
@@ -149,15 +148,27 @@ impl Host {
         self.world.options.data
     }
 
-    /// Returns the evaluator of the data.
-    pub fn evaluator(&self) -> &Arc<dyn Evaluator> {
-        &self.world.options.evaluator
+    /// Computes values now.
+    ///
+    /// # Errors
+    ///
+    /// [`RunError::Interrupted`] if [`Options::interrupt`](super::Options::interrupt) ends the computation.
+    pub fn force(&self, values: &[Value]) -> Result<(), RunError> {
+        if self.world.options.force(values) {
+            return Ok(());
+        }
+        Err(RunError::Interrupted(self.sim().now()))
     }
 
     /// Returns the PEs of the SIP.
     pub fn pes(&self) -> Vec<PeId> {
+        self.first_pes(usize::MAX)
+    }
+
+    /// Returns the first PEs of the SIP, at most `most`.
+    pub fn first_pes(&self, most: usize) -> Vec<PeId> {
         let sip = self.world.sips[self.sip as usize].borrow();
-        (0..sip.pes.len()).map(|index| sip.pe_id(self.sip, index)).collect()
+        (0..sip.pes.len().min(most)).map(|index| sip.pe_id(self.sip, index)).collect()
     }
 
     /// Maps memory in a cube's HBM; the driver allocates without a command to the SIP.
@@ -270,11 +281,10 @@ impl Host {
         let Launch { name, label, pes, cause, exclusive } = launch;
         assert!(pes.iter().all(|pe| pe.sip == self.sip), "HST-1: a launch stays within its SIP");
         let group = Group::new(name, shape, pes);
-        let names = pes.iter().map(|pe| format!("{name}@{pe}")).collect();
-        let ended = Signal::described(self.sim(), format!("the end of `{name}`"), names);
         if pes.is_empty() {
             return Ok(cause);
         }
+        let ended = the_end_of(self.sim(), name, pes);
         let left = Rc::new(Cell::new((pes.len(), cause)));
         let mut programs = Vec::new();
         for (number, pe) in pes.iter().enumerate() {
@@ -376,4 +386,13 @@ impl Host {
     pub fn log(&self, request: impl FnOnce() -> Request) {
         self.sip_mut().record.request(request);
     }
+}
+
+/// Returns the signal of the end of a kernel's programs.
+pub(super) fn the_end_of<T: Clone>(sim: &Sim, name: &str, pes: &[PeId]) -> Signal<T> {
+    let (name, pes): (Rc<str>, Rc<[PeId]>) = (name.into(), pes.into());
+    Signal::explained(sim, move || Wait {
+        what: format!("the end of `{name}`"),
+        providers: pes.iter().map(|pe| format!("{name}@{pe}")).collect(),
+    })
 }

@@ -1,7 +1,7 @@
 //! Loads, stores and requests of the host under way: their ends become known when their last stage is reached.
 
 use crate::executor::{Key, Sim, TaskId};
-use crate::record::{Path, Resource, Use};
+use crate::record::{LineMark, Path, Resource, Use};
 use crate::stall::Kind;
 use crate::time::Time;
 use crate::topology::PeId;
@@ -30,6 +30,8 @@ pub(crate) struct Transfer {
     progress: Cell<Progress>,
     /// The process that waits for the end, and the key of its resumption.
     waiter: Cell<Option<(Key, TaskId)>>,
+    /// The line that asked for it, if its program has lines.
+    line: Cell<LineMark>,
 }
 
 /// The transfers of one program, which are used again when nobody has them any more.
@@ -94,6 +96,7 @@ impl Transfer {
             path: Cell::default(),
             progress: Cell::new(Progress { hbm_wait, mesh_wait, head, slowest }),
             waiter: Cell::new(None),
+            line: Cell::default(),
         }
     }
 
@@ -110,6 +113,15 @@ impl Transfer {
 
     pub(crate) fn pe(&self) -> PeId {
         self.pe
+    }
+
+    /// Returns the line that asked for it. It has a meaning only if the program has lines.
+    pub(crate) fn line(&self) -> LineMark {
+        self.line.get()
+    }
+
+    pub(crate) fn set_line(&self, line: LineMark) {
+        self.line.set(line);
     }
 
     pub(crate) fn bytes(&self) -> u64 {

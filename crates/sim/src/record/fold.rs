@@ -2,6 +2,7 @@
 //! [`Chain`] with the sums of its steps. What is left is a forest with fewer than two chains for each live path (REC-2).
 
 use super::path::{Step, StepId, Steps};
+use super::path_lines::LineSums;
 use super::sums::{PathPart, Sums};
 use super::usage::Mark;
 use crate::time::Time;
@@ -22,6 +23,8 @@ pub(crate) struct Chain {
     /// Time behind the wires outside SIPs, between its steps.
     pub(crate) latency: Time,
     pub(crate) parts: Vec<PathPart>,
+    /// The lines of its steps, if any step of the run has one.
+    pub(crate) lines: Option<Box<LineSums>>,
     mark: Mark,
 }
 
@@ -124,11 +127,13 @@ struct Forest<'a, 'b> {
     kept: Vec<StepId>,
     sums: Sums,
     lost: u64,
+    has_lines: bool,
 }
 
 impl<'a, 'b> Forest<'a, 'b> {
     fn new(all: &'a mut [&'b mut Steps]) -> Self {
-        Self { all, kept: Vec::new(), sums: Sums::default(), lost: 0 }
+        let has_lines = all.iter().any(|steps| steps.has_lines);
+        Self { all, kept: Vec::new(), sums: Sums::default(), lost: 0, has_lines }
     }
 
     /// Marks the way back from the end of a path.
@@ -217,7 +222,8 @@ impl<'a, 'b> Forest<'a, 'b> {
                 (chain.to, chain.ends_outside)
             }
         };
-        Chain { sequence: id.sequence(), from: to, to, ends_outside, ..Chain::default() }
+        let lines = self.has_lines.then(Box::default);
+        Chain { sequence: id.sequence(), from: to, to, ends_outside, lines, ..Chain::default() }
     }
 
     /// Lets a chain begin with a step or a chain before it.
@@ -227,6 +233,11 @@ impl<'a, 'b> Forest<'a, 'b> {
             Place::Step(index) => {
                 let Step { parent, what, from, to } = self.all[sip].list[index];
                 self.sums.add(what, to - from);
+                if let Some(lines) = &mut chain.lines {
+                    let place = (self.all[sip].sip(), self.all[sip].mark_at(index));
+                    lines.over_gap(chain.from.saturating_sub(to));
+                    lines.over_step(place, what.kind(), to - from);
+                }
                 chain.begin_at(parent, (from, to), what.is_wire_outside());
             }
             Place::Chain(index) => {
@@ -234,7 +245,11 @@ impl<'a, 'b> Forest<'a, 'b> {
                 for part in &earlier.parts {
                     self.sums.add_part(part);
                 }
-                let Chain { parent, from, to, ends_outside, latency, .. } = earlier;
+                let Chain { parent, from, to, ends_outside, latency, lines, .. } = earlier;
+                if let Some(all) = &mut chain.lines {
+                    all.over_gap(chain.from.saturating_sub(to));
+                    all.over_chain(lines.as_deref(), to - from);
+                }
                 chain.begin_at(parent, (from, to), ends_outside);
                 chain.latency += latency;
             }
@@ -251,7 +266,8 @@ fn follow(before: Mark, after: Mark) -> Mark {
 impl Chain {
     /// Takes the chain out, without its mark; its number stays.
     fn take(&mut self) -> Self {
-        Self { parts: std::mem::take(&mut self.parts), mark: Mark::Unreached, ..*self }
+        let (parts, lines) = (std::mem::take(&mut self.parts), self.lines.take());
+        Self { parts, lines, mark: Mark::Unreached, ..*self }
     }
 
     /// Lets the chain begin with what lies between `from` and `to`.

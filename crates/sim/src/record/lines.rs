@@ -13,6 +13,14 @@ pub(crate) struct LineTotal {
     pub(crate) operations: u64,
 }
 
+impl LineTotal {
+    /// Counts an operation.
+    pub(crate) fn count(&mut self, bytes: u64) {
+        self.operations += 1;
+        self.bytes += bytes;
+    }
+}
+
 /// The lines of a kernel on one SIP.
 pub(crate) struct LineTable {
     pub(crate) lines: Rc<Lines>,

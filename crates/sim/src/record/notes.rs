@@ -3,6 +3,7 @@
 use super::lines::{LineTable, LineTotal};
 use super::log::Log;
 use super::path::{Gaps, Step, Steps};
+use super::path_lines::LineMark;
 use super::{Chain, OpLog, RangeSpan, RangeTotal, Record, Shared};
 use crate::kernel::Lines;
 use crate::machine::Request;
@@ -17,6 +18,8 @@ pub(crate) struct StepsNotes {
     taken: usize,
     folded: Vec<Chain>,
     before: Option<Vec<Gaps>>,
+    marks: Vec<LineMark>,
+    has_lines: bool,
 }
 
 /// The notes of a SIP.
@@ -44,6 +47,8 @@ impl Steps {
             taken: self.taken,
             folded: self.folded.clone(),
             before: self.before.clone(),
+            marks: self.marks.clone(),
+            has_lines: self.has_lines,
         }
     }
 
@@ -55,14 +60,17 @@ impl Steps {
             taken: self.taken,
             folded: std::mem::take(&mut self.folded),
             before: self.before.take(),
+            marks: std::mem::take(&mut self.marks),
+            has_lines: self.has_lines,
         }
     }
 
     /// Replaces all steps.
     pub(crate) fn put(&mut self, notes: StepsNotes) {
-        let StepsNotes { list, first, taken, folded, before } = notes;
+        let StepsNotes { list, first, taken, folded, before, marks, has_lines } = notes;
         (self.list, self.first, self.taken) = (list, first, taken);
         (self.folded, self.before) = (folded, before);
+        (self.marks, self.has_lines) = (marks, has_lines);
         self.renumber();
     }
 }

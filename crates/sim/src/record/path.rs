@@ -1,6 +1,7 @@
 //! The critical path: the chain of operations that led to an instant, and the steps that tell of it.
 
 use super::fold::{Chain, Room};
+use super::path_lines::LineMark;
 use super::sums::PathPart;
 use super::usage::Use;
 use crate::stall::{Kind, Stack};
@@ -139,6 +140,10 @@ pub(crate) struct Steps {
     pub(super) folded: Vec<Chain>,
     /// The gaps before each step, if the run is recorded.
     pub(super) before: Option<Vec<Gaps>>,
+    /// The lines of steps of the list, as far as there are marks.
+    pub(super) marks: Vec<LineMark>,
+    /// True if a step was ever marked.
+    pub(super) has_lines: bool,
 }
 
 /// A step, or a chain of steps that was folded.
@@ -154,7 +159,9 @@ impl Steps {
         // Reserved memory costs nothing until it is written, and growing would copy every step several times.
         let list = Vec::with_capacity(share);
         let (next, before) = (StepId::new(sip, 0), recording.then(Vec::new));
-        Self { list, next, first: 0, taken: 0, chunk, room, folded: Vec::new(), before }
+        let (folded, marks) = (Vec::new(), Vec::new());
+        let (first, taken, has_lines) = (0, 0, false);
+        Self { list, next, first, taken, chunk, room, folded, before, marks, has_lines }
     }
 
     /// Notes that `path` went on to `to` by using a resource.
@@ -182,10 +189,14 @@ impl Steps {
         self.room.take(self.chunk);
     }
 
+    /// Returns the SIP.
+    pub(super) fn sip(&self) -> u32 {
+        self.next.sip().unwrap_or_default()
+    }
+
     /// Goes on with the numbers after those of the list, which was replaced.
     pub(super) fn renumber(&mut self) {
-        let sip = self.next.sip().unwrap_or_default();
-        self.next = StepId::new(sip, self.first + self.list.len() as u64);
+        self.next = StepId::new(self.sip(), self.first + self.list.len() as u64);
     }
 
     /// Begins an empty list after all steps so far have been folded.
@@ -194,6 +205,7 @@ impl Steps {
         self.taken = 0;
         self.list.clear();
         self.folded.clear();
+        self.marks.clear();
     }
 
     /// Returns a step or the chain that ends with it, unless it was lost.

@@ -1,7 +1,8 @@
 //! Lines of kernels, over all SIPs.
 
-use super::LineUsage;
+use super::{LineUsage, PathLine};
 use crate::machine::World;
+use crate::record::{LineSum, LineSums};
 use crate::stall::Kind;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -34,5 +35,29 @@ pub(super) fn lines(world: &World) -> Vec<LineUsage> {
     let is_used = |usage: &LineUsage| usage.operations > 0 || usage.stack.total().as_ps() > 0;
     let mut lines: Vec<LineUsage> = all.into_values().filter(is_used).collect();
     lines.sort_by_key(|usage| Reverse(usage.stack.total()));
+    lines
+}
+
+/// Returns the lines of a chain of steps, the longest first.
+pub(super) fn path_lines(world: &World, sums: LineSums) -> Vec<PathLine> {
+    let mut all: BTreeMap<(String, String), (String, LineSum)> = BTreeMap::new();
+    for (line, sum) in sums.finish() {
+        let Some((table, number)) = line.place() else { continue };
+        let sip = world.sips[line.sip as usize].borrow();
+        let Some(table) = sip.record.line_tables().get(table) else { continue };
+        let Some((place, text)) = table.lines.lines.get(number) else { continue };
+        let key = (table.lines.kernel.clone(), place.clone());
+        all.entry(key).or_insert_with(|| (text.clone(), LineSum::default())).1.add(&sum);
+    }
+    let line = |((kernel, place), (text, LineSum { time, spent, steps }))| PathLine {
+        kernel,
+        place,
+        text,
+        time,
+        spent,
+        steps,
+    };
+    let mut lines: Vec<PathLine> = all.into_iter().map(line).collect();
+    lines.sort_by_key(|line| Reverse(line.time));
     lines
 }

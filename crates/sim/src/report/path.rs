@@ -1,7 +1,11 @@
 //! The critical path of a report: walked back, step by step, from its end.
 
+use super::PathLine;
+use super::lines::path_lines;
 use crate::machine::World;
-use crate::record::{Chain, Entry, Gaps, Owner, Path, PathPart, Step, StepId, Sums, stack_of};
+use crate::record::{
+    Chain, Entry, Gaps, LineMark, LineSums, Owner, Path, PathPart, Step, StepId, Sums, stack_of,
+};
 use crate::stall::Stack;
 use crate::time::Time;
 use std::cmp::Reverse;
@@ -15,6 +19,8 @@ pub struct CriticalPath {
     pub spent: Stack,
     /// The resources on the path, longest first.
     pub parts: Vec<PathPart>,
+    /// The lines of kernels on the path, longest first; none if no kernel accounts for its time by lines.
+    pub lines: Vec<PathLine>,
     /// Time behind the wires of SIPs and hosts among the parts, before the next part began.
     pub latency: Time,
     /// True if the parts go back to the start. They always do if `forgotten` is zero.
@@ -36,7 +42,8 @@ impl CriticalPath {
     /// Returns the way of `path` from the instant `since` on.
     pub(super) fn since(world: &World, end: Owner, path: &Path, since: Time) -> Self {
         let sums = Sums::default();
-        let mut walk = Walk { since, sums, latency: Time::ZERO, before: Gaps::default() };
+        let lines = LineSums::default();
+        let mut walk = Walk { since, sums, lines, latency: Time::ZERO, before: Gaps::default() };
         let complete = walk.back(world, path);
         let mut parts = walk.sums.take();
         parts.sort_by_key(|part| (Reverse(part.time), part.resource, part.kind));
@@ -44,7 +51,8 @@ impl CriticalPath {
         let spent = stack_of(&parts, gaps, path.at().saturating_sub(since));
         let forgotten = world.room.lost().max(u64::from(!complete));
         let kept = world.sips.iter().map(|sip| sip.borrow().record.steps().kept() as u64).sum();
-        Self { end: Some(end), spent, parts, latency: walk.latency, complete, forgotten, kept }
+        let (latency, lines) = (walk.latency, path_lines(world, walk.lines));
+        Self { end: Some(end), spent, parts, lines, latency, complete, forgotten, kept }
     }
 }
 
@@ -52,6 +60,7 @@ impl CriticalPath {
 struct Walk {
     since: Time,
     sums: Sums,
+    lines: LineSums,
     latency: Time,
     /// The gaps before `since`.
     before: Gaps,
@@ -66,16 +75,17 @@ impl Walk {
         let mut point = (path.last(), path.at(), path.gaps());
         loop {
             let (at, next, gaps) = &point;
-            let Some(sip) = at.sip() else {
+            let Some(number) = at.sip() else {
                 self.stop_between((Time::ZERO, Gaps::default()), (*next, *gaps));
                 return true;
             };
-            let sip = world.sips[sip as usize].borrow();
+            let sip = world.sips[number as usize].borrow();
             let before = match sip.record.steps().get(*at) {
                 Some(Entry::Chain(chain)) => Some(self.over_chain(chain, *next)),
                 Some(Entry::Step(step)) => {
-                    let before = sip.record.steps().gaps_before(*at).unwrap_or_default();
-                    self.over_step(step, before, &point)
+                    let steps = sip.record.steps();
+                    let before = steps.gaps_before(*at).unwrap_or_default();
+                    self.over_step((step, number, steps.mark_of(*at)), before, &point)
                 }
                 None => return false,
             };
@@ -92,6 +102,8 @@ impl Walk {
             self.sums.add_part(part);
         }
         self.latency += chain.latency;
+        self.lines.over_gap(next.saturating_sub(chain.to));
+        self.lines.over_chain(chain.lines.as_deref(), chain.to - chain.from);
         if chain.ends_outside {
             self.latency += next.saturating_sub(chain.to);
         }
@@ -99,13 +111,21 @@ impl Walk {
     }
 
     /// Adds a step after `before`; nothing is left if the cut comes first.
-    fn over_step(&mut self, step: &Step, before: Gaps, after: &Point) -> Option<Point> {
+    fn over_step(
+        &mut self,
+        (step, sip, mark): (&Step, u32, LineMark),
+        before: Gaps,
+        after: &Point,
+    ) -> Option<Point> {
         let (is_cut, (_, next, gaps)) = (self.since > Time::ZERO, after);
+        self.lines.over_gap(next.saturating_sub(step.to.max(self.since)));
         if is_cut && step.to <= self.since {
             self.stop_between((step.to, before), (*next, *gaps));
             return None;
         }
-        self.sums.add(step.what, step.to - step.from.max(self.since));
+        let inside = step.to - step.from.max(self.since);
+        self.sums.add(step.what, inside);
+        self.lines.over_step((sip, mark), step.what.kind(), inside);
         if step.what.is_wire_outside() {
             self.latency += next.saturating_sub(step.to);
         }

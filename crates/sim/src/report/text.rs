@@ -169,7 +169,30 @@ impl Text<'_> {
         let table = path_table(self.report, simulated).text(self.style);
         let shares = kind_shares(&path.spent, simulated);
         let left_out = self.left_out(path.parts.len().saturating_sub(ROWS));
-        format!("{heading}\n{shares}\n{table}{left_out}{}", reach(path))
+        format!("{heading}\n{shares}\n{table}{left_out}{}{}", reach(path), self.path_lines())
+    }
+
+    /// Returns the lines of kernels on the critical path.
+    fn path_lines(&self) -> String {
+        let (lines, simulated) = (&self.report.critical_path.lines, self.report.simulated.as_ps());
+        let columns = ["through line", "steps", "time", "share", "most", "source"];
+        let mut table = Table::new(&columns, &columns[1..4]);
+        for line in lines.iter().take(ROWS) {
+            let between = line.time.saturating_sub(line.spent.total()).as_ps();
+            table.row([
+                line.place.rsplit('/').next().unwrap_or_default().to_owned(),
+                line.steps.to_string(),
+                figures::time(line.time.as_ps()),
+                figures::percent(line.time.as_ps(), simulated),
+                most(&line.spent, between).to_owned(),
+                line.text.trim().to_owned(),
+            ]);
+        }
+        if table.is_empty() {
+            return String::new();
+        }
+        let left_out = self.left_out(lines.len().saturating_sub(ROWS));
+        format!("{}{left_out}", table.text(self.style))
     }
 
     /// Returns the changes that make the run faster, if they were looked for.
@@ -279,6 +302,15 @@ fn path_table(report: &Report, simulated: u64) -> Table {
         }
     }
     table
+}
+
+/// Returns the longest kind of time of operations, or the word for the time between them.
+fn most(spent: &Stack, between: u64) -> &'static str {
+    let longest = Kind::ALL.into_iter().max_by_key(|kind| (spent.get(*kind), Reverse(*kind)));
+    match longest {
+        Some(kind) if spent.get(kind).as_ps() >= between => kind.name(),
+        _ => "between steps",
+    }
 }
 
 /// Returns a remark if the parts do not go back to the start.

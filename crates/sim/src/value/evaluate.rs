@@ -14,7 +14,13 @@ use std::sync::Arc;
 /// The strategy of evaluation: the thread that computes recorded operations.
 pub trait Evaluator: Send + Sync {
     /// Makes all `values` ready before it returns.
-    fn force(&self, values: &[Value]);
+    fn force(&self, values: &[Value]) {
+        self.force_while(values, &|| true);
+    }
+
+    /// Makes all `values` ready, as long as `goes_on` returns true, which is asked before each operation, by this thread alone. True if they
+    /// are ready; what is not can be computed later.
+    fn force_while(&self, values: &[Value], goes_on: &dyn Fn() -> bool) -> bool;
 
     /// Starts to make `value` ready on another thread, if there is one; blocks only if too much is already started.
     fn start(&self, value: &Value);
@@ -25,8 +31,8 @@ pub trait Evaluator: Send + Sync {
 pub struct Inline;
 
 impl Evaluator for Inline {
-    fn force(&self, values: &[Value]) {
-        values.iter().for_each(force);
+    fn force_while(&self, values: &[Value], goes_on: &dyn Fn() -> bool) -> bool {
+        values.iter().all(|value| force_while(value, goes_on))
     }
 
     fn start(&self, value: &Value) {
@@ -47,13 +53,21 @@ enum Plan {
 
 /// Makes `value` ready.
 pub(super) fn force(value: &Value) {
+    force_while(value, &|| true);
+}
+
+/// Makes `value` ready, as long as `goes_on` returns true; true if it is ready.
+fn force_while(value: &Value, goes_on: &dyn Fn() -> bool) -> bool {
     if value.is_ready() {
-        return;
+        return true;
     }
     let mut todo = vec![Arc::clone(&value.node)];
     while let Some(node) = todo.last() {
         match plan(node) {
             Some(Ok(plan)) => {
+                if !goes_on() {
+                    return false;
+                }
                 node.settle(|| plan.compute(node));
                 todo.pop();
             }
@@ -61,6 +75,7 @@ pub(super) fn force(value: &Value) {
             None => drop(todo.pop()),
         }
     }
+    true
 }
 
 /// Returns the plan for `node`, or the nodes that must be ready first; `None` if the node is ready.
@@ -117,6 +132,16 @@ mod tests {
 
     fn plus(a: &Value, b: &Value) -> Value {
         Value::binary(Binary::Add, a, b)
+    }
+
+    #[test]
+    fn a_computation_that_is_stopped_goes_on_later() {
+        let asked = std::cell::Cell::new(0);
+        let goes_on = || asked.replace(asked.get() + 1) < 3;
+        let sums: Vec<Value> = (0..8).map(|_| plus(&leaf(), &leaf())).collect();
+        assert!(!Inline.force_while(&sums, &goes_on));
+        assert_eq!(sums.iter().filter(|sum| sum.is_ready()).count(), 3, "as many as were allowed");
+        assert!(Inline.force_while(&sums, &|| true) && sums.iter().all(Value::is_ready));
     }
 
     #[test]

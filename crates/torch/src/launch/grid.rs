@@ -90,8 +90,8 @@ impl Grid {
 
     /// The PEs of the grid, and the number of programs along each axis.
     pub(crate) fn layout(self, rank: &Rank) -> Result<(Vec<PeId>, [usize; 3]), Error> {
-        let pes = self.pes(rank)?;
-        let Self::Programs { axes, .. } = self else {
+        let Self::Programs { axes, on } = self else {
+            let pes = self.pes(rank)?;
             let count = pes.len();
             return Ok((pes, [count, 1, 1]));
         };
@@ -102,6 +102,11 @@ impl Grid {
             )));
         }
         let axis = |number: usize| axes.get(number).copied().unwrap_or(1);
+        // No program is left for further PEs.
+        let pes = match *on {
+            Self::All => rank.host().first_pes(count.unwrap_or(usize::MAX)),
+            on => on.pes(rank)?,
+        };
         Ok((pes, [axis(0), axis(1), axis(2)]))
     }
 }

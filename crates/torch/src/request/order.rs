@@ -30,11 +30,14 @@ impl<'a> Touch<'a> {
 fn bytes_of(tensor: &Tensor) -> ByteSet {
     let size = tensor.dtype().size() as u64;
     let start = tensor.storage_offset() as u64 * size;
-    let wide = |list: &[usize]| list.iter().map(|number| *number as u64).collect::<Vec<u64>>();
-    let (shape, strides) = (wide(tensor.shape()), wide(tensor.strides()));
     if tensor.numel() == 0 {
         return adjacent(0, 0);
     }
+    if tensor.is_contiguous() {
+        return adjacent(start, tensor.numel() as u64 * size);
+    }
+    let wide = |list: &[usize]| list.iter().map(|number| *number as u64).collect::<Vec<u64>>();
+    let (shape, strides) = (wide(tensor.shape()), wide(tensor.strides()));
     ByteSet::strided(start, &shape, &strides, size).unwrap_or_else(|_| {
         // More axes than the arithmetic knows: all bytes from the first to the last.
         let steps = shape.iter().zip(&strides).map(|(count, stride)| (count - 1) * stride);

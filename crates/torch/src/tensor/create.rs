@@ -99,8 +99,8 @@ impl Placed<'_> {
             rank: self.rank.clone(),
             storage: Rc::new(storage),
             dtype,
-            shape: shape.to_vec(),
-            strides: dense(shape),
+            shape: shape.into(),
+            strides: dense(shape).into(),
             offset: 0,
         };
         tensor.map();

@@ -52,7 +52,7 @@ impl Tensor {
         if !self.rank.has_data() {
             return Err(Error::NoData(format!("{self:?}")));
         }
-        self.rank.host().evaluator().force(&values);
+        self.rank.host().force(&values)?;
         with_element!(self.dtype(), T => self.put_together::<T>(plan, values))
     }
 

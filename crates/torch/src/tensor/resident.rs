@@ -65,7 +65,7 @@ impl Tensor {
         let Ok(region) = self.region() else { return self.peek_shards() };
         let value = self.rank.host().peek(&region)?;
         let value = value.ok_or_else(|| Error::NoData(format!("{self:?}")))?;
-        self.rank.host().evaluator().force(std::slice::from_ref(&value));
+        self.rank.host().force(std::slice::from_ref(&value))?;
         Ok(value)
     }
 

@@ -85,7 +85,7 @@ impl Tensor {
 
     fn seen(&self, shape: Vec<usize>, strides: Vec<usize>, further: usize) -> Self {
         let offset = self.storage_offset() + further;
-        Self { shape, strides, offset, ..self.clone() }
+        Self { shape: shape.into(), strides: strides.into(), offset, ..self.clone() }
     }
 
     fn dim(&self, operation: &str, dim: usize) -> Result<usize, Error> {

@@ -1,9 +1,12 @@
 //! The pool: same bits on any number of threads, bounded, and never a hang.
 
+use phalanx_sim::machine::Options;
 use phalanx_sim::value::{Binary, DType, Evaluator, Inline, Reduce, Unary, Value};
-use phalanx_torch::Pool;
+use phalanx_sim::{MachineSpec, kernel::View};
+use phalanx_torch::{Arg, Context, Grid, Pool};
 use proptest::prelude::*;
-use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier};
 use std::thread;
 
 /// A hundred values that share operands, as a collective or a product in tiles records them.
@@ -146,4 +149,60 @@ fn pool_3_a_panic_reaches_whoever_forces_and_nobody_else() {
         pool.force(&values);
         assert_eq!(bytes(&values), bytes(&workload(DType::F32, 7)), "POOL-3: workers live on");
     }
+}
+
+#[test]
+fn pool_4_a_caller_that_stops_leaves_the_rest_for_later() {
+    for threads in [1, 3] {
+        let pool = Pool::new(threads);
+        let values = workload(DType::F32, threads);
+        let asked = std::cell::Cell::new(0);
+        let goes_on = || asked.replace(asked.get() + 1) < 2;
+        assert!(!pool.force_while(&values, &goes_on), "POOL-4: {threads} threads");
+        let asked_after = asked.get();
+        assert!(values.iter().any(|value| !value.is_ready()) || threads > 1, "POOL-4");
+        assert!(pool.force_while(&values, &|| true) && values.iter().all(Value::is_ready));
+        assert_eq!(asked.get(), asked_after, "POOL-4: a caller is not asked again");
+    }
+}
+
+/// An evaluator that interrupts the run as soon as somebody waits for numbers.
+struct Interrupting {
+    pool: Pool,
+    interrupts: Arc<AtomicBool>,
+}
+
+impl Evaluator for Interrupting {
+    fn force_while(&self, values: &[Value], goes_on: &dyn Fn() -> bool) -> bool {
+        self.interrupts.store(true, Ordering::Relaxed);
+        self.pool.force_while(values, goes_on)
+    }
+
+    fn start(&self, value: &Value) {
+        self.pool.start(value);
+    }
+}
+
+#[test]
+fn pool_4_an_interrupt_ends_the_computation_of_numbers_that_a_program_waits_for() {
+    let interrupts = Arc::new(AtomicBool::new(false));
+    let asked = interrupts.clone();
+    let evaluator = Interrupting { pool: Pool::new(2), interrupts: interrupts.clone() };
+    let options = Options {
+        evaluator: Arc::new(evaluator),
+        interrupt: Some(Arc::new(move || asked.load(Ordering::Relaxed))),
+        ..Options::default()
+    };
+    let mut context = Context::new(MachineSpec::preset("pair").unwrap(), options);
+    let read = context.run(|cx| async move {
+        let x = cx.full([64], 1.5, DType::F32)?;
+        cx.launch("double", Grid::Pes(1), &[Arg::write(&x)], |tl, args| async move {
+            let place = View::of(&args.region(0)?);
+            let tile = tl.load(&place).await?;
+            tl.store(&place, &tl.add(&tile, &tile).await?).await
+        })?;
+        x.to_vec().await
+    });
+    let error = read.expect_err("POOL-4: interrupted").to_string();
+    assert!(error.contains("interrupted"), "POOL-4: {error}");
 }
