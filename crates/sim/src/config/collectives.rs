@@ -8,6 +8,9 @@ use super::error::Finding;
 use super::machine::{MOST, time};
 use super::reader::{Reader, Section};
 
+/// The longest batch of a protocol, in bytes.
+const LONGEST_BATCH: u64 = 1 << 30;
+
 /// The section `collectives`, if the file has one.
 pub(super) fn collectives(r: &mut Reader, file: &Section<'_>) -> Option<CollectivesSpec> {
     file.find("collectives")?;
@@ -56,5 +59,6 @@ fn protocol(r: &mut Reader, all: &Section<'_>, protocol: Protocol) -> Option<Pro
     let efficiency = r.efficiency(&section, "efficiency");
     let copy = section.has("copy").then(|| r.quantity(&section, "copy", units::parse_bandwidth));
     let copy = if let Some(copy) = copy { Some(copy?.value) } else { None };
-    Some(ProtocolSpec { protocol, start, step, efficiency, copy })
+    let batch = r.bytes(&section, "batch", 1..=LONGEST_BATCH).map_or(0, |found| found.value);
+    Some(ProtocolSpec { protocol, start, step, efficiency, copy, batch })
 }

@@ -208,6 +208,9 @@ fn collectives(spec: &CollectivesSpec) -> Tree {
         entries.extend(time_entry("step", costs.step));
         entries.extend(efficiency_entry(costs.efficiency));
         entries.extend(costs.copy.map(|copy| ("copy", Tree::Word(show_bandwidth(copy)))));
+        if costs.batch != 0 {
+            entries.push(("batch", Tree::Word(format!("{} B", costs.batch))));
+        }
         Tree::Map(entries)
     };
     let protocols = spec.protocols.iter().map(|own| (own.protocol.name(), costs(own)));

@@ -34,7 +34,7 @@ const SIPS: &[&str] = &[
     "reduction",
 ];
 /// The costs of a protocol.
-const PROTOCOL: &[&str] = &["start", "step", "efficiency", "copy"];
+const PROTOCOL: &[&str] = &["start", "step", "efficiency", "copy", "batch"];
 /// The list of levels: below it stand the names of the file.
 pub(super) const LEVELS: &str = "system.levels";
 /// Stands for the name of a level.

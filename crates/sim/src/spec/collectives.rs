@@ -14,7 +14,7 @@ pub struct CollectivesSpec {
     pub generation: Generation,
     /// Most PEs of a SIP that carry one collective.
     pub channels: u32,
-    /// Time that a collective on several PEs of a SIP takes beyond one on a single PE, for each other rank of a node.
+    /// Time that a collective on several PEs of a SIP takes beyond one on a single PE, for each doubling of the ranks of a node.
     pub spread: Time,
     /// The costs of its protocols on this machine, each protocol once.
     pub protocols: Vec<ProtocolSpec>,
@@ -140,4 +140,7 @@ pub struct ProtocolSpec {
     pub efficiency: Efficiency,
     /// The rate at which a device copies its own part of a vector, which overlaps with nothing; `None` if that costs nothing.
     pub copy: Option<Bandwidth>,
+    /// Bytes of a channel's message that a step moves at once inside a node: further batches make the step longer. Zero: messages cost
+    /// the bandwidth of the wires.
+    pub batch: u64,
 }

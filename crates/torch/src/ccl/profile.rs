@@ -9,9 +9,13 @@
 //!   library on a machine that says `choice: fastest`).
 //! - **PRO-2 (same on all).** The choice depends on the machine, the operation, the members and the size alone.
 //! - **PRO-3 (few channels for few bytes).** A collective takes one channel for each 16 KiB, as NCCL does, up to the machine's number.
-//!   One that takes several starts later by the machine's `spread` for each other rank of a node.
+//!   One that takes several starts later by the machine's `spread` for each doubling of the ranks of a node.
 //! - **PRO-4 (chunks in the switch).** In-switch messages move in rounds: one chunk of each head and channel, of the size that NCCL
 //!   takes for the vector. A round costs its bytes and a step; the first result is there after two rounds.
+//! - **PRO-5 (a step moves a batch).** Inside a node, a step of a protocol with a `batch` moves so many bytes of each channel: all threads
+//!   of a channel send their words at once. Further batches of a message follow one after the other, and make the step longer.
+//! - **PRO-6 (steps of a ring add up).** Inside a node, a channel is one block of threads that handles the steps of a ring one after the
+//!   other: their costs overlap with nothing.
 
 mod nccl;
 mod rccl;
@@ -125,7 +129,7 @@ impl Profile {
 
     /// The plan of a pair, if the machine has the protocol, and the algorithm fits.
     fn plan(&self, pair: Pair, situation: &Situation<'_>) -> Option<Plan> {
-        let costs = self.costs_for(pair.protocol, situation)?;
+        let costs = one_after_the_other(self.costs_for(pair.protocol, situation)?, pair, situation);
         let Situation { machine, operation, members, bytes, .. } = *situation;
         let edge = EdgeSpec {
             n_slots: SLOTS,
@@ -158,9 +162,23 @@ impl Profile {
         let own = situation.bytes as u64 / situation.ranks().max(1) as u64;
         let copied = costs.copy.map_or(Time::ZERO, |copy| copy.time_for(own));
         let is_wide = self.channels_for(situation.bytes) > 1;
-        let others = if is_wide { situation.neighbours() } else { 0 };
-        let spread = Time::ps(self.spread.as_ps().saturating_mul(others));
-        Some(ProtocolSpec { start: costs.start + copied + spread, ..costs })
+        let doublings = if is_wide { situation.doublings() } else { 0 };
+        let spread = Time::ps(self.spread.as_ps().saturating_mul(doublings));
+        let start = costs.start + copied + spread;
+        Some(self.in_batches(ProtocolSpec { start, ..costs }, situation))
+    }
+
+    /// The costs of a protocol whose steps move batches: a step takes as long as the batches after its first (PRO-5).
+    fn in_batches(&self, costs: ProtocolSpec, situation: &Situation<'_>) -> ProtocolSpec {
+        if costs.batch == 0 || situation.nodes() > 1 {
+            return costs;
+        }
+        let message = (situation.bytes as u64).div_ceil(situation.ranks().max(1) as u64).max(1);
+        let batch = costs.batch.saturating_mul(self.channels_for(situation.bytes).into());
+        let further = (message.div_ceil(batch) - 1).saturating_mul(batch);
+        let links = situation.machine.link_of(0).bandwidth;
+        let step = costs.step + links.time_for(costs.efficiency.stretched(further));
+        ProtocolSpec { step, efficiency: Efficiency::FULL, ..costs }
     }
 
     fn situation<'a>(&self, machine: &'a MachineSpec, trial: &'a Trial) -> Situation<'a> {
@@ -172,6 +190,17 @@ impl Profile {
     fn channels_for(&self, bytes: usize) -> u32 {
         u32::try_from(bytes.div_ceil(CHANNEL)).unwrap_or(u32::MAX).clamp(1, self.channels)
     }
+}
+
+/// The costs of a ring inside a node: its steps are in the start, since they overlap with nothing (PRO-6).
+fn one_after_the_other(costs: ProtocolSpec, pair: Pair, situation: &Situation<'_>) -> ProtocolSpec {
+    if pair.module != "ring" || situation.nodes() > 1 {
+        return costs;
+    }
+    let rounds = if situation.operation == Operation::AllReduce { 2 } else { 1 };
+    let steps = rounds * (situation.ranks() as u64).saturating_sub(1);
+    let steps = Time::ps(costs.step.as_ps().saturating_mul(steps));
+    ProtocolSpec { start: costs.start + steps, step: Time::ZERO, ..costs }
 }
 
 /// The costs of in-switch messages in rounds of chunks (PRO-4).
@@ -196,9 +225,10 @@ impl Situation<'_> {
         self.members.len()
     }
 
-    /// Number of other ranks in the node of a rank.
-    pub(crate) fn neighbours(&self) -> u64 {
-        (self.ranks() / self.nodes().max(1)).saturating_sub(1) as u64
+    /// How often one rank must be doubled to have all ranks of a node.
+    pub(crate) fn doublings(&self) -> u64 {
+        let ranks = self.ranks() / self.nodes().max(1);
+        ranks.next_power_of_two().ilog2().into()
     }
 
     /// Bandwidth of all NICs of a node.
@@ -230,6 +260,7 @@ fn defaults(profile: ProfileName) -> CollectivesSpec {
         step: Time::ns(step),
         efficiency: Efficiency::millionths(millionths).unwrap_or(Efficiency::FULL),
         copy: None,
+        batch: 0,
     };
     let protocols = match profile {
         ProfileName::Nccl | ProfileName::Rccl => vec![
@@ -286,6 +317,49 @@ mod tests {
             let once = chosen(Operation::AllGather, 8, bytes);
             assert_eq!(once, chosen(Operation::AllGather, 8, bytes), "PRO-2");
         }
+    }
+
+    #[test]
+    fn pro_5_the_first_batch_of_a_message_costs_no_bandwidth_of_its_own() {
+        let machine = MachineSpec::preset("hgx-h100").unwrap();
+        let profile = Profile::of(&machine, None).unwrap();
+        let ll = *profile.costs(Protocol::Ll).unwrap();
+        assert_eq!(ll.batch, 4 << 10, "NCCL: 512 threads of 8 bytes");
+        let start = |ranks, bytes: usize| {
+            let plan = chosen(Operation::AllReduce, ranks, bytes);
+            assert_eq!(plan.name, "ring/ll", "{bytes}");
+            assert_eq!(plan.edge.efficiency, Efficiency::FULL, "PRO-5: what costs is in the step");
+            plan.start
+        };
+        let links = machine.link_of(0).bandwidth;
+        // 24 channels of 4 KiB are 96 KiB of each segment.
+        let expected = |doublings: u64, steps: u64, batches: u64| {
+            let batches = links.time_for(ll.efficiency.stretched(batches * (96 << 10)));
+            let step = ll.step + batches;
+            let spread = profile.spread.as_ps() * doublings;
+            ll.start + Time::ps(spread + step.as_ps() * steps)
+        };
+        assert_eq!(start(8, 512 << 10), expected(3, 14, 0), "PRO-5: the step alone");
+        assert_eq!(start(8, 1 << 20), expected(3, 14, 1), "PRO-5: a further batch for 128 KiB");
+        assert_eq!(start(2, 1 << 20), expected(1, 2, 5), "PRO-5: five for 512 KiB");
+        let without = ProtocolSpec { batch: 0, ..ll };
+        let trial = Trial::new(Operation::AllReduce, (0..8).collect(), 1 << 18);
+        let situation = profile.situation(&machine, &trial);
+        assert_eq!(profile.in_batches(without, &situation), without, "PRO-5: none");
+    }
+
+    #[test]
+    fn pro_6_a_ring_pays_each_of_its_steps() {
+        let steps = |operation, ranks| {
+            let plan = chosen(operation, ranks, 1 << 10);
+            assert_eq!(plan.edge.delay, Time::ZERO, "PRO-6");
+            plan.start.as_ps()
+        };
+        let step = steps(Operation::AllGather, 3) - steps(Operation::AllGather, 2);
+        assert!(step > 0, "PRO-6");
+        assert_eq!(steps(Operation::AllGather, 8) - steps(Operation::AllGather, 2), 6 * step);
+        assert_eq!(steps(Operation::AllReduce, 8) - steps(Operation::AllGather, 8), 7 * step);
+        assert_eq!(steps(Operation::ReduceScatter, 4), steps(Operation::AllGather, 4), "PRO-6");
     }
 
     #[test]

@@ -2,8 +2,8 @@
 //!
 //! The estimate has constants of its own, which NCCL publishes (`src/graph/tuning.cc`, 2.27 to 2.29): it is not the time that a
 //! collective takes, and the choice is not always the fastest. A step of LL, LL128 and Simple costs so much between devices and so
-//! much between nodes; a protocol has a part of the bandwidth that NCCL expects of the links. On Blackwell, NCCL takes the
-//! latency of a Simple ring 1.4 times. In-switch messages start at 25 us, and each of their heads, one a device, has a most.
+//! much between nodes; a protocol has a part of the bandwidth that NCCL expects of the links. In-switch messages start
+//! at 25 us, and each of their heads, one a device, has a most.
 
 use super::super::algorithm::Operation;
 use super::{Pair, Situation};
@@ -137,11 +137,8 @@ fn estimate(situation: &Situation<'_>, pair: Pair) -> Time {
         }
         _ => (ways * (ranks - nodes), stretched(links, others(ranks), part)),
     };
-    let mut latency =
+    let latency =
         constants.base + steps * constants.inside + ways * (nodes - 1) * constants.between;
-    if generation == Generation::Blackwell && nodes == 1 && pair.protocol == Protocol::Simple {
-        latency = latency * 14 / 10;
-    }
     Time::ns(latency) + wire
 }
 
