@@ -62,6 +62,9 @@ pub struct Options {
     pub strict: bool,
     /// True if every operation is written to the op log.
     pub record: bool,
+    /// True if the report tells of the critical path, as that of a recorded run always does. A run without it takes less time
+    /// and memory (REC-5).
+    pub critical_path: bool,
     /// Number of steps after which steps of the critical path are folded, unless the run is recorded. It changes the
     /// memory that a run takes, and no report.
     pub steps: usize,
@@ -86,6 +89,7 @@ impl Default for Options {
             data: true,
             strict: true,
             record: false,
+            critical_path: true,
             steps: STEPS,
             evaluator: Arc::new(Inline),
             partition_order: PartitionOrder::Queued,
@@ -102,6 +106,11 @@ impl Options {
             None => self.evaluator.force_while(values, &|| true),
             Some(interrupt) => self.evaluator.force_while(values, &|| !interrupt()),
         }
+    }
+
+    /// True if the run keeps the steps of its critical path.
+    pub(crate) fn has_critical_path(&self) -> bool {
+        self.critical_path || self.record
     }
 }
 
@@ -245,7 +254,9 @@ impl Machine {
         if let Some(latency) = network.lookahead() {
             executor.set_lookahead(latency);
         }
-        let room = Rc::new(Room::new(options.steps, nodes));
+        let has_path = options.has_critical_path();
+        let room = if has_path { Room::new(options.steps, nodes) } else { Room::none() };
+        let room = Rc::new(room);
         let others = options.exchange.as_ref().filter(|exchange| exchange.shards() > 1);
         let shards = others.map(|exchange| shards::Shards::new(exchange, spec.devices(), nodes));
         let sips = (0..nodes)

@@ -6,6 +6,8 @@
 //!   long it is. The critical path still goes back to the start, and is the one of the same run recorded.
 //! - **REC-3 (whole when recorded).** A recorded run keeps all steps as they are, so that its path can be cut.
 //! - **REC-4 (again).** A report can be made again: the second one has what the first one had, and what came after.
+//! - **REC-5 (on demand).** A run that is asked for no critical path keeps no steps; its report is that of the same run with one,
+//!   but for the path.
 
 mod causes;
 mod fold;
@@ -15,6 +17,7 @@ mod notes;
 mod path;
 mod path_lines;
 mod ranges;
+mod spare;
 mod sums;
 mod usage;
 
@@ -240,8 +243,16 @@ impl Record {
     #[inline]
     pub(crate) fn op(&mut self, op: impl FnOnce() -> Op) {
         if self.recording {
-            self.ops.push(op());
+            let op = op();
+            self.add_op(op);
         }
+    }
+
+    /// Adds an operation to the log, in code apart from that of runs that are not recorded.
+    #[cold]
+    #[inline(never)]
+    fn add_op(&mut self, op: Op) {
+        self.ops.push(op);
     }
 
     /// Notes the whole of a kernel, if the run is recorded.
@@ -256,8 +267,15 @@ impl Record {
     #[inline]
     pub(crate) fn stall(&mut self, span: impl FnOnce() -> StallSpan) {
         if self.recording {
-            self.stalls.push(span());
+            let span = span();
+            self.add_stall(span);
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn add_stall(&mut self, span: StallSpan) {
+        self.stalls.push(span);
     }
 
     /// Notes a request of the host, if the run is recorded.

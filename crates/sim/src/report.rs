@@ -65,7 +65,7 @@ pub struct Report {
     pub ranges: Vec<RangeUsage>,
     /// Lines of kernels that account for their time by lines, the longest first.
     pub lines: Vec<LineUsage>,
-    /// The chain of operations that led to the end.
+    /// The chain of operations that led to the end; of a run that was asked for none, a path without an end.
     pub critical_path: CriticalPath,
     /// Operations, if the run was recorded: a log for each SIP that had any.
     pub ops: Vec<OpLog>,
@@ -185,6 +185,7 @@ impl Report {
             ranges: ranges(world),
             lines: lines::lines(world),
             critical_path: last
+                .filter(|_| world.options.has_critical_path())
                 .map(|(_, pe, path)| CriticalPath::new(world, Owner::Kernel(pe), &path))
                 .unwrap_or_default(),
             ops: Vec::new(),

@@ -48,8 +48,9 @@ impl<T: Default> RingBuffer<T> {
             return None;
         }
         let first = self.head;
-        self.head = (first + 1) & (self.slots.len() - 1);
         self.len -= 1;
+        // An empty buffer begins again with its first slot, which is most likely in the cache.
+        self.head = if self.len == 0 { 0 } else { (first + 1) & (self.slots.len() - 1) };
         Some(&mut self.slots[first])
     }
 

@@ -188,11 +188,17 @@ impl Rate {
     pub fn time_for(self, n: u64) -> Time {
         match (n.checked_mul(self.num), self.shift) {
             (Some(product), Some(shift)) => {
-                return Time((product >> shift) + u64::from(product & (self.den - 1) != 0));
+                Time((product >> shift) + u64::from(product & (self.den - 1) != 0))
             }
-            (Some(product), None) => return Time(product.div_ceil(self.den)),
-            (None, _) => {}
+            (Some(product), None) => Time(product.div_ceil(self.den)),
+            (None, _) => self.time_for_many(n),
         }
+    }
+
+    /// Returns the time of units whose product with the rate does not fit a word.
+    #[cold]
+    #[inline(never)]
+    fn time_for_many(self, n: u64) -> Time {
         let exact = (u128::from(n) * u128::from(self.num)).div_ceil(u128::from(self.den));
         Time(u64::try_from(exact).unwrap_or(u64::MAX))
     }

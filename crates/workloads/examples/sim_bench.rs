@@ -1,7 +1,7 @@
 //! Our side of `benches/peers/run sim`: one case a run, one JSON object on standard output.
 //!
 //! ```text
-//! sim_bench ring --ranks P [--machine PRESET] [--data on|off] [--trace FILE] [--repeat N]
+//! sim_bench ring --ranks P [--machine PRESET] [--data on|off] [--path on|off] [--trace FILE] [--repeat N]
 //! sim_bench slot-reduce | dot | gemm
 //! sim_bench build --sips N --pes N
 //! ```
@@ -88,6 +88,7 @@ const EDGE: EdgeSpec = EdgeSpec {
 fn ring(arguments: &Arguments) -> Outcome<Json> {
     let ranks = arguments.number("--ranks", 64)?;
     let data = arguments.text("--data") == Some("on");
+    let critical_path = arguments.text("--path") == Some("on");
     let trace = arguments.text("--trace").map(Path::new);
     let spec = match arguments.text("--machine") {
         Some(name) => MachineSpec::preset(name)?.with(&format!("system.sips.count={ranks}"))?,
@@ -102,6 +103,7 @@ fn ring(arguments: &Arguments) -> Outcome<Json> {
         let options = Options {
             data,
             record: trace.is_some(),
+            critical_path,
             evaluator: evaluator.clone(),
             ..Options::default()
         };

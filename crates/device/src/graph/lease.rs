@@ -31,8 +31,10 @@ impl Graph {
     /// Leases a tensor's storage; waits for earlier requests on it.
     pub(super) async fn lease(self: &Rc<Self>, tensor: &Tensor) -> Result<BufferId, Error> {
         let lease = self.find_lease(tensor)?;
-        if !lease.begun.is_set() {
-            lease.begin().await?;
+        if !lease.begun.is_set()
+            && let Some(cause) = lease.begin().await?
+        {
+            self.rank.resumed_by(cause);
         }
         Ok(lease.buffer)
     }
@@ -71,14 +73,14 @@ impl Graph {
 }
 
 impl Lease {
-    /// Waits until earlier requests are over; fails if one of them failed.
-    async fn begin(&self) -> Result<(), Error> {
+    /// Waits until earlier requests are over, and returns the cause of that; fails if one of them failed.
+    async fn begin(&self) -> Result<Option<Cause>, Error> {
         let (mut begun, mut failed) = (pin!(self.begun.wait()), pin!(self.handle.wait()));
         poll_fn(move |context| {
-            if begun.as_mut().poll(context).is_ready() {
-                return Poll::Ready(Ok(()));
+            if let Poll::Ready(cause) = begun.as_mut().poll(context) {
+                return Poll::Ready(Ok(Some(cause)));
             }
-            failed.as_mut().poll(context)
+            failed.as_mut().poll(context).map_ok(|()| None)
         })
         .await
     }

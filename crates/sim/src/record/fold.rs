@@ -51,6 +51,18 @@ impl Room {
         Self { taken, limit, least, lost }
     }
 
+    /// Returns the room of a machine that keeps no steps (REC-5).
+    pub(crate) fn none() -> Self {
+        let (taken, limit, lost) = (Cell::default(), Cell::new(usize::MAX), Cell::default());
+        Self { taken, limit, least: 0, lost }
+    }
+
+    /// True if the machine keeps no steps.
+    #[inline]
+    pub(super) fn is_none(&self) -> bool {
+        self.least == 0
+    }
+
     /// Takes room for `steps` steps.
     pub(super) fn take(&self, steps: usize) {
         self.taken.set(self.taken.get() + steps);

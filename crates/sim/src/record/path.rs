@@ -2,6 +2,7 @@
 
 use super::fold::{Chain, Room};
 use super::path_lines::LineMark;
+use super::spare;
 use super::sums::PathPart;
 use super::usage::Use;
 use crate::stall::{Kind, Stack};
@@ -146,6 +147,12 @@ pub(crate) struct Steps {
     pub(super) has_lines: bool,
 }
 
+impl Drop for Steps {
+    fn drop(&mut self) {
+        spare::give(std::mem::take(&mut self.list));
+    }
+}
+
 /// A step, or a chain of steps that was folded.
 pub(crate) enum Entry<'a> {
     Step(&'a Step),
@@ -156,9 +163,8 @@ impl Steps {
     pub(super) fn new(sip: u32, sips: u32, recording: bool, room: Rc<Room>) -> Self {
         let share = room.least() / sips as usize;
         let chunk = (share / 4).clamp(1, CHUNK);
-        // Reserved memory costs nothing until it is written, and growing would copy every step several times.
-        let list = Vec::with_capacity(share);
-        let (next, before) = (StepId::new(sip, 0), recording.then(Vec::new));
+        let (list, next) = (spare::take(share), StepId::new(sip, 0));
+        let before = recording.then(Vec::new);
         let (folded, marks) = (Vec::new(), Vec::new());
         let (first, taken, has_lines) = (0, 0, false);
         Self { list, next, first, taken, chunk, room, folded, before, marks, has_lines }
@@ -170,6 +176,10 @@ impl Steps {
         debug_assert!(to >= path.at, "REC-1: {what:?} goes back from {} to {to}", path.at);
         let step = Step { parent: path.last, what, from: path.at, to };
         if self.list.len() >= self.taken {
+            if self.room.is_none() {
+                path.at = to;
+                return;
+            }
             self.take_room(&path.gaps);
         }
         path.last = self.next;

@@ -55,6 +55,18 @@ proptest! {
         let folded = scenario.run(folded).0.unwrap();
         same_path(&folded.critical_path, &recorded.critical_path);
     }
+
+    #[test]
+    fn rec_5_a_run_without_a_critical_path_differs_in_nothing_else(scenario in scenarios()) {
+        let mut whole = scenario.run(without_data()).0.unwrap();
+        let options = Options { critical_path: false, ..without_data() };
+        let without = scenario.run(options.clone()).0.unwrap();
+        let path = std::mem::take(&mut whole.critical_path);
+        prop_assert!(path.end.is_some() || whole.simulated == Time::ZERO, "REC-5");
+        prop_assert_eq!(format!("{without:?}"), format!("{whole:?}"), "REC-5");
+        let recorded = scenario.run(Options { record: true, ..options }).0.unwrap();
+        same_path(&path, &recorded.critical_path);
+    }
 }
 
 /// REC-2 and REC-3: the path of a run, and the path of the same run recorded.

@@ -170,7 +170,7 @@ pub fn measure_within(
     limit: impl Fn() -> Time,
 ) -> Result<Outcome, TrialError> {
     plan.check(trial.operation, machine, &trial.members).map_err(TrialError::Unfit)?;
-    let options = Options { data: false, ..Options::default() };
+    let options = Options { data: false, critical_path: false, ..Options::default() };
     let mut machine = Machine::new(machine.clone(), options);
     let ends = launch(&mut machine, trial, plan)?;
     let advanced = machine.advance_while(|now| now <= limit());

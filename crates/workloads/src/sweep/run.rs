@@ -111,7 +111,7 @@ impl Sweep {
 
     fn simulate(&self, point: &Point) -> Result<Time, String> {
         let (machine, settings) = self.set_up(point).map_err(|error| error.to_string())?;
-        let options = Options { data: self.data, ..Options::default() };
+        let options = Options { data: self.data, critical_path: false, ..Options::default() };
         let setup = Setup { machine, options, ccl: self.ccl.clone() };
         let outcome =
             self.workload.run_with(setup, &settings).map_err(|error| error.to_string())?;

@@ -230,7 +230,7 @@ fn gemm_time(machine: &MachineSpec, sides: [u64; 3], dtype: &str) -> Result<Time
     let [m, n, k] = sides.map(|side| side.to_string());
     let given = [("m", m.as_str()), ("n", &n), ("k", &k), ("dtype", dtype)];
     let settings = gemm.settings(machine, &given)?;
-    let options = Options { data: false, ..Options::default() };
+    let options = Options { data: false, critical_path: false, ..Options::default() };
     Ok(gemm.run(machine.clone(), options, &settings)?.report.simulated)
 }
 

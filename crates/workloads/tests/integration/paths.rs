@@ -8,13 +8,14 @@ use phalanx_sim::report::{CriticalPath, Report};
 type Case = (&'static str, &'static [(&'static str, &'static str)]);
 
 /// Every workload, at a size that is cheap to simulate.
-const CASES: [Case; 9] = [
+const CASES: [Case; 10] = [
     ("ping", &[]),
     ("queue", &[]),
     ("ring", &[("bytes", "64 KiB")]),
     ("vector-add", &[]),
     ("gemm", &[("m", "512"), ("n", "512"), ("k", "512")]),
     ("chip-gemm", &[("m", "1024"), ("n", "1024"), ("k", "1024")]),
+    ("chip-gemm", &[("m", "256"), ("n", "256"), ("k", "256")]),
     ("all-reduce", &[("bytes", "64 KiB"), ("algorithm", "ring")]),
     ("tp-mlp", &[("hidden", "64"), ("tokens", "16")]),
     ("tp-block", &[("hidden", "64"), ("heads", "64"), ("sequence", "8")]),
