@@ -71,11 +71,19 @@ def field(outcome: Outcome, key: str) -> Any:
     return outcome.values[key]
 
 
-def run_checked(command: Sequence[str | Path], directory: Path = ROOT) -> subprocess.CompletedProcess[str]:
+def run_checked(
+    command: Sequence[str | Path], directory: Path = ROOT, environment: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
     """Runs a program to its end; a failure shows the end of what it said."""
     try:
         finished = subprocess.run(
-            command, cwd=directory, capture_output=True, text=True, timeout=TIME_LIMIT_S, check=False
+            command,
+            cwd=directory,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=TIME_LIMIT_S,
+            check=False,
         )
     except OSError as error:
         raise BenchError(f"cannot start `{command_text(command)}`: {error.strerror}") from error

@@ -34,7 +34,7 @@ import steady  # noqa: E402
 from native import Missing, Native  # noqa: E402
 from programs import BenchError, Outcome, Progress  # noqa: E402
 from report import Row  # noqa: E402
-from suites import SUITES, Suite, engine, node, sim  # noqa: E402
+from suites import SUITES, Suite, engine, node, scale, sim  # noqa: E402
 from suites import python as python_suite  # noqa: E402
 
 FAKE_BENCH = """#!{python}
@@ -434,6 +434,55 @@ class PythonSuite(unittest.TestCase):
         self.assertEqual(verdicts["an empty Python task in a child"], "goal")
         self.assertEqual(verdicts["objects left by 1 000 spawns, half failing"], "must")
         self.assertNotIn("missed", verdicts.values())
+
+
+class ScaleSuite(unittest.TestCase):
+    def rows(self, quick: bool, took: Callable[..., scale.Took]) -> dict[str, Row]:
+        with (
+            unittest.mock.patch.object(scale, "cargo_program", lambda *_: Path("phalanx")),
+            unittest.mock.patch.object(scale, "took", took),
+        ):
+            return {row.measure: row for row in scale.run(quick, Progress(io.StringIO()))}
+
+    def test_every_figure_has_its_row_and_its_must(self) -> None:
+        seen = []
+
+        def took(command: list[Any], environment: dict[str, str]) -> scale.Took:
+            words = [str(word) for word in command]
+            cache = environment.get(scale.CACHE_VARIABLE)
+            first = cache is None or cache not in seen
+            seen.append(cache)
+            jobs = int(words[words.index("--jobs") + 1]) if "--jobs" in words else 1
+            return scale.Took(wall_s=(1.0 if first else 0.05) / jobs, cpu_s=1.0, peak_mb=1638.4)
+
+        rows = self.rows(False, took)
+        verdicts = {measure: row.verdict for measure, row in rows.items()}
+        self.assertEqual(verdicts["tp-mlp pod-64, hidden 4096, 2048 tokens, first time, wall"], "must")
+        self.assertEqual(verdicts["ccl all_reduce 1K..1G, pod-64, first time, wall"], "goal")
+        self.assertEqual(verdicts["ccl all_reduce 1K..1G, pod-64, second time, wall"], "must")
+        self.assertEqual(verdicts["16384 SIPs, 4 KiB recursive doubling, two levels, memory a SIP"], "must")
+        self.assertEqual(verdicts["sweep of 1000 points, two cores"], "must")
+        self.assertEqual(rows["sweep of 1000 points, two cores"].ratio, 2.0)
+        # Each pair of runs has a cache of its own, which the first finds empty.
+        caches = [cache for cache in seen if cache is not None]
+        self.assertEqual(len(caches), 4)
+        self.assertEqual(len(set(caches)), 2)
+
+    def test_a_slow_run_misses_and_quick_cases_have_no_must(self) -> None:
+        def slow(command: list[Any], environment: dict[str, str]) -> scale.Took:
+            return scale.Took(wall_s=99.0, cpu_s=99.0, peak_mb=99e3)
+
+        verdicts = [row.verdict for row in self.rows(False, slow).values()]
+        self.assertEqual(verdicts.count("missed"), 8)
+        self.assertEqual({row.verdict for row in self.rows(True, slow).values()}, {"-"})
+
+    def test_the_peak_of_memory_is_that_of_the_command_alone(self) -> None:
+        large = scale.took([sys.executable, "-c", "x = bytearray(200_000_000)"], {})
+        small = scale.took([sys.executable, "-c", "pass"], {})
+        self.assertGreater(large.peak_mb, 200)
+        self.assertLess(small.peak_mb, 100)
+        with self.assertRaisesRegex(BenchError, "exit code 3"):
+            scale.took([sys.executable, "-c", "raise SystemExit(3)"], {})
 
 
 class SteadyRuns(unittest.TestCase):

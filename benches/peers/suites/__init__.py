@@ -10,7 +10,7 @@ import costs
 import report
 from programs import Progress
 
-from . import engine, node, python, ranks, sim, triton
+from . import engine, node, python, ranks, scale, sim, triton
 
 
 @dataclass(frozen=True)
@@ -30,4 +30,5 @@ SUITES = {
     "node": Suite(node.SUMMARY, node.run, node.as_json, node.as_table),
     "python": Suite(python.SUMMARY, python.run),
     "triton": Suite(triton.SUMMARY, triton.run),
+    "scale": Suite(scale.SUMMARY, scale.run),
 }

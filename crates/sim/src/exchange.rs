@@ -9,6 +9,10 @@
 //! - **XCH-2 (one meeting).** Shards meet once a window: they swap what crosses and agree on the next window. They meet again only where a
 //!   credit on its way may be the next event.
 
+mod mirror;
+
+pub use mirror::{Mirror, Symmetry};
+
 use std::any::Any;
 use std::sync::Arc;
 
@@ -81,4 +85,9 @@ pub trait Exchange: Send + Sync {
 
     /// Does some work while no other shard of this process does its own such work.
     fn by_turns(&self, work: &mut dyn FnMut());
+
+    /// True if this shard stands for all others, which nobody simulates (MIR-1).
+    fn is_mirror(&self) -> bool {
+        false
+    }
 }

@@ -47,7 +47,7 @@ use crate::exchange::Standing;
 use crate::time::Time;
 use action::Action;
 pub(crate) use action::Key;
-use agenda::Agenda;
+use agenda::{Agenda, Entry};
 use state::State;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -153,6 +153,16 @@ impl Executor {
     pub(crate) fn set_peers(&mut self, peers: Rc<dyn Peers>) {
         self.sim.state().run.is_shared.set(true);
         self.peers = Some(peers);
+    }
+
+    /// Ends the run at the first tie from now on: two events of one partition and instant, created at one instant by different partitions.
+    pub(crate) fn watch_ties(&self) {
+        self.sim.state().run.watches_ties.set(true);
+    }
+
+    /// True if there was a tie.
+    pub(crate) fn has_ties(&self) -> bool {
+        self.sim.state().run.has_ties.get()
     }
 
     /// Sets the order of turns; see [`PartitionOrder`].
@@ -411,7 +421,18 @@ fn next_action(state: &State, agenda: &Agenda, time: &mut u64, end: u64) -> Next
     *time = entry.time;
     state.clock.now.set(entry.time);
     state.current.key.set(entry.key);
+    if state.run.watches_ties.get() {
+        note_tie(state, agenda, &entry);
+    }
     Next::Action(entry.action)
+}
+
+/// Notes a tie of an event that fires now and the one that fires after it.
+#[cold]
+fn note_tie(state: &State, agenda: &Agenda, entry: &Entry) {
+    if agenda.key_at(entry.time).is_some_and(|next| next.is_tied_with(entry.key)) {
+        state.run.note_tie();
+    }
 }
 
 #[cfg(test)]

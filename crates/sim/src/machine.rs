@@ -259,9 +259,18 @@ impl Machine {
         let room = Rc::new(room);
         let others = options.exchange.as_ref().filter(|exchange| exchange.shards() > 1);
         let shards = others.map(|exchange| shards::Shards::new(exchange, spec.devices(), nodes));
+        let is_mirror = others.is_some_and(|exchange| exchange.is_mirror());
+        // Nothing happens inside the SIPs that a mirror stands for.
+        let is_hollow = |sip| is_mirror && shards.as_ref().is_some_and(|shards| !shards.owns(sip));
         let sips = (0..nodes)
-            .map(|sip| RefCell::new(Sip::new((sip, nodes), &spec, &options, &room)))
+            .map(|sip| {
+                let sip = Sip::new((sip, nodes), &spec, &options, (&room, is_hollow(sip)));
+                RefCell::new(sip)
+            })
             .collect();
+        if is_mirror {
+            executor.watch_ties();
+        }
         let world = Rc::new(World {
             sim: executor.sim(),
             network,
@@ -403,6 +412,12 @@ impl Machine {
     /// Returns the simulated time.
     pub fn now(&self) -> Time {
         self.world.sim.now()
+    }
+
+    /// True if the numbers of SIPs have decided the order of two events of one instant: then a run with a
+    /// [`Mirror`](crate::exchange::Mirror) is not that of all (MIR-1). Only such a run looks for it.
+    pub fn has_ties(&self) -> bool {
+        self.executor.has_ties()
     }
 
     /// Returns the busy time of the busiest engine, wire or memory so far.

@@ -31,7 +31,9 @@ pub mod sweep;
 pub mod trial;
 pub mod tuner;
 
-pub use algorithm::{Algorithm, CollectiveAlgorithm, Operation, OwnAlgorithm, Running, anywhere};
+pub use algorithm::{
+    Algorithm, CollectiveAlgorithm, Operation, OwnAlgorithm, Running, Shape, anywhere,
+};
 pub use channels::Channels;
 pub use config::{
     CclConfig, Choice, ENVIRONMENT, FILE, Plan, ProfileChoice, Source, TopologyKind, locate,

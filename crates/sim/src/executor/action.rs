@@ -56,4 +56,22 @@ impl Key {
     pub(super) fn new(created: u64, origin: Partition, count: u64) -> Self {
         Self { created, origin_and_count: u64::from(origin.0) << COUNT_BITS | count }
     }
+
+    /// Returns the partition that has created the event.
+    fn origin(self) -> u64 {
+        self.origin_and_count >> COUNT_BITS
+    }
+
+    /// Returns the key that another partition would have given the event, which `image` takes the creating one to.
+    pub(crate) fn moved(self, image: impl Fn(u32) -> u32) -> Self {
+        let count = self.origin_and_count & ((1 << COUNT_BITS) - 1);
+        let origin = image(u32::try_from(self.origin()).unwrap_or(u32::MAX));
+        Self::new(self.created, Partition(origin), count)
+    }
+
+    /// True if nothing but the numbers of the creating partitions tells which of two events is first.
+    #[inline]
+    pub(super) fn is_tied_with(self, other: Self) -> bool {
+        self.created == other.created && self.origin() != other.origin()
+    }
 }

@@ -116,6 +116,11 @@ impl Agenda {
         (alarm < end && alarm <= first).then(|| self.alarm.replace(u64::MAX))
     }
 
+    /// Returns the key of the first event if it fires at `time`.
+    pub(super) fn key_at(&self, time: u64) -> Option<Key> {
+        (self.first_event() == time).then(|| self.slot(self.head.get()).get().key)
+    }
+
     /// Takes the first event; there is one.
     #[inline]
     pub(super) fn pop(&self) -> Entry {

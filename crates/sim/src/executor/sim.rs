@@ -162,7 +162,17 @@ impl Sim {
     #[inline]
     pub(crate) fn has_passed(&self, time: Time, key: Key) -> bool {
         let now = self.now();
-        time < now || (time == now && key < self.0.current.key.get())
+        time < now || (time == now && self.is_before_current(key))
+    }
+
+    /// True if an event of this instant with this key fires before the current one.
+    fn is_before_current(&self, key: Key) -> bool {
+        let State { current, run, .. } = &*self.0;
+        let now = current.key.get();
+        if run.watches_ties.get() && key.is_tied_with(now) {
+            run.note_tie();
+        }
+        key < now
     }
 
     /// Schedules an action that has not passed, with the key that was reserved for it.

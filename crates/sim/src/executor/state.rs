@@ -49,6 +49,9 @@ pub(super) struct RunStatus {
     pub(super) is_stopped: Cell<bool>,
     /// True if other shards have a part of the partitions (SIM-10).
     pub(super) is_shared: Cell<bool>,
+    /// True if ties are looked for, and true if there was one: two events whose order the numbers of partitions decided.
+    pub(super) watches_ties: Cell<bool>,
+    pub(super) has_ties: Cell<bool>,
     /// True if an event was scheduled after the end of time.
     pub(super) has_overflowed: Cell<bool>,
     /// The partitions that ended the current window early, and the new ends ([`super::Sim::stop_here`]).
@@ -57,6 +60,14 @@ pub(super) struct RunStatus {
     pub(super) uncut_end: Cell<u64>,
     /// Between two runs: the instants up to which partitions are ahead, with nothing before them to change (SIM-9).
     pub(super) settled: RefCell<Vec<(Partition, u64)>>,
+}
+
+impl RunStatus {
+    /// Ends the run: there was a tie.
+    pub(super) fn note_tie(&self) {
+        self.has_ties.set(true);
+        self.is_stopped.set(true);
+    }
 }
 
 /// The actions that have not fired.

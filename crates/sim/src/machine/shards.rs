@@ -23,6 +23,7 @@ use crate::executor::{Key, Peers};
 use crate::ipcq::{Edge, EdgeName, EdgeSpec, Message, Returning};
 use crate::record::Path;
 use crate::time::Time;
+use crate::topology::PeId;
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -42,6 +43,35 @@ pub(crate) enum Crossing {
     Credit { edge: u32, path: Path, key: Key, home: Home },
     /// A packet that goes on by an action.
     Packet { act: Act, time: Time, key: Key, packet: Packet },
+}
+
+impl Crossing {
+    /// Returns what crosses at the same instant where every SIP does what its image does.
+    pub(crate) fn moved(self, image: impl Fn(u32) -> u32) -> Self {
+        let pe = |pe: PeId| PeId { sip: image(pe.sip), ..pe };
+        let moved = |key: Key| key.moved(&image);
+        match self {
+            Self::Edge { number, name, spec } => {
+                let name = EdgeName { from: pe(name.from), to: pe(name.to), ..name };
+                Self::Edge { number, name, spec }
+            }
+            Self::End { edge, end } => Self::End { edge, end },
+            Self::Message { edge, message, topic, arrival } => {
+                let arrival = arrival.map(|(time, key)| (time, moved(key)));
+                Self::Message { edge, message, topic, arrival }
+            }
+            Self::Arrival { edge, time, key, path } => {
+                Self::Arrival { edge, time, key: moved(key), path }
+            }
+            Self::Credit { edge, path, key, home } => {
+                Self::Credit { edge, path, key: moved(key), home }
+            }
+            Self::Packet { act, time, key, packet } => {
+                let packet = Packet { at: image(packet.at), to: image(packet.to), ..packet };
+                Self::Packet { act, time, key: moved(key), packet }
+            }
+        }
+    }
 }
 
 /// The settings of one end of an edge, and the process that has opened it.
@@ -138,8 +168,11 @@ impl Shards {
     /// Tells all other shards the number of an edge.
     fn introduce(&self, number: u32, edge: &Edge) {
         let (name, spec) = (edge.name, edge.spec);
+        let is_mirror = self.exchange.is_mirror();
+        let ends = [name.from.sip, name.to.sip].map(|sip| usize::from(self.owners[sip as usize]));
         for (shard, out) in self.out.borrow_mut().iter_mut().enumerate() {
-            if shard != self.own {
+            // What a mirror stands for has no other edges than those of the two ends.
+            if shard != self.own && (!is_mirror || ends.contains(&shard)) {
                 out.push(Parcel(Crossing::Edge { number, name, spec }));
             }
         }

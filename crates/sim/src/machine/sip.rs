@@ -142,14 +142,14 @@ impl Port {
 }
 
 impl Sip {
-    /// Creates a node: a SIP, or a station of the network, which has no cubes.
+    /// Creates a node: a SIP, or a station of the network, which has no cubes. A hollow SIP has none either.
     pub(crate) fn new(
         (sip, nodes): (u32, u32),
         spec: &MachineSpec,
         options: &Options,
-        room: &Rc<Room>,
+        (room, is_hollow): (&Rc<Room>, bool),
     ) -> Self {
-        let cubes = if sip < spec.devices() { spec.cubes.count() } else { 0 };
+        let cubes = if sip < spec.devices() && !is_hollow { spec.cubes.count() } else { 0 };
         let cube = |_| Cube {
             hbm: Wire::default(),
             memory: Hbm::new(spec.hbm.capacity),

@@ -20,6 +20,7 @@ mod levels;
 mod links;
 mod memories;
 mod messages;
+mod mirror;
 mod order;
 mod places;
 mod queues;

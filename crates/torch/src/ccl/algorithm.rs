@@ -14,6 +14,7 @@ use super::channels::Channels;
 use super::config::Plan;
 use super::part::Part;
 use phalanx_sim::MachineSpec;
+use phalanx_sim::exchange::Symmetry;
 use phalanx_sim::kernel::{KernelError, Tl};
 use std::fmt;
 use std::pin::Pin;
@@ -119,8 +120,28 @@ pub trait CollectiveAlgorithm: Send + Sync {
         Ok(())
     }
 
+    /// The symmetry under which all ranks do the same on parts of this shape, if there is one: ranks take the same steps of the same
+    /// sizes at the same PEs, and the partner of a rank in a step is the image of the partner of another. `None` is always right; a
+    /// symmetry that does not hold makes trials wrong.
+    fn symmetry(&self, _shape: &Shape) -> Option<Symmetry> {
+        None
+    }
+
     /// Runs one rank's part.
     fn run(&self, part: Part, tl: Tl) -> Running<'static>;
+}
+
+/// The shape of one PE's part of a collective: everything but the rank that its steps depend on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// The operation.
+    pub operation: Operation,
+    /// The number of ranks.
+    pub ranks: usize,
+    /// Elements of the larger of input and output.
+    pub elements: usize,
+    /// True if an all-to-all has split sizes.
+    pub has_splits: bool,
 }
 
 impl CollectiveAlgorithm for Algorithm {
@@ -142,6 +163,10 @@ impl CollectiveAlgorithm for Algorithm {
 
     fn fits(&self, machine: &MachineSpec, members: &[u32]) -> Result<(), String> {
         (self.fits)(machine, members)
+    }
+
+    fn symmetry(&self, shape: &Shape) -> Option<Symmetry> {
+        (self.symmetry)(shape)
     }
 
     fn run(&self, part: Part, tl: Tl) -> Running<'static> {
@@ -182,6 +207,8 @@ pub struct Algorithm {
     pub wide: &'static [Channels],
     /// Checks that it can run with these members on this machine; the error says why not.
     pub fits: fn(&MachineSpec, members: &[u32]) -> Result<(), String>,
+    /// The symmetry under which all ranks do the same on parts of this shape, if there is one.
+    pub symmetry: fn(&Shape) -> Option<Symmetry>,
     /// Runs one rank's part.
     pub run: fn(Part, Tl) -> Running<'static>,
 }
@@ -268,4 +295,9 @@ impl Plan {
 /// The [`Algorithm::fits`] of an algorithm that fits any machine and any number of ranks.
 pub fn anywhere(_: &MachineSpec, _: &[u32]) -> Result<(), String> {
     Ok(())
+}
+
+/// The [`Algorithm::symmetry`] of an algorithm whose ranks do not do the same.
+pub(crate) fn never(_: &Shape) -> Option<Symmetry> {
+    None
 }

@@ -1,4 +1,4 @@
-//! Times of trials that are kept: in memory for all tuners of the process, and in a file for later processes.
+//! Times of trials, and what came of them, that are kept: in memory for all tuners of the process, and in a file for later processes.
 //!
 //! A program that wants this says so once, by [`keep`]. The time of a trial depends on the machine, the trial, the plan and the code alone,
 //! so a kept time is the time that a simulation would give.
@@ -8,6 +8,7 @@
 //! - **STO-2 (any file).** A line that is cut, changed or foreign is ignored. A file that cannot be read or written costs time, and nothing else.
 
 use super::config::Plan;
+use super::sweep::Bound;
 use super::trial::{Timing, Trial};
 use phalanx_sim::{MachineSpec, Time};
 use sha2::{Digest, Sha256};
@@ -17,13 +18,17 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// A kept time.
+/// A kept time, or what came of times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kept {
     /// The exact times.
     Exact(Timing),
     /// The time is longer than this.
     Longer(Time),
+    /// The position of the fastest of some plans; `None` if none can run.
+    Chosen(Option<u32>),
+    /// The row of a table: the time, and what bounds it.
+    Row(Time, Bound),
 }
 
 /// The place of the file.
@@ -99,9 +104,9 @@ impl Store {
         let mut times = self.times();
         let is_news = match (times.get(&key), kept) {
             (None, _) => times.len() < MOST,
-            (Some(Kept::Exact(_)), _) => false,
             (Some(Kept::Longer(before)), Kept::Longer(least)) => least > *before,
-            (Some(Kept::Longer(_)), Kept::Exact(_)) => true,
+            (Some(Kept::Longer(_)), _) => true,
+            (Some(_), _) => false,
         };
         if !is_news {
             return;
@@ -126,11 +131,29 @@ pub(crate) fn key(machine: &[u8], trial: &Trial, plan: &Plan) -> Option<u128> {
     if plan.own.is_some() {
         return None;
     }
+    Some(hashed(machine, &format!("{trial:?} {}", settings(plan))))
+}
+
+/// The key of the row of a plan; as [`key`].
+pub(crate) fn row_key(machine: &[u8], trial: &Trial, plan: &Plan) -> Option<u128> {
+    let is_kept = plan.own.is_none();
+    is_kept.then(|| hashed(machine, &format!("row {trial:?} {}", settings(plan))))
+}
+
+/// The key of the choice between some plans; as [`key`].
+pub(crate) fn choice_key(machine: &[u8], trial: &Trial, plans: &[Plan]) -> Option<u128> {
+    if plans.iter().any(|plan| plan.own.is_some()) {
+        return None;
+    }
+    let plans: Vec<String> = plans.iter().map(settings).collect();
+    Some(hashed(machine, &format!("choice {trial:?} {plans:?}")))
+}
+
+fn hashed(machine: &[u8], content: &str) -> u128 {
     let mut hash = Sha256::new();
     hash.update(machine);
-    hash.update(format!("{trial:?} {}", settings(plan)));
-    let short = hash.finalize()[..16].iter().fold(0, |all, byte| all << 8 | u128::from(*byte));
-    Some(short)
+    hash.update(content);
+    hash.finalize()[..16].iter().fold(0, |all, byte| all << 8 | u128::from(*byte))
 }
 
 /// The settings of a plan that its time depends on.
@@ -146,6 +169,9 @@ fn line(key: u128, kept: Kept) -> String {
             format!("{key:032x} = {} {}", time.as_ps(), busiest.as_ps())
         }
         Kept::Longer(time) => format!("{key:032x} > {}", time.as_ps()),
+        Kept::Chosen(Some(at)) => format!("{key:032x} ! {at}"),
+        Kept::Chosen(None) => format!("{key:032x} ! none"),
+        Kept::Row(time, bound) => format!("{key:032x} # {} {}", time.as_ps(), bound.name()),
     };
     let check = check(&content);
     format!("{content} {check:08x}\n")
@@ -161,12 +187,19 @@ fn read(line: &[u8]) -> Option<(u128, Kept)> {
     let mut words = content.split(' ');
     let key = u128::from_str_radix(words.next()?, 16).ok()?;
     let kind = words.next()?;
-    let mut time = || Some(Time::ps(words.next()?.parse().ok()?));
-    match kind {
-        "=" => Some((key, Kept::Exact(Timing { time: time()?, busiest: time()? }))),
-        ">" => Some((key, Kept::Longer(time()?))),
-        _ => None,
-    }
+    let mut word = || words.next();
+    let time = |word: Option<&str>| Some(Time::ps(word?.parse().ok()?));
+    let kept = match kind {
+        "=" => Kept::Exact(Timing { time: time(word())?, busiest: time(word())? }),
+        ">" => Kept::Longer(time(word())?),
+        "!" => Kept::Chosen(match word()? {
+            "none" => None,
+            at => Some(at.parse().ok()?),
+        }),
+        "#" => Kept::Row(time(word())?, Bound::named(word()?)?),
+        _ => return None,
+    };
+    Some((key, kept))
 }
 
 /// FNV-1a of 32 bits.
@@ -259,6 +292,15 @@ mod tests {
     proptest! {
         #[test]
         fn sto_2_no_line_panics_and_no_change_is_read(key: u128, ps: u64, at in 0_usize..60, byte: u8) {
+            let others = [
+                Kept::Longer(Time::ps(ps)),
+                Kept::Chosen(None),
+                Kept::Chosen(Some((ps % 99) as u32)),
+                Kept::Row(Time::ps(ps), Bound::Credit),
+            ];
+            for kept in others {
+                prop_assert_eq!(read(line(key, kept).as_bytes()), Some((key, kept)));
+            }
             let whole = line(key, exact(ps));
             prop_assert_eq!(read(whole.as_bytes()), Some((key, exact(ps))));
             let mut changed = whole.clone().into_bytes();

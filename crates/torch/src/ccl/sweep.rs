@@ -6,6 +6,7 @@
 //! - **SWP-1 (as nccl-tests).** Sizes, counts and bandwidths follow nccl-tests: the size is the larger of a rank's input and
 //!   output, and bandwidths are in units of 1e9 bytes a second.
 //! - **SWP-2 (checked).** With data on, every element of every rank is compared with a reference computed another way.
+//! - **SWP-3 (alone).** Without data a row is that of a [`Trial`]: its time and its bottleneck are those of the ranks of a program.
 
 mod bound;
 mod check;
@@ -16,6 +17,7 @@ pub use limit::link_limit;
 
 use super::algorithm::{Algorithm, Operation};
 use super::config::{CclConfig, Choice, Plan};
+use super::layout::Layout;
 use super::part::ReduceOp;
 use super::trial::Trial;
 use super::tuner::Tuner;
@@ -215,6 +217,64 @@ impl Sweep {
     }
 
     fn run(
+        &self,
+        count: usize,
+        plan: Option<&Plan>,
+        in_place: bool,
+        tuner: &Rc<Tuner>,
+    ) -> Result<Run, SpawnError> {
+        match self.run_alone(count, plan, in_place, tuner) {
+            Some(run) => Ok(run),
+            None => self.run_ranks(count, plan, in_place, tuner),
+        }
+    }
+
+    /// The collective alone, as a trial (SWP-3); `None` if it has data, other shards or an algorithm of a program, or fails.
+    pub fn alone(&self, bytes: u64, plan: &Plan, in_place: bool) -> Option<(Time, Bound)> {
+        let tuner = Rc::new(Tuner::new(self.machine.clone()));
+        let run = self.run_alone(self.count(bytes), Some(plan), in_place, &tuner)?;
+        Some((run.time, run.bound))
+    }
+
+    /// The collective of ranks of a program; as [`Self::alone`].
+    pub fn of_ranks(&self, bytes: u64, plan: &Plan, in_place: bool) -> Option<(Time, Bound)> {
+        let tuner = Rc::new(Tuner::new(self.machine.clone()));
+        let run = self.run_ranks(self.count(bytes), Some(plan), in_place, &tuner).ok()?;
+        Some((run.time, run.bound))
+    }
+
+    fn run_alone(
+        &self,
+        count: usize,
+        plan: Option<&Plan>,
+        in_place: bool,
+        tuner: &Rc<Tuner>,
+    ) -> Option<Run> {
+        let Options { data, record, exchange, interrupt, .. } = &self.options;
+        if *data || *record || exchange.is_some() || interrupt.is_some() {
+            return None;
+        }
+        let members = (0..self.ranks.unwrap_or(self.machine.devices())).collect();
+        let apart = self.operation == Operation::Broadcast && !in_place;
+        let trial = Trial {
+            combine: self.combine,
+            dtype: self.dtype,
+            layout: Layout { apart, ..Layout::single(count) },
+            ..Trial::new(self.operation, members, count)
+        };
+        let plan = match (plan, self.ccl.default_choice()) {
+            (Some(plan), _) => plan.clone(),
+            (None, Choice::Auto) => tuner.choose(&self.ccl, &trial)?,
+            (None, Choice::Named(_)) => return None,
+        };
+        if plan.own.is_some() {
+            return None;
+        }
+        let (time, bound) = tuner.row(&trial, &plan)?;
+        Some(Run { time, plan, bound, wrong: None })
+    }
+
+    fn run_ranks(
         &self,
         count: usize,
         plan: Option<&Plan>,

@@ -2,17 +2,26 @@
 //!
 //! A trial runs the kernels that ranks run, on the same PEs, over the same host command, and on tensors of the same layout. So
 //! its time is the time from the call until the last rank is done, if all ranks call at the same instant.
+//!
+//! - **TRI-1 (one for all).** Where all ranks do the same, one rank is simulated, and stands for all (MIR-1). The result is that of
+//!   simulating every rank; where that cannot be shown, every rank is simulated.
+//! - **TRI-2 (by content).** Groups whose members come in the same order on a machine whose SIPs reach each other alike have the same
+//!   times, and [`Trial::standard`] is the same trial for all of them.
 
-use super::algorithm::{CollectiveAlgorithm, Operation};
+use super::algorithm::{CollectiveAlgorithm, Operation, Shape};
 use super::config::Plan;
 use super::job::{Job, Members};
+use super::lanes::Lane;
 use super::layout::{Layout, Role};
 use super::part::{ReduceOp, Splits};
+use super::sweep::Bound;
+use phalanx_sim::exchange::{Exchange, Mirror};
 use phalanx_sim::machine::{Cause, Host, Launch, Machine, Options, RunError};
 use phalanx_sim::memory::MemoryError;
+use phalanx_sim::spec::Topology;
 use phalanx_sim::value::DType;
 use phalanx_sim::{MachineSpec, Time};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -51,6 +60,21 @@ impl Trial {
         }
     }
 
+    /// The trial with the same times on the first SIPs of a machine, if every SIP of it reaches every other alike (TRI-2). The
+    /// numbers of SIPs count for their order alone, which stays.
+    #[must_use]
+    pub fn standard(&self, machine: &MachineSpec) -> Self {
+        let alike = matches!(machine.sips.topology, Topology::Switch | Topology::FullyConnected);
+        if !alike || !machine.levels.is_empty() {
+            return self.clone();
+        }
+        let mut sorted = self.members.clone();
+        sorted.sort_unstable();
+        let place = |sip: &u32| u32::try_from(sorted.partition_point(|other| other < sip));
+        let members = self.members.iter().map(place).collect::<Result<_, _>>();
+        Self { members: members.unwrap_or_else(|_| self.members.clone()), ..self.clone() }
+    }
+
     /// The same trial with tensors of other sizes.
     #[must_use]
     pub(crate) fn resized(&self, size: impl Fn(usize) -> usize) -> Self {
@@ -61,6 +85,12 @@ impl Trial {
     pub(crate) fn bytes(&self) -> usize {
         let parts = if self.operation.is_elementwise() { 1 } else { self.members.len() };
         self.layout.count().saturating_mul(parts).saturating_mul(self.dtype.size())
+    }
+
+    /// The shape of a PE's part with so many elements.
+    fn shape(&self, elements: usize) -> Shape {
+        let (operation, ranks) = (self.operation, self.members.len());
+        Shape { operation, ranks, elements, has_splits: self.has_splits }
     }
 
     /// The split sizes of every rank: equal parts, passed like others.
@@ -170,23 +200,130 @@ pub fn measure_within(
     limit: impl Fn() -> Time,
 ) -> Result<Outcome, TrialError> {
     plan.check(trial.operation, machine, &trial.members).map_err(TrialError::Unfit)?;
-    let options = Options { data: false, critical_path: false, ..Options::default() };
-    let mut machine = Machine::new(machine.clone(), options);
+    match mirrored_within(machine, trial, plan, &limit) {
+        Some(outcome) => Ok(outcome),
+        None => whole_within(machine, trial, plan, limit),
+    }
+}
+
+/// The time of a collective, and what bounds it.
+pub(crate) fn observe(
+    machine: &MachineSpec,
+    trial: &Trial,
+    plan: &Plan,
+) -> Result<(Time, Bound), TrialError> {
+    plan.check(trial.operation, machine, &trial.members).map_err(TrialError::Unfit)?;
+    let forever = || Time::MAX;
+    let seen = |outcome, machine: &Machine| match outcome {
+        Outcome::Ended(timing) => Ok((timing.time, Bound::of(&machine.report()))),
+        Outcome::Longer(_) => Err(TrialError::Run(RunError::TooLong)),
+    };
+    if let Some((outcome, machine)) = mirrored(machine, trial, plan, forever) {
+        return seen(outcome, &machine);
+    }
+    let (outcome, machine) = whole(machine, trial, plan, forever)?;
+    seen(outcome, &machine)
+}
+
+/// True if one rank may stand for all; its simulation tells.
+pub(crate) fn may_be_mirrored(machine: &MachineSpec, trial: &Trial, plan: &Plan) -> bool {
+    let symmetry = plan.algorithm().and_then(|algorithm| algorithm.symmetry(&trial.shape(0)));
+    symmetry.is_some_and(|symmetry| Mirror::new(machine, &trial.members, symmetry).is_some())
+}
+
+/// As [`measure_within`], with every rank simulated.
+pub fn whole_within(
+    machine: &MachineSpec,
+    trial: &Trial,
+    plan: &Plan,
+    limit: impl Fn() -> Time,
+) -> Result<Outcome, TrialError> {
+    Ok(whole(machine, trial, plan, limit)?.0)
+}
+
+fn whole(
+    machine: &MachineSpec,
+    trial: &Trial,
+    plan: &Plan,
+    limit: impl Fn() -> Time,
+) -> Result<(Outcome, Machine), TrialError> {
+    let mut machine = Machine::new(machine.clone(), options());
     let ends = launch(&mut machine, trial, plan)?;
-    let advanced = machine.advance_while(|now| now <= limit());
+    Ok((outcome(&mut machine, &ends, limit)?, machine))
+}
+
+/// As [`measure_within`], with one rank simulated for all; `None` where it cannot stand for all (TRI-1).
+pub fn mirrored_within(
+    machine: &MachineSpec,
+    trial: &Trial,
+    plan: &Plan,
+    limit: impl Fn() -> Time,
+) -> Option<Outcome> {
+    mirrored(machine, trial, plan, limit).map(|(outcome, _)| outcome)
+}
+
+fn mirrored(
+    machine: &MachineSpec,
+    trial: &Trial,
+    plan: &Plan,
+    limit: impl Fn() -> Time,
+) -> Option<(Outcome, Machine)> {
+    let algorithm = plan.algorithm()?;
+    let symmetry = |elements| algorithm.symmetry(&trial.shape(elements));
+    // A vector of no elements is cut evenly: a symmetry of another one is a symmetry of this one.
+    let likely = symmetry(0)?;
+    let mirror = Mirror::new(machine, &trial.members, likely)?;
+    let exchange: Arc<dyn Exchange> = Arc::new(mirror);
+    let options = Options { exchange: Some(exchange), ..options() };
+    let mut machine = Machine::new(machine.clone(), options);
+    let ends = launch_where(&mut machine, trial, plan, |job| {
+        let elements = |lane: &Lane| lane.input.len.max(lane.output.len);
+        job.lanes.iter().all(|lane| symmetry(elements(lane)) == Some(likely))
+    });
+    let outcome = outcome(&mut machine, &ends.ok().flatten()?, limit).ok()?;
+    (!machine.has_ties()).then_some((outcome, machine))
+}
+
+/// The options of a trial.
+fn options() -> Options {
+    Options { data: false, critical_path: false, ..Options::default() }
+}
+
+/// Runs a machine up to a limit.
+fn outcome(
+    machine: &mut Machine,
+    ends: &Ends,
+    limit: impl Fn() -> Time,
+) -> Result<Outcome, TrialError> {
+    // After the run, the clock shows the last credit on its way, which may come after the end.
+    let reached = Cell::new(Time::ZERO);
+    let advanced = machine.advance_while(|now| {
+        reached.set(now);
+        now <= limit()
+    });
     match ends.last()? {
         Some(time) => {
             advanced?;
             Ok(Outcome::Ended(Timing { time, busiest: machine.busiest() }))
         }
         // All events up to now have fired, and a rank is not done: the collective ends later.
-        None if !advanced? => Ok(Outcome::Longer(machine.now())),
+        None if !advanced? => Ok(Outcome::Longer(reached.get())),
         None => Err(RunError::TooLong.into()),
     }
 }
 
 /// Launches every member's part on a machine.
 pub fn launch(machine: &mut Machine, trial: &Trial, plan: &Plan) -> Result<Ends, TrialError> {
+    Ok(launch_where(machine, trial, plan, |_| true)?.unwrap_or_default())
+}
+
+/// Launches the part of every member that the machine simulates, if all of them are as wanted.
+fn launch_where(
+    machine: &mut Machine,
+    trial: &Trial,
+    plan: &Plan,
+    is_wanted: impl Fn(&Job) -> bool,
+) -> Result<Option<Ends>, TrialError> {
     let algorithm = plan
         .algorithm()
         .ok_or_else(|| TrialError::Unfit(format!("there is no algorithm `{}`", plan.module)))?;
@@ -195,20 +332,25 @@ pub fn launch(machine: &mut Machine, trial: &Trial, plan: &Plan) -> Result<Ends,
         sips: trial.members.as_slice().into(),
     };
     let ends = Ends::default();
-    *ends.0.borrow_mut() = vec![None; trial.members.len()];
-    for (rank, &sip) in trial.members.iter().enumerate() {
+    let own = trial.members.iter().enumerate().filter(|(_, sip)| machine.owns(**sip));
+    let own: Vec<(usize, u32)> = own.map(|(rank, sip)| (rank, *sip)).collect();
+    *ends.0.borrow_mut() = vec![None; own.len()];
+    for (number, (rank, sip)) in own.into_iter().enumerate() {
         let job = Rc::new(trial.job(machine, rank, plan, &algorithm, &members)?);
+        if !is_wanted(&job) {
+            return Ok(None);
+        }
         let (host, ends) = (machine.host(sip), ends.clone());
         let program = async move {
             let end = run(&host, job).await;
             if end.is_err() {
                 host.sim().stop();
             }
-            ends.0.borrow_mut()[rank] = Some(end);
+            ends.0.borrow_mut()[number] = Some(end);
         };
         machine.spawn(sip, format!("host{sip}"), program).detach();
     }
-    Ok(ends)
+    Ok(Some(ends))
 }
 
 /// Runs one rank's part; returns the time of its end.

@@ -19,6 +19,7 @@ mod race;
 pub use race::use_threads;
 
 use super::config::{CclConfig, Plan};
+use super::sweep::Bound;
 use super::trial::{Timing, Trial};
 use phalanx_sim::{MachineSpec, Time};
 use race::{Limit, Trials};
@@ -118,6 +119,30 @@ fn proportional(time: Time, bytes: usize, each: usize) -> Time {
     Time::ps(u64::try_from(all).unwrap_or(u64::MAX))
 }
 
+/// A line through two times: of `at - step` bytes and of `at` bytes, drawn on to `to` bytes.
+struct Line {
+    at: usize,
+    step: usize,
+    to: usize,
+}
+
+impl Line {
+    /// The time at the end of the line through these times.
+    fn beyond(&self, small: Time, large: Time) -> Time {
+        let more = Time::ps(large.as_ps().saturating_sub(small.as_ps()));
+        let more = proportional(more, self.to - self.at, self.step);
+        Time::ps(large.as_ps().saturating_add(more.as_ps()))
+    }
+
+    /// The most that the larger time may be if the line ends below `limit`.
+    fn most(&self, small: Time, limit: Time) -> Time {
+        let (step, rest) = (self.step as u128, (self.to - self.at) as u128);
+        let all = u128::from(limit.as_ps()) * step + u128::from(small.as_ps()) * rest;
+        let most = u64::try_from(all / (step + rest) + 1).unwrap_or(u64::MAX);
+        Time::ps(most).max(small)
+    }
+}
+
 impl Tuner {
     /// A tuner for a machine.
     pub fn new(machine: MachineSpec) -> Self {
@@ -152,11 +177,30 @@ impl Tuner {
         {
             return known.fastest.clone();
         }
-        let fastest =
-            self.exact(trial, plans, self.estimates(trial, plans)).map(|at| plans[at].clone());
+        let at = self.trials.chosen(trial, plans).unwrap_or_else(|| {
+            let at = self.search(trial, plans);
+            self.trials.keep_choice(trial, plans, at);
+            at
+        });
+        let fastest = at.map(|at| plans[at].clone());
         let choice = Choice { plans: plans.to_vec(), fastest: fastest.clone() };
         self.chosen.borrow_mut().entry(trial.clone()).or_default().push(choice);
         fastest
+    }
+
+    /// The time of a trial by `plan`, and what bounds it; `None` if the plan cannot run.
+    pub(super) fn row(&self, trial: &Trial, plan: &Plan) -> Option<(Time, Bound)> {
+        self.trials.row(trial, plan)
+    }
+
+    /// The position of the fastest of `plans`, the first of equals.
+    fn search(&self, trial: &Trial, plans: &[Plan]) -> Option<usize> {
+        let (mut estimates, beyond) = self.estimates(trial, plans);
+        estimates.sort_unstable();
+        if let Some(at) = self.leader(trial, plans, &estimates, beyond) {
+            return Some(at);
+        }
+        self.exact(trial, plans, &estimates)
     }
 
     /// The number of simulated trials.
@@ -164,11 +208,16 @@ impl Tuner {
         self.trials.simulated()
     }
 
-    /// The plans that can run, by their position, each with a time that it takes at least, but for [`doubt`].
-    fn estimates(&self, trial: &Trial, plans: &[Plan]) -> Vec<(Time, usize)> {
+    /// The plans that may be the fastest, by their position, each with a time that it takes at least, but for [`doubt`]. The others take
+    /// longer than the second result; `None` if there are no others.
+    fn estimates(&self, trial: &Trial, plans: &[Plan]) -> (Vec<(Time, usize)>, Option<Time>) {
         match base(trial) {
-            None => self.near(&trial.resized(rounded_down), plans),
-            Some(base) => self.extrapolated(trial, base, plans),
+            None => (self.near(&trial.resized(rounded_down), plans), None),
+            Some(base) => {
+                let (estimates, limit) = self.extrapolated(trial, base, plans);
+                let beyond = (estimates.len() < plans.len()).then_some(limit);
+                (estimates, beyond)
+            }
         }
     }
 
@@ -187,7 +236,7 @@ impl Tuner {
         // Half more than the best leaves room for the distance to the wanted size, and for doubt.
         let room = |best: Time| Time::ps(best.as_ps().saturating_add(best.as_ps() / 2));
         let trials = &self.trials;
-        let times = trials.race(plans, |plan, limit| {
+        let times = trials.race(trial, plans, |plan, limit| {
             let known = trials.time(trial, plan, limit);
             (known, known.exact().map(room))
         });
@@ -202,49 +251,51 @@ impl Tuner {
         estimates.collect()
     }
 
-    /// The times of plans, extrapolated from collectives of `base` bytes a rank and of half of that. A plan that takes longer for
-    /// these than the best for all of it is not simulated to the end. The last plans come first: those over more channels.
-    fn extrapolated(&self, trial: &Trial, base: usize, plans: &[Plan]) -> Vec<(Time, usize)> {
+    /// The times of plans, extrapolated from collectives of `base` bytes a rank and of half of that, and a limit: a plan beyond it is
+    /// left out, and is not simulated to the end once that is known. The last plans come first: those over more channels.
+    fn extrapolated(
+        &self,
+        trial: &Trial,
+        base: usize,
+        plans: &[Plan],
+    ) -> (Vec<(Time, usize)>, Time) {
         let (half, whole) = (scaled(trial, base / 2), scaled(trial, base));
         let plans: Vec<Plan> = plans.iter().rev().cloned().collect();
         let trials = &self.trials;
-        let times = trials.race(&plans, |plan, limit| {
-            let time = |trial: &Trial| trials.time(trial, plan, limit).timing();
-            let Some((small, large)) = time(&half).and_then(|small| Some((small, time(&whole)?)))
-            else {
+        let line = Line { at: base, step: base / 2, to: trial.bytes() };
+        let times = trials.race(trial, &plans, |plan, limit| {
+            let Some(small) = trials.time(&half, plan, limit).timing() else { return (None, None) };
+            let most = line.most(small.time, limit.get());
+            let Some(large) = trials.time_below(&whole, plan, limit, most).timing() else {
                 return (None, None);
             };
-            let beyond = |small: Time, large: Time| {
-                let more = Time::ps(large.as_ps().saturating_sub(small.as_ps()));
-                let more = proportional(more, trial.bytes() - base, base / 2);
-                Time::ps(large.as_ps().saturating_add(more.as_ps()))
-            };
-            let busiest = beyond(small.busiest, large.busiest);
-            let estimate = beyond(small.time, large.time).max(busiest);
-            let least = small.time.max(large.time);
-            let most = estimate.max(small.time);
-            let limit = Time::ps(most.as_ps().saturating_add(2 * doubt(most).as_ps()));
-            (Some((estimate, least)), Some(limit))
+            let busiest = line.beyond(small.busiest, large.busiest);
+            let estimate = line.beyond(small.time, large.time).max(busiest).max(small.time);
+            let limit = Time::ps(estimate.as_ps().saturating_add(2 * doubt(estimate).as_ps()));
+            (Some(estimate), Some(limit))
         });
         let limit = times.limit;
         let numbered = times.results.into_iter().enumerate();
-        let numbered = numbered.filter_map(|(at, time)| Some((plans.len() - 1 - at, time?)));
-        let in_time = numbered.filter(|(_, (_, least))| *least <= limit);
-        in_time.map(|(at, (estimate, _))| (estimate, at)).collect()
+        let numbered = numbered.filter_map(|(at, time)| Some((time?, plans.len() - 1 - at)));
+        (numbered.filter(|(estimate, _)| *estimate <= limit).collect(), limit)
     }
 
-    /// The position of the fastest plan.
-    fn exact(
+    /// The position of the fastest plan: trials that take little work come first, and limit the others.
+    fn exact(&self, trial: &Trial, plans: &[Plan], estimates: &[(Time, usize)]) -> Option<usize> {
+        let is_light = |(_, at): &&(Time, usize)| self.trials.is_light(trial, &plans[*at]);
+        let (light, others): (Vec<_>, Vec<_>) = estimates.iter().partition(is_light);
+        let best = self.best(trial, plans, &light, None);
+        self.best(trial, plans, &others, best).map(|(_, at)| at)
+    }
+
+    /// The least of `best` and the exact times of plans, whose estimates are sorted.
+    fn best(
         &self,
         trial: &Trial,
         plans: &[Plan],
-        mut estimates: Vec<(Time, usize)>,
-    ) -> Option<usize> {
-        estimates.sort_unstable();
-        if let Some(at) = self.leader(trial, plans, &estimates) {
-            return Some(at);
-        }
-        let mut best: Option<(Time, usize)> = None;
+        estimates: &[(Time, usize)],
+        mut best: Option<(Time, usize)>,
+    ) -> Option<(Time, usize)> {
         for some in estimates.chunks(self.trials.threads) {
             let limit = best.map_or(Time::MAX, |(time, _)| time);
             let is_late =
@@ -265,14 +316,21 @@ impl Tuner {
                 }
             }
         }
-        best.map(|(_, at)| at)
+        best
     }
 
-    /// The position of a plan that is the fastest by estimates alone, which are sorted.
-    fn leader(&self, trial: &Trial, plans: &[Plan], estimates: &[(Time, usize)]) -> Option<usize> {
+    /// The position of a plan that is the fastest by estimates alone, which are sorted; plans without an estimate are `beyond` this.
+    fn leader(
+        &self,
+        trial: &Trial,
+        plans: &[Plan],
+        estimates: &[(Time, usize)],
+        beyond: Option<Time>,
+    ) -> Option<usize> {
         let (least, first) = *estimates.first()?;
-        let Some((second, _)) = estimates.get(1) else { return Some(first) };
-        let is_slower = |than: Time| *second > than && *second - than > doubt(than);
+        let second = estimates.get(1).map(|(second, _)| *second).or(beyond);
+        let Some(second) = second else { return Some(first) };
+        let is_slower = |than: Time| second > than && second - than > doubt(than);
         // Without a clear distance a trial of the exact size is needed anyway.
         if !is_slower(least) {
             return None;

@@ -2,6 +2,7 @@
 
 mod fastest;
 mod matrix;
+mod mirrors;
 mod multi;
 mod order;
 mod others;

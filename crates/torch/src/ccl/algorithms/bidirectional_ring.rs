@@ -4,12 +4,13 @@
 //! half ranks count the other way round: segment `s` is `((x[-s-1] + x[-s-2]) + ...) + x[-s]`. Two ranks have one
 //! neighbour only and use a single ring.
 
-use super::super::algorithm::{Algorithm, Operation, Running, anywhere};
+use super::super::algorithm::{Algorithm, Operation, Running, Shape, anywhere};
 use super::super::channels::Channels;
 use super::super::part::Part;
 use super::super::prefetch::LoadFrom;
 use super::ring::{self, Ring, RingPosition};
 use crate::placement::share;
+use phalanx_sim::exchange::Symmetry;
 use phalanx_sim::kernel::{KernelError, Tl};
 
 pub(crate) const ALGORITHM: Algorithm = Algorithm {
@@ -19,8 +20,16 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
     channels: Channels::ONE,
     wide: Channels::WIDE,
     fits: anywhere,
+    symmetry: alike,
     run: |part, tl| -> Running<'static> { Box::pin(run(part, tl)) },
 };
+
+/// As in `ring`, in both halves.
+fn alike(shape: &Shape) -> Option<Symmetry> {
+    let halves = if shape.ranks > 2 { 2 } else { 1 };
+    let is_even = shape.elements.is_multiple_of(halves * shape.ranks);
+    ring::alike(shape).filter(|_| is_even)
+}
 
 async fn run(part: Part, tl: Tl) -> Result<(), KernelError> {
     let (rank, ranks) = (part.rank, part.ranks);

@@ -4,11 +4,12 @@
 //! reduction to a root is combined at the root, in the same order. Ranks begin with the next rank, so that no link carries
 //! all first messages, and send chunk by chunk rather than rank by rank, so that all links are busy.
 
-use super::super::algorithm::{Algorithm, Operation, Running, anywhere};
+use super::super::algorithm::{Algorithm, Operation, Running, Shape, anywhere};
 use super::super::channels::Channels;
 use super::super::part::{Part, RecvQueue, SendQueue};
 use super::super::prefetch::{LoadFrom, Prefetch};
 use super::super::streams::{Stream, side_by_side};
+use phalanx_sim::exchange::Symmetry;
 use phalanx_sim::kernel::{KernelError, Tile, Tl};
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -20,8 +21,16 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
     channels: Channels::ONE,
     wide: Channels::WIDE,
     fits: anywhere,
+    symmetry: alike,
     run: |part, tl| -> Running<'static> { Box::pin(run(part, tl)) },
 };
+
+/// Ranks begin with the next one, and so do the same; but a reduction combines in the order of ranks.
+fn alike(shape: &Shape) -> Option<Symmetry> {
+    let is_even = shape.elements.is_multiple_of(shape.ranks) && !shape.has_splits;
+    let in_turn = matches!(shape.operation, Operation::AllGather | Operation::AllToAll);
+    (is_even && in_turn).then_some(Symmetry::Cyclic)
+}
 
 pub(super) async fn run(part: Part, tl: Tl) -> Result<(), KernelError> {
     if part.ranks == 1 {

@@ -5,12 +5,13 @@
 //! combines the ranks that are `p/2` apart first, then those `p/4` apart, the lower rank's operand always first. If the
 //! number of ranks is no power of two, the ranks beyond the largest one are folded first: `x[i] + x[p+i]` stands for `x[i]`.
 
-use super::super::algorithm::{Algorithm, Operation, Running, anywhere};
+use super::super::algorithm::{Algorithm, Operation, Running, Shape, anywhere};
 use super::super::channels::Channels;
 use super::super::part::{Part, RecvQueue, SendQueue};
 use super::super::prefetch::LoadFrom;
 use super::folded::Folded;
 use crate::placement::share;
+use phalanx_sim::exchange::Symmetry;
 use phalanx_sim::kernel::{KernelError, Tl};
 use std::ops::Range;
 
@@ -21,8 +22,15 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
     channels: Channels::ONE,
     wide: Channels::WIDE,
     fits: anywhere,
+    symmetry: alike,
     run: |part, tl| -> Running<'static> { Box::pin(run(part, tl)) },
 };
+
+/// Where nobody is folded and all segments are alike, ranks differ in the numbers of their partners alone.
+fn alike(shape: &Shape) -> Option<Symmetry> {
+    let is_even = shape.elements.is_multiple_of(shape.ranks);
+    (is_even && shape.ranks.is_power_of_two()).then_some(Symmetry::Hypercube)
+}
 
 async fn run(part: Part, tl: Tl) -> Result<(), KernelError> {
     if part.ranks == 1 {

@@ -14,5 +14,6 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
     channels: Channels::All,
     wide: &[],
     fits: anywhere,
+    symmetry: ring::alike,
     run: |part, tl| -> Running<'static> { Box::pin(ring::run(part, tl)) },
 };

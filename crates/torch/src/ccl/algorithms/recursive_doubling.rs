@@ -4,11 +4,12 @@
 //! `((x[0] + x[1]) + (x[2] + x[3])) + ...`. If the number of ranks is no power of two, the ranks beyond the largest one are
 //! folded first: `x[i] + x[p+i]` stands for `x[i]`. A chunk is sent on as soon as it is combined.
 
-use super::super::algorithm::{Algorithm, Operation, Running, anywhere};
+use super::super::algorithm::{Algorithm, Operation, Running, Shape, anywhere};
 use super::super::channels::Channels;
 use super::super::part::{Part, RecvQueue, SendQueue};
 use super::super::prefetch::LoadFrom;
 use super::folded::Folded;
+use phalanx_sim::exchange::Symmetry;
 use phalanx_sim::kernel::{KernelError, Tl};
 
 pub(crate) const ALGORITHM: Algorithm = Algorithm {
@@ -18,8 +19,14 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
     channels: Channels::ONE,
     wide: Channels::WIDE,
     fits: anywhere,
+    symmetry: alike,
     run: |part, tl| -> Running<'static> { Box::pin(run(part, tl)) },
 };
+
+/// Where nobody is folded, ranks differ in the numbers of their partners alone.
+fn alike(shape: &Shape) -> Option<Symmetry> {
+    shape.ranks.is_power_of_two().then_some(Symmetry::Hypercube)
+}
 
 async fn run(part: Part, tl: Tl) -> Result<(), KernelError> {
     if part.ranks == 1 {

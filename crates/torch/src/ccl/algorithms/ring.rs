@@ -8,12 +8,13 @@
 //! An all-to-all passes every block on until it reaches its rank. That takes blocks of one size: no rank knows the splits
 //! of others, so an all-to-all with splits runs like `direct`.
 
-use super::super::algorithm::{Algorithm, Operation, Running, anywhere};
+use super::super::algorithm::{Algorithm, Operation, Running, Shape, anywhere};
 use super::super::channels::Channels;
 use super::super::part::{Part, RecvQueue, SendQueue};
 use super::super::prefetch::{LoadFrom, Prefetch};
 use super::direct;
 use crate::placement::share;
+use phalanx_sim::exchange::Symmetry;
 use phalanx_sim::kernel::{KernelError, Tile, Tl};
 use std::ops::Range;
 
@@ -24,8 +25,16 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
     channels: Channels::ONE,
     wide: Channels::WIDE,
     fits: anywhere,
+    symmetry: alike,
     run: |part, tl| -> Running<'static> { Box::pin(run(part, tl)) },
 };
+
+/// Ranks differ in the number of their first segment alone, if all segments are alike and nobody is the root.
+pub(super) fn alike(shape: &Shape) -> Option<Symmetry> {
+    let has_root = shape.operation.has_root();
+    let is_even = shape.elements.is_multiple_of(shape.ranks) && !shape.has_splits;
+    (is_even && !has_root).then_some(Symmetry::Cyclic)
+}
 
 pub(super) async fn run(part: Part, tl: Tl) -> Result<(), KernelError> {
     if part.ranks == 1 {

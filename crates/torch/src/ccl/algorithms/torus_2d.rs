@@ -4,7 +4,7 @@
 //! row gathers all segments. Segment `c` of a row is combined in the order of `ring` along the row; part `r` of these sums
 //! is combined in the order of `ring` along the column.
 
-use super::super::algorithm::{Algorithm, Operation, Running};
+use super::super::algorithm::{Algorithm, Operation, Running, never};
 use super::super::channels::Channels;
 use super::super::part::Part;
 use super::super::prefetch::LoadFrom;
@@ -21,6 +21,7 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
     channels: Channels::ONE,
     wide: Channels::WIDE,
     fits,
+    symmetry: never,
     run: |part, tl| -> Running<'static> { Box::pin(run(part, tl)) },
 };
 

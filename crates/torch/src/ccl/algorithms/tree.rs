@@ -5,7 +5,7 @@
 //! `((x[0] + x[1]) + (x[2] + x[3])) + ...`. On the way back the largest subtree is served first. A chunk is sent on as soon
 //! as it arrives.
 
-use super::super::algorithm::{Algorithm, Operation, Running, anywhere};
+use super::super::algorithm::{Algorithm, Operation, Running, anywhere, never};
 use super::super::channels::Channels;
 use super::super::part::{Part, RecvQueue, SendQueue};
 use super::super::prefetch::LoadFrom;
@@ -18,6 +18,7 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
     channels: Channels::ONE,
     wide: Channels::WIDE,
     fits: anywhere,
+    symmetry: never,
     run: |part, tl| -> Running<'static> { Box::pin(run(part, tl)) },
 };
 

@@ -20,6 +20,14 @@ pub enum Bound {
 }
 
 impl Bound {
+    /// Every bound.
+    const ALL: [Self; 5] = [Self::Latency, Self::Link, Self::Credit, Self::Vector, Self::Hbm];
+
+    /// The bound with this name.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|bound| bound.name() == name)
+    }
+
     /// Its name in tables and in JSON.
     pub fn name(self) -> &'static str {
         match self {

@@ -3,8 +3,10 @@
 use super::Known;
 use crate::ccl::config::Plan;
 use crate::ccl::store::{self, Kept, Store};
-use crate::ccl::trial::{Outcome, Trial, measure_within};
+use crate::ccl::sweep::Bound;
+use crate::ccl::trial::{Outcome, Trial, may_be_mirrored, measure_within, observe};
 use phalanx_sim::{MachineSpec, Time};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::num::NonZero;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -77,15 +79,29 @@ impl Trials {
         self.simulated.load(Ordering::Relaxed)
     }
 
-    /// Times every plan. `time` gets a limit that only falls, and returns its result and a new limit, if it has found one: a result that
+    /// True if one rank may stand for all in a trial: it takes little work.
+    pub(super) fn is_light(&self, trial: &Trial, plan: &Plan) -> bool {
+        plan.own.is_none() && may_be_mirrored(&self.machine, trial, plan)
+    }
+
+    /// The positions of plans: those whose trials take little work first, so that their times limit the others.
+    fn light_first(&self, trial: &Trial, plans: &[Plan]) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..plans.len()).collect();
+        order.sort_by_key(|at| !self.is_light(trial, &plans[*at]));
+        order
+    }
+
+    /// Times every plan for a trial. `time` gets a limit that only falls, and returns its result and a new limit, if it has found one: a result that
     /// is within the last limit does not depend on the order of the plans.
     pub(super) fn race<T: Send>(
         &self,
+        trial: &Trial,
         plans: &[Plan],
         time: impl Fn(&Plan, &Limit) -> (T, Option<Time>) + Sync,
     ) -> Times<T> {
         let limit = Limit::none();
-        let results = self.each(plans, |at| {
+        let order = self.light_first(trial, plans);
+        let results = self.each(plans, &order, |at| {
             let (result, less) = time(&plans[at], &limit);
             if let Some(less) = less {
                 limit.lower(less);
@@ -99,7 +115,8 @@ impl Trials {
     /// earlier plans always gets its exact time, whether plans run at once or one after the other.
     pub(super) fn in_turn(&self, trial: &Trial, plans: &[Plan], limit: Time) -> Vec<Known> {
         let limits: Vec<Limit> = plans.iter().map(|_| Limit::at(limit)).collect();
-        self.each(plans, |at| {
+        let order: Vec<usize> = (0..plans.len()).collect();
+        self.each(plans, &order, |at| {
             let known = self.time(trial, &plans[at], &limits[at]);
             if let Some(time) = known.exact() {
                 for later in &limits[at + 1..] {
@@ -110,16 +127,20 @@ impl Trials {
         })
     }
 
-    /// Results of `one` for the position of each plan, on several threads. Algorithms of a program run on this thread alone.
-    fn each<T: Send>(&self, plans: &[Plan], one: impl Fn(usize) -> T + Sync) -> Vec<T> {
+    /// Results of `one` for the position of each plan, on several threads, begun in this order. Algorithms of a program run on this
+    /// thread alone.
+    fn each<T: Send>(
+        &self,
+        plans: &[Plan],
+        order: &[usize],
+        one: impl Fn(usize) -> T + Sync,
+    ) -> Vec<T> {
         let next = AtomicUsize::new(0);
         let results: Mutex<Vec<Option<T>>> = Mutex::new(plans.iter().map(|_| None).collect());
         let own = plans.iter().any(|plan| plan.own.is_some());
         let threads = if own { 1 } else { self.threads.min(plans.len()) };
         let take = || {
-            while let at = next.fetch_add(1, Ordering::Relaxed)
-                && at < plans.len()
-            {
+            while let Some(&at) = order.get(next.fetch_add(1, Ordering::Relaxed)) {
                 let result = one(at);
                 results.lock().unwrap_or_else(PoisonError::into_inner)[at] = Some(result);
             }
@@ -135,11 +156,67 @@ impl Trials {
         results.into_iter().map(|result| result.expect("TUN-3: every plan is timed")).collect()
     }
 
+    /// The trial whose times are those of this one, which equal groups share (TRI-2). Algorithms of programs may tell SIPs apart.
+    fn standard<'a>(&self, trial: &'a Trial, plan: &Plan) -> Cow<'a, Trial> {
+        if plan.own.is_some() {
+            return Cow::Borrowed(trial);
+        }
+        Cow::Owned(trial.standard(&self.machine))
+    }
+
+    /// The kept choice between plans.
+    pub(super) fn chosen(&self, trial: &Trial, plans: &[Plan]) -> Option<Option<usize>> {
+        let (store, machine) = self.kept.as_ref()?;
+        let Kept::Chosen(at) = store.get(store::choice_key(machine, trial, plans)?)? else {
+            return None;
+        };
+        let at = at.map(|at| at as usize);
+        at.is_none_or(|at| at < plans.len()).then_some(at)
+    }
+
+    /// Keeps the choice between plans.
+    pub(super) fn keep_choice(&self, trial: &Trial, plans: &[Plan], at: Option<usize>) {
+        let Some((store, machine)) = &self.kept else { return };
+        if let Some(key) = store::choice_key(machine, trial, plans) {
+            store.put(key, Kept::Chosen(at.and_then(|at| u32::try_from(at).ok())));
+        }
+    }
+
+    /// The time of a plan and what bounds it; `None` if it cannot run.
+    pub(super) fn row(&self, trial: &Trial, plan: &Plan) -> Option<(Time, Bound)> {
+        let trial = &*self.standard(trial, plan);
+        let kept = self
+            .kept
+            .as_ref()
+            .and_then(|(store, machine)| Some((store, store::row_key(machine, trial, plan)?)));
+        if let Some(Kept::Row(time, bound)) = kept.and_then(|(store, key)| store.get(key)) {
+            return Some((time, bound));
+        }
+        let (time, bound) = observe(&self.machine, trial, plan).ok()?;
+        if let Some((store, key)) = kept {
+            store.put(key, Kept::Row(time, bound));
+        }
+        Some((time, bound))
+    }
+
     /// The time of a plan if it is not longer than `limit`.
     pub(super) fn time(&self, trial: &Trial, plan: &Plan, limit: &Limit) -> Known {
+        self.time_below(trial, plan, limit, Time::MAX)
+    }
+
+    /// The time of a plan if it is neither longer than `limit` nor than `most`.
+    pub(super) fn time_below(
+        &self,
+        trial: &Trial,
+        plan: &Plan,
+        limit: &Limit,
+        most: Time,
+    ) -> Known {
+        let trial = &*self.standard(trial, plan);
+        let least = || limit.get().min(most);
         let settings = store::settings(plan);
         let known = self.known().get(trial).and_then(|plans| plans.get(&settings).copied());
-        let now = limit.get();
+        let now = least();
         if let Some(known) = known.filter(|known| known.answers(now)) {
             return known.within(now);
         }
@@ -147,21 +224,21 @@ impl Trials {
             .kept
             .as_ref()
             .and_then(|(store, machine)| Some((store, store::key(machine, trial, plan)?)));
-        let before = kept.and_then(|(store, key)| store.get(key)).map(Known::from);
+        let before = kept.and_then(|(store, key)| Known::of(store.get(key)?));
         let known = before.filter(|known| known.answers(now)).unwrap_or_else(|| {
-            let known = self.simulate(trial, plan, limit);
+            let known = self.simulate(trial, plan, least);
             if let (Some((store, key)), Some(time)) = (kept, known.to_keep()) {
                 store.put(key, time);
             }
             known
         });
         self.known().entry(trial.clone()).or_default().insert(settings, known);
-        known.within(limit.get())
+        known.within(least())
     }
 
-    fn simulate(&self, trial: &Trial, plan: &Plan, limit: &Limit) -> Known {
+    fn simulate(&self, trial: &Trial, plan: &Plan, limit: impl Fn() -> Time) -> Known {
         self.simulated.fetch_add(1, Ordering::Relaxed);
-        match measure_within(&self.machine, trial, plan, || limit.get()) {
+        match measure_within(&self.machine, trial, plan, limit) {
             Ok(Outcome::Ended(timing)) => Known::Exact(timing),
             Ok(Outcome::Longer(least)) => Known::Longer(least),
             Err(_) => Known::Unfit,
@@ -183,21 +260,21 @@ impl Known {
         }
     }
 
+    /// The time that was kept.
+    fn of(kept: Kept) -> Option<Self> {
+        match kept {
+            Kept::Exact(timing) => Some(Self::Exact(timing)),
+            Kept::Longer(least) => Some(Self::Longer(least)),
+            Kept::Chosen(_) | Kept::Row(..) => None,
+        }
+    }
+
     /// The time to keep for later processes. A plan that cannot run says so quickly.
     fn to_keep(self) -> Option<Kept> {
         match self {
             Self::Exact(timing) => Some(Kept::Exact(timing)),
             Self::Longer(least) => Some(Kept::Longer(least)),
             Self::Unfit => None,
-        }
-    }
-}
-
-impl From<Kept> for Known {
-    fn from(kept: Kept) -> Self {
-        match kept {
-            Kept::Exact(timing) => Self::Exact(timing),
-            Kept::Longer(least) => Self::Longer(least),
         }
     }
 }

@@ -15,7 +15,7 @@ use proptest::sample::{Index, select};
 use std::rc::Rc;
 
 /// The number of random rows of each kind.
-fn rows() -> u32 {
+pub(super) fn rows() -> u32 {
     let asked = std::env::var("PHALANX_AUTO_ROWS").ok();
     asked.map_or(16, |text| text.parse().expect("PHALANX_AUTO_ROWS is a number"))
 }
@@ -82,6 +82,22 @@ fn check_sweep(sweep: &Sweep, bytes: usize) {
         let row = format!("{} of {bytes} bytes on {}", sweep.operation, sweep.machine.name);
         assert!(out <= other_out, "TUN-1: {row}: {out}, and {other_out} by {}", plan.name);
         assert!(inside <= other_in, "TUN-1: {row}: {inside}, and {other_in} by {}", plan.name);
+    }
+}
+
+/// Asserts that every algorithm takes the same time alone and by ranks of a program, for the same reason.
+fn check_alone(sweep: &Sweep, bytes: u64) {
+    let names = Algorithm::names();
+    for plan in sweep.ccl.candidates(&names, usize::try_from(bytes).unwrap()) {
+        if sweep.fits(&plan).is_err() {
+            continue;
+        }
+        for in_place in [false, true] {
+            let alone = sweep.alone(bytes, &plan, in_place);
+            let ranks = sweep.of_ranks(bytes, &plan, in_place);
+            let row = format!("{} of {bytes} bytes on {}", sweep.operation, sweep.machine.name);
+            assert_eq!(alone, ranks, "SWP-3: {row} by {}, in place: {in_place}", plan.name);
+        }
     }
 }
 
@@ -226,6 +242,11 @@ proptest! {
     #[test]
     fn tun_1_no_algorithm_of_a_sweep_beats_auto(call in calls(), bytes in sizes()) {
         check_sweep(&sweep(call), 4 * bytes);
+    }
+
+    #[test]
+    fn swp_3_a_collective_alone_is_that_of_ranks(call in calls(), bytes in sizes()) {
+        check_alone(&sweep(call), 4 * bytes as u64);
     }
 
     #[test]
