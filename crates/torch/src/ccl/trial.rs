@@ -218,10 +218,10 @@ pub(crate) fn observe(
         Outcome::Ended(timing) => Ok((timing.time, Bound::of(&machine.report()))),
         Outcome::Longer(_) => Err(TrialError::Run(RunError::TooLong)),
     };
-    if let Some((outcome, machine)) = mirrored(machine, trial, plan, forever) {
+    if let Some((outcome, machine)) = mirrored(machine, trial, plan, Detail::Path, forever) {
         return seen(outcome, &machine);
     }
-    let (outcome, machine) = whole(machine, trial, plan, forever)?;
+    let (outcome, machine) = whole(machine, trial, plan, Detail::Path, forever)?;
     seen(outcome, &machine)
 }
 
@@ -238,16 +238,17 @@ pub fn whole_within(
     plan: &Plan,
     limit: impl Fn() -> Time,
 ) -> Result<Outcome, TrialError> {
-    Ok(whole(machine, trial, plan, limit)?.0)
+    Ok(whole(machine, trial, plan, Detail::Times, limit)?.0)
 }
 
 fn whole(
     machine: &MachineSpec,
     trial: &Trial,
     plan: &Plan,
+    detail: Detail,
     limit: impl Fn() -> Time,
 ) -> Result<(Outcome, Machine), TrialError> {
-    let mut machine = Machine::new(machine.clone(), options());
+    let mut machine = Machine::new(machine.clone(), detail.options());
     let ends = launch(&mut machine, trial, plan)?;
     Ok((outcome(&mut machine, &ends, limit)?, machine))
 }
@@ -259,13 +260,14 @@ pub fn mirrored_within(
     plan: &Plan,
     limit: impl Fn() -> Time,
 ) -> Option<Outcome> {
-    mirrored(machine, trial, plan, limit).map(|(outcome, _)| outcome)
+    mirrored(machine, trial, plan, Detail::Times, limit).map(|(outcome, _)| outcome)
 }
 
 fn mirrored(
     machine: &MachineSpec,
     trial: &Trial,
     plan: &Plan,
+    detail: Detail,
     limit: impl Fn() -> Time,
 ) -> Option<(Outcome, Machine)> {
     let algorithm = plan.algorithm()?;
@@ -274,7 +276,7 @@ fn mirrored(
     let likely = symmetry(0)?;
     let mirror = Mirror::new(machine, &trial.members, likely)?;
     let exchange: Arc<dyn Exchange> = Arc::new(mirror);
-    let options = Options { exchange: Some(exchange), ..options() };
+    let options = Options { exchange: Some(exchange), ..detail.options() };
     let mut machine = Machine::new(machine.clone(), options);
     let ends = launch_where(&mut machine, trial, plan, |job| {
         let elements = |lane: &Lane| lane.input.len.max(lane.output.len);
@@ -284,9 +286,19 @@ fn mirrored(
     (!machine.has_ties()).then_some((outcome, machine))
 }
 
-/// The options of a trial.
-fn options() -> Options {
-    Options { data: false, critical_path: false, ..Options::default() }
+/// The detail that a trial is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Detail {
+    /// The times alone.
+    Times,
+    /// The times and the critical path.
+    Path,
+}
+
+impl Detail {
+    fn options(self) -> Options {
+        Options { data: false, critical_path: self == Self::Path, ..Options::default() }
+    }
 }
 
 /// Runs a machine up to a limit.
