@@ -13,6 +13,8 @@ pub(crate) struct LineTotal {
     pub(crate) operations: u64,
 }
 
+crate::portable!(struct LineTotal { stack, bytes, operations });
+
 /// The lines of a kernel on one SIP.
 pub(crate) struct LineTable {
     pub(crate) lines: Rc<Lines>,
