@@ -101,6 +101,8 @@ pub(crate) enum Command {
     Check(CheckArgs),
     /// Show or clear the results that are kept between runs
     Cache(CacheArgs),
+    /// Check whether this host has what some commands need
+    Doctor(DoctorArgs),
     /// Print a completion script for a shell
     Completions(CompletionsArgs),
 }
@@ -118,7 +120,7 @@ impl Command {
             Self::Machines(args) => args.json,
             Self::Cache(args) => args.json,
             Self::Sweep(SweepArgs { command: SweepCommand::Run(args) }) => args.json,
-            Self::Check(_) | Self::Completions(_) => false,
+            Self::Check(_) | Self::Doctor(_) | Self::Completions(_) => false,
         }
     }
 }
@@ -389,9 +391,11 @@ pub(crate) enum Color {
 }
 
 impl Color {
-    /// Makes it the choice of every stream.
-    pub(crate) fn apply(self) {
+    /// Makes it the choice of every stream. `mpirun` gives a process a terminal also where its own output is none, so that nothing can be
+    /// known of who reads.
+    pub(crate) fn apply(self, is_launched: bool) {
         let choice = match self {
+            Self::Auto if is_launched => anstream::ColorChoice::Never,
             Self::Auto => anstream::ColorChoice::Auto,
             Self::Always => anstream::ColorChoice::Always,
             Self::Never => anstream::ColorChoice::Never,
@@ -417,4 +421,16 @@ mod tests {
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
     }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArgs {
+    #[command(subcommand)]
+    pub(crate) command: DoctorCommand,
+}
+
+#[derive(Clone, Copy, Debug, Subcommand)]
+pub(crate) enum DoctorCommand {
+    /// What one run in several processes needs: `mpirun -n 4 phalanx run ..`
+    Mpi,
 }

@@ -4,6 +4,7 @@ pub(crate) mod cache;
 pub(crate) mod ccl;
 pub(crate) mod check;
 pub(crate) mod completions;
+pub(crate) mod doctor;
 pub(crate) mod fit;
 pub(crate) mod machines;
 pub(crate) mod node;

@@ -46,6 +46,8 @@ pub(crate) enum Kind {
     Worker,
     /// A task of a node that failed.
     Task,
+    /// A process of several that has ended.
+    Process,
     /// A file that cannot be written.
     Output,
 }
@@ -66,6 +68,7 @@ impl Kind {
             Self::WrongResult => "wrong_result",
             Self::Worker => "worker",
             Self::Task => "task",
+            Self::Process => "process",
             Self::Output => "output",
         }
     }

@@ -14,6 +14,7 @@ mod failure;
 mod machine;
 mod output;
 mod printer;
+mod processes;
 mod progress;
 mod report;
 mod show;
@@ -22,6 +23,7 @@ mod tables;
 use args::{Cli, Command};
 use clap::Parser;
 use failure::Failure;
+use processes::Team;
 use std::ffi::OsString;
 use std::io;
 use std::process::ExitCode;
@@ -35,15 +37,20 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return mistyped(&error, &arguments),
     };
-    cli.color.apply();
+    cli.color.apply(processes::launched().is_some());
     if cli.no_cache {
         phalanx_torch::ccl::store::keep(None, phalanx_workloads::sweep::CODE);
     } else {
         keep_results();
     }
-    let outcome = match &cli.command {
-        Command::Run(args) => commands::run::run(args),
-        Command::Ccl(args) => commands::ccl::ccl(args),
+    let outcome = processes::carry_out(&cli.command, |team| carry_out(&cli, team));
+    outcome.unwrap_or_else(|error| fail(&error, cli.command.json()))
+}
+
+fn carry_out(cli: &Cli, team: &Team) -> anyhow::Result<ExitCode> {
+    match &cli.command {
+        Command::Run(args) => commands::run::run(args, team),
+        Command::Ccl(args) => commands::ccl::ccl(args, team),
         Command::Sweep(args) => commands::sweep::sweep(args, cli.no_cache),
         Command::Cache(args) => commands::cache::cache(args),
         Command::Node(args) => commands::node::node(args),
@@ -52,9 +59,9 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Fit(args) => commands::fit::fit(args),
         Command::Machines(args) => commands::machines::machines(args),
         Command::Check(args) => commands::check::check(args),
+        Command::Doctor(args) => commands::doctor::doctor(args),
         Command::Completions(args) => commands::completions::completions(args),
-    };
-    outcome.unwrap_or_else(|error| fail(&error, cli.command.json()))
+    }
 }
 
 /// Keeps the times of collectives' trials for later, in memory and in the user's cache directory.

@@ -7,15 +7,38 @@ use owo_colors::OwoColorize;
 use serde::Serialize;
 use std::io::{self, Write};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// True in a process that is not the one that prints (MPI-1).
+static IS_SILENT: AtomicBool = AtomicBool::new(false);
+/// What a process said last that went wrong.
+static LAST_WORDS: Mutex<String> = Mutex::new(String::new());
+
+/// Writes nothing from now on: another process prints.
+pub(crate) fn be_silent() {
+    IS_SILENT.store(true, Ordering::Relaxed);
+}
+
+/// True if another process prints.
+pub(crate) fn is_silent() -> bool {
+    IS_SILENT.load(Ordering::Relaxed)
+}
+
+/// Returns the failure that was said last, in words.
+#[cfg(feature = "mpi")]
+pub(crate) fn last_words() -> String {
+    LAST_WORDS.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
 
 /// Writes data.
 pub(crate) fn data(text: &str) -> io::Result<()> {
-    write(&mut anstream::stdout(), text)
+    if is_silent() { Ok(()) } else { write(&mut anstream::stdout(), text) }
 }
 
 /// Writes what is not data.
 pub(crate) fn note(text: &str) -> io::Result<()> {
-    write(&mut anstream::stderr(), text)
+    if is_silent() { Ok(()) } else { write(&mut anstream::stderr(), text) }
 }
 
 fn write(stream: &mut dyn Write, text: &str) -> io::Result<()> {
@@ -31,6 +54,7 @@ pub(crate) fn json<T: Serialize>(data_of: &T) -> io::Result<()> {
 
 /// Says what went wrong, with `json` also where a program would look for it.
 pub(crate) fn failure(failure: &Failure, json_too: bool) -> ExitCode {
+    *LAST_WORDS.lock().unwrap_or_else(PoisonError::into_inner) = failure.to_string();
     // Nothing is left to be done about a stream that is closed.
     let _ = note(&describe(failure));
     if json_too {

@@ -1,5 +1,6 @@
 //! A sign of life on stderr while a run takes long; nothing where stderr is no terminal.
 
+use crate::printer;
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 use std::fmt::Write;
 use std::sync::{Arc, Mutex};
@@ -25,7 +26,9 @@ impl Progress {
             }
         };
         let style = ProgressStyle::with_template("{late}").expect("a template that is a constant");
-        let bar = ProgressBar::new_spinner().with_style(style.with_key("late", late));
+        let bar =
+            if printer::is_silent() { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
+        let bar = bar.with_style(style.with_key("late", late));
         bar.enable_steady_tick(Duration::from_millis(250));
         Self { bar, doing }
     }

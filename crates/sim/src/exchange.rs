@@ -8,6 +8,7 @@
 //!   logs, failures and deadlocks.
 //! - **XCH-2 (one meeting).** Shards meet once a window: they swap what crosses and agree on the next window. They meet again only where a
 //!   credit on its way may be the next event.
+//! - **XCH-3 (by bytes).** Shards of other processes get bytes, and the run is the same.
 
 mod mirror;
 
@@ -41,6 +42,10 @@ pub struct Standing {
     pub is_interrupted: bool,
 }
 
+crate::portable!(struct Standing {
+    due, unsure, doze, paused, events, latest, live, steps, is_stopped, is_interrupted,
+});
+
 impl Standing {
     /// Returns what two shards, or two groups of shards, know together.
     #[must_use]
@@ -63,6 +68,8 @@ impl Standing {
 /// Something that crosses from one shard to another: a message, a credit, a packet.
 pub struct Parcel(pub(crate) crate::machine::Crossing);
 
+crate::portable!(tuple Parcel);
+
 /// Notes of a shard for all others.
 pub type Notes = Arc<dyn Any + Send + Sync>;
 
@@ -82,6 +89,16 @@ pub trait Exchange: Send + Sync {
 
     /// Gathers the notes of all shards, in the order of their numbers.
     fn gather(&self, own: Notes) -> Vec<Notes>;
+
+    /// Gathers the notes of all shards in shard 0; others may get nothing.
+    fn gather_first(&self, own: Notes) -> Vec<Notes> {
+        self.gather(own)
+    }
+
+    /// True if some shards are in other processes. Notes are then a `Vec<u8>`: the [bytes](crate::portable) of what they are otherwise.
+    fn takes_bytes(&self) -> bool {
+        false
+    }
 
     /// Does some work while no other shard of this process does its own such work.
     fn by_turns(&self, work: &mut dyn FnMut());

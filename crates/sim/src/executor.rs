@@ -58,6 +58,8 @@ use task::Processes;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Partition(pub u32);
 
+crate::portable!(tuple Partition);
+
 /// The number of a registered [`Device`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DeviceId(u32);

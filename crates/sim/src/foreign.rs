@@ -1,5 +1,6 @@
 //! Errors from outside, such as an exception of another language.
 
+use crate::portable::{Malformed, Portable, Reader};
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
@@ -18,6 +19,17 @@ pub struct Foreign {
     pub text: String,
     /// The error itself.
     pub payload: Arc<dyn Any + Send + Sync>,
+}
+
+/// Another process gets the words of the error alone.
+impl Portable for Foreign {
+    fn put(&self, to: &mut Vec<u8>) {
+        self.text.put(to);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, Malformed> {
+        Ok(Self::new(String::take(from)?, ()))
+    }
 }
 
 impl Foreign {

@@ -54,6 +54,10 @@ pub struct EdgeSpec {
     pub efficiency: Efficiency,
 }
 
+crate::portable!(struct EdgeSpec {
+    n_slots, slot_size, buffer_kind, backpressure, vc_chunk_size, ipcq_credit_size_bytes, delay, efficiency,
+});
+
 impl EdgeSpec {
     /// True if messages cost what the wires cost.
     pub(crate) fn is_plain(&self) -> bool {
@@ -85,6 +89,8 @@ pub enum BufferKind {
     Hbm,
 }
 
+crate::portable!(enum BufferKind { 0 => Tcm, 1 => Hbm });
+
 /// The behaviour of a sender without credit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backpressure {
@@ -93,6 +99,8 @@ pub enum Backpressure {
     /// Polls for a credit with this period, counted from the refusal.
     Poll(Time),
 }
+
+crate::portable!(enum Backpressure { 0 => Sleep, 1 => Poll(period) });
 
 impl Backpressure {
     /// Default period of a polling sender.
@@ -110,6 +118,8 @@ pub struct EdgeName {
     /// Number that distinguishes edges between the same PEs.
     pub channel: u32,
 }
+
+crate::portable!(struct EdgeName { from, to, channel });
 
 impl fmt::Display for EdgeName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -177,6 +187,8 @@ pub(crate) struct Message {
     pub(crate) arrived: Time,
     pub(crate) flow: u64,
 }
+
+crate::portable!(struct Message { bytes, value, following, path, posted, granted, arrived, flow });
 
 /// The content of a message, as its sender posts it.
 pub(crate) struct MessageBody {

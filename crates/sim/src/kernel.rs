@@ -37,6 +37,7 @@ mod places;
 mod program;
 mod range;
 mod shape;
+mod source;
 mod tile;
 mod view;
 mod whole;
@@ -54,6 +55,7 @@ pub use places::Places;
 pub use program::{GridShape, ReadOnly};
 pub(crate) use program::{Group, Program};
 pub use range::KernelRange;
+pub use source::SourceLine;
 pub use tile::{Dims, Shape, Tile};
 pub use view::{Mask, View};
 
@@ -146,6 +148,19 @@ pub enum KernelError {
     #[error("{0}")]
     Other(String),
 }
+
+crate::portable!(enum KernelError {
+    0 => Memory(error),
+    1 => ScratchFull { what, wanted, free, capacity },
+    2 => Shape { operation, left, right },
+    3 => ReadOnly { address, argument },
+    4 => NoData,
+    5 => EdgeMismatch { edge, specs },
+    6 => BadEdge { edge, reason },
+    7 => WrongMessage { edge, expected, got },
+    8 => Foreign(error),
+    9 => Other(text),
+});
 
 impl KernelError {
     /// Returns the error from outside, if it is one.

@@ -87,6 +87,7 @@ pub mod kernel;
 pub mod machine;
 pub mod memory;
 pub mod names;
+pub mod portable;
 pub mod record;
 pub mod report;
 mod ring_buffer;

@@ -30,6 +30,8 @@ pub(crate) use noc::Route;
 pub use range::HostRange;
 pub use selection::Selection;
 pub(crate) use shards::Crossing;
+#[cfg(test)]
+pub(crate) use shards::SipNotes;
 pub(crate) use sip::{Engine, Sip};
 pub(crate) use transfer::{Transfer, Transfers};
 
@@ -37,7 +39,7 @@ use crate::credit::Semaphore;
 use crate::exchange::Exchange;
 use crate::executor::{Deadlock, DeviceId, Ended, Executor, Partition, PartitionOrder, Sim};
 use crate::ipcq::{EdgeName, Edges};
-use crate::kernel::{GridShape, Group, KernelError, Program, Tl};
+use crate::kernel::{GridShape, Group, KernelError, Program, SourceLine, Tl};
 use crate::memory::{MemoryError, Region};
 use crate::record::{Path, Room};
 use crate::report::Report;
@@ -48,7 +50,6 @@ use crate::value::{DType, Evaluator, Inline, Value};
 use crate::wire::is_free;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::panic::Location;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -132,7 +133,7 @@ pub enum RunError {
         /// Cause of the failure.
         error: KernelError,
         /// The line of the kernel that asked for the operation that failed (KRN-6).
-        line: Option<&'static Location<'static>>,
+        line: Option<SourceLine>,
     },
     /// Simulated time ended before the run did.
     #[error("the run takes more than {} days of simulated time, which is all there is", Time::MAX.as_ps() / PS_PER_DAY)]
@@ -156,11 +157,19 @@ pub enum RunError {
     },
 }
 
+crate::portable!(enum RunError {
+    0 => Deadlock(deadlock),
+    1 => Kernel { kernel, pe, time, error, line },
+    2 => TooLong,
+    3 => Interrupted(time),
+    4 => CreditsAway { edge, unread, away, slots, about },
+});
+
 /// Picoseconds in a day.
 const PS_PER_DAY: u64 = 86_400 * 1_000_000_000_000;
 
 /// A place in a program, in words.
-fn place(line: Option<&Location<'_>>) -> String {
+fn place(line: Option<SourceLine>) -> String {
     line.map_or_else(String::new, |line| format!(" ({}:{})", line.file(), line.line()))
 }
 
@@ -206,6 +215,8 @@ struct Failure {
     pe: PeId,
     error: RunError,
 }
+
+crate::portable!(struct Failure { time, pe, error });
 
 /// The parts of the machine that take no time.
 pub(crate) struct ZeroCost {
@@ -546,7 +557,7 @@ async fn run_kernel(
         }
         Err(error) => {
             let (kernel, time) = (program.name().to_owned(), world.sim.now());
-            let line = program.line_of(&error);
+            let line = program.line_of(&error).map(SourceLine::from);
             Err(RunError::Kernel { kernel, pe, time, error, line })
         }
     }

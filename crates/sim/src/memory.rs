@@ -104,6 +104,14 @@ pub enum MemoryError {
     },
 }
 
+crate::portable!(enum MemoryError {
+    0 => Full { sip, cube, wanted, free, capacity },
+    1 => Unmapped { sip, address, near },
+    2 => WrongType { sip, address, holds, asked },
+    3 => Misaligned { sip, address, dtype, element },
+    4 => Unwritten { sip, address },
+});
+
 /// The physical addresses of one cube's HBM.
 #[derive(Debug)]
 pub(crate) struct Hbm {

@@ -81,6 +81,22 @@ pub enum Resource {
     Upload(u32),
 }
 
+crate::portable!(enum Resource {
+    0 => Program(pe),
+    1 => Gemm(pe),
+    2 => Vector(pe),
+    3 => Load(pe),
+    4 => Store(pe),
+    5 => PeLink(pe, side),
+    6 => CubeLink(pe, side),
+    7 => Hbm(pe),
+    8 => Cache(sip),
+    9 => Link { from, to },
+    10 => Ingress(sip),
+    11 => Host(sip),
+    12 => Upload(sip),
+});
+
 impl Resource {
     /// The end of a link of a SIP on a switch.
     pub const SWITCH: u32 = u32::MAX;
@@ -152,6 +168,8 @@ pub struct Op {
     pub flow_in: Option<NonZeroU64>,
 }
 
+crate::portable!(struct Op { start, end, resource, label, name, bytes, flow_out, flow_in });
+
 impl Op {
     pub(crate) fn new(
         (start, end): (Time, Time),
@@ -167,6 +185,8 @@ impl Op {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NameId(pub(crate) u32);
 
+crate::portable!(tuple NameId);
+
 /// The operations of one SIP, in the order they were issued.
 #[derive(Clone, Debug, Default)]
 pub struct OpLog {
@@ -175,6 +195,8 @@ pub struct OpLog {
     /// Stretches of time that PEs and links spent on something, for cuts.
     pub(crate) stalls: Shared<StallSpan>,
 }
+
+crate::portable!(struct OpLog { ops, names, stalls });
 
 impl OpLog {
     /// Returns the name of an operation in traces: the launch's own for a kernel, [`Op::label`] for all others.
@@ -199,6 +221,8 @@ pub(crate) struct StallSpan {
     pub(crate) from: Time,
     pub(crate) to: Time,
 }
+
+crate::portable!(struct StallSpan { resource, kind, from, to });
 
 /// The notes of one SIP.
 pub(crate) struct Record {

@@ -171,6 +171,8 @@ pub struct EdgeUsage {
     pub polls: u64,
 }
 
+crate::portable!(struct EdgeUsage { edge, spec, messages, bytes, credit_wait, most_slots, polls });
+
 impl Report {
     pub(crate) fn new(world: &World) -> Self {
         let (edges, events) = world.gather_notes();

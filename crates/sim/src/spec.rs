@@ -96,6 +96,8 @@ pub struct WireSpec {
     pub latency: Time,
 }
 
+crate::portable!(struct WireSpec { bandwidth, latency });
+
 impl WireSpec {
     /// A wire that costs nothing.
     pub const FREE: Self = Self { bandwidth: Rate::UNLIMITED, latency: Time::ZERO };

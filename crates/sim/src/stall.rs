@@ -26,6 +26,10 @@ pub enum Kind {
     Dependency,
 }
 
+crate::portable!(enum Kind {
+    0 => Compute, 1 => Dma, 2 => Hbm, 3 => Mesh, 4 => Latency, 5 => Link, 6 => Credit, 7 => Dependency,
+});
+
 impl Kind {
     /// Number of kinds.
     pub const COUNT: usize = 8;
@@ -65,6 +69,8 @@ impl fmt::Display for Kind {
 /// Time spent, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stack([u64; Kind::COUNT]);
+
+crate::portable!(tuple Stack);
 
 impl Stack {
     /// Adds `span` to a kind.

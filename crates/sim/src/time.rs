@@ -11,6 +11,8 @@ use std::ops::{Add, AddAssign, Sub};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(u64);
 
+crate::portable!(tuple Time);
+
 impl Time {
     /// The start of every run; also the empty span.
     pub const ZERO: Self = Self(0);
@@ -96,6 +98,8 @@ impl fmt::Display for Time {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Bytes(pub u64);
 
+crate::portable!(tuple Bytes);
+
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (unit, shift) in [("GiB", 30), ("MiB", 20), ("KiB", 10)] {
@@ -131,6 +135,21 @@ pub struct Rate {
     den: u64,
     /// Binary logarithm of `den`, if `den` is a power of two: then no division is needed.
     shift: Option<u32>,
+}
+
+impl crate::portable::Portable for Rate {
+    fn put(&self, to: &mut Vec<u8>) {
+        (self.num, self.den).put(to);
+    }
+
+    fn take(from: &mut crate::portable::Reader<'_>) -> Result<Self, crate::portable::Malformed> {
+        let (num, den) = <(u64, u64)>::take(from)?;
+        if den == 0 {
+            return Err(crate::portable::Malformed("a rate of nothing"));
+        }
+        let shift = den.is_power_of_two().then_some(den.trailing_zeros());
+        Ok(Self { num, den, shift })
+    }
 }
 
 /// Bytes per second.

@@ -32,6 +32,8 @@ pub struct PeId {
     pub pe: u16,
 }
 
+crate::portable!(struct PeId { sip, cube, pe });
+
 impl PeId {
     /// Returns the first PE of a SIP.
     pub const fn first(sip: u32) -> Self {

@@ -28,6 +28,7 @@
 mod atomic;
 mod block;
 mod buffer;
+mod bytes;
 mod call;
 mod combine;
 mod convert;

@@ -28,6 +28,8 @@ pub(crate) struct Wire {
     pub(crate) first: Time,
 }
 
+crate::portable!(struct Wire { free, last, busy, bytes, turns, first });
+
 /// The use of a wire from `start` to `end`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Turn {

@@ -10,6 +10,7 @@ use crate::multiprocessing::{SpawnError, spawn};
 use crate::rank::Rank;
 use crate::settings::Settings;
 use phalanx_sim::machine::{Machine, Options};
+use phalanx_sim::portable::Portable;
 use phalanx_sim::report::Report;
 use phalanx_sim::{MachineSpec, Time};
 use std::any::Any;
@@ -104,7 +105,7 @@ impl Context {
 
     /// Gathers the lists of all shards, one after the other, so that the results of own ranks become those of all ranks. Alone, it
     /// is the list itself.
-    pub fn gather<T: Any + Clone + Send + Sync>(&self, own: Vec<T>) -> Vec<T> {
+    pub fn gather<T: Portable + Any + Clone + Send + Sync>(&self, own: Vec<T>) -> Vec<T> {
         self.machine.gather(own)
     }
 
@@ -124,13 +125,21 @@ impl Context {
     }
 
     /// Runs one program, as the only rank.
+    ///
+    /// # Errors
+    ///
+    /// [`SpawnError`] if the program fails, and in a [shard](crate::shards) that does not have the first SIP, which has no result to
+    /// return.
     pub fn run<T, F>(&mut self, program: impl Fn(Rank) -> F + 'static) -> Result<T, SpawnError>
     where
         T: 'static,
         F: Future<Output = Result<T, Error>> + 'static,
     {
         let results = spawn(self, 1, move |_, rank| program(rank))?;
-        Ok(results.into_iter().next().expect("one rank, one result"))
+        results.into_iter().next().ok_or_else(|| {
+            let text = "rank 0 runs in another shard, which has the result of the only rank";
+            SpawnError::of(0, Error::other(text))
+        })
     }
 
     /// Refuses more ranks than SIPs.

@@ -4,6 +4,8 @@ use crate::multiprocessing::Desync;
 use phalanx_sim::kernel::KernelError;
 use phalanx_sim::machine::RunError;
 use phalanx_sim::memory::MemoryError;
+use phalanx_sim::portable;
+use phalanx_sim::portable::{Malformed, Portable, Reader};
 use phalanx_sim::value::DType;
 use phalanx_sim::{Foreign, Time};
 use std::fmt;
@@ -89,6 +91,23 @@ pub enum Error {
     Other(String),
 }
 
+portable!(enum Error {
+    0 => Memory(error),
+    1 => Run(error),
+    2 => Argument(text),
+    3 => Mismatch(sides),
+    4 => Unreceived { from, to, tag, group },
+    5 => Missing { operation, ranks, timeout },
+    6 => ReplicasDiffer { tensor, index, first, second },
+    7 => Desync(ranks),
+    8 => NoData(text),
+    9 => After { what, cause },
+    10 => Custom(error),
+    11 => Foreign(error),
+    12 => Panic(text),
+    13 => Other(text),
+});
+
 /// Two sides of one operation that do not agree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mismatch {
@@ -98,6 +117,8 @@ pub struct Mismatch {
     pub there: MismatchSide,
 }
 
+portable!(struct Mismatch { here, there });
+
 /// One side of a [`Mismatch`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MismatchSide {
@@ -106,6 +127,8 @@ pub struct MismatchSide {
     /// The operation that the rank is in.
     pub operation: String,
 }
+
+portable!(struct MismatchSide { rank, operation });
 
 impl fmt::Display for Mismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -120,6 +143,22 @@ impl fmt::Display for Mismatch {
 /// An error of a crate that builds on ranks.
 #[derive(Clone, Debug)]
 pub struct Custom(Arc<dyn std::error::Error + Send + Sync>);
+
+/// An error of another process, in words.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Told(String);
+
+/// Another process gets the words of the error alone.
+impl Portable for Custom {
+    fn put(&self, to: &mut Vec<u8>) {
+        self.0.to_string().put(to);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, Malformed> {
+        Ok(Self(Arc::new(Told(String::take(from)?))))
+    }
+}
 
 impl fmt::Display for Custom {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -86,7 +86,7 @@ impl fmt::Display for SpawnError {
 }
 
 impl SpawnError {
-    fn of(rank: usize, error: Error) -> Self {
+    pub(crate) fn of(rank: usize, error: Error) -> Self {
         Self { errors: BTreeMap::from([(rank, error)]), ..Self::default() }
     }
 }
@@ -187,6 +187,8 @@ struct Left {
     joined: BTreeMap<usize, Option<String>>,
     splits: Vec<(usize, SplitCall)>,
 }
+
+phalanx_sim::portable!(struct Left { errors, running, returned, unseen, states, joined, splits });
 
 impl Left {
     /// Adds what the ranks know.

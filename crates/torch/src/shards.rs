@@ -20,15 +20,28 @@
 //! ```
 //!
 //! - **TEAM-1 (all or none).** A call of the exchange returns when every shard has made it, with what every shard gave.
+//! - **TEAM-3 (processes).** [`run_over`] does the same with threads of several processes, which a [`Link`] connects: every byte is that of one.
 //! - **TEAM-2 (no hang).** If a shard ends or panics, the calls of the others end too; the panic reaches the caller of [`run`].
 
 mod barrier;
+mod channels;
+mod link;
 #[cfg(all(test, loom))]
 mod loom_tests;
+#[cfg(feature = "mpi")]
+pub mod mpi;
+mod spread;
+mod started;
 mod sync;
 
-use barrier::{Barrier, LeftBehind};
+pub use barrier::LeftBehind;
+pub use channels::Channels;
+pub use link::{Farewell, Link, Processes};
+pub use started::started;
+
+use barrier::Barrier;
 use phalanx_sim::exchange::{Exchange, Notes, Parcel, Standing};
+use spread::SpreadMember;
 use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::thread;
@@ -46,23 +59,64 @@ const STACK: usize = 8 << 20;
 ///
 /// If a shard panics, or the system refuses a thread.
 pub fn run<R>(shards: usize, program: impl Fn(Option<Arc<dyn Exchange>>) -> R + Sync) -> R {
-    if shards <= 1 {
-        return program(None);
+    run_over(&Layout::threads(shards), program)
+}
+
+/// Where the shards of a run are: on so many threads of each process.
+#[derive(Clone)]
+pub struct Layout {
+    /// Threads of this process, and of each other one.
+    pub threads: usize,
+    /// The processes, if there are others.
+    pub processes: Option<Arc<Processes>>,
+}
+
+impl Layout {
+    /// Returns so many threads of this process alone.
+    pub fn threads(threads: usize) -> Self {
+        Self { threads, processes: None }
     }
-    let team = Arc::new(Team::<Parcel, Notes>::new(shards));
+
+    /// Returns the layout for a run on at most so many SIPs: threads without a SIP are of no use.
+    #[must_use]
+    pub fn at_most(&self, sips: usize) -> Self {
+        let processes = self.processes.clone().filter(|_| sips > 1);
+        let count = processes.as_ref().map_or(1, |processes| processes.count());
+        Self { threads: self.threads.min(sips / count).max(1), processes }
+    }
+
+    fn exchange(&self, thread: usize, member: Option<Member>) -> Option<Arc<dyn Exchange>> {
+        match &self.processes {
+            Some(processes) => Some(Arc::new(SpreadMember::new(processes, thread, member))),
+            None => Some(Arc::new(member?)),
+        }
+    }
+}
+
+/// Runs `program` on each thread of this process, this one included, and returns what the first of them returns. Other processes make
+/// the same call; what process 0 returns is the result. Alone, `program` gets no exchange.
+///
+/// # Panics
+///
+/// If a shard panics, or the system refuses a thread. With [`LeftBehind`] if another process has ended.
+pub fn run_over<R>(layout: &Layout, program: impl Fn(Option<Arc<dyn Exchange>>) -> R + Sync) -> R {
+    if layout.threads <= 1 {
+        return program(layout.exchange(0, None));
+    }
+    let team = Arc::new(Team::<Parcel, Notes>::new(layout.threads));
     let (program, team) = (&program, &team);
     thread::scope(|scope| {
         let start = |shard: usize| {
-            let member = Member::new(team, shard);
+            let exchange = layout.exchange(shard, Some(Member::new(team, shard)));
             let builder = thread::Builder::new().name(format!("phalanx-shard-{shard}"));
-            let work = move || drop(program(Some(Arc::new(member))));
+            let work = move || drop(program(exchange));
             builder.stack_size(STACK).spawn_scoped(scope, work).expect("a thread")
         };
-        let others: Vec<_> = (1..shards).map(start).collect();
+        let others: Vec<_> = (1..layout.threads).map(start).collect();
         let result = {
-            let first = Arc::new(Member::new(team, 0));
+            let first = layout.exchange(0, Some(Member::new(team, 0)));
             let _leave = Leave(team);
-            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| program(Some(first))))
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| program(first)))
         };
         let panics = others.into_iter().filter_map(|other| other.join().err());
         // A shard that others have left is not the one that failed.
@@ -73,7 +127,10 @@ pub fn run<R>(shards: usize, program: impl Fn(Option<Arc<dyn Exchange>>) -> R + 
                 if let Some(panic) = panics.into_iter().next() {
                     resume_unwind(panic);
                 }
-                result.unwrap_or_else(|_| panic!("the shards of a run made different calls"))
+                result.unwrap_or_else(|left| match layout.processes {
+                    Some(_) => resume_unwind(left),
+                    None => panic!("the shards of a run made different calls"),
+                })
             }
         }
     })

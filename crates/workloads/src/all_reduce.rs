@@ -127,6 +127,8 @@ struct Done {
     numbers: Vec<f32>,
 }
 
+phalanx_sim::portable!(struct Done { took, finished, algorithm, numbers });
+
 impl Job {
     async fn rank(&self, rank: usize, cx: &Rank) -> Result<Done, Error> {
         let world = distributed::init_process_group(cx)?;

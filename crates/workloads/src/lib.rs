@@ -49,7 +49,7 @@ use phalanx_sim::report::Report;
 use phalanx_sim::{MachineSpec, Time, config};
 use phalanx_torch::ccl::CclConfig;
 use phalanx_torch::multiprocessing::SpawnError;
-use phalanx_torch::shards;
+use phalanx_torch::shards::{self, Layout};
 
 /// A program with parameters.
 pub struct Workload {
@@ -175,15 +175,15 @@ impl Workload {
         self.run_with(Setup::new(machine, options), settings)
     }
 
-    /// Runs the workload on several threads: `shards` of them, or fewer if it does not use as many SIPs (XCH-1).
+    /// Runs the workload on several threads and processes, or fewer if it does not use as many SIPs (XCH-1).
     pub fn run_on(
         &self,
-        shards: usize,
+        layout: &Layout,
         setup: &Setup,
         settings: &Settings,
     ) -> Result<Outcome, WorkloadError> {
         let most = if self.one_sip { 1 } else { setup.machine.devices() as usize };
-        shards::run(shards.min(most), |exchange| {
+        shards::run_over(&layout.at_most(most), |exchange| {
             let options = Options { exchange, ..setup.options.clone() };
             self.run_with(Setup { options, ..setup.clone() }, settings)
         })

@@ -1,7 +1,9 @@
 //! `phalanx ccl`: a collective over sizes and algorithms.
 
+use super::run::agreed;
 use crate::args::CclArgs;
 use crate::failure::{Failure, Kind};
+use crate::processes::Team;
 use crate::progress::Progress;
 use crate::report::sweep::{Heading, Table};
 use crate::{collectives, machine, printer};
@@ -17,8 +19,9 @@ use phalanx_workloads::WorkloadError;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-pub(crate) fn ccl(args: &CclArgs) -> anyhow::Result<ExitCode> {
+pub(crate) fn ccl(args: &CclArgs, team: &Team) -> anyhow::Result<ExitCode> {
     let sweep = sweep(args)?;
+    team.agree(&agreed(&sweep.machine, &sweep.ccl))?;
     let mut plans = plans(args, &sweep)?;
     let sizes = sizes(args, &sweep, &plans)?;
     sweep.check_room(sizes.last().copied().unwrap_or(0)).map_err(|error| {
@@ -33,7 +36,7 @@ pub(crate) fn ccl(args: &CclArgs) -> anyhow::Result<ExitCode> {
     for &bytes in &sizes {
         for plan in plans.chosen.clone() {
             let progress = Progress::start(&format!("{} of {bytes} bytes", sweep.operation));
-            let measured = sweep.measure_on(args.shards.into(), bytes, plan.as_ref());
+            let measured = sweep.measure_on(&team.layout(args.shards), bytes, plan.as_ref());
             drop(progress);
             let row = match measured {
                 Ok(row) => row,

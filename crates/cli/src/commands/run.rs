@@ -4,6 +4,7 @@ use super::workloads;
 use crate::args::{RunArgs, Switch};
 use crate::failure::{Failure, Kind};
 use crate::output::Outputs;
+use crate::processes::Team;
 use crate::progress::Progress;
 use crate::report::Finished;
 use crate::{collectives, machine, printer};
@@ -12,13 +13,14 @@ use phalanx_sim::machine::Options;
 use phalanx_sim::names::Names;
 use phalanx_sim::report::RangeError;
 use phalanx_torch::Pool;
+use phalanx_torch::ccl::CclConfig;
 use phalanx_workloads::{self as workload, Settings, Setup, Workload};
 use std::num::NonZero;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
 
-pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(args: &RunArgs, team: &Team) -> anyhow::Result<ExitCode> {
     let spec = machine::machine(&args.machine, &args.overrides)?;
     let Some(name) = &args.workload else {
         workloads::list(&spec, args.json)?;
@@ -26,29 +28,67 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     };
     let workload = workload::find(name).ok_or_else(|| unknown(name))?;
     let settings = settings(workload, &spec, &args.parameters)?;
+    let ccl = collectives::config(args.ccl.as_deref())?;
+    team.agree(&agreed(&spec, &ccl))?;
+    if !team.is_first() {
+        let record = args.trace.is_some() || args.op_log.is_some() || args.range.is_some();
+        return share(
+            args,
+            team,
+            workload,
+            &Setup { machine: spec, options: options(args, record), ccl },
+            &settings,
+        );
+    }
     let outputs = Outputs::prepare(args)?;
-    let finished = execute(args, workload, &spec, settings, &outputs)?;
+    let finished = execute(args, team, workload, &spec, ccl, settings, &outputs)?;
     print(args, &finished, &outputs)?;
     Ok(finished.outcome.check.map_or(ExitCode::SUCCESS, |check| {
         if check.correct { ExitCode::SUCCESS } else { wrong(check.max_abs_error) }
     }))
 }
 
+/// What processes of one run must have in common (MPI-3).
+pub(super) fn agreed(spec: &MachineSpec, ccl: &CclConfig) -> [(&'static str, String); 4] {
+    let arguments: Vec<_> = std::env::args_os().skip(1).collect();
+    let endian = if cfg!(target_endian = "big") { "big" } else { "little" };
+    [
+        ("another version of this program", format!("{} {endian}", env!("CARGO_PKG_VERSION"))),
+        ("other arguments", format!("{arguments:?}")),
+        ("another machine", format!("{spec:?}")),
+        ("another configuration of collectives", format!("{ccl:?}")),
+    ]
+}
+
+/// Runs the part of a process that is not the first, which prints and writes.
+fn share(
+    args: &RunArgs,
+    team: &Team,
+    workload: &Workload,
+    setup: &Setup,
+    settings: &Settings,
+) -> anyhow::Result<ExitCode> {
+    let outcome = workload.run_on(&team.layout(args.shards), setup, settings);
+    outcome.map_err(|error| Failure::from(error).named(&Names::new(&setup.machine)))?;
+    Ok(ExitCode::SUCCESS)
+}
+
 /// Runs it, and writes the files that were asked for.
 fn execute<'a>(
     args: &RunArgs,
+    team: &Team,
     workload: &'a Workload,
     spec: &'a MachineSpec,
+    ccl: CclConfig,
     settings: Settings,
     outputs: &Outputs,
 ) -> anyhow::Result<Finished<'a>> {
     let options = options(args, outputs.record() || args.range.is_some());
-    let ccl = collectives::config(args.ccl.as_deref())?;
     let progress = Progress::start(workload.name);
     let start = Instant::now();
     let setup = Setup { machine: spec.clone(), options, ccl };
     let named = |error| Failure::from(error).named(&Names::new(spec));
-    let outcome = workload.run_on(args.shards.into(), &setup, &settings);
+    let outcome = workload.run_on(&team.layout(args.shards), &setup, &settings);
     let mut outcome = outcome.map_err(named)?;
     let wall = start.elapsed();
     outputs.write(&outcome.report)?;

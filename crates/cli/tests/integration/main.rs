@@ -5,6 +5,7 @@ mod determinism;
 mod docs;
 mod files;
 mod node;
+mod processes;
 mod reports;
 mod streams;
 mod sweeps;

@@ -45,6 +45,8 @@ pub(crate) struct Key {
     origin_and_count: u64,
 }
 
+crate::portable!(struct Key { created, origin_and_count });
+
 const COUNT_BITS: u32 = 44;
 
 impl Key {

@@ -14,6 +14,8 @@ pub struct Wait {
     pub providers: Vec<String>,
 }
 
+crate::portable!(struct Wait { what, providers });
+
 /// A process that cannot continue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waiting {
@@ -25,6 +27,8 @@ pub struct Waiting {
     pub waits: Vec<Wait>,
 }
 
+crate::portable!(struct Waiting { process, partition, waits });
+
 /// The wait-for graph of a run with unfinished processes and no events left.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deadlock {
@@ -35,6 +39,8 @@ pub struct Deadlock {
     /// A cycle in the graph, by name, if there is one: each process waits for the next, the last for the first.
     pub cycle: Vec<String>,
 }
+
+crate::portable!(struct Deadlock { time, waiting, cycle });
 
 impl Deadlock {
     pub(crate) fn new(time: Time, mut waiting: Vec<Waiting>) -> Self {

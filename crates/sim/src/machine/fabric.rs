@@ -51,6 +51,10 @@ pub(crate) enum Act {
     Combine,
 }
 
+crate::portable!(enum Act {
+    0 => Arrive, 1 => Deliver, 2 => Credit, 3 => Retry, 4 => Hop, 5 => Ingress, 6 => Relay, 7 => Combine,
+});
+
 /// The ports of a SIP, and its notes.
 pub(super) struct PortSide<'a> {
     pub(super) number: u32,

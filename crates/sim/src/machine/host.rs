@@ -381,6 +381,8 @@ pub struct Request {
     pub over: Time,
 }
 
+crate::portable!(struct Request { sip, handle, what, subject, asked, over });
+
 impl Host {
     /// Logs a finished request, if the run records operations.
     pub fn log(&self, request: impl FnOnce() -> Request) {

@@ -27,6 +27,10 @@ pub(crate) struct Packet {
     pub(super) path: Path,
 }
 
+crate::portable!(struct Packet {
+    edge, bytes, span, class, level, cuts, is_in_switch, at, to, kind, tail, path,
+});
+
 impl Packet {
     /// Class of a packet that was on no link.
     pub(super) const NO_CLASS: u16 = u16::MAX;
@@ -69,6 +73,10 @@ pub(crate) enum PacketKind {
     /// A message of another SIP, in its slot.
     Remote,
 }
+
+crate::portable!(enum PacketKind {
+    0 => Chunk, 1 => LastChunk, 2 => Credit, 3 => Contribution, 4 => Local, 5 => Remote,
+});
 
 /// The packets in flight, by number.
 #[derive(Default)]

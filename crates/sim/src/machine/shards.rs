@@ -18,9 +18,10 @@ use super::World;
 use super::fabric::Act;
 use super::flights::Departure;
 use super::packet::Packet;
-use crate::exchange::{Exchange, Parcel, Standing};
+use crate::exchange::{Exchange, Notes, Parcel, Standing};
 use crate::executor::{Key, Peers};
 use crate::ipcq::{Edge, EdgeName, EdgeSpec, Message, Returning};
+use crate::portable::{Portable, from_bytes, to_bytes};
 use crate::record::Path;
 use crate::time::Time;
 use crate::topology::PeId;
@@ -74,6 +75,15 @@ impl Crossing {
     }
 }
 
+crate::portable!(enum Crossing {
+    0 => Edge { number, name, spec },
+    1 => End { edge, end },
+    2 => Message { edge, message, topic, arrival },
+    3 => Arrival { edge, time, key, path },
+    4 => Credit { edge, path, key, home },
+    5 => Packet { act, time, key, packet },
+});
+
 /// The settings of one end of an edge, and the process that has opened it.
 #[derive(Clone, PartialEq)]
 pub(crate) struct EdgeEnd {
@@ -81,6 +91,8 @@ pub(crate) struct EdgeEnd {
     spec: EdgeSpec,
     process: Option<String>,
 }
+
+crate::portable!(struct EdgeEnd { is_sender, spec, process });
 
 /// The way of a credit back to the sender.
 #[derive(Clone, Copy)]
@@ -92,6 +104,8 @@ pub(crate) enum Home {
     /// In a packet.
     Packed,
 }
+
+crate::portable!(enum Home { 0 => Lazily(time), 1 => At(time), 2 => Packed });
 
 /// The part of a run that this machine has.
 pub(crate) struct Shards {
@@ -183,16 +197,43 @@ impl Shards {
     }
 
     /// Gathers one value of each shard, by their numbers.
-    pub(crate) fn gather<T: Any + Send + Sync>(&self, own: T) -> Vec<Arc<T>> {
+    pub(crate) fn gather<T: Portable + Any + Send + Sync>(&self, own: T) -> Vec<Arc<T>> {
         gather(&*self.exchange, own)
+    }
+
+    /// Gathers one value of each shard in shard 0, by their numbers; others may get nothing.
+    fn gather_first<T: Portable + Any + Send + Sync>(&self, own: T) -> Vec<Arc<T>> {
+        let exchange = &*self.exchange;
+        read_notes(exchange, exchange.gather_first(write_notes(exchange, own)))
     }
 }
 
 /// Gathers one value of each shard, by their numbers.
-pub(crate) fn gather<T: Any + Send + Sync>(exchange: &dyn Exchange, own: T) -> Vec<Arc<T>> {
-    let notes = exchange.gather(Arc::new(own));
-    let typed = notes.into_iter().map(Arc::downcast::<T>);
-    typed.map(|notes| notes.expect("XCH-1: every shard makes the same calls")).collect()
+pub(crate) fn gather<T: Portable + Any + Send + Sync>(
+    exchange: &dyn Exchange,
+    own: T,
+) -> Vec<Arc<T>> {
+    read_notes(exchange, exchange.gather(write_notes(exchange, own)))
+}
+
+/// Returns a value as notes: as it is, or as bytes if they leave the process.
+fn write_notes<T: Portable + Any + Send + Sync>(exchange: &dyn Exchange, own: T) -> Notes {
+    if exchange.takes_bytes() { Arc::new(to_bytes(&own)) } else { Arc::new(own) }
+}
+
+fn read_notes<T: Portable + Any + Send + Sync>(
+    exchange: &dyn Exchange,
+    notes: Vec<Notes>,
+) -> Vec<Arc<T>> {
+    let read = |(shard, notes): (usize, Notes)| {
+        if !exchange.takes_bytes() {
+            return notes.downcast().expect("XCH-1: every shard makes the same calls");
+        }
+        let bytes: Arc<Vec<u8>> = notes.downcast().expect("XCH-3: bytes");
+        let value = from_bytes(&bytes);
+        Arc::new(value.unwrap_or_else(|error| panic!("notes of shard {shard}: {error}")))
+    };
+    notes.into_iter().enumerate().map(read).collect()
 }
 
 impl Peers for World {

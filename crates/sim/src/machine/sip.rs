@@ -50,6 +50,8 @@ pub(crate) struct Port {
     pub(crate) starved_until: Time,
 }
 
+crate::portable!(struct Port { to, link, wire, starved, starved_until });
+
 /// One cube.
 pub(crate) struct Cube {
     pub(crate) hbm: Wire,

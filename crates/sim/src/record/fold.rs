@@ -28,6 +28,8 @@ pub(crate) struct Chain {
     mark: Mark,
 }
 
+crate::portable!(struct Chain { sequence, parent, from, to, ends_outside, latency, parts, mark });
+
 /// Room for steps, shared by all SIPs.
 pub(crate) struct Room {
     /// Number of steps for which SIPs have taken room since the last fold.

@@ -21,6 +21,8 @@ impl LineTotal {
     }
 }
 
+crate::portable!(struct LineTotal { stack, bytes, operations });
+
 /// The lines of a kernel on one SIP.
 pub(crate) struct LineTable {
     pub(crate) lines: Rc<Lines>,

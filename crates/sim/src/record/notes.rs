@@ -22,6 +22,8 @@ pub(crate) struct StepsNotes {
     has_lines: bool,
 }
 
+crate::portable!(struct StepsNotes { list, first, taken, folded, before });
+
 /// The notes of a SIP.
 pub(crate) struct RecordNotes {
     steps: StepsNotes,
@@ -32,12 +34,16 @@ pub(crate) struct RecordNotes {
     lines: Vec<LineNotes>,
 }
 
+crate::portable!(struct RecordNotes { steps, ops, requests, totals, spans, lines });
+
 /// The lines of a kernel, and the totals of each.
 struct LineNotes {
     kernel: String,
     lines: Vec<(String, String)>,
     totals: Vec<LineTotal>,
 }
+
+crate::portable!(struct LineNotes { kernel, lines, totals });
 
 impl Steps {
     fn notes(&self) -> StepsNotes {

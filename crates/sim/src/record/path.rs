@@ -21,6 +21,8 @@ pub(crate) struct Path {
     gaps: Gaps,
 }
 
+crate::portable!(struct Path { at, last, gaps });
+
 /// A kind of time between two steps of a path.
 #[derive(Clone, Copy)]
 pub(crate) enum Gap {
@@ -79,6 +81,8 @@ impl Path {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct StepId(u64);
 
+crate::portable!(tuple StepId);
+
 pub(super) const SEQUENCE_BITS: u32 = 44;
 
 impl StepId {
@@ -105,6 +109,8 @@ pub(crate) struct Step {
     pub(crate) from: Time,
     pub(crate) to: Time,
 }
+
+crate::portable!(struct Step { parent, what, from, to });
 
 /// Returns `whole` by kind: the time of steps, the time between them, and the rest, which is a dependency.
 pub(crate) fn stack_of(parts: &[PathPart], gaps: Gaps, whole: Time) -> Stack {

@@ -16,6 +16,8 @@ pub enum Owner {
     Kernel(PeId),
 }
 
+crate::portable!(enum Owner { 0 => Host(sip), 1 => Kernel(pe) });
+
 impl fmt::Display for Owner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -38,6 +40,8 @@ pub struct RangeSpan {
     pub to: Time,
 }
 
+crate::portable!(struct RangeSpan { owner, name, from, to });
+
 /// The ranges of one name.
 #[derive(Clone, Debug)]
 pub(crate) struct RangeTotal {
@@ -48,6 +52,8 @@ pub(crate) struct RangeTotal {
     /// The program whose range ended last, and the path to that end.
     pub(crate) last: (Owner, Path),
 }
+
+crate::portable!(struct RangeTotal { count, total, from, to, last });
 
 impl RangeTotal {
     /// Adds the ranges of the same name on another SIP, or later ones.

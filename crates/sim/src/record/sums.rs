@@ -18,6 +18,8 @@ pub struct PathPart {
     pub time: Time,
 }
 
+crate::portable!(struct PathPart { resource, kind, count, time });
+
 /// Parts that grow, found by the code of resource and kind.
 pub(crate) struct Sums {
     parts: Vec<PathPart>,

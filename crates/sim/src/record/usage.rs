@@ -1,6 +1,7 @@
 //! A resource and the kind of its time in one word, so that a step is small.
 
 use super::Resource;
+use crate::portable::{Malformed, Portable, Reader};
 use crate::stall::Kind;
 use crate::topology::PeId;
 
@@ -11,6 +12,18 @@ use crate::topology::PeId;
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Use(u64);
+
+impl Portable for Use {
+    fn put(&self, to: &mut Vec<u8>) {
+        self.0.put(to);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let word = u64::take(from)?;
+        let is_known = (word >> KIND & 15) < Kind::COUNT as u64;
+        if is_known { Ok(Self(word)) } else { Err(Malformed("a use of no kind")) }
+    }
+}
 
 /// The reach of a fold to a step or a chain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,6 +36,8 @@ pub(super) enum Mark {
     /// A path ends there, or several steps follow it.
     Kept,
 }
+
+crate::portable!(enum Mark { 0 => Unreached, 1 => Inner, 2 => Kept });
 
 const VARIANT: u32 = 52;
 const KIND: u32 = 57;

@@ -9,6 +9,17 @@ use crate::time::{Bandwidth, Rate, Time};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Efficiency(u32);
 
+impl crate::portable::Portable for Efficiency {
+    fn put(&self, to: &mut Vec<u8>) {
+        self.0.put(to);
+    }
+
+    fn take(from: &mut crate::portable::Reader<'_>) -> Result<Self, crate::portable::Malformed> {
+        let wrong = crate::portable::Malformed("no efficiency");
+        Self::millionths(u32::take(from)?).ok_or(wrong)
+    }
+}
+
 impl Efficiency {
     /// Everything.
     pub const FULL: Self = Self(Self::UNITS);

@@ -21,11 +21,13 @@ use super::layout::Layout;
 use super::part::ReduceOp;
 use super::trial::Trial;
 use super::tuner::Tuner;
+use crate::Error;
 use crate::context::Context;
 use crate::distributed::{self, CollectiveCall};
 use crate::limits::{ParameterError, check_numbers};
 use crate::multiprocessing::{SpawnError, spawn};
 use crate::rank::Rank;
+use crate::shards::Layout;
 use crate::tensor::Tensor;
 use phalanx_sim::machine::Options;
 use phalanx_sim::value::DType;
@@ -160,18 +162,19 @@ impl Sweep {
         tuner: &Rc<Tuner>,
     ) -> Result<Timed, SpawnError> {
         let run = self.run(self.count(bytes), plan, false, tuner)?;
-        Ok(Timed { time: run.time, plan: run.plan })
+        let none = || SpawnError::of(0, Error::other("no rank of this shard has made the call"));
+        Ok(Timed { time: run.time, plan: run.plan.ok_or_else(none)? })
     }
 
-    /// Measures a size on several threads: `shards` of them, or fewer if there are fewer SIPs (XCH-1).
+    /// Measures a size on several threads and processes, or fewer if there are fewer SIPs (XCH-1).
     pub fn measure_on(
         &self,
-        shards: usize,
+        layout: &Layout,
         bytes: u64,
         plan: Option<&Plan>,
     ) -> Result<Measured, SpawnError> {
-        let most = self.machine.devices() as usize;
-        crate::shards::run(shards.min(most), |exchange| {
+        let layout = layout.at_most(self.machine.devices() as usize);
+        crate::shards::run_over(&layout, |exchange| {
             let options = Options { exchange, ..self.options.clone() };
             Self { options, ..self.clone() }.measure(bytes, plan)
         })
@@ -187,7 +190,7 @@ impl Sweep {
         Ok(Measured {
             bytes,
             count,
-            algorithm: out.plan.name,
+            algorithm: out.plan.map_or_else(String::new, |plan| plan.name),
             out_of_place: self.figures(bytes, out.time, out.wrong),
             in_place: self.figures(bytes, inside.time, inside.wrong),
             bound: out.bound,
@@ -309,11 +312,11 @@ impl Sweep {
                 Ok((cx.now(), chosen))
             }
         })?;
-        let results = context.gather(results);
-        let end = results.iter().map(|(end, _)| *end).max().unwrap_or(start);
+        let ends = context.gather(results.iter().map(|(end, _)| *end).collect());
+        let end = ends.into_iter().max().unwrap_or(start);
         let bound = Bound::of(&context.report());
         let wrong = self.wrong(&mut context, &tensors, count)?;
-        let plan = results.into_iter().next().map(|(_, plan)| plan).expect("a sweep has ranks");
+        let plan = results.into_iter().next().map(|(_, plan)| plan);
         Ok(Run { time: end - start, plan, bound, wrong })
     }
 
@@ -356,7 +359,8 @@ impl Sweep {
 
 struct Run {
     time: Time,
-    plan: Plan,
+    /// The plan of the own ranks: none in a shard without ranks.
+    plan: Option<Plan>,
     bound: Bound,
     wrong: Option<u64>,
 }

@@ -90,12 +90,16 @@ pub(crate) struct SplitCall {
     pub(crate) rows: SplitRows,
 }
 
+phalanx_sim::portable!(struct SplitCall { group, sequence, members, rows });
+
 /// The rows that a rank sends and receives in an all-to-all with split sizes, by rank of the group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SplitRows {
     pub(crate) sent: Vec<usize>,
     pub(crate) received: Vec<usize>,
 }
+
+phalanx_sim::portable!(struct SplitRows { sent, received });
 
 /// The groups of a rank.
 #[derive(Default)]

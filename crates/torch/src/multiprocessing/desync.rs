@@ -3,6 +3,7 @@
 use crate::error::group_name;
 use crate::rank::Rank;
 use phalanx_sim::executor::Deadlock;
+use phalanx_sim::portable;
 use std::collections::BTreeSet;
 use std::fmt;
 
@@ -15,6 +16,8 @@ pub struct Desync {
     pub deadlock: Deadlock,
 }
 
+portable!(struct Desync { ranks, deadlock });
+
 /// The state of a rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RankState {
@@ -25,6 +28,8 @@ pub struct RankState {
     /// Its progress in the collectives of each group.
     pub groups: Vec<GroupState>,
 }
+
+portable!(struct RankState { rank, returned, groups });
 
 /// The progress of a rank in the collectives of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +48,8 @@ pub struct GroupState {
     pub receiving: Vec<Receiving>,
 }
 
+portable!(struct GroupState { number, members, asked, joined, finished, receiving });
+
 /// A message that a rank waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Receiving {
@@ -51,6 +58,8 @@ pub struct Receiving {
     /// The tag.
     pub tag: u32,
 }
+
+portable!(struct Receiving { from, tag });
 
 impl RankState {
     pub(super) fn of(rank: &Rank, returned: bool) -> Self {

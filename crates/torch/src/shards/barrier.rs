@@ -5,8 +5,9 @@
 
 use super::sync::{AtomicBool, AtomicU64, Condvar, Mutex, Ordering, lock};
 
-/// The payload of the panic of a thread that waits for one that has left. It is no failure of its own.
-pub(super) struct LeftBehind;
+/// The payload of the panic of a thread or a process that waits for one that has left. It is no failure of its own.
+#[derive(Clone, Copy, Debug)]
+pub struct LeftBehind;
 
 /// A barrier for a fixed number of threads.
 pub(super) struct Barrier {

@@ -38,7 +38,7 @@ async fn program(rank: usize, cx: Rank, fault: Fault) -> Result<Vec<f32>, Error>
     dist::init_process_group(&cx)?;
     let x = cx.full([300], f64::from(u32::try_from(rank).unwrap()), DType::F32)?;
     dist::all_reduce(&cx, &x, ReduceOp::Sum, None).await?;
-    let _bomb = (matches!(fault, Fault::Destructor) && rank == 2).then_some(Bomb);
+    let _bomb = (matches!(fault, Fault::Destructor) && rank == 2).then(|| Bomb);
     match (fault, rank) {
         (Fault::Errors, 1 | 6) => return Err(Error::other(format!("rank {rank} gives up"))),
         (Fault::Errors | Fault::Destructor, 4) => {

@@ -1,5 +1,8 @@
 //! The programs that come with Phalanx.
 
+#[path = "../same_bytes/mod.rs"]
+mod same_bytes;
+
 mod advice;
 mod auto;
 mod node;

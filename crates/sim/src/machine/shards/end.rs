@@ -6,6 +6,7 @@ use crate::exchange::Exchange;
 use crate::executor::{Deadlock, Waiting};
 use crate::ipcq::EdgeName;
 use crate::memory::{MemoryError, Region};
+use crate::portable::Portable;
 use crate::record::{Path, StepId, StepsNotes, fold};
 use crate::report::EdgeUsage;
 use crate::time::Time;
@@ -23,12 +24,16 @@ struct Ending {
     has_overflowed: bool,
 }
 
+crate::portable!(struct Ending { failure, waiting, last, has_overflowed });
+
 /// An edge that is not empty at the end of a run, as one of its ends knows it.
 struct LeftOver {
     edge: EdgeName,
     unread: usize,
     credits: Option<CreditsLeft>,
 }
+
+crate::portable!(struct LeftOver { edge, unread, credits });
 
 /// Missing credits, all credits and the last topic, as the sender knows them.
 type CreditsLeft = (u32, u32, Option<String>);
@@ -43,12 +48,16 @@ struct Unfolded {
     steps: MovedSteps,
 }
 
+crate::portable!(struct Unfolded { roots, last, steps });
+
 /// The result of a fold: the steps of all other shards, the next limit and the number of steps that were lost.
 struct Folded {
     steps: MovedSteps,
     limit: usize,
     lost: u64,
 }
+
+crate::portable!(struct Folded { steps, limit, lost });
 
 impl Machine {
     /// True if this machine simulates a SIP: always, unless it is one of several shards.
@@ -62,7 +71,7 @@ impl Machine {
     }
 
     /// Gathers the lists of all shards, one after the other: a list by SIP stays one. Alone, it is the list itself.
-    pub fn gather<T: Any + Clone + Send + Sync>(&self, own: Vec<T>) -> Vec<T> {
+    pub fn gather<T: Portable + Any + Clone + Send + Sync>(&self, own: Vec<T>) -> Vec<T> {
         let Some(exchange) = self.exchange() else { return own };
         gather(&**exchange, own).iter().flat_map(|part| part.iter().cloned()).collect()
     }
@@ -153,12 +162,14 @@ impl World {
         } else {
             own.map(|(_, sip)| SipNotes::of(&mut sip.borrow_mut())).collect()
         };
-        let all = shards.gather((usage, events, notes));
         if shards.is_first() {
-            for notes in all.iter().flat_map(|part| &part.2) {
-                notes.put(&mut self.sips[notes.number() as usize].borrow_mut());
+            for notes in shards.gather_first(notes).iter().flat_map(|part| part.iter()) {
+                notes.put_into(&mut self.sips[notes.number() as usize].borrow_mut());
             }
+        } else {
+            shards.gather_first(notes);
         }
+        let all = shards.gather((usage, events));
         let mut usage: Vec<EdgeUsage> = all.iter().flat_map(|part| part.0.clone()).collect();
         usage.sort_by_key(|usage| usage.edge);
         (usage, all.iter().map(|part| part.1).sum())
@@ -174,7 +185,7 @@ impl World {
         let steps = if shards.is_first() { Vec::new() } else { own().map(take).collect() };
         let roots = self.live_steps(shards.since.get());
         let (last, steps) = (*self.last.borrow(), Mutex::new(steps));
-        let all = shards.gather(Unfolded { roots, last, steps });
+        let all = shards.gather_first(Unfolded { roots, last, steps });
         let mut folded = Folded { steps: Mutex::default(), limit: 0, lost: 0 };
         if shards.is_first() {
             self.put_steps(all.iter().map(|unfolded| &unfolded.steps));

@@ -19,6 +19,8 @@ pub(crate) struct SipNotes {
     record: RecordNotes,
 }
 
+crate::portable!(struct SipNotes { number, ports, ingress, host, upload, cache, cubes, pes, record });
+
 /// The facts of a PE that a report needs.
 struct PeNotes {
     load: Wire,
@@ -29,6 +31,8 @@ struct PeNotes {
     stalls: Stack,
     programs: u64,
 }
+
+crate::portable!(struct PeNotes { load, store, gemm, vector, links, stalls, programs });
 
 impl SipNotes {
     /// Copies the notes of a SIP.
@@ -61,7 +65,7 @@ impl SipNotes {
     }
 
     /// Gives a SIP these notes.
-    pub(crate) fn put(&self, sip: &mut Sip) {
+    pub(crate) fn put_into(&self, sip: &mut Sip) {
         sip.ports.clone_from(&self.ports);
         sip.ingress.clone_from(&self.ingress);
         sip.host.clone_from(&self.host);
