@@ -155,11 +155,11 @@ def _over(address: int, size: int, kind: str, writable: bool) -> npt.NDArray[Any
 
 
 class _Passed:
-    """An array of numpy that was an argument: the memory that it is a part of, its own address, and what Triton said of it."""
+    """An array of numpy that was an argument, by a weak reference: the memory that it is a part of, its own address, and what Triton said of it."""
 
     __slots__ = ("address", "array", "dtype", "span", "specialized")
 
-    def __init__(self, array: weakref.ref[Any], span: Span, address: int, dtype: Any) -> None:
+    def __init__(self, array: Any, span: Span, address: int, dtype: Any) -> None:
         self.array, self.span, self.address, self.dtype = array, span, address, dtype
         self.specialized: dict[tuple[bool, bool, bool], Any] = {}
 

@@ -208,7 +208,8 @@ def _take_arrays() -> None:
 def _wrapped(parts: tuple[Any, ...]) -> tuple[Any, ...]:
     """The same tuple, its arrays in words that Triton knows."""
     given = (_wrapped(part) if isinstance(part, tuple) else Array(part) if type(part) in ARRAYS else part for part in parts)
-    return type(parts)(*given) if hasattr(parts, "_fields") else tuple(given)
+    kind: Any = type(parts)
+    return tuple(given) if kind is tuple else kind(*given)
 
 
 @functools.cache
