@@ -320,3 +320,31 @@ fn critical_is_the_longest_chain_and_work_the_sum_of_all() {
     assert!(report.critical >= 20 * ms, "ten tasks of two milliseconds each: {report:?}");
     assert!(report.work >= report.critical + 10 * ms, "{report:?}");
 }
+
+#[test]
+fn critical_of_a_recorded_run_is_the_longest_chain_also_of_tasks_that_waited_for_nobody() {
+    for is_recording in [true, false] {
+        let builder = threads(1);
+        let builder = if is_recording { builder.recording() } else { builder };
+        let worker = builder.init().expect("a worker");
+        let cell = worker.tensor(DType::I64, &[1]).expect("memory");
+        let finished = worker.run("one after the other", |graph| {
+            for _ in 0..4 {
+                graph.submit_sub(&Call::new(&REST).args([cell.in_out()]).scalar(1))?;
+                graph.flush();
+                let has_ended = || worker.stats().running + worker.stats().queued == 0;
+                assert!((0..60_000).any(|_| has_ended() || short_pause()), "it ends");
+            }
+            Ok(())
+        });
+        let report = finished.expect("it ends").report;
+        assert_eq!(report.completed, 4);
+        assert_eq!(report.critical == report.work, is_recording, "{report:?}");
+    }
+}
+
+/// Pauses for a millisecond; false.
+fn short_pause() -> bool {
+    std::thread::sleep(Duration::from_millis(1));
+    false
+}
