@@ -36,8 +36,8 @@ fn image(result: &Result<Report, RunError>) -> String {
 /// Runs `program` alone and on several shards, and compares every byte.
 fn same_on_shards(options: &Options, program: impl Fn(Options) -> String + Sync) {
     let alone = program(options.clone());
-    for shards in [2, 3, 7] {
-        let other = on_shards(shards, |exchange| {
+    for (shards, by_bytes) in [(2, false), (3, true), (7, false)] {
+        let other = on_shards(shards, by_bytes, |exchange| {
             program(Options { exchange: Some(exchange), ..options.clone() })
         });
         let mut lines = alone.lines().zip(other.lines());
@@ -56,7 +56,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn xch_1_shd_1_random_traffic_is_the_same_on_any_number_of_shards(scenario in scenarios()) {
+    fn xch_1_xch_3_shd_1_random_traffic_is_the_same_on_any_number_of_shards(scenario in scenarios()) {
         play(&scenario, &recorded());
         play(&scenario, &without_data());
     }

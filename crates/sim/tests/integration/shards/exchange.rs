@@ -1,15 +1,18 @@
 //! A plain exchange between threads: a lock, and a condition that all have come.
 
 use phalanx_sim::exchange::{Exchange, Notes, Parcel, Standing};
+use phalanx_sim::portable::{from_bytes, to_bytes};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex};
 
-/// Runs `program` on as many threads as shards; returns the result of shard 0.
+/// Runs `program` on as many threads as shards; returns the result of shard 0. With `by_bytes`, all that crosses goes as bytes.
 pub(crate) fn on_shards<R: Send>(
     shards: usize,
+    by_bytes: bool,
     program: impl Fn(Arc<dyn Exchange>) -> R + Sync,
 ) -> R {
-    let team = Arc::new(Team { shards, calls: Mutex::default(), changed: Condvar::new() });
+    let team =
+        Arc::new(Team { shards, by_bytes, calls: Mutex::default(), changed: Condvar::new() });
     let (program, team) = (&program, &team);
     std::thread::scope(|scope| {
         let start = |shard| {
@@ -26,6 +29,7 @@ pub(crate) fn on_shards<R: Send>(
 
 struct Team {
     shards: usize,
+    by_bytes: bool,
     calls: Mutex<Calls>,
     changed: Condvar,
 }
@@ -89,7 +93,13 @@ impl Exchange for Member {
     }
 
     fn meet(&self, own: Standing, out: &mut [Vec<Parcel>], into: &mut [Vec<Parcel>]) -> Standing {
-        let parcels = out.iter_mut().map(std::mem::take).collect();
+        let cross = |parcels: Vec<Parcel>| {
+            if !self.team.by_bytes {
+                return parcels;
+            }
+            from_bytes(&to_bytes(&parcels)).expect("XCH-3: what was written reads back")
+        };
+        let parcels = out.iter_mut().map(std::mem::take).map(cross).collect();
         let given = Given { standing: Some(own), parcels, ..Given::default() };
         self.call(given, |calls, number| {
             let mut all: Option<Standing> = None;
@@ -109,6 +119,10 @@ impl Exchange for Member {
             let all = calls.given.range((number, 0)..(number + 1, 0));
             all.map(|(_, given)| given.notes.clone().unwrap()).collect()
         })
+    }
+
+    fn takes_bytes(&self) -> bool {
+        self.team.by_bytes
     }
 
     fn by_turns(&self, work: &mut dyn FnMut()) {
