@@ -160,6 +160,7 @@ crate::portable!(enum KernelError {
     7 => WrongMessage { edge, expected, got },
     8 => Foreign(error),
     9 => Other(text),
+    10 => Interrupted,
 });
 
 impl KernelError {

@@ -28,7 +28,7 @@ pub(crate) struct Chain {
     mark: Mark,
 }
 
-crate::portable!(struct Chain { sequence, parent, from, to, ends_outside, latency, parts, mark });
+crate::portable!(struct Chain { sequence, parent, from, to, ends_outside, latency, parts, lines, mark });
 
 /// Room for steps, shared by all SIPs.
 pub(crate) struct Room {

@@ -22,7 +22,7 @@ pub(crate) struct StepsNotes {
     has_lines: bool,
 }
 
-crate::portable!(struct StepsNotes { list, first, taken, folded, before });
+crate::portable!(struct StepsNotes { list, first, taken, folded, before, marks, has_lines });
 
 /// The notes of a SIP.
 pub(crate) struct RecordNotes {

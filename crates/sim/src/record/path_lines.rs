@@ -12,6 +12,8 @@ use std::collections::BTreeMap;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LineMark(u32);
 
+crate::portable!(tuple LineMark);
+
 impl LineMark {
     /// The mark of a step before the first line of a kernel.
     pub(crate) const OUTSIDE: Self = Self(u32::MAX);
@@ -34,6 +36,8 @@ pub(crate) struct LineKey {
     mark: u32,
 }
 
+crate::portable!(struct LineKey { sip, mark });
+
 impl LineKey {
     const OUTSIDE: Self = Self { sip: u32::MAX, mark: LineMark::OUTSIDE.0 };
 
@@ -48,7 +52,11 @@ impl LineKey {
     /// Returns the numbers of the table and the line; nothing outside of lines.
     pub(crate) fn place(self) -> Option<(usize, usize)> {
         let (table, line) = (self.mark >> LineMark::LINE_BITS, self.mark & 0xFFFF);
-        (self != Self::OUTSIDE).then_some((table as usize - 1, line as usize))
+        if self == Self::OUTSIDE {
+            None
+        } else {
+            Some(((table as usize).checked_sub(1)?, line as usize))
+        }
     }
 }
 
@@ -61,6 +69,8 @@ pub(crate) struct LineSum {
     pub(crate) spent: Stack,
     pub(crate) steps: u64,
 }
+
+crate::portable!(struct LineSum { time, spent, steps });
 
 impl LineSum {
     pub(crate) fn add(&mut self, other: &Self) {
@@ -79,6 +89,8 @@ pub(crate) struct LineSums {
     current: Option<LineKey>,
     sums: BTreeMap<LineKey, LineSum>,
 }
+
+crate::portable!(struct LineSums { open, current, sums });
 
 impl LineSums {
     fn now(&mut self) -> &mut LineSum {

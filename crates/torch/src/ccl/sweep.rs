@@ -27,7 +27,7 @@ use crate::distributed::{self, CollectiveCall};
 use crate::limits::{ParameterError, check_numbers};
 use crate::multiprocessing::{SpawnError, spawn};
 use crate::rank::Rank;
-use crate::shards::Layout;
+use crate::shards;
 use crate::tensor::Tensor;
 use phalanx_sim::machine::Options;
 use phalanx_sim::value::DType;
@@ -169,12 +169,12 @@ impl Sweep {
     /// Measures a size on several threads and processes, or fewer if there are fewer SIPs (XCH-1).
     pub fn measure_on(
         &self,
-        layout: &Layout,
+        layout: &shards::Layout,
         bytes: u64,
         plan: Option<&Plan>,
     ) -> Result<Measured, SpawnError> {
         let layout = layout.at_most(self.machine.devices() as usize);
-        crate::shards::run_over(&layout, |exchange| {
+        shards::run_over(&layout, |exchange| {
             let options = Options { exchange, ..self.options.clone() };
             Self { options, ..self.clone() }.measure(bytes, plan)
         })
@@ -274,7 +274,7 @@ impl Sweep {
             return None;
         }
         let (time, bound) = tuner.row(&trial, &plan)?;
-        Some(Run { time, plan, bound, wrong: None })
+        Some(Run { time, plan: Some(plan), bound, wrong: None })
     }
 
     fn run_ranks(
