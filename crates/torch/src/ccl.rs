@@ -22,6 +22,7 @@ pub(crate) mod config;
 pub(crate) mod job;
 pub(crate) mod lanes;
 pub mod layout;
+pub mod least;
 pub(crate) mod part;
 mod prefetch;
 pub mod profile;
@@ -32,7 +33,7 @@ pub mod trial;
 pub mod tuner;
 
 pub use algorithm::{
-    Algorithm, CollectiveAlgorithm, Operation, OwnAlgorithm, Running, Shape, anywhere,
+    Algorithm, CollectiveAlgorithm, Operation, OwnAlgorithm, Running, Shape, Work, anywhere,
 };
 pub use channels::Channels;
 pub use config::{

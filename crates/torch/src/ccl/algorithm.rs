@@ -127,6 +127,11 @@ pub trait CollectiveAlgorithm: Send + Sync {
         None
     }
 
+    /// Work on a part of this shape that some rank cannot do without. Less than there is, or none, is always right.
+    fn least_work(&self, _shape: &Shape) -> Work {
+        Work::default()
+    }
+
     /// Runs one rank's part.
     fn run(&self, part: Part, tl: Tl) -> Running<'static>;
 }
@@ -142,6 +147,17 @@ pub struct Shape {
     pub elements: usize,
     /// True if an all-to-all has split sizes.
     pub has_splits: bool,
+}
+
+/// Work of one PE of one rank in a collective.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Work {
+    /// Messages and stores of the PE.
+    pub requests: usize,
+    /// Elements in these.
+    pub elements: usize,
+    /// Elements in messages to other ranks; twice as large a part has twice as many.
+    pub leaving: usize,
 }
 
 impl CollectiveAlgorithm for Algorithm {
@@ -167,6 +183,10 @@ impl CollectiveAlgorithm for Algorithm {
 
     fn symmetry(&self, shape: &Shape) -> Option<Symmetry> {
         (self.symmetry)(shape)
+    }
+
+    fn least_work(&self, shape: &Shape) -> Work {
+        (self.work)(shape)
     }
 
     fn run(&self, part: Part, tl: Tl) -> Running<'static> {
@@ -209,6 +229,8 @@ pub struct Algorithm {
     pub fits: fn(&MachineSpec, members: &[u32]) -> Result<(), String>,
     /// The symmetry under which all ranks do the same on parts of this shape, if there is one.
     pub symmetry: fn(&Shape) -> Option<Symmetry>,
+    /// Work on a part of this shape that some rank cannot do without.
+    pub work: fn(&Shape) -> Work,
     /// Runs one rank's part.
     pub run: fn(Part, Tl) -> Running<'static>,
 }
@@ -300,4 +322,9 @@ pub fn anywhere(_: &MachineSpec, _: &[u32]) -> Result<(), String> {
 /// The [`Algorithm::symmetry`] of an algorithm whose ranks do not do the same.
 pub(crate) fn never(_: &Shape) -> Option<Symmetry> {
     None
+}
+
+/// The [`Algorithm::work`] of an algorithm that says nothing about it.
+pub(crate) fn unknown_work(_: &Shape) -> Work {
+    Work::default()
 }

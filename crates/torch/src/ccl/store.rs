@@ -25,8 +25,8 @@ pub(crate) enum Kept {
     Exact(Timing),
     /// The time is longer than this.
     Longer(Time),
-    /// The position of the fastest of some plans; `None` if none can run.
-    Chosen(Option<u32>),
+    /// The position of the fastest of some plans.
+    Chosen(u32),
     /// The row of a table: the time, and what bounds it.
     Row(Time, Bound),
 }
@@ -169,8 +169,7 @@ fn line(key: u128, kept: Kept) -> String {
             format!("{key:032x} = {} {}", time.as_ps(), busiest.as_ps())
         }
         Kept::Longer(time) => format!("{key:032x} > {}", time.as_ps()),
-        Kept::Chosen(Some(at)) => format!("{key:032x} ! {at}"),
-        Kept::Chosen(None) => format!("{key:032x} ! none"),
+        Kept::Chosen(at) => format!("{key:032x} ! {at}"),
         Kept::Row(time, bound) => format!("{key:032x} # {} {}", time.as_ps(), bound.name()),
     };
     let check = check(&content);
@@ -192,10 +191,7 @@ fn read(line: &[u8]) -> Option<(u128, Kept)> {
     let kept = match kind {
         "=" => Kept::Exact(Timing { time: time(word())?, busiest: time(word())? }),
         ">" => Kept::Longer(time(word())?),
-        "!" => Kept::Chosen(match word()? {
-            "none" => None,
-            at => Some(at.parse().ok()?),
-        }),
+        "!" => Kept::Chosen(word()?.parse().ok()?),
         "#" => Kept::Row(time(word())?, Bound::named(word()?)?),
         _ => return None,
     };
@@ -294,8 +290,7 @@ mod tests {
         fn sto_2_no_line_panics_and_no_change_is_read(key: u128, ps: u64, at in 0_usize..60, byte: u8) {
             let others = [
                 Kept::Longer(Time::ps(ps)),
-                Kept::Chosen(None),
-                Kept::Chosen(Some((ps % 99) as u32)),
+                Kept::Chosen(u32::try_from(key >> 100).unwrap()),
                 Kept::Row(Time::ps(ps), Bound::Credit),
             ];
             for kept in others {

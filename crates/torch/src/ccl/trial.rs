@@ -88,7 +88,7 @@ impl Trial {
     }
 
     /// The shape of a PE's part with so many elements.
-    fn shape(&self, elements: usize) -> Shape {
+    pub(super) fn shape(&self, elements: usize) -> Shape {
         let (operation, ranks) = (self.operation, self.members.len());
         Shape { operation, ranks, elements, has_splits: self.has_splits }
     }

@@ -177,10 +177,10 @@ impl Tuner {
         {
             return known.fastest.clone();
         }
-        let at = self.trials.chosen(trial, plans).unwrap_or_else(|| {
-            let at = self.search(trial, plans);
+        let at = self.trials.chosen(trial, plans).or_else(|| {
+            let at = self.search(trial, plans)?;
             self.trials.keep_choice(trial, plans, at);
-            at
+            Some(at)
         });
         let fastest = at.map(|at| plans[at].clone());
         let choice = Choice { plans: plans.to_vec(), fastest: fastest.clone() };
@@ -195,30 +195,54 @@ impl Tuner {
 
     /// The position of the fastest of `plans`, the first of equals.
     fn search(&self, trial: &Trial, plans: &[Plan]) -> Option<usize> {
-        let (mut estimates, beyond) = self.estimates(trial, plans);
+        if let Some(base) = base(trial) {
+            return self.search_far(trial, base, plans);
+        }
+        let nearly = trial.resized(rounded_down);
+        if nearly == *trial {
+            return self.search_here(trial, plans);
+        }
+        let mut estimates = self.near(&nearly, plans);
         estimates.sort_unstable();
-        if let Some(at) = self.leader(trial, plans, &estimates, beyond) {
+        let leader = self.leader(trial, plans, &estimates, None);
+        leader.or_else(|| self.exact(trial, plans, &estimates))
+    }
+
+    /// The position of the fastest of `plans`, by trials of all that may be: each ends when its plan has lost.
+    fn search_here(&self, trial: &Trial, plans: &[Plan]) -> Option<usize> {
+        let trials = &self.trials;
+        let times = trials.race((trial, Time::MAX), plans, |plan, limit| {
+            let time = trials.time(trial, plan, limit).exact();
+            (time, time)
+        });
+        let numbered = times.results.into_iter().enumerate();
+        numbered.filter_map(|(at, time)| Some((time?, at))).min().map(|(_, at)| at)
+    }
+
+    /// The position of the fastest of `plans` for a large collective: first among those whose trials take little work, whose exact time
+    /// limits the others.
+    fn search_far(&self, trial: &Trial, base: usize, plans: &[Plan]) -> Option<usize> {
+        let is_light = |at: &usize| self.trials.is_light(trial, &plans[*at]);
+        let (light, others): (Vec<usize>, Vec<usize>) = (0..plans.len()).partition(is_light);
+        let (mut estimates, _) = self.extrapolated(trial, base, (plans, &light), Time::MAX);
+        estimates.sort_unstable();
+        let best = self.best(trial, plans, &estimates, None);
+        let start =
+            best.map_or(Time::MAX, |(time, _)| Time::ps(time.as_ps() + doubt(time).as_ps()));
+        let (mut estimates, limit) = self.extrapolated(trial, base, (plans, &others), start);
+        let beyond = (estimates.len() < others.len()).then_some(limit);
+        estimates.sort_unstable();
+        let mut all: Vec<(Time, usize)> = best.into_iter().chain(estimates.clone()).collect();
+        all.sort_unstable();
+        if let Some(at) = self.leader(trial, plans, &all, beyond) {
             return Some(at);
         }
-        self.exact(trial, plans, &estimates)
+        self.best(trial, plans, &estimates, best).map(|(_, at)| at)
     }
 
     /// The number of simulated trials.
     pub fn simulated(&self) -> usize {
         self.trials.simulated()
-    }
-
-    /// The plans that may be the fastest, by their position, each with a time that it takes at least, but for [`doubt`]. The others take
-    /// longer than the second result; `None` if there are no others.
-    fn estimates(&self, trial: &Trial, plans: &[Plan]) -> (Vec<(Time, usize)>, Option<Time>) {
-        match base(trial) {
-            None => (self.near(&trial.resized(rounded_down), plans), None),
-            Some(base) => {
-                let (estimates, limit) = self.extrapolated(trial, base, plans);
-                let beyond = (estimates.len() < plans.len()).then_some(limit);
-                (estimates, beyond)
-            }
-        }
     }
 
     /// A time that a plan takes at most, but for [`doubt`].
@@ -236,7 +260,7 @@ impl Tuner {
         // Half more than the best leaves room for the distance to the wanted size, and for doubt.
         let room = |best: Time| Time::ps(best.as_ps().saturating_add(best.as_ps() / 2));
         let trials = &self.trials;
-        let times = trials.race(trial, plans, |plan, limit| {
+        let times = trials.race((trial, Time::MAX), plans, |plan, limit| {
             let known = trials.time(trial, plan, limit);
             (known, known.exact().map(room))
         });
@@ -251,32 +275,38 @@ impl Tuner {
         estimates.collect()
     }
 
-    /// The times of plans, extrapolated from collectives of `base` bytes a rank and of half of that, and a limit: a plan beyond it is
-    /// left out, and is not simulated to the end once that is known. The last plans come first: those over more channels.
+    /// The times of the plans at these positions, extrapolated from collectives of `base` bytes a rank and of half of that, and a limit, which falls
+    /// from `start` on: a plan beyond it is left out, and is not simulated to the end once that is known. The last plans come first: those over
+    /// more channels.
     fn extrapolated(
         &self,
         trial: &Trial,
         base: usize,
-        plans: &[Plan],
+        (plans, positions): (&[Plan], &[usize]),
+        start: Time,
     ) -> (Vec<(Time, usize)>, Time) {
         let (half, whole) = (scaled(trial, base / 2), scaled(trial, base));
-        let plans: Vec<Plan> = plans.iter().rev().cloned().collect();
+        let chosen: Vec<Plan> = positions.iter().rev().map(|at| plans[*at].clone()).collect();
         let trials = &self.trials;
         let line = Line { at: base, step: base / 2, to: trial.bytes() };
-        let times = trials.race(trial, &plans, |plan, limit| {
-            let Some(small) = trials.time(&half, plan, limit).timing() else { return (None, None) };
-            let most = line.most(small.time, limit.get());
-            let Some(large) = trials.time_below(&whole, plan, limit, most).timing() else {
-                return (None, None);
+        let times = trials.race((trial, start), &chosen, |plan, limit| {
+            let estimate = || {
+                if trials.is_beyond(trial, plan, limit.get()) {
+                    return None;
+                }
+                let small = trials.time(&half, plan, limit).timing()?;
+                let most = line.most(small.time, limit.get());
+                let large = trials.time_below(&whole, plan, limit, most).timing()?;
+                let busiest = line.beyond(small.busiest, large.busiest);
+                Some(line.beyond(small.time, large.time).max(busiest).max(small.time))
             };
-            let busiest = line.beyond(small.busiest, large.busiest);
-            let estimate = line.beyond(small.time, large.time).max(busiest).max(small.time);
-            let limit = Time::ps(estimate.as_ps().saturating_add(2 * doubt(estimate).as_ps()));
-            (Some(estimate), Some(limit))
+            let estimate = estimate();
+            let room = |time: Time| Time::ps(time.as_ps().saturating_add(2 * doubt(time).as_ps()));
+            (estimate, estimate.map(room))
         });
         let limit = times.limit;
-        let numbered = times.results.into_iter().enumerate();
-        let numbered = numbered.filter_map(|(at, time)| Some((time?, plans.len() - 1 - at)));
+        let numbered = times.results.into_iter().zip(positions.iter().rev());
+        let numbered = numbered.filter_map(|(time, at)| Some((time?, *at)));
         (numbered.filter(|(estimate, _)| *estimate <= limit).collect(), limit)
     }
 

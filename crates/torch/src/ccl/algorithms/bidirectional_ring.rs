@@ -4,7 +4,7 @@
 //! half ranks count the other way round: segment `s` is `((x[-s-1] + x[-s-2]) + ...) + x[-s]`. Two ranks have one
 //! neighbour only and use a single ring.
 
-use super::super::algorithm::{Algorithm, Operation, Running, Shape, anywhere};
+use super::super::algorithm::{Algorithm, Operation, Running, Shape, anywhere, unknown_work};
 use super::super::channels::Channels;
 use super::super::part::Part;
 use super::super::prefetch::LoadFrom;
@@ -21,6 +21,7 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
     wide: Channels::WIDE,
     fits: anywhere,
     symmetry: alike,
+    work: unknown_work,
     run: |part, tl| -> Running<'static> { Box::pin(run(part, tl)) },
 };
 

@@ -4,7 +4,7 @@
 //! reduction to a root is combined at the root, in the same order. Ranks begin with the next rank, so that no link carries
 //! all first messages, and send chunk by chunk rather than rank by rank, so that all links are busy.
 
-use super::super::algorithm::{Algorithm, Operation, Running, Shape, anywhere};
+use super::super::algorithm::{Algorithm, Operation, Running, Shape, Work, anywhere};
 use super::super::channels::Channels;
 use super::super::part::{Part, RecvQueue, SendQueue};
 use super::super::prefetch::{LoadFrom, Prefetch};
@@ -22,6 +22,7 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
     wide: Channels::WIDE,
     fits: anywhere,
     symmetry: alike,
+    work,
     run: |part, tl| -> Running<'static> { Box::pin(run(part, tl)) },
 };
 
@@ -30,6 +31,22 @@ fn alike(shape: &Shape) -> Option<Symmetry> {
     let is_even = shape.elements.is_multiple_of(shape.ranks) && !shape.has_splits;
     let in_turn = matches!(shape.operation, Operation::AllGather | Operation::AllToAll);
     (is_even && in_turn).then_some(Symmetry::Cyclic)
+}
+
+/// A rank sends to all others what they combine, and again what it has combined; it stores everything.
+fn work(shape: &Shape) -> Work {
+    let Shape { operation, ranks, elements, .. } = *shape;
+    if ranks < 2 || elements < ranks {
+        return Work::default();
+    }
+    let sent = elements - elements.div_ceil(ranks);
+    match operation {
+        Operation::AllReduce => {
+            Work { requests: 3 * ranks - 2, elements: sent + elements, leaving: 0 }
+        }
+        Operation::ReduceScatter => Work { requests: ranks, elements: sent, leaving: 0 },
+        _ => Work::default(),
+    }
 }
 
 pub(super) async fn run(part: Part, tl: Tl) -> Result<(), KernelError> {

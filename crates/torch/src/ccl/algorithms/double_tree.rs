@@ -5,7 +5,7 @@
 //! in the reverse order, or, if their number is odd, each moved by one: even numbers have none. So each rank sends and receives about
 //! as much as the others. Each half is combined as `forest.rs` says.
 
-use super::super::algorithm::{Algorithm, Operation, Running, anywhere, never};
+use super::super::algorithm::{Algorithm, Operation, Running, anywhere, never, unknown_work};
 use super::super::channels::Channels;
 use super::super::part::Part;
 use super::forest::{self, Tree};
@@ -19,6 +19,7 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
     wide: Channels::WIDE,
     fits: anywhere,
     symmetry: never,
+    work: unknown_work,
     run: |part, tl| -> Running<'static> { Box::pin(run(part, tl)) },
 };
 

@@ -5,7 +5,7 @@
 //! combines the ranks that are `p/2` apart first, then those `p/4` apart, the lower rank's operand always first. If the
 //! number of ranks is no power of two, the ranks beyond the largest one are folded first: `x[i] + x[p+i]` stands for `x[i]`.
 
-use super::super::algorithm::{Algorithm, Operation, Running, Shape, anywhere};
+use super::super::algorithm::{Algorithm, Operation, Running, Shape, anywhere, unknown_work};
 use super::super::channels::Channels;
 use super::super::part::{Part, RecvQueue, SendQueue};
 use super::super::prefetch::LoadFrom;
@@ -23,6 +23,7 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
     wide: Channels::WIDE,
     fits: anywhere,
     symmetry: alike,
+    work: unknown_work,
     run: |part, tl| -> Running<'static> { Box::pin(run(part, tl)) },
 };
 

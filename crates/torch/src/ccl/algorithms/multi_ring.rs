@@ -6,7 +6,7 @@
 //! dimension first and along the others then; the ranks that are left, beyond the root, are reached round the first dimension. An
 //! all-to-all runs like `direct`, but sends, copies and receives at the same time.
 
-use super::super::algorithm::{Algorithm, Operation, Running, never};
+use super::super::algorithm::{Algorithm, Operation, Running, never, unknown_work};
 use super::super::channels::Channels;
 use super::super::part::Part;
 use super::super::streams::{Stream, UNITS, side_by_side};
@@ -24,6 +24,7 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
     wide: Channels::WIDE,
     fits,
     symmetry: never,
+    work: unknown_work,
     run: |part, tl| -> Running<'static> { Box::pin(run(part, tl)) },
 };
 

@@ -4,7 +4,7 @@
 //! the owner adds its own part last: `((x[0] + x[1]) + ...) + x[s]`. The switch then copies the result to all others. So a rank sends
 //! each byte of its vector once, whatever the number of ranks.
 
-use super::super::algorithm::{Algorithm, Operation, Running, never};
+use super::super::algorithm::{Algorithm, Operation, Running, never, unknown_work};
 use super::super::channels::Channels;
 use super::super::part::{Part, fitting};
 use super::super::prefetch::LoadFrom;
@@ -32,6 +32,7 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
     wide: Channels::WIDE,
     fits,
     symmetry: never,
+    work: unknown_work,
     run: |part, tl| -> Running<'static> { Box::pin(run(part, tl)) },
 };
 

@@ -4,7 +4,7 @@
 //! `((x[0] + x[1]) + (x[2] + x[3])) + ...`. If the number of ranks is no power of two, the ranks beyond the largest one are
 //! folded first: `x[i] + x[p+i]` stands for `x[i]`. A chunk is sent on as soon as it is combined.
 
-use super::super::algorithm::{Algorithm, Operation, Running, Shape, anywhere};
+use super::super::algorithm::{Algorithm, Operation, Running, Shape, anywhere, unknown_work};
 use super::super::channels::Channels;
 use super::super::part::{Part, RecvQueue, SendQueue};
 use super::super::prefetch::LoadFrom;
@@ -20,6 +20,7 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
     wide: Channels::WIDE,
     fits: anywhere,
     symmetry: alike,
+    work: unknown_work,
     run: |part, tl| -> Running<'static> { Box::pin(run(part, tl)) },
 };
 

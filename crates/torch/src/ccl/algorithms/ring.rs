@@ -8,7 +8,7 @@
 //! An all-to-all passes every block on until it reaches its rank. That takes blocks of one size: no rank knows the splits
 //! of others, so an all-to-all with splits runs like `direct`.
 
-use super::super::algorithm::{Algorithm, Operation, Running, Shape, anywhere};
+use super::super::algorithm::{Algorithm, Operation, Running, Shape, anywhere, unknown_work};
 use super::super::channels::Channels;
 use super::super::part::{Part, RecvQueue, SendQueue};
 use super::super::prefetch::{LoadFrom, Prefetch};
@@ -26,6 +26,7 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
     wide: Channels::WIDE,
     fits: anywhere,
     symmetry: alike,
+    work: unknown_work,
     run: |part, tl| -> Running<'static> { Box::pin(run(part, tl)) },
 };
 

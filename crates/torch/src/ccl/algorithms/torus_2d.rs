@@ -4,7 +4,7 @@
 //! row gathers all segments. Segment `c` of a row is combined in the order of `ring` along the row; part `r` of these sums
 //! is combined in the order of `ring` along the column.
 
-use super::super::algorithm::{Algorithm, Operation, Running, never};
+use super::super::algorithm::{Algorithm, Operation, Running, never, unknown_work};
 use super::super::channels::Channels;
 use super::super::part::Part;
 use super::super::prefetch::LoadFrom;
@@ -22,6 +22,7 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
     wide: Channels::WIDE,
     fits,
     symmetry: never,
+    work: unknown_work,
     run: |part, tl| -> Running<'static> { Box::pin(run(part, tl)) },
 };
 

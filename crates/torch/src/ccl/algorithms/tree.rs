@@ -5,7 +5,7 @@
 //! `((x[0] + x[1]) + (x[2] + x[3])) + ...`. On the way back the largest subtree is served first. A chunk is sent on as soon
 //! as it arrives.
 
-use super::super::algorithm::{Algorithm, Operation, Running, anywhere, never};
+use super::super::algorithm::{Algorithm, Operation, Running, Shape, Work, anywhere, never};
 use super::super::channels::Channels;
 use super::super::part::{Part, RecvQueue, SendQueue};
 use super::super::prefetch::LoadFrom;
@@ -19,6 +19,7 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
     wide: Channels::WIDE,
     fits: anywhere,
     symmetry: never,
+    work,
     run: |part, tl| -> Running<'static> { Box::pin(run(part, tl)) },
 };
 
@@ -32,6 +33,22 @@ struct Node<'a> {
     /// Queues from and to the children, the closest child first.
     gather: Vec<RecvQueue>,
     spread: Vec<SendQueue>,
+}
+
+/// The root sends everything to each of its children, and stores the result of an all-reduce.
+fn work(shape: &Shape) -> Work {
+    let Shape { operation, ranks, elements, .. } = *shape;
+    let stores = match operation {
+        Operation::AllReduce => 1,
+        Operation::Broadcast => 0,
+        _ => return Work::default(),
+    };
+    if ranks < 2 || elements == 0 {
+        return Work::default();
+    }
+    let children = ranks.next_power_of_two().ilog2() as usize;
+    let leaving = children.saturating_mul(elements);
+    Work { requests: children + stores, elements: leaving + stores * elements, leaving }
 }
 
 async fn run(part: Part, tl: Tl) -> Result<(), KernelError> {

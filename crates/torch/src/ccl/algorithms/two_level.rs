@@ -4,7 +4,7 @@
 //! The vector goes through the dimensions of a group first and between groups then, as `lines.rs` says. It is cut into streams, and these
 //! into slices, so that one stream is between groups while another is inside.
 
-use super::super::algorithm::{Algorithm, Operation, Running, never};
+use super::super::algorithm::{Algorithm, Operation, Running, never, unknown_work};
 use super::super::channels::Channels;
 use super::super::part::Part;
 use super::super::streams::{Stream, side_by_side};
@@ -20,6 +20,7 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
     wide: Channels::WIDE,
     fits,
     symmetry: never,
+    work: unknown_work,
     run: |part, tl| -> Running<'static> { Box::pin(run(part, tl)) },
 };
 

@@ -2,6 +2,7 @@
 
 use super::Known;
 use crate::ccl::config::Plan;
+use crate::ccl::least::least;
 use crate::ccl::store::{self, Kept, Store};
 use crate::ccl::sweep::Bound;
 use crate::ccl::trial::{Outcome, Trial, may_be_mirrored, measure_within, observe};
@@ -91,15 +92,15 @@ impl Trials {
         order
     }
 
-    /// Times every plan for a trial. `time` gets a limit that only falls, and returns its result and a new limit, if it has found one: a result that
+    /// Times every plan for a trial. `time` gets a limit that only falls from `start` on, and returns its result and a new limit, if it has found one: a result that
     /// is within the last limit does not depend on the order of the plans.
     pub(super) fn race<T: Send>(
         &self,
-        trial: &Trial,
+        (trial, start): (&Trial, Time),
         plans: &[Plan],
         time: impl Fn(&Plan, &Limit) -> (T, Option<Time>) + Sync,
     ) -> Times<T> {
-        let limit = Limit::none();
+        let limit = Limit::at(start);
         let order = self.light_first(trial, plans);
         let results = self.each(plans, &order, |at| {
             let (result, less) = time(&plans[at], &limit);
@@ -165,20 +166,20 @@ impl Trials {
     }
 
     /// The kept choice between plans.
-    pub(super) fn chosen(&self, trial: &Trial, plans: &[Plan]) -> Option<Option<usize>> {
+    pub(super) fn chosen(&self, trial: &Trial, plans: &[Plan]) -> Option<usize> {
         let (store, machine) = self.kept.as_ref()?;
-        let Kept::Chosen(at) = store.get(store::choice_key(machine, trial, plans)?)? else {
-            return None;
-        };
-        let at = at.map(|at| at as usize);
-        at.is_none_or(|at| at < plans.len()).then_some(at)
+        match store.get(store::choice_key(machine, trial, plans)?)? {
+            Kept::Chosen(at) => Some(at as usize).filter(|at| *at < plans.len()),
+            _ => None,
+        }
     }
 
     /// Keeps the choice between plans.
-    pub(super) fn keep_choice(&self, trial: &Trial, plans: &[Plan], at: Option<usize>) {
+    pub(super) fn keep_choice(&self, trial: &Trial, plans: &[Plan], at: usize) {
         let Some((store, machine)) = &self.kept else { return };
-        if let Some(key) = store::choice_key(machine, trial, plans) {
-            store.put(key, Kept::Chosen(at.and_then(|at| u32::try_from(at).ok())));
+        let key = store::choice_key(machine, trial, plans);
+        if let (Some(key), Ok(at)) = (key, u32::try_from(at)) {
+            store.put(key, Kept::Chosen(at));
         }
     }
 
@@ -197,6 +198,11 @@ impl Trials {
             store.put(key, Kept::Row(time, bound));
         }
         Some((time, bound))
+    }
+
+    /// True if a plan takes longer than `limit` for certain, and nothing has to be simulated (LST-1).
+    pub(super) fn is_beyond(&self, trial: &Trial, plan: &Plan, limit: Time) -> bool {
+        limit != Time::MAX && least(&self.machine, trial, plan) > limit
     }
 
     /// The time of a plan if it is not longer than `limit`.
@@ -219,6 +225,9 @@ impl Trials {
         let now = least();
         if let Some(known) = known.filter(|known| known.answers(now)) {
             return known.within(now);
+        }
+        if self.is_beyond(trial, plan, now) {
+            return Known::Longer(now);
         }
         let kept = self
             .kept
