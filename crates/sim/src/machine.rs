@@ -56,6 +56,7 @@ use std::sync::Arc;
 
 /// The options of a run.
 #[derive(Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "four settings that do not depend on each other")]
 pub struct Options {
     /// True if the run computes data; a run without data gives the same times.
     pub data: bool,
@@ -122,7 +123,7 @@ pub enum RunError {
     #[error(transparent)]
     Deadlock(#[from] Deadlock),
     /// A kernel failed.
-    #[error("kernel `{kernel}` on {pe} failed at {time}: {error}{}", place(*line))]
+    #[error("kernel `{kernel}` on {pe} failed at {time}: {error}{}", place(line.as_deref()))]
     Kernel {
         /// Name of the kernel.
         kernel: String,
@@ -133,7 +134,7 @@ pub enum RunError {
         /// Cause of the failure.
         error: KernelError,
         /// The line of the kernel that asked for the operation that failed (KRN-6).
-        line: Option<SourceLine>,
+        line: Option<Box<SourceLine>>,
     },
     /// Simulated time ended before the run did.
     #[error("the run takes more than {} days of simulated time, which is all there is", Time::MAX.as_ps() / PS_PER_DAY)]
@@ -169,7 +170,7 @@ crate::portable!(enum RunError {
 const PS_PER_DAY: u64 = 86_400 * 1_000_000_000_000;
 
 /// A place in a program, in words.
-fn place(line: Option<SourceLine>) -> String {
+fn place(line: Option<&SourceLine>) -> String {
     line.map_or_else(String::new, |line| format!(" ({}:{})", line.file(), line.line()))
 }
 
@@ -557,7 +558,7 @@ async fn run_kernel(
         }
         Err(error) => {
             let (kernel, time) = (program.name().to_owned(), world.sim.now());
-            let line = program.line_of(&error).map(SourceLine::from);
+            let line = program.line_of(&error).map(|line| Box::new(SourceLine::from(line)));
             Err(RunError::Kernel { kernel, pe, time, error, line })
         }
     }

@@ -138,7 +138,9 @@ impl<T: Portable, E: Portable> Portable for Result<T, E> {
 impl<T: Portable> Portable for Vec<T> {
     fn put(&self, to: &mut Vec<u8>) {
         self.len().put(to);
-        self.iter().for_each(|item| item.put(to));
+        for item in self {
+            item.put(to);
+        }
     }
 
     fn take(from: &mut Reader<'_>) -> Result<Self, Malformed> {
@@ -153,7 +155,9 @@ impl<T: Portable> Portable for Vec<T> {
 
 impl<T: Portable, const N: usize> Portable for [T; N] {
     fn put(&self, to: &mut Vec<u8>) {
-        self.iter().for_each(|item| item.put(to));
+        for item in self {
+            item.put(to);
+        }
     }
 
     fn take(from: &mut Reader<'_>) -> Result<Self, Malformed> {
