@@ -161,7 +161,7 @@ impl Steps {
         let (next, before) = (StepId::new(sip, 0), recording.then(Vec::new));
         let (folded, marks) = (Vec::new(), Vec::new());
         let (first, taken, has_lines) = (0, 0, false);
-        Self { list, next, first, taken, chunk, room, folded, before, marks, has_lines }
+        Self { list, next, taken, first, chunk, room, folded, before, marks, has_lines }
     }
 
     /// Notes that `path` went on to `to` by using a resource.

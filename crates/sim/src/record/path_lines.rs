@@ -66,7 +66,9 @@ impl LineSum {
     pub(crate) fn add(&mut self, other: &Self) {
         self.time += other.time;
         self.steps += other.steps;
-        Kind::ALL.into_iter().for_each(|kind| self.spent.add(kind, other.spent.get(kind)));
+        for kind in Kind::ALL {
+            self.spent.add(kind, other.spent.get(kind));
+        }
     }
 }
 
