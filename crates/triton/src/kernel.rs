@@ -151,7 +151,9 @@ impl Kernel {
         }
         if self.uses_pointers_from_memory() {
             let writes = self.program.code.iter().any(|instruction| instruction.op.writes());
-            mapped.iter().for_each(|(_, tensor)| touch(&mut touched, tensor, writes));
+            for (_, tensor) in mapped {
+                touch(&mut touched, tensor, writes);
+            }
         }
         let args: Vec<Arg> = touched
             .iter()
