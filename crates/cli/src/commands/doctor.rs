@@ -1,7 +1,8 @@
-//! `phalanx doctor`: whether this host has what a run in several processes needs.
+//! `phalanx doctor`: looks for all that a run in several processes needs.
 
 use crate::args::{DoctorArgs, DoctorCommand};
 use crate::{printer, processes};
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
@@ -15,7 +16,9 @@ struct Finding {
 pub(crate) fn doctor(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
     let DoctorCommand::Mpi = args.command;
     if processes::launched().is_some() {
-        return inside();
+        #[cfg(feature = "mpi")]
+        tell_of_meeting()?;
+        return Ok(ExitCode::SUCCESS);
     }
     let mut findings = vec![program(), mpirun(), compiler(), libclang(), root()];
     if findings[0].result.is_ok() && findings[1].result.is_ok() {
@@ -27,20 +30,20 @@ pub(crate) fn doctor(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
             Ok(words) => ("ok", words),
             Err(words) => ("missing", words),
         };
-        text.push_str(&format!("{name:<12} {mark:<8} {words}\n"));
+        let _ = writeln!(text, "{name:<12} {mark:<8} {words}");
     }
     printer::data(&text)?;
     let is_well = findings.iter().all(|finding| finding.result.is_ok());
     Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// One of two processes that were started to see whether they meet.
-fn inside() -> anyhow::Result<ExitCode> {
-    #[cfg(feature = "mpi")]
+/// Lets one of two processes meet the other, and tell of it.
+#[cfg(feature = "mpi")]
+fn tell_of_meeting() -> anyhow::Result<()> {
     if let Some((library, time)) = processes::two_meet() {
         printer::data(&format!("{library}; {time:.1} us a meeting\n"))?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 fn program() -> Finding {
@@ -81,7 +84,7 @@ fn libclang() -> Finding {
     Finding { name: "libclang", result }
 }
 
-/// Where libclang may be.
+/// Returns the directories in which libclang may be.
 fn directories() -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> =
         std::env::var_os("LIBCLANG_PATH").map(PathBuf::from).into_iter().collect();
@@ -104,7 +107,9 @@ fn entries(directory: &Path) -> Vec<PathBuf> {
 fn library_in(directory: &Path) -> Option<PathBuf> {
     let is_clang = |path: &PathBuf| {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        name.starts_with("libclang.") || name.starts_with("libclang-") && name.contains(".so")
+        let version = name.strip_prefix("libclang-").unwrap_or_default();
+        name.starts_with("libclang.")
+            || version.starts_with(|c: char| c.is_ascii_digit()) && name.contains(".so")
     };
     entries(directory).into_iter().filter(is_clang).min()
 }

@@ -84,7 +84,9 @@ impl SpreadMember {
         let mut standing = standings.fold(first, Standing::join);
         let mut bodies = self.processes.call(Kind::Meet, |process, to| {
             standing.put(to);
-            given.iter().for_each(|given| to.extend_from_slice(&given.far[process]));
+            for given in given {
+                to.extend_from_slice(&given.far[process]);
+            }
         });
         for (process, body) in bodies.iter_mut().enumerate().filter(|(_, body)| !body.is_empty()) {
             let mut reader = Reader::new(body);
