@@ -45,7 +45,9 @@ fn in_processes(case: &Case, data: bool, processes: usize, threads: usize) -> St
         };
         let mut all: Vec<_> = Channels::new(processes).into_iter().map(start).collect();
         let first = all.remove(0).join().unwrap();
-        all.into_iter().for_each(|other| drop(other.join().unwrap()));
+        for other in all {
+            other.join().unwrap();
+        }
         first
     })
 }
