@@ -28,19 +28,14 @@ pub(crate) fn run(args: &RunArgs, team: &Team) -> anyhow::Result<ExitCode> {
     };
     let workload = workload::find(name).ok_or_else(|| unknown(name))?;
     let settings = settings(workload, &spec, &args.parameters)?;
+    let outputs = team.is_first().then(|| Outputs::prepare(args)).transpose()?;
     let ccl = collectives::config(args.ccl.as_deref())?;
     team.agree(&agreed(&spec, &ccl))?;
-    if !team.is_first() {
+    let Some(outputs) = outputs else {
         let record = args.trace.is_some() || args.op_log.is_some() || args.range.is_some();
-        return share(
-            args,
-            team,
-            workload,
-            &Setup { machine: spec, options: options(args, record), ccl },
-            &settings,
-        );
-    }
-    let outputs = Outputs::prepare(args)?;
+        let setup = Setup { machine: spec, options: options(args, record), ccl };
+        return share(args, team, workload, &setup, &settings);
+    };
     let finished = execute(args, team, workload, &spec, ccl, settings, &outputs)?;
     print(args, &finished, &outputs)?;
     Ok(finished.outcome.check.map_or(ExitCode::SUCCESS, |check| {

@@ -129,7 +129,9 @@ proptest! {
         }
         let layout = layouts(&machine, operation, count, pieces);
         let trial = Trial { layout, ..Trial::new(operation, members, count) };
-        let time = timing(whole_within(&machine, &trial, &plan, forever).unwrap()).time;
+        // Some plans do not fit into the scratch memory of a PE.
+        let Ok(outcome) = whole_within(&machine, &trial, &plan, forever) else { return Ok(()) };
+        let time = timing(outcome).time;
         let bound = least(&machine, &trial, &plan);
         prop_assert!(bound <= time, "LST-1: {} and {}", bound, time);
     }
