@@ -1,4 +1,8 @@
 //! Every byte of a run is the same in processes over MPI (XCH-3): this program starts itself with `mpirun`.
+#![expect(
+    clippy::print_stdout,
+    reason = "the processes tell their results, and the test what it has compared"
+)]
 
 #[path = "same_bytes/mod.rs"]
 mod same_bytes;
@@ -6,6 +10,7 @@ mod same_bytes;
 use phalanx_torch::shards::{Farewell, Layout, mpi, started};
 use same_bytes::CASES;
 use sha2::{Digest, Sha256};
+use std::fmt::Write as _;
 use std::process::Command;
 
 fn main() {
@@ -23,8 +28,9 @@ fn lines(layout: &Layout, mut print: impl FnMut(String)) {
     for (number, case) in CASES.iter().enumerate() {
         for data in [true, false] {
             let digest = Sha256::digest(case.run(layout, data));
-            let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-            print(format!("{number} {data} {digest}"));
+            let mut line = format!("{number} {data} ");
+            digest.iter().try_for_each(|byte| write!(line, "{byte:02x}")).expect("a text grows");
+            print(line);
         }
     }
 }
@@ -52,6 +58,8 @@ fn outside() {
         command.args(["-n", &processes.to_string(), "--oversubscribe"]).arg(&program);
         // Processes that wait for others leave the core to them, however busy the host is.
         command.env("OMPI_MCA_mpi_yield_when_idle", "1").env("RUST_BACKTRACE", "0");
+        // Ends a hang.
+        command.env("MPIEXEC_TIMEOUT", "900");
         command.envs([("OMPI_ALLOW_RUN_AS_ROOT", "1"), ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")]);
         let output = command.output().expect("mpirun starts");
         let words = String::from_utf8_lossy(&output.stderr);
