@@ -95,7 +95,7 @@ pub trait Exchange: Send + Sync {
         self.gather(own)
     }
 
-    /// True if some shards are in other processes. Notes are then a `Vec<u8>`: the [bytes](crate::portable) of what they are otherwise.
+    /// True if some shards are in other processes. Notes are then a `Vec<u8>`: the [bytes](mod@crate::portable) of what they are otherwise.
     fn takes_bytes(&self) -> bool {
         false
     }

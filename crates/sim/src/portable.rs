@@ -133,7 +133,7 @@ pub(crate) fn kept(text: &str) -> Result<&'static str, Malformed> {
     Ok(text)
 }
 
-/// Implements [`Portable`](crate::portable::Portable) for a type, by the names of all its fields or variants.
+/// Implements [`Portable`] for a type, by the names of all its fields or variants.
 ///
 /// ```
 /// enum Shape { Point, Circle(f64), Box { width: f64, height: f64 } }
