@@ -64,14 +64,13 @@ fn first_line(program: &str, argument: &str) -> Option<String> {
 
 fn mpirun() -> Finding {
     let result = first_line("mpirun", "--version")
-        .ok_or_else(|| "no `mpirun`: `apt-get install openmpi-bin` (or `mpich`)".to_owned());
+        .ok_or_else(|| "no `mpirun`: `apt-get install openmpi-bin`".to_owned());
     Finding { name: "mpirun", result }
 }
 
 fn compiler() -> Finding {
     let result = first_line("mpicc", "--version").ok_or_else(|| {
-        "no `mpicc`, which a build needs: `apt-get install libopenmpi-dev` (or `libmpich-dev`)"
-            .to_owned()
+        "no `mpicc`, which a build needs: `apt-get install libopenmpi-dev`".to_owned()
     });
     Finding { name: "mpicc", result }
 }
