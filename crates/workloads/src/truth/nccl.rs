@@ -89,6 +89,14 @@ struct Columns {
     line: Location,
 }
 
+impl Columns {
+    /// Returns the last position that every row must have.
+    fn last_needed(&self) -> usize {
+        let Self { size, count, dtype, time, .. } = *self;
+        [size, count, dtype].into_iter().fold(time, usize::max)
+    }
+}
+
 impl State {
     fn comment(&mut self, comment: &str, range: std::ops::Range<usize>) {
         let words: Vec<&str> = comment.split_whitespace().collect();
@@ -123,9 +131,10 @@ impl State {
     fn row(&mut self, line: usize, cells: &[Cell<'_>], choice: &Selection, rows: &mut Rows<'_>) {
         self.rows_seen = true;
         let Some(columns) = &self.columns else { return };
-        if cells.len() <= columns.time {
+        if cells.len() <= columns.last_needed() {
             let location = Location::new(cells[0].start..cells[cells.len() - 1].end);
-            let finding = Finding::new(location, "a row without a time").label("too short");
+            let finding =
+                Finding::new(location, "a row without a time, size or type").label("too short");
             return rows.report(finding.help("its columns are named above it"));
         }
         // A size too small for the number of ranks is printed as 0: nothing was measured.

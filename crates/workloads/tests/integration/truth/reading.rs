@@ -207,6 +207,13 @@ const OLD: &str = "\
 ";
 
 #[test]
+fn tru_1_rows_that_end_before_a_named_column_are_refused() {
+    let late = "#  Rank  0 device\n# all_reduce_perf\n# size count time redop root type\n 1024 256 5.5 sum -1\n";
+    let error = refused(late);
+    assert!(error.contains("a row without a time, size or type"), "{error}");
+}
+
+#[test]
 fn tru_1_an_old_log_says_its_operation_by_its_columns_or_the_choice() {
     assert_eq!(tables(OLD)[0].subject, Subject::Collective(Operation::AllReduce));
     assert_eq!((tables(OLD)[0].ranks, points(&tables(OLD)[0])), (3, vec![(48, 16.53)]));
