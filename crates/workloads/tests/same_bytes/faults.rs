@@ -6,7 +6,7 @@ use phalanx_torch::distributed::{self as dist, ReduceOp};
 use phalanx_torch::multiprocessing::spawn;
 use phalanx_torch::{Context, Error, Rank};
 
-/// What goes wrong in a program of ranks.
+/// The fault of a program of ranks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fault {
     None,
