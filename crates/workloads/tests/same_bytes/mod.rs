@@ -1,5 +1,6 @@
 //! Runs whose every byte must be the same, wherever their shards are (XCH-1, XCH-3).
 
+#[path = "../../../torch/tests/integration/shards/faults.rs"]
 mod faults;
 
 use faults::Fault;

@@ -1,4 +1,4 @@
-//! Ranks of which something goes wrong.
+//! Ranks of which something goes wrong. The comparison of runs in several processes (`workloads/tests/same_bytes`) uses them too.
 
 use phalanx_sim::machine::Options;
 use phalanx_sim::{DType, MachineSpec, Time};
@@ -34,7 +34,12 @@ impl Drop for Bomb {
     }
 }
 
-async fn program(rank: usize, cx: Rank, fault: Fault) -> Result<Time, Error> {
+/// The end of a rank, and its numbers if the run computes any.
+async fn program(
+    rank: usize,
+    cx: Rank,
+    (fault, data): (Fault, bool),
+) -> Result<(Time, Vec<f32>), Error> {
     dist::init_process_group(&cx)?;
     let x = cx.full([300], f64::from(u32::try_from(rank).unwrap()), DType::F32)?;
     dist::all_reduce(&cx, &x, ReduceOp::Sum, None).await?;
@@ -46,7 +51,7 @@ async fn program(rank: usize, cx: Rank, fault: Fault) -> Result<Time, Error> {
             return Err(Error::other("too late"));
         }
         (Fault::Panic, 5) => panic!("rank 5 panics"),
-        (Fault::Missing, 3) => return Ok(cx.now()),
+        (Fault::Missing, 3) => return Ok((cx.now(), Vec::new())),
         (Fault::Mismatch, 7) => {
             dist::all_reduce(&cx, &x.narrow(0, 0, 200)?, ReduceOp::Sum, None).await?;
         }
@@ -55,15 +60,17 @@ async fn program(rank: usize, cx: Rank, fault: Fault) -> Result<Time, Error> {
         _ => {}
     }
     dist::all_reduce(&cx, &x, ReduceOp::Max, None).await?;
-    Ok(cx.now())
+    let numbers = if data { x.to_vec().await? } else { Vec::new() };
+    Ok((cx.now(), numbers))
 }
 
 /// All that can be seen of two runs in one context: the second shows that the context is usable after the first.
 pub(crate) fn run(fault: Fault, options: Options) -> String {
+    let data = options.data;
     let mut context = Context::new(MachineSpec::preset("octo-ring").unwrap(), options);
     let mut seen = Vec::new();
     for fault in [fault, Fault::None] {
-        let result = spawn(&mut context, 8, move |rank, cx| program(rank, cx, fault));
+        let result = spawn(&mut context, 8, move |rank, cx| program(rank, cx, (fault, data)));
         seen.push(match result {
             Ok(own) => format!("{:?}", context.gather(own)),
             Err(error) => format!("{error}\n{error:#?}"),
