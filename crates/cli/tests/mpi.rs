@@ -98,12 +98,17 @@ fn mpi_2_a_process_that_fails_alone_is_named() {
 
 #[test]
 fn mpi_2_a_process_that_dies_ends_the_run() {
-    let script =
-        format!("if [ $OMPI_COMM_WORLD_RANK = 1 ]; then kill -9 $$; fi; exec {PROGRAM} run ring");
+    // The run lasts for minutes if nobody ends it.
+    let script = format!(
+        "if [ $OMPI_COMM_WORLD_RANK = 1 ]; then (sleep 1; kill -9 $$) & fi; \
+         exec {PROGRAM} run ring --machine pod-64 --data off -p bytes=16GiB"
+    );
     let ended = together(2, &["sh", "-c", &script]);
     let said = lasting(&ended.stderr);
     assert!(!ended.status.success() && ended.status.code() != Some(124), "MPI-2: {said}");
-    assert!(said.contains("rank 1"), "MPI-2: {said}");
+    assert_eq!(lasting(&ended.stdout), "", "MPI-2: no report of a run that did not end");
+    // `mpirun` names a process that dies before it has met the others in most runs, not in all.
+    assert!(said.contains("rank 1") || said.contains("the job has been aborted"), "MPI-2: {said}");
 }
 
 #[test]
