@@ -24,19 +24,19 @@ impl<'a> Named<'a> {
 /// Refuses outputs that would overwrite each other, an input, or the file that stdout is redirected to.
 pub(crate) fn refuse(inputs: &[Named], outputs: &[Named]) -> Result<(), Failure> {
     for (position, output) in outputs.iter().enumerate() {
-        let place = Place::of(&output.path);
+        let place = FileIdentity::of(&output.path);
         if let Some(other) =
-            outputs[..position].iter().find(|other| Place::of(&other.path) == place)
+            outputs[..position].iter().find(|other| FileIdentity::of(&other.path) == place)
         {
             return Err(one_file(other, output));
         }
         if !place.is_regular {
             continue;
         }
-        if let Some(input) = inputs.iter().find(|input| Place::of(&input.path) == place) {
+        if let Some(input) = inputs.iter().find(|input| FileIdentity::of(&input.path) == place) {
             return Err(overwritten(input, output));
         }
-        if Place::of(Path::new("/dev/stdout")) == place {
+        if FileIdentity::of(Path::new("/dev/stdout")) == place {
             return Err(redirected(output));
         }
     }
@@ -65,7 +65,7 @@ fn redirected(output: &Named) -> Failure {
 }
 
 /// Returns the file that a path leads to; equal for all names of one file.
-struct Place {
+struct FileIdentity {
     path: PathBuf,
     /// Device and number of a file that is there.
     node: Option<(u64, u64)>,
@@ -73,7 +73,7 @@ struct Place {
     is_regular: bool,
 }
 
-impl Place {
+impl FileIdentity {
     fn of(path: &Path) -> Self {
         let found = fs::metadata(path).ok();
         let is_regular = found.as_ref().is_none_or(fs::Metadata::is_file);
@@ -81,7 +81,7 @@ impl Place {
     }
 }
 
-impl PartialEq for Place {
+impl PartialEq for FileIdentity {
     fn eq(&self, other: &Self) -> bool {
         self.path == other.path || (self.node.is_some() && self.node == other.node)
     }

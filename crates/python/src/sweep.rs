@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use std::num::NonZero;
 
 /// Names and values, the simulated time in picoseconds, and the error.
-type Row = (Vec<(String, String)>, Option<u64>, Option<String>);
+type PointRow = (Vec<(String, String)>, Option<u64>, Option<String>);
 
 /// Runs a workload at all combinations of machines and of the values of `axes` (or at `count` of them), on `jobs` threads.
 #[pyfunction]
@@ -25,7 +25,7 @@ pub(crate) fn run_sweep(
     seed: u64,
     data: bool,
     jobs: Option<NonZero<usize>>,
-) -> PyResult<Vec<Row>> {
+) -> PyResult<Vec<PointRow>> {
     let workload = find(workload).ok_or_else(|| {
         let near = suggestion(workload)
             .map_or_else(String::new, |near| format!(": did you mean `{near}`?"));

@@ -124,7 +124,7 @@ pub use orchestrator::{Orchestrator, Target};
 pub use process::{ChildStart, Startup, serve_found, start_children_by};
 pub use program::{Program, ProgramError};
 pub use shm::Phase;
-pub use task::{Copied, Data, DataError, Place, Progress, Task};
+pub use task::{ArgumentSpan, Copied, Data, DataError, Progress, Task};
 pub use tensor::{Access, Argument, Buffer, DType, Layout, Tensor, TensorError};
 pub use timeline::{RunSpan, TaskSpan, Timeline};
 pub use worker::{Budgets, Builder, Isolation, RunHandle, Worker};

@@ -12,7 +12,7 @@ mod data;
 mod owned;
 
 pub use data::{Data, DataError};
-pub use owned::{Copied, Place, Progress};
+pub use owned::{ArgumentSpan, Copied, Progress};
 
 use crate::bootstrap::Device;
 use crate::domain::{DomainError, DomainView, TaskIdentity, check_memory};

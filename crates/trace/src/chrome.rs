@@ -8,7 +8,7 @@ use crate::writer::{Encode, NameId, NewTrack, Slice, TrackId};
 
 #[derive(Default)]
 pub(crate) struct Chrome {
-    rows: Vec<Row>,
+    rows: Vec<ChromeTrack>,
     /// By [`NameId`], escaped and quoted.
     names: Vec<Box<[u8]>>,
     started: bool,
@@ -18,7 +18,7 @@ pub(crate) struct Chrome {
 }
 
 /// A track in the file.
-struct Row {
+struct ChromeTrack {
     /// The track that is its process.
     process: u32,
     is_root: bool,
@@ -43,7 +43,7 @@ impl Chrome {
         Self::default()
     }
 
-    fn row(&self, track: &NewTrack<'_>) -> Row {
+    fn row(&self, track: &NewTrack<'_>) -> ChromeTrack {
         let parent = track.parent.map(|parent| (parent, &self.rows[parent.0 as usize]));
         let process = match parent {
             None => track.id.0,
@@ -62,7 +62,7 @@ impl Chrome {
             [br#"","cat":"flow","name":"flow""#, bound, &place, br#","ts":"#].concat()
         };
         let arrows = [arrow(b""), arrow(br#","bp":"e""#)];
-        Row { process, is_root: parent.is_none(), label, title, place, arrows }
+        ChromeTrack { process, is_root: parent.is_none(), label, title, place, arrows }
     }
 
     /// Names a process or a thread, and gives it its rank among its like.

@@ -30,7 +30,7 @@ pub struct Function {
     /// The code.
     pub body: Region,
     /// The line of the source.
-    pub place: Place,
+    pub place: Location,
 }
 
 /// A list of blocks; the first is entered.
@@ -51,15 +51,15 @@ pub struct Block {
 
 /// The place of an operation in the text, and in the source of the kernel.
 #[derive(Clone, Debug, Default)]
-pub struct Place {
+pub struct Location {
     /// Line of the text, from 1.
     pub line: u32,
     /// Column of the text, from 1.
     pub column: u32,
     /// The lines of the source, innermost call first.
     pub frames: Rc<[SourceLine]>,
-    /// The number of its location in the text.
-    pub(crate) location: usize,
+    /// Its number among the locations that the text defines.
+    pub(crate) id: usize,
 }
 
 /// One operation.
@@ -82,7 +82,7 @@ pub struct Operation {
     /// The blocks it may jump to, with what they are given.
     pub successors: Vec<(usize, Vec<ValueId>)>,
     /// The place of the operation.
-    pub place: Place,
+    pub place: Location,
 }
 
 /// A constant of an operation.

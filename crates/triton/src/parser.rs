@@ -16,7 +16,7 @@ mod operation;
 mod types;
 
 use crate::error::TritonError;
-use crate::ir::{Block, Function, Module, Place, Region, ValueId};
+use crate::ir::{Block, Function, Location, Module, Region, ValueId};
 use crate::lexer::{Kind, Token, tokens};
 use crate::types::Type;
 use locations::Locations;
@@ -46,8 +46,8 @@ pub fn parse(text: &str) -> Result<Module, TritonError> {
         parser.item(&mut module)?;
     }
     let frames = parser.locations.resolve();
-    let place = |place: &mut Place| {
-        if let Some(found) = frames.get(place.location) {
+    let place = |place: &mut Location| {
+        if let Some(found) = frames.get(place.id) {
             place.frames = found.clone();
         }
     };
@@ -212,15 +212,15 @@ impl<'a> Parser<'a> {
     }
 
     /// Begins a place at the next token.
-    fn place(&self) -> Place {
+    fn place(&self) -> Location {
         let token = self.peek();
-        Place { line: token.line, column: token.column, ..Place::default() }
+        Location { line: token.line, column: token.column, ..Location::default() }
     }
 
     /// Reads `loc(...)` if there is one, and gives it to `place`.
-    fn location(&mut self, place: &mut Place) -> Read<()> {
+    fn location(&mut self, place: &mut Location) -> Read<()> {
         if self.is_word("loc") {
-            place.location = self.read_location()?;
+            place.id = self.read_location()?;
         }
         Ok(())
     }
@@ -254,7 +254,7 @@ impl<'a> Parser<'a> {
         while !self.accept(b'}') {
             self.item(module)?;
         }
-        self.location(&mut Place::default())
+        self.location(&mut Location::default())
     }
 
     fn function(&mut self) -> Read<Function> {
@@ -273,7 +273,7 @@ impl<'a> Parser<'a> {
             if self.accept(b'{') {
                 self.dictionary()?;
             }
-            self.location(&mut Place::default())?;
+            self.location(&mut Location::default())?;
             arguments.push((name.to_owned(), self.define(name, &[kind])));
             if !self.is_sign(b')') {
                 self.expect(b',')?;
@@ -355,7 +355,7 @@ impl<'a> Parser<'a> {
                 let name = self.expect_kind(Kind::Value, "an argument of a block")?;
                 self.expect(b':')?;
                 let kind = self.read_type()?;
-                self.location(&mut Place::default())?;
+                self.location(&mut Location::default())?;
                 arguments.push(self.define(name, &[kind]));
                 if !self.is_sign(b')') {
                     self.expect(b',')?;

@@ -96,7 +96,7 @@ fn list(json: bool) -> anyhow::Result<()> {
     let presets = config::presets().iter().map(|preset| Source::find(preset.name)?.parse());
     let specs: Vec<MachineSpec> = presets.collect::<Result<_, Failure>>()?;
     if json {
-        printer::json(&specs.iter().map(Row::new).collect::<Vec<_>>())?;
+        printer::json(&specs.iter().map(MachineRow::new).collect::<Vec<_>>())?;
     } else {
         printer::data(&table(&specs).text(Style::Terminal))?;
     }
@@ -151,7 +151,7 @@ fn grid(grid: &GridSpec) -> String {
 
 /// One machine in `--json`.
 #[derive(Serialize)]
-struct Row<'a> {
+struct MachineRow<'a> {
     name: &'a str,
     description: &'a str,
     sips: u32,
@@ -161,7 +161,7 @@ struct Row<'a> {
     pes: u64,
 }
 
-impl<'a> Row<'a> {
+impl<'a> MachineRow<'a> {
     fn new(spec: &'a MachineSpec) -> Self {
         Self {
             name: &spec.name,

@@ -15,24 +15,24 @@ pub(crate) type Slot = u32;
 
 /// Elements of an argument, relative to its first: a list can be played with other tensors.
 #[derive(Clone)]
-pub(crate) struct Place {
+pub(crate) struct ArgumentView {
     pub(crate) arg: u32,
     /// Distance from the argument's first element.
     pub(crate) start: usize,
     pub(crate) shape: Shape,
     pub(crate) strides: Shape,
-    pub(crate) mask: PlaceMask,
+    pub(crate) mask: ViewMask,
 }
 
 /// A [`Mask`] that may cross threads.
 #[derive(Clone)]
-pub(crate) enum PlaceMask {
+pub(crate) enum ViewMask {
     All,
     Below(Shape),
     Each(Arc<[bool]>),
 }
 
-impl PlaceMask {
+impl ViewMask {
     pub(crate) fn mask(&self) -> Mask {
         match self {
             Self::All => Mask::All,
@@ -54,15 +54,15 @@ pub(crate) enum QueueEnd {
 pub(crate) enum Op {
     Load {
         to: Slot,
-        from: Arc<Place>,
+        from: Arc<ArgumentView>,
         other: f64,
     },
     LoadPair {
         to: [Slot; 2],
-        from: Box<[Arc<Place>; 2]>,
+        from: Box<[Arc<ArgumentView>; 2]>,
     },
     Store {
-        to: Arc<Place>,
+        to: Arc<ArgumentView>,
         tile: Slot,
     },
     Full {

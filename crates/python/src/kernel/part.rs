@@ -1,7 +1,7 @@
 //! Algorithms of collectives whose kernel is Python: one rank's part, as that kernel sees it.
 
 use super::launch::Call;
-use super::op::{Place, PlaceMask, QueueEnd};
+use super::op::{ArgumentView, QueueEnd, ViewMask};
 use super::program::KernelProgram;
 use super::queue::Queue;
 use super::running::{Mode, QueueState};
@@ -146,12 +146,12 @@ impl Part {
     }
 
     fn view(buffer: &Buffer, arg: usize, (start, stop): Elements) -> View {
-        let place = Place {
+        let place = ArgumentView {
             arg: u32::try_from(arg).unwrap_or(u32::MAX),
             start: buffer.place(start),
             shape: Shape::from([stop.saturating_sub(start)].as_slice()),
             strides: Shape::from([1].as_slice()),
-            mask: PlaceMask::All,
+            mask: ViewMask::All,
         };
         View::new(place, buffer.copies[0].dtype)
     }

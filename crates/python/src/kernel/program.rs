@@ -1,7 +1,7 @@
 //! One program of a launch: Python runs through the kernel, the list is played.
 
 use super::launch::Call;
-use super::op::{Place, PlaceMask};
+use super::op::{ArgumentView, ViewMask};
 use super::player::{Failed, Player};
 use super::running::{Again, Mode, Running};
 use super::tl::Tl;
@@ -59,7 +59,7 @@ impl KernelProgram {
                 .zip(&self.running.args)
                 .map(|(arg, view)| {
                     let (shape, strides) = (view.shape, view.strides);
-                    let place = Place { arg, start: 0, shape, strides, mask: PlaceMask::All };
+                    let place = ArgumentView { arg, start: 0, shape, strides, mask: ViewMask::All };
                     View::new(place, view.dtype)
                 })
                 .collect();

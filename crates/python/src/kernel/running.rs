@@ -1,7 +1,7 @@
 //! A kernel that runs: its tiles, its queues, and the list of what it has recorded.
 
 use super::ongoing::Ongoing;
-use super::op::{Op, Place, Slot};
+use super::op::{ArgumentView, Op, Slot};
 use super::tl::Tl;
 use phalanx_sim::kernel::{self, KernelError, KernelRange, Receiver, Sender};
 use phalanx_torch::ccl::{Part, RecvQueue};
@@ -191,7 +191,7 @@ impl Running {
     }
 
     /// The memory of a place.
-    pub(crate) fn view(&self, place: &Place) -> kernel::View {
+    pub(crate) fn view(&self, place: &ArgumentView) -> kernel::View {
         let base = &self.args[place.arg as usize];
         kernel::View {
             address: base.address + (place.start * base.dtype.size()) as u64,

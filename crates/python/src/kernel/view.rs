@@ -1,6 +1,6 @@
 //! The memory of a kernel's arguments.
 
-use super::op::{Place, PlaceMask};
+use super::op::{ArgumentView, ViewMask};
 use crate::error::exception;
 use phalanx_sim::DType;
 use phalanx_sim::kernel::Shape;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 #[pyclass(frozen, module = "phalanx._core")]
 #[derive(Clone)]
 pub(crate) struct View {
-    pub(crate) place: Arc<Place>,
+    pub(crate) place: Arc<ArgumentView>,
     pub(crate) dtype: DType,
 }
 
@@ -72,23 +72,23 @@ fn cut(
 }
 
 impl View {
-    pub(crate) fn new(place: Place, dtype: DType) -> Self {
+    pub(crate) fn new(place: ArgumentView, dtype: DType) -> Self {
         Self { place: Arc::new(place), dtype }
     }
 
-    fn with(&self, start: usize, shape: Shape, strides: Shape, mask: PlaceMask) -> Self {
-        Self::new(Place { arg: self.place.arg, start, shape, strides, mask }, self.dtype)
+    fn with(&self, start: usize, shape: Shape, strides: Shape, mask: ViewMask) -> Self {
+        Self::new(ArgumentView { arg: self.place.arg, start, shape, strides, mask }, self.dtype)
     }
 
     /// A part of the view.
     fn part(&self, py: Python<'_>, start: usize, extent: &Extent) -> PyResult<Self> {
         let Extent { dims, strides, rank } = extent;
         let (shape, strides) = (shape_of(py, &dims[..*rank])?, shape_of(py, &strides[..*rank])?);
-        Ok(self.with(start, shape, strides, PlaceMask::All))
+        Ok(self.with(start, shape, strides, ViewMask::All))
     }
 
     fn refuse_mask(&self, py: Python<'_>) -> PyResult<()> {
-        if matches!(self.place.mask, PlaceMask::All) {
+        if matches!(self.place.mask, ViewMask::All) {
             return Ok(());
         }
         Err(exception(
@@ -195,22 +195,22 @@ impl View {
                 .map(|axis| start[axis].min(dims[axis]) * strides[axis])
                 .sum::<usize>();
         let mask =
-            if inside == shape { PlaceMask::All } else { PlaceMask::Below(shape_of(py, &inside)?) };
+            if inside == shape { ViewMask::All } else { ViewMask::Below(shape_of(py, &inside)?) };
         Ok(self.with(from, shape_of(py, &shape)?, self.place.strides, mask))
     }
 
     /// The elements whose index is below `bounds` in every dimension; the others are not touched.
     fn below(&self, py: Python<'_>, bounds: Vec<usize>) -> PyResult<Self> {
         self.refuse_mask(py)?;
-        let Place { start, shape, strides, .. } = *self.place;
-        Ok(self.with(start, shape, strides, PlaceMask::Below(shape_of(py, &bounds)?)))
+        let ArgumentView { start, shape, strides, .. } = *self.place;
+        Ok(self.with(start, shape, strides, ViewMask::Below(shape_of(py, &bounds)?)))
     }
 
     /// The elements marked true, row by row; the others are not touched.
     fn where_(&self, py: Python<'_>, each: Vec<bool>) -> PyResult<Self> {
         self.refuse_mask(py)?;
-        let Place { start, shape, strides, .. } = *self.place;
-        Ok(self.with(start, shape, strides, PlaceMask::Each(each.into())))
+        let ArgumentView { start, shape, strides, .. } = *self.place;
+        Ok(self.with(start, shape, strides, ViewMask::Each(each.into())))
     }
 
     /// Two dimensions exchanged.
@@ -226,7 +226,7 @@ impl View {
         dims.swap(one, other);
         strides.swap(one, other);
         let (shape, strides) = (shape_of(py, &dims)?, shape_of(py, &strides)?);
-        Ok(self.with(self.place.start, shape, strides, PlaceMask::All))
+        Ok(self.with(self.place.start, shape, strides, ViewMask::All))
     }
 
     fn __len__(&self) -> PyResult<usize> {

@@ -1,6 +1,6 @@
 //! Operations on whole tiles, and on lists of elements: what Python passes by name.
 
-use super::op::{Op, Place, Slot};
+use super::op::{ArgumentView, Op, Slot};
 use super::running::Running;
 use super::tile::{Made, Tile};
 use super::tl::Tl;
@@ -205,7 +205,7 @@ impl Whole {
 /// Elements of an argument by a list: the offsets are numbers, or the elements of a tile when the list is played.
 #[derive(Clone)]
 pub(crate) struct Listed {
-    from: Arc<Place>,
+    from: Arc<ArgumentView>,
     at: Offsets,
     shape: Shape,
     mask: Option<Rc<[bool]>>,

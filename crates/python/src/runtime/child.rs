@@ -11,7 +11,7 @@ use super::graph::RuntimeGraph;
 use super::tensor::{SharedTensor, dtype_name};
 use super::{LOOK, tensor};
 use phalanx_runtime::{
-    Access, Bootstrap, Copied, Data, Failure, Orchestrator, Place, Progress, Seat, Task,
+    Access, ArgumentSpan, Bootstrap, Copied, Data, Failure, Orchestrator, Progress, Seat, Task,
     serve_found, start_children_by,
 };
 use pyo3::prelude::*;
@@ -201,11 +201,11 @@ fn places<'py, 't>(
     let count = task.argument_count();
     let (mut places, mut data) = (Vec::with_capacity(count), Vec::with_capacity(count));
     for index in 0..count {
-        let place = task.place(index)?;
+        let span = task.argument_span(index)?;
         let argument = task.argument(index)?;
-        let object = if place.is_in_place {
-            map(py, interpreter, task, place.memory).map_err(|error| failure(py, error))?;
-            tuple(py, &place)
+        let object = if span.is_in_place {
+            map(py, interpreter, task, span.memory).map_err(|error| failure(py, error))?;
+            tuple(py, &span)
         } else {
             let (running, copied) = (running.clone(), argument.copied());
             Py::new(py, CopiedArgument { running, copied }).map(|it| it.into_bound(py).into_any())
@@ -231,10 +231,10 @@ fn map(py: Python<'_>, interpreter: &Interpreter, task: &Task<'_>, memory: usize
     Ok(())
 }
 
-/// The place of an argument: memory, first byte, byte behind the last, type, shape, strides in bytes or `None`, and if it may be
+/// The memory of an argument: its number, first byte, byte behind the last, type, shape, strides in bytes or `None`, and if it may be
 /// written.
-fn tuple<'py>(py: Python<'py>, place: &Place) -> PyResult<Bound<'py, PyAny>> {
-    let Place { memory, start, layout, access, .. } = place;
+fn tuple<'py>(py: Python<'py>, span: &ArgumentSpan) -> PyResult<Bound<'py, PyAny>> {
+    let ArgumentSpan { memory, start, layout, access, .. } = span;
     let element = layout.dtype.bytes();
     let shape = PyTuple::new(py, layout.shape())?;
     let strides = if layout.is_dense() {

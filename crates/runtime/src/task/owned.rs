@@ -15,9 +15,9 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
 
-/// The place of an argument in memory.
+/// The memory of an argument: where it lies, and what its task may do there.
 #[derive(Clone, Copy, Debug)]
-pub struct Place {
+pub struct ArgumentSpan {
     /// Index of its memory; see [`Task::memory`].
     pub memory: usize,
     /// Its first byte there.
@@ -60,15 +60,15 @@ impl Task<'_> {
         self.given.order.callable as usize
     }
 
-    /// Returns the place of one argument.
-    pub fn place(&self, index: usize) -> Result<Place, Failure> {
+    /// Returns the memory of one argument.
+    pub fn argument_span(&self, index: usize) -> Result<ArgumentSpan, Failure> {
         let given = self.given.arguments.len();
         let Some(descriptor) = self.given.arguments.get(index) else {
             return Err(Failure::new(format!("argument {index} is wanted, {given} were given")));
         };
         let is_in_place =
             descriptor.access != Access::Unordered && !self.given.is_shared(&descriptor);
-        Ok(Place {
+        Ok(ArgumentSpan {
             memory: usize::from(descriptor.memory),
             start: descriptor.offset,
             layout: descriptor.layout,

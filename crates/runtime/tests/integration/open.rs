@@ -24,16 +24,16 @@ fn wait(task: &mut Task<'_>) -> Result<(), Failure> {
 
 /// Does with places, copies and a seat what it could do with what they are made of.
 fn owned(task: &mut Task<'_>) -> Result<(), Failure> {
-    if task.callable() != 2 || task.place(7).is_ok() || task.seat(1).is_ok() {
+    if task.callable() != 2 || task.argument_span(7).is_ok() || task.seat(1).is_ok() {
         return Err(Failure::new("LOAN-1: it has another place, or more than it was given"));
     }
-    let place = task.place(0)?;
-    let (_, bytes) = task.memory(place.memory).ok_or_else(|| Failure::new("no memory"))?;
+    let span = task.argument_span(0)?;
+    let (_, bytes) = task.memory(span.memory).ok_or_else(|| Failure::new("no memory"))?;
     let seat = task.seat(0)?;
     let data = task.argument(0)?;
     let copied = data.copied();
-    let is_inside = place.start + place.layout.elements() * 8 <= bytes as u64;
-    if place.layout != *data.layout() || place.access != data.access() || !is_inside {
+    let is_inside = span.start + span.layout.elements() * 8 <= bytes as u64;
+    if span.layout != *data.layout() || span.access != data.access() || !is_inside {
         return Err(Failure::new("LOAN-1: the place differs"));
     }
     drop(data);
@@ -45,9 +45,9 @@ fn owned(task: &mut Task<'_>) -> Result<(), Failure> {
     let is_same =
         (view.rank(), view.ranks(), view.name()) == (given.rank(), given.ranks(), given.name());
     view.barrier(PATIENCE)?;
-    let is_right = match place.access {
-        Access::Read => place.is_in_place && matches!(written, Err(DataError::Access { .. })),
-        _ => !place.is_in_place && written.is_ok(),
+    let is_right = match span.access {
+        Access::Read => span.is_in_place && matches!(written, Err(DataError::Access { .. })),
+        _ => !span.is_in_place && written.is_ok(),
     };
     if !is_right {
         return Err(Failure::new("LOAN-1: it was changed, or could not be"));

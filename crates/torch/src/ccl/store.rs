@@ -33,19 +33,21 @@ pub(crate) enum Kept {
 
 /// The place of the file.
 #[derive(Clone, Debug)]
-struct Place {
+struct StoreLocation {
     directory: PathBuf,
     version: String,
 }
 
 /// The request to keep times; `None` inside keeps them in memory alone.
-static REQUEST: OnceLock<Option<Place>> = OnceLock::new();
+static REQUEST: OnceLock<Option<StoreLocation>> = OnceLock::new();
 
 /// Keeps the times of trials from now on, for all tuners of this process. With a directory, times are also kept in a file of it, which belongs to this
 /// `version` of the code. The first call counts.
 pub fn keep(directory: Option<&Path>, version: &str) {
-    let place = directory
-        .map(|directory| Place { directory: directory.to_owned(), version: version.to_owned() });
+    let place = directory.map(|directory| StoreLocation {
+        directory: directory.to_owned(),
+        version: version.to_owned(),
+    });
     // A second request has nothing to add.
     let _ = REQUEST.set(place);
 }
@@ -74,7 +76,7 @@ impl Store {
     }
 
     /// The store with the times of a file; an empty one in memory if the file cannot be had.
-    fn open(place: &Place) -> Self {
+    fn open(place: &StoreLocation) -> Self {
         let path = place.directory.join(format!("{}.txt", place.version));
         if fs::metadata(&path).is_ok_and(|found| found.len() > LARGEST) {
             // Another process may have removed it before.
@@ -215,11 +217,11 @@ mod tests {
         Kept::Exact(Timing { time: Time::ps(ps), busiest: Time::ps(ps / 2) })
     }
 
-    fn place(name: &str) -> Place {
+    fn place(name: &str) -> StoreLocation {
         let directory =
             std::env::temp_dir().join(format!("phalanx-store-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&directory);
-        Place { directory, version: "1".to_owned() }
+        StoreLocation { directory, version: "1".to_owned() }
     }
 
     #[test]

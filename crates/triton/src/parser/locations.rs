@@ -2,7 +2,7 @@
 
 use super::{Parser, Read, shown};
 use crate::error::SourceLine;
-use crate::ir::{Place, Region};
+use crate::ir::{Location, Region};
 use crate::lexer::Kind;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -13,11 +13,11 @@ pub(super) type LocationId = usize;
 /// The locations of a text; number 0 is the unknown one.
 #[derive(Default)]
 pub(super) struct Locations<'a> {
-    nodes: Vec<Node<'a>>,
+    nodes: Vec<Form<'a>>,
     aliases: BTreeMap<&'a str, LocationId>,
 }
 
-enum Node<'a> {
+enum Form<'a> {
     Unknown,
     File(&'a str, u32),
     Alias(&'a str),
@@ -34,9 +34,9 @@ enum Node<'a> {
 const MOST: usize = 64;
 
 impl<'a> Locations<'a> {
-    fn add(&mut self, node: Node<'a>) -> LocationId {
+    fn add(&mut self, node: Form<'a>) -> LocationId {
         if self.nodes.is_empty() {
-            self.nodes.push(Node::Unknown);
+            self.nodes.push(Form::Unknown);
         }
         self.nodes.push(node);
         self.nodes.len() - 1
@@ -46,7 +46,7 @@ impl<'a> Locations<'a> {
     pub(super) fn resolve(&self) -> Vec<Rc<[SourceLine]>> {
         let mut files: BTreeMap<&str, Rc<str>> = BTreeMap::new();
         for node in &self.nodes {
-            if let Node::File(name, _) = node {
+            if let Form::File(name, _) = node {
                 files.entry(name).or_insert_with(|| (*name).into());
             }
         }
@@ -71,23 +71,23 @@ impl<'a> Locations<'a> {
             return;
         }
         match self.nodes.get(id) {
-            None | Some(Node::Unknown) => {}
-            Some(Node::File(name, line)) => {
+            None | Some(Form::Unknown) => {}
+            Some(Form::File(name, line)) => {
                 if let Some(file) = files.get(name) {
                     lines.push(SourceLine { file: file.clone(), line: *line });
                 }
             }
-            Some(Node::Alias(name)) => {
+            Some(Form::Alias(name)) => {
                 if let Some(target) = self.aliases.get(name) {
                     self.collect(*target, files, lines, steps);
                 }
             }
-            Some(Node::Named(inner)) => self.collect(*inner, files, lines, steps),
-            Some(Node::Call { inner, outer }) => {
+            Some(Form::Named(inner)) => self.collect(*inner, files, lines, steps),
+            Some(Form::Call { inner, outer }) => {
                 self.collect(*inner, files, lines, steps);
                 self.collect(*outer, files, lines, steps);
             }
-            Some(Node::Fused(parts)) => {
+            Some(Form::Fused(parts)) => {
                 // The parts are the same operation; the first that is known stands for all.
                 for part in parts {
                     if lines.is_empty() {
@@ -126,7 +126,7 @@ impl<'a> Parser<'a> {
     fn inner_location(&mut self) -> Read<LocationId> {
         let token = self.advance();
         match (token.kind, token.text) {
-            (Kind::Hash, name) => Ok(self.locations.add(Node::Alias(name))),
+            (Kind::Hash, name) => Ok(self.locations.add(Form::Alias(name))),
             (Kind::Word, "unknown") => Ok(LocationId::default()),
             (Kind::Word, "loc") => {
                 self.at -= 1;
@@ -138,7 +138,7 @@ impl<'a> Parser<'a> {
                 self.expect_word("at")?;
                 let outer = self.deeper(Self::inner_location)?;
                 self.expect(b')')?;
-                Ok(self.locations.add(Node::Call { inner, outer }))
+                Ok(self.locations.add(Form::Call { inner, outer }))
             }
             (Kind::Word, "fused") => {
                 self.skip_angles()?;
@@ -150,7 +150,7 @@ impl<'a> Parser<'a> {
                         self.expect(b',')?;
                     }
                 }
-                Ok(self.locations.add(Node::Fused(parts)))
+                Ok(self.locations.add(Form::Fused(parts)))
             }
             (Kind::String, text) => self.named_location(text),
             _ => Err(self.error_at(token, format!("expected a location, found {}", shown(token)))),
@@ -169,12 +169,12 @@ impl<'a> Parser<'a> {
                     self.advance();
                 }
             }
-            return Ok(self.locations.add(Node::File(text, line)));
+            return Ok(self.locations.add(Form::File(text, line)));
         }
         if self.accept(b'(') {
             let inner = self.deeper(Self::inner_location)?;
             self.expect(b')')?;
-            return Ok(self.locations.add(Node::Named(inner)));
+            return Ok(self.locations.add(Form::Named(inner)));
         }
         Ok(LocationId::default())
     }
@@ -187,7 +187,7 @@ impl<'a> Parser<'a> {
 }
 
 /// Calls `visit` with every place of a region.
-pub(super) fn each_place(region: &mut Region, visit: &dyn Fn(&mut Place)) {
+pub(super) fn each_place(region: &mut Region, visit: &dyn Fn(&mut Location)) {
     for operation in region.blocks.iter_mut().flat_map(|block| &mut block.operations) {
         visit(&mut operation.place);
         operation.regions.iter_mut().for_each(|region| each_place(region, visit));

@@ -25,7 +25,7 @@ pub(super) struct Batch<'a> {
     pub(super) bench: &'a Bench,
     /// The calls by their keys.
     pub(super) calls: BTreeMap<String, Wanted<'a>>,
-    pub(super) places: Vec<Place>,
+    pub(super) places: Vec<PointTime>,
     /// The beginnings of every key: the machine without its library, and with it.
     bare: String,
     whole: String,
@@ -45,7 +45,7 @@ impl Wanted<'_> {
 }
 
 /// The time of a point: that of one call, or of the fastest of several plans.
-pub(super) enum Place {
+pub(super) enum PointTime {
     Call(String),
     Fastest(Vec<Timing>),
 }
@@ -72,7 +72,7 @@ impl<'a> Batch<'a> {
         let (Subject::Collective(operation), Size::Bytes(bytes)) = (table.subject, point.size)
         else {
             let key = self.want(table, point, None);
-            return self.places.push(Place::Call(key));
+            return self.places.push(PointTime::Call(key));
         };
         let sweep = self.bench.sweep(operation, table);
         let mut plans = sweep.library_plans(bytes);
@@ -81,7 +81,7 @@ impl<'a> Batch<'a> {
         }
         if plans.is_empty() || table.ranks > self.bench.machine.devices() {
             let key = self.want(table, point, None);
-            return self.places.push(Place::Call(key));
+            return self.places.push(PointTime::Call(key));
         }
         let smaller = stand_in(&point).filter(|_| line);
         let timing = |plan: Plan| {
@@ -92,7 +92,7 @@ impl<'a> Batch<'a> {
             Timing { bytes, small, large: self.want(table, large, Some(&plan)), plan }
         };
         let timings = plans.into_iter().map(timing).collect();
-        self.places.push(Place::Fastest(timings));
+        self.places.push(PointTime::Fastest(timings));
     }
 
     /// The key of a call that is wanted.
@@ -114,7 +114,7 @@ impl<'a> Batch<'a> {
     }
 }
 
-impl Place {
+impl PointTime {
     /// The simulated call.
     pub(super) fn time(&self, known: &BTreeMap<String, Simulated>) -> Simulated {
         match self {
