@@ -210,6 +210,35 @@ def test_ctrl_c_while_numbers_are_computed_leaves_the_interpreter_usable() -> No
     assert child.wait(60) == 0
 
 
+def test_ctrl_c_while_an_algorithm_is_chosen_leaves_the_interpreter_usable() -> None:
+    program = textwrap.dedent(
+        """
+        import phalanx, signal
+        import phalanx.distributed as dist
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        def worker(rank):
+            dist.init_process_group()
+            if rank == 0:
+                print("ready", flush=True)
+            # No time of an earlier size answers for the next one.
+            for count in range(1 << 22, 1 << 30, 1 << 21):
+                dist.all_reduce(phalanx.empty(count, dtype="f16"))
+        context = phalanx.Context("pod-64", data=False)
+        try:
+            context.spawn(worker, nprocs=64)
+        except KeyboardInterrupt:
+            print("interrupted", context.spawn(lambda rank: rank, nprocs=2))
+        """
+    )
+    child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    assert child.stdout is not None
+    assert child.stdout.readline() == "ready\n"
+    time.sleep(0.2)
+    child.send_signal(signal.SIGINT)
+    assert child.stdout.read() == "interrupted [0, 1]\n"
+    assert child.wait(60) == 0
+
+
 def test_async_ranks(quad: phalanx.Context) -> None:
     log: list[int] = []
 

@@ -43,7 +43,8 @@ pub struct Context {
 impl Context {
     /// A context over a machine.
     pub fn new(machine: MachineSpec, options: Options) -> Self {
-        let tuner = Rc::new(Tuner::new(machine.clone()));
+        let tuner = Tuner::new(machine.clone()).with_interrupt(options.interrupt.clone());
+        let tuner = Rc::new(tuner);
         let settings =
             Settings { seed: 0, ccl: CclConfig::builtin(), tuner, members: MemberLists::default() };
         Self {

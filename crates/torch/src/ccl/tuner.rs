@@ -8,12 +8,15 @@
 //!   simulation goes on after its plan has lost. No trial is simulated twice by one tuner, nor by the tuners of a process that
 //!   [keeps](super::store::keep) times.
 //! - **TUN-4 (no history).** A choice does not depend on what was chosen before, on kept times or on the number of threads.
+//! - **TUN-5 (interrupts).** A search asks [`Options::interrupt`](phalanx_sim::machine::Options::interrupt) after every window of a trial, and while it waits for other threads. An
+//!   interrupted search chooses no plan and keeps no choice; the next search chooses what it would have chosen without the interrupt.
 //!
 //! A smaller size is the size itself with three significant bits, or, for large collectives, two sizes from which the time is
 //! extrapolated: the time itself, and the busy time of the busiest engine, wire or memory, which no run can beat. The tuner assumes that a
 //! time grows with the size, that a byte of a larger collective costs no more, and that the next byte costs no less than the last one;
 //! `doubt` is the margin for exceptions.
 
+mod interrupt;
 mod race;
 
 pub use race::use_threads;
@@ -21,6 +24,7 @@ pub use race::use_threads;
 use super::config::{CclConfig, Plan};
 use super::sweep::Bound;
 use super::trial::{Timing, Trial};
+use interrupt::{Interrupt, Question};
 use phalanx_sim::{MachineSpec, Time};
 use race::{Limit, Trials};
 use std::cell::RefCell;
@@ -156,6 +160,18 @@ impl Tuner {
         self
     }
 
+    /// The same tuner; its searches end when the answer is true.
+    #[must_use]
+    pub(crate) fn with_interrupt(mut self, question: Option<Question>) -> Self {
+        self.trials.interrupt = Interrupt::new(question);
+        self
+    }
+
+    /// True if the last search was interrupted: it has chosen no plan.
+    pub(crate) fn was_interrupted(&self) -> bool {
+        self.trials.interrupt.was_wanted()
+    }
+
     /// The plan of a trial without a named algorithm: the choice of the library (PRO-1), or the fastest that fits.
     pub fn choose(&self, ccl: &CclConfig, trial: &Trial) -> Option<Plan> {
         let machine = &self.trials.machine;
@@ -172,16 +188,20 @@ impl Tuner {
 
     /// The fastest of `plans` for a trial, the first of equals; `None` if none fits.
     pub fn fastest(&self, trial: &Trial, plans: &[Plan]) -> Option<Plan> {
+        self.trials.interrupt.begin();
         if let Some(choices) = self.chosen.borrow().get(trial)
             && let Some(known) = choices.iter().find(|choice| choice.plans == plans)
         {
             return known.fastest.clone();
         }
         let at = self.trials.chosen(trial, plans).or_else(|| {
-            let at = self.search(trial, plans)?;
+            let at = self.search(trial, plans).filter(|_| !self.was_interrupted())?;
             self.trials.keep_choice(trial, plans, at);
             Some(at)
         });
+        if self.was_interrupted() {
+            return None;
+        }
         let fastest = at.map(|at| plans[at].clone());
         let choice = Choice { plans: plans.to_vec(), fastest: fastest.clone() };
         self.chosen.borrow_mut().entry(trial.clone()).or_default().push(choice);

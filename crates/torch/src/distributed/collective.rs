@@ -14,6 +14,7 @@ use crate::placement::DpPolicy;
 use crate::rank::Rank;
 use crate::request::Handle;
 use crate::tensor::Tensor;
+use phalanx_sim::machine::RunError;
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -220,6 +221,9 @@ fn choose(cx: &Rank, call: &CollectiveCall<'_>, sips: &[u32]) -> Result<Plan, Er
         let mut chosen = None;
         // The first shard that asks simulates the trials, and the others find their times.
         cx.host().by_turns(&mut || chosen = settings.tuner.choose(&settings.ccl, &trial));
+        if chosen.is_none() && settings.tuner.was_interrupted() {
+            return Err(RunError::Interrupted(cx.now()).into());
+        }
         chosen
             .ok_or_else(|| Error::argument(format!("no algorithm can do {} here", call.operation)))
     };

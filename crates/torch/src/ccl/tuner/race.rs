@@ -1,6 +1,7 @@
 //! Trials of several plans, on several threads, and the times that are known.
 
 use super::Known;
+use super::interrupt::Interrupt;
 use crate::ccl::config::Plan;
 use crate::ccl::least::least;
 use crate::ccl::store::{self, Kept, Store};
@@ -13,6 +14,7 @@ use std::num::NonZero;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 /// The number of threads for trials; 0 is one for each core.
 static THREADS: AtomicUsize = AtomicUsize::new(0);
@@ -25,6 +27,9 @@ pub fn use_threads(threads: NonZero<usize>) {
 /// The fewest SIPs of a machine whose trials take longer than the start of a thread.
 const LARGE: u32 = 8;
 
+/// Time between two questions of a thread that waits for the trials of others.
+const PAUSE: Duration = Duration::from_millis(5);
+
 /// The times of trials that one tuner knows.
 pub(super) struct Trials {
     pub(super) machine: MachineSpec,
@@ -33,6 +38,7 @@ pub(super) struct Trials {
     kept: Option<(Arc<Store>, Vec<u8>)>,
     simulated: AtomicUsize,
     pub(super) threads: usize,
+    pub(super) interrupt: Interrupt,
 }
 
 /// A time that only falls, and that threads share.
@@ -73,7 +79,8 @@ impl Trials {
         };
         let kept = Store::of_process().map(|store| (store, store::fingerprint(&machine)));
         let (known, simulated) = (Mutex::default(), AtomicUsize::new(0));
-        Self { machine, known, kept, simulated, threads }
+        let interrupt = Interrupt::default();
+        Self { machine, known, kept, simulated, threads, interrupt }
     }
 
     pub(super) fn simulated(&self) -> usize {
@@ -146,12 +153,20 @@ impl Trials {
                 results.lock().unwrap_or_else(PoisonError::into_inner)[at] = Some(result);
             }
         };
-        thread::scope(|scope| {
-            for _ in 1..threads {
-                // A thread that cannot be had leaves its work to the others.
-                let _ = thread::Builder::new().spawn_scoped(scope, take);
-            }
+        let caller = thread::current();
+        let help = || {
             take();
+            caller.unpark();
+        };
+        thread::scope(|scope| {
+            // A thread that cannot be had leaves its work to the others.
+            let start = |_| thread::Builder::new().spawn_scoped(scope, help).ok();
+            let helpers: Vec<_> = (1..threads).filter_map(start).collect();
+            take();
+            while helpers.iter().any(|helper| !helper.is_finished()) && !self.interrupt.is_wanted()
+            {
+                thread::park_timeout(PAUSE);
+            }
         });
         let results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
         results.into_iter().map(|result| result.expect("TUN-3: every plan is timed")).collect()
@@ -236,7 +251,9 @@ impl Trials {
         let before = kept.and_then(|(store, key)| Known::of(store.get(key)?));
         let known = before.filter(|known| known.answers(now)).unwrap_or_else(|| {
             let known = self.simulate(trial, plan, least);
-            if let (Some((store, key)), Some(time)) = (kept, known.to_keep()) {
+            if let (Some((store, key)), Some(time)) = (kept, known.to_keep())
+                && !self.interrupt.was_wanted()
+            {
                 store.put(key, time);
             }
             known
@@ -246,7 +263,12 @@ impl Trials {
     }
 
     fn simulate(&self, trial: &Trial, plan: &Plan, limit: impl Fn() -> Time) -> Known {
+        // No time is known, and none is less than this.
+        if self.interrupt.was_wanted() {
+            return Known::Longer(Time::ZERO);
+        }
         self.simulated.fetch_add(1, Ordering::Relaxed);
+        let limit = || if self.interrupt.is_wanted() { Time::ZERO } else { limit() };
         match measure_within(&self.machine, trial, plan, limit) {
             Ok(Outcome::Ended(timing)) => Known::Exact(timing),
             Ok(Outcome::Longer(least)) => Known::Longer(least),

@@ -4,13 +4,15 @@ use super::GRIDS;
 use super::truths::{timed, wired};
 use crate::ranks::ccl;
 use phalanx_sim::DType;
-use phalanx_sim::machine::Options;
+use phalanx_sim::machine::{Options, RunError};
 use phalanx_torch::ccl::Plan;
 use phalanx_torch::ccl::trial::Trial;
 use phalanx_torch::ccl::tuner::Tuner;
 use phalanx_torch::ccl::{Algorithm, CclConfig, Operation};
-use phalanx_torch::{Context, distributed as dist, multiprocessing};
+use phalanx_torch::{Context, Error, distributed as dist, multiprocessing};
 use std::num::NonZero;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 fn trial(ranks: u32, elements: usize) -> Trial {
     Trial::new(Operation::AllReduce, (0..ranks).collect(), elements)
@@ -151,5 +153,41 @@ fn tun_4_a_choice_depends_neither_on_history_nor_on_threads() {
         let mut back: Vec<_> = sizes.iter().rev().map(|size| choice(&many, *size)).collect();
         back.reverse();
         assert_eq!((&alone, &alone), (&forth, &back), "{}", spec.name);
+    }
+}
+
+/// A context that is interrupted by the answer to its question of this number, and the number that is left.
+fn interrupted_after(machine: &str, questions: usize) -> (Context, Arc<AtomicUsize>) {
+    let left = Arc::new(AtomicUsize::new(questions));
+    let asked = left.clone();
+    let interrupt = move || asked.fetch_sub(1, Ordering::Relaxed) == 0;
+    let options = Options { interrupt: Some(Arc::new(interrupt)), ..Options::default() };
+    (Context::new(crate::ranks::machine(machine, &[]), options), left)
+}
+
+#[test]
+fn tun_5_an_interrupt_ends_a_search_and_changes_no_choice() {
+    let search = |machine: &str, elements: usize, questions: usize| {
+        let (mut context, left) = interrupted_after(machine, questions);
+        let cx = context.ranks(4).unwrap().remove(0);
+        let group = dist::init_process_group(&cx).unwrap();
+        let x = cx.zeros([elements], DType::F32).unwrap();
+        let choice = || dist::all_reduce_plan(&cx, &group, &x).map(|plan| plan.name);
+        (choice(), left.load(Ordering::Relaxed), choice())
+    };
+    // Trials of the larger machine are shared among threads, and the number of questions depends on who takes which.
+    for (machine, parts) in [("quad-sip", &[0, 1, 2, 3][..]), ("octo-ring", &[0])] {
+        for elements in [1000, 1 << 21] {
+            let (expected, left, _) = search(machine, elements, usize::MAX);
+            let questions = usize::MAX - left;
+            assert!(expected.is_ok() && questions > 8, "TUN-5: {questions} questions");
+            for part in parts {
+                let (ended, left, again) = search(machine, elements, questions / 4 * part);
+                let is_interrupted = matches!(ended, Err(Error::Run(RunError::Interrupted(_))));
+                assert!(is_interrupted, "TUN-5: {ended:?}");
+                assert_eq!(left, usize::MAX, "TUN-5: nobody asks after the answer");
+                assert_eq!(again, expected, "TUN-5");
+            }
+        }
     }
 }
