@@ -78,14 +78,21 @@ class Context:
         # The ranks of the main program begin anew.
         self._ranks = None
         secondary: dict[int, BaseException] = {}
+        interrupts: list[KeyboardInterrupt] = []
 
         def begin_rank(rank: _core.Rank) -> Callable[[], Any]:
             number = rank.rank
 
             def job() -> Any:
+                # One Ctrl-C is enough for ranks that have not begun.
+                if interrupts:
+                    raise KeyboardInterrupt
                 try:
                     return finish(fn(number, *args))
                 except Abort:
+                    raise
+                except KeyboardInterrupt as interrupt:
+                    interrupts.append(interrupt)
                     raise
                 except SystemExit as leaving:
                     if leaving.code in (None, 0):

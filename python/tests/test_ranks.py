@@ -154,6 +154,19 @@ def test_keyboard_interrupt_of_a_rank_is_itself(quad: phalanx.Context) -> None:
     assert quad.spawn(lambda rank: rank) == [0, 1, 2, 3]
 
 
+def test_one_keyboard_interrupt_keeps_the_other_ranks_from_beginning(quad: phalanx.Context) -> None:
+    begun: list[int] = []
+
+    def worker(rank: int) -> None:
+        begun.append(rank)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        quad.spawn(worker)
+    assert begun == [0]
+    assert quad.spawn(lambda rank: rank) == [0, 1, 2, 3]
+
+
 def test_ctrl_c_ends_a_long_run_and_leaves_the_interpreter_usable() -> None:
     program = textwrap.dedent(
         """

@@ -4,7 +4,7 @@
 use crate::one_thread::OneThread;
 use phalanx_sim::executor::Sim;
 use pyo3::prelude::*;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -18,6 +18,8 @@ const SHOWN: Duration = Duration::from_millis(500);
 /// The question of a run after its windows.
 pub(crate) struct Interrupt {
     windows: AtomicU32,
+    /// True after a handler of a signal has raised, up to the end of the run.
+    is_raised: AtomicBool,
     state: Mutex<State>,
     sim: OnceLock<OneThread<Sim>>,
     /// Called with the simulated picoseconds, and with `None` at the end of a run that was shown.
@@ -38,6 +40,7 @@ impl Interrupt {
         let state = State { looked: now, shown: now, is_shown: false, raised: None };
         Self {
             windows: AtomicU32::new(0),
+            is_raised: AtomicBool::new(false),
             state: Mutex::new(state),
             sim: OnceLock::new(),
             progress,
@@ -54,7 +57,7 @@ impl Interrupt {
     pub(crate) fn is_wanted(&self) -> bool {
         let windows = self.windows.load(Ordering::Relaxed).wrapping_add(1);
         self.windows.store(windows, Ordering::Relaxed);
-        windows.is_multiple_of(WINDOWS) && self.look()
+        self.is_raised.load(Ordering::Relaxed) || windows.is_multiple_of(WINDOWS) && self.look()
     }
 
     #[cold]
@@ -62,9 +65,6 @@ impl Interrupt {
         let now = Instant::now();
         let (signals, shows) = {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-            if state.raised.is_some() {
-                return true;
-            }
             let pause = now.duration_since(state.looked);
             // After a pause between two runs the time of the run counts anew.
             if pause > 4 * SHOWN {
@@ -91,6 +91,7 @@ impl Interrupt {
         });
         let Err(error) = raised else { return false };
         self.state.lock().unwrap_or_else(PoisonError::into_inner).raised = Some(error);
+        self.is_raised.store(true, Ordering::Relaxed);
         true
     }
 
@@ -102,6 +103,7 @@ impl Interrupt {
 
     /// Ends a run; returns what interrupted it.
     pub(crate) fn end(&self, py: Python<'_>) -> Option<PyErr> {
+        self.is_raised.store(false, Ordering::Relaxed);
         let (is_shown, raised) = {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
             (std::mem::take(&mut state.is_shown), state.raised.take())

@@ -264,7 +264,7 @@ impl Trials {
 
     fn simulate(&self, trial: &Trial, plan: &Plan, limit: impl Fn() -> Time) -> Known {
         // No time is known, and none is less than this.
-        if self.interrupt.was_wanted() {
+        if self.interrupt.is_wanted() {
             return Known::Longer(Time::ZERO);
         }
         self.simulated.fetch_add(1, Ordering::Relaxed);
