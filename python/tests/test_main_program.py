@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from typing import Any
 
 import phalanx
@@ -115,11 +114,14 @@ def test_ctrl_c_in_a_run_that_never_enters_python() -> None:
         """
     )
     child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert child.stdout is not None
+    assert child.stdout is not None and child.stderr is not None
     assert child.stdout.readline() == "ready\n"
-    time.sleep(1.5)
+    # The progress of the run is shown after a while.
+    shown = ""
+    while "simulated" not in shown:
+        shown += child.stderr.read(1)
+        assert child.poll() is None, shown
     child.send_signal(signal.SIGINT)
-    out, err = child.communicate(timeout=60)
+    out, _ = child.communicate(timeout=60)
     assert out.splitlines()[-1] == "interrupted 42"
     assert child.returncode == 0
-    assert "simulated" in err

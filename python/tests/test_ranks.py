@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import gc
 import os
-import signal
-import subprocess
 import sys
-import textwrap
-import time
 from typing import Any
 
 import phalanx
 import phalanx.distributed as dist
 import phalanx.multiprocessing as mp
 import pytest
+from interrupts import interrupted
 
 
 @pytest.fixture
@@ -168,10 +165,8 @@ def test_one_keyboard_interrupt_keeps_the_other_ranks_from_beginning(quad: phala
 
 
 def test_ctrl_c_ends_a_long_run_and_leaves_the_interpreter_usable() -> None:
-    program = textwrap.dedent(
-        """
-        import phalanx, signal
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    program = """
+        import phalanx
         context = phalanx.Context("pair")
         def forever():
             print("ready", flush=True)
@@ -181,22 +176,13 @@ def test_ctrl_c_ends_a_long_run_and_leaves_the_interpreter_usable() -> None:
             context.run(forever)
         except KeyboardInterrupt:
             print("interrupted", context.run(lambda: 42))
-        """
-    )
-    child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
-    assert child.stdout is not None
-    assert child.stdout.readline() == "ready\n"
-    time.sleep(0.2)
-    child.send_signal(signal.SIGINT)
-    assert child.stdout.read() == "interrupted 42\n"
-    assert child.wait(60) == 0
+    """
+    assert interrupted(program) == "interrupted 42\n"
 
 
 def test_ctrl_c_while_numbers_are_computed_leaves_the_interpreter_usable() -> None:
-    program = textwrap.dedent(
-        """
-        import phalanx, signal
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    program = """
+        import phalanx
         @phalanx.kernel
         def products(tl, x, out):
             tile = tl.load(x)
@@ -213,22 +199,14 @@ def test_ctrl_c_while_numbers_are_computed_leaves_the_interpreter_usable() -> No
             context.run(program)
         except KeyboardInterrupt:
             print("interrupted", context.run(lambda: float(phalanx.ones(3).numpy().sum())))
-        """
-    )
-    child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
-    assert child.stdout is not None
-    assert child.stdout.readline() == "ready\n"
-    child.send_signal(signal.SIGINT)
-    assert child.stdout.read().replace("ready\n", "") == "interrupted 3.0\n"
-    assert child.wait(60) == 0
+    """
+    assert interrupted(program) == "interrupted 3.0\n"
 
 
 def test_ctrl_c_while_an_algorithm_is_chosen_leaves_the_interpreter_usable() -> None:
-    program = textwrap.dedent(
-        """
-        import phalanx, signal
+    program = """
+        import phalanx
         import phalanx.distributed as dist
-        signal.signal(signal.SIGINT, signal.default_int_handler)
         def worker(rank):
             dist.init_process_group()
             if rank == 0:
@@ -241,15 +219,8 @@ def test_ctrl_c_while_an_algorithm_is_chosen_leaves_the_interpreter_usable() -> 
             context.spawn(worker, nprocs=64)
         except KeyboardInterrupt:
             print("interrupted", context.spawn(lambda rank: rank, nprocs=2))
-        """
-    )
-    child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
-    assert child.stdout is not None
-    assert child.stdout.readline() == "ready\n"
-    time.sleep(0.2)
-    child.send_signal(signal.SIGINT)
-    assert child.stdout.read() == "interrupted [0, 1]\n"
-    assert child.wait(60) == 0
+    """
+    assert interrupted(program) == "interrupted [0, 1]\n"
 
 
 def test_async_ranks(quad: phalanx.Context) -> None:

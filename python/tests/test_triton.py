@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
-import textwrap
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +19,7 @@ triton = pytest.importorskip("triton", reason="triton is not installed")
 import phalanx.distributed as dist  # noqa: E402
 import phalanx.triton  # noqa: E402
 import triton_kernels as kernels  # noqa: E402
+from interrupts import interrupted  # noqa: E402
 from phalanx.errors import ArgumentError, KernelError, PhalanxError  # noqa: E402
 from phalanx.triton.driver import PhalanxDriver  # noqa: E402
 
@@ -481,40 +479,20 @@ def test_the_program_tells_of_a_script_that_fails(tmp_path: Path) -> None:
     assert ran.returncode == 1 and "failed: exit status: 1" in ran.stderr and "double" in ran.stderr
 
 
-def test_ctrl_c_ends_a_kernel(tmp_path: Path) -> None:
-    script = tmp_path / "script.py"
-    script.write_text(
-        textwrap.dedent(
-            f"""
-            import signal, sys
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-            sys.path.insert(0, {str(HERE)!r})
-            import numpy as np, triton_kernels
-            x = np.zeros(1, np.int32)
-            triton_kernels.three_axes[(1,)](x, WIDTH=1, DEPTH=1)
-            print("ready", flush=True)
-            try:
-                triton_kernels.endless[(1,)](x)
-            except KeyboardInterrupt:
-                print("interrupted", flush=True)
-            """
-        )
-    )
-    environment = {**os.environ, "TRITON_DEFAULT_BACKEND": "phalanx", "PHALANX_STEP_LIMIT": str(10**15)}
-    with subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True, env=environment) as child:
-        assert child.stdout is not None
-        assert child.stdout.readline() == "ready\n"
+def test_ctrl_c_ends_a_kernel() -> None:
+    program = f"""
+        sys.path.insert(0, {str(HERE)!r})
+        import numpy as np, triton_kernels
+        x = np.zeros(1, np.int32)
+        triton_kernels.three_axes[(1,)](x, WIDTH=1, DEPTH=1)
         try:
-            # The kernel may not have begun, and Python ignores what is raised in a destructor: ask again.
-            for _ in range(300):
-                if child.poll() is not None:
-                    break
-                child.send_signal(signal.SIGINT)
-                with suppress(subprocess.TimeoutExpired):
-                    child.wait(0.2)
-            assert "interrupted" in child.stdout.read()
-        finally:
-            child.kill()
+            print("ready", flush=True)
+            triton_kernels.endless[(1,)](x)
+        except KeyboardInterrupt:
+            print("interrupted", flush=True)
+    """
+    environment = {**os.environ, "TRITON_DEFAULT_BACKEND": "phalanx", "PHALANX_STEP_LIMIT": str(10**15)}
+    assert interrupted(program, environment) == "interrupted\n"
 
 
 # The guide.
