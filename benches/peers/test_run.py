@@ -6,6 +6,7 @@ Run with `python3 -m unittest discover -s benches/peers`.
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import itertools
 import json
@@ -421,7 +422,7 @@ class PythonSuite(unittest.TestCase):
             return Outcome({"cpu_s": 6.0} if name == "simpy_ring.py" else costs, 1.0)
 
         replaced = {
-            "python_with": lambda _: Path("python3"), "run_checked": lambda _: None, "run_json": run_json,
+            "python_with": lambda _: Path("python3"), "run_checked": lambda _, **__: None, "run_json": run_json,
             "cargo_program": lambda *_: Path("ranks_bench"), "cpu_of": lambda command: 0.03 * int(command[-1]),
         }  # fmt: skip
         with contextlib.ExitStack() as stack:
@@ -658,6 +659,20 @@ class RunningPrograms(unittest.TestCase):
             path = self.program(f"#!/bin/sh\necho '{printed}'\n")
             with self.subTest(printed), self.assertRaisesRegex(BenchError, "did not print one JSON object"):
                 programs.run_json([path])
+
+    def test_a_program_beyond_its_limit_takes_its_children_with_it(self) -> None:
+        end, begin = os.pipe()
+        self.addCleanup(os.close, end)
+        # The child keeps an end of the pipe open for as long as it lives.
+        script = f"exec sh -c 'sleep 600 & wait' <&{begin}"
+        os.set_inheritable(begin, True)
+        with (
+            unittest.mock.patch("subprocess.Popen", functools.partial(subprocess.Popen, pass_fds=[begin])),
+            self.assertRaisesRegex(BenchError, "did not end within 1 s"),
+        ):
+            programs.run_checked(["sh", "-c", script], limit_s=1)
+        os.close(begin)
+        self.assertEqual(os.read(end, 1), b"", "nobody is left to hold the pipe")
 
     def test_a_program_that_is_not_there_is_named(self) -> None:
         with self.assertRaisesRegex(BenchError, "cannot start `nowhere`: No such file"):

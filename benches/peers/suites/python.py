@@ -9,7 +9,7 @@ import resource
 from pathlib import Path
 
 from interpreter import python_with
-from programs import HERE, ROOT, Progress, cargo_program, run_checked, run_json
+from programs import BUILD_LIMIT_S, HERE, ROOT, Progress, cargo_program, run_checked, run_json
 from report import Row
 
 SUMMARY = "kernels and ranks in Python, against their limits, SimPy and numpy"
@@ -28,7 +28,7 @@ def run(quick: bool, progress: Progress) -> list[Row]:
     """Installs the package and measures."""
     python = python_with(HERE / "requirements.txt")
     progress.say("building and installing the package")
-    run_checked([python, "-m", "pip", "install", "--quiet", str(ROOT)])
+    run_checked([python, "-m", "pip", "install", "--quiet", str(ROOT)], limit_s=BUILD_LIMIT_S)
     progress.say("kernels, ranks and copies in Python")
     values = run_json([python, HERE / "python_costs.py", *(["--quick"] if quick else [])]).values
     rows = [

@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 
 from interpreter import python_with
-from programs import HERE, ROOT, Progress, cargo_program, run_checked, run_json
+from programs import BUILD_LIMIT_S, HERE, ROOT, Progress, cargo_program, run_checked, run_json
 from report import Row
 
 SUMMARY = "Triton kernels, against Triton's interpreter"
@@ -24,7 +24,7 @@ def run(quick: bool, progress: Progress) -> list[Row]:
     """Installs the package and Triton, and measures."""
     python = python_with(HERE / "requirements.txt")
     progress.say("building and installing the package")
-    run_checked([python, "-m", "pip", "install", "--quiet", "triton==3.9.0", str(ROOT)])
+    run_checked([python, "-m", "pip", "install", "--quiet", "triton==3.9.0", str(ROOT)], limit_s=BUILD_LIMIT_S)
     progress.say("kernels on Triton's interpreter")
     peer = measured(python, "interpreter", "TRITON_INTERPRET=1", quick)
     progress.say("kernels on Phalanx")
