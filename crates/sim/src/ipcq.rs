@@ -262,8 +262,10 @@ pub(crate) struct Edge {
 /// A credit on its way home.
 #[derive(Default)]
 pub(crate) struct Returning {
-    /// Critical path of the credit; its end is the arrival at the sender.
+    /// Critical path to the release of the slot.
     pub(crate) path: Path,
+    /// Arrival at the sender, if the credit needs no packet.
+    pub(crate) arrival: Time,
     /// Key of the credit's event.
     pub(crate) key: Key,
 }

@@ -8,6 +8,8 @@
 //! - **REC-4 (again).** A report can be made again: the second one has what the first one had, and what came after.
 //! - **REC-5 (on demand).** A run that is asked for no critical path keeps no steps; its report is that of the same run with one,
 //!   but for the path.
+//! - **REC-6 (named).** Every wait for a credit on a critical path is a part: that of the port out of the sender's SIP, or of the
+//!   store channel of its PE. So is every latency inside a SIP: that of the stage that the bytes wait for.
 
 mod causes;
 mod fold;

@@ -11,7 +11,7 @@
 //!
 //! `machine/flights.rs` keeps the order of arrival.
 
-use crate::record::{Gap, Path, Record, Use};
+use crate::record::{Path, Record, Use};
 use crate::spec::WireSpec;
 use crate::stall::Kind;
 use crate::time::Time;
@@ -20,15 +20,27 @@ use crate::time::Time;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Wire {
     free: Time,
-    /// Critical path to `free`, which a waiting user takes over.
+    /// Critical path to `free`, which a waiting user takes over; without the last turn while that is unnoted.
     last: Path,
+    unnoted: Option<UnnotedTurn>,
     pub(crate) busy: Time,
     pub(crate) bytes: u64,
     pub(crate) turns: u64,
     pub(crate) first: Time,
 }
 
-crate::portable!(struct Wire { free, last, busy, bytes, turns, first });
+crate::portable!(struct Wire { free, last, unnoted, busy, bytes, turns, first });
+
+/// A turn until the end of the wire's last one, which is a step of the critical path only if someone waits for it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct UnnotedTurn {
+    pub(crate) start: Time,
+    /// The stage whose latency came before the turn.
+    pub(crate) before: Use,
+    pub(crate) what: Use,
+}
+
+crate::portable!(struct UnnotedTurn { start, before, what });
 
 /// The use of a wire from `start` to `end`.
 #[derive(Clone, Copy, Debug)]
@@ -40,11 +52,23 @@ pub(crate) struct Turn {
 }
 
 impl Wire {
-    /// Takes the wire for `span`, not before `ready`. If the turn waits for the end of another turn, `path` becomes the
+    /// Makes steps of the last turn, for who waits for its end.
+    #[inline]
+    pub(crate) fn note_turn(&mut self, record: &mut Record) {
+        if let Some(UnnotedTurn { start, before, what }) = self.unnoted.take() {
+            if start > self.last.at() {
+                record.step_of(&mut self.last, start, before.for_kind(Kind::Latency));
+            }
+            record.step_of(&mut self.last, self.free, what);
+        }
+    }
+
+    /// Takes the wire for `span`, not before `ready`. The turn before is noted if it has not ended at `ready`. If the turn waits for the end of another turn, `path` becomes the
     /// critical path of that turn.
     #[inline]
     pub(crate) fn take(&mut self, ready: Time, span: Time, bytes: u64, path: &mut Path) -> Turn {
         let start = if self.free > ready {
+            debug_assert!(self.unnoted.is_none(), "REC-1: who waits notes the turn before");
             // A cut-through turn may end before its last byte arrives: the path of that byte is not the path to here.
             if self.last.at() <= self.free {
                 *path = self.last;
@@ -71,20 +95,24 @@ impl Wire {
             self.free = end;
         }
         self.last = *path;
+        self.unnoted = None;
     }
 
     /// Sets the critical path from `path` before the turn, and returns it: the caller advances it to the end.
     #[inline]
     pub(crate) fn leave_with(&mut self, end: Time, path: &Path) -> &mut Path {
-        if end > self.free {
-            self.busy += end - self.free;
-            self.free = end;
-        }
-        self.last = *path;
+        self.leave(end, path);
         &mut self.last
     }
 
-    /// Returns the critical path to the end of the last turn.
+    /// Sets the critical path from `path` before the last turn, which is noted when someone waits for it.
+    #[inline]
+    pub(crate) fn leave_unnoted(&mut self, path: &Path, turn: UnnotedTurn) {
+        self.last = *path;
+        self.unnoted = Some(turn);
+    }
+
+    /// Returns the critical path to the end of the last turn, if that is noted.
     pub(crate) fn last(&self) -> &Path {
         &self.last
     }
@@ -152,11 +180,11 @@ impl Flight {
         let span = spec.bandwidth.time_for(self.bytes);
         if wire.free > self.head {
             self.note_wait(wire, stage.kind());
+            wire.note_turn(record);
         }
         let turn = wire.take(self.head, span, self.bytes, &mut self.path);
-        let path = wire.leave_with(turn.end, &self.path);
-        path.advance(turn.start, Gap::Latency);
-        record.step_of(path, turn.end, stage);
+        let unnoted = UnnotedTurn { start: turn.start, before: self.slowest, what: stage };
+        wire.leave_unnoted(&self.path, unnoted);
         self.head = turn.start;
         if turn.end >= self.tail {
             (self.tail, self.slowest) = (turn.end, stage);
@@ -214,7 +242,7 @@ pub(crate) fn is_free(spec: &WireSpec) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{Entry, Resource, Sums, stack_of};
+    use crate::record::{Entry, Gap, Resource, Sums, stack_of};
     use crate::time::Rate;
     use proptest::prelude::*;
 
@@ -289,15 +317,15 @@ mod tests {
     #[test]
     fn wir_1_who_waits_takes_over_the_path_of_the_turn_before() {
         let mut wire = Wire::default();
-        let mut first = Path::starting(Time::ns(3), Gap::Credit);
+        let mut first = Path::starting(Time::ns(3), Gap::Link);
         let turn = wire.take(Time::ns(3), Time::ns(10), 1, &mut first);
         first.advance(turn.end, Gap::Link);
         wire.leave(turn.end, &first);
-        let mut second = Path::starting(Time::ns(5), Gap::Latency);
+        let mut second = Path::starting(Time::ns(5), Gap::Link);
         let turn = wire.take(Time::ns(5), Time::ns(1), 1, &mut second);
         assert_eq!((turn.start, second.at()), (Time::ns(13), Time::ns(13)), "WIR-1");
-        assert_eq!(second.gaps(), [0, 10_000, 3_000], "WIR-1");
-        let mut third = Path::starting(Time::ns(20), Gap::Latency);
+        assert_eq!(second.gaps(), [13_000], "WIR-1");
+        let mut third = Path::starting(Time::ns(20), Gap::Link);
         wire.take(Time::ns(20), Time::ns(1), 1, &mut third);
         assert_eq!(third.at(), Time::ns(20), "who does not wait keeps its own");
     }

@@ -222,6 +222,7 @@ impl Program {
         let sip = &mut *self.world.sips[self.pe.sip as usize].borrow_mut();
         let wire = sip.pes[self.index].engine(engine);
         if wire.free() == end {
+            wire.note_turn(&mut sip.record);
             return *wire.last();
         }
         let mut path = self.path.get();

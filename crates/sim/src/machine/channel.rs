@@ -12,10 +12,11 @@ use super::flights::{Journey, Purpose};
 use super::noc::Route;
 use super::transfer::Transfer;
 use super::{Engine, Sip, World};
-use crate::record::{Gap, Op, Path, Use};
+use crate::record::{Op, Path, Use};
+use crate::stall::Kind;
 use crate::time::Time;
 use crate::topology::PeId;
-use crate::wire::{Flight, Waited};
+use crate::wire::{Flight, UnnotedTurn, Waited};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
@@ -265,13 +266,14 @@ impl World {
         let Sip { pes, record, .. } = sip;
         if self.spec.dma.outstanding > 1 {
             let mut left = begun.path;
-            left.advance(head, Gap::Latency);
+            if head > left.at() {
+                record.step_of(&mut left, head, channel.for_kind(Kind::Latency));
+            }
             record.step_of(&mut left, tail, channel);
             pes[index].queue(Engine::Store).under_way.push_back(UnderWay::Left(left));
         } else {
-            let left = pes[index].store.leave_with(tail, &begun.path);
-            left.advance(head, Gap::Latency);
-            record.step_of(left, tail, channel);
+            let turn = UnnotedTurn { start: head, before: channel, what: channel };
+            pes[index].store.leave_unnoted(&begun.path, turn);
         }
         record.op(|| Op::new((start, tail), channel.resource(), "send", bytes));
         let flight = begun.flight(bytes, channel);
@@ -295,9 +297,14 @@ impl World {
             self.begin_overlapping(sip, ask, (engine, bytes), transfer, &mut path)
         } else {
             let span = dma.latency + dma.bandwidth.time_for(bytes);
-            let pe = sip.pe(ask.pe);
-            let turn = pe.engine(engine).take(ask.at, span, bytes, &mut path);
-            pe.queue(engine).is_held = transfer.is_some();
+            let index = sip.index(ask.pe);
+            let Sip { pes, record, .. } = sip;
+            let wire = pes[index].engine(engine);
+            if wire.free() > ask.at {
+                wire.note_turn(record);
+            }
+            let turn = wire.take(ask.at, span, bytes, &mut path);
+            pes[index].queue(engine).is_held = transfer.is_some();
             (turn.start, turn.end)
         };
         let head = start + dma.latency;
@@ -325,10 +332,12 @@ impl World {
         {
             (ready, *path) = (before.at(), before);
         }
-        let wire = pes[index].engine(engine);
+        let (wire, what) = (pes[index].engine(engine), engine.used(ask.pe));
+        if wire.free() > ready {
+            wire.note_turn(record);
+        }
         let turn = wire.take(ready, dma.bandwidth.time_for(bytes), bytes, path);
-        let left = wire.leave_with(turn.end, path);
-        record.step_of(left, turn.end, engine.used(ask.pe));
+        wire.leave_unnoted(path, UnnotedTurn { start: path.at(), before: what, what });
         if let Some(transfer) = transfer {
             let transfer = UnderWay::Transfer(transfer.clone());
             pes[index].queue(engine).under_way.push_back(transfer);

@@ -6,7 +6,8 @@ use super::noc;
 use super::packet::{Packet, PacketKind};
 use super::shards::Home;
 use crate::ipcq::{Backpressure, Edge, InSwitch, Returning};
-use crate::record::{Gap, Path};
+use crate::record::{Gap, Path, Resource};
+use crate::stall::Kind;
 use crate::time::Time;
 use crate::topology::PeId;
 
@@ -19,8 +20,8 @@ impl World {
             return;
         }
         while !edge.returning.is_empty() {
-            let Returning { path, key } = &edge.returning[0];
-            if !self.sim.has_passed(path.at(), *key) {
+            let Returning { arrival, key, .. } = &edge.returning[0];
+            if !self.sim.has_passed(*arrival, *key) {
                 return;
             }
             edge.returning.pop();
@@ -33,8 +34,8 @@ impl World {
     pub(super) fn expect_credit(&self, edge: &Edge, number: u32) {
         let last = edge.pending() - 1;
         if last < edge.returning.len() {
-            let Returning { path, key } = &edge.returning[last];
-            self.schedule_as(*key, path.at(), edge.name.from.sip, Act::Credit, number);
+            let Returning { arrival, key, .. } = &edge.returning[last];
+            self.schedule_as(*key, *arrival, edge.name.from.sip, Act::Credit, number);
         }
     }
 
@@ -55,7 +56,7 @@ impl World {
         let returning = edge.returning.push();
         returning.path = *path;
         returning.path.advance(now, Gap::Dependency);
-        returning.path.advance(arrival, Gap::Credit);
+        returning.arrival = arrival;
         if !edge.lazy {
             self.send_credit(edge, number, arrival, path);
             let group = edge.group.filter(|_| edge.name.in_switch() == InSwitch::Reduction);
@@ -78,7 +79,6 @@ impl World {
         let arrival = now + edge.credit_latency;
         let mut home = *path;
         home.advance(now, Gap::Dependency);
-        home.advance(arrival, Gap::Credit);
         if edge.lazy {
             self.credit_abroad(edge, number, home, Home::Lazily(arrival));
             return None;
@@ -125,7 +125,6 @@ impl World {
     pub(super) fn credit(&self, number: u32) {
         let mut edges = self.edges.borrow_mut();
         let edge = &mut edges.list[number as usize];
-        let now = self.sim.now();
         edge.credits += 1;
         let pending = edge.pending();
         let Returning { path, .. } = edge.returning.pop().expect("IPC-3: a credit was sent");
@@ -133,7 +132,7 @@ impl World {
             return;
         }
         let mut path = *path;
-        path.advance(now, Gap::Credit);
+        self.note_credit_wait(edge, &mut path);
         if edge.sender.is_some() {
             edge.last_wait = path;
         }
@@ -176,11 +175,26 @@ impl World {
     pub(super) fn retry(&self, number: u32) {
         let edge = &mut self.edges.borrow_mut().list[number as usize];
         edge.retry_scheduled = false;
-        let now = self.sim.now();
         while edge.credits > 0 && edge.pending() > 0 {
             let mut path = edge.messages[edge.arrived + edge.in_flight].path;
-            path.advance(now, Gap::Credit);
+            self.note_credit_wait(edge, &mut path);
             self.resume_sender(edge, number, path);
         }
+    }
+
+    /// Notes that a message has waited for a credit until now: at the port out of its SIP, or in its PE if it stays in the SIP.
+    #[inline]
+    fn note_credit_wait(&self, edge: &Edge, path: &mut Path) {
+        let (now, from) = (self.sim.now(), edge.name.from);
+        if now <= path.at() {
+            return;
+        }
+        let sip = &mut *self.sips[from.sip as usize].borrow_mut();
+        let resource = if from.sip == edge.name.to.sip {
+            Resource::Store(from)
+        } else {
+            Resource::Link { from: from.sip, to: sip.ports[edge.port].to }
+        };
+        sip.record.step(path, now, Kind::Credit, resource);
     }
 }

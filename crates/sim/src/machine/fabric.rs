@@ -99,7 +99,9 @@ fn over_link(
     let resource = Resource::Link { from: side.number, to: link.to };
     let mut path = flight.path;
     let turn = link.wire.take(flight.head, part.span, part.bytes, &mut path);
-    path.advance(turn.start, Gap::Latency);
+    if turn.start > path.at() {
+        side.record.step_of(&mut path, turn.start, flight.slowest.for_kind(Kind::Latency));
+    }
     let left = turn.end.max(part.ready);
     let is_behind = part.ready > turn.end;
     let slowest = if is_behind { flight.slowest } else { Use::new(resource, Kind::Link) };

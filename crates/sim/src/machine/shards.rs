@@ -105,6 +105,16 @@ pub(crate) enum Home {
     Packed,
 }
 
+impl Home {
+    /// Returns the arrival at the sender; zero if a packet knows it.
+    fn arrival(self) -> Time {
+        match self {
+            Self::Lazily(time) | Self::At(time) => time,
+            Self::Packed => Time::ZERO,
+        }
+    }
+}
+
 crate::portable!(enum Home { 0 => Lazily(time), 1 => At(time), 2 => Packed });
 
 /// The part of a run that this machine has.
@@ -401,7 +411,8 @@ impl World {
                 self.receive(key, time, to, Act::Arrive, number);
             }
             Crossing::Credit { edge, path, key, home } => {
-                self.take_credit(own(edge), Returning { path, key }, home);
+                let arrival = home.arrival();
+                self.take_credit(own(edge), Returning { path, arrival, key }, home);
             }
             Crossing::Packet { act, time, key, packet } => {
                 let packet = Packet { edge: own(packet.edge), ..packet };

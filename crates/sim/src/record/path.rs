@@ -26,21 +26,17 @@ crate::portable!(struct Path { at, last, gaps });
 /// A kind of time between two steps of a path.
 #[derive(Clone, Copy)]
 pub(crate) enum Gap {
-    /// [`Kind::Latency`].
-    Latency,
     /// [`Kind::Link`].
     Link,
-    /// [`Kind::Credit`].
-    Credit,
     /// [`Kind::Dependency`].
     Dependency,
 }
 
 /// The time between the steps of a path, from its start, by [`Gap`]; dependencies are left out.
-pub(crate) type Gaps = [u64; 3];
+pub(crate) type Gaps = [u64; 1];
 
 /// The kinds of the numbers of [`Gaps`].
-const GAP_KINDS: [Kind; 3] = [Kind::Latency, Kind::Link, Kind::Credit];
+const GAP_KINDS: [Kind; 1] = [Kind::Link];
 
 impl Path {
     /// Returns a chain that begins at `at`, with all time before it spent on `gap`.
@@ -268,26 +264,26 @@ mod tests {
     fn rec_1_a_path_accounts_for_every_picosecond() {
         let (mut steps, mut sums) = (steps(3, false), Sums::default());
         let mut path = Path::starting(Time::ps(5), Gap::Dependency);
-        for (to, kind) in [(9, Kind::Dma), (11, Kind::Link), (30, Kind::Compute)] {
+        for (to, kind) in [(9, Kind::Dma), (11, Kind::Credit), (30, Kind::Compute)] {
             let (what, before) = (Use::new(Resource::Host(3), kind), path.at());
             steps.add(&mut path, Time::ps(to), what);
             sums.add(what, path.at() - before);
-            path.advance(Time::ps(to + 2), Gap::Latency);
-            path.advance(Time::ps(to), Gap::Credit);
+            path.advance(Time::ps(to + 2), Gap::Link);
+            path.advance(Time::ps(to), Gap::Link);
         }
         assert_eq!((path.at(), path.last().sip()), (Time::ps(32), Some(3)));
         let stack = stack_of(&sums.take(), path.gaps(), path.at());
-        let times = [Kind::Dma, Kind::Compute, Kind::Latency, Kind::Dependency]
+        let times = [Kind::Dma, Kind::Compute, Kind::Link, Kind::Dependency]
             .map(|kind| stack.get(kind).as_ps());
         assert_eq!((times, stack.total()), ([4, 17, 6, 5], path.at()), "REC-1");
-        assert_eq!(stack.get(Kind::Credit), Time::ZERO, "REC-1: no way back");
+        assert_eq!(stack.get(Kind::Credit), Time::ZERO, "REC-1: it began when it ended");
     }
 
-    /// Takes `count` steps of a picosecond, each after a picosecond without credit; returns their numbers.
+    /// Takes `count` steps of a picosecond, each after a picosecond behind a wire; returns their numbers.
     fn walk(steps: &mut Steps, count: u64) -> Vec<StepId> {
         let mut path = Path::default();
         let step = |step| {
-            path.advance(Time::ps(2 * step - 1), Gap::Credit);
+            path.advance(Time::ps(2 * step - 1), Gap::Link);
             steps.add(&mut path, Time::ps(2 * step), Use::new(Resource::Host(1), Kind::Link));
             path.last()
         };
@@ -302,7 +298,7 @@ mod tests {
         for (at, id) in (1..).zip(ids) {
             let Some(Entry::Step(step)) = steps.get(id) else { panic!("REC-3: {id:?} is lost") };
             assert_eq!(step.to, Time::ps(2 * at), "REC-3");
-            assert_eq!(steps.gaps_before(id), Some([0, 0, at]), "REC-3");
+            assert_eq!(steps.gaps_before(id), Some([at]), "REC-3");
         }
     }
 }

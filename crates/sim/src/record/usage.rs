@@ -115,10 +115,10 @@ impl Use {
         }
     }
 
-    /// True for a wire between SIPs, or between a SIP and its host.
+    /// True for the bytes on a wire between SIPs, or between a SIP and its host; not for a wait for a credit before it.
     #[inline]
     pub(crate) fn is_wire_outside(self) -> bool {
-        (7..=10).contains(&self.variant())
+        (7..=10).contains(&self.variant()) && self.kind() != Kind::Credit
     }
 
     #[inline]
@@ -189,7 +189,8 @@ pub(super) mod tests {
             prop_assert_eq!((other.resource(), other.kind()), (resource, Kind::Latency));
             what.set_mark(mark);
             prop_assert_eq!((what.resource(), what.kind(), what.mark()), (resource, kind, mark));
-            prop_assert_eq!((what.code(), what.is_wire_outside()), (code, resource.is_wire_outside()));
+            let is_outside = resource.is_wire_outside() && kind != Kind::Credit;
+            prop_assert_eq!((what.code(), what.is_wire_outside()), (code, is_outside));
         }
     }
 }

@@ -136,8 +136,7 @@ impl Walk {
         Some((step.parent, step.from, before))
     }
 
-    /// The cut lies between two steps, where time may be of several kinds: latencies come before waits, so the time
-    /// before the cut is taken from the kinds in their usual order.
+    /// The cut lies between two steps: the time behind a wire comes before a wait, so it is taken from the time before the cut.
     fn stop_between(&mut self, (start, first): (Time, Gaps), (end, last): (Time, Gaps)) {
         if self.since == Time::ZERO {
             return;

@@ -57,6 +57,16 @@ proptest! {
     }
 
     #[test]
+    fn rec_6_waits_for_credits_and_latencies_are_parts_of_any_path(scenario in scenarios()) {
+        let path = scenario.run(without_data()).0.unwrap().critical_path;
+        for kind in [Kind::Credit, Kind::Latency] {
+            let parts = path.parts.iter().filter(|part| part.kind == kind);
+            let named = parts.fold(Time::ZERO, |sum, part| sum + part.time);
+            prop_assert_eq!(named, path.spent.get(kind), "REC-6: {}", kind);
+        }
+    }
+
+    #[test]
     fn rec_5_a_run_without_a_critical_path_differs_in_nothing_else(scenario in scenarios()) {
         let mut whole = scenario.run(without_data()).0.unwrap();
         let options = Options { critical_path: false, ..without_data() };

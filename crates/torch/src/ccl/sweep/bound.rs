@@ -1,6 +1,6 @@
 //! The bottleneck of a collective.
 
-use phalanx_sim::report::Report;
+use phalanx_sim::report::{PathPart, Report};
 use phalanx_sim::stall::Kind;
 use std::fmt;
 
@@ -43,7 +43,9 @@ impl Bound {
     pub(crate) fn of(report: &Report) -> Self {
         let path = &report.critical_path;
         let spent = |kind| u128::from(path.spent.get(kind).as_ps());
-        let outside = path.parts.iter().filter(|part| part.resource.is_wire_outside());
+        let is_on_wire =
+            |part: &&PathPart| part.resource.is_wire_outside() && part.kind != Kind::Credit;
+        let outside = path.parts.iter().filter(is_on_wire);
         let on_wires: u128 = outside.map(|part| u128::from(part.time.as_ps())).sum();
         let behind = u128::from(path.latency.as_ps());
         // The recorded steps divide the time of links into wires and latency; without steps, all of it is latency.
