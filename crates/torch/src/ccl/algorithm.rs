@@ -8,7 +8,7 @@
 
 use super::algorithms::{
     bidirectional_ring, direct, double_tree, halving_doubling, hierarchical, multi_ring, nvls,
-    recursive_doubling, ring, torus_2d, tree, two_level,
+    recursive_doubling, ring, torus_2d, tree, two_hop, two_level,
 };
 use super::channels::Channels;
 use super::config::Plan;
@@ -250,6 +250,7 @@ impl Algorithm {
         double_tree::ALGORITHM,
         two_level::ALGORITHM,
         nvls::ALGORITHM,
+        two_hop::ALGORITHM,
     ];
 
     /// The built-in algorithm called `name`.

@@ -14,4 +14,5 @@ pub(super) mod recursive_doubling;
 pub(super) mod ring;
 pub(super) mod torus_2d;
 pub(super) mod tree;
+pub(super) mod two_hop;
 pub(super) mod two_level;

@@ -15,7 +15,8 @@
 //! - **PRO-5 (a step moves a batch).** Inside a node, a step of a protocol with a `batch` moves so many bytes of each channel: all threads
 //!   of a channel send their words at once. Further batches of a message follow one after the other, and make the step longer.
 //! - **PRO-6 (steps of a ring add up).** Inside a node, a channel is one block of threads that handles the steps of a ring one after the
-//!   other: their costs overlap with nothing.
+//!   other: the costs of words (LL, LL128) overlap with nothing. Slices of Simple follow each other through the ring; what is left is a step
+//!   for each doubling of the ranks, and one step where every block goes to its rank at once.
 
 mod nccl;
 mod rccl;
@@ -192,13 +193,19 @@ impl Profile {
     }
 }
 
-/// The costs of a ring inside a node: its steps are in the start, since they overlap with nothing (PRO-6).
+/// The costs of an algorithm inside a node whose steps are in the start: those of a ring, and the one step of blocks that go to their ranks
+/// in slices (PRO-6).
 fn one_after_the_other(costs: ProtocolSpec, pair: Pair, situation: &Situation<'_>) -> ProtocolSpec {
-    if pair.module != "ring" || situation.nodes() > 1 {
+    if situation.nodes() > 1 {
         return costs;
     }
     let rounds = if situation.operation == Operation::AllReduce { 2 } else { 1 };
-    let steps = rounds * (situation.ranks() as u64).saturating_sub(1);
+    let steps = match (pair.module, pair.protocol) {
+        ("ring", Protocol::Simple) => situation.doublings(),
+        ("ring", _) => rounds * (situation.ranks() as u64).saturating_sub(1),
+        ("direct", Protocol::Simple) => rounds,
+        _ => return costs,
+    };
     let steps = Time::ps(costs.step.as_ps().saturating_mul(steps));
     ProtocolSpec { start: costs.start + steps, step: Time::ZERO, ..costs }
 }
@@ -360,6 +367,33 @@ mod tests {
         assert_eq!(steps(Operation::AllGather, 8) - steps(Operation::AllGather, 2), 6 * step);
         assert_eq!(steps(Operation::AllReduce, 8) - steps(Operation::AllGather, 8), 7 * step);
         assert_eq!(steps(Operation::ReduceScatter, 4), steps(Operation::AllGather, 4), "PRO-6");
+    }
+
+    #[test]
+    fn pro_6_slices_of_simple_pay_a_step_for_each_doubling() {
+        let machine = MachineSpec::preset("hgx-a100").unwrap();
+        let profile = Profile::of(&machine, None).unwrap();
+        let simple = *profile.costs(Protocol::Simple).unwrap();
+        let steps = |operation, ranks: u32, doublings: u64| {
+            let bytes = 256 << 20;
+            let trial = Trial::new(operation, (0..ranks).collect(), bytes / 4);
+            let plan = profile.choose(&machine, &trial).unwrap();
+            assert_eq!((&*plan.name, plan.edge.delay), ("ring/simple", Time::ZERO), "PRO-6");
+            let own = trial.bytes() as u64 / u64::from(ranks);
+            let copied = simple.copy.map_or(Time::ZERO, |copy| copy.time_for(own));
+            let known = (simple.start + copied).as_ps() + profile.spread.as_ps() * doublings;
+            plan.start.as_ps() - known
+        };
+        let step = simple.step.as_ps();
+        let exchange = Trial::new(Operation::AllToAll, (0..8).collect(), 1 << 20);
+        let plan = profile.choose(&machine, &exchange).unwrap();
+        assert_eq!((&*plan.name, plan.edge.delay), ("direct/simple", Time::ZERO), "PRO-6: one");
+        for (ranks, doublings) in [(2, 1), (4, 2), (5, 3), (8, 3)] {
+            for operation in [Operation::AllReduce, Operation::AllGather] {
+                let got = steps(operation, ranks, doublings);
+                assert_eq!(got, step * doublings, "PRO-6: {operation}, {ranks} ranks");
+            }
+        }
     }
 
     #[test]

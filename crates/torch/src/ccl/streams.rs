@@ -75,12 +75,15 @@ impl Stream {
 /// The queues of a stream: those of all streams leave half of the scratch memory to the tiles of all streams.
 fn queues(edge: EdgeSpec, scratch: Capacity, stream: Stream) -> EdgeSpec {
     let receivers = stream.receivers_of_one() * stream.streams;
-    let mut fitted = fitting(edge, scratch, receivers.max(2));
-    if let Capacity::Limited(Bytes(scratch)) = scratch {
-        let tiles = (stream.streams * TILES) as u64;
-        fitted.slot_size = fitted.slot_size.min((scratch / 2 / tiles / 16 * 16).max(16));
-    }
-    fitted
+    with_room_for(stream.streams, fitting(edge, scratch, receivers.max(2)), scratch)
+}
+
+/// Queues with slots no larger than the tiles of so many streams in half of the scratch memory.
+pub(super) fn with_room_for(streams: usize, edge: EdgeSpec, scratch: Capacity) -> EdgeSpec {
+    let Capacity::Limited(Bytes(scratch)) = scratch else { return edge };
+    let tiles = (streams * TILES) as u64;
+    let slot_size = edge.slot_size.min((scratch / 2 / tiles / 16 * 16).max(16));
+    EdgeSpec { slot_size, ..edge }
 }
 
 /// Runs streams side by side until all of them have ended, or one has failed.

@@ -251,7 +251,7 @@ fn share(len: usize, index: usize, count: usize) -> Range<usize> {
 }
 
 /// Algorithms that need a machine of a certain kind.
-pub(crate) const GRIDS: [&str; 4] = ["torus_2d", "multi_ring", "two_level", "nvls"];
+pub(crate) const GRIDS: [&str; 5] = ["torus_2d", "multi_ring", "two_level", "nvls", "two_hop"];
 
 /// A machine that `algorithm` fits: `bare`, or a grid for those that need one.
 pub(crate) fn machine_for(algorithm: &str, ranks: usize) -> MachineSpec {
@@ -263,6 +263,7 @@ pub(crate) fn machine_for(algorithm: &str, ranks: usize) -> MachineSpec {
             let able = ["system.sips.multicast={}", "system.sips.reduction={}"];
             machine("bare", &[&count, "system.sips.topology=switch", able[0], able[1]])
         }
+        "two_hop" => machine("bare", &[&count, "system.sips.topology=fully_connected"]),
         _ => machine("bare", &[&count]),
     }
 }

@@ -8,7 +8,7 @@ use super::super::algorithm::{Algorithm, Operation, Running, never, unknown_work
 use super::super::channels::Channels;
 use super::super::part::{Part, fitting};
 use super::super::prefetch::LoadFrom;
-use super::super::streams::side_by_side;
+use super::super::streams::{side_by_side, with_room_for};
 use super::direct::rounds;
 use phalanx_sim::MachineSpec;
 use phalanx_sim::ipcq::{Backpressure, BufferKind, EdgeSpec};
@@ -76,8 +76,11 @@ struct Ends {
 }
 
 impl Ends {
-    fn open(part: Part, tl: Tl) -> Result<Self, KernelError> {
+    fn open(mut part: Part, tl: Tl) -> Result<Self, KernelError> {
         let (operation, rank) = (part.operation, part.rank);
+        // A chunk fills a slot: one that is cut once more would wait for a slot twice.
+        part.peers.edge = edge(&part, &tl, if operation.has_root() { 2 } else { part.ranks });
+        let edge = part.peers.edge;
         let combines = operation.combines();
         let spreads = !matches!(operation, Operation::ReduceScatter | Operation::Reduce);
         // An operation with a root has one segment, which the root owns.
@@ -85,7 +88,6 @@ impl Ends {
         let others: Vec<usize> = (0..part.ranks).filter(|other| *other != rank).collect();
         let owners: Vec<usize> = others.iter().copied().filter(|other| owns(*other)).collect();
         let pes: Vec<PeId> = others.iter().map(|other| part.peers.pe(*other)).collect();
-        let edge = edge(&part, &tl, if operation.has_root() { 2 } else { part.ranks });
         let channel = part.peers.channel;
         let (mut contributors, mut receivers) = (Vec::new(), Vec::new());
         for &owner in &owners {
@@ -162,12 +164,15 @@ impl Ends {
     }
 }
 
-/// The queues: in TCM, since a switch knows no others, with room for `receivers` of them.
+/// The streams of a rank: its own segment, what it gives and what it takes.
+const STREAMS: usize = 3;
+
+/// The queues: in TCM, since a switch knows no others, with room for `receivers` of them and for the tiles of all streams.
 fn edge(part: &Part, tl: &Tl, receivers: usize) -> EdgeSpec {
     let edge = EdgeSpec {
         buffer_kind: BufferKind::Tcm,
         backpressure: Backpressure::Sleep,
         ..part.peers.edge
     };
-    fitting(edge, tl.scratch_capacity(), receivers)
+    with_room_for(STREAMS, fitting(edge, tl.scratch_capacity(), receivers), tl.scratch_capacity())
 }

@@ -107,7 +107,7 @@ fn stated(algorithm: &str, x: &[f32], len: usize, at: usize) -> f32 {
             let turned: Vec<f32> = (0..ranks).map(|rank| x[(ranks - rank) % ranks]).collect();
             if half == 0 { round(x, owner) } else { round(&turned, owner) }
         }
-        "direct" => x.iter().copied().reduce(|sum, one| sum + one).unwrap(),
+        "direct" | "two_hop" => x.iter().copied().reduce(|sum, one| sum + one).unwrap(),
         "recursive_doubling" => pairwise(&folded(x)),
         "halving_doubling" => {
             let x = folded(x);
@@ -194,6 +194,8 @@ fn reductions_are_combined_in_the_same_order() {
                         "double_tree" => rooted(&x, root, at),
                         "two_level" => by_group(&x, segment(40, at % 40, 4), owner),
                         "nvls" => owner_last(&x, owner),
+                        "two_hop" if operation == Operation::Reduce => owner_last(&x, owner),
+                        "two_hop" => stated("two_hop", &x, 1, 0),
                         // The second half of a scattered segment goes the other way; a reduction to a root, the first.
                         "multi_ring" if (at % 40 < 20) == (operation == Operation::Reduce) => {
                             back(&x, owner)

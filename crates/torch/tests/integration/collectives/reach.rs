@@ -63,3 +63,25 @@ fn lnk_1_a_switch_reaches_90_percent() {
     let operations = [Operation::AllReduce, Operation::ReduceScatter, Operation::AllGather];
     check("pod-64", &operations, &["ring:32", "direct:32"]);
 }
+
+#[test]
+fn lnk_1_full_meshes_reach_90_percent() {
+    let operations = [
+        Operation::AllReduce,
+        Operation::ReduceScatter,
+        Operation::AllGather,
+        Operation::Broadcast,
+        Operation::Reduce,
+        Operation::AllToAll,
+    ];
+    for preset in ["gaudi3-8", "mi300x-8"] {
+        check(preset, &operations, &["two_hop:32", "two_hop:8"]);
+    }
+}
+
+#[test]
+fn lnk_1_a_switch_that_combines_reaches_90_percent() {
+    for preset in ["hgx-h100", "hgx-b200"] {
+        check(preset, &[Operation::AllReduce, Operation::AllGather], &["nvls:32", "ring:32"]);
+    }
+}
