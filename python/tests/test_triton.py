@@ -175,6 +175,19 @@ def test_do_bench_gives_simulated_milliseconds() -> None:
     assert (out == x + x).all()
 
 
+def test_configurations_that_differ_in_warps_alone_are_simulated_once() -> None:
+    from phalanx.triton import _device
+
+    device = phalanx.triton.use("hgx-h100")
+    assert device is _device.current()
+    configs = [triton.Config({"BLOCK": block}, num_warps=warps) for block in (64, 256) for warps in (1, 2, 4, 8)]
+    tuned = triton.autotune(configs, key=["count"])(kernels.add)
+    x, out = numbers(1024), np.zeros(1024, np.float32)
+    tuned[lambda meta: (triton.cdiv(1024, meta["BLOCK"]),)](x, x, out, 1024)
+    assert np.array_equal(out, x + x)
+    assert len(device._times) == 2
+
+
 def test_do_bench_of_nothing_is_no_number() -> None:
     assert np.isnan(triton.testing.do_bench(lambda: None))
 
