@@ -173,6 +173,19 @@ def test_do_bench_gives_simulated_milliseconds() -> None:
     assert (out == x + x).all()
 
 
+def test_configurations_that_differ_in_warps_alone_are_simulated_once() -> None:
+    from phalanx.triton import _device
+
+    device = phalanx.triton.use("hgx-h100")
+    assert device is _device.current()
+    configs = [triton.Config({"BLOCK": block}, num_warps=warps) for block in (64, 256) for warps in (1, 2, 4, 8)]
+    tuned = triton.autotune(configs, key=["count"])(kernels.add)
+    x, out = numbers(1024), np.zeros(1024, np.float32)
+    tuned[lambda meta: (triton.cdiv(1024, meta["BLOCK"]),)](x, x, out, 1024)
+    assert np.array_equal(out, x + x)
+    assert len(device._times) == 2
+
+
 def test_do_bench_of_nothing_is_no_number() -> None:
     assert np.isnan(triton.testing.do_bench(lambda: None))
 
@@ -349,6 +362,8 @@ def test_torch_on_the_device_computes_as_accelerators_do() -> None:
     kernels.matmul[(9,)](a, b, out, 96, 96, 96, 96, 1, 96, 1, 96, 1, **tiles)
     assert torch.equal(a @ b, out) and torch.equal(torch.matmul(a, b), out)
     assert (a @ b.float().half()).dtype == torch.float16 and (a.float() @ b.float()).dtype == torch.float32
+    with pytest.raises(RuntimeError):
+        torch.mm(a.reshape(1, 96, 96), b)
     x = (torch.randn((1200, 64)) - 2.3).half()
     grads = []
     for kind in (torch.float16, torch.float64):
@@ -357,6 +372,45 @@ def test_torch_on_the_device_computes_as_accelerators_do() -> None:
         grads.append(weight.grad.double())
     assert (grads[0] - grads[1]).abs().max() < 0.05 < grads[1].abs().max() / 100
     getattr(torch, device.type).set_stream(getattr(torch, device.type).Stream())
+
+
+def test_products_of_torch_with_batches_and_gradients_are_summed_in_single_precision() -> None:
+    torch = torch_or_skip()
+    triton.runtime.driver.active.get_active_torch_device()
+    torch.manual_seed(0)
+    q, k = (torch.randn(2, 3, 64, 512).half().requires_grad_() for _ in range(2))
+    product = torch.matmul(q, k.transpose(2, 3))
+    wide = [tensor.detach().float().requires_grad_() for tensor in (q, k)]
+    expected = torch.matmul(wide[0], wide[1].transpose(2, 3))
+    assert torch.equal(product, expected.half())
+    sums = torch.randn_like(product)
+    product.backward(sums)
+    expected.backward(sums.float())
+    assert torch.equal(q.grad, wide[0].grad.half()) and torch.equal(k.grad, wide[1].grad.half())
+
+
+def test_numbers_beside_a_table_of_addresses_are_no_addresses() -> None:
+    torch = torch_or_skip()
+    from phalanx.triton import _memory
+
+    rows = torch.arange(64, dtype=torch.float32)
+    part, other = rows[16:32], torch.zeros(8)
+    table = np.array([part.data_ptr(), other.data_ptr(), 0, -1, 7, 1 << 40, 1 << 60], np.int64)
+    found = _memory.spans_of_tables([table])
+    assert set(found) == {rows.data_ptr(), other.data_ptr()}
+    assert found[rows.data_ptr()].size == 256
+
+
+def test_a_table_of_addresses_of_tables_is_followed() -> None:
+    torch = torch_or_skip()
+    from phalanx.triton import _memory
+
+    memory = np.arange(32, dtype=np.float32)
+    inside = torch.from_numpy(memory[8:16])
+    far = torch.ones(4)
+    inner = torch.tensor([inside.data_ptr() + 8, far.data_ptr()])
+    found = _memory.spans_of_tables([np.array([inner.data_ptr()], np.int64)])
+    assert {inner.data_ptr(), inside.data_ptr(), far.data_ptr()} == set(found)
 
 
 def test_kernels_run_on_the_sip_of_their_rank() -> None:

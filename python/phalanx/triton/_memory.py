@@ -194,26 +194,50 @@ _tensors: dict[int, Any] = {}
 def spans_of_tables(tables: Iterable[npt.NDArray[Any]]) -> dict[int, Span]:
     """The memories that the whole numbers of these arrays are addresses in, by address."""
     found: dict[int, Span] = {}
-    waiting = [np.unique(table.view("int64")) for table in tables]
-    known = _alive()
+    waiting = [table.view("int64") for table in tables]
+    known = _Places(_alive())
     looked = False
     while waiting:
-        for address in waiting.pop().tolist():
-            span = _containing(known, address)
-            if span is None and not looked and address > 4096:
-                _look()
-                known, looked = _alive(), True
-                span = _containing(known, address)
-            if span is not None and span.address not in found:
+        numbers = np.unique(waiting.pop())
+        spans, others = known.containing(numbers)
+        if not looked and np.any((others > _LEAST_ADDRESS) & (others < _END_OF_ADDRESSES)):
+            _look()
+            known, looked = _Places(_alive()), True
+            spans, _ = known.containing(numbers)
+        for span in spans:
+            if span.address not in found:
                 found[span.address] = span
                 # A table may hold the addresses of tables. Larger memories hold numbers.
                 if span.size % 8 == 0 and span.address % 8 == 0 and span.size <= 1 << 16:
-                    waiting.append(np.unique(span.elements("int64", 8)))
+                    waiting.append(span.elements("int64", 8))
     return found
 
 
-def _containing(spans: list[Span], address: int) -> Span | None:
-    return next((span for span in spans if span.address <= address < span.address + span.size), None)
+#: Numbers outside of these bounds are no addresses of a program.
+_LEAST_ADDRESS, _END_OF_ADDRESSES = 1 << 16, 1 << 47
+
+
+class _Places:
+    """Memories by address, to find those of many addresses at once."""
+
+    def __init__(self, spans: list[Span]) -> None:
+        # A memory inside of another one is a part of it.
+        self._spans: list[Span] = []
+        end = 0
+        for span in sorted(spans, key=lambda span: (span.address, -span.size)):
+            if span.address + span.size > end:
+                end = span.address + span.size
+                self._spans.append(span)
+        self._begins = np.array([span.address for span in self._spans], "int64")
+        self._ends = np.array([span.address + span.size for span in self._spans], "int64")
+
+    def containing(self, numbers: npt.NDArray[Any]) -> tuple[list[Span], npt.NDArray[Any]]:
+        """The memories that these numbers are addresses in, and the numbers that are none."""
+        if not self._spans:
+            return [], numbers
+        places = np.searchsorted(self._begins, numbers, side="right") - 1
+        inside = (places >= 0) & (numbers < self._ends[places])
+        return [self._spans[place] for place in np.unique(places[inside])], numbers[~inside]
 
 
 def _alive() -> list[Span]:

@@ -2,7 +2,7 @@
 
 Tensors of kernels live on torch's CPU. Torch's own functions on them are what programs check kernels against, and two differ from any accelerator's:
 sums of half precision are rounded to half precision on their way, and products are added up in an order of the processor's. While Triton's device is
-a simulated one, such functions are computed as accelerators do: sums in single precision, and products by ascending ``k``.
+a simulated one, such functions are computed as accelerators do: sums in single precision, and products of two matrices by ascending ``k``.
 """
 # mypy: disable-error-code="import-untyped,import-not-found,misc,unused-ignore"
 
@@ -16,9 +16,6 @@ from .. import _core
 
 __all__ = ["device"]
 
-#: Products of more multiplications are left to torch: it has all cores.
-_LARGEST_PRODUCT = 1 << 32
-
 
 @functools.cache
 def device() -> Any:
@@ -31,25 +28,27 @@ def device() -> Any:
     def is_half(tensor: Any) -> bool:
         return isinstance(tensor, torch.Tensor) and tensor.is_cpu and tensor.dtype in names
 
-    def product(a: Any, b: Any, *rest: Any, **options: Any) -> Any:
-        is_matrix = is_half(a) and is_half(b) and a.dtype == b.dtype and a.dim() == b.dim() == 2
-        if not is_matrix or rest or options or a.shape[1] != b.shape[0]:
+    def product(function: Any, a: Any, b: Any, *rest: Any, **options: Any) -> Any:
+        if not is_half(a) or not is_half(b) or a.dtype != b.dtype or rest or options:
             return None
-        if (a.requires_grad or b.requires_grad) and torch.is_grad_enabled():
-            return None
+        is_plain = not ((a.requires_grad or b.requires_grad) and torch.is_grad_enabled())
+        if is_plain and a.dim() == b.dim() == 2 and a.shape[1] == b.shape[0] and a.numel() and b.numel():
+            return product_of_matrices(a, b)
+        # Torch's own product of half precision is also slower by far.
+        return function(a.float(), b.float()).to(a.dtype)
+
+    def product_of_matrices(a: Any, b: Any) -> Any:
         (m, k), n = a.shape, b.shape[1]
-        if not 0 < m * n * k <= _LARGEST_PRODUCT:
-            return None
         out = torch.empty((m, n), dtype=a.dtype)
         left, right, sums = (tensor.detach().contiguous().view(torch.uint16).numpy().reshape(-1) for tensor in (a, b, out))
         _core.product(left, right, sums, [m, n, k], names[a.dtype])
         return out
 
-    def layer_norm(x: Any, shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
+    def layer_norm(function: Any, x: Any, shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
         if not is_half(x):
             return None
         wide = [None if tensor is None else tensor.float() for tensor in (weight, bias)]
-        return torch.nn.functional.layer_norm(x.float(), shape, wide[0], wide[1], eps).to(x.dtype)
+        return function(x.float(), shape, wide[0], wide[1], eps).to(x.dtype)
 
     ours: dict[Any, Callable[..., Any]] = {torch.nn.functional.layer_norm: layer_norm}
     ours.update(dict.fromkeys((torch.matmul, torch.mm, torch.Tensor.matmul, torch.Tensor.mm, torch.Tensor.__matmul__), product))
@@ -59,7 +58,7 @@ def device() -> Any:
 
         def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             mine = ours.get(function)
-            made = None if mine is None else mine(*args, **(kwargs or {}))
+            made = None if mine is None else mine(function, *args, **(kwargs or {}))
             return function(*args, **(kwargs or {})) if made is None else made
 
     mode: Any = AsAccelerators()
