@@ -183,7 +183,7 @@ impl Sweep {
     /// Measures a size, in bytes, with `plan`, or with the configured choice.
     pub fn measure(&self, bytes: u64, plan: Option<&Plan>) -> Result<Measured, SpawnError> {
         let count = self.count(bytes);
-        let tuner = Rc::new(Tuner::new(self.machine.clone()));
+        let tuner = Rc::new(Tuner::new(self.machine.clone()).with_rows());
         let out = self.run(count, plan, false, &tuner)?;
         let inside = self.run(count, plan, true, &tuner)?;
         let bytes = (self.elements(count) * self.dtype.size()) as u64;
