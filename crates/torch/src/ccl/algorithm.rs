@@ -145,6 +145,8 @@ pub struct Shape {
     pub ranks: usize,
     /// Elements of the larger of input and output.
     pub elements: usize,
+    /// Elements of a message, at most.
+    pub slot: usize,
     /// True if an all-to-all has split sizes.
     pub has_splits: bool,
 }
@@ -152,12 +154,14 @@ pub struct Shape {
 /// Work of one PE of one rank in a collective.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Work {
-    /// Messages and stores of the PE.
-    pub requests: usize,
+    /// Messages to other ranks.
+    pub messages: usize,
+    /// Elements in these; twice as large a part has twice as many.
+    pub sent: usize,
+    /// Stores of results.
+    pub stores: usize,
     /// Elements in these.
-    pub elements: usize,
-    /// Elements in messages to other ranks; twice as large a part has twice as many.
-    pub leaving: usize,
+    pub stored: usize,
 }
 
 impl CollectiveAlgorithm for Algorithm {

@@ -9,6 +9,7 @@ use super::part::Buffer;
 use crate::error::Error;
 use crate::placement::Shard;
 use crate::tensor::Tensor;
+use phalanx_sim::MachineSpec;
 use phalanx_sim::memory::Region;
 use phalanx_sim::topology::PeId;
 
@@ -115,6 +116,22 @@ pub(crate) fn spread(
         }
     }
     spread
+}
+
+/// The number of lanes that [`spread`] makes of tensors in so many pieces, the first of which is at this cube and PE.
+pub(crate) fn count(
+    machine: &MachineSpec,
+    (cube, pe): (u16, u16),
+    pieces: usize,
+    channels: Channels,
+) -> usize {
+    let narrow = |count: u32| u16::try_from(count).unwrap_or(u16::MAX);
+    let cubes = 0..narrow(machine.cubes.count());
+    let pes = cubes
+        .flat_map(|cube| (0..narrow(machine.pes.count())).map(move |pe| PeId { sip: 0, cube, pe }));
+    let pes: Vec<PeId> = pes.collect();
+    let near = nearest(PeId { sip: 0, cube, pe }, &pes, machine.cubes.columns).len();
+    pieces * channels.pes_of_piece(pes.len(), near, pieces).max(1)
 }
 
 fn refuse(operation: Operation, tensor: &Tensor) -> Error {

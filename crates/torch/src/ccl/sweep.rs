@@ -184,7 +184,10 @@ impl Sweep {
     pub fn measure(&self, bytes: u64, plan: Option<&Plan>) -> Result<Measured, SpawnError> {
         let count = self.count(bytes);
         let tuner = Tuner::new(self.machine.clone());
-        let tuner = Rc::new(tuner.with_interrupt(self.options.interrupt.clone()));
+        let tuner = Rc::new(match &self.options.interrupt {
+            None => tuner.with_rows(),
+            interrupt => tuner.with_interrupt(interrupt.clone()),
+        });
         let out = self.run(count, plan, false, &tuner)?;
         let inside = self.run(count, plan, true, &tuner)?;
         let bytes = (self.elements(count) * self.dtype.size()) as u64;

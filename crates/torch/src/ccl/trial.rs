@@ -87,10 +87,10 @@ impl Trial {
         self.layout.count().saturating_mul(parts).saturating_mul(self.dtype.size())
     }
 
-    /// The shape of a PE's part with so many elements.
-    pub(super) fn shape(&self, elements: usize) -> Shape {
+    /// The shape of a PE's part with so many elements, and so many in a message at most.
+    pub(super) fn shape(&self, elements: usize, slot: usize) -> Shape {
         let (operation, ranks) = (self.operation, self.members.len());
-        Shape { operation, ranks, elements, has_splits: self.has_splits }
+        Shape { operation, ranks, elements, slot, has_splits: self.has_splits }
     }
 
     /// The split sizes of every rank: equal parts, passed like others.
@@ -206,16 +206,16 @@ pub fn measure_within(
     }
 }
 
-/// The time of a collective, and what bounds it.
+/// The times of a collective, and what bounds it.
 pub(crate) fn observe(
     machine: &MachineSpec,
     trial: &Trial,
     plan: &Plan,
-) -> Result<(Time, Bound), TrialError> {
+) -> Result<(Timing, Bound), TrialError> {
     plan.check(trial.operation, machine, &trial.members).map_err(TrialError::Unfit)?;
     let forever = || Time::MAX;
     let seen = |outcome, machine: &Machine| match outcome {
-        Outcome::Ended(timing) => Ok((timing.time, Bound::of(&machine.report()))),
+        Outcome::Ended(timing) => Ok((timing, Bound::of(&machine.report()))),
         Outcome::Longer(_) => Err(TrialError::Run(RunError::TooLong)),
     };
     if let Some((outcome, machine)) = mirrored(machine, trial, plan, Detail::Path, forever) {
@@ -227,7 +227,8 @@ pub(crate) fn observe(
 
 /// True if one rank may stand for all; its simulation tells.
 pub(crate) fn may_be_mirrored(machine: &MachineSpec, trial: &Trial, plan: &Plan) -> bool {
-    let symmetry = plan.algorithm().and_then(|algorithm| algorithm.symmetry(&trial.shape(0)));
+    let symmetry =
+        plan.algorithm().and_then(|algorithm| algorithm.symmetry(&trial.shape(0, usize::MAX)));
     symmetry.is_some_and(|symmetry| Mirror::new(machine, &trial.members, symmetry).is_some())
 }
 
@@ -271,7 +272,7 @@ fn mirrored(
     limit: impl Fn() -> Time,
 ) -> Option<(Outcome, Machine)> {
     let algorithm = plan.algorithm()?;
-    let symmetry = |elements| algorithm.symmetry(&trial.shape(elements));
+    let symmetry = |elements| algorithm.symmetry(&trial.shape(elements, usize::MAX));
     // A vector of no elements is cut evenly: a symmetry of another one is a symmetry of this one.
     let likely = symmetry(0)?;
     let mirror = Mirror::new(machine, &trial.members, likely)?;

@@ -4,7 +4,7 @@
 //!   the same instant: plans that may be the fastest are simulated with the layout, the size and the root of the call.
 //! - **TUN-2 (same on all).** The choice depends on the machine, the plans and the [`Trial`] alone: ranks that call the same
 //!   collective on tensors of the same layout make the same choice without communication.
-//! - **TUN-3 (little work).** A plan is not simulated at the exact size if a smaller size shows that it is slower, and no
+//! - **TUN-3 (little work).** A plan is not simulated at the exact size if a smaller size, which takes less work, shows that it is slower, and no
 //!   simulation goes on after its plan has lost. No trial is simulated twice by one tuner, nor by the tuners of a process that
 //!   [keeps](super::store::keep) times.
 //! - **TUN-4 (no history).** A choice does not depend on what was chosen before, on kept times or on the number of threads.
@@ -22,6 +22,7 @@ mod race;
 pub use race::use_threads;
 
 use super::config::{CclConfig, Plan};
+use super::least::requests;
 use super::sweep::Bound;
 use super::trial::{Timing, Trial};
 use interrupt::{Interrupt, Question};
@@ -172,6 +173,13 @@ impl Tuner {
         self.trials.interrupt.was_wanted()
     }
 
+    /// The same tuner for tables: a trial that is simulated to its end tells what bounds it, where that costs no other trial.
+    #[must_use]
+    pub(super) fn with_rows(mut self) -> Self {
+        self.trials.keeps_rows = true;
+        self
+    }
+
     /// The plan of a trial without a named algorithm: the choice of the library (PRO-1), or the fastest that fits.
     pub fn choose(&self, ccl: &CclConfig, trial: &Trial) -> Option<Plan> {
         let machine = &self.trials.machine;
@@ -249,15 +257,30 @@ impl Tuner {
         let best = self.best(trial, plans, &estimates, None);
         let start =
             best.map_or(Time::MAX, |(time, _)| Time::ps(time.as_ps() + doubt(time).as_ps()));
+        // A smaller collective of as many messages takes as long to simulate: it is no way to save work.
+        let is_steady = |at: &usize| best.is_some() && self.is_steady(trial, base, &plans[*at]);
+        let (steady, others): (Vec<usize>, Vec<usize>) = others.into_iter().partition(is_steady);
         let (mut estimates, limit) = self.extrapolated(trial, base, (plans, &others), start);
         let beyond = (estimates.len() < others.len()).then_some(limit);
         estimates.sort_unstable();
         let mut all: Vec<(Time, usize)> = best.into_iter().chain(estimates.clone()).collect();
         all.sort_unstable();
-        if let Some(at) = self.leader(trial, plans, &all, beyond) {
+        if steady.is_empty()
+            && let Some(at) = self.leader(trial, plans, &all, beyond)
+        {
             return Some(at);
         }
-        self.best(trial, plans, &estimates, best).map(|(_, at)| at)
+        let best = self.best(trial, plans, &estimates, best);
+        let steady: Vec<(Time, usize)> = steady.into_iter().map(|at| (Time::ZERO, at)).collect();
+        self.best(trial, plans, &steady, best).map(|(_, at)| at)
+    }
+
+    /// True if a collective of `base` bytes a rank takes more than half of the messages of a trial.
+    fn is_steady(&self, trial: &Trial, base: usize, plan: &Plan) -> bool {
+        let machine = &self.trials.machine;
+        let [whole, part] =
+            [trial, &scaled(trial, base)].map(|trial| requests(machine, trial, plan));
+        part > 0 && whole < part.saturating_mul(2)
     }
 
     /// The number of simulated trials.
@@ -269,7 +292,11 @@ impl Tuner {
     fn most(&self, trial: &Trial, plan: &Plan) -> Option<Time> {
         let (larger, base) = match base(trial) {
             None => (trial.resized(rounded_up), None),
-            Some(base) => (scaled(trial, base), Some(base)),
+            Some(base) => {
+                let larger = self.trials.even(scaled(trial, base), plan);
+                let bytes = larger.bytes();
+                (larger, Some(bytes))
+            }
         };
         let time = self.trials.time(&larger, plan, &Limit::none()).exact()?;
         Some(base.map_or(time, |base| proportional(time, trial.bytes(), base)))
@@ -305,15 +332,17 @@ impl Tuner {
         (plans, positions): (&[Plan], &[usize]),
         start: Time,
     ) -> (Vec<(Time, usize)>, Time) {
-        let (half, whole) = (scaled(trial, base / 2), scaled(trial, base));
         let chosen: Vec<Plan> = positions.iter().rev().map(|at| plans[*at].clone()).collect();
         let trials = &self.trials;
-        let line = Line { at: base, step: base / 2, to: trial.bytes() };
         let times = trials.race((trial, start), &chosen, |plan, limit| {
             let estimate = || {
                 if trials.is_beyond(trial, plan, limit.get()) {
                     return None;
                 }
+                let even = |bytes| trials.even(scaled(trial, bytes), plan);
+                let (half, whole) = (even(base / 2), even(base));
+                let (at, to) = (whole.bytes(), trial.bytes());
+                let line = Line { at, step: at.saturating_sub(half.bytes()).max(1), to };
                 let small = trials.time(&half, plan, limit).timing()?;
                 let most = line.most(small.time, limit.get());
                 let large = trials.time_below(&whole, plan, limit, most).timing()?;

@@ -33,18 +33,25 @@ fn alike(shape: &Shape) -> Option<Symmetry> {
     (is_even && in_turn).then_some(Symmetry::Cyclic)
 }
 
-/// A rank sends to all others what they combine, and again what it has combined; it stores everything.
+/// A rank sends to all others what they combine, and again what it has combined; it stores everything. Some rank sends as much as the mean.
 fn work(shape: &Shape) -> Work {
-    let Shape { operation, ranks, elements, .. } = *shape;
+    let Shape { operation, ranks, elements, slot, .. } = *shape;
     if ranks < 2 || elements < ranks {
         return Work::default();
     }
     let sent = elements - elements.div_ceil(ranks);
+    let chunks = (elements / ranks).div_ceil(slot.max(1));
+    let messages = (ranks - 1).saturating_mul(chunks);
     match operation {
-        Operation::AllReduce => {
-            Work { requests: 3 * ranks - 2, elements: sent + elements, leaving: 0 }
+        Operation::AllReduce => Work {
+            messages: messages.saturating_mul(2),
+            sent: sent.saturating_mul(2),
+            stores: ranks.saturating_mul(chunks),
+            stored: elements,
+        },
+        Operation::ReduceScatter => {
+            Work { messages, sent, stores: chunks, stored: elements / ranks }
         }
-        Operation::ReduceScatter => Work { requests: ranks, elements: sent, leaving: 0 },
         _ => Work::default(),
     }
 }

@@ -37,8 +37,8 @@ struct Node<'a> {
 
 /// The root sends everything to each of its children, and stores the result of an all-reduce.
 fn work(shape: &Shape) -> Work {
-    let Shape { operation, ranks, elements, .. } = *shape;
-    let stores = match operation {
+    let Shape { operation, ranks, elements, slot, .. } = *shape;
+    let copies = match operation {
         Operation::AllReduce => 1,
         Operation::Broadcast => 0,
         _ => return Work::default(),
@@ -47,8 +47,13 @@ fn work(shape: &Shape) -> Work {
         return Work::default();
     }
     let children = ranks.next_power_of_two().ilog2() as usize;
-    let leaving = children.saturating_mul(elements);
-    Work { requests: children + stores, elements: leaving + stores * elements, leaving }
+    let chunks = elements.div_ceil(slot.max(1));
+    Work {
+        messages: children.saturating_mul(chunks),
+        sent: children.saturating_mul(elements),
+        stores: copies * chunks,
+        stored: copies * elements,
+    }
 }
 
 async fn run(part: Part, tl: Tl) -> Result<(), KernelError> {

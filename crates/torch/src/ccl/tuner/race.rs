@@ -3,7 +3,7 @@
 use super::Known;
 use super::interrupt::Interrupt;
 use crate::ccl::config::Plan;
-use crate::ccl::least::least;
+use crate::ccl::least::{lanes, least};
 use crate::ccl::store::{self, Kept, Store};
 use crate::ccl::sweep::Bound;
 use crate::ccl::trial::{Outcome, Trial, may_be_mirrored, measure_within, observe};
@@ -30,15 +30,25 @@ const LARGE: u32 = 8;
 /// Time between two questions of a thread that waits for the trials of others.
 const PAUSE: Duration = Duration::from_millis(5);
 
+/// The fewest elements of a part whose rest does not count for an estimate.
+const SMOOTH: usize = 64;
+
+/// Something for each trial and the settings of each plan.
+type ByPlan<T> = BTreeMap<Trial, BTreeMap<String, T>>;
+
 /// The times of trials that one tuner knows.
 pub(super) struct Trials {
     pub(super) machine: MachineSpec,
-    known: Mutex<BTreeMap<Trial, BTreeMap<String, Known>>>,
+    known: Mutex<ByPlan<Known>>,
+    /// The rows that were simulated.
+    rows: Mutex<ByPlan<(Time, Bound)>>,
     /// The kept times of the process, and the fingerprint of the machine in them.
     kept: Option<(Arc<Store>, Vec<u8>)>,
     simulated: AtomicUsize,
     pub(super) threads: usize,
     pub(super) interrupt: Interrupt,
+    /// True if trials that nothing limits are simulated as rows.
+    pub(super) keeps_rows: bool,
 }
 
 /// A time that only falls, and that threads share.
@@ -78,9 +88,9 @@ impl Trials {
             threads => threads,
         };
         let kept = Store::of_process().map(|store| (store, store::fingerprint(&machine)));
-        let (known, simulated) = (Mutex::default(), AtomicUsize::new(0));
-        let interrupt = Interrupt::default();
-        Self { machine, known, kept, simulated, threads, interrupt }
+        let (known, rows, simulated) = (Mutex::default(), Mutex::default(), AtomicUsize::new(0));
+        let (interrupt, keeps_rows) = (Interrupt::default(), false);
+        Self { machine, known, rows, kept, simulated, threads, interrupt, keeps_rows }
     }
 
     pub(super) fn simulated(&self) -> usize {
@@ -90,6 +100,21 @@ impl Trials {
     /// True if one rank may stand for all in a trial: it takes little work.
     pub(super) fn is_light(&self, trial: &Trial, plan: &Plan) -> bool {
         plan.own.is_none() && may_be_mirrored(&self.machine, trial, plan)
+    }
+
+    /// A trial of nearly the same size that takes less work: the PEs of a plan have equal parts of it, so that one rank may stand for all.
+    /// The trial itself, if it is too small for that.
+    pub(super) fn even(&self, trial: Trial, plan: &Plan) -> Trial {
+        if !self.is_light(&trial, plan) {
+            return trial;
+        }
+        // Every rank has as much of each half of the part of every PE.
+        let parts = 2 * trial.members.len() * lanes(&self.machine, &trial, plan).max(1);
+        let is_small = |count: usize| count / parts < SMOOTH;
+        if trial.layout.pieces.iter().any(|piece| is_small(piece.count)) {
+            return trial;
+        }
+        trial.resized(|count| count / parts * parts)
     }
 
     /// The positions of plans: those whose trials take little work first, so that their times limit the others.
@@ -125,7 +150,12 @@ impl Trials {
         let limits: Vec<Limit> = plans.iter().map(|_| Limit::at(limit)).collect();
         let order: Vec<usize> = (0..plans.len()).collect();
         self.each(plans, &order, |at| {
-            let known = self.time(trial, &plans[at], &limits[at]);
+            // Nothing is before the first one to cut it short.
+            let known = if at == 0 && limit == Time::MAX && self.keeps_rows {
+                self.time_of_row(trial, &plans[at])
+            } else {
+                self.time(trial, &plans[at], &limits[at])
+            };
             if let Some(time) = known.exact() {
                 for later in &limits[at + 1..] {
                     later.lower(time);
@@ -208,11 +238,53 @@ impl Trials {
         if let Some(Kept::Row(time, bound)) = kept.and_then(|(store, key)| store.get(key)) {
             return Some((time, bound));
         }
-        let (time, bound) = observe(&self.machine, trial, plan).ok()?;
-        if let Some((store, key)) = kept {
-            store.put(key, Kept::Row(time, bound));
+        let settings = store::settings(plan);
+        if let Some(row) = self.rows().get(trial).and_then(|plans| plans.get(&settings)) {
+            return Some(*row);
         }
-        Some((time, bound))
+        let (timing, bound) = observe(&self.machine, trial, plan).ok()?;
+        self.rows().entry(trial.clone()).or_default().insert(settings, (timing.time, bound));
+        if let Some((store, key)) = kept {
+            store.put(key, Kept::Row(timing.time, bound));
+        }
+        Some((timing.time, bound))
+    }
+
+    /// The exact time of a plan, with its row if it is not known yet.
+    fn time_of_row(&self, trial: &Trial, plan: &Plan) -> Known {
+        let (trial, settings) = (&*self.standard(trial, plan), store::settings(plan));
+        let is_known = self.known().get(trial).is_some_and(|plans| plans.contains_key(&settings));
+        if is_known || self.kept_time(trial, plan).is_some() {
+            return self.time(trial, plan, &Limit::none());
+        }
+        let Ok((timing, bound)) = observe(&self.machine, trial, plan) else {
+            return self.time(trial, plan, &Limit::none());
+        };
+        self.simulated.fetch_add(1, Ordering::Relaxed);
+        self.known()
+            .entry(trial.clone())
+            .or_default()
+            .insert(settings.clone(), Known::Exact(timing));
+        self.rows().entry(trial.clone()).or_default().insert(settings, (timing.time, bound));
+        if let Some((store, machine)) = &self.kept {
+            if let Some(key) = store::key(machine, trial, plan) {
+                store.put(key, Kept::Exact(timing));
+            }
+            if let Some(key) = store::row_key(machine, trial, plan) {
+                store.put(key, Kept::Row(timing.time, bound));
+            }
+        }
+        Known::Exact(timing)
+    }
+
+    /// The time that an earlier process has kept.
+    fn kept_time(&self, trial: &Trial, plan: &Plan) -> Option<Known> {
+        let (store, machine) = self.kept.as_ref()?;
+        Known::of(store.get(store::key(machine, trial, plan)?)?)
+    }
+
+    fn rows(&self) -> MutexGuard<'_, ByPlan<(Time, Bound)>> {
+        self.rows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// True if a plan takes longer than `limit` for certain, and nothing has to be simulated (LST-1).
@@ -276,7 +348,7 @@ impl Trials {
         }
     }
 
-    fn known(&self) -> MutexGuard<'_, BTreeMap<Trial, BTreeMap<String, Known>>> {
+    fn known(&self) -> MutexGuard<'_, ByPlan<Known>> {
         // Every insertion is whole.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
