@@ -454,6 +454,7 @@ class ScaleSuite(unittest.TestCase):
             first = cache is None or cache not in seen
             seen.append(cache)
             jobs = int(words[words.index("--jobs") + 1]) if "--jobs" in words else 1
+            jobs *= 2 if words[-2:] == ["--shards", "2"] else 1
             return scale.Took(wall_s=(1.0 if first else 0.05) / jobs, cpu_s=1.0, peak_mb=1638.4)
 
         rows = self.rows(False, took)
@@ -464,17 +465,20 @@ class ScaleSuite(unittest.TestCase):
         self.assertEqual(verdicts["16384 SIPs, 4 KiB recursive doubling, two levels, memory a SIP"], "must")
         self.assertEqual(verdicts["sweep of 1000 points, two cores"], "must")
         self.assertEqual(rows["sweep of 1000 points, two cores"].ratio, 2.0)
-        # Each pair of runs has a cache of its own, which the first finds empty.
+        self.assertEqual(verdicts["ring of 256, two threads"], "goal")
+        self.assertEqual(rows["tp-mlp pod-64, 2048 tokens, two threads"].ratio, 2.0)
+        self.assertEqual(verdicts["ring of 256, threads by `auto`"], "must")
+        # Each measure has a cache of its own, which the first run finds empty: two pairs, and two with five runs of three kinds.
         caches = [cache for cache in seen if cache is not None]
-        self.assertEqual(len(caches), 4)
-        self.assertEqual(len(set(caches)), 2)
+        self.assertEqual(len(caches), 2 * 2 + 2 * (1 + 5 * 3))
+        self.assertEqual(len(set(caches)), 4)
 
     def test_a_slow_run_misses_and_quick_cases_have_no_must(self) -> None:
         def slow(command: list[Any], environment: dict[str, str]) -> scale.Took:
             return scale.Took(wall_s=99.0, cpu_s=99.0, peak_mb=99e3)
 
         verdicts = [row.verdict for row in self.rows(False, slow).values()]
-        self.assertEqual(verdicts.count("missed"), 8)
+        self.assertEqual(verdicts.count("missed"), 10)
         self.assertEqual({row.verdict for row in self.rows(True, slow).values()}, {"-"})
 
     def test_the_peak_of_memory_is_that_of_the_command_alone(self) -> None:

@@ -1,4 +1,4 @@
-"""Many runs and large ones: the tuner, tables of collectives, sweeps, and machines of many SIPs.
+"""Many runs and large ones: the tuner, tables of collectives, sweeps, machines of many SIPs, and threads.
 
 Most rows are judged by our own value. Times of rows with a must in wall time need quiet cores; `--quick`
 takes smaller cases, which have no must of their own.
@@ -24,6 +24,7 @@ CACHE_VARIABLE = "PHALANX_CACHE"
 
 LIMIT = "its limit"
 ONE_CORE = "one core"
+ONE_THREAD = "one thread"
 SMALLER = "half the ranks"
 
 
@@ -44,7 +45,7 @@ def run(quick: bool, progress: Progress) -> list[Row]:
     progress.say("building phalanx")
     phalanx = given_program(PROGRAM_VARIABLE) or cargo_program("phalanx", ROOT, ["--locked", "-p", "phalanx-cli"])
     rows: list[Row] = []
-    for measure in (mlp_rows, table_rows, growth_rows, large_rows, sweep_rows):
+    for measure in (mlp_rows, table_rows, growth_rows, large_rows, sweep_rows, shard_rows):
         rows.extend(measure(phalanx, quick, progress, took))
     return rows
 
@@ -124,6 +125,33 @@ def sweep_rows(phalanx: Path, quick: bool, progress: Progress, run: Run) -> list
     name = f"sweep of {points} points, two cores"
     must = 1.9 if not quick else None
     return [Row(name, walls[2], walls[1], ONE_CORE, "s", True, "ratio", must=must)]
+
+
+def shard_rows(phalanx: Path, quick: bool, progress: Progress, run: Run) -> list[Row]:
+    """One run on two threads and on one. `auto` is what the program takes by itself, and must not lose."""
+    tokens = "512" if quick else "2048"
+    sizes = ["-p", "hidden=4096", "-p", f"tokens={tokens}"]
+    ring = ["ring", "--machine", "bare", "--set", "system.sips.count=256", "-p", "bytes=1MiB"]
+    runs = {"ring of 256": ring, f"tp-mlp pod-64, {tokens} tokens": ["tp-mlp", "--machine", "pod-64", *sizes]}
+    rows = []
+    for name, arguments in runs.items():
+        with tempfile.TemporaryDirectory() as cache:
+            command = [phalanx, "run", *arguments, "--data", "off", "--advice", "off"]
+            # The first run keeps what the tuner has found: the others are the main run alone.
+            progress.say(f"{name}, for the tuner")
+            run(command, {CACHE_VARIABLE: cache})
+            walls: dict[str, float] = {}
+            # In turns, since other programs may come and go; the least of each.
+            for _ in range(1 if quick else 5):
+                for shards in ("1", "2", "auto"):
+                    progress.say(f"{name}, shards {shards}")
+                    wall_s = run([*command, "--shards", shards], {CACHE_VARIABLE: cache}).wall_s
+                    walls[shards] = min(wall_s, walls.get(shards, wall_s))
+        two, auto = (1.5, 0.95) if not quick else (None, None)
+        goal = 1.8 if not quick else None
+        rows.append(Row(f"{name}, two threads", walls["2"], walls["1"], ONE_THREAD, "s", True, "ratio", must=two, goal=goal))
+        rows.append(Row(f"{name}, threads by `auto`", walls["auto"], walls["1"], ONE_THREAD, "s", True, "ratio", must=auto))
+    return rows
 
 
 def own(

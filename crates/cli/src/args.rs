@@ -4,6 +4,7 @@ mod sweep;
 
 pub(crate) use sweep::{CacheArgs, CacheCommand, SweepArgs, SweepCommand, SweepRunArgs};
 
+use crate::shards::Shards;
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use phalanx_sim::config::DEFAULT_PRESET;
@@ -120,7 +121,8 @@ impl Command {
             Self::Machines(args) => args.json,
             Self::Cache(args) => args.json,
             Self::Sweep(SweepArgs { command: SweepCommand::Run(args) }) => args.json,
-            Self::Check(_) | Self::Doctor(_) | Self::Completions(_) => false,
+            Self::Doctor(args) => args.json,
+            Self::Check(_) | Self::Completions(_) => false,
         }
     }
 }
@@ -169,9 +171,9 @@ pub(crate) struct RunArgs {
     /// Threads that compute numbers (default: one for each core); results do not depend on it
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) threads: Option<u16>,
-    /// Threads that simulate, each a part of the SIPs; results do not depend on it
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
-    pub(crate) shards: u16,
+    /// Threads that simulate, each a part of the SIPs, or `auto`; results do not depend on it
+    #[arg(long, value_name = "N|auto", default_value = "1", value_parser = clap::value_parser!(Shards))]
+    pub(crate) shards: Shards,
 }
 
 #[derive(Debug, Args)]
@@ -219,9 +221,9 @@ pub(crate) struct CclArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// Threads that simulate, each a part of the SIPs; results do not depend on it
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
-    pub(crate) shards: u16,
+    /// Threads that simulate, each a part of the SIPs, or `auto`; results do not depend on it
+    #[arg(long, value_name = "N|auto", default_value = "1", value_parser = clap::value_parser!(Shards))]
+    pub(crate) shards: Shards,
 }
 
 #[derive(Debug, Args)]
@@ -427,6 +429,9 @@ mod tests {
 pub(crate) struct DoctorArgs {
     #[command(subcommand)]
     pub(crate) command: DoctorCommand,
+    /// Print JSON
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
 }
 
 #[derive(Clone, Copy, Debug, Subcommand)]

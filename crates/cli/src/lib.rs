@@ -17,6 +17,7 @@ mod printer;
 mod processes;
 mod progress;
 mod report;
+mod shards;
 mod show;
 mod tables;
 

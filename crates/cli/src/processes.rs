@@ -8,6 +8,7 @@ use crate::args::Command;
 use crate::failure::{Failure, Kind};
 #[cfg(not(feature = "mpi"))]
 use crate::printer;
+use crate::shards::Shards;
 use phalanx_torch::shards::{Layout, started};
 use std::process::ExitCode;
 
@@ -66,8 +67,9 @@ pub(crate) struct Team {
 }
 
 impl Team {
-    /// Returns where to run, with so many threads in each process.
-    pub(crate) fn layout(&self, threads: u16) -> Layout {
+    /// Returns where to run so many SIPs, with such threads in each process.
+    pub(crate) fn layout(&self, shards: Shards, sips: u32) -> Layout {
+        let threads = shards.threads(sips, self.layout.processes.is_none());
         Layout { threads: threads.into(), ..self.layout.clone() }
     }
 

@@ -36,7 +36,10 @@ pub(crate) fn ccl(args: &CclArgs, team: &Team) -> anyhow::Result<ExitCode> {
     for &bytes in &sizes {
         for plan in plans.chosen.clone() {
             let progress = Progress::start(&format!("{} of {bytes} bytes", sweep.operation));
-            let measured = sweep.measure_on(&team.layout(args.shards), bytes, plan.as_ref());
+            // Without numbers a row is a trial, in which one SIP may stand for all.
+            let sips = if args.check { sweep.machine.devices() } else { 1 };
+            let layout = team.layout(args.shards, sips);
+            let measured = sweep.measure_on(&layout, bytes, plan.as_ref());
             drop(progress);
             let row = match measured {
                 Ok(row) => row,

@@ -2,6 +2,7 @@
 
 use crate::args::{DoctorArgs, DoctorCommand};
 use crate::{printer, processes};
+use serde::Serialize;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -24,17 +25,55 @@ pub(crate) fn doctor(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
     if findings[0].result.is_ok() && findings[1].result.is_ok() {
         findings.push(meeting());
     }
-    let mut text = String::new();
-    for Finding { name, result } in &findings {
-        let (mark, words) = match result {
-            Ok(words) => ("ok", words),
-            Err(words) => ("missing", words),
-        };
-        let _ = writeln!(text, "{name:<12} {mark:<8} {words}");
-    }
-    printer::data(&text)?;
     let is_well = findings.iter().all(|finding| finding.result.is_ok());
+    if args.json {
+        printer::json(&View::new(&findings, is_well))?;
+    } else {
+        printer::data(&text(&findings))?;
+    }
     Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// A word for a thing that is there, or is not.
+fn word(is_there: bool) -> &'static str {
+    if is_there { "ok" } else { "missing" }
+}
+
+fn text(findings: &[Finding]) -> String {
+    let mut text = String::new();
+    for Finding { name, result } in findings {
+        let (Ok(words) | Err(words)) = result;
+        let _ = writeln!(text, "{name:<12} {:<8} {words}", word(result.is_ok()));
+    }
+    text
+}
+
+#[derive(Serialize)]
+struct View<'a> {
+    status: &'static str,
+    checks: Vec<FindingView<'a>>,
+}
+
+#[derive(Serialize)]
+struct FindingView<'a> {
+    name: &'static str,
+    status: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    found: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    advice: Option<&'a str>,
+}
+
+impl<'a> View<'a> {
+    fn new(findings: &'a [Finding], is_well: bool) -> Self {
+        let check = |Finding { name, result }: &'a Finding| FindingView {
+            name,
+            status: word(result.is_ok()),
+            found: result.as_deref().ok(),
+            advice: result.as_ref().err().map(String::as_str),
+        };
+        Self { status: word(is_well), checks: findings.iter().map(check).collect() }
+    }
 }
 
 /// Lets one of two processes meet the other, and tell of it.
@@ -147,4 +186,27 @@ fn meeting() -> Finding {
         Err(format!("two processes do not meet: {}", words.unwrap_or("mpirun says nothing").trim()))
     });
     Finding { name: "meeting", result }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_says_what_is_there_and_what_to_do() {
+        let findings = [
+            Finding { name: "mpirun", result: Ok("mpirun 4".to_owned()) },
+            Finding { name: "mpicc", result: Err("no `mpicc`".to_owned()) },
+        ];
+        let json = serde_json::to_value(View::new(&findings, false)).unwrap();
+        let expected = serde_json::json!({
+            "status": "missing",
+            "checks": [
+                {"name": "mpirun", "status": "ok", "found": "mpirun 4"},
+                {"name": "mpicc", "status": "missing", "advice": "no `mpicc`"},
+            ],
+        });
+        assert_eq!(json, expected);
+        assert_eq!(text(&findings[..1]), "mpirun       ok       mpirun 4\n");
+    }
 }

@@ -63,7 +63,8 @@ fn share(
     setup: &Setup,
     settings: &Settings,
 ) -> anyhow::Result<ExitCode> {
-    let outcome = workload.run_on(&team.layout(args.shards), setup, settings);
+    let outcome =
+        workload.run_on(&team.layout(args.shards, setup.machine.devices()), setup, settings);
     outcome.map_err(|error| Failure::from(error).named(&Names::new(&setup.machine)))?;
     Ok(ExitCode::SUCCESS)
 }
@@ -83,7 +84,7 @@ fn execute<'a>(
     let start = Instant::now();
     let setup = Setup { machine: spec.clone(), options, ccl };
     let named = |error| Failure::from(error).named(&Names::new(spec));
-    let outcome = workload.run_on(&team.layout(args.shards), &setup, &settings);
+    let outcome = workload.run_on(&team.layout(args.shards, spec.devices()), &setup, &settings);
     let mut outcome = outcome.map_err(named)?;
     let wall = start.elapsed();
     outputs.write(&outcome.report)?;

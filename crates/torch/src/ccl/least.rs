@@ -65,16 +65,16 @@ fn lanes_of(machine: &MachineSpec, trial: &Trial, channels: Channels) -> usize {
 /// The time that the work of a PE holds its store channel; every result has so many copies.
 fn channel(machine: &MachineSpec, work: Work, size: u64, copies: u64) -> Time {
     let dma = &machine.dma;
-    let copied = |number: usize| (number as u64).saturating_mul(copies);
-    let elements = (work.sent as u64).saturating_add(copied(work.stored));
+    let of_all_copies = |number: usize| (number as u64).saturating_mul(copies);
+    let elements = (work.sent as u64).saturating_add(of_all_copies(work.stored));
     let bytes = dma.bandwidth.time_for(elements.saturating_mul(size));
     // Requests overlap if several may be under way.
     let alone = |latency: Time| if dma.outstanding == 1 { latency.as_ps() } else { 0 };
     // A store holds the channel until the memory has its last byte.
     let memory = if machine.cache.is_none() { alone(machine.hbm.latency) } else { 0 };
-    let requests = (work.messages as u64).saturating_add(copied(work.stores));
+    let requests = (work.messages as u64).saturating_add(of_all_copies(work.stores));
     let latencies = requests.saturating_mul(alone(dma.latency));
-    let latencies = latencies.saturating_add(copied(work.stores).saturating_mul(memory));
+    let latencies = latencies.saturating_add(of_all_copies(work.stores).saturating_mul(memory));
     Time::ps(bytes.as_ps().saturating_add(latencies))
 }
 
