@@ -182,7 +182,7 @@ impl Steps {
                 path.at = to;
                 return;
             }
-            self.take_room(&path.gaps);
+            self.take_room(path.gaps);
         }
         path.last = self.next;
         path.at = to;
@@ -193,9 +193,9 @@ impl Steps {
     /// Takes room for more steps. A recorded run has no limit; it keeps the gaps before each step.
     #[cold]
     #[inline(never)]
-    fn take_room(&mut self, gaps: &Gaps) {
+    fn take_room(&mut self, gaps: Gaps) {
         if let Some(before) = &mut self.before {
-            return before.push(*gaps);
+            return before.push(gaps);
         }
         self.taken += self.chunk;
         self.room.take(self.chunk);
