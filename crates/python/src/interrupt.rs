@@ -66,9 +66,9 @@ impl Interrupt {
         let (signals, shows) = {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
             let pause = now.duration_since(state.looked);
-            // After a pause between two runs the time of the run counts anew.
+            // After a pause between two runs the time of the run counts anew. On a busy host a pause may be within a run: signals count after all.
             if pause > 4 * SHOWN {
-                (state.looked, state.shown) = (now, now);
+                state.shown = now;
             }
             let signals = now.duration_since(state.looked) >= SIGNALS;
             let shows = self.progress.is_some() && now.duration_since(state.shown) >= SHOWN;

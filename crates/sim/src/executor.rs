@@ -32,6 +32,7 @@
 mod action;
 mod agenda;
 mod deadlock;
+mod name;
 mod sim;
 mod state;
 mod task;
@@ -39,6 +40,7 @@ mod watch;
 
 pub use crate::signal::{Signal, WaitFor};
 pub use deadlock::{Deadlock, Wait, Waiting};
+pub use name::Name;
 pub use sim::Sim;
 pub use task::{Canceled, JoinHandle, Pause, Sleep, TaskId};
 pub use watch::{Doze, Look};
@@ -187,7 +189,7 @@ impl Executor {
     pub(crate) fn spawn<T: 'static>(
         &mut self,
         partition: Partition,
-        name: impl Into<String>,
+        name: impl Into<Name>,
         process: impl Future<Output = T> + 'static,
     ) -> JoinHandle<T> {
         task::spawn(&self.sim, partition, name.into(), process)

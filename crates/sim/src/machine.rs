@@ -404,7 +404,7 @@ impl Machine {
                             of_all.fail(pe, error);
                         }
                     };
-                    world.sim.spawn(format!("{name}@{pe}"), program).detach();
+                    world.sim.spawn(group.name_on(pe), program).detach();
                 }
             })
             .detach();

@@ -11,7 +11,7 @@ pub use crate::request::Access;
 use crate::error::Error;
 
 use crate::rank::Rank;
-use crate::request::{Handle, RequestSpec, Touch};
+use crate::request::{Handle, RequestSpec, Subject, Touch};
 use crate::tensor::Tensor;
 use phalanx_sim::machine::{Cause, Host};
 
@@ -85,7 +85,8 @@ impl Drive for Rank {
         F: Future<Output = Result<Cause, Error>> + 'static,
     {
         let Request { what, subject, tensor, access } = request;
-        let touches = &[Touch::storage_of(tensor, access)];
+        let (subject, touches) =
+            (Subject::Words(subject.into()), &[Touch::storage_of(tensor, access)]);
         self.request(RequestSpec { what, subject, touches, after: Vec::new() }, body)
     }
 }

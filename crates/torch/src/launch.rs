@@ -7,7 +7,7 @@ pub use grid::Grid;
 use crate::error::Error;
 use crate::multiprocessing::{DropPanic, panic_message};
 use crate::rank::Rank;
-use crate::request::{Access, Handle, RequestSpec, Touch};
+use crate::request::{Access, Handle, RequestSpec, Subject, Touch};
 use crate::tensor::{Storage, Tensor};
 use phalanx_sim::kernel::{GridShape, KernelError, ReadOnly, Tl, View};
 use phalanx_sim::machine::{Cause, Launch};
@@ -188,11 +188,11 @@ impl Rank {
         let axes = axes.unwrap_or([pes.len(), 1, 1]);
         let shape = GridShape { axes, read_only: read_only(args) };
         let touches: Vec<_> = args.iter().map(|arg| Touch::of(&arg.tensor, arg.access)).collect();
-        let asked =
-            RequestSpec { what: "launch", subject: name.to_owned(), touches: &touches, after };
+        let name: Rc<str> = name.into();
+        let subject = Subject::Words(name.clone());
+        let asked = RequestSpec { what: "launch", subject, touches: &touches, after };
         let tensors = Args::new(args.iter().map(|arg| arg.tensor.clone()), pes.clone().into());
-        let (host, name, drop_panic) =
-            (self.host().clone(), name.to_owned(), self.drop_panic().clone());
+        let (host, drop_panic) = (self.host().clone(), self.drop_panic().clone());
         // The command crosses the host link while earlier requests still run.
         let command = self.can_ask().then(|| {
             let (host, cause) = (host.clone(), self.cause());

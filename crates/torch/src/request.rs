@@ -13,11 +13,12 @@ pub(crate) use order::{Order, Touch};
 
 use crate::error::Error;
 use crate::rank::Rank;
-use crate::tensor::Storage;
+use crate::tensor::{Storage, TensorWords};
 use phalanx_sim::Time;
-use phalanx_sim::executor::{JoinHandle, Signal, Wait};
+use phalanx_sim::executor::{JoinHandle, Name, Signal, Wait};
 use phalanx_sim::machine::{Cause, Request};
 use std::cell::{Cell, RefCell};
+use std::fmt;
 use std::rc::Rc;
 
 /// The handle of a request.
@@ -28,7 +29,7 @@ pub struct Handle {
 
 struct State {
     number: u64,
-    name: Rc<str>,
+    title: Rc<Title>,
     rank: Rank,
     over: Signal<Result<Cause, Error>>,
     failure: RefCell<Option<Error>>,
@@ -43,13 +44,13 @@ impl Handle {
     }
 
     /// Its description.
-    pub(crate) fn name(&self) -> &str {
-        &self.state.name
+    pub(crate) fn name(&self) -> String {
+        self.state.title.to_string()
     }
 
     /// The name of its process in reports.
     pub(crate) fn process(&self) -> String {
-        process_name(self.state.rank.rank(), self.state.number, &self.state.name)
+        process_name(self.state.rank.rank(), self.state.number, &self.state.title)
     }
 
     /// Its rank.
@@ -108,8 +109,8 @@ impl Handle {
 }
 
 /// Returns the name of a request's process.
-fn process_name(rank: usize, number: u64, name: &str) -> String {
-    format!("rank{rank} #{number} {name}")
+fn process_name(rank: usize, number: u64, title: &Title) -> String {
+    format!("rank{rank} #{number} {title}")
 }
 
 /// The access of a request to memory.
@@ -129,6 +130,35 @@ struct Before {
     matters: bool,
 }
 
+/// The subject of a request, whose words are put together when they are asked for.
+pub(crate) enum Subject {
+    /// A tensor.
+    Tensor(TensorWords),
+    /// Anything else, in words.
+    Words(Rc<str>),
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tensor(words) => fmt::Display::fmt(words, f),
+            Self::Words(words) => f.write_str(words),
+        }
+    }
+}
+
+/// The kind of a request and its subject.
+struct Title {
+    what: &'static str,
+    subject: Subject,
+}
+
+impl fmt::Display for Title {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.what, self.subject)
+    }
+}
+
 /// The kind of request that makes memory known to the SIP.
 pub(crate) const MAP: &str = "map";
 
@@ -136,8 +166,8 @@ pub(crate) const MAP: &str = "map";
 pub(crate) struct RequestSpec<'a> {
     /// The kind: `map`, `write`, `launch`, ...
     pub(crate) what: &'static str,
-    /// The subject, in words.
-    pub(crate) subject: String,
+    /// The subject.
+    pub(crate) subject: Subject,
     /// The bytes it accesses.
     pub(crate) touches: &'a [Touch<'a>],
     /// Further dependencies.
@@ -153,16 +183,15 @@ impl Rank {
     {
         let RequestSpec { what, subject, touches, after } = asked;
         let number = self.next_request();
-        let name: Rc<str> = format!("{what} {subject}").into();
-        let provider = process_name(self.rank(), number, &name);
-        let (rank, known) = (self.rank(), name.clone());
+        let title = Rc::new(Title { what, subject });
+        let (rank, known) = (self.rank(), title.clone());
         let over = Signal::explained(self.host().sim(), move || Wait {
             what: format!("the end of `{known}`"),
             providers: vec![process_name(rank, number, &known)],
         });
         let state = State {
             number,
-            name,
+            title: title.clone(),
             rank: self.clone(),
             over,
             failure: RefCell::new(None),
@@ -200,9 +229,11 @@ impl Rank {
                 }
             }
             drop(ranges);
-            rank.finished(&own, what, subject, asked, result);
+            rank.finished(&own, asked, result);
         };
-        let process = self.host().spawn(provider, process);
+        let number_of_rank = self.rank();
+        let name = Name::later(move || process_name(number_of_rank, number, &title));
+        let process = self.host().spawn(name, process);
         self.keep(&handle, Some(process));
         handle
     }
@@ -238,19 +269,13 @@ impl Rank {
         self.keep(handle, None);
     }
 
-    fn finished(
-        &self,
-        handle: &Handle,
-        what: &'static str,
-        subject: String,
-        asked: Time,
-        result: Result<Cause, Error>,
-    ) {
+    fn finished(&self, handle: &Handle, asked: Time, result: Result<Cause, Error>) {
+        let Title { what, subject } = &*handle.state.title;
         self.host().log(|| Request {
             sip: self.host().sip(),
             handle: handle.number(),
             what,
-            subject,
+            subject: subject.to_string(),
             asked,
             over: self.host().sim().now(),
         });
@@ -267,7 +292,7 @@ async fn begin(before: &[Before], own: &Handle, mut cause: Cause) -> Result<Caus
             Err(_) if !other.matters => {}
             Err(error) => {
                 let cause = Box::new(error.root().clone());
-                return Err(Error::After { what: own.name().to_owned(), cause });
+                return Err(Error::After { what: own.name(), cause });
             }
         }
     }

@@ -124,6 +124,12 @@ impl Tensor {
         describe(self.dtype, &self.shape)
     }
 
+    /// Its description for later.
+    pub(crate) fn words(&self) -> TensorWords {
+        let (number, rank) = (self.storage.number, self.rank.rank());
+        TensorWords { number, dtype: self.dtype, shape: self.shape.clone(), rank }
+    }
+
     /// A view of its elements for a kernel; its storage must not be cut into different shards.
     pub(crate) fn view(&self) -> Result<View, Error> {
         let region = self.whole_region("view")?;
@@ -164,13 +170,22 @@ impl Tensor {
 impl fmt::Debug for Tensor {
     /// Writes number, type, shape and rank; [`Tensor::show`] reads the elements.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "tensor #{} {} of rank {}",
-            self.storage.number,
-            self.describe(),
-            self.rank.rank()
-        )
+        fmt::Display::fmt(&self.words(), f)
+    }
+}
+
+/// The description of a tensor, which keeps no memory of the SIP.
+pub(crate) struct TensorWords {
+    number: u64,
+    dtype: DType,
+    shape: Rc<[usize]>,
+    rank: usize,
+}
+
+impl fmt::Display for TensorWords {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { number, dtype, shape, rank } = self;
+        write!(f, "tensor #{number} {} of rank {rank}", describe(*dtype, shape))
     }
 }
 

@@ -4,7 +4,7 @@ use super::action::{Action, Key};
 use super::agenda::Entry;
 use super::state::State;
 use super::task::{self, JoinHandle, Pause, Sleep, TaskId};
-use super::{Device, DeviceId, Partition, Wait};
+use super::{Device, DeviceId, Name, Partition, Wait};
 use crate::time::Time;
 use std::rc::Rc;
 
@@ -306,7 +306,7 @@ impl Sim {
     /// Starts a process in the current partition.
     pub fn spawn<T: 'static>(
         &self,
-        name: impl Into<String>,
+        name: impl Into<Name>,
         process: impl Future<Output = T> + 'static,
     ) -> JoinHandle<T> {
         task::spawn(self, self.partition(), name.into(), process)
@@ -316,7 +316,7 @@ impl Sim {
     pub(crate) fn spawn_in<T: 'static>(
         &self,
         partition: Partition,
-        name: impl Into<String>,
+        name: impl Into<Name>,
         process: impl Future<Output = T> + 'static,
     ) -> JoinHandle<T> {
         task::spawn(self, partition, name.into(), process)

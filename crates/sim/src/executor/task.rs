@@ -1,7 +1,7 @@
 //! Processes: their ids, names and partitions; sleeping, spawning, joining and cancelling.
 
 use super::action::Action;
-use super::{Partition, Process, Sim, Wait};
+use super::{Name, Partition, Process, Sim, Wait};
 use crate::time::Time;
 use std::cell::{Cell, RefCell};
 use std::pin::Pin;
@@ -80,14 +80,14 @@ struct SlotState {
 
 /// The name of a process, and where it runs.
 struct ProcessName {
-    name: String,
+    name: Name,
     partition: Partition,
     /// Number of processes that were started before. Only the order of processes of one partition means something.
     started: u64,
 }
 
 impl Slab {
-    fn insert(&mut self, name: String, partition: Partition) -> TaskId {
+    fn insert(&mut self, name: Name, partition: Partition) -> TaskId {
         self.live += 1;
         let process = Some(ProcessName { name, partition, started: self.started });
         self.started += 1;
@@ -137,7 +137,7 @@ impl Slab {
     }
 
     pub(super) fn name_of(&self, task: TaskId) -> Option<String> {
-        self.get(task).map(|process| process.name.clone())
+        self.get(task).map(|process| process.name.to_string())
     }
 
     /// Returns the processes in the order in which they were started, which for the processes of one partition does not
@@ -151,8 +151,9 @@ impl Slab {
             })
             .collect();
         processes.sort_unstable_by_key(|(process, _)| process.started);
-        let named =
-            |(process, task): (&ProcessName, _)| (task, process.name.clone(), process.partition);
+        let named = |(process, task): (&ProcessName, _)| {
+            (task, process.name.to_string(), process.partition)
+        };
         processes.into_iter().map(named).collect()
     }
 }
@@ -240,7 +241,7 @@ struct Shared<T> {
 pub(super) fn spawn<T: 'static>(
     sim: &Sim,
     partition: Partition,
-    name: String,
+    name: Name,
     process: impl Future<Output = T> + 'static,
 ) -> JoinHandle<T> {
     let registry = &sim.state().registry;

@@ -2,7 +2,7 @@
 
 use super::tile::Tiles;
 use super::{Followed, KernelError};
-use crate::executor::{Sim, TaskId, Wait};
+use crate::executor::{Name, Sim, TaskId, Wait};
 use crate::machine::{Engine, Transfer, Transfers, World};
 use crate::memory::Region;
 use crate::record::{Gap, LineMark, LineTotal, Path, Resource, StallSpan};
@@ -484,6 +484,12 @@ impl Group {
             axes: shape.axes,
             read_only: shape.read_only.clone(),
         })
+    }
+
+    /// Returns the name of the process that runs its programs on a PE.
+    pub(crate) fn name_on(self: &Rc<Self>, pe: PeId) -> Name {
+        let group = self.clone();
+        Name::later(move || format!("{}@{pe}", group.name))
     }
 
     /// Refuses a store to `address` if the launch declares the memory there as read (KRN-5).

@@ -62,7 +62,7 @@ impl Host {
         });
         let spawn = |pe: &PeId| {
             let taking = programs.clone().take(*pe, cause);
-            self.sim().spawn(format!("{name}@{pe}"), taking)
+            self.sim().spawn(programs.group.name_on(*pe), taking)
         };
         let _taking: Vec<_> = pes.iter().map(spawn).collect();
         ended.wait().await

@@ -14,7 +14,7 @@ use super::flights::{Journey, Purpose};
 use super::noc::{Route, Stage};
 use super::transfer::Transfer;
 use super::{COMMAND, Machine, RunError, Selection, World, run_program};
-use crate::executor::{JoinHandle, Partition, Sim, Wait};
+use crate::executor::{JoinHandle, Name, Partition, Sim, Wait};
 use crate::ipcq::EdgeName;
 use crate::kernel::{GridShape, Group, KernelError, Program, Tl};
 use crate::memory::{MemoryError, Region};
@@ -80,7 +80,7 @@ impl Machine {
     pub fn spawn<T: 'static>(
         &mut self,
         sip: u32,
-        name: impl Into<String>,
+        name: impl Into<Name>,
         program: impl Future<Output = T> + 'static,
     ) -> JoinHandle<T> {
         self.executor.spawn(Partition(sip), name, program)
@@ -119,7 +119,7 @@ impl Host {
     /// Starts a process of this SIP: in its own run, or between two runs.
     pub fn spawn<T: 'static>(
         &self,
-        name: impl Into<String>,
+        name: impl Into<Name>,
         process: impl Future<Output = T> + 'static,
     ) -> JoinHandle<T> {
         self.sim().spawn_in(Partition(self.sip), name, process)
@@ -304,7 +304,7 @@ impl Host {
                     ended.set(result.map(|_| later));
                 }
             };
-            programs.push(self.sim().spawn(format!("{name}@{pe}"), life));
+            programs.push(self.sim().spawn(group.name_on(*pe), life));
         }
         ended.wait().await
     }

@@ -14,7 +14,7 @@ use crate::multiprocessing::{CatchPanics, Desync};
 use crate::rank::Rank;
 use crate::request::Handle;
 use phalanx_sim::Time;
-use phalanx_sim::executor::JoinHandle;
+use phalanx_sim::executor::{JoinHandle, Name};
 use phalanx_sim::machine::RunError;
 
 impl Context {
@@ -71,7 +71,9 @@ impl Context {
     ) -> Result<T, Error> {
         let guarded = CatchPanics::new(future, rank.drop_panic().clone());
         let sim = rank.host().sim().clone();
-        let process = rank.host().spawn(format!("rank{}", rank.rank()), async move {
+        let number = rank.rank();
+        let name = Name::later(move || format!("rank{number}"));
+        let process = rank.host().spawn(name, async move {
             let result = guarded.await;
             sim.stop_here();
             result

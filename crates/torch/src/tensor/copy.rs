@@ -3,7 +3,7 @@
 use super::Tensor;
 use crate::error::Error;
 use crate::placement::Shard;
-use crate::request::{Access, Handle, RequestSpec, Touch};
+use crate::request::{Access, Handle, RequestSpec, Subject, Touch};
 use phalanx_sim::Capacity;
 use phalanx_sim::kernel::{KernelError, Tl, View};
 use phalanx_sim::machine::Launch;
@@ -65,7 +65,7 @@ impl Tensor {
         let moves = self.moves(source)?;
         let asked = RequestSpec {
             what: "copy",
-            subject: format!("{source:?} to {self:?}"),
+            subject: Subject::Words(format!("{source:?} to {self:?}").into()),
             touches: &[Touch::of(source, Access::Read), Touch::of(self, Access::Write)],
             after: Vec::new(),
         };

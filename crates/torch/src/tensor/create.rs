@@ -4,7 +4,7 @@ use super::{Storage, Tensor, dense};
 use crate::error::{Error, describe};
 use crate::placement::{DpPolicy, Shard};
 use crate::rank::Rank;
-use crate::request::{Access, MAP, Order, RequestSpec, Touch};
+use crate::request::{Access, MAP, Order, RequestSpec, Subject, Touch};
 use phalanx_sim::value::{Buffer, DType, Value};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -301,8 +301,8 @@ pub(crate) fn rounded(dtype: DType, numbers: &[f32]) -> Value {
 }
 
 impl Tensor {
-    fn subject(&self) -> String {
-        format!("{self:?}")
+    fn subject(&self) -> Subject {
+        Subject::Tensor(self.words())
     }
 
     /// Maps the storage in the SIP's MMU.

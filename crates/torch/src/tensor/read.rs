@@ -3,7 +3,7 @@
 use super::Tensor;
 use crate::error::Error;
 use crate::placement::Shard;
-use crate::request::{Access, RequestSpec, Touch};
+use crate::request::{Access, RequestSpec, Subject, Touch};
 use phalanx_sim::machine::Selection;
 use phalanx_sim::value::{Buffer, DType, Element, Value};
 use phalanx_sim::with_element;
@@ -128,7 +128,7 @@ impl Tensor {
     async fn read_parts(&self, plan: &[ShardRead]) -> Result<Vec<Value>, Error> {
         let asked = RequestSpec {
             what: "read",
-            subject: format!("{self:?}"),
+            subject: Subject::Tensor(self.words()),
             touches: &[Touch::of(self, Access::Read)],
             after: Vec::new(),
         };
