@@ -7,7 +7,7 @@
 //! - **NAM-2 (back).** [`Names::device`] finds the device of each name that [`Names::address`] gives.
 
 use crate::spec::MachineSpec;
-use crate::topology::{Network, Place};
+use crate::topology::{Network, StationPosition};
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -123,8 +123,8 @@ impl Levels {
         let mut name = self.part(level, place.part());
         // Writing to a `String` does not fail.
         let _ = match place {
-            Place::Nic { rail, .. } => write!(name, ".nic{rail}"),
-            Place::Leaf { .. } => write!(name, ".leaf"),
+            StationPosition::Nic { rail, .. } => write!(name, ".nic{rail}"),
+            StationPosition::Leaf { .. } => write!(name, ".leaf"),
         };
         Some((name, length))
     }

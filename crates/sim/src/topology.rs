@@ -261,7 +261,7 @@ impl Network {
     }
 
     /// Returns the level and the place of a station; `None` for a device.
-    pub(crate) fn place(&self, node: u32) -> Option<(usize, Place)> {
+    pub(crate) fn place(&self, node: u32) -> Option<(usize, StationPosition)> {
         let places =
             self.levels.iter().map(|level| level.place_of(node, self.devices / level.part));
         places.enumerate().find_map(|(number, place)| Some((number, place?)))
@@ -279,24 +279,24 @@ impl Network {
             None => (to, Some(small(number))),
         };
         let (next, port, wire, ingress) = match place {
-            Place::Nic { part, .. } if part == there => {
+            StationPosition::Nic { part, .. } if part == there => {
                 let port = if level.is_switch() { Resource::switch_in(number) } else { to };
                 (to, port, LevelWire::FromNic, Some(small(number)))
             }
-            Place::Nic { part, rail } if !level.is_switch() => {
+            StationPosition::Nic { part, rail } if !level.is_switch() => {
                 let part = level.next_part(part, there);
                 let next = level.nic(part, rail).expect("NET-3: all parts share their NICs");
                 (next, next, LevelWire::Link, None)
             }
-            Place::Nic { part, .. } => match level.leaf(part) {
+            StationPosition::Nic { part, .. } => match level.leaf(part) {
                 Some(leaf) => (leaf, out, LevelWire::Link, None),
                 None => (into_part().0, out, LevelWire::Link, None),
             },
-            Place::Leaf { part } if part == there => {
+            StationPosition::Leaf { part } if part == there => {
                 let (next, ingress) = into_part();
                 (next, Resource::switch_in(number), LevelWire::Down, ingress)
             }
-            Place::Leaf { .. } => {
+            StationPosition::Leaf { .. } => {
                 let next = level.leaf(there).expect("NET-3: every part has a leaf switch");
                 (next, out, LevelWire::Up, None)
             }
@@ -349,12 +349,12 @@ fn small(level: usize) -> u8 {
 
 /// The place of a station in its level.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Place {
+pub(crate) enum StationPosition {
     Nic { part: u32, rail: u32 },
     Leaf { part: u32 },
 }
 
-impl Place {
+impl StationPosition {
     /// Returns its part, counted over the machine.
     pub(crate) fn part(&self) -> u32 {
         let (Self::Nic { part, .. } | Self::Leaf { part }) = *self;
@@ -387,14 +387,14 @@ impl Level {
     }
 
     /// Returns the place of a station, if it is one of this level; `parts` is the number of parts in all groups.
-    fn place_of(&self, node: u32, parts: u32) -> Option<Place> {
+    fn place_of(&self, node: u32, parts: u32) -> Option<StationPosition> {
         let among = |first: Option<u32>, count: u32| {
             first.and_then(|first| node.checked_sub(first)).filter(|index| *index < count)
         };
         if let Some(index) = among(self.first_nic, parts * self.nics) {
-            return Some(Place::Nic { part: index / self.nics, rail: index % self.nics });
+            return Some(StationPosition::Nic { part: index / self.nics, rail: index % self.nics });
         }
-        among(self.first_leaf, parts).map(|part| Place::Leaf { part })
+        among(self.first_leaf, parts).map(|part| StationPosition::Leaf { part })
     }
 
     /// Returns the next part on the way between two parts of one group.

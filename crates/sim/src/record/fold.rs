@@ -130,7 +130,7 @@ pub(crate) fn fold(room: &Room, all: &mut [&mut Steps], roots: &[StepId]) {
 
 /// The place of a step or a chain.
 #[derive(Clone, Copy)]
-enum Place {
+enum StepOrChain {
     Step(usize),
     Chain(usize),
 }
@@ -156,13 +156,13 @@ impl<'a, 'b> Forest<'a, 'b> {
         while let Some((sip, place)) = self.find(at) {
             let steps = &mut *self.all[sip];
             let (before, parent) = match place {
-                Place::Step(index) => {
+                StepOrChain::Step(index) => {
                     let step = &mut steps.list[index];
                     let before = step.what.mark();
                     step.what.set_mark(follow(before, after));
                     (before, step.parent)
                 }
-                Place::Chain(index) => {
+                StepOrChain::Chain(index) => {
                     let chain = &mut steps.folded[index];
                     let before = chain.mark;
                     chain.mark = follow(before, after);
@@ -180,19 +180,19 @@ impl<'a, 'b> Forest<'a, 'b> {
     }
 
     #[inline]
-    fn find(&self, id: StepId) -> Option<(usize, Place)> {
+    fn find(&self, id: StepId) -> Option<(usize, StepOrChain)> {
         let sip = id.sip()? as usize;
         let steps = &self.all[sip];
         if let Some(index) = steps.index_of(id) {
-            return Some((sip, Place::Step(index)));
+            return Some((sip, StepOrChain::Step(index)));
         }
-        steps.chain_index(id).map(|index| (sip, Place::Chain(index)))
+        steps.chain_index(id).map(|index| (sip, StepOrChain::Chain(index)))
     }
 
     /// Returns the chain that ends with a kept step and begins after the kept step before it.
     fn chain(&mut self, id: StepId) -> Option<Chain> {
         let (sip, mut first) = self.find(id)?;
-        if let Place::Chain(index) = first
+        if let StepOrChain::Chain(index) = first
             && self.inner(self.all[sip].folded[index].parent).is_none()
         {
             return Some(self.all[sip].folded[index].take());
@@ -204,17 +204,17 @@ impl<'a, 'b> Forest<'a, 'b> {
             (first, before) = (place, self.inner(chain.parent));
         }
         chain.parts = self.sums.take();
-        self.lost += u64::from(matches!(first, Place::Step(_)) && self.is_lost(chain.parent));
+        self.lost += u64::from(matches!(first, StepOrChain::Step(_)) && self.is_lost(chain.parent));
         Some(chain)
     }
 
     /// Returns the place of a step that belongs to the chain of the step after it.
     #[inline]
-    fn inner(&self, id: StepId) -> Option<(usize, Place)> {
+    fn inner(&self, id: StepId) -> Option<(usize, StepOrChain)> {
         let (sip, place) = self.find(id)?;
         let mark = match place {
-            Place::Step(index) => self.all[sip].list[index].what.mark(),
-            Place::Chain(index) => self.all[sip].folded[index].mark,
+            StepOrChain::Step(index) => self.all[sip].list[index].what.mark(),
+            StepOrChain::Chain(index) => self.all[sip].folded[index].mark,
         };
         (mark == Mark::Inner).then_some((sip, place))
     }
@@ -225,13 +225,13 @@ impl<'a, 'b> Forest<'a, 'b> {
     }
 
     /// Returns a chain of no step yet, at the end of a step.
-    fn end_of(&self, id: StepId, sip: usize, place: Place) -> Chain {
+    fn end_of(&self, id: StepId, sip: usize, place: StepOrChain) -> Chain {
         let (to, ends_outside) = match place {
-            Place::Step(index) => {
+            StepOrChain::Step(index) => {
                 let Step { to, what, .. } = self.all[sip].list[index];
                 (to, what.is_wire_outside())
             }
-            Place::Chain(index) => {
+            StepOrChain::Chain(index) => {
                 let chain = &self.all[sip].folded[index];
                 (chain.to, chain.ends_outside)
             }
@@ -242,9 +242,9 @@ impl<'a, 'b> Forest<'a, 'b> {
 
     /// Lets a chain begin with a step or a chain before it.
     #[inline]
-    fn begin_with(&mut self, chain: &mut Chain, sip: usize, place: Place) {
+    fn begin_with(&mut self, chain: &mut Chain, sip: usize, place: StepOrChain) {
         match place {
-            Place::Step(index) => {
+            StepOrChain::Step(index) => {
                 let Step { parent, what, from, to } = self.all[sip].list[index];
                 self.sums.add(what, to - from);
                 if let Some(lines) = &mut chain.lines {
@@ -254,7 +254,7 @@ impl<'a, 'b> Forest<'a, 'b> {
                 }
                 chain.begin_at(parent, (from, to), what.is_wire_outside());
             }
-            Place::Chain(index) => {
+            StepOrChain::Chain(index) => {
                 let earlier = self.all[sip].folded[index].take();
                 for part in &earlier.parts {
                     self.sums.add_part(part);
