@@ -86,6 +86,18 @@ impl fmt::Display for SpawnError {
 }
 
 impl SpawnError {
+    /// Takes the ranks out whose call was interrupted: the run is, and they are not the cause.
+    fn take_interrupted(&mut self) -> Vec<usize> {
+        let times = self.errors.iter().filter_map(|(rank, error)| match error {
+            Error::Run(RunError::Interrupted(time)) => Some((*rank, *time)),
+            _ => None,
+        });
+        let (ranks, times): (Vec<usize>, Vec<Time>) = times.unzip();
+        self.errors.retain(|rank, _| !ranks.contains(rank));
+        self.interrupted = times.into_iter().max();
+        ranks
+    }
+
     pub(crate) fn of(rank: usize, error: Error) -> Self {
         Self { errors: BTreeMap::from([(rank, error)]), ..Self::default() }
     }
@@ -226,6 +238,7 @@ impl Left {
         let mut failure = SpawnError { errors: self.errors, ..SpawnError::default() };
         // A failed request that a waiting rank has not looked at is a root cause too.
         failure.errors.extend(self.unseen);
+        let stopped = failure.take_interrupted();
         match ended {
             Err(RunError::Deadlock(deadlock)) if failure.errors.is_empty() => {
                 failure.desync = Some(Box::new(Desync { ranks: self.states, deadlock }));
@@ -242,8 +255,9 @@ impl Left {
             failure.errors = BTreeMap::from([(rank, error)]);
             failure.desync = None;
         }
-        let running = self.running.into_iter();
+        let running = self.running.into_iter().chain(stopped);
         failure.cancelled = running.filter(|rank| !failure.errors.contains_key(rank)).collect();
+        failure.cancelled.sort_unstable();
         failure
     }
 }

@@ -47,6 +47,7 @@ fn the_fastest_is_chosen_for_a_size() {
             "halving_doubling",
             "hierarchical",
             "double_tree",
+            "two_hop",
         ];
         assert!(least.contains(&&*much), "{topology}: {much}");
     }

@@ -1,6 +1,6 @@
 //! Errors from outside, and runs that are interrupted.
 
-use super::{assert_usable, machine, number, quad};
+use super::{assert_usable, ccl, machine, number, quad};
 use phalanx_sim::kernel::Tl;
 use phalanx_sim::machine::{Machine, Options, RunError};
 use phalanx_sim::{DType, Foreign, Time};
@@ -69,7 +69,8 @@ fn interrupted_after(windows: usize) -> (Options, Arc<AtomicUsize>) {
 #[test]
 fn mps_6_an_interrupted_run_says_so_and_leaves_a_usable_context() {
     let (options, asked) = interrupted_after(40);
-    let mut context = Context::new(machine("quad-sip", &[]), options);
+    let named = ccl("defaults: { algorithm: ring }");
+    let mut context = Context::new(machine("quad-sip", &[]), options).with_ccl(named);
     let stopped = spawn(&mut context, 4, |rank, cx| async move {
         dist::init_process_group(&cx)?;
         let x = cx.full([1000], f64::from(number(rank)), DType::F32)?;
@@ -88,6 +89,21 @@ fn mps_6_an_interrupted_run_says_so_and_leaves_a_usable_context() {
         format!("the run was interrupted at {time}\ncancelled because of that: rank 0, 1, 2, 3");
     assert_eq!(error.to_string(), words);
     assert_eq!(asked.load(Ordering::Relaxed), 40, "it is asked once a window");
+    assert_usable(&mut context);
+}
+
+#[test]
+fn mps_6_a_run_that_is_interrupted_while_a_rank_chooses_says_so() {
+    let (options, _) = interrupted_after(3);
+    let mut context = Context::new(machine("quad-sip", &[]), options);
+    let stopped = spawn(&mut context, 4, |_, cx| async move {
+        dist::init_process_group(&cx)?;
+        let x = cx.zeros([1000], DType::F32)?;
+        dist::all_reduce(&cx, &x, dist::ReduceOp::Sum, None).await
+    });
+    let error = stopped.unwrap_err();
+    assert!(error.interrupted.is_some() && error.errors.is_empty(), "MPS-6: {error}");
+    assert!(error.cancelled.contains(&0), "MPS-6: {error}");
     assert_usable(&mut context);
 }
 
