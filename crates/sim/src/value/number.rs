@@ -501,6 +501,25 @@ mod tests {
     }
 
     #[test]
+    fn the_reference_rounds_halves_once() {
+        use crate::value::reference::Array;
+        use crate::value::{DType, Value};
+        // Just above a middle, near the largest numbers, below the smallest ones, and what is no number.
+        let numbers =
+            [-1.274_375_3e-23, 65_519.996, 65_520.0, -3.39e38, f32::MAX, 2e-8, 3e-8, 9.2e-41, -0.0];
+        let others =
+            [f32::INFINITY, f32::NEG_INFINITY, f32::NAN, f32::MIN_POSITIVE, 1.0 + 1.0 / 256.0];
+        let all = [&numbers[..], &others].concat();
+        for dtype in [DType::F16, DType::Bf16] {
+            assert_eq!(
+                Array::new(dtype, &all),
+                Array::of(&Value::from_f32(dtype, &all)),
+                "VAL-2: {dtype}"
+            );
+        }
+    }
+
+    #[test]
     fn one_rounding_from_f64_to_narrow_floats() {
         // Just above the middle of two f16: through f32 it would be rounded to the middle, and then to even.
         let x = 1.0 + 2.0_f64.powi(-11) + 2.0_f64.powi(-40);

@@ -91,13 +91,36 @@ fn element(dtype: DType, x: f64) -> Exact {
     Float(match dtype {
         DType::F64 => x,
         DType::F32 => f64::from(x as f32),
-        DType::F16 => f64::from(f16::from_f64(x)),
-        DType::Bf16 => f64::from(bf16::from_f64(x)),
+        DType::F16 => nearest_half(x, 0x7c00, |bits| f16::from_bits(bits).to_f32()),
+        DType::Bf16 => nearest_half(x, 0x7f80, |bits| bf16::from_bits(bits).to_f32()),
         DType::F8e4m3 => nearest(x, |bits| F8e4m3::from_bits(bits).to_f32()),
         DType::F8e5m2 => nearest(x, |bits| F8e5m2::from_bits(bits).to_f32()),
         DType::Bool => return Whole(i128::from(x != 0.0)),
         whole => return Whole((x as i128).clamp(limits(whole).0, limits(whole).1)),
     })
+}
+
+/// Returns the 16-bit float nearest to `x`, the even one of two. Infinity is as far away as the power of two after the largest number.
+fn nearest_half(x: f64, infinity: u16, up: fn(u16) -> f32) -> f64 {
+    if x.is_nan() {
+        return x;
+    }
+    let last_power = infinity - (1 << infinity.trailing_zeros());
+    let size = |bits: u16| {
+        if bits == infinity { 2.0 * f64::from(up(last_power)) } else { f64::from(up(bits)) }
+    };
+    let (mut below, mut above) = (0, infinity);
+    while above - below > 1 {
+        let middle = below.midpoint(above);
+        if size(middle) <= x.abs() {
+            below = middle;
+        } else {
+            above = middle;
+        }
+    }
+    let distance = |bits: u16| (size(bits) - x.abs()).abs();
+    let order = distance(below).total_cmp(&distance(above)).then((below % 2).cmp(&(above % 2)));
+    f64::from(up(if order.is_le() { below } else { above })).copysign(x)
 }
 
 /// Returns the finite 8-bit float nearest to `x`, the even one of two: one of the two neighbours.
