@@ -66,7 +66,8 @@ impl Interrupt {
         let (signals, shows) = {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
             let pause = now.duration_since(state.looked);
-            // After a pause between two runs the time of the run counts anew. On a busy host a pause may be within a run: signals count after all.
+            // A long pause lies between two runs: the time after which progress is shown counts anew. On a busy host the pause may also be
+            // within a run, so signals are looked at all the same.
             if pause > 4 * SHOWN {
                 state.shown = now;
             }

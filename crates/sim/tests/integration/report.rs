@@ -220,6 +220,17 @@ fn a_queue_with_too_few_slots_waits_for_credits() {
 }
 
 #[test]
+fn rec_6_a_wait_for_a_credit_is_named_by_the_port_of_its_link() {
+    // The second message waits for the only slot: 10 ns on the wire, 500 ns there, and 500 ns for the credit.
+    let edge = EdgeSpec { n_slots: 1, slot_size: 1280, ..EdgeSpec::default() };
+    let report = traffic(&bare(), edge, &[(pe(0, 0, 0), pe(1, 0, 0), &[1280; 2])]);
+    let parts = &report.critical_path.parts;
+    let credits = parts.iter().filter(|part| part.kind == Kind::Credit);
+    let waits: Vec<_> = credits.map(|part| (part.resource, part.time, part.count)).collect();
+    assert_eq!(waits, [(Resource::Link { from: 0, to: 1 }, Time::ns(500), 1)], "REC-6");
+}
+
+#[test]
 fn the_op_log_is_text_in_order_of_time() {
     let mut machine = Machine::new(bare(), recorded());
     let region = machine.zeros(0, 0, DType::F32, 128).unwrap();

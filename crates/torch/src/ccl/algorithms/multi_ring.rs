@@ -61,12 +61,7 @@ async fn run(part: Part, tl: Tl) -> Result<(), KernelError> {
     }
     if part.operation == Operation::AllToAll {
         // Routes are the shortest, and use all links alike.
-        let is_even = part.splits.is_none();
-        return if is_even {
-            direct::exchange(part, tl).await
-        } else {
-            direct::run(part, tl).await
-        };
+        return direct::all_to_all(part, tl).await;
     }
     let mut places = grid(tl.machine()).unwrap_or_default();
     if places.iter().product::<usize>() != part.ranks {

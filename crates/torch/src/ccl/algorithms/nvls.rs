@@ -9,6 +9,7 @@ use super::super::channels::Channels;
 use super::super::part::{Part, fitting};
 use super::super::prefetch::LoadFrom;
 use super::super::streams::{side_by_side, with_room_for};
+use super::are_in_one_group;
 use super::direct::rounds;
 use phalanx_sim::MachineSpec;
 use phalanx_sim::ipcq::{Backpressure, BufferKind, EdgeSpec};
@@ -41,9 +42,7 @@ fn fits(machine: &MachineSpec, members: &[u32]) -> Result<(), String> {
     if sips.topology != Topology::Switch || sips.multicast.is_none() || sips.reduction.is_none() {
         return Err("`nvls` needs a switch with `multicast` and `reduction`".to_owned());
     }
-    let group = |member: &u32| machine.group_of(*member, 0);
-    let first = members.first().map(group);
-    if members.iter().any(|member| Some(group(member)) != first) {
+    if !are_in_one_group(machine, members) {
         return Err("`nvls` needs all members behind one switch".to_owned());
     }
     Ok(())

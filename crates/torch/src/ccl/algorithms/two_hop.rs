@@ -12,6 +12,7 @@ use super::super::channels::Channels;
 use super::super::part::{Part, RecvQueue, SendQueue};
 use super::super::prefetch::LoadFrom;
 use super::super::streams::{Stream, side_by_side};
+use super::are_in_one_group;
 use super::direct::{self, rounds};
 use crate::placement::share;
 use phalanx_sim::MachineSpec;
@@ -44,9 +45,7 @@ fn fits(machine: &MachineSpec, members: &[u32]) -> Result<(), String> {
         let here = topology.name();
         return Err(format!("`two_hop` needs a link between any two SIPs, and this is {here}"));
     }
-    let group = |member: &u32| machine.group_of(*member, 0);
-    let first = members.first().map(group);
-    if members.iter().any(|member| Some(group(member)) != first) {
+    if !are_in_one_group(machine, members) {
         return Err("`two_hop` needs all members in one group".to_owned());
     }
     Ok(())
@@ -58,12 +57,7 @@ async fn run(part: Part, tl: Tl) -> Result<(), KernelError> {
     }
     if part.operation == Operation::AllToAll {
         // Every block has one owner: the rank that it is for.
-        let is_even = part.splits.is_none();
-        return if is_even {
-            direct::exchange(part, tl).await
-        } else {
-            direct::run(part, tl).await
-        };
+        return direct::all_to_all(part, tl).await;
     }
     let hops = Hops::open(&part, &tl)?;
     side_by_side(vec![Box::pin(hops.contribute()), Box::pin(hops.own()), Box::pin(hops.receive())])
