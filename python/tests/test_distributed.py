@@ -1,16 +1,16 @@
-"""Every operation between ranks, against numpy."""
+"""Every operation between ranks, against numpy, and random programs of ranks, against the same programs in Rust."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import numpy as np
 import phalanx
 import phalanx.distributed as dist
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 from phalanx.errors import ArgumentError
 from phalanx.multiprocessing import DesyncError, SpawnException
 
@@ -270,3 +270,76 @@ def test_reductions_that_nobody_has_are_refused(op: str) -> None:
 
     with pytest.raises(SpawnException, match=f"no reduction `{op.lower()}`: allowed are"):
         phalanx.Context("pair").spawn(worker)
+
+
+TENSORS = 3
+NUMBER = st.integers(0, TENSORS - 1)
+PAIR = st.permutations(range(TENSORS)).map(lambda order: tuple(order[:2]))
+STEPS = st.one_of(
+    st.tuples(st.just("fill"), st.tuples(NUMBER, st.integers(0, 9))),
+    st.tuples(st.sampled_from(["copy", "shift"]), PAIR),
+    st.tuples(st.sampled_from(["sum", "max", "issue", "look"]), st.tuples(NUMBER)),
+    st.tuples(st.just("broadcast"), st.tuples(NUMBER, st.integers(0, RANKS - 1))),
+    st.tuples(st.just("barrier"), st.just(())),
+    st.tuples(st.just("sleep"), st.tuples(st.integers(0, 3).map(lambda number: number * 700_000))),
+)
+
+
+async def scripted(rank: int, ranks: int, count: int, script: Any, finish: Callable[[Any], Awaitable[Any]]) -> list[list[float]]:
+    """The program of a rank; ``finish`` waits for an operation."""
+    dist.init_process_group()
+    tensors = [phalanx.zeros(count) for _ in range(TENSORS)]
+    seen: list[list[float]] = []
+    for name, numbers in script:
+        chosen = [tensors[number] for number in numbers[:2] if number < TENSORS]
+        if name == "fill":
+            chosen[0].fill_(numbers[1] + rank)
+        elif name == "copy":
+            chosen[0].copy_(chosen[1])
+        elif name in ("sum", "max"):
+            await finish(dist.all_reduce(chosen[0], dist.ReduceOp.SUM if name == "sum" else dist.ReduceOp.MAX, async_op=True))
+        elif name == "issue":
+            dist.all_reduce(chosen[0], async_op=True)
+        elif name == "broadcast":
+            await finish(dist.broadcast(chosen[0], numbers[1] % ranks, async_op=True))
+        elif name == "shift":
+            sent = dist.isend(chosen[0], (rank + 1) % ranks)
+            received = dist.irecv(chosen[1], (rank - 1) % ranks)
+            await finish(received)
+            await finish(sent)
+        elif name == "barrier":
+            await finish(dist.barrier(async_op=True))
+        elif name == "sleep":
+            phalanx.sleep(numbers[0] * (rank + 1) * 1e-12)
+        else:
+            seen.append((await finish(chosen[0])).tolist())
+    return seen
+
+
+async def by_await(pending: Any) -> Any:
+    return await pending.read() if isinstance(pending, phalanx.Tensor) else await pending
+
+
+async def in_place(pending: Any) -> Any:
+    return pending.numpy() if isinstance(pending, phalanx.Tensor) else pending.wait()
+
+
+@settings(max_examples=60)
+@given(st.lists(STEPS, max_size=14), st.integers(1, 700), st.integers(2, RANKS))
+def test_rank_programs_as_greenlets_as_coroutines_and_in_rust_are_the_same(script: Any, count: int, ranks: int) -> None:
+    def outcome(run: Callable[[phalanx.Context], Any]) -> tuple[Any, str, int]:
+        context = phalanx.Context("quad-sip", record=True)
+        return run(context), context.report().op_log(), context.now_ps
+
+    def worker(rank: int) -> Any:
+        program = scripted(rank, ranks, count, script, in_place)
+        # Nothing in it awaits: it runs to its end in one step, and suspends inside as a plain function does.
+        with pytest.raises(StopIteration) as ended:
+            program.send(None)
+        return ended.value.value
+
+    steps = [(name, list(numbers)) for name, numbers in script]
+    native = outcome(lambda context: context._core.spawn_script(ranks, TENSORS, count, steps))
+    assert outcome(lambda context: context.spawn(worker, nprocs=ranks)) == native
+    awaited = outcome(lambda context: context.spawn(lambda rank: scripted(rank, ranks, count, script, by_await), nprocs=ranks))
+    assert awaited == native

@@ -1,5 +1,7 @@
 //! Contexts: a machine and the programs that run on it.
 
+mod native;
+
 use crate::error::{OrRaise, Raised, exception, to_python};
 use crate::fiber::{Pending, Program, is_over};
 use crate::interrupt::Interrupt;
