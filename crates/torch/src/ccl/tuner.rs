@@ -8,7 +8,7 @@
 //!   simulation goes on after its plan has lost. No trial is simulated twice by one tuner, nor by the tuners of a process that
 //!   [keeps](super::store::keep) times.
 //! - **TUN-4 (no history).** A choice does not depend on what was chosen before, on kept times or on the number of threads.
-//! - **TUN-5 (interrupts).** A search asks [`Options::interrupt`](phalanx_sim::machine::Options::interrupt) after every window of a trial, and while it waits for other threads. An
+//! - **TUN-5 (interrupts).** A search asks [`Options::interrupt`](phalanx_sim::machine::Options::interrupt) before it begins, after every window of a trial of its own thread, and while it waits for other threads. An
 //!   interrupted search chooses no plan and keeps no choice; the next search chooses what it would have chosen without the interrupt.
 //!
 //! A smaller size is the size itself with three significant bits, or, for large collectives, two sizes from which the time is
@@ -203,6 +203,9 @@ impl Tuner {
             return known.fastest.clone();
         }
         let at = self.trials.chosen(trial, plans).or_else(|| {
+            if self.trials.interrupt.is_wanted() {
+                return None;
+            }
             let at = self.search(trial, plans).filter(|_| !self.was_interrupted())?;
             self.trials.keep_choice(trial, plans, at);
             Some(at)

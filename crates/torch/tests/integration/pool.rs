@@ -158,7 +158,10 @@ fn pool_4_a_caller_that_stops_leaves_the_rest_for_later() {
         let values = workload(DType::F32, threads);
         let asked = std::cell::Cell::new(0);
         let goes_on = || asked.replace(asked.get() + 1) < 2;
-        assert!(!pool.force_while(&values, &goes_on), "POOL-4: {threads} threads");
+        // Other threads may be done before the caller is asked.
+        let is_done = pool.force_while(&values, &goes_on);
+        assert!(!is_done || threads > 1, "POOL-4: {threads} threads");
+        assert!(!is_done || values.iter().all(Value::is_ready), "POOL-4: done is done");
         let asked_after = asked.get();
         assert!(values.iter().any(|value| !value.is_ready()) || threads > 1, "POOL-4");
         assert!(pool.force_while(&values, &|| true) && values.iter().all(Value::is_ready));
